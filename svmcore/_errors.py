@@ -1,0 +1,29 @@
+"""Exceptions and warnings. Everything a caller may want to catch derives from `SVMError` or `ConvergenceWarning`."""
+
+from __future__ import annotations
+
+__all__ = ["ConvergenceWarning", "InputError", "MissingExtraError", "NotEnoughMemoryError", "ScaleWarning", "SVMError"]
+
+
+class SVMError(Exception):
+    """Base class of the library's errors."""
+
+
+class InputError(SVMError, ValueError):
+    """An argument that cannot be used; the message names it, its value and the remedy."""
+
+
+class NotEnoughMemoryError(SVMError, MemoryError):
+    """The request needs more memory than the machine has; the message gives both figures."""
+
+
+class MissingExtraError(SVMError, ImportError):
+    """A feature needs an optional package; the message names the extra to install."""
+
+
+class ConvergenceWarning(UserWarning):
+    """The answer is usable but not what was asked for; the message says what is lost and what to do."""
+
+
+class ScaleWarning(UserWarning):
+    """Features differ so much in scale that the fit is slow or meaningless."""

@@ -1,0 +1,36 @@
+"""The one jit decorator of the library, and what it promises.
+
+Every compiled function is cached on disk, releases the GIL, divides like numpy (no ZeroDivisionError, so loops with a
+division vectorise: guard each denominator where it is formed) and may contract a multiplication and an addition.
+`sums` additionally allows reassociation: only for pure sums and exponentials of finite data.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numba
+from numba import config
+
+DISABLED = bool(config.DISABLE_JIT)
+"""True under NUMBA_DISABLE_JIT=1: homes then run as plain Python."""
+
+_SUM_FLAGS = {"reassoc", "contract", "nsz", "arcp", "afn"}
+
+
+def jit(function: Any = None, *, sums: bool = False, inline: bool = False) -> Any:
+    """Compile a home's function; `sums=True` lets its additions be reordered, `inline=True` copies it into callers."""
+    if function is None:
+        return functools.partial(jit, sums=sums, inline=inline)
+    options: dict[str, Any] = {
+        "nogil": True,
+        "error_model": "numpy",
+        "fastmath": set(_SUM_FLAGS) if sums else {"contract"},
+    }
+    if inline:
+        options["inline"] = "always"
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # no folder to write the cache to: compile in every process rather than fail
+        return numba.njit(**options)(function)

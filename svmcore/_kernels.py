@@ -1,0 +1,249 @@
+"""Kernel values: rows, blocks and products, dense and sparse, for every kernel. Knows no label, no C and no margin.
+
+A row is computed in two steps. The *measure* of source x and target z is their dot product, their squared distance or
+their city-block distance; the *epilogue* turns a block of measures into kernel values. Squared distances are sums of
+squared differences: the expansion |x|^2 + |z|^2 - 2 x'z cancels when the data are not centred.
+
+Targets are read in panels of `LANES` points, feature by feature, so that the inner loop runs over neighbouring targets.
+Every output vector is padded to whole panels; padding lanes hold finite, meaningless values.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from svmcore._jit import jit
+from svmcore._types import LANES, KernelKind
+from svmcore._vector import exp_nonpositive
+
+_STAMP = ""
+
+LINEAR = int(KernelKind.LINEAR)
+POLY = int(KernelKind.POLY)
+SIGMOID = int(KernelKind.SIGMOID)
+RBF = int(KernelKind.RBF)
+LAPLACIAN = int(KernelKind.LAPLACIAN)
+PRECOMPUTED = int(KernelKind.PRECOMPUTED)
+
+
+@jit
+def pack_panels(X, order, panels):
+    """Copy the points `order` of the C-ordered matrix X to panels. In place: panels (zeroed by the caller)."""
+    width = X.shape[1]
+    for t in range(order.shape[0]):
+        p = t // LANES
+        lane = t - p * LANES
+        for k in range(width):
+            panels[p, k, lane] = X[order[t], k]
+
+
+@jit(sums=True)
+def _dot_panel(x, panel, out):
+    """out_j = sum_k x_k panel_kj. The number of features is a multiple of 4."""
+    for j in range(LANES):
+        out[j] = 0.0
+    for k in range(0, panel.shape[0], 4):
+        a, b, c, d = x[k], x[k + 1], x[k + 2], x[k + 3]
+        for j in range(LANES):
+            out[j] += (a * panel[k, j] + b * panel[k + 1, j]) + (c * panel[k + 2, j] + d * panel[k + 3, j])
+
+
+@jit(sums=True)
+def _square_panel(x, panel, out):
+    """out_j = sum_k (x_k - panel_kj)^2. The number of features is a multiple of 4."""
+    for j in range(LANES):
+        out[j] = 0.0
+    for k in range(0, panel.shape[0], 4):
+        x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
+        for j in range(LANES):
+            a = x0 - panel[k, j]
+            b = x1 - panel[k + 1, j]
+            c = x2 - panel[k + 2, j]
+            d = x3 - panel[k + 3, j]
+            out[j] += (a * a + b * b) + (c * c + d * d)
+
+
+@jit(sums=True)
+def _cityblock_panel(x, panel, out):
+    """out_j = sum_k |x_k - panel_kj|."""
+    for j in range(LANES):
+        out[j] = 0.0
+    for k in range(panel.shape[0]):
+        a = x[k]
+        for j in range(LANES):
+            out[j] += abs(a - panel[k, j])
+
+
+@jit
+def _sparse_measure(kind, x, total, points, t):
+    """The measure of the dense source x and sparse target t, over the target's stored entries only.
+
+    For distances, features that the target does not store contribute what is left of `total`, the source's own
+    distance from the origin. The same order of summation makes the distance of equal points exactly zero.
+    """
+    measure = 0.0
+    seen = 0.0
+    if kind == RBF:
+        for e in range(points.indptr[t], points.indptr[t + 1]):
+            a = x[points.indices[e]]
+            difference = a - points.data[e]
+            measure += difference * difference
+            seen += a * a
+        return measure + max(total - seen, 0.0)
+    if kind == LAPLACIAN:
+        for e in range(points.indptr[t], points.indptr[t + 1]):
+            a = x[points.indices[e]]
+            measure += abs(a - points.data[e])
+            seen += abs(a)
+        return measure + max(total - seen, 0.0)
+    for e in range(points.indptr[t], points.indptr[t + 1]):
+        measure += x[points.indices[e]] * points.data[e]
+    return measure
+
+
+@jit
+def load_source(kind, points, i, x):
+    """Write point i to the dense scratch x and return its distance from the origin (sparse rbf and laplacian only)."""
+    if points.panels.shape[0] > 0:
+        p = i // LANES
+        lane = i - p * LANES
+        for k in range(points.panels.shape[1]):
+            x[k] = points.panels[p, k, lane]
+        return 0.0
+    total = 0.0
+    if kind != PRECOMPUTED:
+        for e in range(points.indptr[i], points.indptr[i + 1]):
+            value = points.data[e]
+            x[points.indices[e]] = value
+            total += abs(value) if kind == LAPLACIAN else value * value
+    return total
+
+
+@jit
+def unload_source(points, i, x):
+    """Make the scratch x zero again after a sparse source."""
+    if points.panels.shape[0] == 0 and points.indptr.shape[0] > 1:
+        for e in range(points.indptr[i], points.indptr[i + 1]):
+            x[points.indices[e]] = 0.0
+
+
+@jit
+def _epilogue(kernel, out, bits, power):
+    """Turn one block of measures into kernel values. In place: out, and the scratch of the exponential."""
+    kind = kernel.kind
+    if kind == RBF or kind == LAPLACIAN:
+        for j in range(LANES):
+            out[j] *= -kernel.gamma
+        exp_nonpositive(out, bits, power)
+    elif kind == POLY:
+        for j in range(LANES):
+            base = kernel.gamma * out[j] + kernel.coef0
+            value = 1.0
+            for _ in range(kernel.degree):
+                value *= base
+            out[j] = value
+    elif kind == SIGMOID:
+        for j in range(LANES):
+            out[j] = math.tanh(kernel.gamma * out[j] + kernel.coef0)
+    if kernel.offset != 0.0:
+        for j in range(LANES):
+            out[j] += kernel.offset
+
+
+@jit
+def kernel_row(kernel, source, i, target, first, last, scratch, out):
+    """k(source_i, target_t) for the panels first..last-1 of the targets; panel p goes to out[(p - first) * LANES:].
+
+    `scratch` is what `new_scratch` returned; its x is left zero for sparse sources. In place: out.
+    """
+    x, bits, power = scratch
+    kind = kernel.kind
+    total = load_source(kind, source, i, x)
+    dense = target.panels.shape[0] > 0
+    for p in range(first, last):
+        block = out[(p - first) * LANES : (p - first + 1) * LANES]
+        if dense:
+            panel = target.panels[p]
+            if kind == RBF:
+                _square_panel(x, panel, block)
+            elif kind == LAPLACIAN:
+                _cityblock_panel(x, panel, block)
+            else:
+                _dot_panel(x, panel, block)
+        else:
+            start = p * LANES
+            count = min(LANES, target.n - start)
+            if kind == PRECOMPUTED:
+                row = source.gram[source.ids[i]]
+                for j in range(count):
+                    block[j] = row[target.ids[start + j]]
+            else:
+                for j in range(count):
+                    block[j] = _sparse_measure(kind, x, total, target, start + j)
+            for j in range(count, LANES):
+                block[j] = 0.0
+        _epilogue(kernel, block, bits, power)
+    unload_source(source, i, x)
+
+
+@jit
+def kernel_block(kernel, source, rows, target, scratch, out):
+    """out[r, t] = k(source_rows[r], target_t) for all targets, padded to whole panels. In place: out."""
+    panels = (target.n + LANES - 1) // LANES
+    for r in range(rows.shape[0]):
+        kernel_row(kernel, source, rows[r], target, 0, panels, scratch, out[r])
+
+
+@jit
+def kernel_diagonal(kernel, points, scratch, out):
+    """out_i = k(x_i, x_i). In place: out."""
+    x, bits, power = scratch
+    kind = kernel.kind
+    block = np.zeros(LANES)
+    for i in range(points.n):
+        if kind == PRECOMPUTED:
+            block[0] = points.gram[points.ids[i], points.ids[i]]
+        elif kind == RBF or kind == LAPLACIAN:
+            block[0] = 0.0
+        elif points.panels.shape[0] > 0:
+            load_source(kind, points, i, x)
+            block[0] = 0.0
+            for k in range(points.panels.shape[1]):
+                block[0] += x[k] * x[k]
+        else:
+            block[0] = points.norms[i]
+        _epilogue(kernel, block, bits, power)
+        out[i] = block[0]
+
+
+@jit(sums=True)
+def _dot(a, b, n):
+    total = 0.0
+    for k in range(n):
+        total += a[k] * b[k]
+    return total
+
+
+_CHUNK_VALUES = 16384  # source features that stay in a core's second-level cache while all targets pass by
+
+
+@jit
+def kernel_product(kernel, target, start, stop, source, coef, scratch, out):
+    """out_t = sum_s coef_s k(target_t, source_s) for the targets start..stop-1. In place: out.
+
+    The sum runs over chunks of source panels in a fixed order, so it does not depend on how targets are shared out.
+    `coef` is padded with zeros to whole panels.
+    """
+    panels = (source.n + LANES - 1) // LANES
+    width = max(1, source.panels.shape[1])
+    chunk = max(1, _CHUNK_VALUES // (width * LANES))
+    row = np.empty(chunk * LANES)
+    for t in range(start, stop):
+        out[t] = 0.0
+    for first in range(0, panels, chunk):
+        last = min(first + chunk, panels)
+        for t in range(start, stop):
+            kernel_row(kernel, target, t, source, first, last, scratch, row)
+            out[t] += _dot(row, coef[first * LANES : last * LANES], (last - first) * LANES)

@@ -1,0 +1,119 @@
+"""What crosses the borders between rooms: plain named tuples and enums, no behaviour beyond a message.
+
+Inside, a dual problem is written without signs. With ``beta_t = s_t alpha_t`` every formulation is
+
+    minimise   1/2 beta' (K + D) beta - c' beta     subject to   lower <= beta <= upper   [ and  sum beta = 0 ]
+
+where ``K_st = k(x_point(s), x_point(t))`` is the plain kernel. A C-SVC variable lives in [0, C] when its label is +1
+and in [-C, 0] when it is -1; a regression point owns one variable of each kind. Solvers never see a label or a loss.
+The decision function is ``f(x) = sum_t beta_t k(x_point(t), x) + intercept``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+LANES = 64
+"""Points per panel of the dense layout; vectors over points or variables are padded to a multiple of it."""
+
+
+class KernelKind(IntEnum):
+    """The kernels the compiled code knows; `CALLABLE` values are produced by Python and handed over."""
+
+    LINEAR = 0
+    POLY = 1
+    SIGMOID = 2
+    RBF = 3
+    LAPLACIAN = 4
+    PRECOMPUTED = 5
+    CALLABLE = 6
+
+
+class Kernel(NamedTuple):
+    """A kernel as data. `offset` is added to every value (tau^2 of the bias embedding)."""
+
+    kind: int
+    gamma: float
+    coef0: float
+    degree: int
+    offset: float
+
+
+class Points(NamedTuple):
+    """`n` points in the layout the kernels read. Exactly one of the three storages is filled.
+
+    dense:        `panels[p, k, lane]` is feature k of point ``p * LANES + lane``; zero padded in k and lane
+    sparse:       CSR with sorted indices, and the squared norm of every row
+    precomputed:  `ids[t]` is the row and column of point t in `gram`
+    """
+
+    n: int
+    panels: NDArray[np.float64]
+    indptr: IntArray
+    indices: NDArray[np.int32]
+    data: FloatArray
+    norms: FloatArray
+    ids: IntArray
+    gram: FloatArray
+
+
+class DualQP(NamedTuple):
+    """The sign-free dual problem of the module docstring. Arrays have one entry per variable.
+
+    `point` maps a variable to its training point; `equality` says whether sum(beta) = 0 is required.
+    """
+
+    c: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    diag: FloatArray
+    point: IntArray
+    equality: bool
+
+
+class Status(Enum):
+    """How a run ended. A member is its own message."""
+
+    CONVERGED = "converged: the optimality conditions hold to the requested tolerance"
+    STATIONARY = (
+        "stationary: the optimality conditions hold to the requested tolerance, but the kernel matrix is not positive "
+        "semi-definite, so the answer may be a local optimum and the duality gap bounds nothing"
+    )
+    MAX_ITER = "stopped at max_iter: the answer is feasible but not optimal to the requested tolerance"
+    TIME_LIMIT = "stopped at time_limit: the answer is feasible but not optimal to the requested tolerance"
+    INTERRUPTED = "interrupted: the answer is what had been reached, feasible but not optimal"
+    CALLBACK = "stopped by the callback: the answer is what had been reached, feasible but not optimal"
+    PRECISION = "stopped at the limit of double precision: rounding hides any further progress towards the tolerance"
+    UNBOUNDED = (
+        "unbounded: with C=inf the classes cannot be separated (they share a point, or their hulls meet), so there is "
+        "no finite solution"
+    )
+    LIMITED = "stopped by the method's own limit before the tolerance was met: the answer is feasible but not optimal"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def ok(self) -> bool:
+        """True when the optimality conditions hold to the tolerance."""
+        return self in (Status.CONVERGED, Status.STATIONARY)
+
+
+class Raw(NamedTuple):
+    """What a solver returns. The driver certifies `beta`; it never reports the solver's own word.
+
+    `trace` maps a column name to an array with one entry per recorded iteration; `stats` holds the solver's counters.
+    """
+
+    beta: FloatArray
+    status: Status
+    n_iter: int
+    trace: dict[str, NDArray[Any]] | None = None
+    stats: dict[str, Any] = {}  # noqa: RUF012  (never mutated)

@@ -1,0 +1,53 @@
+"""What the whole suite shares: hypothesis profiles, markers, data sets.
+
+SVMCORE_HYPOTHESIS   "ci" (default): 200 examples per property, the same ones every time; "small": 20 of them, for slow
+                     interpreters; "nightly": 10,000 random ones
+SVMCORE_DATA         folder of the benchmark data sets; by default `../shared/data` next to the checkout
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from scipy.sparse import csr_matrix
+
+from svmcore._jit import DISABLED
+
+# No deadline and no health check on time: the speed of the machine must not decide a test.
+settings.register_profile(
+    "ci", max_examples=200, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("small", settings.get_profile("ci"), max_examples=20)
+settings.register_profile("nightly", settings.get_profile("ci"), max_examples=10_000, derandomize=False)
+settings.load_profile(os.environ.get("SVMCORE_HYPOTHESIS", "ci"))
+
+DATA = Path(os.environ.get("SVMCORE_DATA") or Path(__file__).parents[2] / "shared" / "data")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if DISABLED:
+        for item in items:
+            if item.get_closest_marker("compiled"):
+                item.add_marker(pytest.mark.skip(reason="needs compiled code"))
+
+
+@pytest.fixture(scope="session")
+def data_set() -> Callable[[str], tuple[Any, np.ndarray]]:
+    """`data_set(name)` -> (X, y), with X dense or CSR and y in {-1, +1}; skips where the set is not at hand."""
+
+    def load(name: str) -> tuple[Any, np.ndarray]:
+        file = DATA / f"{name}.npz"
+        if not file.is_file():
+            pytest.skip(f"data set {name!r} not found in {DATA} (set SVMCORE_DATA)")
+        with np.load(file, allow_pickle=False) as stored:
+            if "X" in stored:
+                return stored["X"], stored["y"]
+            return csr_matrix((stored["data"], stored["indices"], stored["indptr"]), tuple(stored["shape"])), stored["y"]
+
+    return load
