@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ConvergenceWarning", "InputError", "MissingExtraError", "NotEnoughMemoryError", "ScaleWarning", "SVMError"]
+__all__ = ["ConvergenceWarning", "InputError", "MissingExtraError", "NotEnoughMemoryError", "SVMError", "ScaleWarning"]
 
 
 class SVMError(Exception):

@@ -19,17 +19,23 @@ DISABLED = bool(config.DISABLE_JIT)
 _SUM_FLAGS = {"reassoc", "contract", "nsz", "arcp", "afn"}
 
 
-def jit(function: Any = None, *, sums: bool = False, inline: bool = False) -> Any:
-    """Compile a home's function; `sums=True` lets its additions be reordered, `inline=True` copies it into callers."""
+def jit(function: Any = None, *, sums: bool = False, inline: bool = False, allocates: bool = False) -> Any:
+    """Compile a home's function.
+
+    `sums=True` lets its additions be reordered; `inline=True` makes LLVM copy it into its callers. A function works on
+    the arrays it is given and counts no references, which in short loops cost more than the work; one that creates
+    arrays says `allocates=True`.
+    """
     if function is None:
-        return functools.partial(jit, sums=sums, inline=inline)
+        return functools.partial(jit, sums=sums, inline=inline, allocates=allocates)
     options: dict[str, Any] = {
         "nogil": True,
         "error_model": "numpy",
         "fastmath": set(_SUM_FLAGS) if sums else {"contract"},
+        "_nrt": allocates,
     }
     if inline:
-        options["inline"] = "always"
+        options["forceinline"] = True
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder to write the cache to: compile in every process rather than fail

@@ -18,7 +18,7 @@ from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
 from svmcore._vector import exp_nonpositive
 
-_STAMP = ""
+_STAMP = "24fec5021d2c"
 
 LINEAR = int(KernelKind.LINEAR)
 POLY = int(KernelKind.POLY)
@@ -196,7 +196,7 @@ def kernel_block(kernel, source, rows, target, scratch, out):
         kernel_row(kernel, source, rows[r], target, 0, panels, scratch, out[r])
 
 
-@jit
+@jit(allocates=True)
 def kernel_diagonal(kernel, points, scratch, out):
     """out_i = k(x_i, x_i). In place: out."""
     x, bits, power = scratch
@@ -229,7 +229,7 @@ def _dot(a, b, n):
 _CHUNK_VALUES = 16384  # source features that stay in a core's second-level cache while all targets pass by
 
 
-@jit
+@jit(allocates=True)
 def kernel_product(kernel, target, start, stop, source, coef, scratch, out):
     """out_t = sum_s coef_s k(target_t, source_s) for the targets start..stop-1. In place: out.
 

@@ -18,7 +18,7 @@ from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = ""
+_STAMP = "fbcba777a34f"
 
 CALLABLE = int(KernelKind.CALLABLE)
 
@@ -29,9 +29,12 @@ SECOND, MVP, PLATT, SIMPLIFIED = 0, 1, 2, 3
 AT_TOLERANCE, SLICE_SPENT, TRACE_FULL, CHECK_DUE, NEED_ROW, STUCK, NO_BOUND, PASSES_DONE, AT_MAX_ITER = range(9)
 
 # ints of the progress record
-ITERATION, NEXT_CHECK, TRACED, ROW, POSITION, EXAMINE_ALL, CHANGED, PASSES, QUIET, SEED, NONCONVEX, EVALS, MISSES = range(13)
+ITERATION, NEXT_CHECK, TRACED, ROW, POSITION, EXAMINE_ALL, CHANGED, PASSES, QUIET, SEED, NONCONVEX, EVALS, MISSES = (
+    range(13)
+)
+PENDING_I, PENDING_J = 13, 14
 # floats of the progress record
-VIOLATION, OBJECTIVE, THRESHOLD = range(3)
+VIOLATION, OBJECTIVE, THRESHOLD, TOP, BOTTOM = range(5)
 
 TRACE_COLUMNS = ("objective", "violation", "n_kernel_evals", "i", "j", "step")
 
@@ -55,10 +58,11 @@ class Variables(NamedTuple):
     tiny: float  # a curvature below this counts as zero
     score: FloatArray  # scratch
     best: FloatArray  # scratch, one per block
+    best_top: FloatArray  # block maxima of v + grow, kept by `advance`
 
 
 class RowCache(NamedTuple):
-    """Kernel rows in variable order, least recently used evicted first. `zero` is a row of zeros, `points_row` scratch."""
+    """Kernel rows in variable order, least recently used evicted first. `points_row` is scratch."""
 
     values: FloatArray
     slot: IntArray  # point -> slot, or -1
@@ -66,6 +70,7 @@ class RowCache(NamedTuple):
     used: IntArray  # slot -> time of last use
     clock: IntArray  # (time, slots in use)
     zero: FloatArray
+    ones: FloatArray
     points_row: FloatArray
 
 
@@ -106,100 +111,83 @@ def claim_slot(cache, key):
 
 
 @jit
-def spread_row(variables, cache, slot):
-    """Copy a row over points to a row over variables. In place: cache.values[slot]."""
+def compute_row(kernel, points, variables, cache, scratch, key):
+    """Fill a slot with the kernel row of a point, in variable order. In place: cache."""
+    slot = claim_slot(cache, key)
+    panels = (points.n + LANES - 1) // LANES
     row = cache.values[slot]
-    for t in range(variables.n):
-        row[t] = cache.points_row[variables.lane[t]]
+    kernel_row(kernel, points, key, points, 0, panels, scratch, row if variables.one_each else cache.points_row)
+    if not variables.one_each:
+        for t in range(variables.n):
+            row[t] = cache.points_row[variables.lane[t]]
+    cache.clock[0] += 1
+    cache.used[slot] = cache.clock[0]
 
 
-@jit
-def _fetch(kernel, points, variables, cache, scratch, ints, t):
-    """The slot of the kernel row of variable t, computing it when missing; -1 when Python must supply it."""
+@jit(inline=True)
+def _fetch(variables, cache, ints, t):
+    """The slot of the kernel row of variable t, or -1 with a note of the point whose row is missing."""
     key = variables.lane[t]
     slot = cache.slot[key]
     if slot < 0:
-        if kernel.kind == CALLABLE:
-            ints[ROW] = key
-            return np.int64(-1)
-        slot = claim_slot(cache, key)
-        panels = (points.n + LANES - 1) // LANES
-        if variables.one_each:
-            kernel_row(kernel, points, key, points, 0, panels, scratch, cache.values[slot])
-        else:
-            kernel_row(kernel, points, key, points, 0, panels, scratch, cache.points_row)
-            spread_row(variables, cache, slot)
-        ints[EVALS] += points.n
-        ints[MISSES] += 1
-    cache.clock[0] += 1
-    cache.used[slot] = cache.clock[0]
+        ints[ROW] = key
+    else:
+        cache.clock[0] += 1
+        cache.used[slot] = cache.clock[0]
     return slot
 
 
-@jit
+@jit(inline=True)
 def set_masks(variables, t):
     """Refresh whether variable t can grow and shrink. In place: grow, shrink."""
     variables.grow[t] = 0.0 if variables.beta[t] < variables.upper[t] else -BIG
     variables.shrink[t] = 0.0 if variables.beta[t] > variables.lower[t] else BIG
 
 
-@jit
-def _update(v, step, row_i, row_j):
-    """v -= step (row_i - row_j). In place: v."""
-    for p in range(v.shape[0] // LANES):
-        vs = v[p * LANES : (p + 1) * LANES]
-        ki = row_i[p * LANES : (p + 1) * LANES]
-        kj = row_j[p * LANES : (p + 1) * LANES]
-        for k in range(LANES):
-            vs[k] -= step * (ki[k] - kj[k])
+@jit(inline=True)
+def advance(v, step, row_i, row_j, grow, shrink, best):
+    """v -= step (row_i - row_j), and the extremes of the new v: (largest that can grow, smallest that can shrink).
 
-
-@jit
-def _block_top(v, mask, best):
-    """Largest v + mask: the value; block maxima are left in `best`."""
+    Block maxima are left in `best`. In place: v, best.
+    """
     top = -2.0 * BIG
+    bottom = 2.0 * BIG
     for p in range(best.shape[0]):
-        vs = v[p * LANES : (p + 1) * LANES]
-        ms = mask[p * LANES : (p + 1) * LANES]
         high = -2.0 * BIG
-        for k in range(LANES):
-            high = fmax(high, vs[k] + ms[k])
+        low = 2.0 * BIG
+        for k in range(p * LANES, (p + 1) * LANES):
+            value = v[k] - step * (row_i[k] - row_j[k])
+            v[k] = value
+            high = fmax(high, value + grow[k])
+            low = fmin(low, value + shrink[k])
         best[p] = high
         top = fmax(top, high)
-    return top
+        bottom = fmin(bottom, low)
+    return top, bottom
 
 
-@jit
-def _bottom(v, mask):
-    """Smallest v + mask."""
-    low = 2.0 * BIG
-    for p in range(v.shape[0] // LANES):
-        vs = v[p * LANES : (p + 1) * LANES]
-        ms = mask[p * LANES : (p + 1) * LANES]
-        for k in range(LANES):
-            low = fmin(low, vs[k] + ms[k])
-    return low
-
-
-@jit
-def _find(v, mask, value):
-    """First index where v + mask equals a value that occurs."""
-    for k in range(v.shape[0]):
-        if v[k] + mask[k] == value:
-            return k
-    return -1
-
-
-@jit
+@jit(inline=True)
 def _find_top(v, mask, best, top):
-    """First index that attains the maximum found by `_block_top`."""
+    """First index that attains the maximum found by `advance`."""
     p = 0
     while best[p] != top:
         p += 1
-    return p * LANES + _find(v[p * LANES : (p + 1) * LANES], mask[p * LANES : (p + 1) * LANES], top)
+    k = p * LANES
+    while v[k] + mask[k] != top:
+        k += 1
+    return k
 
 
-@jit
+@jit(inline=True)
+def _find_bottom(v, mask, bottom):
+    """First index that attains the minimum found by `advance`."""
+    k = 0
+    while v[k] + mask[k] != bottom:
+        k += 1
+    return k
+
+
+@jit(inline=True)
 def _best_score(score, best):
     """First index of the largest score, given block maxima."""
     top = -1.0
@@ -211,58 +199,45 @@ def _best_score(score, best):
     k = p * LANES
     while score[k] != top:
         k += 1
-    return k, top
+    return k
 
 
-@jit
-def _second_partner(variables, i, row_i):
-    """The partner j of i with the largest gain (v_i - v_j)^2 / curvature of the pair, and that gain doubled."""
-    vi = variables.v[i]
-    qi = variables.curvature[i]
-    tiny = variables.tiny
-    for p in range(variables.best.shape[0]):
-        span = slice(p * LANES, (p + 1) * LANES)
-        vs = variables.v[span]
-        ms = variables.shrink[span]
-        qs = variables.curvature[span]
-        ks = row_i[span]
-        out = variables.score[span]
+@jit(inline=True)
+def second_partner(v, shrink, curvature, row_i, v_i, q_i, tiny, score, best):
+    """The partner j of i with the largest gain, (v_i - v_j)^2 over the curvature of the pair. In place: score, best."""
+    for p in range(best.shape[0]):
         high = -1.0
-        for k in range(LANES):
-            difference = fmax(vi - (vs[k] + ms[k]), 0.0)
-            value = difference * difference / fmax(qi + qs[k] - 2.0 * ks[k], tiny)
-            out[k] = value
+        for k in range(p * LANES, (p + 1) * LANES):
+            difference = fmax(v_i - (v[k] + shrink[k]), 0.0)
+            value = difference * difference / fmax(q_i + curvature[k] - 2.0 * row_i[k], tiny)
+            score[k] = value
             high = fmax(high, value)
-        variables.best[p] = high
-    return _best_score(variables.score, variables.best)
+        best[p] = high
+    return _best_score(score, best)
 
 
-@jit
-def _coordinate(variables, rule):
-    """Without an equality row: the variable to move, and the violation (largest distance of a movable residual from 0)."""
+@jit(inline=True)
+def worst_coordinate(v, grow, shrink, weight, tiny, score, best):
+    """Without an equality row: the variable of largest pull^2 / weight, and the largest pull. In place: score, best.
+
+    The pull is the distance from zero of a residual that its variable could follow.
+    """
     worst = 0.0
-    for p in range(variables.best.shape[0]):
-        span = slice(p * LANES, (p + 1) * LANES)
-        vs = variables.v[span]
-        up = variables.grow[span]
-        down = variables.shrink[span]
-        qs = variables.curvature[span]
-        out = variables.score[span]
+    for p in range(best.shape[0]):
         high = -1.0
         block_worst = 0.0
-        for k in range(LANES):
-            pull = fmax(fmax(vs[k] + up[k], -(vs[k] + down[k])), 0.0)
-            value = pull if rule == MVP else pull * pull / fmax(qs[k], variables.tiny)
-            out[k] = value
+        for k in range(p * LANES, (p + 1) * LANES):
+            pull = fmax(fmax(v[k] + grow[k], -(v[k] + shrink[k])), 0.0)
+            value = pull * pull / fmax(weight[k], tiny)
+            score[k] = value
             high = fmax(high, value)
             block_worst = fmax(block_worst, pull)
-        variables.best[p] = high
+        best[p] = high
         worst = fmax(worst, block_worst)
-    index, _ = _best_score(variables.score, variables.best)
-    return index, worst
+    return _best_score(score, best), worst
 
 
-@jit
+@jit(inline=True)
 def _move(variables, i, j, step):
     """beta_i += step, beta_j -= step (j < 0: only i), landing exactly on a bound that is reached. Returns the step taken."""
     beta = variables.beta
@@ -287,19 +262,19 @@ def _move(variables, i, j, step):
     return sign * size
 
 
-@jit
-def _step(kernel, points, variables, cache, scratch, progress, i, j):
+@jit(inline=True)
+def _step(variables, cache, progress, i, j):
     """Minimise over the pair (i, j), or over i alone when j < 0; update the residual and the counters.
 
     Returns -1 when the step was made, else the reason why not (NEED_ROW, NO_BOUND, STUCK).
     """
     ints, floats = progress.ints, progress.floats
-    slot_i = _fetch(kernel, points, variables, cache, scratch, ints, i)
+    slot_i = _fetch(variables, cache, ints, i)
     if slot_i < 0:
         return NEED_ROW
     row_i = cache.values[slot_i]
     if j >= 0:
-        slot_j = _fetch(kernel, points, variables, cache, scratch, ints, j)
+        slot_j = _fetch(variables, cache, ints, j)
         if slot_j < 0:
             return NEED_ROW
         row_j = cache.values[slot_j]
@@ -330,7 +305,9 @@ def _step(kernel, points, variables, cache, scratch, progress, i, j):
     variables.v[i] -= variables.diag[i] * step
     if j >= 0:
         variables.v[j] += variables.diag[j] * step
-    _update(variables.v, step, row_i, row_j)
+    floats[TOP], floats[BOTTOM] = advance(
+        variables.v, step, row_i, row_j, variables.grow, variables.shrink, variables.best_top
+    )
     floats[OBJECTIVE] -= step * slope - 0.5 * curvature * step * step
     ints[ITERATION] += 1
     if progress.trace.shape[0] > 0:
@@ -342,28 +319,39 @@ def _step(kernel, points, variables, cache, scratch, progress, i, j):
 
 
 @jit
-def _greedy_pair(kernel, points, variables, cache, scratch, progress, rule):
+def measure(variables, cache, progress):
+    """Extremes of the current point, after somebody else changed it. In place: progress."""
+    progress.floats[TOP], progress.floats[BOTTOM] = advance(
+        variables.v, 0.0, cache.zero, cache.zero, variables.grow, variables.shrink, variables.best_top
+    )
+
+
+@jit(inline=True)
+def _greedy_pair(variables, cache, progress, rule):
     """The working set of the greedy rules: (reason or -1, i, j). Sets the violation."""
     ints, floats = progress.ints, progress.floats
     if not variables.equality:
-        i, worst = _coordinate(variables, rule)
-        floats[VIOLATION] = worst
+        weight = cache.ones if rule == MVP else variables.curvature
+        i, floats[VIOLATION] = worst_coordinate(
+            variables.v, variables.grow, variables.shrink, weight, variables.tiny, variables.score, variables.best
+        )
         return -1, i, -1
-    top = _block_top(variables.v, variables.grow, variables.best)
-    bottom = _bottom(variables.v, variables.shrink)
-    floats[THRESHOLD] = 0.5 * (top + bottom)
-    if top < -0.5 * BIG or bottom > 0.5 * BIG:
+    top, bottom = floats[TOP], floats[BOTTOM]
+    if top < -0.5 * BIG or bottom > 0.5 * BIG or top <= bottom:
         floats[VIOLATION] = 0.0
         return -1, 0, 0
-    floats[VIOLATION] = max(top - bottom, 0.0)
-    i = _find_top(variables.v, variables.grow, variables.best, top)
-    if rule == SECOND and floats[VIOLATION] > 0.0:
-        slot = _fetch(kernel, points, variables, cache, scratch, ints, i)
+    floats[VIOLATION] = top - bottom
+    i = _find_top(variables.v, variables.grow, variables.best_top, top)
+    if rule == SECOND:
+        slot = _fetch(variables, cache, ints, i)
         if slot < 0:
             return NEED_ROW, i, i
-        j, _ = _second_partner(variables, i, cache.values[slot])
+        j = second_partner(
+            variables.v, variables.shrink, variables.curvature, cache.values[slot], variables.v[i],
+            variables.curvature[i], variables.tiny, variables.score, variables.best,
+        )  # fmt: skip
     else:
-        j = _find(variables.v, variables.shrink, bottom)
+        j = _find_bottom(variables.v, variables.shrink, bottom)
     return -1, i, j
 
 
@@ -417,80 +405,98 @@ def _platt_partner(variables, ints, i, want, least):
 
 
 @jit
-def _sweep_step(kernel, points, variables, cache, scratch, progress, rule, tol):
-    """Examine the variable at the sweep's position; step when it violates. Returns -1, or a reason to leave."""
+def _sweep_pair(variables, progress, rule, tol):
+    """Examine the variable at the sweep's position: (i, j) when it violates and has a partner, else i = -1."""
     ints, floats = progress.ints, progress.floats
     i = ints[POSITION]
+    ints[POSITION] += 1
     if rule == PLATT and not ints[EXAMINE_ALL] and (variables.grow[i] != 0.0 or variables.shrink[i] != 0.0):
-        return -1
+        return -1, -1
     half = 0.5 * tol if variables.equality else tol
     want = _wants(variables, i, floats[THRESHOLD], half)
     if want == 0:
-        return -1
-    j = -1
-    if variables.equality:
-        if rule == PLATT:
-            j = _platt_partner(variables, ints, i, want, half)
-        elif variables.n > 1:
-            j = (i + 1 + _random(ints, variables.n - 1)) % variables.n
-            if not _fits(variables, i, j, want, 0.0):
-                j = -1
-        if j < 0:
-            return -1
-    reason = _step(kernel, points, variables, cache, scratch, progress, i, j)
-    if reason == STUCK:
-        return -1
-    if reason >= 0:
-        return reason
-    ints[CHANGED] += 1
-    if variables.equality:
-        if variables.grow[i] == 0.0 and variables.shrink[i] == 0.0:
-            floats[THRESHOLD] = variables.v[i]
-        elif variables.grow[j] == 0.0 and variables.shrink[j] == 0.0:
-            floats[THRESHOLD] = variables.v[j]
-        else:
-            floats[THRESHOLD] = 0.5 * (variables.v[i] + variables.v[j])
-    return -1
+        return -1, -1
+    if not variables.equality:
+        return i, -1
+    if rule == PLATT:
+        j = _platt_partner(variables, ints, i, want, half)
+        return (i, j) if j >= 0 else (-1, -1)
+    if variables.n > 1:
+        j = (i + 1 + _random(ints, variables.n - 1)) % variables.n
+        if _fits(variables, i, j, want, 0.0):
+            return i, j
+    return -1, -1
 
 
 @jit
-def _end_of_sweep(kernel, points, variables, cache, scratch, progress, rule, max_passes):
-    """Between sweeps: measure, choose the next sweep, and unstick a sweep that changed nothing. A reason, or -1."""
+def _after_sweep_step(variables, progress, i, j):
+    """The sweep's threshold after a step: the residual of a variable of the pair that is free, else their mean."""
+    progress.ints[CHANGED] += 1
+    if not variables.equality:
+        return
+    v = variables.v
+    if variables.grow[i] == 0.0 and variables.shrink[i] == 0.0:
+        progress.floats[THRESHOLD] = v[i]
+    elif variables.grow[j] == 0.0 and variables.shrink[j] == 0.0:
+        progress.floats[THRESHOLD] = v[j]
+    else:
+        progress.floats[THRESHOLD] = 0.5 * (v[i] + v[j])
+
+
+@jit
+def _end_of_sweep(variables, cache, progress, rule, max_passes):
+    """Between sweeps: measure and choose the next sweep; (reason or -1, i, j), a pair when a sweep changed nothing."""
     ints, floats = progress.ints, progress.floats
     quiet = ints[CHANGED] == 0
     ints[CHANGED] = 0
     ints[POSITION] = 0
     ints[PASSES] += 1
-    threshold = floats[THRESHOLD]
-    reason, i, j = _greedy_pair(kernel, points, variables, cache, scratch, progress, MVP)
-    middle = floats[THRESHOLD]
-    floats[THRESHOLD] = threshold
+    _, i, j = _greedy_pair(variables, cache, progress, MVP)
     if rule == PLATT and not ints[EXAMINE_ALL]:
         if quiet:
             ints[EXAMINE_ALL] = 1
-        return -1
+        return -1, -1, -1
     if rule == PLATT and not quiet:
         ints[EXAMINE_ALL] = 0
-        return -1
+        return -1, -1, -1
     ints[QUIET] = ints[QUIET] + 1 if quiet else 0
     if rule == SIMPLIFIED and max_passes > 0 and ints[QUIET] >= max_passes:
-        return PASSES_DONE
+        return PASSES_DONE, -1, -1
     if quiet and (rule == PLATT or ints[QUIET] >= 10):
         # nobody finds a partner against this threshold: step on the worst pair and start from the middle
-        floats[THRESHOLD] = middle
+        floats[THRESHOLD] = 0.5 * (floats[TOP] + floats[BOTTOM]) if variables.equality else 0.0
         ints[QUIET] = 0
-        return _step(kernel, points, variables, cache, scratch, progress, i, j)
-    return -1
+        return -1, i, j
+    return -1, -1, -1
+
+
+@jit(inline=True)
+def _choose(variables, cache, progress, rule, limits):
+    """The next working set: (reason or -1, i, j), with i = -1 when there is none yet."""
+    ints, floats = progress.ints, progress.floats
+    if ints[PENDING_I] >= 0:  # a row that the step needs has been supplied meanwhile
+        i, j = ints[PENDING_I], ints[PENDING_J]
+        ints[PENDING_I] = -1
+        return -1, i, j
+    if rule == SECOND or rule == MVP:
+        reason, i, j = _greedy_pair(variables, cache, progress, rule)
+    elif ints[POSITION] < variables.n:
+        i, j = _sweep_pair(variables, progress, rule, limits.tol)
+        return -1, i, j
+    else:
+        reason, i, j = _end_of_sweep(variables, cache, progress, rule, limits.max_passes)
+    if floats[VIOLATION] <= limits.tol:
+        return AT_TOLERANCE, i, j
+    return reason, i, j
 
 
 @jit
 def smo_slice(kernel, points, variables, cache, scratch, progress, rule, limits):
     """Run SMO until a reason to return to Python appears; returns the reason. In place: everything but the problem."""
-    ints, floats = progress.ints, progress.floats
+    ints = progress.ints
     work = 0.0
     greedy = rule == SECOND or rule == MVP
-    row_work = float(variables.v.shape[0]) * (8.0 + points.panels.shape[1])
-    misses = ints[MISSES]
+    size = float(variables.v.shape[0])
     while True:
         if ints[ITERATION] >= limits.max_iter:
             return AT_MAX_ITER
@@ -501,27 +507,23 @@ def smo_slice(kernel, points, variables, cache, scratch, progress, rule, limits)
             return TRACE_FULL
         if work > limits.work:
             return SLICE_SPENT
-        if greedy or ints[POSITION] >= variables.n:
-            work += 4.0 * variables.v.shape[0]
-            if greedy:
-                reason, i, j = _greedy_pair(kernel, points, variables, cache, scratch, progress, rule)
-            else:
-                reason = _end_of_sweep(
-                    kernel, points, variables, cache, scratch, progress, rule, limits.max_passes
-                )
-                i, j = -1, -1
-            if floats[VIOLATION] <= limits.tol:
-                return AT_TOLERANCE
-            if reason < 0 and greedy:
-                reason = _step(kernel, points, variables, cache, scratch, progress, i, j)
-        else:
-            work += 16.0
-            before = ints[ITERATION]
-            reason = _sweep_step(kernel, points, variables, cache, scratch, progress, rule, limits.tol)
-            work += 4.0 * variables.v.shape[0] * (ints[ITERATION] - before)
-            if reason < 0:
-                ints[POSITION] += 1
-        work += row_work * (ints[MISSES] - misses)
-        misses = ints[MISSES]
-        if reason >= 0:
+        reason, i, j = _choose(variables, cache, progress, rule, limits)
+        work += 4.0 * size if greedy else 16.0
+        if reason < 0 and i >= 0:
+            reason = _step(variables, cache, progress, i, j)
+            work += 4.0 * size
+            if reason == NEED_ROW:
+                ints[PENDING_I], ints[PENDING_J] = i, j
+            elif greedy:
+                pass
+            elif reason == STUCK:
+                reason = -1
+            elif reason < 0:
+                _after_sweep_step(variables, progress, i, j)
+        if reason == NEED_ROW and kernel.kind != CALLABLE:
+            compute_row(kernel, points, variables, cache, scratch, ints[ROW])
+            ints[EVALS] += points.n
+            ints[MISSES] += 1
+            work += size * (8.0 + points.panels.shape[1])
+        elif reason >= 0:
             return reason

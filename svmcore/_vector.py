@@ -14,6 +14,8 @@ import numpy as np
 from svmcore._jit import DISABLED, jit
 from svmcore._types import LANES
 
+_STAMP = "a1003eb3d090"
+
 BIG = 1e300
 """Stands for infinity in penalties and reductions: real infinities are undefined under the no-NaN flag."""
 

@@ -7,16 +7,18 @@ products. Products are shared out to threads by target, so their bits do not dep
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from svmcore import _kernels
 from svmcore._errors import InputError
-from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind, Points
+from svmcore._types import LANES, DualQP, FloatArray, IntArray, Kernel, KernelKind, Points
 
 KernelFunction = Callable[[Any, Any], Any]
 
@@ -38,7 +40,7 @@ def padded(n: int) -> int:
 
 def aligned(shape: tuple[int, ...], *, zero: bool = False) -> FloatArray:
     """A float64 array that starts on a cache line, which full-width vector loads want."""
-    size = int(np.prod(shape))
+    size = math.prod(shape)
     buffer = np.zeros(size + 8) if zero else np.empty(size + 8)
     start = (-buffer.ctypes.data % 64) // 8
     return buffer[start : start + size].reshape(shape)
@@ -54,9 +56,7 @@ def dense_points(X: FloatArray, order: IntArray) -> Points:
     width = max(4, -(-X.shape[1] // 4) * 4)
     panels = aligned((padded(len(order)) // LANES, width, LANES), zero=True)
     _kernels.pack_panels(X, order, panels)
-    return Points(
-        len(order), panels, _NO_INTS, _NO_INDICES, _NO_FLOATS, _NO_FLOATS, _NO_INTS, _NO_GRAM
-    )
+    return Points(len(order), panels, _NO_INTS, _NO_INDICES, _NO_FLOATS, _NO_FLOATS, _NO_INTS, _NO_GRAM)
 
 
 def sparse_points(X: Any, order: IntArray | None) -> Points:
@@ -199,6 +199,14 @@ class KernelMatrix:
         return out
 
 
+def kernel_product(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> FloatArray:
+    """K beta over all points, from the points that carry weight."""
+    coef = np.zeros(K.n)
+    np.add.at(coef, qp.point, beta)
+    support = np.flatnonzero(coef)
+    return K.product(support, coef[support])
+
+
 def point_product(
     kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
 ) -> FloatArray:
@@ -210,16 +218,14 @@ def point_product(
     weights[: sources.n] = coef
 
     def run(start: int, stop: int) -> None:
-        _kernels.kernel_product(
-            kernel, targets, start, stop, sources, weights, new_scratch(n_features), out
-        )
+        _kernels.kernel_product(kernel, targets, start, stop, sources, weights, new_scratch(n_features), out)
 
     if n_threads < 2 or targets.n * sources.n * max(n_features, 1) < _THREAD_VALUES:
         run(0, targets.n)
         return out
     edges = np.linspace(0, targets.n, n_threads + 1).astype(int)
     with ThreadPoolExecutor(n_threads - 1) as pool:
-        others = [pool.submit(run, int(a), int(b)) for a, b in zip(edges[1:-1], edges[2:], strict=True)]
+        others = [pool.submit(run, int(a), int(b)) for a, b in pairwise(edges[1:])]
         run(0, int(edges[1]))
         for other in others:
             other.result()

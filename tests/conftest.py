@@ -46,8 +46,9 @@ def data_set() -> Callable[[str], tuple[Any, np.ndarray]]:
         if not file.is_file():
             pytest.skip(f"data set {name!r} not found in {DATA} (set SVMCORE_DATA)")
         with np.load(file, allow_pickle=False) as stored:
+            y = stored["y"]
             if "X" in stored:
-                return stored["X"], stored["y"]
-            return csr_matrix((stored["data"], stored["indices"], stored["indptr"]), tuple(stored["shape"])), stored["y"]
+                return stored["X"], y
+            return csr_matrix((stored["data"], stored["indices"], stored["indptr"]), tuple(stored["shape"])), y
 
     return load

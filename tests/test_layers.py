@@ -34,7 +34,7 @@ LAYERS = [
     {"_errors", *BASE},
     {"_vector"},
     {"_kernels"},
-    {"_smo_jit", "_path_jit", "_ipm_jit"},
+    {"_smo_jit", "_path_jit", "_ipm_jit", "gram", "_measures"},
     {"solvers", "forms", "certify", "_check", "parallel", "_highs"},
     {"path", "solve", "gp"},
     {"cv"},
@@ -42,6 +42,7 @@ LAYERS = [
 ]
 
 FORBIDDEN_TO_SOLVERS = {"solvers", "forms", "_check", "solve", "certify"}
+SHARED_BY_SOLVERS = "solvers._"  # private files of that folder are no solvers
 OPTIONAL = ["sklearn", "matplotlib", "dask", "distributed", "joblib", "rich"]
 COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "jitclass", "cfunc", "stencil", "generated_jit"}
 MAX_FILE_LINES = 700
@@ -143,7 +144,7 @@ def the_decorator_is_defined_once(files: list[File]) -> Iterator[str]:
 def homes_are_listed(files: list[File]) -> Iterator[str]:
     for file in package(files):
         names = {getattr(node, "id", getattr(node, "attr", None)) for node in ast.walk(file.tree)}
-        if "jit" in names and not file.home:
+        if "jit" in names and not file.home and file.module != "_jit":
             yield f"{file.path} compiles, but is not one of the homes listed in this test"
 
 
@@ -157,7 +158,7 @@ def homes_import_only_homes_below(files: list[File]) -> Iterator[str]:
 def solvers_know_only_the_dual(files: list[File]) -> Iterator[str]:
     for file in package(files):
         for item in file.internal if file.solver else ():
-            if item.name.split(".")[0] in FORBIDDEN_TO_SOLVERS:
+            if item.name.split(".")[0] in FORBIDDEN_TO_SOLVERS and not item.name.startswith(SHARED_BY_SOLVERS):
                 yield f"{file.path}:{item.line} imports {item.name}"
 
 
@@ -173,13 +174,10 @@ def arrows_point_down(files: list[File]) -> Iterator[str]:
 
 def imports_have_no_cycle(files: list[File]) -> Iterator[str]:
     modules = {file.module for file in package(files)}
-    graph = {
-        # What is imported is a module, or something inside one.
-        file.module: {
-            item.name if item.name in modules else item.name.rpartition(".")[0] for item in file.internal if item.at_load
-        }
-        for file in package(files)
-    }
+    graph = {}
+    for file in package(files):
+        names = [item.name for item in file.internal if item.at_load]
+        graph[file.module] = {name if name in modules else name.rpartition(".")[0] for name in names}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -311,7 +309,7 @@ def test_registry_may_name_solvers_and_raise(files):
     assert not list(homes_and_solvers_are_silent([registry]))
 
 
-def test_import_loads_no_optional_package():
-    program = f"import sys, svmcore; print(*sorted({set(OPTIONAL)} & set(sys.modules)))"
+def test_training_loads_no_optional_package():
+    program = f"import sys, svmcore; svmcore.train_svc; print(*sorted({set(OPTIONAL)} & set(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert loaded.stdout.split() == []

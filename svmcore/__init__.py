@@ -1,0 +1,71 @@
+"""Kernel support vector machines, fast on a CPU, with a certificate for every answer.
+
+>>> import svmcore
+>>> solution = svmcore.train_svc([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1], kernel="linear")
+>>> solution.converged
+True
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from svmcore._errors import (
+    ConvergenceWarning,
+    InputError,
+    MissingExtraError,
+    NotEnoughMemoryError,
+    ScaleWarning,
+    SVMError,
+)
+
+if TYPE_CHECKING:
+    from svmcore import solvers
+    from svmcore.public import certificate, duality_gap, kkt_violation
+    from svmcore.solution import Solution, load
+    from svmcore.solve import train_svc, train_svr
+
+__version__ = "0.1.0"
+
+# loaded on first use, so that `import svmcore` does not wait for the compiler
+_HOMES = {
+    "Solution": "svmcore.solution",
+    "load": "svmcore.solution",
+    "train_svc": "svmcore.solve",
+    "train_svr": "svmcore.solve",
+    "certificate": "svmcore.public",
+    "duality_gap": "svmcore.public",
+    "kkt_violation": "svmcore.public",
+}
+
+__all__ = [
+    "ConvergenceWarning",
+    "InputError",
+    "MissingExtraError",
+    "NotEnoughMemoryError",
+    "SVMError",
+    "ScaleWarning",
+    "Solution",
+    "certificate",
+    "duality_gap",
+    "kkt_violation",
+    "load",
+    "solvers",
+    "train_svc",
+    "train_svr",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "solvers":
+        return importlib.import_module("svmcore.solvers")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'svmcore' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

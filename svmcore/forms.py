@@ -1,0 +1,83 @@
+"""Formulations: from labels, losses and weights to the sign-free dual, and back. The only room that knows a loss.
+
+| formulation                    | variables        | c           | box        | diag  |
+|--------------------------------|------------------|-------------|------------|-------|
+| SVC, hinge                     | 1 a point        | y           | [0, y C_i] | 0     |
+| SVC, squared hinge             | 1 a point        | y           | [0, y inf] | 1/C_i |
+| SVC, hard margin (C = inf)     | 1 a point        | y           | [0, y inf] | 0     |
+| SVR, epsilon-insensitive       | 2 a point, (+, -)| y -+ epsilon| [0, +-C_i] | 0     |
+| SVR, squared eps.-insensitive  | 2 a point, (+, -)| y -+ epsilon| [0, +-inf] | 1/C_i |
+
+A box [0, y C] is [0, C] for y = +1 and [-C, 0] for y = -1. A point of weight zero owns no variable: it is not there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from svmcore._types import DualQP, FloatArray, IntArray
+
+SVC_LOSSES = ("hinge", "squared_hinge")
+SVR_LOSSES = ("epsilon_insensitive", "squared_epsilon_insensitive")
+
+
+def _dual(
+    signs: FloatArray, c: FloatArray, costs: FloatArray, point: IntArray, squared: bool, equality: bool
+) -> DualQP:
+    """Boxes and diagonal from costs: a squared loss opens the box and pays on the diagonal."""
+    if squared:
+        diag = np.where(np.isinf(costs), 0.0, 1.0 / costs)
+        bound = np.full(len(costs), np.inf)
+    else:
+        diag = np.zeros(len(costs))
+        bound = costs
+    lower = np.where(signs > 0, 0.0, -bound)
+    upper = np.where(signs > 0, bound, 0.0)
+    return DualQP(c, lower, upper, diag, point, equality)
+
+
+def svc(y: FloatArray, costs: FloatArray, loss: str, equality: bool) -> DualQP:
+    """Classification of labels y = +-1 with per-point costs C_i = C * weight."""
+    point = np.flatnonzero(costs > 0)
+    signs = np.asarray(y, dtype=np.float64)[point]
+    return _dual(signs, signs.copy(), costs[point], point, loss == "squared_hinge", equality)
+
+
+def svr(y: FloatArray, costs: FloatArray, epsilon: float, loss: str, equality: bool) -> DualQP:
+    """Regression of targets y with a tube of half-width epsilon; first all growing variables, then all shrinking ones."""
+    kept = np.flatnonzero(costs > 0)
+    signs = np.concatenate([np.ones(len(kept)), -np.ones(len(kept))])
+    target = np.concatenate([y[kept], y[kept]])
+    point = np.concatenate([kept, kept])
+    costs = np.concatenate([costs[kept], costs[kept]])
+    return _dual(signs, target - epsilon * signs, costs, point, loss == "squared_epsilon_insensitive", equality)
+
+
+def to_coef(qp: DualQP, beta: FloatArray, n: int) -> FloatArray:
+    """One signed coefficient per point: f(x) = sum_i coef_i k(x_i, x) + intercept."""
+    coef = np.zeros(n)
+    np.add.at(coef, qp.point, beta)
+    return coef
+
+
+def to_beta(qp: DualQP, coef: FloatArray) -> FloatArray:
+    """The dual variables behind signed coefficients, each in the variable of its sign; out of box where the answer is."""
+    beta = coef[qp.point].astype(np.float64)
+    twins = len(qp.point) > 0 and len(np.unique(qp.point)) < len(qp.point)
+    if twins:
+        half = len(beta) // 2
+        beta[:half] = np.maximum(beta[:half], 0.0)
+        beta[half:] = np.minimum(beta[half:], 0.0)
+    return beta
+
+
+def feasible_start(qp: DualQP, beta: FloatArray) -> FloatArray:
+    """A warm start moved into the feasible set: clipped to its box, then the heavier side scaled down to balance."""
+    beta = np.clip(beta, qp.lower, qp.upper)
+    if qp.equality and len(beta):
+        positive, negative = beta[beta > 0].sum(), -beta[beta < 0].sum()
+        if positive > negative:
+            beta[beta > 0] *= negative / positive
+        elif negative > positive:
+            beta[beta < 0] *= positive / negative
+    return beta

@@ -1,0 +1,86 @@
+"""Certificates for anybody's answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from svmcore import _check, forms
+from svmcore._errors import InputError
+from svmcore.certify import Certificate
+from svmcore.certify import certificate as _measure
+from svmcore.gram import KernelMatrix, available_threads
+from svmcore.solve import svc_problem, svr_problem
+
+
+def certificate(
+    X: Any,
+    y: Any,
+    alpha: Any,
+    intercept: float | None,
+    C: float = 1.0,
+    *,
+    epsilon: float | None = None,
+    n_threads: int | None = None,
+    **problem: Any,
+) -> Certificate:
+    """Measure anybody's answer: objectives, duality gap, KKT violation, infeasibility, all from the data in float64.
+
+    Parameters
+    ----------
+    X, y, C : the training problem; further keywords are those of `train_svc` that define it (kernel, gamma, degree,
+        coef0, loss, fit_intercept, intercept_scaling, sample_weight, class_weight).
+    alpha : the n dual variables, at least 0; for regression (``epsilon`` given) the n signed coefficients.
+    intercept : the answer's intercept; None takes the mean over its free vectors.
+
+    Examples
+    --------
+    >>> import svmcore
+    >>> X, y = [[0.0], [2.0]], [-1, 1]
+    >>> svmcore.certificate(X, y, [0.5, 0.5], -1.0, C=1.0, kernel="linear").gap
+    0.0
+    """
+    try:
+        if epsilon is None:
+            form = svc_problem(X, y, C, **problem)
+        else:
+            form = svr_problem(X, y, C, epsilon, **problem)
+    except TypeError as error:
+        raise InputError(f"{error}; give the keywords of train_svc or train_svr that define the problem") from None
+    coef = _check.vector(alpha, "alpha", form.X.shape[0])
+    qp = form.qp
+    if epsilon is None:
+        signs = np.zeros(form.X.shape[0])
+        signs[qp.point] = np.where(qp.upper > 0, 1.0, -1.0)
+        coef = coef * signs
+    if intercept is not None:
+        intercept = _check.number("intercept", intercept)
+    K = KernelMatrix(
+        form.X,
+        form.spec.kernel,
+        form.spec.function,
+        cache_bytes=0,
+        n_threads=available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1),
+    )
+    return _measure(qp, K, forms.to_beta(qp, coef), intercept)
+
+
+def duality_gap(X: Any, y: Any, alpha: Any, intercept: float | None, C: float = 1.0, **problem: Any) -> float:
+    """Primal minus dual objective of anybody's answer; a bound on its error when its alpha is feasible. See `certificate`.
+
+    >>> import svmcore
+    >>> svmcore.duality_gap([[0.0], [2.0]], [-1, 1], [0.5, 0.5], -1.0, kernel="linear")
+    0.0
+    """
+    return certificate(X, y, alpha, intercept, C, **problem).gap
+
+
+def kkt_violation(X: Any, y: Any, alpha: Any, C: float = 1.0, **problem: Any) -> float:
+    """LIBSVM's measure of optimality of anybody's alpha, 0 at an optimum. See `certificate`.
+
+    >>> import svmcore
+    >>> svmcore.kkt_violation([[0.0], [2.0]], [-1, 1], [0.0, 0.0], kernel="linear")
+    2.0
+    """
+    return certificate(X, y, alpha, None, C, **problem).kkt_violation

@@ -1,0 +1,176 @@
+"""The answer of a fit: coefficients, a certificate, predictions, and a file format without pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore import _check
+from svmcore._errors import InputError
+from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore.gram import decision_values, is_sparse
+
+_FORMAT = "svmcore-solution-1"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution:
+    """A trained machine with its certificate.
+
+    Attributes
+    ----------
+    alpha : (n,) the dual variables, at least 0; for regression the absolute coefficients.
+    intercept : float; the mean over free support vectors, or, when none is free, the midpoint of the optimal interval
+        (with ``stopping="gap"`` the value of smallest gap).
+    support : indices of the training points with a coefficient.
+    dual_coef : their signed coefficients: ``f(x) = sum dual_coef * k(support, x) + intercept``.
+    objective, primal_objective : the dual objective in minimised form, and the primal.
+    gap, relative_gap : ``primal_objective + objective``, and the same divided by ``|primal_objective|``.
+    kkt_violation : LIBSVM's measure of optimality, recomputed in float64 from the data.
+    status, converged : how the run ended (prints its own sentence), and whether it met its tolerance.
+    n_iter, n_kernel_evals, fit_seconds, solver, trace, stats : the course of the run.
+    """
+
+    alpha: FloatArray
+    intercept: float
+    support: IntArray
+    dual_coef: FloatArray
+    objective: float
+    primal_objective: float
+    gap: float
+    relative_gap: float
+    kkt_violation: float
+    status: Status
+    converged: bool
+    n_iter: int
+    n_kernel_evals: int
+    fit_seconds: float
+    solver: str
+    classes: NDArray[Any] | None
+    kernel: Kernel
+    support_vectors: Any
+    n_features: int
+    function: Callable[[Any, Any], Any] | None = None
+    n_threads: int = 1
+    trace: dict[str, NDArray[Any]] | None = None
+    stats: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        kind = "regression" if self.classes is None else "classification"
+        return (
+            f"<Solution: {kind}, {len(self.support)} of {len(self.alpha)} support vectors, {self.solver}, "
+            f"objective {self.objective:.6g}, relative gap {self.relative_gap:.1e}, "
+            f"KKT violation {self.kkt_violation:.1e}, {self.status.name.lower()}>"
+        )
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """f(x) for every row of X; for a precomputed kernel X holds k(x, training point), shape (m, n)."""
+        X = _check.features(X)
+        if X.shape[1] != self.n_features:
+            what = "kernel values" if self.kernel.kind == KernelKind.PRECOMPUTED else "features"
+            raise InputError(f"X has {X.shape[1]} {what} a row; this machine was trained with {self.n_features}")
+        if self.kernel.kind == KernelKind.PRECOMPUTED:
+            X = X[:, self.support]
+        elif self.function is None and is_sparse(X) != is_sparse(self.support_vectors):
+            X = _to_format_of(X, self.support_vectors)
+        return self.intercept + decision_values(
+            X, self.support_vectors, self.dual_coef, self.kernel, self.function, self.n_threads
+        )
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of every row of X (the value, for regression)."""
+        values = self.decision_function(X)
+        if self.classes is None:
+            return values
+        return np.asarray(self.classes[(values > 0).astype(int)])
+
+    def save(self, file: Any) -> None:
+        """Write the machine to an .npz file that `svmcore.load` reads. Nothing is pickled."""
+        if self.function is not None:
+            raise InputError("a machine with a Python kernel function cannot be saved: a file holds data, not code")
+        fields: dict[str, Any] = {
+            "format": np.array(_FORMAT),
+            "kernel": np.array([float(value) for value in self.kernel]),
+            "numbers": np.array(
+                [
+                    self.intercept, self.objective, self.primal_objective, self.gap, self.relative_gap,
+                    self.kkt_violation, self.n_iter, self.n_kernel_evals, self.fit_seconds, self.n_features,
+                ]
+            ),
+            "n": np.array(len(self.alpha)),
+            "status": np.array(self.status.name),
+            "solver": np.array(self.solver),
+            "support": self.support,
+            "dual_coef": self.dual_coef,
+        }  # fmt: skip
+        if self.classes is not None:
+            if self.classes.dtype.kind == "O":
+                raise InputError("labels of Python object type cannot be saved; train with numbers or strings")
+            fields["classes"] = self.classes
+        if is_sparse(self.support_vectors):
+            S = self.support_vectors
+            fields |= {"sv_data": S.data, "sv_indices": S.indices, "sv_indptr": S.indptr, "sv_shape": np.array(S.shape)}
+        else:
+            fields["support_vectors"] = self.support_vectors
+        np.savez_compressed(file, **fields)
+
+
+def _to_format_of(X: Any, like: Any) -> Any:
+    """X as dense or sparse as `like`."""
+    if is_sparse(like):
+        from scipy import sparse
+
+        return sparse.csr_matrix(X)
+    return X.toarray()
+
+
+def load(file: Any) -> Solution:
+    """Read what `Solution.save` wrote. Never unpickles."""
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            parts = {key: stored[key] for key in stored.files}
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise InputError(f"{file} is not a file that svmcore wrote ({error})") from None
+    if str(parts.get("format")) != _FORMAT:
+        raise InputError(f"{file} is not a file that this version of svmcore reads; it needs format {_FORMAT!r}")
+    try:
+        return _assemble(parts)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise InputError(f"{file} is damaged: {error}") from None
+
+
+def _assemble(parts: dict[str, Any]) -> Solution:
+    kind, gamma, coef0, degree, offset = parts["kernel"].tolist()
+    (intercept, objective, primal, gap, relative, violation, n_iter, n_evals, seconds, n_features) = parts[
+        "numbers"
+    ].tolist()
+    status = Status[str(parts["status"])]
+    support, dual_coef = parts["support"].astype(np.int64), parts["dual_coef"].astype(np.float64)
+    alpha = np.zeros(int(parts["n"]))
+    if support.shape != dual_coef.shape or support.ndim != 1 or (len(support) and support.min() < 0):
+        raise ValueError("support and dual_coef do not belong together")
+    alpha[support] = np.abs(dual_coef)
+    vectors: Any
+    if "sv_data" in parts:
+        from scipy import sparse
+
+        shape = (len(support), int(n_features))
+        vectors = sparse.csr_matrix((parts["sv_data"], parts["sv_indices"], parts["sv_indptr"]), shape=shape)
+        vectors.check_format()
+    else:
+        vectors = np.ascontiguousarray(parts["support_vectors"], dtype=np.float64)
+        if vectors.ndim != 2 or (int(kind) != KernelKind.PRECOMPUTED and vectors.shape != (len(support), n_features)):
+            raise ValueError("the support vectors have the wrong shape")
+    return Solution(
+        alpha=alpha, intercept=intercept, support=support, dual_coef=dual_coef, objective=objective,
+        primal_objective=primal, gap=gap, relative_gap=relative, kkt_violation=violation, status=status,
+        converged=status.ok, n_iter=int(n_iter), n_kernel_evals=int(n_evals), fit_seconds=seconds,
+        solver=str(parts["solver"]), classes=parts.get("classes"),
+        kernel=Kernel(int(kind), gamma, coef0, int(degree), offset), support_vectors=vectors, n_features=int(n_features),
+    )  # fmt: skip

@@ -1,0 +1,425 @@
+"""The driver: check -> form -> solver -> certify -> Solution. The only room that warns, and that turns a status into words.
+
+A solver's claim is not believed: the certificate is computed from the data, and where it misses the tolerance the solver
+is started again from its own answer, as long as that helps.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore import _check, forms, solvers
+from svmcore._check import KernelSpec
+from svmcore._control import Callback, Control
+from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning
+from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
+from svmcore.certify import Certificate, certificate
+from svmcore.gram import KernelMatrix, available_threads, is_sparse
+from svmcore.solution import Solution
+
+_ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
+_LARGE_GAP = 0.01
+
+
+class Problem(NamedTuple):
+    """A checked problem: the dual, its kernel, the data behind it, and the two classes of a classifier."""
+
+    qp: DualQP
+    spec: KernelSpec
+    X: Any
+    classes: NDArray[Any] | None
+
+
+class Run(NamedTuple):
+    """How to solve it."""
+
+    solver: str
+    tol: float
+    stopping: str
+    max_iter: int
+    cache_bytes: int
+    n_threads: int
+    alpha0: Any
+    trace: bool
+    seed: int
+    options: dict[str, Any]
+
+
+def train_svc(
+    X: Any,
+    y: Any,
+    C: float = 1.0,
+    *,
+    kernel: Any = "rbf",
+    gamma: Any = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    loss: str = "hinge",
+    fit_intercept: bool = True,
+    intercept_scaling: float | None = None,
+    sample_weight: Any = None,
+    class_weight: Any = None,
+    solver: str = "auto",
+    tol: float = 1e-3,
+    stopping: str = "kkt",
+    max_iter: int = -1,
+    time_limit: float | None = None,
+    cache_mb: float | None = None,
+    n_threads: int | None = None,
+    alpha0: Any = None,
+    callback: Callback | None = None,
+    verbose: int = 0,
+    trace: bool = False,
+    random_state: int | None = None,
+    **solver_options: Any,
+) -> Solution:
+    """Train a two-class support vector machine and certify the answer.
+
+    Minimises ``1/2 |w|^2 + C sum_i s_i xi_i`` (hinge) or ``+ C/2 sum_i s_i xi_i^2`` (squared hinge), with s_i = sample
+    weight times class weight. ``C=numpy.inf`` is the hard margin.
+
+    Parameters
+    ----------
+    X : array or scipy sparse matrix, shape (n, d). With ``kernel="precomputed"``: the n x n kernel matrix.
+    y : n labels of any type with two values; the second in sorted order is the positive class.
+    C : penalty, greater than 0, or infinity.
+    kernel : "linear", "rbf", "poly", "sigmoid", "laplacian", "precomputed", or a function ``K = kernel(X, Z)``.
+    gamma : "scale" (1 / (d * variance)), "auto" (1 / d) or a number. rbf: ``exp(-gamma |x - z|^2)``.
+    degree, coef0 : poly: ``(gamma x'z + coef0)^degree``; sigmoid: ``tanh(gamma x'z + coef0)``.
+    loss : "hinge" or "squared_hinge".
+    fit_intercept, intercept_scaling : without an intercept there is no equality row; ``intercept_scaling=tau`` then
+        stands for a regularised one, through the kernel K + tau^2.
+    sample_weight, class_weight : weights of points (zero removes a point) and of classes (mapping, or "balanced").
+    solver : "auto", or a name from ``svmcore.solvers()``; its own options follow as keywords.
+    tol, stopping : "kkt" (KKT violation <= tol), "gap" ((primal - dual) / (|primal| + 1) <= tol) or "objective"
+        (relative growth of the dual between checks <= tol; simple and unreliable).
+    max_iter, time_limit, callback : limits; a callback receives a progress report and stops the run by returning True.
+    cache_mb : memory for kernel rows (512 by default). n_threads : processors for kernel products (all by default).
+    alpha0 : dual variables to start from.
+    verbose, trace : progress lines on stderr; per-iteration records in ``Solution.trace``.
+    random_state : seed of the rules that choose at random.
+
+    Returns
+    -------
+    Solution
+
+    Examples
+    --------
+    >>> import numpy as np, svmcore
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]])
+    >>> solution = svmcore.train_svc(X, ["low", "low", "high", "high"], C=10.0, kernel="linear")
+    >>> [str(label) for label in solution.predict([[0.5, 0.5], [4.0, 4.0]])]
+    ['low', 'high']
+    >>> solution.relative_gap < 1e-2
+    True
+    """
+    problem = svc_problem(
+        X, y, C, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, loss=loss, fit_intercept=fit_intercept,
+        intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
+    )  # fmt: skip
+    run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
+    return _fit(problem, run, _control(time_limit, callback, verbose))
+
+
+def train_svr(
+    X: Any,
+    y: Any,
+    C: float = 1.0,
+    epsilon: float = 0.1,
+    *,
+    kernel: Any = "rbf",
+    gamma: Any = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    loss: str = "epsilon_insensitive",
+    fit_intercept: bool = True,
+    intercept_scaling: float | None = None,
+    sample_weight: Any = None,
+    solver: str = "auto",
+    tol: float = 1e-3,
+    stopping: str = "kkt",
+    max_iter: int = -1,
+    time_limit: float | None = None,
+    cache_mb: float | None = None,
+    n_threads: int | None = None,
+    alpha0: Any = None,
+    callback: Callback | None = None,
+    verbose: int = 0,
+    trace: bool = False,
+    random_state: int | None = None,
+    **solver_options: Any,
+) -> Solution:
+    """Train a support vector regression and certify the answer.
+
+    Minimises ``1/2 |w|^2 + C sum_i s_i max(0, |y_i - f(x_i)| - epsilon)``, or half its squares
+    (``loss="squared_epsilon_insensitive"``). All other parameters are those of `train_svc`; `alpha0` are signed
+    coefficients here.
+
+    Examples
+    --------
+    >>> import numpy as np, svmcore
+    >>> X = np.linspace(0.0, 1.0, 20).reshape(-1, 1)
+    >>> solution = svmcore.train_svr(X, 2.0 * X.ravel(), C=100.0, epsilon=0.01, kernel="linear")
+    >>> bool(abs(solution.predict([[0.25]])[0] - 0.5) < 0.02)
+    True
+    """
+    problem = svr_problem(
+        X, y, C, epsilon, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, loss=loss, fit_intercept=fit_intercept,
+        intercept_scaling=intercept_scaling, sample_weight=sample_weight,
+    )  # fmt: skip
+    run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
+    return _fit(problem, run, _control(time_limit, callback, verbose))
+
+
+def _offset(fit_intercept: Any, intercept_scaling: Any) -> tuple[bool, float]:
+    """Whether there is an equality row, and the constant that the bias embedding adds to the kernel."""
+    equality = _check.flag("fit_intercept", fit_intercept)
+    if intercept_scaling is None:
+        return equality, 0.0
+    if equality:
+        raise InputError(
+            f"intercept_scaling={intercept_scaling!r} stands for a regularised intercept and needs fit_intercept=False"
+        )
+    return equality, _check.number("intercept_scaling", intercept_scaling, low=0.0) ** 2
+
+
+def _checked_points(X: Any, kernel: Any) -> Any:
+    if isinstance(kernel, str) and kernel == "precomputed":
+        return _check.gram(X)
+    X = _check.features(X)
+    if not is_sparse(X):
+        _check.memory(8.0 * X.size, f"packing {X.shape[0]} x {X.shape[1]} features", "train on fewer rows or features")
+    return X
+
+
+def svc_problem(
+    X: Any, y: Any, C: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3, coef0: Any = 0.0,
+    loss: Any = "hinge", fit_intercept: Any = True, intercept_scaling: Any = None, sample_weight: Any = None,
+    class_weight: Any = None,
+) -> Problem:  # fmt: skip
+    """Check a classification problem and form its dual."""
+    C = _check.cost(C)
+    loss = _check.choice("loss", loss, forms.SVC_LOSSES)
+    equality, offset = _offset(fit_intercept, intercept_scaling)
+    X = _checked_points(X, kernel)
+    weights = _check.sample_weights(sample_weight, X.shape[0])
+    signs, classes = _check.labels(y, X.shape[0], None if weights is None else weights > 0)
+    spec = _check.kernel(kernel, X, gamma, degree, coef0, offset, weights)
+    share = _check.class_weights(class_weight, classes, signs, weights)
+    if weights is not None:
+        share = share * weights
+    with np.errstate(invalid="ignore"):
+        costs = np.where(share > 0, C * share, 0.0)
+    return Problem(forms.svc(signs, costs, loss, equality), spec, X, classes)
+
+
+def svr_problem(
+    X: Any, y: Any, C: Any, epsilon: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3,
+    coef0: Any = 0.0, loss: Any = "epsilon_insensitive", fit_intercept: Any = True, intercept_scaling: Any = None,
+    sample_weight: Any = None,
+) -> Problem:  # fmt: skip
+    """Check a regression problem and form its dual."""
+    C = _check.cost(C)
+    epsilon = _check.number("epsilon", epsilon, low=0.0)
+    loss = _check.choice("loss", loss, forms.SVR_LOSSES)
+    equality, offset = _offset(fit_intercept, intercept_scaling)
+    X = _checked_points(X, kernel)
+    targets = _check.vector(y, "y", X.shape[0])
+    weights = _check.sample_weights(sample_weight, X.shape[0])
+    spec = _check.kernel(kernel, X, gamma, degree, coef0, offset, weights)
+    share = np.ones(X.shape[0]) if weights is None else weights
+    with np.errstate(invalid="ignore"):
+        costs = np.where(share > 0, C * share, 0.0)
+    return Problem(forms.svr(targets, costs, epsilon, loss, equality), spec, X, None)
+
+
+def _control(time_limit: Any, callback: Any, verbose: Any) -> Control:
+    if time_limit is not None:
+        time_limit = _check.number("time_limit", time_limit, low=0.0)
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
+    return Control(time_limit=time_limit, callback=callback, verbose=int(verbose))
+
+
+def _check_run(
+    solver: Any, tol: Any, stopping: Any, max_iter: Any, cache_mb: Any, n_threads: Any, alpha0: Any, trace: Any,
+    random_state: Any, options: dict[str, Any],
+) -> Run:  # fmt: skip
+    name = "smo" if solver == solvers.AUTO else solver
+    if not isinstance(name, str):
+        raise InputError(f"solver={solver!r} is not a name; see svmcore.solvers()")
+    solvers.check_options(name, options)
+    cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
+    if cache_mb is not None:
+        _check.memory(cache * 1e6, f"cache_mb={cache_mb:g}", "give a smaller cache_mb")
+    return Run(
+        solver=name,
+        tol=_check.number("tol", tol, low=0.0, strict=True),
+        stopping=_check.choice("stopping", stopping, _check.STOPPING),
+        max_iter=_check.integer("max_iter", max_iter, low=-1),
+        cache_bytes=int(cache * 1e6),
+        n_threads=available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1),
+        alpha0=alpha0,
+        trace=_check.flag("trace", trace),
+        seed=0 if random_state is None else _check.integer("random_state", random_state, low=0),
+        options=options,
+    )
+
+
+def _refuse_what_it_cannot(name: str, problem: Problem) -> None:
+    """Say in words what a solver does not do."""
+    can = solvers.load(name).CAPABILITIES
+    qp = problem.qp
+    infinite = bool(np.isinf(qp.upper).any() or np.isinf(qp.lower).any())
+    twins = len(qp.point) > 0 and len(np.unique(qp.point)) < len(qp.point)
+    for needed, able, what in [
+        (
+            qp.equality,
+            can.equality,
+            "an intercept; use fit_intercept=False, with intercept_scaling for a regularised one",
+        ),
+        (not qp.equality, can.no_equality, "problems without an intercept; use fit_intercept=True"),
+        (
+            infinite,
+            can.infinite_bounds,
+            "unbounded dual variables (squared losses, C=inf); use the hinge and a finite C",
+        ),
+        (
+            not infinite,
+            can.finite_bounds,
+            "bounded dual variables (hinge, finite C); use loss='squared_hinge' or C=inf",
+        ),
+        (twins, can.twins, "regression"),
+        (problem.spec.function is not None, can.callable_kernel, "a Python kernel; use kernel='precomputed'"),
+    ]:
+        if needed and not able:
+            raise InputError(f"solver {name!r} does not do {what}, or choose another solver")
+
+
+def _start(problem: Problem, alpha0: Any) -> FloatArray:
+    """The starting point: zero, or the user's dual variables made feasible."""
+    qp = problem.qp
+    if alpha0 is None:
+        return np.zeros(len(qp.c))
+    coef = _check.vector(alpha0, "alpha0", problem.X.shape[0])
+    if problem.classes is not None:
+        if (coef < 0).any():
+            raise InputError(f"alpha0 contains {coef.min():g}; the dual variables of a classifier are at least 0")
+        full = np.zeros(problem.X.shape[0])
+        full[qp.point] = np.where(qp.upper > 0, 1.0, -1.0)
+        coef = coef * full
+    return forms.feasible_start(qp, forms.to_beta(qp, coef))
+
+
+def _fit(problem: Problem, run: Run, control: Control) -> Solution:
+    """Run the solver, certify, start again where the certificate disagrees, and speak."""
+    _refuse_what_it_cannot(run.solver, problem)
+    solver = solvers.load(run.solver)
+    qp = problem.qp
+    start = _start(problem, run.alpha0)
+    with control:
+        K = KernelMatrix(
+            problem.X, problem.spec.kernel, problem.spec.function, cache_bytes=run.cache_bytes, n_threads=run.n_threads
+        )
+        raw: Raw | None = None
+        spent, best = 0, np.inf
+        for _ in range(_ROUNDS):
+            raw = solver.run(
+                qp, K, control=control, tol=run.tol, stopping=run.stopping,
+                max_iter=run.max_iter if run.max_iter < 0 else max(run.max_iter - spent, 0),
+                start=start, seed=run.seed, trace=run.trace, **run.options,
+            )  # fmt: skip
+            spent += raw.n_iter
+            measured = certificate(qp, K, raw.beta, best=run.stopping == "gap")
+            if not raw.status.ok or _at_tolerance(measured, run):
+                break
+            if measured.kkt_violation >= 0.5 * best:
+                raw = raw._replace(status=Status.PRECISION)
+                break
+            start, best = raw.beta, measured.kkt_violation
+        assert raw is not None
+        if raw.status.ok and not _at_tolerance(measured, run):
+            raw = raw._replace(status=Status.PRECISION)
+    solution = _solution(problem, K, raw._replace(n_iter=spent), measured, run, control.seconds)
+    _speak(solution, problem, run)
+    return solution
+
+
+def _at_tolerance(measured: Certificate, run: Run) -> bool:
+    """Whether the certificate confirms the chosen criterion ("objective" has nothing that could be confirmed)."""
+    if run.stopping == "gap":
+        return measured.gap <= run.tol * (abs(measured.primal_objective) + 1.0)
+    return run.stopping == "objective" or measured.kkt_violation <= run.tol
+
+
+def _solution(problem: Problem, K: KernelMatrix, raw: Raw, measured: Certificate, run: Run, seconds: float) -> Solution:
+    """Assemble the answer."""
+    coef = forms.to_coef(problem.qp, raw.beta, problem.X.shape[0])
+    support = np.flatnonzero(coef)
+    precomputed = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
+    return Solution(
+        alpha=np.abs(coef),
+        intercept=measured.intercept,
+        support=support,
+        dual_coef=coef[support],
+        objective=measured.objective,
+        primal_objective=measured.primal_objective,
+        gap=measured.gap,
+        relative_gap=measured.relative_gap,
+        kkt_violation=measured.kkt_violation,
+        status=raw.status,
+        converged=raw.status.ok,
+        n_iter=raw.n_iter,
+        n_kernel_evals=K.n_evals,
+        fit_seconds=seconds,
+        solver=run.solver,
+        classes=problem.classes,
+        kernel=problem.spec.kernel,
+        support_vectors=np.empty((0, 0)) if precomputed else problem.X[support],
+        n_features=problem.X.shape[1],
+        function=problem.spec.function,
+        n_threads=run.n_threads,
+        trace=raw.trace,
+        stats=raw.stats,
+    )
+
+
+_REMEDIES = {
+    Status.MAX_ITER: "raise max_iter (-1: no limit) or tol",
+    Status.TIME_LIMIT: "raise time_limit or tol",
+    Status.INTERRUPTED: "pass alpha0=solution.alpha to go on from it",
+    Status.CALLBACK: "pass alpha0=solution.alpha to go on from it",
+    Status.PRECISION: "raise tol, scale the features, or lower C",
+    Status.UNBOUNDED: "use a finite C, or loss='squared_hinge' with a finite C",
+    Status.LIMITED: "raise the method's own limit, or choose another solver",
+    Status.STATIONARY: "use a positive semi-definite kernel (rbf, linear, poly with coef0 >= 0) when that matters",
+}
+
+
+def _speak(solution: Solution, problem: Problem, run: Run) -> None:
+    """Warn when the answer is not what was asked for, or when meeting the tolerance means little."""
+    status = solution.status
+    lost = f"KKT violation {solution.kkt_violation:.1e} (tol {run.tol:g}), relative gap {solution.relative_gap:.1e}"
+    if status in _REMEDIES:
+        warnings.warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning, stacklevel=4)
+    elif run.stopping == "kkt" and solution.relative_gap > _LARGE_GAP:
+        warnings.warn(
+            f"the tolerance is met but the objective may be off by {100 * solution.relative_gap:.2g} %: {lost}. "
+            "Remedy: a smaller tol, or stopping='gap'.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    slow = not status.ok or solution.n_iter > 100 * len(problem.qp.c)
+    if slow and status is not Status.UNBOUNDED and problem.spec.kernel.kind < KernelKind.PRECOMPUTED:
+        ratio, largest, smallest = _check.scale_ratio(problem.X)
+        if ratio > _check.SCALE_RATIO:
+            warnings.warn(
+                f"feature {largest} spreads {ratio:.1e} times wider than feature {smallest}, which makes the fit slow; "
+                "bring the features to one scale first",
+                ScaleWarning,
+                stacklevel=4,
+            )

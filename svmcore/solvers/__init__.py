@@ -1,0 +1,71 @@
+"""The solvers by name. A new solver is a file here and a line in `_MODULES`.
+
+The package can be called: ``svmcore.solvers()`` maps every solver's name to what it can do.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+from types import ModuleType
+
+from svmcore._errors import InputError
+from svmcore.solvers._contract import Capabilities
+
+_MODULES = {
+    "smo": "svmcore.solvers.smo",
+}
+
+_COMMON = {"qp", "K", "control", "tol", "stopping", "max_iter", "start", "seed", "trace"}
+
+AUTO = "auto"
+
+
+def names() -> tuple[str, ...]:
+    """Every solver's name."""
+    return tuple(_MODULES)
+
+
+def load(name: str) -> ModuleType:
+    """The module of a solver."""
+    if name not in _MODULES:
+        raise InputError(f"solver={name!r} is not known; choose one of {', '.join(map(repr, (AUTO, *_MODULES)))}")
+    return importlib.import_module(_MODULES[name])
+
+
+@functools.cache
+def options(name: str) -> dict[str, inspect.Parameter]:
+    """The options a solver has of its own."""
+    parameters = inspect.signature(load(name).run).parameters
+    return {key: parameter for key, parameter in parameters.items() if key not in _COMMON}
+
+
+def check_options(name: str, given: dict[str, object]) -> None:
+    """Refuse an option the solver does not have, or a value it does not know, by name."""
+    known = options(name)
+    values = getattr(load(name), "OPTION_VALUES", {})
+    for key, value in given.items():
+        if key not in known:
+            has = f"its options are {', '.join(known)}" if known else "it has no options of its own"
+            raise InputError(f"solver {name!r} has no option {key!r}; {has}")
+        if key in values and value not in values[key]:
+            raise InputError(
+                f"{key}={value!r} is not known to solver {name!r}; choose one of {', '.join(map(repr, values[key]))}"
+            )
+
+
+def capabilities() -> dict[str, Capabilities]:
+    """What every solver can do."""
+    return {name: load(name).CAPABILITIES for name in _MODULES}
+
+
+class _CallablePackage(ModuleType):
+    """Lets users type ``svmcore.solvers()``."""
+
+    def __call__(self) -> dict[str, Capabilities]:
+        return capabilities()
+
+
+sys.modules[__name__].__class__ = _CallablePackage

@@ -1,0 +1,54 @@
+"""What a solver declares about itself, and the measures every solver needs in the middle of a run.
+
+A solver is one file with ``CAPABILITIES`` and ``run(qp, K, *, control, tol, stopping, max_iter, start, seed, trace, **own)``
+that returns a `Raw`. Its own options are the keyword parameters of `run` beyond those; ``OPTION_VALUES`` may list what
+they accept. A name in the registry (`solvers/__init__.py`) puts it under every contract test.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from svmcore import _measures
+from svmcore._types import DualQP, FloatArray
+from svmcore.gram import KernelMatrix, kernel_product
+
+
+class Capabilities(NamedTuple):
+    """What a solver can do; the driver refuses in words what it cannot."""
+
+    summary: str
+    equality: bool = True
+    no_equality: bool = True
+    infinite_bounds: bool = True
+    finite_bounds: bool = True
+    twins: bool = True  # two variables on one point (regression)
+    warm_start: bool = True
+    callable_kernel: bool = True
+
+
+def fresh_residual(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> FloatArray:
+    """The residual of a dual point, computed from the data."""
+    return _measures.residual(qp, beta, kernel_product(qp, K, beta))
+
+
+class Criterion:
+    """One of the three stopping criteria, with the memory that "objective" needs."""
+
+    def __init__(self, stopping: str, tol: float) -> None:
+        self.stopping = stopping
+        self.tol = tol
+        self._last = np.inf
+
+    def met(self, qp: DualQP, beta: FloatArray, v: FloatArray) -> bool:
+        """Whether it holds at a point with this residual. "objective" compares with the previous call."""
+        if self.stopping == "gap":
+            gap = _measures.gap(qp, beta, v, _measures.best_bias(qp, beta, v))
+            return gap <= self.tol * (abs(gap - _measures.objective(qp, beta, v)) + 1.0)
+        if self.stopping == "objective":
+            value = _measures.objective(qp, beta, v)
+            growth, self._last = self._last - value, value
+            return growth <= self.tol * abs(value)
+        return _measures.violation(qp, beta, v) <= self.tol

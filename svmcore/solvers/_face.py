@@ -1,0 +1,81 @@
+"""The face step: an exact minimisation over the free variables, for runs that pair steps no longer help.
+
+With C large, or kernels of low rank, pair steps shrink while many variables stay free. Here the free variables F move
+together: the direction solves ``(K_FF + D) d + 1 rho = v_F, sum(d) = 0``, the step ends at the first bound, the variable
+that met it leaves F, and so on until the full step fits. Where the matrix is singular and the residual has a part in its
+null space, that part is a direction without curvature: it is followed to the first bound, and when there is none the
+problem has no finite solution.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+import numpy as np
+from scipy import linalg
+
+from svmcore._types import FloatArray
+
+_FLAT = 1e-13  # eigenvalues below this share of the largest count as zero
+
+
+class FaceResult(Enum):
+    """What a face step found."""
+
+    MOVED = auto()
+    UNBOUNDED = auto()
+    NOTHING = auto()
+
+
+def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tuple[FloatArray, bool]:
+    """A descent direction on the face, and whether it has no curvature (then its length is free)."""
+    n = len(v)
+    ones = np.ones(n)
+    shift = max(float(np.mean(np.diag(H))), 1e-300) if equality else 0.0
+    M = H + shift
+    w, U = linalg.eigh(M, check_finite=False)
+    flat = w <= _FLAT * max(float(w[-1]), 1e-300) * n
+    target = v - v.mean() if equality else v
+    along = U.T @ target
+    if flat.any():
+        null = U[:, flat] @ along[flat]
+        if np.abs(null).max() > noise:
+            return null, True
+    inverse = np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, w))
+    d = U @ (inverse * along)
+    if equality:
+        e = U @ (inverse * (U.T @ ones))
+        total = e.sum()
+        if total > 0:
+            d -= e * (d.sum() / total)
+    return d, False
+
+
+def face_step(
+    H: FloatArray, beta: FloatArray, v: FloatArray, lower: FloatArray, upper: FloatArray, equality: bool, noise: float
+) -> tuple[FloatArray, FaceResult]:
+    """Minimise over free variables with matrix H = K_FF + D and residual v. Returns the new beta of these variables."""
+    beta, v = beta.copy(), v.copy()
+    free = np.ones(len(beta), bool)
+    result = FaceResult.NOTHING
+    while free.sum() > (1 if equality else 0):
+        F = np.flatnonzero(free)
+        d, flat = _direction(H[np.ix_(F, F)], v[F], equality, noise)
+        if not np.isfinite(d).all() or np.abs(d).max(initial=0.0) == 0.0:
+            break
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = np.where(d > 0, (upper[F] - beta[F]) / d, np.where(d < 0, (lower[F] - beta[F]) / d, np.inf))
+        first = int(np.argmin(room))
+        limit = np.inf if flat else 1.0
+        if np.isinf(room[first]) and flat:
+            return beta, FaceResult.UNBOUNDED
+        step = min(limit, float(room[first]))
+        beta[F] += step * d
+        v -= H[:, F] @ (step * d)
+        result = FaceResult.MOVED
+        if room[first] > limit:
+            break
+        hit = F[first]
+        beta[hit] = upper[hit] if d[first] > 0 else lower[hit]
+        free[hit] = False
+    return np.clip(beta, lower, upper), result
