@@ -18,7 +18,7 @@ from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
 from svmcore._vector import exp_nonpositive
 
-_STAMP = "24fec5021d2c"
+_STAMP = "f42e9151cb68"
 
 LINEAR = int(KernelKind.LINEAR)
 POLY = int(KernelKind.POLY)

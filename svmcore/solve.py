@@ -321,7 +321,7 @@ def _fit(problem: Problem, run: Run, control: Control) -> Solution:
     solver = solvers.load(run.solver)
     qp = problem.qp
     start = _start(problem, run.alpha0)
-    with control:
+    with control, np.errstate(over="ignore", invalid="ignore"):  # an unbounded run may overflow; its status says so
         K = KernelMatrix(
             problem.X, problem.spec.kernel, problem.spec.function, cache_bytes=run.cache_bytes, n_threads=run.n_threads
         )

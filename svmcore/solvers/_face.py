@@ -16,7 +16,7 @@ from scipy import linalg
 
 from svmcore._types import FloatArray
 
-_FLAT = 1e-13  # eigenvalues below this share of the largest count as zero
+_FLAT = 5e-16  # eigenvalues below this share of the largest, times the size, are rounding errors
 
 
 class FaceResult(Enum):
@@ -52,9 +52,19 @@ def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tu
 
 
 def face_step(
-    H: FloatArray, beta: FloatArray, v: FloatArray, lower: FloatArray, upper: FloatArray, equality: bool, noise: float
+    H: FloatArray,
+    diag: FloatArray,
+    beta: FloatArray,
+    v: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    equality: bool,
+    noise: float,
 ) -> tuple[FloatArray, FaceResult]:
-    """Minimise over free variables with matrix H = K_FF + D and residual v. Returns the new beta of these variables."""
+    """Minimise over free variables with matrix H = K_FF + diag and residual v. Returns the new beta of these variables.
+
+    `noise` is the size below which a residual along a direction without curvature means nothing.
+    """
     beta, v = beta.copy(), v.copy()
     free = np.ones(len(beta), bool)
     result = FaceResult.NOTHING
@@ -66,8 +76,11 @@ def face_step(
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.where(d > 0, (upper[F] - beta[F]) / d, np.where(d < 0, (lower[F] - beta[F]) / d, np.inf))
         first = int(np.argmin(room))
-        limit = np.inf if flat else 1.0
-        if np.isinf(room[first]) and flat:
+        limit = 1.0
+        if flat:  # what curvature it has comes from the diagonal
+            bend = float(np.dot(diag[F] * d, d))
+            limit = float(np.dot(v[F], d)) / bend if bend > 0 else np.inf
+        if np.isinf(room[first]) and np.isinf(limit):
             return beta, FaceResult.UNBOUNDED
         step = min(limit, float(room[first]))
         beta[F] += step * d

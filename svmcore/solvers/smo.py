@@ -46,6 +46,7 @@ _TRACE_ROWS = 4096
 _SHRINK_FROM = 500  # variables below which copying costs more than it saves
 _SHRINK_BELOW = 0.8  # copy the problem together once this share of it is left
 _FACE_FREE = 600  # the face step decomposes matrices of this size at most
+_RUNAWAY = 1e200  # an objective beyond this has no bound
 _MAX_FAILURES = 4  # claims of convergence that a fresh gradient refutes without progress
 
 
@@ -245,7 +246,14 @@ class _Run:
         H[np.diag_indices(len(F))] += variables.diag[F]
         before = variables.beta[F].copy()
         after, result = face_step(
-            H, before, variables.v[F], variables.lower[F], variables.upper[F], variables.equality, noise
+            H,
+            variables.diag[F],
+            before,
+            variables.v[F],
+            variables.lower[F],
+            variables.upper[F],
+            variables.equality,
+            noise,
         )
         if result is FaceResult.MOVED:
             variables.beta[F] = after
@@ -267,7 +275,10 @@ class _Run:
             status = Status.STATIONARY
         self.K.n_evals += int(self.ints[_smo_jit.EVALS])
         stats = {"passes": int(self.ints[_smo_jit.PASSES]), "rows": int(self.ints[_smo_jit.MISSES])}
-        return Raw(self.whole_beta(), status, self.n_iter, trace, stats)
+        beta = self.whole_beta()
+        if status is Status.UNBOUNDED and not np.isfinite(beta).all():
+            beta = np.zeros_like(beta)
+        return Raw(beta, status, self.n_iter, trace, stats)
 
 
 class _Stall:
@@ -359,6 +370,8 @@ def run(
                 status = Status.UNBOUNDED
             elif shrinking:
                 state.shrink()
-        if status is None and (reason == _smo_jit.SLICE_SPENT or control.callback is not None):
+        if status is None and not state.floats[_smo_jit.OBJECTIVE] >= -_RUNAWAY:
+            status = Status.UNBOUNDED
+        if status is None:
             status = control.check(state.n_iter, violation, float(state.floats[_smo_jit.OBJECTIVE]))
     return state.raw(status)
