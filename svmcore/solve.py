@@ -242,7 +242,11 @@ def _control(time_limit: Any, callback: Any, verbose: Any) -> Control:
         time_limit = _check.number("time_limit", time_limit, low=0.0)
     if callback is not None and not callable(callback):
         raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    return Control(time_limit=time_limit, callback=callback, verbose=int(verbose))
+    return Control(
+        time_limit=time_limit,
+        callback=callback,
+        verbose=_check.integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, low=0),
+    )
 
 
 def _check_run(

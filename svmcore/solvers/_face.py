@@ -12,7 +12,6 @@ from __future__ import annotations
 from enum import Enum, auto
 
 import numpy as np
-from scipy import linalg
 
 from svmcore._types import FloatArray
 
@@ -33,7 +32,7 @@ def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tu
     ones = np.ones(n)
     shift = max(float(np.mean(np.diag(H))), 1e-300) if equality else 0.0
     M = H + shift
-    w, U = linalg.eigh(M, check_finite=False)
+    w, U = np.linalg.eigh(M)
     flat = w <= _FLAT * max(float(w[-1]), 1e-300) * n
     target = v - v.mean() if equality else v
     along = U.T @ target

@@ -256,13 +256,15 @@ class _Run:
             noise,
         )
         if result is FaceResult.MOVED:
-            variables.beta[F] = after
-            variables.v[:n] -= columns @ (after - before)
-            variables.v[F] -= variables.diag[F] * (after - before)
-            problem.refresh_masks()
-            qp, beta, v = self.current()
+            step = after - before
+            change = columns @ step
+            bend = np.dot(step, change[F] + variables.diag[F] * step)
+            self.floats[_smo_jit.OBJECTIVE] += 0.5 * bend - np.dot(step, variables.v[F])
             self.ints[_smo_jit.ITERATION] += 1
-            self.floats[_smo_jit.OBJECTIVE] = _measures.objective(qp, beta, v)
+            variables.beta[F] = after
+            variables.v[:n] -= change
+            variables.v[F] -= variables.diag[F] * step
+            problem.refresh_masks()
         return result
 
     def raw(self, status: Status) -> Raw:
@@ -362,7 +364,7 @@ def run(
         elif reason == _smo_jit.CHECK_DUE:
             if (
                 stopping != "kkt"
-                and state.criterion.met(*state.current())
+                and state.criterion.met(*state.current(), float(state.floats[_smo_jit.OBJECTIVE]))
                 and (stopping == "objective" or state.refresh())
             ):
                 status = Status.CONVERGED
