@@ -39,7 +39,7 @@ def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tu
     if flat.any():
         null = U[:, flat] @ along[flat]
         if np.abs(null).max() > noise:
-            return null, True
+            return null - null.mean() if equality else null, True
     inverse = np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, w))
     d = U @ (inverse * along)
     if equality:
@@ -47,6 +47,7 @@ def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tu
         total = e.sum()
         if total > 0:
             d -= e * (d.sum() / total)
+        d -= d.mean()  # what rounding left of the sum, which a nearly singular matrix makes large
     return d, False
 
 
@@ -64,6 +65,7 @@ def face_step(
 
     `noise` is the size below which a residual along a direction without curvature means nothing.
     """
+    total = float(beta.sum())
     beta, v = beta.copy(), v.copy()
     free = np.ones(len(beta), bool)
     result = FaceResult.NOTHING
@@ -90,4 +92,11 @@ def face_step(
         hit = F[first]
         beta[hit] = upper[hit] if d[first] > 0 else lower[hit]
         free[hit] = False
-    return np.clip(beta, lower, upper), result
+    beta = np.clip(beta, lower, upper)
+    if equality:  # the steps' rounding goes to the variable that has most room
+        room = np.minimum(upper - beta, beta - lower)
+        widest = int(np.argmax(room))
+        excess = float(beta.sum()) - total
+        if abs(excess) < room[widest]:
+            beta[widest] -= excess
+    return beta, result
