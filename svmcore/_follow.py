@@ -31,6 +31,7 @@ REFRESH_EVERY = 200
 HALF = 0.5
 """Longest step, as a fraction of lambda: interpolation over decades would magnify rounding by the ratio."""
 RATE_TOL = 1e-9
+NEWTON_GAP = 1e-13
 WORK_PER_SLICE = 2e8
 
 
@@ -187,8 +188,10 @@ class Tracker:
         equality: bool,
         budget: float = 2e9,
         batch: bool = False,
+        solver: Any = None,
     ) -> None:
         n = oracle.n
+        self.solver = solver
         self.n = n
         self.c = np.ascontiguousarray(c, dtype=np.float64)
         self.lower = np.ascontiguousarray(lower, dtype=np.float64)
@@ -327,49 +330,69 @@ class Tracker:
         return True
 
     def _refresh(self, lam: float, factor: bool) -> float:
-        """Recompute, absorb, measure. Returns the relative gap (infinite when the factor broke down)."""
+        """Recompute, correct, absorb, measure. Returns the relative gap (infinite when the factor broke down).
+
+        The shift is decided anew: a residual that fits its side needs none. What is left on the elbow is first
+        corrected by a Newton step, kept only when the exact gap says that it helped.
+        """
         S = self.S
         self.stats["n_refresh"] += 1
         if factor:
             S.cnt[pj.SINCE] = 0
             if not self._factorise():
                 return np.inf
-            self._snap()
-        keep = S.base.copy()
+            self._into_boxes()
         self._recompute(lam)
-        S.base[:] = keep
-        S.resid[:] += keep
-        shift = self._absorb()
-        self.stats["max_shift"] = max(self.stats["max_shift"], shift / lam)
+        before = (S.beta.copy(), float(S.num[pj.BIAS]), S.resid.copy())
+        self._absorb()
         gap = self.relative_gap(lam)
         S.num[pj.T_REFRESH] = lam
+        for _ in range(2):
+            if gap <= NEWTON_GAP or self.m == 0:
+                break
+            S.resid[:] = before[2]
+            self._newton()
+            self._recompute(lam)
+            now = (S.beta.copy(), float(S.num[pj.BIAS]), S.resid.copy())
+            self._absorb()
+            better = self.relative_gap(lam)
+            if not better < gap:
+                S.beta[:], S.num[pj.BIAS], S.resid[:] = before
+                S.base[:] = 0.0
+                self._absorb()
+                break
+            before, gap = now, better
+        self.stats["max_shift"] = max(self.stats["max_shift"], float(np.max(np.abs(S.base), initial=0.0)) / lam)
         return gap
 
-    def _snap(self) -> None:
-        """Boxes back to what they were before ties were spread, beta into them, and its sum back to zero.
-
-        The sum is restored along K_EE^-1 1, which changes every elbow residual alike, so the bias takes it up. Needs a
-        fresh factor. In place: beta, bias, lower, upper.
-        """
+    def _into_boxes(self) -> None:
+        """Boxes back to what they were before ties were spread, and beta into them. In place: lower, upper, beta."""
         S = self.S
         S.lower[:] = self.lower
         S.upper[:] = self.upper
-        S.beta[:] = np.where(
-            S.side == pj.LOW, self.lower, np.where(S.side == pj.UP, self.upper, np.clip(S.beta, self.lower, self.upper))
-        )
+        inside = np.clip(S.beta, self.lower, self.upper)
+        S.beta[:] = np.where(S.side == pj.LOW, self.lower, np.where(S.side == pj.UP, self.upper, inside))
+
+    def _newton(self) -> None:
+        """One Newton step on the elbow: K_EE step + change of bias = resid_E, sum of beta = 0. In place: beta, bias."""
+        S = self.S
         m = self.m
-        if not self.equality or m == 0:
-            return
         index = self.elbow
-        v = S.w_one[:m].copy()
-        pj.solve_upper(S.factor, m, v)
-        total = float(v.sum())
-        for _ in range(3):
+        step = S.resid[index].copy()
+        pj.solve_lower(S.factor, m, step)
+        pj.solve_upper(S.factor, m, step)
+        if self.equality:
+            ones = np.ones(m)
+            pj.solve_lower(S.factor, m, ones)
+            pj.solve_upper(S.factor, m, ones)
+            total = float(ones.sum())
+            if not abs(total) > 0.0:
+                return
             defect = float(S.beta.sum())
-            if abs(defect) <= 1e-16 * self.n or not abs(total) > 0.0:
-                break
-            S.beta[index] = np.clip(S.beta[index] - v * (defect / total), self.lower[index], self.upper[index])
-            S.num[pj.BIAS] += defect * (1.0 / total - self.bump)
+            e = (float(step.sum()) + defect) / total
+            step -= e * ones
+            S.num[pj.BIAS] += e - self.bump * defect
+        S.beta[index] = np.clip(S.beta[index] + step, self.lower[index], self.upper[index])
 
     # ---- repairs -----------------------------------------------------------------------------------------------
 
@@ -406,14 +429,7 @@ class Tracker:
         S.cnt[pj.ZERO_RUN] = 0
         S.num[pj.T] = lam
         self._set_slope(self.c)
-        if not self._factorise():
-            return False
-        self._snap()
-        self._recompute(lam)
-        self._absorb()
-        S.num[pj.T_REFRESH] = lam
-        S.cnt[pj.SINCE] = 0
-        return fine
+        return bool(np.isfinite(self._refresh(lam, factor=True))) and fine
 
     def _call(self, opt: pj.Options, log: pj.Log) -> int:
         """`follow`, with rows fetched and room made where it asks for them."""
@@ -506,13 +522,23 @@ class Tracker:
         S = self.S
         lam = self.lam
         before = S.side.copy()
-        gap = np.inf
-        if not trouble:
-            self._polish()
-            gap = self.relative_gap(lam)
-        if not gap <= GAP:
-            self.stats["n_backup"] += 1
-            gap = self.settle(lam, S.beta)
+        best = self._snapshot()
+        gap = np.inf if trouble else self.relative_gap(lam)
+        for attempt in range(3):
+            if attempt == 0:
+                if trouble:
+                    continue
+                self._polish()
+            else:
+                self.stats["n_backup"] += 1
+                self.settle(lam, best[0] if attempt == 1 else self._solve(lam, best[0]))
+            now = self.relative_gap(lam)
+            if now < gap:
+                best, gap = self._snapshot(), now
+            if gap <= GAP:
+                break
+        else:
+            self._restore(best, clear=False)
         self.stats["max_gap"] = max(self.stats["max_gap"], gap)
         self.gap_now = gap
         S = self.S
@@ -551,13 +577,18 @@ class Tracker:
             S.num.copy(), S.cnt.copy(),
         )  # fmt: skip
 
-    def _restore(self, shot: tuple[Any, ...]) -> bool:
+    def _solve(self, lam: float, beta: FloatArray) -> FloatArray:
+        """A solution at `lam` by another method, started at beta (the solver handed over at construction)."""
+        return beta if self.solver is None else self.solver(lam, beta)
+
+    def _restore(self, shot: tuple[Any, ...], clear: bool = True) -> bool:
         S = self.S
         S.beta[:], S.base[:], S.lower[:], S.upper[:], S.side[:] = shot[:5]
         S.elbow[: shot[5].size] = shot[5]
         S.num[:] = shot[6]
         S.cnt[:] = shot[7]
-        self.log.end[:] = 0
+        if clear:
+            self.log.end[:] = 0
         if not self.store.whole:
             self.store.fetch(self.elbow, self.elbow)
             self._set_slope(self.c)

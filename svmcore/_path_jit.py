@@ -49,6 +49,8 @@ M, N_EVENT, N_ZERO, N_ZERO_MAX, N_EXCHANGE, N_FLIP, N_BATCH, SINCE, WANT, N_PERT
 EVENTS, KNOTS, VALUES = 0, 1, 2
 
 DEPENDENT = 1e-14  # a pivot below this, relative to k_ii + bump, is a dependent point; 1e-11 already breaks near-singular kernels
+SINGULAR_PIVOT = 1e-18  # after an exchange the pivot may be small: it is about n_j^2 times another
+GIVE = 1e-12  # boxes give way by this fraction when the best pivot is looked for
 MOVES = 1e-13  # an elbow value whose rate is smaller does not move
 TIE = 1e-12  # events closer than this (times t) are simultaneous; 1e-10 already costs digits
 PERTURB_AFTER = 40  # zero steps in a row before ties are spread
@@ -412,29 +414,39 @@ def enter(P, S, i, x, pivot):
 
 
 @jit
-def first_box(S, x, sign, i):
-    """How far beta can move along sign * null vector (n_i = 1, n_E = -x) before a box binds.
+def room_along(S, k, speed):
+    """How far the elbow value at place k is from the bound it would meet at this speed."""
+    j = S.elbow[k]
+    return max(S.upper[j] - S.beta[j] if speed > 0.0 else S.beta[j] - S.lower[j], 0.0)
 
+
+@jit
+def first_box(S, x, sign, i, own):
+    """How far beta can move along sign * null vector (n_i = 1, n_E = -x) before a box binds; `own` is i's room.
+
+    Two passes: the first finds how far one could go if boxes gave way by a hair, the second takes, among the boxes
+    met by then, the one with the largest entry of n, because the factor's determinant shrinks by its square.
     Returns (length, place on the elbow that binds, or -1 when it is point i itself).
     """
-    far = S.upper[i] - S.lower[i]
-    place = -1
-    size = 0.0
+    far = own * (1.0 + GIVE)
     for k in range(S.cnt[M]):
         speed = -sign * x[k]
-        j = S.elbow[k]
-        if speed > 1e-9:
-            h = (S.upper[j] - S.beta[j]) / speed
-        elif speed < -1e-9:
-            h = (S.lower[j] - S.beta[j]) / speed
-        else:
-            continue
-        h = max(h, 0.0)
-        if h < far - 1e-12 or (h <= far + 1e-12 and place >= 0 and abs(speed) > size):
+        if abs(speed) > 1e-12:
+            j = S.elbow[k]
+            h = (room_along(S, k, speed) + GIVE * (S.upper[j] - S.lower[j])) / abs(speed)
             far = min(far, h)
-            place = k
-            size = abs(speed)
-    return far, place
+    place = -1
+    length = own
+    size = 1.0 if own <= far else 0.0
+    for k in range(S.cnt[M]):
+        speed = -sign * x[k]
+        if abs(speed) > size and abs(speed) > 1e-12:
+            h = room_along(S, k, speed) / abs(speed)
+            if h <= far:
+                length = h
+                place = k
+                size = abs(speed)
+    return length, place
 
 
 @jit
@@ -450,7 +462,7 @@ def exchange(P, S, W, L, i, pivot, record):
     solve_upper(S.factor, m, x)
     old = S.side[i]
     sign = -1.0 if old == UP else 1.0
-    far, place = first_box(S, x, sign, i)
+    far, place = first_box(S, x, sign, i, S.upper[i] - S.lower[i])
     S.cnt[N_EXCHANGE] += 1
     if far > 0.0:
         for k in range(m):
@@ -481,14 +493,11 @@ def exchange(P, S, W, L, i, pivot, record):
         delete(S, place)
         log_event(S, L, j, ELBOW, side, EXCHANGE)
         pivot = pivot_of(P, S, i, x)
-        if pivot > DEPENDENT * 1e-3:
+        if pivot > SINGULAR_PIVOT:
             enter(P, S, i, x, pivot)
             log_event(S, L, i, old, ELBOW, EXCHANGE)
         else:
             fine = False
-            at_upper = S.beta[i] > 0.5 * (S.lower[i] + S.upper[i])
-            side = to_bound(S, i, at_upper)
-            log_event(S, L, i, old, side, EXCHANGE)
     if far > 0.0 and record:
         log_knot(S, L)
     return fine
@@ -642,28 +651,13 @@ def crash_point(P, S, W, i):
         return
     m = S.cnt[M]
     solve_upper(S.factor, m, x)
-    best = np.inf
-    sign = 1.0
-    place = -2
-    for trial in (-1.0, 1.0):
-        far = S.beta[i] - S.lower[i] if trial < 0.0 else S.upper[i] - S.beta[i]
-        at = -1
-        for k in range(m):
-            speed = -trial * x[k]
-            j = S.elbow[k]
-            if speed > 1e-9:
-                h = (S.upper[j] - S.beta[j]) / speed
-            elif speed < -1e-9:
-                h = (S.lower[j] - S.beta[j]) / speed
-            else:
-                continue
-            if h < far:
-                far = max(h, 0.0)
-                at = k
-        if far < best:
-            best = far
-            place = at
-            sign = trial
+    best, place = first_box(S, x, -1.0, i, S.beta[i] - S.lower[i])
+    sign = -1.0
+    up, up_place = first_box(S, x, 1.0, i, S.upper[i] - S.beta[i])
+    if up < best:
+        best = up
+        place = up_place
+        sign = 1.0
     for k in range(m):
         j = S.elbow[k]
         S.beta[j] = clip(S.beta[j] - sign * best * x[k], S.lower[j], S.upper[j])
@@ -675,7 +669,7 @@ def crash_point(P, S, W, i):
     to_bound(S, j, -sign * x[place] > 0.0)
     delete(S, place)
     pivot = pivot_of(P, S, i, x)
-    if pivot > DEPENDENT * 1e-3:
+    if pivot > SINGULAR_PIVOT:
         append(P, S, i, x, pivot)
     else:
         to_bound(S, i, S.beta[i] > 0.5 * (S.lower[i] + S.upper[i]))
