@@ -32,6 +32,7 @@ HALF = 0.5
 """Longest step, as a fraction of lambda: interpolation over decades would magnify rounding by the ratio."""
 RATE_TOL = 1e-9
 NEWTON_GAP = 1e-13
+START_GAP = 1e-11
 WORK_PER_SLICE = 2e8
 
 
@@ -413,6 +414,7 @@ class Tracker:
         S.cnt[pj.ZERO_RUN] = 0
         budget = 40 * self.n + 4000
         fine = False
+        code = pj.BUDGET
         while budget > 0:
             step = min(budget, 2000)
             opt = pj.Options(0.0, 1e-10, size, np.inf, 1 << 60, step, False, False, 1 << 60)
@@ -429,6 +431,9 @@ class Tracker:
         S.cnt[pj.ZERO_RUN] = 0
         S.num[pj.T] = lam
         self._set_slope(self.c)
+        if code == pj.SINGULAR:  # beta is feasible, but the sides no longer describe it
+            self._seat(lam)
+            return False
         return bool(np.isfinite(self._refresh(lam, factor=True))) and fine
 
     def _call(self, opt: pj.Options, log: pj.Log) -> int:
@@ -456,7 +461,7 @@ class Tracker:
         self._balance()
         self._seat(lam)
         for _ in range(3):
-            if self.relative_gap(lam) <= 1e-12:
+            if self.relative_gap(lam) <= START_GAP:
                 break
             if not self._polish():
                 self._seat(lam)

@@ -272,12 +272,15 @@ def add_rows(out, P, S, coef, m):
 
 
 @jit
-def blocking_steps(S, W, rate_tol):
+def blocking_steps(S, W, rate_tol, scale):
     """Step (decrease of t) at which each moving elbow value meets its box and each residual meets zero. In place: W.step.
 
-    Returns the smallest, infinite when nothing blocks. These are the ratios (47)-(49) with h = -delta lambda.
+    These are the ratios (47)-(49) with h = -delta lambda. Returns the smallest (infinite when nothing blocks), and the
+    largest step at which all that blocks before is a tie: within TIE * scale in t and in every residual, within GIVE
+    in every box. (Measured in t alone, fast values of a near-singular elbow would leave their boxes unseen.)
     """
     least = np.inf
+    loose = np.inf
     for i in range(S.side.shape[0]):
         h = np.inf
         side = S.side[i]
@@ -286,19 +289,20 @@ def blocking_steps(S, W, rate_tol):
             h = -S.resid[i] / p
             if h < least:
                 least = h
+            loose = min(loose, h + TIE * scale / abs(p))
         W.step[i] = h
     for k in range(S.cnt[M]):
         i = S.elbow[k]
         dk = W.d[k]
         h = np.inf
-        if dk > MOVES:
-            h = (S.beta[i] - S.lower[i]) / dk
-        elif dk < -MOVES:
-            h = (S.beta[i] - S.upper[i]) / dk
-        if h < least:
-            least = h
+        if abs(dk) > MOVES:
+            h = (S.beta[i] - (S.lower[i] if dk > 0.0 else S.upper[i])) / dk
+            if h < least:
+                least = h
+            loose = min(loose, h + GIVE * (S.upper[i] - S.lower[i]) / abs(dk))
         W.step[i] = h
-    return least
+    least = max(least, 0.0)
+    return least, max(least, min(loose, least + TIE * scale))
 
 
 @jit
@@ -601,9 +605,8 @@ def follow(P, S, W, L, opt):
         longest = t - opt.t_end
         if longest > opt.max_step * t:
             longest = opt.max_step * t
-        least = max(blocking_steps(S, W, opt.rate_tol), 0.0)
         scale = opt.scale if opt.scale > 0.0 else t
-        limit = least + TIE * scale
+        least, limit = blocking_steps(S, W, opt.rate_tol, scale)
         point = -1
         place = -1
         h = longest
