@@ -387,7 +387,8 @@ class Tracker:
         self._balance()
         self._seat(lam)
         for _ in range(3):
-            if self.relative_gap(lam) <= START_GAP:
+            # the gap alone says little at large lambda, where the primal is all slack
+            if self.relative_gap(lam) <= START_GAP and float(np.max(np.abs(self.S.base), initial=0.0)) <= 2e-14 * lam:
                 break
             if not self._polish():
                 self._seat(lam)

@@ -615,6 +615,8 @@ def follow(P, S, W, L, opt):
             h = min(max(W.step[point], 0.0), longest)
         if h > 0.0:
             advance(S, W, h, d0)
+            if place >= 0:  # the point that leaves is exactly at its bound in the knot
+                S.beta[point] = S.lower[point] if W.d[place] > 0.0 else S.upper[point]
             if opt.record:
                 log_knot(S, L)
         S.cnt[N_STEP] += 1

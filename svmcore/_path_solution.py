@@ -16,6 +16,7 @@ from svmcore.path_result import Data, Groups, Path, PathCertificate, Track
 from svmcore.solution import Solution
 
 FORMAT = "svmcore-path-1"
+_SCALARS = ("open_top", "found_top", "bias_slope", "phi_end")
 _DEFAULT_VALUES = 20
 
 
@@ -46,7 +47,7 @@ def _beta(path: Path, C: FloatArray) -> FloatArray:
 def certify_path(path: Path, Cs: Any) -> PathCertificate:
     """See `Path.certify`."""
     if Cs is None:
-        low, high = max(path.C_range[0], 1.0 / float(path._track.knot[0, 0])), path.C_range[1]
+        low, high = float(path.Cs[0]), path.C_range[1]
         values = np.geomspace(low, high, _DEFAULT_VALUES) if high > low else np.array([high])
     else:
         values = np.atleast_1d(np.asarray(Cs, dtype=np.float64))
@@ -100,7 +101,9 @@ def save_path(path: Path, file: Any) -> None:
         "signs": data.signs,
         "weights": data.weights,
         "classes": data.classes,
-        "flags": np.array([float(data.equality), float(track.open_top), track.bias_slope, track.phi_end]),
+        "flags": np.array(
+            [float(data.equality), float(track.open_top), float(track.found_top), track.bias_slope, track.phi_end]
+        ),
         "stat_names": np.array(list(numbers), dtype=str),
         "stat_values": np.array([float(v) for v in numbers.values()]),
     }
@@ -108,7 +111,7 @@ def save_path(path: Path, file: Any) -> None:
     fields |= {
         f"track_{name}": np.asarray(value)
         for name, value in track._asdict().items()
-        if name not in ("open_top", "bias_slope", "phi_end")
+        if name not in _SCALARS
     }
     if is_sparse(data.X):
         X = data.X
@@ -133,7 +136,7 @@ def load_path(file: Any) -> Path:
 def _assemble(parts: dict[str, Any]) -> Path:
     kind, gamma, coef0, degree, offset = parts["kernel"].tolist()
     spec = KernelSpec(Kernel(int(kind), gamma, coef0, int(degree), offset), None, str(parts["kernel_name"]))
-    equality, open_top, slope, phi = parts["flags"].tolist()
+    equality, open_top, found, slope, phi = parts["flags"].tolist()
     X: Any
     if "X_data" in parts:
         from scipy import sparse
@@ -144,9 +147,10 @@ def _assemble(parts: dict[str, Any]) -> Path:
     else:
         X = np.ascontiguousarray(parts["X"], dtype=np.float64)
     groups = Groups(*(parts[f"group_{name}"] for name in Groups._fields))
-    names = [name for name in Track._fields if name not in ("open_top", "bias_slope", "phi_end")]
+    names = [name for name in Track._fields if name not in _SCALARS]
     track = Track(
-        **{name: parts[f"track_{name}"] for name in names}, open_top=bool(open_top), bias_slope=slope, phi_end=phi
+        **{name: parts[f"track_{name}"] for name in names}, open_top=bool(open_top), found_top=bool(found),
+        bias_slope=slope, phi_end=phi
     )
     n, size = X.shape[0], groups.first.size
     if parts["signs"].shape != (n,) or groups.of.shape != (n,) or track.offset.size != track.knot.shape[0] + 1:

@@ -224,11 +224,15 @@ def _variables(data: Data) -> Variables:
 
 
 class Top(NamedTuple):
-    """Where the path begins. `open_top`: above it nothing happens, and the bias grows by `bias_slope` per unit lambda."""
+    """Where the path begins. `open_top`: above it nothing happens, and the bias grows by `bias_slope` per unit lambda.
+
+    `found`: the first event, somewhat below, is what the user wants to see as the first breakpoint.
+    """
 
     lam: float
     open_top: bool
     bias_slope: float
+    found: bool = False
 
 
 def _by_smo(
@@ -256,8 +260,8 @@ def _majority_at_zero(v: Variables) -> FloatArray:
     return beta
 
 
-def _limit_solution(K: KernelMatrix, v: Variables) -> tuple[FloatArray, FloatArray, Top]:
-    """The solution for every large lambda, its product with K, and the lambda down to which it holds.
+def _limit_solution(K: KernelMatrix, v: Variables) -> tuple[FloatArray, Top]:
+    """The solution for every large lambda, and the lambda down to which it holds.
 
     For large lambda the lighter class sits at its bounds, and the heavier one minimises 1/2 b'Kb under its share of
     the sum: the linear term is constant on it.
@@ -274,10 +278,10 @@ def _limit_solution(K: KernelMatrix, v: Variables) -> tuple[FloatArray, FloatArr
     index = np.flatnonzero(beta)
     f = np.array(K.product(index, beta[index]))
     if not v.equality:
-        return beta, f, Top(float(np.max(v.c * f)), True, 0.0)
+        return beta, Top(float(np.max(v.c * f)), True, 0.0)
     plus, minus = v.c > 0, v.c < 0
     if balanced:
-        return beta, f, Top(0.5 * float(f[plus].max() - f[minus].min()), True, 0.0)
+        return beta, Top(0.5 * float(f[plus].max() - f[minus].min()), True, 0.0)
     s = float(np.sign(defect))
     heavy = v.c == s
     width = v.upper - v.lower
@@ -289,22 +293,31 @@ def _limit_solution(K: KernelMatrix, v: Variables) -> tuple[FloatArray, FloatArr
         at_zero = heavy & ~at_bound
         ends = [float((s * f)[at_bound].max(initial=-np.inf)), float((s * f)[at_zero].min(initial=np.inf))]
         level = s * float(np.mean([e for e in ends if np.isfinite(e)]))
-    return beta, f, Top(float(np.max(0.5 * s * (level - f[~heavy]))), True, s)
+    return beta, Top(float(np.max(0.5 * s * (level - f[~heavy]))), True, s)
 
 
 def _begin(tracker: Tracker, K: KernelMatrix, v: Variables, high: float | None, low: float) -> Top:
-    """Put the tracker at the top of the path."""
-    beta, _, top = _limit_solution(K, v)
-    lam = max(top.lam, low) if high is None else high
-    lam = max(lam, 1e-300)
-    is_open = lam >= top.lam * (1.0 - 1e-9)
-    if not is_open:
-        beta = _by_smo(K, v, lam * v.c, v.lower, v.upper, beta, 1e-8 * lam)
-    gap = tracker.settle(lam, beta)
-    if not gap <= 1e-9:
-        better = _by_smo(K, v, lam * v.c, v.lower, v.upper, _feasible(tracker.S.beta, v), 1e-11 * lam)
-        tracker.settle(lam, better)
-    return Top(lam, is_open, top.bias_slope if is_open else 0.0)
+    """Put the tracker at the top of the path: at `high`, or (None) safely above the first event."""
+    beta, top = _limit_solution(K, v)
+    lam = 2.0 * max(top.lam, low) if high is None else high
+    for attempt in range(8):
+        above = lam > top.lam
+        start = beta if above else _by_smo(K, v, lam * v.c, v.lower, v.upper, beta, 1e-8 * lam)
+        gap = tracker.settle(lam, start)
+        if not gap <= 1e-9:
+            better = _by_smo(K, v, lam * v.c, v.lower, v.upper, _feasible(tracker.S.beta, v), 1e-11 * lam)
+            tracker.settle(lam, better)
+        is_open = above and _at_rest(tracker, v, top.bias_slope)
+        if high is not None or is_open or attempt == 7:
+            break
+        lam *= 2.0  # the first event was misjudged: the limit solution is only as good as its solver
+    return Top(lam, is_open, top.bias_slope if is_open else 0.0, high is None and is_open)
+
+
+def _at_rest(tracker: Tracker, v: Variables, slope: float) -> bool:
+    """Whether nothing changes for larger lambda: all points outside the heavier class are at their labels' bounds."""
+    light = v.c != slope
+    return bool(np.array_equal(tracker.S.beta[light], np.where(v.c > 0, v.upper, v.lower)[light]))
 
 
 def _feasible(beta: FloatArray, v: Variables) -> FloatArray:
@@ -401,7 +414,7 @@ def _assemble(data: Data, record: Record, top: Top) -> Path:
     track = Track(
         side0=record.side0, event_lambda=record.event_t, event_index=record.event_index, event_move=record.event_move,
         knot=record.knot, knot_events=np.ascontiguousarray(record.knot_at[:, 0]), offset=offset, index=record.index,
-        value=record.value, open_top=top.open_top, bias_slope=top.bias_slope, phi_end=float(stats.pop("phi_end")),
+        value=record.value, open_top=top.open_top, found_top=top.found, bias_slope=top.bias_slope, phi_end=float(stats.pop("phi_end")),
     )  # fmt: skip
     stats.setdefault("null_dim_max", 0)
     stats.setdefault("n_lp", 0)

@@ -105,6 +105,7 @@ class Track(NamedTuple):
     index: Any
     value: FloatArray
     open_top: bool
+    found_top: bool
     bias_slope: float
     phi_end: float
 
@@ -171,6 +172,9 @@ class Path:
             lam = lam[keep]
         self._n_distinct = int(lam.size)
         lam = lam[(lam < ends[0] * (1.0 - 1e-12)) & (lam > ends[1] * (1.0 + 1e-12))]
+        if self._track.found_top and lam.size:  # recorded from somewhat above the first event
+            ends = np.array([lam[0], ends[1]])
+            lam = lam[1:]
         return np.concatenate([ends[:1], lam, ends[1:]]) if ends[1] < ends[0] else ends[:1]
 
     def _vectors(self, knots: IntArray) -> Iterator[FloatArray]:
