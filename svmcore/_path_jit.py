@@ -29,7 +29,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = ""
+_STAMP = "a1003eb3d090"
 
 LOW, UP, ELBOW = 0, 1, 2
 
