@@ -20,6 +20,7 @@ from svmcore import _check, solvers
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._follow import Record, Tracker
+from svmcore._path_paper import PaperTracker, Settings
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.gram import KernelMatrix, available_threads, is_sparse
 from svmcore.path_result import Data, Groups, Path, Track
@@ -118,7 +119,7 @@ def svm_path(
         X, y, 1.0, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
     )  # fmt: skip
-    data = _merge(problem, threads)
+    data = _merge(problem, threads, together=mode == "auto")
     watch = _Watch(Control(time_limit=time_limit, callback=None, verbose=0, name="path"), callback, verbose, low)
     with watch.control:
         K = _kernel(data, cache_mb)
@@ -128,6 +129,8 @@ def svm_path(
     path = _assemble(data, record, top)
     path.stats["factorization"] = mode
     path.stats["n_kernel_evals"] = K.n_evals
+    if mode != "auto":
+        path.stats["max_gap"] = path.certify().relative_gap
     path.stats["seconds"]["check"] = prepared - begin
     path.stats["seconds"]["total"] = time.perf_counter() - begin
     _speak(path)
@@ -164,16 +167,21 @@ def _row_keys(X: Any) -> Any:
     return X.view(np.dtype((np.void, X.shape[1] * 8))).ravel()
 
 
-def _merge(problem: Any, n_threads: int) -> Data:
-    """Duplicates of equal label become one variable whose box is the sum of theirs: the same problem, smaller."""
+def _merge(problem: Any, n_threads: int, together: bool) -> Data:
+    """Duplicates of equal label become one variable whose box is the sum of theirs: the same problem, smaller.
+
+    The published algorithm keeps them apart (`together` is False), as its tables do.
+    """
     qp: DualQP = problem.qp
     n = problem.X.shape[0]
     weights = np.zeros(n)
     signs = np.ones(n)
     weights[qp.point] = qp.upper - qp.lower
     signs[qp.point] = qp.c
-    _, key = np.unique(_row_keys(problem.X), return_inverse=True)
-    key = 2 * np.reshape(key, -1).astype(np.int64) + (signs > 0)
+    key = np.arange(n)
+    if together:
+        _, key = np.unique(_row_keys(problem.X), return_inverse=True)
+        key = 2 * np.reshape(key, -1).astype(np.int64) + (signs > 0)
     kept = qp.point
     _, first, of = np.unique(key[kept], return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")  # variables in order of first appearance
@@ -307,17 +315,17 @@ def _begin(tracker: Tracker, K: KernelMatrix, v: Variables, high: float | None, 
         if not gap <= 1e-9:
             better = _by_smo(K, v, lam * v.c, v.lower, v.upper, _feasible(tracker.S.beta, v), 1e-11 * lam)
             tracker.settle(lam, better)
-        is_open = above and _at_rest(tracker, v, top.bias_slope)
+        is_open = above and _at_rest(tracker.S.beta, v, top.bias_slope)
         if high is not None or is_open or attempt == 7:
             break
         lam *= 2.0  # the first event was misjudged: the limit solution is only as good as its solver
     return Top(lam, is_open, top.bias_slope if is_open else 0.0, high is None and is_open)
 
 
-def _at_rest(tracker: Tracker, v: Variables, slope: float) -> bool:
+def _at_rest(beta: FloatArray, v: Variables, slope: float) -> bool:
     """Whether nothing changes for larger lambda: all points outside the heavier class are at their labels' bounds."""
     light = v.c != slope
-    return bool(np.array_equal(tracker.S.beta[light], np.where(v.c > 0, v.upper, v.lower)[light]))
+    return bool(np.array_equal(beta[light], np.where(v.c > 0, v.upper, v.lower)[light]))
 
 
 def _feasible(beta: FloatArray, v: Variables) -> FloatArray:
@@ -390,7 +398,7 @@ def _auto(
     return record, top
 
 
-def _stored(tracker: Tracker, K: KernelMatrix) -> KernelMatrix:
+def _stored(tracker: Tracker | PaperTracker, K: KernelMatrix) -> KernelMatrix:
     """The kernel as an oracle that reads the tracker's rows, when it has them all."""
     if not tracker.store.whole:
         return K
@@ -401,8 +409,33 @@ def _stored(tracker: Tracker, K: KernelMatrix) -> KernelMatrix:
 def _paper(
     data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None, mode: str
 ) -> tuple[Record, Top]:
-    """The published algorithm."""
-    raise InputError(f'factorization="{mode}" is not available')
+    """The published algorithm: IR by SMO at lambda_max, then its own loop."""
+    v = _variables(data)
+    settings = Settings()
+
+    def by_smo(lam: float, beta: FloatArray) -> FloatArray:
+        return _by_smo(stored, v, lam * v.c, v.lower, v.upper, _feasible(beta, v), settings.smo * lam)
+
+    clock = time.perf_counter()
+    tracker = PaperTracker(
+        K, v.c, v.lower, v.upper, equality=v.equality, mode=mode, budget=float(K.cache_bytes), solver=by_smo,
+        settings=settings,
+    )  # fmt: skip
+    stored = _stored(tracker, K)
+    seconds = {"kernel": time.perf_counter() - clock}
+    clock = time.perf_counter()
+    beta, top = _limit_solution(stored, v)
+    lam = 2.0 * max(top.lam, low) if high is None else high
+    is_open = lam > top.lam
+    tracker.begin(lam, by_smo(lam, beta))
+    is_open = is_open and _at_rest(tracker.beta, v, top.bias_slope)
+    seconds["start"] = time.perf_counter() - clock
+    clock = time.perf_counter()
+    ended = tracker.run(low, watch, max_events)
+    seconds["track"] = time.perf_counter() - clock
+    record = tracker.record(ended)
+    record.stats["seconds"] = seconds
+    return record, Top(lam, is_open, top.bias_slope if is_open else 0.0, high is None and is_open)
 
 
 # ---- the answer ------------------------------------------------------------------------------------------------------
