@@ -43,6 +43,7 @@ class Settings(NamedTuple):
     kkt: float = 1e-7
     smo: float = 1e-11
     active: float = 1e-9
+    box: float = 1e-11
     indicator: float = 1e-8
 
 
@@ -182,7 +183,7 @@ class PaperTracker:
 
     def begin(self, lam: float, beta: FloatArray) -> None:
         """Start at lambda from a solver's beta."""
-        self.lam = lam
+        self.lam = self.fresh_at = lam
         self._take(beta)
         self.side0 = self.side.copy()
         self.events.clear()
@@ -262,16 +263,20 @@ class PaperTracker:
             stop = "max_events" if max_events is not None and self.n_events >= max_events else watch(self)
             if stop is not None:
                 return str(stop)
-            if not np.any(np.abs(self.beta) == self.width):
-                self._scale_to(low)  # nobody at C: no event is left
-                break
             if self.A.index != self.elbow:
                 self.A.become(self.elbow)
                 self.elbow = list(self.A.index)
+            if self.lam < 0.5 * self.fresh_at:
+                self.fixed = self.store.product(np.where(self.side == ELBOW, 0.0, self.beta))
+                self._residuals()
+                self.fresh_at = self.lam
             nullity = self.A.nullity if self.elbow else 0
             self.stats["null_dim_max"] = max(self.stats["null_dim_max"], nullity)
             self.stats["elbow_max"] = max(self.stats["elbow_max"], self.m)
             self._refine()
+            if not np.any(np.abs(self.beta) == self.width):
+                self._scale_to(low)  # nobody at C: no event is left
+                break
             d0, d, p = self._direction()
             if nullity == 0 and self.n_special_run <= self.settings.loops and self._special(d, p):
                 self.n_special_run += 1
@@ -282,14 +287,13 @@ class PaperTracker:
                 self.n_blocked, last = 0, self.lam
                 continue
             known = self.n_events
-            self._step(d0, d, p, nullity, low)
+            self._careful_step(d0, d, p, nullity, low)
             self.stats["n_steps"] += int(self.n_events > known)
             if last - self.lam < self.settings.tau2 * last:
                 self.n_blocked += 1
             else:
                 self.n_blocked = self.n_special_run = 0
                 last = self.lam
-            self._check()
         return "done"
 
     def _refine(self) -> None:
@@ -350,10 +354,32 @@ class PaperTracker:
             self._residuals()
         return bool(moves)
 
-    def _step(self, d0: float, d: FloatArray, p: FloatArray, nullity: int, low: float) -> None:
+    def _careful_step(self, d0: float, d: FloatArray, p: FloatArray, nullity: int, low: float) -> None:
+        """A step; where (56) fails after it, shorter ones (the null space magnifies rounding), and at last BR."""
+        before = (
+            self.lam, self.bias, self.beta.copy(), self.side.copy(), self.fixed.copy(), list(self.elbow), self.resid,
+            len(self.events), len(self.knots),
+        )  # fmt: skip
+        longest = self.lam - low if nullity else min(self.lam - low, 0.9 * self.lam)
+        for attempt in range(4):
+            self._step(d0, d, p, nullity, longest)
+            moved = before[0] - self.lam
+            if self._violation() <= self.settings.kkt:
+                return
+            if attempt == 3 or moved <= 1e-9 * before[0]:
+                break
+            longest = 0.1 * moved
+            self.lam, self.bias = before[0], before[1]
+            self.beta, self.side, self.fixed = before[2].copy(), before[3].copy(), before[4].copy()
+            self.elbow, self.resid = list(before[5]), before[6]
+            del self.events[before[7] :]
+            del self.knots[before[8] :]
+        self.stats["n_kkt"] += 1
+        self._backup(self.lam)
+
+    def _step(self, d0: float, d: FloatArray, p: FloatArray, nullity: int, longest: float) -> None:
         """The step of the linear program, in closed form where there is no null space; then (36)-(46)."""
         bias_step = 0.0
-        longest = self.lam - low if nullity else min(self.lam - low, 0.9 * self.lam)
         with np.errstate(divide="ignore", invalid="ignore"):
             blocks = ((self.side == UP) & (p < -1e-9)) | ((self.side == LOW) & (p > 1e-9))
             h_outside = float(np.min(np.where(blocks, -self.resid / p, np.inf), initial=np.inf))
@@ -374,6 +400,7 @@ class PaperTracker:
         if index:
             self.beta[index] = np.clip(self.beta[index] - h * d + shift, self.lower[index], self.upper[index])
         self._residuals()
+        self._refine()
         self._classify(index)
         self._knot()
 
@@ -413,12 +440,12 @@ class PaperTracker:
 
     def _classify(self, index: list[int]) -> None:
         """(40)-(46): who met a box leaves, whose residual met zero enters."""
-        near = self.settings.active
+        near, box = self.settings.active, self.settings.box
         leave = []
         for i in index:
-            if self.beta[i] <= self.lower[i] + near * self.width[i]:
+            if self.beta[i] <= self.lower[i] + box * self.width[i]:
                 leave.append((i, LOW))
-            elif self.beta[i] >= self.upper[i] - near * self.width[i]:
+            elif self.beta[i] >= self.upper[i] - box * self.width[i]:
                 leave.append((i, UP))
         wrong = ((self.side == UP) & (self.resid < near * self.lam)) | ((self.side == LOW) & (self.resid > -near * self.lam))
         enter = np.flatnonzero(wrong & (self.side != ELBOW))
@@ -430,17 +457,14 @@ class PaperTracker:
             self._fetch()
             self._residuals()
 
-    def _check(self) -> None:
-        """(56), and BR where it fails."""
+    def _violation(self) -> float:
+        """The largest violation of (56)."""
         xi = self.resid / self.lam
-        worst = max(
+        return max(
             float(np.max(np.abs(xi[self.elbow]), initial=0.0)),
             float(np.max(xi[self.side == LOW], initial=0.0)),
             float(np.max(-xi[self.side == UP], initial=0.0)),
         )
-        if worst > self.settings.kkt:
-            self.stats["n_kkt"] += 1
-            self._backup(self.lam)
 
     def _backup(self, lam: float) -> None:
         """BR: SMO at lambda from the present point; sides anew."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from svmcore._jit import jit
 
-_STAMP = ""
+_STAMP = "b525df6620d9"
 
 
 @jit
@@ -71,7 +71,9 @@ def pivoted_qr(A):
         for i in range(j, n):
             size += R[i, j] * R[i, j]
         size = np.sqrt(size)
-        if size == 0.0:
+        if size < 1e-140:  # its square is no longer a normal number
+            for i in range(j, n):
+                R[i, j] = 0.0
             continue
         alpha = -size if R[j, j] > 0.0 else size
         for i in range(j, n):

@@ -14,7 +14,7 @@ from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._path_solution import load_path
 from svmcore.path import svm_path
 from svmcore.path_result import StepCurve
-from svmcore.public import certify
+from svmcore.public import certificate
 from svmcore.solve import train_svc
 
 
@@ -73,7 +73,7 @@ def test_optimal_at_every_breakpoint_and_between(seed):
     bound = C * (np.ones(len(y)) if weight is None else weight)
     assert (alpha >= 0).all()
     assert (alpha <= bound).all()
-    measured = certify(
+    measured = certificate(
         X, y, alpha, path.intercept(C), C, sample_weight=weight, fit_intercept=equality, **kernel
     )
     assert measured.relative_gap <= 1e-8 + floor
@@ -319,3 +319,32 @@ def test_trivial_problems():
     zero = svm_path(np.zeros((5, 2)), [0, 0, 1, 1, 1], kernel="linear")
     assert zero.certify().relative_gap <= 1e-12
     assert zero.alpha(1.0).sum() == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("mode", ["svd", "qr", "update"])
+@pytest.mark.parametrize("seed", range(25))
+def test_published_algorithm_agrees_with_the_fast_tracker(mode, seed):
+    X, y, kernel, weight, rng = random_problem(seed)
+    fast = svm_path(X, y, sample_weight=weight, lambda_max=1e4, **kernel)
+    published = svm_path(X, y, sample_weight=weight, lambda_max=1e4, factorization=mode, **kernel)
+    assert published.ended == "done"
+    C = 10.0 ** rng.uniform(-4, 3, 8)
+    assert published.certify(C).relative_gap <= 1e-6  # its own loop has no repair beyond BR
+    assert published.objective(C) == pytest.approx(fast.objective(C), rel=2e-6)
+    # the decision function may differ along flat directions of the objective: by at most sqrt(2 gap) in the RKHS norm
+    F, G = published.decision_function(X, C), fast.decision_function(X, C)
+    size = np.sqrt(kernel_scale(X, kernel) * 2e-6 * (1.0 + np.abs(fast.objective(C))))[:, None]
+    centred = (F - F.mean(axis=1, keepdims=True)) - (G - G.mean(axis=1, keepdims=True))
+    assert (np.abs(centred) <= 4 * size + 1e-6).all()
+
+
+def test_published_algorithm_uses_programs_only_where_the_system_is_singular():
+    X, y = two_clouds(60)
+    path = svm_path(X, y, gamma=0.5, factorization="update")
+    assert path.stats["null_dim_max"] == 0
+    assert path.stats["n_updates"] > 10 * path.stats["n_decompositions"]
+    grid = np.array([[a, b] for a in range(5) for b in range(5)], dtype=float)
+    tied = svm_path(grid, (grid.sum(axis=1) > 4).astype(int), kernel="linear", factorization="svd")
+    assert tied.stats["null_dim_max"] > 0
+    assert tied.stats["n_lp"] > 0
+    assert tied.certify().relative_gap <= 1e-8

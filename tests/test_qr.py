@@ -59,3 +59,13 @@ def test_updates_follow_growing_and_shrinking_matrices(seed):
         check(A, *factors, tol=1e-10)
     b = rng.normal(size=len(index))
     assert qr.basic_solution(*factors, len(index), b) == pytest.approx(np.linalg.solve(A, b), rel=1e-6, abs=1e-8)
+
+
+def test_denormal_remainders_are_zero():
+    A = np.zeros((6, 6))
+    A[0, 0] = 1.0
+    A[1:, 1:] = 1e-162
+    Qt, R, order = qr.pivoted_qr(A)
+    assert np.isfinite(Qt).all()
+    assert np.isfinite(R).all()
+    check(A, Qt, R, order)
