@@ -121,10 +121,8 @@ def save_path(path: Path, file: Any) -> None:
     np.savez_compressed(file, **fields)
 
 
-def load_path(file: Any) -> Path:
-    """Read what `Path.save` wrote. Never unpickles."""
-    with np.load(file, allow_pickle=False) as stored:
-        parts = {key: stored[key] for key in stored.files}
+def assemble_path(file: Any, parts: dict[str, Any]) -> Path:
+    """The path from the arrays that `Path.save` wrote to `file`."""
     if str(parts.get("format")) != FORMAT:
         raise InputError(f"{file} is not a path that this version of svmcore reads; it needs format {FORMAT!r}")
     try:

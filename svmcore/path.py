@@ -108,10 +108,7 @@ def svm_path(
     threads = available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1)
     if max_events is not None:
         max_events = _check.integer("max_events", max_events, low=0)
-    if time_limit is not None:
-        time_limit = _check.number("time_limit", time_limit, low=0.0)
-    if callback is not None and not callable(callback):
-        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
+    watch = _watch(time_limit, callback, verbose, low)
     snap = _check.number("merge_tol", merge_tol, low=0.0)
     if snap > 0.0:
         X = _snapped(X, snap, kernel)
@@ -120,7 +117,6 @@ def svm_path(
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
     )  # fmt: skip
     data = _merge(problem, threads, together=mode == "auto")
-    watch = _Watch(Control(time_limit=time_limit, callback=None, verbose=0, name="path"), callback, verbose, low)
     with watch.control:
         K = _kernel(data, cache_mb)
         prepared = time.perf_counter()
@@ -367,6 +363,14 @@ class _Watch:
         if self.callback is not None and self.callback(PathProgress(lam, tracker.n_events, tracker.m, done, seconds)):
             return "callback"
         return None
+
+
+def _watch(time_limit: Any, callback: Any, verbose: Any, low: float) -> _Watch:
+    if time_limit is not None:
+        time_limit = _check.number("time_limit", time_limit, low=0.0)
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
+    return _Watch(Control(time_limit=time_limit, callback=None, verbose=0, name="path"), callback, int(verbose), low)
 
 
 def _auto(

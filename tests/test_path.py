@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from svmcore._errors import ConvergenceWarning, InputError
-from svmcore._path_solution import load_path
 from svmcore.path import svm_path
 from svmcore.path_result import StepCurve
 from svmcore.public import certificate
+from svmcore.solution import load
 from svmcore.solve import train_svc
 
 
@@ -274,7 +274,7 @@ def test_save_and_load(tmp_path, labels):
     for data in (X, sparse.csr_matrix(X)):
         path = svm_path(data, named, gamma=0.5)
         path.save(tmp_path / "path.npz")
-        again = load_path(tmp_path / "path.npz")
+        again = load(tmp_path / "path.npz")
         assert again.alpha(2.5).tolist() == path.alpha(2.5).tolist()
         assert again.predict(X, 2.5).tolist() == path.predict(X, 2.5).tolist()
         assert again.stats["n_events"] == path.stats["n_events"]
