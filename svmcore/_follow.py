@@ -239,7 +239,7 @@ class Tracker:
         gap = float((hinge - b * r).sum())
         if not np.isfinite(gap) or not np.isfinite(primal):
             return np.inf
-        return (gap + slack) / max(primal, 1e-300)
+        return float((gap + slack) / max(primal, 1e-300))
 
     def _factorise(self) -> bool:
         """R from scratch. False when the elbow is numerically singular."""
@@ -548,9 +548,7 @@ class Tracker:
             S = self.S
             size = max(1.0, float(self.n) * max(1, self.m))
             budget = int(min(max(WORK_PER_SLICE / size, 8), 4096))
-            opt = pj.Options(
-                lam_end, RATE_TOL, 0.0, HALF, self.refresh_every, budget, self.batch, True, most
-            )
+            opt = pj.Options(lam_end, RATE_TOL, 0.0, HALF, self.refresh_every, budget, self.batch, True, most)
             code = self._call(opt, self.log)
             ended = code == pj.DONE
             stop = None
@@ -576,10 +574,10 @@ class Tracker:
             self._flush()
             shot = self._snapshot()
             if ended or stop is not None:
-                return stop or "done"
+                return str(stop or "done")
             stop = watch(self)
             if stop is not None:
-                return stop
+                return str(stop)
 
     def _phi(self) -> float:
         """1/2 b'Kb - lambda c'b at the present point."""
@@ -606,4 +604,4 @@ class Tracker:
             n_flip=int(cnt[pj.N_FLIP]), n_batched=int(cnt[pj.BATCHED]), n_spread=int(cnt[pj.N_PERTURB]),
             phi_end=self._phi(), elbow_max=int(cnt[pj.M_MAX]), zero_run_max=int(cnt[pj.N_ZERO_MAX]),
         )  # fmt: skip
-        return Record(self.side0, *parts, stats, ended)
+        return Record(self.side0, *parts, stats, ended)  # type: ignore[call-arg, arg-type]

@@ -48,7 +48,7 @@ M, N_EVENT, N_ZERO, N_ZERO_MAX, N_EXCHANGE, N_FLIP, N_BATCH, SINCE, WANT, N_PERT
 # Log.end
 EVENTS, KNOTS, VALUES = 0, 1, 2
 
-DEPENDENT = 1e-14  # a pivot below this, relative to k_ii + bump, is a dependent point; 1e-11 already breaks near-singular kernels
+DEPENDENT = 1e-14  # a pivot below this times k_ii + bump is a dependent point; 1e-11 breaks near-singular kernels
 SINGULAR_PIVOT = 1e-18  # after an exchange the pivot may be small: it is about n_j^2 times another
 GIVE = 1e-12  # boxes give way by this fraction when the best pivot is looked for
 MOVES = 1e-13  # an elbow value whose rate is smaller does not move
@@ -102,7 +102,7 @@ class Log(NamedTuple):
     event_move: np.ndarray
     knot: FloatArray
     knot_at: IntArray
-    index: np.ndarray
+    index: np.ndarray  # type: ignore[assignment]
     value: FloatArray
     end: IntArray
 
@@ -425,7 +425,7 @@ def room_along(S, k, speed):
 
 
 @jit
-def first_box(S, x, sign, i, own):
+def first_box(S, x, sign, own):
     """How far beta can move along sign * null vector (n_i = 1, n_E = -x) before a box binds; `own` is i's room.
 
     Two passes: the first finds how far one could go if boxes gave way by a hair, the second takes, among the boxes
@@ -466,7 +466,7 @@ def exchange(P, S, W, L, i, pivot, record):
     solve_upper(S.factor, m, x)
     old = S.side[i]
     sign = -1.0 if old == UP else 1.0
-    far, place = first_box(S, x, sign, i, S.upper[i] - S.lower[i])
+    far, place = first_box(S, x, sign, S.upper[i] - S.lower[i])
     S.cnt[N_EXCHANGE] += 1
     if far > 0.0:
         for k in range(m):
@@ -656,9 +656,9 @@ def crash_point(P, S, W, i):
         return
     m = S.cnt[M]
     solve_upper(S.factor, m, x)
-    best, place = first_box(S, x, -1.0, i, S.beta[i] - S.lower[i])
+    best, place = first_box(S, x, -1.0, S.beta[i] - S.lower[i])
     sign = -1.0
-    up, up_place = first_box(S, x, 1.0, i, S.upper[i] - S.beta[i])
+    up, up_place = first_box(S, x, 1.0, S.upper[i] - S.beta[i])
     if up < best:
         best = up
         place = up_place

@@ -26,7 +26,7 @@ from svmcore import _qr_jit
 from svmcore._follow import Record
 from svmcore._highs import LinearProgram
 from svmcore._rows import RowStore
-from svmcore._types import FloatArray, IntArray
+from svmcore._types import FloatArray
 
 LOW, UP, ELBOW = 0, 1, 2
 BOX, MARGIN, SPECIAL, RESTART = 0, 1, 5, 6
@@ -161,10 +161,10 @@ class PaperTracker:
         self.resid = np.zeros(c.size)
         self.fixed = np.zeros(c.size)  # K times the values outside of the elbow
         self.events: list[tuple[float, int, int, int, int]] = []
-        self.knots: list[tuple[float, float, int, IntArray, FloatArray]] = []
+        self.knots: list[tuple[float, float, int, Any, FloatArray]] = []
         self.stats: dict[str, Any] = {
-            "n_lp": 0, "n_special": 0, "n_kkt": 0, "n_backup": 0, "n_iterations": 0, "n_steps": 0, "null_dim_max": 0, "elbow_max": 0,
-            "max_gap": 0.0, "n_lp_failed": 0,
+            "n_lp": 0, "n_special": 0, "n_kkt": 0, "n_backup": 0, "n_iterations": 0, "n_steps": 0,
+            "null_dim_max": 0, "elbow_max": 0, "max_gap": 0.0, "n_lp_failed": 0,
         }  # fmt: skip
         self.n_blocked = self.n_special_run = 0
         self.flipped: set[int] = set()
@@ -192,7 +192,9 @@ class PaperTracker:
     def _take(self, beta: FloatArray) -> None:
         """Sides, elbow and bias from beta."""
         near = 1e-12 * self.width
-        self.beta = np.where(beta <= self.lower + near, self.lower, np.where(beta >= self.upper - near, self.upper, beta))
+        self.beta = np.where(
+            beta <= self.lower + near, self.lower, np.where(beta >= self.upper - near, self.upper, beta)
+        )
         inside = (self.beta > self.lower) & (self.beta < self.upper)
         self.side = np.where(inside, ELBOW, np.where(self.beta >= self.upper, UP, LOW)).astype(np.int8)
         self.elbow = [int(i) for i in np.flatnonzero(inside)]
@@ -221,7 +223,7 @@ class PaperTracker:
             self.store.fetch(index, index)
 
     def _rows(self) -> FloatArray:
-        return self.store.rows[self.store.slot[np.array(self.elbow, dtype=np.int64)]]
+        return np.asarray(self.store.rows[self.store.slot[np.array(self.elbow, dtype=np.int64)]])
 
     def _residuals(self) -> None:
         """(16) times lambda: r = lambda c - K beta - bias, with the elbow's part computed afresh."""
@@ -247,7 +249,7 @@ class PaperTracker:
     def _row(self, i: int) -> FloatArray:
         if self.store.slot[i] < 0:
             self.store.fetch(np.array([i]), np.array(self.elbow, dtype=np.int64))
-        return self.store.rows[self.store.slot[i]]
+        return np.asarray(self.store.rows[self.store.slot[i]])
 
     def _knot(self) -> None:
         index = np.array(self.elbow, dtype=np.int32)
@@ -447,12 +449,14 @@ class PaperTracker:
                 leave.append((i, LOW))
             elif self.beta[i] >= self.upper[i] - box * self.width[i]:
                 leave.append((i, UP))
-        wrong = ((self.side == UP) & (self.resid < near * self.lam)) | ((self.side == LOW) & (self.resid > -near * self.lam))
+        wrong = ((self.side == UP) & (self.resid < near * self.lam)) | (
+            (self.side == LOW) & (self.resid > -near * self.lam)
+        )
         enter = np.flatnonzero(wrong & (self.side != ELBOW))
         for i, side in leave:
             self._move(i, side, BOX)
-        for i in enter:
-            self._move(int(i), ELBOW, MARGIN)
+        for i in enter.tolist():
+            self._move(i, ELBOW, MARGIN)
         if leave or enter.size:
             self._fetch()
             self._residuals()
@@ -472,8 +476,8 @@ class PaperTracker:
         before = self.side.copy()
         self.lam = lam
         self._take(self.solver(lam, np.clip(self.beta, self.lower, self.upper)))
-        for i in np.flatnonzero(before != self.side):
-            self.events.append((lam, int(i), int(before[i]), int(self.side[i]), RESTART))
+        for i in np.flatnonzero(before != self.side).tolist():
+            self.events.append((lam, i, int(before[i]), int(self.side[i]), RESTART))
         self._knot()
 
     def _scale_to(self, low: float) -> None:
@@ -495,7 +499,9 @@ class PaperTracker:
         stats["phi_end"] = float(0.5 * b @ self.store.product(b) - self.lam * (self.c @ b))
         stats["n_decompositions"] = self.A.n_fresh
         stats["n_updates"] = self.A.n_updates
-        events = np.array([(i, old, new, cause) for _, i, old, new, cause in self.events], dtype=np.int64).reshape(-1, 4)
+        events = np.array([(i, old, new, cause) for _, i, old, new, cause in self.events], dtype=np.int64).reshape(
+            -1, 4
+        )
         return Record(
             side0=self.side0,
             event_t=np.array([e[0] for e in self.events]),

@@ -108,11 +108,7 @@ def save_path(path: Path, file: Any) -> None:
         "stat_values": np.array([float(v) for v in numbers.values()]),
     }
     fields |= {f"group_{name}": value for name, value in data.groups._asdict().items()}
-    fields |= {
-        f"track_{name}": np.asarray(value)
-        for name, value in track._asdict().items()
-        if name not in _SCALARS
-    }
+    fields |= {f"track_{name}": np.asarray(value) for name, value in track._asdict().items() if name not in _SCALARS}
     if is_sparse(data.X):
         X = data.X
         fields |= {"X_data": X.data, "X_indices": X.indices, "X_indptr": X.indptr, "X_shape": np.array(X.shape)}
@@ -139,16 +135,19 @@ def _assemble(parts: dict[str, Any]) -> Path:
     if "X_data" in parts:
         from scipy import sparse
 
-        shape = tuple(int(v) for v in parts["X_shape"])
-        X = sparse.csr_matrix((parts["X_data"], parts["X_indices"], parts["X_indptr"]), shape=shape)
+        rows, columns = (int(v) for v in parts["X_shape"])
+        X = sparse.csr_matrix((parts["X_data"], parts["X_indices"], parts["X_indptr"]), shape=(rows, columns))
         X.check_format()
     else:
         X = np.ascontiguousarray(parts["X"], dtype=np.float64)
     groups = Groups(*(parts[f"group_{name}"] for name in Groups._fields))
     names = [name for name in Track._fields if name not in _SCALARS]
     track = Track(
-        **{name: parts[f"track_{name}"] for name in names}, open_top=bool(open_top), found_top=bool(found),
-        bias_slope=slope, phi_end=phi
+        **{name: parts[f"track_{name}"] for name in names},
+        open_top=bool(open_top),
+        found_top=bool(found),
+        bias_slope=slope,
+        phi_end=phi,
     )
     n, size = X.shape[0], groups.first.size
     if parts["signs"].shape != (n,) or groups.of.shape != (n,) or track.offset.size != track.knot.shape[0] + 1:
@@ -160,6 +159,6 @@ def _assemble(parts: dict[str, Any]) -> Path:
     data = Data(X, parts["signs"], parts["weights"], spec, parts["classes"], bool(equality), groups, 1)
     stats: dict[str, Any] = dict(zip(parts["stat_names"].tolist(), parts["stat_values"].tolist(), strict=True))
     for name, value in stats.items():
-        if name.startswith("n_") or name.endswith("_max") and float(value).is_integer():
+        if name.startswith("n_") or (name.endswith("_max") and float(value).is_integer()):
             stats[name] = int(value)
     return Path(data, track, stats, str(parts["ended"]))

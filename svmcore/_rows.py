@@ -37,8 +37,8 @@ class RowStore:
             return np.zeros(self.n)
         if self.whole:
             if index.size > 0.6 * self.n:
-                return self.rows @ coef
-            return coef[index] @ self.rows[index]
+                return np.asarray(self.rows @ coef)
+            return np.asarray(coef[index] @ self.rows[index])
         have = index[self.slot[index] >= 0]
         miss = index[self.slot[index] < 0]
         out = np.zeros(self.n)
@@ -51,7 +51,7 @@ class RowStore:
 
     def block(self, index: IntArray) -> FloatArray:
         """K restricted to `index`, whose rows are stored."""
-        return self.rows[self.slot[index][:, None], index[None, :]]
+        return np.asarray(self.rows[self.slot[index][:, None], index[None, :]])
 
     def fetch(self, wanted: IntArray, keep: IntArray) -> bool:
         """Store the rows `wanted`; `keep` must not be evicted. Returns True when `rows` was replaced."""

@@ -17,6 +17,7 @@ import numpy as np
 from svmcore._errors import ConvergenceWarning, MissingExtraError, SVMError
 
 _EXACT = 1e-6
+KERNELS = ["linear", "rbf", "poly", "sigmoid", "laplacian", "precomputed"]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -34,7 +35,9 @@ def _parser() -> argparse.ArgumentParser:
     path.add_argument("data", help=".npz, CSV or svmlight text, or demo:spirals, demo:monk1")
     path.add_argument("-o", "--output", metavar="PATH", help="write the path to this .npz file")
     path.add_argument("--plot", metavar="FILE", help="draw it to this .png, .svg or .pdf file")
-    path.add_argument("-k", "--kernel", default="rbf", choices=["linear", "rbf", "poly", "sigmoid", "laplacian", "precomputed"])
+    path.add_argument(
+        "-k", "--kernel", default="rbf", choices=["linear", "rbf", "poly", "sigmoid", "laplacian", "precomputed"]
+    )
     path.add_argument("-g", "--gamma", default="scale", help='"scale", "auto" or a number')
     path.add_argument("--degree", type=int, default=3)
     path.add_argument("--coef0", type=float, default=0.0)
@@ -113,7 +116,9 @@ def _run_path(options: argparse.Namespace) -> int:
     seconds = time.perf_counter() - clock
     gap = path.certify().relative_gap
     sys.stdout.write(_table([HEAD, _row(options.data, options.kernel, X.shape[0], path, seconds, gap)]) + "\n")
-    sys.stdout.write(f"C from {path.Cs[0]:.4g} to {path.Cs[-1]:.4g}, {path.stats['n_distinct']} different breakpoints\n")
+    sys.stdout.write(
+        f"C from {path.Cs[0]:.4g} to {path.Cs[-1]:.4g}, {path.stats['n_distinct']} different breakpoints\n"
+    )
     if test is not None:
         held = path.error_curve(*test)
         sys.stdout.write(f"smallest error on {options.test}: {100 * held.minimum:.2f} % at C={held.best_C:.4g}\n")
@@ -140,7 +145,7 @@ def _run_demo(options: argparse.Namespace) -> int:
     X, y = load_data("demo:spirals")
     X_test, y_test = load_data("demo:spirals-test")
     sys.stdout.write("Training a support vector machine for every C at once ...\n\n")
-    rows = [HEAD]
+    rows: list[tuple[str, ...]] = [HEAD]
     spirals = None
     worst = 0.0
     jobs: list[tuple[str, Any, Any, dict[str, Any]]] = [

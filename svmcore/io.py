@@ -42,7 +42,9 @@ def load_data(source: Any) -> tuple[Any, Any]:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: not a text file ({error.reason} at byte {error.start})") from None
-    lines = [(k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")]
+    lines = [
+        (k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")
+    ]
     if not lines:
         raise InputError(f"{name}: the file holds no data")
     if _is_svmlight(lines[0][1]):
@@ -76,7 +78,9 @@ _BUILT_IN = {"spirals": lambda: _spirals(0), "spirals-test": lambda: _spirals(1)
 
 def _built_in(name: str) -> tuple[Any, Any]:
     if name not in _BUILT_IN:
-        raise InputError(f"demo:{name} is not a built-in set; choose one of {', '.join('demo:' + key for key in _BUILT_IN)}")
+        raise InputError(
+            f"demo:{name} is not a built-in set; choose one of {', '.join('demo:' + key for key in _BUILT_IN)}"
+        )
     return _BUILT_IN[name]()
 
 
@@ -98,8 +102,8 @@ def _read_npz(file: FilePath) -> tuple[Any, Any]:
     from scipy import sparse
 
     try:
-        shape = tuple(int(v) for v in parts["shape"])
-        X = sparse.csr_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=shape)
+        rows, columns = (int(v) for v in parts["shape"])
+        X = sparse.csr_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=(rows, columns))
         X.check_format()
     except (ValueError, TypeError) as error:
         raise InputError(f"{file}: its CSR arrays do not fit together ({error})") from None
@@ -127,7 +131,9 @@ def _read_svmlight(name: str, lines: list[tuple[int, str]]) -> tuple[Any, Any]:
             if key == "qid":
                 continue
             if not colon or not key.isdigit() or int(key) < 1:
-                raise InputError(f"{name}, line {number}, column {column}: {field!r} is not index:value with an index from 1")
+                raise InputError(
+                    f"{name}, line {number}, column {column}: {field!r} is not index:value with an index from 1"
+                )
             if int(key) <= last:
                 raise InputError(f"{name}, line {number}, column {column}: index {key} does not come after {last}")
             last = int(key)
@@ -144,7 +150,9 @@ def _read_csv(name: str, lines: list[tuple[int, str]]) -> tuple[Any, Any]:
     mark = max(",;\t", key=first.count)
     if first.count(mark) == 0:
         mark = " "
-    rows = [[cell.strip() for cell in next(csv.reader([line], delimiter=mark, skipinitialspace=True))] for _, line in lines]
+    rows = [
+        [cell.strip() for cell in next(csv.reader([line], delimiter=mark, skipinitialspace=True))] for _, line in lines
+    ]
     header = None
     if not any(_is_number(cell) for cell in rows[0]) and len(rows) > 1:
         header = [cell.lower() for cell in rows[0]]

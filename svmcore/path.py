@@ -246,9 +246,17 @@ def _by_smo(
     qp = DualQP(c, lower, upper, np.zeros(c.size), np.arange(c.size), v.equality)
     control = Control(time_limit=None, callback=None, verbose=0)
     raw = solvers.load("smo").run(
-        qp, K, control=control, tol=tol, stopping="kkt", max_iter=200 * c.size + 100_000, start=start, seed=0, trace=False
+        qp,
+        K,
+        control=control,
+        tol=tol,
+        stopping="kkt",
+        max_iter=200 * c.size + 100_000,
+        start=start,
+        seed=0,
+        trace=False,
     )
-    return raw.beta
+    return np.asarray(raw.beta)
 
 
 def _majority_at_zero(v: Variables) -> FloatArray:
@@ -374,7 +382,7 @@ def _watch(time_limit: Any, callback: Any, verbose: Any, low: float) -> _Watch:
 
 
 def _auto(
-    data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None, mode: str
+    data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None, _mode: str
 ) -> tuple[Record, Top]:
     """The fast tracker."""
     v = _variables(data)
@@ -451,7 +459,8 @@ def _assemble(data: Data, record: Record, top: Top) -> Path:
     track = Track(
         side0=record.side0, event_lambda=record.event_t, event_index=record.event_index, event_move=record.event_move,
         knot=record.knot, knot_events=np.ascontiguousarray(record.knot_at[:, 0]), offset=offset, index=record.index,
-        value=record.value, open_top=top.open_top, found_top=top.found, bias_slope=top.bias_slope, phi_end=float(stats.pop("phi_end")),
+        value=record.value, open_top=top.open_top, found_top=top.found,
+        bias_slope=top.bias_slope, phi_end=float(stats.pop("phi_end")),
     )  # fmt: skip
     stats.setdefault("null_dim_max", 0)
     stats.setdefault("n_lp", 0)

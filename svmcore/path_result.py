@@ -48,6 +48,7 @@ class StepCurve:
     C_max: float
 
     def __call__(self, C: Any) -> Any:
+        """The value at C."""
         C = np.asarray(C, dtype=np.float64)
         out = self.values[np.searchsorted(self.breakpoints, C, side="right")]
         return float(out) if out.ndim == 0 else out
@@ -76,7 +77,7 @@ class Groups(NamedTuple):
     of: IntArray
     share: FloatArray
     first: IntArray
-    count: IntArray
+    count: IntArray  # type: ignore[assignment]
 
 
 class Data(NamedTuple):
@@ -126,7 +127,8 @@ class Path:
         self._data = data
         self._track = track
         self.ended = ended
-        self._upper = np.bincount(data.groups.of[data.groups.of >= 0], weights=data.weights[data.groups.of >= 0])
+        real = data.groups.of >= 0
+        self._upper: FloatArray = np.bincount(data.groups.of[real], weights=data.weights[real]).astype(np.float64)
         self._sign = data.signs[data.groups.first]
         self.stats = stats
         stats["n_events"] = int(track.event_lambda.size)
@@ -441,10 +443,10 @@ class Path:
     def to_frame(self, what: str = "breakpoints") -> Any:
         """A pandas DataFrame: "breakpoints" (lambda, C, E, L, R, objective) or "events"."""
         try:
-            import pandas
+            import pandas as pd  # type: ignore[import-untyped, unused-ignore]
         except ImportError:
             raise MissingExtraError("to_frame needs pandas: pip install pandas") from None
-        return pandas.DataFrame(self.table(what))
+        return pd.DataFrame(self.table(what))
 
     def table(self, what: str = "breakpoints") -> dict[str, NDArray[Any]]:
         """The columns of `to_frame` as a dict of arrays."""
@@ -486,7 +488,9 @@ def _signs_of(y: Any, classes: NDArray[Any], n: int) -> FloatArray:
         raise InputError(f"y has {labels.size} labels for {n} rows of X; give one label per row")
     unknown = ~np.isin(labels, classes)
     if unknown.any():
-        raise InputError(f"y holds the label {labels[unknown][0]!r}; this path separates {classes[0]!r} and {classes[1]!r}")
+        raise InputError(
+            f"y holds the label {labels[unknown][0]!r}; this path separates {classes[0]!r} and {classes[1]!r}"
+        )
     return np.where(labels == classes[1], 1.0, -1.0)
 
 

@@ -52,7 +52,7 @@ def plot_path(path: Any, what: str = "alphas", *, ax: Any = None, X: Any = None,
     plt = _pyplot()
     _check.choice("what", what, WHAT)
     if what == "all":
-        figure, axes = plt.subplots(2, 2, figsize=(10.5, 7.0), layout="constrained", sharex=True)
+        _, axes = plt.subplots(2, 2, figsize=(10.5, 7.0), layout="constrained", sharex=True)
         for each, name in zip(axes.flat, WHAT, strict=False):
             plot_path(path, name, ax=each, X=X, y=y)
         for each in axes[0]:
@@ -87,7 +87,13 @@ def _alphas(path: Any, ax: Any) -> Any:
     names = [str(name) for name in path._data.classes]
     handles = [Line2D([], [], color=POSITIVE, label=names[1]), Line2D([], [], color=NEGATIVE, label=names[0])]
     ax.legend(
-        handles=handles, framealpha=0.9, edgecolor="none", fontsize=8.5, loc="upper right", title="class", title_fontsize=8.5
+        handles=handles,
+        framealpha=0.9,
+        edgecolor="none",
+        fontsize=8.5,
+        loc="upper right",
+        title="class",
+        title_fontsize=8.5,
     )
     return _dress(ax, f"Dual variables ({moving.size} points move)", "alpha / C")
 

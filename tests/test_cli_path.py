@@ -32,11 +32,15 @@ def test_every_format_reads_the_same(tmp_path, clouds):
     files = [
         write(tmp_path / "plain.csv", "".join(",".join(map(repr, map(float, x))) + f",{c}\n" for x, c in rows)),
         write(
-            tmp_path / "named.csv", "label;a;b;c\n" + "".join(f"{c};" + ";".join(map(repr, map(float, x))) + "\n" for x, c in rows)
+            tmp_path / "named.csv",
+            "label;a;b;c\n" + "".join(f"{c};" + ";".join(map(repr, map(float, x))) + "\n" for x, c in rows),
         ),
         write(
             tmp_path / "data.svm",
-            "# svmlight\n" + "".join(f"{c} " + " ".join(f"{k + 1}:{float(v)!r}" for k, v in enumerate(x)) + " # end\n" for x, c in rows),
+            "# svmlight\n"
+            + "".join(
+                f"{c} " + " ".join(f"{k + 1}:{float(v)!r}" for k, v in enumerate(x)) + " # end\n" for x, c in rows
+            ),
         ),
     ]
     np.savez(tmp_path / "dense.npz", X=X, y=y)
@@ -101,7 +105,17 @@ def test_path_command_writes_a_path_and_a_picture(tmp_path, capsys, clouds):
     np.savez(tmp_path / "d.npz", X=X, y=y)
     out, picture = tmp_path / "p.npz", tmp_path / "p.png"
     status = main(
-        ["path", str(tmp_path / "d.npz"), "--standardize", "-o", str(out), "--plot", str(picture), "--test", str(tmp_path / "d.npz")]
+        [
+            "path",
+            str(tmp_path / "d.npz"),
+            "--standardize",
+            "-o",
+            str(out),
+            "--plot",
+            str(picture),
+            "--test",
+            str(tmp_path / "d.npz"),
+        ]
     )
     assert status == 0
     assert "relative gap" in capsys.readouterr().out

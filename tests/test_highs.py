@@ -51,7 +51,10 @@ def test_lp_agrees_with_scipy_on_random_programs():
         cost = rng.normal(size=n)
         got = program.solve(cost, A, A @ x - slack, A @ x + slack, x - 1.0, x + 2.0)
         want = linprog(
-            cost, np.vstack([A, -A]), np.concatenate([A @ x + slack, slack - A @ x]), bounds=list(zip(x - 1, x + 2, strict=True))
+            cost,
+            np.vstack([A, -A]),
+            np.concatenate([A @ x + slack, slack - A @ x]),
+            bounds=list(zip(x - 1, x + 2, strict=True)),
         )
         assert got.ok
         assert got.value == pytest.approx(want.fun, rel=1e-8, abs=1e-8)

@@ -73,9 +73,7 @@ def test_optimal_at_every_breakpoint_and_between(seed):
     bound = C * (np.ones(len(y)) if weight is None else weight)
     assert (alpha >= 0).all()
     assert (alpha <= bound).all()
-    measured = certificate(
-        X, y, alpha, path.intercept(C), C, sample_weight=weight, fit_intercept=equality, **kernel
-    )
+    measured = certificate(X, y, alpha, path.intercept(C), C, sample_weight=weight, fit_intercept=equality, **kernel)
     assert measured.relative_gap <= 1e-8 + floor
     assert measured.infeasibility <= 1e-9 * bound.sum()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def test_breakpoints_are_the_rational_ones(seed):
         K.astype(float), y, kernel="precomputed", sample_weight=weight, lambda_max=float(high), lambda_min=float(low)
     )
     # where the slope of K beta changes, the path must have a breakpoint
-    for first, second in zip(pieces[:-1], pieces[1:], strict=True):
+    for first, second in pairwise(pieces):
         slopes = [
             [sum(int(K[i][j]) * p.beta[j][1] for j in range(len(y))) for i in range(len(y))] for p in (first, second)
         ]

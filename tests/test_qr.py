@@ -17,7 +17,7 @@ def symmetric(n, rank, seed):
 def check(A, Qt, R, order, tol=1e-11):
     scale = max(1.0, float(np.abs(A).max()))
     assert Qt.T @ Qt == pytest.approx(np.eye(len(A)), abs=tol)
-    assert Qt.T @ R == pytest.approx(A[:, order], abs=tol * scale)
+    assert pytest.approx(A[:, order], abs=tol * scale) == Qt.T @ R
     assert np.tril(R, -1) == pytest.approx(0.0, abs=tol * scale)
     assert sorted(order.tolist()) == list(range(len(A)))
 
@@ -31,7 +31,7 @@ def test_pivoted_qr_finds_rank_and_null_space(n, rank):
     assert (size[1:] <= size[:-1] * (1 + 1e-10) + 1e-12).all()
     threshold = n * 1e-14 * max(1.0, float(size[0]))
     assert int((size >= threshold).sum()) == rank
-    assert A @ Qt[rank:].T == pytest.approx(0.0, abs=1e-10)
+    assert pytest.approx(0.0, abs=1e-10) == A @ Qt[rank:].T
     b = A @ np.arange(1.0, n + 1.0)
     x = qr.basic_solution(Qt, R, order, rank, b)
     assert A @ x == pytest.approx(b, abs=1e-9 * max(1.0, float(np.abs(b).max())))
