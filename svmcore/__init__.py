@@ -22,6 +22,9 @@ from svmcore._errors import (
 
 if TYPE_CHECKING:
     from svmcore import solvers
+    from svmcore.io import load_data
+    from svmcore.path import svm_path
+    from svmcore.path_result import Path, StepCurve
     from svmcore.public import certificate, duality_gap, kkt_violation
     from svmcore.solution import Solution, load
     from svmcore.solve import train_svc, train_svr
@@ -30,8 +33,12 @@ __version__ = "0.1.0"
 
 # loaded on first use, so that `import svmcore` does not wait for the compiler
 _HOMES = {
+    "Path": "svmcore.path_result",
     "Solution": "svmcore.solution",
+    "StepCurve": "svmcore.path_result",
     "load": "svmcore.solution",
+    "load_data": "svmcore.io",
+    "svm_path": "svmcore.path",
     "train_svc": "svmcore.solve",
     "train_svr": "svmcore.solve",
     "certificate": "svmcore.public",
@@ -44,14 +51,18 @@ __all__ = [
     "InputError",
     "MissingExtraError",
     "NotEnoughMemoryError",
+    "Path",
     "SVMError",
     "ScaleWarning",
     "Solution",
+    "StepCurve",
     "certificate",
     "duality_gap",
     "kkt_violation",
     "load",
+    "load_data",
     "solvers",
+    "svm_path",
     "train_svc",
     "train_svr",
 ]

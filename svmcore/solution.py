@@ -133,8 +133,8 @@ def _to_format_of(X: Any, like: Any) -> Any:
     return X.toarray()
 
 
-def load(file: Any) -> Solution:
-    """Read what `Solution.save` wrote. Never unpickles."""
+def load(file: Any) -> Any:
+    """Read what `Solution.save` or `Path.save` wrote. Never unpickles."""
     try:
         with np.load(file, allow_pickle=False) as stored:
             parts = {key: stored[key] for key in stored.files}
@@ -142,6 +142,10 @@ def load(file: Any) -> Solution:
         raise
     except Exception as error:
         raise InputError(f"{file} is not a file that svmcore wrote ({error})") from None
+    if str(parts.get("format")).startswith("svmcore-path"):
+        from svmcore._path_solution import assemble_path
+
+        return assemble_path(file, parts)
     if str(parts.get("format")) != _FORMAT:
         raise InputError(f"{file} is not a file that this version of svmcore reads; it needs format {_FORMAT!r}")
     try:
