@@ -27,6 +27,8 @@ HOMES = {
     "_smo_jit": BASE | {"_vector", "_kernels"},
     "_path_jit": BASE | {"_vector", "_kernels"},
     "_ipm_jit": BASE | {"_vector", "_kernels"},
+    "_steps_jit": BASE,
+    "_active_jit": BASE | {"_steps_jit"},
 }
 
 # Arrows point down: at import, no module loads one of a higher layer. Modules that are not listed are free to.
@@ -34,7 +36,8 @@ LAYERS = [
     {"_errors", *BASE},
     {"_vector"},
     {"_kernels"},
-    {"_smo_jit", "_path_jit", "_ipm_jit", "gram", "_measures"},
+    {"_steps_jit"},
+    {"_smo_jit", "_path_jit", "_ipm_jit", "_active_jit", "gram", "_measures"},
     {"solvers", "forms", "certify", "_check", "parallel", "_highs"},
     {"path", "solve", "gp"},
     {"cv"},
