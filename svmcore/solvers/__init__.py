@@ -17,6 +17,7 @@ from svmcore.solvers._contract import Capabilities
 _MODULES = {
     "smo": "svmcore.solvers.smo",
     "adatron": "svmcore.solvers.adatron",
+    "simple": "svmcore.solvers.simple",
 }
 
 _COMMON = {"qp", "K", "control", "tol", "stopping", "max_iter", "start", "seed", "trace"}
