@@ -17,6 +17,7 @@ from svmcore.solvers._contract import Capabilities
 _MODULES = {
     "smo": "svmcore.solvers.smo",
     "adatron": "svmcore.solvers.adatron",
+    "npa": "svmcore.solvers.npa",
     "rosen": "svmcore.solvers.rosen",
     "rosen-cg": "svmcore.solvers.rosen_cg",
     "simple": "svmcore.solvers.simple",
