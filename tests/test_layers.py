@@ -30,6 +30,7 @@ HOMES = {
     "_steps_jit": BASE,
     "_active_jit": BASE | {"_steps_jit"},
     "_npa_jit": BASE | {"_steps_jit"},
+    "_chunk_jit": BASE | {"_steps_jit"},
 }
 
 # Arrows point down: at import, no module loads one of a higher layer. Modules that are not listed are free to.
@@ -38,7 +39,7 @@ LAYERS = [
     {"_vector"},
     {"_kernels"},
     {"_steps_jit"},
-    {"_smo_jit", "_path_jit", "_ipm_jit", "_active_jit", "_npa_jit", "gram", "_measures"},
+    {"_smo_jit", "_path_jit", "_ipm_jit", "_active_jit", "_npa_jit", "_chunk_jit", "gram", "_measures"},
     {"solvers", "forms", "certify", "_check", "parallel", "_highs"},
     {"path", "solve", "gp"},
     {"cv"},

@@ -17,6 +17,8 @@ from svmcore.solvers._contract import Capabilities
 _MODULES = {
     "smo": "svmcore.solvers.smo",
     "adatron": "svmcore.solvers.adatron",
+    "chunking": "svmcore.solvers.chunking",
+    "decomposition": "svmcore.solvers.decomposition",
     "npa": "svmcore.solvers.npa",
     "rosen": "svmcore.solvers.rosen",
     "rosen-cg": "svmcore.solvers.rosen_cg",

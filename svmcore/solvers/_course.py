@@ -5,12 +5,13 @@ A solver gives `Course.follow` a slice of compiled work; everything that happens
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from svmcore import _measures, _steps_jit
+from svmcore._chunk_jit import Local
 from svmcore._control import Control
 from svmcore._steps_jit import Duals, Limits, Progress, Rows
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
@@ -23,6 +24,50 @@ _TRACE_ROWS = 4096
 _FACE_FREE = 600
 _MAX_FAILURES = 4
 _CONVEX = 1e-9
+
+
+class _Words:
+    """Prints as it reads."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Whole:
+    """Whole numbers of at least `low`, for a solver's OPTION_VALUES."""
+
+    def __init__(self, low: int, *, even: bool = False) -> None:
+        self.low, self.even = low, even
+
+    def __contains__(self, value: object) -> bool:
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        return whole and value >= self.low and not (self.even and value % 2)  # type: ignore[operator]
+
+    def __iter__(self) -> Iterator[_Words]:
+        yield _Words(f"{'an even' if self.even else 'a whole'} number of at least {self.low}")
+
+
+class Between:
+    """Numbers strictly between two others, for a solver's OPTION_VALUES."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = low, high
+
+    def __contains__(self, value: object) -> bool:
+        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        return number and self.low < value < self.high  # type: ignore[operator]
+
+    def __iter__(self) -> Iterator[_Words]:
+        yield _Words(f"a number above {self.low:g}" + (f" and below {self.high:g}" if np.isfinite(self.high) else ""))
+
+
+def new_local(m: int) -> Local:
+    """Room for the problem of a working set of m variables."""
+    index = np.zeros(m, np.int64)
+    return Local(index, np.zeros((m, m)), *(np.zeros(m) for _ in range(6)))
 
 
 class RowStore:
@@ -111,7 +156,7 @@ class Course:
         self.stats: dict[str, Any] = {}
         self._failures, self._best = 0, np.inf
         self._stall_best, self._stall_since = np.inf, 0
-        self._patience = 30 * n + 3000
+        self.patience = 30 * n + 3000  # steps without halving the violation before the face is asked
 
     @property
     def n_iter(self) -> int:
@@ -176,7 +221,7 @@ class Course:
         """Whether the violation has not halved over many steps."""
         if self.violation < 0.5 * self._stall_best:
             self._stall_best, self._stall_since = self.violation, self.n_iter
-        if self.n_iter - self._stall_since < self._patience:
+        if self.n_iter - self._stall_since < self.patience:
             return False
         self._stall_since = self.n_iter
         return True

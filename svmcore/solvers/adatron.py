@@ -18,7 +18,7 @@ from svmcore._control import Control
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.gram import KernelMatrix
 from svmcore.solvers._contract import Capabilities
-from svmcore.solvers._course import Course
+from svmcore.solvers._course import Between, Course
 
 CAPABILITIES = Capabilities(
     summary="kernel-Adatron, Hildreth's coordinate ascent and SOR, for problems without an equality row",
@@ -26,7 +26,7 @@ CAPABILITIES = Capabilities(
 )
 
 ORDERS = ("sequential", "random", "violation", "two-stage")
-OPTION_VALUES = {"order": ORDERS}
+OPTION_VALUES = {"order": ORDERS, "omega": Between(0.0, 2.0)}
 
 _PROGRESS = 1e-2  # a sweep of the first stage that gains less than this share of the first one's gain ends the stage
 
@@ -84,7 +84,7 @@ def run(
     orders = _Orders(course, order, seed)
     ints = course.ints
     current = orders.next()
-    omega = min(max(float(omega), 1e-3), 1.999)
+    omega = float(omega)
     sweeps = idle = 0
 
     def sweep_done(reason: int) -> Status | None:
