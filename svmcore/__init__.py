@@ -22,6 +22,7 @@ from svmcore._errors import (
 
 if TYPE_CHECKING:
     from svmcore import solvers
+    from svmcore.gp import GPSolution, gp_regression
     from svmcore.public import certificate, duality_gap, kkt_violation
     from svmcore.solution import Solution, load
     from svmcore.solve import train_svc, train_svr
@@ -30,7 +31,9 @@ __version__ = "0.1.0"
 
 # loaded on first use, so that `import svmcore` does not wait for the compiler
 _HOMES = {
+    "GPSolution": "svmcore.gp",
     "Solution": "svmcore.solution",
+    "gp_regression": "svmcore.gp",
     "load": "svmcore.solution",
     "train_svc": "svmcore.solve",
     "train_svr": "svmcore.solve",
@@ -41,6 +44,7 @@ _HOMES = {
 
 __all__ = [
     "ConvergenceWarning",
+    "GPSolution",
     "InputError",
     "MissingExtraError",
     "NotEnoughMemoryError",
@@ -49,6 +53,7 @@ __all__ = [
     "Solution",
     "certificate",
     "duality_gap",
+    "gp_regression",
     "kkt_violation",
     "load",
     "solvers",

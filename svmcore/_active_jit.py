@@ -4,7 +4,8 @@ The members of S are free variables whose residuals all equal the multiplier b. 
 of `members`; with an equality row the constant `shift` changes nothing on the constraint and makes the matrix regular
 wherever the problem is. A variable c moves by t while S compensates:
 
-    w = L^-1 (k_c + shift),  u = L^-1 1,  b' = (1 - u'w) / u'u,  dS = -L^-T (w + b' u),  gamma = K_cc + D_cc + shift - w'w + b'(1 - u'w)
+    w = L^-1 (k_c + shift),   u = L^-1 1,   b' = (1 - u'w) / u'u,   dS = -L^-T (w + b' u),
+    gamma = K_cc + D_cc + shift - w'w + b' (1 - u'w)
 
 and ``v_c - b`` falls by gamma t (b' = shift = 0 without an equality row).
 """
@@ -37,7 +38,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "dffffcf67d0a"
+_STAMP = "ae78ff23c242"
 
 NEED_ROOM = 20
 _FLAT = 1e-12  # gamma below this share of its terms counts as zero
@@ -48,7 +49,7 @@ class Active(NamedTuple):
 
     members: IntArray
     where: IntArray
-    count: IntArray  # (|S|, |bounded|)
+    sizes: IntArray  # (|S|, |bounded|)
     bounded: IntArray
     place: IntArray  # t's place in bounded, or -1
     L: FloatArray
@@ -91,7 +92,7 @@ def backward(L, m, x):
 @jit
 def append(active, c, corner):
     """c becomes a member; w holds its column, `corner` its diagonal entry of the shifted matrix. In place: active."""
-    m = active.count[0]
+    m = active.sizes[0]
     rho = math.sqrt(max(corner - _dot(active.w, active.w, m), 1e-30))
     for k in range(m):
         active.L[m, k] = active.w[k]
@@ -99,13 +100,13 @@ def append(active, c, corner):
     active.u[m] = (1.0 - _dot(active.u, active.w, m)) / rho
     active.members[m] = c
     active.where[c] = m
-    active.count[0] = m + 1
+    active.sizes[0] = m + 1
 
 
 @jit
 def remove(active, p):
     """The member in place p leaves; Givens rotations make the factor triangular again. In place: active, also u and w."""
-    m = active.count[0]
+    m = active.sizes[0]
     L, u, w = active.L, active.u, active.w
     active.where[active.members[p]] = -1
     for r in range(p, m - 1):
@@ -131,7 +132,7 @@ def remove(active, p):
         a, b = w[k], w[k + 1]
         w[k] = active.cos[k] * a + active.sin[k] * b
         w[k + 1] = active.cos[k] * b - active.sin[k] * a
-    active.count[0] = m - 1
+    active.sizes[0] = m - 1
 
 
 @jit(inline=True)
@@ -140,24 +141,24 @@ def _file(duals, active, t):
     listed = active.place[t] >= 0
     belongs = duals.beta[t] != 0.0 and active.where[t] < 0
     if belongs and not listed:
-        e = active.count[1]
+        e = active.sizes[1]
         active.bounded[e] = t
         active.place[t] = e
-        active.count[1] = e + 1
+        active.sizes[1] = e + 1
     elif listed and not belongs:
-        e = active.count[1] - 1
+        e = active.sizes[1] - 1
         hole = active.place[t]
         moved = active.bounded[e]
         active.bounded[hole] = moved
         active.place[moved] = hole
         active.place[t] = -1
-        active.count[1] = e
+        active.sizes[1] = e
 
 
 @jit
 def _load_column(duals, rows, active, c):
     """w := L^-1 (k_c + shift). In place: active.w."""
-    m = active.count[0]
+    m = active.sizes[0]
     for a in range(m):
         row = rows.values[rows.slot[duals.point[active.members[a]]]]
         active.w[a] = row[c] + active.shift
@@ -167,7 +168,7 @@ def _load_column(duals, rows, active, c):
 @jit
 def _compensate(duals, active, c):
     """(gamma, b') of a unit move of c, with dS in active.d. In place: active.d."""
-    m = active.count[0]
+    m = active.sizes[0]
     uw = _dot(active.u, active.w, m)
     slope = 0.0
     if duals.equality:
@@ -190,7 +191,7 @@ def _first_blocker(duals, active, c, sign, limit):
     if room <= step:
         step = room
         blocker = -2
-    for a in range(active.count[0]):
+    for a in range(active.sizes[0]):
         rate = sign * active.d[a]
         if rate != 0.0:
             t = active.members[a]
@@ -215,7 +216,7 @@ def move(duals, rows, active, progress, c, gap, limit):
     if active.where[c] < 0:
         _load_column(duals, rows, active, c)
     while True:
-        m = active.count[0]
+        m = active.sizes[0]
         progress.floats[WORK] += 2.0 * m * m
         if m == 0 and duals.equality:
             if exact:
@@ -247,7 +248,7 @@ def move(duals, rows, active, progress, c, gap, limit):
             remove(active, blocker)
             _file(duals, active, t)
             progress.ints[DROPS] += 1
-            progress.floats[PAPER] += active.count[0] + 1.0
+            progress.floats[PAPER] += active.sizes[0] + 1.0
             continue
         if blocker == -2:
             duals.beta[c] = duals.upper[c] if sign > 0 else duals.lower[c]
@@ -260,7 +261,7 @@ def move(duals, rows, active, progress, c, gap, limit):
 @jit
 def _hold(duals, rows, active, progress, c):
     """Remember beta of all that a move of c may change, and see that their rows are there: NEED_ROW or -1."""
-    m = active.count[0]
+    m = active.sizes[0]
     missing = find_row(duals, rows, progress, c) < 0
     for a in range(m):
         t = active.members[a]
@@ -323,7 +324,7 @@ def max_slice(duals, rows, active, progress, limits):
         reason = due(progress, limits)
         if reason >= 0:
             return reason
-        if active.count[0] + 2 > active.L.shape[0]:
+        if active.sizes[0] + 2 > active.L.shape[0]:
             return NEED_ROOM
         i, j = extremes(duals)
         top = duals.v[i] if i >= 0 else -np.inf
@@ -332,7 +333,7 @@ def max_slice(duals, rows, active, progress, limits):
         floats[WORK] += 4.0 * duals.n
         if floats[VIOLATION] <= limits.tol:
             return AT_TOLERANCE
-        if active.count[0] == 0 and duals.equality:
+        if active.sizes[0] == 0 and duals.equality:
             if find_row(duals, rows, progress, i) < 0:
                 return NEED_ROW
             if find_row(duals, rows, progress, j) < 0:
@@ -347,7 +348,7 @@ def max_slice(duals, rows, active, progress, limits):
             return STUCK
         if _hold(duals, rows, active, progress, c) == NEED_ROW:
             return NEED_ROW
-        m = active.count[0]
+        m = active.sizes[0]
         reason, gain = move(duals, rows, active, progress, c, gap, np.inf)
         if reason >= 0:
             return reason
@@ -355,7 +356,7 @@ def max_slice(duals, rows, active, progress, limits):
         ints[ADDS] += 1
         ints[IDLE] = ints[IDLE] + 1 if gain <= 0.0 else 0
         count_step(progress, gain, c, -1, duals.beta[c] - active.before[m])
-        if ints[IDLE] > 20 + active.count[0]:
+        if ints[IDLE] > 20 + active.sizes[0]:
             ints[IDLE] = 0
             return STUCK
 
@@ -364,10 +365,10 @@ def max_slice(duals, rows, active, progress, limits):
 def _value(duals, rows, active, t):
     """The residual of one variable, from the support. In the paper's words: |S| kernel evaluations."""
     total = duals.c[t] - duals.diag[t] * duals.beta[t]
-    for a in range(active.count[0]):
+    for a in range(active.sizes[0]):
         s = active.members[a]
         total -= duals.beta[s] * rows.values[rows.slot[duals.point[s]], t]
-    for e in range(active.count[1]):
+    for e in range(active.sizes[1]):
         s = active.bounded[e]
         total -= duals.beta[s] * rows.values[rows.slot[duals.point[s]], t]
     return total
@@ -382,7 +383,7 @@ def paper_slice(duals, rows, active, order, progress, limits, eps):
         reason = due(progress, limits)
         if reason >= 0:
             return reason
-        if active.count[0] + 2 > active.L.shape[0]:
+        if active.sizes[0] + 2 > active.L.shape[0]:
             return NEED_ROOM
         t = order[ints[POSITION]]
         if active.where[t] >= 0:
@@ -390,7 +391,7 @@ def paper_slice(duals, rows, active, order, progress, limits, eps):
             ints[IDLE] += 1
             continue
         gap = _value(duals, rows, active, t) - floats[BIAS]
-        size = active.count[0] + active.count[1]
+        size = active.sizes[0] + active.sizes[1]
         violates = duals.beta[t] < duals.upper[t] if gap > 0 else duals.beta[t] > duals.lower[t]
         if not violates or abs(gap) <= eps:
             floats[PAPER] += size
@@ -400,10 +401,10 @@ def paper_slice(duals, rows, active, order, progress, limits, eps):
             continue
         if _hold(duals, rows, active, progress, t) == NEED_ROW:
             return NEED_ROW
-        if active.count[0] == 0 and duals.equality:
+        if active.sizes[0] == 0 and duals.equality:
             return STUCK
         floats[PAPER] += 2.0 * size + 1.0
-        m = active.count[0]
+        m = active.sizes[0]
         floats[VIOLATION] = abs(gap)
         reason, gain = move(duals, rows, active, progress, t, gap, np.inf)
         if reason >= 0:
@@ -422,8 +423,8 @@ def settle(duals, active, x):
     x is scratch. Returns b. The residual of the others is left to the caller.
     """
     b = 0.0
-    while active.count[0] > 0:
-        m = active.count[0]
+    while active.sizes[0] > 0:
+        m = active.sizes[0]
         for a in range(m):
             x[a] = duals.v[active.members[a]]
         forward(active.L, m, x)
@@ -458,7 +459,7 @@ def settle(duals, active, x):
 @jit
 def file_all(duals, active):
     """Rebuild the list of bounded variables. In place: active."""
-    active.count[1] = 0
+    active.sizes[1] = 0
     for t in range(duals.n):
         active.place[t] = -1
     for t in range(duals.n):

@@ -26,7 +26,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "dffffcf67d0a"
+_STAMP = "ae78ff23c242"
 
 SOLVED, LIMITED = -1, -2
 
@@ -34,7 +34,7 @@ SOLVED, LIMITED = -1, -2
 class Local(NamedTuple):
     """The problem of a working set: its variables, matrix, point, residual, and boxes."""
 
-    index: IntArray
+    chosen: IntArray
     H: FloatArray
     x: FloatArray
     g: FloatArray
@@ -135,7 +135,7 @@ def _insert(index, key, first, count, room, t, value):
 
 @jit
 def _working_set(duals, local, q):
-    """SVM-light's steepest feasible direction: q / 2 variables that want most to grow, and to shrink. Returns their number."""
+    """SVM-light's steepest feasible direction: the q / 2 variables that want most to grow, and to shrink; their number."""
     half = q // 2 if duals.equality else q
     tops = 0
     bottoms = 0
@@ -145,20 +145,20 @@ def _working_set(duals, local, q):
             pull = value if value > 0 else -value
             open_ = duals.beta[t] < duals.upper[t] if value > 0 else duals.beta[t] > duals.lower[t]
             if open_ and pull > 0.0:
-                tops = _insert(local.index, local.key, 0, tops, half, t, -pull)
+                tops = _insert(local.chosen, local.key, 0, tops, half, t, -pull)
             continue
         if duals.beta[t] < duals.upper[t]:
-            tops = _insert(local.index, local.key, 0, tops, half, t, -value)
+            tops = _insert(local.chosen, local.key, 0, tops, half, t, -value)
         if duals.beta[t] > duals.lower[t]:
-            bottoms = _insert(local.index, local.key, half, bottoms, half, t, value)
+            bottoms = _insert(local.chosen, local.key, half, bottoms, half, t, value)
     m = tops
     for k in range(bottoms):
-        t = local.index[half + k]
+        t = local.chosen[half + k]
         known = False
         for a in range(tops):
-            known = known or local.index[a] == t
+            known = known or local.chosen[a] == t
         if not known:
-            local.index[m] = t
+            local.chosen[m] = t
             m += 1
     return m
 
@@ -167,10 +167,10 @@ def _working_set(duals, local, q):
 def load_local(duals, rows, local, m):
     """Copy the problem of the working set out of the whole one. In place: local."""
     for a in range(m):
-        t = local.index[a]
+        t = local.chosen[a]
         row = rows.values[rows.slot[duals.point[t]]]
         for b in range(m):
-            local.H[a, b] = row[local.index[b]]
+            local.H[a, b] = row[local.chosen[b]]
         local.H[a, a] += duals.diag[t]
         local.x[a], local.g[a], local.c[a] = duals.beta[t], duals.v[t], duals.c[t]
         local.lower[a], local.upper[a] = duals.lower[t], duals.upper[t]
@@ -181,7 +181,7 @@ def store_local(duals, rows, local, m):
     """Take the answer over and bring the residual up to date; returns the largest change. In place: duals."""
     largest = 0.0
     for a in range(m):
-        t = local.index[a]
+        t = local.chosen[a]
         change = local.x[a] - duals.beta[t]
         if change != 0.0:
             row = rows.values[rows.slot[duals.point[t]]]
@@ -198,8 +198,8 @@ def _gain(duals, local, m):
     """By how much the objective falls from the stored point to local.x."""
     total = 0.0
     for a in range(m):
-        change = local.x[a] - duals.beta[local.index[a]]
-        total += 0.5 * change * (duals.v[local.index[a]] + local.g[a])
+        change = local.x[a] - duals.beta[local.chosen[a]]
+        total += 0.5 * change * (duals.v[local.chosen[a]] + local.g[a])
     return total
 
 
@@ -226,12 +226,12 @@ def decompose_slice(duals, rows, local, progress, limits, q):
         m = _working_set(duals, local, q)
         missing = False
         for a in range(m):
-            if find_row(duals, rows, progress, local.index[a]) < 0:
+            if find_row(duals, rows, progress, local.chosen[a]) < 0:
                 missing = True
         if missing:
             for a in range(m):
-                if rows.slot[duals.point[local.index[a]]] < 0:
-                    find_row(duals, rows, progress, local.index[a])
+                if rows.slot[duals.point[local.chosen[a]]] < 0:
+                    find_row(duals, rows, progress, local.chosen[a])
             return NEED_ROW
         load_local(duals, rows, local, m)
         reason = local_pairs(local, m, duals.equality, max(1e-3 * worst, 0.1 * limits.tol), 100 * m + 1000)

@@ -325,7 +325,7 @@ class Face(NamedTuple):
     """Scratch of gradient projection: the free variables J and their direction."""
 
     J: IntArray
-    count: IntArray  # (|J|, forced entrants: they are in J although they sit at a bound)
+    sizes: IntArray  # (|J|, forced entrants: they are in J although they sit at a bound)
     d: FloatArray  # by position in J
     r: FloatArray  # projected residual, by position in J
     z: FloatArray  # (K + D) d, all variables
@@ -341,7 +341,7 @@ def _collect(duals, face):
             face.J[m] = t
             total += duals.v[t]
             m += 1
-    face.count[0] = m
+    face.sizes[0] = m
     if m == 0 or not duals.equality:
         return 0.0
     return total / m
@@ -370,7 +370,7 @@ def _entrant(duals, b):
 @jit
 def _set_residual(duals, face):
     """r := the projection of the residual on J, formula d_i of the paper; returns max |r|. In place: face."""
-    m = face.count[0]
+    m = face.sizes[0]
     mean = 0.0
     if duals.equality:
         for a in range(m):
@@ -400,32 +400,32 @@ def _choose_face(duals, face, progress, limits, factor, d_tol):
     if progress.floats[VIOLATION] <= limits.tol:
         return AT_TOLERANCE, False
     b = _collect(duals, face)
-    if face.count[0] == 0:
+    if face.sizes[0] == 0:
         if duals.equality:
             face.J[0] = i
             face.J[1] = j
-            face.count[0] = 2
+            face.sizes[0] = 2
         else:
             face.J[0] = i if top >= -bottom else j
-            face.count[0] = 1
+            face.sizes[0] = 1
         progress.ints[FACES] += 1
         return -1, True
     largest = 0.0
-    for a in range(face.count[0]):
+    for a in range(face.sizes[0]):
         largest = max(largest, abs(duals.v[face.J[a]] - b))
     p, worst = _entrant(duals, b)
     if p >= 0 and (worst > factor * largest if factor > 0.0 else largest <= d_tol):
-        face.J[face.count[0]] = p
-        face.count[0] += 1
+        face.J[face.sizes[0]] = p
+        face.sizes[0] += 1
         progress.ints[FACES] += 1
         return -1, True
     return -1, False
 
 
 @jit
-def _direction(duals, face, previous, conjugate):
+def _direction(face, previous, conjugate):
     """d from r: steepest, or Polak-Ribiere+ with the former residual. In place: face.d. Returns the slope r'd."""
-    m = face.count[0]
+    m = face.sizes[0]
     share = 0.0
     if conjugate:
         new = 0.0
@@ -452,7 +452,7 @@ def _direction(duals, face, previous, conjugate):
 @jit
 def _face_move(duals, face, progress, slope):
     """The exact dilation along d, clipped by the first bound: -1 (moved), STUCK, or NO_BOUND."""
-    m = face.count[0]
+    m = face.sizes[0]
     curvature = 0.0
     scale = 0.0
     for a in range(m):
@@ -500,7 +500,7 @@ def rosen_slice(duals, rows, face, previous, progress, limits, factor, d_tol):
         reason, changed = _choose_face(duals, face, progress, limits, factor, d_tol)
         if reason >= 0:
             return reason
-        m = face.count[0]
+        m = face.sizes[0]
         missing = False
         for a in range(m):
             if find_row(duals, rows, progress, face.J[a]) < 0:
@@ -517,7 +517,7 @@ def rosen_slice(duals, rows, face, previous, progress, limits, factor, d_tol):
             for a in range(m):
                 face.d[a] = 0.0
         ints[RESTART] = 1 if changed else 0
-        slope = _direction(duals, face, previous, conjugate)
+        slope = _direction(face, previous, conjugate)
         for k in range(duals.n):
             face.z[k] = 0.0
         for a in range(m):

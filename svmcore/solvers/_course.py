@@ -73,6 +73,9 @@ def new_local(m: int) -> Local:
 class RowStore:
     """Kernel rows in variable order, least recently used evicted first; it outgrows the cache rather than the need."""
 
+    values: FloatArray
+    used: IntArray
+
     def __init__(self, qp: DualQP, K: KernelMatrix) -> None:
         self.qp, self.K = qp, K
         self.n = len(qp.point)
@@ -204,9 +207,7 @@ class Course:
         H = columns[:, F].copy()
         H[np.diag_indices(len(F))] += duals.diag[F]
         before = duals.beta[F].copy()
-        after, result = face_step(
-            H, before, duals.v[F], duals.lower[F], duals.upper[F], duals.equality, 0.1 * self.tol
-        )
+        after, result = face_step(H, before, duals.v[F], duals.lower[F], duals.upper[F], duals.equality, 0.1 * self.tol)
         if result is FaceResult.MOVED:
             duals.beta[F] = after
             duals.v[:] -= (after - before) @ columns

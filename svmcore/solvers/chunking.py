@@ -58,7 +58,7 @@ class _Chunks:
         m = len(chunk)
         course.supply(course.qp.point[chunk])
         local = new_local(m)
-        local.index[:] = chunk
+        local.chosen[:] = chunk
         _chunk_jit.load_local(duals, course.store.rows, local, m)
         course.stats["largest_chunk"] = max(course.stats["largest_chunk"], m)
         course.stats["paper_evals"] += float(m) * duals.n
@@ -122,14 +122,14 @@ def run(
     stopping: str,
     max_iter: int,
     start: FloatArray,
-    seed: int,  # noqa: ARG001
+    seed: int,
     trace: bool,
     size: int = 50,
     highs_limit: int = 300,
 ) -> Raw:
     """Run chunking: `size` violators are added at a time."""
     course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
-    course.patience = 5
+    course.patience = 30
     chunks = _Chunks(course, max(int(size), 2), int(highs_limit))
     status = course.outside()
     if status is None and max_iter == 0:

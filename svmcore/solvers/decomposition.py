@@ -10,8 +10,6 @@ Reference  Cristianini and Shawe-Taylor (2000), section 7.4, table 7.2; Joachims
 
 from __future__ import annotations
 
-import numpy as np
-
 from svmcore import _chunk_jit
 from svmcore._control import Control
 from svmcore._steps_jit import Limits
@@ -34,7 +32,7 @@ def run(
     stopping: str,
     max_iter: int,
     start: FloatArray,
-    seed: int,  # noqa: ARG001
+    seed: int,
     trace: bool,
     q: int = 10,
     face_steps: bool = True,

@@ -74,7 +74,7 @@ def run(
     stopping: str,
     max_iter: int,
     start: FloatArray,
-    seed: int,  # noqa: ARG001
+    seed: int,
     trace: bool,
     eps: float = 0.0,
     face_steps: bool = True,

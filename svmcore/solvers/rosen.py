@@ -19,7 +19,9 @@ from svmcore.solvers._contract import Capabilities
 from svmcore.solvers._course import Course
 from svmcore.solvers._projection import project
 
-CAPABILITIES = Capabilities(summary="Rosen's gradient projection in closed form, steepest descent on the free variables")
+CAPABILITIES = Capabilities(
+    summary="Rosen's gradient projection in closed form, steepest descent on the free variables"
+)
 
 
 def run(
@@ -31,7 +33,7 @@ def run(
     stopping: str,
     max_iter: int,
     start: FloatArray,
-    seed: int,  # noqa: ARG001
+    seed: int,
     trace: bool,
     d_tol: float = 0.0,
     face_steps: bool = True,

@@ -4,7 +4,8 @@ Solves   every formulation.
 Cost     a kernel row for each index that ever enters J, once; |J| n a step.
 Stops    at the tolerance of the chosen criterion.
 Step     Polak-Ribiere+ on the free variables J, restarted whenever the face changes. The bound variable p with the most
-         negative multiplier joins when ``-u_p > factor * max |d_J|``: a factor of 1 jams, 2 to 10 do not, and 2 takes the fewest steps.
+         negative multiplier joins when ``-u_p > factor * max |d_J|``: a factor of 1 jams, 2 to 10 do not;
+         of these 2 takes the fewest steps.
 Reference  Lopez and Dorronsoro, Rosen's projection method for SVM training, of which this is the conjugate form.
 """
 
@@ -33,7 +34,7 @@ def run(
     stopping: str,
     max_iter: int,
     start: FloatArray,
-    seed: int,  # noqa: ARG001
+    seed: int,
     trace: bool,
     factor: float = 2.0,
     face_steps: bool = True,

@@ -47,7 +47,7 @@ class _Simple:
     def _allocate(self, capacity: int, where: IntArray, place: IntArray) -> Active:
         n = len(where)
         return Active(
-            members=np.zeros(capacity, np.int64), where=where, count=np.zeros(2, np.int64),
+            members=np.zeros(capacity, np.int64), where=where, sizes=np.zeros(2, np.int64),
             bounded=np.zeros(n + 1, np.int64), place=place, L=np.zeros((capacity, capacity)), u=np.zeros(capacity),
             w=np.zeros(capacity), d=np.zeros(capacity), cos=np.zeros(capacity), sin=np.zeros(capacity),
             before=np.zeros(capacity), touched=np.zeros(capacity, np.int64), shift=self.shift,
@@ -56,17 +56,17 @@ class _Simple:
     def grow(self) -> None:
         """More room in the factor."""
         old = self.active
-        m, e = old.count
+        m, e = old.sizes
         capacity = min(int(1.5 * len(old.members)) + 64, self.course.duals.n + 2)
         new = self._allocate(capacity, old.where, old.place)
         new.L[:m, :m] = old.L[:m, :m]
         new.u[:m], new.w[:m], new.members[:m] = old.u[:m], old.w[:m], old.members[:m]
         new.bounded[:e] = old.bounded[:e]
-        new.count[:] = old.count
+        new.sizes[:] = old.sizes
         self.active = new
 
     def clear(self) -> None:
-        self.active.count[0] = 0
+        self.active.sizes[0] = 0
         self.active.where[:] = -1
 
     def load(self) -> None:
@@ -83,7 +83,7 @@ class _Simple:
             H = columns[:, F] + self.shift
             H[np.diag_indices(m)] += duals.diag[F]
             self._factor(F, H)
-        if self.active.count[0]:
+        if self.active.sizes[0]:
             before = duals.beta[F].copy()
             residual = duals.v.copy()
             b = _active_jit.settle(duals, self.active, np.empty(m))
@@ -107,7 +107,7 @@ class _Simple:
         active.u[:m] = linalg.solve_triangular(L, np.ones(m), lower=True, check_finite=False)
         active.members[:m] = F
         active.where[F] = np.arange(m)
-        active.count[0] = m
+        active.sizes[0] = m
 
     def begin_with_pair(self, pair: tuple[int, int] | None) -> None:
         """S := the closest pair of opposite variables, with their best common value."""
@@ -192,7 +192,7 @@ def run(
     stopping: str,
     max_iter: int,
     start: FloatArray,
-    seed: int,  # noqa: ARG001
+    seed: int,
     trace: bool,
     scan: str | None = None,
     order: Any = None,
@@ -220,7 +220,11 @@ def run(
             if reason in (_steps_jit.AT_TOLERANCE, _steps_jit.STUCK, _steps_jit.CHECK_DUE):
                 course.refresh()
                 if reason != _steps_jit.CHECK_DUE:
-                    course.stats |= {"scanned": True, "adds": int(ints[_steps_jit.ADDS]), "members": int(active.count[0])}
+                    course.stats |= {
+                        "scanned": True,
+                        "adds": int(ints[_steps_jit.ADDS]),
+                        "members": int(active.sizes[0]),
+                    }
             return reason
         return int(_active_jit.max_slice(duals, rows, active, course.progress, limits))
 
@@ -239,7 +243,7 @@ def run(
                 simple.load()
     course.stats |= {
         "adds": int(ints[_steps_jit.ADDS]), "drops": int(ints[_steps_jit.DROPS]),
-        "members": int(simple.active.count[0]), "paper_evals": float(course.floats[_steps_jit.PAPER]),
+        "members": int(simple.active.sizes[0]), "paper_evals": float(course.floats[_steps_jit.PAPER]),
     }  # fmt: skip
     return course.raw(status)
 
