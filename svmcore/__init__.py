@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from svmcore.public import certificate, duality_gap, kkt_violation
     from svmcore.solution import Solution, load
     from svmcore.solve import train_svc, train_svr
+    from svmcore.update import LeaveOneOut, leave_one_out
 
 __version__ = "0.1.0"
 
@@ -33,7 +34,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "GPSolution": "svmcore.gp",
     "Solution": "svmcore.solution",
+    "LeaveOneOut": "svmcore.update",
     "gp_regression": "svmcore.gp",
+    "leave_one_out": "svmcore.update",
     "load": "svmcore.solution",
     "train_svc": "svmcore.solve",
     "train_svr": "svmcore.solve",
@@ -46,6 +49,7 @@ __all__ = [
     "ConvergenceWarning",
     "GPSolution",
     "InputError",
+    "LeaveOneOut",
     "MissingExtraError",
     "NotEnoughMemoryError",
     "SVMError",
@@ -55,6 +59,7 @@ __all__ = [
     "duality_gap",
     "gp_regression",
     "kkt_violation",
+    "leave_one_out",
     "load",
     "solvers",
     "train_svc",

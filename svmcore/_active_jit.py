@@ -41,6 +41,7 @@ from svmcore._types import FloatArray, IntArray
 _STAMP = "ae78ff23c242"
 
 NEED_ROOM = 20
+_LANDED = 1e-14  # a distance from a bound below this share of the way there is rounding
 _FLAT = 1e-12  # gamma below this share of its terms counts as zero
 
 
@@ -203,6 +204,22 @@ def _first_blocker(duals, active, c, sign, limit):
 
 
 @jit
+def _land_ties(duals, active, progress, step):
+    """Members that a step has taken to a bound but for rounding land on it and leave. In place: beta, active."""
+    for a in range(active.sizes[0] - 1, -1, -1):
+        t = active.members[a]
+        travelled = step * active.d[a]
+        bound = duals.upper[t] if travelled > 0.0 else duals.lower[t]
+        if travelled == 0.0 or np.isinf(bound):
+            continue
+        if abs(bound - duals.beta[t]) <= _LANDED * (abs(travelled) + abs(bound)):
+            duals.beta[t] = bound
+            remove(active, a)
+            _file(duals, active, t)
+            progress.ints[DROPS] += 1
+
+
+@jit
 def move(duals, rows, active, progress, c, gap, limit):
     """Move c by at most |limit| until ``v_c = b``, pruning blockers. Returns (reason or -1, gain).
 
@@ -250,6 +267,7 @@ def move(duals, rows, active, progress, c, gap, limit):
             progress.ints[DROPS] += 1
             progress.floats[PAPER] += active.sizes[0] + 1.0
             continue
+        _land_ties(duals, active, progress, sign * step)
         if blocker == -2:
             duals.beta[c] = duals.upper[c] if sign > 0 else duals.lower[c]
         elif not exact:
@@ -259,7 +277,7 @@ def move(duals, rows, active, progress, c, gap, limit):
 
 
 @jit
-def _hold(duals, rows, active, progress, c):
+def hold(duals, rows, active, progress, c):
     """Remember beta of all that a move of c may change, and see that their rows are there: NEED_ROW or -1."""
     m = active.sizes[0]
     missing = find_row(duals, rows, progress, c) < 0
@@ -346,7 +364,7 @@ def max_slice(duals, rows, active, progress, limits):
         c, gap = _worst(duals, active, floats[BIAS])
         if c < 0 or abs(gap) <= 1e-3 * limits.tol:
             return STUCK
-        if _hold(duals, rows, active, progress, c) == NEED_ROW:
+        if hold(duals, rows, active, progress, c) == NEED_ROW:
             return NEED_ROW
         m = active.sizes[0]
         reason, gain = move(duals, rows, active, progress, c, gap, np.inf)
@@ -399,7 +417,7 @@ def paper_slice(duals, rows, active, order, progress, limits, eps):
             ints[POSITION] = (ints[POSITION] + 1) % n
             ints[IDLE] += 1
             continue
-        if _hold(duals, rows, active, progress, t) == NEED_ROW:
+        if hold(duals, rows, active, progress, t) == NEED_ROW:
             return NEED_ROW
         if active.sizes[0] == 0 and duals.equality:
             return STUCK

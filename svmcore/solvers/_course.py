@@ -23,6 +23,7 @@ _SLICE_WORK = 1e8  # operations between two visits to Python
 _TRACE_ROWS = 4096
 _FACE_FREE = 600
 _MAX_FAILURES = 4
+_NEAR = 1e-14
 _CONVEX = 1e-9
 
 
@@ -128,6 +129,13 @@ class RowStore:
         return filled
 
 
+def _snapped(beta: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """A start whose variables next to a bound are on it: rounding must not make free what is bounded."""
+    at_upper = np.isfinite(upper) & (np.abs(upper - beta) <= _NEAR * np.abs(upper))
+    at_lower = np.isfinite(lower) & (np.abs(lower - beta) <= _NEAR * np.abs(lower))
+    return np.where(at_upper, upper, np.where(at_lower, lower, beta)).astype(np.float64)
+
+
 class Course:
     """One run: the point, its residual, the counters, and when to stop."""
 
@@ -139,7 +147,7 @@ class Course:
         self.tol, self.stopping = tol, stopping
         self.criterion = Criterion(stopping, tol)
         n = len(start)
-        beta = start.astype(np.float64)
+        beta = _snapped(start, qp.lower, qp.upper)
         self.duals = Duals(
             n=n, equality=qp.equality, beta=beta, v=fresh_residual(qp, K, beta), c=qp.c, lower=qp.lower,
             upper=qp.upper, diag=qp.diag, curvature=K.diagonal[qp.point] + qp.diag, point=qp.point,
