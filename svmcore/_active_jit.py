@@ -41,7 +41,7 @@ from svmcore._types import FloatArray, IntArray
 _STAMP = "ae78ff23c242"
 
 NEED_ROOM = 20
-_LANDED = 1e-14  # a distance from a bound below this share of the way there is rounding
+_LANDED = 1e-14  # a distance from a bound below this share of the box (infinite: of the way there) is rounding
 _FLAT = 1e-12  # gamma below this share of its terms counts as zero
 
 
@@ -212,7 +212,8 @@ def _land_ties(duals, active, progress, step):
         bound = duals.upper[t] if travelled > 0.0 else duals.lower[t]
         if travelled == 0.0 or np.isinf(bound):
             continue
-        if abs(bound - duals.beta[t]) <= _LANDED * (abs(travelled) + abs(bound)):
+        span = duals.upper[t] - duals.lower[t]
+        if abs(bound - duals.beta[t]) <= _LANDED * (abs(travelled) if np.isinf(span) else span):
             duals.beta[t] = bound
             remove(active, a)
             _file(duals, active, t)
