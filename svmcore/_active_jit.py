@@ -208,12 +208,10 @@ def _land_ties(duals, active, progress, step):
     """Members that a step has taken to a bound but for rounding land on it and leave. In place: beta, active."""
     for a in range(active.sizes[0] - 1, -1, -1):
         t = active.members[a]
-        travelled = step * active.d[a]
-        bound = duals.upper[t] if travelled > 0.0 else duals.lower[t]
-        if travelled == 0.0 or np.isinf(bound):
-            continue
-        span = duals.upper[t] - duals.lower[t]
-        if abs(bound - duals.beta[t]) <= _LANDED * (abs(travelled) if np.isinf(span) else span):
+        up, down = duals.upper[t] - duals.beta[t], duals.beta[t] - duals.lower[t]
+        bound = duals.upper[t] if up < down else duals.lower[t]
+        span = up + down
+        if min(up, down) <= _LANDED * (abs(step * active.d[a]) if np.isinf(span) else span):
             duals.beta[t] = bound
             remove(active, a)
             _file(duals, active, t)
