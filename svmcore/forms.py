@@ -17,6 +17,8 @@ import numpy as np
 
 from svmcore._types import DualQP, FloatArray, IntArray
 
+_ROUNDING = 1e-14  # relative imbalance of a warm start that is left alone
+
 SVC_LOSSES = ("hinge", "squared_hinge")
 _NEGLIGIBLE = 1e-290  # a cost whose inverse overflows is no cost
 
@@ -78,6 +80,8 @@ def feasible_start(qp: DualQP, beta: FloatArray) -> FloatArray:
     beta = np.clip(beta, qp.lower, qp.upper)
     if qp.equality and len(beta):
         positive, negative = beta[beta > 0].sum(), -beta[beta < 0].sum()
+        if abs(positive - negative) <= _ROUNDING * positive:
+            return beta  # scaling would only move variables off their bounds
         if positive > negative:
             beta[beta > 0] *= negative / positive
         elif negative > positive:

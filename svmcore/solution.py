@@ -59,6 +59,19 @@ class Solution:
     n_threads: int = 1
     trace: dict[str, NDArray[Any]] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
+    training: Any = None
+
+    def add(self, X: Any, y: Any, *, sample_weight: Any = None) -> Solution:
+        """The machine with further points, solved exactly from this one. `sample_weight`: weights of the new points."""
+        from svmcore.update import add
+
+        return add(self, X, y, sample_weight)
+
+    def remove(self, indices: Any) -> Solution:
+        """The machine without these training points, solved exactly from this one."""
+        from svmcore.update import remove
+
+        return remove(self, indices)
 
     def __repr__(self) -> str:
         kind = "regression" if self.classes is None else "classification"
