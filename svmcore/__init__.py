@@ -22,10 +22,9 @@ from svmcore._errors import (
 
 if TYPE_CHECKING:
     from svmcore import solvers
-    from svmcore.gp import GPSolution, gp_regression
-    from svmcore.io import load_data
+    from svmcore.data import load_data
     from svmcore.path import svm_path
-    from svmcore.path_result import Path, StepCurve
+    from svmcore.path_result import Path
     from svmcore.public import certificate, duality_gap, kkt_violation
     from svmcore.solution import Solution, load
     from svmcore.solve import train_svc, train_svr
@@ -37,13 +36,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "Path": "svmcore.path_result",
     "Solution": "svmcore.solution",
-    "StepCurve": "svmcore.path_result",
-    "GPSolution": "svmcore.gp",
-    "LeaveOneOut": "svmcore.update",
-    "gp_regression": "svmcore.gp",
-    "leave_one_out": "svmcore.update",
+    "Path": "svmcore.path_result",
     "load": "svmcore.solution",
-    "load_data": "svmcore.io",
+    "load_data": "svmcore.data",
     "svm_path": "svmcore.path",
     "train_svc": "svmcore.solve",
     "train_svr": "svmcore.solve",
