@@ -185,14 +185,13 @@ def _check_output(name: str | None) -> None:
     """Refuse before the work what could not be written after it."""
     if name is None:
         return
-    try:
-        folder = File(name).absolute().parent
-        if os.path.isdir(name):
-            raise InputError(f"{name} is a directory; give a file name")
-        if not folder.is_dir():
-            raise InputError(f"{name}: there is no directory {folder}")
-    except ValueError as error:
-        raise error if isinstance(error, InputError) else InputError(f"{name!r} is no file name ({error})") from None
+    if "\0" in name:
+        raise InputError(f"{name!r} is no file name")
+    folder = File(name).absolute().parent
+    if os.path.isdir(name):
+        raise InputError(f"{name} is a directory; give a file name")
+    if not folder.is_dir():
+        raise InputError(f"{name}: there is no directory {folder}")
     if not os.access(name if os.path.exists(name) else folder, os.W_OK):
         raise InputError(f"{name} cannot be written: permission denied")
 
@@ -365,7 +364,7 @@ def _path_lines(path: Path) -> list[tuple[str, str]]:
     return [
         *lines,
         ("path", f"every C from {_number(path.Cs[0])} to {_number(path.Cs[-1])}, lambda = 1/C from {path.lambdas[0]:.3g} to {path.lambdas[-1]:.3g}{early}"),
-        ("events", f"{stats['n_events']:,} at {stats['n_distinct']:,} values of C; at most {stats['elbow_max']:,} points on the margin"),
+        ("events", f"{stats['n_events']:,} at {stats['n_distinct']:,} value{'s' if stats['n_distinct'] != 1 else ''} of C; at most {stats['elbow_max']:,} points on the margin"),
     ]  # fmt: skip
 
 
@@ -420,8 +419,10 @@ def _path(args: argparse.Namespace) -> int:
     found = path.certify()
     certificate = f"relative duality gap at most {found.relative_gap:.1e}, KKT violation {found.kkt_violation:.1e}"
     rows.append(("certificate", f"{certificate} (20 values of C, recomputed from the data)"))
+    best = path.C_range[1]
     if path.lambdas.size > 1:
         curves = error_curves(path)
+        best = curves.training.best_C
         low, high = _best_range(curves.training)
         least = f"least training error {100 * curves.training.minimum:.3g} % for C from {_number(low)} to {_number(high)}"
         rows.append(("error", least if is_exact(path) else f"{least} (on a grid of C)"))
@@ -432,13 +433,16 @@ def _path(args: argparse.Namespace) -> int:
         _say("warning: the path has no length; there is nothing to draw")
     if written:
         rows.append(("written", ", ".join(written)))
-    rows.append(("next", f"svmcore predict {args.output} DATA -C 1" if args.output else _suggestion(args)))
+    rows.append(("next", _next(args, best)))
     _list(rows)
     return _status(path, n_warnings=not found.relative_gap <= _LARGEST_GAP)
 
 
-def _suggestion(args: argparse.Namespace) -> str:
-    return f"svmcore path {args.data} {'--plot path.png ' if not args.plot else ''}-o path.npz"
+def _next(args: argparse.Namespace, best: float) -> str:
+    """What to type next."""
+    if args.output:
+        return f"svmcore predict {args.output} DATA -C {best:.6g}"
+    return f"svmcore path {args.data} {'' if args.plot else '--plot path.png '}-o path.npz"
 
 
 def _write_picture(name: str, save: Callable[[str], None]) -> None:
