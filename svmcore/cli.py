@@ -392,6 +392,20 @@ def _status(path: Path, n_warnings: int = 0) -> int:
     return EARLY if path.ended != "done" or n_warnings else DONE
 
 
+def _followed(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> Path:
+    """A path, with progress while it grows and its warnings after it."""
+    from svmcore.path import svm_path
+
+    with warnings.catch_warnings(record=True) as caught, _Progress(name, quiet) as progress:
+        path = svm_path(X, y, callback=progress, **options)
+    if path.ended == "interrupted":
+        _say(f"interrupted; the path is exact down to lambda = {path.lambdas[-1]:.3g}, C = {path.C_range[1]:.6g}")
+    else:
+        for warning in caught:
+            _say(f"warning: {warning.message}")
+    return path
+
+
 def _path(args: argparse.Namespace) -> int:
     for name in (args.output, args.plot):
         _check_output(name)
@@ -400,14 +414,11 @@ def _path(args: argparse.Namespace) -> int:
         from svmcore.plots import check_file
 
         check_file(args.plot)
-    from svmcore.path import svm_path
-
-    with _Progress("path", args.quiet) as progress:
-        path = svm_path(
-            X, y, **_kernel_of(args), lambda_max=args.lambda_max, lambda_min=args.lambda_min,
-            factorization=args.factorization, merge_tol=args.merge_tol, max_events=args.max_events,
-            time_limit=args.time_limit, callback=progress,
-        )  # fmt: skip
+    path = _followed(
+        "path", args.quiet, X, y, **_kernel_of(args), lambda_max=args.lambda_max, lambda_min=args.lambda_min,
+        factorization=args.factorization, merge_tol=args.merge_tol, max_events=args.max_events,
+        time_limit=args.time_limit,
+    )  # fmt: skip
     written = []
     if args.output:  # first of all: what comes now may be interrupted too
         _write(args.output, path.save)
@@ -469,7 +480,6 @@ def _demo(args: argparse.Namespace) -> int:
 
         check_file(picture)
     from svmcore.data import demo_set, spirals
-    from svmcore.path import svm_path
     from svmcore.plots import error_curves, save_overview
 
     rows = []
@@ -477,8 +487,7 @@ def _demo(args: argparse.Namespace) -> int:
     compiled = False
     for name, gamma, test in (("spirals", 0.15, spirals(seed=1)), ("monk1", 0.25, None)):
         X, y = demo_set(name)
-        with _Progress(name, args.quiet) as progress:
-            path = svm_path(X, y, gamma=gamma, lambda_min=0.01, callback=progress)
+        path = _followed(name, args.quiet, X, y, gamma=gamma, lambda_min=0.01)
         curves = error_curves(path, test)
         found = path.certify()
         seconds = path.stats["seconds"]["total"]
@@ -495,8 +504,9 @@ def _demo(args: argparse.Namespace) -> int:
         if name == "spirals" and drawn:
             _write_picture(picture, lambda file, p=path, c=curves: save_overview(p, file, title="Two spirals", curves=c))  # type: ignore[misc]
     print("Two problems, each solved for every C at once (rbf kernel):\n")
-    _table(("problem", "points", "events", "best training error", "|E| max", "duality gap", "seconds"), rows)
+    _table(("problem", "points", "events", "best error", "|E| max", "duality gap", "seconds"), rows)
     print("\nevents: points that reach or leave the margin on the way; |E| max: most points on it at once")
+    print("best error: on the training set, over all C")
     print("duality gap: the largest of 20 values of C, relative, recomputed from the data: the certificate")
     if compiled:
         print("seconds: with compilation, which only a first run does")

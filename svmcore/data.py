@@ -35,7 +35,7 @@ _MISSING = (b"", b"?", b"na", b"n/a", b"nan", b"null", b"none")
 _COMMENT = re.compile(rb"#[^\n]*")
 _COMMENT_LINE = re.compile(rb"^[ \t]*#[^\n]*\n", re.MULTILINE)
 _BLANK_LINE = re.compile(rb"^[ \t\r]*\n", re.MULTILINE)
-_QUERY = re.compile(rb"(?<=[ \t])qid:\d+(?=[ \t\r\n])")
+_QUERY = re.compile(rb"(?<=\S[ \t])qid:\d+(?=[ \t\r\n])")
 _PAIR = re.compile(rb"[^\s:]+:[^\s:]+\Z")
 
 

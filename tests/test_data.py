@@ -333,6 +333,8 @@ def test_any_damage_to_an_archive_is_an_input_error(draws):
 
 
 @given(st.one_of(SOUP, TABLES))
+@example(b"\t qid:2")
+@example(b"1 qid:2 1:3\n2  qid:3 1:1")
 def test_bulk_and_line_by_line_agree(content):
     text = content.replace(b"\0", b"") + b"\n"
     rows = reader._svmlight_bulk(text)
