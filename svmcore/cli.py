@@ -8,6 +8,7 @@ written). Heavy modules are imported by the command that needs them, so that hel
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import os
 import sys
@@ -36,10 +37,13 @@ _DATA_HELP = "svmlight text, CSV, .npz, '-' (standard input), or demo:spirals, d
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    if "numpy" not in sys.modules:  # the products are small: threads of the linear algebra would only wait for each other
+    if (
+        "numpy" not in sys.modules
+    ):  # the products are small: threads of the linear algebra would only wait for each other
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        with _warnings_as_lines():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             args = _parser().parse_args(argv)
             status = int(args.run(args))
             sys.stdout.flush()
@@ -67,16 +71,14 @@ def _say(message: str) -> None:
 
 
 @contextmanager
-def _warnings_as_lines() -> Iterator[None]:
-    def show(message: Any, category: type[Warning], *_: Any) -> None:
-        _say(f"warning: {message}")
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+def _warnings_as_lines() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect the library's warnings (the list may be emptied), and say them at the end."""
+    with warnings.catch_warnings(record=True) as caught:
         for category in (ConvergenceWarning, ScaleWarning):
             warnings.simplefilter("always", category)
-        warnings.showwarning = show
-        yield
+        yield caught
+    for warning in caught:
+        _say(f"warning: {warning.message}")
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
@@ -121,7 +123,9 @@ def _parser() -> _Parser:
     path.add_argument("-o", "--output", metavar="PATH", help="write the path (.npz)")
     path.add_argument("--lambda-max", type=float, metavar="L", help="start at C = 1/L (default: the first event)")
     path.add_argument("--lambda-min", type=float, default=1e-3, metavar="L", help="end at C = 1/L (default 0.001)")
-    path.add_argument("--merge-tol", type=float, default=0.0, metavar="D", help="make points equal that differ by less than D")
+    path.add_argument(
+        "--merge-tol", type=float, default=0.0, metavar="D", help="make points equal that differ by less than D"
+    )
     path.add_argument(
         "--factorization", default="auto", choices=("auto", "svd", "qr", "update"),
         help="auto: the fast tracker (default); the others: the published algorithm",
@@ -134,7 +138,9 @@ def _parser() -> _Parser:
     _add_kernel(train)
     train.add_argument("-o", "--output", metavar="MODEL", required=True, help="write the model (.npz)")
     train.add_argument("-C", type=float, default=1.0, help="penalty (default 1)")
-    train.add_argument("--tol", type=float, default=1e-3, help="largest violation of the optimality conditions (default 0.001)")
+    train.add_argument(
+        "--tol", type=float, default=1e-3, help="largest violation of the optimality conditions (default 0.001)"
+    )
     _add_limits(train)
 
     predict = command("predict", _predict, "predict with a model, or with a path at one C")
@@ -163,7 +169,9 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 
 def _add_kernel(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-k", "--kernel", default="rbf", choices=KERNELS, help="default rbf")
-    parser.add_argument("-g", "--gamma", type=_gamma, default="scale", metavar="G", help='a number, "scale" (default) or "auto"')
+    parser.add_argument(
+        "-g", "--gamma", type=_gamma, default="scale", metavar="G", help='a number, "scale" (default) or "auto"'
+    )
     parser.add_argument("-d", "--degree", type=int, default=3, help="of poly (default 3)")
     parser.add_argument("-r", "--coef0", type=float, default=0.0, help="of poly and sigmoid (default 0)")
     parser.add_argument("--sample-limit", type=int, metavar="N", help="use N points drawn at random, if there are more")
@@ -233,7 +241,9 @@ def _described(args: argparse.Namespace, X: Any, y: Any) -> str:
     import numpy as np
 
     classes, counts = np.unique(y, return_counts=True)
-    shown = ", ".join(f"{name} ({count:,})" for name, count in zip(classes[:4].tolist(), counts[:4].tolist(), strict=True))
+    shown = ", ".join(
+        f"{name} ({count:,})" for name, count in zip(classes[:4].tolist(), counts[:4].tolist(), strict=True)
+    )
     more = ", ..." if classes.size > 4 else ""
     return f"{args.data}: {X.shape[0]:,} points, {X.shape[1]:,} features, classes {shown}{more}"
 
@@ -269,7 +279,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     for line in (head, ["-" * width for width in widths], *rows):
-        cells = [f"{cell:>{width}}" if k else f"{cell:<{width}}" for k, (cell, width) in enumerate(zip(line, widths, strict=True))]
+        cells = [
+            f"{cell:>{width}}" if k else f"{cell:<{width}}"
+            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
         print("  ".join(cells).rstrip())
     sys.stdout.flush()
 
@@ -299,7 +312,12 @@ class _Progress:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TimeElapsedColumn(),
+        )
         self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self.bar.start()
         self.task = self.bar.add_task(self.name, total=1.0)
@@ -358,13 +376,14 @@ def _best_range(curve: StepCurve) -> tuple[float, float]:
 def _path_lines(path: Path) -> list[tuple[str, str]]:
     """What a path is, its stored record alone."""
     stats = path.stats
-    kernel = path.at(path.C_range[1]).kernel if path.lambdas.size else None
-    lines = [] if kernel is None else [("kernel", _kernel_text(kernel))]
+    Cs, lambdas = path.Cs[[0, -1]], path.lambdas[[0, -1]]
+    inverse = f"lambda = 1/C from {lambdas[0]:.3g} to {lambdas[1]:.3g}"
     early = "" if path.ended == "done" else f"; ended early ({path.ended.replace('_', ' ')})"
+    values = f"{stats['n_distinct']:,} value{'s' if stats['n_distinct'] != 1 else ''} of C"
     return [
-        *lines,
-        ("path", f"every C from {_number(path.Cs[0])} to {_number(path.Cs[-1])}, lambda = 1/C from {path.lambdas[0]:.3g} to {path.lambdas[-1]:.3g}{early}"),
-        ("events", f"{stats['n_events']:,} at {stats['n_distinct']:,} value{'s' if stats['n_distinct'] != 1 else ''} of C; at most {stats['elbow_max']:,} points on the margin"),
+        ("kernel", _kernel_text(path._data.spec.kernel)),
+        ("path", f"every C from {_number(Cs[0])} to {_number(Cs[1])}, {inverse}{early}"),
+        ("events", f"{stats['n_events']:,} at {values}; at most {stats['elbow_max']:,} points on the margin"),
     ]  # fmt: skip
 
 
@@ -396,13 +415,12 @@ def _followed(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> Path:
     """A path, with progress while it grows and its warnings after it."""
     from svmcore.path import svm_path
 
-    with warnings.catch_warnings(record=True) as caught, _Progress(name, quiet) as progress:
-        path = svm_path(X, y, callback=progress, **options)
-    if path.ended == "interrupted":
-        _say(f"interrupted; the path is exact down to lambda = {path.lambdas[-1]:.3g}, C = {path.C_range[1]:.6g}")
-    else:
-        for warning in caught:
-            _say(f"warning: {warning.message}")
+    with _warnings_as_lines() as caught:
+        with _Progress(name, quiet) as progress:
+            path = svm_path(X, y, callback=progress, **options)
+        if path.ended == "interrupted":
+            caught.clear()
+            _say(f"interrupted; the path is exact down to lambda = {path.lambdas[-1]:.3g}, C = {path.C_range[1]:.6g}")
     return path
 
 
@@ -435,10 +453,12 @@ def _path(args: argparse.Namespace) -> int:
         curves = error_curves(path)
         best = curves.training.best_C
         low, high = _best_range(curves.training)
-        least = f"least training error {100 * curves.training.minimum:.3g} % for C from {_number(low)} to {_number(high)}"
+        least = (
+            f"least training error {100 * curves.training.minimum:.3g} % for C from {_number(low)} to {_number(high)}"
+        )
         rows.append(("error", least if is_exact(path) else f"{least} (on a grid of C)"))
         if args.plot:
-            _write_picture(args.plot, lambda file: save_overview(path, file, title=args.data, curves=curves))
+            _write_picture(args.plot, functools.partial(save_overview, path, title=args.data, curves=curves))
             written.append(args.plot)
     elif args.plot:
         _say("warning: the path has no length; there is nothing to draw")
@@ -502,7 +522,8 @@ def _demo(args: argparse.Namespace) -> int:
         if status == INTERRUPTED:
             break
         if name == "spirals" and drawn:
-            _write_picture(picture, lambda file, p=path, c=curves: save_overview(p, file, title="Two spirals", curves=c))  # type: ignore[misc]
+            draw = functools.partial(save_overview, path, title="Two spirals", curves=curves)
+            _write_picture(picture, draw)
     print("Two problems, each solved for every C at once (rbf kernel):\n")
     _table(("problem", "points", "events", "best error", "|E| max", "duality gap", "seconds"), rows)
     print("\nevents: points that reach or leave the margin on the way; |E| max: most points on it at once")
@@ -525,9 +546,10 @@ def _train(args: argparse.Namespace) -> int:
     from svmcore._types import Status
     from svmcore.solve import train_svc
 
-    solution: Solution = train_svc(
-        X, y, args.C, **_kernel_of(args), tol=args.tol, time_limit=args.time_limit, verbose=0 if args.quiet else 1
-    )
+    with _warnings_as_lines():
+        solution: Solution = train_svc(
+            X, y, args.C, **_kernel_of(args), tol=args.tol, time_limit=args.time_limit, verbose=0 if args.quiet else 1
+        )
     _write(args.output, solution.save)
     rows = [("data", _described(args, X, y)), *_solution_lines(solution), ("seconds", _seconds(solution.fit_seconds))]
     wrong = float((solution.predict(X) != y).mean())
@@ -579,7 +601,9 @@ def _predict(args: argparse.Namespace) -> int:
         raise InputError(f"{args.model} holds a model trained at one C; leave -C out")
     values = model.decision_function(_fitting(X, model.n_features))
     classes = model.classes[(values > 0).astype(int)]
-    text = "".join(f"{value!r}\n" if args.values else f"{value}\n" for value in (values if args.values else classes).tolist())
+    text = "".join(
+        f"{value!r}\n" if args.values else f"{value}\n" for value in (values if args.values else classes).tolist()
+    )
     if args.output:
         _write(args.output, lambda file: file.write(text.encode()))
     else:

@@ -159,7 +159,9 @@ def _text(name: str, file: BinaryIO, label: int | str) -> tuple[Any, Array]:
     pieces = _pieces(name, file)
     skipped: list[_Piece] = []
     for piece in pieces:
-        lines = [line for line in piece.text[:100_000].split(b"\n") if line.strip() and not line.lstrip().startswith(b"#")]
+        lines = [
+            line for line in piece.text[:100_000].split(b"\n") if line.strip() and not line.lstrip().startswith(b"#")
+        ]
         skipped.append(piece)
         if lines:
             break
@@ -199,8 +201,8 @@ def _numbers(text: bytes, count: int) -> Array | None:
     return values if values.size == count and np.isfinite(values).all() else None
 
 
-def _words(text: Array, separator: Array) -> tuple[Array, Array]:
-    """Where the words begin, and where they end (exclusive). The text ends with a separator."""
+def _words(separator: Array) -> tuple[Array, Array]:
+    """Where the words between separators begin, and where they end (exclusive). The text ends with a separator."""
     edge = np.flatnonzero(separator[1:] != separator[:-1]) + 1
     if not separator[0]:
         edge = np.concatenate([[0], edge])
@@ -229,9 +231,9 @@ def _float(name: str, line: int, column: int, word: bytes, what: str = "") -> fl
 class _Rows(NamedTuple):
     """Sparse rows: label and number of entries of each, then all column indices and values, as the file counts."""
 
-    y: Array
-    count: Array
-    index: Array
+    label: Array
+    length: Array
+    feature: Array
     value: Array
 
 
@@ -269,7 +271,7 @@ def _svmlight_bulk(text: bytes) -> _Rows | None:
     if b"qid:" in text:
         text = _QUERY.sub(b"", text)
     letters = np.frombuffer(text, dtype=np.uint8)
-    begin, end = _words(letters, letters <= 32)
+    begin, end = _words(letters <= 32)
     colon = np.flatnonzero(letters == ord(":"))
     words = np.diff(np.searchsorted(begin, np.flatnonzero(letters == ord("\n"))), prepend=0)
     words = words[words > 0]
@@ -379,12 +381,19 @@ def _layout(name: str, lines: list[bytes], number: int, label: int | str) -> _La
         _fail(name, number, None, f"cannot be divided into fields ({error})")
     width = len(fields)
     if width < 2:
-        _fail(name, number, None, "one column only; data need a label and at least one feature, in columns or index:value pairs")
+        _fail(
+            name,
+            number,
+            None,
+            "one column only; data need a label and at least one feature, in columns or index:value pairs",
+        )
     texts = [field.decode("utf-8", "replace") for field in fields]
     at: int | None = None
     if isinstance(label, int):
         if not (label == -1 or 1 <= label <= width):
-            raise InputError(f"{name} has columns 1 to {width}; there is no column {label} for the label (-1 is the last)")
+            raise InputError(
+                f"{name} has columns 1 to {width}; there is no column {label} for the label (-1 is the last)"
+            )
         at = width - 1 if label == -1 else label - 1
     features = [field for k, field in enumerate(fields) if k != at]
     header = not any(_NUMBER.match(field) or field.lower() in _MISSING for field in features)
@@ -458,7 +467,7 @@ def _csv_bulk(text: bytes, layout: _Layout) -> tuple[Array, Array] | None:
         blank = letters <= 32
     else:
         blank = letters <= 32
-        begin, stop = _words(letters, blank)
+        begin, stop = _words(blank)
         per_line = np.diff(np.searchsorted(begin, np.flatnonzero(newline)), prepend=0)
         if np.any(per_line != width):
             return None
@@ -468,7 +477,7 @@ def _csv_bulk(text: bytes, layout: _Layout) -> tuple[Array, Array] | None:
     if layout.delimiter:
         # One word in every field: the k-th word begins inside of the k-th field.
         letters[stop] = ord(" ")
-        word, _ = _words(letters, np.append(letters[:-1] <= 32, True))
+        word, _ = _words(np.append(letters[:-1] <= 32, True))
         if word.size != stop.size or np.any(word < begin) or np.any(word >= stop):
             return None
     numbers = _numbers(letters.tobytes(), n * width)
@@ -593,7 +602,13 @@ def _csr(name: str, read: Callable[[str, str], Array]) -> Any:
 
     data, indices, indptr = read("data", "buif"), read("indices", "ui"), read("indptr", "ui")
     shape = read("shape", "ui").tolist()
-    if data.ndim != 1 or indices.shape != data.shape or indptr.ndim != 1 or not isinstance(shape, list) or len(shape) != 2:
+    if (
+        data.ndim != 1
+        or indices.shape != data.shape
+        or indptr.ndim != 1
+        or not isinstance(shape, list)
+        or len(shape) != 2
+    ):
         raise InputError(f"{name}: data, indices, indptr and shape do not describe a CSR matrix")
     n, width = shape
     if n < 1 or not 1 <= width <= _LARGEST_INDEX or indptr.size != n + 1:
@@ -619,7 +634,9 @@ def _csr(name: str, read: Callable[[str, str], Array]) -> Any:
 def demo_set(name: str) -> tuple[Array, Array]:
     """A built-in set by its name."""
     if name not in DEMO_SETS:
-        raise InputError(f"there is no built-in set {'demo:' + name!r}; choose one of demo:" + ", demo:".join(DEMO_SETS))
+        raise InputError(
+            f"there is no built-in set {'demo:' + name!r}; choose one of demo:" + ", demo:".join(DEMO_SETS)
+        )
     return DEMO_SETS[name]()
 
 

@@ -97,10 +97,10 @@ def is_exact(path: Path) -> bool:
 
 def _matplotlib() -> Any:
     try:
-        import matplotlib
+        import matplotlib as mpl
     except ImportError:
         raise MissingExtraError('pictures need matplotlib: pip install "svmcore[plot]"') from None
-    return matplotlib
+    return mpl
 
 
 @contextmanager
@@ -137,18 +137,18 @@ def plot_path(path: Path, what: str = "alphas", *, ax: Any = None, **options: An
         if ax is not None:
             raise InputError('what="overview" is a figure of several pictures; leave ax out')
         with _styled():
-            from matplotlib import pyplot
+            from matplotlib import pyplot as plt
 
-            figure = pyplot.figure(figsize=_size(path), layout="constrained")
+            figure = plt.figure(figsize=_size(path), layout="constrained")
             return draw_overview(path, figure, **options)
     if ax is not None:
         views[what](path, ax, **options)
         return ax
     with _styled():
-        from matplotlib import pyplot
+        from matplotlib import pyplot as plt
 
         size = (5.2, 5.2) if what == "boundary" else (6.4, 4.0)
-        _, ax = pyplot.subplots(figsize=size, layout="constrained")
+        _, ax = plt.subplots(figsize=size, layout="constrained")
         views[what](path, ax, **options)
     return ax
 
@@ -235,9 +235,9 @@ def draw_alphas(path: Path, ax: Any, *, max_lines: int = _LINES) -> None:
     lines = np.stack([x, share], axis=-1).transpose(1, 0, 2)
     for sign, colour in ((-1.0, NEGATIVE), (1.0, POSITIVE)):
         own = np.flatnonzero(signs == sign)
-        ax.add_collection(LineCollection(lines[own], colors=colour, linewidths=0.6, alpha=0.25, rasterized=True))
+        ax.add_collection(LineCollection(list(lines[own]), colors=colour, linewidths=0.6, alpha=0.25, rasterized=True))
         front = own[np.argsort(-middling[own], kind="stable")[:_HIGHLIGHTS]]
-        ax.add_collection(LineCollection(lines[front], colors=colour, linewidths=1.5, zorder=3))
+        ax.add_collection(LineCollection(list(lines[front]), colors=colour, linewidths=1.5, zorder=3))
     top = float(share.max(initial=0.0)) or 1.0
     ax.set_ylim(-0.02 * top, 1.04 * top)
     _over_C(path, ax, "Dual variables", r"$\alpha_i \,/\, C$")
@@ -289,7 +289,15 @@ def draw_error(path: Path, ax: Any, *, test: tuple[Any, Any] | None = None, curv
     for label, curve, colour in shown:
         edges = np.concatenate([[path.Cs[0]], curve.breakpoints, [curve.C_max]])
         values = np.concatenate([curve.values, curve.values[-1:]])
-        ax.plot(edges, 100 * values, drawstyle="steps-post", color=colour, linewidth=1.6, label=label, rasterized=edges.size > 20_000)
+        ax.plot(
+            edges,
+            100 * values,
+            drawstyle="steps-post",
+            color=colour,
+            linewidth=1.6,
+            label=label,
+            rasterized=edges.size > 20_000,
+        )
     best = curves.best
     at = best.best_C
     ax.axvline(at, color=MARGIN, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
@@ -357,7 +365,12 @@ def _size(path: Path) -> tuple[float, float]:
 
 
 def draw_overview(
-    path: Path, figure: Any, *, title: str | None = None, test: tuple[Any, Any] | None = None, curves: Curves | None = None
+    path: Path,
+    figure: Any,
+    *,
+    title: str | None = None,
+    test: tuple[Any, Any] | None = None,
+    curves: Curves | None = None,
 ) -> Any:
     """All views in one figure; returns their axes by name."""
     curves = error_curves(path, test) if curves is None else curves

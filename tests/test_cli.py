@@ -49,7 +49,9 @@ def csv(tmp_path):
 
 
 def test_path_writes_what_it_says(run, csv, tmp_path):
-    status, out, err = run("path", csv, "-o", "p.npz", "--plot", "p.png", "--gamma", "0.5", "--lambda-min", "0.01", "-q")
+    status, out, err = run(
+        "path", csv, "-o", "p.npz", "--plot", "p.png", "--gamma", "0.5", "--lambda-min", "0.01", "-q"
+    )
     assert (status, err) == (0, "")
     assert "60 points, 2 features, classes no (" in out
     assert re.search(r"duality gap at most \S+e-\d+", out)
@@ -257,7 +259,12 @@ def test_help_and_complaints_load_neither_numpy_nor_the_compiler(tmp_path):
 
     def loaded(*argv: str) -> set[str]:
         done = subprocess.run(
-            [sys.executable, "-c", program, *argv], env=os.environ | INTERACTIVE, cwd=tmp_path, capture_output=True, text=True, check=True
+            [sys.executable, "-c", program, *argv],
+            env=os.environ | INTERACTIVE,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return set(done.stderr.splitlines()[-1].split())
 

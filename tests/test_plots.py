@@ -13,7 +13,7 @@ from svmcore import plots
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot as plt  # noqa: E402
 
 VIEWS = ("alphas", "sets", "objective", "error")
 
@@ -22,7 +22,7 @@ VIEWS = ("alphas", "sets", "objective", "error")
 def nothing_stays_open():
     settings = dict(matplotlib.rcParams)
     yield
-    pyplot.close("all")
+    plt.close("all")
     assert dict(matplotlib.rcParams) == settings
 
 
@@ -45,7 +45,7 @@ def test_overview_is_a_file_and_no_open_figure(path, monk, tmp_path, kind):
         plots.save_overview(each, str(file), title=name)
         assert 10_000 < file.stat().st_size < 1_000_000
         assert file.read_bytes()[:5] in (b"\x89PNG\r", b"%PDF-", b"<?xml")
-    assert not pyplot.get_fignums()
+    assert not plt.get_fignums()
 
 
 def test_every_view_has_title_and_labels(path):
@@ -69,9 +69,9 @@ def test_overview_names_its_axes(path, monk):
 
 
 def test_given_axes_are_used(path):
-    figure, ax = pyplot.subplots()
+    figure, ax = plt.subplots()
     assert path.plot("sets", ax=ax) is ax
-    assert pyplot.get_fignums() == [figure.number]
+    assert plt.get_fignums() == [figure.number]
 
 
 def test_sets_show_the_counts(path):
@@ -132,7 +132,7 @@ def test_names_that_are_not_known(path):
     with pytest.raises(svmcore.InputError, match="what='alpha' is not known; choose one of 'alphas', 'sets'"):
         path.plot("alpha")
     with pytest.raises(svmcore.InputError, match="several pictures; leave ax out"):
-        path.plot("overview", ax=pyplot.subplots()[1])
+        path.plot("overview", ax=plt.subplots()[1])
     with pytest.raises(svmcore.InputError, match="no picture file"):
         plots.check_file("picture.csv")
 
