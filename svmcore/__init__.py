@@ -23,8 +23,9 @@ from svmcore._errors import (
 if TYPE_CHECKING:
     from svmcore import solvers
     from svmcore.data import load_data
+    from svmcore.gp import GPSolution, gp_regression
     from svmcore.path import svm_path
-    from svmcore.path_result import Path
+    from svmcore.path_result import Path, StepCurve
     from svmcore.public import certificate, duality_gap, kkt_violation
     from svmcore.solution import Solution, load
     from svmcore.solve import train_svc, train_svr
@@ -36,7 +37,11 @@ __version__ = "0.1.0"
 _HOMES = {
     "Path": "svmcore.path_result",
     "Solution": "svmcore.solution",
-    "Path": "svmcore.path_result",
+    "StepCurve": "svmcore.path_result",
+    "GPSolution": "svmcore.gp",
+    "LeaveOneOut": "svmcore.update",
+    "gp_regression": "svmcore.gp",
+    "leave_one_out": "svmcore.update",
     "load": "svmcore.solution",
     "load_data": "svmcore.data",
     "svm_path": "svmcore.path",

@@ -15,7 +15,7 @@ from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.gram import decision_values, is_sparse
 
 _FORMAT = "svmcore-solution-1"
-_PATH_FORMAT = "svmcore-path-1"
+_MOST_POINTS = 10**9  # a larger number in a file is damage, not data
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,7 +147,7 @@ def _to_format_of(X: Any, like: Any) -> Any:
 
 
 def load(file: Any) -> Any:
-    """Read what `Solution.save` or `Path.save` wrote: a Solution or a Path. Never unpickles."""
+    """Read what `Solution.save` or `Path.save` wrote. Never unpickles."""
     try:
         with np.load(file, allow_pickle=False) as stored:
             parts = {key: stored[key] for key in stored.files}
@@ -156,14 +156,13 @@ def load(file: Any) -> Any:
     except Exception as error:
         reason = "it is no archive of arrays" if "pickle" in str(error) else str(error)
         raise InputError(f"{file} is not a file that svmcore wrote ({reason})") from None
-    form = str(parts.get("format"))
-    if form not in (_FORMAT, _PATH_FORMAT):
+    if str(parts.get("format")).startswith("svmcore-path"):
+        from svmcore._path_solution import assemble_path
+
+        return assemble_path(file, parts)
+    if str(parts.get("format")) != _FORMAT:
         raise InputError(f"{file} is not a file that this version of svmcore reads; it needs format {_FORMAT!r}")
     try:
-        if form == _PATH_FORMAT:
-            from svmcore import _path_solution
-
-            return _path_solution._assemble(parts)
         return _assemble(parts)
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InputError(f"{file} is damaged: {error}") from None
