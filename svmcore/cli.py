@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from svmcore.solution import Solution
 
 DONE, EARLY, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-KERNELS = ("rbf", "linear", "poly", "sigmoid", "laplacian")
+KERNELS = ("rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed")
 DEMO_PICTURE = "svmcore-demo.png"
 _LARGEST_GAP = 1e-6  # of a path that counts as exact
 _PATIENCE = 2.0  # seconds of silence before a word about compilation
@@ -119,6 +119,7 @@ def _parser() -> _Parser:
     path = command("path", _path, "follow the solution for every C")
     _add_data(path)
     _add_kernel(path)
+    path.add_argument("--test", metavar="DATA", help="other data, to find the C that errs least on them")
     path.add_argument("--plot", metavar="FILE", help="write a picture (.png, .pdf, .svg)")
     path.add_argument("-o", "--output", metavar="PATH", help="write the path (.npz)")
     path.add_argument("--lambda-max", type=float, metavar="L", help="start at C = 1/L (default: the first event)")
@@ -174,6 +175,9 @@ def _add_kernel(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-d", "--degree", type=int, default=3, help="of poly (default 3)")
     parser.add_argument("-r", "--coef0", type=float, default=0.0, help="of poly and sigmoid (default 0)")
+    parser.add_argument(
+        "--standardize", action="store_true", help="give every feature mean 0 and variance 1 (sparse: mean square 1)"
+    )
     parser.add_argument("--sample-limit", type=int, metavar="N", help="use N points drawn at random, if there are more")
 
 
@@ -221,7 +225,7 @@ def _write(name: str, save: Callable[[Any], None]) -> None:
 
 
 def _load(args: argparse.Namespace) -> tuple[Any, Any]:
-    """The data, or a sample of them."""
+    """The data, or a sample of them, as they are."""
     from svmcore.data import load_data
 
     X, y = load_data(args.data, label=args.label)
@@ -235,6 +239,37 @@ def _load(args: argparse.Namespace) -> tuple[Any, Any]:
             kept = np.sort(np.random.default_rng(0).permutation(y.size)[:limit])
             X, y = X[kept], y[kept]
     return X, y
+
+
+def _load_test(args: argparse.Namespace, X: Any, y: Any) -> tuple[Any, Any] | None:
+    """The other data, which must be like the first."""
+    if args.test is None:
+        return None
+    import numpy as np
+
+    from svmcore.data import load_data
+
+    Z, z = load_data(args.test, label=args.label)
+    Z = _fitting(Z, X.shape[1])
+    if Z.shape[1] != X.shape[1]:
+        raise InputError(f"{args.test} has {Z.shape[1]} features, {args.data} has {X.shape[1]}")
+    strange = np.setdiff1d(z, y)
+    if strange.size:
+        raise InputError(f"{args.test} holds the label {strange.tolist()[0]!r}, which {args.data} does not")
+    return Z, z
+
+
+def _standardized(X: Any, *others: Any) -> list[Any]:
+    """X with mean 0 and variance 1 in every feature (sparse: mean square 1, since zeros must stay), others moved alike."""
+    import numpy as np
+
+    if hasattr(X, "tocsr"):
+        spread = np.sqrt(np.asarray(X.multiply(X).mean(axis=0)).ravel())
+        scale = 1.0 / np.where(spread > 0, spread, 1.0)
+        return [Z.multiply(scale).tocsr() if hasattr(Z, "tocsr") else Z * scale for Z in (X, *others)]
+    mean, spread = X.mean(axis=0), X.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    return [((Z.toarray() if hasattr(Z, "tocsr") else Z) - mean) / spread for Z in (X, *others)]
 
 
 def _described(args: argparse.Namespace, X: Any, y: Any) -> str:
@@ -428,6 +463,10 @@ def _path(args: argparse.Namespace) -> int:
     for name in (args.output, args.plot):
         _check_output(name)
     X, y = _load(args)
+    test = _load_test(args, X, y)
+    if args.standardize:
+        X, *others = _standardized(X, *([test[0]] if test else []))
+        test = (others[0], test[1]) if test else None
     if args.plot:
         from svmcore.plots import check_file
 
@@ -450,13 +489,17 @@ def _path(args: argparse.Namespace) -> int:
     rows.append(("certificate", f"{certificate} (20 values of C, recomputed from the data)"))
     best = path.C_range[1]
     if path.lambdas.size > 1:
-        curves = error_curves(path)
-        best = curves.training.best_C
+        curves = error_curves(path, test)
+        best = curves.best.best_C
         low, high = _best_range(curves.training)
         least = (
             f"least training error {100 * curves.training.minimum:.3g} % for C from {_number(low)} to {_number(high)}"
         )
         rows.append(("error", least if is_exact(path) else f"{least} (on a grid of C)"))
+        if curves.test is not None:
+            low, high = _best_range(curves.test)
+            held_out = f"least error {100 * curves.test.minimum:.3g} % for C from {_number(low)} to {_number(high)}"
+            rows.append(("held out", f"{held_out} ({args.test})"))
         if args.plot:
             _write_picture(args.plot, functools.partial(save_overview, path, title=args.data, curves=curves))
             written.append(args.plot)
@@ -543,6 +586,8 @@ def _demo(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace) -> int:
     _check_output(args.output)
     X, y = _load(args)
+    if args.standardize:
+        (X,) = _standardized(X)
     from svmcore._types import Status
     from svmcore.solve import train_svc
 

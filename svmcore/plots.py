@@ -229,6 +229,7 @@ def draw_alphas(path: Path, ax: Any, *, max_lines: int = _LINES) -> None:
     if first.size > max_lines:
         shown = first[np.linspace(0, first.size - 1, max_lines).astype(int)]
     share = np.concatenate([path.alpha(Cs[k : k + 64])[:, shown] for k in range(0, Cs.size, 64)]) / Cs[:, None]
+    share /= path._data.weights[shown]
     signs = path._data.signs[shown]
     middling = (share * (1.0 - share)).sum(axis=0)  # long on the margin, away from both ends
     x = np.broadcast_to(Cs[:, None], share.shape)

@@ -104,6 +104,45 @@ def test_sample_limit(run):
     assert "kernel       linear\n" in out
 
 
+def test_other_data_choose_C(run, csv, tmp_path):
+    lines = csv.read_text().splitlines()
+    (tmp_path / "train.csv").write_text("\n".join(lines[:40]) + "\n")
+    (tmp_path / "test.csv").write_text("\n".join(lines[:1] + lines[40:]) + "\n")
+    status, out, _ = run(
+        "path", "train.csv", "--test", "test.csv", "--standardize", "-k", "linear", "--plot", "p.svg", "-q"
+    )
+    assert status == 0
+    X, y = svmcore.load_data("train.csv")
+    Z, z = svmcore.load_data("test.csv")
+    mean, spread = X.mean(axis=0), X.std(axis=0)
+    curve = svmcore.svm_path((X - mean) / spread, y, kernel="linear").error_curve((Z - mean) / spread, z)
+    assert re.search(rf"held out +least error {100 * curve.minimum:.3g} % for C from", out)
+    (tmp_path / "strange.csv").write_text("a,b,y\n1,2,maybe\n")
+    message = "svmcore: error: strange.csv holds the label 'maybe', which train.csv does not\n"
+    assert run("path", "train.csv", "--test", "strange.csv") == (2, "", message)
+    assert "test.csv has 2 features, demo:monk1 has 6" in run("path", "demo:monk1", "--test", "test.csv")[2]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_standardize(sparse):
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(3, 5, (50, 4)), rng.normal(size=(5, 4))
+    X[:, 2] = 0.0
+    if sparse:
+        from scipy.sparse import csr_matrix
+
+        A, B = cli._standardized(csr_matrix(X), csr_matrix(Z))
+        np.testing.assert_allclose(np.mean(A.toarray() ** 2, axis=0), [1, 1, 0, 1])
+        np.testing.assert_allclose(
+            B.toarray()[:, [0, 1, 3]] / Z[:, [0, 1, 3]], (A.toarray() / np.where(X, X, 1))[:5, [0, 1, 3]]
+        )
+        return
+    A, B = cli._standardized(X, Z)
+    np.testing.assert_allclose(A.std(axis=0), [1, 1, 0, 1])
+    np.testing.assert_allclose(A.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(B[:, 0], (Z[:, 0] - X[:, 0].mean()) / X[:, 0].std())
+
+
 def test_demo(run, tmp_path):
     status, out, err = run("demo")
     assert status == 0
