@@ -74,7 +74,9 @@ class Entry:
         self.score = score(self.problem, self.solver.answer(self.problem, fitted))
 
 
-def enter(context: Context, suite: str, problem: Problem, solvers: Sequence[Solver], tol: float, threads: int) -> list[Entry]:
+def enter(
+    context: Context, suite: str, problem: Problem, solvers: Sequence[Solver], tol: float, threads: int
+) -> list[Entry]:
     """The solvers that are here and do this problem, each warmed up and judged at the nominal tolerance."""
     entries = []
     for solver in solvers:
@@ -100,6 +102,7 @@ def enter(context: Context, suite: str, problem: Problem, solvers: Sequence[Solv
 
 def at_equal_gap(entry: Entry, target: float) -> Entry | None:
     """The same solver at the loosest tolerance of a ladder whose certified relative gap is within the target."""
+
     def at(step: int) -> Entry:
         if step == 0:
             return entry
@@ -120,7 +123,7 @@ def at_equal_gap(entry: Entry, target: float) -> Entry | None:
 
 def contest(
     context: Context, suite: str, problem: Problem, solvers: Sequence[Solver], *, tol: float = 1e-3, threads: int = 1,
-    equal_gap: bool = True, time_for_it: float = 12.0, group: str = "",
+    equal_gap: bool = True, time_for_it: float = 6.0, group: str = "",
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Run one case and record a row per solver and mode; return the rows."""
     if context.out_of_time():

@@ -43,9 +43,10 @@ def clusters(n: int, d: int, flip: float = 0.02) -> DataSet:
     rng = np.random.default_rng(1)
     informative = min(d, 10)
     corners = rng.permuted(np.array([-1.0, 1.0] * (4 * informative)).reshape(8, informative), axis=1)
+    shape = rng.uniform(-1.0, 1.0, (8, informative, informative))
+    if informative < 3:
+        shape = np.broadcast_to(0.5 * np.eye(informative), shape.shape)
     which = rng.integers(0, 8, n)
-    shape = rng.uniform(-1.0, 1.0, (8, informative, informative)) if informative > 2 else 0.5 * np.eye(informative)[None]
-    shape = np.broadcast_to(shape, (8, informative, informative))
     X = rng.standard_normal((n, d))
     X[:, :informative] = 1.5 * corners[which] + np.einsum("ni,nij->nj", X[:, :informative], shape[which])
     y = np.where(which % 2 == 0, 1.0, -1.0)
@@ -71,10 +72,12 @@ def onehot(n: int, d: int) -> DataSet:
     """Categorical columns, one-hot coded as CSR: 14 ones a row."""
     rng = np.random.default_rng(3)
     levels = np.array([5, 8, 16, 7, 14, 6, 5, 2, 2, 2, 2, 5, 41, d - 115])
+    shares = [rng.dirichlet(np.ones(count)) for count in levels]
+    weights = [rng.standard_normal(count) for count in levels]
     columns, score, start = [], np.zeros(n), 0
-    for count in levels:
-        value = rng.choice(count, n, p=rng.dirichlet(np.ones(count)))
-        score += rng.standard_normal(count)[value]
+    for count, share, weight in zip(levels, shares, weights, strict=True):
+        value = rng.choice(count, n, p=share)
+        score += weight[value]
         columns.append(start + value)
         start += count
     score = 3.0 * (score - score.mean()) / score.std() - 1.5
@@ -122,7 +125,9 @@ def two_spirals() -> DataSet:
 
 def monk(which: int) -> DataSet:
     """The MONK's problems: all 432 combinations of six attributes, standardised."""
-    grid = np.stack(np.meshgrid(*[np.arange(1, k + 1) for k in (3, 3, 2, 3, 4, 2)], indexing="ij"), axis=-1).reshape(-1, 6)
+    grid = np.stack(np.meshgrid(*[np.arange(1, k + 1) for k in (3, 3, 2, 3, 4, 2)], indexing="ij"), axis=-1).reshape(
+        -1, 6
+    )
     a = grid.T
     rule = {
         1: (a[0] == a[1]) | (a[4] == 1),

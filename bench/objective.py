@@ -14,7 +14,6 @@ import numpy as np
 import svmcore
 from bench.problems import Problem, reference
 
-
 _SNAP = 3e-7  # relative to C: a few roundings of single precision
 _BALANCED = 1e-14  # relative imbalance that is rounding itself
 _BALANCING = 5

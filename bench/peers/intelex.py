@@ -9,8 +9,8 @@ import numpy as np
 
 from bench.objective import Answer
 from bench.peers.base import Solver, spread_out
-from bench.problems import Problem
 from bench.peers.scikit import CACHE_MB
+from bench.problems import Problem
 
 
 class Intelex(Solver):

@@ -18,6 +18,7 @@ class Tuner:
 
     name = ""
     package = ""
+    most_points = 10**9
 
     def missing(self) -> str:
         return "" if version(self.package) or self.package == "svmcore" else f"{self.package} is not installed"
@@ -92,11 +93,13 @@ class TorchKM(Tuner):
 
     name = "TorchKM"
     package = "torchkm"
+    most_points = 1500  # minutes beyond
 
     def prepare(self, problem: Problem, Cs: np.ndarray, folds: np.ndarray, tol: float) -> Callable[[], np.ndarray]:
         import torch
         from torchkm.cvksvm import cvksvm
 
+        torch.set_num_threads(1)
         X = problem.X
         squares = np.square(X).sum(axis=1)
         y, foldid = torch.from_numpy(problem.y), torch.from_numpy(folds.astype(np.int64))

@@ -77,9 +77,7 @@ def run(context: Context) -> None:
         if why := data.missing(case.problem.data):
             context.skip("fit", "everybody", why, case.problem.data)
             continue
-        contest(
-            context, "fit", case.problem, [DEFAULT, *peers()], tol=case.tol, threads=case.threads, group=case.group
-        )
+        contest(context, "fit", case.problem, [DEFAULT, *peers()], tol=case.tol, threads=case.threads, group=case.group)
 
 
 SUITE = Suite("fit", "one fit: every solver at the same tolerance, and at equal certified gap", 22, run)

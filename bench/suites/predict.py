@@ -77,7 +77,9 @@ def run(context: Context) -> None:
             )  # fmt: skip
         context.say(
             f"  {problem.name}, {count} points, {threads} thread{'s'[: threads - 1]}: "
-            + ", ".join(f"{name} {1e3 * min(took.cpu if threads == 1 else took.wall):.3g} ms" for name, took in times.items())
+            + ", ".join(
+                f"{name} {1e3 * min(took.cpu if threads == 1 else took.wall):.3g} ms" for name, took in times.items()
+            )
         )
 
 
