@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 import time
@@ -43,7 +42,6 @@ def run(options: argparse.Namespace) -> int:
     results = Results(file)
     results.add(environment())
     failed = []
-    gc.freeze()  # what is loaded by now is no garbage: collections between repeats stay short
     for name in names:
         suite = SUITES[name]
         print(f"{name}: {suite.summary}", flush=True)

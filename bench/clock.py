@@ -47,6 +47,8 @@ def alternate(works: dict[str, Callable[[], Any]], rounds: int) -> tuple[dict[st
     """Call all of them in turn, `rounds` times, every second round backwards. Times and last results, by name."""
     times = {name: Times() for name in works}
     results: dict[str, Any] = {}
+    gc.collect()
+    gc.freeze()  # modules loaded by now are no garbage: collections between repeats stay short
     for number in range(rounds):
         for name in list(works)[:: -1 if number % 2 else 1]:
             results[name], wall, cpu = once(works[name])
