@@ -124,6 +124,7 @@ def at_equal_gap(entry: Entry, target: float) -> Entry | None:
 def contest(
     context: Context, suite: str, problem: Problem, solvers: Sequence[Solver], *, tol: float = 1e-3, threads: int = 1,
     equal_gap: bool = True, time_for_it: float = 6.0, group: str = "",
+    least_rounds: int = 3,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Run one case and record a row per solver and mode; return the rows."""
     if context.out_of_time():
@@ -135,7 +136,7 @@ def contest(
         entries = enter(context, suite, problem, solvers, tol, threads)
         matched = {e.solver.name: at_equal_gap(e, target) if equal_gap else None for e in entries}
         works = {e.name: e for e in [*entries, *filter(None, matched.values())] if e.first < _TOO_SLOW}
-        rounds = clock.rounds_for(time_for_it, sum(e.first for e in works.values()))
+        rounds = clock.rounds_for(time_for_it, sum(e.first for e in works.values()), least_rounds)
         times, _ = clock.alternate({name: e.fit for name, e in works.items()}, rounds)
         for nominal in entries:
             for mode, entry in [("tol", nominal), ("gap", matched[nominal.solver.name])]:

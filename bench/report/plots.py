@@ -34,6 +34,15 @@ def _colour(name: str, names: list[str]) -> str:
     return _COLOURS[1 + others.index(name) % (len(_COLOURS) - 1)]
 
 
+def _plain(axis: Any) -> None:
+    """Factors are read as 2 and 10, not as powers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
+
+
 def _png(plt: Any, figure: Any) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", bbox_inches="tight")
@@ -54,7 +63,7 @@ def group_bars(found: list[Case]) -> bytes:
             if not standing.ratios:
                 continue
             colour = _colour(standing.solver, [OURS, *names])
-            axis.barh(position, standing.mean, left=0, height=0.85, color=colour)
+            axis.barh(position, standing.mean - 1.0, left=1.0, height=0.85, color=colour)
             axis.plot([standing.worst, standing.best], [position, position], color="black", lw=1)
             axis.annotate(
                 f"{standing.mean:.1f}x  {standing.solver}", (max(standing.best, standing.mean), position), xytext=(4, 0),
@@ -70,7 +79,8 @@ def group_bars(found: list[Case]) -> bytes:
     axis.grid(visible=False, axis="y")
     axis.set_xlabel("time of the peer / time of svmcore at equal certified gap (right of the line: svmcore is faster)")
     low, high = axis.get_xlim()
-    axis.set_xlim(min(low, 0.5), high * 3)
+    axis.set_xlim(min(low, 0.5), high * 2.5)
+    _plain(axis)
     return _png(plt, figure)
 
 
@@ -81,7 +91,7 @@ def ratio_bars(found: list[Case], peer: str) -> bytes:
     figure, axis = plt.subplots(figsize=(9, 0.8 + 0.26 * max(len(kept), 1)))
     for row, (case, ratio) in enumerate(kept):
         low, high = case.band(peer)
-        axis.barh(-row, ratio, color=_OURS_COLOUR if ratio < 1 else "#30638e", height=0.7)
+        axis.barh(-row, ratio - 1.0, left=1.0, color=_OURS_COLOUR if ratio < 1 else "#30638e", height=0.7)
         axis.plot([low, high], [-row, -row], color="black", lw=1.2)
         axis.annotate(
             f"{ratio:.1f}x",
@@ -95,6 +105,7 @@ def ratio_bars(found: list[Case], peer: str) -> bytes:
     axis.set_xscale("log")
     axis.set_yticks([-row for row in range(len(kept))], [case.label for case, _ in kept], fontsize=8)
     axis.grid(visible=False, axis="y")
+    _plain(axis)
     axis.set_xlabel(f"time of {peer} / time of svmcore; line: quartiles of neighbouring repeats")
     return _png(plt, figure)
 
@@ -113,6 +124,7 @@ def performance_profile(found: list[Case]) -> bytes:
             )  # fmt: skip
     axis.set_xscale("log")
     axis.set_ylim(0, 1.02)
+    _plain(axis)
     axis.set_xlabel("factor of the fastest solver's time")
     axis.set_ylabel("share of the problems")
     axis.legend(fontsize=8, loc="lower right")
@@ -176,12 +188,13 @@ def limit_bars(found: list[Case]) -> bytes:
             labels.append(group)
             values.append((geometric_mean(ratios), min(ratios), max(ratios)))
     for row, (mean, low, high) in enumerate(values):
-        axis.barh(-row, mean, color=_OURS_COLOUR, height=0.7)
+        axis.barh(-row, mean - 1.0, left=1.0, color=_OURS_COLOUR, height=0.7)
         axis.plot([low, high], [-row, -row], color="black", lw=1.2)
         axis.annotate(f"{mean:.1f}x", (high, -row), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
     axis.axvline(1.0, color="black", lw=1)
     axis.set_xscale("log")
     axis.set_yticks([-row for row in range(len(labels))], labels)
     axis.grid(visible=False, axis="y")
+    _plain(axis)
     axis.set_xlabel("our time / time of one |SV| x n kernel block by our own kernel (1 = the limit)")
     return _png(plt, figure)

@@ -25,7 +25,7 @@ _SUITES = ("fit",)
 
 
 def _kept(record: dict[str, Any]) -> dict[str, Any] | None:
-    """What is worth keeping of a record: three digits of the figures that the tables need."""
+    """What the tables need of a record, at equal gap, to three digits."""
     if record["kind"] == "environment":
         return {
             key: record[key]
@@ -33,14 +33,13 @@ def _kept(record: dict[str, Any]) -> dict[str, Any] | None:
         }
     if record["kind"] == "table":
         return {**record, "curves": {}}
-    if record["kind"] != "row" or record["suite"] not in _SUITES:
+    if record["kind"] != "row" or record["suite"] not in _SUITES or record["mode"] != "gap":
         return None
     short = {key: record[key] for key in _KEPT if key in record}
-    short["wall"] = [float(f"{value:.3g}") for value in record["wall"]]
-    short["cpu"] = [float(f"{value:.3g}") for value in record["cpu"]]
-    short["score"] = {
-        key: record["score"].get(key) for key in ("relative_gap", "kkt_violation", "n_sv", "n_kernel_evals")
-    }
+    short["problem"] = {key: record["problem"][key] for key in ("name", "n", "d")}
+    short["wall"] = [float(f"{min(record['wall']):.3g}")]
+    short["cpu"] = [float(f"{min(record['cpu']):.3g}")]
+    short["score"] = {"relative_gap": float(f"{record['score']['relative_gap']:.3g}")}
     return short
 
 

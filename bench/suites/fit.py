@@ -72,8 +72,14 @@ CASES = [
 ]
 
 
+def by_turns(cases: list[Case]) -> list[Case]:
+    """One case of every class, then the second of every class, and so on: a run cut short has something of each."""
+    rank = {id(case): sum(other.group == case.group for other in cases[:number]) for number, case in enumerate(cases)}
+    return sorted(cases, key=lambda case: rank[id(case)])
+
+
 def run(context: Context) -> None:
-    for case in CASES:
+    for case in by_turns(CASES):
         if why := data.missing(case.problem.data):
             context.skip("fit", "everybody", why, case.problem.data)
             continue
