@@ -27,16 +27,6 @@ _NEAR = 1e-14
 _CONVEX = 1e-9
 
 
-class _Words:
-    """Prints as it reads."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-
 class Whole:
     """Whole numbers of at least `low`, for a solver's OPTION_VALUES."""
 
