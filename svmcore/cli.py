@@ -501,7 +501,8 @@ def _path(args: argparse.Namespace) -> int:
             held_out = f"least error {100 * curves.test.minimum:.3g} % for C from {_number(low)} to {_number(high)}"
             rows.append(("held out", f"{held_out} ({args.test})"))
         if args.plot:
-            _write_picture(args.plot, functools.partial(save_overview, path, title=args.data, curves=curves))
+            draw = functools.partial(save_overview, path, title=os.path.basename(args.data), curves=curves)
+            _write_picture(args.plot, draw)
             written.append(args.plot)
     elif args.plot:
         _say("warning: the path has no length; there is nothing to draw")
@@ -515,8 +516,9 @@ def _path(args: argparse.Namespace) -> int:
 def _next(args: argparse.Namespace, best: float) -> str:
     """What to type next."""
     if args.output:
-        return f"svmcore predict {args.output} DATA -C {best:.6g}"
-    return f"svmcore path {args.data} {'' if args.plot else '--plot path.png '}-o path.npz"
+        alike = " (DATA standardised in the same way)" if args.standardize else ""
+        return f"svmcore predict {args.output} DATA -C {best:.6g}{alike}"
+    return "the same with -o path.npz to keep the path" + ("" if args.plot else ", with --plot path.png to see it")
 
 
 def _write_picture(name: str, save: Callable[[str], None]) -> None:

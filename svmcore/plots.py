@@ -306,13 +306,9 @@ def draw_error(path: Path, ax: Any, *, test: tuple[Any, Any] | None = None, curv
     ax.set_ylim(bottom=0)
     if len(shown) > 1:
         ax.legend(loc="best")
-    low, high = _limits(path)
-    left = at * at > low * high  # the text is on the side with more room
-    ax.annotate(
-        f"{_percent(best.minimum)} at C = {_short(at)}", (at, 100 * best.minimum), xytext=(-8 if left else 8, 12),
-        textcoords="offset points", ha="right" if left else "left", color=MARGIN, fontsize=8.5, fontweight="bold",
-    )  # fmt: skip
     _over_C(path, ax, "Error", "wrong, in %")
+    least = f"least {_percent(best.minimum)} at C = {_short(at)}"
+    ax.set_title(least, loc="right", color=MARGIN, fontsize=8.5, fontweight="bold")
 
 
 def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | None = None) -> None:
