@@ -15,6 +15,8 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
 
+pytestmark = pytest.mark.compiled
+
 VIEWS = ("alphas", "sets", "objective", "error")
 
 
