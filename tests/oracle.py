@@ -181,7 +181,7 @@ def fenchel_gap(
 
 
 def highs_qp(dual: Dual) -> tuple[np.ndarray, float]:
-    """The dual solved by HiGHS' active-set QP solver. Its feasibility tolerances are 1e-7 at best."""
+    """The dual solved by HiGHS' active-set QP solver, which regularises: it minimises objective + 1e-7/2 |a|^2."""
     import highspy
 
     Q, p, n = dual.Q, dual.p, len(dual.p)
@@ -189,7 +189,6 @@ def highs_qp(dual: Dual) -> tuple[np.ndarray, float]:
     highs.setOptionValue("output_flag", False)
     for option in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
         highs.setOptionValue(option, 1e-9)
-    highs.setOptionValue("qp_regularization_value", 0.0)
     model = highspy.HighsModel()
     lp = model.lp_
     lp.num_col_, lp.num_row_ = n, int(dual.equality)

@@ -74,7 +74,9 @@ def is_feasible(answer: Answer) -> None:
     assert np.all(answer.a >= 0)
     assert np.all(answer.a <= dual.upper)
     if dual.equality:
-        assert abs(answer.coef.sum()) <= 32.0 * oracle.EPS * np.abs(answer.coef).sum()
+        coef = np.abs(answer.coef)
+        walk = np.sqrt(answer.solution.n_iter) * coef.max(initial=0.0)  # every pair step rounds twice
+        assert abs(answer.coef.sum()) <= oracle.EPS * (32.0 * coef.sum() + 8.0 * walk)
 
 
 def agree(first: Answer, second: Answer, scale: float = 1.0) -> None:
@@ -247,7 +249,7 @@ def test_warm_equals_cold(case, factor, rule):
 
 @given(cases(), rules)
 def test_started_from_its_own_answer_a_run_does_nothing(case, rule):
-    first = case.fit(**PRECISE)
+    first = case.fit(tol=0.1 * TOL, time_limit=20.0)
     assume(first.converged)
     second = case.fit(**PRECISE, rule=rule, alpha0=coefficients(first) if case.regression else first.alpha)
     assert second.converged
@@ -342,6 +344,7 @@ def test_libsvm_finds_the_same(case):
 def test_highs_finds_the_same(case):
     ours = answer(case)
     a, theirs = oracle.highs_qp(ours.dual)
-    # an infeasibility of 1e-7 in each of its rows and bounds changes the objective by that times the multipliers
-    steep = 1.0 + np.abs(ours.dual.Q @ a + ours.dual.p).sum() + abs(ours.solution.intercept)
-    assert abs(ours.objective - theirs) <= ours.gap + 1e-6 * steep
+    # its regularisation is worth this much at either answer; bounds and row may be missed by 1e-9, at the price of duals
+    regularised = 0.5e-7 * (a @ a + ours.a @ ours.a)
+    missed = 1e-9 * (1.0 + np.abs(ours.dual.Q @ a + ours.dual.p).sum() + len(a) * abs(ours.solution.intercept))
+    assert abs(ours.objective - theirs) <= ours.gap + regularised + missed
