@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -149,8 +150,10 @@ def _to_format_of(X: Any, like: Any) -> Any:
 def load(file: Any) -> Any:
     """Read what `Solution.save` or `Path.save` wrote. Never unpickles."""
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            parts = {key: stored[key] for key in stored.files}
+        # opened here: numpy leaves a file that is no archive open
+        with nullcontext(file) if hasattr(file, "read") else open(file, "rb") as stream:
+            with np.load(stream, allow_pickle=False) as stored:
+                parts = {key: stored[key] for key in stored.files}
     except FileNotFoundError:
         raise
     except Exception as error:

@@ -113,9 +113,10 @@ def test_a_solver_reaches_the_optimum_or_refuses(solver, case):
     assert np.all((a >= 0) & (a <= dual.upper))
     theirs, value = oracle.highs_qp(dual)
     regularised = 0.5e-7 * (a @ a + theirs @ theirs)
+    assert oracle.violation(dual, np.clip(theirs, 0.0, dual.upper)) < 1e-4
     assert abs(oracle.objective(dual, a) - value) <= found.gap + regularised + 1e-8 * np.abs(coef).sum()
     if dual.equality and not dual.squared and np.isfinite(dual.costs).all():
-        libsvm, _ = oracle.libsvm(dual)
+        libsvm, _ = oracle.libsvm(dual, 1e-8)
         value = oracle.objective(dual, dual.variables(libsvm))
         single = 2.0**-22 * np.abs(dual.K).max() * np.abs(libsvm).sum() ** 2
         assert abs(oracle.objective(dual, a) - value) <= found.gap + single
