@@ -151,9 +151,9 @@ def load(file: Any) -> Any:
     """Read what `Solution.save` or `Path.save` wrote. Never unpickles."""
     try:
         # opened here: numpy leaves a file that is no archive open
-        with nullcontext(file) if hasattr(file, "read") else open(file, "rb") as stream:
-            with np.load(stream, allow_pickle=False) as stored:
-                parts = {key: stored[key] for key in stored.files}
+        opened = nullcontext(file) if hasattr(file, "read") else open(file, "rb")
+        with opened as stream, np.load(stream, allow_pickle=False) as stored:
+            parts = {key: stored[key] for key in stored.files}
     except FileNotFoundError:
         raise
     except Exception as error:

@@ -181,16 +181,18 @@ def fenchel_gap(
 # ---------------------------------------------------------------- other people's answers
 
 
-def highs_qp(dual: Dual) -> tuple[np.ndarray, float]:
+def highs_qp(dual: Dual) -> tuple[np.ndarray, float] | None:
     """The dual solved by HiGHS' active-set QP solver, which regularises: it minimises objective + 1e-7/2 |a|^2.
 
-    Now and then it calls the starting point optimal: look at `violation`.
+    Now and then it calls the starting point optimal (look at `violation`), or goes round for ever (None).
     """
     import highspy
 
     Q, p, n = dual.Q, dual.p, len(dual.p)
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("qp_iteration_limit", 20 * len(dual.p) + 200)
+    highs.setOptionValue("time_limit", 2.0)
     for option in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
         highs.setOptionValue(option, 1e-9)
     model = highspy.HighsModel()
@@ -212,7 +214,8 @@ def highs_qp(dual: Dual) -> tuple[np.ndarray, float]:
     hessian.value_ = Q[rows[order], columns[order]]
     highs.passModel(model)
     highs.run()
-    assert highs.getModelStatus() == highspy.HighsModelStatus.kOptimal, highs.getModelStatus()
+    if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
     a = np.array(highs.getSolution().col_value)
     return a, objective(dual, a)
 

@@ -6,10 +6,10 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+import oracle
 from hypothesis import strategies as st
 from scipy import sparse
 
-import oracle
 import svmcore
 from svmcore._jit import DISABLED  # noqa: F401  (for tests that shrink without a compiler)
 
@@ -57,7 +57,9 @@ class Case(NamedTuple):
     def dual(self) -> oracle.Dual:
         """The textbook problem behind the case."""
         o = self.options
-        weights = np.ones(len(self.y)) if o.get("sample_weight") is None else np.asarray(o["sample_weight"], dtype=float)
+        weights = (
+            np.ones(len(self.y)) if o.get("sample_weight") is None else np.asarray(o["sample_weight"], dtype=float)
+        )
         gram = dense_gram(self)
         offset = float(o.get("intercept_scaling") or 0.0) ** 2
         C = o.get("C", 1.0)
@@ -134,7 +136,11 @@ def weights(draw: st.DrawFn, y: np.ndarray) -> np.ndarray | None:
     if kind == "none":
         return None
     rng = np.random.default_rng(draw(st.integers(0, 2**20)))
-    w = rng.integers(0, 4, len(y)).astype(float) if kind == "integers" else rng.random(len(y)) * (rng.random(len(y)) < 0.8)
+    w = (
+        rng.integers(0, 4, len(y)).astype(float)
+        if kind == "integers"
+        else rng.random(len(y)) * (rng.random(len(y)) < 0.8)
+    )
     for label in (y.max(), y.min()):
         if not w[y == label].any():
             w[np.flatnonzero(y == label)[0]] = 1.0

@@ -6,10 +6,10 @@ import warnings
 from fractions import Fraction
 
 import numpy as np
+import oracle
 import pytest
 from scipy import sparse
 
-import oracle
 import svmcore
 from svmcore import _check
 
@@ -113,7 +113,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[f"{next(iter(a))}-{i}" for i, (a, _) in enumerate(REFUSED)])
+@pytest.mark.parametrize(
+    ("arguments", "message"), REFUSED, ids=[f"{next(iter(a))}-{i}" for i, (a, _) in enumerate(REFUSED)]
+)
 def test_what_cannot_be_used_is_refused_in_words(arguments, message):
     with pytest.raises(svmcore.InputError, match=message) as caught:
         svmcore.train_svc(**{"X": X, "y": Y, **arguments})

@@ -6,11 +6,11 @@ import time
 import warnings
 
 import numpy as np
-import pytest
-
 import oracle
-import svmcore
+import pytest
 from strategies import Case, coefficients
+
+import svmcore
 from svmcore._jit import DISABLED
 from svmcore._types import Status
 
@@ -88,7 +88,9 @@ def able(solver: str, case: Case) -> None:
 
 def first_able(solver: str) -> Case:
     """A formulation that the solver declares."""
-    return next(case for case in FORMULATIONS.values() if not refusal(solver, case) and not callable(case.options["kernel"]))
+    return next(
+        case for case in FORMULATIONS.values() if not refusal(solver, case) and not callable(case.options["kernel"])
+    )
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -242,7 +244,9 @@ def test_what_the_registry_does_not_declare_is_refused_in_words(monkeypatch):
 
 
 def test_the_warning_tells_status_loss_and_remedy():
-    with pytest.warns(svmcore.ConvergenceWarning, match=r"max_iter.*KKT violation .* relative gap .*Remedy: raise max_iter") as caught:
+    with pytest.warns(
+        svmcore.ConvergenceWarning, match=r"max_iter.*KKT violation .* relative gap .*Remedy: raise max_iter"
+    ) as caught:
         svmcore.train_svc(X, LABELS, max_iter=2)
     assert caught[0].filename == __file__
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import oracle
 import pytest
+import strategies
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-import oracle
-import strategies
 from svmcore import InputError, _kernels, gram
 from svmcore._types import LANES, Kernel, KernelKind
 from svmcore._vector import exp_nonpositive, fmax, fmin

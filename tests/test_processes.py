@@ -196,7 +196,6 @@ print(time.perf_counter() - start)
 """
     seconds = min(float(run(program)) for _ in range(3))
     record_property("import_seconds_beyond_numpy", seconds)
-    print(f"import svmcore: {seconds:.3f} s beyond numpy")
     assert seconds < 0.6  # 0.2 s on a quiet machine
 
 
@@ -217,7 +216,6 @@ print(seconds, sum(sum(f.stats.cache_misses.values()) for f in homes), found.con
 def test_a_second_process_compiles_nothing(record_property, tmp_path):
     cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
     first, second = run(FIRST_FIT, **cache).split(), run(FIRST_FIT, **cache).split()
-    print(f"import and first fit: {float(first[0]):.2f} s, in a second process {float(second[0]):.2f} s")
     record_property("first_fit_seconds", float(second[0]))
     assert int(first[1]) > 0
     assert second[1:] == ["0", "True"]

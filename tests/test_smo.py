@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import oracle
 import svmcore
 from svmcore import _measures, _smo_jit, forms
 from svmcore._jit import DISABLED
@@ -40,8 +40,6 @@ def vectors(draw: st.DrawFn) -> dict[str, np.ndarray]:
     return found
 
 
-
-
 @given(vectors(), st.sampled_from([0.0, 0.5, -2.0]))
 def test_advance_moves_and_finds_extremes(a, step):
     expected = a["v"] - step * (a["row_i"] - a["row_j"])
@@ -70,9 +68,7 @@ def test_second_partner_has_the_largest_gain(a):
 
 @given(vectors())
 def test_worst_coordinate_has_the_largest_gain(a):
-    i, worst = _smo_jit.worst_coordinate(
-        a["v"], a["grow"], a["shrink"], a["curvature"], TINY, a["score"], a["best"]
-    )
+    i, worst = _smo_jit.worst_coordinate(a["v"], a["grow"], a["shrink"], a["curvature"], TINY, a["score"], a["best"])
     pulls = [
         max(v if g == 0.0 else 0.0, -v if s == 0.0 else 0.0, 0.0)
         for v, g, s in zip(a["v"], a["grow"], a["shrink"], strict=True)

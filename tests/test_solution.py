@@ -7,10 +7,10 @@ import io
 import warnings
 
 import numpy as np
+import oracle
 import pytest
 from scipy import sparse
 
-import oracle
 import svmcore
 
 RNG = np.random.default_rng(0)
@@ -71,7 +71,9 @@ def test_a_function_as_kernel(layout, monkeypatch):
     assert found.decision_function(Z) == pytest.approx(built_in.decision_function(Z), abs=1e-9)
     monkeypatch.setattr(gram, "_BLOCK_VALUES", 100)
     assert found.decision_function(Z) == pytest.approx(built_in.decision_function(Z), abs=1e-9)
-    with pytest.raises(svmcore.InputError, match="a Python kernel function cannot be saved: a file holds data, not code"):
+    with pytest.raises(
+        svmcore.InputError, match="a Python kernel function cannot be saved: a file holds data, not code"
+    ):
         found.save(io.BytesIO())
 
 
@@ -182,7 +184,12 @@ def packed(**parts: object) -> io.BytesIO:
 
 DAMAGE = {
     "n": [np.array(0), np.array(-5), np.array(10**17), np.array(np.inf), np.array("many"), np.array(3)],
-    "kernel": [np.zeros(3), np.array([99.0, 1.0, 0.0, 1.0, 0.0]), np.array([6.0, 1.0, 0.0, 1.0, 0.0]), np.full(5, np.nan)],
+    "kernel": [
+        np.zeros(3),
+        np.array([99.0, 1.0, 0.0, 1.0, 0.0]),
+        np.array([6.0, 1.0, 0.0, 1.0, 0.0]),
+        np.full(5, np.nan),
+    ],
     "numbers": [np.zeros(4), np.array(["a"] * 10)],
     "status": [np.array("FINE"), np.array(3)],
     "support": [np.array([0]), np.array([[0]]), np.array(["a"]), np.full(50, -1)],
@@ -197,7 +204,9 @@ def test_a_damaged_field_is_refused(name, value):
         svmcore.load(packed(**{**fields(), name: value}))
 
 
-@pytest.mark.parametrize("name", ["kernel", "numbers", "n", "status", "solver", "support", "dual_coef", "support_vectors"])
+@pytest.mark.parametrize(
+    "name", ["kernel", "numbers", "n", "status", "solver", "support", "dual_coef", "support_vectors"]
+)
 def test_a_missing_field_is_refused(name):
     parts = fields()
     del parts[name]
