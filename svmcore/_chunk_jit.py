@@ -26,7 +26,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "ae78ff23c242"
+_STAMP = "5fed82328d90"
 
 SOLVED, LIMITED = -1, -2
 

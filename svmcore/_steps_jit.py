@@ -261,15 +261,15 @@ def pair_step(duals, rows, progress, i, j):
     if size == 0.0 or duals.beta[i] == before:
         return STUCK
     v = duals.v
+    v[i] -= duals.diag[i] * step
     if j >= 0:
+        v[j] += duals.diag[j] * step
         row_j = rows.values[slot_j]
         for k in range(duals.n):
             v[k] -= step * (row_i[k] - row_j[k])
-        v[j] += duals.diag[j] * step
     else:
         for k in range(duals.n):
             v[k] -= step * row_i[k]
-    v[i] -= duals.diag[i] * step
     count_step(progress, step * slope - 0.5 * curvature * step * step, i, j, step)
     return -1
 
