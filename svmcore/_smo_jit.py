@@ -120,6 +120,8 @@ def compute_row(kernel, points, variables, cache, scratch, key):
     if not variables.one_each:
         for t in range(variables.n):
             row[t] = cache.points_row[variables.lane[t]]
+        for t in range(variables.n, row.shape[0]):
+            row[t] = 0.0  # what is left over of old memory may be NaN, and padding takes part in every pass
     cache.clock[0] += 1
     cache.used[slot] = cache.clock[0]
 
