@@ -23,6 +23,9 @@ from svmcore._errors import (
 if TYPE_CHECKING:
     from svmcore import solvers
     from svmcore.gp import GPSolution, gp_regression
+    from svmcore.io import load_data
+    from svmcore.path import svm_path
+    from svmcore.path_result import Path, StepCurve
     from svmcore.public import certificate, duality_gap, kkt_violation
     from svmcore.solution import Solution, load
     from svmcore.solve import train_svc, train_svr
@@ -32,12 +35,16 @@ __version__ = "0.1.0"
 
 # loaded on first use, so that `import svmcore` does not wait for the compiler
 _HOMES = {
-    "GPSolution": "svmcore.gp",
+    "Path": "svmcore.path_result",
     "Solution": "svmcore.solution",
+    "StepCurve": "svmcore.path_result",
+    "GPSolution": "svmcore.gp",
     "LeaveOneOut": "svmcore.update",
     "gp_regression": "svmcore.gp",
     "leave_one_out": "svmcore.update",
     "load": "svmcore.solution",
+    "load_data": "svmcore.io",
+    "svm_path": "svmcore.path",
     "train_svc": "svmcore.solve",
     "train_svr": "svmcore.solve",
     "certificate": "svmcore.public",
@@ -52,16 +59,20 @@ __all__ = [
     "LeaveOneOut",
     "MissingExtraError",
     "NotEnoughMemoryError",
+    "Path",
     "SVMError",
     "ScaleWarning",
     "Solution",
+    "StepCurve",
     "certificate",
     "duality_gap",
     "gp_regression",
     "kkt_violation",
     "leave_one_out",
     "load",
+    "load_data",
     "solvers",
+    "svm_path",
     "train_svc",
     "train_svr",
 ]

@@ -26,7 +26,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "5fed82328d90"
+_STAMP = "9f1ecb9260cd"
 
 SOLVED, LIMITED = -1, -2
 

@@ -20,6 +20,8 @@ from svmcore._types import DualQP, FloatArray, IntArray
 _ROUNDING = 1e-14  # relative imbalance of a warm start that is left alone
 
 SVC_LOSSES = ("hinge", "squared_hinge")
+_NEGLIGIBLE = 1e-290  # a cost whose inverse overflows is no cost
+
 SVR_LOSSES = ("epsilon_insensitive", "squared_epsilon_insensitive")
 
 
@@ -40,14 +42,14 @@ def _dual(
 
 def svc(y: FloatArray, costs: FloatArray, loss: str, equality: bool) -> DualQP:
     """Classification of labels y = +-1 with per-point costs C_i = C * weight."""
-    point = np.flatnonzero(costs > 0)
+    point = np.flatnonzero(costs > _NEGLIGIBLE)
     signs = np.asarray(y, dtype=np.float64)[point]
     return _dual(signs, signs.copy(), costs[point], point, loss == "squared_hinge", equality)
 
 
 def svr(y: FloatArray, costs: FloatArray, epsilon: float, loss: str, equality: bool) -> DualQP:
     """Regression of targets y with a tube of half-width epsilon; first all growing variables, then all shrinking ones."""
-    kept = np.flatnonzero(costs > 0)
+    kept = np.flatnonzero(costs > _NEGLIGIBLE)
     signs = np.concatenate([np.ones(len(kept)), -np.ones(len(kept))])
     target = np.concatenate([y[kept], y[kept]])
     point = np.concatenate([kept, kept])

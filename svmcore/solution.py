@@ -15,6 +15,7 @@ from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.gram import decision_values, is_sparse
 
 _FORMAT = "svmcore-solution-1"
+_MOST_POINTS = 10**9  # a larger number in a file is damage, not data
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,7 +130,11 @@ class Solution:
             fields |= {"sv_data": S.data, "sv_indices": S.indices, "sv_indptr": S.indptr, "sv_shape": np.array(S.shape)}
         else:
             fields["support_vectors"] = self.support_vectors
-        np.savez_compressed(file, **fields)
+        if hasattr(file, "write"):
+            np.savez_compressed(file, **fields)
+            return
+        with open(file, "wb") as stream:  # given a name, numpy would append a suffix to it
+            np.savez_compressed(stream, **fields)
 
 
 def _to_format_of(X: Any, like: Any) -> Any:
@@ -141,8 +146,8 @@ def _to_format_of(X: Any, like: Any) -> Any:
     return X.toarray()
 
 
-def load(file: Any) -> Solution:
-    """Read what `Solution.save` wrote. Never unpickles."""
+def load(file: Any) -> Any:
+    """Read what `Solution.save` or `Path.save` wrote. Never unpickles."""
     try:
         with np.load(file, allow_pickle=False) as stored:
             parts = {key: stored[key] for key in stored.files}
@@ -150,11 +155,15 @@ def load(file: Any) -> Solution:
         raise
     except Exception as error:
         raise InputError(f"{file} is not a file that svmcore wrote ({error})") from None
+    if str(parts.get("format")).startswith("svmcore-path"):
+        from svmcore._path_solution import assemble_path
+
+        return assemble_path(file, parts)
     if str(parts.get("format")) != _FORMAT:
         raise InputError(f"{file} is not a file that this version of svmcore reads; it needs format {_FORMAT!r}")
     try:
         return _assemble(parts)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InputError(f"{file} is damaged: {error}") from None
 
 
@@ -165,7 +174,12 @@ def _assemble(parts: dict[str, Any]) -> Solution:
     ].tolist()
     status = Status[str(parts["status"])]
     support, dual_coef = parts["support"].astype(np.int64), parts["dual_coef"].astype(np.float64)
-    alpha = np.zeros(int(parts["n"]))
+    n = int(parts["n"])
+    if not 0 < n <= _MOST_POINTS or (len(support) and support.max() >= n):
+        raise ValueError(f"it claims {n} training points")
+    if int(kind) not in set(KernelKind) - {KernelKind.CALLABLE}:
+        raise ValueError(f"it names kernel {kind}")
+    alpha = np.zeros(n)
     if support.shape != dual_coef.shape or support.ndim != 1 or (len(support) and support.min() < 0):
         raise ValueError("support and dual_coef do not belong together")
     alpha[support] = np.abs(dual_coef)

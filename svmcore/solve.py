@@ -264,7 +264,11 @@ def _control(time_limit: Any, callback: Any, verbose: Any) -> Control:
         time_limit = _check.number("time_limit", time_limit, low=0.0)
     if callback is not None and not callable(callback):
         raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    return Control(time_limit=time_limit, callback=callback, verbose=int(verbose))
+    return Control(
+        time_limit=time_limit,
+        callback=callback,
+        verbose=_check.integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, low=0),
+    )
 
 
 def _check_run(
@@ -343,7 +347,7 @@ def _fit(problem: Problem, run: Run, control: Control) -> Solution:
     solver = solvers.load(run.solver)
     qp = problem.qp
     start = _start(problem, run.alpha0)
-    with control:
+    with control, np.errstate(over="ignore", invalid="ignore"):  # an unbounded run may overflow; its status says so
         K = KernelMatrix(
             problem.X, problem.spec.kernel, problem.spec.function, cache_bytes=run.cache_bytes, n_threads=run.n_threads
         )

@@ -215,7 +215,9 @@ class Course:
         H = columns[:, F].copy()
         H[np.diag_indices(len(F))] += duals.diag[F]
         before = duals.beta[F].copy()
-        after, result = face_step(H, before, duals.v[F], duals.lower[F], duals.upper[F], duals.equality, 0.1 * self.tol)
+        after, result = face_step(
+            H, duals.diag[F], before, duals.v[F], duals.lower[F], duals.upper[F], duals.equality, 0.1 * self.tol
+        )
         if result is FaceResult.MOVED:
             duals.beta[F] = after
             duals.v[:] -= (after - before) @ columns

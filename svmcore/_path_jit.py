@@ -1,0 +1,700 @@
+"""The compiled steps of the regularization path: the parametric box problem followed event by event.
+
+The problem, sign-free (see `_types`), with a linear term that moves with a parameter t:
+
+    minimise  1/2 b'K b - l(t)'b   over  lower <= b <= upper  [ and  sum b = 0 ],     l(t) = base + t slope
+
+Written ``r = l(t) - K b - bias`` (no bias without the equality row), a point is optimal when ``r <= 0`` where b is at
+its lower end (side LOW), ``r >= 0`` at the upper end (UP) and ``r = 0`` in between (ELBOW). Between two events b, bias
+and r are linear in t. The path itself has slope = labels and t = lambda (b = lambda y alpha, bias = lambda intercept);
+removing an error has slope = the error and t from 1 to 0. Both run through the same `follow`.
+
+The elbow E holds independent points only: R'R = K_EE + bump 11' with R upper triangular, rows contiguous (bump = 0
+without the equality row; with it the added term vanishes on every feasible direction and makes the matrix positive
+definite exactly when the bordered matrix of the paper's (22) is non-singular). A point that would make it singular is
+exchanged along its null vector (`exchange`); it needs no linear program, because that vector moves no other residual.
+
+No residual is ever dropped: whatever is set to zero is booked in `base`, so that the state stays exactly optimal for a
+problem whose distance from the true one is known.
+
+Reference: path.md C1-C12 on Ong, Shao and Yang; steps (S1)-(S4) are not needed here (they live in the paper's modes).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from svmcore._jit import jit
+from svmcore._types import FloatArray, IntArray
+
+_STAMP = "5ef15aee66a4"
+
+LOW, UP, ELBOW = 0, 1, 2
+
+# why `follow` returned
+DONE, STALLED, SINGULAR, REFRESH, GROW, ROWS, FLUSH, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7
+
+# causes written into the event log
+BOX, MARGIN, EXCHANGE, BATCH = 0, 1, 2, 3
+
+# State.num
+T, BIAS, T_REFRESH, NOISE = 0, 1, 2, 3
+# State.cnt
+M, N_EVENT, N_ZERO, N_ZERO_MAX, N_EXCHANGE, N_FLIP, N_BATCH, SINCE, WANT, N_PERTURB, M_MAX, ZERO_RUN, BATCHED, N_STEP = (
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
+)  # fmt: skip
+# Log.end
+EVENTS, KNOTS, VALUES = 0, 1, 2
+
+DEPENDENT = 1e-14  # a pivot below this times k_ii + bump is a dependent point; 1e-11 breaks near-singular kernels
+SINGULAR_PIVOT = 1e-18  # after an exchange the pivot may be small: it is about n_j^2 times another
+GIVE = 1e-12  # boxes give way by this fraction when the best pivot is looked for
+MOVES = 1e-13  # an elbow value whose rate is smaller does not move
+TIE = 1e-12  # events closer than this (times t) are simultaneous; 1e-10 already costs digits
+PERTURB_AFTER = 40  # zero steps in a row before ties are spread
+SPREAD = 1e-10
+
+
+class Problem(NamedTuple):
+    """What does not change during a call: `rows[slot[i]]` is kernel row i (slot -1: not there yet)."""
+
+    rows: FloatArray
+    slot: IntArray
+    diagonal: FloatArray
+    slope: FloatArray
+    bump: float
+    equality: bool
+
+
+class State(NamedTuple):
+    """Where the path is; every array is changed in place. `num` and `cnt` are indexed by the names above."""
+
+    beta: FloatArray
+    resid: FloatArray
+    base: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    side: np.ndarray
+    elbow: IntArray
+    factor: FloatArray
+    w_slope: FloatArray
+    w_one: FloatArray
+    num: FloatArray
+    cnt: IntArray
+
+
+class Work(NamedTuple):
+    """Scratch: direction on the elbow, null vector, rate of every residual, step to every blocking event."""
+
+    d: FloatArray
+    x: FloatArray
+    rate: FloatArray
+    step: FloatArray
+
+
+class Log(NamedTuple):
+    """What happened: events, and a knot (t, bias, elbow and its values) at the end of each step. `end` holds counts."""
+
+    event_t: FloatArray
+    event_index: IntArray
+    event_move: np.ndarray
+    knot: FloatArray
+    knot_at: IntArray
+    index: np.ndarray  # type: ignore[assignment]
+    value: FloatArray
+    end: IntArray
+
+
+class Options(NamedTuple):
+    """Limits of one call. `scale` is what ties are measured against (0: the current t)."""
+
+    t_end: float
+    rate_tol: float
+    scale: float
+    max_step: float
+    refresh: int
+    budget: int
+    batch: bool
+    record: bool
+    n_events_max: int
+
+
+# ---- triangular factor -------------------------------------------------------------------------------------------
+
+
+@jit(sums=True)
+def dot_from(a, b, start, stop):
+    """sum over start <= j < stop of a_j b_j."""
+    total = 0.0
+    for j in range(start, stop):
+        total += a[j] * b[j]
+    return total
+
+
+@jit
+def solve_lower(R, m, b):
+    """Solve R'x = b. In place: b."""
+    for k in range(m):
+        xk = b[k] / R[k, k]
+        b[k] = xk
+        if xk != 0.0:
+            row = R[k]
+            for j in range(k + 1, m):
+                b[j] -= xk * row[j]
+
+
+@jit
+def solve_upper(R, m, b):
+    """Solve R x = b. In place: b."""
+    for k in range(m - 1, -1, -1):
+        b[k] = (b[k] - dot_from(R[k], b, k + 1, m)) / R[k, k]
+
+
+@jit
+def pivot_of(P, S, i, x):
+    """Relative pivot of point i if it joined the elbow: 1 - |x|^2 / (k_ii + bump), x = R^-T (k_Ei + bump). In place: x."""
+    m = S.cnt[M]
+    row = P.rows[P.slot[i]]
+    for k in range(m):
+        x[k] = row[S.elbow[k]] + P.bump
+    solve_lower(S.factor, m, x)
+    whole = P.diagonal[i] + P.bump
+    if not whole > 0.0:
+        return 0.0
+    return (whole - dot_from(x, x, 0, m)) / whole
+
+
+@jit
+def append(P, S, i, x, pivot):
+    """Put point i, with the x and pivot of `pivot_of`, last on the elbow. In place: S."""
+    m = S.cnt[M]
+    r = np.sqrt(pivot * (P.diagonal[i] + P.bump))
+    for k in range(m):
+        S.factor[k, m] = x[k]
+    S.factor[m, m] = r
+    S.w_slope[m] = (P.slope[i] - dot_from(x, S.w_slope, 0, m)) / r
+    S.w_one[m] = (1.0 - dot_from(x, S.w_one, 0, m)) / r
+    S.elbow[m] = i
+    S.side[i] = ELBOW
+    S.cnt[M] = m + 1
+    if m + 1 > S.cnt[M_MAX]:
+        S.cnt[M_MAX] = m + 1
+
+
+@jit
+def rotate(a, b, c, s, start, stop):
+    """(a, b) <- (c a + s b, c b - s a) on start <= j < stop. In place: a, b."""
+    for j in range(start, stop):
+        t = c * a[j] + s * b[j]
+        b[j] = c * b[j] - s * a[j]
+        a[j] = t
+
+
+@jit
+def delete(S, k0):
+    """Take the point at place k0 off the elbow: drop column k0 of R, make it triangular again. In place: S."""
+    m = S.cnt[M]
+    R = S.factor
+    for i in range(m):
+        row = R[i]
+        for j in range(max(i, k0 + 1), m):
+            row[j - 1] = row[j]
+    for k in range(k0, m - 1):
+        top = R[k]
+        low = R[k + 1]
+        a = top[k]
+        b = low[k]
+        h = np.sqrt(a * a + b * b)
+        c = a / h
+        s = b / h
+        top[k] = h
+        low[k] = 0.0
+        rotate(top, low, c, s, k + 1, m - 1)
+        rotate(S.w_slope[k : k + 1], S.w_slope[k + 1 : k + 2], c, s, 0, 1)
+        rotate(S.w_one[k : k + 1], S.w_one[k + 1 : k + 2], c, s, 0, 1)
+    for k in range(k0, m - 1):
+        S.elbow[k] = S.elbow[k + 1]
+    S.cnt[M] = m - 1
+
+
+@jit
+def restart_rhs(P, S):
+    """w_slope = R^-T slope_E, w_one = R^-T 1: after a new factor or a new slope. In place: S."""
+    m = S.cnt[M]
+    for k in range(m):
+        S.w_slope[k] = P.slope[S.elbow[k]]
+        S.w_one[k] = 1.0
+    solve_lower(S.factor, m, S.w_slope)
+    solve_lower(S.factor, m, S.w_one)
+
+
+# ---- direction, rates, next event --------------------------------------------------------------------------------
+
+
+@jit
+def direction(P, S, d):
+    """d = db_E/dt and the returned dbias/dt: K_EE d + d0 = slope_E, sum d = 0. In place: d."""
+    m = S.cnt[M]
+    d0 = 0.0
+    if P.equality and m > 0:
+        d0 = dot_from(S.w_slope, S.w_one, 0, m) / dot_from(S.w_one, S.w_one, 0, m)
+    for k in range(m):
+        d[k] = S.w_slope[k] - d0 * S.w_one[k]
+    solve_upper(S.factor, m, d)
+    return d0
+
+
+@jit
+def add_rows(out, P, S, coef, m):
+    """out += sum_k coef_k K[E_k]. In place: out."""
+    n = out.shape[0]
+    k = 0
+    while k + 3 < m:
+        r0 = P.rows[P.slot[S.elbow[k]]]
+        r1 = P.rows[P.slot[S.elbow[k + 1]]]
+        r2 = P.rows[P.slot[S.elbow[k + 2]]]
+        r3 = P.rows[P.slot[S.elbow[k + 3]]]
+        c0 = coef[k]
+        c1 = coef[k + 1]
+        c2 = coef[k + 2]
+        c3 = coef[k + 3]
+        for i in range(n):
+            out[i] += (c0 * r0[i] + c1 * r1[i]) + (c2 * r2[i] + c3 * r3[i])
+        k += 4
+    while k < m:
+        r0 = P.rows[P.slot[S.elbow[k]]]
+        c0 = coef[k]
+        for i in range(n):
+            out[i] += c0 * r0[i]
+        k += 1
+
+
+@jit
+def blocking_steps(S, W, rate_tol, scale):
+    """Step (decrease of t) at which each moving elbow value meets its box and each residual meets zero. In place: W.step.
+
+    These are the ratios (47)-(49) with h = -delta lambda. Returns the smallest (infinite when nothing blocks), and the
+    largest step at which all that blocks before is a tie: within TIE * scale in t and in every residual, within GIVE
+    in every box. (Measured in t alone, fast values of a near-singular elbow would leave their boxes unseen.)
+    """
+    least = np.inf
+    loose = np.inf
+    for i in range(S.side.shape[0]):
+        h = np.inf
+        side = S.side[i]
+        p = W.rate[i]
+        if (side == UP and p < -rate_tol) or (side == LOW and p > rate_tol):
+            h = -S.resid[i] / p
+            if h < least:
+                least = h
+            loose = min(loose, h + TIE * scale / abs(p))
+        W.step[i] = h
+    for k in range(S.cnt[M]):
+        i = S.elbow[k]
+        dk = W.d[k]
+        h = np.inf
+        if abs(dk) > MOVES:
+            h = (S.beta[i] - (S.lower[i] if dk > 0.0 else S.upper[i])) / dk
+            if h < least:
+                least = h
+            loose = min(loose, h + GIVE * (S.upper[i] - S.lower[i]) / abs(dk))
+        W.step[i] = h
+    least = max(least, 0.0)
+    return least, max(least, min(loose, least + TIE * scale))
+
+
+@jit
+def choose(P, S, W, limit):
+    """Among the events within `limit` the one with the largest rate, which is the safest pivot.
+
+    Returns (point, its place on the elbow or -1); the point is -1 when there is none.
+    """
+    best = -1.0
+    point = -1
+    place = -1
+    for k in range(S.cnt[M]):
+        i = S.elbow[k]
+        if W.step[i] <= limit and abs(W.d[k]) > best:
+            best = abs(W.d[k])
+            point = i
+            place = k
+    for i in range(S.side.shape[0]):
+        if W.step[i] <= limit and S.side[i] != ELBOW:
+            speed = abs(W.rate[i]) / np.sqrt(P.diagonal[i] + P.bump + 1e-300)
+            if speed > best:
+                best = speed
+                point = i
+                place = -1
+    return point, place
+
+
+@jit
+def clip(v, low, high):
+    """v moved into [low, high]."""
+    return min(max(v, low), high)
+
+
+@jit
+def advance(S, W, h, d0):
+    """Decrease t by h along the direction. In place: S. Elbow residuals stay as bookkept: zero."""
+    for k in range(S.cnt[M]):
+        i = S.elbow[k]
+        S.beta[i] = clip(S.beta[i] - h * W.d[k], S.lower[i], S.upper[i])
+    S.num[BIAS] -= h * d0
+    for i in range(S.side.shape[0]):
+        S.resid[i] += h * W.rate[i]
+    for k in range(S.cnt[M]):
+        S.resid[S.elbow[k]] = 0.0
+    S.num[T] -= h
+
+
+# ---- log ---------------------------------------------------------------------------------------------------------
+
+
+@jit
+def log_event(S, L, i, old, new, cause):
+    """Append an event. In place: L, S.cnt."""
+    S.cnt[N_EVENT] += 1
+    k = L.end[EVENTS]
+    if k < L.event_t.shape[0]:
+        L.event_t[k] = S.num[T]
+        L.event_index[k] = i
+        L.event_move[k, 0] = old
+        L.event_move[k, 1] = new
+        L.event_move[k, 2] = cause
+        L.end[EVENTS] = k + 1
+
+
+@jit
+def log_knot(S, L):
+    """Append a knot: t, bias and the elbow with its values, after all events logged so far. In place: L."""
+    k = L.end[KNOTS]
+    v = L.end[VALUES]
+    m = S.cnt[M]
+    L.knot[k, 0] = S.num[T]
+    L.knot[k, 1] = S.num[BIAS]
+    L.knot_at[k, 0] = L.end[EVENTS]
+    L.knot_at[k, 1] = m
+    for j in range(m):
+        i = S.elbow[j]
+        L.index[v + j] = i
+        L.value[v + j] = S.beta[i]
+    L.end[KNOTS] = k + 1
+    L.end[VALUES] = v + m
+
+
+@jit
+def log_full(S, L):
+    """True when the log might not hold what one more step writes."""
+    n = S.side.shape[0]
+    return (
+        L.end[EVENTS] + n + 4 > L.event_t.shape[0]
+        or L.end[KNOTS] + 3 > L.knot.shape[0]
+        or L.end[VALUES] + 3 * S.cnt[M] + 8 > L.value.shape[0]
+    )
+
+
+# ---- events ------------------------------------------------------------------------------------------------------
+
+
+@jit
+def to_bound(S, i, upper):
+    """Set point i exactly at a bound. In place: S. Returns the new side."""
+    side = UP if upper else LOW
+    S.beta[i] = S.upper[i] if upper else S.lower[i]
+    S.side[i] = side
+    S.resid[i] = 0.0
+    return side
+
+
+@jit
+def enter(P, S, i, x, pivot):
+    """Point i joins the elbow; what is left of its residual goes into `base`. In place: S."""
+    append(P, S, i, x, pivot)
+    S.base[i] -= S.resid[i]
+    S.resid[i] = 0.0
+
+
+@jit
+def room_along(S, k, speed):
+    """How far the elbow value at place k is from the bound it would meet at this speed."""
+    j = S.elbow[k]
+    return max(S.upper[j] - S.beta[j] if speed > 0.0 else S.beta[j] - S.lower[j], 0.0)
+
+
+@jit
+def first_box(S, x, sign, own):
+    """How far beta can move along sign * null vector (n_i = 1, n_E = -x) before a box binds; `own` is i's room.
+
+    Two passes: the first finds how far one could go if boxes gave way by a hair, the second takes, among the boxes
+    met by then, the one with the largest entry of n, because the factor's determinant shrinks by its square.
+    Returns (length, place on the elbow that binds, or -1 when it is point i itself).
+    """
+    far = own * (1.0 + GIVE)
+    for k in range(S.cnt[M]):
+        speed = -sign * x[k]
+        if abs(speed) > 1e-12:
+            j = S.elbow[k]
+            h = (room_along(S, k, speed) + GIVE * (S.upper[j] - S.lower[j])) / abs(speed)
+            far = min(far, h)
+    place = -1
+    length = own
+    size = 1.0 if own <= far else 0.0
+    for k in range(S.cnt[M]):
+        speed = -sign * x[k]
+        if abs(speed) > size and abs(speed) > 1e-12:
+            h = room_along(S, k, speed) / abs(speed)
+            if h <= far:
+                length = h
+                place = k
+                size = abs(speed)
+    return length, place
+
+
+@jit
+def exchange(P, S, W, L, i, pivot, record):
+    """Point i depends on the elbow: move along its null vector to the first box. In place: S, W, L.
+
+    With n the null vector, sum n_k r_k keeps its value times t on all of the elbow and i, so the residual of the point
+    that leaves moves to its proper side. Either i crosses its own box (a flip) or a point j leaves and i takes its
+    place; n_j != 0 keeps the factor non-singular. Returns False when the new factor is numerically singular.
+    """
+    m = S.cnt[M]
+    x = W.x
+    solve_upper(S.factor, m, x)
+    old = S.side[i]
+    sign = -1.0 if old == UP else 1.0
+    far, place = first_box(S, x, sign, S.upper[i] - S.lower[i])
+    S.cnt[N_EXCHANGE] += 1
+    if far > 0.0:
+        for k in range(m):
+            j = S.elbow[k]
+            W.d[k] = -sign * far * x[k]
+            S.beta[j] = clip(S.beta[j] + W.d[k], S.lower[j], S.upper[j])
+        S.beta[i] += sign * far
+        if pivot > 1e-15:
+            for j in range(W.rate.shape[0]):
+                W.rate[j] = 0.0
+            add_rows(W.rate, P, S, W.d, m)
+            row = P.rows[P.slot[i]]
+            for j in range(W.rate.shape[0]):
+                S.resid[j] -= W.rate[j] + sign * far * row[j]
+            for k in range(m):
+                S.base[S.elbow[k]] -= S.resid[S.elbow[k]]
+                S.resid[S.elbow[k]] = 0.0
+    fine = True
+    if place < 0:
+        S.cnt[N_FLIP] += 1
+        kept = S.resid[i]
+        side = to_bound(S, i, old == LOW)
+        S.base[i] -= kept
+        log_event(S, L, i, old, side, EXCHANGE)
+    else:
+        j = S.elbow[place]
+        side = to_bound(S, j, -sign * x[place] > 0.0)
+        delete(S, place)
+        log_event(S, L, j, ELBOW, side, EXCHANGE)
+        pivot = pivot_of(P, S, i, x)
+        if pivot > SINGULAR_PIVOT:
+            enter(P, S, i, x, pivot)
+            log_event(S, L, i, old, ELBOW, EXCHANGE)
+        else:
+            fine = False
+    if far > 0.0 and record:
+        log_knot(S, L)
+    return fine
+
+
+@jit
+def enter_tied(P, S, W, L, limit, most):
+    """Let all outside points whose event lies within `limit` join at once. In place: S, W, L. Returns how many."""
+    joined = 0
+    for i in range(S.side.shape[0]):
+        if joined >= most:
+            break
+        side = S.side[i]
+        if side == ELBOW or W.step[i] > limit or P.slot[i] < 0:
+            continue
+        pivot = pivot_of(P, S, i, W.x)
+        if pivot > 1e-9:
+            enter(P, S, i, W.x, pivot)
+            log_event(S, L, i, side, ELBOW, BATCH)
+            joined += 1
+    S.cnt[BATCHED] += joined
+    return joined
+
+
+@jit
+def noise(S):
+    """A repeatable number in [1, 2). In place: S.num."""
+    v = S.num[NOISE] * 1103.0 + 0.7390851332151607
+    v -= np.floor(v)
+    S.num[NOISE] = v
+    return 1.0 + v
+
+
+@jit
+def spread_ties(S, scale):
+    """Many zero steps in a row: loosen residuals and boxes near ties by about 1e-10 of their size. In place: S."""
+    size = SPREAD * (S.cnt[ZERO_RUN] // PERTURB_AFTER)
+    S.cnt[N_PERTURB] += 1
+    for i in range(S.side.shape[0]):
+        side = S.side[i]
+        if side == UP and S.resid[i] < 1e-7 * scale:
+            e = scale * size * noise(S)
+            S.base[i] += e
+            S.resid[i] += e
+        elif side == LOW and S.resid[i] > -1e-7 * scale:
+            e = scale * size * noise(S)
+            S.base[i] -= e
+            S.resid[i] -= e
+        elif side == ELBOW:  # ten times less: a box cannot be shifted back without a step
+            width = 0.1 * (S.upper[i] - S.lower[i])
+            if S.beta[i] < S.lower[i] + 1e-7 * width:
+                S.lower[i] -= size * width * noise(S)
+            elif S.beta[i] > S.upper[i] - 1e-7 * width:
+                S.upper[i] += size * width * noise(S)
+
+
+@jit
+def event(P, S, W, L, point, place, limit, opt):
+    """Carry out the event at the present t. In place: S, W, L. Returns a code; DONE means go on."""
+    if place >= 0:
+        side = to_bound(S, point, W.d[place] < 0.0)
+        delete(S, place)
+        log_event(S, L, point, ELBOW, side, BOX)
+        return DONE
+    if P.slot[point] < 0:
+        S.cnt[WANT] = point
+        return ROWS
+    if opt.batch and S.cnt[ZERO_RUN] <= 1:
+        room = min(S.factor.shape[0] - S.cnt[M] - 2, 512)
+        if enter_tied(P, S, W, L, limit, room) > 0:
+            S.cnt[N_BATCH] += 1
+            return DONE
+    pivot = pivot_of(P, S, point, W.x)
+    if pivot > DEPENDENT:
+        old = S.side[point]
+        enter(P, S, point, W.x, pivot)
+        log_event(S, L, point, old, ELBOW, MARGIN)
+        return DONE
+    if exchange(P, S, W, L, point, pivot, opt.record):
+        return DONE
+    return SINGULAR
+
+
+@jit
+def follow(P, S, W, L, opt):
+    """Follow the optimum from the present t down to opt.t_end, or until Python is needed. In place: S, W, L.
+
+    Returns DONE (arrived), or why it stopped: STALLED, SINGULAR, REFRESH, GROW, ROWS (kernel row S.cnt[WANT] is
+    missing), FLUSH (log full), BUDGET. After any of these it can be called again.
+    """
+    for _ in range(opt.budget):
+        if S.cnt[M] + 2 > S.factor.shape[0]:
+            return GROW
+        if opt.record and log_full(S, L):
+            return FLUSH
+        t = S.num[T]
+        d0 = direction(P, S, W.d)
+        for i in range(W.rate.shape[0]):
+            W.rate[i] = d0 - P.slope[i]
+        add_rows(W.rate, P, S, W.d, S.cnt[M])
+        longest = t - opt.t_end
+        if longest > opt.max_step * t:
+            longest = opt.max_step * t
+        scale = opt.scale if opt.scale > 0.0 else t
+        least, limit = blocking_steps(S, W, opt.rate_tol, scale)
+        point = -1
+        place = -1
+        h = longest
+        if least < longest:
+            point, place = choose(P, S, W, limit)
+            h = min(max(W.step[point], 0.0), longest)
+        if h > 0.0:
+            advance(S, W, h, d0)
+            if place >= 0:  # the point that leaves is exactly at its bound in the knot
+                S.beta[point] = S.lower[point] if W.d[place] > 0.0 else S.upper[point]
+            if opt.record:
+                log_knot(S, L)
+        S.cnt[N_STEP] += 1
+        if h <= TIE * scale:
+            S.cnt[N_ZERO] += 1
+            S.cnt[ZERO_RUN] += 1
+            S.cnt[N_ZERO_MAX] = max(S.cnt[N_ZERO_MAX], S.cnt[ZERO_RUN])
+        else:
+            S.cnt[ZERO_RUN] = 0
+        if point < 0:
+            return DONE if longest >= t - opt.t_end else REFRESH
+        if S.cnt[ZERO_RUN] > 20 * S.side.shape[0] + 1000:
+            return STALLED
+        code = event(P, S, W, L, point, place, limit, opt)
+        if code != DONE:
+            return code
+        if S.cnt[N_EVENT] >= opt.n_events_max:
+            return BUDGET
+        S.cnt[SINCE] += 1
+        if S.cnt[ZERO_RUN] > 0 and S.cnt[ZERO_RUN] % PERTURB_AFTER == 0:
+            spread_ties(S, scale)
+        if S.cnt[SINCE] >= opt.refresh or (opt.scale == 0.0 and S.num[T] < 0.5 * S.num[T_REFRESH]):
+            return REFRESH
+    return BUDGET
+
+
+# ---- start -------------------------------------------------------------------------------------------------------
+
+
+@jit
+def crash_point(P, S, W, i):
+    """Point i of a solver's answer lies inside its box: append it, or move it out along its null vector. In place: S."""
+    x = W.x
+    pivot = pivot_of(P, S, i, x)
+    if pivot > DEPENDENT:
+        append(P, S, i, x, pivot)
+        return
+    m = S.cnt[M]
+    solve_upper(S.factor, m, x)
+    best, place = first_box(S, x, -1.0, S.beta[i] - S.lower[i])
+    sign = -1.0
+    up, up_place = first_box(S, x, 1.0, S.upper[i] - S.beta[i])
+    if up < best:
+        best = up
+        place = up_place
+        sign = 1.0
+    for k in range(m):
+        j = S.elbow[k]
+        S.beta[j] = clip(S.beta[j] - sign * best * x[k], S.lower[j], S.upper[j])
+    S.beta[i] = clip(S.beta[i] + sign * best, S.lower[i], S.upper[i])
+    if place < 0:
+        to_bound(S, i, sign > 0.0)
+        return
+    j = S.elbow[place]
+    to_bound(S, j, -sign * x[place] > 0.0)
+    delete(S, place)
+    pivot = pivot_of(P, S, i, x)
+    if pivot > SINGULAR_PIVOT:
+        append(P, S, i, x, pivot)
+    else:
+        to_bound(S, i, S.beta[i] > 0.5 * (S.lower[i] + S.upper[i]))
+
+
+@jit
+def crash(P, S, W):
+    """Sides from beta, and an independent elbow out of the points inside their boxes. In place: S.
+
+    The answer of a solver may have dependent free points; each is moved along its null vector, which changes no
+    residual, until one value meets its box. Needs the kernel rows of every free point.
+    """
+    S.cnt[M] = 0
+    for i in range(S.side.shape[0]):
+        if S.beta[i] <= S.lower[i]:
+            S.side[i] = LOW
+        elif S.beta[i] >= S.upper[i]:
+            S.side[i] = UP
+        else:
+            S.side[i] = ELBOW
+    for i in range(S.side.shape[0]):
+        if S.side[i] == ELBOW:
+            crash_point(P, S, W, i)

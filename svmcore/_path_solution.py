@@ -1,0 +1,164 @@
+"""What a `Path` needs the rest of the library for: certified solutions at one C, certificates, files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from svmcore import forms
+from svmcore._check import KernelSpec
+from svmcore._errors import InputError
+from svmcore._types import FloatArray, Kernel, KernelKind, Status
+from svmcore.certify import Certificate, certificate
+from svmcore.gram import KernelMatrix, is_sparse
+from svmcore.path_result import Data, Groups, Path, PathCertificate, Track
+from svmcore.solution import Solution
+
+FORMAT = "svmcore-path-1"
+_SCALARS = ("open_top", "found_top", "bias_slope", "phi_end")
+_DEFAULT_VALUES = 20
+
+
+def _kernel_matrix(path: Path) -> KernelMatrix:
+    """The kernel of the path's variables."""
+    data = path._data
+    first = data.groups.first
+    X = data.X
+    if data.spec.kernel.kind == KernelKind.PRECOMPUTED:
+        X = np.ascontiguousarray(X[np.ix_(first, first)])
+    elif first.size < X.shape[0] or not np.array_equal(first, np.arange(X.shape[0])):
+        X = X[first]
+    return KernelMatrix(X, data.spec.kernel, data.spec.function, cache_bytes=0, n_threads=data.n_threads)
+
+
+def _certificate(path: Path, K: KernelMatrix, C: float, beta: FloatArray, intercept: float) -> Certificate:
+    """Measure beta (per variable) at one C. Merged duplicates are one variable with a wider box: the same problem."""
+    qp = forms.svc(path._sign, C * path._upper, "hinge", path._data.equality)
+    return certificate(qp, K, beta, intercept)
+
+
+def _beta(path: Path, C: FloatArray) -> FloatArray:
+    lam, C, _ = path._lambdas_of(C)
+    beta, _ = path._hat(lam)
+    return beta * C[:, None]
+
+
+def certify_path(path: Path, Cs: Any) -> PathCertificate:
+    """See `Path.certify`."""
+    if Cs is None:
+        low, high = float(path.Cs[0]), path.C_range[1]
+        values = np.geomspace(low, high, _DEFAULT_VALUES) if high > low else np.array([high])
+    else:
+        values = np.atleast_1d(np.asarray(Cs, dtype=np.float64))
+    K = _kernel_matrix(path)
+    violation = gap = 0.0
+    beta = _beta(path, values)
+    intercepts = np.atleast_1d(path.intercept(values))
+    for C, row, b in zip(values, beta, intercepts, strict=True):
+        measured = _certificate(path, K, float(C), row, float(b))
+        violation = max(violation, measured.kkt_violation)
+        gap = max(gap, measured.relative_gap)
+    return PathCertificate(violation, gap)
+
+
+def solution_at(path: Path, C: float) -> Solution:
+    """See `Path.at`."""
+    if np.ndim(C) != 0:
+        raise InputError(f"C={C!r} is not one number; `alpha`, `intercept` and `decision_function` take arrays")
+    C = float(C)
+    data = path._data
+    K = _kernel_matrix(path)
+    intercept = float(path.intercept(C))
+    measured = _certificate(path, K, C, _beta(path, np.array([C]))[0], intercept)
+    coef = path.dual_coef(C)
+    support = np.flatnonzero(coef)
+    precomputed = data.spec.kernel.kind == KernelKind.PRECOMPUTED
+    return Solution(
+        alpha=np.abs(coef), intercept=intercept, support=support, dual_coef=coef[support],
+        objective=measured.objective, primal_objective=measured.primal_objective, gap=measured.gap,
+        relative_gap=measured.relative_gap, kkt_violation=measured.kkt_violation, status=Status.CONVERGED,
+        converged=True, n_iter=int(path.stats["n_events"]), n_kernel_evals=K.n_evals, fit_seconds=0.0, solver="path",
+        classes=data.classes, kernel=data.spec.kernel,
+        support_vectors=np.empty((0, 0)) if precomputed else data.X[support],
+        n_features=data.X.shape[1], function=data.spec.function, n_threads=data.n_threads,
+    )  # fmt: skip
+
+
+def save_path(path: Path, file: Any) -> None:
+    """See `Path.save`."""
+    data, track = path._data, path._track
+    if data.spec.function is not None:
+        raise InputError("a path with a Python kernel function cannot be saved: a file holds data, not code")
+    if data.classes.dtype.kind == "O":
+        raise InputError("labels of Python object type cannot be saved; use numbers or strings")
+    numbers = {k: v for k, v in path.stats.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+    fields: dict[str, Any] = {
+        "format": np.array(FORMAT),
+        "kernel": np.array([float(value) for value in data.spec.kernel]),
+        "kernel_name": np.array(data.spec.name),
+        "ended": np.array(path.ended),
+        "signs": data.signs,
+        "weights": data.weights,
+        "classes": data.classes,
+        "flags": np.array(
+            [float(data.equality), float(track.open_top), float(track.found_top), track.bias_slope, track.phi_end]
+        ),
+        "stat_names": np.array(list(numbers), dtype=str),
+        "stat_values": np.array([float(v) for v in numbers.values()]),
+    }
+    fields |= {f"group_{name}": value for name, value in data.groups._asdict().items()}
+    fields |= {f"track_{name}": np.asarray(value) for name, value in track._asdict().items() if name not in _SCALARS}
+    if is_sparse(data.X):
+        X = data.X
+        fields |= {"X_data": X.data, "X_indices": X.indices, "X_indptr": X.indptr, "X_shape": np.array(X.shape)}
+    else:
+        fields["X"] = data.X
+    np.savez_compressed(file, **fields)
+
+
+def assemble_path(file: Any, parts: dict[str, Any]) -> Path:
+    """The path from the arrays that `Path.save` wrote to `file`."""
+    if str(parts.get("format")) != FORMAT:
+        raise InputError(f"{file} is not a path that this version of svmcore reads; it needs format {FORMAT!r}")
+    try:
+        return _assemble(parts)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise InputError(f"{file} is damaged: {error}") from None
+
+
+def _assemble(parts: dict[str, Any]) -> Path:
+    kind, gamma, coef0, degree, offset = parts["kernel"].tolist()
+    spec = KernelSpec(Kernel(int(kind), gamma, coef0, int(degree), offset), None, str(parts["kernel_name"]))
+    equality, open_top, found, slope, phi = parts["flags"].tolist()
+    X: Any
+    if "X_data" in parts:
+        from scipy import sparse
+
+        rows, columns = (int(v) for v in parts["X_shape"])
+        X = sparse.csr_matrix((parts["X_data"], parts["X_indices"], parts["X_indptr"]), shape=(rows, columns))
+        X.check_format()
+    else:
+        X = np.ascontiguousarray(parts["X"], dtype=np.float64)
+    groups = Groups(*(parts[f"group_{name}"] for name in Groups._fields))
+    names = [name for name in Track._fields if name not in _SCALARS]
+    track = Track(
+        **{name: parts[f"track_{name}"] for name in names},
+        open_top=bool(open_top),
+        found_top=bool(found),
+        bias_slope=slope,
+        phi_end=phi,
+    )
+    n, size = X.shape[0], groups.first.size
+    if parts["signs"].shape != (n,) or groups.of.shape != (n,) or track.offset.size != track.knot.shape[0] + 1:
+        raise ValueError("the arrays do not belong together")
+    if size and (groups.first.min() < 0 or groups.first.max() >= n):
+        raise ValueError("a variable points outside of the training set")
+    if track.index.shape != track.value.shape or track.offset[-1] != track.index.size:
+        raise ValueError("elbow values and indices do not belong together")
+    data = Data(X, parts["signs"], parts["weights"], spec, parts["classes"], bool(equality), groups, 1)
+    stats: dict[str, Any] = dict(zip(parts["stat_names"].tolist(), parts["stat_values"].tolist(), strict=True))
+    for name, value in stats.items():
+        if name.startswith("n_") or (name.endswith("_max") and float(value).is_integer()):
+            stats[name] = int(value)
+    return Path(data, track, stats, str(parts["ended"]))

@@ -1,0 +1,89 @@
+"""Kernel rows for the path trackers: the whole matrix when it fits into memory, otherwise rows on demand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from svmcore._types import FloatArray, IntArray
+
+
+class RowStore:
+    """Kernel rows the tracker may read: all of them when they fit into `budget` bytes, otherwise on demand."""
+
+    def __init__(self, oracle: Any, budget: float, ahead: int = 16) -> None:
+        self.oracle = oracle
+        self.n = n = oracle.n
+        self.ahead = ahead
+        self.diagonal = np.ascontiguousarray(oracle.diagonal, dtype=np.float64)
+        self.whole = 8.0 * n * n <= budget
+        if self.whole:
+            self.rows = np.ascontiguousarray(oracle.rows(np.arange(n)))
+            self.slot = np.arange(n)
+        else:
+            self.rows = np.zeros((min(n, 64), n))
+            self.slot = np.full(n, -1, dtype=np.int64)
+        self.owner = np.arange(n) if self.whole else np.full(self.rows.shape[0], -1, dtype=np.int64)
+        self.used = n if self.whole else 0
+        self.limit = max(256, int(budget // (8 * n)))
+        self.clock = np.zeros(self.rows.shape[0], dtype=np.int64)
+        self.now = 0
+
+    def product(self, coef: FloatArray) -> FloatArray:
+        """K coef, from stored rows where they exist."""
+        index = np.flatnonzero(coef)
+        if index.size == 0:
+            return np.zeros(self.n)
+        if self.whole:
+            if index.size > 0.6 * self.n:
+                return np.asarray(self.rows @ coef)
+            return np.asarray(coef[index] @ self.rows[index])
+        have = index[self.slot[index] >= 0]
+        miss = index[self.slot[index] < 0]
+        out = np.zeros(self.n)
+        for start in range(0, have.size, 256):
+            part = have[start : start + 256]
+            out += coef[part] @ self.rows[self.slot[part]]
+        if miss.size:
+            out += self.oracle.product(miss, np.ascontiguousarray(coef[miss]))
+        return out
+
+    def block(self, index: IntArray) -> FloatArray:
+        """K restricted to `index`, whose rows are stored."""
+        return np.asarray(self.rows[self.slot[index][:, None], index[None, :]])
+
+    def fetch(self, wanted: IntArray, keep: IntArray) -> bool:
+        """Store the rows `wanted`; `keep` must not be evicted. Returns True when `rows` was replaced."""
+        wanted = wanted[self.slot[wanted] < 0]
+        if wanted.size == 0:
+            return False
+        self.now += 1
+        replaced = False
+        capacity = self.rows.shape[0]
+        if self.used + wanted.size > capacity and capacity < self.limit:
+            size = int(min(self.limit, max(2 * capacity, self.used + wanted.size)))
+            rows = np.zeros((size, self.n))
+            rows[: self.used] = self.rows[: self.used]
+            self.owner = np.concatenate([self.owner, np.full(size - capacity, -1, dtype=np.int64)])
+            self.clock = np.concatenate([self.clock, np.zeros(size - capacity, dtype=np.int64)])
+            self.rows = rows
+            capacity = size
+            replaced = True
+        free = np.arange(self.used, min(capacity, self.used + wanted.size))
+        short = wanted.size - free.size
+        if short > 0:
+            held = np.zeros(capacity, dtype=bool)
+            held[self.slot[keep]] = True
+            candidates = np.flatnonzero(~held[: self.used])
+            order = candidates[np.argsort(self.clock[candidates], kind="stable")]
+            out = order[:short]
+            self.slot[self.owner[out]] = -1
+            free = np.concatenate([free, out])
+        wanted = wanted[: free.size]
+        self.rows[free] = self.oracle.rows(wanted)
+        self.slot[wanted] = free
+        self.owner[free] = wanted
+        self.clock[free] = self.now
+        self.used = int(min(capacity, max(self.used, free.max() + 1)))
+        return replaced

@@ -1,0 +1,490 @@
+"""`svm_path`: the solution of the C-SVC for every C, followed exactly, with a certificate.
+
+check -> merge duplicates -> start at the largest lambda -> track (`_follow` or `_path_paper`) -> `Path`.
+
+Lambda = 1 / C. In the hat variables beta = lambda y alpha the boxes [0, y weight] do not move and everything is
+piecewise linear in lambda (Hastie et al. 2004; Ong, Shao and Yang: multi-dimensional steps for any data).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore import _check, solvers
+from svmcore._control import Control
+from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._follow import Record, Tracker
+from svmcore._path_paper import PaperTracker, Settings
+from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore.gram import KernelMatrix, available_threads, is_sparse
+from svmcore.path_result import Data, Groups, Path, Track
+from svmcore.solve import svc_problem
+
+FACTORIZATIONS = ("auto", "svd", "qr", "update")
+_CACHE_SHARE = 0.4  # of the free memory, for kernel rows
+_CACHE_LIMIT = 4e9
+_WARN_GAP = 1e-6
+
+
+class PathProgress(NamedTuple):
+    """What a callback receives. Return True (or any true value) from the callback to end the path here."""
+
+    lambda_: float
+    n_events: int
+    elbow: int
+    done: float
+    """Share of the way, in log lambda."""
+    seconds: float
+
+
+def svm_path(
+    X: Any,
+    y: Any,
+    *,
+    kernel: Any = "rbf",
+    gamma: Any = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    loss: str = "hinge",
+    fit_intercept: bool = True,
+    intercept_scaling: float | None = None,
+    sample_weight: Any = None,
+    class_weight: Any = None,
+    lambda_max: float | None = None,
+    lambda_min: float = 1e-3,
+    factorization: str = "auto",
+    merge_tol: float = 0.0,
+    max_events: int | None = None,
+    time_limit: float | None = None,
+    cache_mb: float | None = None,
+    n_threads: int | None = None,
+    callback: Callable[[PathProgress], Any] | None = None,
+    verbose: int = 0,
+) -> Path:
+    """Follow the optimal C-SVC for every C from 1 / lambda_max to 1 / lambda_min.
+
+    Parameters
+    ----------
+    X, y, kernel, gamma, degree, coef0, fit_intercept, intercept_scaling, sample_weight, class_weight : as in `train_svc`.
+        The loss is the hinge: the squared hinge's path is not piecewise linear.
+    lambda_max, lambda_min : the ends, lambda = 1 / C. None: the largest lambda at which anything happens; the path
+        then answers for every smaller C too.
+    factorization : "auto", the fast tracker; or the algorithm of Ong, Shao and Yang as published, with the rank of the
+        system from its SVD ("svd"), from QR with column pivoting ("qr"), or from updated QR where it is known ("update").
+    merge_tol : points of which no feature differs by more than this are made equal first (0: only exact duplicates
+        are merged, which changes nothing).
+    max_events, time_limit, callback : limits. Whatever ends a run, Ctrl-C included, the path is valid down to there.
+    cache_mb : memory for kernel rows (default: the whole kernel matrix when it fits into 40 % of the free memory).
+    n_threads, verbose : threads for kernel products; progress lines on stderr.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> import svmcore
+    >>> path = svmcore.svm_path([[0.0], [1.0], [4.0], [5.0]], [-1, -1, 1, 1], kernel="linear", lambda_min=0.1)
+    >>> [round(float(v), 6) for v in path.lambdas]
+    [20.0, 7.5, 6.0, 4.5, 0.1]
+    >>> path.alpha(1.0).round(6).tolist()
+    [0.0, 0.222222, 0.222222, 0.0]
+    """
+    if loss == "squared_hinge":
+        raise InputError(
+            'loss="squared_hinge" has no piecewise linear path, since K + lambda I moves; use the hinge, or train_svc'
+        )
+    _check.choice("loss", loss, ("hinge",))
+    begin = time.perf_counter()
+    mode = _check.choice("factorization", factorization, FACTORIZATIONS)
+    low = _check.number("lambda_min", lambda_min, low=0.0, strict=True)
+    high = None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low)
+    threads = available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1)
+    if max_events is not None:
+        max_events = _check.integer("max_events", max_events, low=0)
+    watch = _watch(time_limit, callback, verbose, low)
+    snap = _check.number("merge_tol", merge_tol, low=0.0)
+    if snap > 0.0:
+        X = _snapped(X, snap, kernel)
+    problem = svc_problem(
+        X, y, 1.0, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
+        intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
+    )  # fmt: skip
+    data = _merge(problem, threads, together=mode == "auto")
+    with watch.control:
+        K = _kernel(data, cache_mb)
+        prepared = time.perf_counter()
+        run = _auto if mode == "auto" else _paper
+        record, top = run(data, K, high, low, watch, max_events, mode)
+    path = _assemble(data, record, top)
+    path.stats |= {"factorization": mode, "n_kernel_evals": K.n_evals}
+    if mode != "auto":
+        path.stats["max_gap"] = path.certify().relative_gap
+    path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
+    _speak(path)
+    return path
+
+
+# ---- the data --------------------------------------------------------------------------------------------------------
+
+
+def _snapped(X: Any, tol: float, kernel: Any) -> Any:
+    """X with near-duplicates made equal: points that round to the same multiples of `tol` take the first one's values."""
+    if isinstance(kernel, str) and kernel == "precomputed":
+        raise InputError('merge_tol compares features; with kernel="precomputed" merge the points before')
+    X = _check.features(X)
+    if is_sparse(X):
+        raise InputError("merge_tol needs a dense X; convert with X.toarray()")
+    _, first, of = np.unique(np.round(X / tol) + 0.0, axis=0, return_index=True, return_inverse=True)
+    return X[first[np.reshape(of, -1)]]
+
+
+def _row_keys(X: Any) -> Any:
+    """One comparable key per row: equal keys are equal rows."""
+    if is_sparse(X):
+        X = X.copy()
+        X.sort_indices()
+        X.eliminate_zeros()
+        return np.array(
+            [
+                hash((X.indices[a:b].tobytes(), X.data[a:b].tobytes()))
+                for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)
+            ]
+        )
+    X = np.ascontiguousarray(X + 0.0)  # -0.0 equals 0.0
+    return X.view(np.dtype((np.void, X.shape[1] * 8))).ravel()
+
+
+def _merge(problem: Any, n_threads: int, together: bool) -> Data:
+    """Duplicates of equal label become one variable whose box is the sum of theirs: the same problem, smaller.
+
+    The published algorithm keeps them apart (`together` is False), as its tables do.
+    """
+    qp: DualQP = problem.qp
+    n = problem.X.shape[0]
+    weights = np.zeros(n)
+    signs = np.ones(n)
+    weights[qp.point] = qp.upper - qp.lower
+    signs[qp.point] = qp.c
+    key = np.arange(n)
+    if together:
+        _, key = np.unique(_row_keys(problem.X), return_inverse=True)
+        key = 2 * np.reshape(key, -1).astype(np.int64) + (signs > 0)
+    kept = qp.point
+    _, first, of = np.unique(key[kept], return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")  # variables in order of first appearance
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
+    group = np.full(n, -1, dtype=np.int64)
+    group[kept] = rank[np.reshape(of, -1)]
+    total = np.bincount(group[kept], weights=weights[kept], minlength=order.size)
+    share = np.zeros(n)
+    share[kept] = weights[kept] / total[group[kept]]
+    groups = Groups(group, share, kept[first[order]], np.bincount(group[kept], minlength=order.size))
+    return Data(problem.X, signs, weights, problem.spec, problem.classes, qp.equality, groups, n_threads)
+
+
+def _kernel(data: Data, cache_mb: float | None) -> KernelMatrix:
+    """The kernel of the variables."""
+    first = data.groups.first
+    if cache_mb is None:
+        budget = min(_CACHE_SHARE * _check.available_bytes(), _CACHE_LIMIT)
+    else:
+        budget = 1e6 * _check.number("cache_mb", cache_mb, low=0.0, strict=True)
+    X = data.X
+    if data.spec.kernel.kind == KernelKind.PRECOMPUTED:
+        X = np.ascontiguousarray(X[np.ix_(first, first)])
+    elif first.size < X.shape[0]:
+        X = X[first]
+    return KernelMatrix(X, data.spec.kernel, data.spec.function, cache_bytes=int(budget), n_threads=data.n_threads)
+
+
+class Variables(NamedTuple):
+    """The tracker's problem: slope, boxes, and whether their sum is zero."""
+
+    c: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    equality: bool
+
+
+def _variables(data: Data) -> Variables:
+    groups = data.groups
+    real = groups.of >= 0
+    size = np.bincount(groups.of[real], weights=data.weights[real], minlength=groups.first.size)
+    c = data.signs[groups.first]
+    return Variables(c, np.where(c > 0, 0.0, -size), np.where(c > 0, size, 0.0), data.equality)
+
+
+# ---- the start -------------------------------------------------------------------------------------------------------
+
+
+class Top(NamedTuple):
+    """Where the path begins. `open_top`: above it nothing happens, and the bias grows by `bias_slope` per unit lambda.
+
+    `found`: the first event, somewhat below, is what the user wants to see as the first breakpoint.
+    """
+
+    lam: float
+    open_top: bool
+    bias_slope: float
+    found: bool = False
+
+
+def _by_smo(
+    K: KernelMatrix, v: Variables, c: FloatArray, lower: FloatArray, upper: FloatArray, start: FloatArray, tol: float
+) -> FloatArray:
+    """Solve the problem with linear term c by SMO."""
+    qp = DualQP(c, lower, upper, np.zeros(c.size), np.arange(c.size), v.equality)
+    control = Control(time_limit=None, callback=None, verbose=0)
+    raw = solvers.load("smo").run(
+        qp,
+        K,
+        control=control,
+        tol=tol,
+        stopping="kkt",
+        max_iter=200 * c.size + 100_000,
+        start=start,
+        seed=0,
+        trace=False,
+    )
+    return np.asarray(raw.beta)
+
+
+def _majority_at_zero(v: Variables) -> FloatArray:
+    """The start (55): every value at its label's bound, and the first points of the heavier class at zero to balance."""
+    beta = np.where(v.c > 0, v.upper, v.lower)
+    excess = float(beta.sum())
+    if not v.equality or excess == 0.0:
+        return beta
+    heavy = np.flatnonzero(v.c == np.sign(excess))
+    size = np.abs(beta[heavy])
+    taken = np.minimum(size, np.maximum(abs(excess) - (np.cumsum(size) - size), 0.0))
+    beta[heavy] -= np.sign(excess) * taken
+    return beta
+
+
+def _limit_solution(K: KernelMatrix, v: Variables) -> tuple[FloatArray, Top]:
+    """The solution for every large lambda, and the lambda down to which it holds.
+
+    For large lambda the lighter class sits at its bounds, and the heavier one minimises 1/2 b'Kb under its share of
+    the sum: the linear term is constant on it.
+    """
+    beta = _majority_at_zero(v)
+    defect = float(np.where(v.c > 0, v.upper, v.lower).sum()) if v.equality else 0.0
+    total = float(v.upper.sum() - v.lower.sum())
+    balanced = abs(defect) <= 1e-14 * total
+    if v.equality and not balanced:
+        heavy = v.c == np.sign(defect)
+        lower, upper = np.where(heavy, v.lower, beta), np.where(heavy, v.upper, beta)
+        scale = float(np.max(K.diagonal, initial=0.0)) * total
+        beta = _by_smo(K, v, np.zeros(v.c.size), lower, upper, beta, max(1e-10 * scale, 1e-300))
+    index = np.flatnonzero(beta)
+    f = np.array(K.product(index, beta[index]))
+    if not v.equality:
+        return beta, Top(float(np.max(v.c * f)), True, 0.0)
+    plus, minus = v.c > 0, v.c < 0
+    if balanced:
+        return beta, Top(0.5 * float(f[plus].max() - f[minus].min()), True, 0.0)
+    s = float(np.sign(defect))
+    heavy = v.c == s
+    width = v.upper - v.lower
+    inside = heavy & (beta > v.lower + 1e-9 * width) & (beta < v.upper - 1e-9 * width)
+    if inside.any():
+        level = float(f[inside].mean())
+    else:  # the heavier class at a vertex: its level lies between the two sides
+        at_bound = heavy & (np.abs(beta) > 0.5 * width)
+        at_zero = heavy & ~at_bound
+        ends = [float((s * f)[at_bound].max(initial=-np.inf)), float((s * f)[at_zero].min(initial=np.inf))]
+        level = s * float(np.mean([e for e in ends if np.isfinite(e)]))
+    return beta, Top(float(np.max(0.5 * s * (level - f[~heavy]))), True, s)
+
+
+def _begin(tracker: Tracker, K: KernelMatrix, v: Variables, high: float | None, low: float) -> Top:
+    """Put the tracker at the top of the path: at `high`, or (None) safely above the first event."""
+    beta, top = _limit_solution(K, v)
+    lam = 2.0 * max(top.lam, low) if high is None else high
+    for attempt in range(8):
+        above = lam > top.lam
+        start = beta if above else _by_smo(K, v, lam * v.c, v.lower, v.upper, beta, 1e-8 * lam)
+        gap = tracker.settle(lam, start)
+        if not gap <= 1e-9:
+            better = _by_smo(K, v, lam * v.c, v.lower, v.upper, _feasible(tracker.S.beta, v), 1e-11 * lam)
+            tracker.settle(lam, better)
+        is_open = above and _at_rest(tracker.S.beta, v, top.bias_slope)
+        if high is not None or is_open or attempt == 7:
+            break
+        lam *= 2.0  # the first event was misjudged: the limit solution is only as good as its solver
+    return Top(lam, is_open, top.bias_slope if is_open else 0.0, high is None and is_open)
+
+
+def _at_rest(beta: FloatArray, v: Variables, slope: float) -> bool:
+    """Whether nothing changes for larger lambda: all points outside the heavier class are at their labels' bounds."""
+    light = v.c != slope
+    return bool(np.array_equal(beta[light], np.where(v.c > 0, v.upper, v.lower)[light]))
+
+
+def _feasible(beta: FloatArray, v: Variables) -> FloatArray:
+    return np.clip(beta, v.lower, v.upper)
+
+
+# ---- the two ways to follow it -----------------------------------------------------------------------------------------
+
+
+class _Watch:
+    """Limits, progress and callback, looked at between slices of work."""
+
+    def __init__(self, control: Control, callback: Any, verbose: int, lam_end: float) -> None:
+        self.control = control
+        self.callback = callback
+        self.verbose = verbose
+        self.lam_end = lam_end
+        self.lam_start: float | None = None
+        self._last = time.perf_counter()
+
+    def __call__(self, tracker: Any) -> str | None:
+        lam = tracker.lam
+        if self.lam_start is None:
+            self.lam_start = lam
+        way = np.log(self.lam_start / self.lam_end) if self.lam_start > self.lam_end else 1.0
+        done = float(min(1.0, np.log(self.lam_start / lam) / way)) if lam > 0 else 1.0
+        seconds = self.control.seconds
+        if self.verbose and time.perf_counter() - self._last >= 1.0:
+            self._last = time.perf_counter()
+            sys.stderr.write(
+                f"path: {seconds:6.1f} s, lambda {lam:.3e} ({100 * done:3.0f} % of the way in log lambda), "
+                f"{tracker.n_events} events, {tracker.m} on the margin\n"
+            )
+        status = self.control.check(tracker.n_events, 0.0, 0.0)
+        if status is Status.INTERRUPTED:
+            return "interrupted"
+        if status is Status.TIME_LIMIT:
+            return "time_limit"
+        if self.callback is not None and self.callback(PathProgress(lam, tracker.n_events, tracker.m, done, seconds)):
+            return "callback"
+        return None
+
+
+def _watch(time_limit: Any, callback: Any, verbose: Any, low: float) -> _Watch:
+    if time_limit is not None:
+        time_limit = _check.number("time_limit", time_limit, low=0.0)
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
+    return _Watch(Control(time_limit=time_limit, callback=None, verbose=0, name="path"), callback, int(verbose), low)
+
+
+def _auto(
+    data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None, _mode: str
+) -> tuple[Record, Top]:
+    """The fast tracker."""
+    v = _variables(data)
+    clock = time.perf_counter()
+
+    def by_smo(lam: float, beta: FloatArray) -> FloatArray:
+        return _by_smo(stored, v, lam * v.c, v.lower, v.upper, _feasible(beta, v), 1e-11 * lam)
+
+    kind = data.spec.kernel.kind
+    smooth = kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
+    tracker = Tracker(
+        K, v.c, v.lower, v.upper, equality=v.equality, budget=float(K.cache_bytes), batch=smooth, solver=by_smo
+    )
+    stored = _stored(tracker, K)
+    seconds = {"kernel": time.perf_counter() - clock}
+    clock = time.perf_counter()
+    top = _begin(tracker, stored, v, high, low)
+    seconds["start"] = time.perf_counter() - clock
+    clock = time.perf_counter()
+    tracker.start_record()
+    ended = tracker.run(low, watch, max_events) if top.lam > low else "done"
+    seconds["track"] = time.perf_counter() - clock
+    record = tracker.record(ended)
+    record.stats["seconds"] = seconds
+    return record, top
+
+
+def _stored(tracker: Tracker | PaperTracker, K: KernelMatrix) -> KernelMatrix:
+    """The kernel as an oracle that reads the tracker's rows, when it has them all."""
+    if not tracker.store.whole:
+        return K
+    kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, 0.0)
+    return KernelMatrix(tracker.store.rows, kernel, cache_bytes=K.cache_bytes, n_threads=K.n_threads)
+
+
+def _paper(
+    data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None, mode: str
+) -> tuple[Record, Top]:
+    """The published algorithm: IR by SMO at lambda_max, then its own loop."""
+    v = _variables(data)
+    settings = Settings()
+
+    def by_smo(lam: float, beta: FloatArray) -> FloatArray:
+        return _by_smo(stored, v, lam * v.c, v.lower, v.upper, _feasible(beta, v), settings.smo * lam)
+
+    clock = time.perf_counter()
+    tracker = PaperTracker(
+        K, v.c, v.lower, v.upper, equality=v.equality, mode=mode, budget=float(K.cache_bytes), solver=by_smo,
+        settings=settings,
+    )  # fmt: skip
+    stored = _stored(tracker, K)
+    seconds = {"kernel": time.perf_counter() - clock}
+    clock = time.perf_counter()
+    beta, top = _limit_solution(stored, v)
+    lam = 2.0 * max(top.lam, low) if high is None else high
+    is_open = lam > top.lam
+    tracker.begin(lam, by_smo(lam, beta))
+    is_open = is_open and _at_rest(tracker.beta, v, top.bias_slope)
+    seconds["start"] = time.perf_counter() - clock
+    clock = time.perf_counter()
+    ended = tracker.run(low, watch, max_events)
+    seconds["track"] = time.perf_counter() - clock
+    record = tracker.record(ended)
+    record.stats["seconds"] = seconds
+    return record, Top(lam, is_open, top.bias_slope if is_open else 0.0, high is None and is_open)
+
+
+# ---- the answer ------------------------------------------------------------------------------------------------------
+
+
+def _assemble(data: Data, record: Record, top: Top) -> Path:
+    offset = np.concatenate([[0], np.cumsum(record.knot_at[:, 1])]).astype(np.int64)
+    stats = record.stats
+    track = Track(
+        side0=record.side0, event_lambda=record.event_t, event_index=record.event_index, event_move=record.event_move,
+        knot=record.knot, knot_events=np.ascontiguousarray(record.knot_at[:, 0]), offset=offset, index=record.index,
+        value=record.value, open_top=top.open_top, found_top=top.found,
+        bias_slope=top.bias_slope, phi_end=float(stats.pop("phi_end")),
+    )  # fmt: skip
+    stats.setdefault("null_dim_max", 0)
+    stats.setdefault("n_lp", 0)
+    stats.setdefault("n_special", 0)
+    stats.setdefault("n_backup", 0)
+    return Path(data, track, stats, record.ended)
+
+
+def _speak(path: Path) -> None:
+    """Say when the path is shorter or less exact than was asked for."""
+    if path.ended != "done":
+        warnings.warn(
+            f"the path ended early ({path.ended}) at C={path.C_range[1]:.6g}, where lambda={path.lambdas[-1]:.3g}; it is "
+            "exact down to there. Remedy: a larger limit, or lambda_max=1/C to go on from here.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    gap = path.stats.get("max_gap", 0.0)
+    if not gap <= _WARN_GAP:
+        warnings.warn(
+            f"the path's largest relative duality gap is {gap:.1e}: points that are nearly equal, or a kernel matrix that "
+            "is not positive semi-definite. Remedy: merge_tol for near-duplicates, scaled features, or a positive "
+            "semi-definite kernel.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+__all__ = ["IntArray", "Path", "PathProgress", "svm_path"]

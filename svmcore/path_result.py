@@ -1,0 +1,512 @@
+"""`Path`: the answer of `svm_path`, for every C at once. `StepCurve`: an exact step function of C.
+
+Stored are the events (who changed sides, where, why) and, per knot, the values of the points on the elbow. Everything
+else is a view of that. Between two knots ``beta-hat = lambda * y * alpha`` and ``bias-hat = lambda * intercept`` are
+linear in lambda; all other points sit at a bound, which the events tell. So evaluating one C costs a replay of the
+events (microseconds) and one pass over the points.
+
+The dual objective needs no kernel: with phi(lambda) the minimum of 1/2 b'Kb - lambda c'b, phi' = -c'b(lambda) is
+piecewise linear, so phi is integrated exactly upwards from the value at the smallest lambda.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore import _check, _kernels
+from svmcore._errors import InputError, MissingExtraError
+from svmcore._types import FloatArray, IntArray, KernelKind
+from svmcore.gram import aligned, call_kernel, dense_points, is_sparse, new_scratch, padded, sparse_points
+
+CAUSES = ("box", "margin", "exchange", "batch", "repair", "special", "restart")
+EVENT = np.dtype([("lambda", "f8"), ("index", "i8"), ("from", "U1"), ("to", "U1"), ("cause", "U8")])
+_CHUNK = 1 << 22  # kernel or decision values held at a time
+
+
+class PathCertificate(NamedTuple):
+    """The largest KKT violation (LIBSVM's measure) and relative duality gap over the values of C looked at."""
+
+    kkt_violation: float
+    relative_gap: float
+
+
+@dataclass(frozen=True, eq=False)
+class StepCurve:
+    """A step function of C, exact: ``values[k]`` holds between ``breakpoints[k - 1]`` and ``breakpoints[k]``.
+
+    Call it with one C or an array. It is defined for ``C_min <= C <= C_max``.
+    """
+
+    breakpoints: FloatArray
+    values: FloatArray
+    C_min: float
+    C_max: float
+
+    def __call__(self, C: Any) -> Any:
+        """The value at C."""
+        C = np.asarray(C, dtype=np.float64)
+        out = self.values[np.searchsorted(self.breakpoints, C, side="right")]
+        return float(out) if out.ndim == 0 else out
+
+    @property
+    def minimum(self) -> float:
+        """The smallest value."""
+        return float(self.values.min())
+
+    @property
+    def best_C(self) -> float:
+        """A C that attains the minimum: the (geometric) middle of the widest such interval."""
+        edges = np.concatenate([[self.C_min], self.breakpoints, [self.C_max]])
+        width = np.where(self.values == self.values.min(), np.log(edges[1:] / edges[:-1]), -1.0)
+        k = int(np.argmax(width))
+        return float(np.sqrt(edges[k] * edges[k + 1]))
+
+
+class Groups(NamedTuple):
+    """How training points share the tracker's variables: duplicates of equal label are one variable.
+
+    `of[i]` is point i's variable (-1: weight zero), `share[i]` its part of the variable's box, `first[v]` the first
+    point of variable v, `count[v]` the number of its points.
+    """
+
+    of: IntArray
+    share: FloatArray
+    first: IntArray
+    count: IntArray  # type: ignore[assignment]
+
+
+class Data(NamedTuple):
+    """The problem behind a path: features, signs and weights per point, kernel, classes, and the variables."""
+
+    X: Any
+    signs: FloatArray
+    weights: FloatArray
+    spec: Any
+    classes: NDArray[Any]
+    equality: bool
+    groups: Groups
+    n_threads: int
+
+
+class Track(NamedTuple):
+    """What a tracker recorded (see `_follow.Record`), in terms of variables: sides 0 low, 1 up, 2 elbow."""
+
+    side0: Any
+    event_lambda: FloatArray
+    event_index: IntArray
+    event_move: Any
+    knot: FloatArray
+    knot_events: IntArray
+    offset: IntArray
+    index: Any
+    value: FloatArray
+    open_top: bool
+    found_top: bool
+    bias_slope: float
+    phi_end: float
+
+
+class Path:
+    """The exact solution for every C of an interval. Made by `svm_path`; see there for an example.
+
+    Attributes
+    ----------
+    lambdas, Cs : the breakpoints, lambda decreasing, C = 1 / lambda; first and last are the ends of the path.
+    events : structured array (lambda, index, from, to, cause). Sides are the paper's: "L" (alpha = C), "R" (alpha = 0),
+        "E" (on the margin). The index of a merged group is its first point.
+    stats : n_events, n_distinct, elbow_max, null_dim_max, n_lp, n_special, n_backup, seconds by part, and more.
+    ended : "done", or why the path stops early ("max_events", "time_limit", "interrupted", "callback").
+    """
+
+    def __init__(self, data: Data, track: Track, stats: dict[str, Any], ended: str) -> None:
+        self._data = data
+        self._track = track
+        self.ended = ended
+        real = data.groups.of >= 0
+        self._upper: FloatArray = np.bincount(data.groups.of[real], weights=data.weights[real]).astype(np.float64)
+        self._sign = data.signs[data.groups.first]
+        self.stats = stats
+        stats["n_events"] = int(track.event_lambda.size)
+        self.lambdas = self._breakpoints()
+        stats["n_distinct"] = self._n_distinct
+        self.Cs = 1.0 / self.lambdas
+        self._sum_c: FloatArray | None = None
+
+    def __repr__(self) -> str:
+        low, high = self.C_range
+        return (
+            f"<Path: C from {low:.3g} to {high:.3g}, {self.stats['n_events']} events at {self.stats['n_distinct']} "
+            f"values, at most {self.stats['elbow_max']} points on the margin, {self.ended}>"
+        )
+
+    # ---- what was recorded ---------------------------------------------------------------------------------------
+
+    @property
+    def C_range(self) -> tuple[float, float]:
+        """The interval of C that the path covers; its lower end is 0 when nothing happens below the first breakpoint."""
+        low = 0.0 if self._track.open_top else 1.0 / float(self._track.knot[0, 0])
+        return low, 1.0 / float(self._track.knot[-1, 0])
+
+    @property
+    def events(self) -> NDArray[Any]:
+        """All changes of side, in order."""
+        track = self._track
+        out = np.empty(track.event_lambda.size, dtype=EVENT)
+        out["lambda"] = track.event_lambda
+        out["index"] = self._data.groups.first[track.event_index]
+        names = np.array([["R", "L", "E"], ["L", "R", "E"]])  # a negative point at its lower end has alpha = C
+        row = (self._sign[track.event_index] < 0).astype(int)
+        out["from"] = names[row, track.event_move[:, 0]]
+        out["to"] = names[row, track.event_move[:, 1]]
+        out["cause"] = np.array(CAUSES)[track.event_move[:, 2]]
+        return out
+
+    def _breakpoints(self) -> FloatArray:
+        lam = self._track.event_lambda
+        ends = self._track.knot[[0, -1], 0]
+        if lam.size:
+            keep = np.concatenate([[True], lam[1:] < lam[:-1] * (1.0 - 1e-10)])
+            lam = lam[keep]
+        self._n_distinct = int(lam.size)
+        lam = lam[(lam < ends[0] * (1.0 - 1e-12)) & (lam > ends[1] * (1.0 + 1e-12))]
+        if self._track.found_top and lam.size:  # recorded from somewhat above the first event
+            ends = np.array([lam[0], ends[1]])
+            lam = lam[1:]
+        return np.concatenate([ends[:1], lam, ends[1:]]) if ends[1] < ends[0] else ends[:1]
+
+    def _vectors(self, knots: IntArray) -> Iterator[FloatArray]:
+        """The variables at knots, given in increasing order: bounds from the events, elbow values over them."""
+        track = self._track
+        bounds = np.stack([np.where(self._sign > 0, 0.0, -self._upper), np.where(self._sign > 0, self._upper, 0.0)])
+        side = track.side0.astype(np.int64)
+        every = np.arange(side.size)
+        done = 0
+        for k in knots:
+            upto = int(track.knot_events[k])
+            if upto > done:
+                side[track.event_index[done:upto]] = track.event_move[done:upto, 1]
+                done = upto
+            vector = bounds[np.minimum(side, 1), every]
+            a, b = track.offset[k], track.offset[k + 1]
+            vector[track.index[a:b]] = track.value[a:b]
+            yield np.clip(vector, bounds[0], bounds[1])
+
+    def _lambdas_of(self, C: Any) -> tuple[FloatArray, FloatArray, bool]:
+        """Lambda and C as arrays, and whether C was one number."""
+        values = np.asarray(C, dtype=np.float64)
+        if values.ndim > 1:
+            raise InputError(f"C has {values.ndim} dimensions; give one number or a one-dimensional array")
+        flat = np.atleast_1d(values)
+        low, high = self.C_range
+        bad = ~(flat > 0) | (flat < low * (1 - 1e-9)) | (flat > high * (1 + 1e-9))
+        if bad.any():
+            raise InputError(
+                f"C={flat[bad][0]:g} lies outside the path, which covers {low:.6g} to {high:.6g}; "
+                "compute it with a smaller lambda_min or a larger lambda_max"
+            )
+        lam = 1.0 / flat
+        end = self._track.knot[-1, 0]
+        lam = np.maximum(lam, end)
+        if not self._track.open_top:
+            lam = np.minimum(lam, self._track.knot[0, 0])
+        return lam, flat, values.ndim == 0
+
+    def _hat(self, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """beta-hat (one row per lambda) and bias-hat."""
+        track = self._track
+        at = track.knot[:, 0]
+        order = np.argsort(-lam, kind="stable")
+        right = np.clip(np.searchsorted(-at, -lam[order], side="left"), 0, at.size - 1)
+        left = np.where((lam[order] >= at[0]) | (at.size == 1), 0, np.maximum(right - 1, 0))
+        right = np.where(lam[order] >= at[0], 0, right)
+        needed = np.unique(np.concatenate([left, right]))
+        out = np.empty((lam.size, self._sign.size))
+        bias = np.empty(lam.size)
+        source = self._vectors(needed)
+        held: dict[int, FloatArray] = {}
+        position = 0
+        for row, a, b in zip(order, left, right, strict=True):
+            while position < needed.size and needed[position] <= b:
+                held[int(needed[position])] = next(source)
+                position += 1
+            for old in [k for k in held if k < a]:
+                del held[old]
+            t0, t1 = at[a], at[b]
+            mu = (t0 - lam[row]) / (t0 - t1) if t0 > t1 else 0.0
+            out[row] = held[int(a)] + mu * (held[int(b)] - held[int(a)])
+            bias[row] = track.knot[a, 1] + mu * (track.knot[b, 1] - track.knot[a, 1])
+            if lam[row] > at[0]:
+                bias[row] += track.bias_slope * (lam[row] - at[0])
+        return out, bias
+
+    # ---- views ---------------------------------------------------------------------------------------------------
+
+    def dual_coef(self, C: Any) -> FloatArray:
+        """y_i alpha_i of all n training points; one row per C when C is an array."""
+        lam, C, scalar = self._lambdas_of(C)
+        beta, _ = self._hat(lam)
+        groups = self._data.groups
+        real = np.flatnonzero(groups.of >= 0)
+        part = beta[:, groups.of[real]]
+        full = np.abs(part) == self._upper[groups.of[real]]  # at the bound: exactly C times the weight
+        out = np.zeros((lam.size, groups.of.size))
+        bound = C[:, None] * (self._data.signs * self._data.weights)[real]
+        out[:, real] = np.where(full, bound, part * groups.share[real] * C[:, None])
+        return out[0] if scalar else out
+
+    def alpha(self, C: Any) -> FloatArray:
+        """The dual variables alpha of all n training points; one row per C when C is an array."""
+        return np.abs(self.dual_coef(C))
+
+    def intercept(self, C: Any) -> Any:
+        """The intercept; an array when C is one."""
+        lam, _, scalar = self._lambdas_of(C)
+        beta, bias = self._hat(lam)
+        offset = self._data.spec.kernel.offset
+        out = (bias + (0.0 if self._data.equality else offset * beta.sum(axis=1))) / lam
+        return float(out[0]) if scalar else out
+
+    def objective(self, C: Any) -> Any:
+        """The dual objective in minimised form, ``1/2 alpha'Q alpha - sum alpha``, integrated exactly along the path."""
+        lam, _, scalar = self._lambdas_of(C)
+        at, total, phi = self._potential()
+        right = np.clip(np.searchsorted(-at, -lam, side="left"), 0, at.size - 1)
+        left = np.maximum(right - 1, 0)
+        width = at[left] - at[right]
+        mu = np.divide(lam - at[right], width, out=np.zeros_like(lam), where=width > 0)
+        here = total[right] + mu * (total[left] - total[right])
+        out = phi[right] - 0.5 * (here + total[right]) * (lam - at[right])
+        above = lam > at[0]
+        out[above] = phi[0] - total[0] * (lam[above] - at[0])
+        out /= lam * lam
+        return float(out[0]) if scalar else out
+
+    def _potential(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """lambda, c'b and phi at every knot."""
+        track = self._track
+        at = track.knot[:, 0]
+        if self._sum_c is None:
+            knots = np.arange(at.size)
+            self._sum_c = np.array([float(self._sign @ v) for v in self._vectors(knots)])
+        total = self._sum_c
+        pieces = 0.5 * (total[1:] + total[:-1]) * (at[:-1] - at[1:])
+        phi = track.phi_end - np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]])
+        return at, total, phi
+
+    def support_counts(self) -> NDArray[Any]:
+        """Structured array (lambda, E, L, R): points on the margin, at C and at 0, just after each breakpoint."""
+        track = self._track
+        count = self._data.groups.count
+        negative = self._sign < 0
+        tally = np.zeros((track.event_lambda.size + 1, 3))
+
+        def column(side: Any, index: Any) -> Any:  # 0: E, 1: L, 2: R
+            return np.where(side == 2, 0, np.where((side == 1) != negative[index], 1, 2))
+
+        first = column(track.side0, np.arange(count.size))
+        tally[0] = np.bincount(first, weights=count, minlength=3)
+        rows = np.arange(1, tally.shape[0])
+        weight = count[track.event_index]
+        np.add.at(tally, (rows, column(track.event_move[:, 1], track.event_index)), weight)
+        np.add.at(tally, (rows, column(track.event_move[:, 0], track.event_index)), -weight)
+        tally = np.cumsum(tally, axis=0)
+        upto = np.searchsorted(-track.event_lambda, -self.lambdas * (1.0 - 1e-10), side="right")
+        out = np.empty(self.lambdas.size, dtype=[("lambda", "f8"), ("E", "i8"), ("L", "i8"), ("R", "i8")])
+        out["lambda"] = self.lambdas
+        for k, name in enumerate("ELR"):
+            out[name] = tally[upto, k]
+        return out
+
+    # ---- predictions -----------------------------------------------------------------------------------------------
+
+    def _blocks(self, X: Any, columns: IntArray) -> Iterator[tuple[int, FloatArray]]:
+        """Kernel values between rows of X and the variables `columns`, some rows at a time (without the offset)."""
+        data = self._data
+        kernel = data.spec.kernel._replace(offset=0.0)
+        points = data.groups.first[columns]
+        X = _check.features(X)
+        width = data.X.shape[1]
+        if X.shape[1] != width:
+            raise InputError(f"X has {X.shape[1]} columns; this path was computed with {width}")
+        rows = max(1, _CHUNK // max(1, columns.size))
+        if data.spec.function is None and kernel.kind != KernelKind.PRECOMPUTED:
+            if is_sparse(X) != is_sparse(data.X):
+                from scipy import sparse
+
+                X = sparse.csr_matrix(X) if is_sparse(data.X) else X.toarray()
+            pack = sparse_points if is_sparse(X) else dense_points
+            targets = pack(data.X, points) if not is_sparse(X) else sparse_points(data.X, points)
+            scratch = new_scratch(width)
+        for start in range(0, X.shape[0], rows):
+            piece = X[start : start + rows]
+            m = piece.shape[0]
+            if kernel.kind == KernelKind.PRECOMPUTED:
+                yield start, np.ascontiguousarray(piece[:, points])
+            elif data.spec.function is not None:
+                yield start, call_kernel(data.spec.function, piece, data.X[points], 0.0)
+            else:
+                sources = pack(piece, np.arange(m))
+                out = aligned((m, padded(columns.size)))
+                _kernels.kernel_block(kernel, sources, np.arange(m), targets, scratch, out)
+                yield start, out[:, : columns.size]
+
+    def decision_function(self, X: Any, C: Any) -> FloatArray:
+        """f(x) for every row of X; with an array of C, one row of the result per C."""
+        lam, _, scalar = self._lambdas_of(C)
+        beta, bias = self._hat(lam)
+        offset = self._data.spec.kernel.offset
+        bias = bias + (0.0 if self._data.equality else offset * beta.sum(axis=1))
+        columns = np.flatnonzero(np.any(beta != 0.0, axis=0))
+        coef = np.ascontiguousarray(beta[:, columns])
+        out = np.empty((lam.size, X.shape[0]))
+        for start, block in self._blocks(X, columns):
+            out[:, start : start + block.shape[0]] = coef @ block.T
+        out += bias[:, None]
+        out /= lam[:, None]
+        return out[0] if scalar else out
+
+    def predict(self, X: Any, C: Any) -> NDArray[Any]:
+        """The class of every row of X; with an array of C, one row of the result per C."""
+        return np.asarray(self._data.classes[(self.decision_function(X, C) > 0).astype(int)])
+
+    def error_curve(self, X: Any = None, y: Any = None) -> StepCurve:
+        """The share of rows of X that are classified wrongly, as an exact step function of C (default: training set).
+
+        Inside a segment lambda * f(x) is linear in lambda, so every row changes sign at lambdas in closed form.
+        """
+        data = self._data
+        if X is None:
+            X, wanted = data.X, data.signs
+        else:
+            if y is None:
+                raise InputError("error_curve needs the labels y of X")
+            X = _check.features(X)
+            wanted = _signs_of(y, data.classes, X.shape[0])
+        crossings: list[FloatArray] = []
+        changes: list[FloatArray] = []
+        wrong = np.zeros(X.shape[0], dtype=bool)
+        columns = np.arange(self._sign.size)
+        for start, block in self._blocks(X, columns):
+            sign = wanted[start : start + block.shape[0]]
+            for lam0, lam1, F0, F1 in self._sweep(block):
+                was, now = F0 > 0.0, F1 > 0.0
+                if lam0 == np.inf:
+                    wrong[start : start + block.shape[0]] = now != (sign > 0)
+                    continue
+                flip = np.flatnonzero(was != now)
+                if flip.size:
+                    share = F0[flip] / (F0[flip] - F1[flip])
+                    crossings.append(lam0 + share * (lam1 - lam0))
+                    changes.append(np.where(now[flip] == (sign[flip] > 0), -1.0, 1.0))
+        return _step_curve(crossings, changes, wrong, self.C_range, self._track)
+
+    def _sweep(self, block: FloatArray) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
+        """lambda * f at both ends of every segment, for the rows whose kernel values are given; first a (inf, .) entry.
+
+        Values at successive knots differ through elbow values only: 64 knots at a time, one product with the variables
+        that change in them.
+        """
+        track = self._track
+        offset = 0.0 if self._data.equality else self._data.spec.kernel.offset
+        at = track.knot[:, 0]
+        n_knots = at.size
+        step = 64
+        base: FloatArray | None = None
+        last: FloatArray | None = None
+        vectors = self._vectors(np.arange(n_knots))
+        for start in range(0, n_knots, step):
+            stop = min(start + step, n_knots)
+            V = np.stack([next(vectors) for _ in range(start, stop)])
+            if base is None or last is None:
+                last = V[0]
+                base = block @ last + offset * float(last.sum())
+                first = base + track.knot[0, 1]
+                yield np.inf, float(at[0]), first, first
+            moved = np.flatnonzero(np.any(last[None, :] != V, axis=0))
+            delta = V[:, moved] - last[moved]
+            F = base[None, :] + delta @ block[:, moved].T + offset * delta.sum(axis=1)[:, None]
+            previous = base + track.knot[max(start - 1, 0), 1]
+            for k in range(start, stop):
+                current = F[k - start] + track.knot[k, 1]
+                if k > 0:
+                    yield float(at[k - 1]), float(at[k]), previous, current
+                previous = current
+            base, last = F[-1], V[-1]
+
+    # ---- out of the path -----------------------------------------------------------------------------------------
+
+    def to_frame(self, what: str = "breakpoints") -> Any:
+        """A pandas DataFrame: "breakpoints" (lambda, C, E, L, R, objective) or "events"."""
+        try:
+            import pandas as pd  # type: ignore[import-untyped, unused-ignore]
+        except ImportError:
+            raise MissingExtraError("to_frame needs pandas: pip install pandas") from None
+        return pd.DataFrame(self.table(what))
+
+    def table(self, what: str = "breakpoints") -> dict[str, NDArray[Any]]:
+        """The columns of `to_frame` as a dict of arrays."""
+        if _check.choice("what", what, ("breakpoints", "events")) == "events":
+            events = self.events
+            return {name: events[name] for name in EVENT.names or ()}
+        counts = self.support_counts()
+        table = {name: counts[name] for name in ("lambda", "E", "L", "R")}
+        return {"lambda": table["lambda"], "C": self.Cs, **table, "objective": self.objective(self.Cs)}
+
+    def at(self, C: float) -> Any:
+        """The solution at one C, with its own certificate recomputed from the data."""
+        from svmcore._path_solution import solution_at
+
+        return solution_at(self, C)
+
+    def certify(self, Cs: Any = None) -> PathCertificate:
+        """The largest KKT violation and relative gap, recomputed from the data at `Cs` (default: 20 over the range)."""
+        from svmcore._path_solution import certify_path
+
+        return certify_path(self, Cs)
+
+    def plot(self, what: str = "alphas", ax: Any = None, **options: Any) -> Any:
+        """Draw "alphas", "counts", "objective", "error" or "all" over log C; returns the Axes."""
+        from svmcore import plots
+
+        return plots.plot_path(self, what, ax=ax, **options)
+
+    def save(self, file: Any) -> None:
+        """Write the path to an .npz file that `svmcore.load` reads. Nothing is pickled."""
+        from svmcore._path_solution import save_path
+
+        save_path(self, file)
+
+
+def _signs_of(y: Any, classes: NDArray[Any], n: int) -> FloatArray:
+    labels = np.asarray(y).reshape(-1)
+    if labels.size != n:
+        raise InputError(f"y has {labels.size} labels for {n} rows of X; give one label per row")
+    unknown = ~np.isin(labels, classes)
+    if unknown.any():
+        raise InputError(
+            f"y holds the label {labels[unknown][0]!r}; this path separates {classes[0]!r} and {classes[1]!r}"
+        )
+    return np.where(labels == classes[1], 1.0, -1.0)
+
+
+def _step_curve(
+    crossings: list[FloatArray], changes: list[FloatArray], wrong: Any, C_range: tuple[float, float], track: Track
+) -> StepCurve:
+    """Collect sign changes into a step function of C."""
+    n = wrong.size
+    C = 1.0 / np.concatenate(crossings) if crossings else np.empty(0)
+    change = np.concatenate(changes) if changes else np.empty(0)
+    order = np.argsort(C, kind="stable")
+    C, change = C[order], change[order]
+    count = int(wrong.sum()) + np.concatenate([[0.0], np.cumsum(change)])
+    last = np.concatenate([C[1:] > C[:-1], [True]]) if C.size else np.empty(0, dtype=bool)
+    breakpoints = C[last]
+    values = np.concatenate([count[:1], count[1:][last]]) / n
+    real = np.concatenate([[True], values[1:] != values[:-1]])
+    low = 1.0 / float(track.knot[0, 0])
+    return StepCurve(breakpoints[real[1:]], values[real], low, C_range[1])

@@ -1,0 +1,138 @@
+"""The regularization path of tiny problems in exact rational arithmetic: slow, simple, and without tolerances.
+
+Every partition of the points into at the lower end, at the upper end and free fixes beta and the bias as linear functions
+of lambda; the partition is optimal on an interval of lambda, found from linear inequalities. Where free points are
+dependent the partition is skipped: another one covers the same lambdas (a vertex of the set of solutions).
+"""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import NamedTuple
+
+Row = list[Fraction]
+
+
+class Piece(NamedTuple):
+    """beta_i = beta[i][0] + beta[i][1] lambda, bias likewise, on low <= lambda <= high."""
+
+    low: Fraction
+    high: Fraction
+    beta: list[tuple[Fraction, Fraction]]
+    bias: tuple[Fraction, Fraction]
+    free: tuple[int, ...]
+
+
+def _solve(A: list[Row], B: list[Row]) -> list[Row] | None:
+    """X with A X = B by exact elimination; None when A is singular."""
+    n = len(A)
+    M = [list(a) + list(b) for a, b in zip(A, B, strict=True)]
+    for k in range(n):
+        pivot = next((i for i in range(k, n) if M[i][k] != 0), None)
+        if pivot is None:
+            return None
+        M[k], M[pivot] = M[pivot], M[k]
+        M[k] = [v / M[k][k] for v in M[k]]
+        for i in range(n):
+            if i != k and M[i][k] != 0:
+                factor = M[i][k]
+                M[i] = [v - factor * w for v, w in zip(M[i], M[k], strict=True)]
+    return [row[n:] for row in M]
+
+
+class _Range:
+    """Intersection of half-lines a + b lambda >= 0."""
+
+    def __init__(self, low: Fraction, high: Fraction) -> None:
+        self.low, self.high = low, high
+
+    def require(self, a: Fraction, b: Fraction) -> None:
+        if b > 0:
+            self.low = max(self.low, -a / b)
+        elif b < 0:
+            self.high = min(self.high, -a / b)
+        elif a < 0:
+            self.high = self.low - 1
+
+
+def _piece(K, y, weight, sides, equality: bool, low: Fraction, high: Fraction) -> Piece | None:
+    n = len(y)
+    free = tuple(i for i in range(n) if sides[i] == 2)
+    bound = [weight[i] * y[i] if sides[i] == 1 else Fraction(0) for i in range(n)]
+    f = [sum((K[i][j] * bound[j] for j in range(n) if sides[j] == 1), Fraction(0)) for i in range(n)]
+    total = sum(bound, Fraction(0))
+    m = len(free)
+    span = _Range(low, high)
+    if equality and m == 0:
+        if total != 0:
+            return None
+        return _without_free(y, sides, bound, f, span)
+    A = [[K[i][j] for j in free] + ([Fraction(1)] if equality else []) for i in free]
+    B = [[-f[i], Fraction(y[i])] for i in free]
+    if equality:
+        A.append([Fraction(1)] * m + [Fraction(0)])
+        B.append([-total, Fraction(0)])
+    X = _solve(A, B) if A else []
+    if X is None:
+        return None
+    beta = [(bound[i], Fraction(0)) for i in range(n)]
+    for k, i in enumerate(free):
+        beta[i] = (X[k][0], X[k][1])
+    bias = (X[m][0], X[m][1]) if equality else (Fraction(0), Fraction(0))
+    for i in range(n):
+        if sides[i] == 2:
+            a, b = beta[i][0] * y[i], beta[i][1] * y[i]
+            span.require(a, b)
+            span.require(weight[i] - a, -b)
+        else:
+            a = -sum((K[i][j] * beta[j][0] for j in range(n)), Fraction(0)) - bias[0]
+            b = y[i] - sum((K[i][j] * beta[j][1] for j in range(n)), Fraction(0)) - bias[1]
+            s = y[i] if sides[i] == 1 else -y[i]
+            span.require(s * a, s * b)
+    return Piece(span.low, span.high, beta, bias, free) if span.low <= span.high else None
+
+
+def _without_free(y, sides, bound, f, span: _Range) -> Piece | None:
+    """No free point: the bias lies between a largest lower and a smallest upper bound, all linear in lambda."""
+    n = len(y)
+    tops = [(-f[i], Fraction(y[i])) for i in range(n) if (sides[i] == 1) == (y[i] > 0)]
+    bottoms = [(-f[i], Fraction(y[i])) for i in range(n) if (sides[i] == 1) != (y[i] > 0)]
+    for a, b in tops:
+        for c, d in bottoms:
+            span.require(a - c, b - d)
+    if span.low > span.high:
+        return None
+    beta = [(bound[i], Fraction(0)) for i in range(n)]
+    middle = (span.low + span.high) / 2
+    top = min(tops, key=lambda t: t[0] + t[1] * middle, default=None)
+    bottom = max(bottoms, key=lambda t: t[0] + t[1] * middle, default=None)
+    ends = [e for e in (top, bottom) if e is not None]
+    bias = (sum(e[0] for e in ends) / len(ends), sum(e[1] for e in ends) / len(ends))
+    return Piece(span.low, span.high, beta, bias, ())
+
+
+def exact_path(K, y, weight, low, high, equality: bool = True) -> list[Piece]:
+    """Pieces that cover [low, high], from high to low."""
+    n = len(y)
+    K = [[Fraction(v) for v in row] for row in K]
+    y = [int(v) for v in y]
+    weight = [Fraction(w) for w in weight]
+    low, high = Fraction(low), Fraction(high)
+    pieces = []
+    for sides in itertools.product((0, 1, 2), repeat=n):
+        piece = _piece(K, y, weight, sides, equality, low, high)
+        if piece is not None and piece.low < piece.high:
+            pieces.append(piece)
+    cover = []
+    at = high
+    while at > low:
+        piece = min((p for p in pieces if p.low < at <= p.high), key=lambda p: p.low)
+        cover.append(piece)
+        at = piece.low
+    return cover
+
+
+def value(piece: Piece, lam: Fraction) -> list[Fraction]:
+    """beta at lambda."""
+    return [a + b * lam for a, b in piece.beta]

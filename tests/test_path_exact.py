@@ -1,0 +1,68 @@
+"""Small integer problems against a path in exact rational arithmetic, ties and dependent points included."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from oracle_path import exact_path, value
+
+from svmcore.path import svm_path
+
+
+def integer_problem(seed: int):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 7))
+    X = rng.integers(-2, 3, (n, int(rng.integers(1, 4))))
+    y = np.where(rng.random(n) < 0.5, 1, -1)
+    y[:2] = 1, -1
+    if seed % 3 == 0:
+        X[-1] = X[0]  # a duplicate, of equal or of opposite label
+    weight = rng.integers(1, 4, n) if seed % 4 == 0 else np.ones(n, dtype=int)
+    return X, y, weight
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_path_equals_the_rational_path(seed):
+    X, y, weight = integer_problem(seed)
+    equality = seed % 5 != 0
+    K = X @ X.T + 1 if seed % 2 else (X @ X.T + 1) ** 2
+    low, high = Fraction(1, 64), Fraction(4096)
+    pieces = exact_path(K.tolist(), y.tolist(), weight.tolist(), low, high, equality)
+    path = svm_path(
+        K.astype(float), y, kernel="precomputed", sample_weight=weight, fit_intercept=equality,
+        lambda_max=float(high), lambda_min=float(low),
+    )  # fmt: skip
+    scale = float(np.abs(K).max()) * float(weight.sum())
+    for piece in pieces:
+        for lam in (piece.high, (piece.low + piece.high) / 2, (9 * piece.low + piece.high) / 10, piece.low):
+            beta = value(piece, lam)
+            product = [sum(int(K[i][j]) * beta[j] for j in range(len(y))) for i in range(len(y))]
+            quadratic = sum(b * p for b, p in zip(beta, product, strict=True))
+            objective = (quadratic / 2 - lam * sum(int(s) * b for s, b in zip(y, beta, strict=True))) / lam**2
+            C = float(1 / lam)
+            got = path.dual_coef(C)
+            # K beta is unique; beta itself need not be
+            assert K @ got * float(lam) == pytest.approx([float(p) for p in product], abs=1e-12 * scale)
+            assert path.objective(C) == pytest.approx(float(objective), rel=1e-11, abs=1e-11)
+            assert path.at(C).relative_gap <= 1e-10
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 3))
+def test_breakpoints_are_the_rational_ones(seed):
+    X, y, weight = integer_problem(seed)
+    K = (X @ X.T + 1) ** 3
+    low, high = Fraction(1, 16), Fraction(1 << 14)
+    pieces = exact_path(K.tolist(), y.tolist(), weight.tolist(), low, high)
+    path = svm_path(
+        K.astype(float), y, kernel="precomputed", sample_weight=weight, lambda_max=float(high), lambda_min=float(low)
+    )
+    # where the slope of K beta changes, the path must have a breakpoint
+    for first, second in pairwise(pieces):
+        slopes = [
+            [sum(int(K[i][j]) * p.beta[j][1] for j in range(len(y))) for i in range(len(y))] for p in (first, second)
+        ]
+        if slopes[0] != slopes[1]:
+            assert np.min(np.abs(path.lambdas / float(second.high) - 1.0)) <= 1e-9
