@@ -11,17 +11,23 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+from bench.tables.base import Table
 
 import svmcore
 from bench import data
-from bench.tables.base import Table
 
 TITLE = "Rosen's projection"
 SOURCE = "J. Lopez and J.R. Dorronsoro, Rosen's projection method for SVM training"
 
 PARTITIONS = 20
 ROSEN_STEPS = 60_000
-TARGETS = {"heart": (1.3, 2.9), "cancer": (2.6, 10.0), "thyroid": (2.6, 5.5), "diabetis": (0.9, 1.7), "flare": (1.2, 2.8)}
+TARGETS = {
+    "heart": (1.3, 2.9),
+    "cancer": (2.6, 10.0),
+    "thyroid": (2.6, 5.5),
+    "diabetis": (0.9, 1.7),
+    "flare": (1.2, 2.8),
+}
 
 
 class Case(NamedTuple):
@@ -93,7 +99,11 @@ def row(name: str, case: Case, eps: float, which: int) -> list[Any]:
     """One data set at one tolerance."""
     parts = partitions(case)
     few = parts[:3] if name != "titanic" else []
-    mvp = [fit(X, y, case, eps, "smo", rule="mvp", face_steps=False, shrinking=False) for X, y in parts if name != "titanic"]
+    mvp = [
+        fit(X, y, case, eps, "smo", rule="mvp", face_steps=False, shrinking=False)
+        for X, y in parts
+        if name != "titanic"
+    ]
     auto = [fit(X, y, case, eps, "auto") for X, y in parts]
     cg = [fit(X, y, case, eps, "rosen-cg") for X, y in parts]
     literal = [fit(X, y, case, eps, "rosen", face_steps=False, max_iter=ROSEN_STEPS) for X, y in few]

@@ -12,11 +12,11 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+from bench.tables.base import Table
 from scipy import sparse
 
 import svmcore
 from bench import data
-from bench.tables.base import Table
 
 TITLE = "SimpleSVM and NPA"
 SOURCE = "S.V.N. Vishwanathan and M.N. Murty, SSVM: a simple SVM algorithm, IJCNN 2002"
@@ -112,7 +112,15 @@ def fit(X: Any, y: Any, C: float, variance: float, solver: str, **options: Any) 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return svmcore.train_svc(
-            X, y, C, gamma=0.5 / variance, loss="squared_hinge", solver=solver, tol=2.0 * EPS, cache_mb=4000.0, **options
+            X,
+            y,
+            C,
+            gamma=0.5 / variance,
+            loss="squared_hinge",
+            solver=solver,
+            tol=2.0 * EPS,
+            cache_mb=4000.0,
+            **options,
         )
 
 

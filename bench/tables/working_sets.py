@@ -1,4 +1,4 @@
-"""Chapter 7 of N. Cristianini and J. Shawe-Taylor (2000): gradient ascent by omega and order, decomposition by q, chunking."""
+"""Chapter 7 of N. Cristianini and J. Shawe-Taylor (2000): gradient ascent, decomposition and chunking."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import warnings
 from typing import Any
 
 import numpy as np
+from bench.tables.base import Table
 
 import svmcore
 from bench import data
-from bench.tables.base import Table
 
 TITLE = "Gradient ascent, decomposition and chunking"
 SOURCE = "N. Cristianini and J. Shawe-Taylor, An introduction to support vector machines, 2000, chapter 7"
@@ -33,7 +33,9 @@ def ascent() -> Table:
     best = fit(1.0, "smo", tol=1e-10, fit_intercept=False).objective
     for order in ORDERS:
         for omega in OMEGAS:
-            s = fit(1.0, "adatron", fit_intercept=False, order=order, omega=omega, face_steps=False, trace=True, tol=1e-6)
+            s = fit(
+                1.0, "adatron", fit_intercept=False, order=order, omega=omega, face_steps=False, trace=True, tol=1e-6
+            )
             above = np.maximum(np.asarray(s.trace["objective"]) - best, 1e-14)
             half = len(above) // 2
             steps = max(len(above) - half - 1, 1)
@@ -57,7 +59,9 @@ def working_sets() -> Table:
     for C in (1.0, 100.0):
         for q in SIZES:
             s = fit(C, "decomposition", q=q)
-            rows.append([C, f"decomposition q = {q}", s.n_iter, s.n_kernel_evals, s.stats["paper_evals"], s.fit_seconds])
+            rows.append(
+                [C, f"decomposition q = {q}", s.n_iter, s.n_kernel_evals, s.stats["paper_evals"], s.fit_seconds]
+            )
         for size in (20, 50, 100):
             s = fit(C, "chunking", size=size)
             rows.append([C, f"chunking M = {size}", s.n_iter, s.n_kernel_evals, s.stats["paper_evals"], s.fit_seconds])
