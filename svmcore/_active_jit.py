@@ -38,7 +38,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "9f1ecb9260cd"
+_STAMP = "d63f85e649ab"
 
 NEED_ROOM = 20
 _LANDED = 1e-12  # a distance from a bound below this share of the box (infinite: of the way there) is rounding

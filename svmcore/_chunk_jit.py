@@ -26,7 +26,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "9f1ecb9260cd"
+_STAMP = "d63f85e649ab"
 
 SOLVED, LIMITED = -1, -2
 
