@@ -26,7 +26,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "ccabd92d0b7b"
+_STAMP = "d63f85e649ab"
 
 SOLVED, LIMITED = -1, -2
 

@@ -1,4 +1,4 @@
-"""Chapter 7 of Cristianini and Shawe-Taylor (2000): gradient ascent by omega and order, decomposition by q, chunking."""
+"""Chapter 7 of N. Cristianini and J. Shawe-Taylor (2000): gradient ascent, decomposition and chunking."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import warnings
 from typing import Any
 
 import numpy as np
+from bench.tables.base import Table
 
 import svmcore
 from bench import data
-from bench.tables.base import Table
 
 TITLE = "Gradient ascent, decomposition and chunking"
 SOURCE = "N. Cristianini and J. Shawe-Taylor, An introduction to support vector machines, 2000, chapter 7"
