@@ -88,6 +88,9 @@ def enter(
         if why := solver.refuses(problem):
             context.skip(suite, solver.name, why, problem.name)
             continue
+        if tol < solver.tightest:
+            context.skip(suite, solver.name, f"not asked for less than tol {solver.tightest:g}", problem.name)
+            continue
         try:
             entry = Entry(solver, problem, tol, threads)
             entry.judge()
@@ -103,19 +106,24 @@ def enter(
 def at_equal_gap(entry: Entry, target: float) -> Entry | None:
     """The same solver at the loosest tolerance of a ladder whose certified relative gap is within the target."""
 
+    def asked(step: int) -> float:
+        return entry.asked * _STEP**step
+
     def at(step: int) -> Entry:
         if step == 0:
             return entry
-        other = Entry(entry.solver, entry.problem, entry.asked * _STEP**step, entry.threads)
+        other = Entry(entry.solver, entry.problem, asked(step), entry.threads)
         other.judge()
         return other
 
     gap = max(entry.score["relative_gap"], 1e-16)
     step = max(_TIGHTEST, min(_LOOSEST, math.floor(math.log(target / gap) / math.log(_STEP))))
+    if asked(step) < entry.solver.tightest:
+        return None
     found = at(step)
     while found.score["relative_gap"] > target:  # the gap is only about proportional to the tolerance
         step -= 1
-        if step < _TIGHTEST:
+        if step < _TIGHTEST or asked(step) < entry.solver.tightest:
             return None
         found = at(step)
     return found
