@@ -24,8 +24,8 @@ def run(context: Context) -> None:
             context.skip("fit-large", "everybody", why, problem.data)
             continue
         contest(
-            context, "fit-large", problem, [DEFAULT, *peers()], threads=threads, equal_gap=False, time_for_it=1.0, least_rounds=2,
-            group="large, two threads" if threads > 1 else "large",
+            context, "fit-large", problem, [DEFAULT, *peers()], threads=threads, equal_gap=False, time_for_it=1.0,
+            least_rounds=2, group="large, two threads" if threads > 1 else "large",
         )  # fmt: skip
 
 
