@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bench.suite import Suite
 from bench.suites import cv, fit, fit_large, path, predict, processes, scaling, smoke, solvers
-from bench.suites.base import Suite
 from bench.tables import SUITE as TABLES
 
 __all__ = ["SUITES", "Suite"]

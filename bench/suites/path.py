@@ -20,7 +20,7 @@ from bench.environment import version
 from bench.objective import Answer, score
 from bench.peers.base import spread_out
 from bench.problems import Problem
-from bench.suites.base import Suite
+from bench.suite import Suite
 
 CASES = [
     Problem("monk1", kernel="linear"),

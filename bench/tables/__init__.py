@@ -10,9 +10,9 @@ import importlib
 from dataclasses import asdict
 
 from bench.contest import Context
-from bench.suites.base import Suite
+from bench.suite import Suite
 
-MODULES = ("spirals", "stopping")
+MODULES = ("spirals", "stopping", "ong")
 
 
 def run(context: Context) -> None:
