@@ -375,6 +375,10 @@ class Tracker:
             else:
                 return code
 
+    def _advance(self, opt: pj.Options) -> int:
+        """Go on down the path, recording."""
+        return self._call(opt, self.log)
+
     def settle(self, lam: float, beta: FloatArray) -> float:
         """Make `beta` (feasible) the start at `lam`: elbow, bias, polish. Returns the relative gap reached."""
         S = self.S
@@ -549,7 +553,7 @@ class Tracker:
             size = max(1.0, float(self.n) * max(1, self.m))
             budget = int(min(max(WORK_PER_SLICE / size, 8), 4096))
             opt = pj.Options(lam_end, RATE_TOL, 0.0, HALF, self.refresh_every, budget, self.batch, True, most)
-            code = self._call(opt, self.log)
+            code = self._advance(opt)
             ended = code == pj.DONE
             stop = None
             if code == pj.BUDGET:

@@ -17,7 +17,7 @@ exchanged along its null vector (`exchange`); it needs no linear program, becaus
 No residual is ever dropped: whatever is set to zero is booked in `base`, so that the state stays exactly optimal for a
 problem whose distance from the true one is known.
 
-Reference: path.md C1-C12 on Ong, Shao and Yang; steps (S1)-(S4) are not needed here (they live in the paper's modes).
+Reference: path.md on Ong, Shao and Yang. Steps (S1)-(S4) of the paper are not needed here.
 """
 
 from __future__ import annotations
@@ -509,8 +509,11 @@ def exchange(P, S, W, L, i, pivot, record):
 
 @jit
 def enter_tied(P, S, W, L, limit, most):
-    """Let all outside points whose event lies within `limit` join at once. In place: S, W, L. Returns how many."""
-    joined = 0
+    """Let all outside points whose event lies within `limit`, if several, join at once. In place: S, W, L."""
+    tied = 0
+    for i in range(S.side.shape[0]):
+        tied += S.side[i] != ELBOW and W.step[i] <= limit
+    joined = 0 if tied > 1 else most
     for i in range(S.side.shape[0]):
         if joined >= most:
             break
@@ -522,6 +525,8 @@ def enter_tied(P, S, W, L, limit, most):
             enter(P, S, i, W.x, pivot)
             log_event(S, L, i, side, ELBOW, BATCH)
             joined += 1
+    if tied < 2:
+        return 0
     S.cnt[BATCHED] += joined
     return joined
 
