@@ -331,17 +331,11 @@ def choose(P, S, W, limit):
 
 
 @jit
-def clip(v, low, high):
-    """v moved into [low, high]."""
-    return min(max(v, low), high)
-
-
-@jit
 def advance(S, W, h, d0):
     """Decrease t by h along the direction. In place: S. Elbow residuals stay as bookkept: zero."""
     for k in range(S.cnt[M]):
         i = S.elbow[k]
-        S.beta[i] = clip(S.beta[i] - h * W.d[k], S.lower[i], S.upper[i])
+        S.beta[i] = min(max(S.beta[i] - h * W.d[k], S.lower[i]), S.upper[i])
     S.num[BIAS] -= h * d0
     for i in range(S.side.shape[0]):
         S.resid[i] += h * W.rate[i]
@@ -472,7 +466,7 @@ def exchange(P, S, W, L, i, pivot, record):
         for k in range(m):
             j = S.elbow[k]
             W.d[k] = -sign * far * x[k]
-            S.beta[j] = clip(S.beta[j] + W.d[k], S.lower[j], S.upper[j])
+            S.beta[j] = min(max(S.beta[j] + W.d[k], S.lower[j]), S.upper[j])
         S.beta[i] += sign * far
         if pivot > 1e-15:
             for j in range(W.rate.shape[0]):
@@ -670,8 +664,8 @@ def crash_point(P, S, W, i):
         sign = 1.0
     for k in range(m):
         j = S.elbow[k]
-        S.beta[j] = clip(S.beta[j] - sign * best * x[k], S.lower[j], S.upper[j])
-    S.beta[i] = clip(S.beta[i] + sign * best, S.lower[i], S.upper[i])
+        S.beta[j] = min(max(S.beta[j] - sign * best * x[k], S.lower[j]), S.upper[j])
+    S.beta[i] = min(max(S.beta[i] + sign * best, S.lower[i]), S.upper[i])
     if place < 0:
         to_bound(S, i, sign > 0.0)
         return

@@ -32,6 +32,7 @@ RESIDUAL = 1e-8
 FEWEST = 40
 WORTH = 8e4  # windows pay from an elbow of WORTH / n on
 REST = 64
+GO_ON = -1
 
 
 class WindowTracker(Tracker):
@@ -149,11 +150,9 @@ class WindowTracker(Tracker):
         begin = self.n_events
         while self.n_events - begin < opt.budget:
             code = self._window(opt)
-            if code is None and not self.windowed:
-                return pj.BUDGET
             if self.n_events - begin > REST:
                 self.penalty = REST
-            if code is not None:
+            if code != GO_ON:
                 return code
         return pj.BUDGET
 
@@ -163,8 +162,8 @@ class WindowTracker(Tracker):
         S.base[index] -= S.resid[index]
         S.resid[index] = 0.0
 
-    def _window(self, opt: pj.Options) -> int | None:
-        """One window. Returns a code for `run`, or None to go on."""
+    def _window(self, opt: pj.Options) -> int:
+        """One window. Returns a code for `run`, or GO_ON."""
         S, L = self.S, self.log
         steps = int(min(self.steps, opt.n_events_max - self.n_events))
         m = self.m
@@ -200,14 +199,14 @@ class WindowTracker(Tracker):
             S.resid[:] = resid
             self._last_resid = keep
             gap = self.relative_gap(float(S.num[pj.T]))
-        if objectors.size or not gap <= 10 * GAP:
+        if objectors.size or not gap <= 3 * GAP:
             if objectors.size == 0:
                 S.resid[:] = keep
             S.beta[:], S.side[:], S.base[:], S.num[:], L.end[:] = before
             return self._taken_back(objectors, w)
         return self._accept(w, code, gap, before[3][pj.T], opt)
 
-    def _taken_back(self, objectors: IntArray, w: wj.Window) -> int | None:
+    def _taken_back(self, objectors: IntArray, w: wj.Window) -> int:
         self.stats["n_taken_back"] += 1
         self.objectors = np.union1d(self.objectors, objectors)
         done = int(w.count[wj.STEPS])
@@ -217,13 +216,10 @@ class WindowTracker(Tracker):
             self._stop_windows()
             self.objectors = np.empty(0, dtype=np.int64)
             self._absorb_elbow()
-            return None if super()._factorise() and self._rest_now() else pj.SINGULAR
+            self.rest = max(self.rest, REST)
+            return pj.BUDGET if super()._factorise() else pj.SINGULAR
         self.steps = max(1, min(self.steps, done) // 2)
-        return None
-
-    def _rest_now(self) -> bool:
-        self.rest = max(self.rest, REST)
-        return True
+        return GO_ON
 
     def _prepare(self, size: int) -> tuple[wj.Window, FloatArray, float, float]:
         """Candidates, scratch, and the correction of the elbow's residual."""
@@ -318,9 +314,7 @@ class WindowTracker(Tracker):
         ends = [0, n_steps // 3, (2 * n_steps) // 3, n_steps]
         t0, bias0 = float(before[3][pj.T]), float(before[3][pj.BIAS])
         shifted = S.resid + (S.base - before[2])
-        at = [S.resid]
-        for k in ends[1:]:
-            at.append(shifted + (w.t_at[k] - t0) * self.c - (w.bias_at[k] - bias0))
+        at = [S.resid, *(shifted + (w.t_at[k] - t0) * self.c - (w.bias_at[k] - bias0) for k in ends[1:])]
         wj.three_products(
             self.P.rows, self.P.slot, w.point, w.moved[ends[1]], w.moved[ends[2]], w.moved[ends[3]], slots,
             at[1], at[2], at[3],
@@ -346,7 +340,9 @@ class WindowTracker(Tracker):
         inner = np.arange(a + 1, b)
         span = w.t_at[a] - w.t_at[b]
         theta = (w.t_at[a] - w.t_at[inner]) / span if span > 0.0 else np.zeros(inner.size)
-        bend = w.moved[inner, :slots] - (w.moved[a, :slots] + theta[:, None] * (w.moved[b, :slots] - w.moved[a, :slots]))
+        bend = w.moved[inner, :slots] - (
+            w.moved[a, :slots] + theta[:, None] * (w.moved[b, :slots] - w.moved[a, :slots])
+        )
         bias = w.bias_at[inner] - (w.bias_at[a] + theta * (w.bias_at[b] - w.bias_at[a]))
         # K bend on the slots: residuals there are known (zero on the elbow), and so are their chords
         spot = w.spot[:slots]
@@ -361,12 +357,12 @@ class WindowTracker(Tracker):
         unclear = np.flatnonzero(outside & (np.minimum(sign * first, sign * last) < reach))
         bad = np.zeros(self.n, dtype=bool)
         if unclear.size:
-            K = self.P.rows[self.P.slot[w.point[:slots]]][:, unclear]
+            K = self.P.rows[self.P.slot[w.point[:slots]][:, None], unclear[None, :]]
             value = first[unclear] + theta[:, None] * (last[unclear] - first[unclear]) - bend @ K - bias[:, None]
             bad[unclear] = (sign[unclear] * value < -1e-10 * t).any(axis=0)
         return bad
 
-    def _accept(self, w: wj.Window, code: int, gap: float, t_before: float, opt: pj.Options) -> int | None:
+    def _accept(self, w: wj.Window, code: int, gap: float, t_before: float, opt: pj.Options) -> int:
         """Flush the inverse, compact the slots, adapt, and say how to go on."""
         S = self.S
         n_steps, slots = int(w.count[wj.STEPS]), int(w.count[wj.SLOTS])
@@ -401,6 +397,10 @@ class WindowTracker(Tracker):
         if worst > RESIDUAL * t or gap > GAP:
             self.fresh_for = FACTOR_EVERY
             S.cnt[pj.SINCE] = opt.refresh
+        if code == wj.NEED_ROW:
+            self.store.fetch(np.array([w.count[wj.WANTED]]), self.elbow)
+            self._set_slope(self.P.slope)
+            return GO_ON
         return self._after(code, t, opt)
 
     def _update_rate(self, w: wj.Window, n_steps: int, travelled: float) -> None:
@@ -425,11 +425,9 @@ class WindowTracker(Tracker):
             last -= 1
         return int(np.count_nonzero(live))
 
-    def _after(self, code: int, t: float, opt: pj.Options) -> int | None:
+    def _after(self, code: int, t: float, opt: pj.Options) -> int:
         """What a closed window means for the loop."""
         S = self.S
-        if code == wj.NEED_ROW:
-            return None
         if code in (wj.NEAR_SINGULAR, wj.TIED):
             self._stop_windows()
             self._absorb_elbow()
@@ -438,4 +436,4 @@ class WindowTracker(Tracker):
             return pj.DONE if t <= opt.t_end * (1.0 + 1e-13) else pj.REFRESH
         if S.cnt[pj.SINCE] >= opt.refresh or t < 0.5 * S.num[pj.T_REFRESH]:
             return pj.REFRESH
-        return None
+        return GO_ON

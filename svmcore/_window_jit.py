@@ -18,7 +18,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = ""
+_STAMP = "a1003eb3d090"
 
 LOW, UP, ELBOW = 0, 1, 2
 T, BIAS = 0, 1
@@ -58,7 +58,7 @@ class Window(NamedTuple):
     r_at: FloatArray  # step x candidate
     t_at: FloatArray
     bias_at: FloatArray
-    count: IntArray
+    count: IntArray  # type: ignore[assignment]
 
 
 class Field(NamedTuple):
@@ -433,6 +433,32 @@ def run_window(f, w, L, limits):
         if f.num[T] < 0.5 * begin:
             return HALVED
     return FULL
+
+
+@jit
+def add_weighted_rows(out, rows, slot, coef):
+    """out += sum_k coef_k rows[slot_k]. In place: out."""
+    n = out.shape[0]
+    width = 2048
+    for start in range(0, n, width):
+        stop = min(start + width, n)
+        o = out[start:stop]
+        k = 0
+        while k + 3 < slot.shape[0]:
+            a = rows[slot[k], start:stop]
+            b = rows[slot[k + 1], start:stop]
+            c = rows[slot[k + 2], start:stop]
+            d = rows[slot[k + 3], start:stop]
+            a0, b0, c0, d0 = coef[k], coef[k + 1], coef[k + 2], coef[k + 3]
+            for i in range(stop - start):
+                o[i] += (a0 * a[i] + b0 * b[i]) + (c0 * c[i] + d0 * d[i])
+            k += 4
+        while k < slot.shape[0]:
+            a = rows[slot[k], start:stop]
+            a0 = coef[k]
+            for i in range(stop - start):
+                o[i] += a0 * a[i]
+            k += 1
 
 
 @jit
