@@ -148,7 +148,7 @@ class WindowTracker(Tracker):
                 return self._advance(opt)
             self.windowed = True
         begin = self.n_events
-        while self.n_events - begin < opt.budget:
+        while self.n_events - begin < opt.budget and self.n_events < opt.n_events_max:
             code = self._window(opt)
             if self.n_events - begin > REST:
                 self.penalty = REST

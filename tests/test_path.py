@@ -259,6 +259,8 @@ def test_a_cut_path_is_valid_down_to_where_it_came(stop):
     assert path.ended == stop
     if stop == "max_events":
         assert path.stats["n_events"] == 40
+        with pytest.warns(ConvergenceWarning, match="max_events"):  # far enough for windows to be cut
+            assert svm_path(*two_clouds(800), gamma=0.5, max_events=900).stats["n_events"] == 900
     if stop == "callback":
         assert 0.0 <= seen[-1].done <= 1.0
     C = np.geomspace(path.Cs[0], path.Cs[-1], 5)
