@@ -82,9 +82,7 @@ def main(arguments: list[str]) -> int:
         )
         if chosen.grid:
             grid = sum(
-                clock(
-                    lambda C=C, X=X, y=y, o=options: SVC(C=C, tol=1e-3, cache_size=500, max_iter=10**6, **o).fit(X, y)
-                )
+                clock(lambda C=C, X=X, y=y, o=options: SVC(C=C, cache_size=500, max_iter=10**6, **o).fit(X, y))
                 for C in np.geomspace(1e-4, 1e3, 100)
             )
             own = clock(lambda X=X, y=y, o=options: grid_by_warm_fits(X, y, o, 1e-3))

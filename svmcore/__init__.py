@@ -22,12 +22,14 @@ from svmcore._errors import (
 
 if TYPE_CHECKING:
     from svmcore import solvers
+    from svmcore.gp import GPSolution, gp_regression
     from svmcore.io import load_data
     from svmcore.path import svm_path
     from svmcore.path_result import Path, StepCurve
     from svmcore.public import certificate, duality_gap, kkt_violation
     from svmcore.solution import Solution, load
     from svmcore.solve import train_svc, train_svr
+    from svmcore.update import LeaveOneOut, leave_one_out
 
 __version__ = "0.1.0"
 
@@ -36,6 +38,10 @@ _HOMES = {
     "Path": "svmcore.path_result",
     "Solution": "svmcore.solution",
     "StepCurve": "svmcore.path_result",
+    "GPSolution": "svmcore.gp",
+    "LeaveOneOut": "svmcore.update",
+    "gp_regression": "svmcore.gp",
+    "leave_one_out": "svmcore.update",
     "load": "svmcore.solution",
     "load_data": "svmcore.io",
     "svm_path": "svmcore.path",
@@ -48,7 +54,9 @@ _HOMES = {
 
 __all__ = [
     "ConvergenceWarning",
+    "GPSolution",
     "InputError",
+    "LeaveOneOut",
     "MissingExtraError",
     "NotEnoughMemoryError",
     "Path",
@@ -58,7 +66,9 @@ __all__ = [
     "StepCurve",
     "certificate",
     "duality_gap",
+    "gp_regression",
     "kkt_violation",
+    "leave_one_out",
     "load",
     "load_data",
     "solvers",

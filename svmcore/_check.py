@@ -20,6 +20,9 @@ KERNELS = {kind.name.lower(): kind for kind in KernelKind if kind is not KernelK
 STOPPING = ("kkt", "gap", "objective")
 DEFAULT_CACHE_MB = 512.0
 SCALE_RATIO = 1e3
+LARGEST = 1e150  # squares of larger numbers overflow
+SMALLEST_COST = 1e-150
+LARGEST_DEGREE = 1000
 
 
 class KernelSpec(NamedTuple):
@@ -57,12 +60,13 @@ def number(
     return result
 
 
-def integer(name: str, value: Any, *, low: int) -> int:
-    """A whole number of at least `low`."""
+def integer(name: str, value: Any, *, low: int, high: int = 2**62) -> int:
+    """A whole number in range."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Integral, np.integer)):
         raise InputError(f"{name}={value!r} is not a whole number; give an integer of at least {low}")
-    if value < low:
-        raise InputError(f"{name}={value!r} is out of range; it must be at least {low}")
+    if not low <= int(value) <= high:
+        bound = f"at least {low}" if value < low else f"at most {high}"
+        raise InputError(f"{name}={value!r} is out of range; it must be {bound}")
     return int(value)
 
 
@@ -103,13 +107,14 @@ def memory(n_bytes: float, what: str, remedy: str) -> None:
 def _finite(values: FloatArray, name: str, locate: Callable[[int], tuple[int, int]]) -> None:
     """Refuse NaN and infinity, naming the first place."""
     flat = values.reshape(-1)
-    if np.isfinite(flat).all():
+    if not len(flat) or (flat.min() >= -LARGEST and flat.max() <= LARGEST):  # false for NaN
         return
-    bad = int(np.flatnonzero(~np.isfinite(flat))[0])
+    bad = int(np.flatnonzero(~(np.abs(flat) <= LARGEST))[0])
     row, column = locate(bad)
-    raise InputError(
-        f"{name} contains {flat[bad]} at row {row}, column {column}; remove or impute missing and infinite values first"
+    remedy = (
+        "remove or impute missing and infinite values first" if not np.isfinite(flat[bad]) else "scale it down first"
     )
+    raise InputError(f"{name} contains {flat[bad]} at row {row}, column {column}; {remedy}")
 
 
 def features(X: Any, name: str = "X") -> Any:
@@ -191,7 +196,7 @@ def kernel(
     value = 1.0
     if kind in (KernelKind.RBF, KernelKind.POLY, KernelKind.SIGMOID, KernelKind.LAPLACIAN):
         value = _gamma(gamma, X, weights)
-    power = integer("degree", degree, low=0) if kind is KernelKind.POLY else 1
+    power = integer("degree", degree, low=0, high=LARGEST_DEGREE) if kind is KernelKind.POLY else 1
     constant = number("coef0", coef0) if kind in (KernelKind.POLY, KernelKind.SIGMOID) else 0.0
     return KernelSpec(Kernel(int(kind), value, constant, power, offset), None, name)
 
@@ -233,9 +238,9 @@ def vector(values: Any, name: str, n: int) -> FloatArray:
         array = array.reshape(-1)
     if array.ndim != 1 or len(array) != n:
         raise InputError(f"{name} has shape {np.shape(values)} for {n} samples; give one number per sample")
-    if not np.isfinite(array).all():
-        bad = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise InputError(f"{name} contains {array[bad]} at row {bad}; give finite numbers")
+    if not (np.abs(array) <= LARGEST).all():
+        bad = int(np.flatnonzero(~(np.abs(array) <= LARGEST))[0])
+        raise InputError(f"{name} contains {array[bad]} at row {bad}; give finite numbers of at most {LARGEST:g}")
     return array
 
 
@@ -304,7 +309,10 @@ def class_weights(values: Any, classes: Any, signs: FloatArray, weights: FloatAr
 
 def cost(C: Any) -> float:
     """The penalty C > 0, infinity included."""
-    return number("C", C, low=0.0, strict=True, infinite=True)
+    value = number("C", C, low=0.0, strict=True, infinite=True)
+    if value < SMALLEST_COST:
+        raise InputError(f"C={C!r} is out of range; it must be at least {SMALLEST_COST:g}")
+    return value
 
 
 def scale_ratio(X: Any) -> tuple[float, int, int]:

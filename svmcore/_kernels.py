@@ -18,7 +18,7 @@ from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
 from svmcore._vector import exp_nonpositive
 
-_STAMP = "24fec5021d2c"
+_STAMP = "f42e9151cb68"
 
 LINEAR = int(KernelKind.LINEAR)
 POLY = int(KernelKind.POLY)
@@ -26,6 +26,8 @@ SIGMOID = int(KernelKind.SIGMOID)
 RBF = int(KernelKind.RBF)
 LAPLACIAN = int(KernelKind.LAPLACIAN)
 PRECOMPUTED = int(KernelKind.PRECOMPUTED)
+
+_CANCELS = 1e-4  # a difference smaller than this share of its terms is computed another way
 
 
 @jit
@@ -77,11 +79,25 @@ def _cityblock_panel(x, panel, out):
 
 
 @jit
-def _sparse_measure(kind, x, total, points, t):
-    """The measure of the dense source x and sparse target t, over the target's stored entries only.
+def _left_over(kind, source, i, points, t):
+    """The distance from the origin of source i over the features that target t does not store."""
+    total = 0.0
+    e = points.indptr[t]
+    for k in range(source.indptr[i], source.indptr[i + 1]):
+        while e < points.indptr[t + 1] and points.indices[e] < source.indices[k]:
+            e += 1
+        if e == points.indptr[t + 1] or points.indices[e] != source.indices[k]:
+            value = source.data[k]
+            total += abs(value) if kind == LAPLACIAN else value * value
+    return total
+
+
+@jit
+def _sparse_measure(kind, x, total, source, i, points, t):
+    """The measure of the source i, spread out in x, and target t, over the target's stored entries only.
 
     For distances, features that the target does not store contribute what is left of `total`, the source's own
-    distance from the origin. The same order of summation makes the distance of equal points exactly zero.
+    distance from the origin; where that difference cancels it is summed directly.
     """
     measure = 0.0
     seen = 0.0
@@ -91,13 +107,15 @@ def _sparse_measure(kind, x, total, points, t):
             difference = a - points.data[e]
             measure += difference * difference
             seen += a * a
-        return measure + max(total - seen, 0.0)
+        left = total - seen
+        return measure + (left if left > _CANCELS * total else _left_over(kind, source, i, points, t))
     if kind == LAPLACIAN:
         for e in range(points.indptr[t], points.indptr[t + 1]):
             a = x[points.indices[e]]
             measure += abs(a - points.data[e])
             seen += abs(a)
-        return measure + max(total - seen, 0.0)
+        left = total - seen
+        return measure + (left if left > _CANCELS * total else _left_over(kind, source, i, points, t))
     for e in range(points.indptr[t], points.indptr[t + 1]):
         measure += x[points.indices[e]] * points.data[e]
     return measure
@@ -181,7 +199,7 @@ def kernel_row(kernel, source, i, target, first, last, scratch, out):
                     block[j] = row[target.ids[start + j]]
             else:
                 for j in range(count):
-                    block[j] = _sparse_measure(kind, x, total, target, start + j)
+                    block[j] = _sparse_measure(kind, x, total, source, i, target, start + j)
             for j in range(count, LANES):
                 block[j] = 0.0
         _epilogue(kernel, block, bits, power)

@@ -29,7 +29,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "a1003eb3d090"
+_STAMP = "5ef15aee66a4"
 
 LOW, UP, ELBOW = 0, 1, 2
 

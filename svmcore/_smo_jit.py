@@ -18,7 +18,7 @@ from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "fbcba777a34f"
+_STAMP = "a3e7d4c1f824"
 
 CALLABLE = int(KernelKind.CALLABLE)
 
@@ -120,6 +120,7 @@ def compute_row(kernel, points, variables, cache, scratch, key):
     if not variables.one_each:
         for t in range(variables.n):
             row[t] = cache.points_row[variables.lane[t]]
+        row[variables.n :] = 0.0
     cache.clock[0] += 1
     cache.used[slot] = cache.clock[0]
 
@@ -170,10 +171,10 @@ def advance(v, step, row_i, row_j, grow, shrink, best):
 def _find_top(v, mask, best, top):
     """First index that attains the maximum found by `advance`."""
     p = 0
-    while best[p] != top:
+    while p < best.shape[0] - 1 and best[p] != top:
         p += 1
     k = p * LANES
-    while v[k] + mask[k] != top:
+    while k < (p + 1) * LANES - 1 and v[k] + mask[k] != top:
         k += 1
     return k
 
@@ -182,7 +183,7 @@ def _find_top(v, mask, best, top):
 def _find_bottom(v, mask, bottom):
     """First index that attains the minimum found by `advance`."""
     k = 0
-    while v[k] + mask[k] != bottom:
+    while k < v.shape[0] - 1 and v[k] + mask[k] != bottom:
         k += 1
     return k
 
@@ -194,10 +195,10 @@ def _best_score(score, best):
     for p in range(best.shape[0]):
         top = fmax(top, best[p])
     p = 0
-    while best[p] != top:
+    while p < best.shape[0] - 1 and best[p] != top:
         p += 1
     k = p * LANES
-    while score[k] != top:
+    while k < (p + 1) * LANES - 1 and score[k] != top:
         k += 1
     return k
 
@@ -239,13 +240,18 @@ def worst_coordinate(v, grow, shrink, weight, tiny, score, best):
 
 @jit(inline=True)
 def _move(variables, i, j, step):
-    """beta_i += step, beta_j -= step (j < 0: only i), landing exactly on a bound that is reached. Returns the step taken."""
+    """beta_i += step, beta_j -= step (j < 0: only i), landing exactly on a bound that is reached.
+
+    Returns the step taken; infinity, with nothing moved, when no bound limits an infinite step.
+    """
     beta = variables.beta
     room_i = variables.upper[i] - beta[i] if step > 0 else beta[i] - variables.lower[i]
     room_j = np.inf
     if j >= 0:
         room_j = beta[j] - variables.lower[j] if step > 0 else variables.upper[j] - beta[j]
     size = min(abs(step), room_i, room_j)
+    if np.isinf(size):
+        return np.inf
     sign = 1.0 if step > 0 else -1.0
     rounding = 4.0e-16 * size
     if size >= room_i - rounding:
@@ -282,23 +288,26 @@ def _step(variables, cache, progress, i, j):
         scale = variables.curvature[i] + variables.curvature[j]
         curvature = scale - 2.0 * row_i[j]
         pull = variables.c[i] - variables.c[j]
+        least = variables.diag[i] + variables.diag[j]
     else:
         row_j = cache.zero
         slope = variables.v[i]
         scale = variables.curvature[i]
         curvature = scale
         pull = variables.c[i]
+        least = variables.diag[i]
     sign = 1.0 if slope > 0 else -1.0
-    step = slope / max(curvature, variables.tiny)
     if curvature < -1e-9 * abs(scale):
         ints[NONCONVEX] = 1
         step = sign * np.inf
-    elif curvature <= 1e-15 * abs(scale) and sign * pull > 0.0:
+    else:
+        curvature = max(curvature, least)  # what rounding may have hidden: K itself adds nothing negative
+        step = slope / max(curvature, min(variables.tiny, least) if least > 0.0 else variables.tiny)
+    if ints[NONCONVEX] == 0 and curvature <= 1e-15 * abs(scale) and least == 0.0 and sign * pull > 0.0:
         step = sign * np.inf  # contradictory duplicates: nothing but a bound stops them
     before_i = variables.beta[i]
     step = _move(variables, i, j, step)
     if np.isinf(step):
-        variables.beta[i] = before_i
         return NO_BOUND
     if step == 0.0 or variables.beta[i] == before_i:
         return STUCK
@@ -516,8 +525,8 @@ def smo_slice(kernel, points, variables, cache, scratch, progress, rule, limits)
                 ints[PENDING_I], ints[PENDING_J] = i, j
             elif greedy:
                 pass
-            elif reason == STUCK:
-                reason = -1
+            elif reason == STUCK and ints[POSITION] > 0:
+                reason = -1  # only the worst pair, which ends a sweep, shows that nothing can move
             elif reason < 0:
                 _after_sweep_step(variables, progress, i, j)
         if reason == NEED_ROW and kernel.kind != CALLABLE:

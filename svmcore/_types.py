@@ -92,8 +92,8 @@ class Status(Enum):
     CALLBACK = "stopped by the callback: the answer is what had been reached, feasible but not optimal"
     PRECISION = "stopped at the limit of double precision: rounding hides any further progress towards the tolerance"
     UNBOUNDED = (
-        "unbounded: with C=inf the classes cannot be separated (they share a point, or their hulls meet), so there is "
-        "no finite solution"
+        "unbounded: the problem has no finite solution. With C=inf the classes cannot be separated (or the targets not "
+        "reached within epsilon) to double precision; or the kernel is not positive semi-definite"
     )
     LIMITED = "stopped by the method's own limit before the tolerance was met: the answer is feasible but not optimal"
 

@@ -14,7 +14,7 @@ import numpy as np
 from svmcore._jit import DISABLED, jit
 from svmcore._types import LANES
 
-_STAMP = "a1003eb3d090"
+_STAMP = "5ef15aee66a4"
 
 BIG = 1e300
 """Stands for infinity in penalties and reductions: real infinities are undefined under the no-NaN flag."""

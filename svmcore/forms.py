@@ -17,7 +17,11 @@ import numpy as np
 
 from svmcore._types import DualQP, FloatArray, IntArray
 
+_ROUNDING = 1e-14  # relative imbalance of a warm start that is left alone
+
 SVC_LOSSES = ("hinge", "squared_hinge")
+_NEGLIGIBLE = 1e-290  # a cost whose inverse overflows is no cost
+
 SVR_LOSSES = ("epsilon_insensitive", "squared_epsilon_insensitive")
 
 
@@ -38,14 +42,14 @@ def _dual(
 
 def svc(y: FloatArray, costs: FloatArray, loss: str, equality: bool) -> DualQP:
     """Classification of labels y = +-1 with per-point costs C_i = C * weight."""
-    point = np.flatnonzero(costs > 0)
+    point = np.flatnonzero(costs > _NEGLIGIBLE)
     signs = np.asarray(y, dtype=np.float64)[point]
     return _dual(signs, signs.copy(), costs[point], point, loss == "squared_hinge", equality)
 
 
 def svr(y: FloatArray, costs: FloatArray, epsilon: float, loss: str, equality: bool) -> DualQP:
     """Regression of targets y with a tube of half-width epsilon; first all growing variables, then all shrinking ones."""
-    kept = np.flatnonzero(costs > 0)
+    kept = np.flatnonzero(costs > _NEGLIGIBLE)
     signs = np.concatenate([np.ones(len(kept)), -np.ones(len(kept))])
     target = np.concatenate([y[kept], y[kept]])
     point = np.concatenate([kept, kept])
@@ -76,6 +80,8 @@ def feasible_start(qp: DualQP, beta: FloatArray) -> FloatArray:
     beta = np.clip(beta, qp.lower, qp.upper)
     if qp.equality and len(beta):
         positive, negative = beta[beta > 0].sum(), -beta[beta < 0].sum()
+        if abs(positive - negative) <= _ROUNDING * positive:
+            return beta  # scaling would only move variables off their bounds
         if positive > negative:
             beta[beta > 0] *= negative / positive
         elif negative > positive:

@@ -134,6 +134,12 @@ class KernelMatrix:
             self.kernel = kernel._replace(kind=int(KernelKind.PRECOMPUTED))
         self.points = self.subset(None)
         self.diagonal = self._diagonal()
+        if not np.isfinite(self.diagonal).all():
+            bad = int(np.flatnonzero(~np.isfinite(self.diagonal))[0])
+            raise InputError(
+                f"the kernel of sample {bad} with itself is {self.diagonal[bad]}; scale the features down, or lower gamma "
+                "or degree"
+            )
 
     def _slabs(self, width: int) -> list[tuple[int, int]]:
         """Row ranges whose blocks of `width` columns stay small."""

@@ -124,12 +124,10 @@ def svm_path(
         run = _auto if mode == "auto" else _paper
         record, top = run(data, K, high, low, watch, max_events, mode)
     path = _assemble(data, record, top)
-    path.stats["factorization"] = mode
-    path.stats["n_kernel_evals"] = K.n_evals
+    path.stats |= {"factorization": mode, "n_kernel_evals": K.n_evals}
     if mode != "auto":
         path.stats["max_gap"] = path.certify().relative_gap
-    path.stats["seconds"]["check"] = prepared - begin
-    path.stats["seconds"]["total"] = time.perf_counter() - begin
+    path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     _speak(path)
     return path
 

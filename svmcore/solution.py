@@ -15,6 +15,7 @@ from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.gram import decision_values, is_sparse
 
 _FORMAT = "svmcore-solution-1"
+_MOST_POINTS = 10**9  # a larger number in a file is damage, not data
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,6 +59,19 @@ class Solution:
     n_threads: int = 1
     trace: dict[str, NDArray[Any]] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
+    training: Any = None
+
+    def add(self, X: Any, y: Any, *, sample_weight: Any = None) -> Solution:
+        """The machine with further points, solved exactly from this one. `sample_weight`: weights of the new points."""
+        from svmcore.update import add
+
+        return add(self, X, y, sample_weight)
+
+    def remove(self, indices: Any) -> Solution:
+        """The machine without these training points, solved exactly from this one."""
+        from svmcore.update import remove
+
+        return remove(self, indices)
 
     def __repr__(self) -> str:
         kind = "regression" if self.classes is None else "classification"
@@ -116,7 +130,11 @@ class Solution:
             fields |= {"sv_data": S.data, "sv_indices": S.indices, "sv_indptr": S.indptr, "sv_shape": np.array(S.shape)}
         else:
             fields["support_vectors"] = self.support_vectors
-        np.savez_compressed(file, **fields)
+        if hasattr(file, "write"):
+            np.savez_compressed(file, **fields)
+            return
+        with open(file, "wb") as stream:  # given a name, numpy would append a suffix to it
+            np.savez_compressed(stream, **fields)
 
 
 def _to_format_of(X: Any, like: Any) -> Any:
@@ -145,7 +163,7 @@ def load(file: Any) -> Any:
         raise InputError(f"{file} is not a file that this version of svmcore reads; it needs format {_FORMAT!r}")
     try:
         return _assemble(parts)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InputError(f"{file} is damaged: {error}") from None
 
 
@@ -156,7 +174,12 @@ def _assemble(parts: dict[str, Any]) -> Solution:
     ].tolist()
     status = Status[str(parts["status"])]
     support, dual_coef = parts["support"].astype(np.int64), parts["dual_coef"].astype(np.float64)
-    alpha = np.zeros(int(parts["n"]))
+    n = int(parts["n"])
+    if not 0 < n <= _MOST_POINTS or (len(support) and support.max() >= n):
+        raise ValueError(f"it claims {n} training points")
+    if int(kind) not in set(KernelKind) - {KernelKind.CALLABLE}:
+        raise ValueError(f"it names kernel {kind}")
+    alpha = np.zeros(n)
     if support.shape != dual_coef.shape or support.ndim != 1 or (len(support) and support.min() < 0):
         raise ValueError("support and dual_coef do not belong together")
     alpha[support] = np.abs(dual_coef)

@@ -7,6 +7,7 @@ is started again from its own answer, as long as that helps.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,15 @@ class Problem(NamedTuple):
     spec: KernelSpec
     X: Any
     classes: NDArray[Any] | None
+
+
+class Training(NamedTuple):
+    """What a machine was trained on, for `Solution.add` and `Solution.remove`; `form` are keywords of the problem."""
+
+    X: Any
+    y: Any
+    form: dict[str, Any]
+    tol: float
 
 
 class Run(NamedTuple):
@@ -122,7 +132,13 @@ def train_svc(
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
     )  # fmt: skip
     run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
-    return _fit(problem, run, _control(time_limit, callback, verbose))
+    solution = _fit(problem, run, _control(time_limit, callback, verbose))
+    form = {
+        "C": C, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0, "loss": loss,
+        "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling, "sample_weight": sample_weight,
+        "class_weight": class_weight,
+    }  # fmt: skip
+    return replace(solution, training=Training(problem.X, y, form, run.tol))
 
 
 def train_svr(
@@ -172,7 +188,13 @@ def train_svr(
         intercept_scaling=intercept_scaling, sample_weight=sample_weight,
     )  # fmt: skip
     run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
-    return _fit(problem, run, _control(time_limit, callback, verbose))
+    solution = _fit(problem, run, _control(time_limit, callback, verbose))
+    form = {
+        "C": C, "epsilon": epsilon, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0,
+        "loss": loss, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
+        "sample_weight": sample_weight,
+    }  # fmt: skip
+    return replace(solution, training=Training(problem.X, y, form, run.tol))
 
 
 def _offset(fit_intercept: Any, intercept_scaling: Any) -> tuple[bool, float]:
@@ -242,7 +264,11 @@ def _control(time_limit: Any, callback: Any, verbose: Any) -> Control:
         time_limit = _check.number("time_limit", time_limit, low=0.0)
     if callback is not None and not callable(callback):
         raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    return Control(time_limit=time_limit, callback=callback, verbose=int(verbose))
+    return Control(
+        time_limit=time_limit,
+        callback=callback,
+        verbose=_check.integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, low=0),
+    )
 
 
 def _check_run(
@@ -321,7 +347,7 @@ def _fit(problem: Problem, run: Run, control: Control) -> Solution:
     solver = solvers.load(run.solver)
     qp = problem.qp
     start = _start(problem, run.alpha0)
-    with control:
+    with control, np.errstate(over="ignore", invalid="ignore"):  # an unbounded run may overflow; its status says so
         K = KernelMatrix(
             problem.X, problem.spec.kernel, problem.spec.function, cache_bytes=run.cache_bytes, n_threads=run.n_threads
         )

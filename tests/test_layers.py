@@ -29,6 +29,10 @@ HOMES = {
     "_qr_jit": BASE,
     "_window_jit": BASE,
     "_ipm_jit": BASE | {"_vector", "_kernels"},
+    "_steps_jit": BASE,
+    "_active_jit": BASE | {"_steps_jit"},
+    "_npa_jit": BASE | {"_steps_jit"},
+    "_chunk_jit": BASE | {"_steps_jit"},
 }
 
 # Arrows point down: at import, no module loads one of a higher layer. Modules that are not listed are free to.
@@ -36,7 +40,8 @@ LAYERS = [
     {"_errors", *BASE},
     {"_vector"},
     {"_kernels"},
-    {"_smo_jit", "_path_jit", "_ipm_jit", "gram", "_measures"},
+    {"_steps_jit"},
+    {"_smo_jit", "_path_jit", "_ipm_jit", "_active_jit", "_npa_jit", "_chunk_jit", "gram", "_measures"},
     {"solvers", "forms", "certify", "_check", "parallel", "_highs"},
     {"path", "solve", "gp"},
     {"cv"},

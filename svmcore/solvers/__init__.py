@@ -10,12 +10,21 @@ import importlib
 import inspect
 import sys
 from types import ModuleType
+from typing import Any
 
+from svmcore import _check
 from svmcore._errors import InputError
 from svmcore.solvers._contract import Capabilities
 
 _MODULES = {
     "smo": "svmcore.solvers.smo",
+    "adatron": "svmcore.solvers.adatron",
+    "chunking": "svmcore.solvers.chunking",
+    "decomposition": "svmcore.solvers.decomposition",
+    "npa": "svmcore.solvers.npa",
+    "rosen": "svmcore.solvers.rosen",
+    "rosen-cg": "svmcore.solvers.rosen_cg",
+    "simple": "svmcore.solvers.simple",
 }
 
 _COMMON = {"qp", "K", "control", "tol", "stopping", "max_iter", "start", "seed", "trace"}
@@ -42,18 +51,25 @@ def options(name: str) -> dict[str, inspect.Parameter]:
     return {key: parameter for key, parameter in parameters.items() if key not in _COMMON}
 
 
-def check_options(name: str, given: dict[str, object]) -> None:
-    """Refuse an option the solver does not have, or a value it does not know, by name."""
+def check_options(name: str, given: dict[str, Any]) -> None:
+    """Refuse an option the solver does not have, or a value it cannot take, by name. Types are its annotations."""
     known = options(name)
     values = getattr(load(name), "OPTION_VALUES", {})
     for key, value in given.items():
         if key not in known:
             has = f"its options are {', '.join(known)}" if known else "it has no options of its own"
             raise InputError(f"solver {name!r} has no option {key!r}; {has}")
-        if key in values and value not in values[key]:
-            raise InputError(
-                f"{key}={value!r} is not known to solver {name!r}; choose one of {', '.join(map(repr, values[key]))}"
-            )
+        kind = str(known[key].annotation)
+        if value is None and "None" in kind:
+            continue
+        if key in values:
+            _check.choice(key, value, values[key])
+        elif kind.startswith("bool"):
+            _check.flag(key, value)
+        elif kind.startswith("int"):
+            _check.integer(key, value, low=0)
+        elif kind.startswith("float"):
+            _check.number(key, value)
 
 
 def capabilities() -> dict[str, Capabilities]:

@@ -42,13 +42,16 @@ class Criterion:
         self.tol = tol
         self._last = np.inf
 
-    def met(self, qp: DualQP, beta: FloatArray, v: FloatArray) -> bool:
-        """Whether it holds at a point with this residual. "objective" compares with the previous call."""
+    def met(self, qp: DualQP, beta: FloatArray, v: FloatArray, objective: float | None = None) -> bool:
+        """Whether it holds at a point with this residual. "objective" compares with the previous call.
+
+        On a part of the variables the caller gives the `objective` of the whole.
+        """
+        if self.stopping == "kkt":
+            return _measures.violation(qp, beta, v) <= self.tol
+        value = _measures.objective(qp, beta, v) if objective is None else objective
         if self.stopping == "gap":
             gap = _measures.gap(qp, beta, v, _measures.best_bias(qp, beta, v))
-            return gap <= self.tol * (abs(gap - _measures.objective(qp, beta, v)) + 1.0)
-        if self.stopping == "objective":
-            value = _measures.objective(qp, beta, v)
-            growth, self._last = self._last - value, value
-            return growth <= self.tol * abs(value)
-        return _measures.violation(qp, beta, v) <= self.tol
+            return gap <= self.tol * (abs(gap - value) + 1.0)
+        growth, self._last = self._last - value, value
+        return growth <= self.tol * abs(value)

@@ -12,11 +12,10 @@ from __future__ import annotations
 from enum import Enum, auto
 
 import numpy as np
-from scipy import linalg
 
 from svmcore._types import FloatArray
 
-_FLAT = 1e-13  # eigenvalues below this share of the largest count as zero
+_FLAT = 5e-16  # eigenvalues below this share of the largest, times the size, are rounding errors
 
 
 class FaceResult(Enum):
@@ -33,14 +32,14 @@ def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tu
     ones = np.ones(n)
     shift = max(float(np.mean(np.diag(H))), 1e-300) if equality else 0.0
     M = H + shift
-    w, U = linalg.eigh(M, check_finite=False)
+    w, U = np.linalg.eigh(M)
     flat = w <= _FLAT * max(float(w[-1]), 1e-300) * n
     target = v - v.mean() if equality else v
     along = U.T @ target
     if flat.any():
         null = U[:, flat] @ along[flat]
         if np.abs(null).max() > noise:
-            return null, True
+            return null - null.mean() if equality else null, True
     inverse = np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, w))
     d = U @ (inverse * along)
     if equality:
@@ -48,13 +47,25 @@ def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tu
         total = e.sum()
         if total > 0:
             d -= e * (d.sum() / total)
+        d -= d.mean()  # what rounding left of the sum, which a nearly singular matrix makes large
     return d, False
 
 
 def face_step(
-    H: FloatArray, beta: FloatArray, v: FloatArray, lower: FloatArray, upper: FloatArray, equality: bool, noise: float
+    H: FloatArray,
+    diag: FloatArray,
+    beta: FloatArray,
+    v: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    equality: bool,
+    noise: float,
 ) -> tuple[FloatArray, FaceResult]:
-    """Minimise over free variables with matrix H = K_FF + D and residual v. Returns the new beta of these variables."""
+    """Minimise over free variables with matrix H = K_FF + diag and residual v. Returns the new beta of these variables.
+
+    `noise` is the size below which a residual along a direction without curvature means nothing.
+    """
+    total = float(beta.sum())
     beta, v = beta.copy(), v.copy()
     free = np.ones(len(beta), bool)
     result = FaceResult.NOTHING
@@ -66,8 +77,11 @@ def face_step(
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.where(d > 0, (upper[F] - beta[F]) / d, np.where(d < 0, (lower[F] - beta[F]) / d, np.inf))
         first = int(np.argmin(room))
-        limit = np.inf if flat else 1.0
-        if np.isinf(room[first]) and flat:
+        limit = 1.0
+        if flat:  # what curvature it has comes from the diagonal
+            bend = float(np.dot(diag[F] * d, d))
+            limit = float(np.dot(v[F], d)) / bend if bend > 0 else np.inf
+        if np.isinf(room[first]) and np.isinf(limit):
             return beta, FaceResult.UNBOUNDED
         step = min(limit, float(room[first]))
         beta[F] += step * d
@@ -78,4 +92,11 @@ def face_step(
         hit = F[first]
         beta[hit] = upper[hit] if d[first] > 0 else lower[hit]
         free[hit] = False
-    return np.clip(beta, lower, upper), result
+    beta = np.clip(beta, lower, upper)
+    if equality:  # the steps' rounding goes to the variable that has most room
+        room = np.minimum(upper - beta, beta - lower)
+        widest = int(np.argmax(room))
+        excess = float(beta.sum()) - total
+        if abs(excess) < room[widest]:
+            beta[widest] -= excess
+    return beta, result

@@ -46,6 +46,7 @@ _TRACE_ROWS = 4096
 _SHRINK_FROM = 500  # variables below which copying costs more than it saves
 _SHRINK_BELOW = 0.8  # copy the problem together once this share of it is left
 _FACE_FREE = 600  # the face step decomposes matrices of this size at most
+_RUNAWAY = 1e200  # an objective beyond this has no bound
 _MAX_FAILURES = 4  # claims of convergence that a fresh gradient refutes without progress
 
 
@@ -245,16 +246,25 @@ class _Run:
         H[np.diag_indices(len(F))] += variables.diag[F]
         before = variables.beta[F].copy()
         after, result = face_step(
-            H, before, variables.v[F], variables.lower[F], variables.upper[F], variables.equality, noise
+            H,
+            variables.diag[F],
+            before,
+            variables.v[F],
+            variables.lower[F],
+            variables.upper[F],
+            variables.equality,
+            noise,
         )
         if result is FaceResult.MOVED:
-            variables.beta[F] = after
-            variables.v[:n] -= columns @ (after - before)
-            variables.v[F] -= variables.diag[F] * (after - before)
-            problem.refresh_masks()
-            qp, beta, v = self.current()
+            step = after - before
+            change = columns @ step
+            bend = np.dot(step, change[F] + variables.diag[F] * step)
+            self.floats[_smo_jit.OBJECTIVE] += 0.5 * bend - np.dot(step, variables.v[F])
             self.ints[_smo_jit.ITERATION] += 1
-            self.floats[_smo_jit.OBJECTIVE] = _measures.objective(qp, beta, v)
+            variables.beta[F] = after
+            variables.v[:n] -= change
+            variables.v[F] -= variables.diag[F] * step
+            problem.refresh_masks()
         return result
 
     def raw(self, status: Status) -> Raw:
@@ -267,7 +277,10 @@ class _Run:
             status = Status.STATIONARY
         self.K.n_evals += int(self.ints[_smo_jit.EVALS])
         stats = {"passes": int(self.ints[_smo_jit.PASSES]), "rows": int(self.ints[_smo_jit.MISSES])}
-        return Raw(self.whole_beta(), status, self.n_iter, trace, stats)
+        beta = self.whole_beta()
+        if status is Status.UNBOUNDED and not np.isfinite(beta).all():
+            beta = np.zeros_like(beta)
+        return Raw(beta, status, self.n_iter, trace, stats)
 
 
 class _Stall:
@@ -351,7 +364,7 @@ def run(
         elif reason == _smo_jit.CHECK_DUE:
             if (
                 stopping != "kkt"
-                and state.criterion.met(*state.current())
+                and state.criterion.met(*state.current(), float(state.floats[_smo_jit.OBJECTIVE]))
                 and (stopping == "objective" or state.refresh())
             ):
                 status = Status.CONVERGED
@@ -359,6 +372,8 @@ def run(
                 status = Status.UNBOUNDED
             elif shrinking:
                 state.shrink()
-        if status is None and (reason == _smo_jit.SLICE_SPENT or control.callback is not None):
+        if status is None and not state.floats[_smo_jit.OBJECTIVE] >= -_RUNAWAY:
+            status = Status.UNBOUNDED
+        if status is None:
             status = control.check(state.n_iter, violation, float(state.floats[_smo_jit.OBJECTIVE]))
     return state.raw(status)

@@ -1,0 +1,364 @@
+"""Gaussian-process regression (kernel ridge): ``(K + noise I) alpha = y`` by conjugate gradients, or by Cholesky.
+
+Cost     one product with K an iteration: n^2 kernel values, computed again each time where K does not fit the cache and
+         never stored then.
+Stops    residual: ``|y - A alpha| <= tol |y|``, A = K + noise I; bounds: the relative width of the bounds below <= tol.
+Bounds   for any alpha with residual r, in the manner of Skilling: ``q = 2 y'alpha - alpha'A alpha`` is at most
+         ``y' A^-1 y``, because A is positive definite, and ``q + r'r / noise`` is at least that, because A >= noise I.
+         The same two sides bound the variance at a point.
+Reference  Cristianini and Shawe-Taylor (2000), section 7.6, table 7.3; Gibbs and MacKay (1997) for the bounds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from svmcore import _check, _kernels
+from svmcore._control import Callback, Control
+from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._types import FloatArray, Kernel, KernelKind, Status
+from svmcore.gram import (
+    KernelMatrix,
+    aligned,
+    available_threads,
+    call_kernel,
+    decision_values,
+    dense_points,
+    is_sparse,
+    new_scratch,
+    padded,
+    sparse_points,
+)
+
+SOLVERS = ("cg", "cholesky")
+STOPPING = ("residual", "bounds")
+_REFRESH = 50  # iterations between two residuals computed from the data
+_COLUMNS = 256  # test points whose variances are computed together
+
+
+class _System:
+    """A = K + noise I as products; K is stored when it fits the cache."""
+
+    def __init__(self, K: KernelMatrix, noise: float) -> None:
+        self.K, self.noise = K, noise
+        self.index = np.arange(K.n)
+        self.gram: FloatArray | None = None
+        if 8.0 * K.n**2 <= K.cache_bytes:
+            self.gram = np.ascontiguousarray(K.rows(self.index))
+
+    def __matmul__(self, vectors: FloatArray) -> FloatArray:
+        if self.gram is not None:
+            return np.asarray(self.gram @ vectors + self.noise * vectors)
+        if vectors.ndim == 1:
+            return self.K.product(self.index, vectors) + self.noise * vectors
+        columns = [self.K.product(self.index, np.ascontiguousarray(column)) for column in vectors.T]
+        return np.stack(columns, axis=1) + self.noise * vectors
+
+    def dense(self) -> FloatArray:
+        A = self.K.rows(self.index).copy() if self.gram is None else self.gram.copy()
+        A[np.diag_indices(self.K.n)] += self.noise
+        return A
+
+
+def bounds(y: FloatArray, alpha: FloatArray, residual: FloatArray, noise: float) -> tuple[Any, Any]:
+    """Both sides of ``y' A^-1 y`` from any alpha and its residual; columns are separate systems."""
+    lower = np.sum(alpha * (y + residual), axis=0)  # 2 y'alpha - alpha'A alpha
+    return lower, lower + np.sum(residual * residual, axis=0) / noise
+
+
+class _Run:
+    """Conjugate gradients on one right-hand side, with its trace."""
+
+    def __init__(self, system: _System, y: FloatArray, tol: float, stopping: str) -> None:
+        self.system, self.y, self.tol, self.stopping = system, y, tol, stopping
+        self.size = float(np.linalg.norm(y))
+        self.trace: list[tuple[float, float, float, int]] = []
+
+    def relative(self, residual: FloatArray) -> float:
+        return float(np.linalg.norm(residual)) / max(self.size, 1e-300)
+
+    def met(self, alpha: FloatArray, residual: FloatArray) -> bool:
+        if self.stopping == "residual":
+            return self.relative(residual) <= self.tol
+        lower, upper = bounds(self.y, alpha, residual, self.system.noise)
+        return bool(upper - lower <= self.tol * abs(upper))
+
+    def record(self, alpha: FloatArray, residual: FloatArray) -> None:
+        lower, upper = bounds(self.y, alpha, residual, self.system.noise)
+        self.trace.append((self.relative(residual), float(lower), float(upper), self.system.K.n_evals))
+
+    def solve(self, start: FloatArray, max_iter: int, control: Control, trace: bool) -> tuple[FloatArray, Status, int]:
+        """Table 7.3, from any start; the residual is computed afresh now and then, and before convergence is claimed."""
+        alpha = start.copy()
+        residual = self.y - (self.system @ alpha) if alpha.any() else self.y.copy()
+        direction = residual.copy()
+        n_iter, since, best, failures = 0, 0, np.inf, 0
+        while True:
+            if self.met(alpha, residual):
+                residual = self.y - (self.system @ alpha)
+                if self.met(alpha, residual):
+                    return alpha, Status.CONVERGED, n_iter
+                direction, since = residual.copy(), 0
+                now = self.relative(residual)
+                failures = 0 if now < 0.5 * best else failures + 1
+                best = min(best, now)
+                if failures > 3:
+                    return alpha, Status.PRECISION, n_iter
+            if 0 <= max_iter <= n_iter:
+                return alpha, Status.MAX_ITER, n_iter
+            status = control.check(n_iter, self.relative(residual), -0.5 * float(alpha @ (self.y + residual)))
+            if status is not None:
+                return alpha, status, n_iter
+            image = self.system @ direction
+            curvature, square = float(direction @ image), float(residual @ residual)
+            if curvature <= 0.0:
+                return alpha, Status.LIMITED, n_iter
+            step = square / curvature
+            alpha += step * direction
+            since += 1
+            if since % _REFRESH:
+                residual = residual - step * image
+            else:
+                residual = self.y - (self.system @ alpha)
+            direction = residual + (float(residual @ residual) / square) * direction
+            n_iter += 1
+            if trace:
+                self.record(alpha, residual)
+            if n_iter > 20 * len(alpha) + 1000:
+                return alpha, Status.PRECISION, n_iter
+
+
+def _many(system: _System, B: FloatArray, tol: float) -> tuple[FloatArray, FloatArray]:
+    """A^-1 B by simultaneous conjugate gradients: the solutions and their residuals."""
+    X = np.zeros_like(B)
+    R = B.copy()
+    P = B.copy()
+    target = tol * np.linalg.norm(B, axis=0)
+    for n_iter in range(20 * len(B) + 1000):
+        live = np.flatnonzero(np.linalg.norm(R, axis=0) > target)
+        if not len(live):
+            break
+        image = system @ np.ascontiguousarray(P[:, live])
+        square = np.sum(R[:, live] ** 2, axis=0)
+        curvature = np.sum(P[:, live] * image, axis=0)
+        step = np.where(curvature > 0.0, square / np.where(curvature > 0.0, curvature, 1.0), 0.0)
+        X[:, live] += step * P[:, live]
+        R[:, live] -= step * image
+        P[:, live] = R[:, live] + (np.sum(R[:, live] ** 2, axis=0) / square) * P[:, live]
+        if n_iter > len(B) and (curvature <= 0.0).all():
+            break
+    return X, B - (system @ X)
+
+
+def _cholesky(system: _System, y: FloatArray) -> FloatArray:
+    """A^-1 y, dense."""
+    n = system.K.n
+    _check.memory(16.0 * n**2, f"a dense {n} x {n} system", "use solver='cg'")
+    try:
+        return np.asarray(linalg.solve(system.dense(), y, assume_a="pos", check_finite=False))
+    except linalg.LinAlgError:
+        raise InputError(
+            f"K + noise I is not positive definite with noise={system.noise:g}; use a positive semi-definite kernel, "
+            "or more noise"
+        ) from None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GPSolution:
+    """A trained Gaussian process.
+
+    Attributes
+    ----------
+    alpha : (n,) the weights: the mean is ``sum_i alpha_i k(x_i, x)``.
+    noise : the variance of the noise, added to the diagonal of K.
+    residual : ``|y - A alpha| / |y|``, recomputed from the data.
+    lower, upper : bounds on ``y' A^-1 y``.
+    status, converged, n_iter, n_kernel_evals, fit_seconds, solver, trace : the course of the run.
+    """
+
+    alpha: FloatArray
+    noise: float
+    residual: float
+    lower: float
+    upper: float
+    status: Status
+    converged: bool
+    n_iter: int
+    n_kernel_evals: int
+    fit_seconds: float
+    solver: str
+    kernel: Kernel
+    X: Any
+    n_features: int
+    tol: float
+    function: Callable[[Any, Any], Any] | None = None
+    n_threads: int = 1
+    cache_bytes: int = 0
+    trace: dict[str, NDArray[Any]] | None = None
+    _kept: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return (
+            f"<GPSolution: {len(self.alpha)} points, {self.solver}, residual {self.residual:.1e}, "
+            f"{self.n_iter} iterations, {self.status.name.lower()}>"
+        )
+
+    def _checked(self, X: Any) -> Any:
+        X = _check.features(X)
+        if X.shape[1] != self.n_features:
+            what = "kernel values" if self.kernel.kind == KernelKind.PRECOMPUTED else "features"
+            raise InputError(f"X has {X.shape[1]} {what} a row; this process was trained with {self.n_features}")
+        if self.function is None and self.kernel.kind != KernelKind.PRECOMPUTED and is_sparse(X) != is_sparse(self.X):
+            from scipy import sparse
+
+            X = sparse.csr_matrix(X) if is_sparse(self.X) else X.toarray()
+        return X
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The mean at every row of X; with `return_std` also the standard deviation of the function there (no noise)."""
+        X = self._checked(X)
+        mean = decision_values(X, self.X, self.alpha, self.kernel, self.function, self.n_threads)
+        if not return_std:
+            return mean
+        return mean, np.sqrt(np.maximum(self.variance(X), 0.0))
+
+    def variance(self, X: Any, *, bounded: bool = False) -> Any:
+        """``k(x, x) - k' A^-1 k`` at every row of X, without noise; `bounded`: its (lower, upper) sides instead.
+
+        A process of a precomputed kernel does not know k(x, x) of new points and refuses.
+        """
+        if self.kernel.kind == KernelKind.PRECOMPUTED:
+            raise InputError("the variance needs k(x, x), which a precomputed kernel does not give; pass the features")
+        X = self._checked(X)
+        prior = KernelMatrix(X, self.kernel, self.function, cache_bytes=0, n_threads=1).diagonal
+        system = self._system()
+        sides = np.empty((2, X.shape[0]))
+        for start in range(0, X.shape[0], _COLUMNS):
+            B = self._cross(X[start : start + _COLUMNS]).T
+            if self.solver == "cholesky":
+                solved = linalg.cho_solve(self._factor(), B)
+                residual = np.zeros_like(B)
+            else:
+                solved, residual = _many(system, np.ascontiguousarray(B), self.tol)
+            low, high = bounds(B, solved, residual, self.noise)
+            sides[0, start : start + _COLUMNS] = low
+            sides[1, start : start + _COLUMNS] = high
+        if bounded:
+            return prior - sides[1], prior - sides[0]
+        return prior - sides[0]
+
+    def _cross(self, X: Any) -> FloatArray:
+        """k(test, training)."""
+        if self.function is not None:
+            return call_kernel(self.function, X, self.X, 0.0)
+        pack = sparse_points if is_sparse(X) else dense_points
+        rows = np.arange(X.shape[0])
+        out = aligned((X.shape[0], padded(self.X.shape[0])))
+        target = pack(self.X, np.arange(self.X.shape[0]))
+        _kernels.kernel_block(self.kernel, pack(X, rows), rows, target, new_scratch(self.n_features), out)
+        return np.ascontiguousarray(out[:, : self.X.shape[0]])
+
+    def _system(self) -> _System:
+        if "system" not in self._kept:
+            K = KernelMatrix(self.X, self.kernel, self.function, cache_bytes=self.cache_bytes, n_threads=self.n_threads)
+            self._kept["system"] = _System(K, self.noise)
+        return self._kept["system"]  # type: ignore[no-any-return]
+
+    def _factor(self) -> Any:
+        if "factor" not in self._kept:
+            self._kept["factor"] = linalg.cho_factor(self._system().dense(), lower=True, check_finite=False)
+        return self._kept["factor"]
+
+
+def gp_regression(
+    X: Any,
+    y: Any,
+    *,
+    noise: float,
+    kernel: Any = "rbf",
+    gamma: Any = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    solver: str = "cg",
+    tol: float = 1e-6,
+    stopping: str = "residual",
+    max_iter: int = -1,
+    time_limit: float | None = None,
+    cache_mb: float | None = None,
+    n_threads: int | None = None,
+    alpha0: Any = None,
+    callback: Callback | None = None,
+    verbose: int = 0,
+    trace: bool = False,
+) -> GPSolution:
+    """Gaussian-process regression with a zero mean function: solve ``(K + noise I) alpha = y``.
+
+    Parameters
+    ----------
+    X, y : n points and their targets. kernel, gamma, degree, coef0 : as in `train_svc`.
+    noise : the variance of the noise, greater than 0.
+    solver : "cg" (never stores K where it does not fit `cache_mb`) or "cholesky" (dense, for small n).
+    tol, stopping : "residual" (``|y - A alpha| <= tol |y|``) or "bounds" (relative width of the bounds on y'A^-1 y).
+    alpha0 : weights to start from.
+    max_iter, time_limit, cache_mb, n_threads, callback, verbose, trace : as in `train_svc`.
+
+    Examples
+    --------
+    >>> import numpy as np, svmcore
+    >>> X = np.linspace(0.0, 6.0, 30).reshape(-1, 1)
+    >>> gp = svmcore.gp_regression(X, np.sin(X).ravel(), noise=1e-2, gamma=0.5)
+    >>> bool(abs(gp.predict([[1.5]])[0] - np.sin(1.5)) < 0.05), gp.lower <= gp.upper
+    (True, True)
+    """
+    solver = _check.choice("solver", solver, SOLVERS)
+    stopping = _check.choice("stopping", stopping, STOPPING)
+    noise = _check.number("noise", noise, low=0.0, strict=True)
+    tol = _check.number("tol", tol, low=0.0, strict=True)
+    max_iter = _check.integer("max_iter", max_iter, low=-1)
+    X = _check.gram(X) if isinstance(kernel, str) and kernel == "precomputed" else _check.features(X)
+    targets = _check.vector(y, "y", X.shape[0])
+    spec = _check.kernel(kernel, X, gamma, degree, coef0, 0.0, None)
+    start = np.zeros(X.shape[0]) if alpha0 is None else _check.vector(alpha0, "alpha0", X.shape[0]).copy()
+    cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
+    threads = available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1)
+    if time_limit is not None:
+        time_limit = _check.number("time_limit", time_limit, low=0.0)
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
+    with Control(time_limit=time_limit, callback=callback, verbose=int(verbose), name="gp") as control:
+        K = KernelMatrix(X, spec.kernel, spec.function, cache_bytes=int(cache * 1e6), n_threads=threads)
+        system = _System(K, noise)
+        run = _Run(system, targets, tol, stopping)
+        if solver == "cholesky":
+            alpha = _cholesky(system, targets)
+            status, n_iter = Status.CONVERGED, 1
+        else:
+            alpha, status, n_iter = run.solve(start, max_iter, control, _check.flag("trace", trace))
+        residual = targets - (system @ alpha)
+        seconds = control.seconds
+    lower, upper = bounds(targets, alpha, residual, noise)
+    if solver == "cholesky" and not run.met(alpha, residual):
+        status = Status.PRECISION
+    if not status.ok:
+        warnings.warn(
+            f"{status}: residual {run.relative(residual):.1e} (tol {tol:g}). Remedy: raise the limit, tol or noise.",
+            ConvergenceWarning, stacklevel=2,
+        )  # fmt: skip
+    columns = np.array(run.trace).reshape(-1, 4).T
+    names = ("residual", "lower", "upper", "n_kernel_evals")
+    solution = GPSolution(
+        alpha=alpha, noise=noise, residual=run.relative(residual), lower=float(lower), upper=float(upper),
+        status=status, converged=status.ok, n_iter=n_iter, n_kernel_evals=K.n_evals, fit_seconds=seconds, solver=solver,
+        kernel=spec.kernel, X=X, n_features=X.shape[1], tol=tol, function=spec.function, n_threads=threads,
+        cache_bytes=K.cache_bytes, trace=dict(zip(names, columns, strict=True)) if trace else None,
+    )  # fmt: skip
+    if K.function is spec.function and K.kernel == spec.kernel:
+        solution._kept["system"] = system
+    return solution

@@ -1,0 +1,208 @@
+"""The active set of SimpleSVM next to its course: loading, growing, rescue, and the exact exit of a variable.
+
+`SimpleSVM` proper and the updates of a trained machine (`svmcore.update`) share it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from svmcore import _active_jit, _steps_jit
+from svmcore._active_jit import Active
+from svmcore._types import DualQP, FloatArray, IntArray, Status
+from svmcore.gram import KernelMatrix
+from svmcore.solvers._course import Course
+
+_REGULAR = 1e-6  # smallest pivot of a factor, relative to the largest, that LAPACK's is kept for
+_RESCUE = 200  # pair steps (at least) after the active set got stuck
+
+
+class ActiveSet:
+    """The active set next to its course."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        n = course.duals.n
+        self.shift = float(np.mean(course.duals.curvature)) if course.qp.equality and n else 0.0
+        self.active = self._allocate(min(64, n + 2), np.full(n, -1, np.int64), np.full(n, -1, np.int64))
+        _active_jit.file_all(course.duals, self.active)
+
+    def _allocate(self, capacity: int, where: IntArray, place: IntArray) -> Active:
+        n = len(where)
+        return Active(
+            members=np.zeros(capacity, np.int64), where=where, sizes=np.zeros(2, np.int64),
+            bounded=np.zeros(n + 1, np.int64), place=place, L=np.zeros((capacity, capacity)), u=np.zeros(capacity),
+            w=np.zeros(capacity), d=np.zeros(capacity), cos=np.zeros(capacity), sin=np.zeros(capacity),
+            before=np.zeros(capacity), touched=np.zeros(capacity, np.int64), shift=self.shift,
+        )  # fmt: skip
+
+    def grow(self) -> None:
+        """More room in the factor."""
+        old = self.active
+        m, e = old.sizes
+        capacity = min(int(1.5 * len(old.members)) + 64, self.course.duals.n + 2)
+        new = self._allocate(capacity, old.where, old.place)
+        new.L[:m, :m] = old.L[:m, :m]
+        new.u[:m], new.w[:m], new.members[:m] = old.u[:m], old.w[:m], old.members[:m]
+        new.bounded[:e] = old.bounded[:e]
+        new.sizes[:] = old.sizes
+        self.active = new
+
+    def clear(self) -> None:
+        self.active.sizes[0] = 0
+        self.active.where[:] = -1
+
+    def load(self) -> None:
+        """S := the free variables, with a factor from LAPACK, settled on their face; S := nothing where that is singular."""
+        course, duals = self.course, self.course.duals
+        self.clear()
+        F = np.flatnonzero((duals.beta > duals.lower) & (duals.beta < duals.upper))
+        m = len(F)
+        while len(self.active.members) < m + 2:
+            self.grow()
+        if m:
+            course.supply(course.qp.point[F])
+            columns = course.store.values[course.store.slot[course.qp.point[F]]]
+            H = columns[:, F] + self.shift
+            H[np.diag_indices(m)] += duals.diag[F]
+            self._factor(F, H)
+        if self.active.sizes[0]:
+            before = duals.beta[F].copy()
+            residual = duals.v.copy()
+            b = _active_jit.settle(duals, self.active, np.empty(m))
+            change = duals.beta[F] - before
+            duals.v[:] = residual - change @ columns
+            duals.v[F] -= duals.diag[F] * change
+            course.floats[_steps_jit.BIAS] = b
+        _active_jit.file_all(duals, self.active)
+
+    def _factor(self, F: IntArray, H: FloatArray) -> None:
+        try:
+            L = linalg.cholesky(H, lower=True, check_finite=False)
+        except linalg.LinAlgError:
+            return
+        pivots = np.diag(L)
+        if pivots.min() <= _REGULAR * pivots.max():
+            return
+        m = len(F)
+        active = self.active
+        active.L[:m, :m] = L
+        active.u[:m] = linalg.solve_triangular(L, np.ones(m), lower=True, check_finite=False)
+        active.members[:m] = F
+        active.where[F] = np.arange(m)
+        active.sizes[0] = m
+
+    def begin_with_pair(self, pair: tuple[int, int] | None) -> None:
+        """S := the closest pair of opposite variables, with their best common value."""
+        course, duals = self.course, self.course.duals
+        i, j = pair if pair is not None else closest_pair(course.qp, course.K)
+        if not (0 <= i < duals.n and 0 <= j < duals.n):
+            return
+        course.supply(course.qp.point[[i, j]])
+        kij = float(course.store.values[course.store.slot[course.qp.point[i]], j])
+        i, j = (i, j) if duals.upper[i] > 0 else (j, i)
+        if duals.upper[i] <= 0 or duals.lower[j] >= 0:
+            return
+        curvature = duals.curvature[i] + duals.curvature[j] - 2.0 * kij
+        pull = duals.v[i] - duals.v[j]
+        if pull <= 0 or curvature <= 1e-12 * (duals.curvature[i] + duals.curvature[j]):
+            return
+        step = min(pull / curvature, duals.upper[i], -duals.lower[j])
+        duals.beta[i], duals.beta[j] = step, -step
+        for t, change in ((i, step), (j, -step)):
+            duals.v[:] -= change * course.store.values[course.store.slot[course.qp.point[t]]]
+            duals.v[t] -= change * duals.diag[t]
+        self.load()
+
+    def rescue(self) -> Status | None:
+        """After the active set got stuck: some pair steps from a fresh residual, then a new factor."""
+        course = self.course
+        status = course.settle(True)
+        if status is not None:
+            return status
+        limits = course.limits()._replace(max_iter=min(course.n_iter + max(_RESCUE, course.duals.n), course.max_iter))
+        while status is None:
+            reason = pair_slice(course, limits)
+            if reason == _steps_jit.AT_MAX_ITER and course.n_iter < course.max_iter:
+                break
+            if reason == _steps_jit.STUCK or reason == _steps_jit.AT_TOLERANCE:
+                break
+            _, status = course.common(reason)
+        course.stats["rescues"] = course.stats.get("rescues", 0) + 1
+        if status is None:
+            self.load()
+        return status
+
+    def exit(self, r: int) -> bool:
+        """Take variable r to zero while S compensates exactly, and close its box; whether that worked."""
+        course, duals, progress = self.course, self.course.duals, self.course.progress
+        if self.active.where[r] >= 0:
+            _active_jit.remove(self.active, self.active.where[r])
+            _active_jit.file_all(duals, self.active)
+        for _ in range(2 * duals.n + 10):
+            if duals.beta[r] == 0.0:
+                break
+            if len(self.active.members) < self.active.sizes[0] + 3:
+                self.grow()
+            sign = -1.0 if duals.beta[r] > 0 else 1.0
+            if not self.active.sizes[0] and course.qp.equality and not self._lend(r, sign):
+                return False
+            course.supply(course.qp.point[np.append(self.active.members[: self.active.sizes[0]], r)])
+            m = int(self.active.sizes[0])
+            rows = course.store.rows
+            _active_jit.hold(duals, rows, self.active, progress, r)
+            reason, _ = _active_jit.move(duals, rows, self.active, progress, r, sign, abs(duals.beta[r]))
+            _active_jit.carry(duals, rows, self.active, progress, m + 1)
+            if reason == _steps_jit.NO_BOUND:
+                return False
+        duals.lower[r] = duals.upper[r] = 0.0
+        return bool(duals.beta[r] == 0.0)
+
+    def _lend(self, r: int, sign: float) -> bool:
+        """S is empty: the variable that can take what r gives at the least cost becomes its member."""
+        duals = self.course.duals
+        able = duals.beta < duals.upper if sign < 0 else duals.beta > duals.lower
+        able[r] = False
+        if not able.any():
+            return False
+        value = np.where(able, -sign * duals.v, -np.inf)
+        j = int(np.argmax(value))
+        self.course.floats[_steps_jit.BIAS] = duals.v[j]
+        _active_jit.append(self.active, j, duals.curvature[j] + self.shift)
+        _active_jit.file_all(duals, self.active)
+        return True
+
+
+def pair_slice(course: Course, limits: _steps_jit.Limits) -> int:
+    return int(_steps_jit.pair_slice(course.duals, course.store.rows, course.progress, limits, True))
+
+
+def closest_pair(qp: DualQP, K: KernelMatrix) -> tuple[int, int]:
+    """The nearest variables of opposite direction, the first growing one of ties; rbf: distances in the input space."""
+    up, down = np.flatnonzero(qp.upper > 0), np.flatnonzero(qp.lower < 0)
+    if not len(up) or not len(down) or len(np.unique(qp.point)) < len(qp.point):
+        return -1, -1
+    X: Any = K.X
+    euclid = K.function is None and K.kernel.kind in (0, 3)
+    first, second = up, down
+    best, pair = np.inf, (-1, -1)
+    if euclid:
+        A, B = X[qp.point[first]], X[qp.point[second]]
+        norms = [np.asarray((Z.multiply(Z) if hasattr(Z, "indptr") else Z * Z).sum(axis=1)).ravel() for Z in (A, B)]
+    for start in range(0, len(first), 512):
+        rows = first[start : start + 512]
+        if euclid:
+            product = A[start : start + 512] @ B.T
+            product = product.toarray() if hasattr(product, "toarray") else product
+            distance = norms[0][start : start + 512, None] + norms[1][None, :] - 2.0 * product
+        else:
+            block = K.block(qp.point[rows], qp.point[second])
+            distance = K.diagonal[qp.point[rows]][:, None] + K.diagonal[qp.point[second]][None, :] - 2.0 * block
+        k = int(np.argmin(distance))
+        if distance.flat[k] < best:
+            best = float(distance.flat[k])
+            pair = (int(rows[k // distance.shape[1]]), int(second[k % distance.shape[1]]))
+    return pair

@@ -1,0 +1,145 @@
+"""Chunking: a chunk solved whole, its support vectors kept, the worst violators added.
+
+Solves   every formulation.
+Cost     the kernel rows of a chunk, those that are not stored; one quadratic program of its size for each chunk.
+Stops    at the tolerance of the chosen criterion. An iteration is one chunk.
+Chunk    the support vectors, and the `size` variables outside that violate most. Its program is solved by HiGHS (up to
+         `highs_limit` variables: an active-set method on a dense matrix) and polished by pair steps to the tolerance;
+         larger ones by pair steps alone, warm.
+Reference  Cristianini and Shawe-Taylor (2000), section 7.4, table 7.2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from svmcore import _chunk_jit, _highs, _measures, _steps_jit
+from svmcore._control import Control
+from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
+from svmcore.gram import KernelMatrix
+from svmcore.solvers._contract import Capabilities
+from svmcore.solvers._course import Course, Whole, new_local
+
+CAPABILITIES = Capabilities(summary="chunking with HiGHS's quadratic programming on each chunk")
+
+OPTION_VALUES = {"size": Whole(2), "highs_limit": Whole(0)}
+
+_POLISH = 20000  # pair steps on a chunk between two visits to Python
+
+
+class _Chunks:
+    """The chunk in work."""
+
+    def __init__(self, course: Course, size: int, highs_limit: int) -> None:
+        self.course, self.size, self.highs_limit = course, size, highs_limit
+        course.stats |= {"highs": 0, "highs_failures": 0, "largest_chunk": 0, "paper_evals": 0.0}
+
+    def choose(self) -> IntArray:
+        """The support vectors and the worst violators outside."""
+        duals = self.course.duals
+        b = _measures.bias(self.course.qp, duals.beta, duals.v)
+        grow = np.where(duals.beta < duals.upper, duals.v - b, -np.inf)
+        shrink = np.where(duals.beta > duals.lower, b - duals.v, -np.inf)
+        support = duals.beta != 0.0
+        violation = np.where(support, -np.inf, np.maximum(grow, shrink))
+        worst = np.argsort(-violation, kind="stable")[: self.size]
+        if not support.any() and self.course.qp.equality:  # a first chunk needs variables of both directions
+            half = max(self.size // 2, 1)
+            up = np.argsort(-np.where(duals.upper > 0, duals.v, -np.inf), kind="stable")[:half]
+            down = np.argsort(np.where(duals.lower < 0, duals.v, np.inf), kind="stable")[:half]
+            worst = np.union1d(up, down)
+        else:
+            worst = worst[violation[worst] > 0.0]
+        return np.union1d(np.flatnonzero(support), worst)
+
+    def solve(self, chunk: IntArray) -> int:
+        """Solve the chunk's program; the reason to go on or stop."""
+        course, duals = self.course, self.course.duals
+        m = len(chunk)
+        course.supply(course.qp.point[chunk])
+        local = new_local(m)
+        local.chosen[:] = chunk
+        _chunk_jit.load_local(duals, course.store.rows, local, m)
+        course.stats["largest_chunk"] = max(course.stats["largest_chunk"], m)
+        course.stats["paper_evals"] += float(m) * duals.n
+        if m <= self.highs_limit:
+            self._highs(local)
+        reason = int(_chunk_jit.local_pairs(local, m, duals.equality, 0.3 * course.tol, _POLISH + 20 * m))
+        if reason == _steps_jit.NO_BOUND:
+            return reason
+        before = float(course.floats[_steps_jit.OBJECTIVE])
+        moved = float(_chunk_jit.store_local(duals, course.store.rows, local, m))
+        after = _measures.objective(course.qp, duals.beta, duals.v)
+        course.floats[_steps_jit.VIOLATION] = _measures.violation(course.qp, duals.beta, duals.v)
+        course.floats[_steps_jit.OBJECTIVE] = before
+        _steps_jit.count_step(course.progress, before - after, m, -1, moved)
+        if course.n_iter >= course.max_iter:
+            return _steps_jit.AT_MAX_ITER
+        if course.progress.trace.shape[0] and course.ints[_steps_jit.TRACED] >= course.progress.trace.shape[0]:
+            course.flush()
+        if course.violation <= course.limits().tol:
+            return _steps_jit.AT_TOLERANCE
+        return _steps_jit.CHECK_DUE if moved > 0 else _steps_jit.STUCK
+
+    def _highs(self, local: _chunk_jit.Local) -> None:
+        """HiGHS's answer where it is feasible and better than the warm start. In place: local."""
+        x, g = local.x.copy(), local.g.copy()
+        linear = g + local.H @ x  # the program is 1/2 x'Hx - linear'x over the chunk
+        A = np.ones((1, len(x))) if self.course.qp.equality else np.empty((0, len(x)))
+        level = np.array([x.sum()]) if self.course.qp.equality else np.empty(0)
+        optimum = _highs.solve_qp(local.H, -linear, A, level, level, local.lower, local.upper)
+        self.course.stats["highs"] += 1
+        new = np.clip(optimum.x, local.lower, local.upper) if optimum.ok else x
+        if self.course.qp.equality and optimum.ok:
+            new = _balanced(new, x.sum(), local.lower, local.upper)
+        residual = linear - local.H @ new
+        if not optimum.ok or not np.isfinite(new).all() or (new - x) @ (residual + g) < 0.0:
+            self.course.stats["highs_failures"] += 1
+            return
+        local.x[:], local.g[:] = new, residual
+
+
+def _balanced(x: FloatArray, total: float, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """x with its bound variables snapped and the rounding of its sum taken by the variables with most room."""
+    scale = max(float(np.abs(x).max(initial=0.0)), 1e-300)
+    x = np.where(x - lower <= 1e-9 * scale, lower, np.where(upper - x <= 1e-9 * scale, upper, x))
+    missing = total - x.sum()
+    for t in np.argsort(-np.minimum(x - lower, upper - x)):
+        if missing == 0.0:
+            break
+        change = min(max(missing, lower[t] - x[t]), upper[t] - x[t])
+        x[t] += change
+        missing -= change
+    return np.asarray(x)
+
+
+def run(
+    qp: DualQP,
+    K: KernelMatrix,
+    *,
+    control: Control,
+    tol: float,
+    stopping: str,
+    max_iter: int,
+    start: FloatArray,
+    seed: int,
+    trace: bool,
+    size: int = 50,
+    highs_limit: int = 300,
+) -> Raw:
+    """Run chunking: `size` violators are added at a time."""
+    course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
+    course.patience = 30
+    chunks = _Chunks(course, max(int(size), 2), int(highs_limit))
+    status = course.outside()
+    if status is None and max_iter == 0:
+        status = Status.CONVERGED if course.refresh() else Status.MAX_ITER
+    if status is None and len(start) and course.refresh() and stopping != "objective":
+        status = Status.CONVERGED
+    while status is None:
+        chunk = chunks.choose()
+        if not len(chunk):
+            status = course.settle(True)
+            continue
+        _, status = course.common(chunks.solve(chunk))
+    return course.raw(status)

@@ -1,0 +1,119 @@
+"""NPA: the nearest point of two hulls.
+
+Solves   classification with an equality row and unbounded variables: squared hinge and hard margin. (The method that
+         SimpleSVM was compared with.)
+Cost     a kernel row for each index that ever enters a hull's point; O(n) a step.
+Stops    type I and II passes until no point lags behind by eps (functional margin); then at the tolerance of the chosen
+         criterion, eps being halved until it holds.
+Step     type I over all points once, type II over the support until none violates; the new point of a hull is the best
+         one of the triangle (u, x_k, u + a_m (x_k - x_m)). Then beta = 2 a / |z|^2.
+Figures  stats["paper_evals"]: |S| values for each point outside the support that is looked at, and for each row of a step.
+Reference  Keerthi, Shevade, Bhattacharyya and Murthy (2000).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from svmcore import _npa_jit, _steps_jit
+from svmcore._control import Control
+from svmcore._npa_jit import Hulls
+from svmcore._types import DualQP, FloatArray, Raw, Status
+from svmcore.gram import KernelMatrix
+from svmcore.solvers._contract import Capabilities
+from svmcore.solvers._course import Course
+
+CAPABILITIES = Capabilities(
+    summary="nearest point of two hulls, for squared hinge and hard margin with an intercept",
+    no_equality=False,
+    finite_bounds=False,
+    twins=False,
+)
+
+
+class _Hulls:
+    """The two hulls next to the dual variables."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        n = course.duals.n
+        self.hulls = Hulls(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(4))
+
+    def from_beta(self) -> None:
+        """Hulls of the current dual point; of the first point of each class where that is zero."""
+        course, theta = self.course, self.hulls.theta
+        beta = course.duals.beta
+        theta[:] = beta
+        for side in (course.duals.upper > 0, course.duals.lower < 0):
+            total = np.abs(beta[side]).sum()
+            if total > 0:
+                theta[side] /= total
+            else:
+                first = int(np.argmax(side))
+                theta[first] = 1.0 if course.duals.upper[first] > 0 else -1.0
+        course.supply(course.qp.point[np.flatnonzero(theta)])
+        _npa_jit.rebuild(course.duals, course.store.rows, self.hulls)
+
+    def to_beta(self) -> None:
+        """The dual point of the current hulls, and its residual."""
+        duals = self.course.duals
+        uu, vv, uv, _ = self.hulls.numbers
+        scale = 2.0 / max(uu + vv - 2.0 * uv, 1e-300)
+        theta = self.hulls.theta
+        positive, negative = theta[theta > 0].sum(), -theta[theta < 0].sum()
+        duals.beta[:] = scale * np.where(theta > 0, theta / positive, theta / negative)
+        duals.v[:] = duals.c - scale * (self.hulls.U - self.hulls.V)
+
+
+def run(
+    qp: DualQP,
+    K: KernelMatrix,
+    *,
+    control: Control,
+    tol: float,
+    stopping: str,
+    max_iter: int,
+    start: FloatArray,
+    seed: int,
+    trace: bool,
+    eps: float = 0.0,
+    face_steps: bool = True,
+) -> Raw:
+    """Run NPA. `eps` is the literal tolerance of the passes (0.0: half of tol)."""
+    course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
+    course.face_steps = face_steps
+    if not (np.any(qp.upper > 0) and np.any(qp.lower < 0)):
+        return course.raw(Status.CONVERGED)
+    state = _Hulls(course)
+    state.from_beta()
+    eps = eps if eps > 0 else 0.5 * tol
+    floats, ints = course.floats, course.ints
+    status = course.outside()
+    while status is None:
+        limits = course.limits()
+        reason = int(_npa_jit.npa_slice(course.duals, course.store.rows, state.hulls, course.progress, limits, eps))
+        if reason in (_steps_jit.NEED_ROW, _steps_jit.TRACE_FULL):
+            course.common(reason)
+            continue
+        if reason in (_steps_jit.SWEEP_DONE, _steps_jit.AT_TOLERANCE) and "paper_evals" not in course.stats:
+            quiet = ints[_steps_jit.CHANGED] == 0
+            if quiet or reason == _steps_jit.AT_TOLERANCE:
+                support = int(np.count_nonzero(state.hulls.theta))
+                course.stats |= {"paper_evals": float(floats[_steps_jit.PAPER]), "members": support}
+        if reason != _steps_jit.NO_BOUND:
+            state.to_beta()
+        if reason == _steps_jit.SWEEP_DONE:
+            if ints[_steps_jit.CHANGED] == 0:
+                eps *= 0.5
+                status = course.settle(True) if eps < 1e-17 else None
+            ints[_steps_jit.POSITION] = ints[_steps_jit.CHANGED] = 0
+            if status is None and stopping != "kkt":
+                status = course.checked()
+        else:
+            ints[_steps_jit.POSITION] = 0 if reason == _steps_jit.AT_TOLERANCE else ints[_steps_jit.POSITION]
+            _, status = course.common(reason)
+        if status is None and (reason == _steps_jit.AT_TOLERANCE or "face_steps" in course.stats):
+            course.stats.pop("face_steps", None)
+            state.from_beta()
+    course.stats.setdefault("paper_evals", float(floats[_steps_jit.PAPER]))
+    return course.raw(status)

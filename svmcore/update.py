@@ -1,0 +1,368 @@
+"""Exact changes of a trained machine: points added, points removed, and the leave-one-out error.
+
+All of it works on SimpleSVM's active set. A point leaves by taking its variable to zero while the free variables
+compensate, member by member of the factor; a point enters as a variable at zero. What then violates the optimality
+conditions is added and pruned as in training. The kernel stays what it was (gamma="scale" is not worked out again), and so do
+class weights in `leave_one_out`.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore import _active_jit, _check, _measures, _steps_jit, forms
+from svmcore._control import Callback, Control
+from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
+from svmcore.gram import KernelMatrix, available_threads, is_sparse
+from svmcore.solution import Solution
+from svmcore.solve import Problem, Run, Training, _control, _fit, svc_problem, svr_problem
+from svmcore.solvers._active import ActiveSet
+from svmcore.solvers._course import Course
+
+_TOL = 1e-9  # of the refits inside of leave-one-out, relative to targets of size 1
+
+
+def _training(solution: Solution) -> Training:
+    if solution.training is None:
+        raise InputError(
+            "this machine does not carry its training data (it was read from a file); train again with train_svc or "
+            "train_svr to add and remove points"
+        )
+    return solution.training  # type: ignore[no-any-return]
+
+
+def _problem(training: Training) -> Problem:
+    form = svr_problem if "epsilon" in training.form else svc_problem
+    return form(training.X, training.y, **training.form)
+
+
+def _signed(solution: Solution) -> FloatArray:
+    coef = np.zeros(len(solution.alpha))
+    coef[solution.support] = solution.dual_coef
+    return coef
+
+
+def _warm(training: Training, coef: FloatArray, n_threads: int) -> Solution:
+    """Solve the training problem exactly from signed coefficients."""
+    problem = _problem(training)
+    run = Run(
+        solver="simple", tol=training.tol, stopping="kkt", max_iter=-1,
+        cache_bytes=int(_check.DEFAULT_CACHE_MB * 1e6), n_threads=n_threads,
+        alpha0=coef if problem.classes is None else np.abs(coef), trace=False, seed=0,
+        options={"scan": "max"} if coef.any() else {},
+    )  # fmt: skip
+    return replace(_fit(problem, run, _control(None, None, 0)), training=training)
+
+
+def _stacked(old: Any, new: Any) -> Any:
+    if is_sparse(old) or is_sparse(new):
+        from scipy import sparse
+
+        return sparse.vstack([old, new], format="csr")
+    return np.vstack([old, new])
+
+
+def _weights(training: Training) -> FloatArray | None:
+    weights = training.form["sample_weight"]
+    return None if weights is None else np.asarray(weights, dtype=np.float64)
+
+
+def add(solution: Solution, X: Any, y: Any, sample_weight: Any = None) -> Solution:
+    """`Solution.add`."""
+    training = _training(solution)
+    if solution.kernel.kind == KernelKind.PRECOMPUTED:
+        raise InputError("points cannot be added to a precomputed kernel; train again with the larger matrix")
+    X = _check.features(X)
+    if X.shape[1] != solution.n_features:
+        raise InputError(f"X has {X.shape[1]} features a row; this machine was trained with {solution.n_features}")
+    labels = np.asarray(y).reshape(-1)
+    if len(labels) != X.shape[0]:
+        raise InputError(f"y has {len(labels)} entries for {X.shape[0]} new points")
+    if solution.classes is not None and not np.isin(labels, solution.classes).all():
+        stranger = labels[~np.isin(labels, solution.classes)][0]
+        raise InputError(
+            f"y contains {stranger!r}; this machine knows {', '.join(map(repr, solution.classes.tolist()))}"
+        )
+    weights = _weights(training)
+    if weights is not None or sample_weight is not None:
+        old = np.ones(training.X.shape[0]) if weights is None else weights
+        new = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        weights = np.concatenate([old, np.broadcast_to(new, (len(labels),))])
+    larger = training._replace(
+        X=_stacked(training.X, X),
+        y=np.concatenate([np.asarray(training.y).reshape(-1), labels]),
+        form=training.form | {"sample_weight": weights},
+    )
+    return _warm(larger, np.concatenate([_signed(solution), np.zeros(len(labels))]), solution.n_threads)
+
+
+def _indices(indices: Any, n: int) -> IntArray:
+    array = np.atleast_1d(np.asarray(indices))
+    if array.dtype == bool:
+        if array.shape != (n,):
+            raise InputError(f"indices is a mask of shape {array.shape} for {n} training points")
+        return np.flatnonzero(array)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InputError(f"indices={indices!r} are not whole numbers; give positions of training points")
+    array = array.astype(np.int64)
+    if array.size and (array.min() < -n or array.max() >= n):
+        raise InputError(f"indices reach from {array.min()} to {array.max()}; there are {n} training points")
+    return np.unique(array % n) if array.size else array
+
+
+def _active(problem: Problem, start: FloatArray, K: KernelMatrix, tol: float, control: Control) -> ActiveSet:
+    """The active set of a dual point, with boxes of its own."""
+    qp = problem.qp
+    own = DualQP(qp.c, qp.lower.copy(), qp.upper.copy(), qp.diag, qp.point, qp.equality)
+    course = Course(own, K, start, control=control, tol=tol, stopping="kkt", max_iter=-1, trace=False)
+    simple = ActiveSet(course)
+    simple.load()
+    return simple
+
+
+def remove(solution: Solution, indices: Any) -> Solution:
+    """`Solution.remove`."""
+    training = _training(solution)
+    n = training.X.shape[0]
+    gone = _indices(indices, n)
+    keep = np.setdiff1d(np.arange(n), gone)
+    precomputed = solution.kernel.kind == KernelKind.PRECOMPUTED
+    weights = _weights(training)
+    smaller = training._replace(
+        X=np.ascontiguousarray(training.X[np.ix_(keep, keep)]) if precomputed else training.X[keep],
+        y=np.asarray(training.y).reshape(-1)[keep],
+        form=training.form | {"sample_weight": None if weights is None else weights[keep]},
+    )
+    coef = _signed(solution)
+    if coef[gone].any():
+        problem = _problem(training)
+        qp = problem.qp
+        control = Control(time_limit=None, callback=None, verbose=0)
+        K = KernelMatrix(
+            problem.X, problem.spec.kernel, problem.spec.function, n_threads=solution.n_threads,
+            cache_bytes=int(_check.DEFAULT_CACHE_MB * 1e6),
+        )  # fmt: skip
+        beta = forms.to_beta(qp, coef)
+        simple = _active(problem, beta, K, training.tol, control)
+        leaving = np.flatnonzero(np.isin(qp.point, gone))
+        for r in leaving[beta[leaving] != 0.0]:
+            simple.exit(int(r))
+        coef = forms.to_coef(qp, simple.course.duals.beta, n)
+    return _warm(smaller, coef[keep], solution.n_threads)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LeaveOneOut:
+    """What every point would be told by the machine trained on all the others.
+
+    Attributes
+    ----------
+    decision_values : (n,) f without point i, at point i.
+    predictions : its class; for regression the value itself.
+    error : the share of wrong predictions; for regression the mean squared error.
+    solution : the machine trained on all points.
+    converged : whether every one of the machines met its tolerance.
+    n_exits, n_refits : points whose variable had to be taken to zero, and those of them that needed a run from scratch.
+    n_kernel_evals, fit_seconds : the cost of everything, the machine on all points included.
+    """
+
+    decision_values: FloatArray
+    predictions: NDArray[Any]
+    error: float
+    solution: Solution
+    converged: bool
+    n_exits: int
+    n_refits: int
+    n_kernel_evals: int
+    fit_seconds: float
+
+    def __repr__(self) -> str:
+        return f"<LeaveOneOut: {len(self.decision_values)} points, error {self.error:.6g}>"
+
+
+class _Snapshot:
+    """The active set at the machine on all points, to come back to for every point."""
+
+    def __init__(self, simple: ActiveSet) -> None:
+        duals, active = simple.course.duals, simple.active
+        self.simple = simple
+        self.m, self.e = (int(k) for k in active.sizes)
+        self.vectors = [x.copy() for x in (duals.beta, duals.v, duals.lower, duals.upper)]
+        self.sets = [x.copy() for x in (active.where, active.place)]
+        self.members = active.members[: self.m].copy()
+        self.bounded = active.bounded[: self.e].copy()
+        self.L, self.u = active.L[: self.m, : self.m].copy(), active.u[: self.m].copy()
+        self.b = float(simple.course.floats[_steps_jit.BIAS])
+
+    def restore(self) -> None:
+        duals, active = self.simple.course.duals, self.simple.active
+        for target, kept in zip((duals.beta, duals.v, duals.lower, duals.upper), self.vectors, strict=True):
+            target[:] = kept
+        active.where[:], active.place[:] = self.sets
+        active.sizes[:] = self.m, self.e
+        active.members[: self.m] = self.members
+        active.bounded[: self.e] = self.bounded
+        active.L[: self.m, : self.m] = self.L
+        active.u[: self.m] = self.u
+        self.simple.course.floats[_steps_jit.BIAS] = self.b
+
+
+def _finish(simple: ActiveSet) -> Status | None:
+    """Add what violates until nothing does; None where the active set got stuck."""
+    course = simple.course
+    while True:
+        limits = course.limits()
+        reason = int(_active_jit.max_slice(course.duals, course.store.rows, simple.active, course.progress, limits))
+        if reason == _active_jit.NEED_ROOM:
+            simple.grow()
+        elif reason == _steps_jit.AT_TOLERANCE:
+            return Status.CONVERGED
+        elif reason in (_steps_jit.NEED_ROW, _steps_jit.CHECK_DUE):
+            if reason == _steps_jit.NEED_ROW:
+                course.common(reason)
+            elif (status := course.outside()) is not None:
+                return status
+        else:
+            return None
+
+
+def _without(simple: ActiveSet, variables: IntArray) -> tuple[float, Status, bool]:
+    """(bias, status, whether from scratch) of the machine without these variables; its residual is left in the course."""
+    course, duals = simple.course, simple.course.duals
+    status: Status | None = Status.CONVERGED
+    for r in variables:
+        if duals.beta[r] == 0.0:
+            duals.lower[r] = duals.upper[r] = 0.0
+        elif not simple.exit(int(r)):
+            status = None
+    if status is not None:
+        status = _finish(simple)
+    scratch = status is None
+    if scratch:
+        beta = duals.beta.copy()
+        beta[variables] = 0.0
+        duals.lower[variables] = duals.upper[variables] = 0.0
+        duals.beta[:] = forms.feasible_start(course.qp, beta)
+        course.refresh()
+        simple.load()
+        for _ in range(4):
+            status = _finish(simple)
+            if status is None:
+                status = simple.rescue()
+            if status is not None:
+                break
+    return _measures.bias(course.qp, duals.beta, duals.v), status or Status.LIMITED, scratch
+
+
+def leave_one_out(
+    X: Any,
+    y: Any,
+    C: float = 1.0,
+    *,
+    epsilon: float | None = None,
+    time_limit: float | None = None,
+    callback: Callback | None = None,
+    verbose: int = 0,
+    cache_mb: float | None = None,
+    n_threads: int | None = None,
+    tol: float = _TOL,
+    **problem: Any,
+) -> LeaveOneOut:
+    """Exact leave-one-out decision values and error at a given C, in far less than n fits.
+
+    A point without weight in the machine of all points changes nothing by leaving. For each of the others the optimal
+    solution is followed from the kept factor: its variable goes to zero, and what then violates is added.
+
+    Parameters
+    ----------
+    X, y, C : the training problem; further keywords are those of `train_svc` that define it (kernel, gamma, degree,
+        coef0, loss, fit_intercept, intercept_scaling, sample_weight, class_weight). With `epsilon`: regression.
+    tol : KKT tolerance of each machine. time_limit, callback, verbose, cache_mb, n_threads : as in `train_svc`.
+
+    Returns
+    -------
+    LeaveOneOut
+
+    Examples
+    --------
+    >>> import svmcore
+    >>> loo = svmcore.leave_one_out([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1], kernel="linear", C=10.0)
+    >>> loo.error
+    0.0
+    """
+    begun = time.perf_counter()
+    try:
+        form = svc_problem(X, y, C, **problem) if epsilon is None else svr_problem(X, y, C, epsilon, **problem)
+    except TypeError as error:
+        raise InputError(f"{error}; give the keywords of train_svc or train_svr that define the problem") from None
+    cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
+    run = Run(
+        solver="simple", tol=_check.number("tol", tol, low=0.0, strict=True), stopping="kkt", max_iter=-1,
+        cache_bytes=int(cache * 1e6), alpha0=None, trace=False, seed=0, options={},
+        n_threads=available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1),
+    )  # fmt: skip
+    control = _control(time_limit, callback, verbose)
+    solution = _fit(form, run, control)
+    values, counts, status = _each(form, run, solution, control)
+    wrong, predictions = _judge(form, y, values)
+    if not status.ok:
+        warnings.warn(f"{status}: decision values of the points not reached are NaN.", ConvergenceWarning, stacklevel=2)
+    return LeaveOneOut(
+        decision_values=values, predictions=predictions, error=float(np.mean(wrong)), solution=solution,
+        converged=status.ok and solution.converged, n_exits=counts[0], n_refits=counts[1],
+        n_kernel_evals=solution.n_kernel_evals + counts[2], fit_seconds=time.perf_counter() - begun,
+    )  # fmt: skip
+
+
+def _judge(form: Problem, y: Any, values: FloatArray) -> tuple[FloatArray, NDArray[Any]]:
+    if form.classes is None:
+        return (values - np.asarray(y, dtype=np.float64).reshape(-1)) ** 2, values
+    predictions = np.asarray(form.classes)[(values > 0).astype(int)]
+    return np.asarray(predictions != np.asarray(y).reshape(-1), dtype=np.float64), predictions
+
+
+def _each(
+    form: Problem, run: Run, solution: Solution, control: Control
+) -> tuple[FloatArray, tuple[int, int, int], Status]:
+    """Decision values at every point by the machine without it; (exits, refits, kernel values); the worst status."""
+    qp, n = form.qp, form.X.shape[0]
+    K = KernelMatrix(form.X, form.spec.kernel, form.spec.function, cache_bytes=run.cache_bytes, n_threads=run.n_threads)
+    simple = _active(form, forms.to_beta(qp, _signed(solution)), K, run.tol, control)
+    course, duals = simple.course, simple.course.duals
+    worst = Status.CONVERGED
+    if _finish(simple) is None:
+        simple.rescue()
+    snapshot = _Snapshot(simple)
+    values = np.full(n, np.nan)
+    product = qp.c - qp.diag * duals.beta - duals.v  # K beta, by variable
+    b = _measures.bias(course.qp, duals.beta, duals.v)
+    values[qp.point] = product + b
+    owners: dict[int, list[int]] = {}
+    for t in np.flatnonzero(duals.beta):
+        owners.setdefault(int(qp.point[t]), []).append(int(t))
+    unowned = np.setdiff1d(np.arange(n), qp.point)
+    if len(unowned):  # points of weight zero have no variable, and are in no machine
+        coef = forms.to_coef(qp, duals.beta, n)
+        support = np.flatnonzero(coef)
+        values[unowned] = K.product(support, coef[support])[unowned] + b
+    exits = refits = 0
+    for owner, own in owners.items():
+        status = control.check(exits, 0.0, solution.objective)
+        if status is not None:
+            values[[p for p in owners if p not in list(owners)[:exits]]] = np.nan
+            return values, (exits, refits, K.n_evals), status
+        variables = np.flatnonzero(qp.point == owner) if len(own) > 1 or form.classes is None else np.array(own)
+        bias, status, scratch = _without(simple, variables)
+        values[owner] = qp.c[own[0]] - duals.v[own[0]] + bias
+        worst = worst if status.ok else status
+        exits += 1
+        refits += scratch
+        snapshot.restore()
+    return values, (exits, refits, K.n_evals), worst
