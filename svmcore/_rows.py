@@ -61,8 +61,9 @@ class RowStore:
         self.now += 1
         replaced = False
         capacity = self.rows.shape[0]
-        if self.used + wanted.size > capacity and capacity < self.limit:
-            size = int(min(self.limit, max(2 * capacity, self.used + wanted.size)))
+        limit = max(self.limit, keep.size + wanted.size + 64)  # the elbow's rows are needed, whatever the budget
+        if self.used + wanted.size > capacity and capacity < limit:
+            size = int(min(limit, max(2 * capacity, self.used + wanted.size)))
             rows = np.zeros((size, self.n))
             rows[: self.used] = self.rows[: self.used]
             self.owner = np.concatenate([self.owner, np.full(size - capacity, -1, dtype=np.int64)])

@@ -224,6 +224,13 @@ def test_every_way_to_give_a_kernel(where):
     assert path.certify(C).relative_gap <= 1e-9
 
 
+def test_an_elbow_beyond_the_row_budget_still_arrives():
+    X, y = two_clouds(500)
+    path = svm_path(X, y, gamma=30.0, cache_mb=0.5, lambda_min=0.1)
+    assert path.stats["elbow_max"] > 300
+    assert path.certify().relative_gap <= 1e-8
+
+
 def test_class_weight_and_zero_weight():
     X, y = two_clouds(50)
     weight = np.ones(50)
