@@ -78,7 +78,8 @@ def main(arguments: list[str]) -> int:
             one.append(clock(lambda X=X, y=y, o=options: SVC(C=1.0, tol=1e-3, cache_size=500, **o).fit(X, y)))
         line = (
             f"{item:16s} n {len(y):5d} events {path.stats['n_events']:6d} |E| {path.stats['elbow_max']:5d}  "
-            f"path {min(whole):8.4f}  LIBSVM at C=1 {min(one):8.4f}  ratio {min(whole) / min(one):6.2f}  gap {path.stats['max_gap']:.0e}"
+            f"path {min(whole):8.4f}  LIBSVM at C=1 {min(one):8.4f}  ratio {min(whole) / min(one):6.2f}  "
+            f"gap {path.stats['max_gap']:.0e}"
         )
         if chosen.grid:
             grid = sum(
