@@ -27,6 +27,7 @@ HOMES = {
     "_smo_jit": BASE | {"_vector", "_kernels"},
     "_path_jit": BASE | {"_vector", "_kernels"},
     "_qr_jit": BASE,
+    "_window_jit": BASE,
     "_ipm_jit": BASE | {"_vector", "_kernels"},
     "_steps_jit": BASE,
     "_active_jit": BASE | {"_steps_jit"},
