@@ -7,14 +7,21 @@ Vectors are processed in blocks of `LANES`, through slices (a slice tells LLVM t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
-from svmcore._jit import DISABLED, jit
+from svmcore._jit import DISABLED, host_features, jit
 from svmcore._types import LANES
 
 _STAMP = "5ef15aee66a4"
+
+BIG_32 = 1e30
+"""Penalty of the float32 passes: large, finite, and its double still finite."""
 
 BIG = 1e300
 """Stands for infinity in penalties and reductions: real infinities are undefined under the no-NaN flag."""
@@ -90,3 +97,461 @@ def exp_nonpositive(x, bits, power):
         bits[j] = (np.int64(n) + 1023) << 52
     for j in range(LANES):
         x[j] *= power[j]
+
+
+# Tiles: kernel values of ROWS rows against COLUMNS columns, held in vector registers.
+#
+# `rows[g, k, r]` is feature k of row g * ROWS + r, `panels[p, k, lane]` as everywhere. Both are float32 or both float64;
+# one source serves both. In float32 the exponential kernels read features already multiplied by their scale (the
+# square root of it for rbf), so that K = 2^-measure costs nothing more; in float64 they read the data as they are.
+
+
+class Linear(NamedTuple):
+    """x'z."""
+
+    scale: float
+    coef0: float
+    degree: int
+
+
+class Poly(NamedTuple):
+    """(scale x'z + coef0)^degree."""
+
+    scale: float
+    coef0: float
+    degree: int
+
+
+class Sigmoid(NamedTuple):
+    """tanh(scale x'z + coef0)."""
+
+    scale: float
+    coef0: float
+    degree: int
+
+
+class Rbf(NamedTuple):
+    """2^-(scale |x - z|^2)."""
+
+    scale: float
+    coef0: float
+    degree: int
+
+
+class Laplacian(NamedTuple):
+    """2^-(scale |x - z|_1)."""
+
+    scale: float
+    coef0: float
+    degree: int
+
+
+Shape = Linear | Poly | Sigmoid | Rbf | Laplacian
+"""A kernel as a type, so that numba compiles one tile per kernel, and only for the kernels that are used."""
+
+ROWS = 6
+_WIDE = "avx512f" in host_features()
+_REGISTERS = 4 if _WIDE else 2
+_REGISTER_BYTES = 64 if _WIDE else 32
+COLUMNS_32 = _REGISTERS * _REGISTER_BYTES // 4
+COLUMNS_64 = _REGISTERS * _REGISTER_BYTES // 8
+
+_EXP2_32 = (1.0, 0.6931469775948397, 0.2402224208254222, 0.05550733749450752, 0.009671512769608074, 0.0013264725334697438)
+_EXP2_64 = (
+    1.0,
+    0.6931471805599453,
+    0.2402265069591013,
+    0.05550410866482018,
+    0.00961812910759459,
+    0.0013333558146758065,
+    0.00015403530456645757,
+    1.525273350579181e-05,
+    1.3215435478450683e-06,
+    1.0178195047954177e-07,
+    7.0737534132806355e-09,
+    4.4353820776488477e-10,
+)
+"""2^r on [-1/2, 1/2], exact at 0: minimax polynomials with relative errors 9e-8 and 4e-18."""
+
+
+_HALF = ir.IntType(16)
+UNITS_16 = 65535.0
+"""Kernel values in [0, 1] may be stored as 16-bit multiples of 1 / UNITS_16."""
+
+
+class _Lanes:
+    """Arithmetic on one register of numbers, emitted through an llvmlite builder."""
+
+    def __init__(self, builder: Any, dtype: Any) -> None:
+        single = dtype == types.float32
+        self.b = builder
+        self.single = single
+        self.count = _REGISTER_BYTES // (4 if single else 8)
+        self.real = ir.FloatType() if single else ir.DoubleType()
+        self.whole = ir.IntType(32 if single else 64)
+        self.vector = ir.VectorType(self.real, self.count)
+        self.wholes = ir.VectorType(self.whole, self.count)
+        self.suffix = f"v{self.count}f{32 if single else 64}"
+
+    def call(self, name: str, *args: Any, result: Any = None, flags: tuple[str, ...] = ()) -> Any:
+        """Call the LLVM instruction `name` on vectors."""
+        symbol = f"llvm.{name}.{self.suffix if args[0].type == self.vector else f'v{self.count}i{self.whole.width}'}"
+        function = self.b.module.globals.get(symbol)
+        if function is None:
+            kind = ir.FunctionType(result or self.vector, [a.type for a in args])
+            function = ir.Function(self.b.module, kind, symbol)
+        return self.b.call(function, args, fastmath=flags)
+
+    def constant(self, x: float) -> Any:
+        return ir.Constant(self.vector, [float(x)] * self.count)
+
+    def integers(self, x: Any) -> Any:
+        return ir.Constant(self.wholes, [int(x)] * self.count if np.isscalar(x) else [int(v) for v in x])
+
+    def scalar(self, x: Any) -> Any:
+        """A double argument in the register's own type."""
+        return self.b.fptrunc(x, self.real) if self.single and x.type == ir.DoubleType() else x
+
+    def splat(self, x: Any) -> Any:
+        """The same number in every lane."""
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.count), [0] * self.count)
+        empty = ir.Constant(self.vector, ir.Undefined)
+        first = self.b.insert_element(empty, self.scalar(x), ir.Constant(ir.IntType(32), 0))
+        return self.b.shuffle_vector(first, empty, zeros)
+
+    def load(self, pointer: Any, index: Any) -> Any:
+        """A register from an array of its own type, or of 16-bit integers."""
+        element = pointer.type.pointee
+        kind = ir.VectorType(element, self.count)
+        where = self.b.bitcast(self.b.gep(pointer, [index]), kind.as_pointer())
+        align = 2 if element == _HALF else 4 if self.single else 8
+        value = self.b.load(where, align=align)
+        return self.b.sitofp(self.b.zext(value, self.wholes), self.vector) if element == _HALF else value
+
+    def store(self, value: Any, pointer: Any, index: Any) -> None:
+        """A register to an array of its own type; to one of 16-bit integers as a fraction of `UNITS_16`."""
+        align = 4 if self.single else 8
+        if pointer.type.pointee == _HALF:
+            fraction = self.call("rint", self.b.fmul(value, self.constant(UNITS_16)))
+            value = self.b.trunc(self.b.fptosi(fraction, self.wholes), ir.VectorType(_HALF, self.count))
+            align = 2
+        where = self.b.bitcast(self.b.gep(pointer, [index]), value.type.as_pointer())
+        self.b.store(value, where, align=align)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        return self.call("fma", a, b, c)
+
+    def larger(self, a: Any, b: Any) -> Any:
+        return self.b.select(self.b.fcmp_ordered(">", a, b), a, b)
+
+    def smaller(self, a: Any, b: Any) -> Any:
+        return self.b.select(self.b.fcmp_ordered("<", a, b), a, b)
+
+    def reciprocal(self, a: Any) -> Any:
+        """1 / a for positive a; in float32 by an integer guess and two Newton steps, to about 1e-5."""
+        if not self.single:
+            return self.b.fdiv(self.constant(1.0), a)
+        guess = self.b.sub(self.integers(0x7EF311C7), self.b.bitcast(a, self.wholes))
+        y = self.b.bitcast(guess, self.vector)
+        for _ in range(2):
+            y = self.b.fmul(y, self.fma(self.b.fneg(a), y, self.constant(2.0)))
+        return y
+
+    def exp2_minus(self, x: Any) -> Any:
+        """2^-x for x >= 0: with n = round(x) and r = n - x, a polynomial in r whose exponent is lowered by n."""
+        x = self.smaller(x, self.constant(126.0 if self.single else 1022.0))
+        n = self.call("rint", x)
+        r = self.b.fsub(n, x)
+        coefficients = _EXP2_32 if self.single else _EXP2_64
+        p = self.constant(coefficients[-1])
+        for c in coefficients[-2::-1]:
+            p = self.fma(p, r, self.constant(c))
+        exponent = self.b.shl(self.b.fptosi(n, self.wholes), self.integers(23 if self.single else 52))
+        return self.b.bitcast(self.b.sub(self.b.bitcast(p, self.wholes), exponent), self.vector)
+
+
+def _for(builder: Any, stop: Any, step: int, carried: list[Any], body: Any) -> list[Any]:
+    """Emit ``for k in range(0, stop, step): carried = body(k, carried)`` and return the last `carried`."""
+    before = builder.block
+    head, inside, after = (builder.append_basic_block(name) for name in ("head", "inside", "after"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    k = builder.phi(stop.type)
+    k.add_incoming(ir.Constant(stop.type, 0), before)
+    values = [builder.phi(value.type) for value in carried]
+    for phi, value in zip(values, carried, strict=True):
+        phi.add_incoming(value, before)
+    builder.cbranch(builder.icmp_signed("<", k, stop), inside, after)
+    builder.position_at_end(inside)
+    following = body(k, values)
+    k.add_incoming(builder.add(k, ir.Constant(stop.type, step), flags=("nsw",)), builder.block)
+    for phi, value in zip(values, following, strict=True):
+        phi.add_incoming(value, builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)
+    return values
+
+
+def _unpack(context: Any, builder: Any, kinds: Any, args: Any) -> list[Any]:
+    """Array arguments become (data pointer, shape); others stay as they are."""
+    out = []
+    for kind, value in zip(kinds, args, strict=True):
+        if isinstance(kind, types.Array):
+            array = context.make_array(kind)(context, builder, value)
+            out.append((array.data, cgutils.unpack_tuple(builder, array.shape)))
+        else:
+            out.append(value)
+    return out
+
+
+def _flat(builder: Any, shape: Any, *indices: Any) -> Any:
+    """Position of an element in a C-ordered array."""
+    position = indices[0]
+    for length, index in zip(shape[1:], indices[1:], strict=True):
+        position = builder.add(builder.mul(position, length), index)
+    return position
+
+
+def _index(i: int) -> Any:
+    return ir.Constant(ir.IntType(64), i)
+
+
+def _kernel_value(lanes: _Lanes, shape: Any, shape_value: Any, measure: Any) -> Any:
+    """Kernel values from one register of measures."""
+    b = lanes.b
+    scale, coef0, degree = (b.extract_value(shape_value, i) for i in range(3))
+    if shape is Rbf or shape is Laplacian:
+        return lanes.exp2_minus(measure if lanes.single else b.fmul(measure, lanes.splat(scale)))
+    if shape is Linear:
+        return measure
+    x = lanes.fma(lanes.splat(scale), measure, lanes.splat(coef0))
+    if shape is Poly:
+        return _for(b, degree, 1, [lanes.constant(1.0)], lambda _, p: [b.fmul(p[0], x)])[0]
+    # tanh |x| = (1 - t) / (1 + t) with t = exp(-2 |x|); the sign is put back
+    t = lanes.exp2_minus(b.fmul(lanes.call("fabs", x), lanes.constant(2.0 * _LOG2E)))
+    one = lanes.constant(1.0)
+    return lanes.call("copysign", b.fdiv(b.fsub(one, t), b.fadd(one, t)), x)
+
+
+def _tile(lanes: _Lanes, shape: Any, shape_value: Any, rows: Any, g: Any, panels: Any, p: Any, lane: Any) -> Any:
+    """Kernel values of row group g against COLUMNS columns of panel p, starting at `lane`: a function of (r, register).
+
+    The measures are all in registers; a kernel value is emitted where it is used, so that it needs no register long.
+    """
+    b = lanes.b
+    row_data, row_shape = rows
+    panel_data, panel_shape = panels
+    row_base = b.gep(row_data, [_flat(b, row_shape, g, _index(0), _index(0))])
+    panel_base = b.gep(panel_data, [_flat(b, panel_shape, p, _index(0), lane)])
+
+    def one_feature(k: Any, sums: list[Any]) -> list[Any]:
+        column = b.mul(k, _index(LANES))
+        z = [lanes.load(panel_base, b.add(column, _index(v * lanes.count))) for v in range(_REGISTERS)]
+        out = []
+        for r in range(ROWS):
+            x = lanes.splat(b.load(b.gep(row_base, [b.add(b.mul(k, _index(ROWS)), _index(r))])))
+            for v in range(_REGISTERS):
+                total = sums[r * _REGISTERS + v]
+                if shape is Rbf:
+                    difference = b.fsub(x, z[v])
+                    out.append(lanes.fma(difference, difference, total))
+                elif shape is Laplacian:
+                    out.append(b.fadd(total, lanes.call("fabs", b.fsub(x, z[v]))))
+                else:
+                    out.append(lanes.fma(x, z[v], total))
+        return out
+
+    zeros = [lanes.constant(0.0)] * (ROWS * _REGISTERS)
+    measures = _for(b, row_shape[1], 1, zeros, one_feature)
+    return lambda r, v: _kernel_value(lanes, shape, shape_value, measures[r * _REGISTERS + v])
+
+
+def _add_to_doubles(lanes: _Lanes, value: Any, pointer: Any, index: Any) -> None:
+    """pointer[index : index + lanes] += value, the sum in float64."""
+    b = lanes.b
+    wide = ir.VectorType(ir.DoubleType(), lanes.count)
+    if lanes.single:
+        value = b.fpext(value, wide)
+    where = b.bitcast(b.gep(pointer, [index]), wide.as_pointer())
+    b.store(b.fadd(b.load(where, align=8), value), where, align=8)
+
+
+@intrinsic
+def _add_tile_ir(typingctx, shape, rows, g, panels, p, lane, coef, out):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
+        shape_value, rows_, g_, panels_, p_, lane_, coef_, out_ = _unpack(context, builder, signature.args, args)
+        lanes = _Lanes(builder, panels.dtype)
+        value = _tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
+        base = builder.gep(coef_[0], [builder.mul(g_, _index(ROWS))])
+        weights = [lanes.splat(builder.load(builder.gep(base, [_index(r)]))) for r in range(ROWS)]
+        column = builder.add(builder.mul(p_, _index(LANES)), lane_)
+        for v in range(_REGISTERS):
+            total = builder.fmul(weights[0], value(0, v))
+            for r in range(1, ROWS):
+                total = lanes.fma(weights[r], value(r, v), total)
+            _add_to_doubles(lanes, total, out_[0], builder.add(column, _index(v * lanes.count)))
+        return context.get_dummy_value()
+
+    return types.void(shape, rows, types.intp, panels, types.intp, types.intp, coef, out), codegen
+
+
+@intrinsic
+def _store_tile_ir(typingctx, shape, rows, g, panels, p, lane, out):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
+        shape_value, rows_, g_, panels_, p_, lane_, out_ = _unpack(context, builder, signature.args, args)
+        lanes = _Lanes(builder, panels.dtype)
+        value = _tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
+        column = builder.add(builder.mul(p_, _index(LANES)), lane_)
+        for r in range(ROWS):
+            row = builder.add(builder.mul(g_, _index(ROWS)), _index(r))
+            start = _flat(builder, out_[1], row, column)
+            for v in range(_REGISTERS):
+                lanes.store(value(r, v), out_[0], builder.add(start, _index(v * lanes.count)))
+        return context.get_dummy_value()
+
+    return types.void(shape, rows, types.intp, panels, types.intp, types.intp, out), codegen
+
+
+# Passes of the pair step, over vectors of one working set (a multiple of LANES long). `rise` and `fall` are 0 where
+# a variable may move up or down and -BIG, +BIG where it may not.
+
+
+def _scan(lanes: _Lanes, n: Any, step: Any) -> tuple[Any, Any, Any]:
+    """Largest score, its first index, and least bound over n lanes; `step(index)` gives a register of each."""
+    b, unroll = lanes.b, 2
+    width = unroll * lanes.count
+
+    def body(k: Any, carried: list[Any]) -> list[Any]:
+        best, where, least, iota = carried[:2], carried[2:4], carried[4:6], carried[6]
+        for u in range(unroll):
+            score, bound = step(b.add(k, _index(u * lanes.count)))
+            better = b.fcmp_ordered(">", score, best[u])
+            best[u] = b.select(better, score, best[u])
+            where[u] = b.select(better, b.add(iota, lanes.integers(u * lanes.count)), where[u])
+            least[u] = lanes.smaller(bound, least[u])
+        return [*best, *where, *least, b.add(iota, lanes.integers(width))]
+
+    zero = lanes.integers(0)
+    start = [*[lanes.constant(-2 * BIG_32)] * 2, zero, zero, *[lanes.constant(2 * BIG_32)] * 2]
+    best0, best1, where0, where1, least0, least1, _ = _for(
+        b, n, width, [*start, lanes.integers(range(lanes.count))], body
+    )
+    best = lanes.larger(best0, best1)
+    top = lanes.call("vector.reduce.fmax", best, result=lanes.real, flags=("nnan",))
+    last = lanes.integers(2**31 - 1)
+    at = [b.select(b.fcmp_ordered("==", x, lanes.splat(top)), i, last) for x, i in ((best0, where0), (best1, where1))]
+    first = b.select(b.icmp_unsigned("<", at[0], at[1]), at[0], at[1])
+    index = lanes.call("vector.reduce.umin", first, result=lanes.whole)
+    low = lanes.call("vector.reduce.fmin", lanes.smaller(least0, least1), result=lanes.real, flags=("nnan",))
+    if lanes.single:
+        index = b.zext(index, ir.IntType(64))
+    return top, index, low
+
+
+def _row(builder: Any, matrix: Any, i: Any) -> Any:
+    return builder.gep(matrix[0], [_flat(builder, matrix[1], i, _index(0))])
+
+
+@intrinsic
+def _update_pair_ir(typingctx, values, gram, i, j, step, rise, fall):  # noqa: ARG001
+    real = values.dtype
+
+    def codegen(context, builder, signature, args):
+        values_, gram_, i_, j_, step_, rise_, fall_ = _unpack(context, builder, signature.args, args)
+        lanes = _Lanes(builder, real)
+        row_i, row_j = _row(builder, gram_, i_), _row(builder, gram_, j_)
+        minus = lanes.splat(builder.fneg(step_))
+
+        def one(k: Any) -> tuple[Any, Any]:
+            difference = builder.fsub(lanes.load(row_i, k), lanes.load(row_j, k))
+            value = lanes.fma(minus, difference, lanes.load(values_[0], k))
+            lanes.store(value, values_[0], k)
+            return builder.fadd(value, lanes.load(rise_[0], k)), builder.fadd(value, lanes.load(fall_[0], k))
+
+        top, index, low = _scan(lanes, values_[1][0], one)
+        return context.make_tuple(builder, signature.return_type, [index, top, low])
+
+    result = types.Tuple((types.intp, real, real))
+    return result(values, gram, types.intp, types.intp, real, rise, fall), codegen
+
+
+@intrinsic
+def _best_partner_ir(typingctx, values, gram, unit, i, diagonal, tau, fall):  # noqa: ARG001
+    real = values.dtype
+
+    def codegen(context, builder, signature, args):
+        values_, gram_, unit_, i_, diagonal_, tau_, fall_ = _unpack(context, builder, signature.args, args)
+        lanes = _Lanes(builder, real)
+        twice = lanes.splat(builder.fmul(unit_, ir.Constant(unit_.type, -2.0)))
+        row = _row(builder, gram_, i_)
+        top = lanes.splat(builder.load(builder.gep(values_[0], [i_])))
+        own = lanes.splat(builder.load(builder.gep(diagonal_[0], [i_])))
+        floor, none = lanes.splat(tau_), lanes.constant(0.0)
+
+        def one(k: Any) -> tuple[Any, Any]:
+            other = builder.fadd(lanes.load(values_[0], k), lanes.load(fall_[0], k))
+            slope = lanes.larger(builder.fsub(top, other), none)
+            both = builder.fadd(own, lanes.load(diagonal_[0], k))
+            curvature = lanes.larger(lanes.fma(twice, lanes.load(row, k), both), floor)
+            return builder.fmul(builder.fmul(slope, slope), lanes.reciprocal(curvature)), none
+
+        _, index, _ = _scan(lanes, values_[1][0], one)
+        return index
+
+    return types.intp(values, gram, real, types.intp, diagonal, real, fall), codegen
+
+
+# What each primitive means. These loops are its oracle, and its body when JIT is disabled.
+
+
+def kernel_tile(shape: Shape, x: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """K[r, j] for rows x[:, r] and columns z[:, j]."""
+    if isinstance(shape, Rbf | Laplacian):
+        difference = x[:, :, None] - z[:, None, :]
+        scale = 1.0 if x.dtype == np.float32 else shape.scale
+        measure = (difference**2 if isinstance(shape, Rbf) else abs(difference)).sum(axis=0)
+        return np.exp2(-scale * measure)
+    dot = x.T @ z
+    if isinstance(shape, Linear):
+        return dot
+    dot = shape.scale * dot + shape.coef0
+    return dot**shape.degree if isinstance(shape, Poly) else np.tanh(dot)
+
+
+def _add_tile(shape, rows, g, panels, p, lane, coef, out):
+    columns = COLUMNS_32 if panels.dtype == np.float32 else COLUMNS_64
+    values = kernel_tile(shape, rows[g], panels[p, :, lane : lane + columns])
+    start = p * LANES + lane
+    out[start : start + columns] += coef[g * ROWS : (g + 1) * ROWS] @ values
+
+
+def _store_tile(shape, rows, g, panels, p, lane, out):
+    columns = COLUMNS_32 if panels.dtype == np.float32 else COLUMNS_64
+    start = p * LANES + lane
+    values = kernel_tile(shape, rows[g], panels[p, :, lane : lane + columns])
+    if out.dtype == np.uint16:
+        values = np.rint(values * UNITS_16)
+    out[g * ROWS : (g + 1) * ROWS, start : start + columns] = values
+
+
+def _update_pair(values, gram, i, j, step, rise, fall):
+    values -= step * (gram[i].astype(values.dtype) - gram[j].astype(values.dtype))
+    score = values + rise
+    index = int(np.argmax(score))
+    return index, score[index], np.min(values + fall)
+
+
+def _best_partner(values, gram, unit, i, diagonal, tau, fall):
+    slope = np.maximum(values[i] - (values + fall), 0.0)
+    curvature = np.maximum(diagonal[i] + diagonal - 2.0 * unit * gram[i], tau)
+    return int(np.argmax(slope * slope / curvature))
+
+
+add_tile = _add_tile if DISABLED else _add_tile_ir
+"""out[column] += sum_r coef[g * ROWS + r] K(row r, column) for one tile; float64 sums. In place: out."""
+store_tile = _store_tile if DISABLED else _store_tile_ir
+"""out[g * ROWS + r, column] = K(row r, column) for one tile. In place: out."""
+update_pair = _update_pair if DISABLED else _update_pair_ir
+"""values -= step (gram_i - gram_j); returns argmax and max of values + rise, and min of values + fall. In place: values."""
+best_partner = _best_partner if DISABLED else _best_partner_ir
+"""argmax over j of max(0, values_i - values_j - fall_j)^2 / max(tau, diagonal_i + diagonal_j - 2 unit gram_ij)."""

@@ -1,0 +1,325 @@
+"""Block SMO: working sets larger than the free set, float32 tiles, a float64 gradient, refinement to any tolerance.
+
+Solves   every formulation of the sign-free dual, every kernel (those without a tile through `KernelMatrix`).
+Cost     2 to 3 kernel values per support vector and point when C is small, never stored; a Gram matrix of the working
+         set (q variables, q about 1.3 times the number of free ones) at each outer step; O(q) a pair step.
+Stops    at the tolerance of the chosen criterion, on a gradient recomputed in float64 whenever float32 products could
+         have spoilt it.
+Idea     Joachims 1998, Wen et al. (ThunderSVM) 2018; second-order pairs of Fan, Chen and Lin 2005, over-relaxed.
+
+The gradient is kept in float64 as ``field = K beta`` over the points. Inside a block all is float32, on residuals shifted
+to lie around zero: the block solves for a correction, as in iterative refinement. Three levels of precision follow one
+another when rounding gets in the way: float32 products; float64 products; float64 products and blocks.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore import _block_jit as block_jit
+from svmcore import _measures
+from svmcore._control import Control
+from svmcore._vector import UNITS_16
+from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
+from svmcore.gram import KernelMatrix
+from svmcore.solvers._contract import Capabilities, Criterion
+from svmcore.tiles import PIECE, make_tiles
+
+CAPABILITIES = Capabilities(
+    summary="block SMO on float32 tiles with a float64 gradient: the fastest for most problems",
+    equality=True,
+    no_equality=True,
+    infinite_bounds=True,
+    warm_start=True,
+)
+
+OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
+
+SINGLE, MIXED, DOUBLE = range(3)
+"""Levels of precision: float32; float64 products; float64 products and blocks."""
+
+SMALL = 1500  # up to this many variables one block holds them all
+LEAST_BLOCK = 1024
+FREE_FACTOR = 1.3  # working set over free variables: below 1 the method thrashes
+KEEP = 0.5  # share of a working set that the next one may inherit
+INNER = 0.05  # the block is solved to this share of the outer violation,
+INNER_TOL = 0.3  # or to this share of the tolerance
+RELAX = 1.5
+ROUNDING = 2e-7  # error of float32 products, per unit of |beta| (measured: 0.9 to 2.2 times that)
+PATIENCE = 12  # outer steps without progress (a tenth of the violation,
+PROGRESS = 1e-6  # or this share of the objective) before the precision is raised
+LEAST_HALF = 2048  # working sets above this keep their Gram matrix in 16 bits,
+HALF_ERROR = 5e-6  # where this times the largest |beta| and the root of the free count stays below 0.1
+SLICE_STEPS = 4e8  # lane operations of inner steps between two looks at the clock
+
+
+class Gauge(NamedTuple):
+    """Where the run stands."""
+
+    v: FloatArray
+    high: float
+    low: float
+    free: int
+    violation: float
+
+
+class _Run:
+    """State of one run."""
+
+    def __init__(self, qp: DualQP, K: KernelMatrix, start: FloatArray) -> None:
+        self.qp = qp
+        self.K = K
+        self.beta = start.copy()
+        self.tiles = make_tiles(K, centred=qp.equality, n_threads=K.n_threads)
+        self.field = np.zeros(-(-K.n // LANES) * LANES)
+        self.level = SINGLE
+        self.largest = float(np.max(np.abs(K.diagonal), initial=0.0))
+        self.open_box = bool(np.any((qp.diag == 0) & (np.isinf(qp.lower) | np.isinf(qp.upper))))
+        self.one_each = len(qp.point) == K.n and bool((qp.point == np.arange(K.n)).all())
+        self.previous = np.empty(0, np.int64)
+        self.taken = np.zeros(len(start), bool)
+        self.keys = np.empty(len(start))
+        self.ids = np.empty(len(start), np.int64)
+        self.gram: Any = None
+        self.gram_of: tuple[IntArray, Any] | None = None
+        self.steps = 0
+        self.bits = 0
+        self.halves = bool(self.tiles.fits_16_bits and not qp.diag.any())
+        self.last_half = (0, 0.0)
+        self.exact = True  # the field carries no float32 error
+        if not self.largest < 1e30:
+            self.level = DOUBLE
+
+    def gauge(self) -> Gauge:
+        """Residual, its extremes and the violation."""
+        qp = self.qp
+        v = _measures.residual(qp, self.beta, self.field)
+        high, low, free = block_jit.extremes(v, self.beta, qp.lower, qp.upper)
+        violation = high - low if qp.equality else max(high, -low)
+        return Gauge(v, high, low, free, max(violation, 0.0))
+
+    def objective(self, gauge: Gauge) -> float:
+        return _measures.objective(self.qp, self.beta, gauge.v)
+
+    def doubtful(self, tol: float) -> bool:
+        """Whether float32 products may have moved the residual by more than a tenth of the tolerance."""
+        return not self.exact and ROUNDING * self.largest * float(np.linalg.norm(self.beta)) > 0.1 * tol
+
+    def change(self, index: IntArray, step: FloatArray, control: Control | None) -> Status | None:
+        """field += K step, by pieces."""
+        if self.one_each:
+            points, coef = index, step
+        else:
+            total = np.bincount(self.qp.point[index], weights=step, minlength=self.K.n)
+            points = np.flatnonzero(total)
+            coef = total[points]
+        add = self.tiles.add if self.level == SINGLE else self.tiles.add_exactly
+        self.exact = self.exact and self.level != SINGLE
+        rows = max(block_jit.ROWS, PIECE // max(self.K.n, 1) // block_jit.ROWS * block_jit.ROWS)
+        for first in range(0, len(points), rows):
+            add(points[first : first + rows], coef[first : first + rows], self.field)
+            if control is not None and first + rows < len(points):
+                status = control.check(self.steps, np.nan, np.nan)
+                if status is not None:
+                    return status
+        return None
+
+    def refresh(self, level: int, control: Control | None) -> Status | None:
+        """The field computed afresh, at a higher level of precision."""
+        self.level = max(self.level, level)
+        self.field[:] = 0.0
+        self.exact = True
+        support = np.flatnonzero(self.beta)
+        return self.change(support, self.beta[support], control)
+
+    def block_size(self, free: int) -> int:
+        """How many variables the next working set takes."""
+        n = len(self.beta)
+        room = int(np.sqrt(self.K.cache_bytes / (4 if self.level < DOUBLE else 8)))
+        if n <= min(SMALL, room):
+            return n
+        return min(n, max(LEAST_BLOCK, int(FREE_FACTOR * free) + 256), max(room, 256))
+
+    def choose(self, gauge: Gauge, size: int) -> IntArray:
+        """Part of the last working set, and the worst violators of both kinds, half and half."""
+        qp, taken = self.qp, self.taken
+        n = len(self.beta)
+        if size == n:
+            return np.arange(n)
+        kept = self.previous[: int(size * KEEP)]
+        chosen = np.empty(size, np.int64)
+        m = len(kept)
+        chosen[:m] = kept
+        taken[kept] = True
+        above, below = (gauge.low, -gauge.high) if qp.equality else (0.0, 0.0)
+        for sign, bound, threshold, share in ((1.0, qp.upper, above, 2), (-1.0, qp.lower, below, 1)):
+            count = block_jit.candidates(gauge.v, self.beta, bound, sign, threshold, taken, self.keys, self.ids)
+            room = min((size - m) // share, count)
+            if room > 0:
+                limit = np.partition(self.keys[:count], room - 1)[room - 1] if room < count else np.inf
+                m = block_jit.take(self.keys, self.ids, count, limit, room, taken, chosen, m)
+        rest = self.previous[len(kept) :]
+        rest = rest[~taken[rest]][: size - m]
+        chosen[m : m + len(rest)] = rest
+        chosen = chosen[: m + len(rest)]
+        taken[chosen] = False
+        return chosen
+
+    def working_set(self, chosen: IntArray, gauge: Gauge) -> block_jit.WorkingSet:
+        """Everything the inner steps need."""
+        qp = self.qp
+        m = len(chosen)
+        dtype = self.gram_type(m, gauge)
+        same = self.gram_of is not None and self.gram_of[1] == dtype and np.array_equal(self.gram_of[0], chosen)
+        if not same:
+            self.gram = self.tiles.gram(qp.point[chosen], dtype)
+            if dtype != np.uint16:
+                np.einsum("ii->i", self.gram[:m, :m])[:] += qp.diag[chosen]
+            self.gram_of = (chosen, dtype)
+        width = self.gram.shape[1]
+        shift = 0.5 * (gauge.high + gauge.low) if qp.equality else 0.0
+        unit = 1.0 / UNITS_16 if dtype == np.uint16 else 1.0
+        dtype = np.float64 if dtype == np.float64 else np.float32
+        diagonal, values = np.ones(width, dtype), np.zeros(width, dtype)
+        diagonal[:m] = np.einsum("ii->i", self.gram[:m, :m]) * unit
+        values[:m] = gauge.v[chosen] - shift
+        rise, fall = np.empty(width, dtype), np.empty(width, dtype)
+        work = block_jit.WorkingSet(
+            self.gram, unit, diagonal, values, rise, fall, self.beta[chosen], qp.lower[chosen], qp.upper[chosen]
+        )
+        block_jit.start_masks(work)
+        return work
+
+    def solve_block(self, work: block_jit.WorkingSet, stop: float, limit: int, control: Control) -> Status | None:
+        """Pair steps until the block is solved to `stop`."""
+        solve = block_jit.pair_steps if self.qp.equality else block_jit.single_steps
+        tau = max(1e-12 * self.largest, 1e-30) if self.level == DOUBLE or work.unit == 1.0 else 1e-6
+        budget = min(1000 * len(work.beta), limit)
+        piece = max(1000, int(SLICE_STEPS / work.gram.shape[1]))
+        while budget > 0:
+            steps, violation, bits = solve(work, stop, RELAX, tau, min(piece, budget))
+            self.steps += steps
+            self.bits |= bits
+            budget -= steps
+            if steps < piece:
+                return None
+            status = control.check(self.steps, violation, np.nan)
+            if status is not None:
+                return status
+        return None
+
+    def gram_type(self, m: int, gauge: Gauge) -> Any:
+        """Number type of the next Gram matrix: 16 bits when it is large and their rounding cannot matter."""
+        if self.level == DOUBLE:
+            return np.float64
+        if not self.halves or m <= LEAST_HALF:
+            return np.float32
+        last_m, last_violation = self.last_half
+        if last_m > FREE_FACTOR * gauge.free and gauge.violation > 0.5 * last_violation:
+            self.halves = False  # the last 16-bit block held all free variables and did not help: never again
+            return np.float32
+        box = float(np.max(np.abs(self.beta), initial=0.0))
+        if HALF_ERROR * box * np.sqrt(gauge.free) > 0.1:
+            return np.float32
+        self.last_half = (m, gauge.violation)
+        return np.uint16
+
+    def hopeless(self, gauge: Gauge) -> bool:
+        """Whether, with open boxes, the hulls of the classes meet to within rounding: |w|^2 / sum(beta)^2 vanishes."""
+        if not self.open_box:
+            return False
+        size = float(np.abs(self.beta).sum())
+        norm = float(self.beta @ (self.qp.c - gauge.v - self.qp.diag * self.beta))
+        return size > 0 and norm <= 1e-14 * self.largest * size**2
+
+
+def run(
+    qp: DualQP,
+    K: KernelMatrix,
+    *,
+    control: Control,
+    tol: float,
+    stopping: str,
+    max_iter: int,
+    start: FloatArray,
+    seed: int,
+    trace: bool,
+) -> Raw:
+    """Solve the dual from `start`; see the module's docstring. `n_iter` counts pair steps."""
+    state = _Run(qp, K, start)
+    status = state.refresh(SINGLE, control) if state.beta.any() else None
+    records: list[tuple[float, float, int, int]] = []
+    limit = max_iter if max_iter >= 0 else np.iinfo(np.int64).max
+    criterion = Criterion(stopping, tol)
+    outer, best, lowest, since = 0, np.inf, 1e300, 0
+    while status is None:
+        gauge = state.gauge()
+        objective = state.objective(gauge)
+        if trace:
+            records.append((objective, gauge.violation, state.tiles.n_evals, gauge.free))
+        met = gauge.violation <= tol if stopping == "kkt" else criterion.met(qp, state.beta, gauge.v)
+        finished = met or gauge.violation == 0.0
+        if finished:
+            if not state.doubtful(tol):
+                status = Status.STATIONARY if state.bits & block_jit.NONCONVEX else Status.CONVERGED
+                break
+            status = state.refresh(MIXED, control)
+            continue
+        if state.steps >= limit:
+            status = Status.MAX_ITER
+            break
+        if state.hopeless(gauge):
+            if state.level == DOUBLE:
+                status = Status.UNBOUNDED
+                break
+            status = state.refresh(DOUBLE, control)
+            continue
+        moved = gauge.violation < 0.9 * best or objective < lowest - PROGRESS * abs(lowest)
+        since = 0 if moved else since + 1
+        best, lowest = min(best, gauge.violation), min(lowest, objective)
+        if since > PATIENCE:
+            if state.level == DOUBLE:
+                status = Status.PRECISION
+                break
+            status, since, best = state.refresh(state.level + 1, control), 0, np.inf
+            lowest = 1e300
+            continue
+        status = control.check(state.steps, gauge.violation, objective)
+        if status is not None:
+            break
+        before = state.steps
+        target = INNER_TOL * tol if stopping == "kkt" else 0.0
+        status, bits = _outer_step(state, gauge, target, limit - state.steps, control)
+        outer += 1
+        if bits & block_jit.RAY or (state.steps == before and status is None):
+            if state.level == DOUBLE:
+                status = Status.UNBOUNDED if bits & block_jit.RAY else Status.PRECISION
+            else:
+                status = state.refresh(DOUBLE, control)
+    columns = ("objective", "violation", "n_kernel_evals", "free")
+    table = {name: np.array(column) for name, column in zip(columns, zip(*records, strict=True), strict=False)}
+    K.n_evals += state.tiles.n_evals
+    stats = {"n_outer": outer, "precision": ("float32", "mixed", "float64")[state.level], "exact": state.exact}
+    return Raw(state.beta, status or Status.PRECISION, state.steps, table if trace else None, stats)
+
+
+def _outer_step(
+    state: _Run, gauge: Gauge, target: float, limit: int, control: Control
+) -> tuple[Status | None, int]:
+    """One working set: choose, solve, apply. Returns (reason to stop, bits of the inner steps)."""
+    chosen = state.choose(gauge, state.block_size(gauge.free))
+    work = state.working_set(chosen, gauge)
+    whole = len(chosen) == len(state.beta)
+    stop = max(target, 0.0 if whole and target > 0 else INNER * gauge.violation)
+    state.bits &= ~block_jit.RAY
+    status = state.solve_block(work, stop, limit, control)
+    step = work.beta - state.beta[chosen]
+    changed = np.flatnonzero(step)
+    state.beta[chosen] = work.beta
+    free = (work.beta > work.lower) & (work.beta < work.upper)
+    state.previous = np.concatenate([chosen[free], chosen[~free]])
+    if status is None:
+        status = state.change(chosen[changed], step[changed], control)
+    return status, state.bits
