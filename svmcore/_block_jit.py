@@ -14,10 +14,12 @@ from svmcore._vector import (
     COLUMNS_32,
     COLUMNS_64,
     ROWS,
+    add_sparse_tile,
     add_tile,
     best_partner,
     fmax,
     fmin,
+    store_sparse_tile,
     store_tile,
     update_pair,
 )
@@ -95,6 +97,57 @@ def store_block_64(shape, rows, panels, first, last, out):
         for lane in range(0, LANES, COLUMNS_64):
             for g in range(rows.shape[0]):
                 store_tile(shape, rows, g, panels, p, lane, out)
+
+
+SPARSE_ROWS = 8  # sparse rows summed in registers before one float64 addition
+
+
+@jit
+def scatter_panels(indptr, indices, data, points, out):
+    """Dense panels of sparse points. In place: out (zeroed by the caller)."""
+    for t in range(points.shape[0]):
+        q = t // LANES
+        j = t - q * LANES
+        for e in range(indptr[points[t]], indptr[points[t] + 1]):
+            out[q, indices[e], j] = data[e]
+
+
+@jit
+def add_sparse_32(shape, csr, points, coef, panels, norms, first, last, out):
+    """out += sum_r coef_r K(points_r, panels) for panels first..last-1, dot products in float32. In place: out."""
+    count = points.shape[0]
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_32):
+            for r in range(0, count, SPARSE_ROWS):
+                end = min(r + SPARSE_ROWS, count)
+                add_sparse_tile(shape, csr, points, r, end, panels, norms, p, lane, coef, out)
+
+
+@jit
+def add_sparse_64(shape, csr, points, coef, panels, norms, first, last, out):
+    """`add_sparse_32` in float64."""
+    count = points.shape[0]
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_64):
+            add_sparse_tile(shape, csr, points, 0, count, panels, norms, p, lane, coef, out)
+
+
+@jit
+def store_sparse_32(shape, csr, points, panels, norms, first, last, out):
+    """out[r] = K(points_r, panels) for panels first..last-1. In place: out."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_32):
+            for r in range(points.shape[0]):
+                store_sparse_tile(shape, csr, points[r], panels, norms, p, lane, out, r)
+
+
+@jit
+def store_sparse_64(shape, csr, points, panels, norms, first, last, out):
+    """`store_sparse_32` in float64."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_64):
+            for r in range(points.shape[0]):
+                store_sparse_tile(shape, csr, points[r], panels, norms, p, lane, out, r)
 
 
 class WorkingSet(NamedTuple):

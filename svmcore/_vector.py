@@ -175,6 +175,7 @@ _EXP2_64 = (
 
 
 _HALF = ir.IntType(16)
+_BYTE = ir.IntType(8)
 UNITS_16 = 65535.0
 """Kernel values in [0, 1] may be stored as 16-bit multiples of 1 / UNITS_16."""
 
@@ -412,6 +413,118 @@ def _store_tile_ir(typingctx, shape, rows, g, panels, p, lane, out):  # noqa: AR
     return types.void(shape, rows, types.intp, panels, types.intp, types.intp, out), codegen
 
 
+# Sparse tiles: one sparse row against COLUMNS dense columns. Panels are float32 or float64 features, or bytes that are 0
+# or 1; bytes are counted exactly, 255 at most. Everything after the dot product is in the type of `norms`, the squared
+# norms of the points (exact integers for bytes). Squared distances come from norms and dot products, so they cancel.
+
+
+class Csr(NamedTuple):
+    """Sparse points: the entries of point i are indptr[i] to indptr[i + 1]. `data` are all 1 for byte panels."""
+
+    indptr: Any
+    indices: Any
+    data: Any
+    norms: Any
+
+
+def _sparse_row(lanes: _Lanes, shape: Any, shape_value: Any, csr: Any, point: Any, panels: Any, p: Any, lane: Any) -> Any:
+    """Kernel values [register] of one sparse point against COLUMNS columns; `csr` and `panels` are unpacked."""
+    b = lanes.b
+    indptr, indices, data, norms = csr
+    byte = panels[0].type.pointee == _BYTE
+    base = b.gep(panels[0], [_flat(b, panels[1], p, _index(0), lane)])
+    start = b.load(b.gep(indptr[0], [point]))
+    count = b.sub(b.load(b.gep(indptr[0], [b.add(point, _index(1))])), start)
+    bytes_ = ir.VectorType(_BYTE, _REGISTERS * lanes.count)
+
+    def one_entry(e: Any, sums: list[Any]) -> list[Any]:
+        at = b.add(start, e)
+        feature = b.zext(b.load(b.gep(indices[0], [at])), ir.IntType(64))
+        column = b.mul(feature, _index(LANES))
+        if byte:
+            where = b.bitcast(b.gep(base, [column]), bytes_.as_pointer())
+            return [b.add(sums[0], b.load(where, align=1))]
+        x = lanes.splat(b.load(b.gep(data[0], [at])))
+        z = [lanes.load(base, b.add(column, _index(v * lanes.count))) for v in range(_REGISTERS)]
+        return [lanes.fma(x, z[v], sums[v]) for v in range(_REGISTERS)]
+
+    zeros = [ir.Constant(bytes_, [0] * bytes_.count)] if byte else [lanes.constant(0.0)] * _REGISTERS
+    sums = _for(b, count, 1, zeros, one_entry)
+    if byte:
+        part = [ir.Constant(ir.VectorType(ir.IntType(32), lanes.count), range_) for range_ in _ranges(lanes.count)]
+        empty = ir.Constant(bytes_, ir.Undefined)
+        counts = [b.zext(b.shuffle_vector(sums[0], empty, mask), lanes.wholes) for mask in part]
+        sums = [b.uitofp(c, lanes.vector) for c in counts]
+    if shape is not Rbf and shape is not Laplacian:
+        return [_kernel_value(lanes, shape, shape_value, dot) for dot in sums]
+    own = lanes.splat(b.load(b.gep(norms[0], [point])))
+    first = b.add(b.mul(p, _index(LANES)), lane)
+    scale = lanes.splat(b.extract_value(shape_value, 0))
+    values = []
+    for v in range(_REGISTERS):
+        other = lanes.load(norms[1], b.add(first, _index(v * lanes.count)))
+        distance = lanes.fma(lanes.constant(-2.0), sums[v], b.fadd(own, other))
+        values.append(lanes.exp2_minus(b.fmul(lanes.larger(distance, lanes.constant(0.0)), scale)))
+    return values
+
+
+def _ranges(count: int) -> list[list[int]]:
+    return [list(range(v * count, (v + 1) * count)) for v in range(_REGISTERS)]
+
+
+def _sparse_arguments(context: Any, builder: Any, csr: Any, csr_value: Any, columns: Any) -> tuple[Any, Any]:
+    """The arrays of a Csr, with (norms of the rows, norms of the columns) as data pointers in place of its norms."""
+    fields = [builder.extract_value(csr_value, i) for i in range(4)]
+    arrays = _unpack(context, builder, csr.types, fields)
+    return (*arrays[:3], (arrays[3][0], columns[0])), arrays
+
+
+@intrinsic
+def _add_sparse_tile_ir(typingctx, shape, csr, points, first, last, panels, norms, p, lane, coef, out):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
+        shape_value, csr_value, points_, first_, last_, panels_, norms_, p_, lane_, coef_, out_ = _unpack(
+            context, builder, signature.args, args
+        )
+        lanes = _Lanes(builder, norms.dtype)
+        csr_, _ = _sparse_arguments(context, builder, csr, csr_value, norms_)
+
+        def one_row(r: Any, sums: list[Any]) -> list[Any]:
+            row = builder.add(first_, r)
+            point = builder.load(builder.gep(points_[0], [row]))
+            weight = lanes.splat(builder.load(builder.gep(coef_[0], [row])))
+            values = _sparse_row(lanes, shape.instance_class, shape_value, csr_, point, panels_, p_, lane_)
+            return [lanes.fma(weight, value, total) for value, total in zip(values, sums, strict=True)]
+
+        rows = builder.sub(last_, first_)
+        sums = _for(builder, rows, 1, [lanes.constant(0.0)] * _REGISTERS, one_row)
+        column = builder.add(builder.mul(p_, _index(LANES)), lane_)
+        for v in range(_REGISTERS):
+            _add_to_doubles(lanes, sums[v], out_[0], builder.add(column, _index(v * lanes.count)))
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(shape, csr, points, i, i, panels, norms, i, i, coef, out), codegen
+
+
+@intrinsic
+def _store_sparse_tile_ir(typingctx, shape, csr, point, panels, norms, p, lane, out, row):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
+        shape_value, csr_value, point_, panels_, norms_, p_, lane_, out_, row_ = _unpack(
+            context, builder, signature.args, args
+        )
+        lanes = _Lanes(builder, norms.dtype)
+        csr_, _ = _sparse_arguments(context, builder, csr, csr_value, norms_)
+        values = _sparse_row(lanes, shape.instance_class, shape_value, csr_, point_, panels_, p_, lane_)
+        column = builder.add(builder.mul(p_, _index(LANES)), lane_)
+        start = _flat(builder, out_[1], row_, column)
+        for v in range(_REGISTERS):
+            lanes.store(values[v], out_[0], builder.add(start, _index(v * lanes.count)))
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(shape, csr, i, panels, norms, i, i, out, i), codegen
+
+
 # Passes of the pair step, over vectors of one working set (a multiple of LANES long). `rise` and `fall` are 0 where
 # a variable may move up or down and -BIG, +BIG where it may not.
 
@@ -512,10 +625,12 @@ def kernel_tile(shape: Shape, x: np.ndarray, z: np.ndarray) -> np.ndarray:
         measure = (difference**2 if isinstance(shape, Rbf) else abs(difference)).sum(axis=0)
         return np.exp2(-scale * measure)
     dot = x.T @ z
-    if isinstance(shape, Linear):
-        return dot
-    dot = shape.scale * dot + shape.coef0
-    return dot**shape.degree if isinstance(shape, Poly) else np.tanh(dot)
+    return dot if isinstance(shape, Linear) else _of_dot(shape, dot)
+
+
+def _of_dot(shape: Shape, dot: np.ndarray) -> np.ndarray:
+    x = dot.dtype.type(shape.scale) * dot + dot.dtype.type(shape.coef0)
+    return x**shape.degree if isinstance(shape, Poly) else np.tanh(x)
 
 
 def _add_tile(shape, rows, g, panels, p, lane, coef, out):
@@ -532,6 +647,33 @@ def _store_tile(shape, rows, g, panels, p, lane, out):
     if out.dtype == np.uint16:
         values = np.rint(values * UNITS_16)
     out[g * ROWS : (g + 1) * ROWS, start : start + columns] = values
+
+
+def sparse_kernel_row(shape, csr, point, panels, norms, p, lane):
+    """K between one sparse point and COLUMNS columns."""
+    real = norms.dtype.type
+    columns = COLUMNS_32 if norms.dtype == np.float32 else COLUMNS_64
+    entries = slice(csr.indptr[point], csr.indptr[point + 1])
+    z = panels[p, csr.indices[entries], lane : lane + columns].astype(real)
+    dot = (csr.data[entries].astype(real)[:, None] * z).sum(axis=0)
+    if not isinstance(shape, Rbf | Laplacian):
+        return dot if isinstance(shape, Linear) else _of_dot(shape, dot)
+    start = p * LANES + lane
+    distance = np.maximum(csr.norms[point] + norms[start : start + columns] - real(2) * dot, real(0))
+    return np.exp2(-real(shape.scale) * distance)
+
+
+def _add_sparse_tile(shape, csr, points, first, last, panels, norms, p, lane, coef, out):
+    total = sum(coef[r] * sparse_kernel_row(shape, csr, points[r], panels, norms, p, lane) for r in range(first, last))
+    columns = COLUMNS_32 if norms.dtype == np.float32 else COLUMNS_64
+    out[p * LANES + lane : p * LANES + lane + columns] += total
+
+
+def _store_sparse_tile(shape, csr, point, panels, norms, p, lane, out, row):
+    values = sparse_kernel_row(shape, csr, point, panels, norms, p, lane)
+    if out.dtype == np.uint16:
+        values = np.rint(values * UNITS_16)
+    out[row, p * LANES + lane : p * LANES + lane + len(values)] = values
 
 
 def _update_pair(values, gram, i, j, step, rise, fall):
@@ -555,3 +697,7 @@ update_pair = _update_pair if DISABLED else _update_pair_ir
 """values -= step (gram_i - gram_j); returns argmax and max of values + rise, and min of values + fall. In place: values."""
 best_partner = _best_partner if DISABLED else _best_partner_ir
 """argmax over j of max(0, values_i - values_j - fall_j)^2 / max(tau, diagonal_i + diagonal_j - 2 unit gram_ij)."""
+add_sparse_tile = _add_sparse_tile if DISABLED else _add_sparse_tile_ir
+"""out[column] += sum over rows first..last-1 of coef[r] K(point points[r], column). In place: out."""
+store_sparse_tile = _store_sparse_tile if DISABLED else _store_sparse_tile_ir
+"""out[row, column] = K(point, column) for one sparse point. In place: out."""

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from svmcore import _block_jit as block_jit
 from svmcore import _vector
-from svmcore._types import LANES, FloatArray, IntArray, KernelKind
+from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind
 
 _LOG2E = 1.4426950408889634
 _SHAPES = {
@@ -25,6 +26,10 @@ _SHAPES = {
     KernelKind.RBF: _vector.Rbf,
     KernelKind.LAPLACIAN: _vector.Laplacian,
 }
+_EXPONENTIAL = (KernelKind.RBF, KernelKind.LAPLACIAN)
+_SPARSE = 0.25  # share of stored entries below which sparse tiles win
+_PANEL_BYTES = 1 << 29  # memory for dense columns of sparse data
+_CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse
 PIECE = 1 << 26  # kernel values between two looks at the clock
 _WORTH_A_THREAD = 1 << 24  # feature operations, about half a millisecond
 
@@ -36,33 +41,26 @@ def groups_of(count: int) -> int:
     return -(-count // _vector.ROWS)
 
 
-class DenseTiles:
-    """Tiles over dense points. `centred` data have the same dual solution when the kernel is linear and sum(beta) = 0."""
+def shape_of(kernel: Kernel) -> _vector.Shape:
+    """A kernel as the type and numbers that a tile is compiled for. The exponential ones are powers of two."""
+    kind = KernelKind(kernel.kind)
+    scale = kernel.gamma * (_LOG2E if kind in _EXPONENTIAL else 1.0)
+    return _SHAPES[kind](float(scale), float(kernel.coef0), int(kernel.degree))
 
-    def __init__(self, K: Any, *, centred: bool, n_threads: int = 1) -> None:
+
+class _Tiles:
+    """What tiles over stored points share: the kernel, threads, a buffer for Gram matrices, a count."""
+
+    def __init__(self, K: Any, n_threads: int) -> None:
         self.K = K
         self.n: int = K.n
-        self.offset = float(K.kernel.offset)
+        self.n_evals = 0
         self.n_threads = n_threads
-        kernel, panels = K.kernel, K.points.panels
-        kind = KernelKind(kernel.kind)
-        exponential = kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
-        scale = kernel.gamma * (_LOG2E if exponential else 1.0)
-        self.shape = _SHAPES[kind](float(scale), float(kernel.coef0), int(kernel.degree))
-        width = _used_features(panels)
-        self.exact = panels[:, :width] if width < panels.shape[1] else panels
-        centre = np.zeros(width)
-        if exponential or (kind == KernelKind.LINEAR and centred):
-            centre = self.exact.sum(axis=(0, 2)) / self.n
-        factor = np.sqrt(scale) if kind == KernelKind.RBF else scale if kind == KernelKind.LAPLACIAN else 1.0
-        self.panels = np.empty(self.exact.shape, np.float32)
-        for first in range(0, len(panels), 64):
-            piece = slice(first, first + 64)
-            self.panels[piece] = (self.exact[piece] - centre[:, None]) * factor
+        self.shape = shape_of(K.kernel)
+        self.offset = float(K.kernel.offset)
+        self.fits_16_bits = K.kernel.kind in _EXPONENTIAL and self.offset == 0.0
         self._buffer = np.empty(0, np.float32)
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
-        self.n_evals = 0
-        self.fits_16_bits = exponential and self.offset == 0.0
 
     def _split(self, run: Any, panels: int, work: float) -> None:
         """run(first, last) over all panels, on threads when the work is worth it."""
@@ -75,6 +73,40 @@ class DenseTiles:
         for other in others:
             other.result()
 
+    def _space(self, count: int, dtype: Any) -> Real:
+        """A reused array for the Gram matrix of `count` points: whole panels wide, a row of zeros at least below."""
+        rows = groups_of(count) * _vector.ROWS + 1
+        width = -(-count // LANES) * LANES
+        size = (rows * width * np.dtype(dtype).itemsize + 3) // 4
+        if len(self._buffer) < size:
+            self._buffer = np.empty(size, np.float32)
+        return self._buffer[:size].view(dtype)[: rows * width].reshape(rows, width)
+
+    def _finish(self, out: Real, count: int) -> Real:
+        if self.offset:
+            out += self.offset
+        out[count:] = 0
+        self.n_evals += count * count
+        return out
+
+
+class DenseTiles(_Tiles):
+    """Tiles over dense points. `centred` data have the same dual solution when the kernel is linear and sum(beta) = 0."""
+
+    def __init__(self, K: Any, *, centred: bool, n_threads: int = 1) -> None:
+        super().__init__(K, n_threads)
+        kind, panels, scale = K.kernel.kind, K.points.panels, self.shape.scale
+        width = _used_features(panels)
+        self.exact = panels[:, :width] if width < panels.shape[1] else panels
+        centre = np.zeros(width)
+        if kind in _EXPONENTIAL or (kind == KernelKind.LINEAR and centred):
+            centre = self.exact.sum(axis=(0, 2)) / self.n
+        factor = np.sqrt(scale) if kind == KernelKind.RBF else scale if kind == KernelKind.LAPLACIAN else 1.0
+        self.panels = np.empty(self.exact.shape, np.float32)
+        for first in range(0, len(panels), 64):
+            piece = slice(first, first + 64)
+            self.panels[piece] = (self.exact[piece] - centre[:, None]) * factor
+
     def gram(self, points: IntArray, dtype: Any = np.float32) -> Real:
         """K among points, with at least one row of zeros below it; the array is reused by the next call.
 
@@ -83,26 +115,15 @@ class DenseTiles:
         count = len(points)
         single = dtype != np.float64
         source = self.panels if single else np.ascontiguousarray(self.exact)
-        columns = -(-count // LANES)
-        rows = groups_of(count) * _vector.ROWS
-        width = columns * LANES
-        size = ((rows + 1) * width * np.dtype(dtype).itemsize + 3) // 4
-        if len(self._buffer) < size:
-            self._buffer = np.empty(size, np.float32)
-        out = self._buffer[:size].view(dtype)[: (rows + 1) * width].reshape(rows + 1, width)
+        out = self._space(count, dtype)
+        columns = out.shape[1] // LANES
         packed = np.empty((groups_of(count), source.shape[1], _vector.ROWS), source.dtype)
         panels = np.empty((columns, source.shape[1], LANES), source.dtype)
         block_jit.pack_rows(source, points, packed)
         block_jit.gather_panels(source, points, panels)
         store = block_jit.store_block_32 if single else block_jit.store_block_64
-        self._split(
-            lambda a, b: store(self.shape, packed, panels, a, b, out), columns, rows * width * source.shape[1]
-        )
-        if self.offset:
-            out += self.offset
-        out[count:] = 0.0
-        self.n_evals += count * count
-        return out
+        self._split(lambda a, b: store(self.shape, packed, panels, a, b, out), columns, out.size * source.shape[1])
+        return self._finish(out, count)
 
     def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
         """field += K[:, points] coef in float32 tiles and float64 sums. In place: field, padded to panels."""
@@ -136,6 +157,76 @@ def _used_features(panels: FloatArray) -> int:
     return width
 
 
+class SparseTiles(_Tiles):
+    """Tiles of sparse rows against dense columns: bytes for data of zeros and ones, else float32 and float64."""
+
+    def __init__(self, K: Any, indptr: IntArray, indices: Any, data: FloatArray, norms: FloatArray) -> None:
+        super().__init__(K, K.n_threads)
+        width = K.n_features
+        binary = is_binary(indptr, data)
+        wide = np.zeros(-(-K.n // LANES) * LANES)
+        wide[: K.n] = norms
+        cancels = isinstance(self.shape, _vector.Rbf) and self.shape.scale * norms.max(initial=0.0) > _CANCELS
+        single = np.float64 if cancels and not binary else np.float32
+        self.per_row = len(data) / max(K.n, 1) + 8.0
+        everything = np.arange(K.n)
+        self.sources = {}
+        for dtype in (single, np.float64):
+            store = np.uint8 if binary else dtype
+            if (dtype, store) == (np.float64, np.uint8):
+                panels = self.sources[single][1]
+            elif dtype in self.sources:
+                continue
+            else:
+                panels = np.zeros((len(wide) // LANES, width, LANES), store)
+                block_jit.scatter_panels(indptr, indices, data, everything, panels)
+            csr = _vector.Csr(indptr, indices, data.astype(dtype), wide.astype(dtype))
+            self.sources[dtype] = (csr, panels)
+        self.single = single
+
+    def gram(self, points: IntArray, dtype: Any = np.float32) -> Real:
+        """As `DenseTiles.gram`."""
+        count = len(points)
+        real = np.float64 if dtype == np.float64 else self.single
+        csr, panels = self.sources[real]
+        out = self._space(count, dtype)
+        columns = out.shape[1] // LANES
+        among = np.zeros((columns, panels.shape[1], LANES), panels.dtype)
+        block_jit.scatter_panels(csr.indptr, csr.indices, csr.data, points, among)
+        norms = np.zeros(out.shape[1], real)
+        norms[:count] = csr.norms[points]
+        store = block_jit.store_sparse_32 if real == np.float32 else block_jit.store_sparse_64
+        self._split(
+            lambda a, b: store(self.shape, csr, points, among, norms, a, b, out), columns, out.size * self.per_row
+        )
+        return self._finish(out, count)
+
+    def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
+        """As `DenseTiles.add`."""
+        self._add(points, coef, field, self.single)
+
+    def add_exactly(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
+        """As `DenseTiles.add_exactly`."""
+        self._add(points, coef, field, np.float64)
+
+    def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, real: Any) -> None:
+        csr, panels = self.sources[real]
+        add = block_jit.add_sparse_32 if real == np.float32 else block_jit.add_sparse_64
+        weights = coef.astype(real)
+        work = len(points) * len(field) * self.per_row
+        self._split(
+            lambda a, b: add(self.shape, csr, points, weights, panels, csr.norms, a, b, field), len(panels), work
+        )
+        if self.offset:
+            field += self.offset * coef.sum()
+        self.n_evals += len(points) * self.n
+
+
+def is_binary(indptr: IntArray, data: FloatArray) -> bool:
+    """Whether all stored values are 1, few enough in a row to be counted in a byte."""
+    return bool((data == 1.0).all()) and int(np.diff(indptr).max(initial=0)) <= 255
+
+
 class OracleTiles:
     """The same services for kernels without a tile, from the blocks and products of `KernelMatrix`."""
 
@@ -159,7 +250,24 @@ class OracleTiles:
     add_exactly = add
 
 
-def make_tiles(K: Any, *, centred: bool, n_threads: int = 1) -> DenseTiles | OracleTiles:
-    """The fastest tiles for a kernel matrix."""
-    dense = K.points.panels.shape[0] > 0 and K.kernel.kind in _SHAPES and K.function is None
-    return DenseTiles(K, centred=centred, n_threads=n_threads) if dense else OracleTiles(K)
+def make_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTiles:
+    """The fastest tiles for a kernel matrix: sparse ones for sparse data, and for dense data that turn out one-hot."""
+    if K.kernel.kind not in _SHAPES or K.function is not None:
+        return OracleTiles(K)
+    dense = K.points.panels.shape[0] > 0
+    filled = np.count_nonzero(K.X) if dense else len(K.points.data)
+    size = K.n * K.n_features
+    if filled < _SPARSE * size:
+        X = csr_array(K.X) if dense else None
+        indptr, indices, data = (
+            (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data)
+            if X is not None
+            else (K.points.indptr, K.points.indices, K.points.data)
+        )
+        binary = is_binary(indptr, data)
+        fits = binary or (K.kernel.kind != KernelKind.LAPLACIAN and not dense)
+        if fits and size * (1 if binary else 12) <= _PANEL_BYTES:
+            norms = np.add.reduceat(np.append(data * data, 0.0), np.minimum(indptr[:-1], len(data)))
+            norms[np.diff(indptr) == 0] = 0.0
+            return SparseTiles(K, indptr, indices, data, norms)
+    return DenseTiles(K, centred=centred, n_threads=K.n_threads) if dense else OracleTiles(K)

@@ -72,7 +72,7 @@ class _Run:
         self.qp = qp
         self.K = K
         self.beta = start.copy()
-        self.tiles = make_tiles(K, centred=qp.equality, n_threads=K.n_threads)
+        self.tiles = make_tiles(K, centred=qp.equality)
         self.field = np.zeros(-(-K.n // LANES) * LANES)
         self.level = SINGLE
         self.largest = float(np.max(np.abs(K.diagonal), initial=0.0))
