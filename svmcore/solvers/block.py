@@ -88,6 +88,7 @@ class _Run:
         self.bits = 0
         self.halves = bool(self.tiles.fits_16_bits and not qp.diag.any())
         self.last_half = (0, 0.0)
+        self.first_violation = 0.0
         self.exact = True  # the field carries no float32 error
         if not self.largest < 1e30:
             self.level = DOUBLE
@@ -217,7 +218,8 @@ class _Run:
         if not self.halves or m <= LEAST_HALF:
             return np.float32
         last_m, last_violation = self.last_half
-        if last_m > FREE_FACTOR * gauge.free and gauge.violation > 0.5 * last_violation:
+        late = gauge.violation < self.first_violation and last_m > FREE_FACTOR * gauge.free
+        if late and gauge.violation > 0.5 * last_violation:
             self.halves = False  # the last 16-bit block held all free variables and did not help: never again
             return np.float32
         box = float(np.max(np.abs(self.beta), initial=0.0))
@@ -279,7 +281,9 @@ def run(
         moved = gauge.violation < 0.9 * best or objective < lowest - PROGRESS * abs(lowest)
         since = 0 if moved else since + 1
         best, lowest = min(best, gauge.violation), min(lowest, objective)
+        state.first_violation = state.first_violation or gauge.violation
         if since > PATIENCE:
+            state.halves = False
             if state.level == DOUBLE:
                 status = Status.PRECISION
                 break
