@@ -13,7 +13,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import LANES, FloatArray
 
-_STAMP = ""
+_STAMP = "cc13a708218b"
 
 
 class Iterate(NamedTuple):

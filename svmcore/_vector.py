@@ -29,10 +29,6 @@ BIG = 1e300
 
 def _scalar_intrinsic(name: str) -> Any:
     """A float64 two-operand LLVM instruction, flagged as free of NaN, as a function that jitted code can call."""
-    from llvmlite import ir
-    from numba import types
-    from numba.extending import intrinsic
-
     @intrinsic
     def instruction(typingctx, a, b):  # noqa: ARG001
         def codegen(context, builder, signature, args):  # noqa: ARG001

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore import _kernels
+from svmcore import _kernels, tiles
 from svmcore._errors import InputError
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Kernel, KernelKind, Points
 
@@ -218,8 +218,12 @@ def point_product(
 ) -> FloatArray:
     """out_t = sum_s coef_s k(target_t, source_s), shared out to threads by target."""
     out = np.zeros(targets.n)
-    if sources.n == 0:
+    if sources.n == 0 or targets.n == 0:
         return out
+    if tiles.has_tile(kernel, targets, sources):
+        product = tiles.tile_product(kernel, targets, sources, coef, n_features, n_threads)
+        if product is not None:
+            return product
     weights = aligned((padded(sources.n),), zero=True)
     weights[: sources.n] = coef
 

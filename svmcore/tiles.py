@@ -7,7 +7,6 @@ the number of threads. Short products are never shared out.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,8 @@ from scipy.sparse import csr_array
 
 from svmcore import _block_jit as block_jit
 from svmcore import _vector
-from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind
+from svmcore._threads import split
+from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind, Points
 
 _LOG2E = 1.4426950408889634
 _SHAPES = {
@@ -31,7 +31,6 @@ _SPARSE = 0.25  # share of stored entries below which sparse tiles win
 _PANEL_BYTES = 1 << 29  # memory for dense columns of sparse data
 _CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse
 PIECE = 1 << 26  # kernel values between two looks at the clock
-_WORTH_A_THREAD = 1 << 24  # feature operations, about half a millisecond
 
 Real = NDArray[Any]
 
@@ -60,18 +59,6 @@ class _Tiles:
         self.offset = float(K.kernel.offset)
         self.fits_16_bits = K.kernel.kind in _EXPONENTIAL and self.offset == 0.0
         self._buffer = np.empty(0, np.float32)
-        self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
-
-    def _split(self, run: Any, panels: int, work: float) -> None:
-        """run(first, last) over all panels, on threads when the work is worth it."""
-        if self._pool is None or work < _WORTH_A_THREAD:
-            run(0, panels)
-            return
-        edges = np.linspace(0, panels, self.n_threads + 1).astype(int)
-        others = [self._pool.submit(run, a, b) for a, b in zip(edges[1:-1], edges[2:], strict=True)]
-        run(0, edges[1])
-        for other in others:
-            other.result()
 
     def _space(self, count: int, dtype: Any) -> Real:
         """A reused array for the Gram matrix of `count` points: whole panels wide, a row of zeros at least below."""
@@ -122,7 +109,8 @@ class DenseTiles(_Tiles):
         block_jit.pack_rows(source, points, packed)
         block_jit.gather_panels(source, points, panels)
         store = block_jit.store_block_32 if single else block_jit.store_block_64
-        self._split(lambda a, b: store(self.shape, packed, panels, a, b, out), columns, out.size * source.shape[1])
+        work = float(out.size * source.shape[1])
+        split(lambda a, b: store(self.shape, packed, panels, a, b, out), columns, work, self.n_threads)
         return self._finish(out, count)
 
     def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
@@ -140,10 +128,8 @@ class DenseTiles(_Tiles):
         block_jit.pack_rows(panels, points, packed)
         weights = np.zeros(groups * _vector.ROWS, panels.dtype)
         weights[:count] = coef
-        work = packed.size * len(panels) * LANES
-        self._split(
-            lambda a, b: add(self.shape, packed, weights, panels, a, b, field), len(panels), work
-        )
+        work = float(packed.size * len(panels) * LANES)
+        split(lambda a, b: add(self.shape, packed, weights, panels, a, b, field), len(panels), work, self.n_threads)
         if self.offset:
             field += self.offset * coef.sum()
         self.n_evals += count * self.n
@@ -196,9 +182,8 @@ class SparseTiles(_Tiles):
         norms = np.zeros(out.shape[1], real)
         norms[:count] = csr.norms[points]
         store = block_jit.store_sparse_32 if real == np.float32 else block_jit.store_sparse_64
-        self._split(
-            lambda a, b: store(self.shape, csr, points, among, norms, a, b, out), columns, out.size * self.per_row
-        )
+        work = out.size * self.per_row
+        split(lambda a, b: store(self.shape, csr, points, among, norms, a, b, out), columns, work, self.n_threads)
         return self._finish(out, count)
 
     def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
@@ -214,9 +199,8 @@ class SparseTiles(_Tiles):
         add = block_jit.add_sparse_32 if real == np.float32 else block_jit.add_sparse_64
         weights = coef.astype(real)
         work = len(points) * len(field) * self.per_row
-        self._split(
-            lambda a, b: add(self.shape, csr, points, weights, panels, csr.norms, a, b, field), len(panels), work
-        )
+        count = len(panels)
+        split(lambda a, b: add(self.shape, csr, points, weights, panels, csr.norms, a, b, field), count, work, self.n_threads)
         if self.offset:
             field += self.offset * coef.sum()
         self.n_evals += len(points) * self.n
@@ -271,3 +255,67 @@ def make_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTil
             norms[np.diff(indptr) == 0] = 0.0
             return SparseTiles(K, indptr, indices, data, norms)
     return DenseTiles(K, centred=centred, n_threads=K.n_threads) if dense else OracleTiles(K)
+
+
+_MOST_FEATURES = 50_000  # of sparse targets that are spread out to dense columns
+_CHUNK_VALUES = 1 << 22  # features spread out at a time
+_CANCELS_64 = 1e4  # scaled squared norms above which distances are better summed than expanded, even in float64
+
+
+def has_tile(kernel: Kernel, targets: Points, sources: Points) -> bool:
+    """Whether `tile_product` serves this kernel and these points."""
+    if kernel.kind not in _SHAPES:
+        return False
+    if targets.panels.shape[0] and sources.panels.shape[0]:
+        return True
+    if targets.panels.shape[0] or sources.panels.shape[0] or kernel.kind == KernelKind.LAPLACIAN:
+        return False
+    largest = max(targets.norms.max(initial=0.0), sources.norms.max(initial=0.0))
+    return kernel.kind != KernelKind.RBF or kernel.gamma * largest < _CANCELS_64
+
+
+def tile_product(
+    kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
+) -> FloatArray | None:
+    """out_t = sum_s coef_s k(target_t, source_s) in float64, K never stored; None for too many sparse features."""
+    shape = shape_of(kernel)
+    out = np.zeros(-(-targets.n // LANES) * LANES)
+    if targets.panels.shape[0]:
+        groups = groups_of(sources.n)
+        packed = np.empty((groups, sources.panels.shape[1], _vector.ROWS))
+        block_jit.pack_rows(sources.panels, np.arange(sources.n), packed)
+        weights = np.zeros(groups * _vector.ROWS)
+        weights[: sources.n] = coef
+        panels = targets.panels
+        work = float(packed.size * len(out))
+        split(
+            lambda a, b: block_jit.add_block_64(shape, packed, weights, panels, a, b, out), len(panels), work, n_threads
+        )
+    elif n_features > _MOST_FEATURES:
+        return None
+    else:
+        _sparse_product(shape, targets, sources, np.ascontiguousarray(coef, np.float64), n_features, n_threads, out)
+    return out[: targets.n] + kernel.offset * coef.sum()
+
+
+def _sparse_product(
+    shape: _vector.Shape, targets: Points, sources: Points, coef: FloatArray, width: int, n_threads: int, out: FloatArray
+) -> None:
+    """The sparse case of `tile_product`, in chunks of targets. In place: out."""
+    binary = is_binary(sources.indptr, sources.data) and is_binary(targets.indptr, targets.data)
+    csr = _vector.Csr(sources.indptr, sources.indices, sources.data, sources.norms)
+    points = np.arange(sources.n)
+    norms = np.zeros(len(out))
+    norms[: targets.n] = targets.norms
+
+    def run(first: int, last: int) -> None:
+        step = max(1, _CHUNK_VALUES // max(1, width * LANES))
+        for start in range(first, last, step):
+            stop = min(start + step, last)
+            chosen = np.arange(start * LANES, min(stop * LANES, targets.n))
+            panels = np.zeros((stop - start, width, LANES), np.uint8 if binary else np.float64)
+            block_jit.scatter_panels(targets.indptr, targets.indices, targets.data, chosen, panels)
+            span = slice(start * LANES, stop * LANES)
+            block_jit.add_sparse_64(shape, csr, points, coef, panels, norms[span], 0, stop - start, out[span])
+
+    split(run, len(out) // LANES, float(len(out)) * (len(sources.data) + sources.n), n_threads)

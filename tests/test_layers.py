@@ -28,10 +28,7 @@ HOMES = {
     "_path_jit": BASE | {"_vector", "_kernels"},
     "_qr_jit": BASE,
     "_ipm_jit": BASE | {"_vector", "_kernels"},
-    "_steps_jit": BASE,
-    "_active_jit": BASE | {"_steps_jit"},
-    "_npa_jit": BASE | {"_steps_jit"},
-    "_chunk_jit": BASE | {"_steps_jit"},
+    "_block_jit": BASE | {"_vector"},
 }
 
 # Arrows point down: at import, no module loads one of a higher layer. Modules that are not listed are free to.

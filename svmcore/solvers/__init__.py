@@ -18,13 +18,8 @@ from svmcore.solvers._contract import Capabilities
 
 _MODULES = {
     "smo": "svmcore.solvers.smo",
-    "adatron": "svmcore.solvers.adatron",
-    "chunking": "svmcore.solvers.chunking",
-    "decomposition": "svmcore.solvers.decomposition",
-    "npa": "svmcore.solvers.npa",
-    "rosen": "svmcore.solvers.rosen",
-    "rosen-cg": "svmcore.solvers.rosen_cg",
-    "simple": "svmcore.solvers.simple",
+    "block": "svmcore.solvers.block",
+    "interior": "svmcore.solvers.interior",
 }
 
 _COMMON = {"qp", "K", "control", "tol", "stopping", "max_iter", "start", "seed", "trace"}
