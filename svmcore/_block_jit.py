@@ -24,7 +24,7 @@ from svmcore._vector import (
     update_pair,
 )
 
-_STAMP = "b3feb48d4d32"
+_STAMP = "26a971bbc014"
 
 
 @jit

@@ -13,7 +13,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import LANES, FloatArray
 
-_STAMP = "cc13a708218b"
+_STAMP = "e149078e9a83"
 
 
 class Iterate(NamedTuple):

@@ -186,6 +186,14 @@ class KernelMatrix:
         _kernels.kernel_block(self.kernel, self.points, rows, self.subset(columns), scratch, out)
         return out[:, : len(columns)]
 
+    def product_at(self, targets: IntArray, index: IntArray, coef: FloatArray) -> FloatArray:
+        """K[targets][:, index] @ coef."""
+        if self.function is not None:
+            return self.block(targets, index) @ coef if len(index) else np.zeros(len(targets))
+        self.n_evals += len(targets) * len(index)
+        rows, columns = (self.subset(np.ascontiguousarray(i, np.int64)) for i in (targets, index))
+        return point_product(self.kernel, rows, columns, coef, self.n_features, self.n_threads)
+
     def product(self, index: IntArray, coef: FloatArray) -> FloatArray:
         """K[:, index] @ coef. Asked twice in a row for the same product it answers from memory."""
         if self._memo is not None and np.array_equal(self._memo[0], index) and np.array_equal(self._memo[1], coef):

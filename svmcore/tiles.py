@@ -30,6 +30,7 @@ _EXPONENTIAL = (KernelKind.RBF, KernelKind.LAPLACIAN)
 _SPARSE = 0.25  # share of stored entries below which sparse tiles win
 _PANEL_BYTES = 1 << 29  # memory for dense columns of sparse data
 _CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse
+_ROUNDING = 2.0**-24
 PIECE = 1 << 26  # kernel values between two looks at the clock
 
 Real = NDArray[Any]
@@ -58,6 +59,7 @@ class _Tiles:
         self.shape = shape_of(K.kernel)
         self.offset = float(K.kernel.offset)
         self.fits_16_bits = K.kernel.kind in _EXPONENTIAL and self.offset == 0.0
+        self.linear = K.kernel.kind == KernelKind.LINEAR
         self._buffer = np.empty(0, np.float32)
 
     def _space(self, count: int, dtype: Any) -> Real:
@@ -68,6 +70,13 @@ class _Tiles:
         if len(self._buffer) < size:
             self._buffer = np.empty(size, np.float32)
         return self._buffer[:size].view(dtype)[: rows * width].reshape(rows, width)
+
+    def _add_linear(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
+        """field += X (X' coef), exactly enough for `add_exactly`. In place: field."""
+        everywhere = np.zeros(self.n)
+        everywhere[points] = coef
+        product = linear_product(self.K.points, self.K.points, everywhere, self.K.n_features)
+        field[: self.n] += product + self.offset * coef.sum()
 
     def _finish(self, out: Real, count: int) -> Real:
         if self.offset:
@@ -93,6 +102,22 @@ class DenseTiles(_Tiles):
         for first in range(0, len(panels), 64):
             piece = slice(first, first + 64)
             self.panels[piece] = (self.exact[piece] - centre[:, None]) * factor
+        self.worst_error = self._bound(width)
+
+    def _bound(self, width: int) -> float:
+        """A bound on the error of any float32 kernel value, relative rounding errors of 2^-24 throughout.
+
+        The difference of two rounded coordinates of size R is off by 2 R roundings, a sum of d squares by d + 2, the
+        exponential by 2; s e^-s <= 1 / e and sqrt(s) e^-s <= 1 / 2 turn errors of the exponent into errors of K.
+        """
+        largest = float(np.abs(self.panels).max(initial=0.0)) * np.sqrt(width)
+        kind = self.K.kernel.kind
+        if kind == KernelKind.RBF:
+            return _ROUNDING * (width + 2.0 + 4.0 * largest + 8.0)
+        if kind == KernelKind.LAPLACIAN:
+            return _ROUNDING * (width + 2.0 + 4.0 * largest * np.sqrt(width) + 8.0)
+        biggest = float(np.abs(self.K.diagonal).max(initial=0.0))
+        return _ROUNDING * (width + 16.0) * max(1.0, float(self.K.kernel.degree)) * 4.0 * max(biggest, 1e-300)
 
     def gram(self, points: IntArray, dtype: Any = np.float32) -> Real:
         """K among points, with at least one row of zeros below it; the array is reused by the next call.
@@ -115,10 +140,16 @@ class DenseTiles(_Tiles):
 
     def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
         """field += K[:, points] coef in float32 tiles and float64 sums. In place: field, padded to panels."""
+        if self.linear:
+            self._add_linear(points, coef, field)
+            return
         self._add(points, coef, field, self.panels, block_jit.add_block_32)
 
     def add_exactly(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
         """`add` in float64."""
+        if self.linear:
+            self._add_linear(points, coef, field)
+            return
         self._add(points, coef, field, np.ascontiguousarray(self.exact), block_jit.add_block_64)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, panels: Real, add: Any) -> None:
@@ -169,6 +200,10 @@ class SparseTiles(_Tiles):
             csr = _vector.Csr(indptr, indices, data.astype(dtype), wide.astype(dtype))
             self.sources[dtype] = (csr, panels)
         self.single = single
+        largest = float(self.shape.scale * norms.max(initial=0.0)) if isinstance(self.shape, _vector.Rbf) else 0.0
+        self.worst_error = _ROUNDING * ((0.0 if binary else 4.0 * float(np.sqrt(width)) * largest) + 3.0 * largest + 8.0)
+        if not isinstance(self.shape, _vector.Rbf):
+            self.worst_error = np.inf
 
     def gram(self, points: IntArray, dtype: Any = np.float32) -> Real:
         """As `DenseTiles.gram`."""
@@ -188,10 +223,16 @@ class SparseTiles(_Tiles):
 
     def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
         """As `DenseTiles.add`."""
+        if self.linear:
+            self._add_linear(points, coef, field)
+            return
         self._add(points, coef, field, self.single)
 
     def add_exactly(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
         """As `DenseTiles.add_exactly`."""
+        if self.linear:
+            self._add_linear(points, coef, field)
+            return
         self._add(points, coef, field, np.float64)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, real: Any) -> None:
@@ -219,6 +260,8 @@ class OracleTiles:
         self.n: int = K.n
         self.n_evals = 0
         self.fits_16_bits = False
+        self.linear = False
+        self.worst_error = 0.0
 
     def gram(self, points: IntArray, dtype: Any = np.float32) -> Real:
         """As `DenseTiles.gram`."""
@@ -257,6 +300,19 @@ def make_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTil
     return DenseTiles(K, centred=centred, n_threads=K.n_threads) if dense else OracleTiles(K)
 
 
+def linear_product(targets: Points, sources: Points, coef: FloatArray, n_features: int) -> FloatArray:
+    """X_targets (X_sources' coef): the linear kernel never needs values of pairs."""
+    if targets.panels.shape[0]:
+        weights = np.zeros(len(sources.panels) * LANES)
+        weights[: sources.n] = coef
+        w = (sources.panels @ weights.reshape(-1, LANES, 1)).sum(axis=0)[:, 0]
+        return (w @ targets.panels).ravel()[: targets.n]
+    S, T = (
+        csr_array((p.data, p.indices, p.indptr), shape=(p.n, n_features)) for p in (sources, targets)
+    )
+    return np.asarray(T @ (S.T @ coef))
+
+
 _MOST_FEATURES = 50_000  # of sparse targets that are spread out to dense columns
 _CHUNK_VALUES = 1 << 22  # features spread out at a time
 _CANCELS_64 = 1e4  # scaled squared norms above which distances are better summed than expanded, even in float64
@@ -278,6 +334,8 @@ def tile_product(
     kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
 ) -> FloatArray | None:
     """out_t = sum_s coef_s k(target_t, source_s) in float64, K never stored; None for too many sparse features."""
+    if kernel.kind == KernelKind.LINEAR:
+        return linear_product(targets, sources, coef, n_features) + kernel.offset * coef.sum()
     shape = shape_of(kernel)
     out = np.zeros(-(-targets.n // LANES) * LANES)
     if targets.panels.shape[0]:

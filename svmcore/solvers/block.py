@@ -90,6 +90,8 @@ class _Run:
         self.last_half = (0, 0.0)
         self.first_violation = 0.0
         self.exact = True  # the field carries no float32 error
+        self.moved = 0.0  # sum of |coefficients| whose products went into the field
+        self.moved_single = 0.0  # those that went in through float32
         if not self.largest < 1e30:
             self.level = DOUBLE
 
@@ -108,6 +110,11 @@ class _Run:
         """Whether float32 products may have moved the residual by more than a tenth of the tolerance."""
         return not self.exact and ROUNDING * self.largest * float(np.linalg.norm(self.beta)) > 0.1 * tol
 
+    def residual_error(self) -> float:
+        """A bound on the error of every entry of the residual."""
+        double = 1e-14 * self.largest * (self.moved + 1.0)
+        return double + self.tiles.worst_error * self.moved_single
+
     def change(self, index: IntArray, step: FloatArray, control: Control | None) -> Status | None:
         """field += K step, by pieces."""
         if self.one_each:
@@ -117,7 +124,11 @@ class _Run:
             points = np.flatnonzero(total)
             coef = total[points]
         add = self.tiles.add if self.level == SINGLE else self.tiles.add_exactly
-        self.exact = self.exact and self.level != SINGLE
+        single = self.level == SINGLE and not self.tiles.linear
+        self.exact = self.exact and not single
+        size = float(np.abs(coef).sum())
+        self.moved += size
+        self.moved_single += size if single else 0.0
         rows = max(block_jit.ROWS, PIECE // max(self.K.n, 1) // block_jit.ROWS * block_jit.ROWS)
         for first in range(0, len(points), rows):
             add(points[first : first + rows], coef[first : first + rows], self.field)
@@ -131,7 +142,7 @@ class _Run:
         """The field computed afresh, at a higher level of precision."""
         self.level = max(self.level, level)
         self.field[:] = 0.0
-        self.exact = True
+        self.exact, self.moved, self.moved_single = True, 0.0, 0.0
         support = np.flatnonzero(self.beta)
         return self.change(support, self.beta[support], control)
 
@@ -306,7 +317,10 @@ def run(
     table = {name: np.array(column) for name, column in zip(columns, zip(*records, strict=True), strict=False)}
     K.n_evals += state.tiles.n_evals
     stats = {"n_outer": outer, "precision": ("float32", "mixed", "float64")[state.level], "exact": state.exact}
-    return Raw(state.beta, status or Status.PRECISION, state.steps, table if trace else None, stats)
+    v = _measures.residual(qp, state.beta, state.field)
+    return Raw(
+        state.beta, status or Status.PRECISION, state.steps, table if trace else None, stats, v, state.residual_error()
+    )
 
 
 def _outer_step(

@@ -29,6 +29,7 @@ CAPABILITIES = Capabilities(
     summary="interior point with crossover: the linear kernel with few features",
     warm_start=False,
     callable_kernel=False,
+    linear_only=True,
 )
 
 OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
