@@ -212,6 +212,8 @@ def pair_steps(work, stop, relax, tau, max_steps):
     steps, bits = 0, 0
     while steps < max_steps and high - low > stop:
         j = best_partner(values, gram, unit, i, diagonal, tau, fall)
+        if i >= beta.shape[0] or j >= beta.shape[0]:
+            break  # only NaN leads here
         scale = np.float64(diagonal[i]) + np.float64(diagonal[j])
         curvature = scale - 2.0 * unit * np.float64(gram[i, j])
         slope = np.float64(values[i]) - np.float64(values[j])
@@ -245,8 +247,10 @@ def single_steps(work, stop, relax, tau, max_steps):
     while steps < max_steps and max(high, -low) > stop:
         if high < -low:
             i = 0
-            while values[i] + fall[i] != low:
+            while i < beta.shape[0] and values[i] + fall[i] != low:
                 i += 1
+        if i >= beta.shape[0]:
+            break  # only NaN leads here
         curvature = np.float64(work.diagonal[i])
         if curvature < 0.0:
             bits |= NONCONVEX
