@@ -24,7 +24,7 @@ from svmcore._vector import (
     update_pair,
 )
 
-_STAMP = "26a971bbc014"
+_STAMP = "fdc1b4bd5424"
 
 
 @jit

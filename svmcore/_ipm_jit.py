@@ -13,7 +13,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import LANES, FloatArray
 
-_STAMP = "e149078e9a83"
+_STAMP = "8fc5c8bf0b6c"
 
 
 class Iterate(NamedTuple):

@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from svmcore._jit import DISABLED, host_features, jit
 from svmcore._types import LANES
 
-_STAMP = "5ef15aee66a4"
+_STAMP = "8fc5c8bf0b6c"
 
 BIG_32 = 1e30
 """Penalty of the float32 passes: large, finite, and its double still finite."""
