@@ -24,7 +24,7 @@ from svmcore._vector import (
     update_pair,
 )
 
-_STAMP = "fdc1b4bd5424"
+_STAMP = "2061a0a06e74"
 
 
 @jit

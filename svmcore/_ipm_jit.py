@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from svmcore._jit import jit
 from svmcore._types import LANES, FloatArray
 
@@ -43,11 +41,10 @@ class Direction(NamedTuple):
 
 
 @jit(sums=True)
-def weighted_gram(panels, weight, out):
-    """out = Z' diag(weight) Z for the points in panels. In place: out (d x d)."""
+def weighted_gram(panels, weight, scaled, out):
+    """out = Z' diag(weight) Z for the points in panels. In place: out (d x d), scaled (scratch of one panel)."""
     d = panels.shape[1]
     out[:] = 0.0
-    scaled = np.empty(LANES)
     for p in range(panels.shape[0]):
         panel = panels[p]
         w = weight[p * LANES : (p + 1) * LANES]

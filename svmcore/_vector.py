@@ -236,7 +236,8 @@ class _Lanes:
         self.b.store(value, where, align=align)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
-        return self.call("fma", a, b, c)
+        """a b + c, in one rounding where the processor has it."""
+        return self.call("fmuladd", a, b, c)
 
     def larger(self, a: Any, b: Any) -> Any:
         return self.b.select(self.b.fcmp_ordered(">", a, b), a, b)

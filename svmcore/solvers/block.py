@@ -21,10 +21,11 @@ import numpy as np
 from svmcore import _block_jit as block_jit
 from svmcore import _measures
 from svmcore._control import Control
-from svmcore._vector import UNITS_16
+from svmcore._vector import BIG, UNITS_16
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
-from svmcore.gram import KernelMatrix
+from svmcore.gram import KernelMatrix, kernel_product
 from svmcore.solvers._contract import Capabilities, Criterion
+from svmcore.solvers._face import FaceResult, face_step
 from svmcore.tiles import PIECE, make_tiles
 
 CAPABILITIES = Capabilities(
@@ -48,8 +49,15 @@ INNER = 0.05  # the block is solved to this share of the outer violation,
 INNER_TOL = 0.3  # or to this share of the tolerance
 RELAX = 1.5
 ROUNDING = 2e-7  # error of float32 products, per unit of |beta| (measured: 0.9 to 2.2 times that)
+ROUNDING_64 = 1e-15  # the same of float64 products, per unit of sum |beta|
+SHORT = 1 << 28  # kernel values computed in one go
 PATIENCE = 12  # outer steps without progress (a tenth of the violation,
 PROGRESS = 1e-6  # or this share of the objective) before the precision is raised
+RISE = 1e-6  # share of the objective by which rounding may raise it
+RUNAWAY = 1e50  # an objective below minus this is minus infinity
+STEPS_PER_VARIABLE = 200  # pair steps in one working set
+MOST_CRAWLS = 6  # face steps without halving the violation
+MOST_FACE = 600  # free variables that a face step decomposes
 LEAST_HALF = 2048  # working sets above this keep their Gram matrix in 16 bits,
 HALF_ERROR = 5e-6  # where this times the largest |beta| and the root of the free count stays below 0.1
 SLICE_STEPS = 4e8  # lane operations of inner steps between two looks at the clock
@@ -89,6 +97,8 @@ class _Run:
         self.halves = bool(self.tiles.fits_16_bits and not qp.diag.any())
         self.last_half = (0, 0.0)
         self.first_violation = 0.0
+        self.fresh = False  # the field has just been computed in float64
+        self.relax = RELAX
         self.exact = True  # the field carries no float32 error
         self.moved = 0.0  # sum of |coefficients| whose products went into the field
         self.moved_single = 0.0  # those that went in through float32
@@ -107,12 +117,15 @@ class _Run:
         return _measures.objective(self.qp, self.beta, gauge.v)
 
     def doubtful(self, tol: float) -> bool:
-        """Whether float32 products may have moved the residual by more than a tenth of the tolerance."""
-        return not self.exact and ROUNDING * self.largest * float(np.linalg.norm(self.beta)) > 0.1 * tol
+        """Whether rounding may have moved the residual by more than a tenth of the tolerance since it was computed."""
+        if self.fresh:
+            return False
+        single = 0.0 if self.exact else ROUNDING * self.largest * float(np.linalg.norm(self.beta))
+        return single + ROUNDING_64 * self.largest * self.moved > 0.1 * tol
 
     def residual_error(self) -> float:
         """A bound on the error of every entry of the residual."""
-        double = 1e-14 * self.largest * (self.moved + 1.0)
+        double = ROUNDING_64 * self.largest * (self.moved + 1.0)
         return double + self.tiles.worst_error * self.moved_single
 
     def change(self, index: IntArray, step: FloatArray, control: Control | None) -> Status | None:
@@ -124,6 +137,7 @@ class _Run:
             points = np.flatnonzero(total)
             coef = total[points]
         add = self.tiles.add if self.level == SINGLE else self.tiles.add_exactly
+        self.fresh = False
         single = self.level == SINGLE and not self.tiles.linear
         self.exact = self.exact and not single
         size = float(np.abs(coef).sum())
@@ -143,8 +157,15 @@ class _Run:
         self.level = max(self.level, level)
         self.field[:] = 0.0
         self.exact, self.moved, self.moved_single = True, 0.0, 0.0
+        self.fresh = self.level > SINGLE
         support = np.flatnonzero(self.beta)
-        return self.change(support, self.beta[support], control)
+        if self.fresh and len(support) * self.K.n <= SHORT:  # in one piece, which the certificate will find remembered
+            self.field[: self.K.n] = kernel_product(self.qp, self.K, self.beta)
+            self.moved = float(np.abs(self.beta).sum())
+            return None
+        status = self.change(support, self.beta[support], control)
+        self.fresh = self.level > SINGLE
+        return status
 
     def block_size(self, free: int) -> int:
         """How many variables the next working set takes."""
@@ -208,10 +229,10 @@ class _Run:
         """Pair steps until the block is solved to `stop`."""
         solve = block_jit.pair_steps if self.qp.equality else block_jit.single_steps
         tau = max(1e-12 * self.largest, 1e-30) if self.level == DOUBLE or work.unit == 1.0 else 1e-6
-        budget = min(1000 * len(work.beta), limit)
+        budget = min(STEPS_PER_VARIABLE * len(work.beta) + 10000, limit)
         piece = max(1000, int(SLICE_STEPS / work.gram.shape[1]))
         while budget > 0:
-            steps, violation, bits = solve(work, stop, RELAX, tau, min(piece, budget))
+            steps, violation, bits = solve(work, stop, self.relax, tau, min(piece, budget))
             self.steps += steps
             self.bits |= bits
             budget -= steps
@@ -239,6 +260,52 @@ class _Run:
         self.last_half = (m, gauge.violation)
         return np.uint16
 
+    def success(self) -> Status:
+        """How a run ends that has met its criterion."""
+        return Status.STATIONARY if self.bits & block_jit.NONCONVEX else Status.CONVERGED
+
+    def sharpen(self, level: int, control: Control, unbounded: bool) -> Status | None:
+        """More precision, or the verdict when there is no more to be had."""
+        if self.level == DOUBLE:
+            return Status.UNBOUNDED if unbounded else Status.PRECISION
+        self.halves = False
+        return self.refresh(level, control)
+
+    def retreat(self, safe: FloatArray | None, control: Control) -> Status | None:
+        """Back to the best point, in float64 throughout; the second time from float64, for good."""
+        finished = self.level == DOUBLE and self.relax == 1.0
+        self.relax = 1.0 if self.level == DOUBLE else self.relax
+        if safe is not None:
+            self.beta = safe
+        status = self.refresh(DOUBLE, control)
+        return Status.PRECISION if finished else status
+
+    def face(self, noise: float, control: Control) -> Status | None:
+        """An exact step over all free variables, when they are few enough."""
+        qp = self.qp
+        if not self.exact:
+            status = self.refresh(MIXED, control)
+            if status is not None:
+                return status
+        v = _measures.residual(qp, self.beta, self.field)
+        free = np.flatnonzero((self.beta > qp.lower) & (self.beta < qp.upper))
+        if not 2 <= len(free) <= MOST_FACE:
+            return None
+        self.gram_of = None
+        H = np.array(self.tiles.gram(qp.point[free], np.float64)[: len(free), : len(free)])
+        H.flat[:: len(free) + 1] += qp.diag[free]
+        after, result = face_step(
+            H, qp.diag[free], self.beta[free], v[free], qp.lower[free], qp.upper[free], qp.equality, noise
+        )
+        if result is FaceResult.UNBOUNDED:
+            return self.sharpen(DOUBLE, control, unbounded=True)
+        step = after - self.beta[free]
+        changed = np.flatnonzero(step)
+        self.beta[free] = after
+        self.steps += 1
+        self.level = max(self.level, MIXED)
+        return self.change(free[changed], step[changed], control)
+
     def hopeless(self, gauge: Gauge) -> bool:
         """Whether, with open boxes, the hulls of the classes meet to within rounding: |w|^2 / sum(beta)^2 vanishes."""
         if not self.open_box:
@@ -246,6 +313,45 @@ class _Run:
         size = float(np.abs(self.beta).sum())
         norm = float(self.beta @ (self.qp.c - gauge.v - self.qp.diag * self.beta))
         return size > 0 and norm <= 1e-14 * self.largest * size**2
+
+
+class _Watch:
+    """Notices when outer steps stop helping, and when they do harm."""
+
+    def __init__(self) -> None:
+        self.halved = BIG
+        self.halved_at = 0
+        self.crawled = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Start afresh, after a change of method."""
+        self.best = self.lowest = BIG
+        self.idle = 0
+        self.safe: FloatArray | None = None
+
+    def harmed(self, objective: float, beta: FloatArray) -> bool:
+        """Whether the objective has risen; keeps the best point so far."""
+        if objective <= self.lowest:
+            self.safe = beta.copy()
+        return objective > self.lowest + RISE * abs(self.lowest) + 1e-300
+
+    def idles(self, violation: float, objective: float) -> bool:
+        """Whether neither the violation nor the objective has moved for a while."""
+        moved = violation < 0.9 * self.best or objective < self.lowest - PROGRESS * abs(self.lowest)
+        self.idle = 0 if moved else self.idle + 1
+        self.best, self.lowest = min(self.best, violation), min(self.lowest, objective)
+        return self.idle > PATIENCE
+
+    def crawls(self, violation: float, steps: int, patience: int) -> bool:
+        """Whether the violation has not halved over many pair steps."""
+        if violation < 0.5 * self.halved:
+            self.halved, self.halved_at, self.crawled = violation, steps, 0
+        if steps - self.halved_at < patience:
+            return False
+        self.halved_at = steps
+        self.crawled += 1
+        return True
 
 
 def run(
@@ -262,76 +368,65 @@ def run(
 ) -> Raw:
     """Solve the dual from `start`; see the module's docstring. `n_iter` counts pair steps."""
     state = _Run(qp, K, start)
-    status = state.refresh(SINGLE, control) if state.beta.any() else None
-    records: list[tuple[float, float, int, int]] = []
+    status = state.refresh(state.level, control) if state.beta.any() else None
     limit = max_iter if max_iter >= 0 else np.iinfo(np.int64).max
-    criterion = Criterion(stopping, tol)
-    outer, best, lowest, since = 0, np.inf, 1e300, 0
+    criterion, watch = Criterion(stopping, tol), _Watch()
+    records: list[tuple[float, float, int, int]] = []
+    target = INNER_TOL * tol if stopping == "kkt" else 0.0
+    outer = 0
     while status is None:
         gauge = state.gauge()
         objective = state.objective(gauge)
         if trace:
             records.append((objective, gauge.violation, state.tiles.n_evals, gauge.free))
-        met = gauge.violation <= tol if stopping == "kkt" else criterion.met(qp, state.beta, gauge.v)
-        finished = met or gauge.violation == 0.0
-        if finished:
-            if not state.doubtful(tol):
-                status = Status.STATIONARY if state.bits & block_jit.NONCONVEX else Status.CONVERGED
-                break
-            status = state.refresh(MIXED, control)
-            continue
-        if state.steps >= limit:
+        met = gauge.violation <= tol if stopping == "kkt" else criterion.met(qp, state.beta, gauge.v, objective)
+        if met or gauge.violation == 0.0:
+            status = state.refresh(MIXED, control) if state.doubtful(tol) else state.success()
+        elif state.steps >= limit:
             status = Status.MAX_ITER
-            break
-        if state.hopeless(gauge):
-            if state.level == DOUBLE:
-                status = Status.UNBOUNDED
-                break
-            status = state.refresh(DOUBLE, control)
-            continue
-        moved = gauge.violation < 0.9 * best or objective < lowest - PROGRESS * abs(lowest)
-        since = 0 if moved else since + 1
-        best, lowest = min(best, gauge.violation), min(lowest, objective)
-        state.first_violation = state.first_violation or gauge.violation
-        if since > PATIENCE:
-            state.halves = False
-            if state.level == DOUBLE:
-                status = Status.PRECISION
-                break
-            status, since, best = state.refresh(state.level + 1, control), 0, np.inf
-            lowest = 1e300
-            continue
-        status = control.check(state.steps, gauge.violation, objective)
-        if status is not None:
-            break
-        before = state.steps
-        target = INNER_TOL * tol if stopping == "kkt" else 0.0
-        status, bits = _outer_step(state, gauge, target, limit - state.steps, control)
-        outer += 1
-        if bits & block_jit.RAY or (state.steps == before and status is None):
-            if state.level == DOUBLE:
-                status = Status.UNBOUNDED if bits & block_jit.RAY else Status.PRECISION
-            else:
-                status = state.refresh(DOUBLE, control)
+        elif not objective >= -RUNAWAY:
+            status = Status.UNBOUNDED
+        elif watch.harmed(objective, state.beta):
+            status = state.retreat(watch.safe, control)
+            watch.forget()
+        elif watch.idles(gauge.violation, objective) or state.hopeless(gauge):
+            status = state.sharpen(state.level + 1, control, state.hopeless(gauge))
+            watch.forget()
+        elif watch.crawls(gauge.violation, state.steps, 100 * len(state.beta) + 20000):
+            status = state.face(0.1 * tol, control) if watch.crawled <= MOST_CRAWLS else Status.LIMITED
+            watch.forget()
+        else:
+            status = control.check(state.steps, gauge.violation, objective)
+            if status is None:
+                before = state.steps
+                status = _outer_step(state, gauge, target, limit - state.steps, control)
+                outer += 1
+                ray = bool(state.bits & block_jit.RAY)
+                if status is None and (ray or state.steps == before):
+                    status = state.sharpen(DOUBLE, control, ray)
     columns = ("objective", "violation", "n_kernel_evals", "free")
     table = {name: np.array(column) for name, column in zip(columns, zip(*records, strict=True), strict=False)}
     K.n_evals += state.tiles.n_evals
     stats = {"n_outer": outer, "precision": ("float32", "mixed", "float64")[state.level], "exact": state.exact}
+    if status is Status.PRECISION and not objective >= -RUNAWAY:
+        status = Status.UNBOUNDED
+    if not np.isfinite(state.beta).all() or (not status.ok and objective > 0.0):
+        state.beta[:] = start  # whatever came of it is worse than nothing
+        return Raw(state.beta, status, state.steps, table if trace else None, stats)
     v = _measures.residual(qp, state.beta, state.field)
-    return Raw(
-        state.beta, status or Status.PRECISION, state.steps, table if trace else None, stats, v, state.residual_error()
-    )
+    return Raw(state.beta, status, state.steps, table if trace else None, stats, v, state.residual_error())
 
 
 def _outer_step(
     state: _Run, gauge: Gauge, target: float, limit: int, control: Control
-) -> tuple[Status | None, int]:
-    """One working set: choose, solve, apply. Returns (reason to stop, bits of the inner steps)."""
+) -> Status | None:
+    """One working set: choose, solve, apply. Returns the reason to stop, if any."""
     chosen = state.choose(gauge, state.block_size(gauge.free))
     work = state.working_set(chosen, gauge)
     whole = len(chosen) == len(state.beta)
     stop = max(target, 0.0 if whole and target > 0 else INNER * gauge.violation)
     state.bits &= ~block_jit.RAY
+    state.first_violation = state.first_violation or gauge.violation
     status = state.solve_block(work, stop, limit, control)
     step = work.beta - state.beta[chosen]
     changed = np.flatnonzero(step)
@@ -340,4 +435,4 @@ def _outer_step(
     state.previous = np.concatenate([chosen[free], chosen[~free]])
     if status is None:
         status = state.change(chosen[changed], step[changed], control)
-    return status, state.bits
+    return status

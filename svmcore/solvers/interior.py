@@ -92,7 +92,7 @@ class _Data:
     def gram(self, weight: FloatArray) -> FloatArray:
         """Z' diag(weight) Z."""
         out = np.empty((self.d, self.d))
-        ipm.weighted_gram(self.panels, self.to_points(weight), out)
+        ipm.weighted_gram(self.panels, self.to_points(weight), np.empty(LANES), out)
         return out
 
     def features(self, index: IntArray) -> FloatArray:
