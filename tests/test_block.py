@@ -40,6 +40,7 @@ def certified(solution, X, y, C, tol, **problem):
         assert solution.alpha.max() <= C
 
 
+@pytest.mark.filterwarnings("ignore:the tolerance is met")
 @pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-9])
 @pytest.mark.parametrize("C", [0.01, 1.0, 1000.0])
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "laplacian"])
