@@ -7,10 +7,15 @@ concurrently in several threads can share the pool.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy
+import scipy
 
 WORTH_A_THREAD = float(1 << 24)
 """Feature operations (multiplications, say) that take about half a millisecond."""
@@ -51,3 +56,60 @@ def split(run: Callable[[int, int], None], count: int, work: float, n_threads: i
     finally:
         for other in others:
             other.result()
+
+
+class _Blas:
+    """Keeps the OpenBLAS libraries that numpy and scipy bring along to one thread while any fit runs.
+
+    A fit calls them for small matrices only, where their threads cost more than they bring, and on a busy machine tens
+    of times more. The setting is global to the process, so the first fit to enter saves it and the last to leave puts it
+    back. Other libraries are left alone.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._saved: list[tuple[Callable[[int], None], int]] = []
+        self._waiting = [
+            file
+            for package in (numpy, scipy)
+            for file in (Path(package.__file__).parent.parent / f"{package.__name__}.libs").glob("libscipy_openblas*")
+        ]
+        self._controls: list[tuple[Callable[[], int], Callable[[int], None]]] = []
+
+    def _find(self) -> None:
+        """Take hold of the libraries that have been loaded since the last look."""
+        for file in list(self._waiting):
+            try:
+                library = ctypes.CDLL(str(file), mode=getattr(os, "RTLD_NOLOAD", 0))
+            except OSError:  # not loaded yet
+                continue
+            self._waiting.remove(file)
+            for suffix in ("64_", ""):
+                get = getattr(library, f"scipy_openblas_get_num_threads{suffix}", None)
+                put = getattr(library, f"scipy_openblas_set_num_threads{suffix}", None)
+                if get is not None and put is not None:
+                    self._controls.append((get, put))
+                    break
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside > 1:
+                return
+            self._find()
+            self._saved = [(put, get()) for get, put in self._controls]
+            for put, count in self._saved:
+                if count > 1:
+                    put(1)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                for put, count in self._saved:
+                    if count > 1:
+                        put(count)
+
+
+one_blas_thread = _Blas()

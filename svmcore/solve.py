@@ -17,6 +17,7 @@ from svmcore import _check, _measures, choice, forms, solvers
 from svmcore._check import KernelSpec
 from svmcore._control import Callback, Control
 from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning
+from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.certify import Certificate, certificate, confirm
 from svmcore.gram import KernelMatrix, available_threads, is_sparse
@@ -395,7 +396,7 @@ def _fit(problem: Problem, run: Run, control: Control) -> Solution:
         _refuse_what_it_cannot(run.solver, problem)
     qp = problem.qp
     start = _start(problem, run.alpha0)
-    with control, np.errstate(over="ignore", invalid="ignore"):  # an unbounded run may overflow; its status says so
+    with control, one_blas_thread, np.errstate(over="ignore", invalid="ignore"):  # an unbounded run may overflow; its status says so
         K = KernelMatrix(
             problem.X, problem.spec.kernel, problem.spec.function, cache_bytes=run.cache_bytes, n_threads=run.n_threads
         )

@@ -56,8 +56,9 @@ PROGRESS = 1e-6  # or this share of the objective) before the precision is raise
 RISE = 1e-6  # share of the objective by which rounding may raise it
 RUNAWAY = 1e50  # an objective below minus this is minus infinity
 STEPS_PER_VARIABLE = 200  # pair steps in one working set
+CRAWL = 1e-3  # share of the objective that is progress
 MOST_CRAWLS = 6  # face steps without halving the violation
-MOST_FACE = 600  # free variables that a face step decomposes
+MOST_FACE = 400  # free variables that a face step decomposes
 LEAST_HALF = 2048  # working sets above this keep their Gram matrix in 16 bits,
 HALF_ERROR = 5e-6  # where this times the largest |beta| and the root of the free count stays below 0.1
 SLICE_STEPS = 4e8  # lane operations of inner steps between two looks at the clock
@@ -319,7 +320,7 @@ class _Watch:
     """Notices when outer steps stop helping, and when they do harm."""
 
     def __init__(self) -> None:
-        self.halved = BIG
+        self.halved = self.level = BIG
         self.halved_at = 0
         self.crawled = 0
         self.forget()
@@ -343,10 +344,12 @@ class _Watch:
         self.best, self.lowest = min(self.best, violation), min(self.lowest, objective)
         return self.idle > PATIENCE
 
-    def crawls(self, violation: float, steps: int, patience: int) -> bool:
-        """Whether the violation has not halved over many pair steps."""
-        if violation < 0.5 * self.halved:
-            self.halved, self.halved_at, self.crawled = violation, steps, 0
+    def crawls(self, violation: float, objective: float, steps: int, patience: int) -> bool:
+        """Whether over many pair steps the violation has not halved and the objective has hardly moved."""
+        fell = objective < self.level - CRAWL * abs(self.level)
+        if violation < 0.5 * self.halved or fell:
+            self.halved, self.halved_at = min(self.halved, violation), steps
+            self.level, self.crawled = objective, 0
         if steps - self.halved_at < patience:
             return False
         self.halved_at = steps
@@ -392,7 +395,7 @@ def run(
         elif watch.idles(gauge.violation, objective) or state.hopeless(gauge):
             status = state.sharpen(state.level + 1, control, state.hopeless(gauge))
             watch.forget()
-        elif watch.crawls(gauge.violation, state.steps, 100 * len(state.beta) + 20000):
+        elif watch.crawls(gauge.violation, objective, state.steps, 100 * len(state.beta) + 20000):
             status = state.face(0.1 * tol, control) if watch.crawled <= MOST_CRAWLS else Status.LIMITED
             watch.forget()
         else:
