@@ -356,7 +356,7 @@ class Measured(NamedTuple):
 
 def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run) -> Measured:
     """The exact violation of an answer, and all of its certificate unless the solver's residual allows to postpone it."""
-    if run.stopping == "kkt" and raw.status.ok and raw.residual is not None and raw.residual_error <= run.tol:
+    if run.stopping == "kkt" and raw.status.ok and raw.residual is not None:
         known = confirm(qp, K, raw.beta, raw.residual, raw.residual_error)
         if known is not None:
             b = known[1] if qp.equality else 0.0

@@ -416,8 +416,12 @@ def run(
     if not np.isfinite(state.beta).all() or (not status.ok and objective > 0.0):
         state.beta[:] = start  # whatever came of it is worse than nothing
         return Raw(state.beta, status, state.steps, table if trace else None, stats)
-    v = _measures.residual(qp, state.beta, state.field)
-    return Raw(state.beta, status, state.steps, table if trace else None, stats, v, state.residual_error())
+    raw = Raw(state.beta, status, state.steps, table if trace else None, stats)
+    if state.fresh:  # the certificate would compute the same product: it is remembered
+        return raw
+    return raw._replace(
+        residual=_measures.residual(qp, state.beta, state.field), residual_error=state.residual_error()
+    )
 
 
 def _outer_step(
