@@ -91,6 +91,28 @@ def store_block_32(shape, rows, panels, first, last, out):
 
 
 @jit
+def store_lower_32(shape, rows, panels, first, last, out):
+    """`store_block_32` when rows and columns are the same points: only tiles that reach the lower triangle."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_32):
+            for g in range((p * LANES + lane) // ROWS, rows.shape[0]):
+                store_tile(shape, rows, g, panels, p, lane, out)
+
+
+MIRROR = 32  # edge of the blocks that are transposed at a time
+
+
+@jit
+def mirror(out, count):
+    """Copy the lower triangle of a symmetric matrix to the upper one, by blocks that fit the cache. In place: out."""
+    for top in range(0, count, MIRROR):
+        for left in range(0, top + 1, MIRROR):
+            for j in range(left, min(left + MIRROR, count)):
+                for i in range(max(top, j + 1), min(top + MIRROR, count)):
+                    out[j, i] = out[i, j]
+
+
+@jit
 def store_block_64(shape, rows, panels, first, last, out):
     """`store_block_32` in float64."""
     for p in range(first, last):

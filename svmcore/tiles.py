@@ -27,6 +27,8 @@ _SHAPES = {
     KernelKind.LAPLACIAN: _vector.Laplacian,
 }
 _EXPONENTIAL = (KernelKind.RBF, KernelKind.LAPLACIAN)
+_WIDE = 128  # features above which half a Gram matrix and its mirror image are cheaper than the whole
+_STAGGER = 32  # unused columns at the end of every row of a Gram matrix
 _SPARSE = 0.25  # share of stored entries below which sparse tiles win
 _PANEL_BYTES = 1 << 29  # memory for dense columns of sparse data
 _CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse
@@ -63,9 +65,12 @@ class _Tiles:
         self._buffer = np.empty(0, np.float32)
 
     def _space(self, count: int, dtype: Any) -> Real:
-        """A reused array for the Gram matrix of `count` points: whole panels wide, a row of zeros at least below."""
+        """A reused array for the Gram matrix of `count` points: whole panels wide, a row of zeros at least below.
+
+        Its rows are a cache line apart from a multiple of the page, which caches map to few places.
+        """
         rows = groups_of(count) * _vector.ROWS + 1
-        width = -(-count // LANES) * LANES
+        width = -(-count // LANES) * LANES + _STAGGER
         size = (rows * width * np.dtype(dtype).itemsize + 3) // 4
         if len(self._buffer) < size:
             self._buffer = np.empty(size, np.float32)
@@ -128,14 +133,17 @@ class DenseTiles(_Tiles):
         single = dtype != np.float64
         source = self.panels if single else np.ascontiguousarray(self.exact)
         out = self._space(count, dtype)
-        columns = out.shape[1] // LANES
+        columns = -(-count // LANES)
         packed = np.empty((groups_of(count), source.shape[1], _vector.ROWS), source.dtype)
         panels = np.empty((columns, source.shape[1], LANES), source.dtype)
         block_jit.pack_rows(source, points, packed)
         block_jit.gather_panels(source, points, panels)
-        store = block_jit.store_block_32 if single else block_jit.store_block_64
+        half = single and source.shape[1] >= _WIDE
+        store = block_jit.store_lower_32 if half else block_jit.store_block_32 if single else block_jit.store_block_64
         work = float(out.size * source.shape[1])
         split(lambda a, b: store(self.shape, packed, panels, a, b, out), columns, work, self.n_threads)
+        if half:
+            block_jit.mirror(out, count)
         return self._finish(out, count)
 
     def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
@@ -211,10 +219,10 @@ class SparseTiles(_Tiles):
         real = np.float64 if dtype == np.float64 else self.single
         csr, panels = self.sources[real]
         out = self._space(count, dtype)
-        columns = out.shape[1] // LANES
+        columns = -(-count // LANES)
         among = np.zeros((columns, panels.shape[1], LANES), panels.dtype)
         block_jit.scatter_panels(csr.indptr, csr.indices, csr.data, points, among)
-        norms = np.zeros(out.shape[1], real)
+        norms = np.zeros(columns * LANES, real)
         norms[:count] = csr.norms[points]
         store = block_jit.store_sparse_32 if real == np.float32 else block_jit.store_sparse_64
         work = out.size * self.per_row

@@ -212,7 +212,7 @@ class _Run:
             if dtype != np.uint16:
                 np.einsum("ii->i", self.gram[:m, :m])[:] += qp.diag[chosen]
             self.gram_of = (chosen, dtype)
-        width = self.gram.shape[1]
+        width = -(-m // LANES) * LANES
         shift = 0.5 * (gauge.high + gauge.low) if qp.equality else 0.0
         unit = 1.0 / UNITS_16 if dtype == np.uint16 else 1.0
         dtype = np.float64 if dtype == np.float64 else np.float32
