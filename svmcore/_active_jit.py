@@ -38,7 +38,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "ccabd92d0b7b"
+_STAMP = "496482ca0ca4"
 
 NEED_ROOM = 20
 _LANDED = 1e-14  # a distance from a bound below this share of the box (infinite: of the way there) is rounding

@@ -26,7 +26,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "ccabd92d0b7b"
+_STAMP = "496482ca0ca4"
 
 SOLVED, LIMITED = -1, -2
 
