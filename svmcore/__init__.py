@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from svmcore.public import certificate, duality_gap, kkt_violation
     from svmcore.solution import Solution, load
     from svmcore.solve import train_svc, train_svr
+    from svmcore.update import LeaveOneOut, leave_one_out
     from svmcore.warm import warmup
 
 __version__ = "0.1.0"

@@ -24,7 +24,7 @@ from svmcore._vector import (
     update_pair,
 )
 
-_STAMP = "2061a0a06e74"
+_STAMP = "d65dfd7c2fbb"
 
 
 @jit

@@ -674,7 +674,8 @@ def _store_sparse_tile(shape, csr, point, panels, norms, p, lane, out, row):
 
 
 def _update_pair(values, gram, i, j, step, rise, fall):
-    values -= step * (gram[i].astype(values.dtype) - gram[j].astype(values.dtype))
+    width = len(values)
+    values -= step * (gram[i, :width].astype(values.dtype) - gram[j, :width].astype(values.dtype))
     score = values + rise
     index = int(np.argmax(score))
     return index, score[index], np.min(values + fall)
@@ -682,7 +683,7 @@ def _update_pair(values, gram, i, j, step, rise, fall):
 
 def _best_partner(values, gram, unit, i, diagonal, tau, fall):
     slope = np.maximum(values[i] - (values + fall), 0.0)
-    curvature = np.maximum(diagonal[i] + diagonal - 2.0 * unit * gram[i], tau)
+    curvature = np.maximum(diagonal[i] + diagonal - 2.0 * unit * gram[i, : len(values)], tau)
     return int(np.argmax(slope * slope / curvature))
 
 

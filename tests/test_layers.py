@@ -29,6 +29,10 @@ HOMES = {
     "_qr_jit": BASE,
     "_ipm_jit": BASE | {"_vector", "_kernels"},
     "_block_jit": BASE | {"_vector"},
+    "_steps_jit": BASE,
+    "_active_jit": BASE | {"_steps_jit"},
+    "_npa_jit": BASE | {"_steps_jit"},
+    "_chunk_jit": BASE | {"_steps_jit"},
 }
 
 # Arrows point down: at import, no module loads one of a higher layer. Modules that are not listed are free to.

@@ -20,6 +20,13 @@ _MODULES = {
     "smo": "svmcore.solvers.smo",
     "block": "svmcore.solvers.block",
     "interior": "svmcore.solvers.interior",
+    "adatron": "svmcore.solvers.adatron",
+    "chunking": "svmcore.solvers.chunking",
+    "decomposition": "svmcore.solvers.decomposition",
+    "npa": "svmcore.solvers.npa",
+    "rosen": "svmcore.solvers.rosen",
+    "rosen-cg": "svmcore.solvers.rosen_cg",
+    "simple": "svmcore.solvers.simple",
 }
 
 _COMMON = {"qp", "K", "control", "tol", "stopping", "max_iter", "start", "seed", "trace"}
