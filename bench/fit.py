@@ -76,11 +76,20 @@ def problems(group: str, quick: bool) -> Iterator[Problem]:
     """The problems of one class of the targets table."""
     most = 5000 if quick else 50000
     if group in ("rbf", "rbf-1e-6"):
-        for n, d, flip in ((1000, 20, 0.02), (5000, 2, 0.02), (5000, 10, 0.02), (5000, 20, 0.3), (20000, 20, 0.02), (50000, 20, 0.02)):
+        for n, d, flip in (
+            (1000, 20, 0.02),
+            (5000, 2, 0.02),
+            (5000, 10, 0.02),
+            (5000, 20, 0.3),
+            (20000, 20, 0.02),
+            (50000, 20, 0.02),
+        ):
             if n <= most and (group == "rbf" or n <= 5000):
                 X, y = generated(n, d, flip)
                 for C in (0.1, 1.0) if n == 5000 and group == "rbf" else (1.0,):
-                    yield Problem(f"n={n} d={d} flip={flip} C={C:g}", X, y, C, gamma=1 / d, tol=1e-3 if group == "rbf" else 1e-6)
+                    yield Problem(
+                        f"n={n} d={d} flip={flip} C={C:g}", X, y, C, gamma=1 / d, tol=1e-3 if group == "rbf" else 1e-6
+                    )
         if group == "rbf":
             if not quick:
                 yield Problem("mixture n=20000 d=20 C=1", *mixture(20000, 20), 1.0, gamma=1 / 20)
@@ -93,7 +102,12 @@ def problems(group: str, quick: bool) -> Iterator[Problem]:
         yield Problem("madelon C=1", *stored("madelon", True), 1.0, gamma=1 / 500)
     if group in ("rbf-large-C", "rbf-large-C-1e-6"):
         tol = 1e-3 if group == "rbf-large-C" else 1e-6
-        for n, d, flip, C in ((2000, 10, 0.3, 1000), (5000, 20, 0.3, 100), (5000, 20, 0.02, 1000), (20000, 20, 0.02, 100)):
+        for n, d, flip, C in (
+            (2000, 10, 0.3, 1000),
+            (5000, 20, 0.3, 100),
+            (5000, 20, 0.02, 1000),
+            (20000, 20, 0.02, 100),
+        ):
             if n <= min(most, 5000 if tol < 1e-4 else 20000):
                 yield Problem(f"n={n} d={d} flip={flip} C={C}", *generated(n, d, flip), float(C), gamma=1 / d, tol=tol)
         if tol == 1e-3:
@@ -131,7 +145,9 @@ def fit_ours(p: Problem, threads: int) -> Any:
 def fit_sklearn(p: Problem, _: int) -> Any:
     from sklearn.svm import SVC
 
-    return SVC(C=p.C, kernel=p.kernel, gamma=p.gamma, coef0=1.0, tol=p.tol, cache_size=2000, max_iter=2_000_000).fit(p.X, p.y)
+    return SVC(C=p.C, kernel=p.kernel, gamma=p.gamma, coef0=1.0, tol=p.tol, cache_size=2000, max_iter=2_000_000).fit(
+        p.X, p.y
+    )
 
 
 def violation_of(p: Problem, alpha: np.ndarray) -> float:
@@ -166,7 +182,9 @@ def measure(p: Problem, threads: int, repeats: int) -> tuple[str, float]:
             peer = fit_sklearn(p, threads)
             theirs.append(clock() - start)
     alpha = np.zeros(len(p.y))
-    alpha[peer.support_] = np.abs(peer.dual_coef_.ravel() if hasattr(peer.dual_coef_, "ravel") else peer.dual_coef_.toarray().ravel())
+    alpha[peer.support_] = np.abs(
+        peer.dual_coef_.ravel() if hasattr(peer.dual_coef_, "ravel") else peer.dual_coef_.toarray().ravel()
+    )
     ratio = min(theirs) / min(ours)
     count = len(solution.support)
     rows = solution.n_kernel_evals / max(1, count) / len(p.y)
@@ -196,7 +214,10 @@ def measure_predict(n: int, d: int, repeats: int) -> tuple[str, float]:
         theirs.append(clock() - start)
     ratio = min(theirs) / min(ours)
     name = f"{len(solution.support)} vectors, {n} rows, d={d}"
-    return f"| {name} | {min(theirs):.4f} | {min(ours):.4f} | **{ratio:.1f}** | {np.abs(mine - other).max():.1e} |", ratio
+    return (
+        f"| {name} | {min(theirs):.4f} | {min(ours):.4f} | **{ratio:.1f}** | {np.abs(mine - other).max():.1e} |",
+        ratio,
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -211,8 +232,12 @@ def main(arguments: list[str] | None = None) -> int:
     for group in options.groups or GROUPS:
         sys.stdout.write(f"\n### {group}\n\n")
         if group == "predict":
-            sys.stdout.write("| problem | scikit-learn s | svmcore s | ratio | largest difference |\n|---|---|---|---|---|\n")
-            results = [measure_predict(n, d, options.repeats) for n, d in ((1000, 20), (5000, 20), (10000, 100), (5000, 2))]
+            sys.stdout.write(
+                "| problem | scikit-learn s | svmcore s | ratio | largest difference |\n|---|---|---|---|---|\n"
+            )
+            results = [
+                measure_predict(n, d, options.repeats) for n, d in ((1000, 20), (5000, 20), (10000, 100), (5000, 2))
+            ]
             for line, _ in results:
                 sys.stdout.write(line + "\n")
         else:

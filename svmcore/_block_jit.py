@@ -24,7 +24,7 @@ from svmcore._vector import (
     update_pair,
 )
 
-_STAMP = "d65dfd7c2fbb"
+_STAMP = "be60d0038de0"
 
 
 @jit

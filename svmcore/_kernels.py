@@ -18,7 +18,7 @@ from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
 from svmcore._vector import exp_nonpositive
 
-_STAMP = "d65dfd7c2fbb"
+_STAMP = "be60d0038de0"
 
 LINEAR = int(KernelKind.LINEAR)
 POLY = int(KernelKind.POLY)

@@ -18,7 +18,7 @@ from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "5a40e0a9684f"
+_STAMP = "2d588135187e"
 
 CALLABLE = int(KernelKind.CALLABLE)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy
+import numpy as np
 import scipy
 
 WORTH_A_THREAD = float(1 << 24)
@@ -72,7 +72,7 @@ class _Blas:
         self._saved: list[tuple[Callable[[int], None], int]] = []
         self._waiting = [
             file
-            for package in (numpy, scipy)
+            for package in (np, scipy)
             for file in (Path(package.__file__).parent.parent / f"{package.__name__}.libs").glob("libscipy_openblas*")
         ]
         self._controls: list[tuple[Callable[[], int], Callable[[int], None]]] = []

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
-from svmcore._jit import DISABLED, host_features, jit
+from svmcore._jit import DISABLED, jit
+from svmcore._lanes import BYTE, REGISTER_BYTES, REGISTERS, UNITS_16, Lanes, emit_for, integer, position, unpack
 from svmcore._types import LANES
 
-_STAMP = "8fc5c8bf0b6c"
+_STAMP = "9c1daffba68e"
 
 BIG_32 = 1e30
 """Penalty of the float32 passes: large, finite, and its double still finite."""
@@ -29,6 +29,7 @@ BIG = 1e300
 
 def _scalar_intrinsic(name: str) -> Any:
     """A float64 two-operand LLVM instruction, flagged as free of NaN, as a function that jitted code can call."""
+
     @intrinsic
     def instruction(typingctx, a, b):  # noqa: ARG001
         def codegen(context, builder, signature, args):  # noqa: ARG001
@@ -146,175 +147,11 @@ Shape = Linear | Poly | Sigmoid | Rbf | Laplacian
 """A kernel as a type, so that numba compiles one tile per kernel, and only for the kernels that are used."""
 
 ROWS = 6
-_WIDE = "avx512f" in host_features()
-_REGISTERS = 4 if _WIDE else 2
-_REGISTER_BYTES = 64 if _WIDE else 32
-COLUMNS_32 = _REGISTERS * _REGISTER_BYTES // 4
-COLUMNS_64 = _REGISTERS * _REGISTER_BYTES // 8
-
-_EXP2_32 = (1.0, 0.6931469775948397, 0.2402224208254222, 0.05550733749450752, 0.009671512769608074, 0.0013264725334697438)
-_EXP2_64 = (
-    1.0,
-    0.6931471805599453,
-    0.2402265069591013,
-    0.05550410866482018,
-    0.00961812910759459,
-    0.0013333558146758065,
-    0.00015403530456645757,
-    1.525273350579181e-05,
-    1.3215435478450683e-06,
-    1.0178195047954177e-07,
-    7.0737534132806355e-09,
-    4.4353820776488477e-10,
-)
-"""2^r on [-1/2, 1/2], exact at 0: minimax polynomials with relative errors 9e-8 and 4e-18."""
+COLUMNS_32 = REGISTERS * REGISTER_BYTES // 4
+COLUMNS_64 = REGISTERS * REGISTER_BYTES // 8
 
 
-_HALF = ir.IntType(16)
-_BYTE = ir.IntType(8)
-UNITS_16 = 65535.0
-"""Kernel values in [0, 1] may be stored as 16-bit multiples of 1 / UNITS_16."""
-
-
-class _Lanes:
-    """Arithmetic on one register of numbers, emitted through an llvmlite builder."""
-
-    def __init__(self, builder: Any, dtype: Any) -> None:
-        single = dtype == types.float32
-        self.b = builder
-        self.single = single
-        self.count = _REGISTER_BYTES // (4 if single else 8)
-        self.real = ir.FloatType() if single else ir.DoubleType()
-        self.whole = ir.IntType(32 if single else 64)
-        self.vector = ir.VectorType(self.real, self.count)
-        self.wholes = ir.VectorType(self.whole, self.count)
-        self.suffix = f"v{self.count}f{32 if single else 64}"
-
-    def call(self, name: str, *args: Any, result: Any = None, flags: tuple[str, ...] = ()) -> Any:
-        """Call the LLVM instruction `name` on vectors."""
-        symbol = f"llvm.{name}.{self.suffix if args[0].type == self.vector else f'v{self.count}i{self.whole.width}'}"
-        function = self.b.module.globals.get(symbol)
-        if function is None:
-            kind = ir.FunctionType(result or self.vector, [a.type for a in args])
-            function = ir.Function(self.b.module, kind, symbol)
-        return self.b.call(function, args, fastmath=flags)
-
-    def constant(self, x: float) -> Any:
-        return ir.Constant(self.vector, [float(x)] * self.count)
-
-    def integers(self, x: Any) -> Any:
-        return ir.Constant(self.wholes, [int(x)] * self.count if np.isscalar(x) else [int(v) for v in x])
-
-    def scalar(self, x: Any) -> Any:
-        """A double argument in the register's own type."""
-        return self.b.fptrunc(x, self.real) if self.single and x.type == ir.DoubleType() else x
-
-    def splat(self, x: Any) -> Any:
-        """The same number in every lane."""
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.count), [0] * self.count)
-        empty = ir.Constant(self.vector, ir.Undefined)
-        first = self.b.insert_element(empty, self.scalar(x), ir.Constant(ir.IntType(32), 0))
-        return self.b.shuffle_vector(first, empty, zeros)
-
-    def load(self, pointer: Any, index: Any) -> Any:
-        """A register from an array of its own type, or of 16-bit integers."""
-        element = pointer.type.pointee
-        kind = ir.VectorType(element, self.count)
-        where = self.b.bitcast(self.b.gep(pointer, [index]), kind.as_pointer())
-        align = 2 if element == _HALF else 4 if self.single else 8
-        value = self.b.load(where, align=align)
-        return self.b.sitofp(self.b.zext(value, self.wholes), self.vector) if element == _HALF else value
-
-    def store(self, value: Any, pointer: Any, index: Any) -> None:
-        """A register to an array of its own type; to one of 16-bit integers as a fraction of `UNITS_16`."""
-        align = 4 if self.single else 8
-        if pointer.type.pointee == _HALF:
-            fraction = self.call("rint", self.b.fmul(value, self.constant(UNITS_16)))
-            value = self.b.trunc(self.b.fptosi(fraction, self.wholes), ir.VectorType(_HALF, self.count))
-            align = 2
-        where = self.b.bitcast(self.b.gep(pointer, [index]), value.type.as_pointer())
-        self.b.store(value, where, align=align)
-
-    def fma(self, a: Any, b: Any, c: Any) -> Any:
-        """a b + c, in one rounding where the processor has it."""
-        return self.call("fmuladd", a, b, c)
-
-    def larger(self, a: Any, b: Any) -> Any:
-        return self.b.select(self.b.fcmp_ordered(">", a, b), a, b)
-
-    def smaller(self, a: Any, b: Any) -> Any:
-        return self.b.select(self.b.fcmp_ordered("<", a, b), a, b)
-
-    def reciprocal(self, a: Any) -> Any:
-        """1 / a for positive a; in float32 by an integer guess and two Newton steps, to about 1e-5."""
-        if not self.single:
-            return self.b.fdiv(self.constant(1.0), a)
-        guess = self.b.sub(self.integers(0x7EF311C7), self.b.bitcast(a, self.wholes))
-        y = self.b.bitcast(guess, self.vector)
-        for _ in range(2):
-            y = self.b.fmul(y, self.fma(self.b.fneg(a), y, self.constant(2.0)))
-        return y
-
-    def exp2_minus(self, x: Any) -> Any:
-        """2^-x for x >= 0: with n = round(x) and r = n - x, a polynomial in r whose exponent is lowered by n."""
-        x = self.smaller(x, self.constant(126.0 if self.single else 1022.0))
-        n = self.call("rint", x)
-        r = self.b.fsub(n, x)
-        coefficients = _EXP2_32 if self.single else _EXP2_64
-        p = self.constant(coefficients[-1])
-        for c in coefficients[-2::-1]:
-            p = self.fma(p, r, self.constant(c))
-        exponent = self.b.shl(self.b.fptosi(n, self.wholes), self.integers(23 if self.single else 52))
-        return self.b.bitcast(self.b.sub(self.b.bitcast(p, self.wholes), exponent), self.vector)
-
-
-def _for(builder: Any, stop: Any, step: int, carried: list[Any], body: Any) -> list[Any]:
-    """Emit ``for k in range(0, stop, step): carried = body(k, carried)`` and return the last `carried`."""
-    before = builder.block
-    head, inside, after = (builder.append_basic_block(name) for name in ("head", "inside", "after"))
-    builder.branch(head)
-    builder.position_at_end(head)
-    k = builder.phi(stop.type)
-    k.add_incoming(ir.Constant(stop.type, 0), before)
-    values = [builder.phi(value.type) for value in carried]
-    for phi, value in zip(values, carried, strict=True):
-        phi.add_incoming(value, before)
-    builder.cbranch(builder.icmp_signed("<", k, stop), inside, after)
-    builder.position_at_end(inside)
-    following = body(k, values)
-    k.add_incoming(builder.add(k, ir.Constant(stop.type, step), flags=("nsw",)), builder.block)
-    for phi, value in zip(values, following, strict=True):
-        phi.add_incoming(value, builder.block)
-    builder.branch(head)
-    builder.position_at_end(after)
-    return values
-
-
-def _unpack(context: Any, builder: Any, kinds: Any, args: Any) -> list[Any]:
-    """Array arguments become (data pointer, shape); others stay as they are."""
-    out = []
-    for kind, value in zip(kinds, args, strict=True):
-        if isinstance(kind, types.Array):
-            array = context.make_array(kind)(context, builder, value)
-            out.append((array.data, cgutils.unpack_tuple(builder, array.shape)))
-        else:
-            out.append(value)
-    return out
-
-
-def _flat(builder: Any, shape: Any, *indices: Any) -> Any:
-    """Position of an element in a C-ordered array."""
-    position = indices[0]
-    for length, index in zip(shape[1:], indices[1:], strict=True):
-        position = builder.add(builder.mul(position, length), index)
-    return position
-
-
-def _index(i: int) -> Any:
-    return ir.Constant(ir.IntType(64), i)
-
-
-def _kernel_value(lanes: _Lanes, shape: Any, shape_value: Any, measure: Any) -> Any:
+def _kernel_value(lanes: Lanes, shape: Any, shape_value: Any, measure: Any) -> Any:
     """Kernel values from one register of measures."""
     b = lanes.b
     scale, coef0, degree = (b.extract_value(shape_value, i) for i in range(3))
@@ -324,14 +161,14 @@ def _kernel_value(lanes: _Lanes, shape: Any, shape_value: Any, measure: Any) -> 
         return measure
     x = lanes.fma(lanes.splat(scale), measure, lanes.splat(coef0))
     if shape is Poly:
-        return _for(b, degree, 1, [lanes.constant(1.0)], lambda _, p: [b.fmul(p[0], x)])[0]
+        return emit_for(b, degree, 1, [lanes.constant(1.0)], lambda _, p: [b.fmul(p[0], x)])[0]
     # tanh |x| = (1 - t) / (1 + t) with t = exp(-2 |x|); the sign is put back
     t = lanes.exp2_minus(b.fmul(lanes.call("fabs", x), lanes.constant(2.0 * _LOG2E)))
     one = lanes.constant(1.0)
     return lanes.call("copysign", b.fdiv(b.fsub(one, t), b.fadd(one, t)), x)
 
 
-def _tile(lanes: _Lanes, shape: Any, shape_value: Any, rows: Any, g: Any, panels: Any, p: Any, lane: Any) -> Any:
+def _tile(lanes: Lanes, shape: Any, shape_value: Any, rows: Any, g: Any, panels: Any, p: Any, lane: Any) -> Any:
     """Kernel values of row group g against COLUMNS columns of panel p, starting at `lane`: a function of (r, register).
 
     The measures are all in registers; a kernel value is emitted where it is used, so that it needs no register long.
@@ -339,17 +176,17 @@ def _tile(lanes: _Lanes, shape: Any, shape_value: Any, rows: Any, g: Any, panels
     b = lanes.b
     row_data, row_shape = rows
     panel_data, panel_shape = panels
-    row_base = b.gep(row_data, [_flat(b, row_shape, g, _index(0), _index(0))])
-    panel_base = b.gep(panel_data, [_flat(b, panel_shape, p, _index(0), lane)])
+    row_base = b.gep(row_data, [position(b, row_shape, g, integer(0), integer(0))])
+    panel_base = b.gep(panel_data, [position(b, panel_shape, p, integer(0), lane)])
 
     def one_feature(k: Any, sums: list[Any]) -> list[Any]:
-        column = b.mul(k, _index(LANES))
-        z = [lanes.load(panel_base, b.add(column, _index(v * lanes.count))) for v in range(_REGISTERS)]
+        column = b.mul(k, integer(LANES))
+        z = [lanes.load(panel_base, b.add(column, integer(v * lanes.count))) for v in range(REGISTERS)]
         out = []
         for r in range(ROWS):
-            x = lanes.splat(b.load(b.gep(row_base, [b.add(b.mul(k, _index(ROWS)), _index(r))])))
-            for v in range(_REGISTERS):
-                total = sums[r * _REGISTERS + v]
+            x = lanes.splat(b.load(b.gep(row_base, [b.add(b.mul(k, integer(ROWS)), integer(r))])))
+            for v in range(REGISTERS):
+                total = sums[r * REGISTERS + v]
                 if shape is Rbf:
                     difference = b.fsub(x, z[v])
                     out.append(lanes.fma(difference, difference, total))
@@ -359,12 +196,12 @@ def _tile(lanes: _Lanes, shape: Any, shape_value: Any, rows: Any, g: Any, panels
                     out.append(lanes.fma(x, z[v], total))
         return out
 
-    zeros = [lanes.constant(0.0)] * (ROWS * _REGISTERS)
-    measures = _for(b, row_shape[1], 1, zeros, one_feature)
-    return lambda r, v: _kernel_value(lanes, shape, shape_value, measures[r * _REGISTERS + v])
+    zeros = [lanes.constant(0.0)] * (ROWS * REGISTERS)
+    measures = emit_for(b, row_shape[1], 1, zeros, one_feature)
+    return lambda r, v: _kernel_value(lanes, shape, shape_value, measures[r * REGISTERS + v])
 
 
-def _add_to_doubles(lanes: _Lanes, value: Any, pointer: Any, index: Any) -> None:
+def _add_to_doubles(lanes: Lanes, value: Any, pointer: Any, index: Any) -> None:
     """pointer[index : index + lanes] += value, the sum in float64."""
     b = lanes.b
     wide = ir.VectorType(ir.DoubleType(), lanes.count)
@@ -377,17 +214,17 @@ def _add_to_doubles(lanes: _Lanes, value: Any, pointer: Any, index: Any) -> None
 @intrinsic
 def _add_tile_ir(typingctx, shape, rows, g, panels, p, lane, coef, out):  # noqa: ARG001
     def codegen(context, builder, signature, args):
-        shape_value, rows_, g_, panels_, p_, lane_, coef_, out_ = _unpack(context, builder, signature.args, args)
-        lanes = _Lanes(builder, panels.dtype)
+        shape_value, rows_, g_, panels_, p_, lane_, coef_, out_ = unpack(context, builder, signature.args, args)
+        lanes = Lanes(builder, panels.dtype)
         value = _tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
-        base = builder.gep(coef_[0], [builder.mul(g_, _index(ROWS))])
-        weights = [lanes.splat(builder.load(builder.gep(base, [_index(r)]))) for r in range(ROWS)]
-        column = builder.add(builder.mul(p_, _index(LANES)), lane_)
-        for v in range(_REGISTERS):
+        base = builder.gep(coef_[0], [builder.mul(g_, integer(ROWS))])
+        weights = [lanes.splat(builder.load(builder.gep(base, [integer(r)]))) for r in range(ROWS)]
+        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
+        for v in range(REGISTERS):
             total = builder.fmul(weights[0], value(0, v))
             for r in range(1, ROWS):
                 total = lanes.fma(weights[r], value(r, v), total)
-            _add_to_doubles(lanes, total, out_[0], builder.add(column, _index(v * lanes.count)))
+            _add_to_doubles(lanes, total, out_[0], builder.add(column, integer(v * lanes.count)))
         return context.get_dummy_value()
 
     return types.void(shape, rows, types.intp, panels, types.intp, types.intp, coef, out), codegen
@@ -396,15 +233,15 @@ def _add_tile_ir(typingctx, shape, rows, g, panels, p, lane, coef, out):  # noqa
 @intrinsic
 def _store_tile_ir(typingctx, shape, rows, g, panels, p, lane, out):  # noqa: ARG001
     def codegen(context, builder, signature, args):
-        shape_value, rows_, g_, panels_, p_, lane_, out_ = _unpack(context, builder, signature.args, args)
-        lanes = _Lanes(builder, panels.dtype)
+        shape_value, rows_, g_, panels_, p_, lane_, out_ = unpack(context, builder, signature.args, args)
+        lanes = Lanes(builder, panels.dtype)
         value = _tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
-        column = builder.add(builder.mul(p_, _index(LANES)), lane_)
+        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
         for r in range(ROWS):
-            row = builder.add(builder.mul(g_, _index(ROWS)), _index(r))
-            start = _flat(builder, out_[1], row, column)
-            for v in range(_REGISTERS):
-                lanes.store(value(r, v), out_[0], builder.add(start, _index(v * lanes.count)))
+            row = builder.add(builder.mul(g_, integer(ROWS)), integer(r))
+            start = position(builder, out_[1], row, column)
+            for v in range(REGISTERS):
+                lanes.store(value(r, v), out_[0], builder.add(start, integer(v * lanes.count)))
         return context.get_dummy_value()
 
     return types.void(shape, rows, types.intp, panels, types.intp, types.intp, out), codegen
@@ -424,29 +261,31 @@ class Csr(NamedTuple):
     norms: Any
 
 
-def _sparse_row(lanes: _Lanes, shape: Any, shape_value: Any, csr: Any, point: Any, panels: Any, p: Any, lane: Any) -> Any:
+def _sparse_row(
+    lanes: Lanes, shape: Any, shape_value: Any, csr: Any, point: Any, panels: Any, p: Any, lane: Any
+) -> Any:
     """Kernel values [register] of one sparse point against COLUMNS columns; `csr` and `panels` are unpacked."""
     b = lanes.b
     indptr, indices, data, norms = csr
-    byte = panels[0].type.pointee == _BYTE
-    base = b.gep(panels[0], [_flat(b, panels[1], p, _index(0), lane)])
+    byte = panels[0].type.pointee == BYTE
+    base = b.gep(panels[0], [position(b, panels[1], p, integer(0), lane)])
     start = b.load(b.gep(indptr[0], [point]))
-    count = b.sub(b.load(b.gep(indptr[0], [b.add(point, _index(1))])), start)
-    bytes_ = ir.VectorType(_BYTE, _REGISTERS * lanes.count)
+    count = b.sub(b.load(b.gep(indptr[0], [b.add(point, integer(1))])), start)
+    bytes_ = ir.VectorType(BYTE, REGISTERS * lanes.count)
 
     def one_entry(e: Any, sums: list[Any]) -> list[Any]:
         at = b.add(start, e)
         feature = b.zext(b.load(b.gep(indices[0], [at])), ir.IntType(64))
-        column = b.mul(feature, _index(LANES))
+        column = b.mul(feature, integer(LANES))
         if byte:
             where = b.bitcast(b.gep(base, [column]), bytes_.as_pointer())
             return [b.add(sums[0], b.load(where, align=1))]
         x = lanes.splat(b.load(b.gep(data[0], [at])))
-        z = [lanes.load(base, b.add(column, _index(v * lanes.count))) for v in range(_REGISTERS)]
-        return [lanes.fma(x, z[v], sums[v]) for v in range(_REGISTERS)]
+        z = [lanes.load(base, b.add(column, integer(v * lanes.count))) for v in range(REGISTERS)]
+        return [lanes.fma(x, z[v], sums[v]) for v in range(REGISTERS)]
 
-    zeros = [ir.Constant(bytes_, [0] * bytes_.count)] if byte else [lanes.constant(0.0)] * _REGISTERS
-    sums = _for(b, count, 1, zeros, one_entry)
+    zeros = [ir.Constant(bytes_, [0] * bytes_.count)] if byte else [lanes.constant(0.0)] * REGISTERS
+    sums = emit_for(b, count, 1, zeros, one_entry)
     if byte:
         part = [ir.Constant(ir.VectorType(ir.IntType(32), lanes.count), range_) for range_ in _ranges(lanes.count)]
         empty = ir.Constant(bytes_, ir.Undefined)
@@ -455,34 +294,34 @@ def _sparse_row(lanes: _Lanes, shape: Any, shape_value: Any, csr: Any, point: An
     if shape is not Rbf and shape is not Laplacian:
         return [_kernel_value(lanes, shape, shape_value, dot) for dot in sums]
     own = lanes.splat(b.load(b.gep(norms[0], [point])))
-    first = b.add(b.mul(p, _index(LANES)), lane)
+    first = b.add(b.mul(p, integer(LANES)), lane)
     scale = lanes.splat(b.extract_value(shape_value, 0))
     values = []
-    for v in range(_REGISTERS):
-        other = lanes.load(norms[1], b.add(first, _index(v * lanes.count)))
+    for v in range(REGISTERS):
+        other = lanes.load(norms[1], b.add(first, integer(v * lanes.count)))
         distance = lanes.fma(lanes.constant(-2.0), sums[v], b.fadd(own, other))
         values.append(lanes.exp2_minus(b.fmul(lanes.larger(distance, lanes.constant(0.0)), scale)))
     return values
 
 
 def _ranges(count: int) -> list[list[int]]:
-    return [list(range(v * count, (v + 1) * count)) for v in range(_REGISTERS)]
+    return [list(range(v * count, (v + 1) * count)) for v in range(REGISTERS)]
 
 
 def _sparse_arguments(context: Any, builder: Any, csr: Any, csr_value: Any, columns: Any) -> tuple[Any, Any]:
     """The arrays of a Csr, with (norms of the rows, norms of the columns) as data pointers in place of its norms."""
     fields = [builder.extract_value(csr_value, i) for i in range(4)]
-    arrays = _unpack(context, builder, csr.types, fields)
+    arrays = unpack(context, builder, csr.types, fields)
     return (*arrays[:3], (arrays[3][0], columns[0])), arrays
 
 
 @intrinsic
 def _add_sparse_tile_ir(typingctx, shape, csr, points, first, last, panels, norms, p, lane, coef, out):  # noqa: ARG001
     def codegen(context, builder, signature, args):
-        shape_value, csr_value, points_, first_, last_, panels_, norms_, p_, lane_, coef_, out_ = _unpack(
+        shape_value, csr_value, points_, first_, last_, panels_, norms_, p_, lane_, coef_, out_ = unpack(
             context, builder, signature.args, args
         )
-        lanes = _Lanes(builder, norms.dtype)
+        lanes = Lanes(builder, norms.dtype)
         csr_, _ = _sparse_arguments(context, builder, csr, csr_value, norms_)
 
         def one_row(r: Any, sums: list[Any]) -> list[Any]:
@@ -493,10 +332,10 @@ def _add_sparse_tile_ir(typingctx, shape, csr, points, first, last, panels, norm
             return [lanes.fma(weight, value, total) for value, total in zip(values, sums, strict=True)]
 
         rows = builder.sub(last_, first_)
-        sums = _for(builder, rows, 1, [lanes.constant(0.0)] * _REGISTERS, one_row)
-        column = builder.add(builder.mul(p_, _index(LANES)), lane_)
-        for v in range(_REGISTERS):
-            _add_to_doubles(lanes, sums[v], out_[0], builder.add(column, _index(v * lanes.count)))
+        sums = emit_for(builder, rows, 1, [lanes.constant(0.0)] * REGISTERS, one_row)
+        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
+        for v in range(REGISTERS):
+            _add_to_doubles(lanes, sums[v], out_[0], builder.add(column, integer(v * lanes.count)))
         return context.get_dummy_value()
 
     i = types.intp
@@ -506,16 +345,16 @@ def _add_sparse_tile_ir(typingctx, shape, csr, points, first, last, panels, norm
 @intrinsic
 def _store_sparse_tile_ir(typingctx, shape, csr, point, panels, norms, p, lane, out, row):  # noqa: ARG001
     def codegen(context, builder, signature, args):
-        shape_value, csr_value, point_, panels_, norms_, p_, lane_, out_, row_ = _unpack(
+        shape_value, csr_value, point_, panels_, norms_, p_, lane_, out_, row_ = unpack(
             context, builder, signature.args, args
         )
-        lanes = _Lanes(builder, norms.dtype)
+        lanes = Lanes(builder, norms.dtype)
         csr_, _ = _sparse_arguments(context, builder, csr, csr_value, norms_)
         values = _sparse_row(lanes, shape.instance_class, shape_value, csr_, point_, panels_, p_, lane_)
-        column = builder.add(builder.mul(p_, _index(LANES)), lane_)
-        start = _flat(builder, out_[1], row_, column)
-        for v in range(_REGISTERS):
-            lanes.store(values[v], out_[0], builder.add(start, _index(v * lanes.count)))
+        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
+        start = position(builder, out_[1], row_, column)
+        for v in range(REGISTERS):
+            lanes.store(values[v], out_[0], builder.add(start, integer(v * lanes.count)))
         return context.get_dummy_value()
 
     i = types.intp
@@ -526,7 +365,7 @@ def _store_sparse_tile_ir(typingctx, shape, csr, point, panels, norms, p, lane, 
 # a variable may move up or down and -BIG, +BIG where it may not.
 
 
-def _scan(lanes: _Lanes, n: Any, step: Any) -> tuple[Any, Any, Any]:
+def _scan(lanes: Lanes, n: Any, step: Any) -> tuple[Any, Any, Any]:
     """Largest score, its first index, and least bound over n lanes; `step(index)` gives a register of each."""
     b, unroll = lanes.b, 2
     width = unroll * lanes.count
@@ -534,7 +373,7 @@ def _scan(lanes: _Lanes, n: Any, step: Any) -> tuple[Any, Any, Any]:
     def body(k: Any, carried: list[Any]) -> list[Any]:
         best, where, least, iota = carried[:2], carried[2:4], carried[4:6], carried[6]
         for u in range(unroll):
-            score, bound = step(b.add(k, _index(u * lanes.count)))
+            score, bound = step(b.add(k, integer(u * lanes.count)))
             better = b.fcmp_ordered(">", score, best[u])
             best[u] = b.select(better, score, best[u])
             where[u] = b.select(better, b.add(iota, lanes.integers(u * lanes.count)), where[u])
@@ -543,7 +382,7 @@ def _scan(lanes: _Lanes, n: Any, step: Any) -> tuple[Any, Any, Any]:
 
     zero = lanes.integers(0)
     start = [*[lanes.constant(-2 * BIG_32)] * 2, zero, zero, *[lanes.constant(2 * BIG_32)] * 2]
-    best0, best1, where0, where1, least0, least1, _ = _for(
+    best0, best1, where0, where1, least0, least1, _ = emit_for(
         b, n, width, [*start, lanes.integers(range(lanes.count))], body
     )
     best = lanes.larger(best0, best1)
@@ -559,7 +398,7 @@ def _scan(lanes: _Lanes, n: Any, step: Any) -> tuple[Any, Any, Any]:
 
 
 def _row(builder: Any, matrix: Any, i: Any) -> Any:
-    return builder.gep(matrix[0], [_flat(builder, matrix[1], i, _index(0))])
+    return builder.gep(matrix[0], [position(builder, matrix[1], i, integer(0))])
 
 
 @intrinsic
@@ -567,8 +406,8 @@ def _update_pair_ir(typingctx, values, gram, i, j, step, rise, fall):  # noqa: A
     real = values.dtype
 
     def codegen(context, builder, signature, args):
-        values_, gram_, i_, j_, step_, rise_, fall_ = _unpack(context, builder, signature.args, args)
-        lanes = _Lanes(builder, real)
+        values_, gram_, i_, j_, step_, rise_, fall_ = unpack(context, builder, signature.args, args)
+        lanes = Lanes(builder, real)
         row_i, row_j = _row(builder, gram_, i_), _row(builder, gram_, j_)
         minus = lanes.splat(builder.fneg(step_))
 
@@ -590,8 +429,8 @@ def _best_partner_ir(typingctx, values, gram, unit, i, diagonal, tau, fall):  # 
     real = values.dtype
 
     def codegen(context, builder, signature, args):
-        values_, gram_, unit_, i_, diagonal_, tau_, fall_ = _unpack(context, builder, signature.args, args)
-        lanes = _Lanes(builder, real)
+        values_, gram_, unit_, i_, diagonal_, tau_, fall_ = unpack(context, builder, signature.args, args)
+        lanes = Lanes(builder, real)
         twice = lanes.splat(builder.fmul(unit_, ir.Constant(unit_.type, -2.0)))
         row = _row(builder, gram_, i_)
         top = lanes.splat(builder.load(builder.gep(values_[0], [i_])))

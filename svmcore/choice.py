@@ -28,7 +28,7 @@ def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
     if (
         K.kernel.kind == KernelKind.LINEAR
         and not warm
-        and LEAST_POINTS <= len(qp.c)
+        and len(qp.c) >= LEAST_POINTS
         and K.n_features <= min(MOST_FEATURES, len(qp.c) // 4)
         and (bounded or bool((qp.diag > 0).all()))
     ):

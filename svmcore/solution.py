@@ -82,6 +82,12 @@ class Solution:
         solution.__dict__.update({**defaults, **fields, "_measure": measure})
         return solution
 
+    def changed(self, **fields: Any) -> Solution:
+        """A copy with other fields, which leaves what is postponed postponed."""
+        copy = type(self).__new__(type(self))
+        copy.__dict__.update({**self.__dict__, **fields})
+        return copy
+
     def __getattr__(self, name: str) -> Any:
         measure = self.__dict__.pop("_measure", None)
         if measure is None or name.startswith("__"):

@@ -139,7 +139,7 @@ def train_svc(
         "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling, "sample_weight": sample_weight,
         "class_weight": class_weight,
     }  # fmt: skip
-    return replace(solution, training=Training(problem.X, y, form, run.tol))
+    return solution.changed(training=Training(problem.X, y, form, run.tol))
 
 
 def train_svr(
@@ -195,7 +195,7 @@ def train_svr(
         "loss": loss, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
         "sample_weight": sample_weight,
     }  # fmt: skip
-    return replace(solution, training=Training(problem.X, y, form, run.tol))
+    return solution.changed(training=Training(problem.X, y, form, run.tol))
 
 
 def _offset(fit_intercept: Any, intercept_scaling: Any) -> tuple[bool, float]:
@@ -369,7 +369,9 @@ def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run) -> Measured:
     return Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, postponed=False)
 
 
-def _attempt(name: str, qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control) -> tuple[Raw, Measured]:
+def _attempt(
+    name: str, qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control
+) -> tuple[Raw, Measured]:
     """Run one solver, certify, and start it again where the certificate disagrees."""
     solver = solvers.load(name)
     spent, best = 0, np.inf
@@ -396,7 +398,11 @@ def _fit(problem: Problem, run: Run, control: Control) -> Solution:
         _refuse_what_it_cannot(run.solver, problem)
     qp = problem.qp
     start = _start(problem, run.alpha0)
-    with control, one_blas_thread, np.errstate(over="ignore", invalid="ignore"):  # an unbounded run may overflow; its status says so
+    with (
+        control,
+        one_blas_thread,
+        np.errstate(over="ignore", invalid="ignore"),
+    ):  # an unbounded run may overflow; its status says so
         K = KernelMatrix(
             problem.X, problem.spec.kernel, problem.spec.function, cache_bytes=run.cache_bytes, n_threads=run.n_threads
         )
@@ -484,7 +490,7 @@ def _speak(solution: Solution, relative_gap: float, problem: Problem, run: Run) 
             ConvergenceWarning,
             stacklevel=4,
         )
-    slow = not status.ok or solution.n_iter > 100 * len(problem.qp.c)
+    slow = not status.ok or (solution.solver == "smo" and solution.n_iter > 100 * len(problem.qp.c))
     if slow and status is not Status.UNBOUNDED and problem.spec.kernel.kind < KernelKind.PRECOMPUTED:
         ratio, largest, smallest = _check.scale_ratio(problem.X)
         if ratio > _check.SCALE_RATIO:

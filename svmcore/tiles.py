@@ -85,7 +85,7 @@ class _Tiles:
 
     def _finish(self, out: Real, count: int) -> Real:
         if self.offset:
-            out += self.offset
+            out[:count, :count] += self.offset
         out[count:] = 0
         self.n_evals += count * count
         return out
@@ -209,7 +209,9 @@ class SparseTiles(_Tiles):
             self.sources[dtype] = (csr, panels)
         self.single = single
         largest = float(self.shape.scale * norms.max(initial=0.0)) if isinstance(self.shape, _vector.Rbf) else 0.0
-        self.worst_error = _ROUNDING * ((0.0 if binary else 4.0 * float(np.sqrt(width)) * largest) + 3.0 * largest + 8.0)
+        self.worst_error = _ROUNDING * (
+            (0.0 if binary else 4.0 * float(np.sqrt(width)) * largest) + 3.0 * largest + 8.0
+        )
         if not isinstance(self.shape, _vector.Rbf):
             self.worst_error = np.inf
 
@@ -249,7 +251,12 @@ class SparseTiles(_Tiles):
         weights = coef.astype(real)
         work = len(points) * len(field) * self.per_row
         count = len(panels)
-        split(lambda a, b: add(self.shape, csr, points, weights, panels, csr.norms, a, b, field), count, work, self.n_threads)
+        split(
+            lambda a, b: add(self.shape, csr, points, weights, panels, csr.norms, a, b, field),
+            count,
+            work,
+            self.n_threads,
+        )
         if self.offset:
             field += self.offset * coef.sum()
         self.n_evals += len(points) * self.n
@@ -315,9 +322,7 @@ def linear_product(targets: Points, sources: Points, coef: FloatArray, n_feature
         weights[: sources.n] = coef
         w = (sources.panels @ weights.reshape(-1, LANES, 1)).sum(axis=0)[:, 0]
         return (w @ targets.panels).ravel()[: targets.n]
-    S, T = (
-        csr_array((p.data, p.indices, p.indptr), shape=(p.n, n_features)) for p in (sources, targets)
-    )
+    S, T = (csr_array((p.data, p.indices, p.indptr), shape=(p.n, n_features)) for p in (sources, targets))
     return np.asarray(T @ (S.T @ coef))
 
 
@@ -365,7 +370,13 @@ def tile_product(
 
 
 def _sparse_product(
-    shape: _vector.Shape, targets: Points, sources: Points, coef: FloatArray, width: int, n_threads: int, out: FloatArray
+    shape: _vector.Shape,
+    targets: Points,
+    sources: Points,
+    coef: FloatArray,
+    width: int,
+    n_threads: int,
+    out: FloatArray,
 ) -> None:
     """The sparse case of `tile_product`, in chunks of targets. In place: out."""
     binary = is_binary(sources.indptr, sources.data) and is_binary(targets.indptr, targets.data)

@@ -159,7 +159,12 @@ def test_kernels_without_tiles():
     K = np.exp(-0.2 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
     given = svmcore.train_svc(K, y, 2.0, kernel="precomputed", tol=1e-6, solver="block")
     called = svmcore.train_svc(
-        X, y, 2.0, kernel=lambda A, B: np.exp(-0.2 * ((A[:, None] - B[None]) ** 2).sum(axis=2)), tol=1e-6, solver="block"
+        X,
+        y,
+        2.0,
+        kernel=lambda A, B: np.exp(-0.2 * ((A[:, None] - B[None]) ** 2).sum(axis=2)),
+        tol=1e-6,
+        solver="block",
     )
     tiled = svmcore.train_svc(X, y, 2.0, gamma=0.2, tol=1e-6, solver="block")
     assert given.objective == pytest.approx(tiled.objective, rel=1e-8)

@@ -212,16 +212,23 @@ if not DISABLED:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("cpu, features", [("x86-64-v3", "+avx2,+fma"), ("x86-64", "+sse2"), ("generic", "")])
+@pytest.mark.parametrize(("cpu", "features"), [("x86-64-v3", "+avx2,+fma"), ("x86-64", "+sse2"), ("generic", "")])
 def test_narrower_processors_give_the_same_answer(cpu, features, tmp_path):
     program = (
         "import numpy as np, svmcore, warnings; rng = np.random.default_rng(0); X = rng.standard_normal((300, 7));"
         "y = X[:, 0] * X[:, 1] > 0.1 * rng.standard_normal(300);"
         "s = svmcore.train_svc(X, y, 10.0, solver='block', n_threads=1); print(s.objective, s.converged)"
     )
-    environment = {**os.environ, "NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = {
+        **os.environ,
+        "NUMBA_CPU_NAME": cpu,
+        "NUMBA_CPU_FEATURES": features,
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
     outputs = [
-        subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=e, capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, env=e, capture_output=True, text=True, check=True
+        ).stdout
         for e in (environment, {**os.environ})
     ]
     values = [output.split() for output in outputs]

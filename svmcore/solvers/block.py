@@ -21,8 +21,8 @@ import numpy as np
 from svmcore import _block_jit as block_jit
 from svmcore import _measures
 from svmcore._control import Control
-from svmcore._vector import BIG, UNITS_16
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
+from svmcore._vector import BIG, UNITS_16
 from svmcore.gram import KernelMatrix, kernel_product
 from svmcore.solvers._contract import Capabilities, Criterion
 from svmcore.solvers._face import FaceResult, face_step
@@ -419,14 +419,10 @@ def run(
     raw = Raw(state.beta, status, state.steps, table if trace else None, stats)
     if state.fresh:  # the certificate would compute the same product: it is remembered
         return raw
-    return raw._replace(
-        residual=_measures.residual(qp, state.beta, state.field), residual_error=state.residual_error()
-    )
+    return raw._replace(residual=_measures.residual(qp, state.beta, state.field), residual_error=state.residual_error())
 
 
-def _outer_step(
-    state: _Run, gauge: Gauge, target: float, limit: int, control: Control
-) -> Status | None:
+def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: Control) -> Status | None:
     """One working set: choose, solve, apply. Returns the reason to stop, if any."""
     chosen = state.choose(gauge, state.block_size(gauge.free))
     work = state.working_set(chosen, gauge)
