@@ -111,7 +111,7 @@ def measure(x, bias, step):
 
 @jit(sums=True)
 def finish_direction(x, step, fitted, unit, db):
-    """d beta = inverse (right - Z h) - db unit, and its multipliers for right-hand sides `first`, `second`. In place: step."""
+    """d beta = inverse (right - Z h) - db unit, and its multipliers for `first` and `second`. In place: step."""
     for i in range(x.s.shape[0]):
         d = step.inverse[i] * (step.right[i] - fitted[i]) - db * unit[i]
         step.beta[i] = d

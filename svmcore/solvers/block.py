@@ -22,7 +22,8 @@ from svmcore import _block_jit as block_jit
 from svmcore import _measures
 from svmcore._control import Control
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
-from svmcore._vector import BIG, UNITS_16
+from svmcore._lanes import UNITS_16
+from svmcore._vector import BIG, ROWS
 from svmcore.gram import KernelMatrix, kernel_product
 from svmcore.solvers._contract import Capabilities, Criterion
 from svmcore.solvers._face import FaceResult, face_step
@@ -144,7 +145,7 @@ class _Run:
         size = float(np.abs(coef).sum())
         self.moved += size
         self.moved_single += size if single else 0.0
-        rows = max(block_jit.ROWS, PIECE // max(self.K.n, 1) // block_jit.ROWS * block_jit.ROWS)
+        rows = max(ROWS, PIECE // max(self.K.n, 1) // ROWS * ROWS)
         for first in range(0, len(points), rows):
             add(points[first : first + rows], coef[first : first + rows], self.field)
             if control is not None and first + rows < len(points):

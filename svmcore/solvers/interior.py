@@ -8,7 +8,8 @@ Method   Mehrotra's predictor-corrector (1992); Ferris and Munson's (2003) use o
 
 The barrier problem's stationarity is ``gradient + b = z - t`` with multipliers z, t of the bounds. With
 ``E = diag + z/s + t/u`` a Newton step solves ``(Z Z' + E) d beta + db = right``, and with
-``h = (I + Z' E^-1 Z)^-1 Z' E^-1 right`` the solution is ``E^-1 (right - Z h)``, for which ``Z' d beta = h``: the product of K comes with the step.
+``h = (I + Z' E^-1 Z)^-1 Z' E^-1 right`` the solution is ``E^-1 (right - Z h)``, for which ``Z' d beta = h``: the product of
+K comes with the step.
 """
 
 from __future__ import annotations
