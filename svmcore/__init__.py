@@ -22,8 +22,8 @@ from svmcore._errors import (
 
 if TYPE_CHECKING:
     from svmcore import solvers
+    from svmcore.data import load_data
     from svmcore.gp import GPSolution, gp_regression
-    from svmcore.io import load_data
     from svmcore.path import svm_path
     from svmcore.path_result import Path, StepCurve
     from svmcore.public import certificate, duality_gap, kkt_violation
@@ -44,7 +44,7 @@ _HOMES = {
     "gp_regression": "svmcore.gp",
     "leave_one_out": "svmcore.update",
     "load": "svmcore.solution",
-    "load_data": "svmcore.io",
+    "load_data": "svmcore.data",
     "svm_path": "svmcore.path",
     "train_svc": "svmcore.solve",
     "train_svr": "svmcore.solve",

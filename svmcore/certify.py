@@ -79,7 +79,8 @@ def certificate(
             intercept = (_measures.best_bias if best else _measures.bias)(qp, beta, v)
         b = reported = intercept
     dual = _measures.objective(qp, beta, v)
-    gap = _measures.gap(qp, beta, v, b)
+    # the sum is zero for a feasible beta; the primal of any other is that of the loss's definition, too
+    gap = _measures.gap(qp, beta, v, b) - b * float(beta.sum())
     primal = gap - dual
     outside = np.maximum(qp.lower - beta, beta - qp.upper)
     infeasibility = max(float(outside.max(initial=0.0)), abs(float(beta.sum())) if qp.equality else 0.0)

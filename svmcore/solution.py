@@ -178,10 +178,11 @@ def load(file: Any) -> Any:
     try:
         with np.load(file, allow_pickle=False) as stored:
             parts = {key: stored[key] for key in stored.files}
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
     except Exception as error:
-        raise InputError(f"{file} is not a file that svmcore wrote ({error})") from None
+        reason = "it is no archive of arrays" if "pickle" in str(error) else str(error)
+        raise InputError(f"{file} is not a file that svmcore wrote ({reason})") from None
     if str(parts.get("format")).startswith("svmcore-path"):
         from svmcore._path_solution import assemble_path
 

@@ -45,10 +45,12 @@ LAYERS = [
     {"_steps_jit"},
     {"_smo_jit", "_path_jit", "_ipm_jit", "_active_jit", "_npa_jit", "_chunk_jit", "_block_jit"},
     {"tiles", "gram", "_measures"},
-    {"solvers", "forms", "certify", "_check", "parallel", "_highs"},
-    {"path", "solve", "gp"},
+    {"solvers", "forms", "certify", "_check", "parallel", "_highs", "data"},
+    {"path", "path_result", "solve", "gp"},
     {"cv"},
-    {"cli", "estimators", "plots"},
+    {"estimators", "plots"},
+    {"cli"},
+    {"__main__"},
 ]
 
 FORBIDDEN_TO_SOLVERS = {"solvers", "forms", "_check", "solve", "certify"}

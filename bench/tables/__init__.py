@@ -1,0 +1,29 @@
+"""The published tables, recomputed: one module each, with the printed figures next to ours and what explains them.
+
+A module has `TITLE`, `SOURCE` and `run()`, which returns `Table`s. A table's `expected` names cells that must hold; the
+run fails where one does not.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import asdict
+
+from bench.contest import Context
+from bench.suites.base import Suite
+
+MODULES = ("spirals", "stopping")
+
+
+def run(context: Context) -> None:
+    for name in MODULES:
+        module = importlib.import_module(f"bench.tables.{name}")
+        context.say(f"  {module.SOURCE}")
+        for table in module.run():
+            context.results.add(
+                {"kind": "table", "suite": "tables", "module": name, "source": module.SOURCE, **asdict(table)}
+            )
+            context.say(table.text())
+
+
+SUITE = Suite("tables", "the papers' tables and figures, recomputed next to the printed values", 6, run)
