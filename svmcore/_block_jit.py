@@ -24,7 +24,7 @@ from svmcore._vector import (
     update_pair,
 )
 
-_STAMP = "be60d0038de0"
+_STAMP = "f575b267490d"
 
 
 @jit

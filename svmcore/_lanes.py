@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -73,7 +72,7 @@ class Lanes:
         return ir.Constant(self.vector, [float(x)] * self.count)
 
     def integers(self, x: Any) -> Any:
-        return ir.Constant(self.wholes, [int(x)] * self.count if np.isscalar(x) else [int(v) for v in x])
+        return ir.Constant(self.wholes, [x] * self.count if isinstance(x, int) else list(x))
 
     def scalar(self, x: Any) -> Any:
         """A double argument in the register's own type."""

@@ -73,7 +73,9 @@ class _Blas:
         self._waiting = [
             file
             for package in (np, scipy)
-            for file in (Path(package.__file__).parent.parent / f"{package.__name__}.libs").glob("libscipy_openblas*")
+            for file in (Path(str(package.__file__)).parent.parent / f"{package.__name__}.libs").glob(
+                "libscipy_openblas*"
+            )
         ]
         self._controls: list[tuple[Callable[[], int], Callable[[int], None]]] = []
 

@@ -51,7 +51,7 @@ def confirm(
     chosen = np.flatnonzero(decisive)
     if len(chosen) > 0.7 * n:
         return None
-    coef = np.bincount(qp.point, weights=beta, minlength=K.n)
+    coef: FloatArray = np.bincount(qp.point, weights=beta, minlength=K.n).astype(np.float64)
     support = np.flatnonzero(coef)
     values = K.product_at(qp.point[chosen], support, coef[support])
     part = DualQP(

@@ -47,7 +47,8 @@ def shape_of(kernel: Kernel) -> _vector.Shape:
     """A kernel as the type and numbers that a tile is compiled for. The exponential ones are powers of two."""
     kind = KernelKind(kernel.kind)
     scale = kernel.gamma * (_LOG2E if kind in _EXPONENTIAL else 1.0)
-    return _SHAPES[kind](float(scale), float(kernel.coef0), int(kernel.degree))
+    shape: _vector.Shape = _SHAPES[kind](float(scale), float(kernel.coef0), int(kernel.degree))  # type: ignore[assignment]
+    return shape
 
 
 class _Tiles:
@@ -74,7 +75,8 @@ class _Tiles:
         size = (rows * width * np.dtype(dtype).itemsize + 3) // 4
         if len(self._buffer) < size:
             self._buffer = np.empty(size, np.float32)
-        return self._buffer[:size].view(dtype)[: rows * width].reshape(rows, width)
+        space: Real = self._buffer[:size].view(dtype)[: rows * width].reshape(rows, width)
+        return space
 
     def _add_linear(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
         """field += X (X' coef), exactly enough for `add_exactly`. In place: field."""
@@ -118,9 +120,9 @@ class DenseTiles(_Tiles):
         largest = float(np.abs(self.panels).max(initial=0.0)) * np.sqrt(width)
         kind = self.K.kernel.kind
         if kind == KernelKind.RBF:
-            return _ROUNDING * (width + 2.0 + 4.0 * largest + 8.0)
+            return float(_ROUNDING * (width + 2.0 + 4.0 * largest + 8.0))
         if kind == KernelKind.LAPLACIAN:
-            return _ROUNDING * (width + 2.0 + 4.0 * largest * np.sqrt(width) + 8.0)
+            return float(_ROUNDING * (width + 2.0 + 4.0 * largest * np.sqrt(width) + 8.0))
         biggest = float(np.abs(self.K.diagonal).max(initial=0.0))
         return _ROUNDING * (width + 16.0) * max(1.0, float(self.K.kernel.degree)) * 4.0 * max(biggest, 1e-300)
 
@@ -176,7 +178,7 @@ class DenseTiles(_Tiles):
 
 def _used_features(panels: FloatArray) -> int:
     """Features up to the last one that is not padding."""
-    width = panels.shape[1]
+    width = int(panels.shape[1])
     while width > max(1, panels.shape[1] - 3) and not panels[:, width - 1].any():
         width -= 1
     return width
@@ -195,7 +197,7 @@ class SparseTiles(_Tiles):
         single = np.float64 if cancels and not binary else np.float32
         self.per_row = len(data) / max(K.n, 1) + 8.0
         everything = np.arange(K.n)
-        self.sources = {}
+        self.sources: dict[Any, tuple[_vector.Csr, Real]] = {}
         for dtype in (single, np.float64):
             store = np.uint8 if binary else dtype
             if (dtype, store) == (np.float64, np.uint8):
@@ -321,7 +323,7 @@ def linear_product(targets: Points, sources: Points, coef: FloatArray, n_feature
         weights = np.zeros(len(sources.panels) * LANES)
         weights[: sources.n] = coef
         w = (sources.panels @ weights.reshape(-1, LANES, 1)).sum(axis=0)[:, 0]
-        return (w @ targets.panels).ravel()[: targets.n]
+        return np.asarray((w @ targets.panels).ravel()[: targets.n])
     S, T = (csr_array((p.data, p.indices, p.indptr), shape=(p.n, n_features)) for p in (sources, targets))
     return np.asarray(T @ (S.T @ coef))
 
@@ -348,7 +350,7 @@ def tile_product(
 ) -> FloatArray | None:
     """out_t = sum_s coef_s k(target_t, source_s) in float64, K never stored; None for too many sparse features."""
     if kernel.kind == KernelKind.LINEAR:
-        return linear_product(targets, sources, coef, n_features) + kernel.offset * coef.sum()
+        return np.asarray(linear_product(targets, sources, coef, n_features) + kernel.offset * coef.sum())
     shape = shape_of(kernel)
     out = np.zeros(-(-targets.n // LANES) * LANES)
     if targets.panels.shape[0]:
@@ -366,7 +368,7 @@ def tile_product(
         return None
     else:
         _sparse_product(shape, targets, sources, np.ascontiguousarray(coef, np.float64), n_features, n_threads, out)
-    return out[: targets.n] + kernel.offset * coef.sum()
+    return np.asarray(out[: targets.n] + kernel.offset * coef.sum())
 
 
 def _sparse_product(

@@ -21,8 +21,8 @@ import numpy as np
 from svmcore import _block_jit as block_jit
 from svmcore import _measures
 from svmcore._control import Control
-from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore._lanes import UNITS_16
+from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore._vector import BIG, ROWS
 from svmcore.gram import KernelMatrix, kernel_product
 from svmcore.solvers._contract import Capabilities, Criterion
@@ -135,7 +135,7 @@ class _Run:
         if self.one_each:
             points, coef = index, step
         else:
-            total = np.bincount(self.qp.point[index], weights=step, minlength=self.K.n)
+            total: FloatArray = np.bincount(self.qp.point[index], weights=step, minlength=self.K.n).astype(np.float64)
             points = np.flatnonzero(total)
             coef = total[points]
         add = self.tiles.add if self.level == SINGLE else self.tiles.add_exactly

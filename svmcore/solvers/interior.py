@@ -70,7 +70,7 @@ class _Data:
             out = np.zeros(self.size)
             out[: self.n] = values
             return out
-        return np.bincount(self.point, weights=values, minlength=self.size)
+        return np.bincount(self.point, weights=values, minlength=self.size).astype(np.float64)
 
     def columns(self, *vectors: FloatArray) -> FloatArray:
         """Z' r for vectors over the variables, one row each."""
@@ -160,7 +160,7 @@ class _Solver:
         length = min(1.0, BACK_OFF * ipm.longest_step(x, step))
         self.excess = ipm.advance(x, step, length, fitted - db * fitted_unit)
         self.bias += length * db
-        return length
+        return float(length)
 
 
 def _interior_start(qp: DualQP, data: _Data) -> FloatArray:
@@ -220,11 +220,11 @@ class _Crossover:
             bias = (x[:, 0].sum() - excess[0]) / x[:, 1].sum()
             return x[:, 0] - bias * x[:, 1], float(bias)
         # the step lies in the span of [Z, 1]: an orthonormal basis keeps duplicate and dependent rows cheap and harmless
-        basis = np.eye(len(free))
+        basis: FloatArray = np.eye(len(free))
         if len(free) > d + 1:
             q, r, _ = qr(np.hstack([Z, ones]), mode="economic", pivoting=True)
             size = np.abs(np.diag(r))
-            basis = q[:, : int(np.count_nonzero(size > 1e-11 * size[0]))]
+            basis = np.asarray(q[:, : int(np.count_nonzero(size > 1e-11 * size[0]))], dtype=np.float64)
         reduced = basis.T @ Z
         f, e = basis.shape[1], ones.shape[1]
         system = np.zeros((f + e, f + e))
