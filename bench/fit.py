@@ -172,7 +172,9 @@ def limit(p: Problem, support: np.ndarray) -> float:
 def measure(p: Problem, threads: int, repeats: int) -> tuple[str, float]:
     """One line of the table, and its ratio."""
     ours, theirs = [], []
+    start = clock()
     fit_ours(p, threads)
+    repeats = max(repeats, min(30, int(0.25 / max(clock() - start, 1e-3))))  # short fits are easily disturbed
     for turn in range(repeats):
         start = clock()
         solution = fit_ours(p, threads)

@@ -7,6 +7,7 @@ the number of threads. Short products are never shared out.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ _SHAPES = {
 }
 _EXPONENTIAL = (KernelKind.RBF, KernelKind.LAPLACIAN)
 _WIDE = 128  # features above which half a Gram matrix and its mirror image are cheaper than the whole
+_KEPT_VALUES = 1 << 24  # 64 MB
 _STAGGER = 32  # unused columns at the end of every row of a Gram matrix
 _SPARSE = 0.25  # share of stored entries below which sparse tiles win
 _PANEL_BYTES = 1 << 29  # memory for dense columns of sparse data
@@ -51,6 +53,29 @@ def shape_of(kernel: Kernel) -> _vector.Shape:
     return shape
 
 
+class _Spare:
+    """Keeps one buffer between fits: memory that has been touched before costs several times less than fresh memory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._buffer: Real | None = None
+
+    def take(self, size: int) -> Real:
+        """A float32 array of at least this size; what has never been written takes no memory."""
+        with self._lock:
+            buffer, self._buffer = self._buffer, None
+        return buffer if buffer is not None and len(buffer) >= size else np.empty(size, np.float32)
+
+    def give(self, buffer: Real, touched: int) -> None:
+        """Keep a buffer of which `touched` values have been written, unless that is a lot."""
+        if touched <= _KEPT_VALUES:
+            with self._lock:
+                self._buffer = buffer
+
+
+_spare = _Spare()
+
+
 class _Tiles:
     """What tiles over stored points share: the kernel, threads, a buffer for Gram matrices, a count."""
 
@@ -63,7 +88,9 @@ class _Tiles:
         self.offset = float(K.kernel.offset)
         self.fits_16_bits = K.kernel.kind in _EXPONENTIAL and self.offset == 0.0
         self.linear = K.kernel.kind == KernelKind.LINEAR
-        self._buffer = np.empty(0, np.float32)
+        most = min((self.n + 8) * (self.n + LANES + _STAGGER), K.cache_bytes // 4)
+        self._buffer = _spare.take(max(most, 1))
+        self._touched = 0
 
     def _space(self, count: int, dtype: Any) -> Real:
         """A reused array for the Gram matrix of `count` points: whole panels wide, a row of zeros at least below.
@@ -75,6 +102,7 @@ class _Tiles:
         size = (rows * width * np.dtype(dtype).itemsize + 3) // 4
         if len(self._buffer) < size:
             self._buffer = np.empty(size, np.float32)
+        self._touched = max(self._touched, size)
         space: Real = self._buffer[:size].view(dtype)[: rows * width].reshape(rows, width)
         return space
 
@@ -84,6 +112,11 @@ class _Tiles:
         everywhere[points] = coef
         product = linear_product(self.K.points, self.K.points, everywhere, self.K.n_features)
         field[: self.n] += product + self.offset * coef.sum()
+
+    def release(self) -> None:
+        """Hand the buffer on to the next fit; the last Gram matrix is gone."""
+        _spare.give(self._buffer, self._touched)
+        self._buffer = np.empty(0, np.float32)
 
     def _finish(self, out: Real, count: int) -> Real:
         if self.offset:
@@ -292,6 +325,9 @@ class OracleTiles:
         field[: self.n] += self.K.product(points, coef)
 
     add_exactly = add
+
+    def release(self) -> None:
+        """Nothing is kept."""
 
 
 def make_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTiles:

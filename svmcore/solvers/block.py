@@ -411,6 +411,8 @@ def run(
     columns = ("objective", "violation", "n_kernel_evals", "free")
     table = {name: np.array(column) for name, column in zip(columns, zip(*records, strict=True), strict=False)}
     K.n_evals += state.tiles.n_evals
+    state.gram = None
+    state.tiles.release()
     stats = {"n_outer": outer, "precision": ("float32", "mixed", "float64")[state.level], "exact": state.exact}
     if status is Status.PRECISION and not objective >= -RUNAWAY:
         status = Status.UNBOUNDED
