@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from svmcore.solution import Solution, load
     from svmcore.solve import train_svc, train_svr
     from svmcore.update import LeaveOneOut, leave_one_out
+    from svmcore.warm import warmup
 
 __version__ = "0.1.0"
 
@@ -50,6 +51,7 @@ _HOMES = {
     "certificate": "svmcore.public",
     "duality_gap": "svmcore.public",
     "kkt_violation": "svmcore.public",
+    "warmup": "svmcore.warm",
 }
 
 __all__ = [
@@ -75,6 +77,7 @@ __all__ = [
     "svm_path",
     "train_svc",
     "train_svr",
+    "warmup",
 ]
 
 
