@@ -32,6 +32,7 @@ class Ours(Solver):
             return ""
         can = svmcore.solvers()[self.solver]
         for needed, able, what in [
+            (problem.kernel != "linear", not can.linear_only, "kernels other than the linear one"),
             (problem.fit_intercept, can.equality, "an intercept"),
             (not problem.fit_intercept, can.no_equality, "problems without an intercept"),
             (problem.regression, can.twins, "regression"),
