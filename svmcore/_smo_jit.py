@@ -18,7 +18,7 @@ from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "a3e7d4c1f824"
+_STAMP = "941980eb0e1b"
 
 CALLABLE = int(KernelKind.CALLABLE)
 

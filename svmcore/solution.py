@@ -151,7 +151,7 @@ def load(file: Any) -> Any:
     """Read what `Solution.save` or `Path.save` wrote. Never unpickles."""
     try:
         # opened here: numpy leaves a file that is no archive open
-        opened = nullcontext(file) if hasattr(file, "read") else open(file, "rb")
+        opened = nullcontext(file) if hasattr(file, "read") else open(file, "rb")  # noqa: SIM115
         with opened as stream, np.load(stream, allow_pickle=False) as stored:
             parts = {key: stored[key] for key in stored.files}
     except FileNotFoundError:
