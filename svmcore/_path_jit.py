@@ -29,7 +29,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "5ef15aee66a4"
+_STAMP = "8fc5c8bf0b6c"
 
 LOW, UP, ELBOW = 0, 1, 2
 

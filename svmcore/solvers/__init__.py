@@ -18,6 +18,8 @@ from svmcore.solvers._contract import Capabilities
 
 _MODULES = {
     "smo": "svmcore.solvers.smo",
+    "block": "svmcore.solvers.block",
+    "interior": "svmcore.solvers.interior",
     "adatron": "svmcore.solvers.adatron",
     "chunking": "svmcore.solvers.chunking",
     "decomposition": "svmcore.solvers.decomposition",
@@ -63,7 +65,10 @@ def check_options(name: str, given: dict[str, Any]) -> None:
         if value is None and "None" in kind:
             continue
         if key in values:
-            _check.choice(key, value, values[key])
+            if isinstance(values[key], tuple):
+                _check.choice(key, value, values[key])
+            elif value not in values[key]:
+                raise InputError(f"{key}={value!r} cannot be used by solver {name!r}; it must be {values[key]}")
         elif kind.startswith("bool"):
             _check.flag(key, value)
         elif kind.startswith("int"):

@@ -5,7 +5,7 @@ A solver gives `Course.follow` a slice of compiled work; everything that happens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,16 +27,6 @@ _NEAR = 1e-14
 _CONVEX = 1e-9
 
 
-class _Words:
-    """Prints as it reads."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-
 class Whole:
     """Whole numbers of at least `low`, for a solver's OPTION_VALUES."""
 
@@ -47,8 +37,8 @@ class Whole:
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         return whole and value >= self.low and not (self.even and value % 2)  # type: ignore[operator]
 
-    def __iter__(self) -> Iterator[_Words]:
-        yield _Words(f"{'an even' if self.even else 'a whole'} number of at least {self.low}")
+    def __str__(self) -> str:
+        return f"{'an even' if self.even else 'a whole'} number of at least {self.low}"
 
 
 class Between:
@@ -61,8 +51,18 @@ class Between:
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         return number and self.low < value < self.high  # type: ignore[operator]
 
-    def __iter__(self) -> Iterator[_Words]:
-        yield _Words(f"a number above {self.low:g}" + (f" and below {self.high:g}" if np.isfinite(self.high) else ""))
+    def __str__(self) -> str:
+        return f"a number above {self.low:g}" + (f" and below {self.high:g}" if np.isfinite(self.high) else "")
+
+
+class Pair:
+    """Two positions, for a solver's OPTION_VALUES."""
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, tuple) and len(value) == 2 and all(k in Whole(0) for k in value)
+
+    def __str__(self) -> str:
+        return "a tuple of two positions of training points"
 
 
 def new_local(m: int) -> Local:

@@ -1,0 +1,88 @@
+"""Kernel-Adatron and SOR: every order and omega reaches the optimum of the problem without an equality row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import svmcore
+
+ORDERS = ("sequential", "random", "violation", "two-stage")
+
+
+def problem(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, np.where(X[:, 0] + 0.7 * rng.normal(size=n) > 0, 1, -1)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("omega", [0.5, 1.0, 1.7])
+def test_every_order_and_omega_agrees_with_smo(order, omega):
+    X, y = problem()
+    options = {"gamma": 0.5, "fit_intercept": False, "intercept_scaling": 1.0}
+    reference = svmcore.train_svc(X, y, 2.0, tol=1e-9, **options)
+    solution = svmcore.train_svc(X, y, 2.0, tol=1e-7, solver="adatron", order=order, omega=omega, **options)
+    assert solution.converged
+    assert solution.objective == pytest.approx(reference.objective, rel=1e-9)
+    np.testing.assert_allclose(solution.decision_function(X), reference.decision_function(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_objective_falls_at_every_update(order):
+    X, y = problem()
+    solution = svmcore.train_svc(
+        X, y, 5.0, gamma=1.0, fit_intercept=False, solver="adatron", order=order, omega=1.5, trace=True
+    )
+    assert (np.diff(solution.trace["objective"]) <= 1e-12).all()
+    assert solution.trace["n_kernel_evals"][-1] <= solution.n_kernel_evals
+    assert len(solution.trace["step"]) == solution.n_iter
+
+
+def test_one_update_is_the_book_s():
+    """Table 7.1 with eta_i = 1 / K_ii: from zero, the first update sets alpha_1 = 1 / K_11."""
+    X, y = np.array([[2.0], [-1.0]]), np.array([1, -1])
+    with pytest.warns(svmcore.ConvergenceWarning):
+        solution = svmcore.train_svc(X, y, 10.0, kernel="linear", fit_intercept=False, solver="adatron", max_iter=1)
+    assert solution.alpha == pytest.approx([0.0, 1.0]) or solution.alpha == pytest.approx([0.25, 0.0])
+    assert solution.n_iter == 1
+
+
+def test_convergence_is_linear():
+    """Section 7.2: W* - W falls by a constant factor or better; over halves of the run the rates are alike."""
+    X, y = problem()
+    options = {"gamma": 0.3, "fit_intercept": False}
+    best = svmcore.train_svc(X, y, 1.0, tol=1e-10, **options).objective
+    trace = svmcore.train_svc(X, y, 1.0, tol=1e-6, solver="adatron", face_steps=False, trace=True, **options).trace
+    above = np.log(np.maximum(trace["objective"] - best, 1e-14))
+    k = len(above)
+    slopes = [(above[b] - above[a]) / (b - a) for a, b in [(k // 4, k // 2), (k // 2, 3 * k // 4)]]
+    assert all(slope < 0 for slope in slopes)
+    assert 0.2 < slopes[0] / slopes[1] < 5.0
+
+
+def test_random_order_follows_its_seed():
+    X, y = problem()
+    runs = [
+        svmcore.train_svc(X, y, fit_intercept=False, solver="adatron", order="random", random_state=seed).alpha
+        for seed in (1, 1, 2)
+    ]
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert (runs[0] != runs[2]).any()
+
+
+def test_refusals_are_in_words():
+    X, y = problem(10)
+    with pytest.raises(svmcore.InputError, match="intercept"):
+        svmcore.train_svc(X, y, solver="adatron")
+    with pytest.raises(svmcore.InputError, match="above 0 and below 2"):
+        svmcore.train_svc(X, y, fit_intercept=False, solver="adatron", omega=2.0)
+    with pytest.raises(svmcore.InputError, match="two-stage"):
+        svmcore.train_svc(X, y, fit_intercept=False, solver="adatron", order="sorted")
+
+
+def test_hard_margin_through_the_origin_that_does_not_exist():
+    X, y = np.array([[1.0], [2.0]]), np.array([1, -1])
+    with pytest.warns(svmcore.ConvergenceWarning, match="unbounded"):
+        solution = svmcore.train_svc(X, y, np.inf, kernel="linear", fit_intercept=False, solver="adatron")
+    assert solution.status.name == "UNBOUNDED"

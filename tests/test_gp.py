@@ -1,0 +1,107 @@
+"""Gaussian-process regression: conjugate gradients against Cholesky, and bounds that hold at every iteration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import svmcore
+
+GAMMA = 0.4
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(120, 3)), rng.normal(size=(15, 3))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=120)
+    return X, y, Z
+
+
+def kernel(A, B):
+    return np.exp(-GAMMA * ((A[:, None] - B[None]) ** 2).sum(axis=-1))
+
+
+@pytest.mark.parametrize("noise", [1e-3, 0.1, 5.0])
+@pytest.mark.parametrize("cache_mb", [None, 1e-3])
+def test_it_solves_the_system(problem, noise, cache_mb):
+    X, y, Z = problem
+    A = kernel(X, X) + noise * np.eye(len(X))
+    exact = np.linalg.solve(A, y)
+    for solver in ("cg", "cholesky"):
+        gp = svmcore.gp_regression(X, y, noise=noise, gamma=GAMMA, solver=solver, tol=1e-10, cache_mb=cache_mb)
+        assert gp.converged
+        np.testing.assert_allclose(gp.alpha, exact, atol=1e-8 / noise)
+        mean, std = gp.predict(Z, return_std=True)
+        cross = kernel(Z, X)
+        np.testing.assert_allclose(mean, cross @ exact, atol=1e-7)
+        variance = 1.0 - np.einsum("ij,ji->i", cross, np.linalg.solve(A, cross.T))
+        np.testing.assert_allclose(std**2, variance, atol=1e-8)
+
+
+def test_bounds_hold_at_every_iteration(problem):
+    X, y, Z = problem
+    noise = 0.05
+    A = kernel(X, X) + noise * np.eye(len(X))
+    exact = float(y @ np.linalg.solve(A, y))
+    gp = svmcore.gp_regression(X, y, noise=noise, gamma=GAMMA, tol=1e-8, trace=True)
+    lower, upper = gp.trace["lower"], gp.trace["upper"]
+    assert (lower <= exact * (1 + 1e-12)).all()
+    assert (upper >= exact * (1 - 1e-12)).all()
+    assert (np.diff(lower) >= -1e-9).all()  # conjugate gradients raise the lower bound
+    assert upper[-1] - lower[-1] < 1e-9 * exact
+    low, high = gp.variance(Z, bounded=True)
+    cross = kernel(Z, X)
+    variance = 1.0 - np.einsum("ij,ji->i", cross, np.linalg.solve(A, cross.T))
+    assert (low <= variance + 1e-12).all()
+    assert (high >= variance - 1e-12).all()
+
+
+def test_stopping_by_bounds(problem):
+    X, y, _ = problem
+    gp = svmcore.gp_regression(X, y, noise=0.1, gamma=GAMMA, tol=1e-4, stopping="bounds")
+    assert gp.converged
+    assert gp.upper - gp.lower <= 1e-4 * gp.upper
+
+
+def test_kernel_values_are_counted(problem):
+    X, y, _ = problem
+    n = len(X)
+    stored = svmcore.gp_regression(X, y, noise=0.1, gamma=GAMMA)
+    assert stored.n_kernel_evals == n**2
+    fresh = svmcore.gp_regression(X, y, noise=0.1, gamma=GAMMA, cache_mb=1e-3)
+    assert fresh.n_kernel_evals >= n**2 * fresh.n_iter
+
+
+def test_other_inputs(problem):
+    X, y, Z = problem
+    reference = svmcore.gp_regression(X, y, noise=0.1, gamma=GAMMA, tol=1e-10).predict(Z)
+    sparse = svmcore.gp_regression(csr_matrix(X), y, noise=0.1, gamma=GAMMA, tol=1e-10)
+    np.testing.assert_allclose(sparse.predict(Z), reference, atol=1e-8)
+    called = svmcore.gp_regression(X, y, noise=0.1, kernel=kernel, tol=1e-10)
+    np.testing.assert_allclose(called.predict(Z), reference, atol=1e-8)
+    given = svmcore.gp_regression(kernel(X, X), y, noise=0.1, kernel="precomputed", tol=1e-10)
+    np.testing.assert_allclose(given.predict(kernel(Z, X)), reference, atol=1e-8)
+    with pytest.raises(svmcore.InputError, match="precomputed"):
+        given.variance(kernel(Z, X))
+
+
+def test_limits_are_honoured(problem):
+    X, y, _ = problem
+    with pytest.warns(svmcore.ConvergenceWarning, match="max_iter"):
+        gp = svmcore.gp_regression(X, y, noise=1e-3, gamma=GAMMA, max_iter=3)
+    assert gp.n_iter == 3
+    with pytest.warns(svmcore.ConvergenceWarning, match="callback"):
+        gp = svmcore.gp_regression(X, y, noise=1e-3, gamma=GAMMA, callback=lambda report: report.n_iter >= 2)
+    assert gp.n_iter == 2
+    again = svmcore.gp_regression(X, y, noise=1e-3, gamma=GAMMA, alpha0=gp.alpha)
+    assert again.converged
+    assert svmcore.gp_regression(X, 0.0 * y, noise=1.0).n_iter == 0
+
+
+@pytest.mark.parametrize("bad", [{"noise": 0.0}, {"noise": "x"}, {"noise": 1.0, "solver": "lu"}])
+def test_refusals(problem, bad):
+    X, y, _ = problem
+    with pytest.raises(svmcore.InputError, match=r"noise|solver"):
+        svmcore.gp_regression(X, y, **bad)

@@ -1,0 +1,90 @@
+"""Decomposition and chunking."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import svmcore
+
+
+def problem(n: int = 80) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(n, 3))
+    return X, np.where(X[:, 0] * X[:, 1] + 0.5 * rng.normal(size=n) > 0, 1, -1)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_two_variables_retrace_the_maximal_violating_pair(loss, C):
+    """q = 2 has the closed-form step and the tie-break of rule="mvp": the same pairs, in the same order."""
+    X, y = problem()
+    options = {"gamma": 0.5, "loss": loss, "tol": 1e-5, "trace": True, "face_steps": False}
+    ours = svmcore.train_svc(X, y, C, solver="decomposition", q=2, **options)
+    smo = svmcore.train_svc(X, y, C, solver="smo", rule="mvp", shrinking=False, **options)
+    assert ours.n_iter == smo.n_iter
+    for column in ("i", "j"):
+        np.testing.assert_array_equal(ours.trace[column], smo.trace[column])
+
+
+@pytest.mark.parametrize("q", [2, 4, 10, 40])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_every_size_reaches_the_optimum(q, fit_intercept):
+    X, y = problem()
+    options = {"gamma": 0.5, "fit_intercept": fit_intercept}
+    solution = svmcore.train_svc(X, y, 10.0, solver="decomposition", q=q, tol=1e-6, **options)
+    reference = svmcore.train_svc(X, y, 10.0, tol=1e-9, **options)
+    assert solution.converged
+    assert solution.objective == pytest.approx(reference.objective, rel=1e-9)
+
+
+def test_larger_working_sets_take_fewer_iterations():
+    X, y = problem()
+    counts = [svmcore.train_svc(X, y, 1.0, solver="decomposition", q=q, tol=1e-5).n_iter for q in (2, 10, 40)]
+    assert counts[0] > counts[1] > counts[2]
+
+
+@pytest.mark.parametrize("q", [0, 3, 2.0, "many", True])
+def test_odd_sizes_are_refused(q):
+    X, y = problem(10)
+    with pytest.raises(svmcore.InputError, match="even number of at least 2"):
+        svmcore.train_svc(X, y, solver="decomposition", q=q)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("highs_limit", [0, 300])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_chunking_reaches_the_optimum(loss, highs_limit, fit_intercept):
+    X, y = problem()
+    options = {"gamma": 0.5, "loss": loss, "fit_intercept": fit_intercept}
+    solution = svmcore.train_svc(X, y, 10.0, solver="chunking", size=20, highs_limit=highs_limit, tol=1e-6, **options)
+    reference = svmcore.train_svc(X, y, 10.0, tol=1e-9, **options)
+    assert solution.converged
+    assert solution.objective == pytest.approx(reference.objective, rel=1e-9)
+    assert (solution.stats["highs"] > 0) == (highs_limit > 0)
+    assert solution.stats["highs_failures"] == 0
+
+
+def test_highs_answers_are_used():
+    """With the polish limited to nothing but rounding, HiGHS alone is within its tolerance: few chunks, all by HiGHS."""
+    X, y = problem()
+    solution = svmcore.train_svc(X, y, 1.0, gamma=0.5, solver="chunking", size=80, tol=1e-6)
+    assert solution.n_iter <= 3
+    assert solution.stats["highs"] == solution.n_iter
+
+
+def test_chunks_keep_the_support_vectors():
+    X, y = problem()
+    solution = svmcore.train_svc(X, y, 1.0, gamma=0.5, solver="chunking", size=10, tol=1e-6, trace=True)
+    assert solution.stats["largest_chunk"] >= len(solution.support)
+    assert (np.diff(solution.trace["objective"]) <= 1e-9).all()
+
+
+def test_chunking_regression():
+    X = np.linspace(0.0, 6.0, 50).reshape(-1, 1)
+    y = np.sin(X).ravel()
+    for solver in ("chunking", "decomposition"):
+        solution = svmcore.train_svr(X, y, 10.0, 0.05, gamma=1.0, solver=solver, tol=1e-6)
+        reference = svmcore.train_svr(X, y, 10.0, 0.05, gamma=1.0, tol=1e-8)
+        assert solution.converged
+        assert solution.objective == pytest.approx(reference.objective, rel=1e-7)
