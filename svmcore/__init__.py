@@ -22,14 +22,15 @@ from svmcore._errors import (
 
 if TYPE_CHECKING:
     from svmcore import solvers
+    from svmcore.data import load_data
     from svmcore.gp import GPSolution, gp_regression
-    from svmcore.io import load_data
     from svmcore.path import svm_path
     from svmcore.path_result import Path, StepCurve
     from svmcore.public import certificate, duality_gap, kkt_violation
     from svmcore.solution import Solution, load
     from svmcore.solve import train_svc, train_svr
     from svmcore.update import LeaveOneOut, leave_one_out
+    from svmcore.warm import warmup
 
 __version__ = "0.1.0"
 
@@ -43,13 +44,14 @@ _HOMES = {
     "gp_regression": "svmcore.gp",
     "leave_one_out": "svmcore.update",
     "load": "svmcore.solution",
-    "load_data": "svmcore.io",
+    "load_data": "svmcore.data",
     "svm_path": "svmcore.path",
     "train_svc": "svmcore.solve",
     "train_svr": "svmcore.solve",
     "certificate": "svmcore.public",
     "duality_gap": "svmcore.public",
     "kkt_violation": "svmcore.public",
+    "warmup": "svmcore.warm",
 }
 
 __all__ = [
@@ -75,6 +77,7 @@ __all__ = [
     "svm_path",
     "train_svc",
     "train_svr",
+    "warmup",
 ]
 
 

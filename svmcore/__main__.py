@@ -1,7 +1,8 @@
-"""``python -m svmcore``."""
+"""``python -m svmcore`` is the command line."""
 
 import sys
 
 from svmcore.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

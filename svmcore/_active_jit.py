@@ -38,7 +38,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "d63f85e649ab"
+_STAMP = "0b40ebf2ae9c"
 
 NEED_ROOM = 20
 _LANDED = 1e-12  # a distance from a bound below this share of the box (infinite: of the way there) is rounding

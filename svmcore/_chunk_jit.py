@@ -26,7 +26,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "d63f85e649ab"
+_STAMP = "0b40ebf2ae9c"
 
 SOLVED, LIMITED = -1, -2
 

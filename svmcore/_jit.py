@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import llvmlite.binding
 import numba
 from numba import config
 
@@ -40,3 +41,11 @@ def jit(function: Any = None, *, sums: bool = False, inline: bool = False, alloc
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder to write the cache to: compile in every process rather than fail
         return numba.njit(**options)(function)
+
+
+def host_features() -> frozenset[str]:
+    """The vector extensions compiled code may use: the processor's, or those of NUMBA_CPU_FEATURES."""
+    if config.CPU_FEATURES is not None:
+        return frozenset(f[1:] for f in config.CPU_FEATURES.split(",") if f.startswith("+"))
+    features = llvmlite.binding.get_host_cpu_features()
+    return frozenset(name for name, present in features.items() if present)

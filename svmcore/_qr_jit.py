@@ -12,7 +12,7 @@ import numpy as np
 
 from svmcore._jit import jit
 
-_STAMP = "b525df6620d9"
+_STAMP = "df40dbe4af40"
 
 
 @jit

@@ -18,7 +18,7 @@ from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "a3e7d4c1f824"
+_STAMP = "cd2f988ebd7b"
 
 CALLABLE = int(KernelKind.CALLABLE)
 
@@ -462,7 +462,9 @@ def _end_of_sweep(variables, cache, progress, rule, max_passes):
     ints[PASSES] += 1
     _, i, j = _greedy_pair(variables, cache, progress, MVP)
     if rule == PLATT and not ints[EXAMINE_ALL]:
-        if quiet:
+        if (
+            quiet or ints[PASSES] % 100 == 0
+        ):  # free variables may go on for ever over rounding, with a tolerance of zero
             ints[EXAMINE_ALL] = 1
         return -1, -1, -1
     if rule == PLATT and not quiet:

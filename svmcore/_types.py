@@ -110,6 +110,8 @@ class Raw(NamedTuple):
     """What a solver returns. The driver certifies `beta`; it never reports the solver's own word.
 
     `trace` maps a column name to an array with one entry per recorded iteration; `stats` holds the solver's counters.
+    `residual` is the solver's own c - K beta - diag beta, if it has it, each entry within `residual_error` of the truth:
+    a certificate then needs to recompute only the entries that could decide.
     """
 
     beta: FloatArray
@@ -117,3 +119,5 @@ class Raw(NamedTuple):
     n_iter: int
     trace: dict[str, NDArray[Any]] | None = None
     stats: dict[str, Any] = {}  # noqa: RUF012  (never mutated)
+    residual: FloatArray | None = None
+    residual_error: float = np.inf

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore import _kernels
+from svmcore import _kernels, tiles
 from svmcore._errors import InputError
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Kernel, KernelKind, Points
 
@@ -186,6 +186,14 @@ class KernelMatrix:
         _kernels.kernel_block(self.kernel, self.points, rows, self.subset(columns), scratch, out)
         return out[:, : len(columns)]
 
+    def product_at(self, targets: IntArray, index: IntArray, coef: FloatArray) -> FloatArray:
+        """K[targets][:, index] @ coef."""
+        if self.function is not None:
+            return self.block(targets, index) @ coef if len(index) else np.zeros(len(targets))
+        self.n_evals += len(targets) * len(index)
+        rows, columns = (self.subset(np.ascontiguousarray(i, np.int64)) for i in (targets, index))
+        return point_product(self.kernel, rows, columns, coef, self.n_features, self.n_threads)
+
     def product(self, index: IntArray, coef: FloatArray) -> FloatArray:
         """K[:, index] @ coef. Asked twice in a row for the same product it answers from memory."""
         if self._memo is not None and np.array_equal(self._memo[0], index) and np.array_equal(self._memo[1], coef):
@@ -218,8 +226,12 @@ def point_product(
 ) -> FloatArray:
     """out_t = sum_s coef_s k(target_t, source_s), shared out to threads by target."""
     out = np.zeros(targets.n)
-    if sources.n == 0:
+    if sources.n == 0 or targets.n == 0:
         return out
+    if tiles.has_tile(kernel, targets, sources):
+        product = tiles.tile_product(kernel, targets, sources, coef, n_features, n_threads)
+        if product is not None:
+            return product
     weights = aligned((padded(sources.n),), zero=True)
     weights[: sources.n] = coef
 

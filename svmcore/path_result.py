@@ -470,7 +470,12 @@ class Path:
         return certify_path(self, Cs)
 
     def plot(self, what: str = "alphas", ax: Any = None, **options: Any) -> Any:
-        """Draw "alphas", "counts", "objective", "error" or "all" over log C; returns the Axes."""
+        """Draw one view over log C and return its Axes; "overview" draws all and returns a dict of them.
+
+        "alphas" (option `max_lines`), "sets" (|E|, |L|, |R|), "objective", "error" (option `test=(X, y)` adds the
+        error on other data), "boundary" (two features; option `C`, default least training error), "overview" (`test`,
+        `title`). Needs matplotlib: ``pip install "svmcore[plot]"``.
+        """
         from svmcore import plots
 
         return plots.plot_path(self, what, ax=ax, **options)

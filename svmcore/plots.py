@@ -1,207 +1,393 @@
-"""Pictures of results; the only importer of matplotlib. Every function takes a result and returns Axes."""
+"""Pictures of a path: dual variables, sets, objective and error over C, and the decision boundary of two features.
+
+The only importer of matplotlib, and only when something is drawn. Colours are those of Okabe and Ito, which people who
+confuse red and green tell apart. A long path is drawn at `_POINTS` values of C and many points as a sample of them; what
+is many is rasterised, so that vector files stay small.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore import _check
-from svmcore._errors import MissingExtraError
+from svmcore._errors import InputError, MissingExtraError
+from svmcore._types import FloatArray, KernelKind
+from svmcore.gram import is_sparse
+from svmcore.path_result import Path, StepCurve
 
-POSITIVE, NEGATIVE, INK, SOFT, ACCENT = "#c8553d", "#2a6f97", "#22303c", "#9aa7b1", "#e0a030"
-WHAT = ("alphas", "counts", "objective", "error", "all")
+NEGATIVE, POSITIVE = "#0072B2", "#D55E00"
+MARGIN, BOUND, OUTSIDE = "#009E73", "#CC79A7", "#8C8C8C"
+INK, MUTED = "#222222", "#6B6B6B"
+_POINTS = 400  # values of C at which curves are drawn
+_LINES = 150  # dual variables drawn
+_HIGHLIGHTS = 3  # of each class
+_GRID = 220  # cells along an axis of the decision boundary
+_AFTER = 4.0  # times the last event's C is where the picture ends
+_DOTS = 3000  # training points drawn
+_EXACT_WORK = 1e9  # rows times breakpoints up to which an error curve is worked out exactly
+
+_STYLE = {
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9.0,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": "#B0B0B0",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#ECECEC",
+    "grid.linewidth": 0.7,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "text.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 8.0,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+}
 
 
-def _pyplot() -> Any:
+class Curves(NamedTuple):
+    """Error over C: exact step functions, for the training set and (None: there is none) for other data."""
+
+    training: StepCurve
+    test: StepCurve | None = None
+
+    @property
+    def best(self) -> StepCurve:
+        """The curve by which to choose C."""
+        return self.training if self.test is None else self.test
+
+
+def error_curves(path: Path, test: tuple[Any, Any] | None = None) -> Curves:
+    """The error curves of a path; where rows times breakpoints are very many, at `_POINTS` values of C only."""
+    return Curves(_curve(path), None if test is None else _curve(path, *test))
+
+
+def _curve(path: Path, X: Any = None, y: Any = None) -> StepCurve:
+    data = path._data
+    rows = data.X.shape[0] if X is None else X.shape[0]
+    if rows * path.lambdas.size <= _EXACT_WORK:
+        return path.error_curve(X, y)
+    labels = data.classes[(data.signs > 0).astype(int)] if y is None else np.asarray(y)
+    Cs = _values(path)
+    wrong = [
+        (path.predict(data.X if X is None else X, Cs[k : k + 16]) != labels).mean(axis=1) for k in range(0, Cs.size, 16)
+    ]
+    return StepCurve(np.sqrt(Cs[1:] * Cs[:-1]), np.concatenate(wrong), float(Cs[0]), float(Cs[-1]))
+
+
+def is_exact(path: Path) -> bool:
+    """Whether `error_curves` is exact for the training set of this path."""
+    return bool(path._data.X.shape[0] * path.lambdas.size <= _EXACT_WORK)
+
+
+# ---- entry points ----------------------------------------------------------------------------------------------------
+
+
+def _matplotlib() -> Any:
     try:
-        import matplotlib.pyplot as plt
+        import matplotlib as mpl
     except ImportError:
-        raise MissingExtraError('plots need matplotlib: pip install "svmcore[plot]"') from None
-    return plt
+        raise MissingExtraError('pictures need matplotlib: pip install "svmcore[plot]"') from None
+    return mpl
 
 
-def _dress(ax: Any, title: str, ylabel: str) -> Any:
-    ax.set_xscale("log")
-    ax.set_xlabel("C = 1 / lambda", color=INK)
-    ax.set_ylabel(ylabel, color=INK)
-    ax.set_title(title, loc="left", fontsize=10.5, color=INK, fontweight="bold")
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_color(SOFT)
-    ax.tick_params(colors=INK, labelsize=8.5)
-    ax.grid(True, axis="y", color="#e8ecef", linewidth=0.8)
-    ax.set_axisbelow(True)
+@contextmanager
+def _styled() -> Iterator[None]:
+    with _matplotlib().rc_context(_STYLE):
+        yield
+
+
+def check_file(file: str) -> None:
+    """Refuse early what cannot be written at the end: no matplotlib, or a file type that it does not know."""
+    _matplotlib()
+    from matplotlib.figure import Figure
+
+    known = Figure().canvas.get_supported_filetypes()
+    kind = file.rpartition(".")[2].lower() if "." in file else ""
+    if kind not in known:
+        raise InputError(f"{file!r} is no picture file; end its name in .png, .pdf or .svg")
+
+
+def plot_path(path: Path, what: str = "alphas", *, ax: Any = None, **options: Any) -> Any:
+    """Draw one view of a path; see `Path.plot`."""
+    views: dict[str, Callable[..., None]] = {
+        "alphas": draw_alphas,
+        "sets": draw_sets,
+        "objective": draw_objective,
+        "error": draw_error,
+        "boundary": draw_boundary,
+    }
+    if what != "overview" and what not in views:
+        known = ", ".join(map(repr, [*views, "overview"]))
+        raise InputError(f"what={what!r} is not known; choose one of {known}")
+    _matplotlib()
+    if what == "overview":
+        if ax is not None:
+            raise InputError('what="overview" is a figure of several pictures; leave ax out')
+        with _styled():
+            from matplotlib import pyplot as plt
+
+            figure = plt.figure(figsize=_size(path), layout="constrained")
+            return draw_overview(path, figure, **options)
+    if ax is not None:
+        views[what](path, ax, **options)
+        return ax
+    with _styled():
+        from matplotlib import pyplot as plt
+
+        size = (5.2, 5.2) if what == "boundary" else (6.4, 4.0)
+        _, ax = plt.subplots(figsize=size, layout="constrained")
+        views[what](path, ax, **options)
     return ax
 
 
-def _values(path: Any, most: int = 500) -> Any:
-    """Values of C to draw at: all breakpoints, or an even choice in log C where there are more."""
+def save_overview(path: Path, file: str, **options: Any) -> None:
+    """Write the overview to a file, without touching pyplot's list of open figures."""
+    _matplotlib()
+    from matplotlib.figure import Figure
+
+    with _styled():
+        figure = Figure(figsize=_size(path), layout="constrained")
+        draw_overview(path, figure, **options)
+        figure.savefig(file, dpi=120)
+
+
+# ---- what is shared --------------------------------------------------------------------------------------------------
+
+
+def _values(path: Path) -> FloatArray:
+    """The values of C at which to draw: `_POINTS` of equal distance in log C, and the breakpoints if they are few."""
+    low, high = _limits(path)
+    if not low < high:
+        return np.array([high])
+    Cs = np.clip(np.geomspace(low, high, _POINTS), low, high)
+    few = path.Cs[path.Cs <= high]
+    return np.union1d(Cs, few) if few.size <= _POINTS else Cs
+
+
+def _limits(path: Path) -> tuple[float, float]:
+    """The range of C to show: all of the path, but not long after the last event, when nothing happens any more."""
     low, high = float(path.Cs[0]), float(path.Cs[-1])
-    if path.Cs.size <= most:
-        return np.unique(np.concatenate([path.Cs, np.geomspace(low, high, most // 2)]))
-    return np.geomspace(low, high, most)
+    last = float(path.Cs[-2]) if path.Cs.size > 2 else high
+    return low, min(high, max(_AFTER * last, low * _AFTER))
 
 
-def plot_path(path: Any, what: str = "alphas", *, ax: Any = None, X: Any = None, y: Any = None) -> Any:
-    """Draw one view of a path over log C, or "all" of them as four panels.
-
-    X, y : for "error": a second, held-out set to draw beside the training error.
-    """
-    plt = _pyplot()
-    _check.choice("what", what, WHAT)
-    if what == "all":
-        _, axes = plt.subplots(2, 2, figsize=(10.5, 7.0), layout="constrained", sharex=True)
-        for each, name in zip(axes.flat, WHAT, strict=False):
-            plot_path(path, name, ax=each, X=X, y=y)
-        for each in axes[0]:
-            each.set_xlabel("")
-        return axes
-    if ax is None:
-        _, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-    draw = {"alphas": _alphas, "counts": _counts, "objective": _objective}
-    if what == "error":
-        return _error(path, ax, X, y)
-    return draw[what](path, ax)
+def _over_C(path: Path, ax: Any, title: str, label: str) -> None:
+    ax.set_xscale("log")
+    low, high = _limits(path)
+    if low < high:
+        ax.set_xlim(low, high)
+    ax.set_xlabel("C")
+    ax.set_ylabel(label)
+    ax.set_title(title)
 
 
-def _alphas(path: Any, ax: Any) -> Any:
-    """alpha / C of every point that is ever on the margin: where in its box it is."""
+def _legend_above(ax: Any, handles: list[Any], labels: list[str]) -> None:
+    """A legend in the line of the title, where it hides nothing."""
+    ax.legend(
+        handles, labels, loc="lower right", bbox_to_anchor=(1.02, 0.985), ncols=len(labels), handlelength=1.0,
+        columnspacing=0.8, handletextpad=0.4,
+    )  # fmt: skip
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.3g} %"
+
+
+def _short(value: float) -> str:
+    """A number in three digits: 0.0354, 17.7, 1,000."""
+    return f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.3g}"
+
+
+def _class_names(path: Path) -> list[str]:
+    return [str(value)[:20] for value in path._data.classes.tolist()]
+
+
+# ---- the views -------------------------------------------------------------------------------------------------------
+
+
+def draw_alphas(path: Path, ax: Any, *, max_lines: int = _LINES) -> None:
+    """The dual variables over C, as shares alpha / C of their limit; those longest on the margin in front."""
     from matplotlib.collections import LineCollection
     from matplotlib.lines import Line2D
 
-    C = _values(path)
-    share = path.alpha(C) / C[:, None]
-    weights = np.where(path._data.weights > 0, path._data.weights, 1.0)
-    share /= weights
-    moving = np.flatnonzero(np.ptp(share, axis=0) > 1e-9)
-    n_moving = max(1, moving.size)
-    opacity = float(np.clip(12.0 / n_moving**0.75, 0.06, 0.85))
-    for sign, colour in ((1.0, POSITIVE), (-1.0, NEGATIVE)):
-        mine = moving[path._data.signs[moving] == sign]
-        lines = [np.column_stack([C, share[:, i]]) for i in mine]
-        ax.add_collection(LineCollection(lines, colors=colour, linewidths=0.9, alpha=opacity))
-    ax.set_xlim(C[0], C[-1])
-    ax.set_ylim(-0.03, 1.03)
-    names = [str(name) for name in path._data.classes]
-    handles = [Line2D([], [], color=POSITIVE, label=names[1]), Line2D([], [], color=NEGATIVE, label=names[0])]
-    ax.legend(
-        handles=handles,
-        framealpha=0.9,
-        edgecolor="none",
-        fontsize=8.5,
-        loc="upper right",
-        title="class",
-        title_fontsize=8.5,
-    )
-    return _dress(ax, f"Dual variables ({moving.size} points move)", "alpha / C")
+    Cs = _values(path)
+    first = path._data.groups.first
+    shown = first
+    if first.size > max_lines:
+        shown = first[np.linspace(0, first.size - 1, max_lines).astype(int)]
+    share = np.concatenate([path.alpha(Cs[k : k + 64])[:, shown] for k in range(0, Cs.size, 64)]) / Cs[:, None]
+    share /= path._data.weights[shown]
+    signs = path._data.signs[shown]
+    middling = (share * (1.0 - share)).sum(axis=0)  # long on the margin, away from both ends
+    x = np.broadcast_to(Cs[:, None], share.shape)
+    lines = np.stack([x, share], axis=-1).transpose(1, 0, 2)
+    for sign, colour in ((-1.0, NEGATIVE), (1.0, POSITIVE)):
+        own = np.flatnonzero(signs == sign)
+        ax.add_collection(LineCollection(list(lines[own]), colors=colour, linewidths=0.6, alpha=0.25, rasterized=True))
+        front = own[np.argsort(-middling[own], kind="stable")[:_HIGHLIGHTS]]
+        ax.add_collection(LineCollection(list(lines[front]), colors=colour, linewidths=1.5, zorder=3))
+    top = float(share.max(initial=0.0)) or 1.0
+    ax.set_ylim(-0.02 * top, 1.04 * top)
+    _over_C(path, ax, "Dual variables", r"$\alpha_i \,/\, C$")
+    if shown.size < first.size:
+        ax.set_xlabel(f"C   ({shown.size} of {first.size:,} variables shown)")
+    handles = [Line2D([], [], color=colour, linewidth=1.5) for colour in (NEGATIVE, POSITIVE)]
+    _legend_above(ax, handles, [f"class {name}" for name in _class_names(path)])
 
 
-def _counts(path: Any, ax: Any) -> Any:
+def draw_sets(path: Path, ax: Any) -> None:
+    """How many points are on the margin (E), at the limit C (L) and without influence (R)."""
     counts = path.support_counts()
-    C = 1.0 / counts["lambda"]
-    for name, colour, label in (
-        ("L", NEGATIVE, "inside the margin (alpha = C)"),
-        ("E", POSITIVE, "on the margin"),
-        ("R", SOFT, "outside (alpha = 0)"),
+    Cs = 1.0 / counts["lambda"]
+    if Cs.size > 4 * _POINTS:
+        keep = np.unique(np.searchsorted(Cs, np.geomspace(Cs[0], Cs[-1], 4 * _POINTS)).clip(0, Cs.size - 1))
+        counts, Cs = counts[keep], Cs[keep]
+    for name, label, colour, width in (
+        ("R", "beyond", OUTSIDE, 1.4),
+        ("L", "inside", BOUND, 1.4),
+        ("E", "on margin", MARGIN, 1.8),
     ):
-        ax.step(C, counts[name], where="post", color=colour, linewidth=1.6, label=label)
-    ax.set_xlim(C[0], C[-1])
+        ax.plot(Cs, counts[name], drawstyle="steps-post", color=colour, linewidth=width, label=f"{name} {label}")
+    ax.fill_between(Cs, counts["E"], step="post", color=MARGIN, alpha=0.12, linewidth=0)
+    n = sum(int(counts[name][0]) for name in "ELR")
+    ax.set_ylim(0, 1.02 * n)
+    _over_C(path, ax, "Sets", "number of points")
+    handles, labels = ax.get_legend_handles_labels()
+    _legend_above(ax, handles[::-1], labels[::-1])
+
+
+def draw_objective(path: Path, ax: Any) -> None:
+    """The optimal value of 1/2 |w|^2 + C sum xi over C."""
+    Cs = _values(path)
+    value = -np.asarray(path.objective(Cs))
+    ax.plot(Cs, value, color=INK, linewidth=1.6)
+    if value.min() > 0 and value.max() > 30.0 * value.min():
+        ax.set_yscale("log")
+    else:
+        ax.set_ylim(bottom=0)
+    _over_C(path, ax, "Objective", r"$|w|^2/2 \, + \, C \, \Sigma \, \xi_i$")
+
+
+def draw_error(path: Path, ax: Any, *, test: tuple[Any, Any] | None = None, curves: Curves | None = None) -> None:
+    """The share of wrong predictions over C, training and (given `test`, a pair X, y) held-out, and the best C."""
+    curves = error_curves(path, test) if curves is None else curves
+    shown = [("training", curves.training, INK)]
+    if curves.test is not None:
+        shown.append(("held out", curves.test, POSITIVE))
+    for label, curve, colour in shown:
+        edges = np.concatenate([[path.Cs[0]], curve.breakpoints, [curve.C_max]])
+        values = np.concatenate([curve.values, curve.values[-1:]])
+        ax.plot(
+            edges,
+            100 * values,
+            drawstyle="steps-post",
+            color=colour,
+            linewidth=1.6,
+            label=label,
+            rasterized=edges.size > 20_000,
+        )
+    best = curves.best
+    at = best.best_C
+    ax.axvline(at, color=MARGIN, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
+    ax.plot([at], [100 * best.minimum], "o", color=MARGIN, markersize=6, zorder=4, clip_on=False)
     ax.set_ylim(bottom=0)
-    ax.legend(frameon=False, fontsize=8.5, loc="best")
-    return _dress(ax, f"Where the points are ({path.stats['n_events']} events)", "points")
+    if len(shown) > 1:
+        ax.legend(loc="best")
+    _over_C(path, ax, "Error", "wrong, in %")
+    least = f"least {_percent(best.minimum)} at C = {_short(at)}"
+    ax.set_title(least, loc="right", color=MARGIN, fontsize=8.5, fontweight="bold")
 
 
-def _objective(path: Any, ax: Any) -> Any:
-    C = _values(path)
-    value = -path.objective(C)
-    ax.plot(C, value, color=INK, linewidth=1.8)
-    ax.set_yscale("log")
-    ax.set_xlim(C[0], C[-1])
-    return _dress(ax, "Optimal objective", "primal = dual objective")
-
-
-def _stairs(ax: Any, curve: Any, colour: str, label: str) -> None:
-    edges = np.concatenate([[curve.C_min], curve.breakpoints, [curve.C_max]])
-    ax.stairs(100.0 * curve.values, edges, baseline=None, color=colour, linewidth=1.6, label=label)
-
-
-def _error(path: Any, ax: Any, X: Any, y: Any) -> Any:
-    train = path.error_curve()
-    _stairs(ax, train, NEGATIVE, "training set")
-    title = "Exact error"
-    if X is not None:
-        held = path.error_curve(X, y)
-        _stairs(ax, held, POSITIVE, "held-out set")
-        best = held.best_C
-        ax.axvline(best, color=ACCENT, linewidth=1.2, linestyle=(0, (4, 3)))
-        ax.annotate(
-            f"C = {best:.3g}: {100 * held.minimum:.2f} %", (best, ax.get_ylim()[1]), xytext=(5, -10),
-            textcoords="offset points", fontsize=8.5, color=INK,
-        )  # fmt: skip
-        title = f"Exact error ({train.breakpoints.size + held.breakpoints.size} steps)"
-    ax.legend(frameon=False, fontsize=8.5, loc="best")
-    ax.set_xlim(float(path.Cs[0]), float(path.Cs[-1]))
-    ax.set_ylim(bottom=0)
-    return _dress(ax, title, "error (%)")
-
-
-def plot_plane(path: Any, X: Any, y: Any, C: float, *, ax: Any = None, resolution: int = 160) -> Any:
-    """Decision values of the machine at C over the plane of two features, with margin and points."""
-    plt = _pyplot()
-    if ax is None:
-        _, ax = plt.subplots(figsize=(5.2, 5.0), layout="constrained")
-    X = np.asarray(X, dtype=np.float64)
+def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | None = None) -> None:
+    """The decision function of two features at one C (default: least training error), and the training points."""
+    data = path._data
+    if not has_boundary(path):
+        raise InputError("the decision boundary can be drawn for two features in a dense X only")
+    C = _curve(path).best_C if C is None else C
+    X = data.X
     low, high = X.min(axis=0), X.max(axis=0)
-    pad = 0.06 * (high - low)
-    grid = [np.linspace(low[k] - pad[k], high[k] + pad[k], resolution) for k in range(2)]
-    A, B = np.meshgrid(*grid)
-    F = path.decision_function(np.column_stack([A.ravel(), B.ravel()]), C).reshape(A.shape)
-    F = np.clip(F, -1.5, 1.5)
-    from matplotlib.colors import LinearSegmentedColormap
+    half = 0.56 * np.where(high > low, high - low, 1.0)
+    square = 0.5 < half[0] / half[1] < 2.0  # comparable scales: draw both the same
+    half = np.full(2, half.max()) if square else half
+    middle = 0.5 * (low + high)
+    x, y = (np.linspace(m - h, m + h, _GRID) for m, h in zip(middle, half, strict=True))
+    mesh = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    f = path.decision_function(mesh, C).reshape(y.size, x.size)
+    limit = float(np.abs(f).max()) + 1.0
+    ax.contourf(x, y, f, levels=[-limit, 0.0, limit], colors=[NEGATIVE, POSITIVE], alpha=0.10)
+    ax.contour(x, y, f, levels=[-1.0, 1.0], colors=[MUTED], linewidths=0.7, linestyles="--")
+    ax.contour(x, y, f, levels=[0.0], colors=[INK], linewidths=1.4)
+    alpha = path.alpha(C)
+    support = alpha > 0
+    every = np.arange(X.shape[0])
+    if every.size > _DOTS:
+        every = np.linspace(0, every.size - 1, _DOTS).astype(int)
+    size = 16.0 if every.size <= 800 else 6.0
+    for sign, colour, name, marker in zip((-1, 1), (NEGATIVE, POSITIVE), _class_names(path), "os", strict=True):
+        own = every[data.signs[every] == sign]
+        edge = np.where(support[own], 1.0, 0.0)
+        ax.scatter(
+            X[own, 0], X[own, 1], s=size, c=colour, marker=marker, linewidths=0.7 * edge, edgecolors=INK,
+            label=f"class {name}", rasterized=own.size > 1000,
+        )  # fmt: skip
+    ax.set_xlim(x[0], x[-1])
+    ax.set_ylim(y[0], y[-1])
+    if square:
+        ax.set_aspect("equal", anchor="NW")
+    ax.grid(False)
+    ax.set_xlabel("feature 1   (ringed: support vectors; dashed: the margin)")
+    ax.set_ylabel("feature 2")
+    ax.set_title(title or f"Decision boundary at C = {_short(C)}")
 
-    shades = LinearSegmentedColormap.from_list("two classes", ["#a9cbe0", "#ffffff", "#f0c4b8"])
-    ax.contourf(A, B, F, levels=np.linspace(-1.5, 1.5, 25), cmap=shades)
-    ax.contour(A, B, F, levels=[-1.0, 0.0, 1.0], colors=INK, linewidths=[0.6, 1.5, 0.6], linestyles=["--", "-", "--"])
-    on_margin = (path.alpha(C) > 0) & (path.alpha(C) < C)
-    for label, colour in zip(path._data.classes, (NEGATIVE, POSITIVE), strict=True):
-        mine = np.asarray(y) == label
-        ax.scatter(X[mine, 0], X[mine, 1], s=13, color=colour, edgecolor="white", linewidth=0.4, zorder=3)
-    if on_margin.size == X.shape[0]:
-        ax.scatter(X[on_margin, 0], X[on_margin, 1], s=42, facecolor="none", edgecolor=INK, linewidth=0.8, zorder=4)
-    ax.set_aspect("equal")
-    ax.set_xticks([])
-    ax.set_yticks([])
-    for spine in ax.spines.values():
-        spine.set_color(SOFT)
-    ax.set_title(f"The machine at C = {C:.3g}", loc="left", fontsize=10.5, color=INK, fontweight="bold")
-    return ax
+
+def has_boundary(path: Path) -> bool:
+    """Whether a decision boundary can be drawn."""
+    data = path._data
+    return bool(data.X.shape[1] == 2 and not is_sparse(data.X) and data.spec.kernel.kind != KernelKind.PRECOMPUTED)
 
 
-def plot_demo(path: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> Any:
-    """The demo's picture: the machine of smallest held-out error, and how one gets there."""
-    plt = _pyplot()
-    figure, axes = plt.subplot_mosaic(
-        [["plane", "error"], ["plane", "alphas"]], figsize=(11.0, 5.8), layout="constrained", width_ratios=[1.05, 1.0]
-    )
-    best = path.error_curve(X_test, y_test).best_C
-    plot_plane(path, X, y, best, ax=axes["plane"])
-    plot_path(path, "error", ax=axes["error"], X=X_test, y=y_test)
-    axes["error"].set_xlabel("")
-    plot_path(path, "alphas", ax=axes["alphas"])
-    axes["alphas"].axvline(best, color=ACCENT, linewidth=1.2, linestyle=(0, (4, 3)))
-    figure.suptitle("Every C at once: two noisy spirals, rbf kernel", x=0.012, ha="left", fontsize=13, color=INK)
+def _size(path: Path) -> tuple[float, float]:
+    return (13.0, 6.4) if has_boundary(path) else (10.0, 6.4)
+
+
+def draw_overview(
+    path: Path,
+    figure: Any,
+    *,
+    title: str | None = None,
+    test: tuple[Any, Any] | None = None,
+    curves: Curves | None = None,
+) -> Any:
+    """All views in one figure; returns their axes by name."""
+    curves = error_curves(path, test) if curves is None else curves
+    if has_boundary(path):
+        axes = figure.subplot_mosaic(
+            [["boundary", "error", "alphas"], ["boundary", "sets", "objective"]], width_ratios=[1.8, 1.0, 1.0]
+        )
+        draw_boundary(path, axes["boundary"], C=curves.best.best_C)
+    else:
+        axes = figure.subplot_mosaic([["error", "alphas"], ["sets", "objective"]])
+    draw_error(path, axes["error"], curves=curves)
+    draw_alphas(path, axes["alphas"])
+    draw_sets(path, axes["sets"])
+    draw_objective(path, axes["objective"])
+    stats = path.stats
+    way = f"every C from {_short(path.Cs[0])} to {_short(path.Cs[-1])}, {stats['n_events']:,} events"
+    figure.suptitle(f"{title}: {way}" if title else way[0].upper() + way[1:], fontsize=12.5, x=0.008, ha="left")
     return axes
 
 
-def save(axes: Any, file: Any) -> None:
-    """Write the figure that holds `axes` to a file and close it."""
-    plt = _pyplot()
-    one = axes
-    if isinstance(axes, dict):
-        one = next(iter(axes.values()))
-    elif isinstance(axes, np.ndarray):
-        one = axes.flat[0]
-    one.figure.savefig(file, dpi=150, facecolor="white")
-    plt.close(one.figure)
+__all__ = ["Curves", "check_file", "error_curves", "has_boundary", "is_exact", "plot_path", "save_overview"]

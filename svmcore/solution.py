@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +74,32 @@ class Solution:
         from svmcore.update import remove
 
         return remove(self, indices)
+
+    @classmethod
+    def postponed(cls, measure: Callable[[], dict[str, Any]], **fields: Any) -> Solution:
+        """A solution whose remaining fields `measure` supplies, the first time one of them is asked for."""
+        solution = cls.__new__(cls)
+        defaults = {f.name: None for f in dataclasses.fields(cls) if f.default is not dataclasses.MISSING}
+        solution.__dict__.update({**defaults, **fields, "_measure": measure})
+        return solution
+
+    def changed(self, **fields: Any) -> Solution:
+        """A copy with other fields, which leaves what is postponed postponed."""
+        copy = type(self).__new__(type(self))
+        copy.__dict__.update({**self.__dict__, **fields})
+        return copy
+
+    def __getattr__(self, name: str) -> Any:
+        measure = self.__dict__.pop("_measure", None)
+        if measure is None or name.startswith("__"):
+            if measure is not None:
+                self.__dict__["_measure"] = measure
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.__dict__.update({**measure(), **self.__dict__})
+        return getattr(self, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def __repr__(self) -> str:
         kind = "regression" if self.classes is None else "classification"
@@ -149,12 +177,15 @@ def _to_format_of(X: Any, like: Any) -> Any:
 def load(file: Any) -> Any:
     """Read what `Solution.save` or `Path.save` wrote. Never unpickles."""
     try:
-        with np.load(file, allow_pickle=False) as stored:
+        # opened here: numpy leaves a file that is no archive open
+        opened = nullcontext(file) if hasattr(file, "read") else open(file, "rb")  # noqa: SIM115
+        with opened as stream, np.load(stream, allow_pickle=False) as stored:
             parts = {key: stored[key] for key in stored.files}
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
     except Exception as error:
-        raise InputError(f"{file} is not a file that svmcore wrote ({error})") from None
+        reason = "it is no archive of arrays" if "pickle" in str(error) else str(error)
+        raise InputError(f"{file} is not a file that svmcore wrote ({reason})") from None
     if str(parts.get("format")).startswith("svmcore-path"):
         from svmcore._path_solution import assemble_path
 

@@ -7,18 +7,19 @@ is started again from its own answer, as long as that helps.
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _check, forms, solvers
+from svmcore import _check, _measures, choice, forms, solvers
 from svmcore._check import KernelSpec
 from svmcore._control import Callback, Control
 from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning
+from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
-from svmcore.certify import Certificate, certificate
+from svmcore.certify import Certificate, certificate, confirm
 from svmcore.gram import KernelMatrix, available_threads, is_sparse
 from svmcore.solution import Solution
 
@@ -138,7 +139,7 @@ def train_svc(
         "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling, "sample_weight": sample_weight,
         "class_weight": class_weight,
     }  # fmt: skip
-    return replace(solution, training=Training(problem.X, y, form, run.tol))
+    return solution.changed(training=Training(problem.X, y, form, run.tol))
 
 
 def train_svr(
@@ -194,7 +195,7 @@ def train_svr(
         "loss": loss, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
         "sample_weight": sample_weight,
     }  # fmt: skip
-    return replace(solution, training=Training(problem.X, y, form, run.tol))
+    return solution.changed(training=Training(problem.X, y, form, run.tol))
 
 
 def _offset(fit_intercept: Any, intercept_scaling: Any) -> tuple[bool, float]:
@@ -275,10 +276,11 @@ def _check_run(
     solver: Any, tol: Any, stopping: Any, max_iter: Any, cache_mb: Any, n_threads: Any, alpha0: Any, trace: Any,
     random_state: Any, options: dict[str, Any],
 ) -> Run:  # fmt: skip
-    name = "smo" if solver == solvers.AUTO else solver
+    name = "smo" if solver == solvers.AUTO and options else solver
     if not isinstance(name, str):
         raise InputError(f"solver={solver!r} is not a name; see svmcore.solvers()")
-    solvers.check_options(name, options)
+    if name != solvers.AUTO:
+        solvers.check_options(name, options)
     cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
     if cache_mb is not None:
         _check.memory(cache * 1e6, f"cache_mb={cache_mb:g}", "give a smaller cache_mb")
@@ -320,6 +322,7 @@ def _refuse_what_it_cannot(name: str, problem: Problem) -> None:
             "bounded dual variables (hinge, finite C); use loss='squared_hinge' or C=inf",
         ),
         (twins, can.twins, "regression"),
+        (problem.spec.kernel.kind != KernelKind.LINEAR, not can.linear_only, "kernels other than the linear one"),
         (problem.spec.function is not None, can.callable_kernel, "a Python kernel; use kernel='precomputed'"),
     ]:
         if needed and not able:
@@ -341,62 +344,107 @@ def _start(problem: Problem, alpha0: Any) -> FloatArray:
     return forms.feasible_start(qp, forms.to_beta(qp, coef))
 
 
+class Measured(NamedTuple):
+    """What is known of an answer: its exact violation, and the rest now or when asked for."""
+
+    violation: float
+    intercept: float
+    relative_gap: float  # to a few digits, when the certificate is postponed
+    certificate: Callable[[], Certificate]
+    postponed: bool
+
+
+def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run) -> Measured:
+    """The exact violation of an answer, and all of its certificate unless the solver's residual allows to postpone it."""
+    if run.stopping == "kkt" and raw.status.ok and raw.residual is not None:
+        known = confirm(qp, K, raw.beta, raw.residual, raw.residual_error)
+        if known is not None:
+            b = known[1] if qp.equality else 0.0
+            gap = _measures.gap(qp, raw.beta, raw.residual, b)
+            primal = abs(gap - _measures.objective(qp, raw.beta, raw.residual))
+            relative = gap / max(primal, 1e-300)
+            if relative < 0.5 * _LARGE_GAP:
+                return Measured(*known, relative, lambda: certificate(qp, K, raw.beta), postponed=True)
+    full = certificate(qp, K, raw.beta, best=run.stopping == "gap")
+    return Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, postponed=False)
+
+
+def _attempt(
+    name: str, qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control
+) -> tuple[Raw, Measured]:
+    """Run one solver, certify, and start it again where the certificate disagrees."""
+    solver = solvers.load(name)
+    spent, best = 0, np.inf
+    for attempt in range(_ROUNDS):
+        raw = solver.run(
+            qp, K, control=control, tol=run.tol, stopping=run.stopping,
+            max_iter=run.max_iter if run.max_iter < 0 else max(run.max_iter - spent, 0),
+            start=start, seed=run.seed, trace=run.trace, **run.options,
+        )  # fmt: skip
+        spent += raw.n_iter
+        raw = raw._replace(n_iter=spent)
+        measured = _measure(qp, K, raw, run)
+        if not raw.status.ok or _at_tolerance(measured, run):
+            break
+        if measured.violation >= 0.5 * best or attempt == _ROUNDS - 1:
+            return raw._replace(status=Status.PRECISION), measured
+        start, best = raw.beta, measured.violation
+    return raw, measured
+
+
 def _fit(problem: Problem, run: Run, control: Control) -> Solution:
-    """Run the solver, certify, start again where the certificate disagrees, and speak."""
-    _refuse_what_it_cannot(run.solver, problem)
-    solver = solvers.load(run.solver)
+    """Run the solver, or the chosen ones until one succeeds, certify, and speak."""
+    if run.solver != solvers.AUTO:
+        _refuse_what_it_cannot(run.solver, problem)
     qp = problem.qp
     start = _start(problem, run.alpha0)
-    with control, np.errstate(over="ignore", invalid="ignore"):  # an unbounded run may overflow; its status says so
+    with (
+        control,
+        one_blas_thread,
+        np.errstate(over="ignore", invalid="ignore"),
+    ):  # an unbounded run may overflow; its status says so
         K = KernelMatrix(
             problem.X, problem.spec.kernel, problem.spec.function, cache_bytes=run.cache_bytes, n_threads=run.n_threads
         )
-        raw: Raw | None = None
-        spent, best = 0, np.inf
-        for _ in range(_ROUNDS):
-            raw = solver.run(
-                qp, K, control=control, tol=run.tol, stopping=run.stopping,
-                max_iter=run.max_iter if run.max_iter < 0 else max(run.max_iter - spent, 0),
-                start=start, seed=run.seed, trace=run.trace, **run.options,
-            )  # fmt: skip
+        chain = choice.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)
+        spent = 0
+        for name in chain:
+            raw, measured = _attempt(name, qp, K, run, start, control)
             spent += raw.n_iter
-            measured = certificate(qp, K, raw.beta, best=run.stopping == "gap")
-            if not raw.status.ok or _at_tolerance(measured, run):
+            start = raw.beta
+            if raw.status not in (Status.LIMITED, Status.PRECISION):
                 break
-            if measured.kkt_violation >= 0.5 * best:
-                raw = raw._replace(status=Status.PRECISION)
-                break
-            start, best = raw.beta, measured.kkt_violation
-        assert raw is not None
-        if raw.status.ok and not _at_tolerance(measured, run):
-            raw = raw._replace(status=Status.PRECISION)
-    solution = _solution(problem, K, raw._replace(n_iter=spent), measured, run, control.seconds)
-    _speak(solution, problem, run)
+    raw = raw._replace(n_iter=spent)
+    solution = _solution(problem, K, raw, measured, run._replace(solver=name), control.seconds)
+    _speak(solution, measured.relative_gap, problem, run)
     return solution
 
 
-def _at_tolerance(measured: Certificate, run: Run) -> bool:
+def _at_tolerance(measured: Measured, run: Run) -> bool:
     """Whether the certificate confirms the chosen criterion ("objective" has nothing that could be confirmed)."""
     if run.stopping == "gap":
-        return measured.gap <= run.tol * (abs(measured.primal_objective) + 1.0)
-    return run.stopping == "objective" or measured.kkt_violation <= run.tol
+        full = measured.certificate()
+        return full.gap <= run.tol * (abs(full.primal_objective) + 1.0)
+    return run.stopping == "objective" or measured.violation <= run.tol
 
 
-def _solution(problem: Problem, K: KernelMatrix, raw: Raw, measured: Certificate, run: Run, seconds: float) -> Solution:
+def _solution(problem: Problem, K: KernelMatrix, raw: Raw, measured: Measured, run: Run, seconds: float) -> Solution:
     """Assemble the answer."""
     coef = forms.to_coef(problem.qp, raw.beta, problem.X.shape[0])
     support = np.flatnonzero(coef)
     precomputed = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
-    return Solution(
+
+    def rest() -> dict[str, float]:
+        full = measured.certificate()
+        return {name: getattr(full, name) for name in ("objective", "primal_objective", "gap", "relative_gap")}
+
+    solution = Solution.postponed(
+        rest,
         alpha=np.abs(coef),
         intercept=measured.intercept,
         support=support,
         dual_coef=coef[support],
-        objective=measured.objective,
-        primal_objective=measured.primal_objective,
-        gap=measured.gap,
-        relative_gap=measured.relative_gap,
-        kkt_violation=measured.kkt_violation,
+        kkt_violation=measured.violation,
         status=raw.status,
         converged=raw.status.ok,
         n_iter=raw.n_iter,
@@ -412,6 +460,9 @@ def _solution(problem: Problem, K: KernelMatrix, raw: Raw, measured: Certificate
         trace=raw.trace,
         stats=raw.stats,
     )
+    if not measured.postponed:
+        solution.__getattr__("gap")
+    return solution
 
 
 _REMEDIES = {
@@ -426,20 +477,20 @@ _REMEDIES = {
 }
 
 
-def _speak(solution: Solution, problem: Problem, run: Run) -> None:
+def _speak(solution: Solution, relative_gap: float, problem: Problem, run: Run) -> None:
     """Warn when the answer is not what was asked for, or when meeting the tolerance means little."""
     status = solution.status
-    lost = f"KKT violation {solution.kkt_violation:.1e} (tol {run.tol:g}), relative gap {solution.relative_gap:.1e}"
+    lost = f"KKT violation {solution.kkt_violation:.1e} (tol {run.tol:g}), relative gap {relative_gap:.1e}"
     if status in _REMEDIES:
         warnings.warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning, stacklevel=4)
-    elif run.stopping == "kkt" and solution.relative_gap > _LARGE_GAP:
+    elif run.stopping == "kkt" and relative_gap > _LARGE_GAP:
         warnings.warn(
-            f"the tolerance is met but the objective may be off by {100 * solution.relative_gap:.2g} %: {lost}. "
+            f"the tolerance is met but the objective may be off by {100 * relative_gap:.2g} %: {lost}. "
             "Remedy: a smaller tol, or stopping='gap'.",
             ConvergenceWarning,
             stacklevel=4,
         )
-    slow = not status.ok or solution.n_iter > 100 * len(problem.qp.c)
+    slow = not status.ok or (solution.solver == "smo" and solution.n_iter > 100 * len(problem.qp.c))
     if slow and status is not Status.UNBOUNDED and problem.spec.kernel.kind < KernelKind.PRECOMPUTED:
         ratio, largest, smallest = _check.scale_ratio(problem.X)
         if ratio > _check.SCALE_RATIO:

@@ -11,10 +11,10 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from bench.tables.base import Table
 
 import svmcore
 from bench import data
+from bench.tables.base import Table
 
 TITLE = "Rosen's projection"
 SOURCE = "J. Lopez and J.R. Dorronsoro, Rosen's projection method for SVM training"

@@ -12,11 +12,11 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from bench.tables.base import Table
 from scipy import sparse
 
 import svmcore
 from bench import data
+from bench.tables.base import Table
 
 TITLE = "SimpleSVM and NPA"
 SOURCE = "S.V.N. Vishwanathan and M.N. Murty, SSVM: a simple SVM algorithm, IJCNN 2002"

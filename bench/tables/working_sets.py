@@ -6,10 +6,10 @@ import warnings
 from typing import Any
 
 import numpy as np
-from bench.tables.base import Table
 
 import svmcore
 from bench import data
+from bench.tables.base import Table
 
 TITLE = "Gradient ascent, decomposition and chunking"
 SOURCE = "N. Cristianini and J. Shawe-Taylor, An introduction to support vector machines, 2000, chapter 7"

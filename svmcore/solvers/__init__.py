@@ -18,6 +18,8 @@ from svmcore.solvers._contract import Capabilities
 
 _MODULES = {
     "smo": "svmcore.solvers.smo",
+    "block": "svmcore.solvers.block",
+    "interior": "svmcore.solvers.interior",
     "adatron": "svmcore.solvers.adatron",
     "chunking": "svmcore.solvers.chunking",
     "decomposition": "svmcore.solvers.decomposition",

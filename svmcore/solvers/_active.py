@@ -77,7 +77,11 @@ class ActiveSet:
             duals.v[:] = residual - change @ columns
             duals.v[F] -= duals.diag[F] * change
             course.floats[_steps_jit.BIAS] = b
-        course.floats[_steps_jit.OBJECTIVE] = _measures.objective(course.qp, duals.beta, duals.v)
+        gain = float(course.floats[_steps_jit.OBJECTIVE]) - _measures.objective(course.qp, duals.beta, duals.v)
+        if gain > 0.0:
+            if 0 < course.progress.trace.shape[0] <= course.ints[_steps_jit.TRACED]:
+                course.flush()
+            _steps_jit.count_step(course.progress, gain, m, -1, 0.0)
         _active_jit.file_all(duals, self.active)
 
     def _factor(self, F: IntArray, H: FloatArray) -> None:

@@ -27,6 +27,7 @@ class Capabilities(NamedTuple):
     twins: bool = True  # two variables on one point (regression)
     warm_start: bool = True
     callable_kernel: bool = True
+    linear_only: bool = False
 
 
 def fresh_residual(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> FloatArray:

@@ -1,0 +1,1 @@
+"""The benchmark runner: problems x solvers and peers x settings, scored by one certificate. See docs/benchmarks.md."""

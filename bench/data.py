@@ -1,0 +1,180 @@
+"""Data sets by name: generated, built in, or from a folder of .npz files.
+
+Names of generated sets carry their size: ``clusters-5000-20`` has 5,000 points of 20 features. The folder is the one
+given by ``--data``, else the environment variable SVMCORE_DATA, else ``../shared/data`` next to the checkout when it
+exists; a file in it holds ``X`` (or the parts of a CSR matrix) and ``y`` in {-1, +1}.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+ROOT = Path(__file__).parents[1]
+_DEFAULT = ROOT.parent / "shared" / "data"
+
+
+class DataSet(NamedTuple):
+    """Points and labels in {-1, +1}, or targets. `test` holds a second part where the set has one."""
+
+    X: Any
+    y: np.ndarray
+    test: tuple[Any, np.ndarray] | None = None
+
+
+def folder() -> Path | None:
+    """Where the data files are, if anywhere."""
+    chosen = Path(os.environ.get("SVMCORE_DATA") or _DEFAULT)
+    return chosen if chosen.is_dir() else None
+
+
+def _standardised(X: np.ndarray) -> np.ndarray:
+    spread = X.std(axis=0)
+    return np.ascontiguousarray((X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+
+
+def clusters(n: int, d: int, flip: float = 0.02) -> DataSet:
+    """Four Gaussian clusters a class at corners of a cube, in up to 10 of d features; the others are noise."""
+    rng = np.random.default_rng(1)
+    informative = min(d, 10)
+    corners = rng.permuted(np.array([-1.0, 1.0] * (4 * informative)).reshape(8, informative), axis=1)
+    shape = rng.uniform(-1.0, 1.0, (8, informative, informative))
+    if informative < 3:
+        shape = np.broadcast_to(0.5 * np.eye(informative), shape.shape)
+    which = rng.integers(0, 8, n)
+    X = rng.standard_normal((n, d))
+    X[:, :informative] = 1.5 * corners[which] + np.einsum("ni,nij->nj", X[:, :informative], shape[which])
+    y = np.where(which % 2 == 0, 1.0, -1.0)
+    y[rng.random(n) < flip] *= -1.0
+    return DataSet(_standardised(X), y)
+
+
+def noisy(n: int, d: int) -> DataSet:
+    """`clusters` with 30 % of the labels wrong: most points become bounded support vectors."""
+    return clusters(n, d, flip=0.3)
+
+
+def mixture(n: int, d: int) -> DataSet:
+    """16 overlapping Gaussians a class."""
+    rng = np.random.default_rng(2)
+    centres = 1.2 * rng.standard_normal((32, d))
+    which = rng.integers(0, 32, n)
+    X = centres[which] + rng.standard_normal((n, d))
+    return DataSet(_standardised(X), np.where(which % 2 == 0, 1.0, -1.0))
+
+
+def onehot(n: int, d: int) -> DataSet:
+    """Categorical columns, one-hot coded as CSR: 14 ones a row."""
+    rng = np.random.default_rng(3)
+    levels = np.array([5, 8, 16, 7, 14, 6, 5, 2, 2, 2, 2, 5, 41, d - 115])
+    shares = [rng.dirichlet(np.ones(count)) for count in levels]
+    weights = [rng.standard_normal(count) for count in levels]
+    columns, score, start = [], np.zeros(n), 0
+    for count, share, weight in zip(levels, shares, weights, strict=True):
+        value = rng.choice(count, n, p=share)
+        score += weight[value]
+        columns.append(start + value)
+        start += count
+    score = 3.0 * (score - score.mean()) / score.std() - 1.5
+    y = np.where(rng.random(n) < 1.0 / (1.0 + np.exp(-score)), 1.0, -1.0)
+    indices = np.stack(columns, axis=1).ravel()
+    indptr = np.arange(0, 14 * n + 1, 14)
+    return DataSet(sparse.csr_matrix((np.ones(14 * n), indices, indptr), shape=(n, d)), y)
+
+
+def waves(n: int, d: int) -> DataSet:
+    """A smooth function of d features with noise: a regression."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((n, d))
+    target = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] * X[:, 2 % d] + 0.2 * rng.standard_normal(n)
+    return DataSet(_standardised(X), target)
+
+
+def checkerboard() -> DataSet:
+    """2,000 points on a 4 x 4 board."""
+    X = np.random.default_rng(0).uniform(-2.0, 2.0, (2000, 2))
+    return DataSet(X, np.where(np.floor(X).sum(axis=1) % 2 == 0, 1.0, -1.0))
+
+
+def noisy_spirals() -> DataSet:
+    """Two noisy spirals of 300 points, half of the points for training (B. Ding 2022)."""
+    rng = np.random.default_rng(20040741)
+    r = 1.0 + 2.0 * np.pi * np.arange(300) / 299
+    arms = [np.column_stack([r * np.sin(2 * r + turn), r * np.cos(2 * r + turn)]) for turn in (0.0, np.pi)]
+    X = np.vstack(arms) + rng.normal(0.0, 0.2, (600, 2))
+    y = np.repeat([1.0, -1.0], 300)
+    order = rng.permutation(600)
+    train, test = np.sort(order[:300]), np.sort(order[300:])
+    return DataSet(X[train], y[train], (X[test], y[test]))
+
+
+def two_spirals() -> DataSet:
+    """The 194 points of the CMU spirals."""
+    i = np.arange(97)
+    radius = 6.5 * (104 - i) / 104
+    arm = np.column_stack([radius * np.sin(i * np.pi / 16), radius * np.cos(i * np.pi / 16)])
+    X = np.empty((194, 2))
+    X[::2], X[1::2] = arm, -arm
+    return DataSet(X, np.tile([1.0, -1.0], 97))
+
+
+def monk(which: int) -> DataSet:
+    """The MONK's problems: all 432 combinations of six attributes, standardised."""
+    grid = np.stack(np.meshgrid(*[np.arange(1, k + 1) for k in (3, 3, 2, 3, 4, 2)], indexing="ij"), axis=-1).reshape(
+        -1, 6
+    )
+    a = grid.T
+    rule = {
+        1: (a[0] == a[1]) | (a[4] == 1),
+        2: (grid == 1).sum(axis=1) == 2,
+        3: ((a[4] == 3) & (a[3] == 1)) | ((a[4] != 4) & (a[1] != 3)),
+    }[which]
+    return DataSet(_standardised(grid.astype(float)), np.where(rule, 1.0, -1.0))
+
+
+GENERATED = {"clusters": clusters, "noisy": noisy, "mixture": mixture, "onehot": onehot, "waves": waves}
+BUILT_IN = {
+    "checkerboard": checkerboard,
+    "noisy_spirals": noisy_spirals,
+    "two_spirals": two_spirals,
+    **{f"monk{k}": functools.partial(monk, k) for k in (1, 2, 3)},
+}
+
+
+def from_folder(name: str) -> DataSet:
+    """A set of the data folder; dense features are standardised."""
+    where = folder()
+    assert where is not None
+    with np.load(where / f"{name}.npz", allow_pickle=False) as stored:
+        y = stored["y"].astype(float)
+        if "X" in stored:
+            return DataSet(_standardised(stored["X"]), y)
+        X = sparse.csr_matrix((stored["data"], stored["indices"], stored["indptr"]), shape=tuple(stored["shape"]))
+        X.sort_indices()
+        return DataSet(X, y)
+
+
+def missing(name: str) -> str:
+    """Why a set is not at hand; empty when it is."""
+    if name.split("-")[0] in GENERATED or name in BUILT_IN:
+        return ""
+    where = folder()
+    if where is None:
+        return "no data folder; give --data or set SVMCORE_DATA"
+    return "" if (where / f"{name}.npz").is_file() else "not in the data folder"
+
+
+@functools.lru_cache(maxsize=8)
+def load(name: str) -> DataSet:
+    """A data set by name."""
+    kind, *sizes = name.split("-")
+    if kind in GENERATED:
+        return GENERATED[kind](*(int(size) for size in sizes))
+    if name in BUILT_IN:
+        return BUILT_IN[name]()
+    return from_folder(name)

@@ -1,0 +1,54 @@
+"""Physical limits: what no solver of this kind can beat, measured on this machine.
+
+`kernel_block`: every support vector's kernel row has to be computed once; so many seconds does our own kernel take for
+the |SV| x n block. `stream`: the same block, stored as doubles, read once from memory.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from bench.clock import once
+from bench.problems import Problem
+
+_ROWS = 64  # rows at a time: the block itself need not fit anywhere
+_MOST_ROWS = 2048  # beyond, the rate is extrapolated
+_STREAM_BYTES = 256 << 20
+
+
+@functools.lru_cache(maxsize=64)
+def kernel_block(problem: Problem, n_sv: int) -> float:
+    """CPU seconds of one |SV| x n kernel block by our own kernel, one thread."""
+    from svmcore.gram import KernelMatrix
+    from svmcore.solve import svc_problem, svr_problem
+
+    if problem.regression:
+        form = svr_problem(problem.X, problem.y, problem.C, problem.epsilon, **problem.keywords())
+    else:
+        form = svc_problem(problem.X, problem.y, problem.C, **problem.keywords())
+    K = KernelMatrix(form.X, form.spec.kernel, form.spec.function, cache_bytes=0, n_threads=1)
+    rows = min(max(n_sv, 1), _MOST_ROWS, problem.n)
+    index = np.random.default_rng(0).choice(problem.n, rows, replace=False)
+
+    def block() -> None:
+        for start in range(0, rows, _ROWS):
+            K.rows(index[start : start + _ROWS])
+
+    block()
+    best = min(once(block)[2] for _ in range(3))
+    return best * n_sv / rows
+
+
+@functools.cache
+def bandwidth() -> float:
+    """Bytes a second of one pass over memory, one thread."""
+    values = np.ones(_STREAM_BYTES // 8)
+    values.sum()
+    return _STREAM_BYTES / min(once(values.sum)[2] for _ in range(5))
+
+
+def stream(problem: Problem, n_sv: int) -> float:
+    """Seconds to read a stored |SV| x n block of doubles once."""
+    return 8.0 * n_sv * problem.n / bandwidth()

@@ -1,0 +1,123 @@
+"""Tuning C by cross-validation: from a problem, values of C and folds to out-of-fold decision values, a row per C."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import svmcore
+from bench.environment import version
+from bench.problems import Problem
+
+
+class Tuner:
+    """A way to tune, under one name. `prepare` returns the work to be timed, which returns (values of C) x n scores."""
+
+    name = ""
+    package = ""
+    most_points = 10**9
+
+    def missing(self) -> str:
+        return "" if version(self.package) or self.package == "svmcore" else f"{self.package} is not installed"
+
+    def prepare(self, problem: Problem, Cs: np.ndarray, folds: np.ndarray, tol: float) -> Callable[[], np.ndarray]:
+        raise NotImplementedError
+
+
+class OursWarm(Tuner):
+    """`train_svc` per fold and C, each started from the answer at the previous C."""
+
+    name = "svmcore"
+    package = "svmcore"
+
+    def prepare(self, problem: Problem, Cs: np.ndarray, folds: np.ndarray, tol: float) -> Callable[[], np.ndarray]:
+        X, y, keywords = problem.X, problem.y, problem.keywords()
+
+        def tune() -> np.ndarray:
+            scores = np.empty((len(Cs), len(y)))
+            for fold in np.unique(folds):
+                train, test = folds != fold, folds == fold
+                alpha = None
+                for row, C in enumerate(Cs):
+                    solution = svmcore.train_svc(X[train], y[train], C, tol=tol, alpha0=alpha, n_threads=1, **keywords)
+                    alpha = solution.alpha
+                    scores[row, test] = solution.decision_function(X[test])
+            return scores
+
+        return tune
+
+
+class ScikitGrid(Tuner):
+    """SVC per fold and C: what GridSearchCV does, without its overhead."""
+
+    name = "scikit-learn"
+    package = "scikit-learn"
+
+    def _model(self, problem: Problem, C: float, tol: float) -> Any:
+        from sklearn.svm import SVC
+
+        return SVC(C=C, tol=tol, cache_size=2000, **problem.kernel_keywords())
+
+    def prepare(self, problem: Problem, Cs: np.ndarray, folds: np.ndarray, tol: float) -> Callable[[], np.ndarray]:
+        X, y = problem.X, problem.y
+
+        def tune() -> np.ndarray:
+            scores = np.empty((len(Cs), len(y)))
+            for fold in np.unique(folds):
+                train, test = folds != fold, folds == fold
+                for row, C in enumerate(Cs):
+                    model = self._model(dataclasses.replace(problem, C=float(C)), float(C), tol).fit(X[train], y[train])
+                    scores[row, test] = np.ravel(model.decision_function(X[test]))
+            return scores
+
+        return tune
+
+
+class IntelexGrid(ScikitGrid):
+    """The same with oneDAL."""
+
+    name = "oneDAL float64"
+    package = "scikit-learn-intelex"
+
+    def _model(self, problem: Problem, C: float, tol: float) -> Any:
+        from sklearnex.svm import SVC
+
+        return SVC(C=C, tol=tol, cache_size=2000, **problem.kernel_keywords())
+
+
+class TorchKM(Tuner):
+    """TorchKM's `cvksvm` on the CPU, which tunes along its own path and is given the kernel matrix."""
+
+    name = "TorchKM"
+    package = "torchkm"
+    most_points = 1500  # minutes beyond
+
+    def prepare(self, problem: Problem, Cs: np.ndarray, folds: np.ndarray, tol: float) -> Callable[[], np.ndarray]:
+        import torch
+        from torchkm.cvksvm import cvksvm
+
+        torch.set_num_threads(1)
+        X = problem.X
+        squares = np.square(X).sum(axis=1)
+        y, foldid = torch.from_numpy(problem.y), torch.from_numpy(folds.astype(np.int64))
+        penalties = torch.from_numpy(0.5 / (len(problem.y) * Cs))  # its objective is mean hinge + lambda |w|^2
+
+        def tune() -> np.ndarray:
+            distances = np.maximum(squares[:, None] + squares[None, :] - 2.0 * (X @ X.T), 0.0)
+            kernel = torch.from_numpy(np.exp(-problem.gamma_value * distances))
+            model = cvksvm(
+                Kmat=kernel, y=y, nlam=len(Cs), ulam=penalties, foldid=foldid, nfolds=int(folds.max()),
+                eps=1e-5, maxit=100_000, gamma=1e-8, is_exact=0, KKTeps=tol, KKTeps2=tol, device="cpu",
+            )  # fmt: skip
+            model.fit()
+            return model.pred.numpy().T.copy()
+
+        return tune
+
+
+def tuners() -> list[Tuner]:
+    """All of them."""
+    return [OursWarm(), ScikitGrid(), IntelexGrid(), TorchKM()]

@@ -1,0 +1,200 @@
+"""The pictures of the report, as PNG bytes. The only file here that imports matplotlib."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from bench.report.summary import OURS, Case, exponent, groups, profile, solvers, standings
+from bench.results import geometric_mean, seconds
+
+_COLOURS = ["#d1495b", "#30638e", "#00798c", "#66a5ad", "#edae49", "#8d6a9f", "#7a7a7a", "#4b4b4b"]
+_OURS_COLOUR = "#d1495b"
+
+
+def _style() -> Any:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update(
+        {
+            "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+            "grid.alpha": 0.25, "figure.dpi": 130, "axes.axisbelow": True, "legend.frameon": False,
+        }
+    )  # fmt: skip
+    return plt
+
+
+def _colour(name: str, names: list[str]) -> str:
+    if name == OURS:
+        return _OURS_COLOUR
+    others = [other for other in names if other != OURS]
+    return _COLOURS[1 + others.index(name) % (len(_COLOURS) - 1)]
+
+
+def _plain(axis: Any) -> None:
+    """Factors are read as 2 and 10, not as powers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _png(plt: Any, figure: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", bbox_inches="tight")
+    plt.close(figure)
+    return buffer.getvalue()
+
+
+def group_bars(found: list[Case]) -> bytes:
+    """The answer in one picture: per class of problems, how many times as long as ours the peers take."""
+    plt = _style()
+    by_group = {name: part for name, part in groups(found).items() if any(s.ratios for s in standings(part))}
+    names = [name for name in solvers(found) if name != OURS]
+    figure, axis = plt.subplots(figsize=(9, 0.9 + 0.23 * sum(1 + len(standings(part)) for part in by_group.values())))
+    position, ticks = 0.0, []
+    for group, part in by_group.items():
+        start = position
+        for standing in standings(part):
+            if not standing.ratios:
+                continue
+            colour = _colour(standing.solver, [OURS, *names])
+            axis.barh(position, standing.mean - 1.0, left=1.0, height=0.85, color=colour)
+            axis.plot([standing.worst, standing.best], [position, position], color="black", lw=1)
+            axis.annotate(
+                f"{standing.mean:.1f}x  {standing.solver}", (max(standing.best, 1.0), position), xytext=(4, 0),
+                textcoords="offset points", va="center", fontsize=8, color="#333333",
+            )  # fmt: skip
+            position -= 1.0
+        ticks.append(((start + position + 1) / 2, group))
+        position -= 0.8
+    axis.axvline(1.0, color=_OURS_COLOUR, lw=2)
+    axis.annotate("svmcore = 1", (1.0, 1.0), xytext=(4, 2), textcoords="offset points", color=_OURS_COLOUR, fontsize=9)
+    axis.set_xscale("log")
+    axis.set_yticks([tick for tick, _ in ticks], [label for _, label in ticks])
+    axis.grid(visible=False, axis="y")
+    axis.set_xlabel("time of the peer / time of svmcore at equal certified gap (right of the line: svmcore is faster)")
+    low, high = axis.get_xlim()
+    axis.set_xlim(min(low, 0.5), high * 2.5)
+    _plain(axis)
+    return _png(plt, figure)
+
+
+def ratio_bars(found: list[Case], peer: str) -> bytes:
+    """Every case against one peer, with the quartiles of the repeats."""
+    plt = _style()
+    kept = [(case, ratio) for case in found if (ratio := case.ratio(peer)) is not None]
+    figure, axis = plt.subplots(figsize=(9, 0.8 + 0.26 * max(len(kept), 1)))
+    for row, (case, ratio) in enumerate(kept):
+        low, high = case.band(peer)
+        axis.barh(-row, ratio - 1.0, left=1.0, color=_OURS_COLOUR if ratio < 1 else "#30638e", height=0.7)
+        axis.plot([low, high], [-row, -row], color="black", lw=1.2)
+        axis.annotate(
+            f"{ratio:.1f}x",
+            (max(ratio, high, 1.0), -row),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+        )
+    axis.axvline(1.0, color="black", lw=1)
+    axis.set_xscale("log")
+    axis.set_yticks([-row for row in range(len(kept))], [case.label for case, _ in kept], fontsize=8)
+    axis.grid(visible=False, axis="y")
+    _plain(axis)
+    axis.set_xlabel(f"time of {peer} / time of svmcore; line: quartiles of neighbouring repeats")
+    return _png(plt, figure)
+
+
+def performance_profile(found: list[Case]) -> bytes:
+    """Share of the problems solved within a factor of the fastest."""
+    plt = _style()
+    figure, axis = plt.subplots(figsize=(7, 4))
+    curves = profile(found)
+    largest = max((factors[-1] for factors, _ in curves.values() if factors), default=1.0) * 1.2
+    for name, (factors, share) in curves.items():
+        if factors:
+            axis.step(
+                [1.0, *factors, largest], [0.0 if factors[0] > 1 else share[0], *share, share[-1]], where="post",
+                label=name, color=_colour(name, list(curves)), lw=2.5 if name == OURS else 1.5,
+            )  # fmt: skip
+    axis.set_xscale("log")
+    axis.set_ylim(0, 1.02)
+    _plain(axis)
+    axis.set_xlabel("factor of the fastest solver's time")
+    axis.set_ylabel("share of the problems")
+    axis.legend(fontsize=8, loc="lower right")
+    return _png(plt, figure)
+
+
+def scaling(found: list[Case]) -> bytes:
+    """Time against n, one panel a class, exponents in the legend."""
+    plt = _style()
+    by_group = groups(found)
+    figure, axes = plt.subplots(1, len(by_group), figsize=(4.6 * len(by_group), 3.8), squeeze=False)
+    for axis, (group, part) in zip(axes[0], by_group.items(), strict=True):
+        for name in solvers(part):
+            points = sorted((case.problem["n"], seconds(case.rows[name])) for case in part if name in case.rows)
+            sizes, times = [n for n, _ in points], [t for _, t in points]
+            slope = f"  n^{exponent(sizes, times):.2f}" if len(sizes) > 3 else ""
+            axis.plot(
+                sizes,
+                times,
+                "o-",
+                ms=4,
+                color=_colour(name, solvers(found)),
+                lw=2.5 if name == OURS else 1.5,
+                label=name + slope,
+            )
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        axis.set_title(group)
+        axis.set_xlabel("n")
+        axis.set_ylabel("seconds")
+        axis.legend(fontsize=8)
+    return _png(plt, figure)
+
+
+def curves(series: dict[str, list[float]], label: str) -> bytes:
+    """Series over iterations, logarithmic."""
+    plt = _style()
+    figure, axis = plt.subplots(figsize=(7, 3.4))
+    for colour, (name, values) in zip(_COLOURS, series.items(), strict=False):
+        axis.plot(range(1, len(values) + 1), values, label=name, color=colour, lw=1.5)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("iteration")
+    axis.set_ylabel(label)
+    axis.legend(fontsize=8)
+    return _png(plt, figure)
+
+
+def limit_bars(found: list[Case]) -> bytes:
+    """Our time in units of one |SV| x n kernel block, by class."""
+    plt = _style()
+    figure, axis = plt.subplots(figsize=(9, 3.2))
+    labels, values = [], []
+    for group, part in groups(found).items():
+        ratios = [
+            seconds(case.ours) / case.ours["limit"]["kernel_block"]
+            for case in part
+            if case.ours and case.ours.get("limit")
+        ]
+        if ratios:
+            labels.append(group)
+            values.append((geometric_mean(ratios), min(ratios), max(ratios)))
+    for row, (mean, low, high) in enumerate(values):
+        axis.barh(-row, mean - 1.0, left=1.0, color=_OURS_COLOUR, height=0.7)
+        axis.plot([low, high], [-row, -row], color="black", lw=1.2)
+        axis.annotate(f"{mean:.1f}x", (high, -row), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+    axis.axvline(1.0, color="black", lw=1)
+    axis.set_xscale("log")
+    axis.set_yticks([-row for row in range(len(labels))], labels)
+    axis.grid(visible=False, axis="y")
+    _plain(axis)
+    axis.set_xlabel("our time / time of one |SV| x n kernel block by our own kernel (1 = the limit)")
+    return _png(plt, figure)

@@ -1,0 +1,384 @@
+"""What the report says, suite by suite: the answer first, its evidence below, the raw figures folded away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.peers import BASELINE
+from bench.report import plots
+from bench.report.page import Folded, Grid, Picture, Section, Text, markdown, page, pictures
+from bench.report.summary import OURS, Case, cases, groups, solvers, standings
+from bench.results import Results, seconds, spread
+from bench.tables.base import shown
+
+
+def duration(value: float) -> str:
+    """Seconds as a person reads them."""
+    if value < 1e-3:
+        return f"{1e6 * value:.0f} us"
+    return f"{1e3 * value:.3g} ms" if value < 1.0 else f"{value:.3g} s"
+
+
+def times(value: float) -> str:
+    """A ratio."""
+    return "-" if value != value else f"{value:.1f}x"
+
+
+def small(value: float | None) -> str:
+    """A certificate's figure."""
+    return "-" if value is None else f"{value:.1e}"
+
+
+def titled(row: dict[str, Any]) -> str:
+    """A solver's name, marked where it misses its target."""
+    return str(row["solver"]) + ("" if row["met"] else " (misses)")
+
+
+def headline(results: Results) -> tuple[str, str]:
+    """One sentence a reader came for, and what it rests on."""
+    for suite, mode in [("fit", "gap"), ("fit", "tol"), ("smoke", "tol")]:
+        found = cases(results, suite, mode)
+        standing = next((s for s in standings(found) if s.solver == BASELINE and s.ratios), None)
+        if standing is None:
+            continue
+        basis = "at equal certified gap" if mode == "gap" else "at the same tolerance"
+        verb = "faster than" if standing.mean >= 1 else "slower than"
+        factor = standing.mean if standing.mean >= 1 else 1.0 / standing.mean
+        sentence = f"svmcore fits {factor:.1f} times {verb} {BASELINE}"
+        lead = (
+            f"Geometric mean over {len(standing.ratios)} problems {basis}; from {standing.worst:.1f}x to "
+            f"{standing.best:.1f}x. Every answer was measured by one certificate, in double precision, from the data."
+        )
+        return sentence, lead
+    return "svmcore benchmarks", "Results of the suites named below."
+
+
+def _standing_grid(found: list[Case]) -> Grid:
+    rows = [
+        [s.solver, times(s.mean), times(s.worst), times(s.best), str(len(s.ratios)), str(s.missed)]
+        for s in standings(found)
+    ]
+    return Grid(["peer", "time of peer / ours (mean)", "worst for us", "best for us", "compared", "missed"], rows)
+
+
+def _group_grid(found: list[Case]) -> Grid:
+    names = [name for name in solvers(found) if name != OURS]
+    rows = []
+    for group, part in groups(found).items():
+        by_name = {standing.solver: standing for standing in standings(part)}
+        cells = [times(by_name[name].mean) if name in by_name else "-" for name in names]
+        rows.append([group, str(len(part)), *cells])
+    return Grid(["class", "problems", *names], rows)
+
+
+def _case_grid(found: list[Case]) -> Grid:
+    """Every row of every case."""
+    columns = [
+        "problem",
+        "solver",
+        "time",
+        "spread",
+        "peer / ours",
+        "asked",
+        "relative gap",
+        "KKT",
+        "|SV|",
+        "kernel values",
+        "x limit",
+    ]
+    rows, strong = [], set()
+    for case in found:
+        for name in [OURS, *(other for other in case.rows if other != OURS)]:
+            row = case.rows.get(name)
+            if row is None:
+                continue
+            measured, limit = row["score"], row.get("limit")
+            evaluated = measured.get("n_kernel_evals")
+            per_block = evaluated / (measured["n_sv"] * case.problem["n"]) if evaluated and measured["n_sv"] else None
+            ratio = case.ratio(name)
+            if name == OURS:
+                strong.add(len(rows))
+            rows.append(
+                [
+                    case.label, titled(row), duration(seconds(row)), f"+{100 * spread(row):.0f} %",
+                    "" if name == OURS else (times(ratio) if ratio is not None else "-"), f"{row['asked']:.1e}",
+                    small(measured.get("relative_gap")), small(measured.get("kkt_violation")),
+                    "-" if measured.get("n_sv") is None else str(measured["n_sv"]),
+                    "-" if per_block is None else f"{per_block:.1f} blocks",
+                    "-" if not limit else f"{seconds(row) / limit['kernel_block']:.1f}",
+                ]
+            )  # fmt: skip
+    return Grid(columns, rows, strong)
+
+
+def fit(results: Results) -> Iterator[Section]:
+    """The suite most readers want."""
+    equal, nominal = cases(results, "fit", "gap"), cases(results, "fit", "tol")
+    if not nominal:
+        return
+    blocks: list[Any] = [
+        Picture("fit-groups", "time of each peer relative to svmcore, by class of problems", plots.group_bars(equal)),
+        Text(
+            "Each bar is a geometric mean, each thin line runs from the worst to the best problem of the class. Equal "
+            "certified gap: every solver runs at the loosest tolerance with which its answer reaches the same duality gap.",
+            note=True,
+        ),
+        _standing_grid(equal),
+        Text(
+            "missed: no tolerance of the ladder brought the answer to the target gap. Such rows are not compared.",
+            note=True,
+        ),
+        Folded("By class, at equal certified gap", [_group_grid(equal)]),
+        Folded(
+            "At the same tolerance, as a user types it",
+            [
+                Text("missed: the certified KKT violation is above the tolerance that was asked for."),
+                _standing_grid(nominal),
+                _group_grid(nominal),
+            ],
+        ),
+        Picture("fit-profile", "performance profile", plots.performance_profile(equal)),
+        Text(
+            "Higher is better: the share of problems that a solver finishes within a factor of the fastest one.",
+            note=True,
+        ),
+        Picture("fit-limit", "our time in units of the physical limit", plots.limit_bars(nominal)),
+        Text(
+            "The limit: every kernel row of a support vector has to be computed once, here by our own kernel on one thread. "
+            "Below 1 is possible only where rows are shared or threads are two.",
+            note=True,
+        ),
+    ]
+    blocks += [
+        Folded(
+            f"Every problem against {name}",
+            [Picture(f"fit-{name.replace(' ', '-')}", f"ratios to {name}", plots.ratio_bars(equal, name))],
+        )
+        for name in solvers(equal)
+        if name != OURS and any(case.ratio(name) is not None for case in equal)
+    ]
+    blocks += [
+        Folded("Every row at equal certified gap", [_case_grid(equal)]),
+        Folded("Every row at the tolerance asked for", [_case_grid(nominal)]),
+    ]
+    yield Section("Fit", blocks)
+
+
+def contests(suite: str, title: str) -> Callable[[Results], Iterator[Section]]:
+    """A section for a suite that is a list of cases."""
+
+    def section(results: Results) -> Iterator[Section]:
+        found = cases(results, suite)
+        if found:
+            yield Section(title, [_standing_grid(found), Folded("Every row", [_case_grid(found)])])
+
+    return section
+
+
+def own_solvers(results: Results) -> Iterator[Section]:
+    """Our solvers side by side."""
+    found = cases(results, "solvers")
+    if not found:
+        return
+    rows, strong = [], set()
+    for case in found:
+        fastest = min(seconds(row) for row in case.rows.values())
+        for row in case.rows.values():
+            if seconds(row) == fastest:
+                strong.add(len(rows))
+            measured = row["score"]
+            rows.append(
+                [
+                    case.problem["name"], titled(row), duration(seconds(row)), str(measured["n_iter"]),
+                    str(measured["n_kernel_evals"]), small(measured["relative_gap"]), small(measured["kkt_violation"]),
+                ]
+            )  # fmt: skip
+    grid = Grid(["problem", "solver", "time", "iterations", "kernel values", "relative gap", "KKT"], rows, strong)
+    yield Section("Our solvers", [Text("The fastest of each problem is marked."), grid])
+
+
+def predict(results: Results) -> Iterator[Section]:
+    """Decision values."""
+    found = cases(results, "predict")
+    if not found:
+        return
+    rows, strong = [], set()
+    for case in found:
+        for name, row in case.rows.items():
+            if name == OURS:
+                strong.add(len(rows))
+            ratio = case.ratio(name)
+            rows.append(
+                [
+                    case.label, str(row["points"]), name, duration(seconds(row)), str(row["score"]["n_sv"]),
+                    "" if name == OURS else (times(ratio) if ratio else "-"), small(row["score"]["error"]),
+                ]
+            )  # fmt: skip
+    grid = Grid(["problem", "points", "solver", "time", "|SV|", "peer / ours", "largest error"], rows, strong)
+    yield Section("Predict", [_standing_grid(found), Folded("Every row", [grid])])
+
+
+def cv(results: Results) -> Iterator[Section]:
+    """Tuning."""
+    found = cases(results, "cv")
+    if not found:
+        return
+    rows = [
+        [
+            case.label, name, duration(seconds(row)), "" if name == OURS else times(seconds(row) / seconds(case.rows[OURS])),
+            f"{row['score']['best_error']:.4f}", f"{row['score']['best_C']:.3g}", f"{100 * row['score']['disagree']:.2f} %",
+        ]
+        for case in found
+        for name, row in case.rows.items()
+    ]  # fmt: skip
+    grid = Grid(["problem", "solver", "time", "peer / ours", "best error", "at C", "signs unlike ours"], rows)
+    yield Section("Tuning C (5 folds, 20 values)", [grid])
+
+
+def path(results: Results) -> Iterator[Section]:
+    """Whole paths."""
+    found = cases(results, "path")
+    if not found:
+        return
+    rows, strong = [], set()
+    for case in found:
+        whole = seconds(case.rows["svmcore path"])
+        for name, row in case.rows.items():
+            if name == "svmcore path":
+                strong.add(len(rows))
+            measured = row["score"]
+            rows.append(
+                [
+                    case.problem["name"].removesuffix(f" C={case.problem['C']:g}"), name, duration(seconds(row)),
+                    f"{seconds(row) / whole:.2g}x", small(measured["relative_gap"]), str(measured.get("n_events", "")),
+                    str(measured.get("elbow_max", "")),
+                ]
+            )  # fmt: skip
+    grid = Grid(
+        ["problem", "who", "time", "/ whole path", "largest relative gap", "events", "largest elbow"], rows, strong
+    )
+    text = Text(
+        "Every C from 0.01 to 100. The path is exact between its breakpoints; grids answer at 100 values.", note=True
+    )
+    yield Section("The whole path", [text, grid])
+
+
+def scaling(results: Results) -> Iterator[Section]:
+    """Growth."""
+    found = cases(results, "scaling")
+    if found:
+        text = Text("The exponent in the legend is fitted to the larger half of the sizes.", note=True)
+        yield Section(
+            "How time grows",
+            [
+                Picture("scaling", "time against n", plots.scaling(found)),
+                text,
+                Folded("Every row", [_case_grid(found)]),
+            ],
+        )
+
+
+def processes(results: Results) -> Iterator[Section]:
+    """Cold starts and memory."""
+    cold = cases(results, "cold")
+    if cold:
+        rows = [
+            [name, *(duration(row["score"][key]) for key in ("import_seconds", "first_fit", "second_fit"))]
+            for case in cold
+            for name, row in case.rows.items()
+        ]
+        yield Section("Cold start", [Grid(["solver", "import", "first fit", "second fit"], rows)])
+    memory = cases(results, "memory")
+    if memory:
+        names = solvers(memory)
+        rows = [
+            [
+                case.problem["name"], f"{next(iter(case.rows.values()))['score']['data_mb']:.1f}",
+                *(f"{case.rows[name]['score']['peak_mb']:.0f}" if name in case.rows else "-" for name in names),
+            ]
+            for case in memory
+        ]  # fmt: skip
+        yield Section("Peak memory of a fit, MB above the loaded data", [Grid(["problem", "data", *names], rows)])
+
+
+def tables(results: Results) -> Iterator[Section]:
+    """The published tables."""
+    blocks: list[Any] = []
+    source = ""
+    for number, table in enumerate(results.kind("table")):
+        if table["source"] != source:
+            source = table["source"]
+            blocks.append(Text(source + "."))
+        grid = Grid(table["columns"], [[shown(cell) for cell in row] for row in table["rows"]])
+        inside: list[Any] = [grid, *([Text(table["note"], note=True)] if table["note"] else [])]
+        if table["curves"]:
+            inside.append(
+                Picture(f"table-{number}", table["title"], plots.curves(table["curves"], table["curve_label"]))
+            )
+        blocks.append(Folded(table["title"], inside))
+    if blocks:
+        yield Section("Published tables, recomputed", blocks)
+
+
+def circumstances(results: Results) -> Iterator[Section]:
+    """Where, with what, and what did not run."""
+    blocks: list[Any] = []
+    for env in results.kind("environment"):
+        versions = ", ".join(f"{name} {number}" for name, number in env["packages"].items())
+        blocks.append(
+            Text(
+                f"{env['when']}: svmcore {env['svmcore']} at {env['commit']}{' with local changes' if env['dirty'] else ''}, "
+                f"{env['cpu']} ({env['cores']} cores, {env['vectors']}), {env['system']}, Python {env['python']}, "
+                f"load {env['load']}. {versions}."
+            )
+        )
+    skips = list(dict.fromkeys((s["suite"], s["solver"], s["why"], s["problem"]) for s in results.kind("skip")))
+    if skips:
+        blocks.append(
+            Folded(
+                f"Not run: {len(skips)} entries",
+                [Grid(["suite", "solver", "why", "problem"], [list(s) for s in skips])],
+            )
+        )
+    minutes = [
+        [s["suite"], f"{s['minutes']:.1f}", "FAILED" if s["failed"] else "passed"] for s in results.kind("suite")
+    ]
+    blocks.append(Grid(["suite", "minutes", "checks"], minutes))
+    blocks.append(
+        Text(
+            "Times are minima over repeats in which the solvers alternate: CPU seconds at one thread, wall seconds at more. "
+            "Only the fit is timed. How to read and rerun all this: docs/benchmarks.md.",
+            note=True,
+        )
+    )
+    yield Section("Circumstances", blocks)
+
+
+SECTIONS: list[Callable[[Results], Iterator[Section]]] = [
+    fit,
+    contests("fit-large", "Large fits"),
+    path,
+    cv,
+    predict,
+    scaling,
+    own_solvers,
+    processes,
+    tables,
+    contests("smoke", "Smoke"),
+    circumstances,
+]
+
+
+def write(results: Results, folder: Path) -> list[Path]:
+    """Write report.md with its pictures, and report.html, which is complete in itself."""
+    title, lead = headline(results)
+    sections = [section for make in SECTIONS for section in make(results)]
+    folder.mkdir(parents=True, exist_ok=True)
+    for picture in pictures(sections):
+        (folder / f"{picture.name}.png").write_bytes(picture.png)
+    files = [folder / "report.md", folder / "report.html"]
+    files[0].write_text(markdown(title, lead, sections), encoding="utf-8")
+    files[1].write_text(page(title, lead, sections), encoding="utf-8")
+    return files

@@ -1,0 +1,17 @@
+"""The suites by name, in the order in which `run all` takes them."""
+
+from __future__ import annotations
+
+from bench.suite import Suite
+from bench.suites import cv, fit, fit_large, path, predict, processes, scaling, smoke, solvers
+from bench.tables import SUITE as TABLES
+
+__all__ = ["SUITES", "Suite"]
+
+SUITES: dict[str, Suite] = {
+    suite.name: suite
+    for suite in [
+        smoke.SUITE, fit.SUITE, fit_large.SUITE, path.SUITE, cv.SUITE, predict.SUITE, solvers.SUITE, scaling.SUITE,
+        processes.COLD_SUITE, processes.MEMORY_SUITE, TABLES,
+    ]
+}  # fmt: skip

@@ -1,0 +1,89 @@
+"""Fits of small and middling problems, at the tolerance a user asks for and at equal certified gap."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bench import data
+from bench.contest import Context, contest
+from bench.peers import DEFAULT, peers
+from bench.problems import Problem
+from bench.suite import Suite
+
+
+class Case(NamedTuple):
+    """A problem with how to run it; `group` is the class it is averaged in."""
+
+    group: str
+    problem: Problem
+    tol: float = 1e-3
+    threads: int = 1
+
+
+SMALL = "rbf, d <= 20, C <= 1"
+WIDE = "rbf, d >= 60"
+COSTLY = "rbf, C >= 100"
+TIGHT = "rbf, tol 1e-6"
+SPARSE = "one-hot, sparse"
+LINEAR = "linear"
+POLY = "poly, degree 3"
+REGRESSION = "regression"
+TWO = "rbf, two threads"
+TINY = "rbf, n = 200"
+
+CASES = [
+    Case(TINY, Problem("clusters-200-20")),
+    Case(TINY, Problem("mixture-200-10")),
+    Case(SMALL, Problem("clusters-1000-20")),
+    Case(SMALL, Problem("clusters-5000-2", gamma=1.0)),
+    Case(SMALL, Problem("clusters-5000-10")),
+    Case(SMALL, Problem("clusters-5000-20")),
+    Case(SMALL, Problem("clusters-5000-20", C=0.1)),
+    Case(SMALL, Problem("noisy-5000-20")),
+    Case(SMALL, Problem("mixture-5000-20")),
+    Case(SMALL, Problem("clusters-20000-20")),
+    Case(SMALL, Problem("svmguide1")),
+    Case(WIDE, Problem("clusters-5000-100")),
+    Case(WIDE, Problem("clusters-2000-300")),
+    Case(WIDE, Problem("splice")),
+    Case(WIDE, Problem("madelon")),
+    Case(COSTLY, Problem("clusters-1000-20", C=100.0)),
+    Case(COSTLY, Problem("clusters-5000-20", C=100.0)),
+    Case(COSTLY, Problem("clusters-5000-20", C=1000.0)),
+    Case(COSTLY, Problem("noisy-2000-20", C=100.0)),
+    Case(COSTLY, Problem("svmguide1", C=100.0)),
+    Case(TIGHT, Problem("clusters-1000-20"), tol=1e-6),
+    Case(TIGHT, Problem("clusters-5000-20"), tol=1e-6),
+    Case(TIGHT, Problem("clusters-5000-20", C=100.0), tol=1e-6),
+    Case(SPARSE, Problem("onehot-2000-120", gamma=0.05)),
+    Case(SPARSE, Problem("onehot-5000-120", gamma=0.05)),
+    Case(SPARSE, Problem("onehot-2000-120", gamma=0.05, C=100.0)),
+    Case(SPARSE, Problem("a1a", gamma=0.05)),
+    Case(LINEAR, Problem("clusters-2000-20", kernel="linear")),
+    Case(LINEAR, Problem("clusters-5000-10", kernel="linear", C=0.1)),
+    Case(LINEAR, Problem("clusters-2000-20", kernel="linear", fit_intercept=False)),
+    Case(LINEAR, Problem("onehot-2000-120", kernel="linear", fit_intercept=False, loss="squared_hinge")),
+    Case(POLY, Problem("clusters-2000-20", kernel="poly", coef0=1.0)),
+    Case(POLY, Problem("clusters-5000-20", kernel="poly", coef0=1.0)),
+    Case(REGRESSION, Problem("waves-2000-5", epsilon=0.1)),
+    Case(REGRESSION, Problem("waves-5000-5", epsilon=0.1, C=10.0)),
+    Case(TWO, Problem("clusters-5000-20"), threads=2),
+    Case(TWO, Problem("clusters-5000-100"), threads=2),
+]
+
+
+def by_turns(cases: list[Case]) -> list[Case]:
+    """One case of every class, then the second of every class, and so on: a run cut short has something of each."""
+    rank = {id(case): sum(other.group == case.group for other in cases[:number]) for number, case in enumerate(cases)}
+    return sorted(cases, key=lambda case: rank[id(case)])
+
+
+def run(context: Context) -> None:
+    for case in by_turns(CASES):
+        if why := data.missing(case.problem.data):
+            context.skip("fit", "everybody", why, case.problem.data)
+            continue
+        contest(context, "fit", case.problem, [DEFAULT, *peers()], tol=case.tol, threads=case.threads, group=case.group)
+
+
+SUITE = Suite("fit", "one fit: every solver at the same tolerance, and at equal certified gap", 22, run)

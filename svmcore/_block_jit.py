@@ -1,0 +1,331 @@
+"""The inner loops of the block solver: packing, blocks and products of tiles, and the pair steps of one working set."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._jit import jit
+from svmcore._types import LANES, FloatArray
+from svmcore._vector import (
+    BIG,
+    BIG_32,
+    COLUMNS_32,
+    COLUMNS_64,
+    ROWS,
+    add_sparse_tile,
+    add_tile,
+    best_partner,
+    fmax,
+    fmin,
+    store_sparse_tile,
+    store_tile,
+    update_pair,
+)
+
+_STAMP = "f575b267490d"
+
+
+@jit
+def pack_rows(panels, points, out):
+    """Copy points to row groups: out[g, k, r] is feature k of points[g * ROWS + r]. In place: out (zero padded)."""
+    width = panels.shape[1]
+    count = points.shape[0]
+    for t in range(out.shape[0] * ROWS):
+        g = t // ROWS
+        r = t - g * ROWS
+        if t < count:
+            p = points[t] // LANES
+            lane = points[t] - p * LANES
+            for k in range(width):
+                out[g, k, r] = panels[p, k, lane]
+        else:
+            for k in range(width):
+                out[g, k, r] = 0.0
+
+
+@jit
+def gather_panels(panels, points, out):
+    """Copy points to panels of their own. In place: out (zero padded)."""
+    width = panels.shape[1]
+    count = points.shape[0]
+    for t in range(out.shape[0] * LANES):
+        q = t // LANES
+        j = t - q * LANES
+        if t < count:
+            p = points[t] // LANES
+            lane = points[t] - p * LANES
+            for k in range(width):
+                out[q, k, j] = panels[p, k, lane]
+        else:
+            for k in range(width):
+                out[q, k, j] = 0.0
+
+
+@jit
+def add_block_32(shape, rows, coef, panels, first, last, out):
+    """out += coef' K(rows, panels) for panels first..last-1, K never stored. In place: out."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_32):
+            for g in range(rows.shape[0]):
+                add_tile(shape, rows, g, panels, p, lane, coef, out)
+
+
+@jit
+def add_block_64(shape, rows, coef, panels, first, last, out):
+    """`add_block_32` in float64."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_64):
+            for g in range(rows.shape[0]):
+                add_tile(shape, rows, g, panels, p, lane, coef, out)
+
+
+@jit
+def store_block_32(shape, rows, panels, first, last, out):
+    """out = K(rows, panels) for panels first..last-1. In place: out."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_32):
+            for g in range(rows.shape[0]):
+                store_tile(shape, rows, g, panels, p, lane, out)
+
+
+@jit
+def store_lower_32(shape, rows, panels, first, last, out):
+    """`store_block_32` when rows and columns are the same points: only tiles that reach the lower triangle."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_32):
+            for g in range((p * LANES + lane) // ROWS, rows.shape[0]):
+                store_tile(shape, rows, g, panels, p, lane, out)
+
+
+MIRROR = 32  # edge of the blocks that are transposed at a time
+
+
+@jit
+def mirror(out, count):
+    """Copy the lower triangle of a symmetric matrix to the upper one, by blocks that fit the cache. In place: out."""
+    for top in range(0, count, MIRROR):
+        for left in range(0, top + 1, MIRROR):
+            for j in range(left, min(left + MIRROR, count)):
+                for i in range(max(top, j + 1), min(top + MIRROR, count)):
+                    out[j, i] = out[i, j]
+
+
+@jit
+def store_block_64(shape, rows, panels, first, last, out):
+    """`store_block_32` in float64."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_64):
+            for g in range(rows.shape[0]):
+                store_tile(shape, rows, g, panels, p, lane, out)
+
+
+SPARSE_ROWS = 8  # sparse rows summed in registers before one float64 addition
+
+
+@jit
+def scatter_panels(indptr, indices, data, points, out):
+    """Dense panels of sparse points. In place: out (zeroed by the caller)."""
+    for t in range(points.shape[0]):
+        q = t // LANES
+        j = t - q * LANES
+        for e in range(indptr[points[t]], indptr[points[t] + 1]):
+            out[q, indices[e], j] = data[e]
+
+
+@jit
+def add_sparse_32(shape, csr, points, coef, panels, norms, first, last, out):
+    """out += sum_r coef_r K(points_r, panels) for panels first..last-1, dot products in float32. In place: out."""
+    count = points.shape[0]
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_32):
+            for r in range(0, count, SPARSE_ROWS):
+                end = min(r + SPARSE_ROWS, count)
+                add_sparse_tile(shape, csr, points, r, end, panels, norms, p, lane, coef, out)
+
+
+@jit
+def add_sparse_64(shape, csr, points, coef, panels, norms, first, last, out):
+    """`add_sparse_32` in float64."""
+    count = points.shape[0]
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_64):
+            add_sparse_tile(shape, csr, points, 0, count, panels, norms, p, lane, coef, out)
+
+
+@jit
+def store_sparse_32(shape, csr, points, panels, norms, first, last, out):
+    """out[r] = K(points_r, panels) for panels first..last-1. In place: out."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_32):
+            for r in range(points.shape[0]):
+                store_sparse_tile(shape, csr, points[r], panels, norms, p, lane, out, r)
+
+
+@jit
+def store_sparse_64(shape, csr, points, panels, norms, first, last, out):
+    """`store_sparse_32` in float64."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_64):
+            for r in range(points.shape[0]):
+                store_sparse_tile(shape, csr, points[r], panels, norms, p, lane, out, r)
+
+
+class WorkingSet(NamedTuple):
+    """The variables of one block, in float32 or float64 except for what must be exact; vectors padded to panels."""
+
+    gram: Any  # K + D among them, one row per variable and at least one row of zeros, in multiples of
+    unit: float  # this
+    diagonal: Any
+    values: Any  # residual, shifted so that the threshold is near zero
+    rise: Any  # 0 or -BIG_32: may it grow?
+    fall: Any  # 0 or +BIG_32: may it shrink?
+    beta: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+# what happened in the inner steps, as bits
+NONCONVEX, RAY = 1, 2
+
+
+@jit
+def set_masks(work, t):
+    """Refresh whether variable t may grow or shrink. In place: rise, fall."""
+    work.rise[t] = 0.0 if work.beta[t] < work.upper[t] else -BIG_32
+    work.fall[t] = 0.0 if work.beta[t] > work.lower[t] else BIG_32
+
+
+@jit
+def start_masks(work):
+    """All masks; padding can do neither. In place: rise, fall, and the padding of values."""
+    m = work.beta.shape[0]
+    for t in range(m):
+        set_masks(work, t)
+    for t in range(m, work.values.shape[0]):
+        work.rise[t] = -BIG_32
+        work.fall[t] = BIG_32
+        work.values[t] = 0.0
+
+
+@jit
+def _move(work, t, step):
+    """beta_t += step, exactly to the bound when `step` reaches it. In place: beta and masks."""
+    if step >= 0.0:
+        there = step >= work.upper[t] - work.beta[t]
+        work.beta[t] = work.upper[t] if there else work.beta[t] + step
+    else:
+        there = step <= work.lower[t] - work.beta[t]
+        work.beta[t] = work.lower[t] if there else work.beta[t] + step
+    set_masks(work, t)
+
+
+@jit
+def pair_steps(work, stop, relax, tau, max_steps):
+    """Second-order SMO on one block until max - min <= stop; steps that no bound cuts are `relax` times too long.
+
+    Returns (steps, max - min, bits). In place: beta, values, masks.
+    """
+    beta, lower, upper = work.beta, work.lower, work.upper
+    diagonal, gram, values, rise, fall = work.diagonal, work.gram, work.values, work.rise, work.fall
+    unit = work.unit
+    i, high, low = update_pair(values, gram, 0, 0, 0.0, rise, fall)
+    steps, bits = 0, 0
+    while steps < max_steps and high - low > stop:
+        j = best_partner(values, gram, unit, i, diagonal, tau, fall)
+        if i >= beta.shape[0] or j >= beta.shape[0]:
+            break  # only NaN leads here
+        scale = np.float64(diagonal[i]) + np.float64(diagonal[j])
+        curvature = scale - 2.0 * unit * np.float64(gram[i, j])
+        slope = np.float64(values[i]) - np.float64(values[j])
+        room = min(upper[i] - beta[i], beta[j] - lower[j])
+        if curvature < -1e-5 * scale:
+            bits |= NONCONVEX
+            step = np.inf
+        else:
+            step = relax * slope / max(curvature, tau)
+        step = min(step, room)
+        if np.isinf(step) or (curvature <= tau and step < room):
+            bits |= RAY
+            break
+        if step <= 0.0:
+            break
+        _move(work, i, step)
+        _move(work, j, -step)
+        i, high, low = update_pair(values, gram, i, j, step * unit, rise, fall)
+        steps += 1
+    return steps, np.float64(high) - np.float64(low), bits
+
+
+@jit
+def single_steps(work, stop, relax, tau, max_steps):
+    """`pair_steps` when there is no equality row: one variable at a time, the largest violation first."""
+    beta, lower, upper = work.beta, work.lower, work.upper
+    values, gram, rise, fall = work.values, work.gram, work.rise, work.fall
+    zero = gram.shape[0] - 1
+    i, high, low = update_pair(values, gram, zero, zero, 0.0, rise, fall)
+    steps, bits = 0, 0
+    while steps < max_steps and max(high, -low) > stop:
+        if high < -low:
+            i = 0
+            while i < beta.shape[0] and values[i] + fall[i] != low:
+                i += 1
+        if i >= beta.shape[0]:
+            break  # only NaN leads here
+        curvature = np.float64(work.diagonal[i])
+        if curvature < 0.0:
+            bits |= NONCONVEX
+            step = np.inf if values[i] > 0.0 else -np.inf
+        else:
+            step = relax * np.float64(values[i]) / max(curvature, tau)
+        step = min(max(step, lower[i] - beta[i]), upper[i] - beta[i])
+        if np.isinf(step) or (curvature <= tau and lower[i] - beta[i] < step < upper[i] - beta[i]):
+            bits |= RAY
+            break
+        if step == 0.0:
+            break
+        _move(work, i, step)
+        i, high, low = update_pair(values, gram, i, zero, step * work.unit, rise, fall)
+        steps += 1
+    return steps, max(np.float64(high), -np.float64(low)), bits
+
+
+@jit
+def extremes(v, beta, lower, upper):
+    """(largest residual that wants to grow, smallest that wants to shrink, number of free variables)."""
+    high, low, free = -BIG, BIG, 0
+    for t in range(beta.shape[0]):
+        grows = beta[t] < upper[t]
+        shrinks = beta[t] > lower[t]
+        high = fmax(high, v[t] if grows else -BIG)
+        low = fmin(low, v[t] if shrinks else BIG)
+        free += grows & shrinks
+    return high, low, free
+
+
+@jit
+def candidates(v, beta, bound, sign, threshold, taken, keys, ids):
+    """Variables not taken whose sign * v exceeds the threshold and whose beta is not at the bound: their number.
+
+    In place: keys (minus sign * v) and ids, in index order.
+    """
+    count = 0
+    for t in range(beta.shape[0]):
+        # written unconditionally, counted conditionally: no branch to mispredict
+        keys[count] = -sign * v[t]
+        ids[count] = t
+        count += (not taken[t]) & (sign * v[t] > threshold) & (beta[t] != bound[t])
+    return count
+
+
+@jit
+def take(keys, ids, count, limit, room, taken, chosen, m):
+    """Append to `chosen` up to `room` candidates whose key is at most `limit`. Returns the new length."""
+    for e in range(count):
+        if room > 0 and keys[e] <= limit:
+            chosen[m] = ids[e]
+            taken[ids[e]] = True
+            m += 1
+            room -= 1
+    return m

@@ -1,0 +1,444 @@
+"""Block SMO: working sets larger than the free set, float32 tiles, a float64 gradient, refinement to any tolerance.
+
+Solves   every formulation of the sign-free dual, every kernel (those without a tile through `KernelMatrix`).
+Cost     2 to 3 kernel values per support vector and point when C is small, never stored; a Gram matrix of the working
+         set (q variables, q about 1.3 times the number of free ones) at each outer step; O(q) a pair step.
+Stops    at the tolerance of the chosen criterion, on a gradient recomputed in float64 whenever float32 products could
+         have spoilt it.
+Idea     Joachims 1998, Wen et al. (ThunderSVM) 2018; second-order pairs of Fan, Chen and Lin 2005, over-relaxed.
+
+The gradient is kept in float64 as ``field = K beta`` over the points. Inside a block all is float32, on residuals shifted
+to lie around zero: the block solves for a correction, as in iterative refinement. Three levels of precision follow one
+another when rounding gets in the way: float32 products; float64 products; float64 products and blocks.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore import _block_jit as block_jit
+from svmcore import _measures
+from svmcore._control import Control
+from svmcore._lanes import UNITS_16
+from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
+from svmcore._vector import BIG, ROWS
+from svmcore.gram import KernelMatrix, kernel_product
+from svmcore.solvers._contract import Capabilities, Criterion
+from svmcore.solvers._face import FaceResult, face_step
+from svmcore.tiles import PIECE, make_tiles
+
+CAPABILITIES = Capabilities(
+    summary="block SMO on float32 tiles with a float64 gradient: the fastest for most problems",
+    equality=True,
+    no_equality=True,
+    infinite_bounds=True,
+    warm_start=True,
+)
+
+OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
+
+SINGLE, MIXED, DOUBLE = range(3)
+"""Levels of precision: float32; float64 products; float64 products and blocks."""
+
+SMALL = 1500  # up to this many variables one block holds them all
+LEAST_BLOCK = 1024
+FREE_FACTOR = 1.3  # working set over free variables: below 1 the method thrashes
+KEEP = 0.5  # share of a working set that the next one may inherit
+INNER = 0.05  # the block is solved to this share of the outer violation,
+INNER_TOL = 0.3  # or to this share of the tolerance
+RELAX = 1.5
+ROUNDING = 2e-7  # error of float32 products, per unit of |beta| (measured: 0.9 to 2.2 times that)
+ROUNDING_64 = 1e-15  # the same of float64 products, per unit of sum |beta|
+SHORT = 1 << 28  # kernel values computed in one go
+PATIENCE = 12  # outer steps without progress (a tenth of the violation,
+PROGRESS = 1e-6  # or this share of the objective) before the precision is raised
+RISE = 1e-6  # share of the objective by which rounding may raise it
+RUNAWAY = 1e50  # an objective below minus this is minus infinity
+STEPS_PER_VARIABLE = 200  # pair steps in one working set
+CRAWL = 1e-3  # share of the objective that is progress
+MOST_CRAWLS = 6  # face steps without halving the violation
+MOST_FACE = 400  # free variables that a face step decomposes
+LEAST_HALF = 2048  # working sets above this keep their Gram matrix in 16 bits,
+HALF_ERROR = 5e-6  # where this times the largest |beta| and the root of the free count stays below 0.1
+SLICE_STEPS = 4e8  # lane operations of inner steps between two looks at the clock
+
+
+class Gauge(NamedTuple):
+    """Where the run stands."""
+
+    v: FloatArray
+    high: float
+    low: float
+    free: int
+    violation: float
+
+
+class _Run:
+    """State of one run."""
+
+    def __init__(self, qp: DualQP, K: KernelMatrix, start: FloatArray) -> None:
+        self.qp = qp
+        self.K = K
+        self.beta = start.copy()
+        self.tiles = make_tiles(K, centred=qp.equality)
+        self.field = np.zeros(-(-K.n // LANES) * LANES)
+        self.level = SINGLE
+        self.largest = float(np.max(np.abs(K.diagonal), initial=0.0))
+        self.open_box = bool(np.any((qp.diag == 0) & (np.isinf(qp.lower) | np.isinf(qp.upper))))
+        self.one_each = len(qp.point) == K.n and bool((qp.point == np.arange(K.n)).all())
+        self.previous = np.empty(0, np.int64)
+        self.taken = np.zeros(len(start), bool)
+        self.keys = np.empty(len(start))
+        self.ids = np.empty(len(start), np.int64)
+        self.gram: Any = None
+        self.gram_of: tuple[IntArray, Any] | None = None
+        self.steps = 0
+        self.bits = 0
+        self.halves = bool(self.tiles.fits_16_bits and not qp.diag.any())
+        self.last_half = (0, 0.0)
+        self.first_violation = 0.0
+        self.fresh = False  # the field has just been computed in float64
+        self.relax = RELAX
+        self.exact = True  # the field carries no float32 error
+        self.moved = 0.0  # sum of |coefficients| whose products went into the field
+        self.moved_single = 0.0  # those that went in through float32
+        if not self.largest < 1e30:
+            self.level = DOUBLE
+
+    def gauge(self) -> Gauge:
+        """Residual, its extremes and the violation."""
+        qp = self.qp
+        v = _measures.residual(qp, self.beta, self.field)
+        high, low, free = block_jit.extremes(v, self.beta, qp.lower, qp.upper)
+        violation = high - low if qp.equality else max(high, -low)
+        return Gauge(v, high, low, free, max(violation, 0.0))
+
+    def objective(self, gauge: Gauge) -> float:
+        return _measures.objective(self.qp, self.beta, gauge.v)
+
+    def doubtful(self, tol: float) -> bool:
+        """Whether rounding may have moved the residual by more than a tenth of the tolerance since it was computed."""
+        if self.fresh:
+            return False
+        single = 0.0 if self.exact else ROUNDING * self.largest * float(np.linalg.norm(self.beta))
+        return single + ROUNDING_64 * self.largest * self.moved > 0.1 * tol
+
+    def residual_error(self) -> float:
+        """A bound on the error of every entry of the residual."""
+        double = ROUNDING_64 * self.largest * (self.moved + 1.0)
+        return double + self.tiles.worst_error * self.moved_single
+
+    def change(self, index: IntArray, step: FloatArray, control: Control | None) -> Status | None:
+        """field += K step, by pieces."""
+        if self.one_each:
+            points, coef = index, step
+        else:
+            total: FloatArray = np.bincount(self.qp.point[index], weights=step, minlength=self.K.n).astype(np.float64)
+            points = np.flatnonzero(total)
+            coef = total[points]
+        add = self.tiles.add if self.level == SINGLE else self.tiles.add_exactly
+        self.fresh = False
+        single = self.level == SINGLE and not self.tiles.linear
+        self.exact = self.exact and not single
+        size = float(np.abs(coef).sum())
+        self.moved += size
+        self.moved_single += size if single else 0.0
+        rows = max(ROWS, PIECE // max(self.K.n, 1) // ROWS * ROWS)
+        for first in range(0, len(points), rows):
+            add(points[first : first + rows], coef[first : first + rows], self.field)
+            if control is not None and first + rows < len(points):
+                status = control.check(self.steps, np.nan, np.nan)
+                if status is not None:
+                    return status
+        return None
+
+    def refresh(self, level: int, control: Control | None) -> Status | None:
+        """The field computed afresh, at a higher level of precision."""
+        self.level = max(self.level, level)
+        self.field[:] = 0.0
+        self.exact, self.moved, self.moved_single = True, 0.0, 0.0
+        self.fresh = self.level > SINGLE
+        support = np.flatnonzero(self.beta)
+        if self.fresh and len(support) * self.K.n <= SHORT:  # in one piece, which the certificate will find remembered
+            self.field[: self.K.n] = kernel_product(self.qp, self.K, self.beta)
+            self.moved = float(np.abs(self.beta).sum())
+            return None
+        status = self.change(support, self.beta[support], control)
+        self.fresh = self.level > SINGLE
+        return status
+
+    def block_size(self, free: int) -> int:
+        """How many variables the next working set takes."""
+        n = len(self.beta)
+        room = int(np.sqrt(self.K.cache_bytes / (4 if self.level < DOUBLE else 8)))
+        if n <= min(SMALL, room):
+            return n
+        return min(n, max(LEAST_BLOCK, int(FREE_FACTOR * free) + 256), max(room, 256))
+
+    def choose(self, gauge: Gauge, size: int) -> IntArray:
+        """Part of the last working set, and the worst violators of both kinds, half and half."""
+        qp, taken = self.qp, self.taken
+        n = len(self.beta)
+        if size == n:
+            return np.arange(n)
+        kept = self.previous[: int(size * KEEP)]
+        chosen = np.empty(size, np.int64)
+        m = len(kept)
+        chosen[:m] = kept
+        taken[kept] = True
+        above, below = (gauge.low, -gauge.high) if qp.equality else (0.0, 0.0)
+        for sign, bound, threshold, share in ((1.0, qp.upper, above, 2), (-1.0, qp.lower, below, 1)):
+            count = block_jit.candidates(gauge.v, self.beta, bound, sign, threshold, taken, self.keys, self.ids)
+            room = min((size - m) // share, count)
+            if room > 0:
+                limit = np.partition(self.keys[:count], room - 1)[room - 1] if room < count else np.inf
+                m = block_jit.take(self.keys, self.ids, count, limit, room, taken, chosen, m)
+        rest = self.previous[len(kept) :]
+        rest = rest[~taken[rest]][: size - m]
+        chosen[m : m + len(rest)] = rest
+        chosen = chosen[: m + len(rest)]
+        taken[chosen] = False
+        return chosen
+
+    def working_set(self, chosen: IntArray, gauge: Gauge) -> block_jit.WorkingSet:
+        """Everything the inner steps need."""
+        qp = self.qp
+        m = len(chosen)
+        dtype = self.gram_type(m, gauge)
+        same = self.gram_of is not None and self.gram_of[1] == dtype and np.array_equal(self.gram_of[0], chosen)
+        if not same:
+            self.gram = self.tiles.gram(qp.point[chosen], dtype)
+            if dtype != np.uint16:
+                np.einsum("ii->i", self.gram[:m, :m])[:] += qp.diag[chosen]
+            self.gram_of = (chosen, dtype)
+        width = -(-m // LANES) * LANES
+        shift = 0.5 * (gauge.high + gauge.low) if qp.equality else 0.0
+        unit = 1.0 / UNITS_16 if dtype == np.uint16 else 1.0
+        dtype = np.float64 if dtype == np.float64 else np.float32
+        diagonal, values = np.ones(width, dtype), np.zeros(width, dtype)
+        diagonal[:m] = np.einsum("ii->i", self.gram[:m, :m]) * unit
+        values[:m] = gauge.v[chosen] - shift
+        rise, fall = np.empty(width, dtype), np.empty(width, dtype)
+        work = block_jit.WorkingSet(
+            self.gram, unit, diagonal, values, rise, fall, self.beta[chosen], qp.lower[chosen], qp.upper[chosen]
+        )
+        block_jit.start_masks(work)
+        return work
+
+    def solve_block(self, work: block_jit.WorkingSet, stop: float, limit: int, control: Control) -> Status | None:
+        """Pair steps until the block is solved to `stop`."""
+        solve = block_jit.pair_steps if self.qp.equality else block_jit.single_steps
+        tau = max(1e-12 * self.largest, 1e-30) if self.level == DOUBLE or work.unit == 1.0 else 1e-6
+        budget = min(STEPS_PER_VARIABLE * len(work.beta) + 10000, limit)
+        piece = max(1000, int(SLICE_STEPS / work.gram.shape[1]))
+        while budget > 0:
+            steps, violation, bits = solve(work, stop, self.relax, tau, min(piece, budget))
+            self.steps += steps
+            self.bits |= bits
+            budget -= steps
+            if steps < piece:
+                return None
+            status = control.check(self.steps, violation, np.nan)
+            if status is not None:
+                return status
+        return None
+
+    def gram_type(self, m: int, gauge: Gauge) -> Any:
+        """Number type of the next Gram matrix: 16 bits when it is large and their rounding cannot matter."""
+        if self.level == DOUBLE:
+            return np.float64
+        if not self.halves or m <= LEAST_HALF:
+            return np.float32
+        last_m, last_violation = self.last_half
+        late = gauge.violation < self.first_violation and last_m > FREE_FACTOR * gauge.free
+        if late and gauge.violation > 0.5 * last_violation:
+            self.halves = False  # the last 16-bit block held all free variables and did not help: never again
+            return np.float32
+        box = float(np.max(np.abs(self.beta), initial=0.0))
+        if HALF_ERROR * box * np.sqrt(gauge.free) > 0.1:
+            return np.float32
+        self.last_half = (m, gauge.violation)
+        return np.uint16
+
+    def success(self) -> Status:
+        """How a run ends that has met its criterion."""
+        return Status.STATIONARY if self.bits & block_jit.NONCONVEX else Status.CONVERGED
+
+    def sharpen(self, level: int, control: Control, unbounded: bool) -> Status | None:
+        """More precision, or the verdict when there is no more to be had."""
+        if self.level == DOUBLE:
+            return Status.UNBOUNDED if unbounded else Status.PRECISION
+        self.halves = False
+        return self.refresh(level, control)
+
+    def retreat(self, safe: FloatArray | None, control: Control) -> Status | None:
+        """Back to the best point, in float64 throughout; the second time from float64, for good."""
+        finished = self.level == DOUBLE and self.relax == 1.0
+        self.relax = 1.0 if self.level == DOUBLE else self.relax
+        if safe is not None:
+            self.beta = safe
+        status = self.refresh(DOUBLE, control)
+        return Status.PRECISION if finished else status
+
+    def face(self, noise: float, control: Control) -> Status | None:
+        """An exact step over all free variables, when they are few enough."""
+        qp = self.qp
+        if not self.exact:
+            status = self.refresh(MIXED, control)
+            if status is not None:
+                return status
+        v = _measures.residual(qp, self.beta, self.field)
+        free = np.flatnonzero((self.beta > qp.lower) & (self.beta < qp.upper))
+        if not 2 <= len(free) <= MOST_FACE:
+            return None
+        self.gram_of = None
+        H = np.array(self.tiles.gram(qp.point[free], np.float64)[: len(free), : len(free)])
+        H.flat[:: len(free) + 1] += qp.diag[free]
+        after, result = face_step(
+            H, qp.diag[free], self.beta[free], v[free], qp.lower[free], qp.upper[free], qp.equality, noise
+        )
+        if result is FaceResult.UNBOUNDED:
+            return self.sharpen(DOUBLE, control, unbounded=True)
+        step = after - self.beta[free]
+        changed = np.flatnonzero(step)
+        self.beta[free] = after
+        self.steps += 1
+        self.level = max(self.level, MIXED)
+        return self.change(free[changed], step[changed], control)
+
+    def hopeless(self, gauge: Gauge) -> bool:
+        """Whether, with open boxes, the hulls of the classes meet to within rounding: |w|^2 / sum(beta)^2 vanishes."""
+        if not self.open_box:
+            return False
+        size = float(np.abs(self.beta).sum())
+        norm = float(self.beta @ (self.qp.c - gauge.v - self.qp.diag * self.beta))
+        return size > 0 and norm <= 1e-14 * self.largest * size**2
+
+
+class _Watch:
+    """Notices when outer steps stop helping, and when they do harm."""
+
+    def __init__(self) -> None:
+        self.halved = self.level = BIG
+        self.halved_at = 0
+        self.crawled = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Start afresh, after a change of method."""
+        self.best = self.lowest = BIG
+        self.idle = 0
+        self.safe: FloatArray | None = None
+
+    def harmed(self, objective: float, beta: FloatArray) -> bool:
+        """Whether the objective has risen; keeps the best point so far."""
+        if objective <= self.lowest:
+            self.safe = beta.copy()
+        return objective > self.lowest + RISE * abs(self.lowest) + 1e-300
+
+    def idles(self, violation: float, objective: float) -> bool:
+        """Whether neither the violation nor the objective has moved for a while."""
+        moved = violation < 0.9 * self.best or objective < self.lowest - PROGRESS * abs(self.lowest)
+        self.idle = 0 if moved else self.idle + 1
+        self.best, self.lowest = min(self.best, violation), min(self.lowest, objective)
+        return self.idle > PATIENCE
+
+    def crawls(self, violation: float, objective: float, steps: int, patience: int) -> bool:
+        """Whether over many pair steps the violation has not halved and the objective has hardly moved."""
+        fell = objective < self.level - CRAWL * abs(self.level)
+        if violation < 0.5 * self.halved or fell:
+            self.halved, self.halved_at = min(self.halved, violation), steps
+            self.level, self.crawled = objective, 0
+        if steps - self.halved_at < patience:
+            return False
+        self.halved_at = steps
+        self.crawled += 1
+        return True
+
+
+def run(
+    qp: DualQP,
+    K: KernelMatrix,
+    *,
+    control: Control,
+    tol: float,
+    stopping: str,
+    max_iter: int,
+    start: FloatArray,
+    seed: int,
+    trace: bool,
+) -> Raw:
+    """Solve the dual from `start`; see the module's docstring. `n_iter` counts pair steps."""
+    state = _Run(qp, K, start)
+    status = state.refresh(state.level, control) if state.beta.any() else None
+    limit = max_iter if max_iter >= 0 else np.iinfo(np.int64).max
+    criterion, watch = Criterion(stopping, tol), _Watch()
+    records: list[tuple[float, float, int, int]] = []
+    target = INNER_TOL * tol if stopping == "kkt" else 0.0
+    outer = 0
+    while status is None:
+        gauge = state.gauge()
+        objective = state.objective(gauge)
+        if trace:
+            records.append((objective, gauge.violation, state.tiles.n_evals, gauge.free))
+        met = gauge.violation <= tol if stopping == "kkt" else criterion.met(qp, state.beta, gauge.v, objective)
+        if met or gauge.violation == 0.0:
+            status = state.refresh(MIXED, control) if state.doubtful(tol) else state.success()
+        elif state.steps >= limit:
+            status = Status.MAX_ITER
+        elif not objective >= -RUNAWAY:
+            status = Status.UNBOUNDED
+        elif watch.harmed(objective, state.beta):
+            status = state.retreat(watch.safe, control)
+            watch.forget()
+        elif watch.idles(gauge.violation, objective) or state.hopeless(gauge):
+            status = state.sharpen(state.level + 1, control, state.hopeless(gauge))
+            watch.forget()
+        elif watch.crawls(gauge.violation, objective, state.steps, 100 * len(state.beta) + 20000):
+            status = state.face(0.1 * tol, control) if watch.crawled <= MOST_CRAWLS else Status.LIMITED
+            watch.forget()
+        else:
+            status = control.check(state.steps, gauge.violation, objective)
+            if status is None:
+                before = state.steps
+                status = _outer_step(state, gauge, target, limit - state.steps, control)
+                outer += 1
+                ray = bool(state.bits & block_jit.RAY)
+                if status is None and (ray or state.steps == before):
+                    status = state.sharpen(DOUBLE, control, ray)
+    columns = ("objective", "violation", "n_kernel_evals", "free")
+    table = {name: np.array(column) for name, column in zip(columns, zip(*records, strict=True), strict=False)}
+    K.n_evals += state.tiles.n_evals
+    state.gram = None
+    state.tiles.release()
+    stats = {"n_outer": outer, "precision": ("float32", "mixed", "float64")[state.level], "exact": state.exact}
+    if status is Status.PRECISION and not objective >= -RUNAWAY:
+        status = Status.UNBOUNDED
+    if not np.isfinite(state.beta).all() or (not status.ok and objective > 0.0):
+        state.beta[:] = start  # whatever came of it is worse than nothing
+        return Raw(state.beta, status, state.steps, table if trace else None, stats)
+    raw = Raw(state.beta, status, state.steps, table if trace else None, stats)
+    if state.fresh:  # the certificate would compute the same product: it is remembered
+        return raw
+    return raw._replace(residual=_measures.residual(qp, state.beta, state.field), residual_error=state.residual_error())
+
+
+def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: Control) -> Status | None:
+    """One working set: choose, solve, apply. Returns the reason to stop, if any."""
+    chosen = state.choose(gauge, state.block_size(gauge.free))
+    work = state.working_set(chosen, gauge)
+    whole = len(chosen) == len(state.beta)
+    stop = max(target, 0.0 if whole and target > 0 else INNER * gauge.violation)
+    state.bits &= ~block_jit.RAY
+    state.first_violation = state.first_violation or gauge.violation
+    status = state.solve_block(work, stop, limit, control)
+    step = work.beta - state.beta[chosen]
+    changed = np.flatnonzero(step)
+    state.beta[chosen] = work.beta
+    free = (work.beta > work.lower) & (work.beta < work.upper)
+    state.previous = np.concatenate([chosen[free], chosen[~free]])
+    if status is None:
+        status = state.change(chosen[changed], step[changed], control)
+    return status

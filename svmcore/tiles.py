@@ -1,0 +1,436 @@
+"""Kernel blocks and kernel-times-vector in float32, and the same products exactly in float64, from register tiles.
+
+`DenseTiles` serves the kernels that have a tile, `OracleTiles` (through `KernelMatrix`) everything else; both speak of
+points. A product is shared out to threads by panels, each of which sums in one fixed order: the bits do not depend on
+the number of threads. Short products are never shared out.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from svmcore import _block_jit as block_jit
+from svmcore import _vector
+from svmcore._threads import split
+from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind, Points
+
+_LOG2E = 1.4426950408889634
+_SHAPES = {
+    KernelKind.LINEAR: _vector.Linear,
+    KernelKind.POLY: _vector.Poly,
+    KernelKind.SIGMOID: _vector.Sigmoid,
+    KernelKind.RBF: _vector.Rbf,
+    KernelKind.LAPLACIAN: _vector.Laplacian,
+}
+_EXPONENTIAL = (KernelKind.RBF, KernelKind.LAPLACIAN)
+_WIDE = 128  # features above which half a Gram matrix and its mirror image are cheaper than the whole
+_KEPT_VALUES = 1 << 24  # 64 MB
+_STAGGER = 32  # unused columns at the end of every row of a Gram matrix
+_SPARSE = 0.25  # share of stored entries below which sparse tiles win
+_PANEL_BYTES = 1 << 29  # memory for dense columns of sparse data
+_CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse
+_ROUNDING = 2.0**-24
+PIECE = 1 << 26  # kernel values between two looks at the clock
+
+Real = NDArray[Any]
+
+
+def groups_of(count: int) -> int:
+    """Row groups that hold `count` rows."""
+    return -(-count // _vector.ROWS)
+
+
+def shape_of(kernel: Kernel) -> _vector.Shape:
+    """A kernel as the type and numbers that a tile is compiled for. The exponential ones are powers of two."""
+    kind = KernelKind(kernel.kind)
+    scale = kernel.gamma * (_LOG2E if kind in _EXPONENTIAL else 1.0)
+    shape: _vector.Shape = _SHAPES[kind](float(scale), float(kernel.coef0), int(kernel.degree))  # type: ignore[assignment]
+    return shape
+
+
+class _Spare:
+    """Keeps one buffer between fits: memory that has been touched before costs several times less than fresh memory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._buffer: Real | None = None
+
+    def take(self, size: int) -> Real:
+        """A float32 array of at least this size; what has never been written takes no memory."""
+        with self._lock:
+            buffer, self._buffer = self._buffer, None
+        return buffer if buffer is not None and len(buffer) >= size else np.empty(size, np.float32)
+
+    def give(self, buffer: Real, touched: int) -> None:
+        """Keep a buffer of which `touched` values have been written, unless that is a lot."""
+        if touched <= _KEPT_VALUES:
+            with self._lock:
+                self._buffer = buffer
+
+
+_spare = _Spare()
+
+
+class _Tiles:
+    """What tiles over stored points share: the kernel, threads, a buffer for Gram matrices, a count."""
+
+    def __init__(self, K: Any, n_threads: int) -> None:
+        self.K = K
+        self.n: int = K.n
+        self.n_evals = 0
+        self.n_threads = n_threads
+        self.shape = shape_of(K.kernel)
+        self.offset = float(K.kernel.offset)
+        self.fits_16_bits = K.kernel.kind in _EXPONENTIAL and self.offset == 0.0
+        self.linear = K.kernel.kind == KernelKind.LINEAR
+        most = min((self.n + 8) * (self.n + LANES + _STAGGER), K.cache_bytes // 4)
+        self._buffer = _spare.take(max(most, 1))
+        self._touched = 0
+
+    def _space(self, count: int, dtype: Any) -> Real:
+        """A reused array for the Gram matrix of `count` points: whole panels wide, a row of zeros at least below.
+
+        Its rows are a cache line apart from a multiple of the page, which caches map to few places.
+        """
+        rows = groups_of(count) * _vector.ROWS + 1
+        width = -(-count // LANES) * LANES + _STAGGER
+        size = (rows * width * np.dtype(dtype).itemsize + 3) // 4
+        if len(self._buffer) < size:
+            self._buffer = np.empty(size, np.float32)
+        self._touched = max(self._touched, size)
+        space: Real = self._buffer[:size].view(dtype)[: rows * width].reshape(rows, width)
+        return space
+
+    def _add_linear(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
+        """field += X (X' coef), exactly enough for `add_exactly`. In place: field."""
+        everywhere = np.zeros(self.n)
+        everywhere[points] = coef
+        product = linear_product(self.K.points, self.K.points, everywhere, self.K.n_features)
+        field[: self.n] += product + self.offset * coef.sum()
+
+    def release(self) -> None:
+        """Hand the buffer on to the next fit; the last Gram matrix is gone."""
+        _spare.give(self._buffer, self._touched)
+        self._buffer = np.empty(0, np.float32)
+
+    def _finish(self, out: Real, count: int) -> Real:
+        if self.offset:
+            out[:count, :count] += self.offset
+        out[count:] = 0
+        self.n_evals += count * count
+        return out
+
+
+class DenseTiles(_Tiles):
+    """Tiles over dense points. `centred` data have the same dual solution when the kernel is linear and sum(beta) = 0."""
+
+    def __init__(self, K: Any, *, centred: bool, n_threads: int = 1) -> None:
+        super().__init__(K, n_threads)
+        kind, panels, scale = K.kernel.kind, K.points.panels, self.shape.scale
+        width = _used_features(panels)
+        self.exact = panels[:, :width] if width < panels.shape[1] else panels
+        centre = np.zeros(width)
+        if kind in _EXPONENTIAL or (kind == KernelKind.LINEAR and centred):
+            centre = self.exact.sum(axis=(0, 2)) / self.n
+        factor = np.sqrt(scale) if kind == KernelKind.RBF else scale if kind == KernelKind.LAPLACIAN else 1.0
+        self.panels = np.empty(self.exact.shape, np.float32)
+        for first in range(0, len(panels), 64):
+            piece = slice(first, first + 64)
+            self.panels[piece] = (self.exact[piece] - centre[:, None]) * factor
+        self.worst_error = self._bound(width)
+
+    def _bound(self, width: int) -> float:
+        """A bound on the error of any float32 kernel value, relative rounding errors of 2^-24 throughout.
+
+        The difference of two rounded coordinates of size R is off by 2 R roundings, a sum of d squares by d + 2, the
+        exponential by 2; s e^-s <= 1 / e and sqrt(s) e^-s <= 1 / 2 turn errors of the exponent into errors of K.
+        """
+        largest = float(np.abs(self.panels).max(initial=0.0)) * np.sqrt(width)
+        kind = self.K.kernel.kind
+        if kind == KernelKind.RBF:
+            return float(_ROUNDING * (width + 2.0 + 4.0 * largest + 8.0))
+        if kind == KernelKind.LAPLACIAN:
+            return float(_ROUNDING * (width + 2.0 + 4.0 * largest * np.sqrt(width) + 8.0))
+        biggest = float(np.abs(self.K.diagonal).max(initial=0.0))
+        return _ROUNDING * (width + 16.0) * max(1.0, float(self.K.kernel.degree)) * 4.0 * max(biggest, 1e-300)
+
+    def gram(self, points: IntArray, dtype: Any = np.float32) -> Real:
+        """K among points, with at least one row of zeros below it; the array is reused by the next call.
+
+        uint16 holds multiples of 1 / UNITS_16, for kernels with values in [0, 1].
+        """
+        count = len(points)
+        single = dtype != np.float64
+        source = self.panels if single else np.ascontiguousarray(self.exact)
+        out = self._space(count, dtype)
+        columns = -(-count // LANES)
+        packed = np.empty((groups_of(count), source.shape[1], _vector.ROWS), source.dtype)
+        panels = np.empty((columns, source.shape[1], LANES), source.dtype)
+        block_jit.pack_rows(source, points, packed)
+        block_jit.gather_panels(source, points, panels)
+        half = single and source.shape[1] >= _WIDE
+        store = block_jit.store_lower_32 if half else block_jit.store_block_32 if single else block_jit.store_block_64
+        work = float(out.size * source.shape[1])
+        split(lambda a, b: store(self.shape, packed, panels, a, b, out), columns, work, self.n_threads)
+        if half:
+            block_jit.mirror(out, count)
+        return self._finish(out, count)
+
+    def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
+        """field += K[:, points] coef in float32 tiles and float64 sums. In place: field, padded to panels."""
+        if self.linear:
+            self._add_linear(points, coef, field)
+            return
+        self._add(points, coef, field, self.panels, block_jit.add_block_32)
+
+    def add_exactly(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
+        """`add` in float64."""
+        if self.linear:
+            self._add_linear(points, coef, field)
+            return
+        self._add(points, coef, field, np.ascontiguousarray(self.exact), block_jit.add_block_64)
+
+    def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, panels: Real, add: Any) -> None:
+        count = len(points)
+        groups = groups_of(count)
+        packed = np.empty((groups, panels.shape[1], _vector.ROWS), panels.dtype)
+        block_jit.pack_rows(panels, points, packed)
+        weights = np.zeros(groups * _vector.ROWS, panels.dtype)
+        weights[:count] = coef
+        work = float(packed.size * len(panels) * LANES)
+        split(lambda a, b: add(self.shape, packed, weights, panels, a, b, field), len(panels), work, self.n_threads)
+        if self.offset:
+            field += self.offset * coef.sum()
+        self.n_evals += count * self.n
+
+
+def _used_features(panels: FloatArray) -> int:
+    """Features up to the last one that is not padding."""
+    width = int(panels.shape[1])
+    while width > max(1, panels.shape[1] - 3) and not panels[:, width - 1].any():
+        width -= 1
+    return width
+
+
+class SparseTiles(_Tiles):
+    """Tiles of sparse rows against dense columns: bytes for data of zeros and ones, else float32 and float64."""
+
+    def __init__(self, K: Any, indptr: IntArray, indices: Any, data: FloatArray, norms: FloatArray) -> None:
+        super().__init__(K, K.n_threads)
+        width = K.n_features
+        binary = is_binary(indptr, data)
+        wide = np.zeros(-(-K.n // LANES) * LANES)
+        wide[: K.n] = norms
+        cancels = isinstance(self.shape, _vector.Rbf) and self.shape.scale * norms.max(initial=0.0) > _CANCELS
+        single = np.float64 if cancels and not binary else np.float32
+        self.per_row = len(data) / max(K.n, 1) + 8.0
+        everything = np.arange(K.n)
+        self.sources: dict[Any, tuple[_vector.Csr, Real]] = {}
+        for dtype in (single, np.float64):
+            store = np.uint8 if binary else dtype
+            if (dtype, store) == (np.float64, np.uint8):
+                panels = self.sources[single][1]
+            elif dtype in self.sources:
+                continue
+            else:
+                panels = np.zeros((len(wide) // LANES, width, LANES), store)
+                block_jit.scatter_panels(indptr, indices, data, everything, panels)
+            csr = _vector.Csr(indptr, indices, data.astype(dtype), wide.astype(dtype))
+            self.sources[dtype] = (csr, panels)
+        self.single = single
+        largest = float(self.shape.scale * norms.max(initial=0.0)) if isinstance(self.shape, _vector.Rbf) else 0.0
+        self.worst_error = _ROUNDING * (
+            (0.0 if binary else 4.0 * float(np.sqrt(width)) * largest) + 3.0 * largest + 8.0
+        )
+        if not isinstance(self.shape, _vector.Rbf):
+            self.worst_error = np.inf
+
+    def gram(self, points: IntArray, dtype: Any = np.float32) -> Real:
+        """As `DenseTiles.gram`."""
+        count = len(points)
+        real = np.float64 if dtype == np.float64 else self.single
+        csr, panels = self.sources[real]
+        out = self._space(count, dtype)
+        columns = -(-count // LANES)
+        among = np.zeros((columns, panels.shape[1], LANES), panels.dtype)
+        block_jit.scatter_panels(csr.indptr, csr.indices, csr.data, points, among)
+        norms = np.zeros(columns * LANES, real)
+        norms[:count] = csr.norms[points]
+        store = block_jit.store_sparse_32 if real == np.float32 else block_jit.store_sparse_64
+        work = out.size * self.per_row
+        split(lambda a, b: store(self.shape, csr, points, among, norms, a, b, out), columns, work, self.n_threads)
+        return self._finish(out, count)
+
+    def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
+        """As `DenseTiles.add`."""
+        if self.linear:
+            self._add_linear(points, coef, field)
+            return
+        self._add(points, coef, field, self.single)
+
+    def add_exactly(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
+        """As `DenseTiles.add_exactly`."""
+        if self.linear:
+            self._add_linear(points, coef, field)
+            return
+        self._add(points, coef, field, np.float64)
+
+    def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, real: Any) -> None:
+        csr, panels = self.sources[real]
+        add = block_jit.add_sparse_32 if real == np.float32 else block_jit.add_sparse_64
+        weights = coef.astype(real)
+        work = len(points) * len(field) * self.per_row
+        count = len(panels)
+        split(
+            lambda a, b: add(self.shape, csr, points, weights, panels, csr.norms, a, b, field),
+            count,
+            work,
+            self.n_threads,
+        )
+        if self.offset:
+            field += self.offset * coef.sum()
+        self.n_evals += len(points) * self.n
+
+
+def is_binary(indptr: IntArray, data: FloatArray) -> bool:
+    """Whether all stored values are 1, few enough in a row to be counted in a byte."""
+    return bool((data == 1.0).all()) and int(np.diff(indptr).max(initial=0)) <= 255
+
+
+class OracleTiles:
+    """The same services for kernels without a tile, from the blocks and products of `KernelMatrix`."""
+
+    def __init__(self, K: Any) -> None:
+        self.K = K
+        self.n: int = K.n
+        self.n_evals = 0
+        self.fits_16_bits = False
+        self.linear = False
+        self.worst_error = 0.0
+
+    def gram(self, points: IntArray, dtype: Any = np.float32) -> Real:
+        """As `DenseTiles.gram`."""
+        count = len(points)
+        out = np.zeros((count + 1, -(-count // LANES) * LANES), dtype)
+        out[:count, :count] = self.K.block(points, points)
+        return out
+
+    def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
+        """As `DenseTiles.add`."""
+        field[: self.n] += self.K.product(points, coef)
+
+    add_exactly = add
+
+    def release(self) -> None:
+        """Nothing is kept."""
+
+
+def make_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTiles:
+    """The fastest tiles for a kernel matrix: sparse ones for sparse data, and for dense data that turn out one-hot."""
+    if K.kernel.kind not in _SHAPES or K.function is not None:
+        return OracleTiles(K)
+    dense = K.points.panels.shape[0] > 0
+    filled = np.count_nonzero(K.X) if dense else len(K.points.data)
+    size = K.n * K.n_features
+    if filled < _SPARSE * size:
+        X = csr_array(K.X) if dense else None
+        indptr, indices, data = (
+            (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data)
+            if X is not None
+            else (K.points.indptr, K.points.indices, K.points.data)
+        )
+        binary = is_binary(indptr, data)
+        fits = binary or (K.kernel.kind != KernelKind.LAPLACIAN and not dense)
+        if fits and size * (1 if binary else 12) <= _PANEL_BYTES:
+            norms = np.add.reduceat(np.append(data * data, 0.0), np.minimum(indptr[:-1], len(data)))
+            norms[np.diff(indptr) == 0] = 0.0
+            return SparseTiles(K, indptr, indices, data, norms)
+    return DenseTiles(K, centred=centred, n_threads=K.n_threads) if dense else OracleTiles(K)
+
+
+def linear_product(targets: Points, sources: Points, coef: FloatArray, n_features: int) -> FloatArray:
+    """X_targets (X_sources' coef): the linear kernel never needs values of pairs."""
+    if targets.panels.shape[0]:
+        weights = np.zeros(len(sources.panels) * LANES)
+        weights[: sources.n] = coef
+        w = (sources.panels @ weights.reshape(-1, LANES, 1)).sum(axis=0)[:, 0]
+        return np.asarray((w @ targets.panels).ravel()[: targets.n])
+    S, T = (csr_array((p.data, p.indices, p.indptr), shape=(p.n, n_features)) for p in (sources, targets))
+    return np.asarray(T @ (S.T @ coef))
+
+
+_MOST_FEATURES = 50_000  # of sparse targets that are spread out to dense columns
+_CHUNK_VALUES = 1 << 22  # features spread out at a time
+_CANCELS_64 = 1e4  # scaled squared norms above which distances are better summed than expanded, even in float64
+
+
+def has_tile(kernel: Kernel, targets: Points, sources: Points) -> bool:
+    """Whether `tile_product` serves this kernel and these points."""
+    if kernel.kind not in _SHAPES:
+        return False
+    if targets.panels.shape[0] and sources.panels.shape[0]:
+        return True
+    if targets.panels.shape[0] or sources.panels.shape[0] or kernel.kind == KernelKind.LAPLACIAN:
+        return False
+    largest = max(targets.norms.max(initial=0.0), sources.norms.max(initial=0.0))
+    return kernel.kind != KernelKind.RBF or kernel.gamma * largest < _CANCELS_64
+
+
+def tile_product(
+    kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
+) -> FloatArray | None:
+    """out_t = sum_s coef_s k(target_t, source_s) in float64, K never stored; None for too many sparse features."""
+    if kernel.kind == KernelKind.LINEAR:
+        return np.asarray(linear_product(targets, sources, coef, n_features) + kernel.offset * coef.sum())
+    shape = shape_of(kernel)
+    out = np.zeros(-(-targets.n // LANES) * LANES)
+    if targets.panels.shape[0]:
+        groups = groups_of(sources.n)
+        packed = np.empty((groups, sources.panels.shape[1], _vector.ROWS))
+        block_jit.pack_rows(sources.panels, np.arange(sources.n), packed)
+        weights = np.zeros(groups * _vector.ROWS)
+        weights[: sources.n] = coef
+        panels = targets.panels
+        work = float(packed.size * len(out))
+        split(
+            lambda a, b: block_jit.add_block_64(shape, packed, weights, panels, a, b, out), len(panels), work, n_threads
+        )
+    elif n_features > _MOST_FEATURES:
+        return None
+    else:
+        _sparse_product(shape, targets, sources, np.ascontiguousarray(coef, np.float64), n_features, n_threads, out)
+    return np.asarray(out[: targets.n] + kernel.offset * coef.sum())
+
+
+def _sparse_product(
+    shape: _vector.Shape,
+    targets: Points,
+    sources: Points,
+    coef: FloatArray,
+    width: int,
+    n_threads: int,
+    out: FloatArray,
+) -> None:
+    """The sparse case of `tile_product`, in chunks of targets. In place: out."""
+    binary = is_binary(sources.indptr, sources.data) and is_binary(targets.indptr, targets.data)
+    csr = _vector.Csr(sources.indptr, sources.indices, sources.data, sources.norms)
+    points = np.arange(sources.n)
+    norms = np.zeros(len(out))
+    norms[: targets.n] = targets.norms
+
+    def run(first: int, last: int) -> None:
+        step = max(1, _CHUNK_VALUES // max(1, width * LANES))
+        for start in range(first, last, step):
+            stop = min(start + step, last)
+            chosen = np.arange(start * LANES, min(stop * LANES, targets.n))
+            panels = np.zeros((stop - start, width, LANES), np.uint8 if binary else np.float64)
+            block_jit.scatter_panels(targets.indptr, targets.indices, targets.data, chosen, panels)
+            span = slice(start * LANES, stop * LANES)
+            block_jit.add_sparse_64(shape, csr, points, coef, panels, norms[span], 0, stop - start, out[span])
+
+    split(run, len(out) // LANES, float(len(out)) * (len(sources.data) + sources.n), n_threads)

@@ -1,0 +1,44 @@
+"""Compile everything once, so that no later fit of any process waits for the compiler."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from svmcore._errors import ConvergenceWarning
+from svmcore.solve import train_svc, train_svr
+
+KERNELS = ("rbf", "linear", "poly", "sigmoid", "laplacian")
+
+
+def warmup() -> None:
+    """Run every compiled path of training and prediction on tiny data; the machine code is kept on disk.
+
+    >>> import svmcore
+    >>> svmcore.warmup()
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3))
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+    ones = (rng.random((40, 20)) < 0.15) * 1.0
+    values = ones * rng.standard_normal(ones.shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for kernel in KERNELS:
+            _exercise(X, y, kernel)
+            for sparse in (ones, values):
+                _exercise(csr_matrix(sparse), y, kernel)
+        train_svc(X, y, 1.0, kernel="linear", solver="interior")
+        train_svc(X, y, 1.0, fit_intercept=False, solver="block")
+        train_svr(X, X[:, 0], 1.0, solver="block")
+        for rule in ("second", "mvp", "platt", "simplified"):
+            train_svc(X, y, 1.0, solver="smo", rule=rule)
+
+
+def _exercise(X: Any, y: Any, kernel: str) -> None:
+    """Both precisions of one kernel: a tight tolerance needs the second."""
+    solution = train_svc(X, y, 10.0, kernel=kernel, coef0=0.5, solver="block", tol=1e-9, time_limit=5.0)
+    solution.decision_function(X)

@@ -1,0 +1,293 @@
+"""The benchmark runner: its judge, its arithmetic, its reports, and a whole small run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import svmcore
+from bench import clock, data
+from bench.__main__ import main
+from bench.contest import Context, at_equal_gap, contest
+from bench.objective import Answer, feasible, gap_target, meets, score
+from bench.peers import DEFAULT, ScikitLearn, by_name, peers
+from bench.peers.base import Solver
+from bench.problems import Problem, reference
+from bench.report import compare, write
+from bench.report.page import Grid
+from bench.report.published import readme_block
+from bench.report.summary import cases, exponent, profile, standings
+from bench.results import Results, geometric_mean, read
+from bench.suites import SUITES
+from bench.tables.spirals import costs, rules
+
+SMALL = Problem("clusters-200-20")
+
+
+def record(solver: str, cpu: list[float], mode: str = "gap", met: bool = True, objective: float = -1.0) -> dict:
+    measured = {
+        "objective": objective,
+        "primal_objective": -objective,
+        "relative_gap": 1e-4,
+        "kkt_violation": 1e-3,
+        "n_sv": 10,
+    }
+    return {
+        "kind": "row", "suite": "fit", "group": "a class", "problem": {"name": "p", "n": 100, "d": 2, "C": 1.0},
+        "solver": solver, "mode": mode, "tol": 1e-3, "threads": 1, "asked": 1e-3, "met": met, "cpu": cpu,
+        "wall": cpu, "score": measured,
+    }  # fmt: skip
+
+
+# ---- the whole thing ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.compiled
+def test_smoke_passes_and_reports(tmp_path, capsys):
+    file = tmp_path / "smoke.jsonl"
+    assert main(["run", "smoke", "--out", str(file)]) == 0
+    results = read([file])
+    assert results.environment["cores"] >= 1
+    assert {row["solver"] for row in results.kind("row")} >= {"svmcore", "scikit-learn"}
+    assert main(["report", str(file), "--out", str(tmp_path / "report")]) == 0
+    assert (
+        "faster than scikit-learn" in (text := (tmp_path / "report" / "report.html").read_text())
+        or "slower than" in text
+    )
+    assert main(["report", "--compare", str(file), str(file)]) == 0
+    assert "0 slower beyond noise" in capsys.readouterr().out
+
+
+def test_list_names_suites_and_peers(capsys):
+    assert main(["list"]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in [*SUITES, *(peer.name for peer in peers())])
+
+
+def test_unknown_suite_is_refused(capsys):
+    assert main(["run", "nonsense"]) == 2
+    assert "nonsense" in capsys.readouterr().err
+
+
+def test_published_tables_are_not_stale():
+    assert main(["readme", "--check"]) == 0
+
+
+# ---- the judge ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.compiled
+def test_the_judge_agrees_with_the_solution():
+    solution = svmcore.train_svc(SMALL.X, SMALL.y, SMALL.C, **SMALL.keywords())
+    measured = score(SMALL, DEFAULT.answer(SMALL, solution))
+    assert measured["kkt_violation"] == pytest.approx(solution.kkt_violation, rel=1e-6)
+    assert measured["objective"] == pytest.approx(solution.objective, rel=1e-12)
+    assert meets(measured, 1e-3, gap_target(SMALL, 1e-3))
+    assert not meets(measured, 1e-9, 1e-9)
+
+
+def test_single_precision_is_moved_onto_the_constraints():
+    solution = svmcore.train_svc(SMALL.X, SMALL.y, SMALL.C, **SMALL.keywords())
+    exact = DEFAULT.answer(SMALL, solution).coef
+    rounded = exact.astype(np.float32).astype(float) * (1 - 1e-7)
+    repaired = feasible(SMALL, rounded)
+    assert np.abs(repaired - exact).max() < 1e-6
+    assert np.all((repaired * SMALL.y >= 0) & (np.abs(repaired) <= SMALL.C))
+    assert np.array_equal(np.abs(repaired) == SMALL.C, np.abs(exact) == SMALL.C)
+    assert abs(repaired.sum()) <= 1e-13 * np.abs(repaired).sum()
+
+
+@pytest.mark.compiled
+def test_a_weight_vector_is_held_against_the_bound():
+    problem = Problem("clusters-200-20", kernel="linear", fit_intercept=False)
+    solution = svmcore.train_svc(problem.X, problem.y, problem.C, tol=1e-8, **problem.keywords())
+    w = solution.dual_coef @ problem.X[solution.support]
+    assert score(problem, Answer(None, 0.0, w=w))["relative_gap"] == pytest.approx(0.0, abs=1e-6)
+    assert score(problem, Answer(None, 0.0, w=0.5 * w))["relative_gap"] > 1e-2
+
+
+@pytest.mark.compiled
+def test_equal_gap_is_reached_or_given_up():
+    results = Results()
+    rows = contest(Context(results, say=lambda _: None), "fit", SMALL, [DEFAULT, ScikitLearn()], time_for_it=0.01)
+    for row in rows:
+        if row["mode"] == "gap":
+            assert row["met"]
+            assert row["score"]["relative_gap"] <= row["gap_target"]
+    assert reference(SMALL) <= min(row["score"]["primal_objective"] for row in rows)
+
+    class Hopeless:
+        score = {"relative_gap": 1.0}  # noqa: RUF012
+        solver, problem, asked, threads = DEFAULT, SMALL, 1e-3, 1
+
+    assert at_equal_gap(Hopeless(), 1e-300) is None
+
+
+def test_a_peer_that_is_not_installed_is_skipped_with_its_name():
+    class Absent(Solver):
+        name = "Absent"
+        package = "a-package-that-nobody-has"
+
+    results, said = Results(), []
+    contest(Context(results, say=said.append), "fit", SMALL, [Absent()], equal_gap=False)
+    assert results.kind("skip")[0]["solver"] == "Absent"
+    assert "not installed" in said[0]
+
+
+@pytest.mark.compiled
+def test_a_peer_that_fails_is_a_result():
+    class Broken(ScikitLearn):
+        name = "Broken"
+
+        def prepare(self, problem, tol, threads):
+            raise RuntimeError("no")
+
+    results = Results()
+    rows = contest(
+        Context(results, say=lambda _: None), "fit", SMALL, [DEFAULT, Broken()], equal_gap=False, time_for_it=0.01
+    )
+    assert [row["solver"] for row in rows] == ["svmcore"]
+    assert "RuntimeError" in results.kind("skip")[0]["why"]
+
+
+# ---- data --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["monk1", "monk2", "monk3", "noisy_spirals", "two_spirals"])
+def test_built_in_sets_are_the_published_ones(name, data_set):
+    X, y = data_set(name)
+    ours = data.load(name)
+    if ours.test is not None:
+        assert len(ours.y) + len(ours.test[1]) == len(y)
+        assert {tuple(x) for x in np.vstack([ours.X, ours.test[0]])} == {tuple(x) for x in X}
+    elif name.startswith("monk"):
+        assert np.array_equal(ours.y, y)
+    else:
+        assert np.array_equal(ours.X, X)
+        assert np.array_equal(ours.y, y)
+
+
+@pytest.mark.parametrize("name", ["clusters-300-20", "noisy-300-5", "mixture-300-8", "onehot-300-120", "waves-300-4"])
+def test_generated_sets_are_what_their_names_say(name):
+    made = data.GENERATED[name.split("-")[0]](*map(int, name.split("-")[1:]))
+    assert made.X.shape == tuple(map(int, name.split("-")[1:]))
+    if not name.startswith("waves"):
+        assert set(np.unique(made.y)) == {-1.0, 1.0}
+
+
+def test_a_missing_set_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("SVMCORE_DATA", str(tmp_path))
+    assert "not in the data folder" in data.missing("a1a")
+    assert data.missing("clusters-100-2") == ""
+
+
+# ---- clocks and arithmetic ---------------------------------------------------------------------------------------------
+
+
+def test_contestants_alternate():
+    order = []
+    works = {name: lambda name=name: order.append(name) for name in "ab"}
+    times, _ = clock.alternate(works, 3)
+    assert "".join(order) == "ababab"
+    assert len(times["a"].cpu) == 3
+
+
+def test_rounds_fit_the_time():
+    assert clock.rounds_for(1.0, 0.1) == 10
+    assert clock.rounds_for(1.0, 10.0) == 3
+    assert clock.rounds_for(1.0, 0.0) == 15
+
+
+def test_standings_compare_only_what_met_the_target():
+    results = Results(records=[record("svmcore", [1.0]), record("A", [3.0]), record("B", [9.0], met=False)])
+    table = {s.solver: s for s in standings(cases(results, "fit", "gap"))}
+    assert table["A"].mean == pytest.approx(3.0)
+    assert table["B"].missed == 1
+    assert not table["B"].ratios
+    assert profile(cases(results, "fit", "gap"))["B"][0] == []
+
+
+def test_exponents_and_means():
+    assert exponent([1, 2, 4, 8], [1.0, 4.0, 16.0, 64.0]) == pytest.approx(2.0)
+    assert geometric_mean([1.0, 4.0]) == pytest.approx(2.0)
+
+
+def test_results_survive_the_file(tmp_path):
+    results = Results(tmp_path / "r.jsonl")
+    results.add({"kind": "row", "value": np.float64(1.5), "list": np.arange(2)})
+    assert read([tmp_path / "r.jsonl"]).records == [{"kind": "row", "value": 1.5, "list": [0, 1]}]
+
+
+# ---- reports -----------------------------------------------------------------------------------------------------------
+
+
+def peers_rows(factor: float) -> list[dict]:
+    return [record(f"peer {k}", [factor]) for k in range(6)]
+
+
+def test_comparison_sees_what_became_slower_and_not_the_machine():
+    old = Results(records=[record("svmcore", [1.0, 1.02]), *peers_rows(1.0)])
+    busy = Results(records=[record("svmcore", [1.5, 1.52]), *peers_rows(1.5)])
+    slower = Results(records=[record("svmcore", [1.5, 1.52]), *peers_rows(1.0)])
+    assert compare(old, busy)[1] is False
+    text, changed = compare(old, slower)
+    assert changed
+    assert "1 slower beyond noise" in text
+
+
+def test_comparison_sees_changed_answers():
+    old = Results(records=[record("svmcore", [1.0])])
+    assert compare(old, Results(records=[record("svmcore", [1.0], objective=-1.1)]))[1]
+    assert compare(old, Results(records=[record("svmcore", [1.0], met=False)]))[1]
+    assert not compare(old, Results(records=[record("svmcore", [1.0], objective=-1.00001)]))[1]
+
+
+def test_report_answers_in_its_title(tmp_path):
+    environment = {
+        "kind": "environment", "when": "today", "svmcore": "0", "commit": "abc", "dirty": False, "cpu": "a cpu", "cores": 2,
+        "vectors": "avx2", "system": "Linux", "python": "3.12", "packages": {}, "load": [],
+    }  # fmt: skip
+    rows = [
+        record(name, [value], mode)
+        for mode in ("gap", "tol")
+        for name, value in [("svmcore", 1.0), ("scikit-learn", 3.0)]
+    ]
+    results = Results(records=[environment, *rows])
+    files = write(results, tmp_path)
+    assert files[0].read_text().startswith("# svmcore fits 3.0 times faster than scikit-learn")
+    assert "a class | 1 | 3.0x" in readme_block(results)
+
+
+def test_grids_are_markdown_and_html():
+    grid = Grid(["a|b", "c"], [["<x>", "1"]], strong={0})
+    assert grid.markdown().splitlines()[0] == "| a\\|b | c |"
+    assert "&lt;x&gt;" in grid.html()
+
+
+# ---- tables ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.compiled
+def test_the_order_of_the_working_set_rules_on_spirals():
+    table = rules()
+    iterations = {row[0]: row[2] for row in table.rows}
+    assert iterations["second"] < iterations["mvp"] < iterations["platt"] < iterations["simplified"]
+    assert all(row[6] == "yes" and row[7] == 0 for row in table.rows)
+    counts = {row[0]: row[2] for row in costs().rows}
+    assert counts[5.0] == counts[10.0]
+    assert counts[0.001] == 150
+
+
+@pytest.mark.compiled
+def test_every_solver_is_found_by_its_name():
+    assert all(by_name(solver.name).name == solver.name for solver in [DEFAULT, *peers()])
+    with pytest.raises(KeyError):
+        by_name("nobody")
+
+
+def test_results_files_are_json_lines():
+    file = Path(__file__).parents[1] / "bench" / "published.jsonl"
+    assert {json.loads(line)["kind"] for line in file.read_text().splitlines()} <= {"environment", "row", "table"}

@@ -1,0 +1,308 @@
+"""The block solver and the interior point: any formulation, any kernel, the tolerance truly met."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+import svmcore
+from svmcore import tiles
+from svmcore._jit import DISABLED
+from svmcore._types import Kernel, KernelKind, Status
+from svmcore.gram import KernelMatrix
+
+SIZE = 60 if DISABLED else 400
+
+
+def mixture(n=SIZE, d=5, seed=0, noise=0.1):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    y = np.where(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] > 0, 1, -1)
+    flip = rng.random(n) < noise
+    return X, np.where(flip, -y, y)
+
+
+def certified(solution, X, y, C, tol, **problem):
+    """Everything the answer claims, measured again from the data."""
+    signs = np.where(y == solution.classes[1], 1.0, -1.0)
+    assert solution.converged
+    violation = svmcore.kkt_violation(X, y, solution.alpha, C, **problem)
+    assert violation <= tol * (1 + 1e-6)
+    assert violation == pytest.approx(solution.kkt_violation, abs=1e-3 * tol)
+    if problem.get("fit_intercept", True):
+        assert abs((signs * solution.alpha).sum()) <= 1e-9 * max(1.0, solution.alpha.sum())
+    if problem.get("loss", "hinge") == "hinge":
+        assert solution.alpha.max() <= C
+
+
+@pytest.mark.filterwarnings("ignore:the tolerance is met")
+@pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("C", [0.01, 1.0, 1000.0])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "laplacian"])
+def test_tolerance_is_met(kernel, C, tol):
+    X, y = mixture()
+    solution = svmcore.train_svc(X, y, C, kernel=kernel, coef0=1.0, tol=tol, solver="block")
+    certified(solution, X, y, C, tol, kernel=kernel, coef0=1.0)
+
+
+@pytest.mark.parametrize("solver", ["block", "auto"])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_formulations_agree_with_smo(solver, loss, kernel, fit_intercept):
+    X, y = mixture()
+    problem = {"kernel": kernel, "loss": loss, "fit_intercept": fit_intercept}
+    weights = np.random.default_rng(1).integers(0, 3, len(y)).astype(float)
+    for extra in ({}, {"sample_weight": weights}, {"class_weight": {1: 2.0, -1: 0.5}}):
+        if fit_intercept is False and not extra:
+            extra = {"intercept_scaling": 1.5}
+        mine = svmcore.train_svc(X, y, 3.0, tol=1e-6, solver=solver, **problem, **extra)
+        other = svmcore.train_svc(X, y, 3.0, tol=1e-6, solver="smo", **problem, **extra)
+        assert mine.converged
+        assert mine.objective == pytest.approx(other.objective, rel=1e-7)
+        assert mine.intercept == pytest.approx(other.intercept, abs=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["block", "auto"])
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_regression_agrees_with_smo(solver, loss, kernel):
+    X, _ = mixture()
+    y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(2).standard_normal(len(X))
+    options = {"kernel": kernel, "loss": loss, "tol": 1e-6}
+    mine = svmcore.train_svr(X, y, 5.0, 0.05, solver=solver, **options)
+    other = svmcore.train_svr(X, y, 5.0, 0.05, solver="smo", **options)
+    assert mine.converged
+    assert mine.objective == pytest.approx(other.objective, rel=1e-7)
+    assert np.abs(mine.decision_function(X) - other.decision_function(X)).max() < 1e-3
+
+
+@pytest.mark.parametrize("solver", ["block", "interior"])
+def test_solvers_reach_the_optimum_of_libsvm(solver):
+    svm = pytest.importorskip("sklearn.svm")
+    X, y = mixture()
+    kernel = "linear" if solver == "interior" else "rbf"
+    reference = svm.SVC(C=2.0, kernel=kernel, gamma=0.3, tol=1e-10).fit(X, y)
+    mine = svmcore.train_svc(X, y, 2.0, kernel=kernel, gamma=0.3, tol=1e-8, solver=solver)
+    assert np.abs(mine.decision_function(X) - reference.decision_function(X)).max() < 1e-4
+
+
+def test_duplicates_and_contradictions():
+    X, y = mixture(200 if not DISABLED else 40)
+    twice, labels = np.vstack([X, X[:50], X[:50]]), np.concatenate([y, -y[:50], y[:50]])
+    for C in (1.0, 100.0):
+        for tol in (1e-3, 1e-6):
+            certified(svmcore.train_svc(twice, labels, C, tol=tol, solver="block"), twice, labels, C, tol)
+
+
+@pytest.mark.compiled
+def test_near_duplicates_at_large_cost():
+    X, y = mixture(1200)
+    rng = np.random.default_rng(0)
+    X = np.vstack([X, X[:600] + 0.01 * rng.standard_normal((600, X.shape[1]))])
+    y = np.concatenate([y, -y[:600]])
+    certified(svmcore.train_svc(X, y, 1e3, solver="block"), X, y, 1e3, 1e-3)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("solver", ["block", "auto"])
+def test_uncentred_data(solver):
+    X, y = mixture()
+    for kernel in ("rbf", "linear"):
+        moved = X + 1e4
+        solution = svmcore.train_svc(moved, y, 1.0, kernel=kernel, gamma=0.2, tol=1e-5, solver=solver)
+        certified(solution, moved, y, 1.0, 1e-5, kernel=kernel, gamma=0.2)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("n", [1700, 4000])
+def test_blocks_smaller_than_the_problem(n):
+    X, y = mixture(n, 6, noise=0.2)
+    for C in (1.0, 100.0):
+        solution = svmcore.train_svc(X, y, C, gamma=0.2, solver="block")
+        certified(solution, X, y, C, 1e-3, gamma=0.2)
+        assert solution.stats["n_outer"] > 1
+
+
+def test_hard_margin():
+    X = np.array([[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]])
+    solution = svmcore.train_svc(X, [-1, -1, 1, 1], np.inf, kernel="linear", tol=1e-8, solver="block")
+    assert solution.converged
+    assert solution.decision_function(X)[[1, 2]] == pytest.approx([-1.0, 1.0], abs=1e-6)
+
+
+@pytest.mark.parametrize("points", [[[0.0], [1.0], [0.0]], [[0.0], [2.0], [1.0]]], ids=["shared", "overlapping"])
+@pytest.mark.parametrize("kernel", ["linear"])
+def test_unbounded_hard_margin_says_so(points, kernel):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        solution = svmcore.train_svc(points, [-1, -1, 1], np.inf, kernel=kernel, solver="block", time_limit=30)
+    assert solution.status is Status.UNBOUNDED
+
+
+def test_indefinite_kernels_end():
+    X, y = mixture(100 if not DISABLED else 30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        solution = svmcore.train_svc(X, y, 10.0, kernel="sigmoid", gamma=1.0, coef0=-1.0, solver="block", time_limit=60)
+    assert solution.status in (Status.STATIONARY, Status.CONVERGED)
+    assert solution.kkt_violation <= 1e-3
+
+
+def test_kernels_without_tiles():
+    X, y = mixture(100 if not DISABLED else 40)
+    K = np.exp(-0.2 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
+    given = svmcore.train_svc(K, y, 2.0, kernel="precomputed", tol=1e-6, solver="block")
+    called = svmcore.train_svc(
+        X,
+        y,
+        2.0,
+        kernel=lambda A, B: np.exp(-0.2 * ((A[:, None] - B[None]) ** 2).sum(axis=2)),
+        tol=1e-6,
+        solver="block",
+    )
+    tiled = svmcore.train_svc(X, y, 2.0, gamma=0.2, tol=1e-6, solver="block")
+    assert given.objective == pytest.approx(tiled.objective, rel=1e-8)
+    assert called.objective == pytest.approx(tiled.objective, rel=1e-8)
+
+
+@pytest.mark.parametrize("binary", [True, False], ids=["bytes", "values"])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "laplacian"])
+def test_sparse_and_dense_rows_agree(binary, kernel):
+    rng = np.random.default_rng(0)
+    X = (rng.random((SIZE, 40)) < 0.1) * (1.0 if binary else rng.standard_normal((SIZE, 40)))
+    X[3] = 0.0
+    y = np.where(X @ rng.standard_normal(40) + 0.3 * rng.standard_normal(SIZE) > 0, 1, -1)
+    options = {"kernel": kernel, "gamma": 0.1, "coef0": 1.0, "tol": 1e-6, "solver": "block"}
+    dense = svmcore.train_svc(X, y, 3.0, **options)
+    sparse = svmcore.train_svc(csr_matrix(X), y, 3.0, **options)
+    assert dense.converged
+    assert sparse.converged
+    assert dense.objective == pytest.approx(sparse.objective, rel=1e-8)
+    assert np.abs(dense.decision_function(X) - sparse.decision_function(csr_matrix(X))).max() < 1e-4
+
+
+@pytest.mark.compiled
+def test_same_bits_on_any_number_of_threads():
+    X, y = mixture(6000, 40, noise=0.2)
+    one = svmcore.train_svc(X, y, 1.0, solver="block", n_threads=1)
+    two = svmcore.train_svc(X, y, 1.0, solver="block", n_threads=2)
+    again = svmcore.train_svc(X, y, 1.0, solver="block", n_threads=2)
+    assert (one.alpha == two.alpha).all()
+    assert (again.alpha == two.alpha).all()
+    assert one.intercept == two.intercept
+    assert (one.decision_function(X) == two.decision_function(X)).all()
+
+
+@pytest.mark.compiled
+def test_concurrent_fits():
+    from concurrent.futures import ThreadPoolExecutor
+
+    X, y = mixture(3000, 10)
+
+    def fit(C):
+        return svmcore.train_svc(X, y, C, solver="block").objective
+
+    costs = [0.5, 1.0, 2.0, 4.0]
+    alone = [fit(C) for C in costs]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(fit, costs)) == alone
+
+
+def test_limits_leave_a_usable_answer():
+    X, y = mixture(1600 if not DISABLED else 60, noise=0.3)
+    with pytest.warns(svmcore.ConvergenceWarning):
+        few = svmcore.train_svc(X, y, 100.0, tol=1e-9, solver="block", max_iter=50)
+    assert few.status is Status.MAX_ITER
+    with pytest.warns(svmcore.ConvergenceWarning):
+        stopped = svmcore.train_svc(X, y, 100.0, tol=1e-9, solver="block", callback=lambda report: True)
+    assert stopped.status is Status.CALLBACK
+    warm = svmcore.train_svc(X, y, 100.0, solver="block", alpha0=few.alpha)
+    assert warm.converged
+
+
+@pytest.mark.parametrize("stopping", ["gap", "objective"])
+def test_other_criteria(stopping):
+    X, y = mixture()
+    solution = svmcore.train_svc(X, y, 10.0, stopping=stopping, tol=1e-5, solver="block", trace=True)
+    assert solution.converged
+    if stopping == "gap":
+        assert solution.gap <= 1e-5 * (abs(solution.primal_objective) + 1.0)
+    assert solution.trace is not None
+    assert (np.diff(solution.trace["objective"]) <= 1e-6 * abs(solution.objective)).all()
+
+
+@given(seed=st.integers(0, 10**6), power=st.integers(-3, 3))
+def test_small_problems_of_every_kind(seed, power):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(2, 40)), int(rng.integers(1, 5))
+    X = rng.integers(0, 3, (n, d)).astype(float) if rng.random() < 0.5 else rng.standard_normal((n, d))
+    y = rng.integers(0, 2, n)
+    y[:2] = [0, 1]
+    kernel = ["rbf", "linear", "laplacian"][int(rng.integers(3))]
+    C = 10.0**power
+    solution = svmcore.train_svc(X, y, C, kernel=kernel, gamma=0.5, tol=1e-5)
+    certified(solution, X, y, C, 1e-5, kernel=kernel, gamma=0.5)
+
+
+def small_matrix(X, kernel):
+    return KernelMatrix(X, kernel, cache_bytes=1 << 20)
+
+
+@pytest.mark.parametrize("kind", [KernelKind.LINEAR, KernelKind.POLY, KernelKind.RBF, KernelKind.LAPLACIAN])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_tiles_speak_of_the_kernel_matrix(kind, sparse):
+    rng = np.random.default_rng(4)
+    X = (rng.random((90, 24)) < 0.15) * rng.standard_normal((90, 24))
+    K = small_matrix(csr_matrix(X) if sparse else X, Kernel(int(kind), 0.3, 0.5, 3, 0.25))
+    mine = tiles.make_tiles(K, centred=False)
+    points, coef = np.array([3, 50, 7, 89, 11, 12, 13]), rng.standard_normal(7)
+    expected = K.rows(points)
+    gram = mine.gram(points)
+    assert np.abs(gram[:7, :7] - expected[:, points]).max() < 1e-5
+    assert not gram[7:].any()
+    assert np.abs(mine.gram(points, np.float64)[:7, :7] - expected[:, points]).max() < 1e-13
+    field = np.zeros(128)
+    mine.add(points, coef, field)
+    assert np.abs(field[:90] - coef @ expected).max() < 1e-5
+    field[:] = 0.0
+    mine.add_exactly(points, coef, field)
+    assert np.abs(field[:90] - coef @ expected).max() < 1e-13
+    assert np.abs(K.product(points, coef) - coef @ expected).max() < 1e-13
+    assert np.abs(K.product_at(np.array([5, 2]), points, coef) - (coef @ expected)[[5, 2]]).max() < 1e-13
+
+
+def test_the_bound_on_float32_kernel_values_holds():
+    rng = np.random.default_rng(8)
+    for kind, scale in ((KernelKind.RBF, 1.0), (KernelKind.RBF, 30.0), (KernelKind.LAPLACIAN, 1.0)):
+        X = scale * rng.standard_normal((128, 12)) + 100.0
+        K = small_matrix(X, Kernel(int(kind), 0.05, 0.0, 3, 0.0))
+        mine = tiles.make_tiles(K, centred=True)
+        everything = np.arange(128)
+        error = np.abs(mine.gram(everything)[:128, :128] - K.rows(everything)).max()
+        assert error <= mine.worst_error
+
+
+def test_postponed_certificates_are_the_full_ones():
+    X, y = mixture()
+    solution = svmcore.train_svc(X, y, 1.0, gamma=0.2, solver="block")
+    full = svmcore.certificate(X, y, solution.alpha, None, 1.0, gamma=0.2)
+    assert solution.kkt_violation == pytest.approx(full.kkt_violation, abs=1e-12)
+    assert solution.intercept == pytest.approx(full.intercept, abs=1e-12)
+    assert solution.gap == pytest.approx(full.gap, rel=1e-9)
+    assert solution.primal_objective == pytest.approx(full.primal_objective, rel=1e-12)
+
+
+def test_solutions_can_be_pickled_before_they_are_measured():
+    import pickle
+
+    X, y = mixture()
+    solution = svmcore.train_svc(X, y, 1.0, solver="block")
+    copy = pickle.loads(pickle.dumps(solution))
+    assert copy.gap == solution.gap
+    assert (copy.alpha == solution.alpha).all()

@@ -1,0 +1,77 @@
+"""The interior point for the linear kernel: exact bounds, hard cases, and refusal of other kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import svmcore
+from svmcore._jit import DISABLED
+
+SIZE = 80 if DISABLED else 600
+
+
+def data(n=SIZE, d=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) + 3.0
+    y = np.where((X - 3.0) @ rng.standard_normal(d) + rng.standard_normal(n) > 0, 1, -1)
+    return X, y
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-8])
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_tolerance_is_met_with_exact_bounds(tol, C, loss, fit_intercept):
+    X, y = data()
+    problem = {"kernel": "linear", "loss": loss, "fit_intercept": fit_intercept}
+    solution = svmcore.train_svc(X, y, C, tol=tol, solver="interior", **problem)
+    assert solution.converged
+    assert svmcore.kkt_violation(X, y, solution.alpha, C, **problem) <= tol * (1 + 1e-6)
+    if loss == "hinge":
+        free = (solution.alpha > 0) & (solution.alpha < C)
+        assert free.sum() <= X.shape[1] + 1
+        assert solution.alpha.max() <= C
+
+
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
+def test_regression(loss):
+    X, _ = data()
+    y = X @ np.arange(6.0) + np.random.default_rng(1).standard_normal(len(X))
+    mine = svmcore.train_svr(X, y, 2.0, 0.3, kernel="linear", loss=loss, tol=1e-6, solver="interior")
+    other = svmcore.train_svr(X, y, 2.0, 0.3, kernel="linear", loss=loss, tol=1e-6, solver="smo")
+    assert mine.converged
+    assert mine.objective == pytest.approx(other.objective, rel=1e-7)
+    assert mine.intercept == pytest.approx(other.intercept, abs=1e-3)
+
+
+@pytest.mark.parametrize("C", [0.1, 10.0])
+def test_integer_grids_with_many_duplicates_and_dependent_columns(C):
+    rng = np.random.default_rng(2)
+    X = rng.integers(0, 3, (SIZE, 4)).astype(float)
+    X = np.column_stack([X, X[:, 0] + X[:, 1], np.full(SIZE, 7.0)])
+    y = rng.integers(0, 2, SIZE)
+    weights = rng.integers(1, 4, SIZE).astype(float)
+    solution = svmcore.train_svc(X, y, C, kernel="linear", sample_weight=weights, tol=1e-6, solver="interior")
+    assert solution.converged
+    signs = np.where(y == 1, 1.0, -1.0)
+    assert abs(signs @ solution.alpha) <= 1e-9 * solution.alpha.sum()
+    assert (solution.alpha <= C * weights).all()
+
+
+def test_sparse_rows_and_bias_embedding():
+    rng = np.random.default_rng(3)
+    X = csr_matrix((rng.random((SIZE, 12)) < 0.2) * 1.0)
+    y = np.where(X @ rng.standard_normal(12) > 0.1, 1, -1)
+    options = {"kernel": "linear", "fit_intercept": False, "intercept_scaling": 2.0, "tol": 1e-6}
+    mine = svmcore.train_svc(X, y, 1.0, solver="interior", **options)
+    other = svmcore.train_svc(X, y, 1.0, solver="smo", **options)
+    assert mine.objective == pytest.approx(other.objective, rel=1e-7)
+
+
+def test_auto_takes_it_and_other_kernels_are_refused():
+    X, y = data()
+    assert svmcore.train_svc(X, y, 1.0, kernel="linear").solver == "interior"
+    with pytest.raises(svmcore.InputError, match="kernels other than the linear one"):
+        svmcore.train_svc(X, y, 1.0, kernel="rbf", solver="interior")

@@ -1,0 +1,215 @@
+"""Measures, formulations and certificates against the textbook problem; certificates of other people's answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import Case, cases
+
+import svmcore
+from svmcore import _measures, forms
+from svmcore._types import DualQP
+
+COSTS = st.sampled_from([0.1, 1.0, 10.0])
+
+
+@st.composite
+def dual_points(draw: st.DrawFn) -> tuple[DualQP, np.ndarray, np.ndarray]:
+    """Any small sign-free problem with a point in its boxes, often on a bound, and a residual on a grid full of ties."""
+    n = draw(st.integers(1, 9))
+    rng = np.random.default_rng(draw(st.integers(0, 2**20)))
+    high = rng.choice([0.5, 1.0, 2.0, np.inf], n)
+    positive = rng.random(n) < 0.5
+    diag = rng.choice([0.0, 0.0, 0.5, 2.0], n)
+    lower, upper = np.where(positive, 0.0, -high), np.where(positive, high, 0.0)
+    share = rng.choice([0.0, 0.5, 0.25, 1.0], n)
+    size = share * np.minimum(high, 1.5)
+    beta = np.where(positive, size, -size)
+    v = rng.integers(-6, 7, n) / rng.choice([1.0, 2.0, 3.0])
+    c = rng.normal(size=n)
+    return DualQP(c, lower, upper, diag, np.arange(n), draw(st.booleans())), beta, v
+
+
+def closed(qp: DualQP, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    running = np.abs(beta).max() + 1.0
+    lower, upper = qp.lower.copy(), qp.upper.copy()
+    for t in range(len(beta)):
+        if qp.diag[t] == 0:
+            lower[t] = -running if np.isinf(lower[t]) else lower[t]
+            upper[t] = running if np.isinf(upper[t]) else upper[t]
+    # an infinite box that the diagonal closes ends, for a search, where nothing more can be won
+    return np.where(np.isinf(lower), -1e6, lower), np.where(np.isinf(upper), 1e6, upper)
+
+
+@given(dual_points(), st.floats(-5.0, 5.0))
+def test_gap_is_the_sum_of_fenchel_young_gaps(problem, b):
+    qp, beta, v = problem
+    lower, upper = closed(qp, beta)
+    exact = oracle.fenchel_gap(beta, v, qp.diag, lower, upper, b)
+    assert _measures.gap(qp, beta, v, b) == pytest.approx(exact, rel=1e-12, abs=1e-12)
+    assert _measures.gap(qp, beta, v, b) >= 0.0
+
+
+@given(dual_points())
+def test_best_bias_beats_every_breakpoint_and_a_fine_grid(problem):
+    qp, beta, v = problem
+    qp, beta = qp._replace(equality=True), forms.feasible_start(qp._replace(equality=True), beta)
+    lower, upper = closed(qp, beta)
+    u = v + qp.diag * beta
+    ends = np.concatenate([u, u - qp.diag * lower, u - qp.diag * upper])
+    ends = ends[np.abs(ends) < 1e3]
+    candidates = np.concatenate([ends, np.linspace(ends.min() - 1.0, ends.max() + 1.0, 801)])
+    least = min(oracle.fenchel_gap(beta, v, qp.diag, lower, upper, b) for b in candidates)
+    found = _measures.best_bias(qp, beta, v)
+    assert _measures.gap(qp, beta, v, found) <= least + 1e-12 * (1.0 + abs(least))
+
+
+@given(dual_points())
+def test_violation_and_bias(problem):
+    qp, beta, v = problem
+    rising = [v[t] for t in range(len(v)) if beta[t] < qp.upper[t]]
+    falling = [v[t] for t in range(len(v)) if beta[t] > qp.lower[t]]
+    free = [v[t] for t in range(len(v)) if qp.lower[t] < beta[t] < qp.upper[t]]
+    top, bottom = max(rising, default=-np.inf), min(falling, default=np.inf)
+    assert _measures.extremes(qp, beta, v) == (top, bottom)
+    if not qp.equality:
+        assert _measures.violation(qp, beta, v) == max(0.0, top, -bottom)
+        assert _measures.bias(qp, beta, v) == 0.0
+        return
+    assert _measures.violation(qp, beta, v) == max(0.0, top - bottom)
+    found = _measures.bias(qp, beta, v)
+    if free:
+        assert found == pytest.approx(np.mean(free), rel=1e-14, abs=1e-14)
+    elif np.isfinite(top) and np.isfinite(bottom):
+        assert found == pytest.approx(0.5 * (top + bottom), rel=1e-14, abs=1e-14)
+    else:
+        assert found in (top, bottom)
+
+
+def test_without_variables_everything_is_zero():
+    empty, no = np.empty(0), np.empty(0, np.int64)
+    qp = DualQP(empty, empty, empty, empty, no, True)
+    assert _measures.violation(qp, empty, empty) == 0.0
+    assert _measures.best_bias(qp, empty, empty) == 0.0
+    assert _measures.bias(qp, empty, empty) == 0.0
+    assert _measures.gap(qp, empty, empty, 1.0) == 0.0
+
+
+@given(cases(costs=st.sampled_from([0.1, 10.0, np.inf])), st.integers(0, 2**20))
+def test_a_form_is_the_textbook_problem_without_its_signs(case, seed):
+    dual = case.dual()
+    squared = "squared" in case.options["loss"]
+    if case.regression:
+        loss = "squared_epsilon_insensitive" if squared else "epsilon_insensitive"
+        qp = forms.svr(dual.y, dual.costs, dual.epsilon, loss, dual.equality)
+    else:
+        qp = forms.svc(dual.y, dual.costs, "squared_hinge" if squared else "hinge", dual.equality)
+    rng = np.random.default_rng(seed)
+    size = rng.random(len(qp.c)) * np.minimum(np.maximum(qp.upper, -qp.lower), 3.0)
+    beta = np.where(qp.upper > 0, size, -size)
+    kept = dual.costs > 0
+    full = np.zeros(len(dual.p))
+    full[np.tile(kept, 2) if case.regression else kept] = np.abs(beta)
+    product = dual.K[:, qp.point] @ beta
+    v = _measures.residual(qp, beta, product)
+    close = {"rel": 1e-11, "abs": 1e3 * oracle.EPS * (1.0 + np.abs(dual.K).max() * size.sum() ** 2)}
+    assert v == pytest.approx(oracle.residual(qp.c, dual.K, qp.diag, qp.point, beta), **close)
+    assert _measures.objective(qp, beta, v) == pytest.approx(oracle.objective(dual, full), **close)
+    assert _measures.violation(qp, beta, v) == pytest.approx(oracle.violation(dual, full), **close)
+    assert forms.to_coef(qp, beta, len(dual.y)) == pytest.approx(
+        np.bincount(qp.point, beta, len(dual.y)), rel=1e-14, abs=1e-14
+    )
+
+
+@given(cases(costs=COSTS), st.integers(0, 2**20))
+def test_a_warm_start_is_made_feasible(case, seed):
+    dual = case.dual()
+    qp = forms.svc(np.where(dual.y > 0, 1.0, -1.0), dual.costs, "hinge", dual.equality)
+    coef = 5.0 * np.random.default_rng(seed).normal(size=len(dual.y))
+    beta = forms.feasible_start(qp, forms.to_beta(qp, coef))
+    assert np.all(beta >= qp.lower)
+    assert np.all(beta <= qp.upper)
+    if dual.equality:
+        assert abs(beta.sum()) <= 8.0 * oracle.EPS * np.abs(beta).sum()
+    assert np.all(beta * coef[qp.point] >= 0.0)
+
+
+def test_regression_coefficients_go_to_the_variable_of_their_sign():
+    qp = forms.svr(np.zeros(3), np.array([1.0, 0.0, 1.0]), 0.1, "epsilon_insensitive", True)
+    assert forms.to_beta(qp, np.array([0.5, 9.0, -0.25])).tolist() == [0.5, 0.0, 0.0, -0.25]
+
+
+# ---------------------------------------------------------------- certificates of anybody's answer
+
+
+def keywords(case: Case) -> dict[str, object]:
+    return {key: value for key, value in case.options.items() if key != "time_limit"}
+
+
+@given(cases(costs=COSTS), st.integers(0, 2**20), st.booleans())
+def test_a_certificate_of_any_coefficients(case, seed, with_intercept):
+    dual = case.dual()
+    rng = np.random.default_rng(seed)
+    coef = rng.normal(size=len(dual.y)) * (dual.costs > 0)
+    if not case.regression:
+        coef = np.abs(coef) * dual.y
+    limit = np.where(np.isinf(dual.upper[: len(coef)]), np.inf, dual.costs)
+    coef = np.clip(coef, -limit, limit)
+    intercept = float(rng.normal()) if with_intercept else None
+    found = svmcore.certificate(case.X, case.y, coef if case.regression else np.abs(coef), intercept, **keywords(case))
+    a = dual.variables(coef)
+    slack = 64.0 * (oracle.value_rounding(dual, coef) + dual.costs.sum() * oracle.rounding(dual, coef))
+    assert found.objective == pytest.approx(oracle.objective(dual, a), rel=1e-11, abs=slack)
+    assert found.primal_objective == pytest.approx(oracle.primal(dual, coef, found.intercept), rel=1e-11, abs=slack)
+    assert found.gap == pytest.approx(found.primal_objective + found.objective, rel=1e-11, abs=slack)
+    assert found.relative_gap == pytest.approx(found.gap / max(abs(found.primal_objective), 1e-300), rel=1e-12)
+    assert found.kkt_violation == pytest.approx(oracle.violation(dual, a), rel=1e-11, abs=slack)
+    assert found.infeasibility == pytest.approx(abs(coef.sum()) if dual.equality else 0.0, abs=1e-12)
+    if with_intercept:
+        assert found.intercept == intercept
+
+
+def test_a_certificate_names_what_is_infeasible():
+    X, y = [[0.0], [2.0]], [-1, 1]
+    assert svmcore.certificate(X, y, [1.5, 1.5], 0.0, C=1.0, kernel="linear").infeasibility == 0.5
+    assert svmcore.certificate(X, y, [-0.25, 0.0], 0.0, C=1.0, kernel="linear").infeasibility == 0.25
+    assert svmcore.certificate(X, y, [0.5, 0.25], 0.0, C=1.0, kernel="linear").infeasibility == 0.25
+
+
+@pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
+def test_a_certificate_of_scikit_learn(tol):
+    svm = pytest.importorskip("sklearn.svm")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    y = np.sign(X[:, 0] + 0.5 * rng.normal(size=80))
+    machine = svm.SVC(C=5.0, gamma=0.5, tol=tol).fit(X, y)
+    alpha = np.zeros(80)
+    alpha[machine.support_] = np.abs(machine.dual_coef_[0])
+    b = float(machine.intercept_[0])
+    dual = Case(X, y, {"C": 5.0, "kernel": "rbf", "gamma": 0.5}).dual()
+    exact = oracle.primal(dual, alpha * y, b) + oracle.objective(dual, alpha)
+    assert svmcore.duality_gap(X, y, alpha, b, 5.0, gamma=0.5) == pytest.approx(exact, rel=1e-9, abs=1e-11)
+    violation = svmcore.kkt_violation(X, y, alpha, 5.0, gamma=0.5)
+    assert violation == pytest.approx(oracle.violation(dual, alpha), rel=1e-9, abs=1e-11)
+    # LIBSVM keeps its kernel in single precision
+    assert violation <= tol + 2.0**-22 * alpha.sum()
+    regression = svm.SVR(C=5.0, gamma=0.5, epsilon=0.1, tol=tol).fit(X, X[:, 1])
+    coef = np.zeros(80)
+    coef[regression.support_] = regression.dual_coef_[0]
+    gap = svmcore.duality_gap(X, X[:, 1], coef, float(regression.intercept_[0]), 5.0, epsilon=0.1, gamma=0.5)
+    assert 0.0 <= gap <= 2.0 * tol * np.abs(coef).sum() + 5.0 * 80 * tol
+
+
+def test_a_certificate_refuses_what_defines_no_problem():
+    X, y = [[0.0], [2.0]], [-1, 1]
+    with pytest.raises(svmcore.InputError, match=r"tol.*give the keywords of train_svc or train_svr"):
+        svmcore.certificate(X, y, [0.5, 0.5], 0.0, tol=1e-3)
+    with pytest.raises(svmcore.InputError, match=r"alpha has shape \(3,\) for 2 samples"):
+        svmcore.duality_gap(X, y, [0.5, 0.5, 0.5], 0.0)
+    with pytest.raises(svmcore.InputError, match="intercept='a' is not a number"):
+        svmcore.duality_gap(X, y, [0.5, 0.5], "a")
+    with pytest.raises(svmcore.InputError, match="n_threads=0 is out of range"):
+        svmcore.certificate(X, y, [0.5, 0.5], 0.0, n_threads=0)

@@ -1,0 +1,162 @@
+"""Pictures: files exist, say what they show, leave nothing open and change nobody's settings. Warnings are errors."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import svmcore
+from svmcore import plots
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402
+
+pytestmark = pytest.mark.compiled
+
+VIEWS = ("alphas", "sets", "objective", "error")
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_open():
+    settings = dict(matplotlib.rcParams)
+    yield
+    plt.close("all")
+    assert dict(matplotlib.rcParams) == settings
+
+
+@pytest.fixture(scope="module")
+def path():
+    X, y = svmcore.load_data("demo:two-spirals")
+    return svmcore.svm_path(X, y, gamma=0.5, lambda_min=0.01)
+
+
+@pytest.fixture(scope="module")
+def monk():
+    X, y = svmcore.load_data("demo:monk1")
+    return svmcore.svm_path(X, np.where(y > 0, "good", "bad"), gamma=0.25)
+
+
+@pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
+def test_overview_is_a_file_and_no_open_figure(path, monk, tmp_path, kind):
+    for name, each in (("path", path), ("monk", monk)):
+        file = tmp_path / f"{name}.{kind}"
+        plots.save_overview(each, str(file), title=name)
+        assert 10_000 < file.stat().st_size < 1_000_000
+        assert file.read_bytes()[:5] in (b"\x89PNG\r", b"%PDF-", b"<?xml")
+    assert not plt.get_fignums()
+
+
+def test_every_view_has_title_and_labels(path):
+    for what in (*VIEWS, "boundary"):
+        ax = path.plot(what)
+        assert ax.get_title(loc="left")
+        assert ax.get_xlabel()
+        assert ax.get_ylabel()
+        if what != "boundary":
+            assert ax.get_xscale() == "log"
+            assert ax.get_xlabel().split()[0] == "C"
+            assert ax.get_xlim()[0] == pytest.approx(path.Cs[0])
+        ax.figure.canvas.draw()
+
+
+def test_overview_names_its_axes(path, monk):
+    assert set(path.plot("overview", title="Spirals")) == {*VIEWS, "boundary"}
+    axes = monk.plot("overview")
+    assert set(axes) == set(VIEWS)
+    assert [text.get_text() for text in axes["alphas"].get_legend().get_texts()] == ["class bad", "class good"]
+
+
+def test_given_axes_are_used(path):
+    figure, ax = plt.subplots()
+    assert path.plot("sets", ax=ax) is ax
+    assert plt.get_fignums() == [figure.number]
+
+
+def test_sets_show_the_counts(path):
+    counts = path.support_counts()
+    lines = {line.get_label()[0]: line for line in path.plot("sets").get_lines()}
+    for name in "ELR":
+        np.testing.assert_array_equal(lines[name].get_ydata(), counts[name])
+
+
+def test_alphas_are_those_of_the_path(monk):
+    ax = monk.plot("alphas", max_lines=10_000)
+    curves = [np.asarray(line) for collection in ax.collections for line in collection.get_segments()]
+    Cs = curves[0][:, 0]
+    alpha = monk.alpha(Cs) / Cs[:, None]
+    for curve in curves:
+        np.testing.assert_array_equal(curve[:, 0], Cs)
+        assert np.abs(alpha - curve[:, 1:]).max(axis=0).min() < 1e-12
+
+
+def test_many_lines_are_a_sample_and_rasterised(monk):
+    ax = monk.plot("alphas", max_lines=20)
+    drawn = [len(c.get_segments()) for c in ax.collections if c.get_rasterized()]
+    assert sum(drawn) == 20
+    assert "20 of 432" in ax.get_xlabel()
+
+
+def test_error_shows_the_best_C_of_the_data_to_choose_by(path):
+    X, y = svmcore.load_data("demo:two-spirals")
+    X = X + np.random.default_rng(0).normal(0, 0.6, X.shape)
+    ax = path.plot("error", test=(X, y))
+    assert [line.get_label() for line in ax.get_lines()][:2] == ["training", "held out"]
+    curve = path.error_curve(X, y)
+    assert ax.get_title(loc="right").startswith(f"least {100 * curve.minimum:.3g} % at C = ")
+    assert ax.get_lines()[-1].get_ydata() == pytest.approx([100 * curve.minimum])
+
+
+def test_error_on_a_grid_where_exact_is_too_much(path, monkeypatch):
+    exact = plots.error_curves(path).training
+    assert plots.is_exact(path)
+    monkeypatch.setattr(plots, "_EXACT_WORK", 0)
+    assert not plots.is_exact(path)
+    curve = plots.error_curves(path).training
+    Cs = plots._values(path)
+    np.testing.assert_allclose(curve(Cs[::7]), exact(Cs[::7]), atol=1.5 / 194)
+
+
+def test_boundary_is_refused_where_there_is_none(monk, path):
+    with pytest.raises(svmcore.InputError, match="two features in a dense X only"):
+        monk.plot("boundary")
+    X, y = svmcore.load_data("demo:two-spirals")
+    thin = svmcore.svm_path(sparse.csr_matrix(X), y, gamma=0.5, lambda_min=0.1)
+    assert "boundary" not in thin.plot("overview")
+    assert path.plot("boundary", C=5.0).get_title(loc="left") == "Decision boundary at C = 5"
+
+
+def test_names_that_are_not_known(path):
+    with pytest.raises(svmcore.InputError, match="what='alpha' is not known; choose one of 'alphas', 'sets'"):
+        path.plot("alpha")
+    with pytest.raises(svmcore.InputError, match="several pictures; leave ax out"):
+        path.plot("overview", ax=plt.subplots()[1])
+    with pytest.raises(svmcore.InputError, match="no picture file"):
+        plots.check_file("picture.csv")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lambda_max": 0.5, "lambda_min": 0.5},
+        {"max_events": 0},
+        {"max_events": 1},
+        {"lambda_min": 0.9, "kernel": "linear"},
+        {"kernel": "linear", "sample_weight": [1.0, 2.0, 0.0, 1.0]},
+    ],
+)
+@pytest.mark.filterwarnings("ignore::svmcore.ConvergenceWarning")
+def test_paths_with_little_to_show(tmp_path, options):
+    path = svmcore.svm_path([[0.0, 1.0], [1.0, 1.0], [4.0, 1.0], [5.0, 1.0]], [0, 0, 1, 1], **options)
+    plots.save_overview(path, str(tmp_path / "x.png"))
+    for what in (*VIEWS, "boundary"):
+        path.plot(what).figure.canvas.draw()
+
+
+def test_without_matplotlib_the_extra_is_named(path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(svmcore.MissingExtraError, match=r'pip install "svmcore\[plot\]"'):
+        path.plot()

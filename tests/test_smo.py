@@ -1,0 +1,258 @@
+"""The compiled pieces of SMO, each against its plain meaning; the row cache; shrinking; the face step."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import svmcore
+from svmcore import _measures, _smo_jit, forms
+from svmcore._jit import DISABLED
+from svmcore._types import LANES, Kernel, KernelKind
+from svmcore._vector import BIG
+from svmcore.gram import KernelMatrix, padded
+from svmcore.solvers import smo
+from svmcore.solvers._face import FaceResult, face_step
+
+TINY = 1e-12
+
+
+@st.composite
+def vectors(draw: st.DrawFn) -> dict[str, np.ndarray]:
+    """A residual on a grid full of ties, masks, kernel rows; padded to whole blocks as the solver pads them."""
+    n = draw(st.sampled_from([1, 5, 64, 65, 140]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**20)))
+    size = padded(n)
+    found = {"n": n, "v": np.zeros(size), "grow": np.full(size, -BIG), "shrink": np.full(size, BIG)}
+    found["v"][:n] = rng.integers(-9, 10, n) / 4.0
+    found["grow"][:n] = np.where(rng.random(n) < 0.7, 0.0, -BIG)
+    found["shrink"][:n] = np.where(rng.random(n) < 0.7, 0.0, BIG)
+    for name in ("row_i", "row_j"):
+        found[name] = rng.integers(-4, 5, size) / 8.0
+    found["curvature"] = np.ones(size)
+    found["curvature"][:n] = rng.integers(1, 5, n) / 2.0
+    found["score"], found["best"] = np.empty(size), np.empty(size // LANES)
+    return found
+
+
+@given(vectors(), st.sampled_from([0.0, 0.5, -2.0]))
+def test_advance_moves_and_finds_extremes(a, step):
+    expected = a["v"] - step * (a["row_i"] - a["row_j"])
+    best = a["best"]
+    top, bottom = _smo_jit.advance(a["v"], step, a["row_i"], a["row_j"], a["grow"], a["shrink"], best)
+    assert np.array_equal(a["v"], expected)
+    assert top == np.max(expected + a["grow"])
+    assert bottom == np.min(expected + a["shrink"])
+    assert np.array_equal(best, np.max((expected + a["grow"]).reshape(-1, LANES), axis=1))
+    assert _smo_jit._find_top(a["v"], a["grow"], best, top) == np.argmax(expected + a["grow"])
+    assert _smo_jit._find_bottom(a["v"], a["shrink"], bottom) == np.argmin(expected + a["shrink"])
+
+
+@given(vectors())
+def test_second_partner_has_the_largest_gain(a):
+    v_i, q_i = 2.0, 1.0
+    found = _smo_jit.second_partner(
+        a["v"], a["shrink"], a["curvature"], a["row_i"], v_i, q_i, TINY, a["score"], a["best"]
+    )
+    gains = []
+    for k in range(len(a["v"])):
+        fall = max(v_i - a["v"][k], 0.0) if a["shrink"][k] == 0.0 else 0.0
+        gains.append(fall**2 / max(q_i + a["curvature"][k] - 2.0 * a["row_i"][k], TINY))
+    assert gains[found] == pytest.approx(max(gains), rel=1e-14)
+
+
+@given(vectors())
+def test_worst_coordinate_has_the_largest_gain(a):
+    i, worst = _smo_jit.worst_coordinate(a["v"], a["grow"], a["shrink"], a["curvature"], TINY, a["score"], a["best"])
+    pulls = [
+        max(v if g == 0.0 else 0.0, -v if s == 0.0 else 0.0, 0.0)
+        for v, g, s in zip(a["v"], a["grow"], a["shrink"], strict=True)
+    ]
+    gains = np.square(pulls) / a["curvature"]
+    assert worst == max(pulls)
+    assert gains[i] == pytest.approx(max(gains), rel=1e-14)
+
+
+def problem(n: int = 90, C: float = 1.0, cache_bytes: int = 1 << 20) -> tuple:
+    rng = np.random.default_rng(n)
+    X = rng.normal(size=(n, 3))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=n) > 0, 1.0, -1.0)
+    qp = forms.svc(y, np.full(n, C), "hinge", True)
+    K = KernelMatrix(X, Kernel(int(KernelKind.RBF), 0.5, 0.0, 1, 0.0), cache_bytes=cache_bytes)
+    return qp, K, smo._Problem(qp, K, np.arange(n), np.zeros(n), qp.c.copy())
+
+
+@pytest.mark.parametrize("step", [0.25, -0.25, 1.0, 5.0, np.inf])
+def test_a_pair_moves_as_far_as_its_bounds(step):
+    qp, _, work = problem(8)
+    variables = work.variables
+    up, down = int(np.argmax(qp.c)), int(np.argmin(qp.c))
+    i, j = (up, down) if step > 0 else (down, up)
+    taken = _smo_jit._move(variables, i, j, step)
+    assert taken == np.sign(step) * min(abs(step), 1.0)
+    assert variables.beta[i] == taken
+    assert variables.beta[j] == -taken
+    assert variables.grow[up] == (-BIG if abs(taken) == 1.0 else 0.0)
+    assert variables.shrink[up] == 0.0
+    assert variables.grow[down] == 0.0
+    alone = _smo_jit._move(variables, up, -1, -abs(taken))
+    assert alone == -abs(taken)
+    assert variables.beta[up] == 0.0
+    assert variables.shrink[up] == BIG
+
+
+def test_a_full_cache_gives_the_slot_that_was_used_least():
+    _, _, work = problem(30, cache_bytes=8 * LANES * 3)
+    cache = work.cache
+    assert len(cache.owner) == 3
+    for time, key in enumerate([5, 9, 2], 1):
+        slot = _smo_jit.claim_slot(cache, key)
+        cache.used[slot] = time
+    cache.used[cache.slot[5]] = 7
+    slot = _smo_jit.claim_slot(cache, 11)
+    assert slot == 1
+    assert cache.slot[9] == -1
+    assert [cache.slot[key] for key in (5, 11, 2)] == [0, 1, 2]
+
+
+def test_a_shrunken_problem_keeps_points_vectors_and_cached_rows():
+    qp, K, work = problem(600)
+    exact = oracle.kernel_matrix("rbf", K.X[:40], K.X, 0.5)
+    scratch = smo.new_scratch(3)
+    for key in range(40):
+        _smo_jit.compute_row(K.kernel, work.points, work.variables, work.cache, scratch, key)
+    assert work.cache.values[work.cache.slot[7], :600] == pytest.approx(exact[7], rel=1e-14)
+    v = np.where(qp.c > 0, 1.0, -1.0)
+    v[::2] *= -3.0  # half of them point outwards at their bound
+    work.restart(np.zeros(600), v)
+    child = work.shrunken(np.zeros(600), v.copy())
+    assert child is not None
+    assert np.array_equal(child.index, np.arange(1, 600, 2))
+    n = child.variables.n
+    assert np.array_equal(child.variables.c[:n], qp.c[1::2])
+    for key in range(1, 40, 2):
+        slot = child.cache.slot[np.flatnonzero(child.ids == key)[0]]
+        assert child.cache.values[slot, :n] == pytest.approx(exact[key, 1::2], rel=1e-14)
+    assert np.all(child.variables.grow[n:] == -BIG)
+    assert np.all(child.variables.shrink[n:] == BIG)
+    assert smo._Problem(qp, K, np.arange(600), np.zeros(600), qp.c).shrunken(np.zeros(600), qp.c.copy()) is None
+
+
+@pytest.mark.parametrize("task", ["svc", "svr"])
+@pytest.mark.parametrize("stopping", ["kkt", "gap", "objective"])
+def test_shrinking_changes_the_way_and_not_the_answer(task, stopping):
+    n = 520 if DISABLED else 1500
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(n, 2))
+    noisy = X[:, 0] + 0.3 * rng.normal(size=n)
+    options = {"gamma": 0.5, "tol": 1e-2 if DISABLED else 1e-5, "stopping": stopping}
+    if task == "svc":
+        fits = [svmcore.train_svc(X, np.sign(noisy), 10.0, shrinking=s, **options) for s in (True, False)]
+    else:
+        fits = [svmcore.train_svr(X, noisy, 1.0, 0.2, shrinking=s, **options) for s in (True, False)]
+    assert all(fit.converged for fit in fits)
+    with_it, without = fits
+    assert abs(with_it.objective - without.objective) <= max(with_it.gap, without.gap) + 1e-9
+    # the criterion that promises nothing must at least not be fooled by variables that were left out
+    assert with_it.relative_gap <= 100.0 * max(without.relative_gap, 1e-6)
+
+
+def test_objective_in_reports_is_that_of_the_whole_problem():
+    n = 520 if DISABLED else 2000
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(n, 2))
+    y = np.sign(X[:, 0] + 0.3 * rng.normal(size=n))
+    seen: list[float] = []
+    svmcore.train_svc(X, y, 100.0, tol=1e-2, callback=lambda report: seen.append(report.objective))
+    assert np.all(np.diff(seen) <= 1e-9 * np.abs(seen[-1]))
+
+
+# ---------------------------------------------------------------- the face step
+
+
+@given(st.integers(2, 12), st.integers(1, 12), st.booleans(), st.integers(0, 2**20))
+def test_the_face_step_minimises_over_the_face(n, rank, equality, seed):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(n, rank))
+    diag = np.where(rng.random(n) < 0.3, 0.5, 0.0)
+    H = A @ A.T + np.diag(diag)
+    positive = rng.random(n) < 0.5
+    lower, upper = np.where(positive, 0.0, -4.0), np.where(positive, 4.0, 0.0)
+    beta = np.where(positive, 1.0, -1.0) * rng.uniform(0.5, 3.5, n)
+    v = rng.normal(size=n)
+    after, result = face_step(H, diag, beta, v, lower, upper, equality, 1e-9)
+    step = after - beta
+    assert result in (FaceResult.MOVED, FaceResult.NOTHING)
+    assert np.all(after >= lower)
+    assert np.all(after <= upper)
+    assert 0.5 * step @ H @ step - v @ step <= 1e-10
+    if equality:
+        assert abs(step.sum()) <= 64.0 * oracle.EPS * np.abs(after).sum()
+    # what has not met a bound is stationary
+    left = (v - H @ step)[(after > lower) & (after < upper)]
+    if len(left):
+        spread = np.ptp(left) if equality else np.abs(left).max()
+        assert spread <= 1e-7 * (1.0 + np.abs(v).max())
+
+
+def test_the_face_step_keeps_the_equality_row_on_nearly_singular_faces():
+    x = np.sort(np.random.default_rng(1).normal(size=(40, 1)), axis=0)
+    H = oracle.kernel_matrix("rbf", x, x, 0.05)
+    rng = np.random.default_rng(2)
+    beta = rng.uniform(10.0, 90.0, 40) * np.where(rng.random(40) < 0.5, 1.0, -1.0)
+    lower, upper = np.where(beta > 0, 0.0, -100.0), np.where(beta > 0, 100.0, 0.0)
+    after, result = face_step(H, np.zeros(40), beta, rng.normal(size=40), lower, upper, True, 1e-12)
+    assert result is FaceResult.MOVED
+    assert abs((after - beta).sum()) <= 1e-11
+
+
+def test_the_face_step_finds_a_face_without_end():
+    H = np.ones((3, 3))
+    inf = np.full(3, np.inf)
+    _, result = face_step(H, np.zeros(3), np.ones(3), np.array([1.0, 0.0, -1.0]), -inf, inf, True, 1e-9)
+    assert result is FaceResult.UNBOUNDED
+
+
+# ---------------------------------------------------------------- runs that once failed
+
+
+@pytest.mark.parametrize("stopping", ["gap", "objective"])
+def test_sweeps_without_tolerance_look_at_bound_variables_too(stopping):
+    """Platt's rule went round for ever between free variables, exchanging rounding."""
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        X = np.random.default_rng(seed).normal(size=(40, 1)) * (rng.random((40, 1)) < 0.4)
+        y = np.where(rng.random(40) < 0.5, 1.0, -1.0)
+        y[:2] = 1.0, -1.0
+        solution = svmcore.train_svc(
+            X, y, 0.1, kernel="poly", gamma=1.0, rule="platt", stopping=stopping, tol=1e-2, max_iter=20_000
+        )
+        assert solution.n_iter < 20_000
+
+
+@pytest.mark.parametrize("rule", smo.RULES)
+def test_sums_of_dual_variables_stay_zero_where_faces_are_singular(rule):
+    x = np.random.default_rng(3).normal(size=(36, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        found = svmcore.train_svr(x, np.sin(x.sum(axis=1)), 1e5, 0.1, gamma=3.0, rule=rule, tol=1e-3, time_limit=20)
+    assert abs(found.dual_coef.sum()) <= 1e-12 * np.abs(found.dual_coef).sum()
+
+
+def test_the_running_residual_does_not_drift():
+    """Tolerances far below what millions of updates would leave are reached, and measured afresh."""
+    rng = np.random.default_rng(8)
+    n = 60 if DISABLED else 300
+    X = rng.normal(size=(n, 2))
+    y = np.sign(X[:, 0] * X[:, 1] + 0.2 * rng.normal(size=n))
+    found = svmcore.train_svc(X, y, 100.0, tol=1e-9, gamma=1.0)
+    assert found.converged
+    qp = forms.svc(y, np.full(n, 100.0), "hinge", True)
+    coef = found.alpha * y
+    v = _measures.residual(qp, coef, oracle.kernel_matrix("rbf", X, X, 1.0) @ coef)
+    assert _measures.violation(qp, coef, v) <= 1e-9 + 16.0 * oracle.EPS * found.alpha.sum()

@@ -1,0 +1,236 @@
+"""The hand-written vector code against its plain definitions, and the plain definitions against float64 numpy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from svmcore import _block_jit as block_jit
+from svmcore import _vector
+from svmcore._jit import DISABLED
+from svmcore._types import LANES
+
+ROOT = Path(__file__).parents[1]
+SHAPES = [
+    _vector.Linear(1.0, 0.0, 1),
+    _vector.Poly(0.3, 0.7, 3),
+    _vector.Poly(0.3, 0.7, 0),
+    _vector.Sigmoid(0.2, -0.4, 1),
+    _vector.Rbf(0.37, 0.0, 1),
+    _vector.Laplacian(0.21, 0.0, 1),
+]
+IDS = [f"{type(shape).__name__}-{shape.degree}" for shape in SHAPES]
+
+
+def exact_kernel(shape, x, z):
+    """K[i, j] in float64 from its formula."""
+    if isinstance(shape, _vector.Rbf):
+        return 2.0 ** (-shape.scale * ((x[:, None] - z[None]) ** 2).sum(axis=2))
+    if isinstance(shape, _vector.Laplacian):
+        return 2.0 ** (-shape.scale * np.abs(x[:, None] - z[None]).sum(axis=2))
+    dot = x @ z.T
+    if isinstance(shape, _vector.Linear):
+        return dot
+    dot = shape.scale * dot + shape.coef0
+    return dot**shape.degree if isinstance(shape, _vector.Poly) else np.tanh(dot)
+
+
+def prescaled(shape, x, dtype):
+    """Features as the tile of this type wants them."""
+    if dtype == np.float32 and isinstance(shape, _vector.Rbf):
+        x = x * np.sqrt(shape.scale)
+    if dtype == np.float32 and isinstance(shape, _vector.Laplacian):
+        x = x * shape.scale
+    return x
+
+
+def panels_of(x, dtype):
+    out = np.zeros((-(-len(x) // LANES), x.shape[1], LANES), dtype)
+    for t, row in enumerate(x):
+        out[t // LANES, :, t % LANES] = row
+    return out
+
+
+def rows_of(x, dtype):
+    panels = panels_of(x, dtype)
+    out = np.empty((-(-len(x) // _vector.ROWS), x.shape[1], _vector.ROWS), dtype)
+    block_jit.pack_rows(panels, np.arange(len(x)), out)
+    return out
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
+@pytest.mark.parametrize("shape", SHAPES, ids=IDS)
+@pytest.mark.parametrize("d", [1, 3, 20])
+def test_tiles_match_the_formula(shape, dtype, d):
+    rng = np.random.default_rng(d)
+    x, z = rng.standard_normal((14, d)), rng.standard_normal((70, d))
+    expected = exact_kernel(shape, x, z)
+    tolerance = {np.float32: 3e-6, np.float64: 3e-15}[dtype] * max(1.0, np.abs(expected).max())
+    rows, panels = rows_of(prescaled(shape, x, dtype), dtype), panels_of(prescaled(shape, z, dtype), dtype)
+    single = dtype == np.float32
+    stored = np.zeros((rows.shape[0] * _vector.ROWS, 2 * LANES), dtype)
+    (block_jit.store_block_32 if single else block_jit.store_block_64)(shape, rows, panels, 0, 2, stored)
+    assert np.abs(stored[:14, :70] - expected).max() <= tolerance
+    coef = np.zeros(rows.shape[0] * _vector.ROWS, dtype)
+    coef[:14] = rng.standard_normal(14)
+    out = np.ones(2 * LANES)
+    (block_jit.add_block_32 if single else block_jit.add_block_64)(shape, rows, coef, panels, 0, 2, out)
+    assert np.abs(out[:70] - 1.0 - coef[:14].astype(float) @ expected).max() <= 14 * tolerance
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
+@pytest.mark.parametrize("shape", SHAPES, ids=IDS)
+def test_tiles_match_their_plain_definition(shape, dtype):
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((2, 5, _vector.ROWS)).astype(dtype)
+    panels = rng.standard_normal((2, 5, LANES)).astype(dtype)
+    coef = rng.standard_normal(2 * _vector.ROWS).astype(dtype)
+    compiled, plain = np.zeros(2 * LANES), np.zeros(2 * LANES)
+    single = dtype == np.float32
+    (block_jit.add_block_32 if single else block_jit.add_block_64)(shape, rows, coef, panels, 0, 2, compiled)
+    step = _vector.COLUMNS_32 if single else _vector.COLUMNS_64
+    for p in range(2):
+        for lane in range(0, LANES, step):
+            for g in range(2):
+                _vector._add_tile(shape, rows, g, panels, p, lane, coef, plain)
+    scale = max(1.0, np.abs(plain).max())
+    assert np.abs(compiled - plain).max() <= scale * (2e-6 if single else 1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
+def test_equal_points_have_kernel_one_and_far_ones_nothing(dtype):
+    x = np.array([[0.3, -7.0], [1e4, 0.1], [-1e4, 3.0]])
+    stored = np.zeros((_vector.ROWS, LANES), dtype)
+    store = block_jit.store_block_32 if dtype == np.float32 else block_jit.store_block_64
+    store(_vector.Rbf(1.0, 0.0, 1), rows_of(x, dtype), panels_of(x, dtype), 0, 1, stored)
+    assert (np.diag(stored[:3, :3]) == 1.0).all()
+    assert (stored[:3, :3] == stored[:3, :3].T).all()
+    assert (stored[:3, :3][~np.eye(3, dtype=bool)] < 1e-30).all()
+
+
+def test_the_exponential_is_accurate_over_its_range():
+    for dtype, ulps in ((np.float32, 3.0), (np.float64, 3.0)):
+        r = np.linspace(0.0, 100.0, 4096).astype(dtype)
+        x = np.zeros((1, 1, _vector.ROWS), dtype)
+        panels = r.reshape(-1, 1, LANES)
+        stored = np.zeros((_vector.ROWS, 4096), dtype)
+        store = block_jit.store_block_32 if dtype == np.float32 else block_jit.store_block_64
+        store(_vector.Laplacian(1.0, 0.0, 1), x, panels, 0, len(panels), stored)
+        relative = stored[0].astype(np.longdouble) / np.exp2(-r.astype(np.longdouble)) - 1.0
+        assert np.abs(relative).max() <= ulps * np.finfo(dtype).eps
+
+
+def csr_points(rng, n, d, binary, dtype):
+    x = (rng.random((n, d)) < 0.3) * (1.0 if binary else rng.standard_normal((n, d)))
+    x[2] = 0.0
+    indptr = np.concatenate([[0], np.cumsum((x != 0).sum(axis=1))]).astype(np.int64)
+    indices = np.nonzero(x)[1].astype(np.int32)
+    data = x[x != 0]
+    norms = np.zeros(2 * LANES, dtype)
+    norms[:n] = (x**2).sum(axis=1)
+    return x, _vector.Csr(indptr, indices, data.astype(dtype), norms)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
+@pytest.mark.parametrize("binary", [True, False], ids=["bytes", "values"])
+@pytest.mark.parametrize("shape", SHAPES[:-1], ids=IDS[:-1])
+def test_sparse_tiles_match_the_formula(shape, binary, dtype):
+    rng = np.random.default_rng(5)
+    x, csr = csr_points(rng, 70, 9, binary, dtype)
+    panels = panels_of(x, np.uint8 if binary else dtype)
+    expected = exact_kernel(shape, x, x)
+    tolerance = {np.float32: 4e-6, np.float64: 1e-14}[dtype] * max(1.0, np.abs(expected).max())
+    points = np.array([0, 2, 3, 69, 11, 12, 13, 14, 15, 16])
+    single = dtype == np.float32
+    stored = np.zeros((len(points), 2 * LANES), dtype)
+    store = block_jit.store_sparse_32 if single else block_jit.store_sparse_64
+    store(shape, csr, points, panels, csr.norms, 0, 2, stored)
+    assert np.abs(stored[:, :70] - expected[points]).max() <= tolerance
+    coef, out = rng.standard_normal(len(points)).astype(dtype), np.zeros(2 * LANES)
+    add = block_jit.add_sparse_32 if single else block_jit.add_sparse_64
+    add(shape, csr, points, coef, panels, csr.norms, 0, 2, out)
+    assert np.abs(out[:70] - coef.astype(float) @ expected[points]).max() <= 20 * tolerance
+    if binary and isinstance(shape, _vector.Rbf):
+        assert (stored[np.arange(len(points)), points] == 1.0).all()
+
+
+def test_sixteen_bit_blocks_are_rounded_kernel_values():
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((40, 3)).astype(np.float32)
+    shape = _vector.Rbf(1.0, 0.0, 1)
+    full, half = np.zeros((42, LANES), np.float32), np.zeros((42, LANES), np.uint16)
+    block_jit.store_block_32(shape, rows_of(x, np.float32), panels_of(x, np.float32), 0, 1, full)
+    block_jit.store_block_32(shape, rows_of(x, np.float32), panels_of(x, np.float32), 0, 1, half)
+    assert np.abs(half[:40, :40] - full[:40, :40] * _vector.UNITS_16).max() <= 0.51
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint16], ids=["single", "double", "half"])
+def test_passes_match_their_plain_definition(dtype):
+    rng = np.random.default_rng(11)
+    real = np.float64 if dtype == np.float64 else np.float32
+    for n in (LANES, 5 * LANES):
+        gram = (rng.random((n, n)) * (65535 if dtype == np.uint16 else 1)).astype(dtype)
+        unit = 1 / 65535 if dtype == np.uint16 else 1.0
+        values = rng.standard_normal(n).astype(real)
+        values[n // 2] = values[n // 2 + 1] = values.max() + 1  # a tie: the first index must win
+        rise = np.where(rng.random(n) < 0.3, -_vector.BIG_32, 0.0).astype(real)
+        fall = np.where(rng.random(n) < 0.3, _vector.BIG_32, 0.0).astype(real)
+        rise[n // 2 : n // 2 + 2] = 0.0
+        diagonal = rng.random(n).astype(real) + real(1)
+        mine, plain = values.copy(), values.copy()
+        i, high, low = _run_update(mine, gram, 3, 3, 0.0, rise, fall)
+        j, high_, low_ = _vector._update_pair(plain, gram, 3, 3, real(0), rise, fall)
+        assert (i, high, low) == (j, high_, low_)
+        assert i == n // 2
+        _run_update(mine, gram, 1, 2, 0.25 * unit, rise, fall)
+        _vector._update_pair(plain, gram, 1, 2, real(0.25 * unit), rise, fall)
+        assert np.abs(mine - plain).max() <= 4 * np.finfo(real).eps * np.abs(plain).max()
+        mine[:] = plain
+        k = _run_partner(mine, gram, unit, i, diagonal, 1e-6, fall)
+        slope = np.maximum(mine[i] - (mine + fall), 0.0)
+        gain = slope**2 / np.maximum(diagonal[i] + diagonal - 2 * real(unit) * gram[i], 1e-6)
+        assert gain[k] >= gain.max() * (1 - 1e-4)
+
+
+if not DISABLED:
+    from svmcore._jit import jit
+
+    @jit
+    def _run_update(values, gram, i, j, step, rise, fall):
+        return _vector.update_pair(values, gram, i, j, step, rise, fall)
+
+    @jit
+    def _run_partner(values, gram, unit, i, diagonal, tau, fall):
+        return _vector.best_partner(values, gram, unit, i, diagonal, tau, fall)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("cpu", "features"), [("x86-64-v3", "+avx2,+fma"), ("x86-64", "+sse2"), ("generic", "")])
+def test_narrower_processors_give_the_same_answer(cpu, features, tmp_path):
+    program = (
+        "import numpy as np, svmcore, warnings; rng = np.random.default_rng(0); X = rng.standard_normal((300, 7));"
+        "y = X[:, 0] * X[:, 1] > 0.1 * rng.standard_normal(300);"
+        "s = svmcore.train_svc(X, y, 10.0, solver='block', n_threads=1); print(s.objective, s.converged)"
+    )
+    environment = {
+        **os.environ,
+        "NUMBA_CPU_NAME": cpu,
+        "NUMBA_CPU_FEATURES": features,
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, env=e, capture_output=True, text=True, check=True
+        ).stdout
+        for e in (environment, {**os.environ})
+    ]
+    values = [output.split() for output in outputs]
+    assert values[0][1] == values[1][1] == "True"
+    assert float(values[0][0]) == pytest.approx(float(values[1][0]), rel=1e-5)
