@@ -25,8 +25,8 @@ def list_everything() -> int:
     for suite in SUITES.values():
         print(f"  {suite.name:10s} {suite.summary} (at most {suite.minutes:g} min)")
     print("peers:")
-    for peer in {peer.name: peer for peer in [*peers(), *tuners()]}.values():
-        print(f"  {peer.name:16s} {peer.missing() or 'installed'}")
+    for name, why in {peer.name: peer.missing() for peer in (*peers(), *tuners())}.items():
+        print(f"  {name:16s} {why or 'installed'}")
     return 0
 
 

@@ -38,10 +38,10 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "496482ca0ca4"
+_STAMP = "0b40ebf2ae9c"
 
 NEED_ROOM = 20
-_LANDED = 1e-14  # a distance from a bound below this share of the box (infinite: of the way there) is rounding
+_LANDED = 1e-12  # a distance from a bound below this share of the box (infinite: of the way there) is rounding
 _FLAT = 1e-12  # gamma below this share of its terms counts as zero
 
 

@@ -26,7 +26,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "496482ca0ca4"
+_STAMP = "0b40ebf2ae9c"
 
 SOLVED, LIMITED = -1, -2
 

@@ -375,28 +375,37 @@ class Tracker:
             else:
                 return code
 
+    def _advance(self, opt: pj.Options) -> int:
+        """Go on down the path, recording."""
+        return self._call(opt, self.log)
+
     def settle(self, lam: float, beta: FloatArray) -> float:
-        """Make `beta` (feasible) the start at `lam`: elbow, bias, polish. Returns the relative gap reached."""
-        S = self.S
-        S.lower[:] = self.lower
-        S.upper[:] = self.upper
-        S.beta[:] = np.clip(beta, self.lower, self.upper)
-        near = 1e-12 * (self.upper - self.lower)
-        S.beta[:] = np.where(S.beta - self.lower <= near, self.lower, S.beta)
-        S.beta[:] = np.where(self.upper - S.beta <= near, self.upper, S.beta)
-        self._balance()
+        """Make `beta` the start at `lam`: elbow, bias, polish. Keeps the best state seen; returns its relative gap."""
+        self.S.beta[:] = beta
         self._seat(lam)
+        best, gap = self._snapshot(), self.relative_gap(lam)
         for _ in range(3):
             # the gap alone says little at large lambda, where the primal is all slack
-            if self.relative_gap(lam) <= START_GAP and float(np.max(np.abs(self.S.base), initial=0.0)) <= 2e-14 * lam:
-                break
-            if not self._polish():
-                self._seat(lam)
+            if gap <= START_GAP and float(np.max(np.abs(self.S.base), initial=0.0)) <= 2e-14 * lam:
+                return gap
+            self._polish()
+            now = self.relative_gap(lam)
+            if now <= gap:
+                best, gap = self._snapshot(), now
+        if not self.relative_gap(lam) <= gap:
+            self._restore(best, clear=False)
         return self.relative_gap(lam)
 
     def _seat(self, lam: float) -> None:
-        """Elbow and bias for the present beta; everything that contradicts becomes shift."""
+        """Elbow and bias for the present beta, moved into its boxes; everything that contradicts becomes shift."""
         S = self.S
+        S.lower[:] = self.lower
+        S.upper[:] = self.upper
+        near = 1e-11 * (self.upper - self.lower)  # what spreading ties may have left of a bound
+        clipped = np.clip(S.beta, self.lower, self.upper)
+        clipped = np.where(clipped - self.lower <= near, self.lower, clipped)
+        S.beta[:] = np.where(self.upper - clipped <= near, self.upper, clipped)
+        self._balance()
         S.num[pj.T] = lam
         S.num[pj.T_REFRESH] = lam
         S.cnt[pj.SINCE] = 0
@@ -549,7 +558,7 @@ class Tracker:
             size = max(1.0, float(self.n) * max(1, self.m))
             budget = int(min(max(WORK_PER_SLICE / size, 8), 4096))
             opt = pj.Options(lam_end, RATE_TOL, 0.0, HALF, self.refresh_every, budget, self.batch, True, most)
-            code = self._call(opt, self.log)
+            code = self._advance(opt)
             ended = code == pj.DONE
             stop = None
             if code == pj.BUDGET:

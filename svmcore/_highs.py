@@ -38,6 +38,10 @@ class LinearProgram:
         self._solver.setOptionValue("dual_feasibility_tolerance", _FEASIBILITY)
         self.n_solved = 0
 
+    def limit_qp(self, max_iter: int) -> None:
+        """Let quadratic programs take so many iterations at most."""
+        self._solver.setOptionValue("qp_iteration_limit", max_iter)
+
     def solve(
         self,
         cost: Any,
@@ -109,6 +113,11 @@ def solve_lp(cost: Any, A: Any, row_lower: Any, row_upper: Any, lower: Any, uppe
     return LinearProgram().solve(cost, A, row_lower, row_upper, lower, upper)
 
 
-def solve_qp(hessian: Any, cost: Any, A: Any, row_lower: Any, row_upper: Any, lower: Any, upper: Any) -> Optimum:
-    """One small convex quadratic program: min 1/2 x'Hx + cost'x (active set; meant for tests and oracles)."""
-    return LinearProgram().solve(cost, A, row_lower, row_upper, lower, upper, hessian=hessian)
+def solve_qp(
+    hessian: Any, cost: Any, A: Any, row_lower: Any, row_upper: Any, lower: Any, upper: Any, max_iter: int | None = None
+) -> Optimum:
+    """One small convex quadratic program: min 1/2 x'Hx + cost'x (active set; it may cycle, hence `max_iter`)."""
+    program = LinearProgram()
+    if max_iter is not None:
+        program.limit_qp(max_iter)
+    return program.solve(cost, A, row_lower, row_upper, lower, upper, hessian=hessian)

@@ -28,7 +28,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray
 
-_STAMP = "496482ca0ca4"
+_STAMP = "0b40ebf2ae9c"
 
 UU, VV, UV, SUPPORT = range(4)
 _MEET = 1e-14  # |z|^2 below this share of |u|^2 + |v|^2: the hulls meet

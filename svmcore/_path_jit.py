@@ -17,7 +17,7 @@ exchanged along its null vector (`exchange`); it needs no linear program, becaus
 No residual is ever dropped: whatever is set to zero is booked in `base`, so that the state stays exactly optimal for a
 problem whose distance from the true one is known.
 
-Reference: path.md C1-C12 on Ong, Shao and Yang; steps (S1)-(S4) are not needed here (they live in the paper's modes).
+Reference: path.md on Ong, Shao and Yang. Steps (S1)-(S4) of the paper are not needed here.
 """
 
 from __future__ import annotations
@@ -331,17 +331,11 @@ def choose(P, S, W, limit):
 
 
 @jit
-def clip(v, low, high):
-    """v moved into [low, high]."""
-    return min(max(v, low), high)
-
-
-@jit
 def advance(S, W, h, d0):
     """Decrease t by h along the direction. In place: S. Elbow residuals stay as bookkept: zero."""
     for k in range(S.cnt[M]):
         i = S.elbow[k]
-        S.beta[i] = clip(S.beta[i] - h * W.d[k], S.lower[i], S.upper[i])
+        S.beta[i] = min(max(S.beta[i] - h * W.d[k], S.lower[i]), S.upper[i])
     S.num[BIAS] -= h * d0
     for i in range(S.side.shape[0]):
         S.resid[i] += h * W.rate[i]
@@ -472,7 +466,7 @@ def exchange(P, S, W, L, i, pivot, record):
         for k in range(m):
             j = S.elbow[k]
             W.d[k] = -sign * far * x[k]
-            S.beta[j] = clip(S.beta[j] + W.d[k], S.lower[j], S.upper[j])
+            S.beta[j] = min(max(S.beta[j] + W.d[k], S.lower[j]), S.upper[j])
         S.beta[i] += sign * far
         if pivot > 1e-15:
             for j in range(W.rate.shape[0]):
@@ -509,8 +503,11 @@ def exchange(P, S, W, L, i, pivot, record):
 
 @jit
 def enter_tied(P, S, W, L, limit, most):
-    """Let all outside points whose event lies within `limit` join at once. In place: S, W, L. Returns how many."""
-    joined = 0
+    """Let all outside points whose event lies within `limit`, if several, join at once. In place: S, W, L."""
+    tied = 0
+    for i in range(S.side.shape[0]):
+        tied += S.side[i] != ELBOW and W.step[i] <= limit
+    joined = 0 if tied > 1 else most
     for i in range(S.side.shape[0]):
         if joined >= most:
             break
@@ -522,6 +519,8 @@ def enter_tied(P, S, W, L, limit, most):
             enter(P, S, i, W.x, pivot)
             log_event(S, L, i, side, ELBOW, BATCH)
             joined += 1
+    if tied < 2:
+        return 0
     S.cnt[BATCHED] += joined
     return joined
 
@@ -665,8 +664,8 @@ def crash_point(P, S, W, i):
         sign = 1.0
     for k in range(m):
         j = S.elbow[k]
-        S.beta[j] = clip(S.beta[j] - sign * best * x[k], S.lower[j], S.upper[j])
-    S.beta[i] = clip(S.beta[i] + sign * best, S.lower[i], S.upper[i])
+        S.beta[j] = min(max(S.beta[j] - sign * best * x[k], S.lower[j]), S.upper[j])
+    S.beta[i] = min(max(S.beta[i] + sign * best, S.lower[i]), S.upper[i])
     if place < 0:
         to_bound(S, i, sign > 0.0)
         return

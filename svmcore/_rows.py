@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from svmcore._types import FloatArray, IntArray
+from svmcore._window_jit import add_weighted_rows
 
 
 class RowStore:
@@ -19,7 +20,10 @@ class RowStore:
         self.diagonal = np.ascontiguousarray(oracle.diagonal, dtype=np.float64)
         self.whole = 8.0 * n * n <= budget
         if self.whole:
-            self.rows = np.ascontiguousarray(oracle.rows(np.arange(n)))
+            self.rows = np.empty((n, n))
+            step = max(64, int(4e6 // max(1, n)))
+            for start in range(0, n, step):
+                self.rows[start : start + step] = oracle.rows(np.arange(start, min(start + step, n)))
             self.slot = np.arange(n)
         else:
             self.rows = np.zeros((min(n, 64), n))
@@ -35,16 +39,12 @@ class RowStore:
         index = np.flatnonzero(coef)
         if index.size == 0:
             return np.zeros(self.n)
-        if self.whole:
-            if index.size > 0.6 * self.n:
-                return np.asarray(self.rows @ coef)
-            return np.asarray(coef[index] @ self.rows[index])
+        if self.whole and index.size > 0.9 * self.n:
+            return np.asarray(self.rows @ coef)
         have = index[self.slot[index] >= 0]
         miss = index[self.slot[index] < 0]
         out = np.zeros(self.n)
-        for start in range(0, have.size, 256):
-            part = have[start : start + 256]
-            out += coef[part] @ self.rows[self.slot[part]]
+        add_weighted_rows(out, self.rows, self.slot[have], coef[have])
         if miss.size:
             out += self.oracle.product(miss, np.ascontiguousarray(coef[miss]))
         return out
@@ -61,8 +61,9 @@ class RowStore:
         self.now += 1
         replaced = False
         capacity = self.rows.shape[0]
-        if self.used + wanted.size > capacity and capacity < self.limit:
-            size = int(min(self.limit, max(2 * capacity, self.used + wanted.size)))
+        limit = max(self.limit, keep.size + wanted.size + 64)  # the elbow's rows are needed, whatever the budget
+        if self.used + wanted.size > capacity and capacity < limit:
+            size = int(min(limit, max(2 * capacity, self.used + wanted.size)))
             rows = np.zeros((size, self.n))
             rows[: self.used] = self.rows[: self.used]
             self.owner = np.concatenate([self.owner, np.full(size - capacity, -1, dtype=np.int64)])

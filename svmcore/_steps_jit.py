@@ -20,7 +20,7 @@ _STAMP = "8fc5c8bf0b6c"
 AT_TOLERANCE, CHECK_DUE, TRACE_FULL, NEED_ROW, STUCK, NO_BOUND, AT_MAX_ITER, SWEEP_DONE = range(8)
 
 # ints of the progress record
-ITERATION, NEXT_CHECK, TRACED, ROW, POSITION, CHANGED, EVALS, FACES, ADDS, DROPS, RESTART, IDLE = range(12)
+ITERATION, NEXT_CHECK, TRACED, ROW, POSITION, CHANGED, EVALS, FACES, ADDS, DROPS, RESTART, IDLE, SWEEPS = range(13)
 # floats of the progress record
 VIOLATION, OBJECTIVE, WORK, PAPER, BIAS = range(5)
 
@@ -197,13 +197,17 @@ def coordinate(duals, rows, progress, t, omega):
 
 @jit
 def sweep_slice(duals, rows, order, progress, omega, greedy, limits):
-    """Coordinate steps over `order` (greedy: as many steps, each on the largest pull). In place: all but the problem."""
+    """Coordinate steps over the rows of `order`, a sweep each (greedy: as many steps, each on the largest pull).
+
+    Measures after every sweep, and returns early after one that changed nothing. In place: all but the problem.
+    """
     ints = progress.ints
-    while ints[POSITION] < order.shape[0]:
+    length = order.shape[1]
+    while ints[POSITION] < order.size:
         reason = due(progress, limits)
         if reason >= 0:
             return reason
-        t = order[ints[POSITION]]
+        t = order[ints[POSITION] // length, ints[POSITION] % length]
         if greedy:
             worst = 0.0
             for k in range(duals.n):
@@ -220,8 +224,17 @@ def sweep_slice(duals, rows, order, progress, omega, greedy, limits):
             return reason
         progress.floats[WORK] += 4.0
         ints[POSITION] += 1
-    progress.floats[VIOLATION] = violation(duals)
-    return AT_TOLERANCE if progress.floats[VIOLATION] <= limits.tol else SWEEP_DONE
+        if ints[POSITION] % length == 0:
+            ints[SWEEPS] += 1
+            progress.floats[WORK] += 2.0 * duals.n
+            progress.floats[VIOLATION] = violation(duals)
+            if progress.floats[VIOLATION] <= limits.tol:
+                return AT_TOLERANCE
+            if ints[CHANGED] == 0:
+                return SWEEP_DONE
+            if ints[POSITION] < order.size:
+                ints[CHANGED] = 0
+    return SWEEP_DONE
 
 
 @jit
@@ -261,15 +274,15 @@ def pair_step(duals, rows, progress, i, j):
     if size == 0.0 or duals.beta[i] == before:
         return STUCK
     v = duals.v
+    v[i] -= duals.diag[i] * step
     if j >= 0:
+        v[j] += duals.diag[j] * step
         row_j = rows.values[slot_j]
         for k in range(duals.n):
             v[k] -= step * (row_i[k] - row_j[k])
-        v[j] += duals.diag[j] * step
     else:
         for k in range(duals.n):
             v[k] -= step * row_i[k]
-    v[i] -= duals.diag[i] * step
     count_step(progress, step * slope - 0.5 * curvature * step * step, i, j, step)
     return -1
 

@@ -399,13 +399,13 @@ def _seconds(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
-def _best_range(curve: StepCurve) -> tuple[float, float]:
-    """The ends of the interval of C around the best one."""
+def _best_range(curve: StepCurve, start: float) -> tuple[float, float]:
+    """The ends of the interval of C around the best one, in a path that begins at `start`."""
     import numpy as np
 
     edges = np.concatenate([[curve.C_min], curve.breakpoints, [curve.C_max]])
     k = int(np.clip(np.searchsorted(edges, curve.best_C, side="right") - 1, 0, edges.size - 2))
-    return float(edges[k]), float(edges[k + 1])
+    return max(start, float(edges[k])), float(edges[k + 1])
 
 
 def _path_lines(path: Path) -> list[tuple[str, str]]:
@@ -491,17 +491,18 @@ def _path(args: argparse.Namespace) -> int:
     if path.lambdas.size > 1:
         curves = error_curves(path, test)
         best = curves.best.best_C
-        low, high = _best_range(curves.training)
+        low, high = _best_range(curves.training, path.Cs[0])
         least = (
             f"least training error {100 * curves.training.minimum:.3g} % for C from {_number(low)} to {_number(high)}"
         )
         rows.append(("error", least if is_exact(path) else f"{least} (on a grid of C)"))
         if curves.test is not None:
-            low, high = _best_range(curves.test)
+            low, high = _best_range(curves.test, path.Cs[0])
             held_out = f"least error {100 * curves.test.minimum:.3g} % for C from {_number(low)} to {_number(high)}"
             rows.append(("held out", f"{held_out} ({args.test})"))
         if args.plot:
-            _write_picture(args.plot, functools.partial(save_overview, path, title=args.data, curves=curves))
+            draw = functools.partial(save_overview, path, title=os.path.basename(args.data), curves=curves)
+            _write_picture(args.plot, draw)
             written.append(args.plot)
     elif args.plot:
         _say("warning: the path has no length; there is nothing to draw")
@@ -515,8 +516,9 @@ def _path(args: argparse.Namespace) -> int:
 def _next(args: argparse.Namespace, best: float) -> str:
     """What to type next."""
     if args.output:
-        return f"svmcore predict {args.output} DATA -C {best:.6g}"
-    return f"svmcore path {args.data} {'' if args.plot else '--plot path.png '}-o path.npz"
+        alike = " (DATA standardised in the same way)" if args.standardize else ""
+        return f"svmcore predict {args.output} DATA -C {best:.6g}{alike}"
+    return "the same with -o path.npz to keep the path" + ("" if args.plot else ", with --plot path.png to see it")
 
 
 def _write_picture(name: str, save: Callable[[str], None]) -> None:

@@ -22,6 +22,7 @@ from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._follow import Record, Tracker
 from svmcore._path_paper import PaperTracker, Settings
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore._window import WindowTracker
 from svmcore.gram import KernelMatrix, available_threads, is_sparse
 from svmcore.path_result import Data, Groups, Path, Track
 from svmcore.solve import svc_problem
@@ -391,7 +392,7 @@ def _auto(
 
     kind = data.spec.kernel.kind
     smooth = kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
-    tracker = Tracker(
+    tracker = WindowTracker(
         K, v.c, v.lower, v.upper, equality=v.equality, budget=float(K.cache_bytes), batch=smooth, solver=by_smo
     )
     stored = _stored(tracker, K)

@@ -197,8 +197,8 @@ def _over_C(path: Path, ax: Any, title: str, label: str) -> None:
 def _legend_above(ax: Any, handles: list[Any], labels: list[str]) -> None:
     """A legend in the line of the title, where it hides nothing."""
     ax.legend(
-        handles, labels, loc="lower right", bbox_to_anchor=(1.02, 0.985), ncols=len(labels), handlelength=1.2,
-        columnspacing=1.0, handletextpad=0.5,
+        handles, labels, loc="lower right", bbox_to_anchor=(1.02, 0.985), ncols=len(labels), handlelength=1.0,
+        columnspacing=0.8, handletextpad=0.4,
     )  # fmt: skip
 
 
@@ -306,11 +306,9 @@ def draw_error(path: Path, ax: Any, *, test: tuple[Any, Any] | None = None, curv
     ax.set_ylim(bottom=0)
     if len(shown) > 1:
         ax.legend(loc="best")
-    ax.annotate(
-        f"{_percent(best.minimum)} at C = {_short(at)}", (at, 100 * best.minimum), xytext=(-8, 12),
-        textcoords="offset points", ha="right", color=MARGIN, fontsize=8.5, fontweight="bold",
-    )  # fmt: skip
     _over_C(path, ax, "Error", "wrong, in %")
+    least = f"least {_percent(best.minimum)} at C = {_short(at)}"
+    ax.set_title(least, loc="right", color=MARGIN, fontsize=8.5, fontweight="bold")
 
 
 def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | None = None) -> None:
@@ -350,7 +348,7 @@ def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | N
     if square:
         ax.set_aspect("equal", anchor="NW")
     ax.grid(False)
-    ax.set_xlabel("feature 1")
+    ax.set_xlabel("feature 1   (ringed: support vectors; dashed: the margin)")
     ax.set_ylabel("feature 2")
     ax.set_title(title or f"Decision boundary at C = {_short(C)}")
 

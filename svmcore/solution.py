@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -176,7 +177,9 @@ def _to_format_of(X: Any, like: Any) -> Any:
 def load(file: Any) -> Any:
     """Read what `Solution.save` or `Path.save` wrote. Never unpickles."""
     try:
-        with np.load(file, allow_pickle=False) as stored:
+        # opened here: numpy leaves a file that is no archive open
+        opened = nullcontext(file) if hasattr(file, "read") else open(file, "rb")  # noqa: SIM115
+        with opened as stream, np.load(stream, allow_pickle=False) as stored:
             parts = {key: stored[key] for key in stored.files}
     except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise

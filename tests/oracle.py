@@ -10,6 +10,7 @@ For a classifier s = y and p = -1; a regression has 2n variables with s = (+1, .
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,13 +181,18 @@ def fenchel_gap(
 # ---------------------------------------------------------------- other people's answers
 
 
-def highs_qp(dual: Dual) -> tuple[np.ndarray, float]:
-    """The dual solved by HiGHS' active-set QP solver, which regularises: it minimises objective + 1e-7/2 |a|^2."""
+def highs_qp(dual: Dual) -> tuple[np.ndarray, float] | None:
+    """The dual solved by HiGHS' active-set QP solver, which regularises: it minimises objective + 1e-7/2 |a|^2.
+
+    Now and then it calls the starting point optimal (look at `violation`), or goes round for ever (None).
+    """
     import highspy
 
     Q, p, n = dual.Q, dual.p, len(dual.p)
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("qp_iteration_limit", 20 * len(dual.p) + 200)
+    highs.setOptionValue("time_limit", 2.0)
     for option in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
         highs.setOptionValue(option, 1e-9)
     model = highspy.HighsModel()
@@ -208,22 +214,31 @@ def highs_qp(dual: Dual) -> tuple[np.ndarray, float]:
     hessian.value_ = Q[rows[order], columns[order]]
     highs.passModel(model)
     highs.run()
-    assert highs.getModelStatus() == highspy.HighsModelStatus.kOptimal, highs.getModelStatus()
+    if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
     a = np.array(highs.getSolution().col_value)
     return a, objective(dual, a)
 
 
-def libsvm(dual: Dual, tol: float = 1e-10) -> tuple[np.ndarray, float]:
-    """LIBSVM's coefficients and intercept, through scikit-learn on the kernel matrix. Plain losses and an intercept only."""
+def libsvm(dual: Dual, tol: float = 1e-10) -> tuple[np.ndarray, float] | None:
+    """LIBSVM's coefficients and intercept, through scikit-learn on the kernel matrix. Plain losses and an intercept only.
+
+    None where it does not get there: with kernel values in single precision and such a tolerance it may go round for ever.
+    """
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import SVC, SVR
 
     assert dual.equality
     assert not dual.squared
     assert np.isfinite(dual.costs).all()
-    common: dict[str, Any] = {"C": 1.0, "kernel": "precomputed", "tol": tol, "shrinking": False}
+    common: dict[str, Any] = {"C": 1.0, "kernel": "precomputed", "tol": tol, "shrinking": False, "max_iter": 100_000}
     machine = SVC(**common) if dual.epsilon is None else SVR(epsilon=dual.epsilon, **common)
     kept = np.flatnonzero(dual.costs > 0)  # scikit-learn loses count of points of weight zero with given matrices
-    machine.fit(dual.K[np.ix_(kept, kept)], dual.y[kept], sample_weight=dual.costs[kept])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        machine.fit(dual.K[np.ix_(kept, kept)], dual.y[kept], sample_weight=dual.costs[kept])
+    if machine.fit_status_ or np.max(machine.n_iter_) >= 100_000:
+        return None
     coef = np.zeros(len(dual.y))
     coef[kept[machine.support_]] = machine.dual_coef_[0]
     return coef, float(machine.intercept_[0])

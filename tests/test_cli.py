@@ -17,6 +17,8 @@ import pytest
 import svmcore
 from svmcore import cli
 
+pytestmark = pytest.mark.compiled
+
 ROOT = Path(__file__).parents[1]
 INTERACTIVE = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
 

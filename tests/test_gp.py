@@ -103,5 +103,5 @@ def test_limits_are_honoured(problem):
 @pytest.mark.parametrize("bad", [{"noise": 0.0}, {"noise": "x"}, {"noise": 1.0, "solver": "lu"}])
 def test_refusals(problem, bad):
     X, y, _ = problem
-    with pytest.raises(svmcore.InputError, match="="):
+    with pytest.raises(svmcore.InputError, match=r"noise|solver"):
         svmcore.gp_regression(X, y, **bad)

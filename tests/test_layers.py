@@ -28,6 +28,7 @@ HOMES = {
     "_smo_jit": BASE | {"_vector", "_kernels"},
     "_path_jit": BASE | {"_vector", "_kernels"},
     "_qr_jit": BASE,
+    "_window_jit": BASE,
     "_ipm_jit": BASE | {"_vector", "_kernels"},
     "_block_jit": BASE | {"_vector"},
     "_steps_jit": BASE,

@@ -224,6 +224,13 @@ def test_every_way_to_give_a_kernel(where):
     assert path.certify(C).relative_gap <= 1e-9
 
 
+def test_an_elbow_beyond_the_row_budget_still_arrives():
+    X, y = two_clouds(500)
+    path = svm_path(X, y, gamma=30.0, cache_mb=0.5, lambda_min=0.1)
+    assert path.stats["elbow_max"] > 300
+    assert path.certify().relative_gap <= 1e-8
+
+
 def test_class_weight_and_zero_weight():
     X, y = two_clouds(50)
     weight = np.ones(50)
@@ -259,6 +266,8 @@ def test_a_cut_path_is_valid_down_to_where_it_came(stop):
     assert path.ended == stop
     if stop == "max_events":
         assert path.stats["n_events"] == 40
+        with pytest.warns(ConvergenceWarning, match="max_events"):  # far enough for windows to be cut
+            assert svm_path(*two_clouds(800), gamma=0.5, max_events=900).stats["n_events"] == 900
     if stop == "callback":
         assert 0.0 <= seen[-1].done <= 1.0
     C = np.geomspace(path.Cs[0], path.Cs[-1], 5)
@@ -346,3 +355,26 @@ def test_published_algorithm_uses_programs_only_where_the_system_is_singular():
     assert tied.stats["null_dim_max"] > 0
     assert tied.stats["n_lp"] > 0
     assert tied.certify().relative_gap <= 1e-8
+
+
+@pytest.mark.parametrize("seed", [461, 590, 1107])
+def test_nearly_singular_unbalanced_problems_start_well(seed):
+    """Found by fuzzing: a start that fails half-way must not leave a state that no longer sums to zero."""
+    rng = np.random.default_rng([77, seed])
+    n, d, kind = int(rng.integers(150, 500)), int(rng.integers(2, 8)), rng.integers(0, 4)
+    if kind == 1:
+        X = rng.integers(-3, 4, (n, d)).astype(float)
+    else:
+        X = rng.normal(size=(n // 3, d))[rng.integers(0, n // 3, n)]
+    y = np.where(np.sin(X[:, 0]) + 0.5 * X[:, 1] > 0, 1, -1)
+    y[rng.random(n) < 0.15] *= -1
+    if rng.random() < 0.3:
+        y = np.where(rng.random(n) < 0.2, 1, -1)
+    y[:2] = 1, -1
+    kernel = {"gamma": float(10 ** rng.uniform(-3, 1))} if rng.random() < 0.8 else {"kernel": "linear"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        path = svm_path(X, y, **kernel)
+    C = np.geomspace(path.Cs[0] / 10, 1e3, 12)
+    assert path.certify(C).relative_gap <= 1e-7
+    assert np.abs(path.dual_coef(C).sum(axis=1)).max() <= 1e-9 * np.abs(path.dual_coef(C)).sum()

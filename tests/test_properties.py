@@ -335,7 +335,9 @@ def test_the_trace_tells_the_run(case, rule):
 def test_libsvm_finds_the_same(case):
     case = case.but(fit_intercept=True, intercept_scaling=None)
     ours = answer(case)
-    coef, intercept = oracle.libsvm(ours.dual)
+    found = oracle.libsvm(ours.dual)
+    assume(found is not None)
+    coef, intercept = found
     a = ours.dual.variables(coef)
     theirs = oracle.objective(ours.dual, a)
     # LIBSVM's kernel rows are float32: its answer is that of a perturbed kernel
@@ -347,8 +349,13 @@ def test_libsvm_finds_the_same(case):
 @given(cases(costs=ONE_SIZE, n=(2, 20)))
 def test_highs_finds_the_same(case):
     ours = answer(case)
-    a, theirs = oracle.highs_qp(ours.dual)
+    found = oracle.highs_qp(ours.dual)
+    assume(found is not None)
+    a, theirs = found
     # its regularisation is worth this much at either answer; bounds and row may be missed by 1e-9, at the price of duals
     regularised = 0.5e-7 * (a @ a + ours.a @ ours.a)
     missed = 1e-9 * (1.0 + np.abs(ours.dual.Q @ a + ours.dual.p).sum() + len(a) * abs(ours.solution.intercept))
-    assert abs(ours.objective - theirs) <= ours.gap + regularised + missed
+    slack = ours.gap + regularised + missed
+    assert theirs >= ours.objective - slack
+    if oracle.violation(ours.dual, np.clip(a, 0.0, ours.dual.upper)) < 1e-4:
+        assert theirs <= ours.objective + slack

@@ -17,11 +17,13 @@ from bench.problems import Problem
 
 
 class Solver:
-    """A solver under one name. `package` is what must be installed; `most_points` is where patience ends."""
+    """A solver under one name. `package` is what must be installed; `most_points` and `tightest` (tolerance) are where
+    patience ends: beyond, it would not stop in reasonable time."""
 
     name = ""
     package = ""
     most_points = 10**9
+    tightest = 1e-9
     linear_only = False
     takes_sparse = True
 

@@ -19,6 +19,8 @@ class Intelex(Solver):
     def __init__(self, dtype: type) -> None:
         self.dtype = dtype
         self.name = f"oneDAL {np.dtype(dtype).name}"
+        if dtype is np.float32:
+            self.tightest = 1e-5  # it iterates to its limit, minutes, below what single precision holds
 
     def prepare(self, problem: Problem, tol: float, threads: int) -> Callable[[], Any]:
         from sklearnex.svm import SVC, SVR

@@ -19,6 +19,7 @@ _KERNELS = {"linear": 0, "poly": 1, "rbf": 2, "sigmoid": 3}
 class LibSVM(Solver):
     name = "LIBSVM"
     package = "libsvm-official"
+    tightest = 1e-8
     most_points = 10_000  # the engine of scikit-learn on a sparse layout: larger rows would say nothing new
 
     def refuses(self, problem: Problem) -> str:

@@ -17,6 +17,7 @@ CACHE_MB = 2000
 class ScikitLearn(Solver):
     name = "scikit-learn"
     package = "scikit-learn"
+    tightest = 1e-8  # LIBSVM keeps the kernel matrix in single precision
 
     def prepare(self, problem: Problem, tol: float, threads: int) -> Callable[[], Any]:
         from sklearn.svm import SVC, SVR

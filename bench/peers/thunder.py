@@ -16,6 +16,7 @@ class Thunder(Solver):
     name = "ThunderSVM"
     package = "thundersvm-cpu"
     most_points = 2_000  # several seconds a fit beyond
+    tightest = 1e-5  # as for every solver in single precision
     takes_sparse = False  # its Python interface fails on the CSR matrices of today's scipy
 
     def prepare(self, problem: Problem, tol: float, threads: int) -> Callable[[], Any]:

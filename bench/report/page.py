@@ -13,6 +13,7 @@ h1 { font-size: 1.9rem; line-height: 1.25; margin: 0 0 .3rem; } h2 { margin-top:
 .lead { font-size: 1.15rem; color: #444; margin-top: 0; } .note { color: #555; font-size: .92rem; }
 table { border-collapse: collapse; margin: .8rem 0; font-variant-numeric: tabular-nums; font-size: .92rem; }
 th, td { padding: .22rem .7rem; text-align: right; border-bottom: 1px solid #e2e2e2; } th { border-bottom: 2px solid #999; }
+td { white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } tr.strong td { font-weight: 700; background: #fdf1f2; }
 img { max-width: 100%; } summary { cursor: pointer; color: #30638e; margin: .6rem 0; } .wide { overflow-x: auto; }
 nav a { margin-right: 1rem; color: #30638e; }

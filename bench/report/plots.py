@@ -66,7 +66,7 @@ def group_bars(found: list[Case]) -> bytes:
             axis.barh(position, standing.mean - 1.0, left=1.0, height=0.85, color=colour)
             axis.plot([standing.worst, standing.best], [position, position], color="black", lw=1)
             axis.annotate(
-                f"{standing.mean:.1f}x  {standing.solver}", (max(standing.best, standing.mean), position), xytext=(4, 0),
+                f"{standing.mean:.1f}x  {standing.solver}", (max(standing.best, 1.0), position), xytext=(4, 0),
                 textcoords="offset points", va="center", fontsize=8, color="#333333",
             )  # fmt: skip
             position -= 1.0
@@ -95,7 +95,7 @@ def ratio_bars(found: list[Case], peer: str) -> bytes:
         axis.plot([low, high], [-row, -row], color="black", lw=1.2)
         axis.annotate(
             f"{ratio:.1f}x",
-            (max(ratio, high), -row),
+            (max(ratio, high, 1.0), -row),
             xytext=(4, 0),
             textcoords="offset points",
             va="center",

@@ -237,6 +237,34 @@ def cv(results: Results) -> Iterator[Section]:
     yield Section("Tuning C (5 folds, 20 values)", [grid])
 
 
+def path(results: Results) -> Iterator[Section]:
+    """Whole paths."""
+    found = cases(results, "path")
+    if not found:
+        return
+    rows, strong = [], set()
+    for case in found:
+        whole = seconds(case.rows["svmcore path"])
+        for name, row in case.rows.items():
+            if name == "svmcore path":
+                strong.add(len(rows))
+            measured = row["score"]
+            rows.append(
+                [
+                    case.problem["name"].removesuffix(f" C={case.problem['C']:g}"), name, duration(seconds(row)),
+                    f"{seconds(row) / whole:.2g}x", small(measured["relative_gap"]), str(measured.get("n_events", "")),
+                    str(measured.get("elbow_max", "")),
+                ]
+            )  # fmt: skip
+    grid = Grid(
+        ["problem", "who", "time", "/ whole path", "largest relative gap", "events", "largest elbow"], rows, strong
+    )
+    text = Text(
+        "Every C from 0.01 to 100. The path is exact between its breakpoints; grids answer at 100 values.", note=True
+    )
+    yield Section("The whole path", [text, grid])
+
+
 def scaling(results: Results) -> Iterator[Section]:
     """Growth."""
     found = cases(results, "scaling")
@@ -331,6 +359,7 @@ def circumstances(results: Results) -> Iterator[Section]:
 SECTIONS: list[Callable[[Results], Iterator[Section]]] = [
     fit,
     contests("fit-large", "Large fits"),
+    path,
     cv,
     predict,
     scaling,

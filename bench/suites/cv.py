@@ -10,7 +10,7 @@ from bench import clock
 from bench.contest import Context
 from bench.peers.tuners import OursWarm, tuners
 from bench.problems import Problem
-from bench.suites.base import Suite
+from bench.suite import Suite
 
 CASES = [Problem("clusters-500-10"), Problem("clusters-1000-20"), Problem("checkerboard", gamma=10.0)]
 FOLDS = 5

@@ -8,7 +8,7 @@ from bench import data
 from bench.contest import Context, contest
 from bench.peers import DEFAULT, peers
 from bench.problems import Problem
-from bench.suites.base import Suite
+from bench.suite import Suite
 
 
 class Case(NamedTuple):

@@ -6,7 +6,7 @@ from bench import data
 from bench.contest import Context, contest
 from bench.peers import DEFAULT, peers
 from bench.problems import Problem
-from bench.suites.base import Suite
+from bench.suite import Suite
 
 CASES = [
     (Problem("clusters-20000-100"), 1),
@@ -25,7 +25,7 @@ def run(context: Context) -> None:
             continue
         contest(
             context, "fit-large", problem, [DEFAULT, *peers()], threads=threads, equal_gap=False, time_for_it=1.0,
-            group="large, two threads" if threads > 1 else "large",
+            least_rounds=2, group="large, two threads" if threads > 1 else "large",
         )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from bench import clock, data
 from bench.contest import Context
 from bench.peers import DEFAULT, Solver, peers
 from bench.problems import Problem
-from bench.suites.base import Suite
+from bench.suite import Suite
 
 CASES = [
     (Problem("clusters-1000-20"), 2_000, 1),

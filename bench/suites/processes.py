@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from bench.contest import Context
 from bench.peers import DEFAULT, Solver, peers
 from bench.problems import Problem
-from bench.suites.base import Suite
+from bench.suite import Suite
 from bench.worker import spawn
 
 COLD = Problem("clusters-1000-20")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.contest import Context, contest
 from bench.peers import DEFAULT, peers
 from bench.problems import Problem
-from bench.suites.base import Suite
+from bench.suite import Suite
 
 SIZES = [500, 1000, 2000, 4000, 8000, 16000]
 SLOW = ("LIBSVM", "ThunderSVM")  # the fit suite has them; here they would only cost time

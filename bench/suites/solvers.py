@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.contest import Context, contest
 from bench.peers import DEFAULT, every
 from bench.problems import Problem
-from bench.suites.base import Suite
+from bench.suite import Suite
 
 CASES = [
     Problem("noisy_spirals", gamma=10.0, C=0.5),

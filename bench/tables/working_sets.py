@@ -1,4 +1,4 @@
-"""Chapter 7 of Cristianini and Shawe-Taylor (2000): gradient ascent by omega and order, decomposition by q, chunking."""
+"""Chapter 7 of N. Cristianini and J. Shawe-Taylor (2000): gradient ascent, decomposition and chunking."""
 
 from __future__ import annotations
 

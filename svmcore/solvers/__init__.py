@@ -65,10 +65,10 @@ def check_options(name: str, given: dict[str, Any]) -> None:
         if value is None and "None" in kind:
             continue
         if key in values:
-            allowed = values[key]
-            if value not in allowed:
-                words = f"one of {', '.join(map(repr, allowed))}" if isinstance(allowed, tuple) else repr(allowed)
-                raise InputError(f"{key}={value!r} is not known to solver {name!r}; choose {words}")
+            if isinstance(values[key], tuple):
+                _check.choice(key, value, values[key])
+            elif value not in values[key]:
+                raise InputError(f"{key}={value!r} cannot be used by solver {name!r}; it must be {values[key]}")
         elif kind.startswith("bool"):
             _check.flag(key, value)
         elif kind.startswith("int"):

@@ -98,8 +98,12 @@ class ActiveSet:
     def begin_with_pair(self, pair: tuple[int, int] | None) -> None:
         """S := the closest pair of opposite variables, with their best common value."""
         course, duals = self.course, self.course.duals
-        i, j = pair if pair is not None else closest_pair(course.qp, course.K)
-        if not (0 <= i < duals.n and 0 <= j < duals.n):
+        if pair is None:
+            i, j = closest_pair(course.qp, course.K)
+        else:
+            own = [np.flatnonzero(course.qp.point == point) for point in pair]
+            i, j = (int(t[0]) if len(t) else -1 for t in own)
+        if i < 0 or j < 0 or i == j:
             return
         course.supply(course.qp.point[[i, j]])
         kij = float(course.store.values[course.store.slot[course.qp.point[i]], j])

@@ -37,7 +37,7 @@ class Whole:
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         return whole and value >= self.low and not (self.even and value % 2)  # type: ignore[operator]
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return f"{'an even' if self.even else 'a whole'} number of at least {self.low}"
 
 
@@ -51,8 +51,18 @@ class Between:
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         return number and self.low < value < self.high  # type: ignore[operator]
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return f"a number above {self.low:g}" + (f" and below {self.high:g}" if np.isfinite(self.high) else "")
+
+
+class Pair:
+    """Two positions, for a solver's OPTION_VALUES."""
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, tuple) and len(value) == 2 and all(k in Whole(0) for k in value)
+
+    def __str__(self) -> str:
+        return "a tuple of two positions of training points"
 
 
 def new_local(m: int) -> Local:

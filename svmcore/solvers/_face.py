@@ -15,6 +15,7 @@ import numpy as np
 
 from svmcore._types import FloatArray
 
+_WORK = 5e8  # the cubes of the sizes decomposed in one call: about half a second between two looks at the limits
 _FLAT = 5e-16  # eigenvalues below this share of the largest, times the size, are rounding errors
 
 
@@ -69,8 +70,10 @@ def face_step(
     beta, v = beta.copy(), v.copy()
     free = np.ones(len(beta), bool)
     result = FaceResult.NOTHING
-    while free.sum() > (1 if equality else 0):
+    work = 0.0
+    while free.sum() > (1 if equality else 0) and work <= _WORK:
         F = np.flatnonzero(free)
+        work += float(len(F)) ** 3
         d, flat = _direction(H[np.ix_(F, F)], v[F], equality, noise)
         if not np.isfinite(d).all() or np.abs(d).max(initial=0.0) == 0.0:
             break

@@ -28,6 +28,7 @@ CAPABILITIES = Capabilities(
 ORDERS = ("sequential", "random", "violation", "two-stage")
 OPTION_VALUES = {"order": ORDERS, "omega": Between(0.0, 2.0)}
 
+_UPDATES = 2000  # updates between two visits to Python
 _PROGRESS = 1e-2  # a sweep of the first stage that gains less than this share of the first one's gain ends the stage
 
 
@@ -38,15 +39,16 @@ class _Orders:
         self.course, self.order = course, order
         self.random = np.random.default_rng(seed)
         self.all = np.arange(course.duals.n)
+        self.repeats = _UPDATES // max(len(self.all), 1) + 1
         self.inner = False
         self.gain = self.objective = np.inf
 
     def next(self) -> IntArray:
-        if self.order == "random":
-            return self.random.permutation(self.all)
+        """One sweep a row; several at a time where the next one does not depend on the last."""
         if self.order == "two-stage":
-            return self._two_stage()
-        return self.all
+            return self._two_stage()[None, :]
+        several = np.tile(self.all, (self.repeats, 1))
+        return self.random.permuted(several, axis=1) if self.order == "random" else several
 
     def _two_stage(self) -> IntArray:
         beta = np.abs(self.course.duals.beta)
@@ -85,11 +87,10 @@ def run(
     ints = course.ints
     current = orders.next()
     omega = float(omega)
-    sweeps = idle = 0
+    idle = 0
 
     def sweep_done(reason: int) -> Status | None:
-        nonlocal current, sweeps, idle
-        sweeps += 1
+        nonlocal current, idle
         quiet = ints[_steps_jit.CHANGED] == 0
         idle = idle + 1 if quiet else 0
         ints[_steps_jit.CHANGED] = ints[_steps_jit.POSITION] = 0
@@ -109,5 +110,6 @@ def run(
         )
 
     status = course.follow(work, sweep_done)
+    sweeps = int(ints[_steps_jit.SWEEPS])
     course.stats |= {"sweeps": sweeps, "paper_evals": float(sweeps) * len(start) ** 2}
     return course.raw(status)

@@ -87,7 +87,7 @@ class _Chunks:
         linear = g + local.H @ x  # the program is 1/2 x'Hx - linear'x over the chunk
         A = np.ones((1, len(x))) if self.course.qp.equality else np.empty((0, len(x)))
         level = np.array([x.sum()]) if self.course.qp.equality else np.empty(0)
-        optimum = _highs.solve_qp(local.H, -linear, A, level, level, local.lower, local.upper)
+        optimum = _highs.solve_qp(local.H, -linear, A, level, level, local.lower, local.upper, 20 * len(x) + 200)
         self.course.stats["highs"] += 1
         new = np.clip(optimum.x, local.lower, local.upper) if optimum.ok else x
         if self.course.qp.equality and optimum.ok:

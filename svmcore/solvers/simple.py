@@ -12,8 +12,6 @@ Reference  Vishwanathan and Murty (2002); Cauwenberghs and Poggio (2001) for the
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from svmcore import _active_jit, _steps_jit
@@ -22,11 +20,11 @@ from svmcore._types import DualQP, FloatArray, Raw, Status
 from svmcore.gram import KernelMatrix
 from svmcore.solvers._active import ActiveSet, pair_slice
 from svmcore.solvers._contract import Capabilities
-from svmcore.solvers._course import Course
+from svmcore.solvers._course import Course, Pair
 
 CAPABILITIES = Capabilities(summary="SimpleSVM: a growing and pruned active set on a Cholesky factor, exact at its end")
 
-OPTION_VALUES = {"scan": (None, "max", "paper")}
+OPTION_VALUES = {"scan": ("max", "paper"), "pair": Pair()}
 
 _LOOSE = 5e-3  # share of the first violation at which pair steps hand over to the active set
 
@@ -43,10 +41,9 @@ def run(
     seed: int,
     trace: bool,
     scan: str | None = None,
-    order: Any = None,
     pair: tuple[int, int] | None = None,
 ) -> Raw:
-    """Run SimpleSVM. `order` is the scan order of the variables ("paper"), `pair` the two to begin with."""
+    """Run SimpleSVM. `pair` are the two points to begin with, instead of the closest pair."""
     course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
     course.check_every = 100
     ints = course.ints
@@ -58,7 +55,7 @@ def run(
         simple.load()
     elif qp.equality:
         simple.begin_with_pair(pair)
-    sequence = np.arange(len(start)) if order is None else np.ascontiguousarray(order, np.int64)
+    sequence = np.arange(len(start))
 
     def work(limits: _steps_jit.Limits) -> int:
         duals, rows, active = course.duals, course.store.rows, simple.active

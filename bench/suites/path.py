@@ -1,0 +1,151 @@
+"""The whole regularization path against what others do instead: one fit, and a grid of a hundred values of C.
+
+Every contestant covers C from 0.01 to 100 (except the single fit, at C = 1). Accuracy is the largest certified relative
+gap at twenty values of C in between.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import svmcore
+from bench import clock, data
+from bench.contest import Context
+from bench.environment import version
+from bench.objective import Answer, score
+from bench.peers.base import spread_out
+from bench.problems import Problem
+from bench.suite import Suite
+
+CASES = [
+    Problem("monk1", kernel="linear"),
+    Problem("monk1", gamma=1.0 / 6.0),
+    Problem("clusters-500-10", kernel="linear"),
+    Problem("clusters-500-10"),
+    Problem("clusters-1000-20", kernel="linear"),
+    Problem("clusters-1000-20"),
+    Problem("noisy-1000-20"),
+    Problem("mixture-1000-10"),
+    Problem("svmguide3"),
+    Problem("clusters-4000-10"),
+]
+LOW, HIGH = 0.01, 100.0
+GRID = np.geomspace(LOW, HIGH, 100)
+CHECKED = GRID[::5]
+PATH = "svmcore path"
+MOST_OF_GRIDS = 1_500  # points beyond which a grid of others takes minutes
+
+Contestant = tuple[Callable[[], Any], Callable[[Any, float], Answer]]
+
+
+def _path(problem: Problem, **options: Any) -> Contestant:
+    keywords = {key: value for key, value in problem.keywords().items() if key != "loss"}
+    X, y = problem.X, problem.y
+
+    def answer(path: Any, C: float) -> Answer:
+        return Answer(path.dual_coef(C), path.intercept(C))
+
+    return lambda: svmcore.svm_path(X, y, lambda_min=1.0 / HIGH, n_threads=1, **keywords, **options), answer
+
+
+def _ours(problem: Problem, tol: float) -> Contestant:
+    """Our own fits along the grid, each from the one before."""
+    X, y, keywords = problem.X, problem.y, problem.keywords()
+
+    def work() -> dict[float, Any]:
+        found, alpha = {}, None
+        for C in GRID:
+            found[C] = svmcore.train_svc(X, y, C, tol=tol, alpha0=alpha, n_threads=1, **keywords)
+            alpha = found[C].alpha
+        return found
+
+    def answer(found: dict[float, Any], C: float) -> Answer:
+        return Answer(spread_out(problem.n, found[C].support, found[C].dual_coef), found[C].intercept)
+
+    return work, answer
+
+
+def _scikit(problem: Problem, Cs: np.ndarray) -> Contestant:
+    from sklearn.svm import SVC
+
+    X, y = problem.X, problem.y
+
+    def work() -> dict[float, Any]:
+        return {C: SVC(C=C, tol=1e-3, cache_size=2000, **problem.kernel_keywords()).fit(X, y) for C in Cs}
+
+    def answer(found: dict[float, Any], C: float) -> Answer:
+        return Answer(spread_out(problem.n, found[C].support_, found[C].dual_coef_), float(found[C].intercept_[0]))
+
+    return work, answer
+
+
+def contestants(context: Context, problem: Problem) -> dict[str, Contestant]:
+    """Who covers the range, by name."""
+    found = {PATH: _path(problem)}
+    if problem.n <= 500:
+        found[f"{PATH}, published algorithm (QR)"] = _path(problem, factorization="qr")
+    if problem.n <= MOST_OF_GRIDS:
+        found["svmcore grid of 100, tol 1e-6"] = _ours(problem, 1e-6)
+    found["svmcore grid of 100, tol 1e-3"] = _ours(problem, 1e-3)
+    if version("scikit-learn") is None:
+        context.skip("path", "scikit-learn", "scikit-learn is not installed")
+        return found
+    found["scikit-learn, one fit at C = 1"] = _scikit(problem, np.ones(1))
+    if problem.n <= MOST_OF_GRIDS:
+        found["scikit-learn grid of 100, tol 1e-3"] = _scikit(problem, GRID)
+    return found
+
+
+def largest_gap(problem: Problem, found: Any, answer: Callable[[Any, float], Answer], Cs: np.ndarray) -> float:
+    """The largest certified relative gap."""
+    return max(score(dataclasses.replace(problem, C=float(C)), answer(found, C))["relative_gap"] for C in Cs)
+
+
+def compile_everything() -> None:
+    """So that the first problem does not pay for it."""
+    for kernel in ("linear", "rbf"):
+        tiny = Problem("clusters-60-5", kernel=kernel)
+        for work, _ in (_path(tiny), _path(tiny, factorization="qr"), _ours(tiny, 1e-3)):
+            work()
+
+
+def run(context: Context) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compile_everything()
+    for problem in CASES:
+        if why := data.missing(problem.data):
+            context.skip("path", "everybody", why, problem.data)
+            continue
+        if context.out_of_time():
+            context.skip("path", "everybody", "the suite's time was up", problem.name)
+            continue
+        with clock.threads(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            who = contestants(context, problem)
+            first = {name: clock.once(work) for name, (work, _) in who.items()}
+            quick = {name: who[name][0] for name, (_, wall, _) in first.items() if wall < 10.0}
+            times, _ = clock.alternate(quick, clock.rounds_for(8.0, sum(first[name][1] for name in quick), most=7))
+            for name, (found, wall, cpu) in first.items():
+                Cs = np.ones(1) if "one fit" in name else CHECKED
+                measured: dict[str, Any] = {"relative_gap": largest_gap(problem, found, who[name][1], Cs)}
+                if name.startswith(PATH):
+                    measured |= {key: found.stats[key] for key in ("n_events", "elbow_max")}
+                took = times.get(name, clock.Times([wall], [cpu]))
+                context.results.add(
+                    {
+                        "kind": "row", "suite": "path", "group": problem.kernel, "problem": problem.described(),
+                        "solver": name, "mode": "tol", "tol": 1e-3, "threads": 1, "asked": 1e-3, "score": measured,
+                        "met": True, "wall": took.wall, "cpu": took.cpu,
+                    }
+                )  # fmt: skip
+        best = {name: min(times[name].cpu if name in times else [first[name][2]]) for name in first}
+        context.say(f"  {problem.name}: " + ", ".join(f"{name} {1e3 * value:.3g} ms" for name, value in best.items()))
+
+
+SUITE = Suite("path", "the whole regularization path against single fits and grids of C", 8, run)

@@ -1,0 +1,265 @@
+"""What every solver of the registry owes, on every formulation it declares."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+import oracle
+import pytest
+from strategies import Case, coefficients
+
+import svmcore
+from svmcore._jit import DISABLED
+from svmcore._types import Status
+
+TOL = 1e-6
+N = 40 if DISABLED else 120
+
+
+def data(n: int = N, margin: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(n)
+    X = rng.normal(size=(n, 3))
+    height = X[:, 0] + 0.5 * X[:, 1] ** 2 - 0.4
+    y = np.where(height + (0.0 if margin else 0.3 * rng.normal(size=n)) > 0, 1.0, -1.0)
+    X[:, 0] += margin * y
+    return X, y, np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)
+
+
+def by_function(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    return (0.5 * A @ B.T + 1.0) ** 2
+
+
+X, LABELS, TARGETS = data()
+APART, CLASSES, _ = data(margin=1.5)
+BASE = {"C": 2.0, "kernel": "rbf", "gamma": 0.5}
+SQUARED, TUBE = "squared_epsilon_insensitive", {"epsilon": 0.2}
+FORMULATIONS = {
+    "hinge": Case(X, LABELS, BASE),
+    "hinge-unbiased": Case(X, LABELS, {**BASE, "fit_intercept": False}),
+    "hinge-embedded": Case(X, LABELS, {**BASE, "fit_intercept": False, "intercept_scaling": 2.0}),
+    "hinge-weighted": Case(X, LABELS, {**BASE, "sample_weight": np.arange(N) % 4 / 2.0, "class_weight": "balanced"}),
+    "squared": Case(X, LABELS, {**BASE, "loss": "squared_hinge"}),
+    "squared-unbiased": Case(X, LABELS, {**BASE, "loss": "squared_hinge", "fit_intercept": False}),
+    "squared-embedded": Case(
+        X, LABELS, {**BASE, "loss": "squared_hinge", "fit_intercept": False, "intercept_scaling": 2.0}
+    ),
+    "hard": Case(APART, CLASSES, {**BASE, "C": np.inf}),
+    "hard-unbiased": Case(APART, CLASSES, {**BASE, "C": np.inf, "fit_intercept": False}),
+    "hinge-linear": Case(X, LABELS, {"C": 2.0, "kernel": "linear"}),
+    "hinge-function": Case(X, LABELS, {"C": 2.0, "kernel": by_function}),
+    "svr": Case(X, TARGETS, {**BASE, **TUBE}),
+    "svr-unbiased": Case(X, TARGETS, {**BASE, **TUBE, "fit_intercept": False}),
+    "svr-squared": Case(X, TARGETS, {**BASE, **TUBE, "loss": SQUARED}),
+    "svr-squared-unbiased": Case(X, TARGETS, {**BASE, **TUBE, "loss": SQUARED, "fit_intercept": False}),
+}
+SOLVERS = sorted(svmcore.solvers())
+
+
+def refusal(solver: str, case: Case) -> str | None:
+    """The words by which a solver that cannot do this says so, or None when it can."""
+    can, o = svmcore.solvers()[solver], case.options
+    equality = o.get("fit_intercept", True)
+    infinite = "squared" in o.get("loss", "") or np.isinf(o["C"])
+    for needed, able, words in [
+        (equality, can.equality, "does not do an intercept"),
+        (not equality, can.no_equality, "does not do problems without an intercept"),
+        (infinite, can.infinite_bounds, "does not do unbounded dual variables"),
+        (not infinite, can.finite_bounds, "does not do bounded dual variables"),
+        (case.regression, can.twins, "does not do regression"),
+        (callable(o["kernel"]), can.callable_kernel, "does not do a Python kernel"),
+    ]:
+        if needed and not able:
+            return words
+    return None
+
+
+pairs = pytest.mark.parametrize(
+    ("solver", "case"),
+    [pytest.param(s, case, id=f"{s}-{name}") for s in SOLVERS for name, case in FORMULATIONS.items()],
+)
+
+
+def able(solver: str, case: Case) -> None:
+    if refusal(solver, case):
+        pytest.skip(f"{solver} {refusal(solver, case)}")
+
+
+def first_able(solver: str) -> Case:
+    """A formulation that the solver declares."""
+    return next(
+        case for case in FORMULATIONS.values() if not refusal(solver, case) and not callable(case.options["kernel"])
+    )
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_says_what_it_does(solver):
+    assert svmcore.solvers()[solver].summary
+    assert any(refusal(solver, case) is None for case in FORMULATIONS.values())
+
+
+@pairs
+def test_a_solver_reaches_the_optimum_or_refuses(solver, case):
+    words = refusal(solver, case)
+    if words:
+        with pytest.raises(svmcore.InputError, match=f"solver '{solver}' {words}"):
+            case.fit(solver=solver)
+        return
+    found = case.fit(solver=solver, tol=TOL, time_limit=60.0)
+    assert found.status is Status.CONVERGED
+    assert found.solver == solver
+    dual, coef = case.dual(), coefficients(found)
+    a = dual.variables(coef)
+    assert oracle.violation(dual, a) <= TOL + 16.0 * oracle.rounding(dual, coef)
+    assert np.all((a >= 0) & (a <= dual.upper))
+    theirs, value = oracle.highs_qp(dual)
+    regularised = 0.5e-7 * (a @ a + theirs @ theirs)
+    assert oracle.violation(dual, np.clip(theirs, 0.0, dual.upper)) < 1e-4
+    assert abs(oracle.objective(dual, a) - value) <= found.gap + regularised + 1e-8 * np.abs(coef).sum()
+    if dual.equality and not dual.squared and np.isfinite(dual.costs).all():
+        libsvm, _ = oracle.libsvm(dual, 1e-8)
+        value = oracle.objective(dual, dual.variables(libsvm))
+        single = 2.0**-22 * np.abs(dual.K).max() * np.abs(libsvm).sum() ** 2
+        assert abs(oracle.objective(dual, a) - value) <= found.gap + single
+
+
+@pairs
+@pytest.mark.parametrize("stopping", ["kkt", "gap", "objective"])
+def test_each_criterion_is_honoured(solver, case, stopping):
+    able(solver, case)
+    found = case.fit(solver=solver, stopping=stopping, tol=1e-3, time_limit=60.0)
+    assert found.status is Status.CONVERGED
+    if stopping == "gap":
+        assert found.gap <= 1e-3 * (abs(found.primal_objective) + 1.0)
+    elif stopping == "kkt":
+        assert found.kkt_violation <= 1e-3
+    else:
+        best = case.fit(solver=solver, tol=TOL, time_limit=60.0)
+        assert found.objective >= best.objective - best.gap - 1e-12
+
+
+@pairs
+def test_limits_leave_a_usable_answer(solver, case):
+    able(solver, case)
+    dual = case.dual()
+    for limit, status in [
+        ({"max_iter": 1}, Status.MAX_ITER),
+        ({"time_limit": 0.0}, Status.TIME_LIMIT),
+        ({"callback": lambda report: True}, Status.CALLBACK),
+    ]:
+        found = case.fit(solver=solver, tol=1e-9, **limit)
+        assert found.status in (status, Status.CONVERGED)
+        assert status is Status.MAX_ITER or found.status is status
+        a = dual.variables(coefficients(found))
+        assert np.all((a >= 0) & (a <= dual.upper))
+        assert np.isfinite([found.objective, found.gap, found.kkt_violation, found.intercept]).all()
+        assert len(found.predict(case.X[:3])) == 3
+        if status is Status.MAX_ITER:
+            assert found.n_iter <= 1
+
+
+@pairs
+def test_a_warm_start_is_used(solver, case):
+    able(solver, case)
+    if not svmcore.solvers()[solver].warm_start:
+        pytest.skip(f"{solver} starts from zero")
+    cold = case.fit(solver=solver, tol=1e-8, time_limit=60.0)
+    start = coefficients(cold) if case.regression else cold.alpha
+    warm = case.fit(solver=solver, tol=1e-6, alpha0=start, time_limit=60.0)
+    assert warm.converged
+    assert warm.n_iter <= max(2, cold.n_iter // 4)
+    assert abs(warm.objective - cold.objective) <= max(warm.gap, cold.gap) + 1e-12 * abs(cold.objective)
+
+
+@pairs
+def test_a_trace_has_an_entry_per_recorded_iteration(solver, case):
+    able(solver, case)
+    assert case.fit(solver=solver, tol=1e-3).trace is None
+    trace = case.fit(solver=solver, tol=1e-3, trace=True).trace
+    assert trace
+    assert "objective" in trace
+    assert len({len(column) for column in trace.values()}) == 1
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_callback_sees_progress_and_stops_the_run(solver):
+    case, seen = first_able(solver), []
+
+    def callback(report):
+        seen.append(report)
+        return len(seen) == 3
+
+    found = case.fit(solver=solver, tol=1e-12, callback=callback)
+    assert len(seen) <= 3
+    assert found.status in (Status.CALLBACK, Status.PRECISION, Status.CONVERGED)
+    assert all(report.seconds >= 0 and report.n_iter >= 0 for report in seen)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_time_limit_is_kept(solver):
+    X, y, _ = data(1500)
+    case = first_able(solver)
+    case = Case(X, y, {**case.options, "C": 1e6})
+    case.fit(solver=solver, max_iter=3)  # compile
+    start = time.perf_counter()
+    found = case.fit(solver=solver, tol=1e-12, time_limit=0.3)
+    assert found.status in (Status.TIME_LIMIT, Status.PRECISION)
+    assert time.perf_counter() - start < 4.0  # the limit, one slice, the certificate; on a busy machine
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_an_unknown_option_is_refused_by_name(solver):
+    with pytest.raises(svmcore.InputError, match=f"solver '{solver}' has no option 'colour'"):
+        svmcore.train_svc([[0.0], [1.0]], [0, 1], solver=solver, colour="red")
+
+
+def test_an_unknown_solver_is_refused():
+    with pytest.raises(svmcore.InputError, match="solver='magic' is not known; choose one of 'auto', 'smo'"):
+        svmcore.train_svc([[0.0], [1.0]], [0, 1], solver="magic")
+    with pytest.raises(svmcore.InputError, match="solver=3 is not a name"):
+        svmcore.train_svc([[0.0], [1.0]], [0, 1], solver=3)
+
+
+def test_what_the_registry_does_not_declare_is_refused_in_words(monkeypatch):
+    """The words themselves, on a solver that can do nothing."""
+    from svmcore.solvers import smo
+
+    case = FORMULATIONS["hinge"]
+    for field, change, words in [
+        ("equality", {}, "an intercept; use fit_intercept=False"),
+        ("no_equality", {"fit_intercept": False}, "problems without an intercept; use fit_intercept=True"),
+        ("infinite_bounds", {"loss": "squared_hinge"}, "unbounded dual variables"),
+        ("finite_bounds", {}, "bounded dual variables"),
+        ("callable_kernel", {"kernel": by_function}, "a Python kernel; use kernel='precomputed'"),
+    ]:
+        monkeypatch.setattr(smo, "CAPABILITIES", smo.CAPABILITIES._replace(**{field: False}))
+        with pytest.raises(svmcore.InputError, match=f"solver 'smo' does not do {words}"):
+            case.fit(solver="smo", **change)
+        monkeypatch.undo()
+    monkeypatch.setattr(smo, "CAPABILITIES", smo.CAPABILITIES._replace(twins=False))
+    with pytest.raises(svmcore.InputError, match="does not do regression, or choose another solver"):
+        FORMULATIONS["svr"].fit(solver="smo")
+
+
+def test_the_warning_tells_status_loss_and_remedy():
+    with pytest.warns(
+        svmcore.ConvergenceWarning, match=r"max_iter.*KKT violation .* relative gap .*Remedy: raise max_iter"
+    ) as caught:
+        svmcore.train_svc(X, LABELS, max_iter=2)
+    assert caught[0].filename == __file__
+
+
+def test_a_large_gap_at_tolerance_is_told():
+    with pytest.warns(svmcore.ConvergenceWarning, match=r"may be off by .* %.*stopping='gap'"):
+        found = svmcore.train_svc(X, LABELS, 1e5, gamma=0.5, tol=1.0)
+    assert found.converged
+
+
+def test_features_of_different_scale_are_named_when_the_fit_stalls():
+    Z = X * [1.0, 1e4, 1.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        with pytest.warns(svmcore.ScaleWarning, match="feature 1 spreads .* times wider than feature"):
+            svmcore.train_svc(Z, LABELS, 10.0, kernel="linear", tol=1e-9, max_iter=100)

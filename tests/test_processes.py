@@ -1,0 +1,260 @@
+"""What needs a process of its own: Ctrl-C, import and cold start, read-only installations; threads; doctests."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import pkgutil
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import svmcore
+from svmcore._control import Control
+from svmcore._types import Status
+
+ROOT = Path(__file__).parents[1]
+DATA = """
+import signal, sys, warnings
+import numpy as np, svmcore
+signal.signal(signal.SIGINT, signal.default_int_handler)
+rng = np.random.default_rng(0)
+X = rng.normal(size=(3000, 4))
+y = np.sign(rng.normal(size=3000))
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    svmcore.train_svc(X[:70], y[:70], 1e6, tol=1e-3, max_iter=50)  # compile
+"""
+
+
+def start(program: str, *, root: Path = ROOT, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-u", "-c", program], cwd=root, env={**os.environ, **environment}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 240.0) -> tuple[int, str, str]:
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return process.returncode, out, err
+
+
+def run(program: str, **options) -> str:
+    code, out, err = finish(start(program, **options))
+    assert code == 0, err
+    return out + err
+
+
+# ---------------------------------------------------------------- Ctrl-C, limits
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("kernel", ["'rbf'", "lambda A, B: (A @ B.T + 1) ** 2"])
+def test_ctrl_c_ends_the_fit_with_what_it_has(kernel):
+    program = f"""{DATA}
+print("ready", flush=True)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    found = svmcore.train_svc(X, y, 1e6, tol=1e-12, kernel={kernel}, cache_mb=2, time_limit=100)
+print(found.status.name, [w.category.__name__ for w in caught], len(found.predict(X[:5])), found.alpha.max() > 0)
+print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+    process = start(program)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    code, out, err = finish(process, 60.0)
+    assert (code, err) == (0, "")
+    assert out == "INTERRUPTED ['ConvergenceWarning'] 5 True\nTrue\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_a_second_ctrl_c_raises():
+    program = f"""{DATA}
+import os
+calls = []
+def kernel(A, B):
+    calls.append(1)
+    os.kill(os.getpid(), signal.SIGINT)
+    return A @ B.T
+try:
+    svmcore.train_svc(X[:20], y[:20], kernel=kernel, cache_mb=1e-6)
+except KeyboardInterrupt:
+    print("interrupted", len(calls))
+print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+    assert run(program) == "interrupted 2\nTrue\n"
+
+
+def test_a_fit_respects_a_handler_that_is_not_pythons():
+    def mine(signum, frame):
+        raise AssertionError
+
+    old = signal.signal(signal.SIGINT, mine)
+    try:
+        with Control(time_limit=None, callback=None, verbose=0):
+            assert signal.getsignal(signal.SIGINT) is mine
+    finally:
+        signal.signal(signal.SIGINT, old)
+
+
+def test_the_control_answers_in_order():
+    calls = []
+    with Control(time_limit=None, callback=lambda report: calls.append(report), verbose=0) as control:
+        assert control.check(3, 0.5, -1.0) is None
+        assert calls[0][:3] == (3, 0.5, -1.0)
+        control._on_interrupt(2, None)
+        assert control.check(4, 0.5, -1.0) is Status.INTERRUPTED
+        with pytest.raises(KeyboardInterrupt):
+            control._on_interrupt(2, None)
+    with Control(time_limit=0.0, callback=None, verbose=0) as control:
+        assert control.check(0, 1.0, 0.0) is Status.TIME_LIMIT
+    with Control(time_limit=None, callback=lambda report: 1, verbose=0) as control:
+        assert control.check(0, 1.0, 0.0) is Status.CALLBACK
+
+
+def test_progress_goes_to_stderr(capsys):
+    with Control(time_limit=None, callback=None, verbose=1, name="fit") as control:
+        control._last_line -= 2.0
+        control.check(12, 0.25, -3.5)
+        control.check(13, 0.25, -3.5)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert "iteration 12, violation 2.50e-01, dual -3.5" in shown.err
+
+
+def test_an_exception_in_a_callback_passes_through_and_gives_ctrl_c_back():
+    def callback(report):
+        raise ZeroDivisionError
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(ZeroDivisionError):
+        svmcore.train_svc([[0.0], [1.0]], [0, 1], callback=callback)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+# ---------------------------------------------------------------- threads
+
+
+def test_fits_in_several_python_threads_agree():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = np.sign(X[:, 0] + 0.3 * rng.normal(size=60))
+    costs = [0.1, 1.0, 10.0, 100.0]
+    alone = [svmcore.train_svc(X, y, C, tol=1e-6).alpha for C in costs]
+    together: dict[int, np.ndarray] = {}
+
+    def fit(k: int) -> None:
+        together[k] = svmcore.train_svc(X, y, costs[k % 4], tol=1e-6).alpha
+
+    threads = [threading.Thread(target=fit, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(together) == 8
+    assert all(np.array_equal(together[k], alone[k % 4]) for k in range(8))
+
+
+@pytest.mark.compiled
+def test_the_same_bits_on_one_and_two_threads():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(700, 10))
+    y = np.sign(X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=700))
+    one, two, again = [svmcore.train_svc(X, y, 5.0, n_threads=k) for k in (1, 2, 2)]
+    Z = rng.normal(size=(900, 10))
+    for other in (two, again):
+        assert np.array_equal(one.alpha, other.alpha)
+        assert (one.intercept, one.objective, one.gap) == (other.intercept, other.objective, other.gap)
+        assert np.array_equal(one.decision_function(Z), other.decision_function(Z))
+
+
+# ---------------------------------------------------------------- start
+
+
+def test_import_is_quick(record_property):
+    program = """
+import time, numpy
+start = time.perf_counter()
+import svmcore
+print(time.perf_counter() - start)
+"""
+    seconds = min(float(run(program)) for _ in range(3))
+    record_property("import_seconds_beyond_numpy", seconds)
+    assert seconds < 0.6  # 0.2 s on a quiet machine
+
+
+FIRST_FIT = """
+import time, warnings
+warnings.simplefilter("error")
+start = time.perf_counter()
+import svmcore
+from svmcore import _kernels, _smo_jit
+found = svmcore.train_svc([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+seconds = time.perf_counter() - start
+homes = [f for home in (_kernels, _smo_jit) for f in vars(home).values() if hasattr(f, "stats")]
+print(seconds, sum(sum(f.stats.cache_misses.values()) for f in homes), found.converged)
+"""
+
+
+@pytest.mark.compiled
+def test_a_second_process_compiles_nothing(record_property, tmp_path):
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    first, second = run(FIRST_FIT, **cache).split(), run(FIRST_FIT, **cache).split()
+    record_property("first_fit_seconds", float(second[0]))
+    assert int(first[1]) > 0
+    assert second[1:] == ["0", "True"]
+    assert float(second[0]) < 5.0  # 0.4 s beyond numpy on a quiet core
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+def test_a_read_only_installation_falls_back_without_noise(tmp_path):
+    shutil.copytree(ROOT / "svmcore", tmp_path / "svmcore", ignore=shutil.ignore_patterns("__pycache__"))
+    # a file where the cache folder should be: neither root nor anybody else can write there
+    (tmp_path / "svmcore" / "__pycache__").write_text("")
+    (tmp_path / "home").write_text("")
+    blocked = str(tmp_path / "home" / "cache")
+    environment = {"HOME": blocked, "XDG_CACHE_HOME": blocked, "PYTHONDONTWRITEBYTECODE": "1"}
+    program = "import os; os.environ.pop('NUMBA_CACHE_DIR', None)\n" + FIRST_FIT
+    code, out, err = finish(start(program, root=tmp_path, **environment))
+    assert (code, err) == (0, "")
+    assert out.split()[2] == "True"
+
+
+# ---------------------------------------------------------------- examples
+
+
+def modules() -> list[str]:
+    heavy = {"estimators", "plots", "distributed", "cli", "__main__"}
+    found = [info.name for info in pkgutil.walk_packages(svmcore.__path__, "svmcore.")]
+    return ["svmcore", *(name for name in found if name.split(".")[1] not in heavy)]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_run(name):
+    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert result.failed == 0
+
+
+def test_names_are_found_and_others_are_not():
+    assert set(svmcore.__all__) <= set(dir(svmcore)) | {"solvers"}
+    for name in svmcore.__all__:
+        assert getattr(svmcore, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = svmcore.nothing

@@ -1,0 +1,262 @@
+"""The answer: decision values and predictions in every layout, files and what becomes of damaged ones, words."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import warnings
+
+import numpy as np
+import oracle
+import pytest
+from scipy import sparse
+
+import svmcore
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(50, 4)) * (RNG.random((50, 4)) < 0.6)
+Y = np.where(X[:, 0] + X[:, 1] + 0.3 * RNG.normal(size=50) > 0, "yes", "no")
+TEST = RNG.normal(size=(30, 4)) * (RNG.random((30, 4)) < 0.6)
+KERNELS = {
+    "linear": {},
+    "rbf": {"gamma": 0.5},
+    "poly": {"gamma": 0.5, "coef0": 1.0, "degree": 2},
+    "sigmoid": {"gamma": 0.1, "coef0": -0.2},
+    "laplacian": {"gamma": 0.4},
+}
+LAYOUTS = {"dense": np.asarray, "csr": sparse.csr_matrix, "csc": sparse.csc_array, "list": lambda Z: Z.tolist()}
+
+
+def train(layout: str = "dense", kernel: str = "rbf", **more) -> svmcore.Solution:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        return svmcore.train_svc(LAYOUTS[layout](X), Y, 2.0, kernel=kernel, **{**KERNELS.get(kernel, {}), **more})
+
+
+def expected(solution: svmcore.Solution, kernel: str, Z: np.ndarray) -> np.ndarray:
+    K = oracle.kernel_matrix(kernel, Z, X[solution.support], **KERNELS[kernel])
+    return K @ solution.dual_coef + solution.intercept
+
+
+@pytest.mark.parametrize("trained", LAYOUTS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_decision_values_in_every_layout(trained, kernel):
+    found = train(trained, kernel)
+    for layout in LAYOUTS.values():
+        values = found.decision_function(layout(TEST))
+        assert values == pytest.approx(expected(found, kernel, TEST), rel=1e-11, abs=1e-11)
+        assert found.predict(layout(TEST)).tolist() == np.where(values > 0, "yes", "no").tolist()
+
+
+def test_decision_values_of_many_rows_come_in_pieces(monkeypatch):
+    from svmcore import gram
+
+    found = train()
+    whole = found.decision_function(TEST)
+    monkeypatch.setattr(gram, "_TEST_ROWS", 7)
+    assert np.array_equal(found.decision_function(TEST), whole)
+    assert len(found.decision_function(TEST[:1])) == 1
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_a_function_as_kernel(layout, monkeypatch):
+    from svmcore import gram
+
+    def kernel(A, B):
+        assert sparse.issparse(A) == (layout == "csr")
+        return oracle.kernel_matrix("rbf", A, B, 0.5)
+
+    found, built_in = train(layout, kernel), train(layout)
+    Z = LAYOUTS[layout](TEST)
+    assert found.decision_function(Z) == pytest.approx(built_in.decision_function(Z), abs=1e-9)
+    monkeypatch.setattr(gram, "_BLOCK_VALUES", 100)
+    assert found.decision_function(Z) == pytest.approx(built_in.decision_function(Z), abs=1e-9)
+    with pytest.raises(
+        svmcore.InputError, match="a Python kernel function cannot be saved: a file holds data, not code"
+    ):
+        found.save(io.BytesIO())
+
+
+def test_a_given_matrix_wants_kernel_values_with_all_training_points():
+    K = oracle.kernel_matrix("rbf", X, X, 0.5)
+    found = svmcore.train_svc(K, Y, 2.0, kernel="precomputed")
+    values = oracle.kernel_matrix("rbf", TEST, X, 0.5)
+    assert found.decision_function(values) == pytest.approx(train().decision_function(TEST), abs=1e-9)
+    with pytest.raises(svmcore.InputError, match="X has 4 kernel values a row; this machine was trained with 50"):
+        found.decision_function(TEST)
+
+
+def test_test_points_are_checked():
+    found = train()
+    with pytest.raises(svmcore.InputError, match="X has 3 features a row; this machine was trained with 4"):
+        found.predict(TEST[:, :3])
+    with pytest.raises(svmcore.InputError, match="X contains nan at row 0, column 2"):
+        found.predict([[0.0, 0.0, np.nan, 0.0]])
+    with pytest.raises(svmcore.InputError, match="X has 1 dimension"):
+        found.predict(TEST[0])
+
+
+def test_regression_predicts_values():
+    found = svmcore.train_svr(X, X[:, 0], 10.0, 0.01, kernel="linear", tol=1e-6)
+    assert found.classes is None
+    assert np.array_equal(found.predict(TEST), found.decision_function(TEST))
+    assert np.array_equal(found.alpha[found.support], np.abs(found.dual_coef))
+    assert "regression" in repr(found)
+
+
+def test_no_support_vectors_is_an_answer():
+    found = svmcore.train_svr(X, np.full(50, 3.0), 1.0, 0.1)
+    assert len(found.support) == 0
+    assert found.intercept == 3.0
+    assert np.array_equal(found.predict(TEST), np.full(30, 3.0))
+    again = stored(found)
+    assert np.array_equal(again.predict(TEST), np.full(30, 3.0))
+
+
+def test_repr_and_status_speak():
+    found = train()
+    assert repr(found).startswith("<Solution: classification, ")
+    assert f"{len(found.support)} of 50 support vectors, smo" in repr(found)
+    assert "converged" in repr(found)
+    assert str(found.status).startswith("converged: ")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.intercept = 0.0
+
+
+# ---------------------------------------------------------------- files
+
+
+def stored(solution: svmcore.Solution) -> svmcore.Solution:
+    file = io.BytesIO()
+    solution.save(file)
+    file.seek(0)
+    return svmcore.load(file)
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, "precomputed"])
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_a_file_gives_the_same_machine(kernel, layout):
+    if kernel == "precomputed":
+        found, Z = svmcore.train_svc(X @ X.T, Y, kernel="precomputed"), TEST @ X.T
+    else:
+        found, Z = train(layout, kernel), TEST
+    again = stored(found)
+    assert np.array_equal(again.decision_function(Z), found.decision_function(Z))
+    assert again.predict(Z).tolist() == found.predict(Z).tolist()
+    for name in ("intercept", "objective", "primal_objective", "gap", "relative_gap", "kkt_violation", "status"):
+        assert getattr(again, name) == getattr(found, name)
+    for name in ("converged", "n_iter", "n_kernel_evals", "fit_seconds", "solver", "kernel", "n_features"):
+        assert getattr(again, name) == getattr(found, name)
+    assert np.array_equal(again.alpha, found.alpha)
+    assert np.array_equal(again.support, found.support)
+    assert repr(again) == repr(found)
+
+
+@pytest.mark.parametrize("name", ["model", "model.npz", "model.svm"])
+def test_a_name_is_taken_as_it_is(tmp_path, name):
+    found = train()
+    for path in (tmp_path / name, str(tmp_path / name)):
+        found.save(path)
+        assert np.array_equal(svmcore.load(path).alpha, found.alpha)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_labels_that_are_objects_cannot_be_saved():
+    found = svmcore.train_svc(X, Y.astype(object))
+    with pytest.raises(svmcore.InputError, match="labels of Python object type cannot be saved"):
+        found.save(io.BytesIO())
+
+
+def fields() -> dict[str, np.ndarray]:
+    file = io.BytesIO()
+    train().save(file)
+    file.seek(0)
+    with np.load(file) as opened:
+        return dict(opened)
+
+
+def packed(**parts: object) -> io.BytesIO:
+    file = io.BytesIO()
+    np.savez(file, **parts)
+    file.seek(0)
+    return file
+
+
+DAMAGE = {
+    "n": [np.array(0), np.array(-5), np.array(10**17), np.array(np.inf), np.array("many"), np.array(3)],
+    "kernel": [
+        np.zeros(3),
+        np.array([99.0, 1.0, 0.0, 1.0, 0.0]),
+        np.array([6.0, 1.0, 0.0, 1.0, 0.0]),
+        np.full(5, np.nan),
+    ],
+    "numbers": [np.zeros(4), np.array(["a"] * 10)],
+    "status": [np.array("FINE"), np.array(3)],
+    "support": [np.array([0]), np.array([[0]]), np.array(["a"]), np.full(50, -1)],
+    "dual_coef": [np.zeros(2), np.array("x")],
+    "support_vectors": [np.zeros((2, 2)), np.zeros(7), np.array([["a"]])],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in DAMAGE.items() for value in values])
+def test_a_damaged_field_is_refused(name, value):
+    with pytest.raises(svmcore.InputError, match="is damaged"):
+        svmcore.load(packed(**{**fields(), name: value}))
+
+
+@pytest.mark.parametrize(
+    "name", ["kernel", "numbers", "n", "status", "solver", "support", "dual_coef", "support_vectors"]
+)
+def test_a_missing_field_is_refused(name):
+    parts = fields()
+    del parts[name]
+    with pytest.raises(svmcore.InputError, match=f"is damaged: .*{name}"):
+        svmcore.load(packed(**parts))
+
+
+def test_sparse_vectors_that_point_outside_are_refused():
+    file = io.BytesIO()
+    train("csr").save(file)
+    file.seek(0)
+    with np.load(file) as opened:
+        parts = dict(opened)
+    for change in (
+        {"sv_indices": parts["sv_indices"] + 100},
+        {"sv_indptr": parts["sv_indptr"][::-1]},
+        {"sv_data": parts["sv_data"][:-1]},
+    ):
+        with pytest.raises(svmcore.InputError, match="is damaged"):
+            svmcore.load(packed(**{**parts, **change}))
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    for content in (b"", b"hello", b"PK\x03\x04 cut short"):
+        (tmp_path / "model").write_bytes(content)
+        with pytest.raises(svmcore.InputError, match=r"model is not a file that svmcore wrote"):
+            svmcore.load(tmp_path / "model")
+    np.savez(tmp_path / "other.npz", x=np.ones(3))
+    with pytest.raises(svmcore.InputError, match="is not a file that this version of svmcore reads"):
+        svmcore.load(tmp_path / "other.npz")
+    np.savez(tmp_path / "pickled.npz", format=np.array({"a": 1}, dtype=object))
+    with pytest.raises(svmcore.InputError, match="is not a file that svmcore wrote"):
+        svmcore.load(tmp_path / "pickled.npz")
+    with pytest.raises(FileNotFoundError):
+        svmcore.load(tmp_path / "nothing.npz")
+
+
+def test_a_cut_or_flipped_file_is_refused_or_whole():
+    file = io.BytesIO()
+    train().save(file)
+    content = file.getvalue()
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        broken = bytearray(content)
+        if rng.random() < 0.3:
+            broken = broken[: rng.integers(len(broken))]
+        else:
+            broken[rng.integers(len(broken))] ^= 1 << rng.integers(8)
+        try:
+            found = svmcore.load(io.BytesIO(bytes(broken)))
+        except svmcore.InputError:
+            continue
+        assert np.isfinite(found.decision_function(TEST)).all()
