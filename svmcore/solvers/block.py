@@ -59,6 +59,7 @@ RUNAWAY = 1e50  # an objective below minus this is minus infinity
 STEPS_PER_VARIABLE = 200  # pair steps in one working set
 CRAWL = 1e-3  # share of the objective that is progress
 MOST_CRAWLS = 6  # face steps without halving the violation
+FEW_FREE = 250  # free variables up to which exact steps over them follow soon
 MOST_FACE = 400  # free variables that a face step decomposes
 LEAST_HALF = 2048  # working sets above this keep their Gram matrix in 16 bits,
 HALF_ERROR = 5e-6  # where this times the largest |beta| and the root of the free count stays below 0.1
@@ -95,6 +96,7 @@ class _Run:
         self.gram: Any = None
         self.gram_of: tuple[IntArray, Any] | None = None
         self.steps = 0
+        self.last_steps = self.last_free = 0
         self.bits = 0
         self.halves = bool(self.tiles.fits_16_bits and not qp.diag.any())
         self.last_half = (0, 0.0)
@@ -227,11 +229,23 @@ class _Run:
         block_jit.start_masks(work)
         return work
 
-    def solve_block(self, work: block_jit.WorkingSet, stop: float, limit: int, control: Control) -> Status | None:
+    def steps_allowed(self, free: int) -> int:
+        """Pair steps after which, with few free variables, an exact step over them is cheaper than more pairs."""
+        return 100 * free + 10000
+
+    def ripe(self, free: int) -> bool:
+        """Whether the last block ran into that limit."""
+        return 2 <= free <= FEW_FREE and self.last_free > 0 and self.last_steps >= self.steps_allowed(free)
+
+    def solve_block(
+        self, work: block_jit.WorkingSet, free: int, stop: float, limit: int, control: Control
+    ) -> Status | None:
         """Pair steps until the block is solved to `stop`."""
         solve = block_jit.pair_steps if self.qp.equality else block_jit.single_steps
         tau = max(1e-12 * self.largest, 1e-30) if self.level == DOUBLE or work.unit == 1.0 else 1e-6
-        budget = min(STEPS_PER_VARIABLE * len(work.beta) + 10000, limit)
+        budget = min(
+            self.steps_allowed(free) if 0 < free <= FEW_FREE else STEPS_PER_VARIABLE * len(work.beta) + 10000, limit
+        )
         piece = max(1000, int(SLICE_STEPS / work.gram.shape[1]))
         while budget > 0:
             steps, violation, bits = solve(work, stop, self.relax, tau, min(piece, budget))
@@ -386,6 +400,7 @@ def run(
         met = gauge.violation <= tol if stopping == "kkt" else criterion.met(qp, state.beta, gauge.v, objective)
         if met or gauge.violation == 0.0:
             status = state.refresh(MIXED, control) if state.doubtful(tol) else state.success()
+            watch.forget()
         elif state.steps >= limit:
             status = Status.MAX_ITER
         elif not objective >= -RUNAWAY:
@@ -399,6 +414,10 @@ def run(
         elif watch.crawls(gauge.violation, objective, state.steps, 100 * len(state.beta) + 20000):
             status = state.face(0.1 * tol, control) if watch.crawled <= MOST_CRAWLS else Status.LIMITED
             watch.forget()
+        elif state.ripe(gauge.free):
+            status = state.face(0.1 * tol, control)
+            watch.forget()
+            state.last_steps = 0
         else:
             status = control.check(state.steps, gauge.violation, objective)
             if status is None:
@@ -433,7 +452,9 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     stop = max(target, 0.0 if whole and target > 0 else INNER * gauge.violation)
     state.bits &= ~block_jit.RAY
     state.first_violation = state.first_violation or gauge.violation
-    status = state.solve_block(work, stop, limit, control)
+    before, state.last_free = state.steps, gauge.free
+    status = state.solve_block(work, gauge.free, stop, limit, control)
+    state.last_steps = state.steps - before
     step = work.beta - state.beta[chosen]
     changed = np.flatnonzero(step)
     state.beta[chosen] = work.beta
