@@ -86,4 +86,4 @@ def run(context: Context) -> None:
         contest(context, "fit", case.problem, [DEFAULT, *peers()], tol=case.tol, threads=case.threads, group=case.group)
 
 
-SUITE = Suite("fit", "one fit: every solver at the same tolerance, and at equal certified gap", 22, run)
+SUITE = Suite("fit", "one fit: every solver at the same tolerance, and at equal certified gap", 20, run)

@@ -29,4 +29,4 @@ def run(context: Context) -> None:
         )  # fmt: skip
 
 
-SUITE = Suite("fit-large", "fits of 16,000 to 50,000 points", 18, run)
+SUITE = Suite("fit-large", "fits of 16,000 to 50,000 points", 14, run)

@@ -65,4 +65,4 @@ def run(context: Context) -> None:
                 assert primal * (1 - gap) <= best * (1 + 1e-6), f"{row['solver']} disagrees on {problem.name}"
 
 
-SUITE = Suite("smoke", "correctness only: certificates and agreement, in under a minute on an idle machine", 10, run)
+SUITE = Suite("smoke", "correctness only: certificates and agreement, in under a minute on an idle machine", 5, run)

@@ -28,4 +28,4 @@ def run(context: Context) -> None:
             context.say(table.text())
 
 
-SUITE = Suite("tables", "the papers' tables and figures, recomputed next to the printed values", 15, run)
+SUITE = Suite("tables", "the papers' tables and figures, recomputed next to the printed values", 10, run)
