@@ -40,7 +40,8 @@ def run(options: argparse.Namespace) -> int:
     file = options.out or FOLDER / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     results = Results(file)
-    results.add(environment())
+    command = " ".join(["python -m bench run", *options.names, *(["--only", *options.only] if options.only else [])])
+    results.add({**environment(), "command": command})
     failed = []
     for name in names:
         suite = SUITES[name]

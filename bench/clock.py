@@ -71,14 +71,10 @@ def cores() -> int:
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Hold BLAS, OpenMP and oneDAL to a number of threads; our own solvers are told by `n_threads`."""
+    """Hold BLAS and OpenMP to a number of threads. oneDAL is told by its peer file, our own solvers by `n_threads`."""
     with contextlib.ExitStack() as stack:
         if importlib.util.find_spec("threadpoolctl"):
             from threadpoolctl import threadpool_limits
 
             stack.enter_context(threadpool_limits(limits=count))
-        if importlib.util.find_spec("daal4py"):
-            import daal4py
-
-            daal4py.daalinit(count)
         yield

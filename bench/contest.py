@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import svmcore
 from bench import clock, limits
 from bench.objective import gap_target, meets, score
 from bench.peers import DEFAULT, Solver
@@ -110,7 +111,8 @@ def enter(
             entry = Entry(solver, problem, tol, threads)
             entry.judge()
         except Exception as error:  # a peer that fails is a result, not the end of the run
-            if solver.package == "svmcore":
+            refusal = isinstance(error, svmcore.InputError) and solver is not DEFAULT
+            if solver.package == "svmcore" and not refusal:
                 raise
             context.skip(suite, solver.name, f"failed: {type(error).__name__}: {error}", problem.name)
             continue

@@ -32,7 +32,7 @@ REFRESH_EVERY = 200
 HALF = 0.5
 """Longest step, as a fraction of lambda: interpolation over decades would magnify rounding by the ratio."""
 RATE_TOL = 1e-9
-NEWTON_GAP = 1e-13
+NEWTON_GAP = 1e-11
 START_GAP = 1e-11
 WORK_PER_SLICE = 2e8
 

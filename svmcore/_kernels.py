@@ -221,6 +221,7 @@ def kernel_diagonal(kernel, points, scratch, out):
     kind = kernel.kind
     block = np.zeros(LANES)
     for i in range(points.n):
+        block[:] = 0.0  # what the epilogue left in the other lanes would be raised to powers again and again
         if kind == PRECOMPUTED:
             block[0] = points.gram[points.ids[i], points.ids[i]]
         elif kind == RBF or kind == LAPLACIAN:

@@ -218,6 +218,7 @@ class WindowTracker(Tracker):
             self._absorb_elbow()
             self.rest = max(self.rest, REST)
             return pj.BUDGET if super()._factorise() else pj.SINGULAR
+        self.width = int(min(self.n, 1.1 * self.width + 4))
         self.steps = max(1, min(self.steps, done) // 2)
         return GO_ON
 
@@ -388,7 +389,7 @@ class WindowTracker(Tracker):
         self._update_rate(w, n_steps, t_before - t)
         self.objectors = np.empty(0, dtype=np.int64)
         self.retries = 0
-        self.steps = min(STEPS, 2 * self.steps)
+        self.steps = min(STEPS, 4 * self.steps)
         if code == wj.LEFT_REGION:
             self.width = int(min(self.n, 1.25 * self.width + 8))
         elif code == wj.FULL:

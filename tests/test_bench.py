@@ -89,6 +89,7 @@ def test_the_judge_agrees_with_the_solution():
     assert not meets(measured, 1e-9, 1e-9)
 
 
+@pytest.mark.compiled
 def test_single_precision_is_moved_onto_the_constraints():
     solution = svmcore.train_svc(SMALL.X, SMALL.y, SMALL.C, **SMALL.keywords())
     exact = DEFAULT.answer(SMALL, solution).coef
@@ -248,7 +249,7 @@ def test_comparison_sees_changed_answers():
 def test_report_answers_in_its_title(tmp_path):
     environment = {
         "kind": "environment", "when": "today", "svmcore": "0", "commit": "abc", "dirty": False, "cpu": "a cpu", "cores": 2,
-        "vectors": "avx2", "system": "Linux", "python": "3.12", "packages": {}, "load": [],
+        "vectors": "avx2", "system": "Linux", "python": "3.12", "packages": {}, "load": [1.0], "command": "run",
     }  # fmt: skip
     rows = [
         record(name, [value], mode)

@@ -208,6 +208,7 @@ def test_the_same_product_is_answered_from_memory():
     assert K.product(np.arange(6), np.full(6, 2.0)) == pytest.approx(2.0 * first, rel=1e-15)
 
 
+@pytest.mark.compiled  # numpy's scalars would warn
 def test_a_kernel_that_overflows_is_refused():
     with pytest.raises(InputError, match="kernel of sample 1 with itself is inf; scale the features down"):
         matrix("poly", np.array([[0.0], [1e140]]))

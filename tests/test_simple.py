@@ -125,6 +125,16 @@ def test_regression(loss):
     assert solution.objective == pytest.approx(reference.objective, rel=1e-9)
 
 
+@pytest.mark.parametrize("scan", SCANS)
+def test_the_trace_ends_at_the_objective(scan):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(60, 2))
+    y = np.where(X[:, 0] * X[:, 1] + rng.normal(size=60) > 0, 1, -1)
+    solution = svmcore.train_svc(X, y, 1.0, solver="simple", scan=scan, tol=1e-6, trace=True)
+    assert solution.trace["objective"][-1] == pytest.approx(solution.objective, rel=1e-9)
+    assert (np.diff(solution.trace["objective"]) <= 1e-12).all()
+
+
 def test_small_cache_still_solves():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 2))

@@ -143,14 +143,15 @@ def test_a_shrunken_problem_keeps_points_vectors_and_cached_rows():
     assert smo._Problem(qp, K, np.arange(600), np.zeros(600), qp.c).shrunken(np.zeros(600), qp.c.copy()) is None
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("task", ["svc", "svr"])
 @pytest.mark.parametrize("stopping", ["kkt", "gap", "objective"])
 def test_shrinking_changes_the_way_and_not_the_answer(task, stopping):
-    n = 520 if DISABLED else 1500
+    n = 1500
     rng = np.random.default_rng(5)
     X = rng.normal(size=(n, 2))
     noisy = X[:, 0] + 0.3 * rng.normal(size=n)
-    options = {"gamma": 0.5, "tol": 1e-2 if DISABLED else 1e-5, "stopping": stopping}
+    options = {"gamma": 0.5, "tol": 1e-5, "stopping": stopping}
     if task == "svc":
         fits = [svmcore.train_svc(X, np.sign(noisy), 10.0, shrinking=s, **options) for s in (True, False)]
     else:

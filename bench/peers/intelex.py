@@ -23,8 +23,10 @@ class Intelex(Solver):
             self.tightest = 1e-5  # it iterates to its limit, minutes, below what single precision holds
 
     def prepare(self, problem: Problem, tol: float, threads: int) -> Callable[[], Any]:
+        import daal4py
         from sklearnex.svm import SVC, SVR
 
+        daal4py.daalinit(threads)
         keywords = {**problem.kernel_keywords(), "C": problem.C, "tol": tol, "cache_size": CACHE_MB}
         model = SVR(epsilon=problem.epsilon, **keywords) if problem.regression else SVC(**keywords)
         X, y = problem.X.astype(self.dtype), problem.y.astype(self.dtype)

@@ -32,6 +32,7 @@ class Ours(Solver):
             return ""
         can = svmcore.solvers()[self.solver]
         for needed, able, what in [
+            (problem.kernel != "linear", not can.linear_only, "kernels other than the linear one"),
             (problem.fit_intercept, can.equality, "an intercept"),
             (not problem.fit_intercept, can.no_equality, "problems without an intercept"),
             (problem.regression, can.twins, "regression"),
@@ -46,8 +47,10 @@ class Ours(Solver):
         X, y = problem.X, problem.y
         keywords = {**problem.keywords(), "solver": self.solver, "tol": tol, "n_threads": threads, **self.options}
         if problem.regression:
-            return lambda: svmcore.train_svr(X, y, problem.C, problem.epsilon, **keywords)
-        return lambda: svmcore.train_svc(X, y, problem.C, **keywords)
+            train_svr = svmcore.train_svr  # loaded here, not inside the fit
+            return lambda: train_svr(X, y, problem.C, problem.epsilon, **keywords)
+        train_svc = svmcore.train_svc
+        return lambda: train_svc(X, y, problem.C, **keywords)
 
     def answer(self, problem: Problem, fitted: Any) -> Answer:
         return Answer(

@@ -83,8 +83,10 @@ class IntelexGrid(ScikitGrid):
     package = "scikit-learn-intelex"
 
     def _model(self, problem: Problem, C: float, tol: float) -> Any:
+        import daal4py
         from sklearnex.svm import SVC
 
+        daal4py.daalinit(1)
         return SVC(C=C, tol=tol, cache_size=2000, **problem.kernel_keywords())
 
 

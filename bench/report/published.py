@@ -29,7 +29,19 @@ def _kept(record: dict[str, Any]) -> dict[str, Any] | None:
     if record["kind"] == "environment":
         return {
             key: record[key]
-            for key in ("kind", "when", "svmcore", "commit", "cpu", "cores", "vectors", "python", "packages")
+            for key in (
+                "kind",
+                "when",
+                "svmcore",
+                "commit",
+                "cpu",
+                "cores",
+                "vectors",
+                "python",
+                "packages",
+                "load",
+                "command",
+            )
         }
     if record["kind"] == "table":
         return {**record, "curves": {}}
@@ -54,9 +66,10 @@ def _origin(results: Results) -> str:
     packages = env["packages"]
     names = {"scikit-learn": "scikit-learn", "oneDAL": "scikit-learn-intelex", "LIBSVM": "libsvm-official"}
     peers = ", ".join(f"{name} {packages.get(package, '-')}" for name, package in names.items())
+    commands = "; ".join(f"`{env['command']}`" for env in results.kind("environment"))
     return (
-        f"svmcore {env['svmcore']} ({env['commit']}), {env['cpu']} with {env['vectors']}, {env['when']}; "
-        f"{peers}. Command: `python -m bench run fit tables`."
+        f"svmcore {env['svmcore']} ({env['commit']}), {env['cpu']} with {env['vectors']}, {env['cores']} cores, "
+        f"load average {env['load'][0]:.0f}, {env['when']}; {peers}. {commands}"
     )
 
 

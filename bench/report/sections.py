@@ -285,11 +285,17 @@ def processes(results: Results) -> Iterator[Section]:
     cold = cases(results, "cold")
     if cold:
         rows = [
-            [name, *(duration(row["score"][key]) for key in ("import_seconds", "first_fit", "second_fit"))]
+            [
+                name,
+                *(
+                    duration(row["score"][key])
+                    for key in ("import_seconds", "first_fit", "first_fit_cpu", "second_fit")
+                ),
+            ]
             for case in cold
             for name, row in case.rows.items()
         ]
-        yield Section("Cold start", [Grid(["solver", "import", "first fit", "second fit"], rows)])
+        yield Section("Cold start", [Grid(["solver", "import", "first fit", "its CPU time", "second fit"], rows)])
     memory = cases(results, "memory")
     if memory:
         names = solvers(memory)

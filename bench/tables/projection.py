@@ -95,6 +95,10 @@ def mean(values: list[float]) -> float:
     return float(np.mean(values))
 
 
+def median(values: list[float]) -> float:
+    return float(np.median(values))
+
+
 def row(name: str, case: Case, eps: float, which: int) -> list[Any]:
     """One data set at one tolerance."""
     parts = partitions(case)
@@ -116,8 +120,8 @@ def row(name: str, case: Case, eps: float, which: int) -> list[Any]:
         mean([s.stats["face_changes"] for s in literal]) if literal else None,
         f"{sum(not s.converged for s in literal)}/{len(literal)}", cg_iterations,
         mean([s.stats["face_changes"] for s in cg]), smo_iterations / cg_iterations if smo_iterations else None, target,
-        mean([s.stats["rows"] for s in cg]), mean([1e3 * s.fit_seconds for s in cg]),
-        mean([1e3 * s.fit_seconds for s in auto]), 1e3 * (libsvm_seconds(parts, case, eps) or np.nan),
+        mean([s.stats["rows"] for s in cg]), median([1e3 * s.fit_seconds for s in cg]),
+        median([1e3 * s.fit_seconds for s in auto]), 1e3 * (libsvm_seconds(parts, case, eps) or np.nan),
     ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from svmcore import _active_jit, _steps_jit
+from svmcore import _active_jit, _measures, _steps_jit
 from svmcore._active_jit import Active
 from svmcore._types import DualQP, FloatArray, IntArray, Status
 from svmcore.gram import KernelMatrix
@@ -77,6 +77,11 @@ class ActiveSet:
             duals.v[:] = residual - change @ columns
             duals.v[F] -= duals.diag[F] * change
             course.floats[_steps_jit.BIAS] = b
+        gain = float(course.floats[_steps_jit.OBJECTIVE]) - _measures.objective(course.qp, duals.beta, duals.v)
+        if gain > 0.0:
+            if 0 < course.progress.trace.shape[0] <= course.ints[_steps_jit.TRACED]:
+                course.flush()
+            _steps_jit.count_step(course.progress, gain, m, -1, 0.0)
         _active_jit.file_all(duals, self.active)
 
     def _factor(self, F: IntArray, H: FloatArray) -> None:
