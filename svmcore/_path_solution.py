@@ -76,8 +76,7 @@ def solution_at(path: Path, C: float) -> Solution:
     precomputed = data.spec.kernel.kind == KernelKind.PRECOMPUTED
     return Solution(
         alpha=np.abs(coef), intercept=intercept, support=support, dual_coef=coef[support],
-        objective=measured.objective, primal_objective=measured.primal_objective, gap=measured.gap,
-        relative_gap=measured.relative_gap, kkt_violation=measured.kkt_violation, status=Status.CONVERGED,
+        kkt_violation=measured.kkt_violation, measured=measured, status=Status.CONVERGED,
         converged=True, n_iter=int(path.stats["n_events"]), n_kernel_evals=K.n_evals, fit_seconds=0.0, solver="path",
         classes=data.classes, kernel=data.spec.kernel,
         support_vectors=np.empty((0, 0)) if precomputed else data.X[support],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from svmcore import _check
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore.certify import Certificate
 from svmcore.gram import decision_values, is_sparse
 
 _FORMAT = "svmcore-solution-1"
@@ -42,11 +42,8 @@ class Solution:
     intercept: float
     support: IntArray
     dual_coef: FloatArray
-    objective: float
-    primal_objective: float
-    gap: float
-    relative_gap: float
     kkt_violation: float
+    measured: Certificate | Callable[[], Certificate]
     status: Status
     converged: bool
     n_iter: int
@@ -61,7 +58,7 @@ class Solution:
     n_threads: int = 1
     trace: dict[str, NDArray[Any]] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
-    training: Any = None
+    training: Any = None  # what `add` and `remove` need
 
     def add(self, X: Any, y: Any, *, sample_weight: Any = None) -> Solution:
         """The machine with further points, solved exactly from this one. `sample_weight`: weights of the new points."""
@@ -75,31 +72,37 @@ class Solution:
 
         return remove(self, indices)
 
-    @classmethod
-    def postponed(cls, measure: Callable[[], dict[str, Any]], **fields: Any) -> Solution:
-        """A solution whose remaining fields `measure` supplies, the first time one of them is asked for."""
-        solution = cls.__new__(cls)
-        defaults = {f.name: None for f in dataclasses.fields(cls) if f.default is not dataclasses.MISSING}
-        solution.__dict__.update({**defaults, **fields, "_measure": measure})
-        return solution
+    @property
+    def certificate(self) -> Certificate:
+        """Objectives and gap, computed from the data when first asked for (the KKT violation always is at once)."""
+        if callable(self.measured):
+            object.__setattr__(self, "measured", self.measured())
+        assert isinstance(self.measured, Certificate)
+        return self.measured
 
-    def changed(self, **fields: Any) -> Solution:
-        """A copy with other fields, which leaves what is postponed postponed."""
-        copy = type(self).__new__(type(self))
-        copy.__dict__.update({**self.__dict__, **fields})
-        return copy
+    @property
+    def objective(self) -> float:
+        """The dual objective in minimised form."""
+        return self.certificate.objective
 
-    def __getattr__(self, name: str) -> Any:
-        measure = self.__dict__.pop("_measure", None)
-        if measure is None or name.startswith("__"):
-            if measure is not None:
-                self.__dict__["_measure"] = measure
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.__dict__.update({**measure(), **self.__dict__})
-        return getattr(self, name)
+    @property
+    def primal_objective(self) -> float:
+        """The primal objective."""
+        return self.certificate.primal_objective
+
+    @property
+    def gap(self) -> float:
+        """primal_objective + objective: a bound on the error of either."""
+        return self.certificate.gap
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap divided by |primal_objective|."""
+        return self.certificate.relative_gap
 
     def __getstate__(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        """What is pickled: the certificate computed, the training data left behind."""
+        return {**self.__dict__, "measured": self.certificate, "training": None}
 
     def __repr__(self) -> str:
         kind = "regression" if self.classes is None else "classification"
@@ -226,8 +229,8 @@ def _assemble(parts: dict[str, Any]) -> Solution:
         if vectors.ndim != 2 or (int(kind) != KernelKind.PRECOMPUTED and vectors.shape != (len(support), n_features)):
             raise ValueError("the support vectors have the wrong shape")
     return Solution(
-        alpha=alpha, intercept=intercept, support=support, dual_coef=dual_coef, objective=objective,
-        primal_objective=primal, gap=gap, relative_gap=relative, kkt_violation=violation, status=status,
+        alpha=alpha, intercept=intercept, support=support, dual_coef=dual_coef, kkt_violation=violation,
+        measured=Certificate(objective, primal, gap, relative, violation, 0.0, intercept), status=status,
         converged=status.ok, n_iter=int(n_iter), n_kernel_evals=int(n_evals), fit_seconds=seconds,
         solver=str(parts["solver"]), classes=parts.get("classes"),
         kernel=Kernel(int(kind), gamma, coef0, int(degree), offset), support_vectors=vectors, n_features=int(n_features),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,7 +140,7 @@ def train_svc(
         "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling, "sample_weight": sample_weight,
         "class_weight": class_weight,
     }  # fmt: skip
-    return solution.changed(training=Training(problem.X, y, form, run.tol))
+    return replace(solution, training=Training(problem.X, y, form, run.tol))
 
 
 def train_svr(
@@ -195,7 +196,7 @@ def train_svr(
         "loss": loss, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
         "sample_weight": sample_weight,
     }  # fmt: skip
-    return solution.changed(training=Training(problem.X, y, form, run.tol))
+    return replace(solution, training=Training(problem.X, y, form, run.tol))
 
 
 def _offset(fit_intercept: Any, intercept_scaling: Any) -> tuple[bool, float]:
@@ -433,18 +434,13 @@ def _solution(problem: Problem, K: KernelMatrix, raw: Raw, measured: Measured, r
     coef = forms.to_coef(problem.qp, raw.beta, problem.X.shape[0])
     support = np.flatnonzero(coef)
     precomputed = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
-
-    def rest() -> dict[str, float]:
-        full = measured.certificate()
-        return {name: getattr(full, name) for name in ("objective", "primal_objective", "gap", "relative_gap")}
-
-    solution = Solution.postponed(
-        rest,
+    return Solution(
         alpha=np.abs(coef),
         intercept=measured.intercept,
         support=support,
         dual_coef=coef[support],
         kkt_violation=measured.violation,
+        measured=measured.certificate if measured.postponed else measured.certificate(),
         status=raw.status,
         converged=raw.status.ok,
         n_iter=raw.n_iter,
@@ -460,9 +456,6 @@ def _solution(problem: Problem, K: KernelMatrix, raw: Raw, measured: Measured, r
         trace=raw.trace,
         stats=raw.stats,
     )
-    if not measured.postponed:
-        solution.__getattr__("gap")
-    return solution
 
 
 _REMEDIES = {
