@@ -34,6 +34,7 @@ def by_function(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 X, LABELS, TARGETS = data()
 APART, CLASSES, _ = data(margin=1.5)
 BASE = {"C": 2.0, "kernel": "rbf", "gamma": 0.5}
+LINEAR = {"C": 2.0, "kernel": "linear"}
 SQUARED, TUBE = "squared_epsilon_insensitive", {"epsilon": 0.2}
 FORMULATIONS = {
     "hinge": Case(X, LABELS, BASE),
@@ -47,7 +48,11 @@ FORMULATIONS = {
     ),
     "hard": Case(APART, CLASSES, {**BASE, "C": np.inf}),
     "hard-unbiased": Case(APART, CLASSES, {**BASE, "C": np.inf, "fit_intercept": False}),
-    "hinge-linear": Case(X, LABELS, {"C": 2.0, "kernel": "linear"}),
+    "hinge-linear": Case(X, LABELS, LINEAR),
+    "hinge-linear-unbiased": Case(X, LABELS, {**LINEAR, "fit_intercept": False}),
+    "squared-linear": Case(X, LABELS, {**LINEAR, "loss": "squared_hinge"}),
+    "svr-linear": Case(X, TARGETS, {**LINEAR, **TUBE}),
+    "svr-squared-linear": Case(X, TARGETS, {**LINEAR, **TUBE, "loss": SQUARED, "fit_intercept": False}),
     "hinge-function": Case(X, LABELS, {"C": 2.0, "kernel": by_function}),
     "svr": Case(X, TARGETS, {**BASE, **TUBE}),
     "svr-unbiased": Case(X, TARGETS, {**BASE, **TUBE, "fit_intercept": False}),
@@ -68,6 +73,7 @@ def refusal(solver: str, case: Case) -> str | None:
         (infinite, can.infinite_bounds, "does not do unbounded dual variables"),
         (not infinite, can.finite_bounds, "does not do bounded dual variables"),
         (case.regression, can.twins, "does not do regression"),
+        (o["kernel"] != "linear", not can.linear_only, "does not do kernels other than the linear one"),
         (callable(o["kernel"]), can.callable_kernel, "does not do a Python kernel"),
     ]:
         if needed and not able:
@@ -113,12 +119,21 @@ def test_a_solver_reaches_the_optimum_or_refuses(solver, case):
     a = dual.variables(coef)
     assert oracle.violation(dual, a) <= TOL + 16.0 * oracle.rounding(dual, coef)
     assert np.all((a >= 0) & (a <= dual.upper))
-    theirs, value = oracle.highs_qp(dual)
-    regularised = 0.5e-7 * (a @ a + theirs @ theirs)
-    assert oracle.violation(dual, np.clip(theirs, 0.0, dual.upper)) < 1e-4
-    assert abs(oracle.objective(dual, a) - value) <= found.gap + regularised + 1e-8 * np.abs(coef).sum()
+    assert oracle.primal(dual, coef, found.intercept) + oracle.objective(dual, a) <= found.gap + oracle.value_rounding(
+        dual, coef
+    )
+    reference = oracle.highs_qp(dual)
+    if (
+        reference and oracle.violation(dual, np.clip(reference[0], 0.0, dual.upper)) < 1e-4
+    ):  # it does not always get there
+        theirs, value = reference
+        regularised = 0.5e-7 * (a @ a + theirs @ theirs)
+        assert abs(oracle.objective(dual, a) - value) <= found.gap + regularised + 1e-8 * np.abs(coef).sum()
     if dual.equality and not dual.squared and np.isfinite(dual.costs).all():
-        libsvm, _ = oracle.libsvm(dual, 1e-8)
+        answer = oracle.libsvm(dual, 1e-8)
+        if answer is None:
+            return
+        libsvm, _ = answer
         value = oracle.objective(dual, dual.variables(libsvm))
         single = 2.0**-22 * np.abs(dual.K).max() * np.abs(libsvm).sum() ** 2
         assert abs(oracle.objective(dual, a) - value) <= found.gap + single
@@ -205,7 +220,7 @@ def test_a_time_limit_is_kept(solver):
     case.fit(solver=solver, max_iter=3)  # compile
     start = time.perf_counter()
     found = case.fit(solver=solver, tol=1e-12, time_limit=0.3)
-    assert found.status in (Status.TIME_LIMIT, Status.PRECISION)
+    assert found.status in (Status.TIME_LIMIT, Status.PRECISION, Status.LIMITED)
     assert time.perf_counter() - start < 4.0  # the limit, one slice, the certificate; on a busy machine
 
 

@@ -24,7 +24,7 @@ from svmcore import _measures
 from svmcore._control import Control
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.gram import KernelMatrix, dense_points, is_sparse
-from svmcore.solvers._contract import Capabilities, Criterion
+from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual
 
 CAPABILITIES = Capabilities(
     summary="interior point with crossover: the linear kernel with few features",
@@ -297,7 +297,7 @@ def run(
     """Solve the dual; `start` is not used. `n_iter` counts interior-point steps."""
     data = _Data(qp, K)
     solver = _Solver(qp, data)
-    records: list[tuple[float, float]] = []
+    records: list[tuple[float, float, float]] = []
     best = _Exact(start, qp.c, np.inf)
     barrier = CLOSENESS * tol
     steps, crossovers, length = 0, 0, 1.0
@@ -314,7 +314,9 @@ def run(
             status = Status.LIMITED
             break
         scale = float(np.mean(np.abs(solver.x.beta))) + 1e-300
-        records.append((mu, dual))
+        if trace:
+            beta = np.array(solver.x.beta)
+            records.append((_measures.objective(qp, beta, fresh_residual(qp, K, beta)), mu, dual))
         stuck = length < 1e-6 or steps >= MAX_STEPS
         if (mu <= barrier * scale * solver.unit and dual <= 0.05 * tol) or stuck:
             exact = _Crossover(solver).run(met)
@@ -336,6 +338,6 @@ def run(
     if not np.isfinite(best.violation):
         exact = _Crossover(solver).run(met)
         best = exact if np.isfinite(exact.violation) else best
-    columns = ("complementarity", "dual_residual")
-    table = dict(zip(columns, (np.array(c) for c in zip(*records, strict=True)), strict=True)) if records else {}
+    columns = ("objective", "complementarity", "dual_residual")
+    table = {name: np.array([record[k] for record in records]) for k, name in enumerate(columns)}
     return Raw(best.beta, status, steps, table if trace else None, {"crossovers": crossovers})
