@@ -33,7 +33,7 @@ DATA = Path(os.environ.get("SVMCORE_DATA") or Path(__file__).parents[2] / "share
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if DISABLED:
         for item in items:
-            if item.get_closest_marker("compiled"):
+            if item.get_closest_marker("compiled") or "data_set" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.skip(reason="needs compiled code"))
 
 
