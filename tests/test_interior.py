@@ -70,6 +70,7 @@ def test_sparse_rows_and_bias_embedding():
     assert mine.objective == pytest.approx(other.objective, rel=1e-7)
 
 
+@pytest.mark.compiled
 def test_auto_takes_it_and_other_kernels_are_refused():
     X, y = data()
     assert svmcore.train_svc(X, y, 1.0, kernel="linear").solver == "interior"

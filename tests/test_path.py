@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._jit import DISABLED
 from svmcore.path import svm_path
 from svmcore.path_result import StepCurve
 from svmcore.public import certificate
