@@ -1,6 +1,6 @@
 """What the whole suite shares: hypothesis profiles, markers, data sets.
 
-SVMCORE_HYPOTHESIS   "ci" (default): 200 examples per property, the same ones every time; "small": 20 of them, for slow
+SVMCORE_HYPOTHESIS   "ci" (default): 200 examples per property, the same ones every time; "small": 6 of them, for slow
                      interpreters; "nightly": 10,000 random ones
 SVMCORE_DATA         folder of the benchmark data sets; by default `../shared/data` next to the checkout
 """
@@ -23,7 +23,7 @@ from svmcore._jit import DISABLED
 settings.register_profile(
     "ci", max_examples=200, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("small", settings.get_profile("ci"), max_examples=20)
+settings.register_profile("small", settings.get_profile("ci"), max_examples=6)
 settings.register_profile("nightly", settings.get_profile("ci"), max_examples=10_000, derandomize=False)
 settings.load_profile(os.environ.get("SVMCORE_HYPOTHESIS", "ci"))
 
