@@ -462,9 +462,8 @@ def _end_of_sweep(variables, cache, progress, rule, max_passes):
     ints[PASSES] += 1
     _, i, j = _greedy_pair(variables, cache, progress, MVP)
     if rule == PLATT and not ints[EXAMINE_ALL]:
-        if (
-            quiet or ints[PASSES] % 100 == 0
-        ):  # free variables may go on for ever over rounding, with a tolerance of zero
+        # with a tolerance of zero, free variables may go on for ever over rounding: now and then all are looked at
+        if quiet or ints[PASSES] % 100 == 0:
             ints[EXAMINE_ALL] = 1
         return -1, -1, -1
     if rule == PLATT and not quiet:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from svmcore._errors import ConvergenceWarning, InputError
-from svmcore._jit import DISABLED
 from svmcore.path import svm_path
 from svmcore.path_result import StepCurve
 from svmcore.public import certificate
@@ -225,6 +224,7 @@ def test_every_way_to_give_a_kernel(where):
     assert path.certify(C).relative_gap <= 1e-9
 
 
+@pytest.mark.compiled
 def test_an_elbow_beyond_the_row_budget_still_arrives():
     X, y = two_clouds(500)
     path = svm_path(X, y, gamma=30.0, cache_mb=0.5, lambda_min=0.1)
@@ -329,8 +329,9 @@ def test_trivial_problems():
     assert zero.alpha(1.0).sum() == pytest.approx(4.0)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("mode", ["svd", "qr", "update"])
-@pytest.mark.parametrize("seed", range(3 if DISABLED else 25))
+@pytest.mark.parametrize("seed", range(25))
 def test_published_algorithm_agrees_with_the_fast_tracker(mode, seed):
     X, y, kernel, weight, rng = random_problem(seed)
     fast = svm_path(X, y, sample_weight=weight, lambda_max=1e4, **kernel)

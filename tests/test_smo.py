@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import svmcore
 from svmcore import _measures, _smo_jit, forms
 from svmcore._jit import DISABLED
-from svmcore._types import LANES, Kernel, KernelKind
+from svmcore._types import LANES, Kernel, KernelKind, Status
 from svmcore._vector import BIG
 from svmcore.gram import KernelMatrix, padded
 from svmcore.solvers import smo
@@ -257,3 +257,24 @@ def test_the_running_residual_does_not_drift():
     coef = found.alpha * y
     v = _measures.residual(qp, coef, oracle.kernel_matrix("rbf", X, X, 1.0) @ coef)
     assert _measures.violation(qp, coef, v) <= 1e-9 + 16.0 * oracle.EPS * found.alpha.sum()
+
+
+def test_a_trace_longer_than_its_buffer_is_whole(monkeypatch):
+    X, y = np.random.default_rng(3).normal(size=(30, 2)), np.arange(30) % 2
+    whole = svmcore.train_svc(X, y, 10.0, solver="smo", trace=True).trace
+    monkeypatch.setattr(smo, "_TRACE_ROWS", 4)
+    pieces = svmcore.train_svc(X, y, 10.0, solver="smo", trace=True).trace
+    assert len(whole["objective"]) > 4
+    for name, column in whole.items():
+        np.testing.assert_array_equal(column, pieces[name])
+
+
+def test_idle_sweeps_end_the_simplified_rule():
+    X, y = np.random.default_rng(4).normal(size=(12, 2)), np.arange(12) % 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        found = svmcore.train_svc(X, y, 1.0, solver="smo", rule="simplified", max_passes=1, tol=1e-6)
+    patient = svmcore.train_svc(X, y, 1.0, solver="smo", rule="simplified", tol=1e-6)
+    assert found.status in (Status.LIMITED, Status.CONVERGED)
+    assert found.stats["passes"] <= patient.stats["passes"]
+    assert patient.converged
