@@ -278,3 +278,12 @@ def test_idle_sweeps_end_the_simplified_rule():
     assert found.status in (Status.LIMITED, Status.CONVERGED)
     assert found.stats["passes"] <= patient.stats["passes"]
     assert patient.converged
+
+
+def test_short_slices_change_nothing(monkeypatch):
+    X, y = np.random.default_rng(5).normal(size=(30, 2)), np.arange(30) % 2
+    long = svmcore.train_svc(X, y, 10.0, solver="smo")
+    monkeypatch.setattr(smo, "_SLICE_WORK", 1.0)
+    short = svmcore.train_svc(X, y, 10.0, solver="smo")
+    assert short.n_iter == long.n_iter
+    np.testing.assert_array_equal(short.alpha, long.alpha)
