@@ -19,8 +19,9 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg.lapack import dpotrf, dpotrs
 
+from svmcore import _elbow_jit as ej
 from svmcore import _path_jit as pj
 from svmcore._rows import RowStore
 from svmcore._types import FloatArray, IntArray
@@ -34,6 +35,10 @@ HALF = 0.5
 RATE_TOL = 1e-9
 NEWTON_GAP = 1e-11
 START_GAP = 1e-11
+ROUNDING = 1e-14
+"""A shift this much smaller than lambda is rounding."""
+LIFTS = (2e-15, 2e-14, 2e-13, 2e-12)
+"""What the diagonal of an elbow that is singular to rounding may be lifted by, relatively."""
 WORK_PER_SLICE = 2e8
 
 
@@ -45,6 +50,15 @@ class Cause(IntEnum):
     EXCHANGE = 2
     BATCH = 3
     REPAIR = 4
+
+
+def _solver(upper: FloatArray) -> Any:
+    """b -> (R'R)^-1 b."""
+
+    def solve(b: FloatArray) -> FloatArray:
+        return np.asarray(dpotrs(upper, b)[0])
+
+    return solve
 
 
 class Record(NamedTuple):
@@ -62,9 +76,9 @@ class Record(NamedTuple):
     ended: str
 
 
-def new_state(n: int, lower: FloatArray, upper: FloatArray, capacity: int) -> pj.State:
+def new_state(n: int, lower: FloatArray, upper: FloatArray, capacity: int) -> ej.State:
     """An empty state with every point at the lower end of its box."""
-    return pj.State(
+    return ej.State(
         beta=lower.copy(),
         resid=np.zeros(n),
         base=np.zeros(n),
@@ -125,7 +139,7 @@ class Tracker:
         self.bump = (mean if mean > 0.0 else 1.0) if equality else 0.0
         self.capacity = int(min(n + 2, 96))
         self.S = new_state(n, self.lower, self.upper, self.capacity)
-        self.W = pj.Work(np.zeros(n + 2), np.zeros(n + 2), np.zeros(n), np.zeros(n))
+        self.W = ej.Work(np.zeros(n + 2), np.zeros(n + 2), np.zeros(n), np.zeros(n))
         self.log = new_log(n, self.capacity)
         self.scratch_log = new_log(n, self.capacity, small=True)
         self.anchor: tuple[FloatArray, FloatArray] | None = None
@@ -142,12 +156,12 @@ class Tracker:
 
     def _set_slope(self, slope: FloatArray) -> None:
         store = self.store
-        self.P = pj.Problem(store.rows, store.slot, store.diagonal, slope, self.bump, self.equality)
+        self.P = ej.Problem(store.rows, store.slot, store.diagonal, slope, self.bump, self.equality)
 
     @property
     def m(self) -> int:
         """Number of points on the elbow."""
-        return int(self.S.cnt[pj.M])
+        return int(self.S.cnt[ej.M])
 
     @property
     def elbow(self) -> IntArray:
@@ -157,12 +171,12 @@ class Tracker:
     @property
     def n_events(self) -> int:
         """Events so far."""
-        return int(self.S.cnt[pj.N_EVENT])
+        return int(self.S.cnt[ej.N_EVENT])
 
     @property
     def lam(self) -> float:
         """The present lambda (outside a polish)."""
-        return float(self.S.num[pj.T])
+        return float(self.S.num[ej.T])
 
     def _grow(self) -> None:
         old = self.capacity
@@ -187,7 +201,7 @@ class Tracker:
     def _fetch(self, point: int) -> None:
         """Store the kernel row of `point` and of those that will probably be wanted next."""
         S, W = self.S, self.W
-        outside = np.flatnonzero((self.store.slot < 0) & (S.side != pj.ELBOW) & np.isfinite(W.step))
+        outside = np.flatnonzero((self.store.slot < 0) & (S.side != ej.ELBOW) & np.isfinite(W.step))
         if outside.size > self.store.ahead:
             near = np.argpartition(W.step[outside], self.store.ahead)[: self.store.ahead]
             outside = outside[near]
@@ -216,14 +230,14 @@ class Tracker:
     def _recompute(self, lam: float) -> None:
         """Residuals of the problem without shift, at `lam`, from beta alone."""
         S = self.S
-        S.resid[:] = lam * self.c - self._product() - S.num[pj.BIAS]
+        S.resid[:] = lam * self.c - self._product() - S.num[ej.BIAS]
         S.base[:] = 0.0
 
     def _absorb(self) -> float:
         """Book what contradicts the sides as a shift, so that the state is optimal. Returns the largest entry."""
         S = self.S
         r = S.resid
-        wrong = np.where(S.side == pj.ELBOW, r, np.where(S.side == pj.UP, np.minimum(r, 0.0), np.maximum(r, 0.0)))
+        wrong = np.where(S.side == ej.ELBOW, r, np.where(S.side == ej.UP, np.minimum(r, 0.0), np.maximum(r, 0.0)))
         S.base[:] -= wrong
         r -= wrong
         return float(np.max(np.abs(S.base), initial=0.0))
@@ -234,26 +248,32 @@ class Tracker:
         r = S.resid - S.base
         b = np.clip(S.beta, self.lower, self.upper)
         hinge = np.where(r > 0.0, self.upper, self.lower) * r
-        slack = abs(S.num[pj.BIAS] * float(b.sum()))  # what an unbalanced beta costs
-        primal = 0.5 * float(b @ (lam * self.c - r - S.num[pj.BIAS])) + float(hinge.sum())
+        slack = abs(S.num[ej.BIAS] * float(b.sum()))  # what an unbalanced beta costs
+        primal = 0.5 * float(b @ (lam * self.c - r - S.num[ej.BIAS])) + float(hinge.sum())
         gap = float((hinge - b * r).sum())
         if not np.isfinite(gap) or not np.isfinite(primal):
             return np.inf
         return float((gap + slack) / max(primal, 1e-300))
 
+    def _cholesky(self, index: IntArray) -> FloatArray | None:
+        """R with R'R = K + bump 11' on `index`, its diagonal lifted as little as it takes. None when nothing helps."""
+        A = self.store.block(index) + self.bump
+        diagonal = np.diag(A).copy()
+        for lift in LIFTS:
+            A.flat[:: index.size + 1] = diagonal * (1.0 + lift)
+            upper, info = dpotrf(A.T, lower=0, clean=1)
+            if info == 0:
+                return np.asarray(upper)
+        return None
+
     def _factorise(self) -> bool:
         """R from scratch. False when the elbow is numerically singular."""
-        S = self.S
-        index = self.elbow
-        m = index.size
-        if m:
-            A = self.store.block(index) + self.bump
-            A.flat[:: m + 1] *= 1.0 + 2e-15
-            upper, info = dpotrf(A.T, lower=0, clean=1, overwrite_a=1)
-            if info != 0:
-                return False
-            S.factor[:m, :m] = upper
-        pj.restart_rhs(self.P, S)
+        m = self.m
+        upper = self._cholesky(self.elbow) if m else np.empty((0, 0))
+        if upper is None:
+            return False
+        self.S.factor[:m, :m] = upper
+        ej.restart_rhs(self.P, self.S)
         return True
 
     def _refresh(self, lam: float, factor: bool) -> float:
@@ -265,26 +285,26 @@ class Tracker:
         S = self.S
         self.stats["n_refresh"] += 1
         if factor:
-            S.cnt[pj.SINCE] = 0
+            S.cnt[ej.SINCE] = 0
             if not self._factorise():
                 return np.inf
             self._into_boxes()
         self._recompute(lam)
-        before = (S.beta.copy(), float(S.num[pj.BIAS]), S.resid.copy())
+        before = (S.beta.copy(), float(S.num[ej.BIAS]), S.resid.copy())
         self._absorb()
         gap = self.relative_gap(lam)
-        S.num[pj.T_REFRESH] = lam
+        S.num[ej.T_REFRESH] = lam
         for _ in range(2):
             if gap <= NEWTON_GAP or self.m == 0:
                 break
             S.resid[:] = before[2]
             self._newton()
             self._recompute(lam)
-            now = (S.beta.copy(), float(S.num[pj.BIAS]), S.resid.copy())
+            now = (S.beta.copy(), float(S.num[ej.BIAS]), S.resid.copy())
             self._absorb()
             better = self.relative_gap(lam)
             if not better < gap:
-                S.beta[:], S.num[pj.BIAS], S.resid[:] = before
+                S.beta[:], S.num[ej.BIAS], S.resid[:] = before
                 S.base[:] = 0.0
                 self._absorb()
                 break
@@ -298,28 +318,58 @@ class Tracker:
         S.lower[:] = self.lower
         S.upper[:] = self.upper
         inside = np.clip(S.beta, self.lower, self.upper)
-        S.beta[:] = np.where(S.side == pj.LOW, self.lower, np.where(S.side == pj.UP, self.upper, inside))
+        S.beta[:] = np.where(S.side == ej.LOW, self.lower, np.where(S.side == ej.UP, self.upper, inside))
 
     def _newton(self) -> None:
-        """One Newton step on the elbow: K_EE step + change of bias = resid_E, sum of beta = 0. In place: beta, bias."""
+        """One Newton step on the elbow: K_EE step + change of bias = resid_E, sum of beta = 0. In place: beta, bias.
+
+        A value that would leave its box stops there, and the others take the step that is right without it.
+        """
         S = self.S
-        m = self.m
         index = self.elbow
-        step = S.resid[index].copy()
-        pj.solve_lower(S.factor, m, step)
-        pj.solve_upper(S.factor, m, step)
-        if self.equality:
-            ones = np.ones(m)
-            pj.solve_lower(S.factor, m, ones)
-            pj.solve_upper(S.factor, m, ones)
-            total = float(ones.sum())
-            if not abs(total) > 0.0:
-                return
-            defect = float(S.beta.sum())
-            e = (float(step.sum()) + defect) / total
-            step -= e * ones
-            S.num[pj.BIAS] += e - self.bump * defect
-        S.beta[index] = np.clip(S.beta[index] + step, self.lower[index], self.upper[index])
+        free = np.ones(index.size, dtype=bool)
+        goal = S.beta[index]
+        bias = 0.0
+        solve = self._solve_elbow
+        for _ in range(4):
+            inside = index[free]
+            stopped = goal[~free] - S.beta[index[~free]]
+            want = S.resid[inside] - self.store.block(inside, index[~free]) @ stopped
+            defect = (float(S.beta.sum()) + float(stopped.sum())) if self.equality else 0.0
+            step, bias = self._saddle(solve, want, defect)
+            new = S.beta[inside] + step
+            goal[free] = np.clip(new, self.lower[inside], self.upper[inside])
+            out = goal[free] != new
+            if not out.any() or not np.isfinite(new).all():
+                break
+            free[np.flatnonzero(free)[out]] = False
+            if not free.any():
+                break
+            factor = self._cholesky(index[free])
+            if factor is None:
+                break
+            solve = _solver(factor)
+        S.beta[index] = goal
+        S.num[ej.BIAS] += bias
+
+    def _solve_elbow(self, b: FloatArray) -> FloatArray:
+        """(K_EE + bump 11')^-1 b."""
+        x = b.copy()
+        ej.solve_lower(self.S.factor, self.m, x)
+        ej.solve_upper(self.S.factor, self.m, x)
+        return x
+
+    def _saddle(self, solve: Any, want: FloatArray, defect: float) -> tuple[FloatArray, float]:
+        """The step and change of bias that take `want` out of the residuals and `defect` out of the sum."""
+        step = solve(want)
+        if not self.equality:
+            return step, 0.0
+        ones = solve(np.ones(want.size))
+        total = float(ones.sum())
+        if not total > 0.0:
+            return np.zeros(want.size), 0.0
+        e = (float(step.sum()) + defect) / total
+        return step - e * ones, e - self.bump * defect
 
     # ---- repairs -----------------------------------------------------------------------------------------------
 
@@ -332,12 +382,12 @@ class Tracker:
         if size == 0.0:
             return True
         self.stats["n_polish"] += 1
-        before = int(S.cnt[pj.N_EVENT])
+        before = int(S.cnt[ej.N_EVENT])
         S.base[:] = lam * self.c
-        S.num[pj.T] = size
+        S.num[ej.T] = size
         self._set_slope(shift / size)
-        pj.restart_rhs(self.P, S)
-        S.cnt[pj.ZERO_RUN] = 0
+        ej.restart_rhs(self.P, S)
+        S.cnt[ej.ZERO_RUN] = 0
         budget = 40 * self.n + 4000
         fine = False
         code = pj.BUDGET
@@ -352,10 +402,10 @@ class Tracker:
                 break
             if code != pj.BUDGET:
                 break
-        self.stats["n_polish_events"] += int(S.cnt[pj.N_EVENT]) - before
-        S.cnt[pj.N_EVENT] = before
-        S.cnt[pj.ZERO_RUN] = 0
-        S.num[pj.T] = lam
+        self.stats["n_polish_events"] += int(S.cnt[ej.N_EVENT]) - before
+        S.cnt[ej.N_EVENT] = before
+        S.cnt[ej.ZERO_RUN] = 0
+        S.num[ej.T] = lam
         self._set_slope(self.c)
         if code == pj.SINGULAR:  # beta is feasible, but the sides no longer describe it
             self._seat(lam)
@@ -371,7 +421,7 @@ class Tracker:
                 self._grow()
                 log = self.log if own else log
             elif code == pj.ROWS:
-                self._fetch(int(self.S.cnt[pj.WANT]))
+                self._fetch(int(self.S.cnt[ej.WANT]))
             else:
                 return code
 
@@ -386,7 +436,7 @@ class Tracker:
         best, gap = self._snapshot(), self.relative_gap(lam)
         for _ in range(3):
             # the gap alone says little at large lambda, where the primal is all slack
-            if gap <= START_GAP and float(np.max(np.abs(self.S.base), initial=0.0)) <= 2e-14 * lam:
+            if gap <= START_GAP and float(np.max(np.abs(self.S.base), initial=0.0)) <= 2 * ROUNDING * lam:
                 return gap
             self._polish()
             now = self.relative_gap(lam)
@@ -406,10 +456,10 @@ class Tracker:
         clipped = np.where(clipped - self.lower <= near, self.lower, clipped)
         S.beta[:] = np.where(self.upper - clipped <= near, self.upper, clipped)
         self._balance()
-        S.num[pj.T] = lam
-        S.num[pj.T_REFRESH] = lam
-        S.cnt[pj.SINCE] = 0
-        S.cnt[pj.ZERO_RUN] = 0
+        S.num[ej.T] = lam
+        S.num[ej.T_REFRESH] = lam
+        S.cnt[ej.SINCE] = 0
+        S.cnt[ej.ZERO_RUN] = 0
         inside = np.flatnonzero((S.beta > S.lower) & (S.beta < S.upper))
         while inside.size + 4 > self.capacity and self.capacity < self.n + 2:
             self._grow()
@@ -421,13 +471,13 @@ class Tracker:
         S.base[:] = 0.0
         pj.crash(self.P, S, self.W)
         self.anchor = None
-        S.num[pj.BIAS] = 0.0
+        S.num[ej.BIAS] = 0.0
         self._recompute(lam)
-        S.num[pj.BIAS] = self._best_bias(S.resid)
-        S.resid[:] -= S.num[pj.BIAS]
+        S.num[ej.BIAS] = self._best_bias(S.resid)
+        S.resid[:] -= S.num[ej.BIAS]
         self._absorb()
         if not self._factorise():
-            pj.restart_rhs(self.P, S)
+            ej.restart_rhs(self.P, S)
 
     def _best_bias(self, g: FloatArray) -> float:
         """The bias that suits the elbow (or, without one, the middle of what the sides allow)."""
@@ -436,7 +486,7 @@ class Tracker:
         S = self.S
         if self.m:
             return float(np.mean(g[self.elbow]))
-        up, low = S.side == pj.UP, S.side == pj.LOW
+        up, low = S.side == ej.UP, S.side == ej.LOW
         top = float(np.min(g[up])) if up.any() else None
         bottom = float(np.max(g[low])) if low.any() else None
         if top is None or bottom is None:
@@ -458,16 +508,13 @@ class Tracker:
             if excess == 0.0:
                 break
 
-    def _repair(self, trouble: bool) -> None:
-        """Bring the gap back below `GAP` at the present lambda, and log what changed."""
-        S = self.S
+    def improve(self, gap: float) -> float:
+        """Bring the gap (infinite: the state is no good) below `GAP` at the present lambda; the best state seen stays."""
         lam = self.lam
-        before = S.side.copy()
         best = self._snapshot()
-        gap = np.inf if trouble else self.relative_gap(lam)
         for attempt in range(3):
             if attempt == 0:
-                if trouble:
+                if not np.isfinite(gap):
                     continue
                 self._polish()
             else:
@@ -477,9 +524,15 @@ class Tracker:
             if now < gap:
                 best, gap = self._snapshot(), now
             if gap <= GAP:
-                break
-        else:
-            self._restore(best, clear=False)
+                return gap
+        self._restore(best, clear=False)
+        return gap
+
+    def _repair(self, trouble: bool) -> None:
+        """Improve the present point, and log what changed."""
+        lam = self.lam
+        before = self.S.side.copy()
+        gap = self.improve(np.inf if trouble else self.relative_gap(lam))
         self.stats["max_gap"] = max(self.stats["max_gap"], gap)
         self.gap_now = gap
         S = self.S
@@ -541,8 +594,8 @@ class Tracker:
         """Begin to record: sides and a knot as they are now."""
         S = self.S
         self.side0 = S.side.copy()
-        S.cnt[:] = np.where(np.arange(16) == pj.M, S.cnt, 0)
-        S.cnt[pj.M_MAX] = self.m
+        S.cnt[:] = np.where(np.arange(16) == ej.M, S.cnt, 0)
+        S.cnt[ej.M_MAX] = self.m
         self.log.end[:] = 0
         self.chunks = []
         pj.log_knot(S, self.log)
@@ -562,11 +615,11 @@ class Tracker:
             ended = code == pj.DONE
             stop = None
             if code == pj.BUDGET:
-                stop = "max_events" if S.cnt[pj.N_EVENT] >= most else watch(self)
+                stop = "max_events" if S.cnt[ej.N_EVENT] >= most else watch(self)
                 if stop is None:
                     continue
             trouble = code in (pj.STALLED, pj.SINGULAR)
-            factor = ended or stop is not None or S.cnt[pj.SINCE] >= self.refresh_every or code == pj.FLUSH
+            factor = ended or stop is not None or S.cnt[ej.SINCE] >= self.refresh_every or code == pj.FLUSH
             gap = np.inf if trouble else self._refresh(self.lam, factor)
             if not gap <= REDO_GAP and self.refresh_every > 4:
                 self.stats["n_redo"] += 1
@@ -609,8 +662,8 @@ class Tracker:
         cnt = self.S.cnt
         stats = dict(self.stats)
         stats.update(
-            n_steps=int(cnt[pj.N_STEP]), n_zero_steps=int(cnt[pj.N_ZERO]), n_exchange=int(cnt[pj.N_EXCHANGE]),
-            n_flip=int(cnt[pj.N_FLIP]), n_batched=int(cnt[pj.BATCHED]), n_spread=int(cnt[pj.N_PERTURB]),
-            phi_end=self._phi(), elbow_max=int(cnt[pj.M_MAX]), zero_run_max=int(cnt[pj.N_ZERO_MAX]),
+            n_steps=int(cnt[ej.N_STEP]), n_zero_steps=int(cnt[ej.N_ZERO]), n_exchange=int(cnt[ej.N_EXCHANGE]),
+            n_flip=int(cnt[ej.N_FLIP]), n_batched=int(cnt[ej.BATCHED]), n_spread=int(cnt[ej.N_PERTURB]),
+            phi_end=self._phi(), elbow_max=int(cnt[ej.M_MAX]), zero_run_max=int(cnt[ej.N_ZERO_MAX]),
         )  # fmt: skip
         return Record(self.side0, *parts, stats, ended)  # type: ignore[call-arg, arg-type]

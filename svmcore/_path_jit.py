@@ -9,10 +9,8 @@ its lower end (side LOW), ``r >= 0`` at the upper end (UP) and ``r = 0`` in betw
 and r are linear in t. The path itself has slope = labels and t = lambda (b = lambda y alpha, bias = lambda intercept);
 removing an error has slope = the error and t from 1 to 0. Both run through the same `follow`.
 
-The elbow E holds independent points only: R'R = K_EE + bump 11' with R upper triangular, rows contiguous (bump = 0
-without the equality row; with it the added term vanishes on every feasible direction and makes the matrix positive
-definite exactly when the bordered matrix of the paper's (22) is non-singular). A point that would make it singular is
-exchanged along its null vector (`exchange`); it needs no linear program, because that vector moves no other residual.
+A point that depends on the elbow (`_elbow_jit`) is exchanged along its null vector; it needs no linear program,
+because that vector moves no other residual.
 
 No residual is ever dropped: whatever is set to zero is booked in `base`, so that the state stays exactly optimal for a
 problem whose distance from the true one is known.
@@ -26,12 +24,42 @@ from typing import NamedTuple
 
 import numpy as np
 
+from svmcore._elbow_jit import (
+    BATCHED,
+    BIAS,
+    ELBOW,
+    GIVE,
+    LEAST_PIVOT,
+    LOW,
+    N_BATCH,
+    N_EVENT,
+    N_EXCHANGE,
+    N_FLIP,
+    N_PERTURB,
+    N_STEP,
+    N_ZERO,
+    N_ZERO_MAX,
+    NOISE,
+    SINCE,
+    T_REFRESH,
+    UP,
+    WANT,
+    ZERO_RUN,
+    M,
+    T,
+    add_rows,
+    append,
+    delete,
+    direction,
+    first_box,
+    null_change,
+    pivot_of,
+    solve_upper,
+)  # fmt: skip
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "8fc5c8bf0b6c"
-
-LOW, UP, ELBOW = 0, 1, 2
+_STAMP = "80bfe72c2d0d"
 
 # why `follow` returned
 DONE, STALLED, SINGULAR, REFRESH, GROW, ROWS, FLUSH, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7
@@ -39,59 +67,14 @@ DONE, STALLED, SINGULAR, REFRESH, GROW, ROWS, FLUSH, BUDGET = 0, 1, 2, 3, 4, 5, 
 # causes written into the event log
 BOX, MARGIN, EXCHANGE, BATCH = 0, 1, 2, 3
 
-# State.num
-T, BIAS, T_REFRESH, NOISE = 0, 1, 2, 3
-# State.cnt
-M, N_EVENT, N_ZERO, N_ZERO_MAX, N_EXCHANGE, N_FLIP, N_BATCH, SINCE, WANT, N_PERTURB, M_MAX, ZERO_RUN, BATCHED, N_STEP = (
-    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
-)  # fmt: skip
 # Log.end
 EVENTS, KNOTS, VALUES = 0, 1, 2
 
-DEPENDENT = 1e-14  # a pivot below this times k_ii + bump is a dependent point; 1e-11 breaks near-singular kernels
-SINGULAR_PIVOT = 1e-18  # after an exchange the pivot may be small: it is about n_j^2 times another
-GIVE = 1e-12  # boxes give way by this fraction when the best pivot is looked for
+DEPENDENT = 1e-14  # a pivot below this times k_ii + bump may be that of a dependent point
 MOVES = 1e-13  # an elbow value whose rate is smaller does not move
 TIE = 1e-12  # events closer than this (times t) are simultaneous; 1e-10 already costs digits
 PERTURB_AFTER = 40  # zero steps in a row before ties are spread
 SPREAD = 1e-10
-
-
-class Problem(NamedTuple):
-    """What does not change during a call: `rows[slot[i]]` is kernel row i (slot -1: not there yet)."""
-
-    rows: FloatArray
-    slot: IntArray
-    diagonal: FloatArray
-    slope: FloatArray
-    bump: float
-    equality: bool
-
-
-class State(NamedTuple):
-    """Where the path is; every array is changed in place. `num` and `cnt` are indexed by the names above."""
-
-    beta: FloatArray
-    resid: FloatArray
-    base: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    side: np.ndarray
-    elbow: IntArray
-    factor: FloatArray
-    w_slope: FloatArray
-    w_one: FloatArray
-    num: FloatArray
-    cnt: IntArray
-
-
-class Work(NamedTuple):
-    """Scratch: direction on the elbow, null vector, rate of every residual, step to every blocking event."""
-
-    d: FloatArray
-    x: FloatArray
-    rate: FloatArray
-    step: FloatArray
 
 
 class Log(NamedTuple):
@@ -121,154 +104,7 @@ class Options(NamedTuple):
     n_events_max: int
 
 
-# ---- triangular factor -------------------------------------------------------------------------------------------
-
-
-@jit(sums=True)
-def dot_from(a, b, start, stop):
-    """sum over start <= j < stop of a_j b_j."""
-    total = 0.0
-    for j in range(start, stop):
-        total += a[j] * b[j]
-    return total
-
-
-@jit
-def solve_lower(R, m, b):
-    """Solve R'x = b. In place: b."""
-    for k in range(m):
-        xk = b[k] / R[k, k]
-        b[k] = xk
-        if xk != 0.0:
-            row = R[k]
-            for j in range(k + 1, m):
-                b[j] -= xk * row[j]
-
-
-@jit
-def solve_upper(R, m, b):
-    """Solve R x = b. In place: b."""
-    for k in range(m - 1, -1, -1):
-        b[k] = (b[k] - dot_from(R[k], b, k + 1, m)) / R[k, k]
-
-
-@jit
-def pivot_of(P, S, i, x):
-    """Relative pivot of point i if it joined the elbow: 1 - |x|^2 / (k_ii + bump), x = R^-T (k_Ei + bump). In place: x."""
-    m = S.cnt[M]
-    row = P.rows[P.slot[i]]
-    for k in range(m):
-        x[k] = row[S.elbow[k]] + P.bump
-    solve_lower(S.factor, m, x)
-    whole = P.diagonal[i] + P.bump
-    if not whole > 0.0:
-        return 0.0
-    return (whole - dot_from(x, x, 0, m)) / whole
-
-
-@jit
-def append(P, S, i, x, pivot):
-    """Put point i, with the x and pivot of `pivot_of`, last on the elbow. In place: S."""
-    m = S.cnt[M]
-    r = np.sqrt(pivot * (P.diagonal[i] + P.bump))
-    for k in range(m):
-        S.factor[k, m] = x[k]
-    S.factor[m, m] = r
-    S.w_slope[m] = (P.slope[i] - dot_from(x, S.w_slope, 0, m)) / r
-    S.w_one[m] = (1.0 - dot_from(x, S.w_one, 0, m)) / r
-    S.elbow[m] = i
-    S.side[i] = ELBOW
-    S.cnt[M] = m + 1
-    if m + 1 > S.cnt[M_MAX]:
-        S.cnt[M_MAX] = m + 1
-
-
-@jit
-def rotate(a, b, c, s, start, stop):
-    """(a, b) <- (c a + s b, c b - s a) on start <= j < stop. In place: a, b."""
-    for j in range(start, stop):
-        t = c * a[j] + s * b[j]
-        b[j] = c * b[j] - s * a[j]
-        a[j] = t
-
-
-@jit
-def delete(S, k0):
-    """Take the point at place k0 off the elbow: drop column k0 of R, make it triangular again. In place: S."""
-    m = S.cnt[M]
-    R = S.factor
-    for i in range(m):
-        row = R[i]
-        for j in range(max(i, k0 + 1), m):
-            row[j - 1] = row[j]
-    for k in range(k0, m - 1):
-        top = R[k]
-        low = R[k + 1]
-        a = top[k]
-        b = low[k]
-        h = np.sqrt(a * a + b * b)
-        c = a / h
-        s = b / h
-        top[k] = h
-        low[k] = 0.0
-        rotate(top, low, c, s, k + 1, m - 1)
-        rotate(S.w_slope[k : k + 1], S.w_slope[k + 1 : k + 2], c, s, 0, 1)
-        rotate(S.w_one[k : k + 1], S.w_one[k + 1 : k + 2], c, s, 0, 1)
-    for k in range(k0, m - 1):
-        S.elbow[k] = S.elbow[k + 1]
-    S.cnt[M] = m - 1
-
-
-@jit
-def restart_rhs(P, S):
-    """w_slope = R^-T slope_E, w_one = R^-T 1: after a new factor or a new slope. In place: S."""
-    m = S.cnt[M]
-    for k in range(m):
-        S.w_slope[k] = P.slope[S.elbow[k]]
-        S.w_one[k] = 1.0
-    solve_lower(S.factor, m, S.w_slope)
-    solve_lower(S.factor, m, S.w_one)
-
-
 # ---- direction, rates, next event --------------------------------------------------------------------------------
-
-
-@jit
-def direction(P, S, d):
-    """d = db_E/dt and the returned dbias/dt: K_EE d + d0 = slope_E, sum d = 0. In place: d."""
-    m = S.cnt[M]
-    d0 = 0.0
-    if P.equality and m > 0:
-        d0 = dot_from(S.w_slope, S.w_one, 0, m) / dot_from(S.w_one, S.w_one, 0, m)
-    for k in range(m):
-        d[k] = S.w_slope[k] - d0 * S.w_one[k]
-    solve_upper(S.factor, m, d)
-    return d0
-
-
-@jit
-def add_rows(out, P, S, coef, m):
-    """out += sum_k coef_k K[E_k]. In place: out."""
-    n = out.shape[0]
-    k = 0
-    while k + 3 < m:
-        r0 = P.rows[P.slot[S.elbow[k]]]
-        r1 = P.rows[P.slot[S.elbow[k + 1]]]
-        r2 = P.rows[P.slot[S.elbow[k + 2]]]
-        r3 = P.rows[P.slot[S.elbow[k + 3]]]
-        c0 = coef[k]
-        c1 = coef[k + 1]
-        c2 = coef[k + 2]
-        c3 = coef[k + 3]
-        for i in range(n):
-            out[i] += (c0 * r0[i] + c1 * r1[i]) + (c2 * r2[i] + c3 * r3[i])
-        k += 4
-    while k < m:
-        r0 = P.rows[P.slot[S.elbow[k]]]
-        c0 = coef[k]
-        for i in range(n):
-            out[i] += c0 * r0[i]
-        k += 1
 
 
 @jit
@@ -412,48 +248,12 @@ def enter(P, S, i, x, pivot):
 
 
 @jit
-def room_along(S, k, speed):
-    """How far the elbow value at place k is from the bound it would meet at this speed."""
-    j = S.elbow[k]
-    return max(S.upper[j] - S.beta[j] if speed > 0.0 else S.beta[j] - S.lower[j], 0.0)
-
-
-@jit
-def first_box(S, x, sign, own):
-    """How far beta can move along sign * null vector (n_i = 1, n_E = -x) before a box binds; `own` is i's room.
-
-    Two passes: the first finds how far one could go if boxes gave way by a hair, the second takes, among the boxes
-    met by then, the one with the largest entry of n, because the factor's determinant shrinks by its square.
-    Returns (length, place on the elbow that binds, or -1 when it is point i itself).
-    """
-    far = own * (1.0 + GIVE)
-    for k in range(S.cnt[M]):
-        speed = -sign * x[k]
-        if abs(speed) > 1e-12:
-            j = S.elbow[k]
-            h = (room_along(S, k, speed) + GIVE * (S.upper[j] - S.lower[j])) / abs(speed)
-            far = min(far, h)
-    place = -1
-    length = own
-    size = 1.0 if own <= far else 0.0
-    for k in range(S.cnt[M]):
-        speed = -sign * x[k]
-        if abs(speed) > size and abs(speed) > 1e-12:
-            h = room_along(S, k, speed) / abs(speed)
-            if h <= far:
-                length = h
-                place = k
-                size = abs(speed)
-    return length, place
-
-
-@jit
-def exchange(P, S, W, L, i, pivot, record):
+def exchange(P, S, W, L, i, record):
     """Point i depends on the elbow: move along its null vector to the first box. In place: S, W, L.
 
     With n the null vector, sum n_k r_k keeps its value times t on all of the elbow and i, so the residual of the point
     that leaves moves to its proper side. Either i crosses its own box (a flip) or a point j leaves and i takes its
-    place; n_j != 0 keeps the factor non-singular. Returns False when the new factor is numerically singular.
+    place; n_j != 0 keeps the factor non-singular. Returns False, nothing changed, when i only nearly depends.
     """
     m = S.cnt[M]
     x = W.x
@@ -461,24 +261,13 @@ def exchange(P, S, W, L, i, pivot, record):
     old = S.side[i]
     sign = -1.0 if old == UP else 1.0
     far, place = first_box(S, x, sign, S.upper[i] - S.lower[i])
+    if not null_change(P, S, W, i, sign * far):
+        return False
     S.cnt[N_EXCHANGE] += 1
-    if far > 0.0:
-        for k in range(m):
-            j = S.elbow[k]
-            W.d[k] = -sign * far * x[k]
-            S.beta[j] = min(max(S.beta[j] + W.d[k], S.lower[j]), S.upper[j])
-        S.beta[i] += sign * far
-        if pivot > 1e-15:
-            for j in range(W.rate.shape[0]):
-                W.rate[j] = 0.0
-            add_rows(W.rate, P, S, W.d, m)
-            row = P.rows[P.slot[i]]
-            for j in range(W.rate.shape[0]):
-                S.resid[j] -= W.rate[j] + sign * far * row[j]
-            for k in range(m):
-                S.base[S.elbow[k]] -= S.resid[S.elbow[k]]
-                S.resid[S.elbow[k]] = 0.0
-    fine = True
+    for k in range(m):
+        j = S.elbow[k]
+        S.beta[j] = min(max(S.beta[j] + W.d[k], S.lower[j]), S.upper[j])
+    S.beta[i] += sign * far
     if place < 0:
         S.cnt[N_FLIP] += 1
         kept = S.resid[i]
@@ -490,15 +279,11 @@ def exchange(P, S, W, L, i, pivot, record):
         side = to_bound(S, j, -sign * x[place] > 0.0)
         delete(S, place)
         log_event(S, L, j, ELBOW, side, EXCHANGE)
-        pivot = pivot_of(P, S, i, x)
-        if pivot > SINGULAR_PIVOT:
-            enter(P, S, i, x, pivot)
-            log_event(S, L, i, old, ELBOW, EXCHANGE)
-        else:
-            fine = False
+        enter(P, S, i, x, max(pivot_of(P, S, i, x), LEAST_PIVOT))
+        log_event(S, L, i, old, ELBOW, EXCHANGE)
     if far > 0.0 and record:
         log_knot(S, L)
-    return fine
+    return True
 
 
 @jit
@@ -574,14 +359,14 @@ def event(P, S, W, L, point, place, limit, opt):
             S.cnt[N_BATCH] += 1
             return DONE
     pivot = pivot_of(P, S, point, W.x)
-    if pivot > DEPENDENT:
-        old = S.side[point]
-        enter(P, S, point, W.x, pivot)
-        log_event(S, L, point, old, ELBOW, MARGIN)
-        return DONE
-    if exchange(P, S, W, L, point, pivot, opt.record):
-        return DONE
-    return SINGULAR
+    if pivot <= DEPENDENT:
+        if exchange(P, S, W, L, point, opt.record):
+            return DONE
+        pivot = max(pivot_of(P, S, point, W.x), LEAST_PIVOT)
+    old = S.side[point]
+    enter(P, S, point, W.x, pivot)
+    log_event(S, L, point, old, ELBOW, MARGIN)
+    return DONE
 
 
 @jit
@@ -662,9 +447,12 @@ def crash_point(P, S, W, i):
         best = up
         place = up_place
         sign = 1.0
+    if not null_change(P, S, W, i, sign * best):
+        append(P, S, i, x, max(pivot_of(P, S, i, x), LEAST_PIVOT))
+        return
     for k in range(m):
         j = S.elbow[k]
-        S.beta[j] = min(max(S.beta[j] - sign * best * x[k], S.lower[j]), S.upper[j])
+        S.beta[j] = min(max(S.beta[j] + W.d[k], S.lower[j]), S.upper[j])
     S.beta[i] = min(max(S.beta[i] + sign * best, S.lower[i]), S.upper[i])
     if place < 0:
         to_bound(S, i, sign > 0.0)
@@ -672,11 +460,7 @@ def crash_point(P, S, W, i):
     j = S.elbow[place]
     to_bound(S, j, -sign * x[place] > 0.0)
     delete(S, place)
-    pivot = pivot_of(P, S, i, x)
-    if pivot > SINGULAR_PIVOT:
-        append(P, S, i, x, pivot)
-    else:
-        to_bound(S, i, S.beta[i] > 0.5 * (S.lower[i] + S.upper[i]))
+    append(P, S, i, x, max(pivot_of(P, S, i, x), LEAST_PIVOT))
 
 
 @jit

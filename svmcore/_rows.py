@@ -49,9 +49,10 @@ class RowStore:
             out += self.oracle.product(miss, np.ascontiguousarray(coef[miss]))
         return out
 
-    def block(self, index: IntArray) -> FloatArray:
-        """K restricted to `index`, whose rows are stored."""
-        return np.asarray(self.rows[self.slot[index][:, None], index[None, :]])
+    def block(self, index: IntArray, columns: IntArray | None = None) -> FloatArray:
+        """K restricted to the rows `index`, which are stored, and the columns (None: the same)."""
+        columns = index if columns is None else columns
+        return np.asarray(self.rows[self.slot[index][:, None], columns[None, :]])
 
     def fetch(self, wanted: IntArray, keep: IntArray) -> bool:
         """Store the rows `wanted`; `keep` must not be evicted. Returns True when `rows` was replaced."""

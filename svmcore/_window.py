@@ -18,6 +18,7 @@ import numpy as np
 from scipy.linalg.blas import dgemm
 from scipy.linalg.lapack import dpotrf, dpotri
 
+from svmcore import _elbow_jit as ej
 from svmcore import _path_jit as pj
 from svmcore import _window_jit as wj
 from svmcore._follow import GAP, RATE_TOL, Tracker
@@ -87,23 +88,8 @@ class WindowTracker(Tracker):
         self._stop_windows()
         return super()._factorise()
 
-    def _newton(self) -> None:
-        if not self.windowed:
-            super()._newton()
-            return
-        S, m, index = self.S, self.m, self.elbow
-        M = self.inverse[:m, :m]
-        step = M @ S.resid[index]
-        if self.equality:
-            ones = M.sum(axis=1)
-            total = float(ones.sum())
-            if not total > 0.0:
-                return
-            defect = float(S.beta.sum())
-            e = (float(step.sum()) + defect) / total
-            step -= e * ones
-            S.num[pj.BIAS] += e - self.bump * defect
-        S.beta[index] = np.clip(S.beta[index] + step, self.lower[index], self.upper[index])
+    def _solve_elbow(self, b: FloatArray) -> FloatArray:
+        return self.inverse[: self.m, : self.m] @ b if self.windowed else super()._solve_elbow(b)
 
     def _stop_windows(self) -> None:
         """Go on with the factor: after trouble, or on a small elbow."""
@@ -198,13 +184,13 @@ class WindowTracker(Tracker):
             keep = S.resid.copy()
             S.resid[:] = resid
             self._last_resid = keep
-            gap = self.relative_gap(float(S.num[pj.T]))
+            gap = self.relative_gap(float(S.num[ej.T]))
         if objectors.size or not gap <= 3 * GAP:
             if objectors.size == 0:
                 S.resid[:] = keep
             S.beta[:], S.side[:], S.base[:], S.num[:], L.end[:] = before
             return self._taken_back(objectors, w)
-        return self._accept(w, code, gap, before[3][pj.T], opt)
+        return self._accept(w, code, gap, before[3][ej.T], opt)
 
     def _taken_back(self, objectors: IntArray, w: wj.Window) -> int:
         self.stats["n_taken_back"] += 1
@@ -234,7 +220,7 @@ class WindowTracker(Tracker):
         if self.rate is None:
             d0 = float(u1.sum() / u2.sum()) if self.equality else 0.0
             rate = np.full(self.n, d0) - self.c
-            pj.add_rows(rate, self.P, S, np.ascontiguousarray(u1[:m] - d0 * u2[:m]), m)
+            ej.add_rows(rate, self.P, S, np.ascontiguousarray(u1[:m] - d0 * u2[:m]), m)
             self.rate = rate
         cand, region = self._candidates(index)
         room = cand.size + STEPS + 4
@@ -269,7 +255,7 @@ class WindowTracker(Tracker):
         """A Newton step for the elbow's residual where it fits; otherwise the residual is booked as shift."""
         S = self.S
         rest = S.resid[index]
-        if float(np.max(np.abs(rest), initial=0.0)) <= 1e-15 * float(S.num[pj.T]):
+        if float(np.max(np.abs(rest), initial=0.0)) <= 1e-15 * float(S.num[ej.T]):
             return np.zeros(index.size), 0.0
         step = M @ rest
         e = 0.0
@@ -287,18 +273,18 @@ class WindowTracker(Tracker):
         """The points that may meet zero soonest, and how far in lambda the others are safe if rates stay."""
         S = self.S
         assert self.rate is not None
-        approach = np.where(S.side == pj.UP, -self.rate, self.rate)
+        approach = np.where(S.side == ej.UP, -self.rate, self.rate)
         score = np.abs(S.resid) / (np.maximum(approach, 0.0) + 0.5 * float(np.mean(np.abs(self.rate))) + 1e-200)
         score[index] = np.inf
         want = min(self.width, self.n - index.size)
         if want <= 0:
             return np.empty(0, dtype=np.int64), np.inf
         if want >= self.n - index.size:
-            return np.flatnonzero(S.side != pj.ELBOW), np.inf
+            return np.flatnonzero(S.side != ej.ELBOW), np.inf
         order = np.argpartition(score, want)
         cand = order[:want]
         region = float(score[order[want]])
-        extra = self.objectors[(S.side[self.objectors] != pj.ELBOW) & ~np.isin(self.objectors, cand)]
+        extra = self.objectors[(S.side[self.objectors] != ej.ELBOW) & ~np.isin(self.objectors, cand)]
         cand = np.concatenate([cand, extra])
         if not self.store.whole:
             near = cand[np.argsort(score[cand])[:STEPS]]
@@ -313,7 +299,7 @@ class WindowTracker(Tracker):
         S = self.S
         n_steps, slots = int(w.count[wj.STEPS]), int(w.count[wj.SLOTS])
         ends = [0, n_steps // 3, (2 * n_steps) // 3, n_steps]
-        t0, bias0 = float(before[3][pj.T]), float(before[3][pj.BIAS])
+        t0, bias0 = float(before[3][ej.T]), float(before[3][ej.BIAS])
         shifted = S.resid + (S.base - before[2])
         at = [S.resid, *(shifted + (w.t_at[k] - t0) * self.c - (w.bias_at[k] - bias0) for k in ends[1:])]
         wj.three_products(
@@ -322,7 +308,7 @@ class WindowTracker(Tracker):
         )  # fmt: skip
         outside = w.place < 0
         outside[w.point[:slots]] = False
-        sign = np.where(S.side == pj.UP, 1.0, -1.0)
+        sign = np.where(S.side == ej.UP, 1.0, -1.0)
         t = float(w.t_at[n_steps])
         bad = outside & (sign * at[3] < -1e-11 * t)
         for third in range(3):
@@ -373,19 +359,19 @@ class WindowTracker(Tracker):
         if removed:
             dgemm(-1.0, w.VM[:removed].T, w.VM[:removed].T, 1.0, self.inverse.T, trans_b=1, overwrite_c=1)
         point = w.point[:slots].copy()
-        live = (w.dead[:slots] == 0) & (S.side[point] == pj.ELBOW)  # a point may have left one slot for another
+        live = (w.dead[:slots] == 0) & (S.side[point] == ej.ELBOW)  # a point may have left one slot for another
         m = self._compact(point, live)
         S.elbow[:m] = point[:m]
-        S.cnt[pj.M] = m
-        S.cnt[pj.M_MAX] = max(int(S.cnt[pj.M_MAX]), int(w.count[wj.LIVE]), m)
+        S.cnt[ej.M] = m
+        S.cnt[ej.M_MAX] = max(int(S.cnt[ej.M_MAX]), int(w.count[wj.LIVE]), m)
         events = int(added + removed)
-        S.cnt[pj.N_EVENT] += events
-        S.cnt[pj.N_STEP] += n_steps
-        S.cnt[pj.SINCE] += events
-        S.cnt[pj.ZERO_RUN] = 0
+        S.cnt[ej.N_EVENT] += events
+        S.cnt[ej.N_STEP] += n_steps
+        S.cnt[ej.SINCE] += events
+        S.cnt[ej.ZERO_RUN] = 0
         self.fresh_for += events
         self.stats["n_window_events"] += events
-        t = float(S.num[pj.T])
+        t = float(S.num[ej.T])
         self._update_rate(w, n_steps, t_before - t)
         self.objectors = np.empty(0, dtype=np.int64)
         self.retries = 0
@@ -397,7 +383,7 @@ class WindowTracker(Tracker):
         worst = float(np.max(np.abs(S.resid[S.elbow[:m]]), initial=0.0))
         if worst > RESIDUAL * t or gap > GAP:
             self.fresh_for = FACTOR_EVERY
-            S.cnt[pj.SINCE] = opt.refresh
+            S.cnt[ej.SINCE] = opt.refresh
         if code == wj.NEED_ROW:
             self.store.fetch(np.array([w.count[wj.WANTED]]), self.elbow)
             self._set_slope(self.P.slope)
@@ -435,6 +421,6 @@ class WindowTracker(Tracker):
             return pj.REFRESH if Tracker._factorise(self) else pj.SINGULAR
         if code == wj.END:
             return pj.DONE if t <= opt.t_end * (1.0 + 1e-13) else pj.REFRESH
-        if S.cnt[pj.SINCE] >= opt.refresh or t < 0.5 * S.num[pj.T_REFRESH]:
+        if S.cnt[ej.SINCE] >= opt.refresh or t < 0.5 * S.num[ej.T_REFRESH]:
             return pj.REFRESH
         return GO_ON

@@ -19,7 +19,7 @@ import numpy as np
 from svmcore import _check, solvers
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError
-from svmcore._follow import Record, Tracker
+from svmcore._follow import GAP, Record, Tracker
 from svmcore._path_paper import PaperTracker, Settings
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore._window import WindowTracker
@@ -31,6 +31,8 @@ FACTORIZATIONS = ("auto", "svd", "qr", "update")
 _CACHE_SHARE = 0.4  # of the free memory, for kernel rows
 _CACHE_LIMIT = 4e9
 _WARN_GAP = 1e-6
+_ROUGH = 1e-6
+"""The fast tracker's start by SMO, relative to the kernel's scale: the tracker does the rest faster than SMO."""
 
 
 class PathProgress(NamedTuple):
@@ -271,8 +273,8 @@ def _majority_at_zero(v: Variables) -> FloatArray:
     return beta
 
 
-def _limit_solution(K: KernelMatrix, v: Variables) -> tuple[FloatArray, Top]:
-    """The solution for every large lambda, and the lambda down to which it holds.
+def _limit_solution(K: KernelMatrix, v: Variables, tol: float) -> tuple[FloatArray, Top]:
+    """The solution for every large lambda, to a relative `tol`, and the lambda down to which it holds.
 
     For large lambda the lighter class sits at its bounds, and the heavier one minimises 1/2 b'Kb under its share of
     the sum: the linear term is constant on it.
@@ -285,7 +287,7 @@ def _limit_solution(K: KernelMatrix, v: Variables) -> tuple[FloatArray, Top]:
         heavy = v.c == np.sign(defect)
         lower, upper = np.where(heavy, v.lower, beta), np.where(heavy, v.upper, beta)
         scale = float(np.max(K.diagonal, initial=0.0)) * total
-        beta = _by_smo(K, v, np.zeros(v.c.size), lower, upper, beta, max(1e-10 * scale, 1e-300))
+        beta = _by_smo(K, v, np.zeros(v.c.size), lower, upper, beta, max(tol * scale, 1e-300))
     index = np.flatnonzero(beta)
     f = np.array(K.product(index, beta[index]))
     if not v.equality:
@@ -309,15 +311,14 @@ def _limit_solution(K: KernelMatrix, v: Variables) -> tuple[FloatArray, Top]:
 
 def _begin(tracker: Tracker, K: KernelMatrix, v: Variables, high: float | None, low: float) -> Top:
     """Put the tracker at the top of the path: at `high`, or (None) safely above the first event."""
-    beta, top = _limit_solution(K, v)
+    beta, top = _limit_solution(K, v, _ROUGH)
     lam = 2.0 * max(top.lam, low) if high is None else high
     for attempt in range(8):
         above = lam > top.lam
         start = beta if above else _by_smo(K, v, lam * v.c, v.lower, v.upper, beta, 1e-8 * lam)
         gap = tracker.settle(lam, start)
-        if not gap <= 1e-9:
-            better = _by_smo(K, v, lam * v.c, v.lower, v.upper, _feasible(tracker.S.beta, v), 1e-11 * lam)
-            tracker.settle(lam, better)
+        if not gap <= GAP:
+            tracker.improve(gap)
         is_open = above and _at_rest(tracker.S.beta, v, top.bias_slope)
         if high is not None or is_open or attempt == 7:
             break
@@ -388,7 +389,7 @@ def _auto(
     clock = time.perf_counter()
 
     def by_smo(lam: float, beta: FloatArray) -> FloatArray:
-        return _by_smo(stored, v, lam * v.c, v.lower, v.upper, _feasible(beta, v), 1e-11 * lam)
+        return _by_smo(stored, v, lam * v.c, v.lower, v.upper, _feasible(beta, v), 1e-9 * lam)
 
     kind = data.spec.kernel.kind
     smooth = kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
@@ -435,7 +436,7 @@ def _paper(
     stored = _stored(tracker, K)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
-    beta, top = _limit_solution(stored, v)
+    beta, top = _limit_solution(stored, v, settings.smo)
     lam = 2.0 * max(top.lam, low) if high is None else high
     is_open = lam > top.lam
     tracker.begin(lam, by_smo(lam, beta))

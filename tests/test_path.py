@@ -360,12 +360,11 @@ def test_published_algorithm_uses_programs_only_where_the_system_is_singular():
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("seed", [461, 590, 1107])
+@pytest.mark.parametrize("seed", [461, 551, 590, 900, 1107, 1362])
 def test_nearly_singular_unbalanced_problems_start_well(seed):
     """Found by fuzzing: a start that fails half-way must not leave a state that no longer sums to zero.
 
-    The kernel matrices are singular to double precision, so the last bits of the machine code decide whether the start
-    succeeds; where it does not, the path says so.
+    The kernel matrices are singular to double precision: which points depend on others is a matter of the last bits.
     """
     rng = np.random.default_rng([77, seed])
     n, d, kind = int(rng.integers(150, 500)), int(rng.integers(2, 8)), rng.integers(0, 4)
@@ -379,12 +378,7 @@ def test_nearly_singular_unbalanced_problems_start_well(seed):
         y = np.where(rng.random(n) < 0.2, 1, -1)
     y[:2] = 1, -1
     kernel = {"gamma": float(10 ** rng.uniform(-3, 1))} if rng.random() < 0.8 else {"kernel": "linear"}
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", ConvergenceWarning)
-        path = svm_path(X, y, **kernel)
+    path = svm_path(X, y, **kernel)
     C = np.geomspace(path.Cs[0] / 10, 1e3, 12)
-    if told:
-        assert "relative duality gap" in str(told[0].message)
-        return
     assert path.certify(C).relative_gap <= 1e-7
     assert np.abs(path.dual_coef(C).sum(axis=1)).max() <= 1e-9 * np.abs(path.dual_coef(C)).sum()
