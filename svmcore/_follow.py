@@ -30,8 +30,8 @@ GAP = 1e-9
 """Relative gap above which the shift is removed."""
 REDO_GAP = 5e-9
 REFRESH_EVERY = 200
-HALF = 0.5
-"""Longest step, as a fraction of lambda: interpolation over decades would magnify rounding by the ratio."""
+STRETCH = 0.1
+"""Lambda falls to this share of itself at most between refreshes: interpolation magnifies rounding by the ratio."""
 RATE_TOL = 1e-9
 NEWTON_GAP = 1e-11
 START_GAP = 1e-11
@@ -257,11 +257,11 @@ class Tracker:
 
     def _cholesky(self, index: IntArray) -> FloatArray | None:
         """R with R'R = K + bump 11' on `index`, its diagonal lifted as little as it takes. None when nothing helps."""
-        A = self.store.block(index) + self.bump
-        diagonal = np.diag(A).copy()
         for lift in LIFTS:
-            A.flat[:: index.size + 1] = diagonal * (1.0 + lift)
-            upper, info = dpotrf(A.T, lower=0, clean=1)
+            A = self.store.block(index)
+            A += self.bump
+            A.flat[:: index.size + 1] *= 1.0 + lift
+            upper, info = dpotrf(A.T, lower=0, clean=1, overwrite_a=1)
             if info == 0:
                 return np.asarray(upper)
         return None
@@ -393,7 +393,7 @@ class Tracker:
         code = pj.BUDGET
         while budget > 0:
             step = min(budget, 2000)
-            opt = pj.Options(0.0, 1e-10, size, np.inf, 1 << 60, step, False, False, 1 << 60)
+            opt = pj.Options(0.0, 1e-10, size, 0.0, 1 << 60, step, False, False, 1 << 60)
             code = self._call(opt, self.scratch_log)
             self.scratch_log.end[:] = 0
             budget -= step
@@ -610,7 +610,7 @@ class Tracker:
             S = self.S
             size = max(1.0, float(self.n) * max(1, self.m))
             budget = int(min(max(WORK_PER_SLICE / size, 8), 4096))
-            opt = pj.Options(lam_end, RATE_TOL, 0.0, HALF, self.refresh_every, budget, self.batch, True, most)
+            opt = pj.Options(lam_end, RATE_TOL, 0.0, STRETCH, self.refresh_every, budget, self.batch, True, most)
             code = self._advance(opt)
             ended = code == pj.DONE
             stop = None

@@ -96,7 +96,7 @@ class Options(NamedTuple):
     t_end: float
     rate_tol: float
     scale: float
-    max_step: float
+    stretch: float
     refresh: int
     budget: int
     batch: bool
@@ -387,8 +387,8 @@ def follow(P, S, W, L, opt):
             W.rate[i] = d0 - P.slope[i]
         add_rows(W.rate, P, S, W.d, S.cnt[M])
         longest = t - opt.t_end
-        if longest > opt.max_step * t:
-            longest = opt.max_step * t
+        if longest > (1.0 - opt.stretch) * t:
+            longest = (1.0 - opt.stretch) * t
         scale = opt.scale if opt.scale > 0.0 else t
         least, limit = blocking_steps(S, W, opt.rate_tol, scale)
         point = -1
@@ -422,7 +422,7 @@ def follow(P, S, W, L, opt):
         S.cnt[SINCE] += 1
         if S.cnt[ZERO_RUN] > 0 and S.cnt[ZERO_RUN] % PERTURB_AFTER == 0:
             spread_ties(S, scale)
-        if S.cnt[SINCE] >= opt.refresh or (opt.scale == 0.0 and S.num[T] < 0.5 * S.num[T_REFRESH]):
+        if S.cnt[SINCE] >= opt.refresh or (opt.scale == 0.0 and S.num[T] < opt.stretch * S.num[T_REFRESH]):
             return REFRESH
     return BUDGET
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from svmcore._types import FloatArray, IntArray
-from svmcore._window_jit import add_weighted_rows
+from svmcore._window_jit import add_weighted_rows, copy_block
 
 
 class RowStore:
@@ -52,7 +52,9 @@ class RowStore:
     def block(self, index: IntArray, columns: IntArray | None = None) -> FloatArray:
         """K restricted to the rows `index`, which are stored, and the columns (None: the same)."""
         columns = index if columns is None else columns
-        return np.asarray(self.rows[self.slot[index][:, None], columns[None, :]])
+        out = np.empty((index.size, columns.size))
+        copy_block(out, self.rows, self.slot, index, columns)
+        return out
 
     def fetch(self, wanted: IntArray, keep: IntArray) -> bool:
         """Store the rows `wanted`; `keep` must not be evicted. Returns True when `rows` was replaced."""

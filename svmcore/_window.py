@@ -64,7 +64,8 @@ class WindowTracker(Tracker):
         room = m + 2 * STEPS + 8
         if self.inverse.shape[0] < room:
             self.inverse = np.zeros((int(1.25 * room), int(1.25 * room)))
-        A = self.store.block(index) + self.bump
+        A = self.store.block(index)
+        A += self.bump
         diagonal = np.diag(A).copy()
         upper, info = dpotrf(A.T, lower=0, clean=1, overwrite_a=1)
         if info != 0 or not np.all(np.diag(upper) ** 2 > PIVOT * diagonal):
@@ -284,8 +285,9 @@ class WindowTracker(Tracker):
         order = np.argpartition(score, want)
         cand = order[:want]
         region = float(score[order[want]])
-        extra = self.objectors[(S.side[self.objectors] != ej.ELBOW) & ~np.isin(self.objectors, cand)]
-        cand = np.concatenate([cand, extra])
+        if self.objectors.size:
+            extra = self.objectors[(S.side[self.objectors] != ej.ELBOW) & ~np.isin(self.objectors, cand)]
+            cand = np.concatenate([cand, extra])
         if not self.store.whole:
             near = cand[np.argsort(score[cand])[:STEPS]]
             if self.store.fetch(near, index):
@@ -421,6 +423,6 @@ class WindowTracker(Tracker):
             return pj.REFRESH if Tracker._factorise(self) else pj.SINGULAR
         if code == wj.END:
             return pj.DONE if t <= opt.t_end * (1.0 + 1e-13) else pj.REFRESH
-        if S.cnt[ej.SINCE] >= opt.refresh or t < 0.5 * S.num[ej.T_REFRESH]:
+        if S.cnt[ej.SINCE] >= opt.refresh or t < opt.stretch * S.num[ej.T_REFRESH]:
             return pj.REFRESH
         return GO_ON

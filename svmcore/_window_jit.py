@@ -462,6 +462,15 @@ def add_weighted_rows(out, rows, slot, coef):
 
 
 @jit
+def copy_block(out, rows, slot, index, columns):
+    """out = K[index, columns]. In place: out."""
+    for k in range(index.shape[0]):
+        row = rows[slot[index[k]]]
+        for j in range(columns.shape[0]):
+            out[k, j] = row[columns[j]]
+
+
+@jit
 def three_products(rows, slot, point, a, b, c, n_slots, out_a, out_b, out_c):
     """out -= K[:, slots] times a, b and c in one pass over the rows. In place: out_a, out_b, out_c."""
     n = out_a.shape[0]
