@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.lapack import dpotrf
 
 from svmcore import _elbow_jit as ej
 from svmcore import _path_jit as pj
@@ -30,11 +30,13 @@ GAP = 1e-9
 """Relative gap above which the shift is removed."""
 REDO_GAP = 5e-9
 REFRESH_EVERY = 200
-STRETCH = 0.1
+STRETCH = 0.5
 """Lambda falls to this share of itself at most between refreshes: interpolation magnifies rounding by the ratio."""
 RATE_TOL = 1e-9
 NEWTON_GAP = 1e-11
 START_GAP = 1e-11
+STOPS = 5
+"""So often a Newton step is corrected for values that stop at their box."""
 ROUNDING = 1e-14
 """A shift this much smaller than lambda is rounding."""
 LIFTS = (2e-15, 2e-14, 2e-13, 2e-12)
@@ -50,15 +52,6 @@ class Cause(IntEnum):
     EXCHANGE = 2
     BATCH = 3
     REPAIR = 4
-
-
-def _solver(upper: FloatArray) -> Any:
-    """b -> (R'R)^-1 b."""
-
-    def solve(b: FloatArray) -> FloatArray:
-        return np.asarray(dpotrs(upper, b)[0])
-
-    return solve
 
 
 class Record(NamedTuple):
@@ -323,34 +316,31 @@ class Tracker:
     def _newton(self) -> None:
         """One Newton step on the elbow: K_EE step + change of bias = resid_E, sum of beta = 0. In place: beta, bias.
 
-        A value that would leave its box stops there, and the others take the step that is right without it.
+        A value that would leave its box stops there, and the others take the step that is right with that.
         """
         S = self.S
         index = self.elbow
-        free = np.ones(index.size, dtype=bool)
-        goal = S.beta[index]
-        bias = 0.0
-        solve = self._solve_elbow
-        for _ in range(4):
-            inside = index[free]
-            stopped = goal[~free] - S.beta[index[~free]]
-            want = S.resid[inside] - self.store.block(inside, index[~free]) @ stopped
-            defect = (float(S.beta.sum()) + float(stopped.sum())) if self.equality else 0.0
-            step, bias = self._saddle(solve, want, defect)
-            new = S.beta[inside] + step
-            goal[free] = np.clip(new, self.lower[inside], self.upper[inside])
-            out = goal[free] != new
-            if not out.any() or not np.isfinite(new).all():
+        now, low, up = S.beta[index], self.lower[index], self.upper[index]
+        sides = [np.ones(index.size)] if self.equality else []  # what the step must keep: the sum, values that stop
+        goal = [-float(S.beta.sum())] if self.equality else []
+        free = self._solve_elbow(S.resid[index])
+        solved = [self._solve_elbow(b) for b in sides]
+        for _ in range(STOPS):
+            B, Z = np.reshape(sides, (-1, index.size)), np.reshape(solved, (-1, index.size))
+            force = np.linalg.lstsq(Z @ B.T, np.array(goal) - B @ free, rcond=None)[0]
+            step = free + force @ Z
+            new = np.clip(now + step, low, up)
+            out = np.abs(new - now - step)
+            over = np.flatnonzero(out > ROUNDING * (up - low))
+            if over.size == 0:
                 break
-            free[np.flatnonzero(free)[out]] = False
-            if not free.any():
-                break
-            factor = self._cholesky(index[free])
-            if factor is None:
-                break
-            solve = _solver(factor)
-        S.beta[index] = goal
-        S.num[ej.BIAS] += bias
+            for k in over.tolist():
+                sides.append((np.arange(index.size) == k).astype(np.float64))
+                goal.append(float(new[k] - now[k]))
+                solved.append(self._solve_elbow(sides[-1]))
+        S.beta[index] = new
+        if self.equality:
+            S.num[ej.BIAS] -= float(force[0]) - self.bump * goal[0]
 
     def _solve_elbow(self, b: FloatArray) -> FloatArray:
         """(K_EE + bump 11')^-1 b."""
@@ -358,18 +348,6 @@ class Tracker:
         ej.solve_lower(self.S.factor, self.m, x)
         ej.solve_upper(self.S.factor, self.m, x)
         return x
-
-    def _saddle(self, solve: Any, want: FloatArray, defect: float) -> tuple[FloatArray, float]:
-        """The step and change of bias that take `want` out of the residuals and `defect` out of the sum."""
-        step = solve(want)
-        if not self.equality:
-            return step, 0.0
-        ones = solve(np.ones(want.size))
-        total = float(ones.sum())
-        if not total > 0.0:
-            return np.zeros(want.size), 0.0
-        e = (float(step.sum()) + defect) / total
-        return step - e * ones, e - self.bump * defect
 
     # ---- repairs -----------------------------------------------------------------------------------------------
 
@@ -551,6 +529,15 @@ class Tracker:
 
     # ---- log and snapshots ---------------------------------------------------------------------------------------
 
+    def _correct_knot(self) -> None:
+        """What a refresh has corrected goes into the knot that was written just before. In place: log."""
+        S, log = self.S, self.log
+        k, v = int(log.end[pj.KNOTS]) - 1, int(log.end[pj.VALUES])
+        if k >= 0 and log.knot[k, 0] == S.num[ej.T]:
+            part = slice(v - int(log.knot_at[k, 1]), v)
+            log.value[part] = S.beta[log.index[part]]
+            log.knot[k, 1] = S.num[ej.BIAS]
+
     def _flush(self) -> None:
         log = self.log
         e, k, v = (int(a) for a in log.end)
@@ -621,6 +608,7 @@ class Tracker:
             trouble = code in (pj.STALLED, pj.SINGULAR)
             factor = ended or stop is not None or S.cnt[ej.SINCE] >= self.refresh_every or code == pj.FLUSH
             gap = np.inf if trouble else self._refresh(self.lam, factor)
+            self._correct_knot()
             if not gap <= REDO_GAP and self.refresh_every > 4:
                 self.stats["n_redo"] += 1
                 self.refresh_every = max(4, self.refresh_every // 5)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg.blas import dgemm
+from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from svmcore import _elbow_jit as ej
@@ -29,7 +29,7 @@ PIVOT = 1e-8
 """A window neither starts with nor accepts a smaller relative pivot."""
 FACTOR_EVERY = 1024
 RESIDUAL = 1e-8
-"""An elbow residual above this times lambda asks for a fresh inverse."""
+"""An elbow residual above this times lambda asks for a refresh."""
 FEWEST = 40
 WORTH = 8e4  # windows pay from an elbow of WORTH / n on
 REST = 64
@@ -58,12 +58,10 @@ class WindowTracker(Tracker):
     # ---- the inverse -----------------------------------------------------------------------------------------------
 
     def _invert(self) -> bool:
-        """The inverse of the elbow's matrix. False when a pivot is too small for windows."""
+        """The inverse of the elbow's matrix, its lower triangle. False when a pivot is too small for windows."""
         index = self.elbow
         m = index.size
-        room = m + 2 * STEPS + 8
-        if self.inverse.shape[0] < room:
-            self.inverse = np.zeros((int(1.25 * room), int(1.25 * room)))
+        self._room(m + STEPS + 4)
         A = self.store.block(index)
         A += self.bump
         diagonal = np.diag(A).copy()
@@ -73,13 +71,25 @@ class WindowTracker(Tracker):
         half, info = dpotri(upper, lower=0, overwrite_c=1)
         if info != 0:
             return False
-        half = np.triu(half)
-        whole = half + half.T
-        whole.flat[:: m + 1] *= 0.5
-        self.inverse[:m, :m] = whole
+        self.inverse[:m, :m] = half.T
         self.fresh_for = 0
         self.stats["n_inverses"] += 1
-        return bool(np.isfinite(whole).all())
+        return True
+
+    def _room(self, size: int) -> None:
+        """Room for `size` slots in the inverse, and not much more: a flush works on all of it."""
+        old = self.inverse.shape[0]
+        if not size <= old <= 1.25 * size + 64:
+            larger = np.zeros((size + 64, size + 64))
+            kept = min(old, size)
+            larger[:kept, :kept] = self.inverse[:kept, :kept]
+            self.inverse = larger
+
+    def _apply(self, b: FloatArray) -> FloatArray:
+        """The inverse times b."""
+        x = np.zeros(b.size)
+        wj.symmetric_product(self.inverse, b.size, b, x)
+        return x
 
     def _factorise(self) -> bool:
         if not self.windowed:
@@ -89,8 +99,15 @@ class WindowTracker(Tracker):
         self._stop_windows()
         return super()._factorise()
 
+    def _refresh(self, lam: float, factor: bool) -> float:
+        gap = super()._refresh(lam, factor)
+        if self.windowed and not gap <= GAP and self.fresh_for > 0:  # perhaps the inverse is stale
+            self.fresh_for = FACTOR_EVERY
+            gap = super()._refresh(lam, factor=True)
+        return gap
+
     def _solve_elbow(self, b: FloatArray) -> FloatArray:
-        return self.inverse[: self.m, : self.m] @ b if self.windowed else super()._solve_elbow(b)
+        return self._apply(b) if self.windowed else super()._solve_elbow(b)
 
     def _stop_windows(self) -> None:
         """Go on with the factor: after trouble, or on a small elbow."""
@@ -164,10 +181,7 @@ class WindowTracker(Tracker):
             or L.end[pj.VALUES] + (STEPS + 2) * size > L.value.shape[0]
         ):
             return pj.FLUSH
-        if self.inverse.shape[0] < size:
-            larger = np.zeros((int(1.3 * size), int(1.3 * size)))
-            larger[:m, :m] = self.inverse[:m, :m]
-            self.inverse = larger
+        self._room(size)
         w, step, bias_step, region = self._prepare(size)
         S = self.S
         before = (S.beta.copy(), S.side.copy(), S.base.copy(), S.num.copy(), L.end.copy())
@@ -213,11 +227,10 @@ class WindowTracker(Tracker):
         """Candidates, scratch, and the correction of the elbow's residual."""
         S, m = self.S, self.m
         index = self.elbow.copy()
-        M = self.inverse[:m, :m]
         u1, u2 = np.zeros(size), np.zeros(size)
-        u1[:m] = M @ self.c[index]
-        u2[:m] = M.sum(axis=1)
-        step, bias_step = self._correction(M, index, u2[:m])
+        u1[:m] = self._apply(self.c[index])
+        u2[:m] = self._apply(np.ones(m))
+        step, bias_step = self._correction(index, u2[:m])
         if self.rate is None:
             d0 = float(u1.sum() / u2.sum()) if self.equality else 0.0
             rate = np.full(self.n, d0) - self.c
@@ -227,7 +240,6 @@ class WindowTracker(Tracker):
         room = cand.size + STEPS + 4
         inverse = self.inverse
         inverse[m:size, :size] = 0.0
-        inverse[:m, m:size] = 0.0
         point = np.zeros(size, dtype=np.int64)
         point[:m] = index
         place = np.full(self.n, -1, dtype=np.int64)
@@ -252,13 +264,13 @@ class WindowTracker(Tracker):
         )  # fmt: skip
         return w, step, bias_step, region
 
-    def _correction(self, M: FloatArray, index: IntArray, u2: FloatArray) -> tuple[FloatArray, float]:
+    def _correction(self, index: IntArray, u2: FloatArray) -> tuple[FloatArray, float]:
         """A Newton step for the elbow's residual where it fits; otherwise the residual is booked as shift."""
         S = self.S
         rest = S.resid[index]
         if float(np.max(np.abs(rest), initial=0.0)) <= 1e-15 * float(S.num[ej.T]):
             return np.zeros(index.size), 0.0
-        step = M @ rest
+        step = self._apply(rest)
         e = 0.0
         if self.equality:
             e = float(step.sum() / u2.sum())
@@ -357,9 +369,9 @@ class WindowTracker(Tracker):
         n_steps, slots = int(w.count[wj.STEPS]), int(w.count[wj.SLOTS])
         added, removed = int(w.count[wj.ADDED]), int(w.count[wj.REMOVED])
         if added:
-            dgemm(1.0, w.VP[:added].T, w.VP[:added].T, 1.0, self.inverse.T, trans_b=1, overwrite_c=1)
+            dsyrk(1.0, w.VP[:added].T, 1.0, self.inverse.T, overwrite_c=1)
         if removed:
-            dgemm(-1.0, w.VM[:removed].T, w.VM[:removed].T, 1.0, self.inverse.T, trans_b=1, overwrite_c=1)
+            dsyrk(-1.0, w.VM[:removed].T, 1.0, self.inverse.T, overwrite_c=1)
         point = w.point[:slots].copy()
         live = (w.dead[:slots] == 0) & (S.side[point] == ej.ELBOW)  # a point may have left one slot for another
         m = self._compact(point, live)
@@ -384,7 +396,6 @@ class WindowTracker(Tracker):
             self.width = max(2 * STEPS, int(0.97 * self.width))
         worst = float(np.max(np.abs(S.resid[S.elbow[:m]]), initial=0.0))
         if worst > RESIDUAL * t or gap > GAP:
-            self.fresh_for = FACTOR_EVERY
             S.cnt[ej.SINCE] = opt.refresh
         if code == wj.NEED_ROW:
             self.store.fetch(np.array([w.count[wj.WANTED]]), self.elbow)
@@ -400,15 +411,12 @@ class WindowTracker(Tracker):
     def _compact(self, point: IntArray, live: Any) -> int:
         """Fill dead slots with the last live ones, in the inverse and in `point`. Returns how many are left."""
         last = point.size - 1
-        M = self.inverse
         for k in np.flatnonzero(~live):
             while last > k and not live[last]:
                 last -= 1
             if last <= k:
                 break
-            M[k, :] = M[last, :]
-            M[:, k] = M[:, last]
-            M[k, k] = M[last, last]
+            wj.move_last(self.inverse, last, k)
             point[k] = point[last]
             live[k], live[last] = True, False
             last -= 1

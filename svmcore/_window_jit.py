@@ -29,6 +29,7 @@ FULL, LEFT_REGION, LONG_STEP, HALVED, NEAR_SINGULAR, TIED, NEED_ROW, END = 0, 1,
 SLOTS, LIVE, CANDIDATES, STEPS, ADDED, REMOVED, START, WANTED, ZERO = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 MOVES = 1e-13
+LONG = 0.1  # a step that takes a larger share of t must start from a refined direction
 TIE = 1e-12
 GIVE = 1e-12
 BOX, MARGIN = 0, 1
@@ -41,7 +42,7 @@ class Window(NamedTuple):
     dead: np.ndarray
     spot: IntArray  # slot -> candidate, or -1
     start: FloatArray  # slot -> beta at the start
-    M0: FloatArray
+    M0: FloatArray  # its lower triangle
     VP: FloatArray
     VM: FloatArray
     u1: FloatArray
@@ -104,13 +105,35 @@ def axpy(out, f, v, n):
         out[j] += f * v[j]
 
 
+@jit(sums=True)
+def symmetric_product(M, n, b, x):
+    """x = M b for the symmetric M whose lower triangle is stored: each entry is read once. In place: x."""
+    for k in range(n):
+        row = M[k]
+        bk = b[k]
+        total = 0.0
+        for j in range(k):
+            total += row[j] * b[j]
+            x[j] += bk * row[j]
+        x[k] = total + bk * row[k]
+
+
+@jit
+def move_last(M, last, k):
+    """Row and column `last` of the symmetric M take the place of row and column k < last. In place: M."""
+    for j in range(k):
+        M[k, j] = M[last, j]
+    for j in range(k + 1, last):
+        M[j, k] = M[last, j]
+    M[k, k] = M[last, last]
+
+
 @jit
 def apply_inverse(w, b, x):
     """x = M b on the slots in use, b zero on dead slots. In place: x."""
     start = w.count[START]
     slots = w.count[SLOTS]
-    for k in range(start):
-        x[k] = dot(w.M0[k], b, start)
+    symmetric_product(w.M0, start, b, x)
     for k in range(start, slots):
         x[k] = 0.0
     for r in range(w.count[ADDED]):
@@ -126,10 +149,15 @@ def apply_inverse(w, b, x):
 def open_window(f, w, step, bias_step):
     """Fill candidates' kernel values and rates; apply a correction `step` of the elbow. In place: f, w."""
     slots = w.count[SLOTS]
-    for k in range(slots):
-        row = f.rows[f.slot[w.point[k]]]
-        for s in range(w.count[CANDIDATES]):
-            w.K[s, k] = row[w.cand[s]]
+    for s in range(w.count[CANDIDATES]):
+        i = w.cand[s]
+        if f.slot[i] >= 0:  # along a row: neighbouring memory
+            row = f.rows[f.slot[i]]
+            for k in range(slots):
+                w.K[s, k] = row[w.point[k]]
+        else:
+            for k in range(slots):
+                w.K[s, k] = f.rows[f.slot[w.point[k]], i]
     for k in range(slots):
         f.beta[w.point[k]] += step[k]
         w.moved[0, k] = step[k]
@@ -262,8 +290,11 @@ def leave_slot(f, w, k):
     """The point of slot k goes to its bound. In place: f, w. Returns False when the inverse has broken down."""
     slots = w.count[SLOTS]
     x = w.x
-    for j in range(slots):
-        x[j] = w.M0[k, j] if k < w.count[START] and j < w.count[START] else 0.0
+    start = w.count[START] if k < w.count[START] else 0
+    for j in range(start):
+        x[j] = w.M0[k, j] if j <= k else w.M0[j, k]
+    for j in range(start, slots):
+        x[j] = 0.0
     for r in range(w.count[ADDED]):
         axpy(x, w.VP[r, k], w.VP[r], slots)
     for r in range(w.count[REMOVED]):
@@ -390,7 +421,7 @@ def run_window(f, w, L, limits):
         first = w.count[STEPS] == 0
         if begin - (t - h) > limits.region and not first:
             return LEFT_REGION
-        if h > 0.02 * t and not first:
+        if h > LONG * t and not first:
             return LONG_STEP
         if s >= 0 and f.slot[w.cand[s]] < 0:
             w.count[WANTED] = w.cand[s]

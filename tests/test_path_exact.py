@@ -12,9 +12,10 @@ from oracle_path import exact_path, value
 from svmcore.path import svm_path
 
 
-def integer_problem(seed: int):
+def integer_problem(seed: int, n: int | None = None):
     rng = np.random.default_rng(seed)
-    n = int(rng.integers(3, 7))
+    drawn = int(rng.integers(3, 7))
+    n = drawn if n is None else n
     X = rng.integers(-2, 3, (n, int(rng.integers(1, 4))))
     y = np.where(rng.random(n) < 0.5, 1, -1)
     y[:2] = 1, -1
@@ -24,9 +25,13 @@ def integer_problem(seed: int):
     return X, y, weight
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_path_equals_the_rational_path(seed):
-    X, y, weight = integer_problem(seed)
+SMALL = [(seed, None) for seed in range(40)]
+LARGER = [pytest.param(seed, 7 + seed % 2, marks=[pytest.mark.slow] if seed >= 102 else []) for seed in range(100, 120)]
+
+
+@pytest.mark.parametrize(("seed", "n"), SMALL + LARGER)
+def test_path_equals_the_rational_path(seed, n):
+    X, y, weight = integer_problem(seed, n)
     equality = seed % 5 != 0
     K = X @ X.T + 1 if seed % 2 else (X @ X.T + 1) ** 2
     low, high = Fraction(1, 64), Fraction(4096)
