@@ -88,7 +88,8 @@ def _case_grid(found: list[Case]) -> Grid:
         "kernel values",
         "x limit",
     ]
-    rows, strong = [], set()
+    rows: list[list[str]] = []
+    strong: set[int] = set()
     for case in found:
         for name in [OURS, *(other for other in case.rows if other != OURS)]:
             row = case.rows.get(name)
@@ -182,7 +183,8 @@ def own_solvers(results: Results) -> Iterator[Section]:
     found = cases(results, "solvers")
     if not found:
         return
-    rows, strong = [], set()
+    rows: list[list[str]] = []
+    strong: set[int] = set()
     for case in found:
         fastest = min(seconds(row) for row in case.rows.values())
         for row in case.rows.values():
@@ -204,7 +206,8 @@ def predict(results: Results) -> Iterator[Section]:
     found = cases(results, "predict")
     if not found:
         return
-    rows, strong = [], set()
+    rows: list[list[str]] = []
+    strong: set[int] = set()
     for case in found:
         for name, row in case.rows.items():
             if name == OURS:
@@ -242,7 +245,8 @@ def path(results: Results) -> Iterator[Section]:
     found = cases(results, "path")
     if not found:
         return
-    rows, strong = [], set()
+    rows: list[list[str]] = []
+    strong: set[int] = set()
     for case in found:
         whole = seconds(case.rows["svmcore path"])
         for name, row in case.rows.items():
