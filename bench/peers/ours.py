@@ -20,6 +20,9 @@ def registry() -> Mapping[str, Any]:
     return found
 
 
+PATH = "svmcore path"
+
+
 class Ours(Solver):
     """`svmcore.train_svc(solver=...)`, or `train_svr` for a regression."""
 
@@ -76,7 +79,7 @@ class WholePath(Solver):
     """`svmcore.svm_path` over the values of C that people try; judged by its answer at the problem's C."""
 
     LOW, HIGH = 0.01, 100.0
-    name = f"svmcore path, C = {LOW:g} to {HIGH:g}"
+    name = f"{PATH}, C = {LOW:g} to {HIGH:g}"
     package = "svmcore"
     most_points = 8_000  # minutes beyond
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers import BASELINE
+from bench.peers.ours import PATH
 from bench.report import plots
 from bench.report.page import Folded, Grid, Picture, Section, Text, markdown, page, pictures
 from bench.report.summary import OURS, Case, cases, groups, solvers, standings
@@ -248,9 +249,9 @@ def path(results: Results) -> Iterator[Section]:
     rows: list[list[str]] = []
     strong: set[int] = set()
     for case in found:
-        whole = seconds(case.rows["svmcore path"])
+        whole = seconds(case.rows[PATH])
         for name, row in case.rows.items():
-            if name == "svmcore path":
+            if name == PATH:
                 strong.add(len(rows))
             measured = row["score"]
             rows.append(

@@ -19,7 +19,7 @@ from bench.contest import Context
 from bench.environment import version
 from bench.objective import Answer, score
 from bench.peers.base import spread_out
-from bench.peers.ours import WholePath
+from bench.peers.ours import PATH, WholePath
 from bench.problems import Problem
 from bench.suite import Suite
 
@@ -44,7 +44,6 @@ CASES = [
 LOW, HIGH = WholePath.LOW, WholePath.HIGH
 GRID = np.geomspace(LOW, HIGH, 100)
 CHECKED = GRID[::5]
-PATH = "svmcore path"
 MOST_OF_GRIDS, MOST_OF_OUR_GRID = 1_500, 4_000  # points beyond which a grid takes minutes
 
 Contestant = tuple[Callable[[], Any], Callable[[Any, float], Answer]]
