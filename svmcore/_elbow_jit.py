@@ -282,3 +282,40 @@ def null_change(P, S, W, i, length):
         largest = max(largest, P.diagonal[j])
     trust = NULL * abs(length)
     return change <= trust * weight * np.sqrt(largest) and (not P.equality or abs(total) <= NULL * size)
+
+
+# ---- measures ----------------------------------------------------------------------------------------------------
+
+
+@jit
+def absorb(S):
+    """Book what contradicts the sides as a shift, so that the state is optimal. In place: S. Returns its largest entry."""
+    largest = 0.0
+    for i in range(S.side.shape[0]):
+        wrong = S.resid[i]
+        if S.side[i] == UP:
+            wrong = min(wrong, 0.0)
+        elif S.side[i] == LOW:
+            wrong = max(wrong, 0.0)
+        S.base[i] -= wrong
+        S.resid[i] -= wrong
+        largest = max(largest, abs(S.base[i]))
+    return largest
+
+
+@jit
+def exact_gap(S, lam, c, lower, upper):
+    """Exact relative duality gap of the present point for the problem without shift, at `lam`."""
+    bias = S.num[BIAS]
+    total = 0.0
+    gap = 0.0
+    primal = 0.0
+    for i in range(S.side.shape[0]):
+        r = S.resid[i] - S.base[i]
+        b = min(max(S.beta[i], lower[i]), upper[i])
+        hinge = (upper[i] if r > 0.0 else lower[i]) * r
+        total += b
+        gap += hinge - b * r
+        primal += 0.5 * b * (lam * c[i] - r - bias) + hinge
+    gap += abs(bias * total)  # what an unbalanced beta costs
+    return gap / max(primal, 1e-300)

@@ -228,25 +228,12 @@ class Tracker:
 
     def _absorb(self) -> float:
         """Book what contradicts the sides as a shift, so that the state is optimal. Returns the largest entry."""
-        S = self.S
-        r = S.resid
-        wrong = np.where(S.side == ej.ELBOW, r, np.where(S.side == ej.UP, np.minimum(r, 0.0), np.maximum(r, 0.0)))
-        S.base[:] -= wrong
-        r -= wrong
-        return float(np.max(np.abs(S.base), initial=0.0))
+        return float(ej.absorb(self.S))
 
     def relative_gap(self, lam: float) -> float:
         """Exact relative duality gap of the present point for the problem without shift, at `lam`."""
-        S = self.S
-        r = S.resid - S.base
-        b = np.clip(S.beta, self.lower, self.upper)
-        hinge = np.where(r > 0.0, self.upper, self.lower) * r
-        slack = abs(S.num[ej.BIAS] * float(b.sum()))  # what an unbalanced beta costs
-        primal = 0.5 * float(b @ (lam * self.c - r - S.num[ej.BIAS])) + float(hinge.sum())
-        gap = float((hinge - b * r).sum())
-        if not np.isfinite(gap) or not np.isfinite(primal):
-            return np.inf
-        return float((gap + slack) / max(primal, 1e-300))
+        gap = float(ej.exact_gap(self.S, lam, self.c, self.lower, self.upper))
+        return gap if np.isfinite(gap) else np.inf
 
     def _cholesky(self, index: IntArray) -> FloatArray | None:
         """R with R'R = K + bump 11' on `index`, its diagonal lifted as little as it takes. None when nothing helps."""
@@ -284,7 +271,7 @@ class Tracker:
             self._into_boxes()
         self._recompute(lam)
         before = (S.beta.copy(), float(S.num[ej.BIAS]), S.resid.copy())
-        self._absorb()
+        shift = self._absorb()
         gap = self.relative_gap(lam)
         S.num[ej.T_REFRESH] = lam
         for _ in range(2):
@@ -294,15 +281,15 @@ class Tracker:
             self._newton()
             self._recompute(lam)
             now = (S.beta.copy(), float(S.num[ej.BIAS]), S.resid.copy())
-            self._absorb()
+            shift = self._absorb()
             better = self.relative_gap(lam)
             if not better < gap:
                 S.beta[:], S.num[ej.BIAS], S.resid[:] = before
                 S.base[:] = 0.0
-                self._absorb()
+                shift = self._absorb()
                 break
             before, gap = now, better
-        self.stats["max_shift"] = max(self.stats["max_shift"], float(np.max(np.abs(S.base), initial=0.0)) / lam)
+        self.stats["max_shift"] = max(self.stats["max_shift"], shift / lam)
         return gap
 
     def _into_boxes(self) -> None:
