@@ -37,6 +37,8 @@ NEWTON_GAP = 1e-11
 START_GAP = 1e-11
 STOPS = 5
 """So often a Newton step is corrected for values that stop at their box."""
+NEARLY = 1e-9
+"""A polish that is stuck at so small a share of lambda has done its work."""
 ROUNDING = 1e-14
 """A shift this much smaller than lambda is rounding."""
 LIFTS = (2e-15, 2e-14, 2e-13, 2e-12)
@@ -357,7 +359,7 @@ class Tracker:
         fine = False
         code = pj.BUDGET
         while budget > 0:
-            step = min(budget, 2000)
+            step = min(budget, 500)
             opt = pj.Options(0.0, 1e-10, size, 0.0, 1 << 60, step, False, False, 1 << 60)
             code = self._call(opt, self.scratch_log)
             self.scratch_log.end[:] = 0
@@ -365,7 +367,7 @@ class Tracker:
             if code == pj.DONE:
                 fine = True
                 break
-            if code != pj.BUDGET:
+            if code != pj.BUDGET or S.num[ej.T] <= NEARLY * lam:  # what is left is ties, and spreading them costs more
                 break
         self.stats["n_polish_events"] += int(S.cnt[ej.N_EVENT]) - before
         S.cnt[ej.N_EVENT] = before

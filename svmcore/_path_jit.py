@@ -337,9 +337,9 @@ def spread_ties(S, scale):
         elif side == ELBOW:  # ten times less: a box cannot be shifted back without a step
             width = 0.1 * (S.upper[i] - S.lower[i])
             if S.beta[i] < S.lower[i] + 1e-7 * width:
-                S.lower[i] -= size * width * noise(S)
+                S.lower[i] -= SPREAD * width * noise(S)
             elif S.beta[i] > S.upper[i] - 1e-7 * width:
-                S.upper[i] += size * width * noise(S)
+                S.upper[i] += SPREAD * width * noise(S)
 
 
 @jit
