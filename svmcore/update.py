@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,7 +70,7 @@ def _warm(training: Training, coef: FloatArray, n_threads: int) -> Solution:
     run = _exact_run(training.tol, n_threads)._replace(
         alpha0=coef if problem.classes is None else np.abs(coef), options={"scan": "max"} if coef.any() else {}
     )
-    return replace(_fit(problem, run, _control(None, None, 0)), training=training._replace(kept=None))
+    return _fit(problem, run, _control(None, None, 0), training._replace(kept=None))
 
 
 def _exact_run(tol: float, n_threads: int) -> Run:
@@ -191,8 +191,7 @@ def _changed(solution: Solution, training: Training, keep: IntArray) -> Solution
         coef = np.zeros(training.X.shape[0])
         coef[: len(keep)] = _signed(solution)[keep]
         return _warm(training, coef, solution.n_threads)
-    kept, answer = moved
-    return replace(answer, training=training._replace(kept=[kept]))
+    return moved
 
 
 def _set_of(solution: Solution) -> _Kept:
@@ -209,7 +208,7 @@ def _kernel(problem: Problem, n_threads: int) -> KernelMatrix:
     return KernelMatrix(problem.X, problem.spec.kernel, problem.spec.function, n_threads=n_threads, cache_bytes=cache)
 
 
-def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) -> tuple[_Kept, Solution] | None:
+def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) -> Solution | None:
     """Take the points that leave out of the set, the new ones in, and certify; None where that does not work."""
     problem = _problem(training)
     was, now = old.problem.qp, problem.qp
@@ -237,9 +236,10 @@ def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) ->
         measured = _measure(problem.qp, K, raw, run)
         if not _at_tolerance(measured, run):
             return None
-    answer = _solution(problem, K, raw, measured, run, control.seconds)
+    training = training._replace(kept=[_Kept(problem, simple)])
+    answer = _solution(problem, K, raw, measured, run, control.seconds, training)
     _speak(answer, measured.relative_gap, problem, run)
-    return _Kept(problem, simple), answer
+    return answer
 
 
 def _carried(

@@ -28,7 +28,7 @@ WIDTHS = (1.0, 5.0, 10.0, 15.0)
 def fit(C: float, gamma: float, rule: str, tol: float = TOL, trace: bool = False, plain: bool = True) -> Any:
     """One fit by pair steps alone: no exact steps over the free variables, no shrinking."""
     X, y, _ = data.noisy_spirals()
-    options = {"face_steps": False, "shrinking": False} if plain else {}
+    options: dict[str, Any] = {"face_steps": False, "shrinking": False} if plain else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return svmcore.train_svc(
@@ -125,7 +125,7 @@ def errors() -> Table:
     """Table 1: training and test errors over mu."""
     X, y, test = data.noisy_spirals()
     assert test is not None
-    rows = []
+    rows: list[list[Any]] = []
     for mu, printed in ERRORS.items():
         solution = fit(C, mu, "mvp", plain=False)
         ours = [float(np.mean(solution.predict(A) != b)) for A, b in ((X, y), test)]

@@ -50,8 +50,8 @@ def ascent() -> Table:
         "Hildreth / SOR without bias, C = 1, tol = 1e-6 (table 7.1, remarks 7.5 to 7.8)",
         ["order", "omega", "updates", "sweeps", "rate per n updates", "kernel values", "seconds"],
         rows,
-        note="Rate: the factor by which W* - W falls over n updates, fitted to the second half of the run: linear convergence. "
-        "The book prints no figures; smo, auto and LIBSVM stand below for their seconds.",
+        note="Rate: the factor by which W* - W falls over n updates, fitted to the second half of the run: linear "
+        "convergence. The book prints no figures; smo, auto and LIBSVM stand below for their seconds.",
         curves=curves,
         curve_label="f(a_k) - f*",
     )
@@ -78,7 +78,8 @@ def working_sets() -> Table:
         ["C", "method", "iterations", "kernel values", "without reuse", "seconds"],
         rows,
         note="Larger working sets take fewer iterations, each dearer; with rows kept, the number of kernel values is n "
-        "times the indices ever used, nearly the same for all. q = 2 retraces the maximal violating pair step by step. The book prints no figures.",
+        "times the indices ever used, nearly the same for all. q = 2 retraces the maximal violating pair step by step. "
+        "The book prints no figures.",
     )
 
 
