@@ -84,4 +84,8 @@ def working_sets() -> Table:
 
 
 def run() -> list[Table]:
+    for name in ("decomposition", "chunking", "smo", "simple", "rosen-cg", "auto"):  # compiled before the clock runs
+        fit(1.0, name, tol=1e-2)
+    for order in ORDERS:
+        fit(1.0, "adatron", fit_intercept=False, order=order, trace=True, max_iter=10)
     return [ascent(), working_sets()]

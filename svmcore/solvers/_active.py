@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from svmcore import _active_jit, _measures, _steps_jit
 from svmcore._active_jit import Active
@@ -112,8 +111,8 @@ class ActiveSet:
 
     def _factor(self, F: IntArray, H: FloatArray) -> None:
         try:
-            L = linalg.cholesky(H, lower=True, check_finite=False)
-        except linalg.LinAlgError:
+            L = np.linalg.cholesky(H)
+        except np.linalg.LinAlgError:
             return
         pivots = np.diag(L)
         if pivots.min() <= _REGULAR * pivots.max():
@@ -121,7 +120,8 @@ class ActiveSet:
         m = len(F)
         active = self.active
         active.L[:m, :m] = L
-        active.u[:m] = linalg.solve_triangular(L, np.ones(m), lower=True, check_finite=False)
+        active.u[:m] = 1.0
+        _active_jit.forward(active.L, m, active.u)
         active.members[:m] = F
         active.where[F] = np.arange(m)
         active.sizes[0] = m
