@@ -217,24 +217,26 @@ def kernel_block(kernel, source, rows, target, scratch, out):
 @jit(allocates=True)
 def kernel_diagonal(kernel, points, scratch, out):
     """out_i = k(x_i, x_i). In place: out."""
-    x, bits, power = scratch
+    bits, power = scratch[1], scratch[2]
     kind = kernel.kind
     block = np.zeros(LANES)
-    for i in range(points.n):
-        block[:] = 0.0  # what the epilogue left in the other lanes would be raised to powers again and again
+    for first in range(0, points.n, LANES):
+        count = min(LANES, points.n - first)
+        block[:] = 0.0  # what the last epilogue left would be raised to powers again and again
         if kind == PRECOMPUTED:
-            block[0] = points.gram[points.ids[i], points.ids[i]]
-        elif kind == RBF or kind == LAPLACIAN:
-            block[0] = 0.0
-        elif points.panels.shape[0] > 0:
-            load_source(kind, points, i, x)
-            block[0] = 0.0
-            for k in range(points.panels.shape[1]):
-                block[0] += x[k] * x[k]
-        else:
-            block[0] = points.norms[i]
+            for j in range(count):
+                block[j] = points.gram[points.ids[first + j], points.ids[first + j]]
+        elif kind != RBF and kind != LAPLACIAN:
+            if points.panels.shape[0] > 0:
+                panel = points.panels[first // LANES]
+                for k in range(panel.shape[0]):
+                    for j in range(LANES):
+                        block[j] += panel[k, j] * panel[k, j]
+            else:
+                for j in range(count):
+                    block[j] = points.norms[first + j]
         _epilogue(kernel, block, bits, power)
-        out[i] = block[0]
+        out[first : first + count] = block[:count]
 
 
 @jit(sums=True)

@@ -156,8 +156,6 @@ class KernelMatrix:
             ones = [call_kernel(self.function, self.X[i : i + 1], self.X[i : i + 1], 0.0)[0, 0] for i in range(self.n)]
             self.n_evals += self.n
             return np.array(ones) + self.kernel.offset
-        if self.kernel.kind in (KernelKind.RBF, KernelKind.LAPLACIAN):
-            return np.full(self.n, 1.0 + self.kernel.offset)
         diagonal = np.empty(self.n)
         _kernels.kernel_diagonal(self.kernel, self.points, new_scratch(self.n_features), diagonal)
         return diagonal

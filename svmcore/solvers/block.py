@@ -46,8 +46,8 @@ SMALL = 1500  # up to this many variables one block holds them all
 LEAST_BLOCK = 1024
 FREE_FACTOR = 1.3  # working set over free variables: below 1 the method thrashes
 KEEP = 0.5  # share of a working set that the next one may inherit
+NOISE = 2e-6  # float32 residuals that drift by the violation settle no further than this share of it
 INNER = 0.05  # the block is solved to this share of the outer violation,
-REACH = 2e-6  # a block of all variables: no float32 step gets further than this share of the violation at its start
 INNER_TOL = 0.3  # or to this share of the tolerance
 RELAX = 1.5
 ROUNDING = 2e-7  # error of float32 products, per unit of |beta| (measured: 0.9 to 2.2 times that)
@@ -450,7 +450,8 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     chosen = state.choose(gauge, state.block_size(gauge.free))
     work = state.working_set(chosen, gauge)
     whole = len(chosen) == len(state.beta)
-    stop = max(target, (REACH if whole and target > 0 else INNER) * gauge.violation)
+    share = (NOISE if state.level < DOUBLE else 0.0) if whole and target > 0 else INNER
+    stop = max(target, share * gauge.violation)
     state.bits &= ~block_jit.RAY
     state.first_violation = state.first_violation or gauge.violation
     before, state.last_free = state.steps, gauge.free
