@@ -43,6 +43,7 @@ SINGLE, MIXED, DOUBLE = range(3)
 """Levels of precision: float32; float64 products; float64 products and blocks."""
 
 SMALL = 1500  # up to this many variables one block holds them all
+CROWDED = 0.55  # K is worth keeping when this share of the first working set, close to a sample of all, carries weight
 LEAST_BLOCK = 1024
 FREE_FACTOR = 1.3  # working set over free variables: below 1 the method thrashes
 KEEP = 0.5  # share of a working set that the next one may inherit
@@ -202,6 +203,7 @@ class _Run:
         chosen[m : m + len(rest)] = rest
         chosen = chosen[: m + len(rest)]
         taken[chosen] = False
+        chosen.sort()  # memory is read in order
         return chosen
 
     def working_set(self, chosen: IntArray, gauge: Gauge) -> block_jit.WorkingSet:
@@ -211,8 +213,11 @@ class _Run:
         dtype = self.gram_type(m, gauge)
         same = self.gram_of is not None and self.gram_of[1] == dtype and np.array_equal(self.gram_of[0], chosen)
         if not same:
-            self.gram = self.tiles.gram(qp.point[chosen], dtype)
-            if dtype != np.uint16:
+            if m >= self.K.n and self.level == SINGLE:
+                self.tiles.keep()
+            plain = not qp.diag.any()
+            self.gram = self.tiles.gram(qp.point[chosen], dtype, shared=plain)
+            if not plain and dtype != np.uint16:
                 np.einsum("ii->i", self.gram[:m, :m])[:] += qp.diag[chosen]
             self.gram_of = (chosen, dtype)
         width = -(-m // LANES) * LANES
@@ -451,6 +456,7 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     whole = len(chosen) == len(state.beta)
     stop = max(target, 0.0 if whole and target > 0 else INNER * gauge.violation)
     state.bits &= ~block_jit.RAY
+    first = not state.first_violation
     state.first_violation = state.first_violation or gauge.violation
     before, state.last_free = state.steps, gauge.free
     status = state.solve_block(work, gauge.free, stop, limit, control)
@@ -460,6 +466,8 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     state.beta[chosen] = work.beta
     free = (work.beta > work.lower) & (work.beta < work.upper)
     state.previous = np.concatenate([chosen[free], chosen[~free]])
+    if first and state.level == SINGLE and state.tiles.costly and np.count_nonzero(work.beta) > CROWDED * len(chosen):
+        state.tiles.keep()
     if status is None:
         status = state.change(chosen[changed], step[changed], control)
     return status
