@@ -246,6 +246,26 @@ def start_masks(work):
 
 
 @jit
+def still_moving(work, members):
+    """The variables that may yet take part in a step: not at a bound, or not beyond all that they could pair up with.
+
+    Returns how many. In place: members, in index order.
+    """
+    high, low = 0.0, 0.0
+    m = work.beta.shape[0]
+    for t in range(m):
+        high = max(high, work.values[t] + work.rise[t])
+        low = min(low, work.values[t] + work.fall[t])
+    count = 0
+    for t in range(m):
+        members[count] = t
+        stuck_low = work.fall[t] != 0.0 and work.values[t] < low
+        stuck_high = work.rise[t] != 0.0 and work.values[t] > high
+        count += not (stuck_low or stuck_high)
+    return count
+
+
+@jit
 def _move(work, t, step):
     """beta_t += step, exactly to the bound when `step` reaches it. In place: beta and masks."""
     if step >= 0.0:

@@ -217,24 +217,28 @@ def kernel_block(kernel, source, rows, target, scratch, out):
 @jit(allocates=True)
 def kernel_diagonal(kernel, points, scratch, out):
     """out_i = k(x_i, x_i). In place: out."""
-    x, bits, power = scratch
+    _, bits, power = scratch
     kind = kernel.kind
     block = np.zeros(LANES)
-    for i in range(points.n):
-        block[:] = 0.0  # what the epilogue left in the other lanes would be raised to powers again and again
+    for start in range(0, points.n, LANES):
+        count = min(LANES, points.n - start)
+        block[:] = 0.0
         if kind == PRECOMPUTED:
-            block[0] = points.gram[points.ids[i], points.ids[i]]
+            for j in range(count):
+                block[j] = points.gram[points.ids[start + j], points.ids[start + j]]
         elif kind == RBF or kind == LAPLACIAN:
-            block[0] = 0.0
+            pass  # a point is at distance 0 from itself
         elif points.panels.shape[0] > 0:
-            load_source(kind, points, i, x)
-            block[0] = 0.0
-            for k in range(points.panels.shape[1]):
-                block[0] += x[k] * x[k]
+            panel = points.panels[start // LANES]
+            for k in range(panel.shape[0]):
+                for j in range(LANES):
+                    block[j] += panel[k, j] * panel[k, j]
         else:
-            block[0] = points.norms[i]
+            for j in range(count):
+                block[j] = points.norms[start + j]
         _epilogue(kernel, block, bits, power)
-        out[i] = block[0]
+        for j in range(count):
+            out[start + j] = block[j]
 
 
 @jit(sums=True)

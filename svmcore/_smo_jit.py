@@ -18,7 +18,7 @@ from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "63e31de42512"
+_STAMP = "9b873b0232af"
 
 CALLABLE = int(KernelKind.CALLABLE)
 

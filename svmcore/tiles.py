@@ -78,6 +78,34 @@ class _Spare:
 _spare = _Spare()
 
 
+def _complete(out: Real, count: int) -> None:
+    """The lower triangle mirrored, and zeros in the padding, which may hold anything. In place: out."""
+    block_jit.mirror(out, count)
+    out[:count, count:] = 0
+    out[count:] = 0
+
+
+def _gathered(gram: Real, members: IntArray, scale: float, out: Real) -> Real:
+    """scale gram[members, members], rounded where `out` holds integers. In place: out."""
+    rounding = 0.5 if out.dtype == np.uint16 else 0.0
+    block_jit.gather_lower(gram, members.astype(np.uint32), np.float32(scale), np.float32(rounding), out)
+    _complete(out, len(members))
+    return out
+
+
+def part_of(gram: Real, members: IntArray) -> Real:
+    """The Gram matrix of some of the points of another one, laid out the same."""
+    return _gathered(gram, members, 1.0, np.empty(_layout(len(members)), gram.dtype))
+
+
+def _layout(count: int) -> tuple[int, int]:
+    """Rows and columns of the Gram matrix of `count` points: whole panels wide, a row of zeros at least below.
+
+    Its rows are a cache line apart from a multiple of the page, which caches map to few places.
+    """
+    return groups_of(count) * _vector.ROWS + 1, -(-count // LANES) * LANES + _STAGGER
+
+
 class _Tiles:
     """What tiles over stored points share: the kernel, threads, a buffer for Gram matrices, a count."""
 
@@ -97,12 +125,8 @@ class _Tiles:
         self._kept: Real | None = None
 
     def _space(self, count: int, dtype: Any) -> Real:
-        """A reused array for the Gram matrix of `count` points: whole panels wide, a row of zeros at least below.
-
-        Its rows are a cache line apart from a multiple of the page, which caches map to few places.
-        """
-        rows = groups_of(count) * _vector.ROWS + 1
-        width = -(-count // LANES) * LANES + _STAGGER
+        """A reused array for the Gram matrix of `count` points."""
+        rows, width = _layout(count)
         size = (rows * width * np.dtype(dtype).itemsize + 3) // 4
         if len(self._buffer) < size:
             self._buffer = np.empty(max(size, self._most), np.float32)
@@ -137,17 +161,7 @@ class _Tiles:
         count = len(points)
         if shared and dtype == np.float32 and count == self.n and (points[:-1] < points[1:]).all():
             return self._kept
-        out = self._space(count, dtype)
-        scale, rounding = (UNITS_16, 0.5) if dtype == np.uint16 else (1.0, 0.0)
-        block_jit.gather_lower(self._kept, points.astype(np.uint32), np.float32(scale), np.float32(rounding), out)
-        return self._completed(out, count)
-
-    def _completed(self, out: Real, count: int) -> Real:
-        """The lower triangle mirrored, and zeros in the padding, which may hold anything."""
-        block_jit.mirror(out, count)
-        out[:count, count:] = 0
-        out[count:] = 0
-        return out
+        return _gathered(self._kept, points, UNITS_16 if dtype == np.uint16 else 1.0, self._space(count, dtype))
 
     def _compute(self, points: IntArray, dtype: Any) -> Real:
         """`gram` from the data."""
@@ -243,7 +257,7 @@ class DenseTiles(_Tiles):
         work = float(out.size * source.shape[1])
         split(lambda a, b: store(self.shape, packed, panels, a, b, out), columns, work, self.n_threads)
         if half:
-            self._completed(out, count)
+            _complete(out, count)
         return self._finish(out, count)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:

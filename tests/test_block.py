@@ -133,11 +133,29 @@ def test_blocks_smaller_than_the_problem(n):
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("tol", [1e-3, 1e-9])
 def test_crowded_problems_with_costly_kernel_values(loss, tol, monkeypatch):
-    monkeypatch.setattr(block, "SMALL", SIZE // 4)
+    monkeypatch.setattr(block, "SMALL_COSTLY", SIZE // 4)
     monkeypatch.setattr(block, "LEAST_BLOCK", SIZE // 2)
     X, y = mixture(d=70)
     solution = svmcore.train_svc(X, y, 2.0, gamma=1 / 70, tol=tol, loss=loss, solver="block")
     certified(solution, X, y, 2.0, tol, gamma=1 / 70, loss=loss)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_parts_of_working_sets(loss, fit_intercept, monkeypatch):
+    X, y = mixture(noise=0.3)
+    problem = {"loss": loss, "fit_intercept": fit_intercept}
+    plain = svmcore.train_svc(X, y, 50.0, tol=1e-8, solver="block", **problem)
+    monkeypatch.setattr(block, "LEAST_PIECE", 20)
+    monkeypatch.setattr(block, "PIECE_PER_VARIABLE", 0)
+    monkeypatch.setattr(block, "LEAST_SHRUNK", 8)
+    monkeypatch.setattr(block, "SHRINK", 0.95)
+    parts = []
+    monkeypatch.setattr(block, "part_of", lambda gram, members: parts.append(members) or tiles.part_of(gram, members))
+    solution = svmcore.train_svc(X, y, 50.0, tol=1e-8, solver="block", **problem)
+    certified(solution, X, y, 50.0, 1e-8, **problem)
+    assert solution.objective == pytest.approx(plain.objective, rel=1e-9)
+    assert parts
 
 
 def test_hard_margin():

@@ -14,6 +14,7 @@ another when rounding gets in the way: float32 products; float64 products; float
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from svmcore._vector import BIG, ROWS
 from svmcore.gram import KernelMatrix, kernel_product
 from svmcore.solvers._contract import Capabilities, Criterion
 from svmcore.solvers._face import FaceResult, face_step
-from svmcore.tiles import PIECE, make_tiles
+from svmcore.tiles import PIECE, make_tiles, part_of
 
 CAPABILITIES = Capabilities(
     summary="block SMO on float32 tiles with a float64 gradient: the fastest for most problems",
@@ -42,12 +43,14 @@ OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
 SINGLE, MIXED, DOUBLE = range(3)
 """Levels of precision: float32; float64 products; float64 products and blocks."""
 
-SMALL = 1500  # up to this many variables one block holds them all
+SMALL = 1500  # up to this many variables one block holds them all,
+SMALL_COSTLY = 2048  # or this many where kernel values are costly
 CROWDED = 0.55  # K is worth keeping when this share of the first working set, close to a sample of all, carries weight
 LEAST_BLOCK = 1024
 FREE_FACTOR = 1.3  # working set over free variables: below 1 the method thrashes
 KEEP = 0.5  # share of a working set that the next one may inherit
 INNER = 0.05  # the block is solved to this share of the outer violation,
+INNER_WHOLE = 1e-4  # to this share where it holds everything: float32 cannot see much below it,
 INNER_TOL = 0.3  # or to this share of the tolerance
 RELAX = 1.5
 ROUNDING = 2e-7  # error of float32 products, per unit of |beta| (measured: 0.9 to 2.2 times that)
@@ -64,7 +67,10 @@ FEW_FREE = 250  # free variables up to which exact steps over them follow soon
 MOST_FACE = 400  # free variables that a face step decomposes
 LEAST_HALF = 2048  # working sets above this keep their Gram matrix in 16 bits,
 HALF_ERROR = 5e-6  # where this times the largest |beta| and the root of the free count stays below 0.1
-SLICE_STEPS = 4e8  # lane operations of inner steps between two looks at the clock
+LEAST_PIECE = 5000  # pair steps between two looks at the clock, and for variables that no longer move;
+PIECE_PER_VARIABLE = 2  # or this many times the size of the working set
+SHRINK = 0.7  # a working set is left for a part of it at most this large,
+LEAST_SHRUNK = 512  # if it has as many variables
 
 
 class Gauge(NamedTuple):
@@ -176,7 +182,7 @@ class _Run:
         """How many variables the next working set takes."""
         n = len(self.beta)
         room = int(np.sqrt(self.K.cache_bytes / (4 if self.level < DOUBLE else 8)))
-        if n <= min(SMALL, room):
+        if n <= min(SMALL_COSTLY if self.tiles.costly else SMALL, room):
             return n
         return min(n, max(LEAST_BLOCK, int(FREE_FACTOR * free) + 256), max(room, 256))
 
@@ -251,18 +257,27 @@ class _Run:
         budget = min(
             self.steps_allowed(free) if 0 < free <= FEW_FREE else STEPS_PER_VARIABLE * len(work.beta) + 10000, limit
         )
-        piece = max(1000, int(SLICE_STEPS / work.gram.shape[1]))
-        while budget > 0:
-            steps, violation, bits = solve(work, stop, self.relax, tau, min(piece, budget))
-            self.steps += steps
-            self.bits |= bits
-            budget -= steps
-            if steps < piece:
-                return None
-            status = control.check(self.steps, violation, np.nan)
-            if status is not None:
-                return status
-        return None
+        end = self.steps + budget
+
+        def run(work: block_jit.WorkingSet) -> Status | None:
+            m = len(work.beta)
+            piece = max(LEAST_PIECE, PIECE_PER_VARIABLE * m)
+            members = np.empty(m, np.int64)
+            while self.steps < end:
+                steps, violation, bits = solve(work, stop, self.relax, tau, min(piece, end - self.steps))
+                self.steps += steps
+                self.bits |= bits
+                if steps < piece:
+                    return None
+                status = control.check(self.steps, violation, np.nan)
+                count = block_jit.still_moving(work, members)
+                if status is None and count < SHRINK * m and m >= LEAST_SHRUNK:
+                    status = _on_part(work, members[:count], run)
+                if status is not None:
+                    return status
+            return None
+
+        return run(work)
 
     def gram_type(self, m: int, gauge: Gauge) -> Any:
         """Number type of the next Gram matrix: 16 bits when it is large and their rounding cannot matter."""
@@ -334,6 +349,29 @@ class _Run:
         size = float(np.abs(self.beta).sum())
         norm = float(self.beta @ (self.qp.c - gauge.v - self.qp.diag * self.beta))
         return size > 0 and norm <= 1e-14 * self.largest * size**2
+
+
+def _on_part(work: block_jit.WorkingSet, members: IntArray, run: Callable[..., Status | None]) -> Status | None:
+    """`run` on some of the variables of a working set; the residuals of the others follow. In place: work."""
+    m = len(members)
+    gram = part_of(work.gram, members)
+    width = -(-m // LANES) * LANES
+    diagonal, values, rise, fall = (np.ones(width, work.values.dtype) for _ in range(4))
+    diagonal[:m], values[:m] = work.diagonal[members], work.values[members]
+    beta, lower, upper = work.beta[members], work.lower[members], work.upper[members]
+    part = block_jit.WorkingSet(gram, work.unit, diagonal, values, rise, fall, beta, lower, upper)
+    block_jit.start_masks(part)
+    status = run(part)
+    step = part.beta - work.beta[members]
+    moved = np.flatnonzero(step)
+    change = np.zeros(len(work.values))
+    coef = (work.unit * step[moved]).astype(work.values.dtype)
+    block_jit.add_rows(work.gram, members[moved], coef, 0, len(work.values), change)
+    work.values[:] -= change
+    work.values[members] = part.values[:m]
+    work.beta[members] = part.beta
+    block_jit.start_masks(work)
+    return status
 
 
 class _Watch:
@@ -454,7 +492,7 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     chosen = state.choose(gauge, state.block_size(gauge.free))
     work = state.working_set(chosen, gauge)
     whole = len(chosen) == len(state.beta)
-    stop = max(target, 0.0 if whole and target > 0 else INNER * gauge.violation)
+    stop = max(target, (INNER_WHOLE if whole and target > 0 else INNER) * gauge.violation)
     state.bits &= ~block_jit.RAY
     first = not state.first_violation
     state.first_violation = state.first_violation or gauge.violation
