@@ -30,7 +30,9 @@ _SHAPES = {
 }
 _EXPONENTIAL = (KernelKind.RBF, KernelKind.LAPLACIAN)
 _WIDE = 40  # features above which half a Gram matrix and its mirror image are cheaper than the whole
-_COSTLY = 64  # features above which a kernel value is better read from memory than computed again
+_COSTLY = 48  # features above which a kernel value is better read from memory than computed again
+_KEPT_LEAST = 1 << 24  # bytes that K among all points may take in any case,
+_KEPT_PER_FEATURE = 1 << 20  # and with many features: fresh memory can cost as much as computing (100 MB: 5 to 150 ms)
 _KEPT_VALUES = 1 << 24  # 64 MB
 _STAGGER = 32  # unused columns at the end of every row of a Gram matrix
 _SPARSE = 0.25  # share of stored entries below which sparse tiles win
@@ -123,6 +125,7 @@ class _Tiles:
         self._buffer = _spare.take(self._most)
         self._touched = 0
         self._kept: Real | None = None
+        self._spared: tuple[Real, int] | None = None  # the buffer that holds it
 
     def _space(self, count: int, dtype: Any) -> Real:
         """A reused array for the Gram matrix of `count` points."""
@@ -143,14 +146,15 @@ class _Tiles:
 
     def release(self) -> None:
         """Hand the buffer on to the next fit; the last Gram matrix is gone."""
-        _spare.give(self._buffer, self._touched)
-        self._buffer = np.empty(0, np.float32)
+        _spare.give(*(self._spared or (self._buffer, self._touched)))
+        self._buffer, self._kept, self._spared = np.empty(0, np.float32), None, None
 
     def keep(self) -> None:
-        """From now on float32 blocks and products read K from memory, if it fits."""
-        if self._kept is None and not self.linear and 4 * self.n * (self.n + 2 * LANES) <= self.K.cache_bytes:
-            kept = self._compute(np.arange(self.n), np.float32)
-            self._kept, self._buffer, self._touched = kept, np.empty(0, np.float32), 0
+        """From now on float32 blocks and products read K from memory, if it fits and the memory is worth its price."""
+        room = min(self.K.cache_bytes, max(_KEPT_LEAST, self.K.n_features * _KEPT_PER_FEATURE))
+        if self._kept is None and not self.linear and 4 * self.n * (self.n + 2 * LANES) <= room:
+            self._kept = self._compute(np.arange(self.n), np.float32)
+            self._spared, self._buffer = (self._buffer, self._touched), np.empty(0, np.float32)
 
     def gram(self, points: IntArray, dtype: Any = np.float32, *, shared: bool = False) -> Real:
         """K among points, with at least one row of zeros below it, until the next call. uint16 holds multiples of

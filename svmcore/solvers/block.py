@@ -1,8 +1,9 @@
 """Block SMO: working sets larger than the free set, float32 tiles, a float64 gradient, refinement to any tolerance.
 
 Solves   every formulation of the sign-free dual, every kernel (those without a tile through `KernelMatrix`).
-Cost     2 to 3 kernel values per support vector and point when C is small, never stored; a Gram matrix of the working
-         set (q variables, q about 1.3 times the number of free ones) at each outer step; O(q) a pair step.
+Cost     2 to 3 kernel values per support vector and point when C is small, never stored, or half of K, where values are
+         costly and memory holds it; a Gram matrix of the working set (q variables, q about 1.3 times the number of free
+         ones) at each outer step; O(q) a pair step.
 Stops    at the tolerance of the chosen criterion, on a gradient recomputed in float64 whenever float32 products could
          have spoilt it.
 Idea     Joachims 1998, Wen et al. (ThunderSVM) 2018; second-order pairs of Fan, Chen and Lin 2005, over-relaxed.
@@ -44,7 +45,7 @@ SINGLE, MIXED, DOUBLE = range(3)
 """Levels of precision: float32; float64 products; float64 products and blocks."""
 
 SMALL = 1500  # up to this many variables one block holds them all,
-SMALL_COSTLY = 2048  # or this many where kernel values are costly
+SMALL_COSTLY = 3500  # or this many where kernel values are costly
 CROWDED = 0.55  # K is worth keeping when this share of the first working set, close to a sample of all, carries weight
 LEAST_BLOCK = 1024
 FREE_FACTOR = 1.3  # working set over free variables: below 1 the method thrashes
@@ -283,7 +284,8 @@ class _Run:
         """Number type of the next Gram matrix: 16 bits when it is large and their rounding cannot matter."""
         if self.level == DOUBLE:
             return np.float64
-        if not self.halves or m <= LEAST_HALF:
+        kept = self.tiles.costly and m == len(self.beta)  # then no copy is needed
+        if not self.halves or m <= LEAST_HALF or kept:
             return np.float32
         last_m, last_violation = self.last_half
         late = gauge.violation < self.first_violation and last_m > FREE_FACTOR * gauge.free
