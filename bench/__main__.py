@@ -25,7 +25,7 @@ def list_everything() -> int:
     for suite in SUITES.values():
         print(f"  {suite.name:10s} {suite.summary} (at most {suite.minutes:g} min)")
     print("peers:")
-    for name, why in {peer.name: peer.missing() for peer in (*peers(), *tuners())}.items():
+    for name, why in {**{p.name: p.missing() for p in peers()}, **{t.name: t.missing() for t in tuners()}}.items():
         print(f"  {name:16s} {why or 'installed'}")
     return 0
 
@@ -40,14 +40,16 @@ def run(options: argparse.Namespace) -> int:
     file = options.out or FOLDER / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     results = Results(file)
-    command = " ".join(["python -m bench run", *options.names, *(["--only", *options.only] if options.only else [])])
+    said = {"--minutes": [f"{options.minutes:g}"] if options.minutes else [], "--only": options.only or []}
+    command = " ".join(["python -m bench run", *options.names, *(w for k, v in said.items() if v for w in (k, *v))])
     results.add({**environment(), "command": command})
+    share = options.minutes / sum(SUITES[name].minutes for name in names) if options.minutes else 1.0
     failed = []
     for name in names:
         suite = SUITES[name]
         print(f"{name}: {suite.summary}", flush=True)
         started = time.perf_counter()
-        context = Context(results, only=options.only or (), deadline=started + 60.0 * suite.minutes)
+        context = Context(results, only=options.only or (), deadline=started + 60.0 * share * suite.minutes)
         try:
             suite.run(context)
         except AssertionError as error:
@@ -98,6 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("names", nargs="+", metavar="NAME", help="suites, or all")
     command.add_argument("--data", type=Path, help="folder of data sets (default: SVMCORE_DATA, else ../shared/data)")
     command.add_argument("--out", type=Path, help="results file")
+    command.add_argument("--minutes", type=float, help="time for all of it, shared out; what does not fit is left out")
     command.add_argument("--only", nargs="+", metavar="WORD", help="only solvers whose name holds a word")
     command = commands.add_parser("report", help="write Markdown and HTML from results, or compare two runs")
     command.add_argument("files", nargs="*", type=Path, help="results files (default: the newest)")

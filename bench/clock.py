@@ -43,17 +43,22 @@ def once(work: Callable[[], Any]) -> tuple[Any, float, float]:
     return result, wall, cpu
 
 
-def alternate(works: dict[str, Callable[[], Any]], rounds: int) -> tuple[dict[str, Times], dict[str, Any]]:
+def alternate(
+    works: dict[str, Callable[[], Any]], rounds: int, sits_out: Callable[[str, int], bool] = lambda name, done: False
+) -> tuple[dict[str, Times], dict[str, Any]]:
     """Call all of them in turn, `rounds` times. Times and last results, by name.
 
-    Always in the same order: whoever ran twice in a row would find the memory it just gave back still warm.
+    Always in the same order: whoever ran twice in a row would find the memory it just gave back still warm. `sits_out`
+    tells whether somebody has been timed often enough after some rounds.
     """
     times = {name: Times() for name in works}
     results: dict[str, Any] = {}
     gc.collect()
     gc.freeze()  # modules loaded by now are no garbage: collections between repeats stay short
-    for _ in range(rounds):
+    for done in range(rounds):
         for name, work in works.items():
+            if sits_out(name, done):
+                continue
             results[name], wall, cpu = once(work)
             times[name].add(wall, cpu)
     return times, results

@@ -19,7 +19,8 @@ from bench.results import Results
 
 _STEP = math.sqrt(10.0)  # of the ladder of tolerances
 _LOOSEST, _TIGHTEST = 2, -6  # steps from the nominal tolerance
-_TOO_SLOW = 60.0  # seconds of a fit that is not repeated
+_TOO_SLOW = 30.0  # seconds of a fit that is not repeated
+_SLOW, _ENOUGH = 1.0, 2  # seconds of a fit that a few repeats are enough for
 
 
 @dataclass
@@ -93,12 +94,15 @@ def enter(
     context: Context, suite: str, problem: Problem, solvers: Sequence[Solver], tol: float, threads: int
 ) -> list[Entry]:
     """The solvers that are here and do this problem, each warmed up and judged at the nominal tolerance."""
-    entries = []
+    entries: list[Entry] = []
     for solver in solvers:
         if not context.wants(solver.name):
             continue
         if why := solver.missing():
             context.skip(suite, solver.name, why)
+            continue
+        if entries and context.out_of_time():
+            context.skip(suite, solver.name, "the suite's time was up", problem.name)
             continue
         if why := solver.refuses(problem):
             context.skip(suite, solver.name, why, problem.name)
@@ -155,19 +159,24 @@ def contest(
     if context.out_of_time():
         context.skip(suite, "everybody", "the suite's time was up", problem.name)
         return []
+    started = time.perf_counter()
     target = gap_target(problem, tol)
     rows = []
     with clock.threads(threads):
         entries = enter(context, suite, problem, solvers, tol, threads)
         matched = {e.solver.name: at_equal_gap(e, target) if equal_gap else None for e in entries}
         works = {e.name: e for e in [*entries, *filter(None, matched.values())] if e.first < _TOO_SLOW}
-        rounds = clock.rounds_for(time_for_it, sum(e.first for e in works.values()), least_rounds)
-        times, _ = clock.alternate({name: e.fit for name, e in works.items()}, rounds)
+        rounds = clock.rounds_for(time_for_it, sum(e.first for e in works.values() if e.first <= _SLOW), least_rounds)
+        times, _ = clock.alternate(
+            {name: e.fit for name, e in works.items()},
+            rounds,
+            lambda name, done: done >= _ENOUGH and works[name].first > _SLOW,
+        )
         for nominal in entries:
             for mode, entry in [("tol", nominal), ("gap", matched[nominal.solver.name])]:
                 if mode == "gap" and not equal_gap:
                     continue
-                row = {
+                row: dict[str, Any] = {
                     "kind": "row", "suite": suite, "group": group, "problem": problem.described(),
                     "solver": nominal.solver.name, "mode": mode, "tol": tol, "gap_target": target, "threads": threads,
                     "asked": (entry or nominal).asked, "score": (entry or nominal).score,
@@ -177,21 +186,23 @@ def contest(
                 row["cpu"] = took.cpu if took else [(entry or nominal).first_cpu]
                 row["met"] = entry is not None and (mode == "gap" or meets(entry.score, tol, target))
                 n_sv = row["score"]["n_sv"]
-                if n_sv:
+                if n_sv and problem.kernel != "linear":  # a linear kernel never needs its matrix
                     block = limits.kernel_block(problem, n_sv)
                     row["limit"] = {"kernel_block": block, "stream": limits.stream(problem, n_sv)}
                 rows.append(row)
     for row in rows:
         context.results.add(row)
-    _say(context, problem, rows, tol, threads)
+    _say(context, problem, rows, tol, threads, time.perf_counter() - started)
     return rows
 
 
-def _say(context: Context, problem: Problem, rows: list[dict[str, Any]], tol: float, threads: int) -> None:
+def _say(context: Context, problem: Problem, rows: list[dict[str, Any]], tol: float, threads: int, took: float) -> None:
     """One line a case on the terminal."""
     parts = []
     for row in rows:
         if row["mode"] == "tol":
             best = min(row["cpu"] if threads == 1 else row["wall"])
             parts.append(f"{row['solver']} {1e3 * best:.3g} ms{'' if row['met'] else ' (misses tol)'}")
-    context.say(f"  {problem.name}, tol {tol:g}, {threads} thread{'s'[: threads - 1]}: " + ", ".join(parts))
+    context.say(
+        f"  {problem.name}, tol {tol:g}, {threads} thread{'s'[: threads - 1]}: {', '.join(parts)} ({took:.0f} s)"
+    )

@@ -8,7 +8,9 @@ exists; a file in it holds ``X`` (or the parts of a CSR matrix) and ``y`` in {-1
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +54,17 @@ def clusters(n: int, d: int, flip: float = 0.02) -> DataSet:
     y = np.where(which % 2 == 0, 1.0, -1.0)
     y[rng.random(n) < flip] *= -1.0
     return DataSet(_standardised(X), y)
+
+
+def classification(n: int, d: int, percent: int = 2) -> DataSet:
+    """scikit-learn's `make_classification`: redundant features, and some percent of the labels drawn anew."""
+    from sklearn.datasets import make_classification
+
+    X, y = make_classification(
+        n, d, n_informative=max(2, min(d // 2, 20)), n_redundant=d // 5, n_clusters_per_class=4 if d > 4 else 1,
+        flip_y=percent / 100.0, random_state=3,
+    )  # fmt: skip
+    return DataSet(_standardised(X), np.where(y > 0, 1.0, -1.0))
 
 
 def noisy(n: int, d: int) -> DataSet:
@@ -137,8 +150,15 @@ def monk(which: int) -> DataSet:
     return DataSet(_standardised(grid.astype(float)), np.where(rule, 1.0, -1.0))
 
 
-GENERATED = {"clusters": clusters, "noisy": noisy, "mixture": mixture, "onehot": onehot, "waves": waves}
-BUILT_IN = {
+GENERATED: dict[str, Callable[..., DataSet]] = {
+    "clusters": clusters,
+    "classification": classification,
+    "noisy": noisy,
+    "mixture": mixture,
+    "onehot": onehot,
+    "waves": waves,
+}
+BUILT_IN: dict[str, Callable[[], DataSet]] = {
     "checkerboard": checkerboard,
     "noisy_spirals": noisy_spirals,
     "two_spirals": two_spirals,
@@ -161,8 +181,10 @@ def from_folder(name: str) -> DataSet:
 
 def missing(name: str) -> str:
     """Why a set is not at hand; empty when it is."""
-    if name.split("-")[0] in GENERATED or name in BUILT_IN:
-        return ""
+    kind = name.split("-")[0]
+    if kind in GENERATED or name in BUILT_IN:
+        lacks = kind == "classification" and importlib.util.find_spec("sklearn") is None
+        return "scikit-learn, which generates it, is not installed" if lacks else ""
     where = folder()
     if where is None:
         return "no data folder; give --data or set SVMCORE_DATA"

@@ -1,7 +1,7 @@
 """Physical limits: what no solver of this kind can beat, measured on this machine.
 
-`kernel_block`: every support vector's kernel row has to be computed once; so many seconds does our own kernel take for
-the |SV| x n block. `stream`: the same block, stored as doubles, read once from memory.
+`kernel_block`: every support vector's kernel row has to be computed once; so many seconds does our fused tile take for
+the |SV| x n block times a vector. `stream`: the same block, stored as doubles, read once from memory.
 """
 
 from __future__ import annotations
@@ -13,28 +13,30 @@ import numpy as np
 from bench.clock import once
 from bench.problems import Problem
 
-_ROWS = 64  # rows at a time: the block itself need not fit anywhere
-_MOST_ROWS = 2048  # beyond, the rate is extrapolated
+_MOST_ROWS = 4096  # beyond, the rate is extrapolated
 _STREAM_BYTES = 256 << 20
 
 
 @functools.lru_cache(maxsize=64)
 def kernel_block(problem: Problem, n_sv: int) -> float:
-    """CPU seconds of one |SV| x n kernel block by our own kernel, one thread."""
+    """CPU seconds of one |SV| x n kernel block times a vector by our fused tile, one thread."""
+    from svmcore._types import LANES
     from svmcore.gram import KernelMatrix
     from svmcore.solve import svc_problem, svr_problem
+    from svmcore.tiles import make_tiles
 
-    if problem.regression:
+    if problem.epsilon is not None:
         form = svr_problem(problem.X, problem.y, problem.C, problem.epsilon, **problem.keywords())
     else:
         form = svc_problem(problem.X, problem.y, problem.C, **problem.keywords())
     K = KernelMatrix(form.X, form.spec.kernel, form.spec.function, cache_bytes=0, n_threads=1)
+    tiles = make_tiles(K, centred=problem.fit_intercept)
     rows = min(max(n_sv, 1), _MOST_ROWS, problem.n)
-    index = np.random.default_rng(0).choice(problem.n, rows, replace=False)
+    index = np.sort(np.random.default_rng(0).choice(problem.n, rows, replace=False))
+    field, coef = np.zeros(-(-K.n // LANES) * LANES), np.ones(rows)
 
     def block() -> None:
-        for start in range(0, rows, _ROWS):
-            K.rows(index[start : start + _ROWS])
+        tiles.add(index, coef, field)
 
     block()
     best = min(once(block)[2] for _ in range(3))

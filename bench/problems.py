@@ -94,7 +94,7 @@ def reference(problem: Problem) -> float:
     import svmcore
 
     keywords = problem.keywords()
-    if problem.regression:
+    if problem.epsilon is not None:
         solution = svmcore.train_svr(problem.X, problem.y, problem.C, problem.epsilon, tol=1e-6, **keywords)
     else:
         solution = svmcore.train_svc(problem.X, problem.y, problem.C, tol=1e-6, **keywords)

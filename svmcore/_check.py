@@ -244,6 +244,15 @@ def vector(values: Any, name: str, n: int) -> FloatArray:
     return array
 
 
+def _distinct(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The values of an array in order; two numbers, the usual case, without sorting."""
+    if array.dtype.kind in "biuf":
+        ends = np.array([array.min(), array.max()])
+        if ends[0] < ends[1] and ((array == ends[0]) | (array == ends[1])).all():
+            return ends
+    return np.unique(array)
+
+
 def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any, Any]]:
     """Signs -1 and +1, and the two classes; the second of the sorted classes is +1. `kept` masks points with weight."""
     array = np.asarray(y)
@@ -255,7 +264,7 @@ def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any
         bad = int(np.flatnonzero(~np.isfinite(array))[0])
         raise InputError(f"y contains {array[bad]} at row {bad}; every sample needs a label")
     try:
-        classes = np.unique(array)
+        classes = _distinct(array)
     except TypeError:
         raise InputError("y mixes labels of different types that cannot be sorted; use one type") from None
     if len(classes) != 2:

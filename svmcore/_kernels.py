@@ -217,28 +217,26 @@ def kernel_block(kernel, source, rows, target, scratch, out):
 @jit(allocates=True)
 def kernel_diagonal(kernel, points, scratch, out):
     """out_i = k(x_i, x_i). In place: out."""
-    _, bits, power = scratch
+    bits, power = scratch[1], scratch[2]
     kind = kernel.kind
     block = np.zeros(LANES)
-    for start in range(0, points.n, LANES):
-        count = min(LANES, points.n - start)
-        block[:] = 0.0
+    for first in range(0, points.n, LANES):
+        count = min(LANES, points.n - first)
+        block[:] = 0.0  # what the last epilogue left would be raised to powers again and again
         if kind == PRECOMPUTED:
             for j in range(count):
-                block[j] = points.gram[points.ids[start + j], points.ids[start + j]]
-        elif kind == RBF or kind == LAPLACIAN:
-            pass  # a point is at distance 0 from itself
-        elif points.panels.shape[0] > 0:
-            panel = points.panels[start // LANES]
-            for k in range(panel.shape[0]):
-                for j in range(LANES):
-                    block[j] += panel[k, j] * panel[k, j]
-        else:
-            for j in range(count):
-                block[j] = points.norms[start + j]
+                block[j] = points.gram[points.ids[first + j], points.ids[first + j]]
+        elif kind != RBF and kind != LAPLACIAN:
+            if points.panels.shape[0] > 0:
+                panel = points.panels[first // LANES]
+                for k in range(panel.shape[0]):
+                    for j in range(LANES):
+                        block[j] += panel[k, j] * panel[k, j]
+            else:
+                for j in range(count):
+                    block[j] = points.norms[first + j]
         _epilogue(kernel, block, bits, power)
-        for j in range(count):
-            out[start + j] = block[j]
+        out[first : first + count] = block[:count]
 
 
 @jit(sums=True)

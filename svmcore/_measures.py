@@ -29,8 +29,8 @@ def objective(qp: DualQP, beta: FloatArray, v: FloatArray) -> float:
 
 def extremes(qp: DualQP, beta: FloatArray, v: FloatArray) -> tuple[float, float]:
     """The largest residual that wants to grow and the smallest that wants to shrink."""
-    top = np.max(v, where=beta < qp.upper, initial=-np.inf)
-    bottom = np.min(v, where=beta > qp.lower, initial=np.inf)
+    top = np.where(beta < qp.upper, v, -np.inf).max(initial=-np.inf)
+    bottom = np.where(beta > qp.lower, v, np.inf).min(initial=np.inf)
     return float(top), float(bottom)
 
 
@@ -67,9 +67,11 @@ def _boxes(qp: DualQP, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _maximiser(u: FloatArray, diag: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
     """z in [lower, upper] that maximises u z - diag z^2 / 2."""
+    corner: FloatArray = np.where(u > 0, upper, lower)
+    if not diag.any():
+        return corner
     flat = diag == 0
     interior = np.divide(u, diag, out=np.zeros_like(u), where=~flat)
-    corner = np.where(u > 0, upper, lower)
     return np.asarray(np.where(flat, corner, np.clip(interior, lower, upper)))
 
 

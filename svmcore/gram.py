@@ -42,7 +42,7 @@ def aligned(shape: tuple[int, ...], *, zero: bool = False) -> FloatArray:
     """A float64 array that starts on a cache line, which full-width vector loads want."""
     size = math.prod(shape)
     buffer = np.zeros(size + 8) if zero else np.empty(size + 8)
-    start = (-buffer.ctypes.data % 64) // 8
+    start = (-buffer.__array_interface__["data"][0] % 64) // 8
     return buffer[start : start + size].reshape(shape)
 
 
@@ -56,7 +56,12 @@ def dense_points(X: FloatArray, order: IntArray) -> Points:
     width = max(4, -(-X.shape[1] // 4) * 4)
     panels = aligned((padded(len(order)) // LANES, width, LANES), zero=True)
     _kernels.pack_panels(X, order, panels)
-    return Points(len(order), panels, _NO_INTS, _NO_INDICES, _NO_FLOATS, _NO_FLOATS, _NO_INTS, _NO_GRAM)
+    return panel_points(len(order), panels)
+
+
+def panel_points(n: int, panels: FloatArray) -> Points:
+    """n dense points that are packed already."""
+    return Points(n, panels, _NO_INTS, _NO_INDICES, _NO_FLOATS, _NO_FLOATS, _NO_INTS, _NO_GRAM)
 
 
 def sparse_points(X: Any, order: IntArray | None) -> Points:

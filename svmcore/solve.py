@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -134,13 +133,12 @@ def train_svc(
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
     )  # fmt: skip
     run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
-    solution = _fit(problem, run, _control(time_limit, callback, verbose))
     form = {
         "C": C, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0, "loss": loss,
         "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling, "sample_weight": sample_weight,
         "class_weight": class_weight,
     }  # fmt: skip
-    return replace(solution, training=Training(problem.X, y, form, run.tol))
+    return _fit(problem, run, _control(time_limit, callback, verbose), Training(problem.X, y, form, run.tol))
 
 
 def train_svr(
@@ -190,13 +188,12 @@ def train_svr(
         intercept_scaling=intercept_scaling, sample_weight=sample_weight,
     )  # fmt: skip
     run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
-    solution = _fit(problem, run, _control(time_limit, callback, verbose))
     form = {
         "C": C, "epsilon": epsilon, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0,
         "loss": loss, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
         "sample_weight": sample_weight,
     }  # fmt: skip
-    return replace(solution, training=Training(problem.X, y, form, run.tol))
+    return _fit(problem, run, _control(time_limit, callback, verbose), Training(problem.X, y, form, run.tol))
 
 
 def _offset(fit_intercept: Any, intercept_scaling: Any) -> tuple[bool, float]:
@@ -393,7 +390,7 @@ def _attempt(
     return raw, measured
 
 
-def _fit(problem: Problem, run: Run, control: Control) -> Solution:
+def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> Solution:
     """Run the solver, or the chosen ones until one succeeds, certify, and speak."""
     if run.solver != solvers.AUTO:
         _refuse_what_it_cannot(run.solver, problem)
@@ -416,7 +413,7 @@ def _fit(problem: Problem, run: Run, control: Control) -> Solution:
             if raw.status not in (Status.LIMITED, Status.PRECISION):
                 break
     raw = raw._replace(n_iter=spent)
-    solution = _solution(problem, K, raw, measured, run._replace(solver=name), control.seconds)
+    solution = _solution(problem, K, raw, measured, run._replace(solver=name), control.seconds, training)
     _speak(solution, measured.relative_gap, problem, run)
     return solution
 
@@ -429,7 +426,9 @@ def _at_tolerance(measured: Measured, run: Run) -> bool:
     return run.stopping == "objective" or measured.violation <= run.tol
 
 
-def _solution(problem: Problem, K: KernelMatrix, raw: Raw, measured: Measured, run: Run, seconds: float) -> Solution:
+def _solution(
+    problem: Problem, K: KernelMatrix, raw: Raw, measured: Measured, run: Run, seconds: float, training: Any
+) -> Solution:
     """Assemble the answer."""
     coef = forms.to_coef(problem.qp, raw.beta, problem.X.shape[0])
     support = np.flatnonzero(coef)
@@ -455,6 +454,7 @@ def _solution(problem: Problem, K: KernelMatrix, raw: Raw, measured: Measured, r
         n_threads=run.n_threads,
         trace=raw.trace,
         stats=raw.stats,
+        training=training,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ def _warm(training: Training, coef: FloatArray, n_threads: int) -> Solution:
         alpha0=coef if problem.classes is None else np.abs(coef), trace=False, seed=0,
         options={"scan": "max"} if coef.any() else {},
     )  # fmt: skip
-    return replace(_fit(problem, run, _control(None, None, 0)), training=training)
+    return _fit(problem, run, _control(None, None, 0), training)
 
 
 def _stacked(old: Any, new: Any) -> Any:

@@ -366,3 +366,15 @@ def test_solutions_can_be_pickled_before_they_are_measured():
     copy = pickle.loads(pickle.dumps(solution))
     assert copy.gap == solution.gap
     assert (copy.alpha == solution.alpha).all()
+
+
+@pytest.mark.compiled
+def test_a_block_does_not_circle_in_its_rounding():
+    """float32 residuals that drift together cannot settle to any tolerance in one go: the block has to be set up afresh."""
+    X, y = mixture(1000, 10, noise=0.02)
+    alpha = None
+    for C in np.geomspace(0.1, 100.0, 25):
+        warm = svmcore.train_svc(X, y, C, gamma=0.1, solver="block", tol=1e-6, alpha0=alpha)
+        cold = svmcore.train_svc(X, y, C, gamma=0.1, solver="block", tol=1e-6)
+        assert warm.n_iter <= 2 * cold.n_iter + len(y)
+        alpha = warm.alpha

@@ -29,7 +29,8 @@ class Intelex(Solver):
         daal4py.daalinit(threads)
         keywords = {**problem.kernel_keywords(), "C": problem.C, "tol": tol, "cache_size": CACHE_MB}
         model = SVR(epsilon=problem.epsilon, **keywords) if problem.regression else SVC(**keywords)
-        X, y = problem.X.astype(self.dtype), problem.y.astype(self.dtype)
+        X: Any = problem.X.astype(self.dtype)
+        y: Any = problem.y.astype(self.dtype)
         return lambda: model.fit(X, y)
 
     def answer(self, problem: Problem, fitted: Any) -> Answer:

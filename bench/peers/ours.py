@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 import svmcore
+import svmcore.solvers
 from bench.objective import Answer
 from bench.peers.base import Solver, spread_out
 from bench.problems import Problem
+
+
+def registry() -> Mapping[str, Any]:
+    """What every solver of ours declares, by name."""
+    found: Mapping[str, Any] = svmcore.solvers()  # type: ignore[operator]  # a package that can be called
+    return found
+
+
+PATH = "svmcore path"
 
 
 class Ours(Solver):
@@ -30,7 +40,7 @@ class Ours(Solver):
     def refuses(self, problem: Problem) -> str:
         if self.solver == "auto":
             return ""
-        can = svmcore.solvers()[self.solver]
+        can = registry()[self.solver]
         for needed, able, what in [
             (problem.kernel != "linear", not can.linear_only, "kernels other than the linear one"),
             (problem.fit_intercept, can.equality, "an intercept"),
@@ -46,9 +56,10 @@ class Ours(Solver):
     def prepare(self, problem: Problem, tol: float, threads: int) -> Callable[[], Any]:
         X, y = problem.X, problem.y
         keywords = {**problem.keywords(), "solver": self.solver, "tol": tol, "n_threads": threads, **self.options}
-        if problem.regression:
+        epsilon = problem.epsilon
+        if epsilon is not None:
             train_svr = svmcore.train_svr  # loaded here, not inside the fit
-            return lambda: train_svr(X, y, problem.C, problem.epsilon, **keywords)
+            return lambda: train_svr(X, y, problem.C, epsilon, **keywords)
         train_svc = svmcore.train_svc
         return lambda: train_svc(X, y, problem.C, **keywords)
 
@@ -64,13 +75,39 @@ class Ours(Solver):
         return lambda: fitted.decision_function(X)
 
 
+class WholePath(Solver):
+    """`svmcore.svm_path` over the values of C that people try; judged by its answer at the problem's C."""
+
+    LOW, HIGH = 0.01, 100.0
+    name = f"{PATH}, C = {LOW:g} to {HIGH:g}"
+    package = "svmcore"
+    most_points = 8_000  # minutes beyond
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def missing(self) -> str:
+        return ""
+
+    def refuses(self, problem: Problem) -> str:
+        return super().refuses(problem) or ("classification only" if problem.regression else "")
+
+    def prepare(self, problem: Problem, tol: float, threads: int) -> Callable[[], Any]:
+        keywords = {key: value for key, value in problem.keywords().items() if key != "loss"}
+        X, y, svm_path = problem.X, problem.y, svmcore.svm_path
+        return lambda: svm_path(X, y, lambda_min=1.0 / self.HIGH, n_threads=threads, **keywords, **self.options)
+
+    def answer(self, problem: Problem, fitted: Any) -> Answer:
+        return Answer(fitted.dual_coef(problem.C), fitted.intercept(problem.C))
+
+
 DEFAULT = Ours()
 
 
 def every() -> list[Ours]:
     """All registered solvers, SMO with each of its rules."""
     found = []
-    for name in svmcore.solvers():
+    for name in registry():
         rules = getattr(svmcore.solvers.load(name), "OPTION_VALUES", {}).get("rule", ())
         found += [Ours(name, rule=rule) for rule in rules] or [Ours(name)]
     return found

@@ -12,6 +12,7 @@ from bench.peers.base import Solver, spread_out
 from bench.problems import Problem
 
 CACHE_MB = 2000
+MOST_STEPS = 5_000_000  # linear problems can take for ever; one that ends here misses its tolerance
 
 
 class ScikitLearn(Solver):
@@ -22,7 +23,13 @@ class ScikitLearn(Solver):
     def prepare(self, problem: Problem, tol: float, threads: int) -> Callable[[], Any]:
         from sklearn.svm import SVC, SVR
 
-        keywords = {**problem.kernel_keywords(), "C": problem.C, "tol": tol, "cache_size": CACHE_MB}
+        keywords = {
+            **problem.kernel_keywords(),
+            "C": problem.C,
+            "tol": tol,
+            "cache_size": CACHE_MB,
+            "max_iter": MOST_STEPS,
+        }
         model = SVR(epsilon=problem.epsilon, **keywords) if problem.regression else SVC(**keywords)
         X, y = problem.X, problem.y
         return lambda: model.fit(X, y)

@@ -115,7 +115,7 @@ class TorchKM(Tuner):
                 eps=1e-5, maxit=100_000, gamma=1e-8, is_exact=0, KKTeps=tol, KKTeps2=tol, device="cpu",
             )  # fmt: skip
             model.fit()
-            return model.pred.numpy().T.copy()
+            return np.ascontiguousarray(model.pred.numpy().T)
 
         return tune
 

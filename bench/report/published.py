@@ -1,4 +1,4 @@
-"""The figures that README.md and docs/benchmarks.md show: generated between markers from bench/published.jsonl.
+"""The figures that README.md and docs/ show: generated between markers from bench/published.jsonl.
 
 `python -m bench readme RESULTS...` publishes new results; without files it only rewrites the tables; `--check` fails where
 a table is not what the published results and the code of today make of them.
@@ -13,46 +13,61 @@ from typing import Any
 
 from bench.data import ROOT
 from bench.peers import BASELINE
+from bench.peers.ours import PATH
 from bench.report.page import Grid
-from bench.report.sections import times
-from bench.report.summary import OURS, cases, groups, solvers, standings
-from bench.results import Results, read
+from bench.report.sections import duration, processes, small, times
+from bench.report.summary import OURS, Case, cases, groups, solvers, standings
+from bench.results import Results, read, seconds
 from bench.tables.base import shown
 
 PUBLISHED = ROOT / "bench" / "published.jsonl"
-_KEPT = ("kind", "suite", "group", "problem", "solver", "mode", "tol", "gap_target", "threads", "asked", "met")
-_SUITES = ("fit",)
+_FACTS = (
+    "kind",
+    "suite",
+    "group",
+    "problem",
+    "solver",
+    "mode",
+    "tol",
+    "gap_target",
+    "threads",
+    "asked",
+    "met",
+    "points",
+)
+_SCORES = (
+    "relative_gap", "kkt_violation", "n_sv", "n_kernel_evals", "error", "n_events", "elbow_max", "import_seconds",
+    "first_fit", "first_fit_cpu", "second_fit", "peak_mb", "data_mb", "best_error", "disagree",
+)  # fmt: skip
+_SUITES = ("fit", "fit-large", "predict", "path", "cv", "cold", "memory")
+_ENVIRONMENT = (
+    "kind", "when", "svmcore", "commit", "cpu", "cores", "vectors", "python", "packages", "load", "command",
+)  # fmt: skip
+
+
+def _short(value: Any) -> Any:
+    """Three digits of a number, and of every number of a list or a mapping."""
+    if isinstance(value, float):
+        return float(f"{value:.3g}")
+    return {key: _short(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _kept(record: dict[str, Any]) -> dict[str, Any] | None:
-    """What the tables need of a record, at equal gap, to three digits."""
+    """What the tables need of a record, to three digits."""
     if record["kind"] == "environment":
-        return {
-            key: record[key]
-            for key in (
-                "kind",
-                "when",
-                "svmcore",
-                "commit",
-                "cpu",
-                "cores",
-                "vectors",
-                "python",
-                "packages",
-                "load",
-                "command",
-            )
-        }
+        return {key: record[key] for key in _ENVIRONMENT}
     if record["kind"] == "table":
         return {**record, "curves": {}}
-    if record["kind"] != "row" or record["suite"] not in _SUITES or record["mode"] != "gap":
+    if record["kind"] != "row" or record["suite"] not in _SUITES:
         return None
-    short = {key: record[key] for key in _KEPT if key in record}
-    short["problem"] = {key: record["problem"][key] for key in ("name", "n", "d")}
-    short["wall"] = [float(f"{min(record['wall']):.3g}")]
-    short["cpu"] = [float(f"{min(record['cpu']):.3g}")]
-    short["score"] = {"relative_gap": float(f"{record['score']['relative_gap']:.3g}")}
-    return short
+    return {
+        **{key: record[key] for key in _FACTS if key in record},
+        "problem": {key: record["problem"][key] for key in ("name", "n", "d")},
+        "wall": [_short(float(min(record["wall"])))],
+        "cpu": [_short(float(min(record["cpu"])))],
+        "score": _short({key: record["score"][key] for key in _SCORES if record["score"].get(key) is not None}),
+        **({"limit": _short(record["limit"])} if "limit" in record else {}),
+    }
 
 
 def publish(results: Results) -> None:
@@ -95,16 +110,109 @@ def readme_block(results: Results) -> str:
     )
 
 
-def docs_block(results: Results) -> str:
+def tables_block(results: Results) -> str:
     """The tables of docs/benchmarks.md."""
     parts = [_origin(results), _classes(results).markdown()]
+    for suite, title in [("cold", "Cold start"), ("memory", "Peak memory")]:
+        section = next((section for section in processes(results) if section.title.startswith(title)), None)
+        if cases(results, suite) and section is not None:
+            parts += [
+                f"### {section.title}",
+                *(block.markdown() for block in section.blocks if isinstance(block, Grid)),
+            ]
     for table in results.kind("table"):
         grid = Grid(table["columns"], [[shown(cell) for cell in row] for row in table["rows"]])
         parts += [f"### {table['title']}", f"{table['source']}. {table['note']}".strip(), grid.markdown()]
     return "\n\n".join(parts)
 
 
-BLOCKS = {ROOT / "README.md": readme_block, ROOT / "docs" / "benchmarks.md": docs_block}
+def _summary(found: list[Case]) -> str:
+    """Geometric mean and worst case against every peer."""
+    return "; ".join(
+        f"{s.solver}: mean {times(s.mean)}, worst {times(s.worst)}" + (f" (missed {s.missed})" if s.missed else "")
+        for s in standings(found)
+        if s.ratios
+    )
+
+
+def _details(found: list[Case]) -> Grid:
+    """Every problem of a class: ours, and the baseline beside it."""
+    rows = []
+    for case in found:
+        ours, theirs = case.ours, case.rows.get(BASELINE)
+        if ours is None or theirs is None:
+            continue
+        score, other = ours["score"], theirs["score"]
+        ratio = times(seconds(theirs) / seconds(ours))
+        blocks = score["n_kernel_evals"] / max(score["n_sv"] * case.problem["n"], 1)
+        rows.append(
+            [
+                case.label, duration(seconds(theirs)), duration(seconds(ours)), ratio if theirs["met"] else f"({ratio})",
+                small(other["kkt_violation"]), small(score["kkt_violation"]), small(other["relative_gap"]),
+                small(score["relative_gap"]), str(score["n_sv"]), f"{blocks:.1f}",
+                f"{seconds(ours) / ours['limit']['kernel_block']:.1f}" if "limit" in ours else "-",
+            ]
+        )  # fmt: skip
+    columns = [
+        "problem", BASELINE, "svmcore", "ratio", "its violation", "ours", "its gap", "ours", "vectors", "blocks", "x limit",
+    ]  # fmt: skip
+    return Grid(columns, rows)
+
+
+def fit_block(results: Results) -> str:
+    """The tables of docs/fit.md: every problem, class by class, at the tolerance asked for and at equal gap."""
+    parts = [_origin(results)]
+    both = {mode: groups(cases(results, "fit", mode)) for mode in ("tol", "gap")}
+    both["tol"] |= groups(cases(results, "fit-large"))
+    for group, found in both["tol"].items():
+        parts += [f"### {group}", _details(found).markdown(), f"At the same tolerance: {_summary(found)}."]
+        if group in both["gap"]:
+            parts.append(f"At equal certified gap: {_summary(both['gap'][group])}.")
+    if predicted := cases(results, "predict"):
+        rows = [
+            [
+                case.label, str(case.rows[OURS]["points"]), str(case.rows[OURS]["score"]["n_sv"]),
+                *(duration(seconds(case.rows[name])) for name in (BASELINE, OURS)), times(case.ratio(BASELINE) or 0.0),
+                small(case.rows[BASELINE]["score"]["error"]), small(case.rows[OURS]["score"]["error"]),
+            ]
+            for case in predicted
+            if BASELINE in case.rows
+        ]  # fmt: skip
+        grid = Grid(["problem", "points", "vectors", BASELINE, "svmcore", "ratio", "its error", "ours"], rows)
+        parts += ["### decision values", grid.markdown(), f"{_summary(predicted)}."]
+    return "\n\n".join(parts)
+
+
+def path_block(results: Results) -> str:
+    """The table of docs/path.md: the whole path in units of one fit, and of what a grid of a hundred fits takes."""
+    found = cases(results, "path")
+    if not found:
+        return _origin(results)
+    names = [name for name in solvers(found) if name != PATH]
+    rows = []
+    for case in found:
+        whole = case.rows.get(PATH)
+        if whole is None:
+            continue
+        cells = [times(seconds(case.rows[name]) / seconds(whole)) if name in case.rows else "-" for name in names]
+        score = whole["score"]
+        facts = [
+            duration(seconds(whole)),
+            str(score["n_events"]),
+            str(score["elbow_max"]),
+            small(score["relative_gap"]),
+        ]
+        rows.append([case.problem["name"].replace(" C=1", ""), str(case.problem["n"]), *facts, *cells])
+    columns = ["problem", "n", "path", "events", "largest elbow", "largest gap", *(f"{name} / path" for name in names)]
+    return f"{_origin(results)}\n\n{Grid(columns, rows).markdown()}"
+
+
+BLOCKS = {
+    ROOT / "README.md": readme_block,
+    ROOT / "docs" / "benchmarks.md": tables_block,
+    ROOT / "docs" / "fit.md": fit_block,
+    ROOT / "docs" / "path.md": path_block,
+}
 _MARKS = re.compile(r"(<!-- bench:begin -->\n).*?(<!-- bench:end -->)", re.DOTALL)
 
 

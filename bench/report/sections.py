@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers import BASELINE
+from bench.peers.ours import PATH
 from bench.report import plots
 from bench.report.page import Folded, Grid, Picture, Section, Text, markdown, page, pictures
 from bench.report.summary import OURS, Case, cases, groups, solvers, standings
@@ -88,7 +89,8 @@ def _case_grid(found: list[Case]) -> Grid:
         "kernel values",
         "x limit",
     ]
-    rows, strong = [], set()
+    rows: list[list[str]] = []
+    strong: set[int] = set()
     for case in found:
         for name in [OURS, *(other for other in case.rows if other != OURS)]:
             row = case.rows.get(name)
@@ -182,7 +184,8 @@ def own_solvers(results: Results) -> Iterator[Section]:
     found = cases(results, "solvers")
     if not found:
         return
-    rows, strong = [], set()
+    rows: list[list[str]] = []
+    strong: set[int] = set()
     for case in found:
         fastest = min(seconds(row) for row in case.rows.values())
         for row in case.rows.values():
@@ -204,7 +207,8 @@ def predict(results: Results) -> Iterator[Section]:
     found = cases(results, "predict")
     if not found:
         return
-    rows, strong = [], set()
+    rows: list[list[str]] = []
+    strong: set[int] = set()
     for case in found:
         for name, row in case.rows.items():
             if name == OURS:
@@ -242,11 +246,12 @@ def path(results: Results) -> Iterator[Section]:
     found = cases(results, "path")
     if not found:
         return
-    rows, strong = [], set()
+    rows: list[list[str]] = []
+    strong: set[int] = set()
     for case in found:
-        whole = seconds(case.rows["svmcore path"])
+        whole = seconds(case.rows[PATH])
         for name, row in case.rows.items():
-            if name == "svmcore path":
+            if name == PATH:
                 strong.add(len(rows))
             measured = row["score"]
             rows.append(

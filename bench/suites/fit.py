@@ -20,55 +20,73 @@ class Case(NamedTuple):
     threads: int = 1
 
 
+TINY = "rbf, n = 200"
 SMALL = "rbf, d <= 20, C <= 1"
-WIDE = "rbf, d >= 60"
+WIDE = "rbf, d = 60 to 500"
 COSTLY = "rbf, C >= 100"
-TIGHT = "rbf, tol 1e-6"
-SPARSE = "one-hot, sparse"
+TIGHT = "rbf, C <= 1, tol 1e-6"
+COSTLY_TIGHT = "rbf, C >= 100, tol 1e-6"
+SPARSE = "one-hot, sparse, C = 1"
+SPARSE_COSTLY = "one-hot, sparse, C = 100"
 LINEAR = "linear"
 POLY = "poly, degree 3"
 REGRESSION = "regression"
 TWO = "rbf, two threads"
-TINY = "rbf, n = 200"
 
 CASES = [
     Case(TINY, Problem("clusters-200-20")),
-    Case(TINY, Problem("mixture-200-10")),
+    Case(TINY, Problem("classification-200-2")),
+    Case(TINY, Problem("classification-200-10")),
+    Case(TINY, Problem("classification-200-100")),
     Case(SMALL, Problem("clusters-1000-20")),
-    Case(SMALL, Problem("clusters-5000-2", gamma=1.0)),
-    Case(SMALL, Problem("clusters-5000-10")),
-    Case(SMALL, Problem("clusters-5000-20")),
-    Case(SMALL, Problem("clusters-5000-20", C=0.1)),
-    Case(SMALL, Problem("noisy-5000-20")),
+    Case(SMALL, Problem("classification-5000-20")),
+    Case(SMALL, Problem("classification-5000-20", C=0.1)),
+    Case(SMALL, Problem("classification-5000-20-30")),
+    Case(SMALL, Problem("classification-5000-10")),
+    Case(SMALL, Problem("classification-5000-2")),
     Case(SMALL, Problem("mixture-5000-20")),
-    Case(SMALL, Problem("clusters-20000-20")),
     Case(SMALL, Problem("svmguide1")),
-    Case(WIDE, Problem("clusters-5000-100")),
+    Case(SMALL, Problem("classification-1000-20")),
+    Case(SMALL, Problem("clusters-5000-20")),
+    Case(SMALL, Problem("classification-20000-20")),
+    Case(WIDE, Problem("classification-5000-100")),
+    Case(WIDE, Problem("classification-5000-300")),
     Case(WIDE, Problem("clusters-2000-300")),
     Case(WIDE, Problem("splice")),
     Case(WIDE, Problem("madelon")),
-    Case(COSTLY, Problem("clusters-1000-20", C=100.0)),
-    Case(COSTLY, Problem("clusters-5000-20", C=100.0)),
-    Case(COSTLY, Problem("clusters-5000-20", C=1000.0)),
-    Case(COSTLY, Problem("noisy-2000-20", C=100.0)),
+    Case(COSTLY, Problem("classification-5000-20", C=1000.0)),
+    Case(COSTLY, Problem("classification-5000-20-30", C=100.0)),
+    Case(COSTLY, Problem("classification-2000-10-30", C=1000.0)),
     Case(COSTLY, Problem("svmguide1", C=100.0)),
-    Case(TIGHT, Problem("clusters-1000-20"), tol=1e-6),
-    Case(TIGHT, Problem("clusters-5000-20"), tol=1e-6),
-    Case(TIGHT, Problem("clusters-5000-20", C=100.0), tol=1e-6),
-    Case(SPARSE, Problem("onehot-2000-120", gamma=0.05)),
+    Case(COSTLY, Problem("svmguide1", C=1000.0)),
+    Case(COSTLY, Problem("clusters-1000-20", C=100.0)),
+    Case(TIGHT, Problem("classification-1000-20"), tol=1e-6),
+    Case(TIGHT, Problem("classification-5000-20-30"), tol=1e-6),
+    Case(TIGHT, Problem("classification-5000-2"), tol=1e-6),
+    Case(COSTLY_TIGHT, Problem("classification-5000-20", C=1000.0), tol=1e-6),
+    Case(COSTLY_TIGHT, Problem("classification-2000-10-30", C=1000.0), tol=1e-6),
     Case(SPARSE, Problem("onehot-5000-120", gamma=0.05)),
-    Case(SPARSE, Problem("onehot-2000-120", gamma=0.05, C=100.0)),
     Case(SPARSE, Problem("a1a", gamma=0.05)),
-    Case(LINEAR, Problem("clusters-2000-20", kernel="linear")),
-    Case(LINEAR, Problem("clusters-5000-10", kernel="linear", C=0.1)),
+    Case(SPARSE, Problem("a4a", gamma=0.05)),
+    Case(SPARSE_COSTLY, Problem("a1a", gamma=0.05, C=100.0)),
+    Case(SPARSE_COSTLY, Problem("a4a", gamma=0.05, C=100.0)),
+    Case(LINEAR, Problem("classification-5000-20-10", kernel="linear")),
+    Case(LINEAR, Problem("classification-2000-10-10", kernel="linear", C=0.1)),
+    Case(LINEAR, Problem("classification-2000-10-10", kernel="linear")),
+    Case(LINEAR, Problem("classification-5000-50-10", kernel="linear")),
+    Case(LINEAR, Problem("svmguide1", kernel="linear")),
+    Case(LINEAR, Problem("splice", kernel="linear", C=0.1)),
     Case(LINEAR, Problem("clusters-2000-20", kernel="linear", fit_intercept=False)),
     Case(LINEAR, Problem("onehot-2000-120", kernel="linear", fit_intercept=False, loss="squared_hinge")),
-    Case(POLY, Problem("clusters-2000-20", kernel="poly", coef0=1.0)),
-    Case(POLY, Problem("clusters-5000-20", kernel="poly", coef0=1.0)),
+    Case(POLY, Problem("classification-2000-10", kernel="poly", coef0=1.0)),
+    Case(POLY, Problem("classification-5000-20", kernel="poly", coef0=1.0)),
+    Case(POLY, Problem("splice", kernel="poly", coef0=1.0)),
+    Case(POLY, Problem("svmguide1", kernel="poly", coef0=1.0)),
     Case(REGRESSION, Problem("waves-2000-5", epsilon=0.1)),
     Case(REGRESSION, Problem("waves-5000-5", epsilon=0.1, C=10.0)),
-    Case(TWO, Problem("clusters-5000-20"), threads=2),
-    Case(TWO, Problem("clusters-5000-100"), threads=2),
+    Case(TWO, Problem("classification-5000-20"), threads=2),
+    Case(TWO, Problem("classification-20000-20"), threads=2),
+    Case(TWO, Problem("classification-5000-100"), threads=2),
 ]
 
 

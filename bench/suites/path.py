@@ -19,6 +19,7 @@ from bench.contest import Context
 from bench.environment import version
 from bench.objective import Answer, score
 from bench.peers.base import spread_out
+from bench.peers.ours import PATH, WholePath
 from bench.problems import Problem
 from bench.suite import Suite
 
@@ -31,26 +32,26 @@ CASES = [
     Problem("clusters-1000-20"),
     Problem("noisy-1000-20"),
     Problem("mixture-1000-10"),
+    Problem("heart"),
+    Problem("wbc"),
+    Problem("german"),
     Problem("svmguide3"),
+    Problem("svmguide3", kernel="linear"),
+    Problem("hillvalley", kernel="linear"),
     Problem("clusters-4000-10"),
+    Problem("noisy-8000-20"),
 ]
-LOW, HIGH = 0.01, 100.0
+LOW, HIGH = WholePath.LOW, WholePath.HIGH
 GRID = np.geomspace(LOW, HIGH, 100)
 CHECKED = GRID[::5]
-PATH = "svmcore path"
-MOST_OF_GRIDS = 1_500  # points beyond which a grid of others takes minutes
+MOST_OF_GRIDS, MOST_OF_OUR_GRID = 1_500, 4_000  # points beyond which a grid takes minutes
 
 Contestant = tuple[Callable[[], Any], Callable[[Any, float], Answer]]
 
 
 def _path(problem: Problem, **options: Any) -> Contestant:
-    keywords = {key: value for key, value in problem.keywords().items() if key != "loss"}
-    X, y = problem.X, problem.y
-
-    def answer(path: Any, C: float) -> Answer:
-        return Answer(path.dual_coef(C), path.intercept(C))
-
-    return lambda: svmcore.svm_path(X, y, lambda_min=1.0 / HIGH, n_threads=1, **keywords, **options), answer
+    solver = WholePath(**options)
+    return solver.prepare(problem, 1e-3, 1), lambda path, C: solver.answer(dataclasses.replace(problem, C=C), path)
 
 
 def _ours(problem: Problem, tol: float) -> Contestant:
@@ -91,7 +92,8 @@ def contestants(context: Context, problem: Problem) -> dict[str, Contestant]:
         found[f"{PATH}, published algorithm (QR)"] = _path(problem, factorization="qr")
     if problem.n <= MOST_OF_GRIDS:
         found["svmcore grid of 100, tol 1e-6"] = _ours(problem, 1e-6)
-    found["svmcore grid of 100, tol 1e-3"] = _ours(problem, 1e-3)
+    if problem.n <= MOST_OF_OUR_GRID:
+        found["svmcore grid of 100, tol 1e-3"] = _ours(problem, 1e-3)
     if version("scikit-learn") is None:
         context.skip("path", "scikit-learn", "scikit-learn is not installed")
         return found
@@ -103,7 +105,7 @@ def contestants(context: Context, problem: Problem) -> dict[str, Contestant]:
 
 def largest_gap(problem: Problem, found: Any, answer: Callable[[Any, float], Answer], Cs: np.ndarray) -> float:
     """The largest certified relative gap."""
-    return max(score(dataclasses.replace(problem, C=float(C)), answer(found, C))["relative_gap"] for C in Cs)
+    return max(float(score(dataclasses.replace(problem, C=float(C)), answer(found, C))["relative_gap"]) for C in Cs)
 
 
 def compile_everything() -> None:

@@ -28,10 +28,10 @@ def _kernel(problem: Problem, A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """The kernel matrix by its definition."""
     if problem.kernel == "rbf":
         squares = np.square(A).sum(axis=1)[:, None] + np.square(B).sum(axis=1)[None, :]
-        return np.exp(-problem.gamma_value * np.maximum(squares - 2.0 * A @ B.T, 0.0))
+        return np.asarray(np.exp(-problem.gamma_value * np.maximum(squares - 2.0 * A @ B.T, 0.0)))
     if problem.kernel == "poly":
-        return (problem.gamma_value * A @ B.T + problem.coef0) ** problem.degree
-    return A @ B.T
+        return np.asarray((problem.gamma_value * A @ B.T + problem.coef0) ** problem.degree)
+    return np.asarray(A @ B.T)
 
 
 def _error(problem: Problem, solver: Solver, fitted: Any, points: Any, values: np.ndarray) -> float:
@@ -56,14 +56,14 @@ def run(context: Context) -> None:
                 if why := solver.missing():
                     context.skip("predict", solver.name, why)
                     continue
-                if solver.linear_only or (why := solver.refuses(problem)):
-                    context.skip("predict", solver.name, why or "weight vector only", problem.name)
+                if why := "weight vector only" if solver.linear_only else solver.refuses(problem):
+                    context.skip("predict", solver.name, why, problem.name)
                     continue
                 fitted = solver.prepare(problem, 1e-3, threads)()
                 works[solver.name] = solver.decide(fitted, points, threads)
                 values = np.ravel(works[solver.name]())
                 coef = solver.answer(problem, fitted).coef
-                n_sv = int(np.count_nonzero(coef))
+                n_sv = int(np.count_nonzero(np.asarray(coef)))
                 about[solver.name] = {"n_sv": n_sv, "error": _error(problem, solver, fitted, points, values)}
             one_round = sum(clock.once(work)[1] for work in works.values())
             times, _ = clock.alternate(works, clock.rounds_for(8.0, one_round))

@@ -13,7 +13,13 @@ from bench.suite import Suite
 from bench.worker import spawn
 
 COLD = Problem("clusters-1000-20")
-MEMORY = [Problem("clusters-5000-20"), Problem("clusters-20000-20"), Problem("onehot-10000-120", gamma=0.05)]
+MEMORY = [
+    Problem("clusters-5000-20"),
+    Problem("clusters-20000-20"),
+    Problem("onehot-10000-120", gamma=0.05),
+    Problem("clusters-200000-20"),
+]
+OURS_ALONE = 100_000  # points from which the peers take many minutes
 
 
 def _here(context: Context, suite: str, problem: Problem) -> list[Solver]:
@@ -26,6 +32,8 @@ def _here(context: Context, suite: str, problem: Problem) -> list[Solver]:
             context.skip(suite, solver.name, why)
         elif why := solver.refuses(problem):
             context.skip(suite, solver.name, why, problem.name)
+        elif solver is not DEFAULT and problem.n >= OURS_ALONE:
+            context.skip(suite, solver.name, "many minutes", problem.name)
         else:
             found.append(solver)
     return found
@@ -69,6 +77,9 @@ def run_cold(context: Context) -> None:
 def run_memory(context: Context) -> None:
     """Peak resident memory of a fit above what was there before it."""
     for problem in MEMORY:
+        if context.out_of_time():
+            context.skip("memory", "everybody", "the suite's time was up", problem.name)
+            continue
         parts = []
         for solver in _here(context, "memory", problem):
             try:

@@ -130,7 +130,7 @@ def libsvm_seconds(X: Any, y: Any, C: float, variance: float) -> float | None:
         from sklearn.svm import SVC
     except ImportError:
         return None
-    X = X.toarray() if sparse.issparse(X) else X
+    X = np.asarray(X.toarray()) if hasattr(X, "toarray") else X
     squares = np.square(X).sum(axis=1)
     K = np.exp(-0.5 / variance * np.maximum(squares[:, None] + squares[None, :] - 2.0 * X @ X.T, 0.0))
     K[np.diag_indices(len(K))] += 1.0 / C

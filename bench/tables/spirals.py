@@ -24,7 +24,7 @@ WIDTHS = (1.0, 5.0, 10.0, 15.0)
 def fit(C: float, gamma: float, rule: str, tol: float = TOL, trace: bool = False, plain: bool = True) -> Any:
     """One fit by pair steps alone: no exact steps over the free variables, no shrinking."""
     X, y, _ = data.noisy_spirals()
-    options = {"face_steps": False, "shrinking": False} if plain else {}
+    options: dict[str, Any] = {"face_steps": False, "shrinking": False} if plain else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return svmcore.train_svc(

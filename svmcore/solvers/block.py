@@ -50,8 +50,8 @@ CROWDED = 0.55  # K is worth keeping when this share of the first working set, c
 LEAST_BLOCK = 1024
 FREE_FACTOR = 1.3  # working set over free variables: below 1 the method thrashes
 KEEP = 0.5  # share of a working set that the next one may inherit
+NOISE = 2e-6  # float32 residuals that drift by the violation settle no further than this share of it
 INNER = 0.05  # the block is solved to this share of the outer violation,
-INNER_WHOLE = 1e-4  # to this share where it holds everything: float32 cannot see much below it,
 INNER_TOL = 0.3  # or to this share of the tolerance
 RELAX = 1.5
 ROUNDING = 2e-7  # error of float32 products, per unit of |beta| (measured: 0.9 to 2.2 times that)
@@ -494,7 +494,8 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     chosen = state.choose(gauge, state.block_size(gauge.free))
     work = state.working_set(chosen, gauge)
     whole = len(chosen) == len(state.beta)
-    stop = max(target, (INNER_WHOLE if whole and target > 0 else INNER) * gauge.violation)
+    share = (NOISE if state.level < DOUBLE else 0.0) if whole and target > 0 else INNER
+    stop = max(target, share * gauge.violation)
     state.bits &= ~block_jit.RAY
     first = not state.first_violation
     state.first_violation = state.first_violation or gauge.violation

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack, qr
+from scipy.linalg import qr
 
 from svmcore import _ipm_jit as ipm
 from svmcore import _measures
@@ -39,7 +39,6 @@ CLOSENESS = 1e-3  # first barrier, as a share of the tolerance; a tenth of it at
 CROSSOVERS = 6
 MAX_STEPS = 150
 ROUNDS = 40  # changes of the free set in one crossover
-BACK_OFF = 0.995  # share of the way to the boundary
 
 
 class _Data:
@@ -47,59 +46,46 @@ class _Data:
 
     def __init__(self, qp: DualQP, K: KernelMatrix) -> None:
         points = dense_points(K.X.toarray(), np.arange(K.n)) if is_sparse(K.X) else K.points
-        panels = points.panels
+        source = points.panels
         width = K.n_features
         offset = K.kernel.offset
-        self.panels = np.zeros((len(panels), width + (offset != 0.0), LANES))
-        centre = panels[:, :width].sum(axis=(0, 2)) / K.n if qp.equality else np.zeros(width)
-        self.panels[:, :width] = panels[:, :width] - centre[:, None]
+        self.n, self.size = K.n, len(source) * LANES
+        self.d = d = width + (offset != 0.0)
+        rows = np.zeros((self.size, d))
+        centre = source[:, :width].sum(axis=(0, 2)) / K.n if qp.equality else np.zeros(width)
+        rows[:, :width] = source[:, :width].transpose(0, 2, 1).reshape(-1, width) - centre
         if offset:
-            self.panels[:, width] = np.sqrt(offset)
-        flat = self.panels.transpose(0, 2, 1).reshape(-1, self.panels.shape[1])
-        flat[K.n :] = 0.0
-        self.panels.transpose(0, 2, 1)[:] = flat.reshape(len(panels), LANES, -1)
-        self.n = K.n
-        self.size = len(panels) * LANES
-        self.d = self.panels.shape[1]
-        self.point = qp.point
-        self.one_each = len(qp.point) == K.n and bool((qp.point == np.arange(K.n)).all())
+            rows[:, width] = np.sqrt(offset)
+        rows[K.n :] = 0.0
+        self.design = ipm.Design(
+            panels=np.ascontiguousarray(rows.reshape(-1, LANES, d).transpose(0, 2, 1)),
+            rows=rows,
+            point=qp.point,
+            one_each=len(qp.point) == K.n and bool((qp.point == np.arange(K.n)).all()),
+            values=np.zeros((2, self.size)),
+            sums=np.empty((2, d)),
+            normal=np.empty((d, d)),
+            most=np.empty(LANES),
+        )
 
-    def to_points(self, values: FloatArray) -> FloatArray:
-        """Sums over the variables of each point, padded to panels."""
-        if self.one_each:
-            out = np.zeros(self.size)
-            out[: self.n] = values
-            return out
-        return np.bincount(self.point, weights=values, minlength=self.size).astype(np.float64)
+    def columns(self, values: FloatArray) -> FloatArray:
+        """Z' r for a vector over the variables."""
+        design = self.design
+        out: FloatArray = np.empty((1, self.d))
+        ipm.to_points(design, values, design.values[0])
+        ipm.columns_times(design.panels, design.values[:1], out)
+        return np.asarray(out[0])
 
-    def columns(self, *vectors: FloatArray) -> FloatArray:
-        """Z' r for vectors over the variables, one row each."""
-        out = np.empty((len(vectors), self.d))
-        stacked = np.zeros((len(vectors), self.size))
-        for row, values in zip(stacked, vectors, strict=True):
-            if self.one_each:
-                row[: self.n] = values
-            else:
-                row[:] = self.to_points(values)
-        ipm.columns_times(self.panels, stacked, out)
-        return out
-
-    def rows(self, weights: FloatArray) -> FloatArray:
-        """Z w for each row of weights, over the variables."""
-        out = np.empty((len(weights), self.size))
-        ipm.rows_times(self.panels, np.ascontiguousarray(weights), out)
-        return out[:, : self.n] if self.one_each else out[:, self.point]
-
-    def gram(self, weight: FloatArray) -> FloatArray:
-        """Z' diag(weight) Z."""
-        out = np.empty((self.d, self.d))
-        ipm.weighted_gram(self.panels, self.to_points(weight), np.empty(LANES), out)
+    def product(self, weights: FloatArray) -> FloatArray:
+        """Z w over the variables."""
+        design, out = self.design, np.empty(len(self.design.point))
+        ipm.rows_times(design.panels, weights[None, :], design.values[:1])
+        ipm.to_variables(design, design.values[0], out)
         return out
 
     def features(self, index: IntArray) -> FloatArray:
         """Rows of Z."""
-        points = self.point[index]
-        return self.panels[points // LANES, :, points % LANES]
+        return self.design.rows[self.design.point[index]]
 
 
 class _Solver:
@@ -110,11 +96,9 @@ class _Solver:
         n = len(qp.c)
         beta = _interior_start(qp, data)
         lower_side, upper_side = np.isfinite(qp.lower) * 1.0, np.isfinite(qp.upper) * 1.0
-        weights = data.columns(beta)
-        gradient = data.rows(weights)[0] + qp.diag * beta - qp.c
+        gradient = data.product(data.columns(beta)) + qp.diag * beta - qp.c
         unit = max(float(np.mean(np.abs(qp.c))), 1e-300)
         self.unit = unit
-        self.size = float(np.mean(np.abs(beta)))
         self.x = ipm.Iterate(
             beta=beta,
             s=np.where(lower_side > 0, beta - qp.lower, 1.0),
@@ -126,46 +110,26 @@ class _Solver:
             lower_side=lower_side,
             upper_side=upper_side,
         )
-        self.step = ipm.Direction(*(np.zeros(n) for _ in ipm.Direction._fields))
+        self.step = ipm.Direction(*np.zeros((len(ipm.Direction._fields), n)))
         self.bias = 0.0
         self.excess = float(beta.sum())
 
-    def _direction(self, fitted: FloatArray, unit: FloatArray) -> float:
-        """Complete the step; returns db."""
-        db = 0.0
-        if self.qp.equality:
-            step = self.step
-            free = float(np.dot(step.inverse, step.right - fitted))
-            db = (free + self.excess) / max(float(unit.sum()), 1e-300)
-        ipm.finish_direction(self.x, self.step, fitted, unit, db)
-        return db
+    def measure(self) -> tuple[float, float]:
+        """Mean complementarity, and the largest dual residual."""
+        mu, dual = ipm.measure(self.x, self.bias, self.step, self.data.design.most)
+        return float(mu), float(dual)
 
     def advance(self, mu: float) -> float:
         """One predictor-corrector step at complementarity mu; returns its length."""
-        x, step, data = self.x, self.step, self.data
-        normal = data.gram(step.inverse)
-        normal.flat[:: data.d + 1] += 1.0
-        factor, failed = lapack.dpotrf(normal.T, lower=0)
-        if failed:
-            return 0.0
-        both = lapack.dpotrs(factor, data.columns(step.inverse * step.right, step.inverse).T)[0].T
-        fitted, fitted_unit = data.rows(both)
-        unit = step.inverse * (1.0 - fitted_unit)
-        ipm.affine_targets(x, step)
-        self._direction(fitted, unit)
-        after = ipm.complementarity_after(x, step, ipm.longest_step(x, step))
-        ipm.corrected_targets(x, self.bias, step, mu * min((after / mu) ** 3, 1.0))
-        fitted = data.rows(lapack.dpotrs(factor, data.columns(step.inverse * step.right).T)[0].T)[0]
-        db = self._direction(fitted, unit)
-        length = min(1.0, BACK_OFF * ipm.longest_step(x, step))
-        self.excess = ipm.advance(x, step, length, fitted - db * fitted_unit)
-        self.bias += length * db
+        length, self.bias, self.excess = ipm.advance(
+            self.x, self.step, self.data.design, self.bias, self.excess, mu, self.qp.equality
+        )
         return float(length)
 
 
 def _interior_start(qp: DualQP, data: _Data) -> FloatArray:
     """A feasible point well inside: half the smaller side's boxes, the other side scaled to balance."""
-    energy = float(np.einsum("pkl,pkl->", data.panels, data.panels)) / max(data.n, 1)
+    energy = float(np.vdot(data.design.rows, data.design.rows)) / max(data.n, 1)
     natural = 1.0 / np.maximum(qp.diag + energy, 1e-300)
     boxed = np.isfinite(qp.lower) & np.isfinite(qp.upper)
     with np.errstate(invalid="ignore"):
@@ -240,7 +204,7 @@ class _Crossover:
         qp, bias = self.qp, 0.0
         while self.free:
             free = np.array(self.free)
-            w = self.data.columns(self.beta)[0]
+            w = self.data.columns(self.beta)
             step, bias = self._step(free, w)
             target = self.beta[free] + step
             outside = (target < qp.lower[free]) | (target > qp.upper[free])
@@ -264,7 +228,7 @@ class _Crossover:
         for _ in range(ROUNDS):
             bias = self._settle()
             w = self.data.columns(self.beta)
-            v = qp.c - self.data.rows(w)[0] - qp.diag * self.beta
+            v = qp.c - self.data.product(w) - qp.diag * self.beta
             exact = _Exact(self.beta.copy(), v, _measures.violation(qp, self.beta, v))
             infeasible = qp.equality and abs(self.beta.sum()) > 1e-9 * (1.0 + np.abs(self.beta).sum())
             if not infeasible and (best is None or exact.violation < best.violation):
@@ -309,7 +273,7 @@ def run(
         return Criterion(stopping, tol).met(qp, exact.beta, exact.v) if stopping == "gap" else exact.violation <= tol
 
     while status is None:
-        mu, dual = ipm.measure(solver.x, solver.bias, solver.step)
+        mu, dual = solver.measure()
         if not np.isfinite(mu):
             status = Status.LIMITED
             break
