@@ -1,9 +1,8 @@
 """The face step: an exact minimisation over the free variables, for runs that pair steps no longer help.
 
 With C large, or kernels of low rank, pair steps shrink while many variables stay free. Here the free variables F move
-together: the direction solves ``(K_FF + D) d + 1 rho = v_F, sum(d) = 0``, by a direct solution where Cholesky
-finds the matrix regular, else by its eigendecomposition; the step ends at the first bound, the variable that met it
-leaves F, and so on until the full step fits. Where the matrix is singular and the residual has a part in its
+together: the direction solves ``(K_FF + D) d + 1 rho = v_F, sum(d) = 0``, the step ends at the first bound, the variable
+that met it leaves F, and so on until the full step fits. Where the matrix is singular and the residual has a part in its
 null space, that part is a direction without curvature: it is followed to the first bound, and when there is none the
 problem has no finite solution.
 """
@@ -17,8 +16,6 @@ import numpy as np
 from svmcore._types import FloatArray
 
 _WORK = 2e8  # the cubes of the sizes decomposed in one call: about 0.2 s between two looks at the limits
-_CHEAP = 0.1  # the work of a Cholesky factor and a solution next to that of an eigendecomposition
-_REGULAR = 1e-6  # smallest pivot of a Cholesky factor, relative to the largest, that is trusted
 _FLAT = 5e-16  # eigenvalues below this share of the largest, times the size, are rounding errors
 
 
@@ -30,38 +27,20 @@ class FaceResult(Enum):
     NOTHING = auto()
 
 
-def _regular_direction(M: FloatArray, target: FloatArray, equality: bool) -> FloatArray | None:
-    """The minimiser's direction by Cholesky; None where the matrix is singular, or close to it."""
-    try:
-        pivots = np.diag(np.linalg.cholesky(M))
-    except np.linalg.LinAlgError:
-        return None
-    if not pivots.min() > _REGULAR * pivots.max():
-        return None
-    d, e = np.linalg.solve(M, np.stack([target, np.ones(len(target))], axis=1)).T
-    if equality:
-        d = d - e * (d.sum() / e.sum())
-        d -= d.mean()
-    return np.asarray(d)
-
-
-def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tuple[FloatArray, bool, float]:
-    """(descent direction on the face, whether it has no curvature so that its length is free, work)."""
+def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tuple[FloatArray, bool]:
+    """A descent direction on the face, and whether it has no curvature (then its length is free)."""
     n = len(v)
     ones = np.ones(n)
     shift = max(float(np.mean(np.diag(H))), 1e-300) if equality else 0.0
     M = H + shift
-    target = v - v.mean() if equality else v
-    regular = _regular_direction(M, target, equality)
-    if regular is not None:
-        return regular, False, _CHEAP * float(n) ** 3
     w, U = np.linalg.eigh(M)
     flat = w <= _FLAT * max(float(w[-1]), 1e-300) * n
+    target = v - v.mean() if equality else v
     along = U.T @ target
     if flat.any():
         null = U[:, flat] @ along[flat]
         if np.abs(null).max() > noise:
-            return null - null.mean() if equality else null, True, float(n) ** 3
+            return null - null.mean() if equality else null, True
     inverse = np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, w))
     d = U @ (inverse * along)
     if equality:
@@ -70,7 +49,7 @@ def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tu
         if total > 0:
             d -= e * (d.sum() / total)
         d -= d.mean()  # what rounding left of the sum, which a nearly singular matrix makes large
-    return d, False, float(n) ** 3
+    return d, False
 
 
 def face_step(
@@ -94,8 +73,8 @@ def face_step(
     work = 0.0
     while free.sum() > (1 if equality else 0) and work <= _WORK:
         F = np.flatnonzero(free)
-        d, flat, cost = _direction(H[np.ix_(F, F)], v[F], equality, noise)
-        work += cost
+        work += float(len(F)) ** 3
+        d, flat = _direction(H[np.ix_(F, F)], v[F], equality, noise)
         if not np.isfinite(d).all() or np.abs(d).max(initial=0.0) == 0.0:
             break
         with np.errstate(divide="ignore", invalid="ignore"):
