@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.contest import Context
 from bench.data import ROOT
 from bench.environment import environment
-from bench.peers import peers
+from bench.peers import peers, svmpath
 from bench.peers.tuners import tuners
 from bench.results import Results, read
 from bench.suites import SUITES
@@ -25,7 +25,11 @@ def list_everything() -> int:
     for suite in SUITES.values():
         print(f"  {suite.name:10s} {suite.summary} (at most {suite.minutes:g} min)")
     print("peers:")
-    for name, why in {**{p.name: p.missing() for p in peers()}, **{t.name: t.missing() for t in tuners()}}.items():
+    for name, why in {
+        **{p.name: p.missing() for p in peers()},
+        **{t.name: t.missing() for t in tuners()},
+        svmpath.NAME: svmpath.missing(),
+    }.items():
         print(f"  {name:16s} {why or 'installed'}")
     return 0
 

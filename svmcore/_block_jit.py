@@ -99,17 +99,22 @@ def store_lower_32(shape, rows, panels, first, last, out):
                 store_tile(shape, rows, g, panels, p, lane, out)
 
 
-MIRROR = 32  # edge of the blocks that are transposed at a time
+MIRROR = 16  # edge of the blocks that are transposed at a time: their rows fill one register each
 
 
 @jit
 def mirror(out, count):
-    """Copy the lower triangle of a symmetric matrix to the upper one, by blocks that fit the cache. In place: out."""
+    """Copy the lower triangle of a symmetric matrix to the upper one. In place: out."""
     for top in range(0, count, MIRROR):
-        for left in range(0, top + 1, MIRROR):
-            for j in range(left, min(left + MIRROR, count)):
-                for i in range(max(top, j + 1), min(top + MIRROR, count)):
-                    out[j, i] = out[i, j]
+        bottom = min(top + MIRROR, count)
+        if bottom - top == MIRROR:
+            for left in range(0, top, MIRROR):
+                for j in range(left, left + MIRROR):
+                    for i in range(MIRROR):  # of known length, which makes it vector code
+                        out[j, top + i] = out[top + i, j]
+        for j in range(top if bottom - top == MIRROR else 0, bottom):
+            for i in range(max(top, j + 1), bottom):
+                out[j, i] = out[i, j]
 
 
 @jit
@@ -119,6 +124,37 @@ def store_block_64(shape, rows, panels, first, last, out):
         for lane in range(0, LANES, COLUMNS_64):
             for g in range(rows.shape[0]):
                 store_tile(shape, rows, g, panels, p, lane, out)
+
+
+@jit
+def gather_lower(stored, points, scale, rounding, out):
+    """The lower triangle of scale stored[points, points] + rounding, in out's own number type. In place: out."""
+    for i in range(points.shape[0]):
+        row = stored[points[i]]
+        for j in range(i + 1):
+            out[i, j] = row[points[j]] * scale + rounding
+
+
+STRETCH = 1024  # columns summed at a time, which stay in the first-level cache
+
+
+@jit
+def add_rows(stored, rows, coef, first, last, out):
+    """out += coef' stored[rows] for the columns first..last-1; sums of four rows in float32. In place: out."""
+    count = rows.shape[0]
+    for left in range(first, last, STRETCH):
+        right = min(left + STRETCH, last)
+        piece = out[left:right]
+        for r in range(0, count - 3, 4):
+            a, b = stored[rows[r], left:right], stored[rows[r + 1], left:right]
+            c, d = stored[rows[r + 2], left:right], stored[rows[r + 3], left:right]
+            wa, wb, wc, wd = coef[r], coef[r + 1], coef[r + 2], coef[r + 3]
+            for j in range(right - left):
+                piece[j] += np.float64((wa * a[j] + wb * b[j]) + (wc * c[j] + wd * d[j]))
+        for r in range(count - count % 4, count):
+            a, wa = stored[rows[r], left:right], coef[r]
+            for j in range(right - left):
+                piece[j] += np.float64(wa * a[j])
 
 
 SPARSE_ROWS = 8  # sparse rows summed in registers before one float64 addition
@@ -207,6 +243,26 @@ def start_masks(work):
         work.rise[t] = -BIG_32
         work.fall[t] = BIG_32
         work.values[t] = 0.0
+
+
+@jit
+def still_moving(work, members):
+    """The variables that may yet take part in a step: not at a bound, or not beyond all that they could pair up with.
+
+    Returns how many. In place: members, in index order.
+    """
+    high, low = 0.0, 0.0
+    m = work.beta.shape[0]
+    for t in range(m):
+        high = max(high, work.values[t] + work.rise[t])
+        low = min(low, work.values[t] + work.fall[t])
+    count = 0
+    for t in range(m):
+        members[count] = t
+        stuck_low = work.fall[t] != 0.0 and work.values[t] < low
+        stuck_high = work.rise[t] != 0.0 and work.values[t] > high
+        count += not (stuck_low or stuck_high)
+    return count
 
 
 @jit

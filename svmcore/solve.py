@@ -37,12 +37,16 @@ class Problem(NamedTuple):
 
 
 class Training(NamedTuple):
-    """What a machine was trained on, for `Solution.add` and `Solution.remove`; `form` are keywords of the problem."""
+    """What a machine was trained on, for `Solution.add` and `Solution.remove`; `form` are keywords of the problem.
+
+    `kept` is theirs: a holder of the active set behind the answer.
+    """
 
     X: Any
     y: Any
     form: dict[str, Any]
     tol: float
+    kept: Any = None
 
 
 class Run(NamedTuple):

@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 
 from svmcore import _block_jit as block_jit
 from svmcore import _vector
+from svmcore._lanes import UNITS_16
 from svmcore._threads import split
 from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind, Points
 
@@ -28,7 +29,10 @@ _SHAPES = {
     KernelKind.LAPLACIAN: _vector.Laplacian,
 }
 _EXPONENTIAL = (KernelKind.RBF, KernelKind.LAPLACIAN)
-_WIDE = 128  # features above which half a Gram matrix and its mirror image are cheaper than the whole
+_WIDE = 40  # features above which half a Gram matrix and its mirror image are cheaper than the whole
+_COSTLY = 48  # features above which a kernel value is better read from memory than computed again
+_KEPT_LEAST = 1 << 24  # bytes that K among all points may take in any case,
+_KEPT_PER_FEATURE = 1 << 20  # and with many features: fresh memory can cost as much as computing (100 MB: 5 to 150 ms)
 _KEPT_VALUES = 1 << 24  # 64 MB
 _STAGGER = 32  # unused columns at the end of every row of a Gram matrix
 _SPARSE = 0.25  # share of stored entries below which sparse tiles win
@@ -76,6 +80,34 @@ class _Spare:
 _spare = _Spare()
 
 
+def _complete(out: Real, count: int) -> None:
+    """The lower triangle mirrored, and zeros in the padding, which may hold anything. In place: out."""
+    block_jit.mirror(out, count)
+    out[:count, count:] = 0
+    out[count:] = 0
+
+
+def _gathered(gram: Real, members: IntArray, scale: float, out: Real) -> Real:
+    """scale gram[members, members], rounded where `out` holds integers. In place: out."""
+    rounding = 0.5 if out.dtype == np.uint16 else 0.0
+    block_jit.gather_lower(gram, members.astype(np.uint32), np.float32(scale), np.float32(rounding), out)
+    _complete(out, len(members))
+    return out
+
+
+def part_of(gram: Real, members: IntArray) -> Real:
+    """The Gram matrix of some of the points of another one, laid out the same."""
+    return _gathered(gram, members, 1.0, np.empty(_layout(len(members)), gram.dtype))
+
+
+def _layout(count: int) -> tuple[int, int]:
+    """Rows and columns of the Gram matrix of `count` points: whole panels wide, a row of zeros at least below.
+
+    Its rows are a cache line apart from a multiple of the page, which caches map to few places.
+    """
+    return groups_of(count) * _vector.ROWS + 1, -(-count // LANES) * LANES + _STAGGER
+
+
 class _Tiles:
     """What tiles over stored points share: the kernel, threads, a buffer for Gram matrices, a count."""
 
@@ -88,20 +120,19 @@ class _Tiles:
         self.offset = float(K.kernel.offset)
         self.fits_16_bits = K.kernel.kind in _EXPONENTIAL and self.offset == 0.0
         self.linear = K.kernel.kind == KernelKind.LINEAR
-        most = min((self.n + 8) * (self.n + LANES + _STAGGER), K.cache_bytes // 4)
-        self._buffer = _spare.take(max(most, 1))
+        self.costly = False
+        self._most = max(1, min((self.n + 8) * (self.n + LANES + _STAGGER), K.cache_bytes // 4))
+        self._buffer = _spare.take(self._most)
         self._touched = 0
+        self._kept: Real | None = None
+        self._spared: tuple[Real, int] | None = None  # the buffer that holds it
 
     def _space(self, count: int, dtype: Any) -> Real:
-        """A reused array for the Gram matrix of `count` points: whole panels wide, a row of zeros at least below.
-
-        Its rows are a cache line apart from a multiple of the page, which caches map to few places.
-        """
-        rows = groups_of(count) * _vector.ROWS + 1
-        width = -(-count // LANES) * LANES + _STAGGER
+        """A reused array for the Gram matrix of `count` points."""
+        rows, width = _layout(count)
         size = (rows * width * np.dtype(dtype).itemsize + 3) // 4
         if len(self._buffer) < size:
-            self._buffer = np.empty(size, np.float32)
+            self._buffer = np.empty(max(size, self._most), np.float32)
         self._touched = max(self._touched, size)
         space: Real = self._buffer[:size].view(dtype)[: rows * width].reshape(rows, width)
         return space
@@ -115,8 +146,60 @@ class _Tiles:
 
     def release(self) -> None:
         """Hand the buffer on to the next fit; the last Gram matrix is gone."""
-        _spare.give(self._buffer, self._touched)
-        self._buffer = np.empty(0, np.float32)
+        _spare.give(*(self._spared or (self._buffer, self._touched)))
+        self._buffer, self._kept, self._spared = np.empty(0, np.float32), None, None
+
+    def keep(self) -> None:
+        """From now on float32 blocks and products read K from memory, if it fits and the memory is worth its price."""
+        room = min(self.K.cache_bytes, max(_KEPT_LEAST, self.K.n_features * _KEPT_PER_FEATURE))
+        if self._kept is None and not self.linear and 4 * self.n * (self.n + 2 * LANES) <= room:
+            self._kept = self._compute(np.arange(self.n), np.float32)
+            self._spared, self._buffer = (self._buffer, self._touched), np.empty(0, np.float32)
+
+    def gram(self, points: IntArray, dtype: Any = np.float32, *, shared: bool = False) -> Real:
+        """K among points, with at least one row of zeros below it, until the next call. uint16 holds multiples of
+        1 / UNITS_16, for kernels with values in [0, 1]. A `shared` one is not to be written to.
+        """
+        if self._kept is None or dtype == np.float64:
+            return self._compute(points, dtype)
+        count = len(points)
+        if shared and dtype == np.float32 and count == self.n and (points[:-1] < points[1:]).all():
+            return self._kept
+        return _gathered(self._kept, points, UNITS_16 if dtype == np.uint16 else 1.0, self._space(count, dtype))
+
+    def _compute(self, points: IntArray, dtype: Any) -> Real:
+        """`gram` from the data."""
+        raise NotImplementedError
+
+    def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
+        """field += K[:, points] coef in float32 tiles and float64 sums. In place: field, padded to panels."""
+        if self.linear:
+            self._add_linear(points, coef, field)
+        elif self._kept is not None:
+            self._add_kept(points, coef, field)
+        else:
+            self._add(points, coef, field, single=True)
+
+    def add_exactly(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
+        """`add` in float64."""
+        if self.linear:
+            self._add_linear(points, coef, field)
+        else:
+            self._add(points, coef, field, single=False)
+
+    def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
+        """`add` or `add_exactly` from the data. In place: field."""
+        raise NotImplementedError
+
+    def _add_kept(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
+        """`add` from the kept matrix. In place: field."""
+        kept, weights, size = self._kept, coef.astype(np.float32), block_jit.STRETCH
+        split(
+            lambda a, b: block_jit.add_rows(kept, points, weights, a * size, min(b * size, self.n), field),
+            -(-self.n // size),
+            float(len(points) * self.n),
+            self.n_threads,
+        )
 
     def _finish(self, out: Real, count: int) -> Real:
         if self.offset:
@@ -137,6 +220,7 @@ class DenseTiles(_Tiles):
         centre = np.zeros(width)
         if kind in _EXPONENTIAL or (kind == KernelKind.LINEAR and centred):
             centre = self.exact.sum(axis=(0, 2)) / self.n
+        self.costly = width >= _COSTLY
         factor = np.sqrt(scale) if kind == KernelKind.RBF else scale if kind == KernelKind.LAPLACIAN else 1.0
         self.panels = np.empty(self.exact.shape, np.float32)
         for first in range(0, len(panels), 64):
@@ -145,25 +229,24 @@ class DenseTiles(_Tiles):
         self.worst_error = self._bound(width)
 
     def _bound(self, width: int) -> float:
-        """A bound on the error of any float32 kernel value, relative rounding errors of 2^-24 throughout.
+        """A bound on the error of any float32 kernel value, relative rounding errors of u = 2^-24 throughout.
 
-        The difference of two rounded coordinates of size R is off by 2 R roundings, a sum of d squares by d + 2, the
-        exponential by 2; s e^-s <= 1 / e and sqrt(s) e^-s <= 1 / 2 turn errors of the exponent into errors of K.
+        A sum of d squares or absolute values is off by d + 2 roundings, the exponential by less than 8. With R the
+        largest norm of a point, rounded coordinates move a squared distance m by 4 R sqrt(m) u, a city-block one by
+        2 R u. K = 2^-m makes of a relative error at most 1 / e of it, of sqrt(m) at most 0.36, and of 1 at most 0.7.
         """
-        largest = float(np.abs(self.panels).max(initial=0.0)) * np.sqrt(width)
-        kind = self.K.kernel.kind
+        kind, panels = self.K.kernel.kind, self.panels
         if kind == KernelKind.RBF:
-            return float(_ROUNDING * (width + 2.0 + 4.0 * largest + 8.0))
+            largest = float(np.sqrt(np.einsum("pkj,pkj->pj", panels, panels).max(initial=0.0)))
+            return _ROUNDING * ((width + 2.0) / np.e + 1.5 * largest + 8.0)
         if kind == KernelKind.LAPLACIAN:
-            return float(_ROUNDING * (width + 2.0 + 4.0 * largest * np.sqrt(width) + 8.0))
+            largest = float(np.abs(panels).sum(axis=1).max(initial=0.0))
+            return _ROUNDING * ((width + 2.0) / np.e + 1.5 * largest + 8.0)
         biggest = float(np.abs(self.K.diagonal).max(initial=0.0))
         return _ROUNDING * (width + 16.0) * max(1.0, float(self.K.kernel.degree)) * 4.0 * max(biggest, 1e-300)
 
-    def gram(self, points: IntArray, dtype: Any = np.float32) -> Real:
-        """K among points, with at least one row of zeros below it; the array is reused by the next call.
-
-        uint16 holds multiples of 1 / UNITS_16, for kernels with values in [0, 1].
-        """
+    def _compute(self, points: IntArray, dtype: Any) -> Real:
+        """As `_Tiles._compute`."""
         count = len(points)
         single = dtype != np.float64
         source = self.panels if single else np.ascontiguousarray(self.exact)
@@ -178,24 +261,13 @@ class DenseTiles(_Tiles):
         work = float(out.size * source.shape[1])
         split(lambda a, b: store(self.shape, packed, panels, a, b, out), columns, work, self.n_threads)
         if half:
-            block_jit.mirror(out, count)
+            _complete(out, count)
         return self._finish(out, count)
 
-    def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
-        """field += K[:, points] coef in float32 tiles and float64 sums. In place: field, padded to panels."""
-        if self.linear:
-            self._add_linear(points, coef, field)
-            return
-        self._add(points, coef, field, self.panels, block_jit.add_block_32)
-
-    def add_exactly(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
-        """`add` in float64."""
-        if self.linear:
-            self._add_linear(points, coef, field)
-            return
-        self._add(points, coef, field, np.ascontiguousarray(self.exact), block_jit.add_block_64)
-
-    def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, panels: Real, add: Any) -> None:
+    def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
+        """As `_Tiles._add`."""
+        panels = self.panels if single else np.ascontiguousarray(self.exact)
+        add = block_jit.add_block_32 if single else block_jit.add_block_64
         count = len(points)
         groups = groups_of(count)
         packed = np.empty((groups, panels.shape[1], _vector.ROWS), panels.dtype)
@@ -250,8 +322,8 @@ class SparseTiles(_Tiles):
         if not isinstance(self.shape, _vector.Rbf):
             self.worst_error = np.inf
 
-    def gram(self, points: IntArray, dtype: Any = np.float32) -> Real:
-        """As `DenseTiles.gram`."""
+    def _compute(self, points: IntArray, dtype: Any) -> Real:
+        """As `_Tiles._compute`."""
         count = len(points)
         real = np.float64 if dtype == np.float64 else self.single
         csr, panels = self.sources[real]
@@ -266,21 +338,9 @@ class SparseTiles(_Tiles):
         split(lambda a, b: store(self.shape, csr, points, among, norms, a, b, out), columns, work, self.n_threads)
         return self._finish(out, count)
 
-    def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
-        """As `DenseTiles.add`."""
-        if self.linear:
-            self._add_linear(points, coef, field)
-            return
-        self._add(points, coef, field, self.single)
-
-    def add_exactly(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
-        """As `DenseTiles.add_exactly`."""
-        if self.linear:
-            self._add_linear(points, coef, field)
-            return
-        self._add(points, coef, field, np.float64)
-
-    def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, real: Any) -> None:
+    def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
+        """As `_Tiles._add`."""
+        real = self.single if single else np.float64
         csr, panels = self.sources[real]
         add = block_jit.add_sparse_32 if real == np.float32 else block_jit.add_sparse_64
         weights = coef.astype(real)
@@ -310,10 +370,10 @@ class OracleTiles:
         self.n: int = K.n
         self.n_evals = 0
         self.fits_16_bits = False
-        self.linear = False
+        self.linear = self.costly = False
         self.worst_error = 0.0
 
-    def gram(self, points: IntArray, dtype: Any = np.float32) -> Real:
+    def gram(self, points: IntArray, dtype: Any = np.float32, *, shared: bool = False) -> Real:
         """As `DenseTiles.gram`."""
         count = len(points)
         out = np.zeros((count + 1, -(-count // LANES) * LANES), dtype)
@@ -325,6 +385,9 @@ class OracleTiles:
         field[: self.n] += self.K.product(points, coef)
 
     add_exactly = add
+
+    def keep(self) -> None:
+        """`KernelMatrix` has done so already, if it could."""
 
     def release(self) -> None:
         """Nothing is kept."""

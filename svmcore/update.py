@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,28 @@ from numpy.typing import NDArray
 from svmcore import _active_jit, _check, _measures, _steps_jit, forms
 from svmcore._control import Callback, Control
 from svmcore._errors import ConvergenceWarning, InputError
-from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
+from svmcore._threads import one_blas_thread
+from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Raw, Status
 from svmcore.gram import KernelMatrix, available_threads, is_sparse
 from svmcore.solution import Solution
-from svmcore.solve import Problem, Run, Training, _control, _fit, svc_problem, svr_problem
+from svmcore.solve import (
+    Problem,
+    Run,
+    Training,
+    _at_tolerance,
+    _control,
+    _fit,
+    _measure,
+    _solution,
+    _speak,
+    svc_problem,
+    svr_problem,
+)
 from svmcore.solvers._active import ActiveSet
+from svmcore.solvers._contract import landed
 from svmcore.solvers._course import Course
 
+_FRESH_EVERY = 16  # changes of a machine between two residuals from the data
 _TOL = 1e-9  # of the refits inside of leave-one-out, relative to targets of size 1
 
 
@@ -52,13 +67,17 @@ def _signed(solution: Solution) -> FloatArray:
 def _warm(training: Training, coef: FloatArray, n_threads: int) -> Solution:
     """Solve the training problem exactly from signed coefficients."""
     problem = _problem(training)
-    run = Run(
-        solver="simple", tol=training.tol, stopping="kkt", max_iter=-1,
-        cache_bytes=int(_check.DEFAULT_CACHE_MB * 1e6), n_threads=n_threads,
-        alpha0=coef if problem.classes is None else np.abs(coef), trace=False, seed=0,
-        options={"scan": "max"} if coef.any() else {},
+    run = _exact_run(training.tol, n_threads)._replace(
+        alpha0=coef if problem.classes is None else np.abs(coef), options={"scan": "max"} if coef.any() else {}
+    )
+    return _fit(problem, run, _control(None, None, 0), training._replace(kept=None))
+
+
+def _exact_run(tol: float, n_threads: int) -> Run:
+    return Run(
+        solver="simple", tol=tol, stopping="kkt", max_iter=-1, cache_bytes=int(_check.DEFAULT_CACHE_MB * 1e6),
+        n_threads=n_threads, alpha0=None, trace=False, seed=0, options={},
     )  # fmt: skip
-    return _fit(problem, run, _control(None, None, 0), training)
 
 
 def _stacked(old: Any, new: Any) -> Any:
@@ -100,7 +119,8 @@ def add(solution: Solution, X: Any, y: Any, sample_weight: Any = None) -> Soluti
         y=np.concatenate([np.asarray(training.y).reshape(-1), labels]),
         form=training.form | {"sample_weight": weights},
     )
-    return _warm(larger, np.concatenate([_signed(solution), np.zeros(len(labels))]), solution.n_threads)
+    n = training.X.shape[0]
+    return _changed(solution, larger, keep=np.arange(n))
 
 
 def _indices(indices: Any, n: int) -> IntArray:
@@ -117,12 +137,17 @@ def _indices(indices: Any, n: int) -> IntArray:
     return np.unique(array % n) if array.size else array
 
 
-def _active(problem: Problem, start: FloatArray, K: KernelMatrix, tol: float, control: Control) -> ActiveSet:
-    """The active set of a dual point, with boxes of its own."""
-    qp = problem.qp
+def _course(
+    qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, control: Control, residual: FloatArray | None = None
+) -> Course:
+    """A course with boxes of its own: they are closed on variables that leave."""
     own = DualQP(qp.c, qp.lower.copy(), qp.upper.copy(), qp.diag, qp.point, qp.equality)
-    course = Course(own, K, start, control=control, tol=tol, stopping="kkt", max_iter=-1, trace=False)
-    simple = ActiveSet(course)
+    return Course(own, K, start, control=control, tol=tol, stopping="kkt", max_iter=-1, trace=False, residual=residual)
+
+
+def _active(problem: Problem, start: FloatArray, K: KernelMatrix, tol: float, control: Control) -> ActiveSet:
+    """The active set of a dual point."""
+    simple = ActiveSet(_course(problem.qp, K, start, tol, control))
     simple.load()
     return simple
 
@@ -140,22 +165,96 @@ def remove(solution: Solution, indices: Any) -> Solution:
         y=np.asarray(training.y).reshape(-1)[keep],
         form=training.form | {"sample_weight": None if weights is None else weights[keep]},
     )
-    coef = _signed(solution)
-    if coef[gone].any():
-        problem = _problem(training)
-        qp = problem.qp
-        control = Control(time_limit=None, callback=None, verbose=0)
-        K = KernelMatrix(
-            problem.X, problem.spec.kernel, problem.spec.function, n_threads=solution.n_threads,
-            cache_bytes=int(_check.DEFAULT_CACHE_MB * 1e6),
-        )  # fmt: skip
-        beta = forms.to_beta(qp, coef)
-        simple = _active(problem, beta, K, training.tol, control)
-        leaving = np.flatnonzero(np.isin(qp.point, gone))
-        for r in leaving[beta[leaving] != 0.0]:
-            simple.exit(int(r))
-        coef = forms.to_coef(qp, simple.course.duals.beta, n)
-    return _warm(smaller, coef[keep], solution.n_threads)
+    return _changed(solution, smaller, keep)
+
+
+class _Kept(NamedTuple):
+    """The active set behind an answer, for the next change of the machine."""
+
+    problem: Problem
+    simple: ActiveSet
+
+
+def _changed(solution: Solution, training: Training, keep: IntArray) -> Solution:
+    """The machine of `training`, whose first points are the points `keep` of this one's, by moving its active set there.
+
+    The set and its factor belong to one machine: the change takes them along, and a second change of the same machine
+    makes them anew. Where the problem of the points that stay has changed with the others (balanced class weights),
+    or the set gets stuck, the machine is solved from its old coefficients instead.
+    """
+    holder = _training(solution).kept
+    old = holder.pop() if holder else None
+    with one_blas_thread, np.errstate(over="ignore", invalid="ignore"):
+        old = old or _set_of(solution)
+        moved = _move(old, training, keep, solution)
+    if moved is None:
+        coef = np.zeros(training.X.shape[0])
+        coef[: len(keep)] = _signed(solution)[keep]
+        return _warm(training, coef, solution.n_threads)
+    return moved
+
+
+def _set_of(solution: Solution) -> _Kept:
+    """The active set of a machine that has none yet."""
+    training = _training(solution)
+    problem = _problem(training)
+    K = _kernel(problem, solution.n_threads)
+    control = Control(time_limit=None, callback=None, verbose=0)
+    return _Kept(problem, _active(problem, forms.to_beta(problem.qp, _signed(solution)), K, training.tol, control))
+
+
+def _kernel(problem: Problem, n_threads: int) -> KernelMatrix:
+    cache = int(_check.DEFAULT_CACHE_MB * 1e6)
+    return KernelMatrix(problem.X, problem.spec.kernel, problem.spec.function, n_threads=n_threads, cache_bytes=cache)
+
+
+def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) -> Solution | None:
+    """Take the points that leave out of the set, the new ones in, and certify; None where that does not work."""
+    problem = _problem(training)
+    was, now = old.problem.qp, problem.qp
+    before, after = np.flatnonzero(np.isin(was.point, keep)), np.flatnonzero(now.point < len(keep))
+    same = np.array_equal(np.searchsorted(keep, was.point[before]), now.point[after]) and all(
+        np.array_equal(getattr(was, name)[before], getattr(now, name)[after])
+        for name in ("c", "lower", "upper", "diag")
+    )
+    if not same:
+        return None
+    for r in np.flatnonzero(~np.isin(was.point, keep)):
+        if not old.simple.exit(int(r)):
+            return None
+    control = _control(None, None, 0)
+    run = _exact_run(training.tol, solution.n_threads)
+    with control:
+        K = _kernel(problem, solution.n_threads)
+        simple = _carried(old.simple, problem, K, before, after, run, control)
+        if _finish(simple) is not Status.CONVERGED:
+            return None
+        simple.settle()
+        course = simple.course
+        stats = {"adds": int(course.ints[_steps_jit.ADDS]), "members": int(simple.active.sizes[0])}
+        raw = Raw(landed(problem.qp, course.duals.beta.copy()), Status.CONVERGED, course.n_iter, None, stats)
+        measured = _measure(problem.qp, K, raw, run)
+        if not _at_tolerance(measured, run):
+            return None
+    training = training._replace(kept=[_Kept(problem, simple)])
+    answer = _solution(problem, K, raw, measured, run, control.seconds, training)
+    _speak(answer, measured.relative_gap, problem, run)
+    return answer
+
+
+def _carried(
+    simple: ActiveSet, problem: Problem, K: KernelMatrix, before: IntArray, after: IntArray, run: Run, control: Control
+) -> ActiveSet:
+    """The active set on the changed problem: new variables at zero."""
+    qp, duals = problem.qp, simple.course.duals
+    beta, v = np.zeros(len(qp.c)), qp.c.copy()
+    beta[after], v[after] = duals.beta[before], duals.v[before]
+    new = np.setdiff1d(np.arange(len(qp.c)), after)
+    support = np.flatnonzero(beta)
+    if len(new) and len(support):
+        v[new] -= K.block(qp.point[new], qp.point[support]) @ beta[support]
+    course = _course(qp, K, beta, run.tol, control, residual=v if simple.age % _FRESH_EVERY else None)
+    return simple.carried(course, before, after)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -258,7 +357,7 @@ def _without(simple: ActiveSet, variables: IntArray) -> tuple[float, Status, boo
                 status = simple.rescue()
             if status is not None:
                 break
-    return _measures.bias(course.qp, duals.beta, duals.v), status or Status.LIMITED, scratch
+    return _measures.bias(course.qp, landed(course.qp, duals.beta), duals.v), status or Status.LIMITED, scratch
 
 
 def leave_one_out(
@@ -310,7 +409,8 @@ def leave_one_out(
     )  # fmt: skip
     control = _control(time_limit, callback, verbose)
     solution = _fit(form, run, control)
-    values, counts, status = _each(form, run, solution, control)
+    with one_blas_thread:
+        values, counts, status = _each(form, run, solution, control)
     wrong, predictions = _judge(form, y, values)
     if not status.ok:
         warnings.warn(f"{status}: decision values of the points not reached are NaN.", ConvergenceWarning, stacklevel=2)
@@ -328,6 +428,22 @@ def _judge(form: Problem, y: Any, values: FloatArray) -> tuple[FloatArray, NDArr
     return np.asarray(predictions != np.asarray(y).reshape(-1), dtype=np.float64), predictions
 
 
+def _biases(qp: DualQP, beta: FloatArray, v: FloatArray) -> tuple[float, FloatArray]:
+    """The bias, and what it is once the point of a variable at zero has left, by variable.
+
+    These differ only where no variable is free: then the points at zero help to bound the interval of optimal biases.
+    """
+    b = _measures.bias(qp, beta, v)
+    without = np.full(len(beta), b)
+    if not qp.equality or ((beta > qp.lower) & (beta < qp.upper)).any():
+        return b, without
+    for t in np.flatnonzero(beta == 0.0):
+        rest = qp.point != qp.point[t]
+        part = DualQP(qp.c[rest], qp.lower[rest], qp.upper[rest], qp.diag[rest], qp.point[rest], True)
+        without[t] = _measures.bias(part, beta[rest], v[rest])
+    return b, without
+
+
 def _each(
     form: Problem, run: Run, solution: Solution, control: Control
 ) -> tuple[FloatArray, tuple[int, int, int], Status]:
@@ -342,8 +458,8 @@ def _each(
     snapshot = _Snapshot(simple)
     values = np.full(n, np.nan)
     product = qp.c - qp.diag * duals.beta - duals.v  # K beta, by variable
-    b = _measures.bias(course.qp, duals.beta, duals.v)
-    values[qp.point] = product + b
+    b, without = _biases(course.qp, landed(course.qp, duals.beta), duals.v)
+    values[qp.point] = product + without
     owners: dict[int, list[int]] = {}
     for t in np.flatnonzero(duals.beta):
         owners.setdefault(int(qp.point[t]), []).append(int(t))

@@ -276,7 +276,8 @@ def test_the_order_of_the_working_set_rules_on_spirals():
     table = rules()
     iterations = {row[0]: row[2] for row in table.rows}
     assert iterations["second"] < iterations["mvp"] < iterations["platt"] < iterations["simplified"]
-    assert all(row[6] == "yes" and row[7] == 0 for row in table.rows)
+    converged, rising = (table.columns.index(name) for name in ("converged", "rising steps"))
+    assert all(row[converged] == "yes" and row[rising] == 0 for row in table.rows)
     counts = {row[0]: row[2] for row in costs().rows}
     assert counts[5.0] == counts[10.0]
     assert counts[0.001] == 150

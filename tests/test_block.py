@@ -15,6 +15,7 @@ from svmcore import tiles
 from svmcore._jit import DISABLED
 from svmcore._types import Kernel, KernelKind, Status
 from svmcore.gram import KernelMatrix
+from svmcore.solvers import block
 
 SIZE = 60 if DISABLED else 400
 
@@ -127,6 +128,34 @@ def test_blocks_smaller_than_the_problem(n):
         solution = svmcore.train_svc(X, y, C, gamma=0.2, solver="block")
         certified(solution, X, y, C, 1e-3, gamma=0.2)
         assert solution.stats["n_outer"] > 1
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("tol", [1e-3, 1e-9])
+def test_crowded_problems_with_costly_kernel_values(loss, tol, monkeypatch):
+    monkeypatch.setattr(block, "SMALL_COSTLY", SIZE // 4)
+    monkeypatch.setattr(block, "LEAST_BLOCK", SIZE // 2)
+    X, y = mixture(d=70)
+    solution = svmcore.train_svc(X, y, 2.0, gamma=1 / 70, tol=tol, loss=loss, solver="block")
+    certified(solution, X, y, 2.0, tol, gamma=1 / 70, loss=loss)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_parts_of_working_sets(loss, fit_intercept, monkeypatch):
+    X, y = mixture(noise=0.3)
+    problem = {"loss": loss, "fit_intercept": fit_intercept}
+    plain = svmcore.train_svc(X, y, 50.0, tol=1e-8, solver="block", **problem)
+    monkeypatch.setattr(block, "LEAST_PIECE", 20)
+    monkeypatch.setattr(block, "PIECE_PER_VARIABLE", 0)
+    monkeypatch.setattr(block, "LEAST_SHRUNK", 8)
+    monkeypatch.setattr(block, "SHRINK", 0.95)
+    parts = []
+    monkeypatch.setattr(block, "part_of", lambda gram, members: parts.append(members) or tiles.part_of(gram, members))
+    solution = svmcore.train_svc(X, y, 50.0, tol=1e-8, solver="block", **problem)
+    certified(solution, X, y, 50.0, 1e-8, **problem)
+    assert solution.objective == pytest.approx(plain.objective, rel=1e-9)
+    assert parts
 
 
 def test_hard_margin():
@@ -275,6 +304,37 @@ def test_tiles_speak_of_the_kernel_matrix(kind, sparse):
     assert np.abs(field[:90] - coef @ expected).max() < 1e-13
     assert np.abs(K.product(points, coef) - coef @ expected).max() < 1e-13
     assert np.abs(K.product_at(np.array([5, 2]), points, coef) - (coef @ expected)[[5, 2]]).max() < 1e-13
+
+
+@pytest.mark.parametrize("d", [3, tiles._WIDE + 2])
+@pytest.mark.parametrize("dtype", [np.float32, np.uint16, np.float64])
+def test_padding_of_gram_matrices_does_not_depend_on_old_memory(d, dtype):
+    X = np.random.default_rng(0).standard_normal((100, d))
+    kernel = Kernel(int(KernelKind.RBF), 1 / d, 0.0, 3, 0.0)
+    mine = tiles.make_tiles(KernelMatrix(X, kernel, cache_bytes=1 << 20), centred=True)
+    blocks = []
+    for old in (np.nan, 7.0):
+        mine._buffer = np.full(1 << 16, old, np.float32)
+        blocks.append(mine.gram(np.arange(5, 75), dtype)[:71, :128].copy())
+    assert np.array_equal(*blocks)
+
+
+@pytest.mark.parametrize("kind", [KernelKind.POLY, KernelKind.RBF])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_kept_matrix_serves_the_same_values(kind, sparse):
+    rng = np.random.default_rng(6)
+    X = (rng.random((90, 70)) < 0.15) * rng.standard_normal((90, 70))
+    K = small_matrix(csr_matrix(X) if sparse else X, Kernel(int(kind), 0.3, 0.5, 3, 0.25))
+    mine = tiles.make_tiles(K, centred=False)
+    points, coef = np.array([3, 50, 7, 89, 11, 12, 13]), rng.standard_normal(7)
+    before, field = mine.gram(points).copy(), np.zeros((2, 128))
+    mine.add(points, coef, field[0])
+    mine.keep()
+    mine.add(points, coef, field[1])
+    assert mine.gram(points)[:8, :7] == pytest.approx(before[:8, :7], rel=1e-5, abs=1e-5)
+    assert field[1, :90] == pytest.approx(field[0, :90], rel=1e-5, abs=1e-5)
+    assert mine.gram(np.arange(90), shared=True) is mine.gram(np.arange(90), shared=True)
+    assert mine.gram(np.arange(90)) is not mine.gram(np.arange(90), shared=True)
 
 
 def test_the_bound_on_float32_kernel_values_holds():

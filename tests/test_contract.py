@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 import warnings
 
@@ -209,6 +210,67 @@ def test_a_callback_sees_progress_and_stops_the_run(solver):
     assert len(seen) <= 3
     assert found.status in (Status.CALLBACK, Status.PRECISION, Status.CONVERGED)
     assert all(report.seconds >= 0 and report.n_iter >= 0 for report in seen)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_ctrl_c_ends_the_run_with_what_it_has(solver):
+    case, before = first_able(solver), signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        found = case.fit(solver=solver, tol=1e-12, callback=lambda report: signal.raise_signal(signal.SIGINT))
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert found.status in (Status.INTERRUPTED, Status.PRECISION, Status.CONVERGED)
+    assert np.isfinite([found.objective, found.gap, found.intercept]).all()
+    a = case.dual().variables(coefficients(found))
+    assert np.all((a >= 0) & (a <= case.dual().upper))
+
+
+TWICE = np.array([[0.0, 1.0], [0.0, 1.0], [2.0, 1.0], [2.0, 1.0], [0.0, 1.0], [5.0, 1.0]])
+DEGENERATE = {
+    "two-points": (np.array([[0.0], [1.0]]), [-1, 1]),
+    "contradictions": (TWICE, [-1, -1, 1, 1, 1, -1]),
+    "only-contradictions": (np.zeros((6, 2)), [-1, 1, -1, 1, 1, 1]),
+    "one-against-many": (np.arange(12.0).reshape(-1, 1), [1] + [-1] * 11),
+    "constant-feature": (np.column_stack([np.arange(8.0), np.full(8, 3.0)]), [-1, 1] * 4),
+    "far-apart": (np.array([[0.0], [1e-8], [1e8], [1e8 + 1]]), [-1, 1, -1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_degenerate_data(solver, loss, name):
+    """Ties, contradictions, a single point of a class: certified, and the same value as SMO's."""
+    points, labels = DEGENERATE[name]
+    can = svmcore.solvers()[solver]
+    options = {"C": 10.0, "kernel": "linear" if can.linear_only else "rbf", "loss": loss, "fit_intercept": can.equality}
+    options["gamma"] = 0.5
+    if options["kernel"] == "linear" and name == "far-apart":
+        pytest.skip("a linear kernel of 1e16 next to one of 1e-16 has no digits left")
+    case = Case(points, np.array(labels, float), options)
+    if refusal(solver, case):
+        with pytest.raises(svmcore.InputError, match=f"solver '{solver}' {refusal(solver, case)}"):
+            case.fit(solver=solver)
+        return
+    found, best = case.fit(solver=solver, tol=TOL), case.fit(solver="smo", tol=1e-9)
+    assert found.status is Status.CONVERGED
+    assert found.kkt_violation <= TOL
+    assert abs(found.objective - best.objective) <= found.gap + best.gap + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("tol", -1.0, "tol"), ("max_iter", 1.5, "max_iter"), ("time_limit", -1.0, "time_limit"), ("alpha0", [1.0], "alpha0"),
+        ("stopping", "soon", "stopping"), ("C", 0.0, "C"), ("cache_mb", 0.0, "cache_mb"), ("callback", 3, "callback"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_wrong_limits_are_refused_by_name(solver, option, value, words):
+    with pytest.raises(svmcore.InputError, match=words):
+        first_able(solver).fit(solver=solver, **{option: value})
 
 
 @pytest.mark.compiled

@@ -44,6 +44,57 @@ def test_adds_and_removes_do_not_drift(loss, steps):
     assert solution.intercept == pytest.approx(fresh.intercept, abs=1e-8)
 
 
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_the_factor_goes_with_the_machine(loss):
+    """The second change of a chain computes no kernel rows of old members; a machine can be changed twice."""
+    X, y = problem(120)
+    options = {"C": 5.0, "gamma": 0.5, "tol": 1e-9, "loss": loss}
+    start = svmcore.train_svc(X[:100], y[:100], **options)
+    first = start.add(X[100:110], y[100:110])
+    second = first.add(X[110:], y[110:])
+    again = first.add(X[110:], y[110:])
+    fresh = svmcore.train_svc(X, y, **options)
+    assert second.n_kernel_evals < 0.8 * again.n_kernel_evals
+    for solution in (second, again):
+        np.testing.assert_allclose(solution.alpha, fresh.alpha, atol=1e-7)
+        assert solution.kkt_violation <= 1e-9
+    assert second.remove([0]).objective == pytest.approx(again.remove([0]).objective, rel=1e-12)
+
+
+def test_balanced_weights_change_with_the_points():
+    X, y = problem()
+    options = {"C": 2.0, "gamma": 0.5, "tol": 1e-9, "class_weight": "balanced"}
+    removed = svmcore.train_svc(X, y, **options).remove([0, 1, 2])
+    np.testing.assert_allclose(removed.alpha, svmcore.train_svc(X[3:], y[3:], **options).alpha, atol=1e-7)
+    added = removed.add(X[:3], y[:3])
+    assert added.objective == pytest.approx(svmcore.train_svc(X, y, **options).objective, rel=1e-10)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "precomputed", "function"])
+def test_other_kernels(kernel):
+    X, y = problem()
+    K = X @ X.T
+    data, given = (K, "precomputed") if kernel == "precomputed" else (X, "linear")
+    given = (lambda A, B: A @ B.T) if kernel == "function" else given
+    options = {"C": 0.5, "kernel": given, "tol": 1e-8}
+    removed = svmcore.train_svc(data, y, **options).remove([3, 5]).remove(0)
+    keep = np.delete(np.setdiff1d(np.arange(60), [3, 5]), 0)
+    fresh = svmcore.train_svc(X[keep], y[keep], 0.5, kernel="linear", tol=1e-8)
+    assert removed.objective == pytest.approx(fresh.objective, rel=1e-8)
+    assert removed.intercept == pytest.approx(fresh.intercept, abs=1e-6)
+
+
+def test_a_last_bound_variable_decides_no_bias():
+    """All variables at C but for the rounding of their sum: the bias is the middle of its interval."""
+    X, y = problem(61)
+    y = np.where(np.arange(61) % 2, 1, -1)
+    whole = svmcore.train_svc(X, y, 1e-3, gamma=0.5, tol=1e-9)
+    rest = np.arange(61) != int(np.flatnonzero(y == -1)[0])
+    warm = svmcore.train_svc(X[rest], y[rest], 1e-3, gamma=0.5, tol=1e-9, solver="smo", alpha0=whole.alpha[rest])
+    cold = svmcore.train_svc(X[rest], y[rest], 1e-3, gamma=0.5, tol=1e-9, solver="smo")
+    assert warm.intercept == pytest.approx(cold.intercept, abs=1e-9)
+
+
 def test_several_at_once_and_back():
     X, y = problem()
     options = {"C": 5.0, "gamma": 0.5, "tol": 1e-9}
@@ -126,22 +177,54 @@ def test_leave_one_out_of_a_regression():
     assert loo.error == pytest.approx(np.mean((loo.decision_values - y) ** 2))
 
 
+COSTS = np.logspace(-2, 4, 10)
+
+
+def equals_refits(X: np.ndarray, y: np.ndarray, C: float, **options) -> None:
+    """Leave-one-out decision values against a certified fit without each of the points."""
+    loo = svmcore.leave_one_out(X, y, C, **options)
+    assert loo.converged
+    for i in range(len(y)):
+        rest = np.arange(len(y)) != i
+        refit = svmcore.train_svc(
+            X[rest], y[rest], C, tol=1e-9, solver="smo", alpha0=loo.solution.alpha[rest], **options
+        )
+        assert loo.decision_values[i] == pytest.approx(refit.decision_function(X[i : i + 1])[0], abs=1e-6)
+
+
+def drawn(name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Generated sets: overlapping clouds, a ring, unbalanced classes on a grid of few values (ties)."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(n, 2))
+    if name == "clouds":
+        y = np.where(X[:, 0] + 0.7 * rng.normal(size=n) > 0, 1, -1)
+    elif name == "ring":
+        y = np.where(np.square(X).sum(axis=1) + 0.3 * rng.normal(size=n) > 1.4, 1, -1)
+    else:
+        X = np.round(2.0 * X) / 2.0
+        y = np.where(X[:, 0] + X[:, 1] + 0.5 * rng.normal(size=n) > 1.5, 1, -1)
+    return X, y
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("C", COSTS)
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("name", ["clouds", "ring", "grid"])
+def test_leave_one_out_on_generated_sets(name, loss, C):
+    X, y = drawn(name, 50)
+    equals_refits(X, y, C, gamma=0.5, loss=loss)
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("C", COSTS)
 @pytest.mark.parametrize(
     "name",
     ["sonar", "heart", "wbc", "ionosphere", "monk1", "monk2", "diabetes", "raetsch_thyroid", "german", "two_spirals"],
 )
-def test_leave_one_out_on_data(data_set, name):
+def test_leave_one_out_on_data(data_set, name, C):
     """Ten sets of at most 300 points, at ten values of C: equal to n refits."""
     X, y = data_set(name)
     rows = np.random.default_rng(0).permutation(len(y))[:300]
     X, y = X[rows], y[rows]
     X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
-    gamma = 1.0 / X.shape[1]
-    for C in np.logspace(-2, 4, 10):
-        loo = svmcore.leave_one_out(X, y, C, gamma=gamma)
-        for i in range(len(y)):
-            rest = np.arange(len(y)) != i
-            alpha0 = loo.solution.alpha[rest]
-            refit = svmcore.train_svc(X[rest], y[rest], C, gamma=gamma, tol=1e-9, solver="smo", alpha0=alpha0)
-            assert loo.decision_values[i] == pytest.approx(refit.decision_function(X[i : i + 1])[0], abs=1e-6)
+    equals_refits(X, y, C, gamma=1.0 / X.shape[1])

@@ -40,10 +40,12 @@ class OursWarm(Tuner):
             scores = np.empty((len(Cs), len(y)))
             for fold in np.unique(folds):
                 train, test = folds != fold, folds == fold
-                alpha = None
+                start = None
                 for row, C in enumerate(Cs):
-                    solution = svmcore.train_svc(X[train], y[train], C, tol=tol, alpha0=alpha, n_threads=1, **keywords)
-                    alpha = solution.alpha
+                    if start is not None:
+                        start = start * (C / Cs[row - 1])  # what was at its bound is at the new one
+                    solution = svmcore.train_svc(X[train], y[train], C, tol=tol, alpha0=start, n_threads=1, **keywords)
+                    start = solution.alpha
                     scores[row, test] = solution.decision_function(X[test])
             return scores
 

@@ -18,6 +18,7 @@ from bench import clock, data
 from bench.contest import Context
 from bench.environment import version
 from bench.objective import Answer, score
+from bench.peers import svmpath
 from bench.peers.base import spread_out
 from bench.peers.ours import PATH, WholePath
 from bench.problems import Problem
@@ -59,10 +60,12 @@ def _ours(problem: Problem, tol: float) -> Contestant:
     X, y, keywords = problem.X, problem.y, problem.keywords()
 
     def work() -> dict[float, Any]:
-        found, alpha = {}, None
+        found, start, last = {}, None, LOW
         for C in GRID:
-            found[C] = svmcore.train_svc(X, y, C, tol=tol, alpha0=alpha, n_threads=1, **keywords)
-            alpha = found[C].alpha
+            if start is not None:
+                start = start * (C / last)  # what was at its bound is at the new one
+            found[C] = svmcore.train_svc(X, y, C, tol=tol, alpha0=start, n_threads=1, **keywords)
+            start, last = found[C].alpha, C
         return found
 
     def answer(found: dict[float, Any], C: float) -> Answer:
@@ -116,6 +119,55 @@ def compile_everything() -> None:
             work()
 
 
+def record(context: Context, problem: Problem, name: str, measured: dict[str, Any], took: clock.Times) -> None:
+    """One row."""
+    context.results.add(
+        {
+            "kind": "row", "suite": "path", "group": problem.kernel, "problem": problem.described(), "solver": name,
+            "mode": "tol", "tol": 1e-3, "threads": 1, "asked": 1e-3, "score": measured, "met": True,
+            "wall": took.wall, "cpu": took.cpu,
+        }
+    )  # fmt: skip
+
+
+def by_r(context: Context, problem: Problem) -> str:
+    """R's path, once, timed by itself; what to say of it."""
+    why = svmpath.missing()
+    if why:
+        context.skip("path", svmpath.NAME, why)
+        return ""
+    if problem.n > svmpath.MOST_POINTS or problem.sparse:
+        context.skip("path", svmpath.NAME, f"more than {svmpath.MOST_POINTS} points, or sparse", problem.name)
+        return ""
+    try:
+        steps = svmpath.run(problem, 1.0 / HIGH)
+        gap = largest_gap(problem, steps, lambda found, C: found.answer(problem, C), CHECKED)
+    except (RuntimeError, ValueError) as error:  # singular systems are a result, not the end of the run
+        context.skip("path", svmpath.NAME, f"failed: {error}", problem.name)
+        return f", {svmpath.NAME} failed"
+    measured = {"relative_gap": gap, "n_events": len(steps.lambdas)}
+    record(context, problem, svmpath.NAME, measured, clock.Times([steps.wall], [steps.cpu]))
+    return f", {svmpath.NAME} {1e3 * steps.cpu:.3g} ms (gap {gap:.1e})"
+
+
+def measure(context: Context, problem: Problem) -> None:
+    """Everybody on one problem."""
+    who = contestants(context, problem)
+    first = {name: clock.once(work) for name, (work, _) in who.items()}
+    quick = {name: who[name][0] for name, (_, wall, _) in first.items() if wall < 10.0}
+    rounds = clock.rounds_for(8.0, sum(first[name][1] for name in quick), most=7)
+    times, _ = clock.alternate(quick, rounds, lambda name, done: done >= 2 and first[name][1] > 1.0)
+    for name, (found, wall, cpu) in first.items():
+        Cs = np.ones(1) if "one fit" in name else CHECKED
+        measured: dict[str, Any] = {"relative_gap": largest_gap(problem, found, who[name][1], Cs)}
+        if name.startswith(PATH):
+            measured |= {key: found.stats[key] for key in ("n_events", "elbow_max")}
+        record(context, problem, name, measured, times.get(name, clock.Times([wall], [cpu])))
+    best = {name: min(times[name].cpu if name in times else [first[name][2]]) for name in first}
+    said = ", ".join(f"{name} {1e3 * value:.3g} ms" for name, value in best.items())
+    context.say(f"  {problem.name}: {said}{by_r(context, problem)}")
+
+
 def run(context: Context) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -129,25 +181,7 @@ def run(context: Context) -> None:
             continue
         with clock.threads(1), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            who = contestants(context, problem)
-            first = {name: clock.once(work) for name, (work, _) in who.items()}
-            quick = {name: who[name][0] for name, (_, wall, _) in first.items() if wall < 10.0}
-            times, _ = clock.alternate(quick, clock.rounds_for(8.0, sum(first[name][1] for name in quick), most=7))
-            for name, (found, wall, cpu) in first.items():
-                Cs = np.ones(1) if "one fit" in name else CHECKED
-                measured: dict[str, Any] = {"relative_gap": largest_gap(problem, found, who[name][1], Cs)}
-                if name.startswith(PATH):
-                    measured |= {key: found.stats[key] for key in ("n_events", "elbow_max")}
-                took = times.get(name, clock.Times([wall], [cpu]))
-                context.results.add(
-                    {
-                        "kind": "row", "suite": "path", "group": problem.kernel, "problem": problem.described(),
-                        "solver": name, "mode": "tol", "tol": 1e-3, "threads": 1, "asked": 1e-3, "score": measured,
-                        "met": True, "wall": took.wall, "cpu": took.cpu,
-                    }
-                )  # fmt: skip
-        best = {name: min(times[name].cpu if name in times else [first[name][2]]) for name in first}
-        context.say(f"  {problem.name}: " + ", ".join(f"{name} {1e3 * value:.3g} ms" for name, value in best.items()))
+            measure(context, problem)
 
 
 SUITE = Suite("path", "the whole regularization path against single fits and grids of C", 8, run)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 
 def shown(cell: Any) -> str:
@@ -32,3 +35,29 @@ class Table:
         widths = [max(len(row[k]) for row in cells) for k in range(len(self.columns))]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
         return "\n".join(f"    {line}" for line in [self.title, *lines, *([self.note] if self.note else [])])
+
+
+def ratio(ours: float | None, printed: float | None) -> float | None:
+    """Our figure over the printed one, where there are both."""
+    return ours / printed if ours is not None and printed else None
+
+
+def linear_rate(gaps: Any, steps: float = 1.0) -> float:
+    """The factor by which gaps fall over so many steps: a line fitted to their logarithms, second half of the run."""
+    kept = np.asarray(gaps, dtype=float)
+    kept = kept[: max(int((kept > 1e-11 * kept[0]).sum()), 2)]
+    half = len(kept) // 2
+    slope = np.polyfit(np.arange(half, len(kept)), np.log(np.maximum(kept[half:], 1e-300)), 1)[0]
+    return float(np.exp(steps * slope))
+
+
+def libsvm_seconds(problems: list[tuple[Any, Any]], C: float, gamma: float, tol: float) -> float | None:
+    """Mean seconds of LIBSVM (in scikit-learn) on these problems; None without scikit-learn."""
+    try:
+        from sklearn.svm import SVC
+    except ImportError:
+        return None
+    started = time.perf_counter()
+    for X, y in problems:
+        SVC(C=C, gamma=gamma, tol=tol).fit(X, y)
+    return (time.perf_counter() - started) / len(problems)

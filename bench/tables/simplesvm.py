@@ -54,12 +54,16 @@ def _rows(costs: tuple[float, ...], text: str, unit: float = 1.0) -> dict[float,
     return rows
 
 
+SCAN = (
+    "the scan order is not known; of 16 orders from either closest pair, and of points rounded to 1 to 5 digits, none "
+    "gives the printed row, the reverse of the file's comes closest"
+)
 SPIRALS = Case(
     "I, two spirals", "two_spirals", 0.5, (1, 28),
     _rows(COSTS, "192 194 .038 195 .104,192 194 .038 195 .121,192 194 .038 195 .134,192 194 .038 195 .143,"
           "192 194 .038 195 .162,192 194 .038 195 .188,199 194 .038 195 .238,201 194 .038 194 .276,204 188 .040 188 .340,"
           "204 184 .039 185 .452,240 182 .044 181 1.094,240 180 .045 181 1.3,250 178 .054 179 1.54,250 176 .055 178 2.21"),
-    {C: "the scan order is not known; the reverse of the file's comes closest" for C in COSTS if C > 1},
+    dict.fromkeys((3.0, 50.0, 100.0, 500.0, 1000.0), SCAN),
 )  # fmt: skip
 WBC = Case(
     "II, Wisconsin breast cancer", "wbc", 4.0, (602, 230),
@@ -124,6 +128,12 @@ def fit(X: Any, y: Any, C: float, variance: float, solver: str, **options: Any) 
         )
 
 
+def as_printed(value: float, printed: float) -> bool:
+    """Whether a figure is the printed one, to the digits that it was printed with."""
+    text = f"{printed:.6g}"
+    return abs(value - printed) <= 0.6 * 10.0 ** -len(text.partition(".")[2])
+
+
 def libsvm_seconds(X: Any, y: Any, C: float, variance: float) -> float | None:
     """LIBSVM (in scikit-learn) on K + I / C' with an unbounded box, kernel given; None without scikit-learn."""
     try:
@@ -142,13 +152,17 @@ def libsvm_seconds(X: Any, y: Any, C: float, variance: float) -> float | None:
 def table(case: Case, *, npa: bool = True, peer: bool = True) -> Table:
     """One of the paper's tables, printed figures next to ours."""
     X, y = load(case.data)
+    for name, options in (("simple", {"scan": "paper"}), ("simple", {}), ("npa", {}), ("auto", {})):
+        fit(
+            X[:: len(y) // 60], y[:: len(y) // 60], 1.0, case.variance, name, **options
+        )  # compiled before the clock runs
     rows = []
     for C, printed in case.rows.items():
         pair = {} if case.pair is None else {"pair": case.pair}
         paper = fit(X, y, C, case.variance, "simple", scan="paper", **pair)
         stats = paper.stats
         evals = stats["paper_evals"] / 1e6
-        exact = (stats["adds"], stats["members"]) == (printed.itr, printed.members)
+        exact = (stats["adds"], stats["members"]) == (printed.itr, printed.members) and as_printed(evals, printed.evals)
         row = [
             C, f"{printed.itr}/{printed.members}/{printed.evals:.3g}",
             f"{stats['adds']}/{stats['members']}/{evals:.3g}", evals / printed.evals, "yes" if exact else "no",

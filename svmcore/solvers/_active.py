@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from svmcore import _active_jit, _measures, _steps_jit
 from svmcore._active_jit import Active
@@ -27,6 +26,7 @@ class ActiveSet:
         self.course = course
         n = course.duals.n
         self.shift = float(np.mean(course.duals.curvature)) if course.qp.equality and n else 0.0
+        self.age = 0  # how often this set has been carried over to a changed problem
         self.active = self._allocate(min(64, n + 2), np.full(n, -1, np.int64), np.full(n, -1, np.int64))
         _active_jit.file_all(course.duals, self.active)
 
@@ -51,6 +51,24 @@ class ActiveSet:
         new.sizes[:] = old.sizes
         self.active = new
 
+    def carried(self, course: Course, before: IntArray, after: IntArray) -> ActiveSet:
+        """The same set and factor for a problem whose variables `after` are `before` in this one; S is among them."""
+        course.store.inherit(self.course.store, before, after)
+        new = ActiveSet(course)
+        new.shift, new.age = self.shift, self.age + 1
+        m = int(self.active.sizes[0])
+        new.active = new._allocate(m + 64, new.active.where, new.active.place)
+        renamed = np.full(self.course.duals.n, -1, np.int64)
+        renamed[before] = after
+        members = renamed[self.active.members[:m]]
+        new.active.members[:m] = members
+        new.active.where[members] = np.arange(m)
+        new.active.sizes[0] = m
+        new.active.L[:m, :m], new.active.u[:m] = self.active.L[:m, :m], self.active.u[:m]
+        course.floats[_steps_jit.BIAS] = self.course.floats[_steps_jit.BIAS]
+        _active_jit.file_all(course.duals, new.active)
+        return new
+
     def clear(self) -> None:
         self.active.sizes[0] = 0
         self.active.where[:] = -1
@@ -69,14 +87,7 @@ class ActiveSet:
             H = columns[:, F] + self.shift
             H[np.diag_indices(m)] += duals.diag[F]
             self._factor(F, H)
-        if self.active.sizes[0]:
-            before = duals.beta[F].copy()
-            residual = duals.v.copy()
-            b = _active_jit.settle(duals, self.active, np.empty(m))
-            change = duals.beta[F] - before
-            duals.v[:] = residual - change @ columns
-            duals.v[F] -= duals.diag[F] * change
-            course.floats[_steps_jit.BIAS] = b
+        self.settle()
         gain = float(course.floats[_steps_jit.OBJECTIVE]) - _measures.objective(course.qp, duals.beta, duals.v)
         if gain > 0.0:
             if 0 < course.progress.trace.shape[0] <= course.ints[_steps_jit.TRACED]:
@@ -84,10 +95,24 @@ class ActiveSet:
             _steps_jit.count_step(course.progress, gain, m, -1, 0.0)
         _active_jit.file_all(duals, self.active)
 
+    def settle(self) -> None:
+        """Minimise over S, whose rows are at hand; members that meet a bound leave."""
+        m = int(self.active.sizes[0])
+        if not m:
+            return
+        course, duals = self.course, self.course.duals
+        F = self.active.members[:m].copy()
+        course.supply(course.qp.point[F])
+        before, residual = duals.beta[F].copy(), duals.v.copy()
+        course.floats[_steps_jit.BIAS] = _active_jit.settle(duals, self.active, np.empty(m))
+        change = duals.beta[F] - before
+        duals.v[:] = residual - change @ course.store.values[course.store.slot[course.qp.point[F]]]
+        duals.v[F] -= duals.diag[F] * change
+
     def _factor(self, F: IntArray, H: FloatArray) -> None:
         try:
-            L = linalg.cholesky(H, lower=True, check_finite=False)
-        except linalg.LinAlgError:
+            L = np.linalg.cholesky(H)
+        except np.linalg.LinAlgError:
             return
         pivots = np.diag(L)
         if pivots.min() <= _REGULAR * pivots.max():
@@ -95,7 +120,8 @@ class ActiveSet:
         m = len(F)
         active = self.active
         active.L[:m, :m] = L
-        active.u[:m] = linalg.solve_triangular(L, np.ones(m), lower=True, check_finite=False)
+        active.u[:m] = 1.0
+        _active_jit.forward(active.L, m, active.u)
         active.members[:m] = F
         active.where[F] = np.arange(m)
         active.sizes[0] = m

@@ -15,6 +15,8 @@ from svmcore import _measures
 from svmcore._types import DualQP, FloatArray
 from svmcore.gram import KernelMatrix, kernel_product
 
+_DUST = 4e-15  # a distance from a bound below this share of the box, times sqrt(n), is rounding of a sum
+
 
 class Capabilities(NamedTuple):
     """What a solver can do; the driver refuses in words what it cannot."""
@@ -33,6 +35,21 @@ class Capabilities(NamedTuple):
 def fresh_residual(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> FloatArray:
     """The residual of a dual point, computed from the data."""
     return _measures.residual(qp, beta, kernel_product(qp, K, beta))
+
+
+def landed(qp: DualQP, beta: FloatArray) -> FloatArray:
+    """A solver's answer without free variables that only rounding made free.
+
+    Where every free variable is next to a bound, steps along sum(beta) = 0 left the sum's rounding there: such a
+    variable would decide the bias alone.
+    """
+    free = (beta > qp.lower) & (beta < qp.upper)
+    room = np.minimum(beta - qp.lower, qp.upper - beta)[free]
+    width = np.where(np.isfinite(qp.upper - qp.lower), qp.upper - qp.lower, 0.0)[free]
+    if not len(room) or (room > _DUST * np.sqrt(len(beta)) * width).any():
+        return beta
+    up = qp.upper - beta < beta - qp.lower
+    return np.where(free, np.where(up, qp.upper, qp.lower), beta).astype(np.float64)
 
 
 class Criterion:

@@ -16,7 +16,7 @@ from svmcore._control import Control
 from svmcore._steps_jit import Duals, Limits, Progress, Rows
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.gram import KernelMatrix
-from svmcore.solvers._contract import Criterion, fresh_residual
+from svmcore.solvers._contract import Criterion, fresh_residual, landed
 from svmcore.solvers._face import FaceResult, face_step
 
 _SLICE_WORK = 1e8  # operations between two visits to Python
@@ -94,6 +94,24 @@ class RowStore:
             used[: len(self.owner)] = self.used[: len(self.owner)]
         self.values, self.used = values, used
 
+    def inherit(self, old: RowStore, before: IntArray, after: IntArray) -> None:
+        """Take over the rows of a problem whose variables `before` are `after` in this one; only new columns are computed."""
+        point = np.full(len(old.slot), -1, np.int64)
+        point[old.qp.point[before]] = self.qp.point[after]
+        renamed = point[np.array(old.owner, np.int64)]
+        slots = np.flatnonzero(renamed >= 0)[: self.limit]
+        owners = renamed[slots]
+        self.owner = owners.tolist()
+        self.values = np.empty((max(len(slots), 1), self.n))
+        self.used = np.full(len(self.values), -1, np.int64)
+        self.slot[owners] = np.arange(len(slots))
+        if not len(slots):
+            return
+        fresh = np.setdiff1d(np.arange(self.n), after)
+        self.values[:, after] = old.values[np.ix_(slots, before)]
+        if len(fresh):
+            self.values[:, fresh] = self.K.block(owners, self.qp.point[fresh])
+
     @property
     def rows(self) -> Rows:
         return Rows(self.values, self.slot, self.used)
@@ -141,15 +159,16 @@ class Course:
 
     def __init__(
         self, qp: DualQP, K: KernelMatrix, start: FloatArray, *, control: Control, tol: float, stopping: str,
-        max_iter: int, trace: bool,
+        max_iter: int, trace: bool, residual: FloatArray | None = None,
     ) -> None:  # fmt: skip
         self.qp, self.K, self.control = qp, K, control
         self.tol, self.stopping = tol, stopping
         self.criterion = Criterion(stopping, tol)
         n = len(start)
         beta = _snapped(start, qp.lower, qp.upper)
+        v = fresh_residual(qp, K, beta) if residual is None else residual
         self.duals = Duals(
-            n=n, equality=qp.equality, beta=beta, v=fresh_residual(qp, K, beta), c=qp.c, lower=qp.lower,
+            n=n, equality=qp.equality, beta=beta, v=v, c=qp.c, lower=qp.lower,
             upper=qp.upper, diag=qp.diag, curvature=K.diagonal[qp.point] + qp.diag, point=qp.point,
         )  # fmt: skip
         self.store = RowStore(qp, K)
@@ -299,7 +318,7 @@ class Course:
         if status is Status.CONVERGED and not self.convex():
             status = Status.STATIONARY
         stats = {"rows": len(self.store.owner), **self.stats}
-        return Raw(self.duals.beta.copy(), status, self.n_iter, trace, stats)
+        return Raw(landed(self.qp, self.duals.beta.copy()), status, self.n_iter, trace, stats)
 
     def convex(self) -> bool:
         """Whether the kernel between stored rows of the support shows no negative curvature (a sample, not a proof)."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from svmcore._types import FloatArray
 
-_WORK = 5e8  # the cubes of the sizes decomposed in one call: about half a second between two looks at the limits
+_WORK = 2e8  # the cubes of the sizes decomposed in one call: about 0.2 s between two looks at the limits
 _FLAT = 5e-16  # eigenvalues below this share of the largest, times the size, are rounding errors
 
 

@@ -1,8 +1,9 @@
 """Block SMO: working sets larger than the free set, float32 tiles, a float64 gradient, refinement to any tolerance.
 
 Solves   every formulation of the sign-free dual, every kernel (those without a tile through `KernelMatrix`).
-Cost     2 to 3 kernel values per support vector and point when C is small, never stored; a Gram matrix of the working
-         set (q variables, q about 1.3 times the number of free ones) at each outer step; O(q) a pair step.
+Cost     2 to 3 kernel values per support vector and point when C is small, never stored, or half of K, where values are
+         costly and memory holds it; a Gram matrix of the working set (q variables, q about 1.3 times the number of free
+         ones) at each outer step; O(q) a pair step.
 Stops    at the tolerance of the chosen criterion, on a gradient recomputed in float64 whenever float32 products could
          have spoilt it.
 Idea     Joachims 1998, Wen et al. (ThunderSVM) 2018; second-order pairs of Fan, Chen and Lin 2005, over-relaxed.
@@ -14,6 +15,7 @@ another when rounding gets in the way: float32 products; float64 products; float
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +29,7 @@ from svmcore._vector import BIG, ROWS
 from svmcore.gram import KernelMatrix, kernel_product
 from svmcore.solvers._contract import Capabilities, Criterion
 from svmcore.solvers._face import FaceResult, face_step
-from svmcore.tiles import PIECE, make_tiles
+from svmcore.tiles import PIECE, make_tiles, part_of
 
 CAPABILITIES = Capabilities(
     summary="block SMO on float32 tiles with a float64 gradient: the fastest for most problems",
@@ -42,7 +44,9 @@ OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
 SINGLE, MIXED, DOUBLE = range(3)
 """Levels of precision: float32; float64 products; float64 products and blocks."""
 
-SMALL = 1500  # up to this many variables one block holds them all
+SMALL = 1500  # up to this many variables one block holds them all,
+SMALL_COSTLY = 3500  # or this many where kernel values are costly
+CROWDED = 0.55  # K is worth keeping when this share of the first working set, close to a sample of all, carries weight
 LEAST_BLOCK = 1024
 FREE_FACTOR = 1.3  # working set over free variables: below 1 the method thrashes
 KEEP = 0.5  # share of a working set that the next one may inherit
@@ -64,7 +68,10 @@ FEW_FREE = 250  # free variables up to which exact steps over them follow soon
 MOST_FACE = 400  # free variables that a face step decomposes
 LEAST_HALF = 2048  # working sets above this keep their Gram matrix in 16 bits,
 HALF_ERROR = 5e-6  # where this times the largest |beta| and the root of the free count stays below 0.1
-SLICE_STEPS = 4e8  # lane operations of inner steps between two looks at the clock
+LEAST_PIECE = 5000  # pair steps between two looks at the clock, and for variables that no longer move;
+PIECE_PER_VARIABLE = 2  # or this many times the size of the working set
+SHRINK = 0.7  # a working set is left for a part of it at most this large,
+LEAST_SHRUNK = 512  # if it has as many variables
 
 
 class Gauge(NamedTuple):
@@ -176,7 +183,7 @@ class _Run:
         """How many variables the next working set takes."""
         n = len(self.beta)
         room = int(np.sqrt(self.K.cache_bytes / (4 if self.level < DOUBLE else 8)))
-        if n <= min(SMALL, room):
+        if n <= min(SMALL_COSTLY if self.tiles.costly else SMALL, room):
             return n
         return min(n, max(LEAST_BLOCK, int(FREE_FACTOR * free) + 256), max(room, 256))
 
@@ -203,6 +210,7 @@ class _Run:
         chosen[m : m + len(rest)] = rest
         chosen = chosen[: m + len(rest)]
         taken[chosen] = False
+        chosen.sort()  # memory is read in order
         return chosen
 
     def working_set(self, chosen: IntArray, gauge: Gauge) -> block_jit.WorkingSet:
@@ -212,8 +220,11 @@ class _Run:
         dtype = self.gram_type(m, gauge)
         same = self.gram_of is not None and self.gram_of[1] == dtype and np.array_equal(self.gram_of[0], chosen)
         if not same:
-            self.gram = self.tiles.gram(qp.point[chosen], dtype)
-            if dtype != np.uint16:
+            if m >= self.K.n and self.level == SINGLE:
+                self.tiles.keep()
+            plain = not qp.diag.any()
+            self.gram = self.tiles.gram(qp.point[chosen], dtype, shared=plain)
+            if not plain and dtype != np.uint16:
                 np.einsum("ii->i", self.gram[:m, :m])[:] += qp.diag[chosen]
             self.gram_of = (chosen, dtype)
         width = -(-m // LANES) * LANES
@@ -247,24 +258,34 @@ class _Run:
         budget = min(
             self.steps_allowed(free) if 0 < free <= FEW_FREE else STEPS_PER_VARIABLE * len(work.beta) + 10000, limit
         )
-        piece = max(1000, int(SLICE_STEPS / work.gram.shape[1]))
-        while budget > 0:
-            steps, violation, bits = solve(work, stop, self.relax, tau, min(piece, budget))
-            self.steps += steps
-            self.bits |= bits
-            budget -= steps
-            if steps < piece:
-                return None
-            status = control.check(self.steps, violation, np.nan)
-            if status is not None:
-                return status
-        return None
+        end = self.steps + budget
+
+        def run(work: block_jit.WorkingSet) -> Status | None:
+            m = len(work.beta)
+            piece = max(LEAST_PIECE, PIECE_PER_VARIABLE * m)
+            members = np.empty(m, np.int64)
+            while self.steps < end:
+                steps, violation, bits = solve(work, stop, self.relax, tau, min(piece, end - self.steps))
+                self.steps += steps
+                self.bits |= bits
+                if steps < piece:
+                    return None
+                status = control.check(self.steps, violation, np.nan)
+                count = block_jit.still_moving(work, members)
+                if status is None and count < SHRINK * m and m >= LEAST_SHRUNK:
+                    status = _on_part(work, members[:count], run)
+                if status is not None:
+                    return status
+            return None
+
+        return run(work)
 
     def gram_type(self, m: int, gauge: Gauge) -> Any:
         """Number type of the next Gram matrix: 16 bits when it is large and their rounding cannot matter."""
         if self.level == DOUBLE:
             return np.float64
-        if not self.halves or m <= LEAST_HALF:
+        kept = self.tiles.costly and m == len(self.beta)  # then no copy is needed
+        if not self.halves or m <= LEAST_HALF or kept:
             return np.float32
         last_m, last_violation = self.last_half
         late = gauge.violation < self.first_violation and last_m > FREE_FACTOR * gauge.free
@@ -330,6 +351,29 @@ class _Run:
         size = float(np.abs(self.beta).sum())
         norm = float(self.beta @ (self.qp.c - gauge.v - self.qp.diag * self.beta))
         return size > 0 and norm <= 1e-14 * self.largest * size**2
+
+
+def _on_part(work: block_jit.WorkingSet, members: IntArray, run: Callable[..., Status | None]) -> Status | None:
+    """`run` on some of the variables of a working set; the residuals of the others follow. In place: work."""
+    m = len(members)
+    gram = part_of(work.gram, members)
+    width = -(-m // LANES) * LANES
+    diagonal, values, rise, fall = (np.ones(width, work.values.dtype) for _ in range(4))
+    diagonal[:m], values[:m] = work.diagonal[members], work.values[members]
+    beta, lower, upper = work.beta[members], work.lower[members], work.upper[members]
+    part = block_jit.WorkingSet(gram, work.unit, diagonal, values, rise, fall, beta, lower, upper)
+    block_jit.start_masks(part)
+    status = run(part)
+    step = part.beta - work.beta[members]
+    moved = np.flatnonzero(step)
+    change = np.zeros(len(work.values))
+    coef = (work.unit * step[moved]).astype(work.values.dtype)
+    block_jit.add_rows(work.gram, members[moved], coef, 0, len(work.values), change)
+    work.values[:] -= change
+    work.values[members] = part.values[:m]
+    work.beta[members] = part.beta
+    block_jit.start_masks(work)
+    return status
 
 
 class _Watch:
@@ -453,6 +497,7 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     share = (NOISE if state.level < DOUBLE else 0.0) if whole and target > 0 else INNER
     stop = max(target, share * gauge.violation)
     state.bits &= ~block_jit.RAY
+    first = not state.first_violation
     state.first_violation = state.first_violation or gauge.violation
     before, state.last_free = state.steps, gauge.free
     status = state.solve_block(work, gauge.free, stop, limit, control)
@@ -462,6 +507,8 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     state.beta[chosen] = work.beta
     free = (work.beta > work.lower) & (work.beta < work.upper)
     state.previous = np.concatenate([chosen[free], chosen[~free]])
+    if first and state.level == SINGLE and state.tiles.costly and np.count_nonzero(work.beta) > CROWDED * len(chosen):
+        state.tiles.keep()
     if status is None:
         status = state.change(chosen[changed], step[changed], control)
     return status

@@ -22,7 +22,7 @@ from svmcore._smo_jit import Limits, Progress, RowCache, Variables
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Points, Raw, Status
 from svmcore._vector import BIG
 from svmcore.gram import KernelMatrix, aligned, new_scratch, padded
-from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual
+from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual, landed
 from svmcore.solvers._face import FaceResult, face_step
 
 CAPABILITIES = Capabilities(
@@ -277,7 +277,7 @@ class _Run:
             status = Status.STATIONARY
         self.K.n_evals += int(self.ints[_smo_jit.EVALS])
         stats = {"passes": int(self.ints[_smo_jit.PASSES]), "rows": int(self.ints[_smo_jit.MISSES])}
-        beta = self.whole_beta()
+        beta = landed(self.qp, self.whole_beta())
         if status is Status.UNBOUNDED and not np.isfinite(beta).all():
             beta = np.zeros_like(beta)
         return Raw(beta, status, self.n_iter, trace, stats)
