@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import asdict
 
+import svmcore
 from bench.contest import Context
 from bench.suite import Suite
 
@@ -15,6 +16,7 @@ MODULES = ("spirals", "stopping", "working_sets", "projection", "simplesvm", "on
 
 
 def run(context: Context) -> None:
+    svmcore.warmup()
     for name in MODULES:
         module = importlib.import_module(f"bench.tables.{name}")
         if context.out_of_time():
