@@ -7,6 +7,7 @@ concurrently in several threads can share the pool.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import threading
@@ -58,12 +59,12 @@ def split(run: Callable[[int, int], None], count: int, work: float, n_threads: i
             other.result()
 
 
-class _Blas:
+class _Blas(contextlib.ContextDecorator):
     """Keeps the OpenBLAS libraries that numpy and scipy bring along to one thread while any fit runs.
 
-    A fit calls them for small matrices only, where their threads cost more than they bring, and on a busy machine tens
-    of times more. The setting is global to the process, so the first fit to enter saves it and the last to leave puts it
-    back. Other libraries are left alone.
+    Around a block, or around a function. A fit calls them for small matrices only, where their threads cost more than they
+    bring, and on a busy machine tens of times more. The setting is global to the process, so the first fit to enter saves it
+    and the last to leave puts it back. Other libraries are left alone.
     """
 
     def __init__(self) -> None:

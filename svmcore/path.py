@@ -21,6 +21,7 @@ from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._follow import GAP, Record, Tracker
 from svmcore._path_paper import PaperTracker, Settings
+from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore._window import WindowTracker
 from svmcore.gram import KernelMatrix, available_threads, is_sparse
@@ -120,15 +121,15 @@ def svm_path(
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
     )  # fmt: skip
     data = _merge(problem, threads, together=mode == "auto")
-    with watch.control:
+    with watch.control, one_blas_thread:
         K = _kernel(data, cache_mb)
         prepared = time.perf_counter()
         run = _auto if mode == "auto" else _paper
         record, top = run(data, K, high, low, watch, max_events, mode)
-    path = _assemble(data, record, top)
-    path.stats |= {"factorization": mode, "n_kernel_evals": K.n_evals}
-    if mode != "auto":
-        path.stats["max_gap"] = path.certify().relative_gap
+        path = _assemble(data, record, top)
+        path.stats |= {"factorization": mode, "n_kernel_evals": K.n_evals}
+        if mode != "auto":
+            path.stats["max_gap"] = path.certify().relative_gap
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     _speak(path)
     return path

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from svmcore import _check, _kernels
 from svmcore._errors import InputError, MissingExtraError
+from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.gram import aligned, call_kernel, dense_points, is_sparse, new_scratch, padded, sparse_points
 
@@ -374,6 +375,7 @@ class Path:
         """The class of every row of X; with an array of C, one row of the result per C."""
         return np.asarray(self._data.classes[(self.decision_function(X, C) > 0).astype(int)])
 
+    @one_blas_thread
     def error_curve(self, X: Any = None, y: Any = None) -> StepCurve:
         """The share of rows of X that are classified wrongly, as an exact step function of C (default: training set).
 

@@ -12,7 +12,7 @@ import svmcore
 from bench.contest import Context
 from bench.suite import Suite
 
-MODULES = ("spirals", "stopping", "working_sets", "projection", "simplesvm", "ong")
+MODULES = ("spirals", "stopping", "working_sets", "projection", "simplesvm", "ong", "growth")
 
 
 def run(context: Context) -> None:
