@@ -160,7 +160,8 @@ def run() -> list[Table]:
     note = (
         "Duplicate points move as one. Costs: at 20 random lambdas, the largest difference to LIBSVM's at tol "
         "1e-6 (at most 300,000 steps), and the most by which ours is above (below zero: nowhere). Printed seconds: start, "
-        "SVD, QR, update (table IV: start, update), on a machine of 2008, in Matlab. The elbow of sets without ties agrees within one."
+        "SVD, QR, update (table IV: start, update), on a machine of 2008, in Matlab. The elbow of sets without ties agrees "
+        "within one."
     )
     made = []
     for title, kernel, printed in [
