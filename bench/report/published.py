@@ -13,9 +13,8 @@ from typing import Any
 
 from bench.data import ROOT
 from bench.peers import BASELINE
-from bench.peers.ours import PATH
 from bench.report.page import Grid
-from bench.report.sections import duration, processes, small, times
+from bench.report.sections import duration, path_grid, processes, small, times
 from bench.report.summary import OURS, Case, cases, groups, solvers, standings
 from bench.results import Results, read, seconds
 from bench.tables.base import shown
@@ -185,26 +184,7 @@ def fit_block(results: Results) -> str:
 
 def path_block(results: Results) -> str:
     """The table of docs/path.md: the whole path in units of one fit, and of what a grid of a hundred fits takes."""
-    found = cases(results, "path")
-    if not found:
-        return _origin(results)
-    names = [name for name in solvers(found) if name != PATH]
-    rows = []
-    for case in found:
-        whole = case.rows.get(PATH)
-        if whole is None:
-            continue
-        cells = [times(seconds(case.rows[name]) / seconds(whole)) if name in case.rows else "-" for name in names]
-        score = whole["score"]
-        facts = [
-            duration(seconds(whole)),
-            str(score["n_events"]),
-            str(score["elbow_max"]),
-            small(score["relative_gap"]),
-        ]
-        rows.append([case.problem["name"].replace(" C=1", ""), str(case.problem["n"]), *facts, *cells])
-    columns = ["problem", "n", "path", "events", "largest elbow", "largest gap", *(f"{name} / path" for name in names)]
-    return f"{_origin(results)}\n\n{Grid(columns, rows).markdown()}"
+    return f"{_origin(results)}\n\n{path_grid(cases(results, 'path')).markdown()}"
 
 
 BLOCKS = {
