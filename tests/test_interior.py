@@ -7,7 +7,9 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import svmcore
+from svmcore import _ipm_jit as ipm
 from svmcore._jit import DISABLED
+from svmcore._types import LANES
 
 SIZE = 80 if DISABLED else 600
 
@@ -76,3 +78,16 @@ def test_auto_takes_it_and_other_kernels_are_refused():
     assert svmcore.train_svc(X, y, 1.0, kernel="linear").solver == "interior"
     with pytest.raises(svmcore.InputError, match="kernels other than the linear one"):
         svmcore.train_svc(X, y, 1.0, kernel="rbf", solver="interior")
+
+
+def test_a_system_that_cannot_be_factorised_ends_the_steps():
+    assert not ipm.factorise(np.diag([1.0, -1.0]))
+    n, d = LANES, 2
+    x = ipm.Iterate(*np.ones((len(ipm.Iterate._fields), n)))
+    step = ipm.Direction(*np.full((len(ipm.Direction._fields), n), np.nan))
+    design = ipm.Design(
+        panels=np.ones((1, d, LANES)), rows=np.ones((n, d)), point=np.arange(n), one_each=True,
+        values=np.zeros((2, n)), sums=np.empty((2, d)), normal=np.empty((d, d)), most=np.empty(LANES),
+    )  # fmt: skip
+    assert ipm.advance(x, step, design, 0.5, 0.0, 1.0, True) == (0.0, 0.5, 0.0)
+    assert (x.beta == 1.0).all()
