@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import signal
+import warnings
 
 import numpy as np
 import pytest
@@ -63,9 +64,19 @@ def test_near_duplicates(seed):
 @pytest.mark.parametrize("noise", [0.0, 1e-7])
 @pytest.mark.parametrize("block", range(10))
 def test_twenty_thousand_hard_problems(block, noise):
+    """Exact duplicates: always below 1e-7. Near-duplicates: below 1e-6, or a warning that says so, which is rare."""
+    warned = 0
     for seed in range(1000 * block, 1000 * (block + 1)):
         X, y, kernel = nearly_singular(seed, noise)
-        check(svm_path(X, y, **kernel), 1e-6 if noise else 1e-7)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            path = svm_path(X, y, **kernel)
+        if noise and any(issubclass(warning.category, ConvergenceWarning) for warning in said):
+            warned += 1
+            continue
+        assert not said
+        check(path, 1e-6 if noise else 1e-7)
+    assert warned <= 3
 
 
 # ---- where R's svmpath fails -------------------------------------------------------------------------------------------
