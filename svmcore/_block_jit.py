@@ -24,7 +24,7 @@ from svmcore._vector import (
     update_pair,
 )
 
-_STAMP = "f575b267490d"
+_STAMP = "f55766c55e6c"
 
 
 @jit
@@ -161,51 +161,105 @@ SPARSE_ROWS = 8  # sparse rows summed in registers before one float64 addition
 
 
 @jit
-def scatter_panels(indptr, indices, data, points, out):
-    """Dense panels of sparse points. In place: out (zeroed by the caller)."""
+def spread_all(columns, panels):
+    """Sparse columns as dense panels of all features. In place: panels (zeroed by the caller)."""
+    csr, points = columns.csr, columns.points
     for t in range(points.shape[0]):
-        q = t // LANES
-        j = t - q * LANES
-        for e in range(indptr[points[t]], indptr[points[t] + 1]):
-            out[q, indices[e], j] = data[e]
+        p = t // LANES
+        lane = t - p * LANES
+        for e in range(csr.indptr[points[t]], csr.indptr[points[t] + 1]):
+            panels[p, csr.indices[e], lane] = csr.data[e]
 
 
 @jit
-def add_sparse_32(shape, csr, points, coef, panels, norms, first, last, out):
-    """out += sum_r coef_r K(points_r, panels) for panels first..last-1, dot products in float32. In place: out."""
+def _spread(columns, p, table, panel):
+    """Panel p of sparse columns as dense rows of the features that occur in it. In place: table, panel."""
+    csr, points = columns.csr, columns.points
+    used = 0
+    for lane in range(min(LANES, points.shape[0] - p * LANES)):
+        point = points[p * LANES + lane]
+        for e in range(csr.indptr[point], csr.indptr[point + 1]):
+            feature = csr.indices[e]
+            if table[feature] == 0:
+                used += 1
+                table[feature] = used
+                for j in range(LANES):
+                    panel[used, j] = 0
+            panel[table[feature], lane] = csr.data[e]
+
+
+@jit
+def _forget(columns, p, table):
+    """Undo what `_spread` did to the table. In place: table."""
+    csr, points = columns.csr, columns.points
+    for t in range(p * LANES, min((p + 1) * LANES, points.shape[0])):
+        for e in range(csr.indptr[points[t]], csr.indptr[points[t] + 1]):
+            table[csr.indices[e]] = 0
+
+
+@jit
+def _enter(columns, p, table, panels):
+    """Where panel p of the columns is: with a table it is put into the first of `panels`. In place: table, panels."""
+    if table is None:
+        return p
+    _spread(columns, p, table, panels[0])
+    return 0
+
+
+@jit
+def _leave(columns, p, table):
+    """The end of what `_enter` began. In place: table."""
+    if table is not None:
+        _forget(columns, p, table)
+
+
+@jit
+def add_sparse_32(shape, csr, points, coef, columns, table, panels, first, last, out):
+    """out += sum_r coef_r K(points_r, columns) for panels first..last-1, sums over entries in float32.
+
+    With a table of zeros (before and after), `panels` is room for one of them. In place: out.
+    """
     count = points.shape[0]
     for p in range(first, last):
+        panel = panels[_enter(columns, p, table, panels)]
         for lane in range(0, LANES, COLUMNS_32):
             for r in range(0, count, SPARSE_ROWS):
                 end = min(r + SPARSE_ROWS, count)
-                add_sparse_tile(shape, csr, points, r, end, panels, norms, p, lane, coef, out)
+                add_sparse_tile(shape, csr, points, (r, end), panel, table, columns.norms, p, lane, coef, out)
+        _leave(columns, p, table)
 
 
 @jit
-def add_sparse_64(shape, csr, points, coef, panels, norms, first, last, out):
+def add_sparse_64(shape, csr, points, coef, columns, table, panels, first, last, out):
     """`add_sparse_32` in float64."""
     count = points.shape[0]
     for p in range(first, last):
+        panel = panels[_enter(columns, p, table, panels)]
         for lane in range(0, LANES, COLUMNS_64):
-            add_sparse_tile(shape, csr, points, 0, count, panels, norms, p, lane, coef, out)
+            add_sparse_tile(shape, csr, points, (0, count), panel, table, columns.norms, p, lane, coef, out)
+        _leave(columns, p, table)
 
 
 @jit
-def store_sparse_32(shape, csr, points, panels, norms, first, last, out):
-    """out[r] = K(points_r, panels) for panels first..last-1. In place: out."""
+def store_sparse_32(shape, csr, points, columns, table, panels, lower, first, last, out):
+    """out[r] = K(points_r, columns) for panels first..last-1, or only what reaches the lower triangle. In place: out."""
     for p in range(first, last):
+        panel = panels[_enter(columns, p, table, panels)]
         for lane in range(0, LANES, COLUMNS_32):
-            for r in range(points.shape[0]):
-                store_sparse_tile(shape, csr, points[r], panels, norms, p, lane, out, r)
+            for r in range(p * LANES if lower else 0, points.shape[0]):
+                store_sparse_tile(shape, csr, points[r], panel, table, columns.norms, p, lane, out, r)
+        _leave(columns, p, table)
 
 
 @jit
-def store_sparse_64(shape, csr, points, panels, norms, first, last, out):
+def store_sparse_64(shape, csr, points, columns, table, panels, lower, first, last, out):
     """`store_sparse_32` in float64."""
     for p in range(first, last):
+        panel = panels[_enter(columns, p, table, panels)]
         for lane in range(0, LANES, COLUMNS_64):
-            for r in range(points.shape[0]):
-                store_sparse_tile(shape, csr, points[r], panels, norms, p, lane, out, r)
+            for r in range(p * LANES if lower else 0, points.shape[0]):
+                store_sparse_tile(shape, csr, points[r], panel, table, columns.norms, p, lane, out, r)
+        _leave(columns, p, table)
 
 
 class WorkingSet(NamedTuple):

@@ -247,13 +247,18 @@ def _store_tile_ir(typingctx, shape, rows, g, panels, p, lane, out):  # noqa: AR
     return types.void(shape, rows, types.intp, panels, types.intp, types.intp, out), codegen
 
 
-# Sparse tiles: one sparse row against COLUMNS dense columns. Panels are float32 or float64 features, or bytes that are 0
-# or 1; bytes are counted exactly, 255 at most. Everything after the dot product is in the type of `norms`, the squared
-# norms of the points (exact integers for bytes). Squared distances come from norms and dot products, so they cancel.
+# Sparse tiles: one sparse row against COLUMNS dense columns. `panel[place, lane]` holds float32 or float64 features, or
+# bytes that are 0 or 1; bytes are counted exactly, 255 at most. Where there are more features than a panel has places, a
+# `table` gives the place of a feature, 0 (a row of zeros) for those that no column of the panel has. Everything after
+# the sum over entries is in the type of `norms`. Distances come from the sizes of the points and what they have in
+# common, so they cancel.
 
 
 class Csr(NamedTuple):
-    """Sparse points: the entries of point i are indptr[i] to indptr[i + 1]. `data` are all 1 for byte panels."""
+    """Sparse points: the entries of point i are indptr[i] to indptr[i + 1]. `data` are all 1 for byte panels.
+
+    `norms` are the sums of squares, for the Laplacian kernel of absolute values (exact integers for bytes).
+    """
 
     indptr: Any
     indices: Any
@@ -261,31 +266,58 @@ class Csr(NamedTuple):
     norms: Any
 
 
+class Columns(NamedTuple):
+    """Sparse points that are spread out to dense columns, a panel at a time; their norms padded to whole panels."""
+
+    csr: Csr
+    points: Any
+    norms: Any
+
+
 def _sparse_row(
-    lanes: Lanes, shape: Any, shape_value: Any, csr: Any, point: Any, panels: Any, p: Any, lane: Any
+    lanes: Lanes, shape: Any, shape_value: Any, csr: Any, point: Any, panel: Any, table: Any, p: Any, lane: Any
 ) -> Any:
-    """Kernel values [register] of one sparse point against COLUMNS columns; `csr` and `panels` are unpacked."""
+    """Kernel values [register] of one sparse point against COLUMNS columns; all but `shape` are unpacked."""
     b = lanes.b
     indptr, indices, data, norms = csr
-    byte = panels[0].type.pointee == BYTE
-    base = b.gep(panels[0], [position(b, panels[1], p, integer(0), lane)])
+    byte = panel[0].type.pointee == BYTE
+    base = b.gep(panel[0], [lane])
     start = b.load(b.gep(indptr[0], [point]))
     count = b.sub(b.load(b.gep(indptr[0], [b.add(point, integer(1))])), start)
     bytes_ = ir.VectorType(BYTE, REGISTERS * lanes.count)
 
+    def common(x: Any, z: Any, total: Any) -> Any:
+        """What one feature adds: x z, or |x| + |z| - |x - z|."""
+        if shape is not Laplacian:
+            return lanes.fma(x, z, total)
+        both = b.fadd(lanes.call("fabs", x), lanes.call("fabs", z))
+        return b.fadd(total, b.fsub(both, lanes.call("fabs", b.fsub(x, z))))
+
     def one_entry(e: Any, sums: list[Any]) -> list[Any]:
         at = b.add(start, e)
-        feature = b.zext(b.load(b.gep(indices[0], [at])), ir.IntType(64))
-        column = b.mul(feature, integer(LANES))
+        place = b.load(b.gep(indices[0], [at]))
+        if table is not None:
+            place = b.load(b.gep(table[0], [b.zext(place, ir.IntType(64))]))
+        column = b.mul(b.zext(place, ir.IntType(64)), integer(LANES))
         if byte:
             where = b.bitcast(b.gep(base, [column]), bytes_.as_pointer())
             return [b.add(sums[0], b.load(where, align=1))]
         x = lanes.splat(b.load(b.gep(data[0], [at])))
         z = [lanes.load(base, b.add(column, integer(v * lanes.count))) for v in range(REGISTERS)]
-        return [lanes.fma(x, z[v], sums[v]) for v in range(REGISTERS)]
+        return [common(x, z[v], sums[v]) for v in range(REGISTERS)]
 
-    zeros = [ir.Constant(bytes_, [0] * bytes_.count)] if byte else [lanes.constant(0.0)] * REGISTERS
-    sums = emit_for(b, count, 1, zeros, one_entry)
+    def two_entries(half: Any, sums: list[Any]) -> list[Any]:
+        e = b.add(half, half)
+        return [*one_entry(e, sums[:REGISTERS]), *one_entry(b.add(e, integer(1)), sums[REGISTERS:])]
+
+    if byte:
+        sums = emit_for(b, count, 1, [ir.Constant(bytes_, [0] * bytes_.count)], one_entry)
+    else:  # two chains of additions, which do not wait for one another
+        zeros = [lanes.constant(0.0)] * (2 * REGISTERS)
+        even_odd = emit_for(b, b.lshr(count, integer(1)), 1, zeros, two_entries)
+        sums = [b.fadd(even_odd[v], even_odd[REGISTERS + v]) for v in range(REGISTERS)]
+        odd, last = b.and_(count, integer(1)), b.sub(count, integer(1))
+        sums = emit_for(b, odd, 1, sums, lambda _, sums: one_entry(last, sums))
     if byte:
         part = [ir.Constant(ir.VectorType(ir.IntType(32), lanes.count), range_) for range_ in _ranges(lanes.count)]
         empty = ir.Constant(bytes_, ir.Undefined)
@@ -293,13 +325,14 @@ def _sparse_row(
         sums = [b.uitofp(c, lanes.vector) for c in counts]
     if shape is not Rbf and shape is not Laplacian:
         return [_kernel_value(lanes, shape, shape_value, dot) for dot in sums]
+    shared = lanes.constant(-1.0 if shape is Laplacian and not byte else -2.0)
     own = lanes.splat(b.load(b.gep(norms[0], [point])))
     first = b.add(b.mul(p, integer(LANES)), lane)
     scale = lanes.splat(b.extract_value(shape_value, 0))
     values = []
     for v in range(REGISTERS):
         other = lanes.load(norms[1], b.add(first, integer(v * lanes.count)))
-        distance = lanes.fma(lanes.constant(-2.0), sums[v], b.fadd(own, other))
+        distance = lanes.fma(shared, sums[v], b.fadd(own, other))
         values.append(lanes.exp2_minus(b.fmul(lanes.larger(distance, lanes.constant(0.0)), scale)))
     return values
 
@@ -308,27 +341,29 @@ def _ranges(count: int) -> list[list[int]]:
     return [list(range(v * count, (v + 1) * count)) for v in range(REGISTERS)]
 
 
-def _sparse_arguments(context: Any, builder: Any, csr: Any, csr_value: Any, columns: Any) -> tuple[Any, Any]:
+def _sparse_arguments(context: Any, builder: Any, csr: Any, csr_value: Any, columns: Any) -> Any:
     """The arrays of a Csr, with (norms of the rows, norms of the columns) as data pointers in place of its norms."""
     fields = [builder.extract_value(csr_value, i) for i in range(4)]
     arrays = unpack(context, builder, csr.types, fields)
-    return (*arrays[:3], (arrays[3][0], columns[0])), arrays
+    return (*arrays[:3], (arrays[3][0], columns[0]))
 
 
 @intrinsic
-def _add_sparse_tile_ir(typingctx, shape, csr, points, first, last, panels, norms, p, lane, coef, out):  # noqa: ARG001
+def _add_sparse_tile_ir(typingctx, shape, csr, points, span, panel, table, norms, p, lane, coef, out):  # noqa: ARG001
     def codegen(context, builder, signature, args):
-        shape_value, csr_value, points_, first_, last_, panels_, norms_, p_, lane_, coef_, out_ = unpack(
+        shape_value, csr_value, points_, span_, panel_, table_, norms_, p_, lane_, coef_, out_ = unpack(
             context, builder, signature.args, args
         )
         lanes = Lanes(builder, norms.dtype)
-        csr_, _ = _sparse_arguments(context, builder, csr, csr_value, norms_)
+        csr_ = _sparse_arguments(context, builder, csr, csr_value, norms_)
+        places = table_ if isinstance(table, types.Array) else None
+        first_, last_ = builder.extract_value(span_, 0), builder.extract_value(span_, 1)
 
         def one_row(r: Any, sums: list[Any]) -> list[Any]:
             row = builder.add(first_, r)
             point = builder.load(builder.gep(points_[0], [row]))
             weight = lanes.splat(builder.load(builder.gep(coef_[0], [row])))
-            values = _sparse_row(lanes, shape.instance_class, shape_value, csr_, point, panels_, p_, lane_)
+            values = _sparse_row(lanes, shape.instance_class, shape_value, csr_, point, panel_, places, p_, lane_)
             return [lanes.fma(weight, value, total) for value, total in zip(values, sums, strict=True)]
 
         rows = builder.sub(last_, first_)
@@ -339,18 +374,19 @@ def _add_sparse_tile_ir(typingctx, shape, csr, points, first, last, panels, norm
         return context.get_dummy_value()
 
     i = types.intp
-    return types.void(shape, csr, points, i, i, panels, norms, i, i, coef, out), codegen
+    return types.void(shape, csr, points, span, panel, table, norms, i, i, coef, out), codegen
 
 
 @intrinsic
-def _store_sparse_tile_ir(typingctx, shape, csr, point, panels, norms, p, lane, out, row):  # noqa: ARG001
+def _store_sparse_tile_ir(typingctx, shape, csr, point, panel, table, norms, p, lane, out, row):  # noqa: ARG001
     def codegen(context, builder, signature, args):
-        shape_value, csr_value, point_, panels_, norms_, p_, lane_, out_, row_ = unpack(
+        shape_value, csr_value, point_, panel_, table_, norms_, p_, lane_, out_, row_ = unpack(
             context, builder, signature.args, args
         )
         lanes = Lanes(builder, norms.dtype)
-        csr_, _ = _sparse_arguments(context, builder, csr, csr_value, norms_)
-        values = _sparse_row(lanes, shape.instance_class, shape_value, csr_, point_, panels_, p_, lane_)
+        csr_ = _sparse_arguments(context, builder, csr, csr_value, norms_)
+        places = table_ if isinstance(table, types.Array) else None
+        values = _sparse_row(lanes, shape.instance_class, shape_value, csr_, point_, panel_, places, p_, lane_)
         column = builder.add(builder.mul(p_, integer(LANES)), lane_)
         start = position(builder, out_[1], row_, column)
         for v in range(REGISTERS):
@@ -358,7 +394,7 @@ def _store_sparse_tile_ir(typingctx, shape, csr, point, panels, norms, p, lane, 
         return context.get_dummy_value()
 
     i = types.intp
-    return types.void(shape, csr, i, panels, norms, i, i, out, i), codegen
+    return types.void(shape, csr, i, panel, table, norms, i, i, out, i), codegen
 
 
 # Passes of the pair step, over vectors of one working set (a multiple of LANES long). `rise` and `fall` are 0 where
@@ -485,28 +521,35 @@ def _store_tile(shape, rows, g, panels, p, lane, out):
     out[g * ROWS : (g + 1) * ROWS, start : start + columns] = values
 
 
-def sparse_kernel_row(shape, csr, point, panels, norms, p, lane):
+def sparse_kernel_row(shape, csr, point, panel, table, norms, p, lane):
     """K between one sparse point and COLUMNS columns."""
     real = norms.dtype.type
     columns = COLUMNS_32 if norms.dtype == np.float32 else COLUMNS_64
     entries = slice(csr.indptr[point], csr.indptr[point + 1])
-    z = panels[p, csr.indices[entries], lane : lane + columns].astype(real)
-    dot = (csr.data[entries].astype(real)[:, None] * z).sum(axis=0)
+    features = csr.indices[entries]
+    z = panel[features if table is None else table[features], lane : lane + columns].astype(real)
+    x = csr.data[entries].astype(real)[:, None]
+    if isinstance(shape, Laplacian):
+        common = (abs(x) + abs(z) - abs(x - z)).sum(axis=0)
+    else:
+        dot = (x * z).sum(axis=0)
+        common = real(2) * dot
     if not isinstance(shape, Rbf | Laplacian):
         return dot if isinstance(shape, Linear) else _of_dot(shape, dot)
     start = p * LANES + lane
-    distance = np.maximum(csr.norms[point] + norms[start : start + columns] - real(2) * dot, real(0))
+    distance = np.maximum(csr.norms[point] + norms[start : start + columns] - common, real(0))
     return np.exp2(-real(shape.scale) * distance)
 
 
-def _add_sparse_tile(shape, csr, points, first, last, panels, norms, p, lane, coef, out):
-    total = sum(coef[r] * sparse_kernel_row(shape, csr, points[r], panels, norms, p, lane) for r in range(first, last))
+def _add_sparse_tile(shape, csr, points, span, panel, table, norms, p, lane, coef, out):
+    rows = range(*span)
+    total = sum(coef[r] * sparse_kernel_row(shape, csr, points[r], panel, table, norms, p, lane) for r in rows)
     columns = COLUMNS_32 if norms.dtype == np.float32 else COLUMNS_64
     out[p * LANES + lane : p * LANES + lane + columns] += total
 
 
-def _store_sparse_tile(shape, csr, point, panels, norms, p, lane, out, row):
-    values = sparse_kernel_row(shape, csr, point, panels, norms, p, lane)
+def _store_sparse_tile(shape, csr, point, panel, table, norms, p, lane, out, row):
+    values = sparse_kernel_row(shape, csr, point, panel, table, norms, p, lane)
     if out.dtype == np.uint16:
         values = np.rint(values * UNITS_16)
     out[row, p * LANES + lane : p * LANES + lane + len(values)] = values
@@ -535,6 +578,6 @@ update_pair = _update_pair if DISABLED else _update_pair_ir
 best_partner = _best_partner if DISABLED else _best_partner_ir
 """argmax over j of max(0, values_i - values_j - fall_j)^2 / max(tau, diagonal_i + diagonal_j - 2 unit gram_ij)."""
 add_sparse_tile = _add_sparse_tile if DISABLED else _add_sparse_tile_ir
-"""out[column] += sum over rows first..last-1 of coef[r] K(point points[r], column). In place: out."""
+"""out[column] += sum over the rows r of a span (first, last + 1) of coef[r] K(point points[r], column). In place: out."""
 store_sparse_tile = _store_sparse_tile if DISABLED else _store_sparse_tile_ir
 """out[row, column] = K(point, column) for one sparse point. In place: out."""

@@ -234,9 +234,7 @@ def point_product(
     if sources.n == 0 or targets.n == 0:
         return out
     if tiles.has_tile(kernel, targets, sources):
-        product = tiles.tile_product(kernel, targets, sources, coef, n_features, n_threads)
-        if product is not None:
-            return product
+        return tiles.tile_product(kernel, targets, sources, coef, n_features, n_threads)
     weights = aligned((padded(sources.n),), zero=True)
     weights[: sources.n] = coef
 

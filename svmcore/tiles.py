@@ -31,12 +31,14 @@ _SHAPES = {
 _EXPONENTIAL = (KernelKind.RBF, KernelKind.LAPLACIAN)
 _WIDE = 40  # features above which half a Gram matrix and its mirror image are cheaper than the whole
 _COSTLY = 48  # features above which a kernel value is better read from memory than computed again
+_ENTRY = 3.0  # features that an entry of a sparse point costs, if it is not a byte
 _KEPT_LEAST = 1 << 24  # bytes that K among all points may take in any case,
 _KEPT_PER_FEATURE = 1 << 20  # and with many features: fresh memory can cost as much as computing (100 MB: 5 to 150 ms)
-_KEPT_VALUES = 1 << 24  # 64 MB
+_KEPT_VALUES = 1 << 25  # 128 MB
 _STAGGER = 32  # unused columns at the end of every row of a Gram matrix
 _SPARSE = 0.25  # share of stored entries below which sparse tiles win
-_PANEL_BYTES = 1 << 29  # memory for dense columns of sparse data
+_PANEL_BYTES = 1 << 19  # a panel of sparse points with all features fits the cache below this,
+_PANELS_BYTES = 1 << 28  # and is kept while all of them are smaller than this
 _CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse
 _ROUNDING = 2.0**-24
 PIECE = 1 << 26  # kernel values between two looks at the clock
@@ -120,12 +122,17 @@ class _Tiles:
         self.offset = float(K.kernel.offset)
         self.fits_16_bits = K.kernel.kind in _EXPONENTIAL and self.offset == 0.0
         self.linear = K.kernel.kind == KernelKind.LINEAR
-        self.costly = False
+        self.effort = 0.0  # features that a kernel value costs
         self._most = max(1, min((self.n + 8) * (self.n + LANES + _STAGGER), K.cache_bytes // 4))
         self._buffer = _spare.take(self._most)
         self._touched = 0
         self._kept: Real | None = None
         self._spared: tuple[Real, int] | None = None  # the buffer that holds it
+
+    @property
+    def costly(self) -> bool:
+        """Whether kernel values are better read from memory than computed again."""
+        return self.effort >= _COSTLY
 
     def _space(self, count: int, dtype: Any) -> Real:
         """A reused array for the Gram matrix of `count` points."""
@@ -151,7 +158,7 @@ class _Tiles:
 
     def keep(self) -> None:
         """From now on float32 blocks and products read K from memory, if it fits and the memory is worth its price."""
-        room = min(self.K.cache_bytes, max(_KEPT_LEAST, self.K.n_features * _KEPT_PER_FEATURE))
+        room = min(self.K.cache_bytes, max(_KEPT_LEAST, int(self.effort * _KEPT_PER_FEATURE)))
         if self._kept is None and not self.linear and 4 * self.n * (self.n + 2 * LANES) <= room:
             self._kept = self._compute(np.arange(self.n), np.float32)
             self._spared, self._buffer = (self._buffer, self._touched), np.empty(0, np.float32)
@@ -201,6 +208,11 @@ class _Tiles:
             self.n_threads,
         )
 
+    def _bound_of_dot(self, terms: int) -> float:
+        """A bound on the error of a float32 kernel value that is a function of a dot product of so many terms."""
+        biggest = float(np.abs(self.K.diagonal).max(initial=0.0))
+        return _ROUNDING * (terms + 16.0) * max(1.0, float(self.K.kernel.degree)) * 4.0 * max(biggest, 1e-300)
+
     def _finish(self, out: Real, count: int) -> Real:
         if self.offset:
             out[:count, :count] += self.offset
@@ -220,7 +232,7 @@ class DenseTiles(_Tiles):
         centre = np.zeros(width)
         if kind in _EXPONENTIAL or (kind == KernelKind.LINEAR and centred):
             centre = self.exact.sum(axis=(0, 2)) / self.n
-        self.costly = width >= _COSTLY
+        self.effort = float(width)
         factor = np.sqrt(scale) if kind == KernelKind.RBF else scale if kind == KernelKind.LAPLACIAN else 1.0
         self.panels = np.empty(self.exact.shape, np.float32)
         for first in range(0, len(panels), 64):
@@ -242,8 +254,7 @@ class DenseTiles(_Tiles):
         if kind == KernelKind.LAPLACIAN:
             largest = float(np.abs(panels).sum(axis=1).max(initial=0.0))
             return _ROUNDING * ((width + 2.0) / np.e + 1.5 * largest + 8.0)
-        biggest = float(np.abs(self.K.diagonal).max(initial=0.0))
-        return _ROUNDING * (width + 16.0) * max(1.0, float(self.K.kernel.degree)) * 4.0 * max(biggest, 1e-300)
+        return self._bound_of_dot(width)
 
     def _compute(self, points: IntArray, dtype: Any) -> Real:
         """As `_Tiles._compute`."""
@@ -292,69 +303,115 @@ def _used_features(panels: FloatArray) -> int:
 class SparseTiles(_Tiles):
     """Tiles of sparse rows against dense columns: bytes for data of zeros and ones, else float32 and float64."""
 
-    def __init__(self, K: Any, indptr: IntArray, indices: Any, data: FloatArray, norms: FloatArray) -> None:
+    def __init__(self, K: Any, indptr: IntArray, indices: Any, data: FloatArray) -> None:
         super().__init__(K, K.n_threads)
-        width = K.n_features
-        binary = is_binary(indptr, data)
-        wide = np.zeros(-(-K.n // LANES) * LANES)
-        wide[: K.n] = norms
-        cancels = isinstance(self.shape, _vector.Rbf) and self.shape.scale * norms.max(initial=0.0) > _CANCELS
-        single = np.float64 if cancels and not binary else np.float32
-        self.per_row = len(data) / max(K.n, 1) + 8.0
-        everything = np.arange(K.n)
-        self.sources: dict[Any, tuple[_vector.Csr, Real]] = {}
-        for dtype in (single, np.float64):
-            store = np.uint8 if binary else dtype
-            if (dtype, store) == (np.float64, np.uint8):
-                panels = self.sources[single][1]
-            elif dtype in self.sources:
-                continue
-            else:
-                panels = np.zeros((len(wide) // LANES, width, LANES), store)
-                block_jit.scatter_panels(indptr, indices, data, everything, panels)
-            csr = _vector.Csr(indptr, indices, data.astype(dtype), wide.astype(dtype))
-            self.sources[dtype] = (csr, panels)
-        self.single = single
-        largest = float(self.shape.scale * norms.max(initial=0.0)) if isinstance(self.shape, _vector.Rbf) else 0.0
-        self.worst_error = _ROUNDING * (
-            (0.0 if binary else 4.0 * float(np.sqrt(width)) * largest) + 3.0 * largest + 8.0
-        )
-        if not isinstance(self.shape, _vector.Rbf):
-            self.worst_error = np.inf
+        self.binary = is_binary(indptr, data)
+        norms = magnitudes(K.kernel, indptr, data)
+        largest = float(self.shape.scale * norms.max(initial=0.0)) if K.kernel.kind in _EXPONENTIAL else 0.0
+        self.single = np.float64 if largest > _CANCELS and not self.binary else np.float32
+        self.csr = {
+            real: _vector.Csr(indptr, indices, data.astype(real), norms.astype(real))
+            for real in (self.single, np.float64)
+        }
+        self._all: dict[Any, _Spread] = {}
+        self.effort = len(data) / max(K.n, 1) * (1.0 if self.binary else _ENTRY)
+        longest = int(np.diff(indptr).max(initial=0))
+        if K.kernel.kind in _EXPONENTIAL:
+            self.worst_error = _ROUNDING * (
+                (0.0 if self.binary else 2.0 * (longest + 2)) * largest + 3.0 * largest + 8.0
+            )
+        else:
+            self.worst_error = self._bound_of_dot(longest)
+
+    def _columns(self, points: IntArray, real: Any) -> _Spread:
+        return _Spread(self.csr[real], points, self.K.n_features, np.uint8 if self.binary else real)
 
     def _compute(self, points: IntArray, dtype: Any) -> Real:
         """As `_Tiles._compute`."""
         count = len(points)
         real = np.float64 if dtype == np.float64 else self.single
-        csr, panels = self.sources[real]
+        columns = self._columns(points, real)
         out = self._space(count, dtype)
-        columns = -(-count // LANES)
-        among = np.zeros((columns, panels.shape[1], LANES), panels.dtype)
-        block_jit.scatter_panels(csr.indptr, csr.indices, csr.data, points, among)
-        norms = np.zeros(columns * LANES, real)
-        norms[:count] = csr.norms[points]
+        lower = self.costly and dtype != np.float64
         store = block_jit.store_sparse_32 if real == np.float32 else block_jit.store_sparse_64
-        work = out.size * self.per_row
-        split(lambda a, b: store(self.shape, csr, points, among, norms, a, b, out), columns, work, self.n_threads)
+        split(
+            lambda a, b: store(self.shape, self.csr[real], points, columns.points, *columns.room(), lower, a, b, out),
+            columns.count,
+            out.size * (self.effort + 8.0),
+            self.n_threads,
+        )
+        if lower:
+            _complete(out, count)
         return self._finish(out, count)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
         """As `_Tiles._add`."""
         real = self.single if single else np.float64
-        csr, panels = self.sources[real]
-        add = block_jit.add_sparse_32 if real == np.float32 else block_jit.add_sparse_64
-        weights = coef.astype(real)
-        work = len(points) * len(field) * self.per_row
-        count = len(panels)
-        split(
-            lambda a, b: add(self.shape, csr, points, weights, panels, csr.norms, a, b, field),
-            count,
-            work,
-            self.n_threads,
-        )
+        if real not in self._all:
+            self._all[real] = self._columns(np.arange(self.n), real)
+        work = len(points) * len(field) * (self.effort + 8.0)
+        _add_sparse(self.shape, self.csr[real], points, coef, self._all[real], work, self.n_threads, field)
         if self.offset:
             field += self.offset * coef.sum()
         self.n_evals += len(points) * self.n
+
+
+def magnitudes(kernel: Kernel, indptr: IntArray, data: FloatArray) -> FloatArray:
+    """What distances of sparse points are made of: sums of squares, for the Laplacian kernel of absolute values."""
+    values = np.abs(data) if kernel.kind == KernelKind.LAPLACIAN else data * data
+    sums = np.zeros(len(indptr) - 1)
+    filled = np.diff(indptr) > 0
+    if len(data):
+        sums[filled] = np.add.reduceat(values, indptr[:-1][filled])
+    return sums
+
+
+class _Spread:
+    """Sparse points as dense columns: all panels of all features, or, where that is too much, one at a time."""
+
+    def __init__(self, csr: _vector.Csr, points: IntArray, n_features: int, dtype: Any) -> None:
+        self.count = -(-len(points) // LANES)
+        norms = np.zeros(self.count * LANES, csr.norms.dtype)
+        norms[: len(points)] = csr.norms[points]
+        self.points = _vector.Columns(csr, points, norms)
+        self._n_features, self._dtype = n_features, dtype
+        self._panels: Real | None = None
+        bytes_each = n_features * LANES * np.dtype(dtype).itemsize
+        if bytes_each <= _PANEL_BYTES and self.count * bytes_each <= _PANELS_BYTES:
+            self._panels = np.zeros((self.count, n_features, LANES), dtype)
+            block_jit.spread_all(self.points, self._panels)
+        else:
+            entries = np.diff(csr.indptr)[points]
+            self._most = int(np.add.reduceat(entries, np.arange(0, len(entries), LANES)).max(initial=0))
+
+    def room(self) -> tuple[IntArray | None, Real]:
+        """The table and the panels for one thread."""
+        if self._panels is not None:
+            return None, self._panels
+        places = min(self._n_features, self._most) + 1
+        return np.zeros(self._n_features, np.int32), np.zeros((1, places, LANES), self._dtype)
+
+
+def _add_sparse(
+    shape: _vector.Shape,
+    csr: _vector.Csr,
+    points: IntArray,
+    coef: FloatArray,
+    columns: _Spread,
+    work: float,
+    n_threads: int,
+    out: FloatArray,
+) -> None:
+    """out += K(columns, points) coef in the precision of the points. In place: out, padded to panels."""
+    real = csr.norms.dtype
+    add = block_jit.add_sparse_32 if real == np.float32 else block_jit.add_sparse_64
+    weights = coef.astype(real)
+    split(
+        lambda a, b: add(shape, csr, points, weights, columns.points, *columns.room(), a, b, out),
+        columns.count,
+        work,
+        n_threads,
+    )
 
 
 def is_binary(indptr: IntArray, data: FloatArray) -> bool:
@@ -398,22 +455,16 @@ def make_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTil
     if K.kernel.kind not in _SHAPES or K.function is not None:
         return OracleTiles(K)
     dense = K.points.panels.shape[0] > 0
-    filled = np.count_nonzero(K.X) if dense else len(K.points.data)
-    size = K.n * K.n_features
-    if filled < _SPARSE * size:
+    if not dense or np.count_nonzero(K.X) < _SPARSE * K.n * K.n_features:
         X = csr_array(K.X) if dense else None
         indptr, indices, data = (
             (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data)
             if X is not None
             else (K.points.indptr, K.points.indices, K.points.data)
         )
-        binary = is_binary(indptr, data)
-        fits = binary or (K.kernel.kind != KernelKind.LAPLACIAN and not dense)
-        if fits and size * (1 if binary else 12) <= _PANEL_BYTES:
-            norms = np.add.reduceat(np.append(data * data, 0.0), np.minimum(indptr[:-1], len(data)))
-            norms[np.diff(indptr) == 0] = 0.0
-            return SparseTiles(K, indptr, indices, data, norms)
-    return DenseTiles(K, centred=centred, n_threads=K.n_threads) if dense else OracleTiles(K)
+        if not dense or is_binary(indptr, data):
+            return SparseTiles(K, indptr, indices, data)
+    return DenseTiles(K, centred=centred, n_threads=K.n_threads)
 
 
 def linear_product(targets: Points, sources: Points, coef: FloatArray, n_features: int) -> FloatArray:
@@ -427,8 +478,6 @@ def linear_product(targets: Points, sources: Points, coef: FloatArray, n_feature
     return np.asarray(T @ (S.T @ coef))
 
 
-_MOST_FEATURES = 50_000  # of sparse targets that are spread out to dense columns
-_CHUNK_VALUES = 1 << 22  # features spread out at a time
 _CANCELS_64 = 1e4  # scaled squared norms above which distances are better summed than expanded, even in float64
 
 
@@ -438,16 +487,18 @@ def has_tile(kernel: Kernel, targets: Points, sources: Points) -> bool:
         return False
     if targets.panels.shape[0] and sources.panels.shape[0]:
         return True
-    if targets.panels.shape[0] or sources.panels.shape[0] or kernel.kind == KernelKind.LAPLACIAN:
+    if targets.panels.shape[0] or sources.panels.shape[0]:
         return False
-    largest = max(targets.norms.max(initial=0.0), sources.norms.max(initial=0.0))
-    return kernel.kind != KernelKind.RBF or kernel.gamma * largest < _CANCELS_64
+    if kernel.kind not in _EXPONENTIAL:
+        return True
+    largest = max(magnitudes(kernel, p.indptr, p.data).max(initial=0.0) for p in (targets, sources))
+    return bool(kernel.gamma * largest < _CANCELS_64)
 
 
 def tile_product(
     kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
-) -> FloatArray | None:
-    """out_t = sum_s coef_s k(target_t, source_s) in float64, K never stored; None for too many sparse features."""
+) -> FloatArray:
+    """out_t = sum_s coef_s k(target_t, source_s) in float64, K never stored."""
     if kernel.kind == KernelKind.LINEAR:
         return np.asarray(linear_product(targets, sources, coef, n_features) + kernel.offset * coef.sum())
     shape = shape_of(kernel)
@@ -463,37 +514,12 @@ def tile_product(
         split(
             lambda a, b: block_jit.add_block_64(shape, packed, weights, panels, a, b, out), len(panels), work, n_threads
         )
-    elif n_features > _MOST_FEATURES:
-        return None
     else:
-        _sparse_product(shape, targets, sources, np.ascontiguousarray(coef, np.float64), n_features, n_threads, out)
+        binary = is_binary(sources.indptr, sources.data) and is_binary(targets.indptr, targets.data)
+        rows, other = (
+            _vector.Csr(p.indptr, p.indices, p.data, magnitudes(kernel, p.indptr, p.data)) for p in (sources, targets)
+        )
+        columns = _Spread(other, np.arange(targets.n), n_features, np.uint8 if binary else np.float64)
+        work = float(len(out)) * (len(sources.data) + sources.n)
+        _add_sparse(shape, rows, np.arange(sources.n), coef, columns, work, n_threads, out)
     return np.asarray(out[: targets.n] + kernel.offset * coef.sum())
-
-
-def _sparse_product(
-    shape: _vector.Shape,
-    targets: Points,
-    sources: Points,
-    coef: FloatArray,
-    width: int,
-    n_threads: int,
-    out: FloatArray,
-) -> None:
-    """The sparse case of `tile_product`, in chunks of targets. In place: out."""
-    binary = is_binary(sources.indptr, sources.data) and is_binary(targets.indptr, targets.data)
-    csr = _vector.Csr(sources.indptr, sources.indices, sources.data, sources.norms)
-    points = np.arange(sources.n)
-    norms = np.zeros(len(out))
-    norms[: targets.n] = targets.norms
-
-    def run(first: int, last: int) -> None:
-        step = max(1, _CHUNK_VALUES // max(1, width * LANES))
-        for start in range(first, last, step):
-            stop = min(start + step, last)
-            chosen = np.arange(start * LANES, min(stop * LANES, targets.n))
-            panels = np.zeros((stop - start, width, LANES), np.uint8 if binary else np.float64)
-            block_jit.scatter_panels(targets.indptr, targets.indices, targets.data, chosen, panels)
-            span = slice(start * LANES, stop * LANES)
-            block_jit.add_sparse_64(shape, csr, points, coef, panels, norms[span], 0, stop - start, out[span])
-
-    split(run, len(out) // LANES, float(len(out)) * (len(sources.data) + sources.n), n_threads)

@@ -284,10 +284,11 @@ def small_matrix(X, kernel):
 
 
 @pytest.mark.parametrize("kind", [KernelKind.LINEAR, KernelKind.POLY, KernelKind.RBF, KernelKind.LAPLACIAN])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_tiles_speak_of_the_kernel_matrix(kind, sparse):
+@pytest.mark.parametrize(("sparse", "d"), [(False, 24), (True, 24), (True, 20_000)])
+def test_tiles_speak_of_the_kernel_matrix(kind, sparse, d):
     rng = np.random.default_rng(4)
-    X = (rng.random((90, 24)) < 0.15) * rng.standard_normal((90, 24))
+    X = np.zeros((90, d))
+    X[:, rng.permutation(d)[:24]] = (rng.random((90, 24)) < 0.15) * rng.standard_normal((90, 24))
     K = small_matrix(csr_matrix(X) if sparse else X, Kernel(int(kind), 0.3, 0.5, 3, 0.25))
     mine = tiles.make_tiles(K, centred=False)
     points, coef = np.array([3, 50, 7, 89, 11, 12, 13]), rng.standard_normal(7)
@@ -339,9 +340,14 @@ def test_a_kept_matrix_serves_the_same_values(kind, sparse):
 
 def test_the_bound_on_float32_kernel_values_holds():
     rng = np.random.default_rng(8)
-    for kind, scale in ((KernelKind.RBF, 1.0), (KernelKind.RBF, 30.0), (KernelKind.LAPLACIAN, 1.0)):
-        X = scale * rng.standard_normal((128, 12)) + 100.0
-        K = small_matrix(X, Kernel(int(kind), 0.05, 0.0, 3, 0.0))
+    cases = [(KernelKind.RBF, 1.0, False), (KernelKind.RBF, 30.0, False), (KernelKind.LAPLACIAN, 1.0, False)]
+    cases += [(KernelKind.RBF, 1.0, True), (KernelKind.RBF, 3.0, True), (KernelKind.LAPLACIAN, 3.0, True)]
+    cases += [(KernelKind.POLY, 3.0, True), (KernelKind.POLY, 3.0, False)]
+    for kind, scale, sparse in cases:
+        X = scale * rng.standard_normal((128, 12)) + (0.0 if sparse else 100.0)
+        K = small_matrix(
+            csr_matrix(X * (rng.random(X.shape) < 0.4)) if sparse else X, Kernel(int(kind), 0.05, 0.0, 3, 0.0)
+        )
         mine = tiles.make_tiles(K, centred=True)
         everything = np.arange(128)
         error = np.abs(mine.gram(everything)[:128, :128] - K.rows(everything)).max()

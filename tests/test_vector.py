@@ -126,38 +126,48 @@ def test_the_exponential_is_accurate_over_its_range():
         assert np.abs(relative).max() <= ulps * np.finfo(dtype).eps
 
 
-def csr_points(rng, n, d, binary, dtype):
+def csr_points(rng, n, d, binary, dtype, absolute):
     x = (rng.random((n, d)) < 0.3) * (1.0 if binary else rng.standard_normal((n, d)))
     x[2] = 0.0
     indptr = np.concatenate([[0], np.cumsum((x != 0).sum(axis=1))]).astype(np.int64)
     indices = np.nonzero(x)[1].astype(np.int32)
     data = x[x != 0]
     norms = np.zeros(2 * LANES, dtype)
-    norms[:n] = (x**2).sum(axis=1)
+    norms[:n] = (abs(x) if absolute else x**2).sum(axis=1)
     return x, _vector.Csr(indptr, indices, data.astype(dtype), norms)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
 @pytest.mark.parametrize("binary", [True, False], ids=["bytes", "values"])
-@pytest.mark.parametrize("shape", SHAPES[:-1], ids=IDS[:-1])
-def test_sparse_tiles_match_the_formula(shape, binary, dtype):
+@pytest.mark.parametrize("table", [False, True], ids=["all", "some"])
+@pytest.mark.parametrize("shape", SHAPES, ids=IDS)
+def test_sparse_tiles_match_the_formula(shape, table, binary, dtype):
     rng = np.random.default_rng(5)
-    x, csr = csr_points(rng, 70, 9, binary, dtype)
-    panels = panels_of(x, np.uint8 if binary else dtype)
+    x, csr = csr_points(rng, 70, 9, binary, dtype, isinstance(shape, _vector.Laplacian))
+    columns = _vector.Columns(csr, np.arange(70), csr.norms)
+    panels = np.zeros((1, 10, LANES) if table else (2, 9, LANES), np.uint8 if binary else dtype)
+    if not table:
+        block_jit.spread_all(columns, panels)
+    places = np.zeros(9, np.int32) if table else None
     expected = exact_kernel(shape, x, x)
     tolerance = {np.float32: 4e-6, np.float64: 1e-14}[dtype] * max(1.0, np.abs(expected).max())
     points = np.array([0, 2, 3, 69, 11, 12, 13, 14, 15, 16])
     single = dtype == np.float32
     stored = np.zeros((len(points), 2 * LANES), dtype)
     store = block_jit.store_sparse_32 if single else block_jit.store_sparse_64
-    store(shape, csr, points, panels, csr.norms, 0, 2, stored)
+    store(shape, csr, points, columns, places, panels, False, 0, 2, stored)
     assert np.abs(stored[:, :70] - expected[points]).max() <= tolerance
     coef, out = rng.standard_normal(len(points)).astype(dtype), np.zeros(2 * LANES)
     add = block_jit.add_sparse_32 if single else block_jit.add_sparse_64
-    add(shape, csr, points, coef, panels, csr.norms, 0, 2, out)
+    add(shape, csr, points, coef, columns, places, panels, 0, 2, out)
     assert np.abs(out[:70] - coef.astype(float) @ expected[points]).max() <= 20 * tolerance
+    assert not table or not places.any()
     if binary and isinstance(shape, _vector.Rbf):
         assert (stored[np.arange(len(points)), points] == 1.0).all()
+    half = np.full((70, 2 * LANES), np.nan, dtype)
+    store(shape, csr, np.arange(70), columns, places, panels, True, 0, 2, half)
+    lower = np.tril_indices(70)
+    assert np.abs(half[lower] - expected[lower]).max() <= tolerance
 
 
 def test_sixteen_bit_blocks_are_rounded_kernel_values():
