@@ -186,7 +186,7 @@ def contest(
                 row["cpu"] = took.cpu if took else [(entry or nominal).first_cpu]
                 row["met"] = entry is not None and (mode == "gap" or meets(entry.score, tol, target))
                 n_sv = row["score"]["n_sv"]
-                if n_sv and problem.kernel != "linear":  # a linear kernel never needs its matrix
+                if n_sv:
                     block = limits.kernel_block(problem, n_sv)
                     row["limit"] = {"kernel_block": block, "stream": limits.stream(problem, n_sv)}
                 rows.append(row)

@@ -100,6 +100,25 @@ def onehot(n: int, d: int) -> DataSet:
     return DataSet(sparse.csr_matrix((np.ones(14 * n), indices, indptr), shape=(n, d)), y)
 
 
+def text(n: int, d: int) -> DataSet:
+    """Documents of about 75 words out of d, as frequent as in a language, some of them about a topic: tf-idf of length 1."""
+    rng = np.random.default_rng(5)
+    share = 1.0 / np.arange(1.0, d + 1.0)
+    edges = np.cumsum(share / share.sum())
+    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    words = np.searchsorted(edges, rng.random((n, 90)))
+    topic = rng.permutation(d)
+    words[:, :15] = np.where(y[:, None] > 0, topic[words[:, :15]], words[:, :15])
+    counts = sparse.csr_matrix((np.ones(words.size), (np.repeat(np.arange(n), 90), words.ravel())), shape=(n, d))
+    counts.data[:] = 1.0
+    idf = np.log(n / (1.0 + np.bincount(counts.indices, minlength=d))) + 1.0
+    X = sparse.csr_matrix(counts.multiply(idf))
+    X.sort_indices()
+    length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1))).ravel()
+    X.data /= np.repeat(length, np.diff(X.indptr))
+    return DataSet(X, y)
+
+
 def waves(n: int, d: int) -> DataSet:
     """A smooth function of d features with noise: a regression."""
     rng = np.random.default_rng(4)
@@ -156,6 +175,7 @@ GENERATED: dict[str, Callable[..., DataSet]] = {
     "noisy": noisy,
     "mixture": mixture,
     "onehot": onehot,
+    "text": text,
     "waves": waves,
 }
 BUILT_IN: dict[str, Callable[[], DataSet]] = {

@@ -23,7 +23,7 @@ def kernel_block(problem: Problem, n_sv: int) -> float:
     from svmcore._types import LANES
     from svmcore.gram import KernelMatrix
     from svmcore.solve import svc_problem, svr_problem
-    from svmcore.tiles import make_tiles
+    from svmcore.tiles import OracleTiles, make_tiles
 
     if problem.epsilon is not None:
         form = svr_problem(problem.X, problem.y, problem.C, problem.epsilon, **problem.keywords())
@@ -31,12 +31,15 @@ def kernel_block(problem: Problem, n_sv: int) -> float:
         form = svc_problem(problem.X, problem.y, problem.C, **problem.keywords())
     K = KernelMatrix(form.X, form.spec.kernel, form.spec.function, cache_bytes=0, n_threads=1)
     tiles = make_tiles(K, centred=problem.fit_intercept)
+    assert not isinstance(tiles, OracleTiles)
     rows = min(max(n_sv, 1), _MOST_ROWS, problem.n)
     index = np.sort(np.random.default_rng(0).choice(problem.n, rows, replace=False))
     field, coef = np.zeros(-(-K.n // LANES) * LANES), np.ones(rows)
 
     def block() -> None:
-        tiles.add(index, coef, field)
+        tiles._add(
+            index, coef, field, single=True
+        )  # even for the linear kernel, whose products need no values of pairs
 
     block()
     best = min(once(block)[2] for _ in range(3))

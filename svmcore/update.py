@@ -182,8 +182,11 @@ def _changed(solution: Solution, training: Training, keep: IntArray) -> Solution
     makes them anew. Where the problem of the points that stay has changed with the others (balanced class weights),
     or the set gets stuck, the machine is solved from its old coefficients instead.
     """
-    holder = _training(solution).kept
-    old = holder.pop() if holder else None
+    holder = _training(solution).kept or []
+    try:  # two threads may change one machine: a list hands its entry to one of them
+        old = holder.pop()
+    except IndexError:
+        old = None
     with one_blas_thread, np.errstate(over="ignore", invalid="ignore"):
         old = old or _set_of(solution)
         moved = _move(old, training, keep, solution)

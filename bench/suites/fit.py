@@ -28,7 +28,9 @@ TIGHT = "rbf, C <= 1, tol 1e-6"
 COSTLY_TIGHT = "rbf, C >= 100, tol 1e-6"
 SPARSE = "one-hot, sparse, C = 1"
 SPARSE_COSTLY = "one-hot, sparse, C = 100"
-LINEAR = "linear"
+TEXT = "text, sparse"
+LINEAR = "linear, d <= 50, n >= 2,000"
+LINEAR_OTHER = "linear, other"
 POLY = "poly, degree 3"
 REGRESSION = "regression"
 TWO = "rbf, two threads"
@@ -49,6 +51,8 @@ CASES = [
     Case(SMALL, Problem("classification-1000-20")),
     Case(SMALL, Problem("clusters-5000-20")),
     Case(SMALL, Problem("classification-20000-20")),
+    Case(SMALL, Problem("classification-20000-10")),
+    Case(SMALL, Problem("classification-20000-2")),
     Case(WIDE, Problem("classification-5000-100")),
     Case(WIDE, Problem("classification-5000-300")),
     Case(WIDE, Problem("clusters-2000-300")),
@@ -70,14 +74,20 @@ CASES = [
     Case(SPARSE, Problem("a4a", gamma=0.05)),
     Case(SPARSE_COSTLY, Problem("a1a", gamma=0.05, C=100.0)),
     Case(SPARSE_COSTLY, Problem("a4a", gamma=0.05, C=100.0)),
+    Case(TEXT, Problem("text-2000-20000", gamma=1.0)),
+    Case(TEXT, Problem("text-5000-50000", gamma=1.0)),
     Case(LINEAR, Problem("classification-5000-20-10", kernel="linear")),
     Case(LINEAR, Problem("classification-2000-10-10", kernel="linear", C=0.1)),
     Case(LINEAR, Problem("classification-2000-10-10", kernel="linear")),
     Case(LINEAR, Problem("classification-5000-50-10", kernel="linear")),
     Case(LINEAR, Problem("svmguide1", kernel="linear")),
-    Case(LINEAR, Problem("splice", kernel="linear", C=0.1)),
-    Case(LINEAR, Problem("clusters-2000-20", kernel="linear", fit_intercept=False)),
-    Case(LINEAR, Problem("onehot-2000-120", kernel="linear", fit_intercept=False, loss="squared_hinge")),
+    Case(LINEAR, Problem("svmguide1", kernel="linear", C=100.0)),
+    Case(LINEAR, Problem("classification-2000-10-10", kernel="linear", C=100.0)),
+    Case(LINEAR, Problem("classification-20000-10", kernel="linear")),
+    Case(LINEAR_OTHER, Problem("splice", kernel="linear", C=0.1)),
+    Case(LINEAR_OTHER, Problem("text-5000-50000", kernel="linear")),
+    Case(LINEAR_OTHER, Problem("clusters-2000-20", kernel="linear", fit_intercept=False)),
+    Case(LINEAR_OTHER, Problem("onehot-2000-120", kernel="linear", fit_intercept=False, loss="squared_hinge")),
     Case(POLY, Problem("classification-2000-10", kernel="poly", coef0=1.0)),
     Case(POLY, Problem("classification-5000-20", kernel="poly", coef0=1.0)),
     Case(POLY, Problem("splice", kernel="poly", coef0=1.0)),

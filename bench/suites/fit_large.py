@@ -7,25 +7,26 @@ from bench.contest import Context, contest
 from bench.peers import DEFAULT, peers
 from bench.problems import Problem
 from bench.suite import Suite
+from bench.suites.fit import COSTLY, SMALL, SPARSE, TWO, WIDE, Case
 
 CASES = [
-    (Problem("clusters-20000-100"), 1),
-    (Problem("onehot-20000-120", gamma=0.05), 1),
-    (Problem("clusters-20000-20", C=100.0), 1),
-    (Problem("a7a", gamma=0.05), 1),
-    (Problem("clusters-50000-20"), 1),
-    (Problem("clusters-50000-20"), 2),
+    Case(WIDE, Problem("clusters-20000-100")),
+    Case(SPARSE, Problem("onehot-20000-120", gamma=0.05)),
+    Case(COSTLY, Problem("clusters-20000-20", C=100.0)),
+    Case(SPARSE, Problem("a7a", gamma=0.05)),
+    Case(SMALL, Problem("clusters-50000-20")),
+    Case(TWO, Problem("clusters-50000-20"), threads=2),
 ]
 
 
 def run(context: Context) -> None:
-    for problem, threads in CASES:
-        if why := data.missing(problem.data):
-            context.skip("fit-large", "everybody", why, problem.data)
+    for case in CASES:
+        if why := data.missing(case.problem.data):
+            context.skip("fit-large", "everybody", why, case.problem.data)
             continue
         contest(
-            context, "fit-large", problem, [DEFAULT, *peers()], threads=threads, equal_gap=False, time_for_it=1.0,
-            least_rounds=2, group="large, two threads" if threads > 1 else "large",
+            context, "fit-large", case.problem, [DEFAULT, *peers()], threads=case.threads, equal_gap=False,
+            time_for_it=1.0, least_rounds=2, group=case.group,
         )  # fmt: skip
 
 
