@@ -44,15 +44,16 @@ OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
 SINGLE, MIXED, DOUBLE = range(3)
 """Levels of precision: float32; float64 products; float64 products and blocks."""
 
-SMALL = 1500  # up to this many variables one block holds them all,
+SMALL = 1900  # up to this many variables one block holds them all,
 SMALL_COSTLY = 3500  # or this many where kernel values are costly
 CROWDED = 0.55  # K is worth keeping when this share of the first working set, close to a sample of all, carries weight
 LEAST_BLOCK = 1024
 FREE_FACTOR = 1.3  # working set over free variables: below 1 the method thrashes
-KEEP = 0.5  # share of a working set that the next one may inherit
+KEEP = 0.5  # share of a working set that the next one may inherit: its free variables,
+KEEP_LEAST = 0.3  # and as many of the others as fill this share
 NOISE = 2e-6  # float32 residuals that drift by the violation settle no further than this share of it
 INNER = 0.05  # the block is solved to this share of the outer violation,
-INNER_TOL = 0.3  # or to this share of the tolerance
+INNER_TOL = 0.7  # or to this share of the tolerance
 RELAX = 1.5
 ROUNDING = 2e-7  # error of float32 products, per unit of |beta| (measured: 0.9 to 2.2 times that)
 ROUNDING_64 = 1e-15  # the same of float64 products, per unit of sum |beta|
@@ -98,6 +99,7 @@ class _Run:
         self.open_box = bool(np.any((qp.diag == 0) & (np.isinf(qp.lower) | np.isinf(qp.upper))))
         self.one_each = len(qp.point) == K.n and bool((qp.point == np.arange(K.n)).all())
         self.previous = np.empty(0, np.int64)
+        self.previous_free = 0
         self.taken = np.zeros(len(start), bool)
         self.keys = np.empty(len(start))
         self.ids = np.empty(len(start), np.int64)
@@ -193,7 +195,7 @@ class _Run:
         n = len(self.beta)
         if size == n:
             return np.arange(n)
-        kept = self.previous[: int(size * KEEP)]
+        kept = self.previous[: int(size * min(KEEP, max(KEEP_LEAST, self.previous_free / size)))]
         chosen = np.empty(size, np.int64)
         m = len(kept)
         chosen[:m] = kept
@@ -507,6 +509,7 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     state.beta[chosen] = work.beta
     free = (work.beta > work.lower) & (work.beta < work.upper)
     state.previous = np.concatenate([chosen[free], chosen[~free]])
+    state.previous_free = np.count_nonzero(free)
     if first and state.level == SINGLE and state.tiles.costly and np.count_nonzero(work.beta) > CROWDED * len(chosen):
         state.tiles.keep()
     if status is None:
