@@ -16,6 +16,7 @@ from svmcore._vector import (
     ROWS,
     add_sparse_tile,
     add_tile,
+    add_tile_twice,
     best_partner,
     fmax,
     fmin,
@@ -24,7 +25,7 @@ from svmcore._vector import (
     update_pair,
 )
 
-_STAMP = "f55766c55e6c"
+_STAMP = "fd7e128734a4"
 
 
 @jit
@@ -79,6 +80,22 @@ def add_block_64(shape, rows, coef, panels, first, last, out):
         for lane in range(0, LANES, COLUMNS_64):
             for g in range(rows.shape[0]):
                 add_tile(shape, rows, g, panels, p, lane, coef, out)
+
+
+@jit
+def add_symmetric(shape, rows, coef, panels, weights, first, step, out, sums):
+    """out + sums = K weights among one set of points, from panels first, first + step, ... and all that lie behind them.
+
+    `rows` are the points of the panels, each panel's filled up to whole groups with rows of coefficient 0; `weights` are
+    the coefficients by column. Values off the diagonal panels are used twice. In place: out (by column), sums (by row).
+    """
+    each = rows.shape[0] // panels.shape[0]
+    for p in range(first, panels.shape[0], step):
+        for lane in range(0, LANES, COLUMNS_64):
+            for g in range(p * each, (p + 1) * each):
+                add_tile(shape, rows, g, panels, p, lane, coef, out)
+            for g in range((p + 1) * each, rows.shape[0]):
+                add_tile_twice(shape, rows, g, panels, p, lane, coef, weights, out, sums)
 
 
 @jit

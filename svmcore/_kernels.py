@@ -18,7 +18,7 @@ from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
 from svmcore._vector import exp_nonpositive
 
-_STAMP = "f55766c55e6c"
+_STAMP = "fd7e128734a4"
 
 LINEAR = int(KernelKind.LINEAR)
 POLY = int(KernelKind.POLY)

@@ -114,6 +114,14 @@ class Lanes:
     def smaller(self, a: Any, b: Any) -> Any:
         return self.b.select(self.b.fcmp_ordered("<", a, b), a, b)
 
+    def total(self, a: Any) -> Any:
+        """The sum of a register, by halves."""
+        symbol = f"llvm.vector.reduce.fadd.{self.suffix}"
+        function = self.b.module.globals.get(symbol)
+        if function is None:
+            function = ir.Function(self.b.module, ir.FunctionType(self.real, [self.real, self.vector]), symbol)
+        return self.b.call(function, [ir.Constant(self.real, -0.0), a], fastmath=("reassoc",))
+
     def reciprocal(self, a: Any) -> Any:
         """1 / a for positive a; in float32 by an integer guess and two Newton steps, to about 1e-5."""
         if not self.single:

@@ -18,7 +18,7 @@ from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "4de1d7f6f5c6"
+_STAMP = "73377a7b2ff7"
 
 CALLABLE = int(KernelKind.CALLABLE)
 

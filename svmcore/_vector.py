@@ -18,7 +18,7 @@ from svmcore._jit import DISABLED, jit
 from svmcore._lanes import BYTE, REGISTER_BYTES, REGISTERS, UNITS_16, Lanes, emit_for, integer, position, unpack
 from svmcore._types import LANES
 
-_STAMP = "1a3f04e93b1f"
+_STAMP = "f4717dbe4300"
 
 BIG_32 = 1e30
 """Penalty of the float32 passes: large, finite, and its double still finite."""
@@ -228,6 +228,36 @@ def _add_tile_ir(typingctx, shape, rows, g, panels, p, lane, coef, out):  # noqa
         return context.get_dummy_value()
 
     return types.void(shape, rows, types.intp, panels, types.intp, types.intp, coef, out), codegen
+
+
+@intrinsic
+def _add_tile_twice_ir(typingctx, shape, rows, g, panels, p, lane, coef, weights, out, sums):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
+        shape_value, rows_, g_, panels_, p_, lane_, coef_, weights_, out_, sums_ = unpack(
+            context, builder, signature.args, args
+        )
+        lanes = Lanes(builder, panels.dtype)
+        value = _tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
+        first = builder.mul(g_, integer(ROWS))
+        base = builder.gep(coef_[0], [first])
+        own = [lanes.splat(builder.load(builder.gep(base, [integer(r)]))) for r in range(ROWS)]
+        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
+        across = [lanes.constant(0.0)] * ROWS
+        for v in range(REGISTERS):
+            place = builder.add(column, integer(v * lanes.count))
+            weight, total = lanes.load(weights_[0], place), lanes.constant(0.0)
+            for r in range(ROWS):
+                x = value(r, v)
+                total = lanes.fma(own[r], x, total)
+                across[r] = lanes.fma(weight, x, across[r])
+            _add_to_doubles(lanes, total, out_[0], place)
+        for r in range(ROWS):
+            where = builder.gep(sums_[0], [builder.add(first, integer(r))])
+            builder.store(builder.fadd(builder.load(where), lanes.total(across[r])), where)
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(shape, rows, i, panels, i, i, coef, weights, out, sums), codegen
 
 
 @intrinsic
@@ -512,6 +542,14 @@ def _add_tile(shape, rows, g, panels, p, lane, coef, out):
     out[start : start + columns] += coef[g * ROWS : (g + 1) * ROWS] @ values
 
 
+def _add_tile_twice(shape, rows, g, panels, p, lane, coef, weights, out, sums):
+    span = slice(p * LANES + lane, p * LANES + lane + COLUMNS_64)
+    own = slice(g * ROWS, (g + 1) * ROWS)
+    values = kernel_tile(shape, rows[g], panels[p, :, lane : lane + COLUMNS_64])
+    out[span] += coef[own] @ values
+    sums[own] += values @ weights[span]
+
+
 def _store_tile(shape, rows, g, panels, p, lane, out):
     columns = COLUMNS_32 if panels.dtype == np.float32 else COLUMNS_64
     start = p * LANES + lane
@@ -571,6 +609,8 @@ def _best_partner(values, gram, unit, i, diagonal, tau, fall):
 
 add_tile = _add_tile if DISABLED else _add_tile_ir
 """out[column] += sum_r coef[g * ROWS + r] K(row r, column) for one tile; float64 sums. In place: out."""
+add_tile_twice = _add_tile_twice if DISABLED else _add_tile_twice_ir
+"""`add_tile` in float64, and sums[row] += sum over columns of K(row, column) weights[column]. In place: out, sums."""
 store_tile = _store_tile if DISABLED else _store_tile_ir
 """out[g * ROWS + r, column] = K(row r, column) for one tile. In place: out."""
 update_pair = _update_pair if DISABLED else _update_pair_ir

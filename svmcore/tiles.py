@@ -495,6 +495,32 @@ def has_tile(kernel: Kernel, targets: Points, sources: Points) -> bool:
     return bool(kernel.gamma * largest < _CANCELS_64)
 
 
+_SLABS = 16  # parts of a symmetric product, each with sums of its own
+
+
+def symmetric_product(kernel: Kernel, points: Points, coef: FloatArray, n_threads: int) -> FloatArray:
+    """K coef among dense points in float64, each value computed once and used twice."""
+    shape, panels = shape_of(kernel), points.panels
+    count, each = len(panels), groups_of(LANES)
+    row = np.arange(each * _vector.ROWS)
+    place = np.arange(count)[:, None] * LANES + np.minimum(row, LANES - 1)
+    packed = np.empty((count * each, panels.shape[1], _vector.ROWS))
+    block_jit.pack_rows(panels, place.ravel(), packed)
+    weights = np.zeros(count * LANES)
+    weights[: points.n] = coef
+    rows = np.where(row < LANES, weights[place], 0.0).ravel()
+    by_column, by_row = np.zeros((_SLABS, len(weights))), np.zeros((_SLABS, len(rows)))
+
+    def run(first: int, last: int) -> None:
+        for slab in range(first, last):
+            add = block_jit.add_symmetric
+            add(shape, packed, rows, panels, weights, slab, _SLABS, by_column[slab], by_row[slab])
+
+    split(run, min(_SLABS, count), 0.5 * packed.size * len(weights), n_threads)
+    out = by_column.sum(axis=0).reshape(count, LANES) + by_row.sum(axis=0).reshape(count, -1)[:, :LANES]
+    return np.asarray(out.ravel()[: points.n] + kernel.offset * coef.sum())
+
+
 def tile_product(
     kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
 ) -> FloatArray:

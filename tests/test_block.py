@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import svmcore
-from svmcore import tiles
+from svmcore import _threads, gram, tiles
 from svmcore._jit import DISABLED
 from svmcore._types import Kernel, KernelKind, Status
 from svmcore.gram import KernelMatrix
@@ -305,6 +305,30 @@ def test_tiles_speak_of_the_kernel_matrix(kind, sparse, d):
     assert np.abs(field[:90] - coef @ expected).max() < 1e-13
     assert np.abs(K.product(points, coef) - coef @ expected).max() < 1e-13
     assert np.abs(K.product_at(np.array([5, 2]), points, coef) - (coef @ expected)[[5, 2]]).max() < 1e-13
+
+
+@pytest.mark.parametrize("kind", [KernelKind.POLY, KernelKind.RBF])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_symmetric_products_use_every_value_twice(kind, n_threads, monkeypatch):
+    """Targets and sources that overlap in part, repeated targets, and the same bits on two threads."""
+    monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1.0)
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((300, 7))
+    K = KernelMatrix(X, Kernel(int(kind), 0.2, 0.5, 3, 0.25), cache_bytes=1 << 20, n_threads=n_threads)
+    index = np.sort(rng.permutation(300)[:200])
+    coef = rng.standard_normal(200)
+    full = K.rows(np.arange(300))
+    calls = []
+    whole = tiles.symmetric_product
+    monkeypatch.setattr(tiles, "symmetric_product", lambda *args: calls.append(args[1].n) or whole(*args))
+    monkeypatch.setattr(gram, "_SYMMETRIC_POINTS", 20)
+    monkeypatch.setattr(gram, "_SYMMETRY_SAVES", 0.0)
+    for targets in (index, np.arange(300), index[::-1][:70], np.array([3, 299] * 40)):
+        found = K.product_at(targets, index, coef)
+        assert np.abs(found - full[targets][:, index] @ coef).max() < 1e-11
+        one = KernelMatrix(X, K.kernel, cache_bytes=1 << 20).product_at(targets, index, coef)
+        assert (found == one).all()
+    assert calls == [200, 200, 300, 300, 70, 70]
 
 
 @pytest.mark.parametrize("d", [3, tiles._WIDE + 2])

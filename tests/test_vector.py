@@ -126,6 +126,25 @@ def test_the_exponential_is_accurate_over_its_range():
         assert np.abs(relative).max() <= ulps * np.finfo(dtype).eps
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("shape", SHAPES, ids=IDS)
+def test_tiles_used_twice_match_their_plain_definition(shape):
+    rng = np.random.default_rng(4)
+    rows, panels = rng.standard_normal((22, 5, _vector.ROWS)), rng.standard_normal((2, 5, LANES))
+    coef, weights = rng.standard_normal(22 * _vector.ROWS), rng.standard_normal(2 * LANES)
+    found, plain = [np.zeros((2, 2 * LANES)) for _ in range(2)], [np.zeros((2, 22 * _vector.ROWS)) for _ in range(2)]
+    block_jit.add_symmetric(shape, rows, coef, panels, weights, 0, 2, found[0][0], plain[0][0])
+    for lane in range(0, LANES, _vector.COLUMNS_64):
+        for g in range(22):
+            if g < 11:
+                _vector._add_tile(shape, rows, g, panels, 0, lane, coef, found[1][0])
+            else:
+                _vector._add_tile_twice(shape, rows, g, panels, 0, lane, coef, weights, found[1][0], plain[1][0])
+    for mine, expected in (found, plain):
+        assert np.abs(mine - expected).max() <= 1e-13 * max(1.0, np.abs(expected).max())
+        assert expected.any()
+
+
 def csr_points(rng, n, d, binary, dtype, absolute):
     x = (rng.random((n, d)) < 0.3) * (1.0 if binary else rng.standard_normal((n, d)))
     x[2] = 0.0

@@ -509,7 +509,7 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     state.beta[chosen] = work.beta
     free = (work.beta > work.lower) & (work.beta < work.upper)
     state.previous = np.concatenate([chosen[free], chosen[~free]])
-    state.previous_free = np.count_nonzero(free)
+    state.previous_free = int(np.count_nonzero(free))
     if first and state.level == SINGLE and state.tiles.costly and np.count_nonzero(work.beta) > CROWDED * len(chosen):
         state.tiles.keep()
     if status is None:
