@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._jit import jit
+from svmcore._passes import best_conjugate, best_partner, update_along, update_pair
 from svmcore._types import LANES, FloatArray
 from svmcore._vector import (
     BIG,
@@ -17,15 +18,13 @@ from svmcore._vector import (
     add_sparse_tile,
     add_tile,
     add_tile_twice,
-    best_partner,
     fmax,
     fmin,
     store_sparse_tile,
     store_tile,
-    update_pair,
 )
 
-_STAMP = "fd7e128734a4"
+_STAMP = "825022769c36"
 
 
 @jit
@@ -293,6 +292,8 @@ class WorkingSet(NamedTuple):
     upper: FloatArray
 
 
+CANCELLED = 1e-3  # share of a curvature that is left when rounding may have decided it
+
 # what happened in the inner steps, as bits
 NONCONVEX, RAY = 1, 2
 
@@ -382,6 +383,114 @@ def pair_steps(work, stop, relax, tau, max_steps):
         _move(work, j, -step)
         i, high, low = update_pair(values, gram, i, j, step * unit, rise, fall)
         steps += 1
+    return steps, np.float64(high) - np.float64(low), bits
+
+
+class Direction(NamedTuple):
+    """What conjugate steps move along: the sum of coef[q] e_q over the members."""
+
+    members: Any
+    coef: Any
+    inside: Any  # whether a variable is a member
+    along: Any  # (K + D) times the direction, over the working set
+
+
+def new_direction(work: WorkingSet) -> Direction:
+    """No direction yet."""
+    m = len(work.beta)
+    return Direction(np.empty(m, np.int64), np.zeros(m), np.zeros(m, np.bool_), np.zeros_like(work.values))
+
+
+@jit
+def _fits(work, direction, count, keep, i, j, step):
+    """Whether step (keep direction + e_i - e_j) stays inside the boxes."""
+    for k in range(count):
+        q = direction.members[k]
+        move = keep * direction.coef[q]
+        if q == i:
+            move += 1.0
+        if q == j:
+            move -= 1.0
+        value = work.beta[q] + step * move
+        if value <= work.lower[q] or value >= work.upper[q]:
+            return False
+    i_fits = direction.inside[i] or work.beta[i] + step < work.upper[i]
+    return i_fits and (direction.inside[j] or work.beta[j] - step > work.lower[j])
+
+
+@jit
+def _turn(direction, count, keep, i, j):
+    """direction = keep direction + e_i - e_j; returns how many members it has. In place: direction."""
+    for k in range(count):
+        q = direction.members[k]
+        direction.coef[q] *= keep
+        direction.inside[q] = keep != 0.0
+    count = count if keep != 0.0 else 0
+    for q, unit in ((i, 1.0), (j, -1.0)):
+        if not direction.inside[q]:
+            direction.inside[q] = True
+            direction.members[count] = q
+            direction.coef[q] = 0.0
+            count += 1
+        direction.coef[q] += unit
+    return count
+
+
+@jit
+def conjugate_steps(work, direction, most, stop, tau, max_steps):
+    """`pair_steps` along directions that are conjugate to the one before, for as long as no bound is met.
+
+    A step that would meet one is a plain pair step, after which the directions start afresh. In place: also direction.
+    """
+    beta, lower, upper = work.beta, work.lower, work.upper
+    diagonal, gram, values, rise, fall = work.diagonal, work.gram, work.values, work.rise, work.fall
+    unit, along = work.unit, direction.along
+    i, high, low = update_pair(values, gram, 0, 0, 0.0, rise, fall)
+    steps, bits, count, inverse = 0, 0, 0, 0.0
+    while steps < max_steps and high - low > stop:
+        j = best_conjugate(values, along, inverse, gram, unit, i, diagonal, tau, fall)
+        if i >= beta.shape[0] or j >= beta.shape[0]:
+            break  # only NaN leads here
+        scale = np.float64(diagonal[i]) + np.float64(diagonal[j])
+        plain = scale - 2.0 * unit * np.float64(gram[i, j])
+        slope = np.float64(values[i]) - np.float64(values[j])
+        bend = np.float64(along[i]) - np.float64(along[j])
+        keep, curvature = -bend * inverse, plain - bend * bend * inverse
+        step = slope / max(curvature, tau)
+        if (
+            keep == 0.0
+            or count >= most
+            or curvature <= CANCELLED * plain
+            or not _fits(work, direction, count, keep, i, j, step)
+        ):
+            keep, curvature = 0.0, max(plain, tau)
+            room = min(upper[i] - beta[i], beta[j] - lower[j])
+            if plain < -1e-5 * scale:
+                bits |= NONCONVEX
+            step = slope / curvature if plain >= -1e-5 * scale else np.inf
+            step = min(step, room)
+            if np.isinf(step) or (plain <= tau and step < room):
+                bits |= RAY
+                break
+            inverse = 1.0 / curvature if step < room else 0.0
+        else:
+            inverse = 1.0 / curvature
+        if step <= 0.0:
+            break
+        count = _turn(direction, count, keep, i, j)
+        if keep == 0.0:
+            _move(work, i, step)
+            _move(work, j, -step)
+        else:
+            for k in range(count):
+                q = direction.members[k]
+                beta[q] += step * direction.coef[q]
+            set_masks(work, i)
+            set_masks(work, j)
+        i, high, low = update_along(values, along, gram, unit, i, j, keep, step, rise, fall)
+        steps += 1
+    for k in range(count):
+        direction.inside[direction.members[k]] = False
     return steps, np.float64(high) - np.float64(low), bits
 
 

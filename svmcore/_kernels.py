@@ -18,7 +18,7 @@ from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
 from svmcore._vector import exp_nonpositive
 
-_STAMP = "fd7e128734a4"
+_STAMP = "90217b6bd93b"
 
 LINEAR = int(KernelKind.LINEAR)
 POLY = int(KernelKind.POLY)

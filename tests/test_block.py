@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import svmcore
+from svmcore import _block_jit as block_jit
 from svmcore import _threads, gram, tiles
 from svmcore._jit import DISABLED
 from svmcore._types import Kernel, KernelKind, Status
@@ -121,7 +122,7 @@ def test_uncentred_data(solver):
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("n", [1700, 4000])
+@pytest.mark.parametrize("n", [2100, 4000])
 def test_blocks_smaller_than_the_problem(n):
     X, y = mixture(n, 6, noise=0.2)
     for C in (1.0, 100.0):
@@ -396,6 +397,59 @@ def test_solutions_can_be_pickled_before_they_are_measured():
     copy = pickle.loads(pickle.dumps(solution))
     assert copy.gap == solution.gap
     assert (copy.alpha == solution.alpha).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("C", [1.0, 1e4])
+def test_conjugate_steps_reach_the_optimum_of_plain_ones(dtype, C):
+    rng = np.random.default_rng(3)
+    n, width = 100, 128
+    X = rng.standard_normal((n, 2))
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)
+    K = np.zeros((n + 1, width))
+    K[:n, :n] = np.exp(-0.5 * ((X[:, None] - X[None]) ** 2).sum(axis=2)) + 1e-3 * np.eye(n)
+    values = np.concatenate([y, np.zeros(width - n)])
+    found, steps = [], []
+    for conjugate in (False, True):
+        floats = [np.ones(width, dtype), values.astype(dtype), np.empty(width, dtype), np.empty(width, dtype)]
+        work = block_jit.WorkingSet(
+            K.astype(dtype), 1.0, *floats, np.zeros(n), np.where(y < 0, -C, 0.0), np.where(y > 0, C, 0.0)
+        )
+        work.diagonal[:n] = np.diag(K[:n, :n])
+        block_jit.start_masks(work)
+        if conjugate:
+            taken, violation, bits = block_jit.conjugate_steps(
+                work, block_jit.new_direction(work), 16, 1e-3, 1e-12, 50_000
+            )
+        else:
+            taken, violation, bits = block_jit.pair_steps(work, 1e-3, 1.0, 1e-12, 50_000)
+        assert violation <= 1e-3
+        assert not bits
+        assert abs(work.beta.sum()) < 1e-9 * C
+        assert (work.beta >= work.lower).all()
+        assert (work.beta <= work.upper).all()
+        exact = y - K[:n, :n] @ work.beta
+        assert np.abs(work.values[:n] - exact).max() <= (1e-9 if dtype == np.float64 else 2e-6) * max(1.0, C / 10)
+        found.append(0.5 * work.beta @ K[:n, :n] @ work.beta - y @ work.beta)
+        steps.append(taken)
+    assert found[1] == pytest.approx(found[0], rel=1e-4)
+    assert C == 1.0 or steps[1] < 0.6 * steps[0]
+
+
+@pytest.mark.compiled
+def test_long_runs_of_steps_are_conjugate(monkeypatch):
+    """Few free variables and large costs: the same answer in fewer steps."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((800, 2))
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+    found = {}
+    for most in (0, block.CONJUGATE):
+        monkeypatch.setattr(block, "CONJUGATE", most)
+        found[most] = svmcore.train_svc(X, y, 1e4, gamma=0.5, tol=1e-6, solver="block")
+        certified(found[most], X, y, 1e4, 1e-6, gamma=0.5)
+    plain, conjugate = found.values()
+    assert conjugate.objective == pytest.approx(plain.objective, rel=1e-7)
+    assert conjugate.n_iter < 0.8 * plain.n_iter
 
 
 @pytest.mark.compiled

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from svmcore import _block_jit as block_jit
-from svmcore import _vector
+from svmcore import _passes, _vector
 from svmcore._jit import DISABLED
 from svmcore._types import LANES
 
@@ -215,16 +215,29 @@ def test_passes_match_their_plain_definition(dtype):
         diagonal = rng.random(n).astype(real) + real(1)
         mine, plain = values.copy(), values.copy()
         i, high, low = _run_update(mine, gram, 3, 3, 0.0, rise, fall)
-        j, high_, low_ = _vector._update_pair(plain, gram, 3, 3, real(0), rise, fall)
+        j, high_, low_ = _passes._update_pair(plain, gram, 3, 3, real(0), rise, fall)
         assert (i, high, low) == (j, high_, low_)
         assert i == n // 2
         _run_update(mine, gram, 1, 2, 0.25 * unit, rise, fall)
-        _vector._update_pair(plain, gram, 1, 2, real(0.25 * unit), rise, fall)
+        _passes._update_pair(plain, gram, 1, 2, real(0.25 * unit), rise, fall)
         assert np.abs(mine - plain).max() <= 4 * np.finfo(real).eps * np.abs(plain).max()
         mine[:] = plain
         k = _run_partner(mine, gram, unit, i, diagonal, 1e-6, fall)
         slope = np.maximum(mine[i] - (mine + fall), 0.0)
         gain = slope**2 / np.maximum(diagonal[i] + diagonal - 2 * real(unit) * gram[i], 1e-6)
+        assert gain[k] >= gain.max() * (1 - 1e-4)
+        along = rng.standard_normal(n).astype(real)
+        found = along.copy()
+        first = _run_along(mine, found, gram, unit, 1, 2, 0.7, 0.25, rise, fall)
+        second = _passes._update_along(plain, along, gram, real(unit), 1, 2, real(0.7), real(0.25), rise, fall)
+        assert first[0] == second[0]
+        for x, z in ((found, along), (mine, plain), (np.array(first), np.array(second))):
+            assert np.abs(x - z).max() <= 8 * np.finfo(real).eps * np.abs(z).max()
+        mine[:], found[:] = plain, along
+        k = _run_conjugate(mine, found, 0.2, gram, unit, i, diagonal, 1e-6, fall)
+        slope = np.maximum(mine[i] - (mine + fall), 0.0)
+        bent = diagonal[i] + diagonal - 2 * real(unit) * gram[i] - real(0.2) * (found[i] - found) ** 2
+        gain = slope**2 / np.maximum(bent, 1e-6)
         assert gain[k] >= gain.max() * (1 - 1e-4)
 
 
@@ -233,11 +246,19 @@ if not DISABLED:
 
     @jit
     def _run_update(values, gram, i, j, step, rise, fall):
-        return _vector.update_pair(values, gram, i, j, step, rise, fall)
+        return _passes.update_pair(values, gram, i, j, step, rise, fall)
 
     @jit
     def _run_partner(values, gram, unit, i, diagonal, tau, fall):
-        return _vector.best_partner(values, gram, unit, i, diagonal, tau, fall)
+        return _passes.best_partner(values, gram, unit, i, diagonal, tau, fall)
+
+    @jit
+    def _run_along(values, along, gram, unit, i, j, keep, step, rise, fall):
+        return _passes.update_along(values, along, gram, unit, i, j, keep, step, rise, fall)
+
+    @jit
+    def _run_conjugate(values, along, inverse, gram, unit, i, diagonal, tau, fall):
+        return _passes.best_conjugate(values, along, inverse, gram, unit, i, diagonal, tau, fall)
 
 
 @pytest.mark.compiled

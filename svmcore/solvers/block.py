@@ -65,6 +65,8 @@ RUNAWAY = 1e50  # an objective below minus this is minus infinity
 STEPS_PER_VARIABLE = 200  # pair steps in one working set
 CRAWL = 1e-3  # share of the objective that is progress
 MOST_CRAWLS = 6  # face steps without halving the violation
+MEMBERS = 16  # of a conjugate direction: with more of them, keeping to their boxes costs more than it saves
+CONJUGATE = 500  # free variables of a block up to which long runs of steps go along conjugate directions
 FEW_FREE = 250  # free variables up to which exact steps over them follow soon
 MOST_FACE = 400  # free variables that a face step decomposes
 LEAST_HALF = 2048  # working sets above this keep their Gram matrix in 16 bits,
@@ -266,8 +268,20 @@ class _Run:
             m = len(work.beta)
             piece = max(LEAST_PIECE, PIECE_PER_VARIABLE * m)
             members = np.empty(m, np.int64)
+            direction: block_jit.Direction | None = None
             while self.steps < end:
-                steps, violation, bits = solve(work, stop, self.relax, tau, min(piece, end - self.steps))
+                most = min(piece, end - self.steps)
+                if direction is None:
+                    steps, violation, bits = solve(work, stop, self.relax, tau, most)
+                else:
+                    steps, violation, bits = block_jit.conjugate_steps(work, direction, MEMBERS, stop, tau, most)
+                if (
+                    self.qp.equality
+                    and np.count_nonzero((work.beta > work.lower) & (work.beta < work.upper)) <= CONJUGATE
+                ):
+                    direction = direction or block_jit.new_direction(work)
+                else:
+                    direction = None
                 self.steps += steps
                 self.bits |= bits
                 if steps < piece:
