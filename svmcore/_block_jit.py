@@ -24,7 +24,7 @@ from svmcore._vector import (
     update_pair,
 )
 
-_STAMP = "f575b267490d"
+_STAMP = "2e2c268bb2b8"
 
 
 @jit

@@ -124,6 +124,17 @@ class Lanes:
             y = self.b.fmul(y, self.fma(self.b.fneg(a), y, self.constant(2.0)))
         return y
 
+    def sum(self, a: Any) -> Any:
+        """The sum of the lanes, by halves."""
+        count = self.count
+        while count > 1:
+            count //= 2
+            upper = ir.Constant(
+                ir.VectorType(ir.IntType(32), self.count), [(i + count) % self.count for i in range(self.count)]
+            )
+            a = self.b.fadd(a, self.b.shuffle_vector(a, a, upper))
+        return self.b.extract_element(a, ir.Constant(ir.IntType(32), 0))
+
     def exp2_minus(self, x: Any) -> Any:
         """2^-x for x >= 0: with n = round(x) and r = n - x, a polynomial in r whose exponent is lowered by n."""
         x = self.smaller(x, self.constant(126.0 if self.single else 1022.0))

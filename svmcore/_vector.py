@@ -7,6 +7,7 @@ Vectors are processed in blocks of `LANES`, through slices (a slice tells LLVM t
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from svmcore._jit import DISABLED, jit
 from svmcore._lanes import BYTE, REGISTER_BYTES, REGISTERS, UNITS_16, Lanes, emit_for, integer, position, unpack
 from svmcore._types import LANES
 
-_STAMP = "1a3f04e93b1f"
+_STAMP = "3ea715283275"
 
 BIG_32 = 1e30
 """Penalty of the float32 passes: large, finite, and its double still finite."""
@@ -450,6 +451,47 @@ def _best_partner_ir(typingctx, values, gram, unit, i, diagonal, tau, fall):  # 
     return types.intp(values, gram, real, types.intp, diagonal, real, fall), codegen
 
 
+# One block of a weighted Gram matrix of the features: sums over all points, in registers.
+
+EDGE = 5 if REGISTERS == 4 else 3
+"""Rows and columns of the block: as many as there are registers for."""
+
+
+@intrinsic
+def _store_products_ir(typingctx, panels, weight, i, j, out):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
+        panels_, weight_, i_, j_, out_ = unpack(context, builder, signature.args, args)
+        lanes = Lanes(builder, panels.dtype)
+        last = builder.sub(panels_[1][1], integer(1))
+
+        def features(first: Any) -> list[Any]:
+            each = [builder.add(first, integer(a)) for a in range(EDGE)]
+            return [builder.select(builder.icmp_signed("<", k, last), k, last) for k in each]
+
+        down, across = features(i_), features(j_)
+
+        def one_panel(p: Any, sums: list[Any]) -> list[Any]:
+            bases = [
+                builder.gep(panels_[0], [position(builder, panels_[1], p, k, integer(0))]) for k in (*down, *across)
+            ]
+            own = builder.gep(weight_[0], [builder.mul(p, integer(LANES))])
+
+            def some_points(lane: Any, sums: list[Any]) -> list[Any]:
+                w = lanes.load(own, lane)
+                left = [builder.fmul(w, lanes.load(base, lane)) for base in bases[:EDGE]]
+                right = [lanes.load(base, lane) for base in bases[EDGE:]]
+                return [lanes.fma(a, b, sums[k]) for k, (a, b) in enumerate(itertools.product(left, right))]
+
+            return emit_for(builder, integer(LANES), lanes.count, sums, some_points)
+
+        sums = emit_for(builder, panels_[1][0], 1, [lanes.constant(0.0)] * EDGE**2, one_panel)
+        for (k, m), total in zip(itertools.product(down, across), sums, strict=True):
+            builder.store(lanes.sum(total), builder.gep(out_[0], [position(builder, out_[1], k, m)]))
+        return context.get_dummy_value()
+
+    return types.void(panels, weight, types.intp, types.intp, out), codegen
+
+
 # What each primitive means. These loops are its oracle, and its body when JIT is disabled.
 
 
@@ -526,6 +568,11 @@ def _best_partner(values, gram, unit, i, diagonal, tau, fall):
     return int(np.argmax(slope * slope / curvature))
 
 
+def _store_products(panels, weight, i, j, out):
+    left, right = panels[:, i : i + EDGE], panels[:, j : j + EDGE]
+    out[i : i + EDGE, j : j + EDGE] = np.einsum("pal,pl,pbl->ab", left, weight.reshape(-1, LANES), right)
+
+
 add_tile = _add_tile if DISABLED else _add_tile_ir
 """out[column] += sum_r coef[g * ROWS + r] K(row r, column) for one tile; float64 sums. In place: out."""
 store_tile = _store_tile if DISABLED else _store_tile_ir
@@ -538,3 +585,5 @@ add_sparse_tile = _add_sparse_tile if DISABLED else _add_sparse_tile_ir
 """out[column] += sum over rows first..last-1 of coef[r] K(point points[r], column). In place: out."""
 store_sparse_tile = _store_sparse_tile if DISABLED else _store_sparse_tile_ir
 """out[row, column] = K(point, column) for one sparse point. In place: out."""
+store_products = _store_products if DISABLED else _store_products_ir
+"""out[k, m] = sum over points of weight panels[k] panels[m], for EDGE features k from i on and m from j on. In place: out."""

@@ -12,6 +12,7 @@ import pytest
 
 from svmcore import _block_jit as block_jit
 from svmcore import _vector
+from svmcore._ipm_jit import weighted_gram
 from svmcore._jit import DISABLED
 from svmcore._types import LANES
 
@@ -124,6 +125,21 @@ def test_the_exponential_is_accurate_over_its_range():
         store(_vector.Laplacian(1.0, 0.0, 1), x, panels, 0, len(panels), stored)
         relative = stored[0].astype(np.longdouble) / np.exp2(-r.astype(np.longdouble)) - 1.0
         assert np.abs(relative).max() <= ulps * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("d", [1, 4, _vector.EDGE, 2 * _vector.EDGE + 1])
+def test_blocks_of_the_features_gram_matrix(d):
+    rng = np.random.default_rng(d)
+    panels, weight = rng.standard_normal((3, d, LANES)), rng.random(3 * LANES)
+    rows = panels.transpose(0, 2, 1).reshape(-1, d)
+    out, plain = np.full((d, d), np.nan), np.full((d, d), np.nan)
+    weighted_gram(panels, weight, out)
+    for i in range(0, d, _vector.EDGE):
+        for j in range(0, i + 1, _vector.EDGE):
+            _vector._store_products(panels, weight, i, j, plain)
+    lower = np.tril_indices(d)
+    assert np.abs(out - (rows.T * weight) @ rows)[lower].max() <= 1e-13 * len(rows)
+    assert np.abs(plain - out)[lower].max() <= 1e-13 * len(rows)
 
 
 def csr_points(rng, n, d, binary, dtype):
