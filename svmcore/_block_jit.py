@@ -24,7 +24,7 @@ from svmcore._vector import (
     update_pair,
 )
 
-_STAMP = "2e2c268bb2b8"
+_STAMP = "35b5916b359b"
 
 
 @jit

@@ -13,12 +13,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from svmcore._jit import jit
+from svmcore._kernels import weighted_gram
 from svmcore._types import LANES, FloatArray
-from svmcore._vector import EDGE, fmax, store_products
+from svmcore._vector import fmax
 
 BACK_OFF = 0.995  # share of the way to the boundary
 SMALLEST = 1e-300  # keeps 0 / 0, of multipliers that stay zero, at zero
-_STAMP = "2e2c268bb2b8"
+_STAMP = "c016073a34a2"
 
 
 class Iterate(NamedTuple):
@@ -65,14 +66,6 @@ class Progress(NamedTuple):
     size: float  # sum |beta|
     complementarity: float  # sum of s z + u t
     dual: float  # largest dual residual
-
-
-@jit
-def weighted_gram(panels, weight, out):
-    """out = Z' diag(weight) Z, its lower half at least. In place: out (d x d)."""
-    for i in range(0, panels.shape[1], EDGE):
-        for j in range(0, i + 1, EDGE):
-            store_products(panels, weight, i, j, out)
 
 
 @jit(sums=True)
@@ -239,7 +232,7 @@ def move(x, step, length, db, bias):
 def advance(x, step, design, at, count, equality):
     """One predictor-corrector step from where `at` says; `count` bounds exist. In place: x, step, design."""
     normal = design.normal
-    weighted_gram(design.panels, step.weights[0], normal)
+    weighted_gram(design.panels, step.weights[0], normal.shape[0], normal)
     for k in range(normal.shape[0]):
         normal[k, k] += 1.0
     if not factorise(normal):

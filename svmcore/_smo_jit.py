@@ -18,7 +18,7 @@ from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "7008c2345d36"
+_STAMP = "c016073a34a2"
 
 CALLABLE = int(KernelKind.CALLABLE)
 

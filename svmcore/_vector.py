@@ -19,7 +19,7 @@ from svmcore._jit import DISABLED, jit
 from svmcore._lanes import BYTE, REGISTER_BYTES, REGISTERS, UNITS_16, Lanes, emit_for, integer, position, unpack
 from svmcore._types import LANES
 
-_STAMP = "3ea715283275"
+_STAMP = "cf719367ea64"
 
 BIG_32 = 1e30
 """Penalty of the float32 passes: large, finite, and its double still finite."""
@@ -492,6 +492,53 @@ def _store_products_ir(typingctx, panels, weight, i, j, out):  # noqa: ARG001
     return types.void(panels, weight, types.intp, types.intp, out), codegen
 
 
+# A polynomial of degree two or three: its coefficients, for j <= i and k <= j in one row of numbers, against a panel.
+
+FORM_COLUMNS = 2 * COLUMNS_64
+"""Points at a time: twice as many registers as a tile's columns."""
+
+
+@intrinsic
+def _add_form_ir(typingctx, panels, p, lane, weights, first, out):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
+        panels_, p_, lane_, weights_, first_, out_ = unpack(context, builder, signature.args, args)
+        lanes = Lanes(builder, panels.dtype)
+        base = builder.gep(panels_[0], [position(builder, panels_[1], p_, integer(0), lane_)])
+        zeros, one = [lanes.constant(0.0)] * (FORM_COLUMNS // lanes.count), integer(1)
+
+        def times(k: Any, values: list[Any], sums: list[Any]) -> list[Any]:
+            """sums + x_k values."""
+            row = builder.mul(k, integer(LANES))
+            x = [lanes.load(base, builder.add(row, integer(v * lanes.count))) for v in range(len(values))]
+            return [lanes.fma(value, z, total) for value, z, total in zip(values, x, sums, strict=True)]
+
+        def outer(a: Any, carried: list[Any]) -> list[Any]:
+            i = builder.add(first_, a)
+
+            def middle(j: Any, carried: list[Any]) -> list[Any]:
+                start, length = carried[0], builder.add(j, one)
+
+                def inner(k: Any, sums: list[Any]) -> list[Any]:
+                    weight = lanes.splat(builder.load(builder.gep(weights_[0], [builder.add(start, k)])))
+                    return times(k, [weight] * len(zeros), sums)
+
+                sums = emit_for(builder, length, 1, zeros, inner)
+                return [builder.add(start, length), *times(j, sums, carried[1:])]
+
+            start, *sums = emit_for(builder, builder.add(i, one), 1, [carried[0], *zeros], middle)
+            return [start, *times(i, sums, carried[1:])]
+
+        count = builder.sub(panels_[1][1], first_)
+        sums = emit_for(builder, count, 1, [integer(0), *zeros], outer)[1:]
+        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
+        for v, total in enumerate(sums):
+            _add_to_doubles(lanes, total, out_[0], builder.add(column, integer(v * lanes.count)))
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(panels, i, i, weights, i, out), codegen
+
+
 # What each primitive means. These loops are its oracle, and its body when JIT is disabled.
 
 
@@ -573,6 +620,17 @@ def _store_products(panels, weight, i, j, out):
     out[i : i + EDGE, j : j + EDGE] = np.einsum("pal,pl,pbl->ab", left, weight.reshape(-1, LANES), right)
 
 
+def _add_form(panels, p, lane, weights, first, out):
+    x = panels[p, :, lane : lane + FORM_COLUMNS]
+    start = 0
+    for i in range(first, len(x)):
+        for j in range(i + 1):
+            out[p * LANES + lane : p * LANES + lane + FORM_COLUMNS] += (
+                weights[start : start + j + 1] @ x[: j + 1] * x[j] * x[i]
+            )
+            start += j + 1
+
+
 add_tile = _add_tile if DISABLED else _add_tile_ir
 """out[column] += sum_r coef[g * ROWS + r] K(row r, column) for one tile; float64 sums. In place: out."""
 store_tile = _store_tile if DISABLED else _store_tile_ir
@@ -587,3 +645,5 @@ store_sparse_tile = _store_sparse_tile if DISABLED else _store_sparse_tile_ir
 """out[row, column] = K(point, column) for one sparse point. In place: out."""
 store_products = _store_products if DISABLED else _store_products_ir
 """out[k, m] = sum over points of weight panels[k] panels[m], for EDGE features k from i on and m from j on. In place: out."""
+add_form = _add_form if DISABLED else _add_form_ir
+"""out[column] += sum over i >= first, j <= i, k <= j of weights x_i x_j x_k for FORM_COLUMNS columns. In place: out."""

@@ -337,15 +337,34 @@ def test_a_kept_matrix_serves_the_same_values(kind, sparse):
     assert mine.gram(np.arange(90)) is not mine.gram(np.arange(90), shared=True)
 
 
-def test_the_bound_on_float32_kernel_values_holds():
+@pytest.mark.parametrize("kind", [KernelKind.RBF, KernelKind.LAPLACIAN, KernelKind.POLY, KernelKind.SIGMOID])
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_the_bound_on_float32_kernel_values_holds(kind, scale):
     rng = np.random.default_rng(8)
-    for kind, scale in ((KernelKind.RBF, 1.0), (KernelKind.RBF, 30.0), (KernelKind.LAPLACIAN, 1.0)):
-        X = scale * rng.standard_normal((128, 12)) + 100.0
-        K = small_matrix(X, Kernel(int(kind), 0.05, 0.0, 3, 0.0))
-        mine = tiles.make_tiles(K, centred=True)
-        everything = np.arange(128)
-        error = np.abs(mine.gram(everything)[:128, :128] - K.rows(everything)).max()
-        assert error <= mine.worst_error
+    X = scale * rng.standard_normal((128, 12)) * np.exp(rng.standard_normal((128, 1)))
+    X += 100.0 if kind in (KernelKind.RBF, KernelKind.LAPLACIAN) else 0.0
+    K = small_matrix(X, Kernel(int(kind), 0.05, -0.5, 3, 0.0))
+    mine = tiles.make_tiles(K, centred=True)
+    everything = np.arange(128)
+    error = np.abs(mine.gram(everything)[:128, :128] - K.rows(everything))
+    assert (error <= np.outer(mine.error_factor, mine.error_factor)).all()
+
+
+@pytest.mark.parametrize("d", [1, 4, 11])
+@pytest.mark.parametrize("degree", [2, 3])
+@pytest.mark.parametrize("coef0", [1.0, 0.0, -0.7])
+def test_sums_of_polynomial_kernels_are_one_polynomial(d, degree, coef0):
+    rng = np.random.default_rng(d)
+    X = rng.standard_normal((150, d))
+    K = small_matrix(X, Kernel(int(KernelKind.POLY), 0.3, coef0, degree, 0.25))
+    mine = tiles.make_tiles(K, centred=False)
+    assert mine.exact_products
+    points, coef = rng.permutation(150)[:90], rng.standard_normal(90)
+    expected = K.rows(points).T @ coef
+    field = np.zeros(192)
+    mine.add(points, coef, field)
+    assert np.abs(field[:150] - expected).max() <= 1e-13 * np.abs(expected).max()
+    assert np.abs(K.product(points, coef) - expected).max() <= 1e-13 * np.abs(expected).max()
 
 
 def test_postponed_certificates_are_the_full_ones():

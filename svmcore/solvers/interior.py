@@ -22,6 +22,7 @@ from scipy.linalg import lapack, qr
 from svmcore import _ipm_jit as ipm
 from svmcore import _measures
 from svmcore._control import Control
+from svmcore._kernels import weighted_gram
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.gram import KernelMatrix, dense_points, is_sparse
 from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual
@@ -94,7 +95,7 @@ class _Data:
     def gram(self, values: FloatArray) -> FloatArray:
         """Z' diag(r) Z, its lower half."""
         out = np.empty((self.d, self.d))
-        ipm.weighted_gram(self.panels, self.padded(values), out)
+        weighted_gram(self.panels, self.padded(values), self.d, out)
         return out
 
     def features(self, index: IntArray) -> FloatArray:
