@@ -38,7 +38,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "0b40ebf2ae9c"
+_STAMP = "9f8e8484f8e0"
 
 NEED_ROOM = 20
 _LANDED = 1e-12  # a distance from a bound below this share of the box (infinite: of the way there) is rounding

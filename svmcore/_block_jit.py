@@ -24,7 +24,7 @@ from svmcore._vector import (
     store_tile,
 )
 
-_STAMP = "825022769c36"
+_STAMP = "0bc27f85db88"
 
 
 @jit

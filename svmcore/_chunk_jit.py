@@ -26,7 +26,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "0b40ebf2ae9c"
+_STAMP = "9f8e8484f8e0"
 
 SOLVED, LIMITED = -1, -2
 

@@ -16,7 +16,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "8fc5c8bf0b6c"
+_STAMP = "3ac7976878fd"
 
 LOW, UP, ELBOW = 0, 1, 2
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
-from svmcore._vector import exp_nonpositive
+from svmcore._vector import EDGE, FORM_COLUMNS, add_form, exp_nonpositive, store_products
 
-_STAMP = "90217b6bd93b"
+_STAMP = "e777d3e2f391"
 
 LINEAR = int(KernelKind.LINEAR)
 POLY = int(KernelKind.POLY)
@@ -268,3 +268,43 @@ def kernel_product(kernel, target, start, stop, source, coef, scratch, out):
         for t in range(start, stop):
             kernel_row(kernel, target, t, source, first, last, scratch, row)
             out[t] += _dot(row, coef[first * LANES : last * LANES], (last - first) * LANES)
+
+
+@jit
+def weighted_gram(panels, weight, count, out):
+    """out = Z' diag(weight) Z for the first `count` features, its lower half at least. In place: out."""
+    for i in range(0, count, EDGE):
+        for j in range(0, i + 1, EDGE):
+            store_products(panels, weight, i, j, out)
+
+
+# A polynomial kernel of degree 2 or 3 is a polynomial in x, so a sum of many is one: a few coefficients, whatever their
+# number. Features are followed by a constant 1; `scale` holds gamma for each and coef0 for the constant.
+
+
+@jit
+def form_of(panels, coef, degree, scale, weight, gram, out):
+    """Coefficients of f(x) = sum_s coef_s (sum_k scale_k z_sk x_k)^degree. In place: out; weight, gram (scratch)."""
+    last = panels.shape[1] - 1
+    position = 0
+    for i in range(last if degree == 2 else 0, last + 1):
+        for p in range(panels.shape[0]):
+            for lane in range(LANES):
+                weight[p * LANES + lane] = coef[p * LANES + lane] * panels[p, i, lane]
+        weighted_gram(panels, weight, i + 1, gram)
+        for j in range(i + 1):
+            for k in range(j + 1):
+                times = scale[j] * scale[k] * (1.0 if j == k else 2.0)
+                if degree == 3:
+                    times *= scale[i] * (1.0 if i == k else 1.5 if i == j else 3.0)
+                out[position] = times * gram[j, k]
+                position += 1
+
+
+@jit
+def add_forms(panels, weights, degree, first, last, out):
+    """out += f(panels) for panels first..last-1, f being given by the coefficients of `form_of`. In place: out."""
+    lead = panels.shape[1] - 1 if degree == 2 else 0
+    for p in range(first, last):
+        for lane in range(0, LANES, FORM_COLUMNS):
+            add_form(panels, p, lane, weights, lead, out)

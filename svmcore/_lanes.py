@@ -95,8 +95,11 @@ class Lanes:
         return self.b.sitofp(self.b.zext(value, self.wholes), self.vector) if element == HALF else value
 
     def store(self, value: Any, pointer: Any, index: Any) -> None:
-        """A register to an array of its own type; to one of 16-bit integers as a fraction of `UNITS_16`."""
+        """A register to an array of its own type or a shorter one; to 16-bit integers as a fraction of `UNITS_16`."""
         align = 4 if self.single else 8
+        if pointer.type.pointee == ir.FloatType() and not self.single:
+            value = self.b.fptrunc(value, ir.VectorType(ir.FloatType(), self.count))
+            align = 4
         if pointer.type.pointee == HALF:
             fraction = self.call("rint", self.b.fmul(value, self.constant(UNITS_16)))
             value = self.b.trunc(self.b.fptosi(fraction, self.wholes), ir.VectorType(HALF, self.count))
@@ -114,14 +117,6 @@ class Lanes:
     def smaller(self, a: Any, b: Any) -> Any:
         return self.b.select(self.b.fcmp_ordered("<", a, b), a, b)
 
-    def total(self, a: Any) -> Any:
-        """The sum of a register, by halves."""
-        symbol = f"llvm.vector.reduce.fadd.{self.suffix}"
-        function = self.b.module.globals.get(symbol)
-        if function is None:
-            function = ir.Function(self.b.module, ir.FunctionType(self.real, [self.real, self.vector]), symbol)
-        return self.b.call(function, [ir.Constant(self.real, -0.0), a], fastmath=("reassoc",))
-
     def reciprocal(self, a: Any) -> Any:
         """1 / a for positive a; in float32 by an integer guess and two Newton steps, to about 1e-5."""
         if not self.single:
@@ -131,6 +126,17 @@ class Lanes:
         for _ in range(2):
             y = self.b.fmul(y, self.fma(self.b.fneg(a), y, self.constant(2.0)))
         return y
+
+    def sum(self, a: Any) -> Any:
+        """The sum of the lanes, by halves."""
+        count = self.count
+        while count > 1:
+            count //= 2
+            upper = ir.Constant(
+                ir.VectorType(ir.IntType(32), self.count), [(i + count) % self.count for i in range(self.count)]
+            )
+            a = self.b.fadd(a, self.b.shuffle_vector(a, a, upper))
+        return self.b.extract_element(a, ir.Constant(ir.IntType(32), 0))
 
     def exp2_minus(self, x: Any) -> Any:
         """2^-x for x >= 0: with n = round(x) and r = n - x, a polynomial in r whose exponent is lowered by n."""

@@ -59,7 +59,7 @@ from svmcore._elbow_jit import (
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "1eb72a724ff9"
+_STAMP = "a5a2e4483506"
 
 # why `follow` returned
 DONE, STALLED, SINGULAR, REFRESH, GROW, ROWS, FLUSH, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7

@@ -18,7 +18,7 @@ from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "82780dbb2ea6"
+_STAMP = "28d941f66c99"
 
 CALLABLE = int(KernelKind.CALLABLE)
 

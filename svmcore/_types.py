@@ -120,4 +120,4 @@ class Raw(NamedTuple):
     trace: dict[str, NDArray[Any]] | None = None
     stats: dict[str, Any] = {}  # noqa: RUF012  (never mutated)
     residual: FloatArray | None = None
-    residual_error: float = np.inf
+    residual_error: float | FloatArray = np.inf

@@ -7,6 +7,7 @@ Vectors are processed in blocks of `LANES`, through slices (a slice tells LLVM t
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from svmcore._jit import DISABLED, jit
 from svmcore._lanes import BYTE, REGISTER_BYTES, REGISTERS, UNITS_16, Lanes, emit_for, integer, position, unpack
 from svmcore._types import LANES
 
-_STAMP = "f4717dbe4300"
+_STAMP = "6e108cfd22bb"
 
 BIG_32 = 1e30
 """Penalty of the float32 passes: large, finite, and its double still finite."""
@@ -253,7 +254,7 @@ def _add_tile_twice_ir(typingctx, shape, rows, g, panels, p, lane, coef, weights
             _add_to_doubles(lanes, total, out_[0], place)
         for r in range(ROWS):
             where = builder.gep(sums_[0], [builder.add(first, integer(r))])
-            builder.store(builder.fadd(builder.load(where), lanes.total(across[r])), where)
+            builder.store(builder.fadd(builder.load(where), lanes.sum(across[r])), where)
         return context.get_dummy_value()
 
     i = types.intp
@@ -427,6 +428,94 @@ def _store_sparse_tile_ir(typingctx, shape, csr, point, panel, table, norms, p, 
     return types.void(shape, csr, i, panel, table, norms, i, i, out, i), codegen
 
 
+# One block of a weighted Gram matrix of the features: sums over all points, in registers.
+
+EDGE = 5 if REGISTERS == 4 else 3
+"""Rows and columns of the block: as many as there are registers for."""
+
+
+@intrinsic
+def _store_products_ir(typingctx, panels, weight, i, j, out):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
+        panels_, weight_, i_, j_, out_ = unpack(context, builder, signature.args, args)
+        lanes = Lanes(builder, panels.dtype)
+        last = builder.sub(panels_[1][1], integer(1))
+
+        def features(first: Any) -> list[Any]:
+            each = [builder.add(first, integer(a)) for a in range(EDGE)]
+            return [builder.select(builder.icmp_signed("<", k, last), k, last) for k in each]
+
+        down, across = features(i_), features(j_)
+
+        def one_panel(p: Any, sums: list[Any]) -> list[Any]:
+            bases = [
+                builder.gep(panels_[0], [position(builder, panels_[1], p, k, integer(0))]) for k in (*down, *across)
+            ]
+            own = builder.gep(weight_[0], [builder.mul(p, integer(LANES))])
+
+            def some_points(lane: Any, sums: list[Any]) -> list[Any]:
+                w = lanes.load(own, lane)
+                left = [builder.fmul(w, lanes.load(base, lane)) for base in bases[:EDGE]]
+                right = [lanes.load(base, lane) for base in bases[EDGE:]]
+                return [lanes.fma(a, b, sums[k]) for k, (a, b) in enumerate(itertools.product(left, right))]
+
+            return emit_for(builder, integer(LANES), lanes.count, sums, some_points)
+
+        sums = emit_for(builder, panels_[1][0], 1, [lanes.constant(0.0)] * EDGE**2, one_panel)
+        for (k, m), total in zip(itertools.product(down, across), sums, strict=True):
+            builder.store(lanes.sum(total), builder.gep(out_[0], [position(builder, out_[1], k, m)]))
+        return context.get_dummy_value()
+
+    return types.void(panels, weight, types.intp, types.intp, out), codegen
+
+
+# A polynomial of degree two or three: its coefficients, for j <= i and k <= j in one row of numbers, against a panel.
+
+FORM_COLUMNS = 2 * COLUMNS_64
+"""Points at a time: twice as many registers as a tile's columns."""
+
+
+@intrinsic
+def _add_form_ir(typingctx, panels, p, lane, weights, first, out):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
+        panels_, p_, lane_, weights_, first_, out_ = unpack(context, builder, signature.args, args)
+        lanes = Lanes(builder, panels.dtype)
+        base = builder.gep(panels_[0], [position(builder, panels_[1], p_, integer(0), lane_)])
+        zeros, one = [lanes.constant(0.0)] * (FORM_COLUMNS // lanes.count), integer(1)
+
+        def times(k: Any, values: list[Any], sums: list[Any]) -> list[Any]:
+            """sums + x_k values."""
+            row = builder.mul(k, integer(LANES))
+            x = [lanes.load(base, builder.add(row, integer(v * lanes.count))) for v in range(len(values))]
+            return [lanes.fma(value, z, total) for value, z, total in zip(values, x, sums, strict=True)]
+
+        def outer(a: Any, carried: list[Any]) -> list[Any]:
+            i = builder.add(first_, a)
+
+            def middle(j: Any, carried: list[Any]) -> list[Any]:
+                start, length = carried[0], builder.add(j, one)
+
+                def inner(k: Any, sums: list[Any]) -> list[Any]:
+                    weight = lanes.splat(builder.load(builder.gep(weights_[0], [builder.add(start, k)])))
+                    return times(k, [weight] * len(zeros), sums)
+
+                sums = emit_for(builder, length, 1, zeros, inner)
+                return [builder.add(start, length), *times(j, sums, carried[1:])]
+
+            start, *sums = emit_for(builder, builder.add(i, one), 1, [carried[0], *zeros], middle)
+            return [start, *times(i, sums, carried[1:])]
+
+        count = builder.sub(panels_[1][1], first_)
+        sums = emit_for(builder, count, 1, [integer(0), *zeros], outer)[1:]
+        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
+        for v, total in enumerate(sums):
+            _add_to_doubles(lanes, total, out_[0], builder.add(column, integer(v * lanes.count)))
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(panels, i, i, weights, i, out), codegen
+
+
 # What each primitive means. These loops are its oracle, and its body when JIT is disabled.
 
 
@@ -504,6 +593,22 @@ def _store_sparse_tile(shape, csr, point, panel, table, norms, p, lane, out, row
     out[row, p * LANES + lane : p * LANES + lane + len(values)] = values
 
 
+def _store_products(panels, weight, i, j, out):
+    left, right = panels[:, i : i + EDGE], panels[:, j : j + EDGE]
+    out[i : i + EDGE, j : j + EDGE] = np.einsum("pal,pl,pbl->ab", left, weight.reshape(-1, LANES), right)
+
+
+def _add_form(panels, p, lane, weights, first, out):
+    x = panels[p, :, lane : lane + FORM_COLUMNS]
+    start = 0
+    for i in range(first, len(x)):
+        for j in range(i + 1):
+            out[p * LANES + lane : p * LANES + lane + FORM_COLUMNS] += (
+                weights[start : start + j + 1] @ x[: j + 1] * x[j] * x[i]
+            )
+            start += j + 1
+
+
 add_tile = _add_tile if DISABLED else _add_tile_ir
 """out[column] += sum_r coef[g * ROWS + r] K(row r, column) for one tile; float64 sums. In place: out."""
 add_tile_twice = _add_tile_twice if DISABLED else _add_tile_twice_ir
@@ -514,3 +619,7 @@ add_sparse_tile = _add_sparse_tile if DISABLED else _add_sparse_tile_ir
 """out[column] += sum over the rows r of a span (first, last + 1) of coef[r] K(point points[r], column). In place: out."""
 store_sparse_tile = _store_sparse_tile if DISABLED else _store_sparse_tile_ir
 """out[row, column] = K(point, column) for one sparse point. In place: out."""
+store_products = _store_products if DISABLED else _store_products_ir
+"""out[k, m] = sum over points of weight panels[k] panels[m], for EDGE features k from i on and m from j on. In place: out."""
+add_form = _add_form if DISABLED else _add_form_ir
+"""out[column] += sum over i >= first, j <= i, k <= j of weights x_i x_j x_k for FORM_COLUMNS columns. In place: out."""

@@ -35,19 +35,20 @@ class Certificate(NamedTuple):
 
 
 def confirm(
-    qp: DualQP, K: KernelMatrix, beta: FloatArray, residual: FloatArray, error: float
+    qp: DualQP, K: KernelMatrix, beta: FloatArray, residual: FloatArray, error: float | FloatArray
 ) -> tuple[float, float] | None:
-    """The exact (KKT violation, intercept) of a point whose residual is known to within `error`.
+    """The exact (KKT violation, intercept) of a point whose residual is known to within `error`, one for all or one each.
 
-    Only the entries that can decide are recomputed, in float64 from the data: those of free variables and those within
-    twice the error of an extreme. None when that is no cheaper than recomputing everything.
+    Only the entries that can decide are recomputed, in float64 from the data: those of free variables and those that may
+    be an extreme for all that is known. None when that is no cheaper than recomputing everything.
     """
     n = len(beta)
     up, down = beta < qp.upper, beta > qp.lower
-    top, bottom = _measures.extremes(qp, beta, residual)
-    if not (np.isfinite(error) and np.isfinite(top) and np.isfinite(bottom)):
+    low, high = residual - error, residual + error
+    top, bottom = _measures.extremes(qp, beta, low)[0], _measures.extremes(qp, beta, high)[1]
+    if not (np.isfinite(error).all() and np.isfinite(top) and np.isfinite(bottom)):
         return None
-    decisive = (up & down) | (up & (residual >= top - 2.0 * error)) | (down & (residual <= bottom + 2.0 * error))
+    decisive = (up & down) | (up & (high >= top)) | (down & (low <= bottom))
     chosen = np.flatnonzero(decisive)
     if len(chosen) > 0.7 * n:
         return None

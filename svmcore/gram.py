@@ -214,8 +214,8 @@ class KernelMatrix:
         return point_product(self.kernel, rows, columns, coef, self.n_features, self.n_threads)
 
     def _symmetry_may_pay(self, targets: int, sources: int) -> bool:
-        dense = self.points.panels.shape[0] > 0 and self.kernel.kind != KernelKind.LINEAR
-        return dense and min(targets, sources) >= _SYMMETRIC_POINTS
+        pairs = self.points.panels.shape[0] > 0 and tiles.needs_pairs(self.kernel, self.n_features, targets, sources)
+        return pairs and min(targets, sources) >= _SYMMETRIC_POINTS
 
     def product(self, index: IntArray, coef: FloatArray) -> FloatArray:
         """K[:, index] @ coef. Asked twice in a row for the same product it answers from memory."""

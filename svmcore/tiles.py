@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from svmcore import _block_jit as block_jit
-from svmcore import _vector
+from svmcore import _kernels, _vector
 from svmcore._lanes import UNITS_16
 from svmcore._threads import split
 from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind, Points
@@ -42,6 +42,7 @@ _PANEL_BYTES = 1 << 19  # a panel of sparse points with all features fits the ca
 _PANELS_BYTES = 1 << 28  # and is kept while all of them are smaller than this
 _CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse
 _ROUNDING = 2.0**-24
+_FEW_TERMS = 2000  # coefficients of a polynomial up to which it beats pairs of points, from a few dozen points on
 PIECE = 1 << 26  # kernel values between two looks at the clock
 
 Real = NDArray[Any]
@@ -58,6 +59,38 @@ def shape_of(kernel: Kernel) -> _vector.Shape:
     scale = kernel.gamma * (_LOG2E if kind in _EXPONENTIAL else 1.0)
     shape: _vector.Shape = _SHAPES[kind](float(scale), float(kernel.coef0), int(kernel.degree))  # type: ignore[assignment]
     return shape
+
+
+def _terms(kernel: Kernel, n_features: int) -> int:
+    """Coefficients of a sum of kernel values as one polynomial; 0 where it is none, or not of degree 2 or 3."""
+    d = n_features + 1
+    if kernel.kind != KernelKind.POLY or kernel.degree not in (2, 3):
+        return 0
+    return d * (d + 1) // 2 if kernel.degree == 2 else d * (d + 1) * (d + 2) // 6
+
+
+def _with_constant(panels: FloatArray) -> FloatArray:
+    """Panels with a feature more, which is 1."""
+    count, width, _ = panels.shape
+    out = np.empty((count, width + 1, LANES))
+    out[:, :width], out[:, width] = panels, 1.0
+    return out
+
+
+def _add_form(
+    kernel: Kernel, targets: FloatArray, sources: FloatArray, coef: FloatArray, n_threads: int, out: FloatArray
+) -> None:
+    """out += K(targets, sources) coef for a polynomial kernel without offset, from panels with a constant. In place: out."""
+    d = sources.shape[1]
+    scale = np.full(d, float(kernel.gamma))
+    scale[-1] = kernel.coef0
+    weights = np.empty(_terms(kernel, d - 1))
+    padded = np.zeros(len(sources) * LANES)
+    padded[: len(coef)] = coef
+    scratch = np.empty(len(padded)), np.empty((d, d))
+    _kernels.form_of(sources, padded, kernel.degree, scale, *scratch, weights)
+    work = float(len(weights) * len(targets) * LANES)
+    split(lambda a, b: _kernels.add_forms(targets, weights, kernel.degree, a, b, out), len(targets), work, n_threads)
 
 
 class _Spare:
@@ -139,6 +172,7 @@ class _Tiles:
         self.offset = float(K.kernel.offset)
         self.fits_16_bits = K.kernel.kind in _EXPONENTIAL and self.offset == 0.0
         self.linear = K.kernel.kind == KernelKind.LINEAR
+        self.exact_products = self.linear
         self.effort = 0.0  # features that a kernel value costs
         self._most = max(1, min((self.n + 8) * (self.n + LANES + _STAGGER), K.cache_bytes // 4))
         self._buffer = _spare.take(self._most)
@@ -226,10 +260,14 @@ class _Tiles:
             self.n_threads,
         )
 
-    def _bound_of_dot(self, terms: int) -> float:
-        """A bound on the error of a float32 kernel value that is a function of a dot product of so many terms."""
-        biggest = float(np.abs(self.K.diagonal).max(initial=0.0))
-        return _ROUNDING * (terms + 16.0) * max(1.0, float(self.K.kernel.degree)) * 4.0 * max(biggest, 1e-300)
+    def _bound_of_dot(self, squares: FloatArray, terms: int) -> FloatArray:
+        """Error factors of kernel values made of dot products of so many terms; `squares` are those of the norms."""
+        shape = self.shape
+        size = abs(shape.scale) * squares + abs(shape.coef0)
+        degree = float(shape.degree) if self.K.kernel.kind == KernelKind.POLY else 1.0
+        if self.K.kernel.kind == KernelKind.SIGMOID:
+            size = np.maximum(size, 1.0)
+        return np.asarray(np.sqrt(_ROUNDING * max(1.0, degree) * (terms + 16.0)) * size ** (0.5 * degree))
 
     def _finish(self, out: Real, count: int) -> Real:
         if self.offset:
@@ -247,6 +285,8 @@ class DenseTiles(_Tiles):
         kind, panels, scale = K.kernel.kind, K.points.panels, self.shape.scale
         width = _used_features(panels)
         self.exact = panels[:, :width] if width < panels.shape[1] else panels
+        self.form = _with_constant(self.exact) if 0 < _terms(K.kernel, width) <= _FEW_TERMS else None
+        self.exact_products = self.exact_products or self.form is not None
         centre = np.zeros(width)
         if kind in _EXPONENTIAL or (kind == KernelKind.LINEAR and centred):
             centre = self.exact.sum(axis=(0, 2)) / self.n
@@ -256,23 +296,24 @@ class DenseTiles(_Tiles):
         for first in range(0, len(panels), 64):
             piece = slice(first, first + 64)
             self.panels[piece] = (self.exact[piece] - centre[:, None]) * factor
-        self.worst_error = self._bound(width)
+        self.error_factor = self._bound(width)
 
-    def _bound(self, width: int) -> float:
-        """A bound on the error of any float32 kernel value, relative rounding errors of u = 2^-24 throughout.
+    def _bound(self, width: int) -> FloatArray:
+        """Factors r_i, one per point: K_ij is off by at most r_i r_j in float32, and so is its share of a sum.
 
-        A sum of d squares or absolute values is off by d + 2 roundings, the exponential by less than 8. With R the
-        largest norm of a point, rounded coordinates move a squared distance m by 4 R sqrt(m) u, a city-block one by
-        2 R u. K = 2^-m makes of a relative error at most 1 / e of it, of sqrt(m) at most 0.36, and of 1 at most 0.7.
+        Relative rounding errors of u = 2^-24 throughout. A sum of d squares or absolute values is off by d + 2 roundings,
+        the exponential by less than 8. With R the largest norm of a point, rounded coordinates move a squared distance m by
+        4 R sqrt(m) u, a city-block one by 2 R u. K = 2^-m makes of a relative error at most 1 / e of it, of sqrt(m) at most
+        0.36, and of 1 at most 0.7. A product x'z is off by d + 2 roundings of |x| |z|, and ``a = scale x'z + coef0`` by
+        d + 4 of ``A = |scale| |x| |z| + |coef0|``, at most the root of the product of its values at x and at z; a power by
+        `degree` times that many of the power of A. The sum over a few rows adds less than 8.
         """
-        kind, panels = self.K.kernel.kind, self.panels
-        if kind == KernelKind.RBF:
-            largest = float(np.sqrt(np.einsum("pkj,pkj->pj", panels, panels).max(initial=0.0)))
-            return _ROUNDING * ((width + 2.0) / np.e + 1.5 * largest + 8.0)
-        if kind == KernelKind.LAPLACIAN:
-            largest = float(np.abs(panels).sum(axis=1).max(initial=0.0))
-            return _ROUNDING * ((width + 2.0) / np.e + 1.5 * largest + 8.0)
-        return self._bound_of_dot(width)
+        panels = self.panels
+        if self.K.kernel.kind in _EXPONENTIAL:
+            norms = np.abs(panels).sum(axis=1) if self.K.kernel.kind == KernelKind.LAPLACIAN else _norms(panels)
+            worst = _ROUNDING * ((width + 2.0) / np.e + 1.5 * float(norms.max(initial=0.0)) + 8.0)
+            return np.full(self.n, np.sqrt(worst))
+        return self._bound_of_dot(_norms(panels).ravel()[: self.n].astype(np.float64) ** 2, width)
 
     def _compute(self, points: IntArray, dtype: Any) -> Real:
         """As `_Tiles._compute`."""
@@ -295,6 +336,12 @@ class DenseTiles(_Tiles):
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
         """As `_Tiles._add`."""
+        if self.form is not None:
+            chosen = np.empty((-(-len(points) // LANES), *self.form.shape[1:]))
+            block_jit.gather_panels(self.form, points, chosen)
+            _add_form(self.K.kernel, self.form, chosen, coef, self.n_threads, field)
+            field += self.offset * coef.sum()
+            return
         panels = self.panels if single else np.ascontiguousarray(self.exact)
         add = block_jit.add_block_32 if single else block_jit.add_block_64
         count = len(points)
@@ -308,6 +355,11 @@ class DenseTiles(_Tiles):
         if self.offset:
             field += self.offset * coef.sum()
         self.n_evals += count * self.n
+
+
+def _norms(panels: Real) -> Real:
+    """Norms of the points, by panel and lane."""
+    return np.asarray(np.sqrt(np.einsum("pkj,pkj->pj", panels, panels)))
 
 
 def _used_features(panels: FloatArray) -> int:
@@ -335,11 +387,10 @@ class SparseTiles(_Tiles):
         self.effort = len(data) / max(K.n, 1) * (1.0 if self.binary else _ENTRY)
         longest = int(np.diff(indptr).max(initial=0))
         if K.kernel.kind in _EXPONENTIAL:
-            self.worst_error = _ROUNDING * (
-                (0.0 if self.binary else 2.0 * (longest + 2)) * largest + 3.0 * largest + 8.0
-            )
+            worst = (0.0 if self.binary else 2.0 * (longest + 2)) * largest + 3.0 * largest + 8.0
+            self.error_factor = np.full(K.n, np.sqrt(_ROUNDING * worst))
         else:
-            self.worst_error = self._bound_of_dot(longest)
+            self.error_factor = self._bound_of_dot(norms, longest)
 
     def _columns(self, points: IntArray, real: Any) -> _Spread:
         return _Spread(self.csr[real], points, self.K.n_features, np.uint8 if self.binary else real)
@@ -445,8 +496,8 @@ class OracleTiles:
         self.n: int = K.n
         self.n_evals = 0
         self.fits_16_bits = False
-        self.linear = self.costly = False
-        self.worst_error = 0.0
+        self.linear = self.costly = self.exact_products = False
+        self.error_factor = np.zeros(K.n)
 
     def gram(self, points: IntArray, dtype: Any = np.float32, *, shared: bool = False) -> Real:
         """As `DenseTiles.gram`."""
@@ -513,6 +564,13 @@ def has_tile(kernel: Kernel, targets: Points, sources: Points) -> bool:
     return bool(kernel.gamma * largest < _CANCELS_64)
 
 
+def needs_pairs(kernel: Kernel, n_features: int, targets: int, sources: int) -> bool:
+    """Whether a product with dense points is best computed from the kernel values of their pairs."""
+    terms = _terms(kernel, n_features)
+    cheap = 0 < terms * (targets + sources) < n_features * targets * sources
+    return kernel.kind != KernelKind.LINEAR and not cheap
+
+
 _SLABS = 16  # parts of a symmetric product, each with sums of its own
 
 
@@ -547,7 +605,10 @@ def tile_product(
         return np.asarray(linear_product(targets, sources, coef, n_features) + kernel.offset * coef.sum())
     shape = shape_of(kernel)
     out = np.zeros(-(-targets.n // LANES) * LANES)
-    if targets.panels.shape[0]:
+    if targets.panels.shape[0] and not needs_pairs(kernel, n_features, targets.n, sources.n):
+        ours, theirs = (_with_constant(points.panels[:, :n_features]) for points in (targets, sources))
+        _add_form(kernel, ours, theirs, coef, n_threads, out)
+    elif targets.panels.shape[0]:
         groups = groups_of(sources.n)
         packed = np.empty((groups, sources.panels.shape[1], _vector.ROWS))
         block_jit.pack_rows(sources.panels, np.arange(sources.n), packed)

@@ -308,7 +308,7 @@ def test_tiles_speak_of_the_kernel_matrix(kind, sparse, d):
     assert np.abs(K.product_at(np.array([5, 2]), points, coef) - (coef @ expected)[[5, 2]]).max() < 1e-13
 
 
-@pytest.mark.parametrize("kind", [KernelKind.POLY, KernelKind.RBF])
+@pytest.mark.parametrize("kind", [KernelKind.SIGMOID, KernelKind.RBF])
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_symmetric_products_use_every_value_twice(kind, n_threads, monkeypatch):
     """Targets and sources that overlap in part, repeated targets, and the same bits on two threads."""
@@ -363,20 +363,38 @@ def test_a_kept_matrix_serves_the_same_values(kind, sparse):
     assert mine.gram(np.arange(90)) is not mine.gram(np.arange(90), shared=True)
 
 
-def test_the_bound_on_float32_kernel_values_holds():
+@pytest.mark.parametrize("kind", [KernelKind.RBF, KernelKind.LAPLACIAN, KernelKind.POLY, KernelKind.SIGMOID])
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_bound_on_float32_kernel_values_holds(kind, scale, sparse):
     rng = np.random.default_rng(8)
-    cases = [(KernelKind.RBF, 1.0, False), (KernelKind.RBF, 30.0, False), (KernelKind.LAPLACIAN, 1.0, False)]
-    cases += [(KernelKind.RBF, 1.0, True), (KernelKind.RBF, 3.0, True), (KernelKind.LAPLACIAN, 3.0, True)]
-    cases += [(KernelKind.POLY, 3.0, True), (KernelKind.POLY, 3.0, False)]
-    for kind, scale, sparse in cases:
-        X = scale * rng.standard_normal((128, 12)) + (0.0 if sparse else 100.0)
-        K = small_matrix(
-            csr_matrix(X * (rng.random(X.shape) < 0.4)) if sparse else X, Kernel(int(kind), 0.05, 0.0, 3, 0.0)
-        )
-        mine = tiles.make_tiles(K, centred=True)
-        everything = np.arange(128)
-        error = np.abs(mine.gram(everything)[:128, :128] - K.rows(everything)).max()
-        assert error <= mine.worst_error
+    X = scale * rng.standard_normal((128, 12)) * np.exp(rng.standard_normal((128, 1)))
+    if sparse:
+        X = csr_matrix(X * (rng.random(X.shape) < 0.4))
+    elif kind in (KernelKind.RBF, KernelKind.LAPLACIAN):
+        X += 100.0
+    K = small_matrix(X, Kernel(int(kind), 0.05, -0.5, 3, 0.0))
+    mine = tiles.make_tiles(K, centred=True)
+    everything = np.arange(128)
+    error = np.abs(mine.gram(everything)[:128, :128] - K.rows(everything))
+    assert (error <= np.outer(mine.error_factor, mine.error_factor)).all()
+
+
+@pytest.mark.parametrize("d", [1, 4, 11])
+@pytest.mark.parametrize("degree", [2, 3])
+@pytest.mark.parametrize("coef0", [1.0, 0.0, -0.7])
+def test_sums_of_polynomial_kernels_are_one_polynomial(d, degree, coef0):
+    rng = np.random.default_rng(d)
+    X = rng.standard_normal((150, d))
+    K = small_matrix(X, Kernel(int(KernelKind.POLY), 0.3, coef0, degree, 0.25))
+    mine = tiles.make_tiles(K, centred=False)
+    assert mine.exact_products
+    points, coef = rng.permutation(150)[:90], rng.standard_normal(90)
+    expected = K.rows(points).T @ coef
+    field = np.zeros(192)
+    mine.add(points, coef, field)
+    assert np.abs(field[:150] - expected).max() <= 1e-13 * np.abs(expected).max()
+    assert np.abs(K.product(points, coef) - expected).max() <= 1e-13 * np.abs(expected).max()
 
 
 def test_postponed_certificates_are_the_full_ones():

@@ -62,6 +62,32 @@ def test_integer_grids_with_many_duplicates_and_dependent_columns(C):
     assert (solution.alpha <= C * weights).all()
 
 
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_a_start_far_from_the_boxes_takes_few_steps(loss):
+    X, y = data()
+    for C in (1e5, 1e8):
+        solution = svmcore.train_svc(X, y, C, kernel="linear", loss=loss, solver="interior")
+        assert solution.converged
+        assert solution.n_iter <= 40
+
+
+def test_features_of_any_size_and_a_perfect_fit():
+    X, y = data()
+    for scale in (1e-150, 1e-8, 1e4):
+        assert svmcore.train_svc(X * scale, y, 1.0, kernel="linear", solver="interior").converged
+    mine = svmcore.train_svr(X, 5.0 * X[:, 0], 1.0, 0.0, kernel="linear", solver="interior")
+    assert mine.converged
+    assert np.abs(mine.decision_function(X) - 5.0 * X[:, 0]).max() <= 1e-2
+
+
+def test_variables_that_all_vanish():
+    X, _ = data()
+    mine = svmcore.train_svr(X, np.full(len(X), 3.0), 1.0, 0.1, kernel="linear", solver="interior")
+    assert mine.converged
+    assert mine.n_iter <= 40
+    assert len(mine.support) == 0
+
+
 def test_sparse_rows_and_bias_embedding():
     rng = np.random.default_rng(3)
     X = csr_matrix((rng.random((SIZE, 12)) < 0.2) * 1.0)
@@ -84,10 +110,9 @@ def test_a_system_that_cannot_be_factorised_ends_the_steps():
     assert not ipm.factorise(np.diag([1.0, -1.0]))
     n, d = LANES, 2
     x = ipm.Iterate(*np.ones((len(ipm.Iterate._fields), n)))
-    step = ipm.Direction(*np.full((len(ipm.Direction._fields), n), np.nan))
-    design = ipm.Design(
-        panels=np.ones((1, d, LANES)), rows=np.ones((n, d)), point=np.arange(n), one_each=True,
-        values=np.zeros((2, n)), sums=np.empty((2, d)), normal=np.empty((d, d)), most=np.empty(LANES),
-    )  # fmt: skip
-    assert ipm.advance(x, step, design, 0.5, 0.0, 1.0, True) == (0.0, 0.5, 0.0)
+    bad, pair = np.full(n, np.nan), np.full((2, n), np.nan)
+    step = ipm.Direction(bad, bad, pair, pair, bad, bad, bad, bad)
+    design = ipm.Design(panels=np.ones((1, d, LANES)), sums=np.empty((2, d)), normal=np.empty((d, d)))
+    at = ipm.Progress(1.0, 0.5, 0.0, 1.0, 1.0, 1.0)
+    assert ipm.advance(x, step, design, at, 1.0, True) == at._replace(length=0.0)
     assert (x.beta == 1.0).all()

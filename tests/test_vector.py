@@ -13,6 +13,7 @@ import pytest
 from svmcore import _block_jit as block_jit
 from svmcore import _passes, _vector
 from svmcore._jit import DISABLED
+from svmcore._kernels import add_forms, weighted_gram
 from svmcore._types import LANES
 
 ROOT = Path(__file__).parents[1]
@@ -143,6 +144,44 @@ def test_tiles_used_twice_match_their_plain_definition(shape):
     for mine, expected in (found, plain):
         assert np.abs(mine - expected).max() <= 1e-13 * max(1.0, np.abs(expected).max())
         assert expected.any()
+
+
+@pytest.mark.parametrize("d", [1, 4, _vector.EDGE, 2 * _vector.EDGE + 1])
+def test_blocks_of_the_features_gram_matrix(d):
+    rng = np.random.default_rng(d)
+    panels, weight = rng.standard_normal((3, d, LANES)), rng.random(3 * LANES)
+    rows = panels.transpose(0, 2, 1).reshape(-1, d)
+    out, plain = np.full((d, d), np.nan), np.full((d, d), np.nan)
+    weighted_gram(panels, weight, d, out)
+    for i in range(0, d, _vector.EDGE):
+        for j in range(0, i + 1, _vector.EDGE):
+            _vector._store_products(panels, weight, i, j, plain)
+    lower = np.tril_indices(d)
+    assert np.abs(out - (rows.T * weight) @ rows)[lower].max() <= 1e-13 * len(rows)
+    assert np.abs(plain - out)[lower].max() <= 1e-13 * len(rows)
+
+
+def test_a_polynomial_of_the_features():
+    rng = np.random.default_rng(6)
+    d = 4
+    panels, first = rng.standard_normal((2, d, LANES)), 1
+    terms = [(i, j, k) for i in range(first, d) for j in range(i + 1) for k in range(j + 1)]
+    weights = rng.standard_normal(len(terms))
+    expected, plain = np.ones(2 * LANES), np.ones(2 * LANES)
+    for weight, (i, j, k) in zip(weights, terms, strict=True):
+        expected += weight * (panels[:, i] * panels[:, j] * panels[:, k]).ravel()
+    for p in range(2):
+        for lane in range(0, LANES, _vector.FORM_COLUMNS):
+            _vector._add_form(panels, p, lane, weights, first, plain)
+    assert np.abs(plain - expected).max() <= 1e-13
+    cubes = rng.standard_normal(d * (d + 1) * (d + 2) // 6)
+    for degree, count in ((2, d * (d + 1) // 2), (3, len(cubes))):
+        compiled, plain = np.zeros(2 * LANES), np.zeros(2 * LANES)
+        add_forms(panels, cubes[:count], degree, 0, 2, compiled)
+        for p in range(2):
+            for lane in range(0, LANES, _vector.FORM_COLUMNS):
+                _vector._add_form(panels, p, lane, cubes[:count], d - 1 if degree == 2 else 0, plain)
+        assert np.abs(compiled - plain).max() <= 1e-13 * np.abs(plain).max()
 
 
 def csr_points(rng, n, d, binary, dtype, absolute):

@@ -117,7 +117,7 @@ class _Run:
         self.relax = RELAX
         self.exact = True  # the field carries no float32 error
         self.moved = 0.0  # sum of |coefficients| whose products went into the field
-        self.moved_single = 0.0  # those that went in through float32
+        self.moved_single = 0.0  # of those that went in through float32, each times its error factor
         if not self.largest < 1e30:
             self.level = DOUBLE
 
@@ -136,13 +136,14 @@ class _Run:
         """Whether rounding may have moved the residual by more than a tenth of the tolerance since it was computed."""
         if self.fresh:
             return False
-        single = 0.0 if self.exact else ROUNDING * self.largest * float(np.linalg.norm(self.beta))
+        root = np.sqrt(np.abs(self.K.diagonal[self.qp.point]))
+        single = 0.0 if self.exact else ROUNDING * float(root.max(initial=0.0) * np.linalg.norm(root * self.beta))
         return single + ROUNDING_64 * self.largest * self.moved > 0.1 * tol
 
-    def residual_error(self) -> float:
-        """A bound on the error of every entry of the residual."""
+    def residual_error(self) -> FloatArray:
+        """A bound on the error of each entry of the residual."""
         double = ROUNDING_64 * self.largest * (self.moved + 1.0)
-        return double + self.tiles.worst_error * self.moved_single
+        return double + self.moved_single * self.tiles.error_factor[self.qp.point]
 
     def change(self, index: IntArray, step: FloatArray, control: Control | None) -> Status | None:
         """field += K step, by pieces."""
@@ -154,11 +155,12 @@ class _Run:
             coef = total[points]
         add = self.tiles.add if self.level == SINGLE else self.tiles.add_exactly
         self.fresh = False
-        single = self.level == SINGLE and not self.tiles.linear
+        single = self.level == SINGLE and not self.tiles.exact_products
         self.exact = self.exact and not single
         size = float(np.abs(coef).sum())
         self.moved += size
-        self.moved_single += size if single else 0.0
+        if single:
+            self.moved_single += float(np.abs(coef) @ self.tiles.error_factor[points])
         rows = max(ROWS, PIECE // max(self.K.n, 1) // ROWS * ROWS)
         for first in range(0, len(points), rows):
             add(points[first : first + rows], coef[first : first + rows], self.field)

@@ -17,11 +17,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import qr
+from scipy.linalg import lapack, qr
 
 from svmcore import _ipm_jit as ipm
 from svmcore import _measures
 from svmcore._control import Control
+from svmcore._kernels import weighted_gram
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.gram import KernelMatrix, dense_points, is_sparse
 from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual
@@ -38,54 +39,68 @@ OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
 CLOSENESS = 1e-3  # first barrier, as a share of the tolerance; a tenth of it at each crossover that fails
 CROSSOVERS = 6
 MAX_STEPS = 150
+SMALLEST_SHARE = 1e-6  # of a box that counts as the size of the variables, where all of them vanish
+IMMOVABLE = 1e300  # diagonal of padding
+NEWTON_STEPS = 20  # of the start, each at most
+SHORTER = 8  # times as short as it could be
+FAR = 1e4  # error of the margins, in units of |c|, from which they pay
+STEEPEST = 1e-8  # ridge of the first fit, as a share of the trace of Z' Z
+FLATTEST = 1e-6  # smallest mean margin error that sets the first barrier, in units of |c|
 ROUNDS = 40  # changes of the free set in one crossover
 
 
 class _Data:
-    """The features behind the variables, centred when sum(beta) = 0 makes that free."""
+    """The features behind the variables, centred when sum(beta) = 0 makes that free, in whole panels."""
 
     def __init__(self, qp: DualQP, K: KernelMatrix) -> None:
         points = dense_points(K.X.toarray(), np.arange(K.n)) if is_sparse(K.X) else K.points
-        source = points.panels
-        width = K.n_features
-        offset = K.kernel.offset
-        self.n, self.size = K.n, len(source) * LANES
-        self.d = d = width + (offset != 0.0)
-        rows = np.zeros((self.size, d))
-        centre = source[:, :width].sum(axis=(0, 2)) / K.n if qp.equality else np.zeros(width)
-        rows[:, :width] = source[:, :width].transpose(0, 2, 1).reshape(-1, width) - centre
-        if offset:
-            rows[:, width] = np.sqrt(offset)
-        rows[K.n :] = 0.0
-        self.design = ipm.Design(
-            panels=np.ascontiguousarray(rows.reshape(-1, LANES, d).transpose(0, 2, 1)),
-            rows=rows,
-            point=qp.point,
-            one_each=len(qp.point) == K.n and bool((qp.point == np.arange(K.n)).all()),
-            values=np.zeros((2, self.size)),
-            sums=np.empty((2, d)),
-            normal=np.empty((d, d)),
-            most=np.empty(LANES),
-        )
+        source, width = points.panels, K.n_features
+        self.m = len(qp.point)
+        self.size = -(-self.m // LANES) * LANES
+        self.d = d = width + (K.kernel.offset != 0.0)
+        centre = np.zeros((1, source.shape[1]))
+        if qp.equality:
+            ipm.columns_times(source, np.ones((1, len(source) * LANES)), centre)
+            centre /= K.n
+        self.panels = np.empty((self.size // LANES, d, LANES))
+        if self.m == K.n and bool((qp.point == np.arange(K.n)).all()):
+            np.subtract(source[:, :width], centre[0, :width, None], out=self.panels[:, :width])
+        else:
+            rows = source.transpose(0, 2, 1).reshape(-1, source.shape[1])[np.resize(qp.point, self.size), :width]
+            self.panels[:, :width] = (rows - centre[0, :width]).reshape(-1, LANES, width).transpose(0, 2, 1)
+        self.panels[:, width:] = np.sqrt(K.kernel.offset)
+        if self.m < self.size:
+            self.panels[-1, :, self.m - self.size :] = 0.0
+        self._values = np.zeros((1, self.size))
+        self._fitted = np.empty((1, self.size))
+
+    def padded(self, values: FloatArray, filling: float = 0.0) -> FloatArray:
+        """A vector over the variables in whole panels."""
+        out = np.full(self.size, filling)
+        out[: self.m] = values
+        return out
 
     def columns(self, values: FloatArray) -> FloatArray:
         """Z' r for a vector over the variables."""
-        design = self.design
         out: FloatArray = np.empty((1, self.d))
-        ipm.to_points(design, values, design.values[0])
-        ipm.columns_times(design.panels, design.values[:1], out)
+        self._values[0, : self.m] = values
+        ipm.columns_times(self.panels, self._values, out)
         return np.asarray(out[0])
 
     def product(self, weights: FloatArray) -> FloatArray:
         """Z w over the variables."""
-        design, out = self.design, np.empty(len(self.design.point))
-        ipm.rows_times(design.panels, weights[None, :], design.values[:1])
-        ipm.to_variables(design, design.values[0], out)
+        ipm.rows_times(self.panels, weights[None, :], self._fitted)
+        return self._fitted[0, : self.m].copy()
+
+    def gram(self, values: FloatArray) -> FloatArray:
+        """Z' diag(r) Z, its lower half."""
+        out = np.empty((self.d, self.d))
+        weighted_gram(self.panels, self.padded(values), self.d, out)
         return out
 
     def features(self, index: IntArray) -> FloatArray:
         """Rows of Z."""
-        return self.design.rows[self.design.point[index]]
+        return self.panels[index // LANES, :, index % LANES]
 
 
 class _Solver:
@@ -93,55 +108,119 @@ class _Solver:
 
     def __init__(self, qp: DualQP, data: _Data) -> None:
         self.qp, self.data = qp, data
-        n = len(qp.c)
-        beta = _interior_start(qp, data)
+        self.unit = float(np.mean(np.abs(qp.c))) or 1.0
         lower_side, upper_side = np.isfinite(qp.lower) * 1.0, np.isfinite(qp.upper) * 1.0
-        gradient = data.product(data.columns(beta)) + qp.diag * beta - qp.c
-        unit = max(float(np.mean(np.abs(qp.c))), 1e-300)
-        self.unit = unit
+        self.count = float(lower_side.sum() + upper_side.sum())
+        start = _Start(qp, data, self.unit)
+        self.least = SMALLEST_SHARE * float(np.mean(start.box))
+        s, u, z, t = start.bounds()
+        gradient = data.product(data.columns(start.beta)) + qp.diag * start.beta - qp.c
+        pad = data.padded
         self.x = ipm.Iterate(
-            beta=beta,
-            s=np.where(lower_side > 0, beta - qp.lower, 1.0),
-            u=np.where(upper_side > 0, qp.upper - beta, 1.0),
-            z=lower_side * (np.maximum(gradient, 0.0) + unit),
-            t=upper_side * (np.maximum(-gradient, 0.0) + unit),
-            gradient=gradient,
-            diag=qp.diag,
-            lower_side=lower_side,
-            upper_side=upper_side,
+            beta=pad(start.beta),
+            s=pad(s, 1.0),
+            u=pad(u, 1.0),
+            z=pad(z),
+            t=pad(t),
+            gradient=pad(gradient),
+            diag=pad(qp.diag, IMMOVABLE),
+            lower_side=pad(lower_side),
+            upper_side=pad(upper_side),
         )
-        self.step = ipm.Direction(*np.zeros((len(ipm.Direction._fields), n)))
-        self.bias = 0.0
-        self.excess = float(beta.sum())
+        vectors, pairs = np.zeros((6, data.size)), np.zeros((2, 2, data.size))
+        self.step = ipm.Direction(vectors[0], vectors[1], pairs[0], pairs[1], *vectors[2:])
+        self.design = ipm.Design(data.panels, np.empty((2, data.d)), np.empty((data.d, data.d)))
+        self.at = ipm.move(self.x, self.step, 0.0, 0.0, start.bias)
 
-    def measure(self) -> tuple[float, float]:
-        """Mean complementarity, and the largest dual residual."""
-        mu, dual = ipm.measure(self.x, self.bias, self.step, self.data.design.most)
-        return float(mu), float(dual)
+    @property
+    def complementarity(self) -> float:
+        """Its mean over all bounds."""
+        return float(self.at.complementarity) / self.count
 
-    def advance(self, mu: float) -> float:
-        """One predictor-corrector step at complementarity mu; returns its length."""
-        length, self.bias, self.excess = ipm.advance(
-            self.x, self.step, self.data.design, self.bias, self.excess, mu, self.qp.equality
-        )
-        return float(length)
+    def advance(self) -> None:
+        """One predictor-corrector step."""
+        self.at = ipm.advance(self.x, self.step, self.design, self.at, self.count, self.qp.equality)
 
 
-def _interior_start(qp: DualQP, data: _Data) -> FloatArray:
-    """A feasible point well inside: half the smaller side's boxes, the other side scaled to balance."""
-    energy = float(np.vdot(data.design.rows, data.design.rows)) / max(data.n, 1)
-    natural = 1.0 / np.maximum(qp.diag + energy, 1e-300)
-    boxed = np.isfinite(qp.lower) & np.isfinite(qp.upper)
-    with np.errstate(invalid="ignore"):
-        half = 0.5 * np.where(boxed, qp.upper - qp.lower, natural)
-    beta = np.where(qp.lower >= 0.0, qp.lower + half, qp.upper - half)
-    if qp.equality:
-        positive, negative = beta[beta > 0].sum(), -beta[beta < 0].sum()
-        if positive > negative > 0:
-            beta[beta > 0] *= negative / positive
-        elif negative > positive > 0:
-            beta[beta < 0] *= positive / negative
-    return beta
+class _Start:
+    """Where the interior point sets out: weights w and a bias b, and the variables that suit their margins.
+
+    A ridge fit of c gives w and b. A variable that solves ``z - t = Z w + b - c + diag beta`` and ``s z = u t = mu`` is
+    centred: all that is wrong is then ``w - Z' beta``. Where that is a large error of the margins (large C, many points),
+    Newton steps on w and b, which minimise the smooth convex primal of the barrier, make it small first.
+    """
+
+    def __init__(self, qp: DualQP, data: _Data, unit: float) -> None:
+        self.qp, self.data = qp, data
+        energy = float(np.vdot(data.panels, data.panels))
+        self.rises = qp.lower >= 0.0
+        self.sign, self.home = np.where(self.rises, 1.0, -1.0), np.where(self.rises, qp.lower, qp.upper)
+        self.open = ~(np.isfinite(qp.lower) & np.isfinite(qp.upper))
+        self.curvature = np.where(qp.diag > 0, qp.diag, energy / max(data.m, 1) + 1e-300)
+        with np.errstate(invalid="ignore"):
+            self.box = np.where(self.open, unit / self.curvature, qp.upper - qp.lower)
+        inverse = 1.0 / (qp.diag + 4.0 * unit / self.box + STEEPEST * energy)
+        self.w, self.bias = self._newton(inverse, data.columns(inverse * qp.c), float(inverse @ qp.c))
+        force = self._force()
+        self.mu = float(np.mean(self.box * np.maximum(np.abs(force), FLATTEST * unit)))
+        wrong = self._centre(force)
+        for _ in range(NEWTON_STEPS):
+            if not np.max(np.abs(data.product(wrong)), initial=0.0) > FAR * unit:
+                break
+            wrong = self._improve(wrong)
+
+    def _force(self) -> FloatArray:
+        """What pulls each variable towards the bound it starts from."""
+        return self.sign * (self.data.product(self.w) + self.bias - self.qp.c)
+
+    def _centre(self, force: FloatArray) -> FloatArray:
+        """Set the distances from the near bound and from the far one; returns what is wrong with w: Z' beta - w."""
+        slope = self.box * force / self.mu
+        root = np.sqrt(4.0 + slope * slope)
+        self.near, self.far = self.box * (2.0 / (2.0 + slope + root)), self.box * (2.0 / (2.0 - slope + root))
+        if self.open.any():
+            root = np.sqrt(force * force + 4.0 * self.mu * self.curvature)
+            self.near = np.where(self.open, 2.0 * self.mu / (force + root), self.near)
+            self.far = np.where(self.open, np.inf, self.far)
+        self.beta = self.home + self.sign * self.near
+        return self.data.columns(self.beta) - self.w
+
+    def _newton(self, inverse: FloatArray, right: FloatArray, surplus: float) -> tuple[FloatArray, float]:
+        """The step of (w, b) for a right-hand side; none where its matrix is singular to rounding."""
+        d, bordered = self.data.d, int(self.qp.equality)
+        system = np.zeros((d + bordered, d + bordered))
+        system[:d, :d] = self.data.gram(inverse)
+        system.flat[: d * (d + bordered) : d + bordered + 1] += 1.0
+        system[d:, :d] = self.data.columns(inverse)
+        system[d:, d:] = inverse.sum()
+        solution, failed = lapack.dposv(system, np.append(right, [surplus] * bordered), lower=1)[1:]
+        if failed:
+            return np.zeros(d), 0.0
+        return solution[:d], float(solution[d:].sum())
+
+    def _improve(self, wrong: FloatArray) -> FloatArray:
+        """One Newton step, shortened while it leads far beyond the minimum; returns what is still wrong with w."""
+        stiffness = np.where(self.open, self.curvature, self.qp.diag)
+        inverse = 1.0 / (stiffness + self.mu / self.near**2 + self.mu / self.far**2)
+        surplus, w, bias = float(self.beta.sum()), self.w, self.bias
+        dw, db = self._newton(inverse, wrong, surplus)
+        slope = float(dw @ wrong) + db * surplus
+        share = 1.0
+        for _ in range(SHORTER):
+            self.w, self.bias = w + share * dw, bias + share * db
+            wrong = self._centre(self._force())
+            if float(dw @ wrong) + db * float(self.beta.sum()) >= -0.3 * slope:
+                break
+            share *= 0.4
+        return wrong
+
+    def bounds(self) -> tuple[FloatArray, ...]:
+        """Slacks and multipliers of the lower and of the upper bounds."""
+        far = np.where(self.open, 1.0, self.far)
+        pull = np.where(self.open, 0.0, self.mu / self.far)
+        push = self.mu / self.near
+        s, u = np.where(self.rises, self.near, far), np.where(self.rises, far, self.near)
+        return s, u, np.where(self.rises, push, pull), np.where(self.rises, pull, push)
 
 
 class _Exact(NamedTuple):
@@ -157,7 +236,8 @@ class _Crossover:
 
     def __init__(self, solver: _Solver) -> None:
         self.qp, self.data = solver.qp, solver.data
-        qp, x = self.qp, solver.x
+        qp, m = self.qp, self.data.m
+        x = ipm.Iterate(*(vector[:m] for vector in solver.x))
         boxed = np.isfinite(qp.upper) & np.isfinite(qp.lower)
         with np.errstate(invalid="ignore"):
             box = np.where(boxed, qp.upper - qp.lower, max(float(np.mean(np.abs(x.beta))), 1e-300))
@@ -178,7 +258,10 @@ class _Crossover:
             scaled = Z / diag[:, None]
             normal = np.eye(d) + Z.T @ scaled
             right = np.column_stack([v, ones])
-            x = right / diag[:, None] - scaled @ np.linalg.solve(normal, scaled.T @ right)
+            fitted, failed = lapack.dposv(normal, scaled.T @ right)[1:]
+            if failed:
+                fitted = np.linalg.lstsq(normal, scaled.T @ right, rcond=1e-15)[0]
+            x = right / diag[:, None] - scaled @ fitted
             if not qp.equality:
                 return x[:, 0], 0.0
             bias = (x[:, 0].sum() - excess[0]) / x[:, 1].sum()
@@ -221,29 +304,44 @@ class _Crossover:
             del self.free[first]
         return bias
 
-    def run(self, met: Any) -> _Exact:
-        """Alternate between settling the free variables and freeing the worst violators."""
+    def _spread(self) -> None:
+        """Make sum(beta) = 0, if the free variables have the room: each gives the same share of its own."""
+        excess = float(self.beta.sum())
+        bound = self.qp.lower if excess > 0.0 else self.qp.upper
+        room = np.abs(np.where(np.isfinite(bound), self.beta - bound, self.beta))[self.free]
+        total = float(room.sum())
+        if total > abs(excess):
+            self.beta[self.free] -= excess / total * room
+
+    def _exact(self) -> _Exact:
+        """Where it stands now."""
         qp = self.qp
-        best = None
+        v = qp.c - self.data.product(self.data.columns(self.beta)) - qp.diag * self.beta
+        infeasible = qp.equality and abs(self.beta.sum()) > 1e-9 * (1.0 + np.abs(self.beta).sum())
+        return _Exact(self.beta.copy(), v, np.inf if infeasible else _measures.violation(qp, self.beta, v))
+
+    def run(self, met: Any) -> _Exact:
+        """As it is, if that will do; else alternate between settling the free variables and freeing the worst violators."""
+        qp = self.qp
+        if qp.equality:
+            self._spread()
+        best = self._exact()
         for _ in range(ROUNDS):
-            bias = self._settle()
-            w = self.data.columns(self.beta)
-            v = qp.c - self.data.product(w) - qp.diag * self.beta
-            exact = _Exact(self.beta.copy(), v, _measures.violation(qp, self.beta, v))
-            infeasible = qp.equality and abs(self.beta.sum()) > 1e-9 * (1.0 + np.abs(self.beta).sum())
-            if not infeasible and (best is None or exact.violation < best.violation):
-                best = exact
-            if not infeasible and met(exact):
+            if met(best):
                 break
-            pull = np.where(self.beta < qp.upper, v - bias, 0.0)
-            pull = np.maximum(pull, np.where(self.beta > qp.lower, bias - v, 0.0))
+            bias = self._settle()
+            exact = self._exact()
+            if exact.violation < best.violation:
+                best = exact
+            pull = np.where(self.beta < qp.upper, exact.v - bias, 0.0)
+            pull = np.maximum(pull, np.where(self.beta > qp.lower, bias - exact.v, 0.0))
             pull[self.free] = 0.0
             worst = np.argsort(-pull)[: max(1, self.data.d // 4)]
             worst = worst[pull[worst] > 0.0]
             if not len(worst):
                 break
             self.free.extend(worst.tolist())
-        return best if best is not None else exact
+        return best
 
 
 def run(
@@ -273,16 +371,16 @@ def run(
         return Criterion(stopping, tol).met(qp, exact.beta, exact.v) if stopping == "gap" else exact.violation <= tol
 
     while status is None:
-        mu, dual = solver.measure()
+        mu, at = solver.complementarity, solver.at
         if not np.isfinite(mu):
             status = Status.LIMITED
             break
-        scale = float(np.mean(np.abs(solver.x.beta))) + 1e-300
         if trace:
-            beta = np.array(solver.x.beta)
-            records.append((_measures.objective(qp, beta, fresh_residual(qp, K, beta)), mu, dual))
+            beta = solver.x.beta[: data.m].copy()
+            records.append((_measures.objective(qp, beta, fresh_residual(qp, K, beta)), mu, at.dual))
         stuck = length < 1e-6 or steps >= MAX_STEPS
-        if (mu <= barrier * scale * solver.unit and dual <= 0.05 * tol) or stuck:
+        scale = max(at.size / data.m, solver.least)
+        if (mu <= barrier * scale * solver.unit and at.dual <= 0.05 * tol) or stuck:
             exact = _Crossover(solver).run(met)
             crossovers += 1
             best = min(best, exact, key=lambda e: e.violation)
@@ -295,9 +393,10 @@ def run(
         if 0 <= max_iter <= steps:
             status = Status.MAX_ITER
             break
-        status = control.check(steps, dual, np.nan)
+        status = control.check(steps, at.dual, np.nan)
         if status is None:
-            length = solver.advance(mu)
+            solver.advance()
+            length = solver.at.length
             steps += 1
     if not np.isfinite(best.violation):
         exact = _Crossover(solver).run(met)
