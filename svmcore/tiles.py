@@ -42,6 +42,7 @@ _PANEL_BYTES = 1 << 19  # a panel of sparse points with all features fits the ca
 _PANELS_BYTES = 1 << 28  # and is kept while all of them are smaller than this
 _CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse
 _ROUNDING = 2.0**-24
+_MANY_PAIRS = 1 << 14  # from which a polynomial of the features may replace them
 _FEW_TERMS = 2000  # coefficients of a polynomial up to which it beats pairs of points, from a few dozen points on
 PIECE = 1 << 26  # kernel values between two looks at the clock
 
@@ -567,7 +568,8 @@ def has_tile(kernel: Kernel, targets: Points, sources: Points) -> bool:
 def needs_pairs(kernel: Kernel, n_features: int, targets: int, sources: int) -> bool:
     """Whether a product with dense points is best computed from the kernel values of their pairs."""
     terms = _terms(kernel, n_features)
-    cheap = 0 < terms * (targets + sources) < n_features * targets * sources
+    pairs = targets * sources
+    cheap = pairs >= _MANY_PAIRS and 0 < terms * (targets + sources) < n_features * pairs
     return kernel.kind != KernelKind.LINEAR and not cheap
 
 
