@@ -24,7 +24,7 @@ from svmcore._vector import (
     update_pair,
 )
 
-_STAMP = "35b5916b359b"
+_STAMP = "38fc2cdc7c3a"
 
 
 @jit
