@@ -38,7 +38,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "9f8e8484f8e0"
+_STAMP = "488bdc483af5"
 
 NEED_ROOM = 20
 _LANDED = 1e-12  # a distance from a bound below this share of the box (infinite: of the way there) is rounding

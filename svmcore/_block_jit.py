@@ -24,7 +24,7 @@ from svmcore._vector import (
     store_tile,
 )
 
-_STAMP = "0bc27f85db88"
+_STAMP = "39a8680a3b87"
 
 
 @jit

@@ -26,7 +26,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "9f8e8484f8e0"
+_STAMP = "488bdc483af5"
 
 SOLVED, LIMITED = -1, -2
 

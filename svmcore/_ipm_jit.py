@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from svmcore._jit import jit
 from svmcore._kernels import weighted_gram
 from svmcore._types import LANES, FloatArray
@@ -19,7 +21,7 @@ from svmcore._vector import fmax
 
 BACK_OFF = 0.995  # share of the way to the boundary
 SMALLEST = 1e-300  # keeps 0 / 0, of multipliers that stay zero, at zero
-_STAMP = "28d941f66c99"
+_STAMP = "5e80cd8d55a7"
 
 
 class Iterate(NamedTuple):
@@ -71,7 +73,9 @@ class Progress(NamedTuple):
 @jit(sums=True)
 def columns_times(panels, vectors, out):
     """out = vectors Z, one row per vector over the points. In place: out (c x d)."""
-    out[:] = 0.0
+    for c in range(out.shape[0]):
+        for k in range(out.shape[1]):
+            out[c, k] = 0.0
     for p in range(panels.shape[0]):
         panel = panels[p]
         for c in range(vectors.shape[0]):
@@ -133,7 +137,7 @@ def solve(factor, x):
 
 
 @jit
-def fit(step, design, first):
+def _fit(step, design, first):
     """fitted = Z (I + Z' E^-1 Z)^-1 Z' weights for the rows from `first` on, by the factor in `design`. In place: step."""
     weights, fitted, sums = step.weights[first:], step.fitted[first:], design.sums[first:]
     columns_times(design.panels, weights, sums)
@@ -143,7 +147,7 @@ def fit(step, design, first):
 
 
 @jit(sums=True)
-def response(inverse, weighted, fitted, out):
+def _response(inverse, weighted, fitted, out):
     """E^-1 (right - Z h), given E^-1 right and Z h. Returns its sum. In place: out."""
     total = 0.0
     for i in range(out.shape[0]):
@@ -153,7 +157,7 @@ def response(inverse, weighted, fitted, out):
 
 
 @jit(sums=True)
-def predicted(x, step, db):
+def _predicted(x, step, db):
     """(length to the boundary, share of its square in the sum of s z + u t) for a direction that aims at zero."""
     most, curve = 1.0, 0.0
     for i in range(x.s.shape[0]):
@@ -165,7 +169,7 @@ def predicted(x, step, db):
 
 
 @jit(sums=True)
-def correct(x, step, bias, db, mu):
+def _correct(x, step, bias, db, mu):
     """Right-hand sides that aim at mu, corrected for the curvature of the predictor. In place: step."""
     for i in range(x.s.shape[0]):
         move = step.base[i] - db * step.unit[i]
@@ -180,7 +184,7 @@ def correct(x, step, bias, db, mu):
 
 
 @jit(sums=True)
-def reach(x, step, db):
+def _reach(x, step, db):
     """Length to the boundary of the corrected direction."""
     most = 1.0
     for i in range(x.s.shape[0]):
@@ -238,16 +242,16 @@ def advance(x, step, design, at, count, equality):
     if not factorise(normal):
         return Progress(0.0, at.bias, at.excess, at.size, at.complementarity, at.dual)
     inverse, weighted = step.weights[0], step.weights[1]
-    fit(step, design, 0)
-    unit = fmax(response(inverse, inverse, step.fitted[0], step.unit), SMALLEST)
-    free = response(inverse, weighted, step.fitted[1], step.base) + at.excess
+    _fit(step, design, np.int64(0))
+    unit = fmax(_response(inverse, inverse, step.fitted[0], step.unit), SMALLEST)
+    free = _response(inverse, weighted, step.fitted[1], step.base) + at.excess
     db = free / unit if equality else 0.0
-    length, curve = predicted(x, step, db)
+    length, curve = _predicted(x, step, db)
     mu = at.complementarity / count
     after = (1.0 - length) * mu + length * length * curve / count
-    correct(x, step, at.bias, db, mu * min((after / mu) ** 3, 1.0))
-    fit(step, design, 1)
-    free = response(inverse, weighted, step.fitted[1], step.base) + at.excess
+    _correct(x, step, at.bias, db, mu * min((after / mu) ** 3, 1.0))
+    _fit(step, design, np.int64(1))
+    free = _response(inverse, weighted, step.fitted[1], step.base) + at.excess
     db = free / unit if equality else 0.0
-    length = min(1.0, BACK_OFF * reach(x, step, db))
+    length = min(1.0, BACK_OFF * _reach(x, step, db))
     return move(x, step, length, db, at.bias + length * db)

@@ -25,7 +25,8 @@ def jit(function: Any = None, *, sums: bool = False, inline: bool = False, alloc
 
     `sums=True` lets its additions be reordered; `inline=True` makes LLVM copy it into its callers. A function works on
     the arrays it is given and counts no references, which in short loops cost more than the work; one that creates
-    arrays says `allocates=True`.
+    arrays says `allocates=True`. For every literal number in a call between compiled functions the callee is compiled once
+    more: ``np.int64(0)`` is none. Nor do they assign slices of arrays, whose error messages take seconds to compile.
     """
     if function is None:
         return functools.partial(jit, sums=sums, inline=inline, allocates=allocates)
@@ -34,6 +35,7 @@ def jit(function: Any = None, *, sums: bool = False, inline: bool = False, alloc
         "error_model": "numpy",
         "fastmath": set(_SUM_FLAGS) if sums else {"contract"},
         "_nrt": allocates,
+        "no_cfunc_wrapper": True,  # for functions handed to C: nobody does, and each takes time to compile
     }
     if inline:
         options["forceinline"] = True

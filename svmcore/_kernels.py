@@ -18,7 +18,7 @@ from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
 from svmcore._vector import EDGE, FORM_COLUMNS, add_form, exp_nonpositive, store_products
 
-_STAMP = "e777d3e2f391"
+_STAMP = "7fb3827d62df"
 
 LINEAR = int(KernelKind.LINEAR)
 POLY = int(KernelKind.POLY)
@@ -211,18 +211,19 @@ def kernel_block(kernel, source, rows, target, scratch, out):
     """out[r, t] = k(source_rows[r], target_t) for all targets, padded to whole panels. In place: out."""
     panels = (target.n + LANES - 1) // LANES
     for r in range(rows.shape[0]):
-        kernel_row(kernel, source, rows[r], target, 0, panels, scratch, out[r])
+        kernel_row(kernel, source, rows[r], target, np.int64(0), panels, scratch, out[r])
 
 
-@jit(allocates=True)
+@jit
 def kernel_diagonal(kernel, points, scratch, out):
-    """out_i = k(x_i, x_i). In place: out."""
+    """out_i = k(x_i, x_i), padded to whole panels. In place: out."""
     bits, power = scratch[1], scratch[2]
     kind = kernel.kind
-    block = np.zeros(LANES)
     for first in range(0, points.n, LANES):
         count = min(LANES, points.n - first)
-        block[:] = 0.0  # what the last epilogue left would be raised to powers again and again
+        block = out[first : first + LANES]
+        for j in range(LANES):
+            block[j] = 0.0
         if kind == PRECOMPUTED:
             for j in range(count):
                 block[j] = points.gram[points.ids[first + j], points.ids[first + j]]
@@ -236,7 +237,6 @@ def kernel_diagonal(kernel, points, scratch, out):
                 for j in range(count):
                     block[j] = points.norms[first + j]
         _epilogue(kernel, block, bits, power)
-        out[first : first + count] = block[:count]
 
 
 @jit(sums=True)
@@ -247,20 +247,18 @@ def _dot(a, b, n):
     return total
 
 
-_CHUNK_VALUES = 16384  # source features that stay in a core's second-level cache while all targets pass by
+CHUNK_VALUES = 16384  # source features that stay in a core's second-level cache while all targets pass by
 
 
-@jit(allocates=True)
-def kernel_product(kernel, target, start, stop, source, coef, scratch, out):
+@jit
+def kernel_product(kernel, target, start, stop, source, coef, scratch, row, out):
     """out_t = sum_s coef_s k(target_t, source_s) for the targets start..stop-1. In place: out.
 
-    The sum runs over chunks of source panels in a fixed order, so it does not depend on how targets are shared out.
-    `coef` is padded with zeros to whole panels.
+    The sum runs over chunks of source panels in a fixed order, so it does not depend on how targets are shared out; `row`
+    is scratch for a chunk (`CHUNK_VALUES` features). `coef` is padded with zeros to whole panels.
     """
     panels = (source.n + LANES - 1) // LANES
-    width = max(1, source.panels.shape[1])
-    chunk = max(1, _CHUNK_VALUES // (width * LANES))
-    row = np.empty(chunk * LANES)
+    chunk = row.shape[0] // LANES
     for t in range(start, stop):
         out[t] = 0.0
     for first in range(0, panels, chunk):

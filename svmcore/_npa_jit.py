@@ -28,7 +28,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray
 
-_STAMP = "9f8e8484f8e0"
+_STAMP = "488bdc483af5"
 
 UU, VV, UV, SUPPORT = range(4)
 _MEET = 1e-14  # |z|^2 below this share of |u|^2 + |v|^2: the hulls meet

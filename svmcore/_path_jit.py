@@ -59,7 +59,7 @@ from svmcore._elbow_jit import (
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "a5a2e4483506"
+_STAMP = "07745507d7ce"
 
 # why `follow` returned
 DONE, STALLED, SINGULAR, REFRESH, GROW, ROWS, FLUSH, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7

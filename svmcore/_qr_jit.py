@@ -12,7 +12,7 @@ import numpy as np
 
 from svmcore._jit import jit
 
-_STAMP = "df40dbe4af40"
+_STAMP = "053068693e59"
 
 
 @jit

@@ -18,7 +18,7 @@ from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "28d941f66c99"
+_STAMP = "5e80cd8d55a7"
 
 CALLABLE = int(KernelKind.CALLABLE)
 
@@ -116,11 +116,14 @@ def compute_row(kernel, points, variables, cache, scratch, key):
     slot = claim_slot(cache, key)
     panels = (points.n + LANES - 1) // LANES
     row = cache.values[slot]
-    kernel_row(kernel, points, key, points, 0, panels, scratch, row if variables.one_each else cache.points_row)
+    kernel_row(
+        kernel, points, key, points, np.int64(0), panels, scratch, row if variables.one_each else cache.points_row
+    )
     if not variables.one_each:
         for t in range(variables.n):
             row[t] = cache.points_row[variables.lane[t]]
-        row[variables.n :] = 0.0
+        for t in range(variables.n, row.shape[0]):
+            row[t] = 0.0
     cache.clock[0] += 1
     cache.used[slot] = cache.clock[0]
 
@@ -460,7 +463,7 @@ def _end_of_sweep(variables, cache, progress, rule, max_passes):
     ints[CHANGED] = 0
     ints[POSITION] = 0
     ints[PASSES] += 1
-    _, i, j = _greedy_pair(variables, cache, progress, MVP)
+    _, i, j = _greedy_pair(variables, cache, progress, np.int64(MVP))
     if rule == PLATT and not ints[EXAMINE_ALL]:
         # with a tolerance of zero, free variables may go on for ever over rounding: now and then all are looked at
         if quiet or ints[PASSES] % 100 == 0:

@@ -18,7 +18,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "3ac7976878fd"
+_STAMP = "9895f7a49f5a"
 
 LOW, UP, ELBOW = 0, 1, 2
 T, BIAS = 0, 1

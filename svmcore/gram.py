@@ -158,9 +158,9 @@ class KernelMatrix:
             ones = [call_kernel(self.function, self.X[i : i + 1], self.X[i : i + 1], 0.0)[0, 0] for i in range(self.n)]
             self.n_evals += self.n
             return np.array(ones) + self.kernel.offset
-        diagonal = np.empty(self.n)
+        diagonal = aligned((padded(self.n),))
         _kernels.kernel_diagonal(self.kernel, self.points, new_scratch(self.n_features), diagonal)
-        return diagonal
+        return diagonal[: self.n]
 
     def subset(self, order: IntArray | None) -> Points:
         """The training points `order` (None: all of them) in the layout of the compiled kernels."""
@@ -255,9 +255,11 @@ def point_product(
         return tiles.tile_product(kernel, targets, sources, coef, n_features, n_threads)
     weights = aligned((padded(sources.n),), zero=True)
     weights[: sources.n] = coef
+    chunk = max(1, _kernels.CHUNK_VALUES // (max(1, sources.panels.shape[1]) * LANES))
 
     def run(start: int, stop: int) -> None:
-        _kernels.kernel_product(kernel, targets, start, stop, sources, weights, new_scratch(n_features), out)
+        scratch, row = new_scratch(n_features), np.empty(chunk * LANES)
+        _kernels.kernel_product(kernel, targets, start, stop, sources, weights, scratch, row, out)
 
     if n_threads < 2 or targets.n * sources.n * max(n_features, 1) < _THREAD_VALUES:
         run(0, targets.n)

@@ -145,7 +145,7 @@ def test_products_do_not_depend_on_threads(name, pack, monkeypatch):
 
 def test_long_products_run_over_chunks():
     rng = np.random.default_rng(2)
-    width = _kernels._CHUNK_VALUES // LANES // 2  # two panels a chunk
+    width = _kernels.CHUNK_VALUES // LANES // 2  # two panels a chunk
     X = rng.normal(size=(5 * LANES - 7, width)) / math.sqrt(width)
     X = X[:, :8] if strategies.DISABLED else X
     coef = rng.normal(size=len(X))

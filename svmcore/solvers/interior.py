@@ -1,7 +1,7 @@
 """Interior point for the linear kernel with few features, and crossover to exact bounds.
 
 Solves   every formulation of the sign-free dual whose boxes are bounded or whose diagonal is positive; linear kernel.
-Cost     about 30 iterations of n d^2 / 2 + 8 n d operations, whatever C is; d x d systems (Woodbury), nothing n x n.
+Cost     10 to 20 iterations of n d^2 / 2 + 6 n d operations, whatever C is; d x d systems (Woodbury), nothing n x n.
 Stops    after crossover, on the residual of the exact point; when that misses the tolerance the interior point goes on
          from where it was, ten times closer, and crosses over again.
 Method   Mehrotra's predictor-corrector (1992); Ferris and Munson's (2003) use of Woodbury for support vector machines.
