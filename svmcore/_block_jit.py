@@ -24,7 +24,7 @@ from svmcore._vector import (
     update_pair,
 )
 
-_STAMP = "f575b267490d"
+_STAMP = "e8c57e01ccac"
 
 
 @jit

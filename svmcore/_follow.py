@@ -44,6 +44,8 @@ ROUNDING = 1e-14
 LIFTS = (2e-15, 2e-14, 2e-13, 2e-12)
 """What the diagonal of an elbow that is singular to rounding may be lifted by, relatively."""
 WORK_PER_SLICE = 2e8
+SPARE = 80
+"""Places on the elbow beyond the number of points: a window (`_window_jit`) uses no place twice."""
 
 
 class Cause(IntEnum):
@@ -132,7 +134,7 @@ class Tracker:
         self.store = RowStore(oracle, budget)
         mean = float(np.mean(self.store.diagonal)) if n else 1.0
         self.bump = (mean if mean > 0.0 else 1.0) if equality else 0.0
-        self.capacity = int(min(n + 2, 96))
+        self.capacity = int(min(n + SPARE, 96))
         self.S = new_state(n, self.lower, self.upper, self.capacity)
         self.W = ej.Work(np.zeros(n + 2), np.zeros(n + 2), np.zeros(n), np.zeros(n))
         self.log = new_log(n, self.capacity)
@@ -175,7 +177,7 @@ class Tracker:
 
     def _grow(self) -> None:
         old = self.capacity
-        self.capacity = int(min(self.n + 2, max(old + 64, 1.5 * old)))
+        self.capacity = int(min(self.n + SPARE, max(old + 64, 1.5 * old)))
         S = self.S
         factor = np.zeros((self.capacity, self.capacity))
         factor[:old, :old] = S.factor
@@ -428,7 +430,7 @@ class Tracker:
         S.cnt[ej.SINCE] = 0
         S.cnt[ej.ZERO_RUN] = 0
         inside = np.flatnonzero((S.beta > S.lower) & (S.beta < S.upper))
-        while inside.size + 4 > self.capacity and self.capacity < self.n + 2:
+        while inside.size + 4 > self.capacity:
             self._grow()
             S = self.S
         if not self.store.whole and inside.size:

@@ -18,7 +18,7 @@ from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
 from svmcore._vector import exp_nonpositive
 
-_STAMP = "f575b267490d"
+_STAMP = "e8c57e01ccac"
 
 LINEAR = int(KernelKind.LINEAR)
 POLY = int(KernelKind.POLY)

@@ -18,7 +18,7 @@ from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "c2ddd247c9e6"
+_STAMP = "705b3a72ca38"
 
 CALLABLE = int(KernelKind.CALLABLE)
 

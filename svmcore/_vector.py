@@ -450,6 +450,35 @@ def _best_partner_ir(typingctx, values, gram, unit, i, diagonal, tau, fall):  # 
     return types.intp(values, gram, real, types.intp, diagonal, real, fall), codegen
 
 
+OUTER_ROWS = 4
+
+
+@intrinsic
+def _add_outer_ir(typingctx, A, k, first, left, right, count):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
+        A_, k_, first_, left_, right_, count_ = unpack(context, builder, signature.args, args)
+        lanes = Lanes(builder, types.float64)
+        tile = [(i, v) for i in range(OUTER_ROWS) for v in range(REGISTERS)]
+
+        def place(i: int, v: int) -> Any:
+            column = builder.add(first_, integer(v * lanes.count))
+            return position(builder, A_[1], builder.add(k_, integer(i)), column)
+
+        def one_term(r: Any, sums: list[Any]) -> list[Any]:
+            row = builder.gep(right_[0], [position(builder, right_[1], r, first_)])
+            z = [lanes.load(row, integer(v * lanes.count)) for v in range(REGISTERS)]
+            column = builder.gep(left_[0], [position(builder, left_[1], r, k_)])
+            x = [lanes.splat(builder.load(builder.gep(column, [integer(i)]))) for i in range(OUTER_ROWS)]
+            return [lanes.fma(x[i], z[v], total) for (i, v), total in zip(tile, sums, strict=True)]
+
+        start = [lanes.load(A_[0], place(i, v)) for i, v in tile]
+        for (i, v), total in zip(tile, emit_for(builder, count_, 1, start, one_term), strict=True):
+            lanes.store(total, A_[0], place(i, v))
+        return context.get_dummy_value()
+
+    return types.void(A, types.intp, types.intp, left, right, types.intp), codegen
+
+
 # What each primitive means. These loops are its oracle, and its body when JIT is disabled.
 
 
@@ -526,6 +555,11 @@ def _best_partner(values, gram, unit, i, diagonal, tau, fall):
     return int(np.argmax(slope * slope / curvature))
 
 
+def _add_outer(A, k, first, left, right, count):
+    rows, columns = slice(k, k + OUTER_ROWS), slice(first, first + COLUMNS_64)
+    A[rows, columns] += left[:count, rows].T @ right[:count, columns]
+
+
 add_tile = _add_tile if DISABLED else _add_tile_ir
 """out[column] += sum_r coef[g * ROWS + r] K(row r, column) for one tile; float64 sums. In place: out."""
 store_tile = _store_tile if DISABLED else _store_tile_ir
@@ -538,3 +572,5 @@ add_sparse_tile = _add_sparse_tile if DISABLED else _add_sparse_tile_ir
 """out[column] += sum over rows first..last-1 of coef[r] K(point points[r], column). In place: out."""
 store_sparse_tile = _store_sparse_tile if DISABLED else _store_sparse_tile_ir
 """out[row, column] = K(point, column) for one sparse point. In place: out."""
+add_outer = _add_outer if DISABLED else _add_outer_ir
+"""A[k + i, first + j] += sum over r < count of left[r, k + i] right[r, first + j], OUTER_ROWS x COLUMNS_64. In place: A."""
