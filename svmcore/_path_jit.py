@@ -52,6 +52,7 @@ from svmcore._elbow_jit import (
     delete,
     direction,
     first_box,
+    look,
     null_change,
     pivot_of,
     solve_upper,
@@ -59,7 +60,7 @@ from svmcore._elbow_jit import (
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "1eb72a724ff9"
+_STAMP = "a1a75c5e61bf"
 
 # why `follow` returned
 DONE, STALLED, SINGULAR, REFRESH, GROW, ROWS, FLUSH, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7
@@ -102,6 +103,8 @@ class Options(NamedTuple):
     batch: bool
     record: bool
     n_events_max: int
+    lower: FloatArray  # the boxes as they are without spread ties
+    upper: FloatArray
 
 
 # ---- direction, rates, next event --------------------------------------------------------------------------------
@@ -411,7 +414,11 @@ def follow(P, S, W, L, opt):
         else:
             S.cnt[ZERO_RUN] = 0
         if point < 0:
-            return DONE if longest >= t - opt.t_end else REFRESH
+            if longest >= t - opt.t_end:
+                return DONE
+            if look(P, S, opt.lower, opt.upper):
+                continue
+            return REFRESH
         if S.cnt[ZERO_RUN] > 20 * S.side.shape[0] + 1000:
             return STALLED
         code = event(P, S, W, L, point, place, limit, opt)
@@ -422,7 +429,8 @@ def follow(P, S, W, L, opt):
         S.cnt[SINCE] += 1
         if S.cnt[ZERO_RUN] > 0 and S.cnt[ZERO_RUN] % PERTURB_AFTER == 0:
             spread_ties(S, scale)
-        if S.cnt[SINCE] >= opt.refresh or (opt.scale == 0.0 and S.num[T] < opt.stretch * S.num[T_REFRESH]):
+        far = opt.scale == 0.0 and S.num[T] < opt.stretch * S.num[T_REFRESH]
+        if S.cnt[SINCE] >= opt.refresh or (far and not look(P, S, opt.lower, opt.upper)):
             return REFRESH
     return BUDGET
 

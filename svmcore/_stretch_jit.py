@@ -27,6 +27,7 @@ from svmcore._elbow_jit import (
     T,
     add_rows,
     exact_gap,
+    look,
 )
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
@@ -44,13 +45,14 @@ from svmcore._window_jit import (
     STEPS,
     TIED,
     Limits,
+    correct_knot,
     dot,
     run_window,
     symmetric_product,
     three_products,
 )
 
-_STAMP = "0b606ae2a9ff"
+_STAMP = "99d951cdd58d"
 
 # why `follow_windows` returned: arrived, refresh, budget; Python must make room, empty the log, fetch the row WANT, fetch
 # rows of candidates; or go on with the factor, after a window that was accepted or one that was taken back
@@ -105,16 +107,18 @@ class Course(NamedTuple):
 
 
 @jit
-def correct_elbow(P, S, w):
-    """A Newton step for the elbow's residual where it fits; otherwise the residual is booked as shift. In place: S, w."""
+def elbow_step(P, S, w):
+    """The Newton step on the elbow that removes its residual, into w.x. In place: w. `w.u2` must be the inverse times 1.
+
+    Returns (whether it is worth taking, whether it stays within the boxes, the change of the bias).
+    """
     m = S.cnt[M]
     worst = 0.0
     for k in range(m):
-        w.b[k] = S.resid[w.point[k]]
+        w.b[k] = S.resid[S.elbow[k]]
         worst = max(worst, abs(w.b[k]))
-        w.moved[0, k] = 0.0
     if worst <= RESTING * S.num[T]:
-        return
+        return False, True, 0.0
     symmetric_product(S.factor, m, w.b, w.x)
     e = 0.0
     if P.equality:
@@ -126,19 +130,26 @@ def correct_elbow(P, S, w):
         e = top / bottom
     fits = True
     for k in range(m):
-        step = w.x[k] - e * w.u2[k]
-        new = w.value[k] + step
-        fits = fits and w.low[k] <= new <= w.high[k] and abs(step) <= 1e-6
-        w.moved[0, k] = step
+        i = S.elbow[k]
+        w.x[k] -= e * w.u2[k]
+        fits = fits and S.lower[i] <= S.beta[i] + w.x[k] <= S.upper[i] and abs(w.x[k]) <= 1e-6
+    return True, fits, e
+
+
+@jit
+def correct_elbow(P, S, w):
+    """Remove the elbow's residual where that fits, otherwise book it as shift. In place: S, w."""
+    m = S.cnt[M]
+    taken, fits, e = elbow_step(P, S, w)
+    taken = taken and fits
     for k in range(m):
-        if fits:
-            w.value[k] += w.moved[0, k]
-        else:
-            i = w.point[k]
-            w.moved[0, k] = 0.0
+        w.moved[0, k] = w.x[k] if taken else 0.0
+        w.value[k] += w.moved[0, k]
+        if not fits:
+            i = S.elbow[k]
             S.base[i] -= S.resid[i]
             S.resid[i] = 0.0
-    if fits:
+    if taken:
         S.num[BIAS] += e
 
 
@@ -251,7 +262,7 @@ def choose_candidates(S, w, q):
 
 
 @jit
-def fill_candidates(P, S, w):
+def fill_candidates(P, S, w, q):
     """Kernel values and residuals of the candidates. In place: w."""
     slots = w.count[SLOTS]
     for s in range(w.count[CANDIDATES]):
@@ -264,7 +275,8 @@ def fill_candidates(P, S, w):
         else:
             for k in range(slots):
                 out[k] = P.rows[P.slot[w.point[k]], i]
-        w.r[s] = S.resid[i] - dot(out, w.moved[0], slots)
+        w.r[s] = S.resid[i] - dot(out, w.moved[0], slots) - (S.num[BIAS] - q.old_num[BIAS])
+        w.r_at[0, s] = w.r[s]
     w.t_at[0] = S.num[T]
     w.bias_at[0] = S.num[BIAS]
 
@@ -490,17 +502,35 @@ def accept(S, w, q, code, gap, course):
 
 
 @jit
-def why_return(S, code, course):
-    """What a window that closed with `code` means for the loop, or -1: go on."""
+def look_with_care(P, S, w, L, course):
+    """Remove the elbow's residual and `look`; the knot just written follows. In place: S, w, L. False: Python does more."""
+    m = S.cnt[M]
+    for k in range(m):
+        w.d[k] = 1.0
+    symmetric_product(S.factor, m, w.d, w.u2)
+    taken, fits, e = elbow_step(P, S, w)
+    if taken and fits:
+        for k in range(m):
+            S.beta[S.elbow[k]] += w.x[k]
+        S.num[BIAS] += e
+    if not look(P, S, course.lower, course.upper):
+        return False
+    S.cnt[SINCE] = 0
+    correct_knot(S, L)
+    return True
+
+
+@jit
+def why_return(P, S, w, L, code, course):
+    """What a window that closed with `code` means for the loop, or -1: go on. In place: S, w, L."""
     if code == NEED_ROW:
         return ROWS
     if code in (NEAR_SINGULAR, TIED):
         return STOPPED
-    if code == END:
-        return DONE if S.num[T] <= course.t_end * (1.0 + 1e-13) else REFRESH
-    if S.cnt[SINCE] >= course.refresh or S.num[T] < course.stretch * S.num[T_REFRESH]:
-        return REFRESH
-    return -1
+    if code == END and S.num[T] <= course.t_end * (1.0 + 1e-13):
+        return DONE
+    due = code == END or S.cnt[SINCE] >= course.refresh or S.num[T] < course.stretch * S.num[T_REFRESH]
+    return REFRESH if due and not look_with_care(P, S, w, L, course) else -1
 
 
 @jit
@@ -543,7 +573,7 @@ def follow_windows(P, S, w, q, L, course):
             q.pace[LOOKED] = 1
             return AHEAD
         q.pace[LOOKED] = 0
-        fill_candidates(P, S, w)
+        fill_candidates(P, S, w, q)
         steps = min(q.pace[LENGTH], course.n_events_max - S.cnt[N_EVENT])
         code = run_window(P, S, w, L, Limits(course.t_end, region, steps, PIVOT, course.rate_tol))
         for k in range(w.count[SLOTS]):
@@ -562,7 +592,7 @@ def follow_windows(P, S, w, q, L, course):
                 return DEFEATED
             continue
         accept(S, w, q, code, gap, course)
-        code = why_return(S, code, course)
+        code = why_return(P, S, w, L, code, course)
         if code >= 0:
             return code
     return BUDGET

@@ -30,19 +30,19 @@ def new_window(n: int, capacity: int, candidates: int) -> wj.Window:
     """Scratch for windows of `capacity` slots and so many candidates."""
 
     def slots(kind: Any = np.float64) -> Any:
-        return np.zeros(capacity, dtype=kind)
+        return np.empty(capacity, dtype=kind)
 
     def choice(kind: Any = np.float64) -> Any:
-        return np.zeros(candidates, dtype=kind)
+        return np.empty(candidates, dtype=kind)
 
     steps = sj.LONGEST + 2
     return wj.Window(
         point=slots(np.int64), dead=slots(np.int8), spot=slots(np.int64), start=slots(), value=slots(), low=slots(),
-        high=slots(), V=np.zeros((sj.LONGEST + 8, capacity)), sign=np.zeros(sj.LONGEST + 8), u1=slots(), u2=slots(),
-        d=slots(), x=slots(), b=slots(), step=np.zeros(capacity + candidates), cand=choice(np.int64),
-        place=np.zeros(n, dtype=np.int64), K=np.zeros((candidates, capacity)), r=choice(), p=choice(),
-        moved=np.zeros((steps, capacity)), r_at=np.zeros((steps, candidates)), t_at=np.zeros(steps),
-        bias_at=np.zeros(steps), count=np.zeros(8, dtype=np.int64),
+        high=slots(), V=np.empty((sj.LONGEST + 8, capacity)), sign=np.empty(sj.LONGEST + 8), u1=slots(), u2=slots(),
+        d=slots(), x=slots(), b=slots(), step=np.empty(capacity + candidates), cand=choice(np.int64),
+        place=np.empty(n, dtype=np.int64), K=np.empty((candidates, capacity)), r=choice(), p=choice(),
+        moved=np.empty((steps, capacity)), r_at=np.empty((steps, candidates)), t_at=np.empty(steps),
+        bias_at=np.empty(steps), count=np.empty(8, dtype=np.int64),
     )  # fmt: skip
 
 
@@ -53,8 +53,8 @@ def new_stretch(n: int, diagonal: FloatArray, capacity: int) -> sj.Stretch:
     return sj.Stretch(
         rate=np.zeros(n), score=np.zeros(n), work=np.zeros(n), at=np.zeros((3, n)),
         root=np.sqrt(np.maximum(diagonal, 1e-300)), wanted=np.zeros(n, dtype=np.int8),
-        bend=np.zeros((sj.LONGEST + 2, capacity)), old=np.zeros((3, n)), old_side=np.zeros(n, dtype=np.int8),
-        old_num=np.zeros(4), old_end=np.zeros(3, dtype=np.int64), pace=pace,
+        bend=np.empty((sj.LONGEST + 2, capacity)), old=np.zeros((3, n)), old_side=np.zeros(n, dtype=np.int8),
+        old_num=np.zeros(5), old_end=np.zeros(3, dtype=np.int64), pace=pace,
     )  # fmt: skip
 
 
@@ -202,7 +202,7 @@ class WindowTracker(Tracker):
         pace = self.q.pace
         candidates = int(max(self.w.K.shape[0], 1.25 * (pace[sj.WIDTH] + pace[sj.WANTED] + sj.ROOM)))
         self.w = new_window(self.n, self.capacity, candidates)
-        self.q = self.q._replace(bend=np.zeros((sj.LONGEST + 2, self.capacity)))
+        self.q = self.q._replace(bend=np.empty((sj.LONGEST + 2, self.capacity)))
 
     def record(self, ended: str) -> Any:
         pace = self.q.pace

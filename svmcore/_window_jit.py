@@ -22,7 +22,7 @@ from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "532e12ca1720"
+_STAMP = "8295b7ae7fb7"
 
 # why a window closed
 FULL, LEFT_REGION, LONG_STEP, HALVED, NEAR_SINGULAR, TIED, NEED_ROW, END = 0, 1, 2, 3, 4, 5, 6, 7
@@ -379,6 +379,16 @@ def write_knot(S, w, L):
     L.knot_at[k, 1] = m
     L.end[1] = k + 1
     L.end[2] = v + m
+
+
+@jit
+def correct_knot(S, L):
+    """What has been corrected at t goes into the knot that was just written there. In place: L."""
+    k = L.end[1] - 1
+    if k >= 0 and L.knot[k, 0] == S.num[T]:
+        for v in range(L.end[2] - L.knot_at[k, 1], L.end[2]):
+            L.value[v] = S.beta[L.index[v]]
+        L.knot[k, 1] = S.num[BIAS]
 
 
 @jit

@@ -297,7 +297,7 @@ def exact_gram(K: Any) -> FloatArray | None:
         K.n_threads,
     )
     if K.kernel.offset:
-        out += K.kernel.offset
+        out[: K.n, : K.n] += K.kernel.offset
     K.n_evals += K.n * K.n
     return out[: K.n]
 
