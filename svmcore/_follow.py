@@ -25,6 +25,7 @@ from svmcore import _elbow_jit as ej
 from svmcore import _path_jit as pj
 from svmcore._rows import RowStore
 from svmcore._types import FloatArray, IntArray
+from svmcore._vector import BIG
 from svmcore._window_jit import correct_knot
 
 GAP = 1e-9
@@ -201,7 +202,7 @@ class Tracker:
     def _fetch(self, point: int) -> None:
         """Store the kernel row of `point` and of those that will probably be wanted next."""
         S, W = self.S, self.W
-        outside = np.flatnonzero((self.store.slot < 0) & (S.side != ej.ELBOW) & np.isfinite(W.step))
+        outside = np.flatnonzero((self.store.slot < 0) & (S.side != ej.ELBOW) & (W.step < BIG))
         if outside.size > self.store.ahead:
             near = np.argpartition(W.step[outside], self.store.ahead)[: self.store.ahead]
             outside = outside[near]
@@ -618,8 +619,8 @@ class Tracker:
 
     def _phi(self) -> float:
         """1/2 b'Kb - lambda c'b at the present point."""
-        b = np.clip(self.S.beta, self.lower, self.upper)
-        return float(0.5 * b @ self.store.product(b) - self.lam * (self.c @ b))
+        b = self.S.beta
+        return float(0.5 * b @ self._product() - self.lam * (self.c @ b))
 
     def record(self, ended: str) -> Record:
         """The finished path."""

@@ -59,8 +59,9 @@ from svmcore._elbow_jit import (
 )  # fmt: skip
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore._vector import BIG, fmin
 
-_STAMP = "a1a75c5e61bf"
+_STAMP = "8295b7ae7fb7"
 
 # why `follow` returned
 DONE, STALLED, SINGULAR, REFRESH, GROW, ROWS, FLUSH, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7
@@ -114,34 +115,34 @@ class Options(NamedTuple):
 def blocking_steps(S, W, rate_tol, scale):
     """Step (decrease of t) at which each moving elbow value meets its box and each residual meets zero. In place: W.step.
 
-    These are the ratios (47)-(49) with h = -delta lambda. Returns the smallest (infinite when nothing blocks), and the
+    These are the ratios (47)-(49) with h = -delta lambda, `BIG` where nothing blocks. Returns the smallest, and the
     largest step at which all that blocks before is a tie: within TIE * scale in t and in every residual, within GIVE
     in every box. (Measured in t alone, fast values of a near-singular elbow would leave their boxes unseen.)
     """
-    least = np.inf
-    loose = np.inf
+    least = BIG
+    loose = BIG
+    slack = TIE * scale
     for i in range(S.side.shape[0]):
-        h = np.inf
-        side = S.side[i]
-        p = W.rate[i]
-        if (side == UP and p < -rate_tol) or (side == LOW and p > rate_tol):
-            h = -S.resid[i] / p
-            if h < least:
-                least = h
-            loose = min(loose, h + TIE * scale / abs(p))
+        up = S.side[i] == UP
+        toward = 0.0 if S.side[i] == ELBOW else (-W.rate[i] if up else W.rate[i])
+        blocks = toward > rate_tol
+        speed = toward if blocks else 1.0
+        away = S.resid[i] if up else -S.resid[i]
+        h = away / speed if blocks else BIG
         W.step[i] = h
+        least = fmin(least, h)
+        loose = fmin(loose, h + slack / speed)
     for k in range(S.cnt[M]):
         i = S.elbow[k]
         dk = W.d[k]
-        h = np.inf
+        h = BIG
         if abs(dk) > MOVES:
             h = (S.beta[i] - (S.lower[i] if dk > 0.0 else S.upper[i])) / dk
-            if h < least:
-                least = h
+            least = min(least, h)
             loose = min(loose, h + GIVE * (S.upper[i] - S.lower[i]) / abs(dk))
         W.step[i] = h
     least = max(least, 0.0)
-    return least, max(least, min(loose, least + TIE * scale))
+    return least, max(least, min(loose, least + slack))
 
 
 @jit

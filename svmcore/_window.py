@@ -21,7 +21,7 @@ from svmcore._types import FloatArray
 
 WIDTH = 80  # candidates of the first window
 FACTOR_EVERY = 8192
-FEWEST = 8  # points on the elbow from which windows pay
+FEWEST, WORTH = 8, 6e3  # windows pay from so many points on the elbow on, and from WORTH / n
 REST = 64
 _CODES = {sj.DONE: pj.DONE, sj.REFRESH: pj.REFRESH, sj.BUDGET: pj.BUDGET, sj.FLUSH: pj.FLUSH}
 
@@ -66,6 +66,7 @@ class WindowTracker(Tracker):
         self.windowed = False  # then the inverse is where the factor was
         self.rest = 0  # events to follow without windows
         self.penalty = REST
+        self.least = max(FEWEST, int(WORTH / max(1, self.n)))
         self.q = new_stretch(self.n, self.store.diagonal, self.capacity)
         self.w = new_window(self.n, self.capacity, min(WIDTH, self.n) + sj.ROOM)
         self.stats["n_inverses"] = 0
@@ -135,7 +136,7 @@ class WindowTracker(Tracker):
     # ---- the loop --------------------------------------------------------------------------------------------------
 
     def _advance(self, opt: pj.Options) -> int:
-        if self.m < FEWEST or self.rest > 0:
+        if self.m < self.least or self.rest > 0:
             if self.windowed:
                 self._stop_windows()
                 if not self._leave_windows():
