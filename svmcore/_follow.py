@@ -319,7 +319,10 @@ class Tracker:
         solved = [self._solve_elbow(b) for b in sides]
         for _ in range(STOPS):
             B, Z = np.reshape(sides, (-1, index.size)), np.reshape(solved, (-1, index.size))
-            force = np.linalg.lstsq(Z @ B.T, np.array(goal) - B @ free, rcond=None)[0]
+            try:
+                force = np.linalg.lstsq(Z @ B.T, np.array(goal) - B @ free, rcond=None)[0]
+            except np.linalg.LinAlgError:  # an elbow that is singular to rounding: no step is better than this one
+                return
             step = free + force @ Z
             new = np.clip(now + step, low, up)
             out = np.abs(new - now - step)
