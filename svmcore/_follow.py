@@ -26,7 +26,6 @@ from svmcore import _path_jit as pj
 from svmcore._rows import RowStore
 from svmcore._types import FloatArray, IntArray
 from svmcore._vector import BIG
-from svmcore._window_jit import correct_knot
 
 GAP = 1e-9
 """Relative gap above which the shift is removed."""
@@ -599,7 +598,7 @@ class Tracker:
             trouble = code in (pj.STALLED, pj.SINGULAR)
             factor = ended or stop is not None or S.cnt[ej.SINCE] >= self.refresh_every or code == pj.FLUSH
             gap = np.inf if trouble else self._refresh(self.lam, factor)
-            correct_knot(self.S, self.log)
+            pj.correct_knot(self.S, self.log)
             if not gap <= REDO_GAP and self.refresh_every > 4:
                 self.stats["n_redo"] += 1
                 self.refresh_every = max(4, self.refresh_every // 5)

@@ -220,6 +220,19 @@ def log_knot(S, L):
 
 
 @jit
+def correct_knot(S, L):
+    """The knot that was just written at t, once more, with what has been corrected since. In place: L.
+
+    All values may have moved, those of points that entered after it as well: it now stands behind their events.
+    """
+    k = L.end[KNOTS] - 1
+    if k >= 0 and L.knot[k, 0] == S.num[T]:
+        L.end[KNOTS] = k
+        L.end[VALUES] -= L.knot_at[k, 1]
+        log_knot(S, L)
+
+
+@jit
 def log_full(S, L):
     """True when the log might not hold what one more step writes."""
     n = S.side.shape[0]

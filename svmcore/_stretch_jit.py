@@ -30,6 +30,7 @@ from svmcore._elbow_jit import (
     look,
 )
 from svmcore._jit import jit
+from svmcore._path_jit import correct_knot
 from svmcore._types import FloatArray, IntArray
 from svmcore._vector import COLUMNS_64, OUTER_ROWS, add_outer
 from svmcore._window_jit import (
@@ -45,14 +46,13 @@ from svmcore._window_jit import (
     STEPS,
     TIED,
     Limits,
-    correct_knot,
     dot,
     run_window,
     symmetric_product,
     three_products,
 )
 
-_STAMP = "99d951cdd58d"
+_STAMP = "3c2ebbff208e"
 
 # why `follow_windows` returned: arrived, refresh, budget; Python must make room, empty the log, fetch the row WANT, fetch
 # rows of candidates; or go on with the factor, after a window that was accepted or one that was taken back

@@ -382,16 +382,6 @@ def write_knot(S, w, L):
 
 
 @jit
-def correct_knot(S, L):
-    """What has been corrected at t goes into the knot that was just written there. In place: L."""
-    k = L.end[1] - 1
-    if k >= 0 and L.knot[k, 0] == S.num[T]:
-        for v in range(L.end[2] - L.knot_at[k, 1], L.end[2]):
-            L.value[v] = S.beta[L.index[v]]
-        L.knot[k, 1] = S.num[BIAS]
-
-
-@jit
 def run_window(P, S, w, L, limits):
     """Events until the window is full or must close. In place: S, w, L. Returns why it closed."""
     begin = S.num[T]

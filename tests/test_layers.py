@@ -30,7 +30,7 @@ HOMES = {
     "_path_jit": BASE | {"_elbow_jit", "_vector"},
     "_qr_jit": BASE,
     "_window_jit": BASE | {"_elbow_jit", "_vector"},
-    "_stretch_jit": BASE | {"_elbow_jit", "_window_jit", "_vector"},
+    "_stretch_jit": BASE | {"_elbow_jit", "_path_jit", "_window_jit", "_vector"},
     "_ipm_jit": BASE | {"_vector", "_kernels"},
     "_block_jit": BASE | {"_vector"},
     "_steps_jit": BASE,
