@@ -24,7 +24,7 @@ from svmcore._vector import (
     store_tile,
 )
 
-_STAMP = "39a8680a3b87"
+_STAMP = "7a5f10062a0a"
 
 
 @jit

@@ -21,14 +21,17 @@ _STAMP = "9895f7a49f5a"
 LOW, UP, ELBOW = 0, 1, 2
 
 # State.num
-T, BIAS, T_REFRESH, NOISE = 0, 1, 2, 3
+T, BIAS, T_REFRESH, NOISE, WORST_GAP = 0, 1, 2, 3, 4
 # State.cnt
 M, N_EVENT, N_ZERO, N_ZERO_MAX, N_EXCHANGE, N_FLIP, N_BATCH, SINCE, WANT, N_PERTURB, M_MAX, ZERO_RUN, BATCHED, N_STEP = (
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
 )  # fmt: skip
+AGE, N_LOOK = 14, 15
 
 LEAST_PIVOT = 1e-15
 NULL = 1e-13  # what counts as rounding where a null vector should move nothing
+FINE = 1e-11  # a relative gap below this needs no correction
+OLD = 10  # so often K beta is brought up to date by changes before it is computed afresh
 GIVE = 1e-12  # boxes give way by this fraction when the best pivot is looked for
 
 
@@ -56,6 +59,9 @@ class State(NamedTuple):
     factor: FloatArray
     w_slope: FloatArray
     w_one: FloatArray
+    then: FloatArray  # an earlier beta
+    image: FloatArray  # K times that
+    moved: IntArray  # scratch: the points where beta has changed since
     num: FloatArray
     cnt: IntArray
 
@@ -319,3 +325,64 @@ def exact_gap(S, lam, c, lower, upper):
         primal += 0.5 * b * (lam * c[i] - r - bias) + hinge
     gap += abs(bias * total)  # what an unbalanced beta costs
     return gap / max(primal, 1e-300)
+
+
+@jit
+def renew_image(P, S):
+    """Bring S.image = K beta up to date. Returns False where that needs a row that is not there, or is due afresh."""
+    changed = 0
+    for i in range(S.side.shape[0]):
+        if S.beta[i] != S.then[i]:
+            if P.slot[i] < 0:
+                return False
+            S.moved[changed] = i
+            changed += 1
+    if S.cnt[AGE] >= OLD:
+        return False
+    S.cnt[AGE] += 1
+    add_changes(S.image, P, S, changed)
+    for k in range(changed):
+        S.then[S.moved[k]] = S.beta[S.moved[k]]
+    return True
+
+
+@jit
+def add_changes(out, P, S, count):
+    """out += K (beta - then) on the first `count` points of S.moved. In place: out."""
+    n = out.shape[0]
+    k = 0
+    while k < count:
+        i0 = S.moved[k]
+        i1 = S.moved[min(k + 1, count - 1)]
+        i2 = S.moved[min(k + 2, count - 1)]
+        i3 = S.moved[min(k + 3, count - 1)]
+        r0, r1, r2, r3 = P.rows[P.slot[i0]], P.rows[P.slot[i1]], P.rows[P.slot[i2]], P.rows[P.slot[i3]]
+        c0 = S.beta[i0] - S.then[i0]
+        c1 = S.beta[i1] - S.then[i1] if k + 1 < count else 0.0
+        c2 = S.beta[i2] - S.then[i2] if k + 2 < count else 0.0
+        c3 = S.beta[i3] - S.then[i3] if k + 3 < count else 0.0
+        for i in range(n):
+            out[i] += (c0 * r0[i] + c1 * r1[i]) + (c2 * r2[i] + c3 * r3[i])
+        k += 4
+
+
+@jit
+def look(P, S, lower, upper):
+    """A refresh that finds all well: residuals from beta alone, the shift decided anew. In place: S.
+
+    Returns False when the gap is not small enough to go on, or cannot be had: Python then does more.
+    """
+    if not renew_image(P, S):
+        return False
+    t = S.num[T]
+    for i in range(S.side.shape[0]):
+        S.resid[i] = t * P.slope[i] - S.image[i] - S.num[BIAS]
+        S.base[i] = 0.0
+    absorb(S)
+    gap = exact_gap(S, t, P.slope, lower, upper)
+    if not gap <= FINE:
+        return False
+    S.num[WORST_GAP] = max(S.num[WORST_GAP], gap)
+    S.num[T_REFRESH] = t
+    S.cnt[N_LOOK] += 1
+    return True

@@ -25,6 +25,7 @@ from svmcore import _elbow_jit as ej
 from svmcore import _path_jit as pj
 from svmcore._rows import RowStore
 from svmcore._types import FloatArray, IntArray
+from svmcore._vector import BIG
 
 GAP = 1e-9
 """Relative gap above which the shift is removed."""
@@ -33,7 +34,6 @@ REFRESH_EVERY = 200
 STRETCH = 0.5
 """Lambda falls to this share of itself at most between refreshes: interpolation magnifies rounding by the ratio."""
 RATE_TOL = 1e-9
-NEWTON_GAP = 1e-11
 START_GAP = 1e-11
 STOPS = 5
 """So often a Newton step is corrected for values that stop at their box."""
@@ -44,6 +44,10 @@ ROUNDING = 1e-14
 LIFTS = (2e-15, 2e-14, 2e-13, 2e-12)
 """What the diagonal of an elbow that is singular to rounding may be lifted by, relatively."""
 WORK_PER_SLICE = 2e8
+ELBOW = 224
+"""Places on the elbow at the start; more are made when they are needed."""
+SPARE = 80
+"""Places on the elbow beyond the number of points: a window (`_window_jit`) uses no place twice."""
 
 
 class Cause(IntEnum):
@@ -81,10 +85,13 @@ def new_state(n: int, lower: FloatArray, upper: FloatArray, capacity: int) -> ej
         upper=upper.copy(),
         side=np.zeros(n, dtype=np.int8),
         elbow=np.zeros(capacity, dtype=np.int64),
-        factor=np.zeros((capacity, capacity)),
+        factor=np.empty((capacity, capacity)),
         w_slope=np.zeros(capacity),
         w_one=np.zeros(capacity),
-        num=np.array([0.0, 0.0, 0.0, 0.37]),
+        then=np.zeros(n),
+        image=np.zeros(n),
+        moved=np.zeros(n, dtype=np.int64),
+        num=np.array([0.0, 0.0, 0.0, 0.37, 0.0]),
         cnt=np.zeros(16, dtype=np.int64),
     )
 
@@ -95,13 +102,13 @@ def new_log(n: int, capacity: int, small: bool = False) -> pj.Log:
     knots = 8 if small else 4 * REFRESH_EVERY
     values = 16 if small else (REFRESH_EVERY + 60) * (capacity + 8)
     return pj.Log(
-        event_t=np.zeros(events),
-        event_index=np.zeros(events, dtype=np.int64),
-        event_move=np.zeros((events, 3), dtype=np.int8),
-        knot=np.zeros((knots, 2)),
-        knot_at=np.zeros((knots, 2), dtype=np.int64),
-        index=np.zeros(values, dtype=np.int32),
-        value=np.zeros(values),
+        event_t=np.empty(events),
+        event_index=np.empty(events, dtype=np.int64),
+        event_move=np.empty((events, 3), dtype=np.int8),
+        knot=np.empty((knots, 2)),
+        knot_at=np.empty((knots, 2), dtype=np.int64),
+        index=np.empty(values, dtype=np.int32),
+        value=np.empty(values),
         end=np.zeros(3, dtype=np.int64),
     )
 
@@ -132,13 +139,11 @@ class Tracker:
         self.store = RowStore(oracle, budget)
         mean = float(np.mean(self.store.diagonal)) if n else 1.0
         self.bump = (mean if mean > 0.0 else 1.0) if equality else 0.0
-        self.capacity = int(min(n + 2, 96))
+        self.capacity = int(min(n + SPARE, ELBOW))
         self.S = new_state(n, self.lower, self.upper, self.capacity)
         self.W = ej.Work(np.zeros(n + 2), np.zeros(n + 2), np.zeros(n), np.zeros(n))
         self.log = new_log(n, self.capacity)
         self.scratch_log = new_log(n, self.capacity, small=True)
-        self.anchor: tuple[FloatArray, FloatArray] | None = None
-        self.anchor_age = 0
         self.chunks: list[tuple[Any, ...]] = []
         self.refresh_every = REFRESH_EVERY
         self.stats = {
@@ -175,9 +180,9 @@ class Tracker:
 
     def _grow(self) -> None:
         old = self.capacity
-        self.capacity = int(min(self.n + 2, max(old + 64, 1.5 * old)))
+        self.capacity = int(min(self.n + SPARE, max(old + 64, 1.5 * old)))
         S = self.S
-        factor = np.zeros((self.capacity, self.capacity))
+        factor = np.empty((self.capacity, self.capacity))
         factor[:old, :old] = S.factor
         more = np.zeros(self.capacity - old)
         self.S = S._replace(
@@ -196,7 +201,7 @@ class Tracker:
     def _fetch(self, point: int) -> None:
         """Store the kernel row of `point` and of those that will probably be wanted next."""
         S, W = self.S, self.W
-        outside = np.flatnonzero((self.store.slot < 0) & (S.side != ej.ELBOW) & np.isfinite(W.step))
+        outside = np.flatnonzero((self.store.slot < 0) & (S.side != ej.ELBOW) & (W.step < BIG))
         if outside.size > self.store.ahead:
             near = np.argpartition(W.step[outside], self.store.ahead)[: self.store.ahead]
             outside = outside[near]
@@ -211,16 +216,13 @@ class Tracker:
     # ---- residuals, gap, factor ----------------------------------------------------------------------------------
 
     def _product(self) -> FloatArray:
-        """K beta: from the changes since the last full product, and in full every tenth time."""
-        beta = self.S.beta
-        if self.anchor is not None and self.anchor_age < 10:
-            then, value = self.anchor
-            self.anchor_age += 1
-            return value + self.store.product(beta - then)
-        value = self.store.product(beta)
-        self.anchor = (beta.copy(), value)
-        self.anchor_age = 0
-        return value
+        """K beta: brought up to date where that is possible and not done too often, otherwise computed afresh."""
+        S = self.S
+        if not ej.renew_image(self.P, S):
+            S.image[:] = self.store.product(S.beta)
+            S.then[:] = S.beta
+            S.cnt[ej.AGE] = 0
+        return S.image
 
     def _recompute(self, lam: float) -> None:
         """Residuals of the problem without shift, at `lam`, from beta alone."""
@@ -277,7 +279,7 @@ class Tracker:
         gap = self.relative_gap(lam)
         S.num[ej.T_REFRESH] = lam
         for _ in range(2):
-            if gap <= NEWTON_GAP or self.m == 0:
+            if gap <= ej.FINE or self.m == 0:
                 break
             S.resid[:] = before[2]
             self._newton()
@@ -316,7 +318,10 @@ class Tracker:
         solved = [self._solve_elbow(b) for b in sides]
         for _ in range(STOPS):
             B, Z = np.reshape(sides, (-1, index.size)), np.reshape(solved, (-1, index.size))
-            force = np.linalg.lstsq(Z @ B.T, np.array(goal) - B @ free, rcond=None)[0]
+            try:
+                force = np.linalg.lstsq(Z @ B.T, np.array(goal) - B @ free, rcond=None)[0]
+            except np.linalg.LinAlgError:  # an elbow that is singular to rounding: no step is better than this one
+                return
             step = free + force @ Z
             new = np.clip(now + step, low, up)
             out = np.abs(new - now - step)
@@ -360,7 +365,9 @@ class Tracker:
         code = pj.BUDGET
         while budget > 0:
             step = min(budget, 500)
-            opt = pj.Options(0.0, 1e-10, size, 0.0, 1 << 60, step, False, False, 1 << 60)
+            opt = pj.Options(
+                0.0, 1e-10, size, 0.0, 1 << 60, step, False, False, 1 << 60, self.lower, self.upper
+            )  # fmt: skip
             code = self._call(opt, self.scratch_log)
             self.scratch_log.end[:] = 0
             budget -= step
@@ -428,7 +435,7 @@ class Tracker:
         S.cnt[ej.SINCE] = 0
         S.cnt[ej.ZERO_RUN] = 0
         inside = np.flatnonzero((S.beta > S.lower) & (S.beta < S.upper))
-        while inside.size + 4 > self.capacity and self.capacity < self.n + 2:
+        while inside.size + 4 > self.capacity:
             self._grow()
             S = self.S
         if not self.store.whole and inside.size:
@@ -437,7 +444,7 @@ class Tracker:
         self._set_slope(self.c)
         S.base[:] = 0.0
         pj.crash(self.P, S, self.W)
-        self.anchor = None
+        S.cnt[ej.AGE] = ej.OLD
         S.num[ej.BIAS] = 0.0
         self._recompute(lam)
         S.num[ej.BIAS] = self._best_bias(S.resid)
@@ -518,15 +525,6 @@ class Tracker:
 
     # ---- log and snapshots ---------------------------------------------------------------------------------------
 
-    def _correct_knot(self) -> None:
-        """What a refresh has corrected goes into the knot that was written just before. In place: log."""
-        S, log = self.S, self.log
-        k, v = int(log.end[pj.KNOTS]) - 1, int(log.end[pj.VALUES])
-        if k >= 0 and log.knot[k, 0] == S.num[ej.T]:
-            part = slice(v - int(log.knot_at[k, 1]), v)
-            log.value[part] = S.beta[log.index[part]]
-            log.knot[k, 1] = S.num[ej.BIAS]
-
     def _flush(self) -> None:
         log = self.log
         e, k, v = (int(a) for a in log.end)
@@ -570,7 +568,8 @@ class Tracker:
         """Begin to record: sides and a knot as they are now."""
         S = self.S
         self.side0 = S.side.copy()
-        S.cnt[:] = np.where(np.arange(16) == ej.M, S.cnt, 0)
+        S.cnt[:] = np.where(np.isin(np.arange(16), (ej.M, ej.AGE)), S.cnt, 0)
+        S.num[ej.WORST_GAP] = 0.0
         S.cnt[ej.M_MAX] = self.m
         self.log.end[:] = 0
         self.chunks = []
@@ -586,7 +585,9 @@ class Tracker:
             S = self.S
             size = max(1.0, float(self.n) * max(1, self.m))
             budget = int(min(max(WORK_PER_SLICE / size, 8), 4096))
-            opt = pj.Options(lam_end, RATE_TOL, 0.0, STRETCH, self.refresh_every, budget, self.batch, True, most)
+            opt = pj.Options(
+                lam_end, RATE_TOL, 0.0, STRETCH, self.refresh_every, budget, self.batch, True, most, self.lower, self.upper
+            )  # fmt: skip
             code = self._advance(opt)
             ended = code == pj.DONE
             stop = None
@@ -597,7 +598,7 @@ class Tracker:
             trouble = code in (pj.STALLED, pj.SINGULAR)
             factor = ended or stop is not None or S.cnt[ej.SINCE] >= self.refresh_every or code == pj.FLUSH
             gap = np.inf if trouble else self._refresh(self.lam, factor)
-            self._correct_knot()
+            pj.correct_knot(self.S, self.log)
             if not gap <= REDO_GAP and self.refresh_every > 4:
                 self.stats["n_redo"] += 1
                 self.refresh_every = max(4, self.refresh_every // 5)
@@ -620,8 +621,8 @@ class Tracker:
 
     def _phi(self) -> float:
         """1/2 b'Kb - lambda c'b at the present point."""
-        b = np.clip(self.S.beta, self.lower, self.upper)
-        return float(0.5 * b @ self.store.product(b) - self.lam * (self.c @ b))
+        b = self.S.beta
+        return float(0.5 * b @ self._product() - self.lam * (self.c @ b))
 
     def record(self, ended: str) -> Record:
         """The finished path."""
@@ -638,6 +639,8 @@ class Tracker:
         parts[4] = np.concatenate(at)
         cnt = self.S.cnt
         stats = dict(self.stats)
+        stats["max_gap"] = max(stats["max_gap"], float(self.S.num[ej.WORST_GAP]))
+        stats["n_refresh"] += int(cnt[ej.N_LOOK])
         stats.update(
             n_steps=int(cnt[ej.N_STEP]), n_zero_steps=int(cnt[ej.N_ZERO]), n_exchange=int(cnt[ej.N_EXCHANGE]),
             n_flip=int(cnt[ej.N_FLIP]), n_batched=int(cnt[ej.BATCHED]), n_spread=int(cnt[ej.N_PERTURB]),

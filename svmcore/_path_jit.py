@@ -52,14 +52,16 @@ from svmcore._elbow_jit import (
     delete,
     direction,
     first_box,
+    look,
     null_change,
     pivot_of,
     solve_upper,
 )  # fmt: skip
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore._vector import BIG, fmin
 
-_STAMP = "07745507d7ce"
+_STAMP = "f75712c4eaa9"
 
 # why `follow` returned
 DONE, STALLED, SINGULAR, REFRESH, GROW, ROWS, FLUSH, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7
@@ -102,6 +104,8 @@ class Options(NamedTuple):
     batch: bool
     record: bool
     n_events_max: int
+    lower: FloatArray  # the boxes as they are without spread ties
+    upper: FloatArray
 
 
 # ---- direction, rates, next event --------------------------------------------------------------------------------
@@ -111,34 +115,34 @@ class Options(NamedTuple):
 def blocking_steps(S, W, rate_tol, scale):
     """Step (decrease of t) at which each moving elbow value meets its box and each residual meets zero. In place: W.step.
 
-    These are the ratios (47)-(49) with h = -delta lambda. Returns the smallest (infinite when nothing blocks), and the
+    These are the ratios (47)-(49) with h = -delta lambda, `BIG` where nothing blocks. Returns the smallest, and the
     largest step at which all that blocks before is a tie: within TIE * scale in t and in every residual, within GIVE
     in every box. (Measured in t alone, fast values of a near-singular elbow would leave their boxes unseen.)
     """
-    least = np.inf
-    loose = np.inf
+    least = BIG
+    loose = BIG
+    slack = TIE * scale
     for i in range(S.side.shape[0]):
-        h = np.inf
-        side = S.side[i]
-        p = W.rate[i]
-        if (side == UP and p < -rate_tol) or (side == LOW and p > rate_tol):
-            h = -S.resid[i] / p
-            if h < least:
-                least = h
-            loose = min(loose, h + TIE * scale / abs(p))
+        up = S.side[i] == UP
+        toward = 0.0 if S.side[i] == ELBOW else (-W.rate[i] if up else W.rate[i])
+        blocks = toward > rate_tol
+        speed = toward if blocks else 1.0
+        away = S.resid[i] if up else -S.resid[i]
+        h = away / speed if blocks else BIG
         W.step[i] = h
+        least = fmin(least, h)
+        loose = fmin(loose, h + slack / speed)
     for k in range(S.cnt[M]):
         i = S.elbow[k]
         dk = W.d[k]
-        h = np.inf
+        h = BIG
         if abs(dk) > MOVES:
             h = (S.beta[i] - (S.lower[i] if dk > 0.0 else S.upper[i])) / dk
-            if h < least:
-                least = h
+            least = min(least, h)
             loose = min(loose, h + GIVE * (S.upper[i] - S.lower[i]) / abs(dk))
         W.step[i] = h
     least = max(least, 0.0)
-    return least, max(least, min(loose, least + TIE * scale))
+    return least, max(least, min(loose, least + slack))
 
 
 @jit
@@ -213,6 +217,19 @@ def log_knot(S, L):
         L.value[v + j] = S.beta[i]
     L.end[KNOTS] = k + 1
     L.end[VALUES] = v + m
+
+
+@jit
+def correct_knot(S, L):
+    """The knot that was just written at t, once more, with what has been corrected since. In place: L.
+
+    All values may have moved, those of points that entered after it as well: it now stands behind their events.
+    """
+    k = L.end[KNOTS] - 1
+    if k >= 0 and L.knot[k, 0] == S.num[T]:
+        L.end[KNOTS] = k
+        L.end[VALUES] -= L.knot_at[k, 1]
+        log_knot(S, L)
 
 
 @jit
@@ -411,7 +428,11 @@ def follow(P, S, W, L, opt):
         else:
             S.cnt[ZERO_RUN] = 0
         if point < 0:
-            return DONE if longest >= t - opt.t_end else REFRESH
+            if longest >= t - opt.t_end:
+                return DONE
+            if look(P, S, opt.lower, opt.upper):
+                continue
+            return REFRESH
         if S.cnt[ZERO_RUN] > 20 * S.side.shape[0] + 1000:
             return STALLED
         code = event(P, S, W, L, point, place, limit, opt)
@@ -422,7 +443,8 @@ def follow(P, S, W, L, opt):
         S.cnt[SINCE] += 1
         if S.cnt[ZERO_RUN] > 0 and S.cnt[ZERO_RUN] % PERTURB_AFTER == 0:
             spread_ties(S, scale)
-        if S.cnt[SINCE] >= opt.refresh or (opt.scale == 0.0 and S.num[T] < opt.stretch * S.num[T_REFRESH]):
+        far = opt.scale == 0.0 and S.num[T] < opt.stretch * S.num[T_REFRESH]
+        if S.cnt[SINCE] >= opt.refresh or (far and not look(P, S, opt.lower, opt.upper)):
             return REFRESH
     return BUDGET
 

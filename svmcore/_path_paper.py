@@ -223,7 +223,7 @@ class PaperTracker:
             self.store.fetch(index, index)
 
     def _rows(self) -> FloatArray:
-        return np.asarray(self.store.rows[self.store.slot[np.array(self.elbow, dtype=np.int64)]])
+        return np.asarray(self.store.rows[self.store.slot[np.array(self.elbow, dtype=np.int64)], : self.store.n])
 
     def _residuals(self) -> None:
         """(16) times lambda: r = lambda c - K beta - bias, with the elbow's part computed afresh."""
@@ -249,7 +249,7 @@ class PaperTracker:
     def _row(self, i: int) -> FloatArray:
         if self.store.slot[i] < 0:
             self.store.fetch(np.array([i]), np.array(self.elbow, dtype=np.int64))
-        return np.asarray(self.store.rows[self.store.slot[i]])
+        return np.asarray(self.store.rows[self.store.slot[i], : self.store.n])
 
     def _knot(self) -> None:
         index = np.array(self.elbow, dtype=np.int32)

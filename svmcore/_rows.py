@@ -8,6 +8,7 @@ import numpy as np
 
 from svmcore._types import FloatArray, IntArray
 from svmcore._window_jit import add_weighted_rows, copy_block
+from svmcore.tiles import exact_gram
 
 
 class RowStore:
@@ -20,10 +21,13 @@ class RowStore:
         self.diagonal = np.ascontiguousarray(oracle.diagonal, dtype=np.float64)
         self.whole = 8.0 * n * n <= budget
         if self.whole:
-            self.rows = np.empty((n, n))
-            step = max(64, int(4e6 // max(1, n)))
-            for start in range(0, n, step):
-                self.rows[start : start + step] = oracle.rows(np.arange(start, min(start + step, n)))
+            rows = exact_gram(oracle)
+            if rows is None:
+                rows = np.empty((n, n))
+                step = max(64, int(4e6 // max(1, n)))
+                for start in range(0, n, step):
+                    rows[start : start + step] = oracle.rows(np.arange(start, min(start + step, n)))
+            self.rows = rows  # may be longer than n
             self.slot = np.arange(n)
         else:
             self.rows = np.zeros((min(n, 64), n))
@@ -40,7 +44,7 @@ class RowStore:
         if index.size == 0:
             return np.zeros(self.n)
         if self.whole and index.size > 0.9 * self.n:
-            return np.asarray(self.rows @ coef)
+            return np.asarray(self.rows[:, : self.n] @ coef)
         have = index[self.slot[index] >= 0]
         miss = index[self.slot[index] < 0]
         out = np.zeros(self.n)

@@ -18,7 +18,7 @@ from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "5e80cd8d55a7"
+_STAMP = "970764017b70"
 
 CALLABLE = int(KernelKind.CALLABLE)
 

@@ -516,6 +516,35 @@ def _add_form_ir(typingctx, panels, p, lane, weights, first, out):  # noqa: ARG0
     return types.void(panels, i, i, weights, i, out), codegen
 
 
+OUTER_ROWS = 4
+
+
+@intrinsic
+def _add_outer_ir(typingctx, A, k, first, left, right, count):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
+        A_, k_, first_, left_, right_, count_ = unpack(context, builder, signature.args, args)
+        lanes = Lanes(builder, types.float64)
+        tile = [(i, v) for i in range(OUTER_ROWS) for v in range(REGISTERS)]
+
+        def place(i: int, v: int) -> Any:
+            column = builder.add(first_, integer(v * lanes.count))
+            return position(builder, A_[1], builder.add(k_, integer(i)), column)
+
+        def one_term(r: Any, sums: list[Any]) -> list[Any]:
+            row = builder.gep(right_[0], [position(builder, right_[1], r, first_)])
+            z = [lanes.load(row, integer(v * lanes.count)) for v in range(REGISTERS)]
+            column = builder.gep(left_[0], [position(builder, left_[1], r, k_)])
+            x = [lanes.splat(builder.load(builder.gep(column, [integer(i)]))) for i in range(OUTER_ROWS)]
+            return [lanes.fma(x[i], z[v], total) for (i, v), total in zip(tile, sums, strict=True)]
+
+        start = [lanes.load(A_[0], place(i, v)) for i, v in tile]
+        for (i, v), total in zip(tile, emit_for(builder, count_, 1, start, one_term), strict=True):
+            lanes.store(total, A_[0], place(i, v))
+        return context.get_dummy_value()
+
+    return types.void(A, types.intp, types.intp, left, right, types.intp), codegen
+
+
 # What each primitive means. These loops are its oracle, and its body when JIT is disabled.
 
 
@@ -609,6 +638,11 @@ def _add_form(panels, p, lane, weights, first, out):
             start += j + 1
 
 
+def _add_outer(A, k, first, left, right, count):
+    rows, columns = slice(k, k + OUTER_ROWS), slice(first, first + COLUMNS_64)
+    A[rows, columns] += left[:count, rows].T @ right[:count, columns]
+
+
 add_tile = _add_tile if DISABLED else _add_tile_ir
 """out[column] += sum_r coef[g * ROWS + r] K(row r, column) for one tile; float64 sums. In place: out."""
 add_tile_twice = _add_tile_twice if DISABLED else _add_tile_twice_ir
@@ -623,3 +657,5 @@ store_products = _store_products if DISABLED else _store_products_ir
 """out[k, m] = sum over points of weight panels[k] panels[m], for EDGE features k from i on and m from j on. In place: out."""
 add_form = _add_form if DISABLED else _add_form_ir
 """out[column] += sum over i >= first, j <= i, k <= j of weights x_i x_j x_k for FORM_COLUMNS columns. In place: out."""
+add_outer = _add_outer if DISABLED else _add_outer_ir
+"""A[k + i, first + j] += sum over r < count of left[r, k + i] right[r, first + j], OUTER_ROWS x COLUMNS_64. In place: A."""

@@ -31,6 +31,8 @@ from svmcore.solve import svc_problem
 FACTORIZATIONS = ("auto", "svd", "qr", "update")
 _CACHE_SHARE = 0.4  # of the free memory, for kernel rows
 _CACHE_LIMIT = 4e9
+_SMALL = 1 << 25
+"""Bytes of a kernel matrix for which nobody asks how much memory is free."""
 _WARN_GAP = 1e-6
 _ROUGH = 1e-6
 """The fast tracker's start by SMO, relative to the kernel's scale: the tracker does the rest faster than SMO."""
@@ -149,20 +151,23 @@ def _snapped(X: Any, tol: float, kernel: Any) -> Any:
     return X[first[np.reshape(of, -1)]]
 
 
-def _row_keys(X: Any) -> Any:
-    """One comparable key per row: equal keys are equal rows."""
+def _row_keys(X: Any, signs: FloatArray) -> Any:
+    """One comparable key per row: equal keys are equal rows of equal label."""
     if is_sparse(X):
         X = X.copy()
         X.sort_indices()
         X.eliminate_zeros()
         return np.array(
             [
-                hash((X.indices[a:b].tobytes(), X.data[a:b].tobytes()))
-                for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)
+                hash((X.indices[a:b].tobytes(), X.data[a:b].tobytes(), sign))
+                for a, b, sign in zip(X.indptr[:-1], X.indptr[1:], signs.tolist(), strict=True)
             ]
         )
-    X = np.ascontiguousarray(X + 0.0)  # -0.0 equals 0.0
-    return X.view(np.dtype((np.void, X.shape[1] * 8))).ravel()
+    rows = np.empty((X.shape[0], X.shape[1] + 1))
+    rows[:, :-1] = X
+    rows[:, -1] = signs
+    rows += 0.0  # -0.0 equals 0.0
+    return rows.view(np.dtype((np.void, rows.shape[1] * 8))).ravel()
 
 
 def _merge(problem: Any, n_threads: int, together: bool) -> Data:
@@ -176,10 +181,7 @@ def _merge(problem: Any, n_threads: int, together: bool) -> Data:
     signs = np.ones(n)
     weights[qp.point] = qp.upper - qp.lower
     signs[qp.point] = qp.c
-    key = np.arange(n)
-    if together:
-        _, key = np.unique(_row_keys(problem.X), return_inverse=True)
-        key = 2 * np.reshape(key, -1).astype(np.int64) + (signs > 0)
+    key = _row_keys(problem.X, signs) if together else np.arange(n)
     kept = qp.point
     _, first, of = np.unique(key[kept], return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")  # variables in order of first appearance
@@ -197,7 +199,9 @@ def _merge(problem: Any, n_threads: int, together: bool) -> Data:
 def _kernel(data: Data, cache_mb: float | None) -> KernelMatrix:
     """The kernel of the variables."""
     first = data.groups.first
-    if cache_mb is None:
+    if cache_mb is None and 8 * first.size**2 <= _SMALL:
+        budget = float(_SMALL)
+    elif cache_mb is None:
         budget = min(_CACHE_SHARE * _check.available_bytes(), _CACHE_LIMIT)
     else:
         budget = 1e6 * _check.number("cache_mb", cache_mb, low=0.0, strict=True)
@@ -261,6 +265,12 @@ def _by_smo(
     return np.asarray(raw.beta)
 
 
+def _excess(v: Variables) -> float:
+    """By how much the positive class outweighs the other; zero when they balance, or need not."""
+    excess = float(np.where(v.c > 0, v.upper, v.lower).sum()) if v.equality else 0.0
+    return excess if abs(excess) > 1e-14 * float(np.sum(v.upper - v.lower)) else 0.0
+
+
 def _majority_at_zero(v: Variables) -> FloatArray:
     """The start (55): every value at its label's bound, and the first points of the heavier class at zero to balance."""
     beta = np.where(v.c > 0, v.upper, v.lower)
@@ -281,23 +291,19 @@ def _limit_solution(K: KernelMatrix, v: Variables, tol: float) -> tuple[FloatArr
     the sum: the linear term is constant on it.
     """
     beta = _majority_at_zero(v)
-    defect = float(np.where(v.c > 0, v.upper, v.lower).sum()) if v.equality else 0.0
-    total = float(v.upper.sum() - v.lower.sum())
-    balanced = abs(defect) <= 1e-14 * total
-    if v.equality and not balanced:
-        heavy = v.c == np.sign(defect)
+    s = float(np.sign(_excess(v)))
+    heavy = v.c == s
+    if s != 0.0:
         lower, upper = np.where(heavy, v.lower, beta), np.where(heavy, v.upper, beta)
-        scale = float(np.max(K.diagonal, initial=0.0)) * total
+        scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
         beta = _by_smo(K, v, np.zeros(v.c.size), lower, upper, beta, max(tol * scale, 1e-300))
     index = np.flatnonzero(beta)
     f = np.array(K.product(index, beta[index]))
     if not v.equality:
         return beta, Top(float(np.max(v.c * f)), True, 0.0)
     plus, minus = v.c > 0, v.c < 0
-    if balanced:
+    if s == 0.0:
         return beta, Top(0.5 * float(f[plus].max() - f[minus].min()), True, 0.0)
-    s = float(np.sign(defect))
-    heavy = v.c == s
     width = v.upper - v.lower
     inside = heavy & (beta > v.lower + 1e-9 * width) & (beta < v.upper - 1e-9 * width)
     if inside.any():
@@ -312,19 +318,28 @@ def _limit_solution(K: KernelMatrix, v: Variables, tol: float) -> tuple[FloatArr
 
 def _begin(tracker: Tracker, K: KernelMatrix, v: Variables, high: float | None, low: float) -> Top:
     """Put the tracker at the top of the path: at `high`, or (None) safely above the first event."""
+    if high is not None:
+        scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
+        tol = max(1e-8 * high, min(1e-6 * high, _ROUGH * scale))
+        _settle(tracker, high, _by_smo(K, v, high * v.c, v.lower, v.upper, _majority_at_zero(v), tol))
+        slope = float(np.sign(_excess(v)))
+        is_open = _at_rest(tracker.S.beta, v, slope)
+        return Top(high, is_open, slope if is_open else 0.0)
     beta, top = _limit_solution(K, v, _ROUGH)
-    lam = 2.0 * max(top.lam, low) if high is None else high
+    lam = 2.0 * max(top.lam, low)
     for attempt in range(8):
-        above = lam > top.lam
-        start = beta if above else _by_smo(K, v, lam * v.c, v.lower, v.upper, beta, 1e-8 * lam)
-        gap = tracker.settle(lam, start)
-        if not gap <= GAP:
-            tracker.improve(gap)
-        is_open = above and _at_rest(tracker.S.beta, v, top.bias_slope)
-        if high is not None or is_open or attempt == 7:
+        _settle(tracker, lam, beta)
+        is_open = _at_rest(tracker.S.beta, v, top.bias_slope)
+        if is_open or attempt == 7:
             break
         lam *= 2.0  # the first event was misjudged: the limit solution is only as good as its solver
-    return Top(lam, is_open, top.bias_slope if is_open else 0.0, high is None and is_open)
+    return Top(lam, is_open, top.bias_slope if is_open else 0.0, is_open)
+
+
+def _settle(tracker: Tracker, lam: float, beta: FloatArray) -> None:
+    gap = tracker.settle(lam, beta)
+    if not gap <= GAP:
+        tracker.improve(gap)
 
 
 def _at_rest(beta: FloatArray, v: Variables, slope: float) -> bool:

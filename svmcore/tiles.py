@@ -363,6 +363,27 @@ def _norms(panels: Real) -> Real:
     return np.asarray(np.sqrt(np.einsum("pkj,pkj->pj", panels, panels)))
 
 
+def exact_gram(K: Any) -> FloatArray | None:
+    """K among all points in float64 from dense tiles; None where there are none. Its rows end in values without meaning."""
+    if not (K.kernel.kind in _SHAPES and K.function is None and K.points.panels.shape[0]):
+        return None
+    panels = np.ascontiguousarray(K.points.panels[:, : _used_features(K.points.panels)])
+    packed = np.empty((groups_of(K.n), panels.shape[1], _vector.ROWS))
+    block_jit.pack_rows(panels, np.arange(K.n), packed)
+    out = np.empty(_layout(K.n))
+    shape = shape_of(K.kernel)
+    split(
+        lambda a, b: block_jit.store_block_64(shape, packed, panels, a, b, out),
+        len(panels),
+        float(out.size * panels.shape[1]),
+        K.n_threads,
+    )
+    if K.kernel.offset:
+        out[: K.n, : K.n] += K.kernel.offset
+    K.n_evals += K.n * K.n
+    return out[: K.n]
+
+
 def _used_features(panels: FloatArray) -> int:
     """Features up to the last one that is not padding."""
     width = int(panels.shape[1])

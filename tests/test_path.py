@@ -358,3 +358,24 @@ def test_published_algorithm_uses_programs_only_where_the_system_is_singular():
     assert tied.stats["null_dim_max"] > 0
     assert tied.stats["n_lp"] > 0
     assert tied.certify().relative_gap <= 1e-8
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["grids", "points with both labels"])
+def test_linear_programs_lead_to_the_same_path_where_many_points_tie(both):
+    programs = 0
+    for seed in range(12):
+        rng = np.random.default_rng([5, seed])
+        n, d = int(rng.integers(10, 60)), int(rng.integers(1, 5))
+        X, y = rng.integers(-2, 3, (n, d)).astype(float), np.where(rng.random(n) < 0.5, 1, -1)
+        if both:
+            X, y = np.vstack([X, X[: n // 2]]), np.concatenate([y, -y[: n // 2]])
+        y[:2] = 1, -1
+        fast = svm_path(X, y, kernel="linear", lambda_min=0.01)
+        published = svm_path(X, y, kernel="linear", lambda_min=0.01, factorization="svd")
+        programs += published.stats["n_lp"]
+        C = np.geomspace(0.01, 100.0, 20)
+        assert fast.objective(C) == pytest.approx(published.objective(C), rel=1e-9)
+        assert fast.certify(C).relative_gap <= 1e-9
+        # residuals on the elbow are zero at every lambda, so a point that depends on it stays where it is: see path.md
+        assert fast.stats["n_exchange"] == 0
+    assert programs > 50

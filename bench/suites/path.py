@@ -40,7 +40,7 @@ CASES = [
     Problem("svmguide3", kernel="linear"),
     Problem("hillvalley", kernel="linear"),
     Problem("clusters-4000-10"),
-    Problem("noisy-8000-20"),
+    Problem("noisy-8000-5", gamma=0.4),
 ]
 LOW, HIGH = WholePath.LOW, WholePath.HIGH
 GRID = np.geomspace(LOW, HIGH, 100)
