@@ -501,7 +501,8 @@ def tile_product(
     shape = shape_of(kernel)
     out = np.zeros(-(-targets.n // LANES) * LANES)
     terms = _terms(kernel, n_features)
-    if targets.panels.shape[0] and 0 < terms * (targets.n + sources.n) < n_features * targets.n * sources.n:
+    # the targets have no say in it: a value must not depend on what else is asked for
+    if targets.panels.shape[0] and 0 < terms <= min(_FEW_TERMS, n_features * sources.n // 4):
         ours, theirs = (_with_constant(points.panels[:, :n_features]) for points in (targets, sources))
         _add_form(kernel, ours, theirs, coef, n_threads, out)
     elif targets.panels.shape[0]:
