@@ -45,7 +45,7 @@ def confirm(
     n = len(beta)
     up, down = beta < qp.upper, beta > qp.lower
     low, high = residual - error, residual + error
-    top, bottom = _measures.extremes(qp, beta, low)[0], _measures.extremes(qp, beta, high)[1]
+    top, bottom = low[up].max(initial=-np.inf), high[down].min(initial=np.inf)
     if not (np.isfinite(error).all() and np.isfinite(top) and np.isfinite(bottom)):
         return None
     decisive = (up & down) | (up & (high >= top)) | (down & (low <= bottom))

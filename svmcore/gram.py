@@ -214,7 +214,7 @@ class KernelMatrix:
         return point_product(self.kernel, rows, columns, coef, self.n_features, self.n_threads)
 
     def _symmetry_may_pay(self, targets: int, sources: int) -> bool:
-        pairs = self.points.panels.shape[0] > 0 and tiles.needs_pairs(self.kernel, self.n_features, targets, sources)
+        pairs = self.points.panels.shape[0] > 0 and tiles.needs_pairs(self.kernel, self.n_features, sources)
         return pairs and min(targets, sources) >= _SYMMETRIC_POINTS
 
     def product(self, index: IntArray, coef: FloatArray) -> FloatArray:

@@ -42,7 +42,6 @@ _PANEL_BYTES = 1 << 19  # a panel of sparse points with all features fits the ca
 _PANELS_BYTES = 1 << 28  # and is kept while all of them are smaller than this
 _CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse
 _ROUNDING = 2.0**-24
-_MANY_PAIRS = 1 << 14  # from which a polynomial of the features may replace them
 _FEW_TERMS = 2000  # coefficients of a polynomial up to which it beats pairs of points, from a few dozen points on
 PIECE = 1 << 26  # kernel values between two looks at the clock
 
@@ -586,12 +585,13 @@ def has_tile(kernel: Kernel, targets: Points, sources: Points) -> bool:
     return bool(kernel.gamma * largest < _CANCELS_64)
 
 
-def needs_pairs(kernel: Kernel, n_features: int, targets: int, sources: int) -> bool:
-    """Whether a product with dense points is best computed from the kernel values of their pairs."""
+def needs_pairs(kernel: Kernel, n_features: int, sources: int) -> bool:
+    """Whether a product with dense points is best computed from the kernel values of pairs.
+
+    The targets have no say in it: a value must not depend on what else is asked for.
+    """
     terms = _terms(kernel, n_features)
-    pairs = targets * sources
-    cheap = pairs >= _MANY_PAIRS and 0 < terms * (targets + sources) < n_features * pairs
-    return kernel.kind != KernelKind.LINEAR and not cheap
+    return kernel.kind != KernelKind.LINEAR and not 0 < terms <= min(_FEW_TERMS, n_features * sources // 4)
 
 
 _SLABS = 16  # parts of a symmetric product, each with sums of its own
@@ -628,7 +628,7 @@ def tile_product(
         return np.asarray(linear_product(targets, sources, coef, n_features) + kernel.offset * coef.sum())
     shape = shape_of(kernel)
     out = np.zeros(-(-targets.n // LANES) * LANES)
-    if targets.panels.shape[0] and not needs_pairs(kernel, n_features, targets.n, sources.n):
+    if targets.panels.shape[0] and not needs_pairs(kernel, n_features, sources.n):
         ours, theirs = (_with_constant(points.panels[:, :n_features]) for points in (targets, sources))
         _add_form(kernel, ours, theirs, coef, n_threads, out)
     elif targets.panels.shape[0]:

@@ -136,8 +136,10 @@ class _Run:
         """Whether rounding may have moved the residual by more than a tenth of the tolerance since it was computed."""
         if self.fresh:
             return False
-        root = np.sqrt(np.abs(self.K.diagonal[self.qp.point]))
-        single = 0.0 if self.exact else ROUNDING * float(root.max(initial=0.0) * np.linalg.norm(root * self.beta))
+        single = 0.0
+        if not self.exact:
+            root = np.sqrt(np.abs(self.K.diagonal[self.qp.point]))
+            single = ROUNDING * float(root.max(initial=0.0) * np.linalg.norm(root * self.beta))
         return single + ROUNDING_64 * self.largest * self.moved > 0.1 * tol
 
     def residual_error(self) -> FloatArray:
