@@ -119,9 +119,9 @@ MIRROR = 16  # edge of the blocks that are transposed at a time: their rows fill
 
 
 @jit
-def mirror(out, count, first, step):
-    """Copy the lower triangle of a symmetric matrix to the upper one: stripes first, first + step, ... In place: out."""
-    for top in range(first * MIRROR, count, step * MIRROR):
+def mirror(out, count):
+    """Copy the lower triangle of a symmetric matrix to the upper one. In place: out."""
+    for top in range(0, count, MIRROR):
         bottom = min(top + MIRROR, count)
         if bottom - top == MIRROR:
             for left in range(0, top, MIRROR):
@@ -143,9 +143,9 @@ def store_block_64(shape, rows, panels, first, last, out):
 
 
 @jit
-def gather_lower(stored, points, scale, rounding, first, step, out):
-    """Rows first, first + step, ... of the lower triangle of scale stored[points, points] + rounding. In place: out."""
-    for i in range(first, points.shape[0], step):
+def gather_lower(stored, points, scale, rounding, out):
+    """The lower triangle of scale stored[points, points] + rounding, in out's own number type. In place: out."""
+    for i in range(points.shape[0]):
         row = stored[points[i]]
         for j in range(i + 1):
             out[i, j] = row[points[j]] * scale + rounding

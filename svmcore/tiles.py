@@ -8,7 +8,6 @@ the number of threads. Short products are never shared out.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -116,40 +115,24 @@ class _Spare:
 _spare = _Spare()
 
 
-_COPY = 8.0  # feature operations that a value takes to be copied
-
-
-def _striped(run: Callable[[int, int], None], count: int, n_threads: int) -> None:
-    """run(first, step) for every step-th row of a triangle of `count` rows, in as many parts as there are threads."""
-
-    def parts(first: int, last: int) -> None:
-        for part in range(first, last):
-            run(part, n_threads)
-
-    split(parts, n_threads, 0.5 * _COPY * count * count, n_threads)
-
-
-def _complete(out: Real, count: int, n_threads: int) -> None:
+def _complete(out: Real, count: int) -> None:
     """The lower triangle mirrored, and zeros in the padding, which may hold anything. In place: out."""
-    _striped(lambda first, step: block_jit.mirror(out, count, first, step), count, n_threads)
+    block_jit.mirror(out, count)
     out[:count, count:] = 0
     out[count:] = 0
 
 
-def _gathered(gram: Real, members: IntArray, scale: float, out: Real, n_threads: int) -> Real:
+def _gathered(gram: Real, members: IntArray, scale: float, out: Real) -> Real:
     """scale gram[members, members], rounded where `out` holds integers. In place: out."""
-    rounding = np.float32(0.5 if out.dtype == np.uint16 else 0.0)
-    rows, factor = members.astype(np.uint32), np.float32(scale)
-    _striped(
-        lambda first, step: block_jit.gather_lower(gram, rows, factor, rounding, first, step, out), len(rows), n_threads
-    )
-    _complete(out, len(members), n_threads)
+    rounding = 0.5 if out.dtype == np.uint16 else 0.0
+    block_jit.gather_lower(gram, members.astype(np.uint32), np.float32(scale), np.float32(rounding), out)
+    _complete(out, len(members))
     return out
 
 
 def part_of(gram: Real, members: IntArray) -> Real:
     """The Gram matrix of some of the points of another one, laid out the same."""
-    return _gathered(gram, members, 1.0, np.empty(_layout(len(members)), gram.dtype), 1)
+    return _gathered(gram, members, 1.0, np.empty(_layout(len(members)), gram.dtype))
 
 
 def _layout(count: int) -> tuple[int, int]:
@@ -223,8 +206,7 @@ class _Tiles:
         count = len(points)
         if shared and dtype == np.float32 and count == self.n and (points[:-1] < points[1:]).all():
             return self._kept
-        scale = UNITS_16 if dtype == np.uint16 else 1.0
-        return _gathered(self._kept, points, scale, self._space(count, dtype), self.n_threads)
+        return _gathered(self._kept, points, UNITS_16 if dtype == np.uint16 else 1.0, self._space(count, dtype))
 
     def _compute(self, points: IntArray, dtype: Any) -> Real:
         """`gram` from the data."""
@@ -331,7 +313,7 @@ class DenseTiles(_Tiles):
         work = float(out.size * source.shape[1])
         split(lambda a, b: store(self.shape, packed, panels, a, b, out), columns, work, self.n_threads)
         if half:
-            _complete(out, count, self.n_threads)
+            _complete(out, count)
         return self._finish(out, count)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
@@ -431,7 +413,7 @@ class SparseTiles(_Tiles):
             self.n_threads,
         )
         if lower:
-            _complete(out, count, self.n_threads)
+            _complete(out, count)
         return self._finish(out, count)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
