@@ -32,6 +32,7 @@ _EXPONENTIAL = (KernelKind.RBF, KernelKind.LAPLACIAN)
 _WIDE = 40  # features above which half a Gram matrix and its mirror image are cheaper than the whole
 _COSTLY = 48  # features above which a kernel value is better read from memory than computed again
 _ENTRY = 3.0  # features that an entry of a sparse point costs, if it is not a byte
+_READ = 6.0  # feature operations that a value read from there takes
 _KEPT_LEAST = 1 << 24  # bytes that K among all points may take in any case,
 _KEPT_PER_FEATURE = 1 << 20  # and with many features: fresh memory can cost as much as computing (100 MB: 5 to 150 ms)
 _KEPT_VALUES = 1 << 25  # 128 MB
@@ -238,7 +239,7 @@ class _Tiles:
         split(
             lambda a, b: block_jit.add_rows(kept, points, weights, a * size, min(b * size, self.n), field),
             -(-self.n // size),
-            float(len(points) * self.n),
+            _READ * len(points) * self.n,
             self.n_threads,
         )
 
