@@ -169,6 +169,11 @@ class _Tiles:
         """Whether kernel values are better read from memory than computed again."""
         return self.effort >= _COSTLY
 
+    @property
+    def keeps(self) -> bool:
+        """Whether K among all points is in memory."""
+        return self._kept is not None
+
     def _space(self, count: int, dtype: Any) -> Real:
         """A reused array for the Gram matrix of `count` points."""
         rows, width = _layout(count)
@@ -500,7 +505,7 @@ class OracleTiles:
         self.n: int = K.n
         self.n_evals = 0
         self.fits_16_bits = False
-        self.linear = self.costly = self.exact_products = False
+        self.linear = self.costly = self.keeps = self.exact_products = False
         self.error_factor = np.zeros(K.n)
 
     def gram(self, points: IntArray, dtype: Any = np.float32, *, shared: bool = False) -> Real:

@@ -45,7 +45,8 @@ SINGLE, MIXED, DOUBLE = range(3)
 """Levels of precision: float32; float64 products; float64 products and blocks."""
 
 SMALL = 1900  # up to this many variables one block holds them all,
-SMALL_COSTLY = 3500  # or this many where kernel values are costly
+SMALL_COSTLY = 3500  # or this many where kernel values are costly,
+SMALL_KEPT = 6000  # or this many where all of them are in memory
 CROWDED = 0.55  # K is worth keeping when this share of the first working set, close to a sample of all, carries weight
 LEAST_BLOCK = 1024
 FREE_FACTOR = 1.3  # working set over free variables: below 1 the method thrashes
@@ -191,7 +192,8 @@ class _Run:
         """How many variables the next working set takes."""
         n = len(self.beta)
         room = int(np.sqrt(self.K.cache_bytes / (4 if self.level < DOUBLE else 8)))
-        if n <= min(SMALL_COSTLY if self.tiles.costly else SMALL, room):
+        small = SMALL_KEPT if self.tiles.keeps else SMALL_COSTLY if self.tiles.costly else SMALL
+        if n <= min(small, room):
             return n
         return min(n, max(LEAST_BLOCK, int(FREE_FACTOR * free) + 256), max(room, 256))
 
