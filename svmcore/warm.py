@@ -37,6 +37,12 @@ def warmup() -> None:
         train_svc(X, y, 1.0, kernel="linear", solver="interior")
         train_svc(X, y, 1.0, fit_intercept=False, solver="block")
         train_svr(X, X[:, 0], 1.0, solver="block")
+        wide = csr_matrix((values[values != 0], np.nonzero(values)), shape=(40, 20_000))
+        train_svc(wide, y, 1.0, solver="block")  # more features than a panel holds
+        large = rng.standard_normal((700, 2))
+        labels = np.where(large[:, 0] * large[:, 1] > 0, 1, -1)
+        train_svc(large, labels, 1e4, gamma=0.5, tol=1e-6, solver="block")  # so many steps that they become conjugate
+        assert train_svc(large, labels, 1e-3, solver="block").gap >= 0.0  # a product of all points with all
         for rule in ("second", "mvp", "platt", "simplified"):
             train_svc(X, y, 1.0, solver="smo", rule=rule)
 
