@@ -44,7 +44,11 @@ def run(options: argparse.Namespace) -> int:
     file = options.out or FOLDER / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     results = Results(file)
-    said = {"--minutes": [f"{options.minutes:g}"] if options.minutes else [], "--only": options.only or []}
+    said = {
+        "--minutes": [f"{options.minutes:g}"] if options.minutes else [],
+        "--only": options.only or [],
+        "--problems": options.problems or [],
+    }
     command = " ".join(["python -m bench run", *options.names, *(w for k, v in said.items() if v for w in (k, *v))])
     results.add({**environment(), "command": command})
     share = options.minutes / sum(SUITES[name].minutes for name in names) if options.minutes else 1.0
@@ -53,7 +57,8 @@ def run(options: argparse.Namespace) -> int:
         suite = SUITES[name]
         print(f"{name}: {suite.summary}", flush=True)
         started = time.perf_counter()
-        context = Context(results, only=options.only or (), deadline=started + 60.0 * share * suite.minutes)
+        deadline = started + 60.0 * share * suite.minutes
+        context = Context(results, options.only or (), options.problems or (), deadline)
         try:
             suite.run(context)
         except AssertionError as error:
@@ -106,6 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--out", type=Path, help="results file")
     command.add_argument("--minutes", type=float, help="time for all of it, shared out; what does not fit is left out")
     command.add_argument("--only", nargs="+", metavar="WORD", help="only solvers whose name holds a word")
+    command.add_argument("--problems", nargs="+", metavar="WORD", help="only problems whose name holds a word")
     command = commands.add_parser("report", help="write Markdown and HTML from results, or compare two runs")
     command.add_argument("files", nargs="*", type=Path, help="results files (default: the newest)")
     command.add_argument("--compare", nargs=2, type=Path, metavar=("OLD", "NEW"), help="what became slower or changed")

@@ -29,6 +29,7 @@ class Context:
 
     results: Results
     only: Sequence[str] = ()
+    problems: Sequence[str] = ()
     deadline: float = math.inf
     say: Callable[[str], None] = print
     skipped: set[tuple[str, str]] = field(default_factory=set)
@@ -156,6 +157,8 @@ def contest(
     least_rounds: int = 3,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Run one case and record a row per solver and mode; return the rows."""
+    if context.problems and not any(word in problem.name for word in context.problems):
+        return []
     if context.out_of_time():
         context.skip(suite, "everybody", "the suite's time was up", problem.name)
         return []

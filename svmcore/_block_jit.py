@@ -484,7 +484,7 @@ def conjugate_steps(work, direction, most, stop, tau, max_steps):
         else:
             for k in range(count):
                 q = direction.members[k]
-                beta[q] += step * direction.coef[q]
+                beta[q] = min(max(beta[q] + step * direction.coef[q], lower[q]), upper[q])
             set_masks(work, i)
             set_masks(work, j)
         i, high, low = update_along(values, along, gram, unit, i, j, keep, step, rise, fall)

@@ -210,9 +210,6 @@ class Tracker:
         if self.store.fetch(wanted, self.elbow):
             self._set_slope(self.P.slope)
 
-    def _sum_defect(self) -> float:
-        return float(np.sum(self.S.beta)) if self.equality else 0.0
-
     # ---- residuals, gap, factor ----------------------------------------------------------------------------------
 
     def _product(self) -> FloatArray:

@@ -17,8 +17,6 @@ from svmcore._jit import DISABLED
 from svmcore._lanes import Lanes, emit_for, integer, position, unpack
 from svmcore._vector import BIG_32
 
-_STAMP = ""
-
 
 def _scan(lanes: Lanes, n: Any, step: Any) -> tuple[Any, Any, Any]:
     """Largest score, its first index, and least bound over n lanes; `step(index)` gives a register of each."""

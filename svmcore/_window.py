@@ -16,7 +16,7 @@ from svmcore import _elbow_jit as ej
 from svmcore import _path_jit as pj
 from svmcore import _stretch_jit as sj
 from svmcore import _window_jit as wj
-from svmcore._follow import GAP, RATE_TOL, Tracker
+from svmcore._follow import GAP, RATE_TOL, SPARE, Tracker
 from svmcore._types import FloatArray
 
 WIDTH = 80  # candidates of the first window
@@ -198,6 +198,7 @@ class WindowTracker(Tracker):
 
     def _make_room(self) -> None:
         """Room for the next window's slots and candidates."""
+        assert SPARE >= sj.ROOM  # else this would not end
         while self.m + sj.ROOM > self.capacity:
             self._grow()
         pace = self.q.pace

@@ -7,8 +7,6 @@ d = u1 - d0 u2 with u1 = M c, u2 = M 1 is carried along in O(m). Residuals are f
 `_stretch_jit` checks all others afterwards and takes the window back where they object.
 
 While windows run, the lower triangle of M0 lives where the triangular factor lives otherwise.
-
-Reference: path2.md, section 2.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ class KernelMatrix:
         return out[:, : len(columns)]
 
     def product_at(self, targets: IntArray, index: IntArray, coef: FloatArray) -> FloatArray:
-        """K[targets][:, index] @ coef."""
+        """K[targets][:, index] @ coef, for an index without repetitions."""
         if self.function is not None:
             return self.block(targets, index) @ coef if len(index) else np.zeros(len(targets))
         targets, index = (np.ascontiguousarray(i, np.int64) for i in (targets, index))
@@ -221,15 +221,14 @@ class KernelMatrix:
         """K[:, index] @ coef. Asked twice in a row for the same product it answers from memory."""
         if self._memo is not None and np.array_equal(self._memo[0], index) and np.array_equal(self._memo[1], coef):
             return self._memo[2]
-        self.n_evals += len(index) * self.n
         if self.function is not None:
+            self.n_evals += len(index) * self.n
             out = np.zeros(self.n)
             for start, stop in self._slabs(len(index)):
                 if len(index):
                     block = call_kernel(self.function, self.X[start:stop], self.X[index], self.kernel.offset)
                     out[start:stop] = block @ coef
         else:
-            self.n_evals -= len(index) * self.n
             out = self.product_at(np.arange(self.n), np.ascontiguousarray(index, np.int64), coef)
         out.flags.writeable = False
         self._memo = (index.copy(), coef.copy(), out)

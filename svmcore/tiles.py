@@ -41,6 +41,8 @@ _SPARSE = 0.25  # share of stored entries below which sparse tiles win
 _PANEL_BYTES = 1 << 19  # a panel of sparse points with all features fits the cache below this,
 _PANELS_BYTES = 1 << 28  # and is kept while all of them are smaller than this
 _CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse
+_CANCELS_64 = 1e4  # the same in float64
+_SLABS = 16  # parts of a symmetric product, each with sums of its own
 _ROUNDING = 2.0**-24
 _FEW_TERMS = 2000  # coefficients of a polynomial up to which it beats pairs of points, from a few dozen points on
 PIECE = 1 << 26  # kernel values between two looks at the clock
@@ -158,6 +160,7 @@ class _Tiles:
         self.linear = K.kernel.kind == KernelKind.LINEAR
         self.exact_products = self.linear
         self.effort = 0.0  # features that a kernel value costs
+        self.error_factor = np.zeros(self.n)
         self._most = max(1, min((self.n + 8) * (self.n + LANES + _STAGGER), K.cache_bytes // 4))
         self._buffer = _spare.take(self._most)
         self._touched = 0
@@ -201,6 +204,9 @@ class _Tiles:
         room = min(self.K.cache_bytes, max(_KEPT_LEAST, int(self.effort * _KEPT_PER_FEATURE)))
         if self._kept is None and not self.linear and 4 * self.n * (self.n + 2 * LANES) <= room:
             self._kept = self._compute(np.arange(self.n), np.float32)
+            self.error_factor = np.sqrt(
+                self.error_factor**2 + 8.0 * _ROUNDING * abs(self.offset)
+            )  # it is in there, too
             self._spared, self._buffer = (self._buffer, self._touched), np.empty(0, np.float32)
 
     def gram(self, points: IntArray, dtype: Any = np.float32, *, shared: bool = False) -> Real:
@@ -219,10 +225,10 @@ class _Tiles:
         raise NotImplementedError
 
     def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
-        """field += K[:, points] coef in float32 tiles and float64 sums. In place: field, padded to panels."""
+        """field += K[:, points] coef, from float32 values unless products are exact. In place: field, padded to panels."""
         if self.linear:
             self._add_linear(points, coef, field)
-        elif self._kept is not None:
+        elif self._kept is not None and not self.exact_products:
             self._add_kept(points, coef, field)
         else:
             self._add(points, coef, field, single=True)
@@ -401,8 +407,8 @@ class SparseTiles(_Tiles):
         else:
             self.error_factor = self._bound_of_dot(norms, longest)
 
-    def _columns(self, points: IntArray, real: Any) -> _Spread:
-        return _Spread(self.csr[real], points, self.K.n_features, np.uint8 if self.binary else real)
+    def _columns(self, points: IntArray, real: Any, same: _Spread | None = None) -> _Spread:
+        return _Spread(self.csr[real], points, self.K.n_features, np.uint8 if self.binary else real, same)
 
     def _compute(self, points: IntArray, dtype: Any) -> Real:
         """As `_Tiles._compute`."""
@@ -426,7 +432,8 @@ class SparseTiles(_Tiles):
         """As `_Tiles._add`."""
         real = self.single if single else np.float64
         if real not in self._all:
-            self._all[real] = self._columns(np.arange(self.n), real)
+            same = next(iter(self._all.values()), None) if self.binary else None
+            self._all[real] = self._columns(np.arange(self.n), real, same)
         work = len(points) * len(field) * (self.effort + 8.0)
         _add_sparse(self.shape, self.csr[real], points, coef, self._all[real], work, self.n_threads, field)
         if self.offset:
@@ -447,7 +454,10 @@ def magnitudes(kernel: Kernel, indptr: IntArray, data: FloatArray) -> FloatArray
 class _Spread:
     """Sparse points as dense columns: all panels of all features, or, where that is too much, one at a time."""
 
-    def __init__(self, csr: _vector.Csr, points: IntArray, n_features: int, dtype: Any) -> None:
+    def __init__(
+        self, csr: _vector.Csr, points: IntArray, n_features: int, dtype: Any, same: _Spread | None = None
+    ) -> None:
+        """`same`: the same columns with norms of another type, whose panels will do."""
         self.count = -(-len(points) // LANES)
         norms = np.zeros(self.count * LANES, csr.norms.dtype)
         norms[: len(points)] = csr.norms[points]
@@ -455,7 +465,9 @@ class _Spread:
         self._n_features, self._dtype = n_features, dtype
         self._panels: Real | None = None
         bytes_each = n_features * LANES * np.dtype(dtype).itemsize
-        if bytes_each <= _PANEL_BYTES and self.count * bytes_each <= _PANELS_BYTES:
+        if same is not None and same._panels is not None:
+            self._panels = same._panels
+        elif bytes_each <= _PANEL_BYTES and self.count * bytes_each <= _PANELS_BYTES:
             self._panels = np.zeros((self.count, n_features, LANES), dtype)
             block_jit.spread_all(self.points, self._panels)
         else:
@@ -556,9 +568,6 @@ def linear_product(targets: Points, sources: Points, coef: FloatArray, n_feature
     return np.asarray(T @ (S.T @ coef))
 
 
-_CANCELS_64 = 1e4  # scaled squared norms above which distances are better summed than expanded, even in float64
-
-
 def has_tile(kernel: Kernel, targets: Points, sources: Points) -> bool:
     """Whether `tile_product` serves this kernel and these points."""
     if kernel.kind not in _SHAPES:
@@ -580,9 +589,6 @@ def needs_pairs(kernel: Kernel, n_features: int, sources: int) -> bool:
     """
     terms = _terms(kernel, n_features)
     return kernel.kind != KernelKind.LINEAR and not 0 < terms <= min(_FEW_TERMS, n_features * sources // 4)
-
-
-_SLABS = 16  # parts of a symmetric product, each with sums of its own
 
 
 def symmetric_product(kernel: Kernel, points: Points, coef: FloatArray, n_threads: int) -> FloatArray:

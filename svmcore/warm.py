@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix
 
 from svmcore._errors import ConvergenceWarning
 from svmcore.solve import train_svc, train_svr
+from svmcore.solvers import block
 
 KERNELS = ("rbf", "linear", "poly", "sigmoid", "laplacian")
 
@@ -31,14 +32,15 @@ def warmup() -> None:
     with warnings.catch_warnings(), _no_collections():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for kernel in KERNELS:
-            _exercise(X, y, kernel)
-            for sparse in (ones, values):
-                _exercise(csr_matrix(sparse), y, kernel)
+            for some in (X, csr_matrix(ones), csr_matrix(values)):
+                _exercise(some, y, kernel)
+            _exercise(rng.standard_normal((40, 48)), y, kernel)  # features enough to keep K
         train_svc(X, y, 1.0, kernel="linear", solver="interior")
         train_svc(X, y, 1.0, fit_intercept=False, solver="block")
         train_svr(X, X[:, 0], 1.0, solver="block")
-        wide = csr_matrix((values[values != 0], np.nonzero(values)), shape=(40, 20_000))
-        train_svc(wide, y, 1.0, solver="block")  # more features than a panel holds
+        wide = np.zeros((40, 20_000))
+        wide[:, :20] = values
+        train_svc(csr_matrix(wide), y, 1.0, solver="block")  # more features than a panel holds
         large = rng.standard_normal((700, 2))
         labels = np.where(large[:, 0] * large[:, 1] > 0, 1, -1)
         train_svc(large, labels, 1e4, gamma=0.5, tol=1e-6, solver="block")  # so many steps that they become conjugate
@@ -60,6 +62,8 @@ def _no_collections() -> Iterator[None]:
 
 
 def _exercise(X: Any, y: Any, kernel: str) -> None:
-    """Both precisions of one kernel: a tight tolerance needs the second."""
+    """Both precisions of one kernel, and a problem of more than one block: a tight tolerance needs the second."""
     solution = train_svc(X, y, 10.0, kernel=kernel, coef0=0.5, solver="block", tol=1e-9, time_limit=5.0)
     solution.decision_function(X)
+    many = np.resize(np.arange(len(y)), block.SMALL_COSTLY + 1)
+    train_svc(X[many], y[many], 1e-3, kernel=kernel, coef0=0.5, solver="block", tol=0.5, max_iter=100)

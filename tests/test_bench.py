@@ -127,6 +127,13 @@ def test_equal_gap_is_reached_or_given_up():
     assert at_equal_gap(Hopeless(), 1e-300) is None
 
 
+def test_problems_can_be_chosen_by_name():
+    results, quiet = Results(), {"say": lambda _: None}
+    options = {"equal_gap": False, "time_for_it": 0.01}
+    assert not contest(Context(results, problems=["no such"], **quiet), "fit", SMALL, [DEFAULT], **options)
+    assert contest(Context(results, problems=["no such", SMALL.data], **quiet), "fit", SMALL, [DEFAULT], **options)
+
+
 def test_a_peer_that_is_not_installed_is_skipped_with_its_name():
     class Absent(Solver):
         name = "Absent"

@@ -378,6 +378,16 @@ def test_the_bound_on_float32_kernel_values_holds(kind, scale, sparse):
     everything = np.arange(128)
     error = np.abs(mine.gram(everything)[:128, :128] - K.rows(everything))
     assert (error <= np.outer(mine.error_factor, mine.error_factor)).all()
+    K = small_matrix(X, K.kernel._replace(offset=1e4))
+    mine = tiles.make_tiles(K, centred=True)
+    coef, field = rng.standard_normal(128), np.zeros(128)
+    for _ in range(2):
+        field[:] = 0.0
+        mine.add(everything, coef, field)
+        rounding = 1e-14 * np.abs(K.rows(everything)) @ np.abs(coef)
+        bound = mine.error_factor * (mine.error_factor @ np.abs(coef))
+        assert (np.abs(field - K.rows(everything) @ coef) <= bound + rounding).all()
+        mine.keep()
 
 
 @pytest.mark.parametrize("d", [1, 4, 11])
@@ -395,6 +405,10 @@ def test_sums_of_polynomial_kernels_are_one_polynomial(d, degree, coef0):
     mine.add(points, coef, field)
     assert np.abs(field[:150] - expected).max() <= 1e-13 * np.abs(expected).max()
     assert np.abs(K.product(points, coef) - expected).max() <= 1e-13 * np.abs(expected).max()
+    mine.keep()
+    field[:] = 0.0
+    mine.add(points, coef, field)
+    assert np.abs(field[:150] - expected).max() <= 1e-13 * np.abs(expected).max()
 
 
 def test_postponed_certificates_are_the_full_ones():

@@ -71,6 +71,19 @@ def test_a_start_far_from_the_boxes_takes_few_steps(loss):
         assert solution.n_iter <= 40
 
 
+@pytest.mark.filterwarnings("ignore:the tolerance is met but the objective")
+@pytest.mark.parametrize("size", [1e-200, 1e-35, 1e-8, 1e8, 1e30])
+def test_targets_of_any_size(size):
+    X = np.random.default_rng(2).standard_normal((400, 3))
+    target = size * np.sin(X[:, 0])
+    solution = svmcore.train_svr(X, target, size, 0.1 * size, kernel="linear", tol=1e-6 * max(size, 1e-8))
+    assert solution.converged
+    assert np.isfinite(solution.predict(X)).all()
+    zero = svmcore.train_svr(X, target, 1.0, 0.0, kernel="linear", tol=max(1e-6, 1e-6 * size))
+    assert zero.converged
+    assert np.isfinite(zero.predict(X)).all()
+
+
 def test_features_of_any_size_and_a_perfect_fit():
     X, y = data()
     for scale in (1e-150, 1e-8, 1e4):

@@ -49,6 +49,7 @@ LAYERS = [
     {"_kernels"},
     {"_steps_jit", "_elbow_jit"},
     {"_smo_jit", "_path_jit", "_ipm_jit", "_active_jit", "_npa_jit", "_chunk_jit", "_block_jit", "_window_jit"},
+    {"_stretch_jit"},
     {"tiles", "gram", "_measures"},
     {"solvers", "forms", "certify", "_check", "parallel", "_highs", "data"},
     {"path", "path_result", "solve", "gp"},

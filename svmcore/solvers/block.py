@@ -506,7 +506,7 @@ def run(
         state.beta[:] = start  # whatever came of it is worse than nothing
         return Raw(state.beta, status, state.steps, table if trace else None, stats)
     raw = Raw(state.beta, status, state.steps, table if trace else None, stats)
-    if state.fresh:  # the certificate would compute the same product: it is remembered
+    if state.fresh or not status.ok:  # the certificate computes the same product, which is remembered; or all of it
         return raw
     return raw._replace(residual=_measures.residual(qp, state.beta, state.field), residual_error=state.residual_error())
 

@@ -317,8 +317,9 @@ class _Crossover:
         """Where it stands now."""
         qp = self.qp
         v = qp.c - self.data.product(self.data.columns(self.beta)) - qp.diag * self.beta
-        infeasible = qp.equality and abs(self.beta.sum()) > 1e-9 * (1.0 + np.abs(self.beta).sum())
-        return _Exact(self.beta.copy(), v, np.inf if infeasible else _measures.violation(qp, self.beta, v))
+        off = abs(self.beta.sum()) > 1e-9 * (1.0 + np.abs(self.beta).sum()) if qp.equality else False
+        bad = off or not (np.isfinite(self.beta).all() and np.isfinite(v).all())
+        return _Exact(self.beta.copy(), v, np.inf if bad else _measures.violation(qp, self.beta, v))
 
     def run(self, met: Any) -> _Exact:
         """As it is, if that will do; else alternate between settling the free variables and freeing the worst violators."""
@@ -357,19 +358,21 @@ def run(
     trace: bool,
 ) -> Raw:
     """Solve the dual; `start` is not used. `n_iter` counts interior-point steps."""
-    data = _Data(qp, K)
-    solver = _Solver(qp, data)
     records: list[tuple[float, float, float]] = []
-    best = _Exact(start, qp.c, np.inf)
+    best = _Exact(np.zeros_like(start), qp.c, np.inf)
     barrier = CLOSENESS * tol
     steps, crossovers, length = 0, 0, 1.0
     status: Status | None = None
 
     def met(exact: _Exact) -> bool:
-        if stopping == "kkt":
-            return exact.violation <= tol
-        return Criterion(stopping, tol).met(qp, exact.beta, exact.v) if stopping == "gap" else exact.violation <= tol
+        if stopping == "gap":
+            return bool(np.isfinite(exact.violation)) and Criterion(stopping, tol).met(qp, exact.beta, exact.v)
+        return exact.violation <= tol
 
+    if met(best._replace(violation=_measures.violation(qp, best.beta, qp.c))):  # targets below the tolerance, say
+        return Raw(best.beta, Status.CONVERGED, 0, _table(records) if trace else None, {"crossovers": 0})
+    data = _Data(qp, K)
+    solver = _Solver(qp, data)
     while status is None:
         mu, at = solver.complementarity, solver.at
         if not np.isfinite(mu):
@@ -401,6 +404,10 @@ def run(
     if not np.isfinite(best.violation):
         exact = _Crossover(solver).run(met)
         best = exact if np.isfinite(exact.violation) else best
+    return Raw(best.beta, status, steps, _table(records) if trace else None, {"crossovers": crossovers})
+
+
+def _table(records: list[tuple[float, float, float]]) -> dict[str, FloatArray]:
+    """A trace by columns."""
     columns = ("objective", "complementarity", "dual_residual")
-    table = {name: np.array([record[k] for record in records]) for k, name in enumerate(columns)}
-    return Raw(best.beta, status, steps, table if trace else None, {"crossovers": crossovers})
+    return {name: np.array([record[k] for record in records]) for k, name in enumerate(columns)}
