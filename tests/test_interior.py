@@ -76,7 +76,7 @@ def test_a_start_far_from_the_boxes_takes_few_steps(loss):
 def test_targets_of_any_size(size):
     X = np.random.default_rng(2).standard_normal((400, 3))
     target = size * np.sin(X[:, 0])
-    solution = svmcore.train_svr(X, target, size, 0.1 * size, kernel="linear", tol=1e-6 * max(size, 1e-8))
+    solution = svmcore.train_svr(X, target, max(size, 1e-100), 0.1 * size, kernel="linear", tol=1e-6 * max(size, 1e-8))
     assert solution.converged
     assert np.isfinite(solution.predict(X)).all()
     zero = svmcore.train_svr(X, target, 1.0, 0.0, kernel="linear", tol=max(1e-6, 1e-6 * size))

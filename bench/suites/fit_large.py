@@ -7,13 +7,14 @@ from bench.contest import Context, contest
 from bench.peers import DEFAULT, peers
 from bench.problems import Problem
 from bench.suite import Suite
-from bench.suites.fit import COSTLY, SMALL, SPARSE, TWO, WIDE, Case
+from bench.suites.fit import COSTLY, SMALL, SPARSE, TEXT, TWO, WIDE, Case
 
 CASES = [
     Case(WIDE, Problem("clusters-20000-100")),
     Case(SPARSE, Problem("onehot-20000-120", gamma=0.05)),
     Case(COSTLY, Problem("clusters-20000-20", C=100.0)),
     Case(SPARSE, Problem("a7a", gamma=0.05)),
+    Case(TEXT, Problem("text-5000-50000", gamma=1.0)),
     Case(SMALL, Problem("clusters-50000-20")),
     Case(TWO, Problem("clusters-50000-20"), threads=2),
 ]
