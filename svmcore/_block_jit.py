@@ -24,7 +24,7 @@ from svmcore._vector import (
     store_tile,
 )
 
-_STAMP = "7a5f10062a0a"
+_STAMP = "9793b80b56ef"
 
 
 @jit

@@ -26,7 +26,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "488bdc483af5"
+_STAMP = "eb7d5362ef5c"
 
 SOLVED, LIMITED = -1, -2
 

@@ -16,7 +16,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "9895f7a49f5a"
+_STAMP = "2efcdeadf503"
 
 LOW, UP, ELBOW = 0, 1, 2
 

@@ -8,6 +8,7 @@ division vectorise: guard each denominator where it is formed) and may contract 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding
@@ -40,9 +41,24 @@ def jit(function: Any = None, *, sums: bool = False, inline: bool = False, alloc
     if inline:
         options["forceinline"] = True
     try:
-        return numba.njit(cache=True, **options)(function)
+        compiled = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder to write the cache to: compile in every process rather than fail
         return numba.njit(**options)(function)
+    index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if index is not None:
+        index._load_index = functools.partial(_readable_or_empty, index._load_index)
+    return compiled
+
+
+def _readable_or_empty(load_index: Callable[[], dict[Any, str]]) -> dict[Any, str]:
+    """An index of the disk cache. One of another version of the library may name classes that are gone: it is of no use.
+
+    Numba would find that out by the date of the source, but only after it has read all of it, and fail.
+    """
+    try:
+        return load_index()
+    except Exception:
+        return {}
 
 
 def host_features() -> frozenset[str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from svmcore._jit import jit
 
-_STAMP = "053068693e59"
+_STAMP = "f5a440be2535"
 
 
 @jit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -113,6 +114,19 @@ def test_an_edited_home_is_seen_by_its_importer_in_another_process(two_homes):
     stamp(two_homes)
     assert run(PROGRAM, two_homes) == [16.0, 0, 1]
     assert run(PROGRAM, two_homes) == [16.0, 1, 0]
+
+
+@pytest.mark.compiled
+def test_an_index_of_another_version_is_replaced(two_homes):
+    """It may hold types whose classes the sources no longer have."""
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    stale = list((two_homes / "cache").rglob("*.nbi"))
+    assert stale
+    for index in stale:
+        version = pickle.dumps(pickle.loads(index.read_bytes()))
+        index.write_bytes(version + b"csvmcore._smo_jit\nGone\n.")
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    assert run(PROGRAM, two_homes) == [7.0, 1, 0]
 
 
 @pytest.mark.compiled
