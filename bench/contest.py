@@ -38,6 +38,10 @@ class Context:
         """Whether a solver takes part (all do, unless some were named; ours always does)."""
         return not self.only or name == DEFAULT.name or any(word.lower() in name.lower() for word in self.only)
 
+    def takes(self, problem: Problem) -> bool:
+        """Whether a problem is wanted (all are, unless some were named)."""
+        return not self.problems or any(word in problem.name for word in self.problems)
+
     def out_of_time(self) -> bool:
         return time.perf_counter() > self.deadline
 
@@ -157,7 +161,7 @@ def contest(
     least_rounds: int = 3,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Run one case and record a row per solver and mode; return the rows."""
-    if context.problems and not any(word in problem.name for word in context.problems):
+    if not context.takes(problem):
         return []
     if context.out_of_time():
         context.skip(suite, "everybody", "the suite's time was up", problem.name)
