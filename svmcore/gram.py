@@ -70,13 +70,9 @@ def sparse_points(X: Any, order: IntArray | None) -> Points:
     """The rows `order` (None: all) of a canonical CSR matrix."""
     if order is not None:
         X = X[order]
-    norms = np.zeros(X.shape[0])
-    filled = np.diff(X.indptr) > 0
-    if X.nnz:
-        norms[filled] = np.add.reduceat(X.data * X.data, X.indptr[:-1][filled])
     return Points(
         X.shape[0], _NO_PANELS, X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False),
-        X.data.astype(np.float64, copy=False), norms, _NO_INTS, _NO_GRAM,
+        X.data.astype(np.float64, copy=False), tiles.row_sums(X.indptr, X.data * X.data), _NO_INTS, _NO_GRAM,
     )  # fmt: skip
 
 

@@ -443,10 +443,14 @@ class SparseTiles(_Tiles):
 
 def magnitudes(kernel: Kernel, indptr: IntArray, data: FloatArray) -> FloatArray:
     """What distances of sparse points are made of: sums of squares, for the Laplacian kernel of absolute values."""
-    values = np.abs(data) if kernel.kind == KernelKind.LAPLACIAN else data * data
+    return row_sums(indptr, np.abs(data) if kernel.kind == KernelKind.LAPLACIAN else data * data)
+
+
+def row_sums(indptr: IntArray, values: FloatArray) -> FloatArray:
+    """The sum of each row of a CSR matrix with these values."""
     sums = np.zeros(len(indptr) - 1)
     filled = np.diff(indptr) > 0
-    if len(data):
+    if len(values):
         sums[filled] = np.add.reduceat(values, indptr[:-1][filled])
     return sums
 
