@@ -25,7 +25,7 @@ from svmcore._path_paper import PaperTracker, Settings
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore._window import WindowTracker
-from svmcore.gram import KernelMatrix, available_threads, is_sparse
+from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.path_result import Data, Groups, Path, Track
 from svmcore.solve import svc_problem
 
@@ -114,7 +114,7 @@ def svm_path(
     mode = _check.choice("factorization", factorization, FACTORIZATIONS)
     low = _check.number("lambda_min", lambda_min, low=0.0, strict=True)
     high = None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low)
-    threads = available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1)
+    threads = _check.threads(n_threads)
     if max_events is not None:
         max_events = _check.integer("max_events", max_events, low=0)
     watch = _watch(time_limit, callback, verbose, low)

@@ -10,7 +10,6 @@ from svmcore import _check, forms
 from svmcore._errors import InputError
 from svmcore.certify import Certificate
 from svmcore.certify import certificate as _measure
-from svmcore.gram import available_threads
 from svmcore.solve import svc_problem, svr_problem
 
 
@@ -56,8 +55,7 @@ def certificate(
         coef = coef * signs
     if intercept is not None:
         intercept = _check.number("intercept", intercept)
-    threads = available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1)
-    K, beta = form.kernel_matrix(cache_bytes=0, n_threads=threads), forms.to_beta(qp, coef)
+    K, beta = form.kernel_matrix(cache_bytes=0, n_threads=_check.threads(n_threads)), forms.to_beta(qp, coef)
     shift = form.shift(K, beta)
     found = _measure(qp, K, beta, None if intercept is None else intercept - shift)
     return found._replace(intercept=found.intercept + shift)

@@ -21,7 +21,7 @@ from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.certify import Certificate, certificate, confirm
-from svmcore.gram import KernelMatrix, available_threads, is_sparse
+from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.solution import Solution, Terms
 from svmcore.solvers._contract import rounding
 
@@ -348,7 +348,7 @@ def _check_run(
         stopping=_check.choice("stopping", stopping, _check.STOPPING),
         max_iter=_check.integer("max_iter", max_iter, low=-1),
         cache_bytes=int(cache * 1e6),
-        n_threads=available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1),
+        n_threads=_check.threads(n_threads),
         alpha0=alpha0,
         trace=_check.flag("trace", trace),
         seed=0 if random_state is None else _check.integer("random_state", random_state, low=0),
