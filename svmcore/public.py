@@ -10,7 +10,7 @@ from svmcore import _check, forms
 from svmcore._errors import InputError
 from svmcore.certify import Certificate
 from svmcore.certify import certificate as _measure
-from svmcore.gram import KernelMatrix, available_threads
+from svmcore.gram import KernelMatrix
 from svmcore.solve import svc_problem, svr_problem
 
 
@@ -61,7 +61,7 @@ def certificate(
         form.spec.kernel,
         form.spec.function,
         cache_bytes=0,
-        n_threads=available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1),
+        n_threads=_check.threads(n_threads),
     )
     return _measure(qp, K, forms.to_beta(qp, coef), intercept)
 
