@@ -301,7 +301,7 @@ def test_dropped_columns_may_hold_anything(write, monkeypatch):
 
 def test_index_of_a_data_frame_is_recognised(write):
     file = write(",a,y\n0,1.5,no\n1,2.5,yes\n")
-    with pytest.raises(svmcore.InputError, match="the first column has no name, like the index .* --drop 1"):
+    with pytest.raises(svmcore.InputError, match=r"the first column has no name, like the index .* --drop 1"):
         svmcore.load_data(file)
     for drop in (1, ""):
         assert svmcore.load_data(file, drop=drop)[0].tolist() == [[1.5], [2.5]]
