@@ -1,4 +1,4 @@
-"""`Path`: the answer of `svm_path`, for every C at once. `StepCurve`: an exact step function of C.
+"""`Path`: the answer of `svm_path`, for every C at once.
 
 Stored are the events (who changed sides, where, why) and, per knot, the values of the points on the elbow. Everything
 else is a view of that. Between two knots ``beta-hat = lambda * y * alpha`` and ``bias-hat = lambda * intercept`` are
@@ -12,7 +12,6 @@ piecewise linear, so phi is integrated exactly upwards from the value at the sma
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from svmcore._errors import InputError, MissingExtraError
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.gram import aligned, call_kernel, dense_points, is_sparse, new_scratch, padded, sparse_points
+from svmcore.step_curve import StepCurve, merged
 
 CAUSES = ("box", "margin", "exchange", "batch", "repair", "special", "restart")
 EVENT = np.dtype([("lambda", "f8"), ("index", "i8"), ("from", "U1"), ("to", "U1"), ("cause", "U8")])
@@ -35,38 +35,6 @@ class PathCertificate(NamedTuple):
 
     kkt_violation: float
     relative_gap: float
-
-
-@dataclass(frozen=True, eq=False)
-class StepCurve:
-    """A step function of C, exact: ``values[k]`` holds between ``breakpoints[k - 1]`` and ``breakpoints[k]``.
-
-    Call it with one C or an array. It is defined for ``C_min <= C <= C_max``.
-    """
-
-    breakpoints: FloatArray
-    values: FloatArray
-    C_min: float
-    C_max: float
-
-    def __call__(self, C: Any) -> Any:
-        """The value at C."""
-        C = np.asarray(C, dtype=np.float64)
-        out = self.values[np.searchsorted(self.breakpoints, C, side="right")]
-        return float(out) if out.ndim == 0 else out
-
-    @property
-    def minimum(self) -> float:
-        """The smallest value."""
-        return float(self.values.min())
-
-    @property
-    def best_C(self) -> float:
-        """A C that attains the minimum: the (geometric) middle of the widest such interval."""
-        edges = np.concatenate([[self.C_min], self.breakpoints, [self.C_max]])
-        width = np.where(self.values == self.values.min(), np.log(edges[1:] / edges[:-1]), -1.0)
-        k = int(np.argmax(width))
-        return float(np.sqrt(edges[k] * edges[k + 1]))
 
 
 class Groups(NamedTuple):
@@ -159,6 +127,16 @@ class Path:
         """The interval of C that the path covers; its lower end is 0 when nothing happens below the first breakpoint."""
         low = 0.0 if self._track.open_top else 1.0 / float(self._track.knot[0, 0])
         return low, 1.0 / float(self._track.knot[-1, 0])
+
+    @property
+    def C_min(self) -> float:
+        """The lower end of `C_range`."""
+        return self.C_range[0]
+
+    @property
+    def C_max(self) -> float:
+        """The upper end of `C_range`."""
+        return self.C_range[1]
 
     @property
     def events(self) -> NDArray[Any]:
@@ -407,36 +385,46 @@ class Path:
         return np.asarray(self._data.classes[(self.decision_function(X, C) > 0).astype(int)])
 
     @one_blas_thread
-    def error_curve(self, X: Any = None, y: Any = None) -> StepCurve:
+    def error_curve(self, X: Any = None, y: Any = None, sample_weight: Any = None) -> StepCurve:
         """The share of rows of X that are classified wrongly, as an exact step function of C (default: training set).
 
-        Inside a segment lambda * f(x) is linear in lambda, so every row changes sign at lambdas in closed form.
+        Rows count by their weight, and one of weight zero is not there. The training set has the weights it was trained
+        with, class weights included; `sample_weight` is for other data. Inside a segment lambda * f(x) is linear in
+        lambda, so every row changes sign at lambdas in closed form. The curve covers `C_range`.
         """
         data = self._data
         if X is None:
-            X, wanted = data.X, data.signs
+            if sample_weight is not None:
+                raise InputError("sample_weight belongs to other data X, y; the training set has its own weights")
+            X, wanted, weight = data.X, data.signs, data.weights
         else:
             if y is None:
                 raise InputError("error_curve needs the labels y of X")
             X = data.columns.apply(X)
             wanted = _signs_of(y, data.classes, X.shape[0])
+            weight = _weights_of(sample_weight, X.shape[0])
         crossings: list[FloatArray] = []
         changes: list[FloatArray] = []
         wrong = np.zeros(X.shape[0], dtype=bool)
         columns = np.arange(self._sign.size)
+        slope = self._track.bias_slope
         for start, block in self._blocks(X, columns):
-            sign = wanted[start : start + block.shape[0]]
+            stop = start + block.shape[0]
+            positive = wanted[start:stop] > 0.0
             for lam0, lam1, F0, F1 in self._sweep(block):
-                was, now = F0 > 0.0, F1 > 0.0
-                if lam0 == np.inf:
-                    wrong[start : start + block.shape[0]] = now != (sign > 0)
-                    continue
-                flip = np.flatnonzero(was != now)
-                if flip.size:
-                    share = F0[flip] / (F0[flip] - F1[flip])
-                    crossings.append(lam0 + share * (lam1 - lam0))
-                    changes.append(np.where(now[flip] == (sign[flip] > 0), -1.0, 1.0))
-        return _step_curve(crossings, changes, wrong, self.C_range, self._track)
+                now = F1 > 0.0
+                if lam0 == np.inf:  # above the first knot only the intercept changes, and wins in the end
+                    was = np.full(now.size, slope > 0.0) if slope else now
+                    wrong[start:stop] = was != positive
+                    flip = np.flatnonzero(was != now)
+                    crossings.append(lam1 - F1[flip] / slope if slope else np.empty(0))
+                else:
+                    flip = np.flatnonzero((F0 > 0.0) != now)
+                    crossings.append(lam0 + F0[flip] / (F0[flip] - F1[flip]) * (lam1 - lam0))
+                changes.append(np.where(now[flip] == positive[flip], -1.0, 1.0) * weight[start:stop][flip])
+        return _step_curve(
+            np.concatenate(crossings), np.concatenate(changes), wrong @ weight, weight.sum(), self.C_range
+        )
 
     def _sweep(self, block: FloatArray) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
         """lambda * f at both ends of every segment, for the rows whose kernel values are given; first a (inf, .) entry.
@@ -532,19 +520,31 @@ def _signs_of(y: Any, classes: NDArray[Any], n: int) -> FloatArray:
     return np.where(labels == classes[1], 1.0, -1.0)
 
 
+def _weights_of(sample_weight: Any, n: int) -> FloatArray:
+    if sample_weight is None:
+        return np.ones(n)
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n,):
+        raise InputError(f"sample_weight has shape {weight.shape} for {n} rows of X; give one weight per row")
+    if not (np.isfinite(weight).all() and (weight >= 0.0).all() and weight.sum() > 0.0):
+        raise InputError("sample_weight must be finite, not negative, and not all zero")
+    return weight
+
+
 def _step_curve(
-    crossings: list[FloatArray], changes: list[FloatArray], wrong: Any, C_range: tuple[float, float], track: Track
+    lam: FloatArray, change: FloatArray, begin: float, total: float, C_range: tuple[float, float]
 ) -> StepCurve:
-    """Collect sign changes into a step function of C."""
-    n = wrong.size
-    C = 1.0 / np.concatenate(crossings) if crossings else np.empty(0)
-    change = np.concatenate(changes) if changes else np.empty(0)
+    """The step function of C that begins at `begin` of `total`, and changes at values of lambda."""
+    low, high = C_range
+    C = 1.0 / lam
     order = np.argsort(C, kind="stable")
     C, change = C[order], change[order]
-    count = int(wrong.sum()) + np.concatenate([[0.0], np.cumsum(change)])
+    count = begin + np.concatenate([[0.0], np.cumsum(change)])
+    first = int(np.searchsorted(C, low, side="right"))  # what happens at the end of the range happens outside
+    stop = max(first, int(np.searchsorted(C, high, side="left")))
+    C, count = C[first:stop], count[first : stop + 1]
     last = np.concatenate([C[1:] > C[:-1], [True]]) if C.size else np.empty(0, dtype=bool)
-    breakpoints = C[last]
-    values = np.concatenate([count[:1], count[1:][last]]) / n
-    real = np.concatenate([[True], values[1:] != values[:-1]])
-    low = 1.0 / float(track.knot[0, 0])
-    return StepCurve(breakpoints[real[1:]], values[real], low, C_range[1])
+    return merged(C[last], np.clip(np.concatenate([count[:1], count[1:][last]]) / total, 0.0, 1.0), low, high)
+
+
+__all__ = ["Data", "Groups", "Path", "PathCertificate", "StepCurve", "Track"]

@@ -206,7 +206,7 @@ def _set_of(solution: Solution) -> _Kept:
 
 def _kernel(problem: Problem, n_threads: int) -> KernelMatrix:
     cache = int(_check.DEFAULT_CACHE_MB * 1e6)
-    return KernelMatrix(problem.X, problem.spec.kernel, problem.spec.function, n_threads=n_threads, cache_bytes=cache)
+    return problem.kernel_matrix(cache_bytes=cache, n_threads=n_threads)
 
 
 def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) -> Solution | None:

@@ -53,6 +53,7 @@ def kernel_scale(X, kernel) -> float:
     return max(1.0, largest) if kernel["kernel"] == "linear" else (largest + 1.0) ** 3
 
 
+@pytest.mark.usefixtures("tracker")
 @given(st.integers(0, 10**9))
 def test_optimal_at_every_breakpoint_and_between(seed):
     X, y, kernel, weight, rng = random_problem(seed)
@@ -78,6 +79,7 @@ def test_optimal_at_every_breakpoint_and_between(seed):
     assert measured.infeasibility <= 1e-9 * bound.sum()
 
 
+@pytest.mark.usefixtures("tracker")
 @given(st.integers(0, 10**9))
 def test_equals_train_svc(seed):
     X, y, kernel, weight, rng = random_problem(seed)
@@ -92,6 +94,7 @@ def test_equals_train_svc(seed):
         assert path.at(C).objective == pytest.approx(path.objective(C), rel=1e-7)
 
 
+@pytest.mark.usefixtures("tracker")
 @given(st.integers(0, 10**9))
 def test_order_and_names_of_classes_do_not_matter(seed):
     X, y, kernel, weight, rng = random_problem(seed)
@@ -181,6 +184,48 @@ def test_error_curve_is_exact(equality):
         assert got == pytest.approx(want)
     assert curve.minimum == curve(curve.best_C) == curve.values.min()
     assert isinstance(path.error_curve(), StepCurve)
+
+
+@given(st.integers(0, 10**9))
+def test_error_curve_counts_weights_over_the_whole_range(seed):
+    X, y, kernel, weight, rng = random_problem(seed)
+    weight = rng.integers(0, 4, len(y)).astype(float)
+    weight[:2] = 1.0
+    path = svm_path(X, y, sample_weight=weight, **kernel)
+    curve = path.error_curve()
+    assert (curve.C_min, curve.C_max) == path.C_range == (path.C_min, path.C_max)
+    Z, z = rng.normal(size=(9, X.shape[1])), rng.choice([-1, 1], 9)
+    share = rng.uniform(size=9) * (np.arange(9) > 2)
+    other = path.error_curve(Z, z, share)
+    low = 1e-6 if path.C_min == 0.0 else path.C_min
+    for C in np.geomspace(low, path.C_max, 12).clip(low, path.C_max).tolist():
+        for found, A, b, w in ((curve, X, y, weight), (other, Z, z, share)):
+            f = path.decision_function(A, C)
+            if np.min(np.abs(f)) > 1e-6 * (1.0 + np.max(np.abs(f))):
+                assert found(C) == pytest.approx(np.average((f > 0) != (b > 0), weights=w), abs=1e-12)
+
+
+def test_error_below_the_first_event_changes_with_the_intercept():
+    X, y = two_clouds()
+    heavy = np.append(np.flatnonzero(y > 0)[:10], np.flatnonzero(y < 0))
+    path = svm_path(X[heavy], y[heavy], gamma=0.5)
+    curve = path.error_curve()
+    assert curve.C_min == 0.0
+    assert curve.breakpoints[0] < path.Cs[0]
+    for C in np.append(0.999 * curve.breakpoints[:3], 1.001 * curve.breakpoints[:3]):
+        assert curve(C) == pytest.approx(np.mean(path.predict(X[heavy], float(C)) != y[heavy]))
+    assert curve(1e-9) == pytest.approx(10 / heavy.size)  # the majority's class for all
+
+
+def test_error_curve_refuses_weights_that_are_none():
+    X, y = two_clouds(20)
+    path = svm_path(X, y)
+    with pytest.raises(InputError, match="belongs to other data"):
+        path.error_curve(sample_weight=np.ones(20))
+    with pytest.raises(InputError, match=r"shape \(3,\) for 20 rows"):
+        path.error_curve(X, y, np.ones(3))
+    with pytest.raises(InputError, match="not all zero"):
+        path.error_curve(X, y, np.zeros(20))
 
 
 def test_duplicates_are_merged_and_share_their_alpha():
