@@ -295,7 +295,7 @@ class _Run:
                     return None
                 status = control.check(self.steps, violation, np.nan)
                 count = block_jit.still_moving(work, members)
-                if status is None and count < SHRINK * m and m >= LEAST_SHRUNK:
+                if status is None and 0 < count < SHRINK * m and m >= LEAST_SHRUNK:
                     status = _on_part(work, members[:count], run)
                 if status is not None:
                     return status
