@@ -20,6 +20,7 @@ from svmcore import _check, solvers
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._follow import GAP, Record, Tracker
+from svmcore._path_check import check_path
 from svmcore._path_paper import PaperTracker, PublishedOptions
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
@@ -36,6 +37,8 @@ _SMALL = 1 << 25
 _WARN_GAP = 1e-6
 _ROUNDING = 1e-15
 """SMO of the published modes is asked for no more than this, relative to the kernel's scale."""
+_STRETCHES = 4
+"""Stretches of a path by the fast tracker at which its null dimension is measured."""
 _SMO_STEPS = 20.0
 """Steps per point that it may take; the fast tracker removes what is left."""
 _ROUGH = 1e-6
@@ -134,13 +137,16 @@ def svm_path(
         K = _kernel(data, cache_mb)
         prepared = time.perf_counter()
         if mode == "auto":
-            record, top = _auto(data, K, high, low, watch, max_events)
+            record, top, oracle = _auto(data, K, high, low, watch, max_events)
         else:
-            record, top = _paper(data, K, high, low, watch, max_events, mode, options)
+            record, top, oracle = _paper(data, K, high, low, watch, max_events, mode, options)
         path = _assemble(data, record, top)
         path.stats |= {"factorization": mode, "n_kernel_evals": K.n_evals}
-        if mode != "auto":
-            path.stats["max_gap"] = path.certify().relative_gap
+        checked = check_path(path, oracle, _STRETCHES if mode == "auto" else None)
+        if mode == "auto":
+            path.stats["null_dim_max"] = checked.null_dim
+        else:
+            path.stats["max_gap"] = checked.relative_gap
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     _speak(path)
     return path
@@ -431,7 +437,7 @@ def _watch(time_limit: Any, callback: Any, verbose: Any, low: float) -> _Watch:
 
 def _auto(
     data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None
-) -> tuple[Record, Top]:
+) -> tuple[Record, Top, KernelMatrix]:
     """The fast tracker."""
     v = _variables(data)
     clock = time.perf_counter()
@@ -455,7 +461,7 @@ def _auto(
     seconds["track"] = time.perf_counter() - clock
     record = tracker.record(ended)
     record.stats["seconds"] = seconds
-    return record, top
+    return record, top, stored
 
 
 def _stored(tracker: Tracker | PaperTracker, K: KernelMatrix) -> KernelMatrix:
@@ -475,7 +481,7 @@ def _paper(
     max_events: int | None,
     mode: str,
     options: PublishedOptions,
-) -> tuple[Record, Top]:
+) -> tuple[Record, Top, KernelMatrix]:
     """The published algorithm: IR by SMO at lambda_max from (55), then its own loop.
 
     Without a lambda_max it starts at the solution for every large lambda, which tells where the first event is.
@@ -508,7 +514,7 @@ def _paper(
     seconds["track"] = time.perf_counter() - clock
     record = tracker.record(ended)
     record.stats["seconds"] = seconds
-    return record, Top(lam, is_open, slope if is_open else 0.0, high is None and is_open)
+    return record, Top(lam, is_open, slope if is_open else 0.0, high is None and is_open), stored
 
 
 # ---- the answer ------------------------------------------------------------------------------------------------------
