@@ -17,6 +17,8 @@ from scipy.linalg import lapack
 from svmcore._types import FloatArray, IntArray
 
 _TOGETHER = 64
+_FALL = 0.25
+"""Products of knots whose lambda is below this share of another's are computed apart, or rounding would hide them."""
 _ZERO = 1e-10
 """A residual this small, relative to lambda, is zero: the point lies on the margin."""
 _RANK = 1e-14
@@ -68,8 +70,10 @@ def _places(path: Any, K: Any, starts: IntArray) -> Iterator[_Places]:
     knots = np.unique(np.concatenate([starts, np.minimum(starts + 1, knot.shape[0] - 1)]))
     vectors = path._vectors(knots)
     last: _Places | None = None
-    for start in range(0, knots.size, _TOGETHER):
-        group = knots[start : start + _TOGETHER]
+    start = 0
+    while start < knots.size:
+        near = int(np.count_nonzero(knot[knots[start:], 0] > _FALL * knot[knots[start], 0]))
+        group = knots[start : start + max(1, min(near, _TOGETHER))]
         V = np.stack([next(vectors) for _ in group])
         here = _Places(knot[group, 0], knot[group, 1], V, _products(K, V), inner=False)
         yield here
@@ -79,7 +83,7 @@ def _places(path: Any, K: Any, starts: IntArray) -> Iterator[_Places]:
         left = np.flatnonzero(np.isin(group[:-1], starts) & (np.diff(group) == 1) & (here.lam[1:] < here.lam[:-1]))
         if left.size:
             yield _Places(*(0.5 * (part[left] + part[left + 1]) for part in here[:4]), inner=True)
-        last = here
+        last, start = here, start + int(np.count_nonzero(group >= knots[start]))
 
 
 def _products(K: Any, V: FloatArray) -> FloatArray:

@@ -136,25 +136,21 @@ def svm_path(
     with watch.control, one_blas_thread:
         K = _kernel(data, cache_mb)
         prepared = time.perf_counter()
-        if mode == "auto":
-            record, top, oracle = _auto(data, K, high, low, watch, max_events)
+        if options is None:
+            record, top, rows = _auto(data, K, high, low, watch, max_events)
         else:
-            record, top, oracle = _paper(data, K, high, low, watch, max_events, mode, options)
+            record, top, rows = _paper(data, K, high, low, watch, max_events, mode, options)
         path = _assemble(data, record, top)
-        path.stats |= {"factorization": mode, "n_kernel_evals": K.n_evals}
-        checked = check_path(path, oracle, _STRETCHES if mode == "auto" else None)
-        if mode == "auto":
-            path.stats["null_dim_max"] = checked.null_dim
-        else:
-            path.stats["max_gap"] = checked.relative_gap
+        path.stats |= {"factorization": mode, "n_kernel_evals": K.n_evals, **_checked(path, rows, mode)}
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     _speak(path)
     return path
 
 
-def _published_options(published: Any, mode: str) -> PublishedOptions:
+def _published_options(published: Any, mode: str) -> PublishedOptions | None:
+    """The options of a published mode; None for the fast tracker."""
     if published is None:
-        return PublishedOptions()
+        return None if mode == "auto" else PublishedOptions()
     if not isinstance(published, PublishedOptions):
         raise InputError(
             f"published={published!r} is no PublishedOptions; give svmcore.PublishedOptions(check=False, ...)"
@@ -534,6 +530,13 @@ def _assemble(data: Data, record: Record, top: Top) -> Path:
     stats.setdefault("n_special", 0)
     stats.setdefault("n_backup", 0)
     return Path(data, track, stats, record.ended)
+
+
+def _checked(path: Path, K: KernelMatrix, mode: str) -> dict[str, Any]:
+    """What is measured on the finished path: of the published modes the gap, of the fast tracker the null dimension."""
+    if mode == "auto":
+        return {"null_dim_max": check_path(path, K, _STRETCHES).null_dim}
+    return {"max_gap": check_path(path, K).relative_gap}
 
 
 def _speak(path: Path) -> None:
