@@ -38,13 +38,12 @@ class Checked(NamedTuple):
 
 
 class _Places(NamedTuple):
-    """Places on the path, one row each: lambda, bias, variables, K times them. `inner`: between two knots."""
+    """Places on the path, one row each: lambda, bias, variables, K times them."""
 
     lam: FloatArray
     bias: FloatArray
     beta: FloatArray
     image: FloatArray
-    inner: bool
 
 
 def check_path(path: Any, K: Any, most: int | None = None) -> Checked:
@@ -53,19 +52,19 @@ def check_path(path: Any, K: Any, most: int | None = None) -> Checked:
     if most is not None and starts.size > most:
         starts = np.unique(np.linspace(0, starts.size - 1, most).astype(np.int64))
     violation, gap, C, null = 0.0, 0.0, 1.0 / float(path._track.knot[0, 0]), 0
-    for places in _places(path, K, starts):
+    for places, inner in _places(path, K, starts):
         violations, gaps, residuals = _measure(path, places)
         k = int(np.argmax(np.where(np.isfinite(gaps), gaps, np.inf)))
         violation = max(violation, float(violations.max()))
         if not gaps[k] <= gap:
             gap, C = float(gaps[k]), 1.0 / float(places.lam[k])
-        if places.inner:
+        if inner:
             null = max(null, _null_dim(path, K, np.abs(residuals) <= _ZERO * places.lam[:, None], null))
     return Checked(violation, gap, C, null)
 
 
-def _places(path: Any, K: Any, starts: IntArray) -> Iterator[_Places]:
-    """The knots that begin or end a stretch of `starts`, and the middles of these stretches, some at a time."""
+def _places(path: Any, K: Any, starts: IntArray) -> Iterator[tuple[_Places, bool]]:
+    """The knots that begin or end a stretch of `starts` (False) and the middles of these stretches (True), in groups."""
     knot = path._track.knot
     knots = np.unique(np.concatenate([starts, np.minimum(starts + 1, knot.shape[0] - 1)]))
     vectors = path._vectors(knots)
@@ -75,14 +74,14 @@ def _places(path: Any, K: Any, starts: IntArray) -> Iterator[_Places]:
         near = int(np.count_nonzero(knot[knots[start:], 0] > _FALL * knot[knots[start], 0]))
         group = knots[start : start + max(1, min(near, _TOGETHER))]
         V = np.stack([next(vectors) for _ in group])
-        here = _Places(knot[group, 0], knot[group, 1], V, _products(K, V), inner=False)
-        yield here
+        here = _Places(knot[group, 0], knot[group, 1], V, _products(K, V))
+        yield here, False
         if last is not None:  # the stretch that leads into this group
             group = np.append(knots[start - 1], group)
-            here = _Places(*(np.concatenate([a[-1:], b]) for a, b in zip(last[:4], here[:4], strict=True)), inner=False)
+            here = _Places(*(np.concatenate([a[-1:], b]) for a, b in zip(last, here, strict=True)))
         left = np.flatnonzero(np.isin(group[:-1], starts) & (np.diff(group) == 1) & (here.lam[1:] < here.lam[:-1]))
         if left.size:
-            yield _Places(*(0.5 * (part[left] + part[left + 1]) for part in here[:4]), inner=True)
+            yield _Places(*(0.5 * (part[left] + part[left + 1]) for part in here)), True
         last, start = here, start + int(np.count_nonzero(group >= knots[start]))
 
 
