@@ -19,7 +19,7 @@ from svmcore._types import FloatArray, IntArray
 _TOGETHER = 64
 _FALL = 0.25
 """Products of knots whose lambda is below this share of another's are computed apart, or rounding would hide them."""
-_ZERO = 1e-10
+ZERO = 1e-10
 """A residual this small, relative to lambda, is zero: the point lies on the margin."""
 _RANK = 1e-14
 """A pivot this small, relative to the largest and for each point, is zero."""
@@ -59,7 +59,7 @@ def check_path(path: Any, K: Any, most: int | None = None) -> Checked:
         if not gaps[k] <= gap:
             gap, C = float(gaps[k]), 1.0 / float(places.lam[k])
         if inner:
-            null = max(null, _null_dim(path, K, np.abs(residuals) <= _ZERO * places.lam[:, None], null))
+            null = max(null, _null_dim(path, K, np.abs(residuals) <= ZERO * places.lam[:, None], null))
     return Checked(violation, gap, C, null)
 
 
