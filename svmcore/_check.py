@@ -104,7 +104,7 @@ def memory(n_bytes: float, what: str, remedy: str) -> None:
         )
 
 
-def _finite(values: FloatArray, name: str, locate: Callable[[int], tuple[int, int]]) -> None:
+def _finite(values: FloatArray, name: str, locate: Callable[[int], tuple[int, Any]]) -> None:
     """Refuse NaN and infinity, naming the first place."""
     flat = values.reshape(-1)
     if not len(flat) or (flat.min() >= -LARGEST and flat.max() <= LARGEST):  # false for NaN
@@ -117,27 +117,82 @@ def _finite(values: FloatArray, name: str, locate: Callable[[int], tuple[int, in
     raise InputError(f"{name} contains {flat[bad]} at row {row}, column {column}; {remedy}")
 
 
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """The column names of a data frame of any library, when all of them are strings."""
+    columns = getattr(X, "columns", None)
+    if columns is None or callable(columns) or len(getattr(X, "shape", ())) != 2:
+        return None
+    names = tuple(columns)
+    return tuple(map(str, names)) if len(names) == X.shape[1] and all(isinstance(k, str) for k in names) else None
+
+
+def is_missing(value: Any) -> bool:
+    """True for None, NaN, NaT and pandas.NA, the values that do not equal themselves."""
+    if value is None:
+        return True
+    try:
+        return not bool(value == value)
+    except (TypeError, ValueError):  # pandas.NA has no truth; an array has too many
+        return np.ndim(value) == 0
+
+
+def _unreadable(X: Any, name: str, error: Exception) -> InputError:
+    """Which entry of a table is not a number: its row, its column and what is there."""
+    names = column_names(X)
+    table = np.asarray(X, dtype=object) if names is not None or isinstance(X, np.ndarray) else None
+    for k in range(table.shape[1] if table is not None and table.ndim == 2 else 0):
+        assert table is not None
+        column = _column(X, k)
+        for row, value in enumerate(table[:, k].tolist()):
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                if is_missing(value):
+                    return InputError(
+                        f"{name} has a missing value at row {row}, column {column}; remove or impute missing values first"
+                    )
+                return InputError(
+                    f"{name} holds {value!r} at row {row}, column {column}, which is not a number; turn the column into "
+                    "numbers (pandas.get_dummies makes one column for each category), or leave it out"
+                )
+    return InputError(f"{name} cannot be read as numbers ({error}); give a two-dimensional numeric array")
+
+
+def _unmasked(values: Any, name: str) -> None:
+    """Refuse a masked array with masked entries: what is under the mask means nothing."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{name} is a masked array with masked values; fill them in, or remove their rows, first")
+
+
 def features(X: Any, name: str = "X") -> Any:
     """A feature matrix: C-ordered float64, or canonical CSR with float64 values and int32 column indices."""
     if is_sparse(X) or hasattr(X, "tocsr"):
         return _sparse_features(X, name)
+    _unmasked(X, name)
     try:
         array = np.asarray(X)
-        if array.dtype.kind == "c":
-            raise InputError(f"{name} holds complex numbers; give real features")
+        if array.dtype.kind in "cmM":
+            what = "complex numbers" if array.dtype.kind == "c" else "dates or times"
+            raise InputError(f"{name} holds {what}; give real features")
         array = np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{name} cannot be read as numbers ({error}); give a two-dimensional numeric array") from None
+        raise _unreadable(X, name, error) from None
     if array.ndim != 2 or np.ndim(X) == 1:
         hint = "; one feature: X.reshape(-1, 1), one sample: X.reshape(1, -1)" if np.ndim(X) == 1 else ""
         raise InputError(f"{name} has {np.ndim(X)} dimension(s); it must have two, samples by features{hint}")
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise InputError(f"{name} is empty, with shape {array.shape}; give at least one sample and one feature")
     width = array.shape[1]
-    _finite(array, name, lambda k: (k // width, k % width))
+    _finite(array, name, lambda k: (k // width, _column(X, k % width)))
     return array
+
+
+def _column(X: Any, k: int) -> Any:
+    """What a message calls a column: its name, or its place."""
+    names = column_names(X)
+    return k if names is None else repr(names[k])
 
 
 def _sparse_features(X: Any, name: str) -> Any:

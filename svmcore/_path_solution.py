@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from svmcore import forms
+from svmcore import _columns, forms
 from svmcore._check import KernelSpec
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, Kernel, KernelKind, Status
 from svmcore.certify import Certificate, certificate
 from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.path_result import Data, Groups, Path, PathCertificate, Track
-from svmcore.solution import Solution
+from svmcore.solution import Solution, Terms
 
-FORMAT = "svmcore-path-1"
+FORMAT = "svmcore-path-2"
+_OLD_FORMATS = ("svmcore-path-1",)  # read, never written: without names and scaling
 _SCALARS = ("open_top", "found_top", "bias_slope", "phi_end")
 _DEFAULT_VALUES = 20
 
@@ -80,7 +81,7 @@ def solution_at(path: Path, C: float) -> Solution:
         converged=True, n_iter=int(path.stats["n_events"]), n_kernel_evals=K.n_evals, fit_seconds=0.0, solver="path",
         classes=data.classes, kernel=data.spec.kernel,
         support_vectors=np.empty((0, 0)) if precomputed else data.X[support],
-        n_features=data.X.shape[1], function=data.spec.function, n_threads=data.n_threads,
+        columns=data.columns, terms=Terms(C, "hinge"), function=data.spec.function, n_threads=data.n_threads,
     )  # fmt: skip
 
 
@@ -106,6 +107,7 @@ def save_path(path: Path, file: Any) -> None:
         "stat_names": np.array(list(numbers), dtype=str),
         "stat_values": np.array([float(v) for v in numbers.values()]),
     }
+    fields |= _columns.stored(data.columns)
     fields |= {f"group_{name}": value for name, value in data.groups._asdict().items()}
     fields |= {f"track_{name}": np.asarray(value) for name, value in track._asdict().items() if name not in _SCALARS}
     if is_sparse(data.X):
@@ -118,7 +120,7 @@ def save_path(path: Path, file: Any) -> None:
 
 def assemble_path(file: Any, parts: dict[str, Any]) -> Path:
     """The path from the arrays that `Path.save` wrote to `file`."""
-    if str(parts.get("format")) != FORMAT:
+    if str(parts.get("format")) not in (FORMAT, *_OLD_FORMATS):
         raise InputError(f"{file} is not a path that this version of svmcore reads; it needs format {FORMAT!r}")
     try:
         return _assemble(parts)
@@ -134,8 +136,8 @@ def _assemble(parts: dict[str, Any]) -> Path:
     if "X_data" in parts:
         from scipy import sparse
 
-        rows, columns = (int(v) for v in parts["X_shape"])
-        X = sparse.csr_matrix((parts["X_data"], parts["X_indices"], parts["X_indptr"]), shape=(rows, columns))
+        rows, width = (int(v) for v in parts["X_shape"])
+        X = sparse.csr_matrix((parts["X_data"], parts["X_indices"], parts["X_indptr"]), shape=(rows, width))
         X.check_format()
     else:
         X = np.ascontiguousarray(parts["X"], dtype=np.float64)
@@ -155,7 +157,8 @@ def _assemble(parts: dict[str, Any]) -> Path:
         raise ValueError("a variable points outside of the training set")
     if track.index.shape != track.value.shape or track.offset[-1] != track.index.size:
         raise ValueError("elbow values and indices do not belong together")
-    data = Data(X, parts["signs"], parts["weights"], spec, parts["classes"], bool(equality), groups, 1)
+    columns = _columns.read(parts, X.shape[1], int(kind) == KernelKind.PRECOMPUTED)
+    data = Data(X, parts["signs"], parts["weights"], spec, parts["classes"], bool(equality), groups, 1, columns)
     stats: dict[str, Any] = dict(zip(parts["stat_names"].tolist(), parts["stat_values"].tolist(), strict=True))
     for name, value in stats.items():
         if name.startswith("n_") or (name.endswith("_max") and float(value).is_integer()):

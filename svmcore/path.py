@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore import _check, solvers
+from svmcore._columns import names_of
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._follow import GAP, Record, Tracker
@@ -60,6 +61,8 @@ def svm_path(
     loss: str = "hinge",
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
+    standardize: bool = False,
+    feature_names: Any = None,
     sample_weight: Any = None,
     class_weight: Any = None,
     lambda_max: float | None = None,
@@ -77,8 +80,8 @@ def svm_path(
 
     Parameters
     ----------
-    X, y, kernel, gamma, degree, coef0, fit_intercept, intercept_scaling, sample_weight, class_weight : as in `train_svc`.
-        The loss is the hinge: the squared hinge's path is not piecewise linear.
+    X, y, kernel, gamma, degree, coef0, fit_intercept, intercept_scaling, standardize, feature_names, sample_weight,
+        class_weight : as in `train_svc`. The loss is the hinge: the squared hinge's path is not piecewise linear.
     lambda_max, lambda_min : the ends, lambda = 1 / C. None: the largest lambda at which anything happens; the path
         then answers for every smaller C too.
     factorization : "auto", the fast tracker; or the algorithm of Ong, Shao and Yang as published, with the rank of the
@@ -116,11 +119,13 @@ def svm_path(
         max_events = _check.integer("max_events", max_events, low=0)
     watch = _watch(time_limit, callback, verbose, low)
     snap = _check.number("merge_tol", merge_tol, low=0.0)
+    names = names_of(X, feature_names)
     if snap > 0.0:
         X = _snapped(X, snap, kernel)
     problem = svc_problem(
         X, y, 1.0, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
+        standardize=standardize, feature_names=names,
     )  # fmt: skip
     data = _merge(problem, threads, together=mode == "auto")
     with watch.control, one_blas_thread:
@@ -193,7 +198,9 @@ def _merge(problem: Any, n_threads: int, together: bool) -> Data:
     share = np.zeros(n)
     share[kept] = weights[kept] / total[group[kept]]
     groups = Groups(group, share, kept[first[order]], np.bincount(group[kept], minlength=order.size))
-    return Data(problem.X, signs, weights, problem.spec, problem.classes, qp.equality, groups, n_threads)
+    return Data(
+        problem.X, signs, weights, problem.spec, problem.classes, qp.equality, groups, n_threads, problem.columns
+    )
 
 
 def _kernel(data: Data, cache_mb: float | None) -> KernelMatrix:

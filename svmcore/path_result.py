@@ -11,13 +11,14 @@ piecewise linear, so phi is integrated exactly upwards from the value at the sma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcore import _check, _kernels
+from svmcore._columns import Columns, Scaling
 from svmcore._errors import InputError, MissingExtraError
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
@@ -50,7 +51,7 @@ class Groups(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The problem behind a path: features, signs and weights per point, kernel, classes, and the variables."""
+    """The problem behind a path: scaled features, signs and weights per point, kernel, classes, and the variables."""
 
     X: Any
     signs: FloatArray
@@ -60,6 +61,12 @@ class Data(NamedTuple):
     equality: bool
     groups: Groups
     n_threads: int
+    columns: Columns
+
+    @property
+    def raw(self) -> Any:
+        """The features in the units that users know."""
+        return self.columns.raw(self.X)
 
 
 class Track(NamedTuple):
@@ -301,17 +308,40 @@ class Path:
             out[name] = tally[upto, k]
         return out
 
+    def coef(self, C: Any) -> FloatArray:
+        """The weights of a linear machine for features as users give them, shape (d,); one row per C when C is an array.
+
+        ``f(x) = coef(C) @ x + f(0)``; `intercept(C)` is f(0) unless the path standardises its features.
+        """
+        data = self._data
+        if data.spec.kernel.kind != KernelKind.LINEAR:
+            raise InputError(f"coef needs the linear kernel; this path has kernel={data.spec.name!r}")
+        dual = self.dual_coef(C)
+        w = np.asarray((data.X.T @ dual.T).T)
+        return data.columns.weights(w, 0.0)[0]
+
     # ---- predictions -----------------------------------------------------------------------------------------------
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the features, or None where the training data had none."""
+        return self._data.columns.names
+
+    @property
+    def standardized(self) -> Scaling | None:
+        """Mean and scale of every feature, where the path was computed with ``standardize=True``; else None."""
+        return self._data.columns.standardized
+
+    def columns_of(self, names: Iterable[str]) -> IntArray:
+        """For every feature of the training data its place among `names`; InputError where they are not the same names."""
+        return self._data.columns.of(names)
+
     def _blocks(self, X: Any, columns: IntArray) -> Iterator[tuple[int, FloatArray]]:
-        """Kernel values between rows of X and the variables `columns`, some rows at a time (without the offset)."""
+        """Kernel values between scaled rows of X and the variables `columns`, some at a time (without the offset)."""
         data = self._data
         kernel = data.spec.kernel._replace(offset=0.0)
         points = data.groups.first[columns]
-        X = _check.features(X)
         width = data.X.shape[1]
-        if X.shape[1] != width:
-            raise InputError(f"X has {X.shape[1]} columns; this path was computed with {width}")
         rows = max(1, _CHUNK // max(1, columns.size))
         if data.spec.function is None and kernel.kind != KernelKind.PRECOMPUTED:
             if is_sparse(X) != is_sparse(data.X):
@@ -337,6 +367,7 @@ class Path:
     def decision_function(self, X: Any, C: Any) -> FloatArray:
         """f(x) for every row of X; with an array of C, one row of the result per C."""
         lam, _, scalar = self._lambdas_of(C)
+        X = self._data.columns.apply(X)
         beta, bias = self._hat(lam)
         offset = self._data.spec.kernel.offset
         bias = bias + (0.0 if self._data.equality else offset * beta.sum(axis=1))
@@ -369,7 +400,7 @@ class Path:
         else:
             if y is None:
                 raise InputError("error_curve needs the labels y of X")
-            X = _check.features(X)
+            X = data.columns.apply(X)
             wanted = _signs_of(y, data.classes, X.shape[0])
             weight = _weights_of(sample_weight, X.shape[0])
         crossings: list[FloatArray] = []

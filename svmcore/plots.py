@@ -82,7 +82,8 @@ def _curve(path: Path, X: Any = None, y: Any = None) -> StepCurve:
     labels = data.classes[(data.signs > 0).astype(int)] if y is None else np.asarray(y)
     Cs = _values(path)
     wrong = [
-        (path.predict(data.X if X is None else X, Cs[k : k + 16]) != labels).mean(axis=1) for k in range(0, Cs.size, 16)
+        (path.predict(data.raw if X is None else X, Cs[k : k + 16]) != labels).mean(axis=1)
+        for k in range(0, Cs.size, 16)
     ]
     return StepCurve(np.sqrt(Cs[1:] * Cs[:-1]), np.concatenate(wrong), float(Cs[0]), float(Cs[-1]))
 
@@ -317,7 +318,7 @@ def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | N
     if not has_boundary(path):
         raise InputError("the decision boundary can be drawn for two features in a dense X only")
     C = _curve(path).best_C if C is None else C
-    X = data.X
+    X = data.raw
     low, high = X.min(axis=0), X.max(axis=0)
     half = 0.56 * np.where(high > low, high - low, 1.0)
     square = 0.5 < half[0] / half[1] < 2.0  # comparable scales: draw both the same

@@ -13,39 +13,43 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _check, _measures, choice, forms, solvers
+from svmcore import _check, _columns, _measures, choice, forms, solvers
 from svmcore._check import KernelSpec
+from svmcore._columns import Columns
 from svmcore._control import Callback, Control
 from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.certify import Certificate, certificate, confirm
 from svmcore.gram import KernelMatrix, available_threads, is_sparse
-from svmcore.solution import Solution
+from svmcore.solution import Solution, Terms
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
 
 
 class Problem(NamedTuple):
-    """A checked problem: the dual, its kernel, the data behind it, and the two classes of a classifier."""
+    """A checked problem: the dual, its kernel, the data behind it, scaled, and the two classes of a classifier."""
 
     qp: DualQP
     spec: KernelSpec
     X: Any
     classes: NDArray[Any] | None
+    columns: Columns
+    terms: Terms
 
 
 class Training(NamedTuple):
     """What a machine was trained on, for `Solution.add` and `Solution.remove`; `form` are keywords of the problem.
 
-    `kept` is theirs: a holder of the active set behind the answer.
+    X is scaled already, by `columns`. `kept` is theirs: a holder of the active set behind the answer.
     """
 
     X: Any
     y: Any
     form: dict[str, Any]
     tol: float
+    columns: Columns
     kept: Any = None
 
 
@@ -76,6 +80,8 @@ def train_svc(
     loss: str = "hinge",
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
+    standardize: bool = False,
+    feature_names: Any = None,
     sample_weight: Any = None,
     class_weight: Any = None,
     solver: str = "auto",
@@ -108,6 +114,10 @@ def train_svc(
     loss : "hinge" or "squared_hinge".
     fit_intercept, intercept_scaling : without an intercept there is no equality row; ``intercept_scaling=tau`` then
         stands for a regularised one, through the kernel K + tau^2.
+    standardize : give every feature mean 0 and standard deviation 1 over the training rows, weighted by `sample_weight`
+        (sparse X: deviation 1 only, so that zeros stay zeros). The machine keeps the numbers and takes raw data later.
+    feature_names : names of the columns; by default those of a data frame. A machine that knows them accepts a data frame
+        with the columns in any order, and refuses other columns. Arrays are taken by position.
     sample_weight, class_weight : weights of points (zero removes a point) and of classes (mapping, or "balanced").
     solver : "auto", or a name from ``svmcore.solvers()``; its own options follow as keywords.
     tol, stopping : "kkt" (KKT violation <= tol), "gap" ((primal - dual) / (|primal| + 1) <= tol) or "objective"
@@ -135,6 +145,7 @@ def train_svc(
     problem = svc_problem(
         X, y, C, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, loss=loss, fit_intercept=fit_intercept,
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
+        standardize=standardize, feature_names=feature_names,
     )  # fmt: skip
     run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
     form = {
@@ -142,7 +153,8 @@ def train_svc(
         "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling, "sample_weight": sample_weight,
         "class_weight": class_weight,
     }  # fmt: skip
-    return _fit(problem, run, _control(time_limit, callback, verbose), Training(problem.X, y, form, run.tol))
+    training = Training(problem.X, y, form, run.tol, problem.columns)
+    return _fit(problem, run, _control(time_limit, callback, verbose), training)
 
 
 def train_svr(
@@ -158,6 +170,8 @@ def train_svr(
     loss: str = "epsilon_insensitive",
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
+    standardize: bool = False,
+    feature_names: Any = None,
     sample_weight: Any = None,
     solver: str = "auto",
     tol: float = 1e-3,
@@ -189,7 +203,8 @@ def train_svr(
     """
     problem = svr_problem(
         X, y, C, epsilon, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, loss=loss, fit_intercept=fit_intercept,
-        intercept_scaling=intercept_scaling, sample_weight=sample_weight,
+        intercept_scaling=intercept_scaling, sample_weight=sample_weight, standardize=standardize,
+        feature_names=feature_names,
     )  # fmt: skip
     run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
     form = {
@@ -197,7 +212,8 @@ def train_svr(
         "loss": loss, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
         "sample_weight": sample_weight,
     }  # fmt: skip
-    return _fit(problem, run, _control(time_limit, callback, verbose), Training(problem.X, y, form, run.tol))
+    training = Training(problem.X, y, form, run.tol, problem.columns)
+    return _fit(problem, run, _control(time_limit, callback, verbose), training)
 
 
 def _offset(fit_intercept: Any, intercept_scaling: Any) -> tuple[bool, float]:
@@ -224,14 +240,16 @@ def _checked_points(X: Any, kernel: Any) -> Any:
 def svc_problem(
     X: Any, y: Any, C: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3, coef0: Any = 0.0,
     loss: Any = "hinge", fit_intercept: Any = True, intercept_scaling: Any = None, sample_weight: Any = None,
-    class_weight: Any = None,
+    class_weight: Any = None, standardize: Any = False, feature_names: Any = None,
 ) -> Problem:  # fmt: skip
     """Check a classification problem and form its dual."""
     C = _check.cost(C)
     loss = _check.choice("loss", loss, forms.SVC_LOSSES)
     equality, offset = _offset(fit_intercept, intercept_scaling)
+    names = _columns.names_of(X, feature_names)
     X = _checked_points(X, kernel)
     weights = _check.sample_weights(sample_weight, X.shape[0])
+    columns, X = _columns.fitted(X, weights, standardize, names, kernel)
     signs, classes = _check.labels(y, X.shape[0], None if weights is None else weights > 0)
     spec = _check.kernel(kernel, X, gamma, degree, coef0, offset, weights)
     share = _check.class_weights(class_weight, classes, signs, weights)
@@ -239,27 +257,29 @@ def svc_problem(
         share = share * weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    return Problem(forms.svc(signs, costs, loss, equality), spec, X, classes)
+    return Problem(forms.svc(signs, costs, loss, equality), spec, X, classes, columns, Terms(C, loss))
 
 
 def svr_problem(
     X: Any, y: Any, C: Any, epsilon: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3,
     coef0: Any = 0.0, loss: Any = "epsilon_insensitive", fit_intercept: Any = True, intercept_scaling: Any = None,
-    sample_weight: Any = None,
+    sample_weight: Any = None, standardize: Any = False, feature_names: Any = None,
 ) -> Problem:  # fmt: skip
     """Check a regression problem and form its dual."""
     C = _check.cost(C)
     epsilon = _check.number("epsilon", epsilon, low=0.0)
     loss = _check.choice("loss", loss, forms.SVR_LOSSES)
     equality, offset = _offset(fit_intercept, intercept_scaling)
+    names = _columns.names_of(X, feature_names)
     X = _checked_points(X, kernel)
     targets = _check.vector(y, "y", X.shape[0])
     weights = _check.sample_weights(sample_weight, X.shape[0])
+    columns, X = _columns.fitted(X, weights, standardize, names, kernel)
     spec = _check.kernel(kernel, X, gamma, degree, coef0, offset, weights)
     share = np.ones(X.shape[0]) if weights is None else weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    return Problem(forms.svr(targets, costs, epsilon, loss, equality), spec, X, None)
+    return Problem(forms.svr(targets, costs, epsilon, loss, equality), spec, X, None, columns, Terms(C, loss, epsilon))
 
 
 def _control(time_limit: Any, callback: Any, verbose: Any) -> Control:
@@ -453,7 +473,8 @@ def _solution(
         classes=problem.classes,
         kernel=problem.spec.kernel,
         support_vectors=np.empty((0, 0)) if precomputed else problem.X[support],
-        n_features=problem.X.shape[1],
+        columns=problem.columns,
+        terms=problem.terms,
         function=problem.spec.function,
         n_threads=run.n_threads,
         trace=raw.trace,

@@ -55,7 +55,7 @@ def _training(solution: Solution) -> Training:
 
 def _problem(training: Training) -> Problem:
     form = svr_problem if "epsilon" in training.form else svc_problem
-    return form(training.X, training.y, **training.form)
+    return form(training.X, training.y, **training.form)._replace(columns=training.columns)
 
 
 def _signed(solution: Solution) -> FloatArray:
@@ -98,9 +98,7 @@ def add(solution: Solution, X: Any, y: Any, sample_weight: Any = None) -> Soluti
     training = _training(solution)
     if solution.kernel.kind == KernelKind.PRECOMPUTED:
         raise InputError("points cannot be added to a precomputed kernel; train again with the larger matrix")
-    X = _check.features(X)
-    if X.shape[1] != solution.n_features:
-        raise InputError(f"X has {X.shape[1]} features a row; this machine was trained with {solution.n_features}")
+    X = solution.columns.apply(X)
     labels = np.asarray(y).reshape(-1)
     if len(labels) != X.shape[0]:
         raise InputError(f"y has {len(labels)} entries for {X.shape[0]} new points")
