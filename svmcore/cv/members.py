@@ -22,11 +22,20 @@ from svmcore.step_curve import StepCurve
 _ROWS = 512  # validation rows looked at together
 
 
+class Span(NamedTuple):
+    """The ends of lambda = 1 / C (None: where the paths begin), whether C counts per row, and memory for a path's rows."""
+
+    low: float
+    high: float | None
+    per_row: bool
+    cache_mb: float | None
+
+
 class Study(NamedTuple):
     """What is cross-validated: the data, checked, and how machines are trained on a part of them.
 
     `codes` are the labels as positions in `classes`; `form` are keywords of `svc_problem`, the same for every fold and
-    gamma; `class_weight` is a factor per class, or "balanced". The ends `high` and `low` are those of lambda = 1 / C.
+    gamma; `class_weight` is a factor per class, or "balanced".
     """
 
     X: Any
@@ -35,10 +44,7 @@ class Study(NamedTuple):
     weights: FloatArray | None
     class_weight: Any
     form: dict[str, Any]
-    high: float | None
-    low: float
-    per_row: bool
-    cache_mb: float | None
+    span: Span
     names: tuple[str, ...] | None
 
     @property
@@ -57,7 +63,7 @@ class Study(NamedTuple):
 
     def ratio(self, rows: IntArray) -> float:
         """The C of a machine on these rows that stands for C = 1 on all: 1, or (`per_row`) more, for there are fewer."""
-        return self.total(np.arange(self.n)) / self.total(rows) if self.per_row else 1.0
+        return self.total(np.arange(self.n)) / self.total(rows) if self.span.per_row else 1.0
 
     def problem(self, gamma: Any, rows: IntArray) -> Problem:
         """The training problem of some rows, for C = 1."""
@@ -165,7 +171,7 @@ def run_task(study: Study, task: Task, grams: Grams, progress: Progress) -> Resu
         decisions._replace(C=decisions.C / ratio),
         support_curve(whole, ratio),
         member,
-        (whole.C_range[0] / ratio if study.high is None else 1.0 / study.high, 1.0 / study.low),
+        (whole.C_range[0] / ratio if study.span.high is None else 1.0 / study.span.high, 1.0 / study.span.low),
         0.0 if path is None else float(path.stats.get("max_gap", 0.0)),
     )
 
@@ -177,8 +183,8 @@ def _follow(study: Study, task: Task, grams: Grams, progress: Progress) -> tuple
     problem = study.problem(task.gamma, train)
     gram = grams.get(task.gamma, problem.spec)
     watch = _watch(None, lambda report: progress.at(task.number, report.done), 0, task.low)
-    high = None if study.high is None else study.high / study.ratio(train)
-    way = Way(high, task.low, cache_mb=study.cache_mb, threads=grams.n_threads)
+    high = None if study.span.high is None else study.span.high / study.ratio(train)
+    way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=grams.n_threads)
     path = follow(problem, way, watch, None if gram is None else gram[np.ix_(train, train)])
     if path.ended != "done":
         return None

@@ -102,7 +102,7 @@ def snapped(values: FloatArray) -> FloatArray:
     """Values that differ by rounding made equal: a mean of fractions depends on which fold has which."""
     every, place = np.unique(values, return_inverse=True)
     new = np.concatenate([[True], np.diff(every) > SAME * np.maximum(1.0, np.abs(every[1:]))])
-    return every[new][np.cumsum(new) - 1][place]
+    return np.asarray(every[new][np.cumsum(new) - 1][place])
 
 
 def edges_of(curve: StepCurve) -> FloatArray:

@@ -17,7 +17,7 @@ from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._types import FloatArray
 from svmcore.cv.folds import LOO, Fold, check_training, make_folds
 from svmcore.cv.grams import Grams
-from svmcore.cv.members import Rest, Result, Study, Task, last_weight, run_task
+from svmcore.cv.members import Rest, Result, Span, Study, Task, last_weight, run_task
 from svmcore.cv.progress import CVProgress, Progress
 from svmcore.cv.result import Curves, PathCV
 from svmcore.cv.scores import Score, make_score
@@ -30,37 +30,15 @@ _WARN_GAP = 1e-6
 
 
 def cv_path(
-    X: Any,
-    y: Any,
-    *,
-    cv: Any = 5,
-    kernel: Any = "rbf",
-    gamma: Any = "scale",
-    degree: int = 3,
-    coef0: float = 0.0,
-    fit_intercept: bool = True,
-    intercept_scaling: float | None = None,
-    standardize: bool = False,
-    feature_names: Any = None,
-    sample_weight: Any = None,
-    class_weight: Any = None,
-    weight_training: bool = True,
-    weight_score: bool = True,
-    score: str = "error",
-    costs: Any = None,
-    groups: Any = None,
-    align: str = "C",
-    lambda_max: float | None = None,
-    lambda_min: float | None = None,
-    C_min: float | None = None,
-    C_max: float | None = None,
-    n_jobs: int | None = None,
-    random_state: int | None = None,
-    time_limit: float | None = None,
-    callback: Callable[[CVProgress], Any] | None = None,
-    verbose: int = 0,
+    X: Any, y: Any, *, cv: Any = 5, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 0.0,
+    fit_intercept: bool = True, intercept_scaling: float | None = None, standardize: bool = False,
+    feature_names: Any = None, sample_weight: Any = None, class_weight: Any = None, weight_training: bool = True,
+    weight_score: bool = True, score: str = "error", costs: Any = None, groups: Any = None, align: str = "C",
+    lambda_max: float | None = None, lambda_min: float | None = None, C_min: float | None = None,
+    C_max: float | None = None, n_jobs: int | None = None, random_state: int | None = None,
+    time_limit: float | None = None, callback: Callable[[CVProgress], Any] | None = None, verbose: int = 0,
     cache_mb: float | None = None,
-) -> PathCV:
+) -> PathCV:  # fmt: skip
     """Cross-validate a two-class support vector machine for every C at once, exactly.
 
     Every fold has the exact path of its training rows, and its score on the validation rows is an exact function of C: no
@@ -98,44 +76,56 @@ def cv_path(
     True
     >>> machine = cv.refit()
     """
-    number = None if random_state is None else _check.integer("random_state", random_state, low=0, high=2**32 - 1)
-    low, high = _ends(lambda_max, lambda_min, C_min, C_max)
-    align = _check.choice("align", align, ALIGN)
-    workers = worker_count(n_jobs)
-    if callback is not None and not callable(callback):
-        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    limit = None if time_limit is None else _check.number("time_limit", time_limit, low=0.0)
-    names = names_of(X, feature_names)
-    X = _checked_points(X, kernel)
-    n = X.shape[0]
-    weights = _check.sample_weights(sample_weight, n)
-    trained, scored = (
-        weights if _check.flag(name, value) else None
-        for name, value in (("weight_training", weight_training), ("weight_score", weight_score))
-    )
-    signs, classes = _check.labels(y, n, None if trained is None else trained > 0)
-    codes = (signs > 0).astype(np.int64)
     form = {
         "kernel": kernel, "degree": degree, "coef0": coef0, "fit_intercept": fit_intercept,
         "intercept_scaling": intercept_scaling, "standardize": standardize,
     }  # fmt: skip
-    factors = class_weight
-    if class_weight is not None and not isinstance(class_weight, str):
-        per_row = _check.class_weights(class_weight, classes, signs, trained)
-        factors = np.array([per_row[codes == k][0] for k in range(classes.size)])
-    elif class_weight is not None:
-        _check.class_weights(class_weight, classes, signs, trained)
-    study = Study(X, codes, classes, trained, factors, form, high, low, align == "C*n", cache_mb, names)
-    folds = make_folds(cv, codes, classes, groups, number or 0)
-    check_training(folds, codes, classes, trained)
-    judge = make_score(score, costs, codes, classes, scored, folds)
-    gammas = _gammas(study, gamma)
-    progress = Progress(limit, callback, int(verbose))
-    job = Job(study, folds, judge, progress, n_jobs, workers, isinstance(cv, str) and cv == LOO and groups is None)
-    with progress.control:
-        curves, stats = job.run(gammas)
-    _speak(progress, stats, len(folds))
-    return PathCV(study, judge, curves, stats, progress.reason or "done")
+    seed = 0 if random_state is None else _check.integer("random_state", random_state, low=0, high=2**32 - 1)
+    span = Span(*_ends(lambda_max, lambda_min, C_min, C_max), _check.choice("align", align, ALIGN) == "C*n", cache_mb)
+    weighing = Weighing(sample_weight, weight_training, weight_score, class_weight)
+    study, scored = _study(X, y, form, span, weighing, feature_names)
+    progress = _progress(time_limit, callback, verbose)
+    workers = worker_count(n_jobs)
+    folds = make_folds(cv, study.codes, study.classes, groups, seed)
+    check_training(folds, study.codes, study.classes, study.weights)
+    judge = make_score(score, costs, study.codes, study.classes, scored, folds)
+    loo = isinstance(cv, str) and cv == LOO and groups is None
+    return Job(study, folds, judge, progress, n_jobs, workers, loo).answer(_gammas(study, gamma))
+
+
+class Weighing(NamedTuple):
+    """How rows are weighed, as the user said it."""
+
+    sample_weight: Any
+    training: Any
+    score: Any
+    class_weight: Any
+
+
+def _study(
+    X: Any, y: Any, form: dict[str, Any], span: Span, weighing: Weighing, feature_names: Any
+) -> tuple[Study, FloatArray | None]:
+    """The checked data, and the weights in the score."""
+    names = names_of(X, feature_names)
+    X = _checked_points(X, form["kernel"])
+    weights = _check.sample_weights(weighing.sample_weight, X.shape[0])
+    trained = weights if _check.flag("weight_training", weighing.training) else None
+    scored = weights if _check.flag("weight_score", weighing.score) else None
+    signs, classes = _check.labels(y, X.shape[0], None if trained is None else trained > 0)
+    codes = (signs > 0).astype(np.int64)
+    factors = weighing.class_weight
+    if factors is not None:
+        per_row = _check.class_weights(factors, classes, signs, trained)
+        if not isinstance(factors, str):
+            factors = np.array([per_row[codes == k][0] for k in range(classes.size)])
+    return Study(X, codes, classes, trained, factors, form, span, names), scored
+
+
+def _progress(time_limit: Any, callback: Any, verbose: Any) -> Progress:
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
+    limit = None if time_limit is None else _check.number("time_limit", time_limit, low=0.0)
+    return Progress(limit, callback, int(verbose))
 
 
 def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float, float | None]:
@@ -170,7 +160,14 @@ class Job(NamedTuple):
     workers: int
     loo: bool
 
-    def run(self, gammas: list[float | None]) -> tuple[list[Curves], dict[str, Any]]:
+    def answer(self, gammas: list[float | None]) -> PathCV:
+        """Everything, and what there is to say about it."""
+        with self.progress.control:
+            curves, stats = self._run(gammas)
+        _speak(self.progress, stats, len(self.folds))
+        return PathCV(self.study, self.score, curves, stats, self.progress.reason or "done")
+
+    def _run(self, gammas: list[float | None]) -> tuple[list[Curves], dict[str, Any]]:
         """All paths, gamma by gamma."""
         study, progress = self.study, self.progress
         alone = study.form["standardize"]
@@ -186,7 +183,7 @@ class Job(NamedTuple):
     def _tasks(self, gammas: list[float | None]) -> list[Task]:
         study = self.study
         pairs = [(gamma, fold) for gamma in gammas for fold in self.folds]
-        return [Task(k, gamma, fold, study.low / study.ratio(fold.train)) for k, (gamma, fold) in enumerate(pairs)]
+        return [Task(k, gamma, fold, study.span.low / study.ratio(fold.train)) for k, (gamma, fold) in enumerate(pairs)]
 
     def _leave_one_out(self, gammas: list[float | None], grams: Grams) -> list[Task]:
         """The path of all rows says which rows matter, and up to which C."""
@@ -254,7 +251,7 @@ def _speak(progress: Progress, stats: dict[str, Any], n_folds: int) -> None:
             f"{stats['n_paths']} of {stats['n_planned']} paths. The error is the mean over these, and less certain. Remedy: "
             "a larger limit, a smaller C_max, or fewer folds or gammas.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if stats["n_loose"]:
         warnings.warn(
@@ -262,7 +259,7 @@ def _speak(progress: Progress, stats: dict[str, Any], n_folds: int) -> None:
             "points that are nearly equal, or a kernel matrix that is not positive semi-definite. The error may be off where "
             "they are. Remedy: scaled features, or a positive semi-definite kernel.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
