@@ -67,13 +67,18 @@ class Study(NamedTuple):
 
     def problem(self, gamma: Any, rows: IntArray) -> Problem:
         """The training problem of some rows, for C = 1."""
-        X = self.X[np.ix_(rows, rows)] if self.precomputed else self.X[rows]
         weights = None if self.weights is None else self.weights[rows]
         factors = self.class_weight
         if isinstance(factors, np.ndarray):
             factors = dict(enumerate(factors.tolist()))
         return svc_problem(
-            X, self.codes[rows], 1.0, gamma=gamma, sample_weight=weights, class_weight=factors, **self.form
+            features_of(self, rows),
+            self.codes[rows],
+            1.0,
+            gamma=gamma,
+            sample_weight=weights,
+            class_weight=factors,
+            **self.form,
         )
 
 
@@ -138,9 +143,13 @@ def without_features(path: Path) -> Path:
 def with_features(path: Path, study: Study, rows: IntArray) -> Path:
     """The path with its training rows again."""
     whole = copy.copy(path)
-    X = study.X[np.ix_(rows, rows)] if study.precomputed else path._data.columns.apply(study.X[rows])
-    whole._data = path._data._replace(X=X)
+    whole._data = path._data._replace(X=path._data.columns.apply(features_of(study, rows)))
     return whole
+
+
+def features_of(study: Study, rows: IntArray) -> Any:
+    """The raw features of some rows, or the kernel among them."""
+    return study.X[np.ix_(rows, rows)] if study.precomputed else study.X[rows]
 
 
 def run_task(study: Study, task: Task, grams: Grams, progress: Progress) -> Result | None:

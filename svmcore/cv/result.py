@@ -318,6 +318,16 @@ class PathCV:
         form |= {"sample_weight": study.weights, "class_weight": weight, "feature_names": study.names}
         return train_svc(study.X, y, C, **{**form, **options})
 
+    def plot(self, what: str = "curve", ax: Any = None, **options: Any) -> Any:
+        """Draw one view and return its Axes.
+
+        "curve": the mean score over C with its standard error, the best interval, and the number of support vectors on
+        top (option `gamma`); "map": the score over C and gamma. Needs matplotlib: ``pip install "svmcore[plot]"``.
+        """
+        from svmcore.plots_cv import plot_cv
+
+        return plot_cv(self, what, ax=ax, **options)
+
     # ---- out -------------------------------------------------------------------------------------------------------
 
     def table(self) -> dict[str, FloatArray]:
@@ -345,6 +355,12 @@ class PathCV:
         except ImportError:
             raise MissingExtraError("to_frame needs pandas: pip install pandas") from None
         return pd.DataFrame(self.table())
+
+    def save(self, file: Any) -> None:
+        """Write everything to an .npz file that `svmcore.load` reads, training data included. Nothing is pickled."""
+        from svmcore.cv.files import save_cv
+
+        save_cv(self, file)
 
 
 __all__ = ["Curves", "IntArray", "Mean", "PathCV"]
