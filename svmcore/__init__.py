@@ -22,6 +22,7 @@ from svmcore._errors import (
 
 if TYPE_CHECKING:
     from svmcore import solvers
+    from svmcore._path_paper import PublishedOptions
     from svmcore.cv import PathCV, cv_path
     from svmcore.data import load_data
     from svmcore.gp import GPSolution, gp_regression
@@ -40,6 +41,7 @@ _HOMES = {
     "Path": "svmcore.path_result",
     "PathCV": "svmcore.cv",
     "cv_path": "svmcore.cv",
+    "PublishedOptions": "svmcore._path_paper",
     "Solution": "svmcore.solution",
     "StepCurve": "svmcore.path_result",
     "GPSolution": "svmcore.gp",
@@ -66,6 +68,7 @@ __all__ = [
     "NotEnoughMemoryError",
     "Path",
     "PathCV",
+    "PublishedOptions",
     "SVMError",
     "ScaleWarning",
     "Solution",

@@ -14,7 +14,7 @@ import numpy as np
 
 from svmcore._errors import InputError, NotEnoughMemoryError
 from svmcore._types import FloatArray, Kernel, KernelKind
-from svmcore.gram import is_sparse
+from svmcore.gram import available_threads, is_sparse
 
 KERNELS = {kind.name.lower(): kind for kind in KernelKind if kind is not KernelKind.CALLABLE}
 STOPPING = ("kkt", "gap", "objective")
@@ -23,6 +23,7 @@ SCALE_RATIO = 1e3
 LARGEST = 1e150  # squares of larger numbers overflow
 SMALLEST_COST = 1e-150
 LARGEST_DEGREE = 1000
+MANY_CLASSES = 20  # more numbers than this are hardly classes
 
 
 class KernelSpec(NamedTuple):
@@ -68,6 +69,16 @@ def integer(name: str, value: Any, *, low: int, high: int = 2**62) -> int:
         bound = f"at least {low}" if value < low else f"at most {high}"
         raise InputError(f"{name}={value!r} is out of range; it must be {bound}")
     return int(value)
+
+
+def threads(n_threads: Any) -> int:
+    """A number of threads; all processors by default."""
+    if n_threads is None:
+        return available_threads()
+    try:
+        return integer("n_threads", n_threads, low=1)
+    except InputError as error:
+        raise InputError(f"{error}; leave it out for all processors") from None
 
 
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
@@ -136,25 +147,31 @@ def is_missing(value: Any) -> bool:
         return np.ndim(value) == 0
 
 
+def _stranger(values: list[Any]) -> int | None:
+    """The place of the first value that is not a number."""
+    for k, value in enumerate(values):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return k
+    return None
+
+
 def _unreadable(X: Any, name: str, error: Exception) -> InputError:
     """Which entry of a table is not a number: its row, its column and what is there."""
-    names = column_names(X)
-    table = np.asarray(X, dtype=object) if names is not None or isinstance(X, np.ndarray) else None
-    for k in range(table.shape[1] if table is not None and table.ndim == 2 else 0):
-        assert table is not None
-        column = _column(X, k)
-        for row, value in enumerate(table[:, k].tolist()):
-            try:
-                float(value)
-            except (TypeError, ValueError):
-                if is_missing(value):
-                    return InputError(
-                        f"{name} has a missing value at row {row}, column {column}; remove or impute missing values first"
-                    )
-                return InputError(
-                    f"{name} holds {value!r} at row {row}, column {column}, which is not a number; turn the column into "
-                    "numbers (pandas.get_dummies makes one column for each category), or leave it out"
-                )
+    table = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object) if hasattr(X, "columns") else np.empty(0)
+    for k in range(table.shape[1] if table.ndim == 2 else 0):
+        values = table[:, k].tolist()
+        row = _stranger(values)
+        if row is None:
+            continue
+        place = f"row {row}, column {_column(X, k)}"
+        if is_missing(values[row]):
+            return InputError(f"{name} has a missing value at {place}; remove or impute missing values first")
+        return InputError(
+            f"{name} holds {values[row]!r} at {place}, which is not a number; turn the column into numbers "
+            "(pandas.get_dummies makes one column for each category), or leave it out"
+        )
     return InputError(f"{name} cannot be read as numbers ({error}); give a two-dimensional numeric array")
 
 
@@ -285,10 +302,18 @@ def _variance(X: Any, weights: FloatArray | None) -> float:
 
 def vector(values: Any, name: str, n: int) -> FloatArray:
     """A finite float64 vector of n numbers."""
+    _unmasked(values, name)
     try:
         array = np.ascontiguousarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} cannot be read as numbers ({error}); give one number per sample") from None
+    except (TypeError, ValueError) as failure:
+        reason = str(failure)
+        entries = list(values) if np.iterable(values) else []
+        row = _stranger(entries)
+        if row is not None and np.ndim(entries[row]) == 0:
+            if is_missing(entries[row]):
+                raise InputError(f"{name} has a missing value at row {row}; give one number per sample") from None
+            reason = f"it holds {entries[row]!r} at row {row}"
+        raise InputError(f"{name} cannot be read as numbers ({reason}); give one number per sample") from None
     if array.ndim == 2 and 1 in array.shape:
         array = array.reshape(-1)
     if array.ndim != 1 or len(array) != n:
@@ -308,9 +333,46 @@ def _distinct(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.unique(array)
 
 
+def label_array(y: Any) -> np.ndarray[Any, Any]:
+    """Labels as an array of strings or numbers where all of them are; object arrays of data frames become such."""
+    _unmasked(y, "y")
+    array = np.asarray(y)
+    if array.dtype.kind == "T":  # numpy's strings of any length turn into nothing but objects
+        array = array.astype(object)
+    if array.dtype.kind != "O" or not array.size:
+        return array
+    kinds = set(map(type, array.flat))
+    for base, plain in ((str, str), ((bool, np.bool_), bool), (numbers.Integral, np.int64), (numbers.Real, np.float64)):
+        if all(issubclass(kind, base) for kind in kinds):
+            try:
+                return array.astype(plain)
+            except OverflowError:
+                return array
+    for row, value in enumerate(array.flat):
+        if is_missing(value):
+            raise InputError(f"y has no label at row {row} ({value!r}); every sample needs a label")
+    return array
+
+
+def _several(classes: np.ndarray[Any, Any]) -> InputError:
+    """What to do with more than two classes, or with numbers that are none."""
+    shown = ", ".join(str(value) for value in classes[:5].tolist()) + (", ..." if len(classes) > 5 else "")
+    if classes.dtype.kind == "f" and (classes != np.round(classes)).any():
+        return InputError(
+            f"y holds {len(classes)} different numbers ({shown}), not two classes; train_svr fits numbers"
+        )
+    numbers_too = (
+        "; to fit numbers use train_svr" if classes.dtype.kind in "iuf" and len(classes) > MANY_CLASSES else ""
+    )
+    return InputError(
+        f"y holds {len(classes)} classes ({shown}); this function separates two: take one pair at a time, or put an "
+        f"estimator into scikit-learn's OneVsOneClassifier{numbers_too}"
+    )
+
+
 def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any, Any]]:
     """Signs -1 and +1, and the two classes; the second of the sorted classes is +1. `kept` masks points with weight."""
-    array = np.asarray(y)
+    array = label_array(y)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array.reshape(-1)
     if array.ndim != 1 or len(array) != n:
@@ -322,13 +384,10 @@ def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any
         classes = _distinct(array)
     except TypeError:
         raise InputError("y mixes labels of different types that cannot be sorted; use one type") from None
-    if len(classes) != 2:
-        shown = ", ".join(str(value) for value in classes[:5].tolist()) + (", ..." if len(classes) > 5 else "")
-        if len(classes) < 2:
-            raise InputError(f"y holds one class only ({shown}); a classifier needs two")
-        raise InputError(
-            f"y holds {len(classes)} classes ({shown}); this function separates two: train one pair at a time"
-        )
+    if len(classes) < 2:
+        raise InputError(f"y holds one class only ({', '.join(map(str, classes.tolist()))}); a classifier needs two")
+    if len(classes) > 2:
+        raise _several(classes)
     signs = np.where(array == classes[1], 1.0, -1.0)
     if kept is not None and not (np.any(signs[kept] > 0) and np.any(signs[kept] < 0)):
         raise InputError("all samples of one class have weight zero; both classes need a sample with positive weight")

@@ -27,7 +27,6 @@ from svmcore._types import FloatArray, Kernel, KernelKind, Status
 from svmcore.gram import (
     KernelMatrix,
     aligned,
-    available_threads,
     call_kernel,
     decision_values,
     dense_points,
@@ -327,7 +326,7 @@ def gp_regression(
     spec = _check.kernel(kernel, X, gamma, degree, coef0, 0.0, None)
     start = np.zeros(X.shape[0]) if alpha0 is None else _check.vector(alpha0, "alpha0", X.shape[0]).copy()
     cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
-    threads = available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1)
+    threads = _check.threads(n_threads)
     if time_limit is not None:
         time_limit = _check.number("time_limit", time_limit, low=0.0)
     if callback is not None and not callable(callback):

@@ -509,7 +509,7 @@ class Path:
 
 
 def _signs_of(y: Any, classes: NDArray[Any], n: int) -> FloatArray:
-    labels = np.asarray(y).reshape(-1)
+    labels = _check.label_array(y).reshape(-1)
     if labels.size != n:
         raise InputError(f"y has {labels.size} labels for {n} rows of X; give one label per row")
     unknown = ~np.isin(labels, classes)

@@ -10,7 +10,6 @@ from svmcore import _check, forms
 from svmcore._errors import InputError
 from svmcore.certify import Certificate
 from svmcore.certify import certificate as _measure
-from svmcore.gram import KernelMatrix, available_threads
 from svmcore.solve import svc_problem, svr_problem
 
 
@@ -56,14 +55,10 @@ def certificate(
         coef = coef * signs
     if intercept is not None:
         intercept = _check.number("intercept", intercept)
-    K = KernelMatrix(
-        form.X,
-        form.spec.kernel,
-        form.spec.function,
-        cache_bytes=0,
-        n_threads=available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1),
-    )
-    return _measure(qp, K, forms.to_beta(qp, coef), intercept)
+    K, beta = form.kernel_matrix(cache_bytes=0, n_threads=_check.threads(n_threads)), forms.to_beta(qp, coef)
+    shift = form.shift(K, beta)
+    found = _measure(qp, K, beta, None if intercept is None else intercept - shift)
+    return found._replace(intercept=found.intercept + shift)
 
 
 def duality_gap(X: Any, y: Any, alpha: Any, intercept: float | None, C: float = 1.0, **problem: Any) -> float:

@@ -21,15 +21,20 @@ from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.certify import Certificate, certificate, confirm
-from svmcore.gram import KernelMatrix, available_threads, is_sparse
+from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.solution import Solution, Terms
+from svmcore.solvers._contract import rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
+_OFF_CENTRE = 1e-4  # share of the squared norms that is left when the points are moved to their mean
 
 
 class Problem(NamedTuple):
-    """A checked problem: the dual, its kernel, the data behind it, scaled, and the two classes of a classifier."""
+    """A checked problem: the dual, its kernel, the data behind it, scaled, and the two classes of a classifier.
+
+    `centre` is what `points` have been moved by, where that changes nothing but the rounding.
+    """
 
     qp: DualQP
     spec: KernelSpec
@@ -37,6 +42,23 @@ class Problem(NamedTuple):
     classes: NDArray[Any] | None
     columns: Columns
     terms: Terms
+    centre: FloatArray | None = None
+
+    @property
+    def points(self) -> Any:
+        """The points as solvers, certificates and machines see them."""
+        return self.X if self.centre is None else self.X - self.centre
+
+    def kernel_matrix(self, *, cache_bytes: int, n_threads: int) -> KernelMatrix:
+        """The kernel matrix over the points."""
+        spec = self.spec
+        return KernelMatrix(self.points, spec.kernel, spec.function, cache_bytes=cache_bytes, n_threads=n_threads)
+
+    def shift(self, K: KernelMatrix, beta: FloatArray) -> float:
+        """What the centre adds to the intercept of the points to give that of X."""
+        if self.centre is None:
+            return 0.0
+        return float(-forms.to_coef(self.qp, beta, K.n) @ (K.X @ self.centre))
 
 
 class Training(NamedTuple):
@@ -237,6 +259,18 @@ def _checked_points(X: Any, kernel: Any) -> Any:
     return X
 
 
+def _centre(X: Any, spec: KernelSpec, equality: bool) -> FloatArray | None:
+    """The mean of the points, where it is all they have in common with large numbers (time stamps, say).
+
+    With the linear kernel and an intercept a translation changes nothing: its terms cancel, and so do the digits.
+    """
+    if spec.kernel.kind != KernelKind.LINEAR or not equality or is_sparse(X):
+        return None
+    mean = np.asarray(X.mean(axis=0), dtype=np.float64)
+    energy = float(np.vdot(X, X))
+    return mean if energy - X.shape[0] * float(mean @ mean) < _OFF_CENTRE * energy else None
+
+
 def svc_problem(
     X: Any, y: Any, C: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3, coef0: Any = 0.0,
     loss: Any = "hinge", fit_intercept: Any = True, intercept_scaling: Any = None, sample_weight: Any = None,
@@ -257,7 +291,8 @@ def svc_problem(
         share = share * weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    return Problem(forms.svc(signs, costs, loss, equality), spec, X, classes, columns, Terms(C, loss))
+    qp, centre = forms.svc(signs, costs, loss, equality), _centre(X, spec, equality)
+    return Problem(qp, spec, X, classes, columns, Terms(C, loss), centre)
 
 
 def svr_problem(
@@ -279,7 +314,8 @@ def svr_problem(
     share = np.ones(X.shape[0]) if weights is None else weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    return Problem(forms.svr(targets, costs, epsilon, loss, equality), spec, X, None, columns, Terms(C, loss, epsilon))
+    qp, centre = forms.svr(targets, costs, epsilon, loss, equality), _centre(X, spec, equality)
+    return Problem(qp, spec, X, None, columns, Terms(C, loss, epsilon), centre)
 
 
 def _control(time_limit: Any, callback: Any, verbose: Any) -> Control:
@@ -312,7 +348,7 @@ def _check_run(
         stopping=_check.choice("stopping", stopping, _check.STOPPING),
         max_iter=_check.integer("max_iter", max_iter, low=-1),
         cache_bytes=int(cache * 1e6),
-        n_threads=available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1),
+        n_threads=_check.threads(n_threads),
         alpha0=alpha0,
         trace=_check.flag("trace", trace),
         seed=0 if random_state is None else _check.integer("random_state", random_state, low=0),
@@ -391,27 +427,74 @@ def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run) -> Measured:
     return Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, postponed=False)
 
 
+class Reached(NamedTuple):
+    """A point that a solver has come to, and what it is worth."""
+
+    name: str
+    raw: Raw
+    measured: Measured
+
+    @property
+    def loss(self) -> tuple[bool, float, float]:
+        """Less is better: first of all a finite certificate, then a small gap, then a small violation."""
+        gap, violation = abs(self.measured.relative_gap), self.measured.violation
+        return not np.isfinite(gap + violation), gap, violation
+
+
 def _attempt(
     name: str, qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control
-) -> tuple[Raw, Measured]:
-    """Run one solver, certify, and start it again where the certificate disagrees."""
+) -> tuple[Reached, Status]:
+    """Run one solver, certify, and start it again where the certificate disagrees: the best point, and how it ended."""
     solver = solvers.load(name)
-    spent, best = 0, np.inf
-    for attempt in range(_ROUNDS):
+    rounds = _ROUNDS if solver.CAPABILITIES.warm_start else 1
+    spent, best = 0, None
+    for attempt in range(rounds):
         raw = solver.run(
             qp, K, control=control, tol=run.tol, stopping=run.stopping,
             max_iter=run.max_iter if run.max_iter < 0 else max(run.max_iter - spent, 0),
             start=start, seed=run.seed, trace=run.trace, **run.options,
         )  # fmt: skip
         spent += raw.n_iter
-        raw = raw._replace(n_iter=spent)
+        raw = _feasible(qp, raw)._replace(n_iter=spent)
         measured = _measure(qp, K, raw, run)
-        if not raw.status.ok or _at_tolerance(measured, run):
+        here = Reached(name, raw, measured)
+        if raw.status.ok and _at_tolerance(measured, run) and not here.loss[0]:
+            return here, raw.status
+        halved = best is None or measured.violation < 0.5 * best.measured.violation
+        best = here if best is None else min(best, here, key=lambda point: point.loss)
+        if not raw.status.ok:
+            return best._replace(raw=best.raw._replace(n_iter=spent)), raw.status
+        if not halved or attempt == rounds - 1:
             break
-        if measured.violation >= 0.5 * best or attempt == _ROUNDS - 1:
-            return raw._replace(status=Status.PRECISION), measured
-        start, best = raw.beta, measured.violation
-    return raw, measured
+        start = raw.beta
+    return best._replace(raw=best.raw._replace(n_iter=spent)), Status.PRECISION
+
+
+def _feasible(qp: DualQP, raw: Raw) -> Raw:
+    """The answer on the equality row, from which a solver's own sums may have drifted; its residual is not its own then."""
+    beta = raw.beta if np.isfinite(raw.beta).all() else np.zeros_like(raw.beta)
+    beta = forms.balanced(qp, beta)
+    return raw if beta is raw.beta else raw._replace(beta=beta, residual=None)
+
+
+def _chain(
+    chain: tuple[str, ...], qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control
+) -> Reached:
+    """Run the solvers one after the other until one succeeds, each from the best point so far; that point."""
+    best: Reached | None = None
+    spent = 0
+    for name in chain:
+        here, status = _attempt(name, qp, K, run, start if best is None else best.raw.beta, control)
+        spent += here.raw.n_iter
+        if best is None or status.ok or status is Status.UNBOUNDED or here.loss < best.loss:
+            best = here
+        if status not in (Status.LIMITED, Status.PRECISION):
+            break
+        if run.stopping == "kkt" and best.measured.violation <= rounding(qp, K, best.raw.beta):
+            status = Status.PRECISION
+            break
+    assert best is not None
+    return best._replace(raw=best.raw._replace(n_iter=spent, status=status))
 
 
 def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> Solution:
@@ -425,18 +508,9 @@ def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> 
         one_blas_thread,
         np.errstate(over="ignore", invalid="ignore"),
     ):  # an unbounded run may overflow; its status says so
-        K = KernelMatrix(
-            problem.X, problem.spec.kernel, problem.spec.function, cache_bytes=run.cache_bytes, n_threads=run.n_threads
-        )
+        K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
         chain = choice.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)
-        spent = 0
-        for name in chain:
-            raw, measured = _attempt(name, qp, K, run, start, control)
-            spent += raw.n_iter
-            start = raw.beta
-            if raw.status not in (Status.LIMITED, Status.PRECISION):
-                break
-    raw = raw._replace(n_iter=spent)
+        name, raw, measured = _chain(chain, qp, K, run, start, control)
     solution = _solution(problem, K, raw, measured, run._replace(solver=name), control.seconds, training)
     _speak(solution, measured.relative_gap, problem, run)
     return solution
@@ -457,9 +531,10 @@ def _solution(
     coef = forms.to_coef(problem.qp, raw.beta, problem.X.shape[0])
     support = np.flatnonzero(coef)
     precomputed = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
+    points = problem.X if problem.centre is None else K.X
     return Solution(
         alpha=np.abs(coef),
-        intercept=measured.intercept,
+        intercept=measured.intercept + problem.shift(K, raw.beta),
         support=support,
         dual_coef=coef[support],
         kkt_violation=measured.violation,
@@ -472,7 +547,7 @@ def _solution(
         solver=run.solver,
         classes=problem.classes,
         kernel=problem.spec.kernel,
-        support_vectors=np.empty((0, 0)) if precomputed else problem.X[support],
+        support_vectors=np.empty((0, 0)) if precomputed else points[support],
         columns=problem.columns,
         terms=problem.terms,
         function=problem.spec.function,

@@ -21,7 +21,7 @@ from svmcore._control import Callback, Control
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Raw, Status
-from svmcore.gram import KernelMatrix, available_threads, is_sparse
+from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.solution import Solution
 from svmcore.solve import (
     Problem,
@@ -99,7 +99,7 @@ def add(solution: Solution, X: Any, y: Any, sample_weight: Any = None) -> Soluti
     if solution.kernel.kind == KernelKind.PRECOMPUTED:
         raise InputError("points cannot be added to a precomputed kernel; train again with the larger matrix")
     X = solution.columns.apply(X)
-    labels = np.asarray(y).reshape(-1)
+    labels = _check.label_array(y).reshape(-1)
     if len(labels) != X.shape[0]:
         raise InputError(f"y has {len(labels)} entries for {X.shape[0]} new points")
     if solution.classes is not None and not np.isin(labels, solution.classes).all():
@@ -114,7 +114,7 @@ def add(solution: Solution, X: Any, y: Any, sample_weight: Any = None) -> Soluti
         weights = np.concatenate([old, np.broadcast_to(new, (len(labels),))])
     larger = training._replace(
         X=_stacked(training.X, X),
-        y=np.concatenate([np.asarray(training.y).reshape(-1), labels]),
+        y=np.concatenate([_check.label_array(training.y).reshape(-1), labels]),
         form=training.form | {"sample_weight": weights},
     )
     n = training.X.shape[0]
@@ -160,7 +160,7 @@ def remove(solution: Solution, indices: Any) -> Solution:
     weights = _weights(training)
     smaller = training._replace(
         X=np.ascontiguousarray(training.X[np.ix_(keep, keep)]) if precomputed else training.X[keep],
-        y=np.asarray(training.y).reshape(-1)[keep],
+        y=_check.label_array(training.y).reshape(-1)[keep],
         form=training.form | {"sample_weight": None if weights is None else weights[keep]},
     )
     return _changed(solution, smaller, keep)
@@ -206,7 +206,7 @@ def _set_of(solution: Solution) -> _Kept:
 
 def _kernel(problem: Problem, n_threads: int) -> KernelMatrix:
     cache = int(_check.DEFAULT_CACHE_MB * 1e6)
-    return KernelMatrix(problem.X, problem.spec.kernel, problem.spec.function, n_threads=n_threads, cache_bytes=cache)
+    return problem.kernel_matrix(cache_bytes=cache, n_threads=n_threads)
 
 
 def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) -> Solution | None:
@@ -406,7 +406,7 @@ def leave_one_out(
     run = Run(
         solver="simple", tol=_check.number("tol", tol, low=0.0, strict=True), stopping="kkt", max_iter=-1,
         cache_bytes=int(cache * 1e6), alpha0=None, trace=False, seed=0, options={},
-        n_threads=available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1),
+        n_threads=_check.threads(n_threads),
     )  # fmt: skip
     control = _control(time_limit, callback, verbose)
     solution = _fit(form, run, control)
@@ -426,7 +426,7 @@ def _judge(form: Problem, y: Any, values: FloatArray) -> tuple[FloatArray, NDArr
     if form.classes is None:
         return (values - np.asarray(y, dtype=np.float64).reshape(-1)) ** 2, values
     predictions = np.asarray(form.classes)[(values > 0).astype(int)]
-    return np.asarray(predictions != np.asarray(y).reshape(-1), dtype=np.float64), predictions
+    return np.asarray(predictions != _check.label_array(y).reshape(-1), dtype=np.float64), predictions
 
 
 def _biases(qp: DualQP, beta: FloatArray, v: FloatArray) -> tuple[float, FloatArray]:

@@ -84,7 +84,7 @@ def test_path_that_ends_early_is_written_and_said(run, csv, option):
 
 def test_interrupt_keeps_what_there_is(run, csv, monkeypatch):
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr(cli._Progress, "__call__", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(cli.output.Progress, "__call__", lambda *_: signal.raise_signal(signal.SIGINT))
     status, out, _ = run("path", csv, "-o", "p.npz", "--plot", "p.png")
     assert status == 130
     assert "ended early (interrupted)" in out
@@ -133,13 +133,13 @@ def test_standardize(sparse):
     if sparse:
         from scipy.sparse import csr_matrix
 
-        A, B = cli._standardized(csr_matrix(X), csr_matrix(Z))
+        A, B = cli.files.standardized(csr_matrix(X), csr_matrix(Z))
         np.testing.assert_allclose(np.mean(A.toarray() ** 2, axis=0), [1, 1, 0, 1])
         np.testing.assert_allclose(
             B.toarray()[:, [0, 1, 3]] / Z[:, [0, 1, 3]], (A.toarray() / np.where(X, X, 1))[:5, [0, 1, 3]]
         )
         return
-    A, B = cli._standardized(X, Z)
+    A, B = cli.files.standardized(X, Z)
     np.testing.assert_allclose(A.std(axis=0), [1, 1, 0, 1])
     np.testing.assert_allclose(A.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(B[:, 0], (Z[:, 0] - X[:, 0].mean()) / X[:, 0].std())
@@ -153,7 +153,7 @@ def test_demo(run, tmp_path):
     for pattern in (r"spirals +600 +1,9\d\d +0 % +6\d +\de-\d+ +\d+\.\d+", r"monk1 +432 +\d+ +0 % +16[78] "):
         assert re.search(pattern, out), out
     assert "next: svmcore path" in out
-    assert (tmp_path / cli.DEMO_PICTURE).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / cli.paths.DEMO_PICTURE).read_bytes().startswith(b"\x89PNG")
     command = re.search(r"next: svmcore (path \S+ --plot \S+),", out)
     assert command is not None
     assert run(*command[1].split())[0] == 0
@@ -161,7 +161,7 @@ def test_demo(run, tmp_path):
 
 def test_demo_without_matplotlib(run, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(cli.paths.importlib.util, "find_spec", lambda name: None)
     status, out, _ = run("demo")
     assert status == 0
     assert 'pip install "svmcore[plot]"' in out
@@ -252,7 +252,7 @@ def test_output_that_cannot_be_written_is_refused_first(run, csv, tmp_path, monk
     monkeypatch.setattr("svmcore.path.svm_path", None)
     (tmp_path / "folder").mkdir()
     assert run("path", csv, "-o", "folder")[::2] == (2, "svmcore: error: folder is a directory; give a file name\n")
-    monkeypatch.setattr(cli.os, "access", lambda *_: False)
+    monkeypatch.setattr(cli.files.os, "access", lambda *_: False)
     assert "permission denied" in run("path", csv, "-o", "p.npz")[2]
 
 
@@ -265,7 +265,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        cli._write(str(old), save)
+        cli.files.write(str(old), save)
     assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"old"]
 
 

@@ -53,6 +53,7 @@ def kernel_scale(X, kernel) -> float:
     return max(1.0, largest) if kernel["kernel"] == "linear" else (largest + 1.0) ** 3
 
 
+@pytest.mark.usefixtures("tracker")
 @given(st.integers(0, 10**9))
 def test_optimal_at_every_breakpoint_and_between(seed):
     X, y, kernel, weight, rng = random_problem(seed)
@@ -78,6 +79,7 @@ def test_optimal_at_every_breakpoint_and_between(seed):
     assert measured.infeasibility <= 1e-9 * bound.sum()
 
 
+@pytest.mark.usefixtures("tracker")
 @given(st.integers(0, 10**9))
 def test_equals_train_svc(seed):
     X, y, kernel, weight, rng = random_problem(seed)
@@ -92,6 +94,7 @@ def test_equals_train_svc(seed):
         assert path.at(C).objective == pytest.approx(path.objective(C), rel=1e-7)
 
 
+@pytest.mark.usefixtures("tracker")
 @given(st.integers(0, 10**9))
 def test_order_and_names_of_classes_do_not_matter(seed):
     X, y, kernel, weight, rng = random_problem(seed)

@@ -161,10 +161,82 @@ def test_a_name_is_taken_as_it_is(tmp_path, name):
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
+def frames() -> dict[str, object]:
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    return {
+        "object": pd.Series(Y.astype(object), dtype=object),
+        "string": pd.Series(Y, dtype="string"),
+        "default": pd.Series(Y.tolist()),
+        "categorical": pd.Categorical(Y),
+        "categorical series": pd.Series(Y, dtype="category"),
+        "frame": pd.DataFrame({"y": Y}),
+        "polars": pl.Series(Y.tolist()),
+        "polars enum": pl.Series(Y.tolist(), dtype=pl.Enum(["yes", "no"])),
+        "variable width": Y.astype(np.dtypes.StringDType()),
+    }
+
+
+@pytest.mark.parametrize("kind", list(frames()))
+def test_labels_of_data_frames_are_strings(kind):
+    labels = frames()[kind]
+    found = svmcore.train_svc(X, labels)
+    assert found.classes.dtype.kind == "U"
+    again = stored(found)
+    assert (
+        again.predict(TEST).tolist() == found.predict(TEST).tolist() == svmcore.train_svc(X, Y).predict(TEST).tolist()
+    )
+    path = svmcore.svm_path(X, labels, lambda_min=0.5)
+    assert stored(path).predict(TEST, 1.0).dtype.kind == "U"
+    assert path.error_curve(X, labels)(1.0) == path.error_curve()(1.0)
+    assert found.add(TEST[:1], np.array(["yes"], dtype=object)).classes.tolist() == ["no", "yes"]
+    assert svmcore.leave_one_out(X, labels).error == svmcore.leave_one_out(X, Y).error
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [("Int64", "i"), ("boolean", "b"), ("Float64", "f"), (object, "i")])
+def test_numbers_of_data_frames_are_numbers(dtype, kind):
+    pd = pytest.importorskip("pandas")
+    found = svmcore.train_svc(X, pd.Series((Y == "yes").astype(int).tolist(), dtype=dtype))
+    assert found.classes.dtype.kind == kind
+    stored(found)
+
+
 def test_labels_that_are_objects_cannot_be_saved():
-    found = svmcore.train_svc(X, Y.astype(object))
+    found = svmcore.train_svc(X, np.array([(3 if label == "yes" else 2) ** 70 for label in Y], dtype=object))
     with pytest.raises(svmcore.InputError, match="labels of Python object type cannot be saved"):
         found.save(io.BytesIO())
+
+
+@pytest.mark.parametrize("again", [lambda found: found, stored])
+def test_a_machine_knows_its_problem(again):
+    found = again(train("dense", "poly"))
+    assert found.params == {
+        "C": 2.0, "loss": "hinge", "kernel": "poly", "gamma": 0.5, "degree": 2, "coef0": 1.0, "standardize": False,
+    }  # fmt: skip
+    assert (found.C, found.epsilon, found.loss, found.gamma, found.kernel_name) == (2.0, None, "hinge", 0.5, "poly")
+    assert "poly gamma=0.5 C=2" in repr(found)
+    tube = again(svmcore.train_svr(X, X[:, 0], 3.0, 0.25, kernel="linear", loss="squared_epsilon_insensitive"))
+    assert tube.params == {
+        "C": 3.0, "epsilon": 0.25, "loss": "squared_epsilon_insensitive", "kernel": "linear", "standardize": False,
+    }  # fmt: skip
+    assert "regression, linear C=3 epsilon=0.25" in repr(tube)
+    assert tube.gamma is None
+
+
+def test_params_train_the_same_machine_again():
+    found = svmcore.train_svc(X, Y, 3.0, kernel="sigmoid", gamma="auto", fit_intercept=False, intercept_scaling=0.5)
+    again = svmcore.train_svc(X, Y, **found.params, fit_intercept=False)
+    assert np.array_equal(found.alpha, again.alpha)
+    assert svmcore.train_svc(X, Y, kernel=lambda A, B: A @ B.T).kernel_name == "callable"
+
+
+def test_repr_computes_nothing():
+    many = np.random.default_rng(0).normal(size=(300, 4))
+    found = svmcore.train_svc(many, many[:, 0] > 0, solver="block")
+    assert callable(found.measured)
+    assert "relative gap" not in repr(found)
+    assert callable(found.measured)
+    gap = found.relative_gap
+    assert f"relative gap {gap:.1e}" in repr(found)
 
 
 def fields() -> dict[str, np.ndarray]:

@@ -194,7 +194,7 @@ def _follow(study: Study, task: Task, grams: Grams, progress: Progress) -> tuple
     watch = _watch(None, lambda report: progress.at(task.number, report.done), 0, task.low)
     high = None if study.span.high is None else study.span.high / study.ratio(train)
     way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=grams.n_threads)
-    path = follow(problem, way, watch, None if gram is None else gram[np.ix_(train, train)])
+    path = follow(problem, way, watch, gram=None if gram is None else gram[np.ix_(train, train)])
     if path.ended != "done":
         return None
     return path, signs(path, kernel_blocks(path, study, train, test, gram), test.size)

@@ -15,7 +15,9 @@ from svmcore import _measures
 from svmcore._types import DualQP, FloatArray
 from svmcore.gram import KernelMatrix, kernel_product
 
-_DUST = 4e-15  # a distance from a bound below this share of the box, times sqrt(n), is rounding of a sum
+_DUST = 4e-15  # a distance from a bound below this share of the largest variable, times sqrt(n), is rounding of a sum
+_FEW_CRAWLS = 20  # stretches without progress that every run may have,
+_CRAWLS_PER_VARIABLE = 0.25  # and these: together with their length about the work of fifteen dense factorisations
 
 
 class Capabilities(NamedTuple):
@@ -45,11 +47,41 @@ def landed(qp: DualQP, beta: FloatArray) -> FloatArray:
     """
     free = (beta > qp.lower) & (beta < qp.upper)
     room = np.minimum(beta - qp.lower, qp.upper - beta)[free]
-    width = np.where(np.isfinite(qp.upper - qp.lower), qp.upper - qp.lower, 0.0)[free]
-    if not len(room) or (room > _DUST * np.sqrt(len(beta)) * width).any():
+    if not len(room) or (room > _DUST * np.sqrt(len(beta)) * np.abs(beta).max()).any():
         return beta
     up = qp.upper - beta < beta - qp.lower
     return np.where(free, np.where(up, qp.upper, qp.lower), beta).astype(np.float64)
+
+
+def rounding(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> float:
+    """What rounding typically does to a residual computed in float64; a violation below this means nothing."""
+    root = np.sqrt(np.abs(K.diagonal[qp.point]))
+    product = float(root.max(initial=0.0) * np.linalg.norm(root * beta))
+    return float(np.finfo(np.float64).eps) * (product + float(np.abs(qp.diag * beta).max(initial=0.0)))
+
+
+class Crawl:
+    """Notices stretches of `patience` iterations in which the violation has not halved, and when there are too many."""
+
+    def __init__(self, n: int, patience: int) -> None:
+        self.patience = patience
+        self.left = _FEW_CRAWLS + int(_CRAWLS_PER_VARIABLE * n)
+        self._best, self._since = np.inf, 0
+
+    def seen(self, violation: float, n_iter: int) -> bool:
+        """Whether such a stretch has just ended."""
+        if violation < 0.5 * self._best:
+            self._best, self._since = violation, n_iter
+        if n_iter - self._since < self.patience:
+            return False
+        self._since = n_iter
+        self.left -= 1
+        return True
+
+    @property
+    def endless(self) -> bool:
+        """Whether an exact method would have ended long ago."""
+        return self.left < 0
 
 
 class Criterion:

@@ -16,7 +16,7 @@ from svmcore._control import Control
 from svmcore._steps_jit import Duals, Limits, Progress, Rows
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.gram import KernelMatrix
-from svmcore.solvers._contract import Criterion, fresh_residual, landed
+from svmcore.solvers._contract import Crawl, Criterion, fresh_residual, landed, rounding
 from svmcore.solvers._face import FaceResult, face_step
 
 _SLICE_WORK = 1e8  # operations between two visits to Python
@@ -185,8 +185,7 @@ class Course:
         self.face_steps = True
         self.stats: dict[str, Any] = {}
         self._failures, self._best = 0, np.inf
-        self._stall_best, self._stall_since = np.inf, 0
-        self.patience = 30 * n + 3000  # steps without halving the violation before the face is asked
+        self.crawl = Crawl(n, 30 * n + 3000)  # then the face is asked
 
     @property
     def n_iter(self) -> int:
@@ -247,15 +246,6 @@ class Course:
             self.stats["face_steps"] = self.stats.get("face_steps", 0) + 1
         return result
 
-    def stalled(self) -> bool:
-        """Whether the violation has not halved over many steps."""
-        if self.violation < 0.5 * self._stall_best:
-            self._stall_best, self._stall_since = self.violation, self.n_iter
-        if self.n_iter - self._stall_since < self.patience:
-            return False
-        self._stall_since = self.n_iter
-        return True
-
     def outside(self) -> Status | None:
         """The user's reasons to stop."""
         return self.control.check(self.n_iter, self.violation, float(self.floats[_steps_jit.OBJECTIVE]))
@@ -277,8 +267,11 @@ class Course:
         """A visit to Python in the middle of the run."""
         if self.stopping != "kkt" and self.holds() and (self.stopping == "objective" or self.refresh()):
             return Status.CONVERGED
-        if self.face_steps and self.stalled() and self.face() is FaceResult.UNBOUNDED:
-            return Status.UNBOUNDED
+        if self.crawl.seen(self.violation, self.n_iter):
+            if self.crawl.endless or self.violation <= rounding(self.qp, self.K, self.duals.beta):
+                return Status.CONVERGED if self.refresh() else Status.PRECISION
+            if self.face_steps and self.face() is FaceResult.UNBOUNDED:
+                return Status.UNBOUNDED
         return self.outside()
 
     def common(self, reason: int) -> tuple[bool, Status | None]:

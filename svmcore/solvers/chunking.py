@@ -129,7 +129,7 @@ def run(
 ) -> Raw:
     """Run chunking: `size` violators are added at a time."""
     course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
-    course.patience = 30
+    course.crawl.patience = 30
     chunks = _Chunks(course, max(int(size), 2), int(highs_limit))
     status = course.outside()
     if status is None and max_iter == 0:

@@ -1,0 +1,148 @@
+"""What a person sees: lines, lists, tables, numbers, and progress."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from svmcore._errors import ConvergenceWarning, ScaleWarning
+
+DONE, EARLY, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+_PATIENCE = 2.0  # seconds of silence before a word about compilation
+
+
+def say(message: str) -> None:
+    """One line for the person, not for the next program."""
+    print(f"svmcore: {' '.join(message.split())}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect the library's warnings (the list may be emptied), and say them at the end."""
+    with warnings.catch_warnings(record=True) as caught:
+        for category in (ConvergenceWarning, ScaleWarning):
+            warnings.simplefilter("always", category)
+        yield caught
+    for warning in caught:
+        say(f"warning: {warning.message}")
+
+
+def _rich() -> bool:
+    return importlib.util.find_spec("rich") is not None
+
+
+def print_list(rows: list[tuple[str, str]]) -> None:
+    """Names and what there is to say about them."""
+    width = max(len(name) for name, _ in rows)
+    for name, text in rows:
+        print(f"{name:<{width}}  {text}")
+    sys.stdout.flush()
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table, first column to the left and the others to the right."""
+    if sys.stdout.isatty() and _rich():
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for k, name in enumerate(head):
+            table.add_column(name, justify="right" if k else "left")
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for line in (head, ["-" * width for width in widths], *rows):
+        cells = [
+            f"{cell:>{width}}" if k else f"{cell:<{width}}"
+            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+    sys.stdout.flush()
+
+
+class Progress:
+    """How far a path has come, in log lambda: a bar, a line that renews itself, or in a log a line now and then."""
+
+    def __init__(self, name: str, quiet: bool) -> None:
+        self.name = name
+        self.quiet = quiet
+        self.live = sys.stderr.isatty()
+        self.bar: Any = None
+        self.last = time.perf_counter()
+        self.width = 0
+        self.pause = 0.1 if self.live else 1.0  # seconds between two lines; longer and longer in a log
+        self._patience = threading.Timer(_PATIENCE, self._still_here)
+        self._patience.daemon = True
+
+    def __enter__(self) -> Progress:
+        if not self.quiet:
+            self._patience.start()
+            if self.live and _rich():
+                self._start_bar()
+        return self
+
+    def _start_bar(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TimeElapsedColumn(),
+        )
+        self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.bar.start()
+        self.task = self.bar.add_task(self.name, total=1.0)
+
+    def _still_here(self) -> None:
+        self._show(f"{self.name}: starting; a first run compiles for up to a minute, later ones do not")
+
+    def _show(self, line: str) -> None:
+        if self.bar is not None:
+            self.bar.update(self.task, description=line)
+        elif self.live:
+            print("\r" + line.ljust(self.width), end="", file=sys.stderr, flush=True)
+            self.width = len(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def __call__(self, report: Any) -> None:
+        """Show one report of a path's progress."""
+        self._patience.cancel()
+        now = time.perf_counter()
+        if self.quiet or now - self.last < self.pause:
+            return
+        self.last = now
+        self.pause = 0.1 if self.live else min(2.0 * self.pause, 60.0)
+        where = f"{self.name}: lambda {report.lambda_:.3g}, {report.n_events:,} events, {report.elbow:,} on the margin"
+        if self.bar is not None:
+            self.bar.update(self.task, completed=report.done, description=where)
+        else:
+            self._show(f"{where}, {100 * report.done:.0f} % of the way, {report.seconds:.0f} s")
+
+    def __exit__(self, *_: object) -> None:
+        self._patience.cancel()
+        if self.bar is not None:
+            self.bar.stop()
+        elif self.live and self.width:
+            print("\r" + " " * self.width + "\r", end="", file=sys.stderr, flush=True)
+
+
+def number(value: float) -> str:
+    """Three digits, or all of a number of thousands."""
+    return f"{value:,.0f}" if 1000 <= value < 1e6 else f"{value:.3g}"
+
+
+def seconds_text(value: float) -> str:
+    """Seconds as they are read."""
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
