@@ -15,18 +15,17 @@ from svmcore import _check
 from svmcore._columns import names_of
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._types import FloatArray
-from svmcore.cv.folds import LOO, Fold, check_training, make_folds
-from svmcore.cv.grams import Grams
-from svmcore.cv.members import Rest, Result, Span, Study, Task, last_weight, run_task
+from svmcore.cv.folds import LOO, check_training, make_folds
+from svmcore.cv.gammas import plan_of
+from svmcore.cv.job import Found, Job
+from svmcore.cv.members import Span, Study
 from svmcore.cv.progress import CVProgress, Progress
-from svmcore.cv.result import Curves, PathCV
-from svmcore.cv.scores import Score, make_score
-from svmcore.gram import available_threads
-from svmcore.parallel import run_all, worker_count
+from svmcore.cv.result import PathCV
+from svmcore.cv.scores import make_score
+from svmcore.parallel import worker_count
 from svmcore.solve import _checked_points
 
 ALIGN = ("C", "C*n")
-_WARN_GAP = 1e-6
 
 
 def cv_path(
@@ -50,7 +49,8 @@ def cv_path(
     cv : the number of folds (stratified, shuffled by `random_state`); "loo", leave one out; a list of pairs of index
         arrays (train, test); or any scikit-learn splitter.
     groups : one group per row; rows of a group stay together. For a number of folds, "loo" or a splitter.
-    gamma : "scale" or "auto", worked out once on all rows, or a number.
+    gamma : "scale" or "auto", worked out once on all rows; a number; a list of these; or "search": from coarse to fine,
+        around the distances of the data. Every gamma has its exact curve.
     standardize : give every feature mean 0 and standard deviation 1; in a fold by its training rows only.
     sample_weight : weights of the rows, in training (`weight_training`) and in the score (`weight_score`): two switches.
     score : "error", the share of wrong predictions; "balanced_error", its mean over the classes. Less is better.
@@ -85,12 +85,14 @@ def cv_path(
     weighing = Weighing(sample_weight, weight_training, weight_score, class_weight)
     study, scored = _study(X, y, form, span, weighing, feature_names)
     progress = _progress(time_limit, callback, verbose)
-    workers = worker_count(n_jobs)
+    worker_count(n_jobs)  # a wrong one is named before the work begins
     folds = make_folds(cv, study.codes, study.classes, groups, seed)
     check_training(folds, study.codes, study.classes, study.weights)
     judge = make_score(score, costs, study.codes, study.classes, scored, folds)
     loo = isinstance(cv, str) and cv == LOO and groups is None
-    return Job(study, folds, judge, progress, n_jobs, workers, loo).answer(_gammas(study, gamma))
+    found = Job(study, folds, judge, progress, n_jobs, worker_count(n_jobs), loo).run(plan_of(study, gamma))
+    _speak(found, len(folds))
+    return PathCV(study, judge, found.curves, found.stats, found.ended)
 
 
 class Weighing(NamedTuple):
@@ -143,115 +145,15 @@ def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[flo
     return low, None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low)
 
 
-def _gammas(study: Study, gamma: Any) -> list[float | None]:
-    """The values of gamma as numbers; [None] for a kernel that has none."""
-    spec = study.problem(gamma, np.arange(study.n)).spec  # for gamma="scale": standardised as the refit will be
-    return [spec.kernel.gamma if spec.name in ("rbf", "poly", "sigmoid", "laplacian") else None]
-
-
-class Job(NamedTuple):
-    """One cross-validation on its way."""
-
-    study: Study
-    folds: list[Fold]
-    score: Score
-    progress: Progress
-    n_jobs: int | None
-    workers: int
-    loo: bool
-
-    def answer(self, gammas: list[float | None]) -> PathCV:
-        """Everything, and what there is to say about it."""
-        with self.progress.control:
-            curves, stats = self._run(gammas)
-        _speak(self.progress, stats, len(self.folds))
-        return PathCV(self.study, self.score, curves, stats, self.progress.reason or "done")
-
-    def _run(self, gammas: list[float | None]) -> tuple[list[Curves], dict[str, Any]]:
-        """All paths, gamma by gamma."""
-        study, progress = self.study, self.progress
-        alone = study.form["standardize"]
-        threads = max(1, available_threads() // self.workers)
-        grams = Grams(study.X, threads, self.workers, 0 if alone else len(gammas))
-        tasks = self._leave_one_out(gammas, grams) if self.loo else self._tasks(gammas)
-        for gamma in gammas:
-            grams.announce(gamma, sum(task.gamma == gamma for task in tasks))
-        progress.more(len(tasks))
-        results = list(run_all(run_task, [(study, task, grams, progress) for task in tasks], self.n_jobs))
-        return self._collected(gammas, tasks, results)
-
-    def _tasks(self, gammas: list[float | None]) -> list[Task]:
-        study = self.study
-        pairs = [(gamma, fold) for gamma in gammas for fold in self.folds]
-        return [Task(k, gamma, fold, study.span.low / study.ratio(fold.train)) for k, (gamma, fold) in enumerate(pairs)]
-
-    def _leave_one_out(self, gammas: list[float | None], grams: Grams) -> list[Task]:
-        """The path of all rows says which rows matter, and up to which C."""
-        study, every = self.study, np.arange(self.study.n)
-        plain = self._tasks(gammas)
-        low = min(task.low for task in plain)
-        tasks = []
-        for k, gamma in enumerate(gammas):
-            grams.announce(gamma, 1)
-            self.progress.more(1)
-            result = run_task(study, Task(-1 - k, gamma, Fold(every, every), low), grams, self.progress)
-            if result is None:
-                return []
-            assert result.member.path is not None
-            light = result.member.path
-            until = last_weight(light)
-            until[until <= light.C_range[0]] = 0.0
-            for task in plain[k * study.n : (k + 1) * study.n]:
-                at = float(until[task.fold.test[0]])
-                own = task._replace(low=max(task.low, 1.0 / at) if at > 0.0 else task.low)
-                tasks.append(own._replace(rest=Rest(light, result.decisions, at)))
-        return tasks
-
-    def _collected(
-        self, gammas: list[float | None], tasks: list[Task], results: list[Result | None]
-    ) -> tuple[list[Curves], dict[str, Any]]:
-        """Curves of the gammas all of whose folds are complete; else of the one with most."""
-        k = len(self.folds)
-        found = [[r for r in results[j * k : (j + 1) * k] if r is not None] for j in range(len(gammas))]
-        most = max((len(each) for each in found), default=0)
-        if most == 0:
-            if self.progress.reason == "interrupted":
-                raise KeyboardInterrupt
-            raise InputError(
-                f"the cross-validation ended ({self.progress.reason}) before the first of {k} folds was complete; raise "
-                "time_limit, lower C_max, or use fewer rows"
-            )
-        chosen = [j for j in range(len(gammas)) if len(found[j]) == most]
-        codes = self.study.codes
-        curves = [
-            Curves(
-                gammas[j],
-                [self.score.curve(r.decisions, codes, r.member.test, r.C_range) for r in found[j]],
-                [r.support for r in found[j]],
-                [r.member for r in found[j]],
-            )
-            for j in (chosen[:1] if most < k else chosen)
-        ]
-        done = [r for r in results if r is not None]
-        stats = {
-            "n_paths": len(done),
-            "n_planned": len(tasks),
-            "n_folds": most,
-            "max_gap": max(r.max_gap for r in done),
-            "n_loose": sum(r.max_gap > _WARN_GAP for r in done),
-            "seconds": self.progress.control.seconds,
-        }
-        return curves, stats
-
-
-def _speak(progress: Progress, stats: dict[str, Any], n_folds: int) -> None:
-    if progress.reason is not None:
+def _speak(found: Found, n_folds: int) -> None:
+    stats = found.stats
+    if found.ended != "done":
         warnings.warn(
-            f"the cross-validation ended early ({progress.reason}): {stats['n_folds']} of {n_folds} folds are complete, "
+            f"the cross-validation ended early ({found.ended}): {stats['n_folds']} of {n_folds} folds are complete, "
             f"{stats['n_paths']} of {stats['n_planned']} paths. The error is the mean over these, and less certain. Remedy: "
             "a larger limit, a smaller C_max, or fewer folds or gammas.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     if stats["n_loose"]:
         warnings.warn(
@@ -259,8 +161,8 @@ def _speak(progress: Progress, stats: dict[str, Any], n_folds: int) -> None:
             "points that are nearly equal, or a kernel matrix that is not positive semi-definite. The error may be off where "
             "they are. Remedy: scaled features, or a positive semi-definite kernel.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
-__all__ = ["FloatArray", "cv_path"]
+__all__ = ["cv_path"]
