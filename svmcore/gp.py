@@ -11,7 +11,6 @@ Reference  Cristianini and Shawe-Taylor (2000), section 7.6, table 7.3; Gibbs an
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +22,8 @@ from scipy import linalg
 from svmcore import _check, _kernels
 from svmcore._control import Callback, Control
 from svmcore._decision import Decision
-from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import FloatArray, Kernel, KernelKind, Status
 from svmcore.gram import (
     KernelMatrix,
@@ -278,13 +278,14 @@ class GPSolution:
         return self._kept["factor"]
 
 
+@checked()
 def gp_regression(
     X: Any,
     y: Any,
     *,
     noise: float,
-    kernel: Any = "rbf",
-    gamma: Any = "scale",
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
     solver: str = "cg",
@@ -348,9 +349,9 @@ def gp_regression(
     if solver == "cholesky" and not run.met(alpha, residual):
         status = Status.PRECISION
     if not status.ok:
-        warnings.warn(
+        warn(
             f"{status}: residual {run.relative(residual):.1e} (tol {tol:g}). Remedy: raise the limit, tol or noise.",
-            ConvergenceWarning, stacklevel=2,
+            ConvergenceWarning,
         )  # fmt: skip
     columns = np.array(run.trace).reshape(-1, 4).T
     names = ("residual", "lower", "upper", "n_kernel_evals")
