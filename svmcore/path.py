@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from svmcore import _check, solvers
 from svmcore._columns import names_of
 from svmcore._control import Control
-from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._follow import GAP, Record, Tracker
+from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._path_check import check_path
 from svmcore._path_paper import PaperTracker, PublishedOptions
 from svmcore._threads import one_blas_thread
@@ -42,6 +42,7 @@ _STRETCHES = 4
 """Stretches of a path by the fast tracker at which its null dimension is measured."""
 _SMO_STEPS = 20.0
 """Steps per point that it may take; the fast tracker removes what is left."""
+_LAMBDA_MIN = 1e-3
 _ROUGH = 1e-6
 """The fast tracker's start by SMO, relative to the kernel's scale: the tracker does the rest faster than SMO."""
 
@@ -57,15 +58,16 @@ class PathProgress(NamedTuple):
     seconds: float
 
 
+@checked()
 def svm_path(
     X: Any,
     y: Any,
     *,
-    kernel: Any = "rbf",
-    gamma: Any = "scale",
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
-    loss: str = "hinge",
+    loss: Literal["hinge"] = "hinge",
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
     standardize: bool = False,
@@ -73,8 +75,10 @@ def svm_path(
     sample_weight: Any = None,
     class_weight: Any = None,
     lambda_max: float | None = None,
-    lambda_min: float = 1e-3,
-    factorization: str = "auto",
+    lambda_min: float = _LAMBDA_MIN,
+    C_min: float | None = None,
+    C_max: float | None = None,
+    factorization: Literal["auto", "svd", "qr", "update"] = "auto",
     published: PublishedOptions | None = None,
     merge_tol: float = 0.0,
     max_events: int | None = None,
@@ -91,7 +95,7 @@ def svm_path(
     X, y, kernel, gamma, degree, coef0, fit_intercept, intercept_scaling, standardize, feature_names, sample_weight,
         class_weight : as in `train_svc`. The loss is the hinge: the squared hinge's path is not piecewise linear.
     lambda_max, lambda_min : the ends, lambda = 1 / C. None: the largest lambda at which anything happens; the path
-        then answers for every smaller C too.
+        then answers for every smaller C too. C_min, C_max : the same ends in terms of C, in their place.
     factorization : "auto", the fast tracker; or the algorithm of Ong, Shao and Yang as published, with the rank of the
         system from its SVD ("svd"), from QR with column pivoting ("qr"), or from updated QR where it is known ("update").
     published : tolerances and switches of the published algorithm, a `PublishedOptions`; "auto" takes none.
@@ -114,7 +118,7 @@ def svm_path(
     >>> path.alpha(1.0).round(6).tolist()
     [0.0, 0.222222, 0.222222, 0.0]
     """
-    if loss == "squared_hinge":
+    if loss == "squared_hinge":  # type: ignore[comparison-overlap]
         raise InputError(
             'loss="squared_hinge" has no piecewise linear path, since K + lambda I moves; use the hinge, or train_svc'
         )
@@ -122,16 +126,13 @@ def svm_path(
     begin = time.perf_counter()
     mode = _check.choice("factorization", factorization, FACTORIZATIONS)
     options = _published_options(published, mode)
-    low = _check.number("lambda_min", lambda_min, low=0.0, strict=True)
-    high = None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low)
+    high, low = _ends(lambda_max, lambda_min, C_min, C_max)
     threads = _check.threads(n_threads)
     if max_events is not None:
         max_events = _check.integer("max_events", max_events, low=0)
     watch = _watch(time_limit, callback, verbose, low)
-    snap = _check.number("merge_tol", merge_tol, low=0.0)
     names = names_of(X, feature_names)
-    if snap > 0.0:
-        X = _snapped(X, snap, kernel)
+    X = _snapped(X, _check.number("merge_tol", merge_tol, low=0.0), kernel)
     problem = svc_problem(
         X, y, 1.0, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
@@ -196,11 +197,35 @@ def _published_options(published: Any, mode: str) -> PublishedOptions | None:
     return published
 
 
+def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float | None, float]:
+    """Both ends in lambda, the larger one or None first, whichever way they were given."""
+    for C, C_name, value, name in (
+        (C_max, "C_max", lambda_min if lambda_min != _LAMBDA_MIN else None, "lambda_min"),
+        (C_min, "C_min", lambda_max, "lambda_max"),
+    ):
+        if C is not None and value is not None:
+            raise InputError(
+                f"{C_name}={C!r} and {name}={value!r} say the same, since C = 1 / lambda; give one of them"
+            )
+    if C_max is None:
+        low = _check.number("lambda_min", lambda_min, low=0.0, strict=True)
+    else:
+        low = 1.0 / _check.cost(C_max, "C_max", infinite=False)
+    if C_min is None:
+        return None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low), low
+    high = 1.0 / _check.cost(C_min, "C_min", infinite=False)
+    if high < low:
+        raise InputError(f"C_min={C_min!r} lies above the other end, C = {1.0 / low:g}; give a larger C_max")
+    return high, low
+
+
 # ---- the data --------------------------------------------------------------------------------------------------------
 
 
 def _snapped(X: Any, tol: float, kernel: Any) -> Any:
     """X with near-duplicates made equal: points that round to the same multiples of `tol` take the first one's values."""
+    if tol == 0.0:
+        return X
     if isinstance(kernel, str) and kernel == "precomputed":
         raise InputError('merge_tol compares features; with kernel="precomputed" merge the points before')
     X = _check.features(X)
@@ -585,20 +610,18 @@ def _checked(path: Path, K: KernelMatrix, mode: str) -> dict[str, Any]:
 def _speak(path: Path) -> None:
     """Say when the path is shorter or less exact than was asked for."""
     if path.ended != "done":
-        warnings.warn(
+        warn(
             f"the path ended early ({path.ended}) at C={path.C_range[1]:.6g}, where lambda={path.lambdas[-1]:.3g}; it is "
             "exact down to there. Remedy: a larger limit, or lambda_max=1/C to go on from here.",
             ConvergenceWarning,
-            stacklevel=3,
         )
     gap = path.stats.get("max_gap", 0.0)
     if not gap <= _WARN_GAP:
-        warnings.warn(
+        warn(
             f"the path's largest relative duality gap is {gap:.1e}: points that are nearly equal, or a kernel matrix that "
             "is not positive semi-definite. Remedy: merge_tol for near-duplicates, scaled features, or a positive "
             "semi-definite kernel.",
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 

@@ -6,9 +6,8 @@ is started again from its own answer, as long as that helps.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,8 @@ from svmcore import _check, _columns, _measures, choice, forms, solvers
 from svmcore._check import KernelSpec
 from svmcore._columns import Columns
 from svmcore._control import Callback, Control
-from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning
+from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning, warn
+from svmcore._keywords import Gamma, KernelLike, SolverName, SolverOptions, Stopping, SVCLoss, SVRLoss, checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.certify import Certificate, certificate, confirm
@@ -90,25 +90,26 @@ class Run(NamedTuple):
     options: dict[str, Any]
 
 
+@checked(options=SolverOptions.__annotations__)
 def train_svc(
     X: Any,
     y: Any,
     C: float = 1.0,
     *,
-    kernel: Any = "rbf",
-    gamma: Any = "scale",
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
-    loss: str = "hinge",
+    loss: SVCLoss = "hinge",
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
     standardize: bool = False,
     feature_names: Any = None,
     sample_weight: Any = None,
     class_weight: Any = None,
-    solver: str = "auto",
+    solver: SolverName = "auto",
     tol: float = 1e-3,
-    stopping: str = "kkt",
+    stopping: Stopping = "kkt",
     max_iter: int = -1,
     time_limit: float | None = None,
     cache_mb: float | None = None,
@@ -118,7 +119,7 @@ def train_svc(
     verbose: int = 0,
     trace: bool = False,
     random_state: int | None = None,
-    **solver_options: Any,
+    **solver_options: Unpack[SolverOptions],
 ) -> Solution:
     """Train a two-class support vector machine and certify the answer.
 
@@ -141,7 +142,8 @@ def train_svc(
     feature_names : names of the columns; by default those of a data frame. A machine that knows them accepts a data frame
         with the columns in any order, and refuses other columns. Arrays are taken by position.
     sample_weight, class_weight : weights of points (zero removes a point) and of classes (mapping, or "balanced").
-    solver : "auto", or a name from ``svmcore.solvers()``; its own options follow as keywords.
+    solver : "auto", or a name from ``svmcore.solvers()``; its own options follow as keywords. "auto" hands an option to
+        those of its solvers that have it.
     tol, stopping : "kkt" (KKT violation <= tol), "gap" ((primal - dual) / (|primal| + 1) <= tol) or "objective"
         (relative growth of the dual between checks <= tol; simple and unreliable).
     max_iter, time_limit, callback : limits; a callback receives a progress report and stops the run by returning True.
@@ -169,7 +171,9 @@ def train_svc(
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
         standardize=standardize, feature_names=feature_names,
     )  # fmt: skip
-    run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
+    run = _check_run(
+        solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
+    )
     form = {
         "C": C, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0, "loss": loss,
         "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling, "sample_weight": sample_weight,
@@ -179,25 +183,26 @@ def train_svc(
     return _fit(problem, run, _control(time_limit, callback, verbose), training)
 
 
+@checked(options=SolverOptions.__annotations__)
 def train_svr(
     X: Any,
     y: Any,
     C: float = 1.0,
     epsilon: float = 0.1,
     *,
-    kernel: Any = "rbf",
-    gamma: Any = "scale",
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
-    loss: str = "epsilon_insensitive",
+    loss: SVRLoss = "epsilon_insensitive",
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
     standardize: bool = False,
     feature_names: Any = None,
     sample_weight: Any = None,
-    solver: str = "auto",
+    solver: SolverName = "auto",
     tol: float = 1e-3,
-    stopping: str = "kkt",
+    stopping: Stopping = "kkt",
     max_iter: int = -1,
     time_limit: float | None = None,
     cache_mb: float | None = None,
@@ -207,7 +212,7 @@ def train_svr(
     verbose: int = 0,
     trace: bool = False,
     random_state: int | None = None,
-    **solver_options: Any,
+    **solver_options: Unpack[SolverOptions],
 ) -> Solution:
     """Train a support vector regression and certify the answer.
 
@@ -228,7 +233,9 @@ def train_svr(
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, standardize=standardize,
         feature_names=feature_names,
     )  # fmt: skip
-    run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
+    run = _check_run(
+        solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
+    )
     form = {
         "C": C, "epsilon": epsilon, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0,
         "loss": loss, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
@@ -318,6 +325,17 @@ def svr_problem(
     return Problem(qp, spec, X, None, columns, Terms(C, loss, epsilon), centre)
 
 
+def any_problem(X: Any, y: Any, C: Any, epsilon: Any, problem: dict[str, Any]) -> Problem:
+    """A classification problem, or with `epsilon` a regression problem, from further keywords."""
+    if epsilon is None:
+        return svc_problem(X, y, C, **problem)
+    if problem.pop("class_weight", None) is not None:
+        raise InputError(
+            "class_weight belongs to classification; with epsilon, which asks for regression, use sample_weight"
+        )
+    return svr_problem(X, y, C, epsilon, **problem)
+
+
 def _control(time_limit: Any, callback: Any, verbose: Any) -> Control:
     if time_limit is not None:
         time_limit = _check.number("time_limit", time_limit, low=0.0)
@@ -334,16 +352,14 @@ def _check_run(
     solver: Any, tol: Any, stopping: Any, max_iter: Any, cache_mb: Any, n_threads: Any, alpha0: Any, trace: Any,
     random_state: Any, options: dict[str, Any],
 ) -> Run:  # fmt: skip
-    name = "smo" if solver == solvers.AUTO and options else solver
-    if not isinstance(name, str):
+    if not isinstance(solver, str):
         raise InputError(f"solver={solver!r} is not a name; see svmcore.solvers()")
-    if name != solvers.AUTO:
-        solvers.check_options(name, options)
+    solvers.check_options(solver, options)
     cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
     if cache_mb is not None:
         _check.memory(cache * 1e6, f"cache_mb={cache_mb:g}", "give a smaller cache_mb")
     return Run(
-        solver=name,
+        solver=solver,
         tol=_check.number("tol", tol, low=0.0, strict=True),
         stopping=_check.choice("stopping", stopping, _check.STOPPING),
         max_iter=_check.integer("max_iter", max_iter, low=-1),
@@ -456,7 +472,7 @@ def _attempt(
         raw = solver.run(
             qp, K, control=control, tol=run.tol, stopping=run.stopping,
             max_iter=run.max_iter if run.max_iter < 0 else max(run.max_iter - spent, 0),
-            start=start, seed=run.seed, trace=run.trace, **run.options,
+            start=start, seed=run.seed, trace=run.trace, **solvers.accepted(name, run.options),
         )  # fmt: skip
         spent += raw.n_iter
         raw = _believable(qp, K, _feasible(qp, raw))._replace(n_iter=spent)
@@ -595,21 +611,19 @@ def _speak(solution: Solution, relative_gap: float, problem: Problem, run: Run) 
     status = solution.status
     lost = f"KKT violation {solution.kkt_violation:.1e} (tol {run.tol:g}), relative gap {relative_gap:.1e}"
     if status in _REMEDIES:
-        warnings.warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning, stacklevel=4)
+        warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning)
     elif run.stopping != "gap" and relative_gap > _LARGE_GAP:
-        warnings.warn(
+        warn(
             f"the tolerance is met but the objective may be off by {100 * relative_gap:.2g} %: {lost}. "
             "Remedy: a smaller tol, or stopping='gap'.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     slow = not status.ok or (solution.solver == "smo" and solution.n_iter > 100 * len(problem.qp.c))
     if slow and status is not Status.UNBOUNDED and problem.spec.kernel.kind < KernelKind.PRECOMPUTED:
         ratio, largest, smallest = _check.scale_ratio(problem.X)
         if ratio > _check.SCALE_RATIO:
-            warnings.warn(
+            warn(
                 f"feature {largest} spreads {ratio:.1e} times wider than feature {smallest}, which makes the fit slow; "
                 "bring the features to one scale first",
                 ScaleWarning,
-                stacklevel=4,
             )

@@ -9,7 +9,6 @@ class weights in `leave_one_out`.
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,7 +17,8 @@ from numpy.typing import NDArray
 
 from svmcore import _active_jit, _check, _measures, _steps_jit, forms
 from svmcore._control import Callback, Control
-from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._keywords import checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Raw, Status
 from svmcore.gram import KernelMatrix, is_sparse
@@ -33,6 +33,7 @@ from svmcore.solve import (
     _measure,
     _solution,
     _speak,
+    any_problem,
     svc_problem,
     svr_problem,
 )
@@ -361,6 +362,7 @@ def _without(simple: ActiveSet, variables: IntArray) -> tuple[float, Status, boo
     return _measures.bias(course.qp, landed(course.qp, duals.beta), duals.v), status or Status.LIMITED, scratch
 
 
+@checked(svc_problem)
 def leave_one_out(
     X: Any,
     y: Any,
@@ -398,10 +400,7 @@ def leave_one_out(
     0.0
     """
     begun = time.perf_counter()
-    try:
-        form = svc_problem(X, y, C, **problem) if epsilon is None else svr_problem(X, y, C, epsilon, **problem)
-    except TypeError as error:
-        raise InputError(f"{error}; give the keywords of train_svc or train_svr that define the problem") from None
+    form = any_problem(X, y, C, epsilon, problem)
     cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
     run = Run(
         solver="simple", tol=_check.number("tol", tol, low=0.0, strict=True), stopping="kkt", max_iter=-1,
@@ -414,7 +413,7 @@ def leave_one_out(
         values, counts, status = _each(form, run, solution, control)
     wrong, predictions = _judge(form, y, values)
     if not status.ok:
-        warnings.warn(f"{status}: decision values of the points not reached are NaN.", ConvergenceWarning, stacklevel=2)
+        warn(f"{status}: decision values of the points not reached are NaN.", ConvergenceWarning)
     return LeaveOneOut(
         decision_values=values, predictions=predictions, error=float(np.mean(wrong)), solution=solution,
         converged=status.ok and solution.converged, n_exits=counts[0], n_refits=counts[1],

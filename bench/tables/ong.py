@@ -95,7 +95,7 @@ REASONS = {
 }
 
 
-def path(X: Any, y: Any, kernel: str, mode: str, **options: Any) -> tuple[Any, float]:
+def path(X: Any, y: Any, kernel: Any, mode: Any, **options: Any) -> tuple[Any, float]:
     """One path, and its CPU seconds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
