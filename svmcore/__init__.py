@@ -22,6 +22,7 @@ from svmcore._errors import (
 
 if TYPE_CHECKING:
     from svmcore import solvers
+    from svmcore._path_paper import PublishedOptions
     from svmcore.data import load_data
     from svmcore.gp import GPSolution, gp_regression
     from svmcore.path import svm_path
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 # loaded on first use, so that `import svmcore` does not wait for the compiler
 _HOMES = {
     "Path": "svmcore.path_result",
+    "PublishedOptions": "svmcore._path_paper",
     "Solution": "svmcore.solution",
     "StepCurve": "svmcore.path_result",
     "GPSolution": "svmcore.gp",
@@ -62,6 +64,7 @@ __all__ = [
     "MissingExtraError",
     "NotEnoughMemoryError",
     "Path",
+    "PublishedOptions",
     "SVMError",
     "ScaleWarning",
     "Solution",

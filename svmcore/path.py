@@ -21,7 +21,7 @@ from svmcore._columns import names_of
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._follow import GAP, Record, Tracker
-from svmcore._path_paper import PaperTracker, Settings
+from svmcore._path_paper import PaperTracker, PublishedOptions
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore._window import WindowTracker
@@ -35,6 +35,10 @@ _CACHE_LIMIT = 4e9
 _SMALL = 1 << 25
 """Bytes of a kernel matrix for which nobody asks how much memory is free."""
 _WARN_GAP = 1e-6
+_ROUNDING = 1e-15
+"""SMO of the published modes is asked for no more than this, relative to the kernel's scale."""
+_SMO_STEPS = 20.0
+"""Steps per point that it may take; the fast tracker removes what is left."""
 _ROUGH = 1e-6
 """The fast tracker's start by SMO, relative to the kernel's scale: the tracker does the rest faster than SMO."""
 
@@ -68,6 +72,7 @@ def svm_path(
     lambda_max: float | None = None,
     lambda_min: float = 1e-3,
     factorization: str = "auto",
+    published: PublishedOptions | None = None,
     merge_tol: float = 0.0,
     max_events: int | None = None,
     time_limit: float | None = None,
@@ -86,6 +91,7 @@ def svm_path(
         then answers for every smaller C too.
     factorization : "auto", the fast tracker; or the algorithm of Ong, Shao and Yang as published, with the rank of the
         system from its SVD ("svd"), from QR with column pivoting ("qr"), or from updated QR where it is known ("update").
+    published : tolerances and switches of the published algorithm, a `PublishedOptions`; "auto" takes none.
     merge_tol : points of which no feature differs by more than this are made equal first (0: only exact duplicates
         are merged, which changes nothing).
     max_events, time_limit, callback : limits. Whatever ends a run, Ctrl-C included, the path is valid down to there.
@@ -112,6 +118,7 @@ def svm_path(
     _check.choice("loss", loss, ("hinge",))
     begin = time.perf_counter()
     mode = _check.choice("factorization", factorization, FACTORIZATIONS)
+    options = _published_options(published, mode)
     low = _check.number("lambda_min", lambda_min, low=0.0, strict=True)
     high = None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low)
     threads = _check.threads(n_threads)
@@ -131,8 +138,10 @@ def svm_path(
     with watch.control, one_blas_thread:
         K = _kernel(data, cache_mb)
         prepared = time.perf_counter()
-        run = _auto if mode == "auto" else _paper
-        record, top = run(data, K, high, low, watch, max_events, mode)
+        if mode == "auto":
+            record, top = _auto(data, K, high, low, watch, max_events)
+        else:
+            record, top = _paper(data, K, high, low, watch, max_events, mode, options)
         path = _assemble(data, record, top)
         path.stats |= {"factorization": mode, "n_kernel_evals": K.n_evals}
         if mode != "auto":
@@ -140,6 +149,22 @@ def svm_path(
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     _speak(path)
     return path
+
+
+def _published_options(published: Any, mode: str) -> PublishedOptions:
+    if published is None:
+        return PublishedOptions()
+    if not isinstance(published, PublishedOptions):
+        raise InputError(
+            f"published={published!r} is no PublishedOptions; give svmcore.PublishedOptions(check=False, ...)"
+        )
+    if mode == "auto":
+        raise InputError('published= is for factorization="svd", "qr" or "update"; "auto" takes none of its options')
+    for name in ("rank_tol", "start_tol", "backup_tol", "kkt_tol", "rate_tol", "step_tol"):
+        _check.number(name, getattr(published, name), low=0.0, strict=True)
+    _check.number("back", published.back, low=0.0, high=0.9, strict=True)
+    _check.integer("most_blocked", published.most_blocked, low=1)
+    return published
 
 
 # ---- the data --------------------------------------------------------------------------------------------------------
@@ -253,7 +278,14 @@ class Top(NamedTuple):
 
 
 def _by_smo(
-    K: KernelMatrix, v: Variables, c: FloatArray, lower: FloatArray, upper: FloatArray, start: FloatArray, tol: float
+    K: KernelMatrix,
+    v: Variables,
+    c: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    start: FloatArray,
+    tol: float,
+    most: float = 200.0,
 ) -> FloatArray:
     """Solve the problem with linear term c by SMO."""
     qp = DualQP(c, lower, upper, np.zeros(c.size), np.arange(c.size), v.equality)
@@ -264,7 +296,7 @@ def _by_smo(
         control=control,
         tol=tol,
         stopping="kkt",
-        max_iter=200 * c.size + 100_000,
+        max_iter=int(most * (c.size + 500)),
         start=start,
         seed=0,
         trace=False,
@@ -405,7 +437,7 @@ def _watch(time_limit: Any, callback: Any, verbose: Any, low: float) -> _Watch:
 
 
 def _auto(
-    data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None, _mode: str
+    data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None
 ) -> tuple[Record, Top]:
     """The fast tracker."""
     v = _variables(data)
@@ -442,35 +474,48 @@ def _stored(tracker: Tracker | PaperTracker, K: KernelMatrix) -> KernelMatrix:
 
 
 def _paper(
-    data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None, mode: str
+    data: Data,
+    K: KernelMatrix,
+    high: float | None,
+    low: float,
+    watch: _Watch,
+    max_events: int | None,
+    mode: str,
+    options: PublishedOptions,
 ) -> tuple[Record, Top]:
-    """The published algorithm: IR by SMO at lambda_max, then its own loop."""
-    v = _variables(data)
-    settings = Settings()
+    """The published algorithm: IR by SMO at lambda_max from (55), then its own loop.
 
-    def by_smo(lam: float, beta: FloatArray) -> FloatArray:
-        return _by_smo(stored, v, lam * v.c, v.lower, v.upper, _feasible(beta, v), settings.smo * lam)
+    Without a lambda_max it starts at the solution for every large lambda, which tells where the first event is.
+    """
+    v = _variables(data)
+    scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
+
+    def by_smo(lam: float, beta: FloatArray, tol: float) -> FloatArray:
+        return _by_smo(stored, v, lam * v.c, v.lower, v.upper, beta, max(tol * lam, _ROUNDING * scale), _SMO_STEPS)
 
     clock = time.perf_counter()
     tracker = PaperTracker(
         K, v.c, v.lower, v.upper, equality=v.equality, mode=mode, budget=float(K.cache_bytes), solver=by_smo,
-        settings=settings,
+        options=options,
     )  # fmt: skip
     stored = _stored(tracker, K)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
-    beta, top = _limit_solution(stored, v, settings.smo)
-    lam = 2.0 * max(top.lam, low) if high is None else high
-    is_open = lam > top.lam
-    tracker.begin(lam, by_smo(lam, beta))
-    is_open = is_open and _at_rest(tracker.beta, v, top.bias_slope)
+    if high is None:
+        beta, top = _limit_solution(stored, v, max(options.start_tol, _ROUNDING))
+        slope = top.bias_slope
+        lam = 2.0 * max(top.lam, low)
+    else:
+        beta, lam, slope = _majority_at_zero(v), high, float(np.sign(_excess(v)))
+    tracker.begin(lam, beta)
+    is_open = _at_rest(tracker.S.beta, v, slope)
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
     ended = tracker.run(low, watch, max_events)
     seconds["track"] = time.perf_counter() - clock
     record = tracker.record(ended)
     record.stats["seconds"] = seconds
-    return record, Top(lam, is_open, top.bias_slope if is_open else 0.0, high is None and is_open)
+    return record, Top(lam, is_open, slope if is_open else 0.0, high is None and is_open)
 
 
 # ---- the answer ------------------------------------------------------------------------------------------------------

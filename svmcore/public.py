@@ -55,8 +55,7 @@ def certificate(
         coef = coef * signs
     if intercept is not None:
         intercept = _check.number("intercept", intercept)
-    threads = _check.threads(n_threads)
-    K, beta = form.kernel_matrix(cache_bytes=0, n_threads=threads), forms.to_beta(qp, coef)
+    K, beta = form.kernel_matrix(cache_bytes=0, n_threads=_check.threads(n_threads)), forms.to_beta(qp, coef)
     shift = form.shift(K, beta)
     found = _measure(qp, K, beta, None if intercept is None else intercept - shift)
     return found._replace(intercept=found.intercept + shift)
