@@ -22,13 +22,13 @@ from scipy import linalg
 
 from svmcore import _check, _kernels
 from svmcore._control import Callback, Control
+from svmcore._decision import Decision
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._types import FloatArray, Kernel, KernelKind, Status
 from svmcore.gram import (
     KernelMatrix,
     aligned,
     call_kernel,
-    decision_values,
     dense_points,
     is_sparse,
     new_scratch,
@@ -223,7 +223,9 @@ class GPSolution:
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean at every row of X; with `return_std` also the standard deviation of the function there (no noise)."""
         X = self._checked(X)
-        mean = decision_values(X, self.X, self.alpha, self.kernel, self.function, self.n_threads)
+        if "decision" not in self._kept:
+            self._kept["decision"] = Decision(self.X, self.alpha, self.kernel, self.function)
+        mean: FloatArray = self._kept["decision"](X, self.n_threads)
         if not return_std:
             return mean
         return mean, np.sqrt(np.maximum(self.variance(X), 0.0))
