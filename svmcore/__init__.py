@@ -23,6 +23,7 @@ from svmcore._errors import (
 if TYPE_CHECKING:
     from svmcore import solvers
     from svmcore._path_paper import PublishedOptions
+    from svmcore.cv import PathCV, cv_path
     from svmcore.data import load_data
     from svmcore.gp import GPSolution, gp_regression
     from svmcore.path import svm_path
@@ -39,6 +40,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "Path": "svmcore.path_result",
     "PublishedOptions": "svmcore._path_paper",
+    "PathCV": "svmcore.cv",
+    "cv_path": "svmcore.cv",
     "Solution": "svmcore.solution",
     "StepCurve": "svmcore.path_result",
     "GPSolution": "svmcore.gp",
@@ -64,12 +67,14 @@ __all__ = [
     "MissingExtraError",
     "NotEnoughMemoryError",
     "Path",
+    "PathCV",
     "PublishedOptions",
     "SVMError",
     "ScaleWarning",
     "Solution",
     "StepCurve",
     "certificate",
+    "cv_path",
     "duality_gap",
     "gp_regression",
     "kkt_violation",

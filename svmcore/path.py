@@ -134,20 +134,45 @@ def svm_path(
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
         standardize=standardize, feature_names=names,
     )  # fmt: skip
-    data = _merge(problem, threads, together=mode == "auto")
+    prepared = time.perf_counter()
+    path = follow(problem, Way(high, low, mode, max_events, cache_mb, threads, options), watch)
+    path.stats["seconds"]["check"] += prepared - begin
+    path.stats["seconds"]["total"] += prepared - begin
+    _speak(path)
+    return path
+
+
+class Way(NamedTuple):
+    """How to follow a path, checked: its ends in lambda, its tracker, its limits."""
+
+    high: float | None
+    low: float
+    mode: str = "auto"
+    max_events: int | None = None
+    cache_mb: float | None = None
+    threads: int = 1
+    options: Any = None
+
+
+def follow(problem: Any, way: Way, watch: _Watch, gram: FloatArray | None = None) -> Path:
+    """The path of a checked problem, without a word about how it ended.
+
+    `gram`: the kernel among all its points without offset, where somebody has it already.
+    """
+    begin = time.perf_counter()
+    data = _merge(problem, way.threads, together=way.mode == "auto")
     with watch.control, one_blas_thread:
-        K = _kernel(data, cache_mb)
+        K = _kernel(data, way.cache_mb) if gram is None else _kernel_from(gram, data)
         prepared = time.perf_counter()
-        if mode == "auto":
-            record, top = _auto(data, K, high, low, watch, max_events)
+        if way.mode == "auto":
+            record, top = _auto(data, K, way.high, way.low, watch, way.max_events)
         else:
-            record, top = _paper(data, K, high, low, watch, max_events, mode, options)
+            record, top = _paper(data, K, way.high, way.low, watch, way.max_events, way.mode, way.options)
         path = _assemble(data, record, top)
-        path.stats |= {"factorization": mode, "n_kernel_evals": K.n_evals}
-        if mode != "auto":
+        path.stats |= {"factorization": way.mode, "n_kernel_evals": K.n_evals if gram is None else 0}
+        if way.mode != "auto":
             path.stats["max_gap"] = path.certify().relative_gap
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
-    _speak(path)
     return path
 
 
@@ -243,6 +268,15 @@ def _kernel(data: Data, cache_mb: float | None) -> KernelMatrix:
     elif first.size < X.shape[0]:
         X = X[first]
     return KernelMatrix(X, data.spec.kernel, data.spec.function, cache_bytes=int(budget), n_threads=data.n_threads)
+
+
+def _kernel_from(gram: FloatArray, data: Data) -> KernelMatrix:
+    """The kernel of the variables out of that of all points."""
+    first = data.groups.first
+    if first.size < gram.shape[0]:
+        gram = gram[np.ix_(first, first)]
+    kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, data.spec.kernel.offset)
+    return KernelMatrix(gram, kernel, cache_bytes=gram.nbytes, n_threads=data.n_threads)
 
 
 class Variables(NamedTuple):

@@ -423,7 +423,7 @@ class Path:
                     crossings.append(lam0 + F0[flip] / (F0[flip] - F1[flip]) * (lam1 - lam0))
                 changes.append(np.where(now[flip] == positive[flip], -1.0, 1.0) * weight[start:stop][flip])
         return _step_curve(
-            np.concatenate(crossings), np.concatenate(changes), wrong @ weight, weight.sum(), self.C_range
+            np.concatenate(crossings), np.concatenate(changes), float(wrong @ weight), float(weight.sum()), self.C_range
         )
 
     def _sweep(self, block: FloatArray) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
