@@ -17,6 +17,7 @@ import pytest
 
 import svmcore
 from svmcore import cli
+from svmcore.data import spirals
 
 pytestmark = pytest.mark.compiled
 
@@ -120,7 +121,7 @@ def test_other_data_choose_C(run, csv, tmp_path):
     mean, spread = X.mean(axis=0), X.std(axis=0)
     curve = svmcore.svm_path((X - mean) / spread, y, kernel="linear").error_curve((Z - mean) / spread, z)
     assert re.search(rf"held out +least error {100 * curve.minimum:.3g} % for C (from|up to)", out)
-    assert f"svmcore train train.csv -C {curve.best_C:.6g} --standardize" in out
+    assert f"svmcore train train.csv -C {curve.best_C:.6g} -k linear --standardize -o model.npz" in out
     (tmp_path / "strange.csv").write_text("a,b,y\n1,2,maybe\n")
     message = "svmcore: error: strange.csv holds the label 'maybe', which train.csv does not\n"
     assert run("path", "train.csv", "--test", "strange.csv") == (2, "", message)
@@ -130,13 +131,18 @@ def test_other_data_choose_C(run, csv, tmp_path):
 def test_demo(run, tmp_path):
     status, out, err = run("demo")
     assert status == 0
-    progress = r"spirals: (starting; a first run compiles for up to a minute, later ones do not|lambda .* s)\n"
+    progress = r"(spirals|monk1|picture): (starting; a first run compiles for up to a minute, later ones do not|.* s)\n"
     assert not re.sub(progress, "", err)  # where that compiles, progress is shown, too
-    for pattern in (r"spirals +600 +1,9\d\d +0 % +6\d +\de-\d+ +\d+\.\d+", r"monk1 +432 +\d+ +0 % +16[78] "):
-        assert re.search(pattern, out), out
-    assert "next: svmcore path" in out
+    X, y = svmcore.load_data("demo:spirals")
+    cv = svmcore.cv_path(X, y, gamma=0.15, C_max=100.0)
+    low, high = cv.best_interval
+    Z, z = spirals(seed=1)
+    wrong = (cv.refit(tol=1e-6).predict(Z) != z).mean()
+    shown = rf"spirals +600 +{100 * cv.best_error:.3g} % +C from {low:.3g} to {high:.3g} +{100 * wrong:.3g} % "
+    assert re.search(shown, out), out
+    assert re.search(r"monk1 +216 +0 % +C from \S+ to 100 +\S+ % +\de-\d+ % +\d+\.\d+\n", out), out
     assert (tmp_path / cli.paths.DEMO_PICTURE).read_bytes().startswith(b"\x89PNG")
-    command = re.search(r"next: svmcore (path \S+ --plot \S+),", out)
+    command = re.search(r"next: svmcore (cv \S+ --plot \S+),", out)
     assert command is not None
     assert run(*command[1].split())[0] == 0
 
@@ -146,7 +152,7 @@ def test_demo_without_matplotlib(run, monkeypatch, tmp_path):
     monkeypatch.setattr(cli.paths.importlib.util, "find_spec", lambda name: None)
     status, out, _ = run("demo")
     assert status == 0
-    assert 'pip install "svmcore[plot]"' in out
+    assert 'picture: none, matplotlib is not installed: pip install "svmcore[plot]"' in out
     assert not list(tmp_path.iterdir())
     status, _, err = run("path", "demo:monk1", "--plot", "x.png")
     assert (status, err) == (2, 'svmcore: error: pictures need matplotlib: pip install "svmcore[plot]"\n')
@@ -178,6 +184,64 @@ def test_predict_fills_features_that_sparse_text_left_out(run, tmp_path):
     status, out, _ = run("predict", "m.npz", "test.svm")
     assert status == 0
     assert len(out.split()) == 2
+
+
+def test_cross_validation_chooses_C(run, csv, tmp_path):
+    X, y = svmcore.load_data(csv)
+    cv = svmcore.cv_path(X, y, cv=4, gamma=0.5, C_max=100.0, standardize=True, random_state=3)
+    low, high = cv.best_interval
+    options = ("--gamma", "0.5", "--C-max", "100", "--standardize", "-q")
+    status, out, err = run(
+        "cv", csv, "--cv", "4", "--seed", "3", "-o", "m.npz", "--plot", "p.png", "--test", csv, *options
+    )
+    assert (status, err) == (0, "")
+    least, spread = 100 * cv.best_error, 100 * cv.standard_error(cv.best_C)
+    shown = f"error {least:.3g} % for C from {low:.3g} to {high:.3g}"
+    expected = f"{shown} (mean of 4 folds, exact; standard error {spread:.3g} %)"
+    assert f"validation   {expected}\n" in out
+    assert f"choice       C = {cv.best_C:.3g}; C = {cv.one_se_C:.3g} is the smallest within one standard error\n" in out
+    assert "written      m.npz, p.png\n" in out
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    machine = svmcore.load("m.npz")
+    assert machine.C == cv.best_C
+    assert f"error        {100 * (machine.predict(X) != y).mean():.3g} % of 60 rows of {csv}" in out
+    command = re.search(r"next +svmcore (predict m.npz) DATA\n", out)
+    assert command is not None
+    assert run(*command[1].split(), csv)[1].split() == machine.predict(X).tolist()
+
+    status, out, _ = run("cv", csv, "--cv", "4", "--seed", "3", "--score", "balanced_error", "--json", *options)
+    found = json.loads(out)["validation"]
+    balanced = svmcore.cv_path(
+        X, y, cv=4, gamma=0.5, C_max=100.0, standardize=True, random_state=3, score="balanced_error"
+    )
+    assert (found["error"], found["best_C"]) == (balanced.best_error, balanced.best_C)
+
+
+def test_path_with_cross_validation_recommends_its_C(run, csv):
+    X, y = svmcore.load_data(csv)
+    cv = svmcore.cv_path(X, y, cv=3, C_max=50.0)
+    status, out, _ = run("path", csv, "--cv", "3", "--C-max", "50", "-o", "p.npz", "--plot", "p.png", "-q")
+    assert status == 0
+    assert f"validation   error {100 * cv.best_error:.3g} % for C from " in out
+    assert f"svmcore predict p.npz DATA -C {cv.best_C:.6g}\n" in out
+    status, out, _ = run("path", csv, "--cv", "3", "--C-max", "50", "--gamma", "0.7", "--class-weight", "yes=2", "-q")
+    command = re.search(r"next +svmcore (train .* -C \S+ -g 0.7 --class-weight yes=2 -o model.npz)\n", out)
+    assert command is not None, out
+    assert run(*command[1].split(), "-q")[0] == 0
+    weighted = svmcore.cv_path(X, y, cv=3, C_max=50.0, gamma=0.7, class_weight={"yes": 2.0})
+    assert float(command[1].split()[3]) == pytest.approx(weighted.best_C, rel=1e-5)
+
+
+def test_next_command_reads_alike(run, csv, tmp_path):
+    rows = csv.read_text().splitlines()
+    (tmp_path / "more.csv").write_text("".join(f"{'id' if not k else k},{row},note\n" for k, row in enumerate(rows)))
+    status, out, _ = run("train", "more.csv", "--drop", "id,note", "--label", "y", "-o", "m.npz", "-q")
+    command = re.search(r"next +svmcore (predict m.npz) DATA (.*)\n", out)
+    assert command is not None, out
+    status, out, err = run(*command[1].split(), "more.csv", *command[2].split())
+    assert status == 0
+    run("train", csv, "-o", "n.npz", "-q")
+    assert out == run("predict", "n.npz", csv)[1]
 
 
 def test_quality_is_more_than_accuracy(run, csv):
@@ -315,7 +379,7 @@ def test_path_that_is_not_exact_says_so(run, csv, monkeypatch):
 
 def test_time_limit_is_for_all_phases(run, csv, monkeypatch):
     clock = {"now": 0.0}
-    monkeypatch.setattr(cli.paths.time, "perf_counter", lambda: clock["now"])
+    monkeypatch.setattr(cli.output.time, "perf_counter", lambda: clock["now"])
 
     def slow(*_):
         clock["now"] += 100.0
@@ -403,6 +467,12 @@ def test_progress_of_a_fit_leaves_out_what_nobody_knows(capsys):
         (("train", "demo:monk1", "--class-weight", "7=3"), "the data hold no label '7'; they hold -1, 1"),
         (("train", "demo:monk1", "--class-weight", "1=x"), "'x' is no number"),
         (("train", "demo:monk1", "--svr", "--loss", "hinge"), "loss='hinge' is not known"),
+        (
+            ("cv", "demo:monk1", "-v", "7"),
+            "svmcore cv: error: unknown option -v: did you mean --cv 7? (see svmcore cv --help)",
+        ),
+        (("cv", "demo:monk1", "--cv", "few"), "invalid number of folds value: 'few'"),
+        (("cv", "demo:monk1", "--cv", "1"), "cv=1"),
         (("path", "demo:monk1", "--C-max", "0"), "--C-max 0 is out of range; it must be a positive number"),
         (("path", "demo:monk1", "--C-max", "1", "--C-min", "2"), "--C-min 2 is larger than the largest C, 1"),
         (("path", "demo:monk1", "--C-max", "1", "--lambda-min", "1"), "not allowed with argument"),
@@ -484,7 +554,7 @@ def test_user_warnings_are_back_afterwards(run, csv):
 
 
 def test_help(run):
-    for words in ([], ["path"], ["train"], ["predict"], ["info"], ["demo"]):
+    for words in ([], ["path"], ["cv"], ["train"], ["predict"], ["info"], ["demo"]):
         status, out, _ = run(*words, "--help")
         assert status == 0
         assert out.startswith("usage: svmcore")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path as File
@@ -179,6 +180,19 @@ def problem_of(args: argparse.Namespace, table: Table) -> dict[str, Any]:
     if weights is not None:
         found["class_weight"] = _class_weights(weights, table.y)
     return found
+
+
+def ends_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The ends of the path as the library takes them, lambda = 1 / C."""
+    for name in ("C_max", "C_min"):
+        value = getattr(args, name)
+        if value is not None and not (value > 0.0 and math.isfinite(value)):
+            raise InputError(f"--{name.replace('_', '-')} {value:g} is out of range; it must be a positive number")
+    low = 1.0 / args.C_max if args.C_max is not None else 1e-3 if args.lambda_min is None else args.lambda_min
+    high = 1.0 / args.C_min if args.C_min is not None else args.lambda_max
+    if high is not None and args.C_min is not None and high < low:
+        raise InputError(f"--C-min {args.C_min:g} is larger than the largest C, {1.0 / low:g}")
+    return {"lambda_min": low, "lambda_max": high}
 
 
 def _class_weights(text: str, y: Any) -> Any:

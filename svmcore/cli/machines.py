@@ -38,7 +38,7 @@ def train(args: argparse.Namespace) -> int:
         add_classified(report, found, table.y, solution.classes, "on the training set")
     if args.output:
         report.tell("written", [args.output], args.output)
-        report.tell("next", f"svmcore predict {quoted(args.output)} DATA{reading(args)}")
+        report.tell("next", f"svmcore predict {quoted(args.output)} DATA{retyped(args, reading=True)}")
     else:
         report.tell("written", [], "nothing")
         report.tell("next", "the same with -o model.npz to keep the machine")
@@ -61,11 +61,25 @@ def _trained(args: argparse.Namespace, table: Table) -> Solution:
         return train_svr(table.X, table.y, args.C, epsilon, callback=progress, **options)
 
 
-def reading(args: argparse.Namespace) -> str:
-    """How these data were read, as far as others alike need it too."""
+def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | None = None) -> str:
+    """The options of this command that the next one needs, too: all, or those about reading a file."""
     parts = [f" --drop {quoted(names)}" for names in args.drop]
     if args.label not in (-1, None):
         parts.append(f" --label {quoted(str(args.label))}")
+    if args.header is not None:
+        parts.append(" --header" if args.header else " --no-header")
+    if reading:
+        return "".join(parts)
+    shape = {
+        "-k": args.kernel,
+        "-g": args.gamma if gamma is None else f"{gamma:.6g}",
+        "-d": args.degree,
+        "-r": args.coef0,
+    }
+    usual = {"-k": "rbf", "-g": "scale", "-d": 3, "-r": 0.0}
+    parts += [f" {name} {value}" for name, value in shape.items() if value != usual[name]]
+    parts += [" --standardize"] if args.standardize else []
+    parts += [f" --class-weight {quoted(args.class_weight)}"] if args.class_weight else []
     return "".join(parts)
 
 

@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from svmcore._errors import ConvergenceWarning, ScaleWarning
+from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning
+
+T = TypeVar("T")
 
 DONE, EARLY, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _PATIENCE = 2.0  # seconds of silence before a word about compilation
@@ -182,10 +184,64 @@ def _known(report: Any) -> Iterator[str]:
     """What a report knows; figures that nobody has computed yet are left out."""
     if hasattr(report, "lambda_") and report.lambda_ > 0:
         yield f"C {1.0 / report.lambda_:.3g}, {report.elbow:,} points on the margin"
+    if hasattr(report, "n_paths"):
+        yield f"{report.n_done} of {report.n_paths} paths"
     if hasattr(report, "n_iter"):
         yield f"iteration {report.n_iter:,}"
         yield f"violation {report.violation:.2e}" if math.isfinite(report.violation) else ""
         yield f"objective {report.objective + 0.0:.6g}" if math.isfinite(report.objective) else ""
+
+
+class Clock:
+    """The time that a whole command takes, and may take."""
+
+    def __init__(self, limit: float | None) -> None:
+        if limit is not None and not limit >= 0.0:
+            raise InputError(f"--time-limit {limit:g} is out of range; it must be at least 0")
+        self.start = time.perf_counter()
+        self.limit = limit
+
+    @property
+    def seconds(self) -> float:
+        """Time since the command began."""
+        return time.perf_counter() - self.start
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the limit; None: there is no limit."""
+        return None if self.limit is None else max(0.0, self.limit - self.seconds)
+
+
+class Phases:
+    """What a command does after its path: each with progress, none after an interruption or the time limit."""
+
+    def __init__(self, quiet: bool, clock: Clock, interrupted: bool) -> None:
+        self.quiet = quiet
+        self.clock = clock
+        self.interrupted = interrupted
+        self.skipped: list[str] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether to begin nothing new."""
+        return self.interrupted or self.clock.left == 0.0
+
+    def run(self, name: str, work: Callable[[], T], quiet: bool = False) -> T | None:
+        """The result of some work, or None where there was no time for it. `quiet`: it shows its progress itself."""
+        if not self.over:
+            try:
+                with Progress(name, self.quiet or quiet):
+                    return work()
+            except KeyboardInterrupt:
+                self.interrupted = True
+        self.skipped.append(name)
+        return None
+
+    @property
+    def note(self) -> str:
+        """What was left out, and why."""
+        why = "interrupted" if self.interrupted else f"the time limit of {self.clock.limit:g} s is over"
+        return f"{', '.join(self.skipped)} ({why})"
 
 
 def number(value: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from svmcore import __version__
+from svmcore.cli.cv import cv
 from svmcore.cli.machines import info, predict, train
 from svmcore.cli.output import BAD_INPUT
 from svmcore.cli.paths import DEMO_PICTURE, demo, path
@@ -124,8 +125,17 @@ def build() -> argparse.ArgumentParser:
             "path",
             path,
             "follow the solution for every C",
-            "svmcore path my.csv --standardize --test other.csv --plot my.png",
+            "svmcore path my.csv --standardize --cv 5 --plot my.png",
             "svmcore path my.csv --standardize --C-max 100 -o my-path.npz",
+        )
+    )
+    _cv_options(
+        command(
+            "cv",
+            cv,
+            "choose C by cross-validation, exactly, and train there",
+            "svmcore cv my.csv --standardize -o my-model.npz",
+            "svmcore cv my.csv --standardize --gamma 0.1 --cv 10 --score balanced_error --plot my.png",
         )
     )
     _train_options(
@@ -150,7 +160,9 @@ def build() -> argparse.ArgumentParser:
     sub.add_argument("model", metavar="MODEL", help="what train -o or path -o wrote")
     _add_json(sub)
 
-    sub = command("demo", demo, "choose C for two built-in problems and draw one of them", "svmcore demo")
+    sub = command(
+        "demo", demo, "choose C for two built-in problems, test the machines, draw one of them", "svmcore demo"
+    )
     sub.add_argument("--plot", metavar="FILE", help=f"where to write the picture (default {DEMO_PICTURE})")
     sub.add_argument("-q", "--quiet", action="store_true", help="no progress")
     return parser
@@ -161,6 +173,7 @@ def _path_options(sub: argparse.ArgumentParser) -> None:
     _add_kernel(sub)
     _add_class_weight(sub)
     sub.add_argument("--test", metavar="DATA", help="other data, to find the C with the least error on them")
+    _add_cv(sub, default=None)
     sub.add_argument("--plot", metavar="FILE", help="write a picture (.png, .pdf, .svg)")
     sub.add_argument("-o", "--output", metavar="PATH", help="write the path (.npz)")
     _add_range(sub)
@@ -174,6 +187,41 @@ def _path_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--max-events", type=int, metavar="N", help="end after N points have reached or left the margin")
     _add_limits(sub)
     _add_json(sub)
+
+
+def _cv_options(sub: argparse.ArgumentParser) -> None:
+    _add_data(sub)
+    _add_kernel(sub)
+    _add_class_weight(sub)
+    _add_cv(sub, default="5")
+    sub.add_argument(
+        "--score", default="error", choices=("error", "balanced_error"), help="what to make small (default error)"
+    )
+    sub.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="another number deals out other folds (default 0)"
+    )
+    sub.add_argument("--test", metavar="DATA", help="other data, to test the machine at the end")
+    sub.add_argument("--plot", metavar="FILE", help="write a picture (.png, .pdf, .svg)")
+    sub.add_argument("-o", "--output", metavar="MODEL", help="write the machine at the best C (.npz)")
+    _add_range(sub)
+    _add_limits(sub)
+    _add_json(sub)
+
+
+def _add_cv(parser: argparse.ArgumentParser, default: str | None) -> None:
+    parser.add_argument(
+        "--cv", default=default, metavar="K", type=_folds,
+        help="cross-validate with K folds" + (f" (default {default})" if default else "") + ", or loo: leave one out",
+    )  # fmt: skip
+
+
+def _folds(text: str) -> str:
+    if text != "loo" and not (text.isdecimal() and text.isascii()):
+        raise ValueError(text)
+    return text
+
+
+_folds.__name__ = "number of folds"  # for argparse
 
 
 def _train_options(sub: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The commands that follow a path: ``path`` and ``demo``."""
+"""The commands ``path`` and ``demo``."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import functools
 import importlib.util
 import math
 import os
-import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from svmcore._errors import InputError
-from svmcore.cli.files import check_outputs, load, load_test, problem_of, write, write_picture
-from svmcore.cli.machines import reading
+from svmcore.cli.cv import add_cv, cross_validated, curve_of, draw, folds
+from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, write, write_picture
+from svmcore.cli.machines import retyped
 from svmcore.cli.output import (
     DONE,
     EARLY,
     INTERRUPTED,
+    Clock,
+    Phases,
     Progress,
     Report,
+    interval,
     percent,
     print_table,
     say,
@@ -29,65 +31,14 @@ from svmcore.cli.output import (
 from svmcore.cli.report import add_data, add_least, add_path, add_path_certificate, bound, quoted
 
 if TYPE_CHECKING:
+    from svmcore.cv import PathCV
+    from svmcore.data import Table
     from svmcore.path_result import Path
-
-T = TypeVar("T")
 
 DEMO_PICTURE = "svmcore-demo.png"
 _LARGEST_GAP = 1e-6  # of a path that counts as exact
-_SPOT_CHECKS = 2  # values of C certified after an interruption, when somebody waits
-
-
-class Clock:
-    """The time that a whole command takes, and may take."""
-
-    def __init__(self, limit: float | None) -> None:
-        if limit is not None and not limit >= 0.0:
-            raise InputError(f"--time-limit {limit:g} is out of range; it must be at least 0")
-        self.start = time.perf_counter()
-        self.limit = limit
-
-    @property
-    def seconds(self) -> float:
-        """Time since the command began."""
-        return time.perf_counter() - self.start
-
-    @property
-    def left(self) -> float | None:
-        """Seconds until the limit; None: there is no limit."""
-        return None if self.limit is None else max(0.0, self.limit - self.seconds)
-
-
-class Phases:
-    """What a command does after its path: each with progress, none after an interruption or the time limit."""
-
-    def __init__(self, quiet: bool, clock: Clock, interrupted: bool) -> None:
-        self.quiet = quiet
-        self.clock = clock
-        self.interrupted = interrupted
-        self.skipped: list[str] = []
-
-    @property
-    def over(self) -> bool:
-        """Whether to begin nothing new."""
-        return self.interrupted or self.clock.left == 0.0
-
-    def run(self, name: str, work: Callable[[], T]) -> T | None:
-        """The result of some work, or None where there was no time for it."""
-        if not self.over:
-            try:
-                with Progress(name, self.quiet):
-                    return work()
-            except KeyboardInterrupt:
-                self.interrupted = True
-        self.skipped.append(name)
-        return None
-
-    @property
-    def note(self) -> str:
-        """What was left out, and why."""
-        why = "interrupted" if self.interrupted else f"the time limit of {self.clock.limit:g} s is over"
-        return f"{', '.join(self.skipped)} ({why})"
+_DEMO_TOL = 1e-6
+_COMPILING = 10.0  # seconds of a demo that were spent on more than the problem
 
 
 def _status(path: Path) -> int:
@@ -109,19 +60,6 @@ def _followed(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> Path:
     return path
 
 
-def _range(args: argparse.Namespace) -> dict[str, Any]:
-    """The ends of the path as the library takes them, lambda = 1 / C."""
-    for name in ("C_max", "C_min"):
-        value = getattr(args, name)
-        if value is not None and not (value > 0.0 and math.isfinite(value)):
-            raise InputError(f"--{name.replace('_', '-')} {value:g} is out of range; it must be a positive number")
-    low = 1.0 / args.C_max if args.C_max is not None else 1e-3 if args.lambda_min is None else args.lambda_min
-    high = 1.0 / args.C_min if args.C_min is not None else args.lambda_max
-    if high is not None and args.C_min is not None and high < low:
-        raise InputError(f"--C-min {args.C_min:g} is larger than the largest C, {1.0 / low:g}")
-    return {"lambda_min": low, "lambda_max": high}
-
-
 def path(args: argparse.Namespace) -> int:
     """Follow a path, say what it is, and write it."""
     clock = Clock(args.time_limit)
@@ -133,7 +71,7 @@ def path(args: argparse.Namespace) -> int:
 
         check_file(args.plot)
     found = _followed(
-        "path", args.quiet, table.X, table.y, **problem_of(args, table), **_range(args), time_limit=clock.left,
+        "path", args.quiet, table.X, table.y, **problem_of(args, table), **ends_of(args), time_limit=clock.left,
         factorization=args.factorization, merge_tol=args.merge_tol, max_events=args.max_events,
     )  # fmt: skip
     written = []
@@ -145,7 +83,10 @@ def path(args: argparse.Namespace) -> int:
     add_path(report, found)
     phases = Phases(args.quiet, clock, found.ended == "interrupted")
     exact = _certified(report, found, phases)
-    best = _judged(report, args, found, test, phases, written)
+    validation = None
+    if args.cv is not None:
+        validation = phases.run("cross-validation", lambda: _validated(args, table, found, phases.clock), quiet=True)
+    best = _judged(report, args, found, (test, validation), phases, written)
     report.tell("seconds", clock.seconds, seconds_text(clock.seconds))
     if phases.skipped:
         report.tell("left out", phases.skipped, phases.note)
@@ -162,7 +103,7 @@ def _certified(report: Report, found: Path, phases: Phases) -> bool:
     """Say how good the path is; False where it is not as good as a path should be."""
     if phases.over:  # somebody waits: a look at a few values of C
         low, high = float(found.Cs[0]), found.C_range[1]
-        Cs = [high] if not low < high else [math.sqrt(low * high), high][:_SPOT_CHECKS]
+        Cs = [high] if not low < high else [math.sqrt(low * high), high]
         certificate, looked_at = found.certify(Cs), len(Cs)
     else:
         whole = phases.run("certificate", found.certify)
@@ -179,18 +120,35 @@ def _certified(report: Report, found: Path, phases: Phases) -> bool:
     return False
 
 
+def _validated(args: argparse.Namespace, table: Table, found: Path, clock: Clock) -> PathCV:
+    """Cross-validation over the C of the path."""
+    ends = ends_of(args) | {"lambda_min": 1.0 / found.C_range[1]}
+    options = problem_of(args, table) | ends
+    return cross_validated("cv", args.quiet, table.X, table.y, cv=folds(args.cv), time_limit=clock.left, **options)
+
+
 def _judged(
-    report: Report, args: argparse.Namespace, found: Path, test: Any, phases: Phases, written: list[str]
+    report: Report,
+    args: argparse.Namespace,
+    found: Path,
+    others: tuple[Any, PathCV | None],
+    phases: Phases,
+    written: list[str],
 ) -> float | None:
-    """Say where errors are least, and draw; returns the C that other data recommend."""
+    """Say where errors are least, and draw; returns the C that data which were not trained on recommend."""
+    test, validation = others
+    best = None
+    if validation is not None:
+        phases.interrupted |= validation.ended == "interrupted"
+        add_cv(report, validation)
+        best = validation.best_C
     if found.lambdas.size < 2:
         if args.plot:
             say("warning: the path has no length; there is nothing to draw")
-        return None
+        return best
     from svmcore.plots import error_curves, is_exact, save_overview
 
     curves = phases.run("error curve", lambda: error_curves(found, test))
-    best = None
     if curves is not None:
         training, note = curves.training, "" if is_exact(found) else " (on a grid of C)"
         report.add(
@@ -199,11 +157,13 @@ def _judged(
             error=training.minimum,
         )  # fmt: skip
         if curves.test is not None:
-            best = curves.test.best_C
+            best = curves.test.best_C if best is None else best
             add_least(report, "held out", curves.test, float(found.Cs[0]), args.test)
+        elif validation is not None:
+            curves = curves._replace(test=curve_of(validation))
     if args.plot:
-        draw = functools.partial(save_overview, found, title=os.path.basename(args.data), curves=curves)
-        if phases.run("picture", lambda: write_picture(args.plot, draw)):
+        save = functools.partial(save_overview, found, title=os.path.basename(args.data), curves=curves)
+        if phases.run("picture", lambda: write_picture(args.plot, save)):
             written.append(args.plot)
     return best
 
@@ -211,16 +171,15 @@ def _judged(
 def _next(args: argparse.Namespace, best: float | None) -> str:
     """What to type next; a C is recommended only where other data speak for it."""
     if best is None:
-        return "choose C by data that were not trained on: the same with --test DATA"
+        return "choose C by data that were not trained on: the same with --cv 5, or with --test DATA"
     if args.output:
-        return f"svmcore predict {quoted(args.output)} DATA -C {best:.6g}{reading(args)}"
-    scaled = " --standardize" if args.standardize else ""
-    return f"svmcore train {quoted(args.data)} -C {best:.6g}{scaled}{reading(args)} -o model.npz, with the same kernel"
+        return f"svmcore predict {quoted(args.output)} DATA -C {best:.6g}{retyped(args, reading=True)}"
+    return f"svmcore train {quoted(args.data)} -C {best:.6g}{retyped(args)} -o model.npz"
 
 
 def demo(args: argparse.Namespace) -> int:
-    """Follow two built-in problems and draw one of them."""
-    begin = time.perf_counter()
+    """Choose C for two built-in problems, test the machines, and draw one of them."""
+    clock = Clock(None)
     picture = args.plot or DEMO_PICTURE
     check_outputs(argparse.Namespace(output=None, plot=picture))
     drawn = importlib.util.find_spec("matplotlib") is not None
@@ -228,42 +187,53 @@ def demo(args: argparse.Namespace) -> int:
         from svmcore.plots import check_file
 
         check_file(picture)
-    from svmcore.data import demo_set, spirals
-    from svmcore.plots import error_curves, save_overview
-
-    rows = []
-    status = DONE
-    compiled = False
-    for name, gamma, test in (("spirals", 0.15, spirals(seed=1)), ("monk1", 0.25, None)):
-        X, y = demo_set(name)
-        found = _followed(name, args.quiet, X, y, gamma=gamma, lambda_min=0.01)
-        curves = error_curves(found, test)
-        certificate = found.certify()
-        seconds = found.stats["seconds"]["total"]
-        compiled |= seconds > 5.0
-        rows.append(
-            [
-                name, f"{y.size}", f"{found.stats['n_events']:,}", percent(curves.training.minimum),
-                f"{found.stats['elbow_max']}", f"{certificate.relative_gap:.0e}", seconds_text(seconds),
-            ]
-        )  # fmt: skip
-        status = max(status, _status(found))
-        if status == INTERRUPTED:
+    rows, compiled, status = [], False, DONE
+    for name, gamma, (X, y), (Z, z) in _problems():
+        begin = clock.seconds
+        found = cross_validated(name, args.quiet, X, y, gamma=gamma, lambda_min=0.01)
+        if found.ended == "interrupted":
+            status = INTERRUPTED
             break
+        machine = found.refit(tol=_DEMO_TOL)
+        seconds = clock.seconds - begin
+        compiled |= seconds > _COMPILING
+        low, high = found.best_interval
+        tested = percent(float((machine.predict(Z) != z).mean()))
+        gap = f"{100 * machine.relative_gap:.1g} %"
+        row = [name, f"{y.size}", percent(found.best_error), interval(low, high), tested, gap, seconds_text(seconds)]
+        rows.append(row)
         if name == "spirals" and drawn:
-            draw = functools.partial(save_overview, found, title="Two spirals", curves=curves)
-            write_picture(picture, draw)
-    print("Two problems, each solved for every C at once (rbf kernel):\n")
-    print_table(("problem", "points", "events", "best error", "|E| max", "duality gap", "seconds"), rows)
-    print("\nevents: points that reach or leave the margin on the way; |E| max: most points on it at once")
-    print("best error: on the training set, over all C")
-    print("duality gap: the largest of 20 values of C, relative, recomputed from the data: the certificate")
+            path = _followed("picture", args.quiet, X, y, gamma=gamma, lambda_min=0.01)
+            draw(picture, path, "Two spirals", curve_of(found))
+    if rows:
+        _print_demo(rows, compiled, picture if drawn else None)
+    print(f"({clock.seconds:.1f} s in all)")
+    return status
+
+
+def _problems() -> Iterator[tuple[str, float, tuple[Any, Any], tuple[Any, Any]]]:
+    """Name, gamma, what to train on, and what to test with."""
+    import numpy as np
+
+    from svmcore.data import demo_set, spirals
+
+    yield "spirals", 0.15, demo_set("spirals"), spirals(seed=1)
+    X, y = demo_set("monk1")
+    half, rest = np.split(np.random.default_rng(0).permutation(y.size), 2)
+    yield "monk1", 0.25, (X[half], y[half]), (X[rest], y[rest])
+
+
+def _print_demo(rows: list[list[str]], compiled: bool, picture: str | None) -> None:
+    print("Two problems. C is chosen by 5-fold cross-validation, exactly, over every C up to 100 (rbf kernel):\n")
+    print_table(("problem", "points", "validation", "best C", "test", "off by at most", "seconds"), rows)
+    print("\nvalidation: least mean error of the folds, attained for the C beside it")
+    print("test: error of the machine trained at that C on points that it has never seen")
+    print(
+        "off by at most: how far its objective can be from the best possible, computed from the data: its certificate"
+    )
     if compiled:
         print("seconds: with compilation, which only a first run does")
-    if drawn and status != INTERRUPTED:
-        print(f"picture: {picture}")
-    elif not drawn:
-        print('picture: none, matplotlib is not installed: pip install "svmcore[plot]"')
-    print("next: svmcore path demo:monk3 --plot monk3.png, or your own file in place of demo:monk3")
-    print(f"({time.perf_counter() - begin:.1f} s in all)")
-    return status
+    print(
+        f"picture: {picture}" if picture else 'picture: none, matplotlib is not installed: pip install "svmcore[plot]"'
+    )
+    print("next: svmcore cv demo:monk3 --plot monk3.png, or your own file in place of demo:monk3")
