@@ -27,3 +27,7 @@ class ConvergenceWarning(UserWarning):
 
 class ScaleWarning(UserWarning):
     """Features differ so much in scale that the fit is slow or meaningless."""
+
+
+for _name in __all__:  # shown, and pickled, under the name by which users know them
+    globals()[_name].__module__ = "svmcore"

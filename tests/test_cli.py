@@ -203,7 +203,7 @@ def test_cross_validation_chooses_C(run, csv, tmp_path):
     assert "written      m.npz, p.png\n" in out
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     machine = svmcore.load("m.npz")
-    assert machine.C == cv.best_C
+    assert cv.best_C == machine.C
     assert f"error        {100 * (machine.predict(X) != y).mean():.3g} % of 60 rows of {csv}" in out
     command = re.search(r"next +svmcore (predict m.npz) DATA\n", out)
     assert command is not None
@@ -234,11 +234,11 @@ def test_path_with_cross_validation_recommends_its_C(run, csv):
 
 def test_next_command_reads_alike(run, csv, tmp_path):
     rows = csv.read_text().splitlines()
-    (tmp_path / "more.csv").write_text("".join(f"{'id' if not k else k},{row},note\n" for k, row in enumerate(rows)))
+    (tmp_path / "more.csv").write_text("".join(f"{k or 'id'},{row},note\n" for k, row in enumerate(rows)))
     status, out, _ = run("train", "more.csv", "--drop", "id,note", "--label", "y", "-o", "m.npz", "-q")
     command = re.search(r"next +svmcore (predict m.npz) DATA (.*)\n", out)
     assert command is not None, out
-    status, out, err = run(*command[1].split(), "more.csv", *command[2].split())
+    status, out, _ = run(*command[1].split(), "more.csv", *command[2].split())
     assert status == 0
     run("train", csv, "-o", "n.npz", "-q")
     assert out == run("predict", "n.npz", csv)[1]
