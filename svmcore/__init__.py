@@ -39,9 +39,9 @@ __version__ = "0.1.0"
 # loaded on first use, so that `import svmcore` does not wait for the compiler
 _HOMES = {
     "Path": "svmcore.path_result",
-    "PublishedOptions": "svmcore._path_paper",
     "PathCV": "svmcore.cv",
     "cv_path": "svmcore.cv",
+    "PublishedOptions": "svmcore._path_paper",
     "Solution": "svmcore.solution",
     "StepCurve": "svmcore.path_result",
     "GPSolution": "svmcore.gp",

@@ -135,7 +135,7 @@ def svm_path(
         standardize=standardize, feature_names=names,
     )  # fmt: skip
     prepared = time.perf_counter()
-    path = follow(problem, Way(high, low, mode, max_events, cache_mb, threads, options), watch)
+    path = follow(problem, Way(high, low, mode, max_events, cache_mb, threads), watch, options)
     path.stats["seconds"]["check"] += prepared - begin
     path.stats["seconds"]["total"] += prepared - begin
     _speak(path)
@@ -151,13 +151,14 @@ class Way(NamedTuple):
     max_events: int | None = None
     cache_mb: float | None = None
     threads: int = 1
-    options: Any = None
 
 
-def follow(problem: Any, way: Way, watch: _Watch, gram: FloatArray | None = None) -> Path:
+def follow(
+    problem: Any, way: Way, watch: _Watch, options: PublishedOptions | None = None, gram: FloatArray | None = None
+) -> Path:
     """The path of a checked problem, without a word about how it ended.
 
-    `gram`: the kernel among all its points without offset, where somebody has it already.
+    `options` are those of a published algorithm; `gram`: the kernel among all points without offset, where somebody has it.
     """
     begin = time.perf_counter()
     data = _merge(problem, way.threads, together=way.mode == "auto")
@@ -167,7 +168,8 @@ def follow(problem: Any, way: Way, watch: _Watch, gram: FloatArray | None = None
         if way.mode == "auto":
             record, top = _auto(data, K, way.high, way.low, watch, way.max_events)
         else:
-            record, top = _paper(data, K, way.high, way.low, watch, way.max_events, way.mode, way.options)
+            assert options is not None
+            record, top = _paper(data, K, way.high, way.low, watch, way.max_events, way.mode, options)
         path = _assemble(data, record, top)
         path.stats |= {"factorization": way.mode, "n_kernel_evals": K.n_evals if gram is None else 0}
         if way.mode != "auto":

@@ -142,16 +142,22 @@ def plot_path(path: Path, what: str = "alphas", *, ax: Any = None, **options: An
 
             figure = plt.figure(figsize=_size(path), layout="constrained")
             return draw_overview(path, figure, **options)
-    if ax is not None:
+    with canvas(ax, (5.2, 5.2) if what == "boundary" else (6.4, 4.0)) as ax:
         views[what](path, ax, **options)
-        return ax
+    return ax
+
+
+@contextmanager
+def canvas(ax: Any, size: tuple[float, float]) -> Iterator[Any]:
+    """The axes to draw on: those given, or new ones in the style of the house."""
+    if ax is not None:
+        _matplotlib()
+        yield ax
+        return
     with _styled():
         from matplotlib import pyplot as plt
 
-        size = (5.2, 5.2) if what == "boundary" else (6.4, 4.0)
-        _, ax = plt.subplots(figsize=size, layout="constrained")
-        views[what](path, ax, **options)
-    return ax
+        yield plt.subplots(figsize=size, layout="constrained")[1]
 
 
 def save_overview(path: Path, file: str, **options: Any) -> None:
@@ -203,11 +209,11 @@ def _legend_above(ax: Any, handles: list[Any], labels: list[str]) -> None:
     )  # fmt: skip
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
     """A number in three digits: 0.0354, 17.7, 1,000."""
     return f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.3g}"
 
@@ -308,7 +314,7 @@ def draw_error(path: Path, ax: Any, *, test: tuple[Any, Any] | None = None, curv
     if len(shown) > 1:
         ax.legend(loc="best")
     _over_C(path, ax, "Error", "wrong, in %")
-    least = f"least {_percent(best.minimum)} at C = {_short(at)}"
+    least = f"least {percent(best.minimum)} at C = {short(at)}"
     ax.set_title(least, loc="right", color=MARGIN, fontsize=8.5, fontweight="bold")
 
 
@@ -351,7 +357,7 @@ def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | N
     ax.grid(False)
     ax.set_xlabel("feature 1   (ringed: support vectors; dashed: the margin)")
     ax.set_ylabel("feature 2")
-    ax.set_title(title or f"Decision boundary at C = {_short(C)}")
+    ax.set_title(title or f"Decision boundary at C = {short(C)}")
 
 
 def has_boundary(path: Path) -> bool:
@@ -386,9 +392,9 @@ def draw_overview(
     draw_sets(path, axes["sets"])
     draw_objective(path, axes["objective"])
     stats = path.stats
-    way = f"every C from {_short(path.Cs[0])} to {_short(path.Cs[-1])}, {stats['n_events']:,} events"
+    way = f"every C from {short(path.Cs[0])} to {short(path.Cs[-1])}, {stats['n_events']:,} events"
     figure.suptitle(f"{title}: {way}" if title else way[0].upper() + way[1:], fontsize=12.5, x=0.008, ha="left")
     return axes
 
 
-__all__ = ["Curves", "check_file", "error_curves", "has_boundary", "is_exact", "plot_path", "save_overview"]
+__all__ = ["Curves", "canvas", "check_file", "error_curves", "has_boundary", "is_exact", "plot_path", "save_overview"]

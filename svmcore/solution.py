@@ -287,7 +287,7 @@ def _to_format_of(X: Any, like: Any) -> Any:
 
 
 def load(file: Any) -> Any:
-    """Read what `Solution.save` or `Path.save` wrote. Never unpickles."""
+    """Read what `save` of a solution, a path or a cross-validation wrote. Never unpickles."""
     try:
         # opened here: numpy leaves a file that is no archive open
         opened = nullcontext(file) if hasattr(file, "read") else open(file, "rb")  # noqa: SIM115
@@ -302,6 +302,10 @@ def load(file: Any) -> Any:
         from svmcore._path_solution import assemble_path
 
         return assemble_path(file, parts)
+    if str(parts.get("format")).startswith("svmcore-cv"):
+        from svmcore.cv.files import assemble_cv
+
+        return assemble_cv(file, parts)
     if str(parts.get("format")) not in (_FORMAT, *_OLD_FORMATS):
         raise InputError(f"{file} is not a file that this version of svmcore reads; it needs format {_FORMAT!r}")
     try:

@@ -234,6 +234,137 @@ def test_processes_give_the_same():
     np.testing.assert_array_equal(one.values, many.values)
 
 
+# ---- gamma -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_gamma_of_a_list_has_the_curve_that_it_has_alone():
+    X, y = noisy()
+    gammas = [2.0, "scale", 0.05]
+    plain = {"C_max": 100.0, "fit_intercept": False}  # an intercept without free vectors is not unique
+    cv = svmcore.cv_path(X, y, gamma=gammas, n_jobs=2, **plain)
+    assert list(cv.gammas) == sorted(cv.gammas)
+    C = np.geomspace(1e-3, 100.0, 200)
+    for gamma in cv.gammas:
+        alone = svmcore.cv_path(X, y, gamma=gamma, **plain)
+        np.testing.assert_array_equal(cv.fold_errors(C, gamma), alone.fold_errors(C))
+        assert alone.best_error >= cv.best_error
+        if gamma == cv.best_gamma:
+            assert alone.best_C == pytest.approx(cv.best_C, rel=1e-6)
+            np.testing.assert_allclose(cv.decision_scores(1.0), alone.decision_scores(1.0), atol=1e-7)
+    assert cv.best_error == cv.gamma_errors.min()
+    assert cv.refit().gamma == cv.best_gamma
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+def test_search_finds_what_a_fine_list_finds(kernel):
+    X, y = noisy(120, d=2)
+    X *= 1e-3  # gamma="scale" is no help to a search
+    found = svmcore.cv_path(X, y, kernel=kernel, gamma="search", C_max=100.0)
+    centre = 1e6 if kernel == "rbf" else 1e3
+    fine = svmcore.cv_path(X, y, kernel=kernel, gamma=list(centre * np.geomspace(1e-3, 1e3, 31)), C_max=100.0)
+    assert found.best_error <= fine.best_error + fine.standard_error(fine.best_C)
+    near = found.gammas[np.abs(np.log(found.gammas / found.best_gamma)) < 1.0]
+    assert len(near) >= 3  # it looked closely
+    assert len(found.gammas) < 20
+
+
+def test_shared_distances_are_exact():
+    from svmcore.cv.grams import squared_distances
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 3)) + 1e4  # far from the origin
+    X[350:] = X[:350] * (1.0 + 1e-9)
+    truth = np.square(X[:, None] - X[None]).sum(axis=2)
+    for form in (X, sparse.csr_matrix(X)):
+        found = squared_distances(form)
+        np.testing.assert_allclose(found, truth, rtol=1e-9 if form is X else 1e-3)
+        np.testing.assert_array_equal(found, found.T)
+        assert (np.diag(found) == 0.0).all()
+
+
+def test_memory_for_a_shared_kernel_is_no_condition(monkeypatch):
+    from svmcore.cv import grams
+
+    X, y = noisy()
+    shared = svmcore.cv_path(X, y, gamma=[0.1, 1.0], fit_intercept=False)
+    monkeypatch.setattr(grams, "_LIMIT", 0.0)
+    alone = svmcore.cv_path(X, y, gamma=[0.1, 1.0], fit_intercept=False)
+    np.testing.assert_allclose(shared.breakpoints, alone.breakpoints, rtol=1e-6)
+    np.testing.assert_array_equal(shared.values, alone.values)
+
+
+# ---- files and pictures ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gamma": [0.1, 1.0], "class_weight": {"yes": 2.0}},
+        {"cv": "loo", "standardize": True},
+        {"kernel": "linear", "score": "balanced_error", "class_weight": "balanced"},
+        {"kernel": "precomputed"},
+    ],
+    ids=str,
+)
+def test_saved_and_loaded_it_answers_alike(options, tmp_path):
+    X, y = noisy(40)
+    X = X @ X.T if options.get("kernel") == "precomputed" else X
+    cv = svmcore.cv_path(X, y, C_max=10.0, sample_weight=np.arange(40) % 3 + 1.0, **options)
+    file = tmp_path / "cv.npz"
+    cv.save(file)
+    same = svmcore.load(file)
+    assert repr(same) == repr(cv)
+    np.testing.assert_array_equal(same.values, cv.values)
+    np.testing.assert_array_equal(same.decision_scores(2.0), cv.decision_scores(2.0))
+    np.testing.assert_array_equal(same.refit(3.0).alpha, cv.refit(3.0).alpha)
+    assert same.smallest_C == cv.smallest_C
+
+
+def test_damaged_files_are_refused(tmp_path):
+    X, y = noisy(40)
+    file = tmp_path / "cv.npz"
+    svmcore.cv_path(X, y, C_max=1.0).save(file)
+    with np.load(file) as stored:
+        parts = {name: stored[name] for name in stored.files}
+    for name in ("about", "codes", "member0_train", "scores0_values"):
+        np.savez(file, **{key: value for key, value in parts.items() if key != name})
+        with pytest.raises(svmcore.InputError, match="is damaged"):
+            svmcore.load(file)
+    with pytest.raises(svmcore.InputError, match="a file holds data, not code"):
+        svmcore.cv_path(X, y, kernel=lambda A, B: A @ B.T, C_max=1.0).save(file)
+
+
+def test_pictures_say_what_they_show():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    X, y = noisy()
+    cv = svmcore.cv_path(X, y, gamma=[0.1, 1.0])
+    for what in ("curve", "map"):
+        ax = cv.plot(what)
+        assert ax.get_xscale() == "log"
+        assert ax.get_xlabel() == "C"
+        assert ax.get_ylabel()
+        assert "least" in ax.get_title(loc="right")
+        ax.figure.canvas.draw()
+    plt.close("all")
+    with pytest.raises(svmcore.InputError, match="choose one of 'curve', 'map'"):
+        cv.plot("error")
+    with pytest.raises(svmcore.InputError, match="needs several gammas"):
+        svmcore.cv_path(X, y, C_max=1.0).plot("map")
+    plt.close("all")
+
+
+def test_table_has_a_row_for_every_stretch():
+    X, y = noisy()
+    cv = svmcore.cv_path(X, y, gamma=[0.1, 1.0])
+    table = cv.table()
+    assert len(table["C_from"]) == sum(len(cv._mean(g).steps.values) for g in cv.gammas)
+    np.testing.assert_allclose(np.mean([table[f"fold_{k}"] for k in range(5)], axis=0), table["error"])
+    assert (table["C_to"] > table["C_from"]).all()
+
+
 # ---- folds -----------------------------------------------------------------------------------------------------------
 
 
@@ -310,6 +441,13 @@ class Odd:
         ({"costs": {"yes": 0.0, "no": 0.0}}, "all zero"),
         ({"costs": {"yes": 2.0}, "score": "balanced_error"}, "costs go with"),
         ({"gamma": 0.0}, "gamma=0.0"),
+        ({"gamma": [0.1, 0.0]}, "gamma=0.0"),
+        ({"gamma": [0.1, 1.0, 0.1]}, "gamma holds 0.1 twice .positions 0 and 2"),
+        ({"gamma": []}, "gamma is an empty list"),
+        ({"gamma": "best"}, "gamma='best' is not known"),
+        ({"gamma": "search", "kernel": "linear"}, "kernel='linear' has no gamma to choose"),
+        ({"gamma": [1.0, 2.0], "kernel": "linear"}, "kernel='linear' has no gamma to choose"),
+        ({"gamma": "search", "kernel": "poly"}, "with kernel='poly' give a list"),
         ({"C_max": 10.0, "lambda_min": 0.1}, "C_max and lambda_min say the same"),
         ({"C_max": 1.0, "C_min": 2.0}, "C_min=2.0 is out of range"),
         ({"callback": 3}, "callback=3 cannot be called"),

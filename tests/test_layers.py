@@ -69,7 +69,8 @@ LAYERS = [
     {"solvers", "forms", "certify", "_check", "parallel", "_highs", "data"},
     {"path", "path_result", "solve", "gp"},
     {"cv"},
-    {"estimators", "plots"},
+    {"plots"},
+    {"estimators", "plots_cv"},
     {"cli"},
     {"__main__"},
 ]

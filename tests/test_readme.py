@@ -56,8 +56,6 @@ def test_description_for_an_index_needs_nothing_beside_it():
     text = (ROOT / "docs" / "description.md").read_text(encoding="utf-8")
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert re.search(r"^readme = \"docs/description.md\"$", project, re.MULTILINE)
-        r"^readme = \"docs/description.md\"$", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
-    )
     for link in re.findall(r"\]\(([^)]*)\)", text):
         assert link.startswith("https://")
     (example,) = blocks("python", ROOT / "docs" / "description.md")

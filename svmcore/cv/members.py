@@ -22,11 +22,20 @@ from svmcore.step_curve import StepCurve
 _ROWS = 512  # validation rows looked at together
 
 
+class Span(NamedTuple):
+    """The ends of lambda = 1 / C (None: where the paths begin), whether C counts per row, and memory for a path's rows."""
+
+    low: float
+    high: float | None
+    per_row: bool
+    cache_mb: float | None
+
+
 class Study(NamedTuple):
     """What is cross-validated: the data, checked, and how machines are trained on a part of them.
 
     `codes` are the labels as positions in `classes`; `form` are keywords of `svc_problem`, the same for every fold and
-    gamma; `class_weight` is a factor per class, or "balanced". The ends `high` and `low` are those of lambda = 1 / C.
+    gamma; `class_weight` is a factor per class, or "balanced".
     """
 
     X: Any
@@ -35,10 +44,7 @@ class Study(NamedTuple):
     weights: FloatArray | None
     class_weight: Any
     form: dict[str, Any]
-    high: float | None
-    low: float
-    per_row: bool
-    cache_mb: float | None
+    span: Span
     names: tuple[str, ...] | None
 
     @property
@@ -57,17 +63,22 @@ class Study(NamedTuple):
 
     def ratio(self, rows: IntArray) -> float:
         """The C of a machine on these rows that stands for C = 1 on all: 1, or (`per_row`) more, for there are fewer."""
-        return self.total(np.arange(self.n)) / self.total(rows) if self.per_row else 1.0
+        return self.total(np.arange(self.n)) / self.total(rows) if self.span.per_row else 1.0
 
     def problem(self, gamma: Any, rows: IntArray) -> Problem:
         """The training problem of some rows, for C = 1."""
-        X = self.X[np.ix_(rows, rows)] if self.precomputed else self.X[rows]
         weights = None if self.weights is None else self.weights[rows]
         factors = self.class_weight
         if isinstance(factors, np.ndarray):
             factors = dict(enumerate(factors.tolist()))
         return svc_problem(
-            X, self.codes[rows], 1.0, gamma=gamma, sample_weight=weights, class_weight=factors, **self.form
+            features_of(self, rows),
+            self.codes[rows],
+            1.0,
+            gamma=gamma,
+            sample_weight=weights,
+            class_weight=factors,
+            **self.form,
         )
 
 
@@ -132,9 +143,13 @@ def without_features(path: Path) -> Path:
 def with_features(path: Path, study: Study, rows: IntArray) -> Path:
     """The path with its training rows again."""
     whole = copy.copy(path)
-    X = study.X[np.ix_(rows, rows)] if study.precomputed else path._data.columns.apply(study.X[rows])
-    whole._data = path._data._replace(X=X)
+    whole._data = path._data._replace(X=path._data.columns.apply(features_of(study, rows)))
     return whole
+
+
+def features_of(study: Study, rows: IntArray) -> Any:
+    """The raw features of some rows, or the kernel among them."""
+    return study.X[np.ix_(rows, rows)] if study.precomputed else study.X[rows]
 
 
 def run_task(study: Study, task: Task, grams: Grams, progress: Progress) -> Result | None:
@@ -165,7 +180,7 @@ def run_task(study: Study, task: Task, grams: Grams, progress: Progress) -> Resu
         decisions._replace(C=decisions.C / ratio),
         support_curve(whole, ratio),
         member,
-        (whole.C_range[0] / ratio if study.high is None else 1.0 / study.high, 1.0 / study.low),
+        (whole.C_range[0] / ratio if study.span.high is None else 1.0 / study.span.high, 1.0 / study.span.low),
         0.0 if path is None else float(path.stats.get("max_gap", 0.0)),
     )
 
@@ -177,9 +192,9 @@ def _follow(study: Study, task: Task, grams: Grams, progress: Progress) -> tuple
     problem = study.problem(task.gamma, train)
     gram = grams.get(task.gamma, problem.spec)
     watch = _watch(None, lambda report: progress.at(task.number, report.done), 0, task.low)
-    high = None if study.high is None else study.high / study.ratio(train)
-    way = Way(high, task.low, cache_mb=study.cache_mb, threads=grams.n_threads)
-    path = follow(problem, way, watch, None if gram is None else gram[np.ix_(train, train)])
+    high = None if study.span.high is None else study.span.high / study.ratio(train)
+    way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=grams.n_threads)
+    path = follow(problem, way, watch, gram=None if gram is None else gram[np.ix_(train, train)])
     if path.ended != "done":
         return None
     return path, signs(path, kernel_blocks(path, study, train, test, gram), test.size)

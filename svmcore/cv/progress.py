@@ -37,7 +37,7 @@ class Progress:
         self.deadline = None if time_limit is None else time.time() + time_limit
         self._lock: Any = threading.Lock()
         self._share: dict[int, float] = {}
-        self._n_done = self._n_paths = 0
+        self.n_done = self.n_paths = 0
         self._last = time.perf_counter()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -47,9 +47,10 @@ class Progress:
         left = None if state["deadline"] is None else max(0.0, state["deadline"] - time.time())
         self.__init__(left, None, 0)  # type: ignore[misc]
 
-    def more(self, n_paths: int) -> None:
-        """Announce further paths."""
-        self._n_paths += n_paths
+    def more(self, n_paths: int) -> int:
+        """Announce further paths; the number of the first."""
+        self.n_paths += n_paths
+        return self.n_paths - n_paths
 
     @property
     def left(self) -> float | None:
@@ -84,11 +85,9 @@ class Progress:
         """A path is complete."""
         with self._lock:
             self._share[task] = 1.0
-            self._n_done += 1
+            self.n_done += 1
 
     def _report(self) -> CVProgress:
-        done = sum(self._share.values()) / max(1, self._n_paths)
+        done = sum(self._share.values()) / max(1, self.n_paths)
         seconds = self.control.seconds
-        return CVProgress(
-            self._n_done, self._n_paths, done, seconds, seconds * (1.0 - done) / done if done > 0 else 0.0
-        )
+        return CVProgress(self.n_done, self.n_paths, done, seconds, seconds * (1.0 - done) / done if done > 0 else 0.0)

@@ -31,6 +31,29 @@ class Curves(NamedTuple):
     supports: list[StepCurve]
     members: list[Member] | None = None
 
+    @property
+    def C_range(self) -> tuple[float, float]:
+        """The range of C that the folds share."""
+        return max(curve.C_min for curve in self.scores), min(curve.C_max for curve in self.scores)
+
+    @property
+    def least(self) -> float:
+        """The least mean score."""
+        return Mean(self, self.C_range).steps.minimum
+
+
+def equals_of(least: dict[float | None, float]) -> list[float | None]:
+    """The gammas with the least score, increasing."""
+    bound = min(least.values()) + SAME * max(1.0, abs(min(least.values())))
+    equal = [gamma for gamma, value in least.items() if value <= bound]
+    return sorted(equal, key=lambda gamma: -1.0 if gamma is None else gamma)
+
+
+def best_of(least: dict[float | None, float]) -> float | None:
+    """The gamma with the least score; of equals the one in the middle."""
+    equal = equals_of(least)
+    return equal[len(equal) // 2]
+
 
 class Mean:
     """The mean of the folds' curves, and what follows from it. Everything is exact: curves are compared, not grids."""
@@ -102,7 +125,7 @@ def snapped(values: FloatArray) -> FloatArray:
     """Values that differ by rounding made equal: a mean of fractions depends on which fold has which."""
     every, place = np.unique(values, return_inverse=True)
     new = np.concatenate([[True], np.diff(every) > SAME * np.maximum(1.0, np.abs(every[1:]))])
-    return every[new][np.cumsum(new) - 1][place]
+    return np.asarray(every[new][np.cumsum(new) - 1][place])
 
 
 def edges_of(curve: StepCurve) -> FloatArray:
@@ -136,14 +159,10 @@ class PathCV:
         self._score = score
         self.stats = stats
         self.ended = ended
-        ends = [(c.C_min, c.C_max) for each in curves for c in each.scores]
+        ends = [each.C_range for each in curves]
         self._range = (max(low for low, _ in ends), min(high for _, high in ends))
         self._means = [Mean(each, self._range) for each in curves]
-        least = [mean.steps.minimum for mean in self._means]
-        self._best = int(np.flatnonzero(np.array(least) <= min(least) + SAME)[0])
-        members = self._means[self._best].curves.members
-        assert members is not None
-        self._members = members
+        self._best, self._members = next((k, each.members) for k, each in enumerate(curves) if each.members is not None)
 
     # ---- what was tried --------------------------------------------------------------------------------------------
 
@@ -166,6 +185,11 @@ class PathCV:
     def gammas(self) -> FloatArray:
         """The values of gamma that were tried."""
         return np.array([mean.curves.gamma for mean in self._means if mean.curves.gamma is not None])
+
+    @property
+    def gamma_errors(self) -> FloatArray:
+        """The least score of each gamma."""
+        return np.array([mean.steps.minimum for mean in self._means])
 
     @property
     def C_range(self) -> tuple[float, float]:
@@ -268,7 +292,7 @@ class PathCV:
 
     @property
     def best_gamma(self) -> float | None:
-        """The gamma with the least score; None for a kernel without gamma. Of equals the smallest, the smoothest machine."""
+        """The gamma with the least score, of equals the one in the middle; None for a kernel without gamma."""
         return self._mean(None).curves.gamma
 
     @property
@@ -318,6 +342,16 @@ class PathCV:
         form |= {"sample_weight": study.weights, "class_weight": weight, "feature_names": study.names}
         return train_svc(study.X, y, C, **{**form, **options})
 
+    def plot(self, what: str = "curve", ax: Any = None, **options: Any) -> Any:
+        """Draw one view and return its Axes.
+
+        "curve": the mean score over C with its standard error, the best interval, and the number of support vectors on
+        top (option `gamma`); "map": the score over C and gamma. Needs matplotlib: ``pip install "svmcore[plot]"``.
+        """
+        from svmcore.plots_cv import plot_cv
+
+        return plot_cv(self, what, ax=ax, **options)
+
     # ---- out -------------------------------------------------------------------------------------------------------
 
     def table(self) -> dict[str, FloatArray]:
@@ -345,6 +379,12 @@ class PathCV:
         except ImportError:
             raise MissingExtraError("to_frame needs pandas: pip install pandas") from None
         return pd.DataFrame(self.table())
+
+    def save(self, file: Any) -> None:
+        """Write everything to an .npz file that `svmcore.load` reads, training data included. Nothing is pickled."""
+        from svmcore.cv.files import save_cv
+
+        save_cv(self, file)
 
 
 __all__ = ["Curves", "IntArray", "Mean", "PathCV"]

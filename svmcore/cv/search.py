@@ -15,52 +15,29 @@ from svmcore import _check
 from svmcore._columns import names_of
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._types import FloatArray
-from svmcore.cv.folds import LOO, Fold, check_training, make_folds
-from svmcore.cv.grams import Grams
-from svmcore.cv.members import Rest, Result, Study, Task, last_weight, run_task
+from svmcore.cv.folds import LOO, check_training, make_folds
+from svmcore.cv.gammas import plan_of
+from svmcore.cv.job import Found, Job
+from svmcore.cv.members import Span, Study
 from svmcore.cv.progress import CVProgress, Progress
-from svmcore.cv.result import Curves, PathCV
-from svmcore.cv.scores import Score, make_score
-from svmcore.gram import available_threads
-from svmcore.parallel import run_all, worker_count
+from svmcore.cv.result import PathCV
+from svmcore.cv.scores import make_score
+from svmcore.parallel import worker_count
 from svmcore.solve import _checked_points
 
 ALIGN = ("C", "C*n")
-_WARN_GAP = 1e-6
 
 
 def cv_path(
-    X: Any,
-    y: Any,
-    *,
-    cv: Any = 5,
-    kernel: Any = "rbf",
-    gamma: Any = "scale",
-    degree: int = 3,
-    coef0: float = 0.0,
-    fit_intercept: bool = True,
-    intercept_scaling: float | None = None,
-    standardize: bool = False,
-    feature_names: Any = None,
-    sample_weight: Any = None,
-    class_weight: Any = None,
-    weight_training: bool = True,
-    weight_score: bool = True,
-    score: str = "error",
-    costs: Any = None,
-    groups: Any = None,
-    align: str = "C",
-    lambda_max: float | None = None,
-    lambda_min: float | None = None,
-    C_min: float | None = None,
-    C_max: float | None = None,
-    n_jobs: int | None = None,
-    random_state: int | None = None,
-    time_limit: float | None = None,
-    callback: Callable[[CVProgress], Any] | None = None,
-    verbose: int = 0,
+    X: Any, y: Any, *, cv: Any = 5, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 0.0,
+    fit_intercept: bool = True, intercept_scaling: float | None = None, standardize: bool = False,
+    feature_names: Any = None, sample_weight: Any = None, class_weight: Any = None, weight_training: bool = True,
+    weight_score: bool = True, score: str = "error", costs: Any = None, groups: Any = None, align: str = "C",
+    lambda_max: float | None = None, lambda_min: float | None = None, C_min: float | None = None,
+    C_max: float | None = None, n_jobs: int | None = None, random_state: int | None = None,
+    time_limit: float | None = None, callback: Callable[[CVProgress], Any] | None = None, verbose: int = 0,
     cache_mb: float | None = None,
-) -> PathCV:
+) -> PathCV:  # fmt: skip
     """Cross-validate a two-class support vector machine for every C at once, exactly.
 
     Every fold has the exact path of its training rows, and its score on the validation rows is an exact function of C: no
@@ -72,7 +49,8 @@ def cv_path(
     cv : the number of folds (stratified, shuffled by `random_state`); "loo", leave one out; a list of pairs of index
         arrays (train, test); or any scikit-learn splitter.
     groups : one group per row; rows of a group stay together. For a number of folds, "loo" or a splitter.
-    gamma : "scale" or "auto", worked out once on all rows, or a number.
+    gamma : "scale" or "auto", worked out once on all rows; a number; a list of these; or "search": from coarse to fine,
+        around the distances of the data. Every gamma has its exact curve.
     standardize : give every feature mean 0 and standard deviation 1; in a fold by its training rows only.
     sample_weight : weights of the rows, in training (`weight_training`) and in the score (`weight_score`): two switches.
     score : "error", the share of wrong predictions; "balanced_error", its mean over the classes. Less is better.
@@ -98,44 +76,58 @@ def cv_path(
     True
     >>> machine = cv.refit()
     """
-    number = None if random_state is None else _check.integer("random_state", random_state, low=0, high=2**32 - 1)
-    low, high = _ends(lambda_max, lambda_min, C_min, C_max)
-    align = _check.choice("align", align, ALIGN)
-    workers = worker_count(n_jobs)
-    if callback is not None and not callable(callback):
-        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    limit = None if time_limit is None else _check.number("time_limit", time_limit, low=0.0)
-    names = names_of(X, feature_names)
-    X = _checked_points(X, kernel)
-    n = X.shape[0]
-    weights = _check.sample_weights(sample_weight, n)
-    trained, scored = (
-        weights if _check.flag(name, value) else None
-        for name, value in (("weight_training", weight_training), ("weight_score", weight_score))
-    )
-    signs, classes = _check.labels(y, n, None if trained is None else trained > 0)
-    codes = (signs > 0).astype(np.int64)
     form = {
         "kernel": kernel, "degree": degree, "coef0": coef0, "fit_intercept": fit_intercept,
         "intercept_scaling": intercept_scaling, "standardize": standardize,
     }  # fmt: skip
-    factors = class_weight
-    if class_weight is not None and not isinstance(class_weight, str):
-        per_row = _check.class_weights(class_weight, classes, signs, trained)
-        factors = np.array([per_row[codes == k][0] for k in range(classes.size)])
-    elif class_weight is not None:
-        _check.class_weights(class_weight, classes, signs, trained)
-    study = Study(X, codes, classes, trained, factors, form, high, low, align == "C*n", cache_mb, names)
-    folds = make_folds(cv, codes, classes, groups, number or 0)
-    check_training(folds, codes, classes, trained)
-    judge = make_score(score, costs, codes, classes, scored, folds)
-    gammas = _gammas(study, gamma)
-    progress = Progress(limit, callback, int(verbose))
-    job = Job(study, folds, judge, progress, n_jobs, workers, isinstance(cv, str) and cv == LOO and groups is None)
-    with progress.control:
-        curves, stats = job.run(gammas)
-    _speak(progress, stats, len(folds))
-    return PathCV(study, judge, curves, stats, progress.reason or "done")
+    seed = 0 if random_state is None else _check.integer("random_state", random_state, low=0, high=2**32 - 1)
+    span = Span(*_ends(lambda_max, lambda_min, C_min, C_max), _check.choice("align", align, ALIGN) == "C*n", cache_mb)
+    weighing = Weighing(sample_weight, weight_training, weight_score, class_weight)
+    study, scored = _study(X, y, form, span, weighing, feature_names)
+    progress = _progress(time_limit, callback, verbose)
+    worker_count(n_jobs)  # a wrong one is named before the work begins
+    folds = make_folds(cv, study.codes, study.classes, groups, seed)
+    check_training(folds, study.codes, study.classes, study.weights)
+    judge = make_score(score, costs, study.codes, study.classes, scored, folds)
+    loo = isinstance(cv, str) and cv == LOO and groups is None
+    found = Job(study, folds, judge, progress, n_jobs, worker_count(n_jobs), loo).run(plan_of(study, gamma))
+    _speak(found, len(folds))
+    return PathCV(study, judge, found.curves, found.stats, found.ended)
+
+
+class Weighing(NamedTuple):
+    """How rows are weighed, as the user said it."""
+
+    sample_weight: Any
+    training: Any
+    score: Any
+    class_weight: Any
+
+
+def _study(
+    X: Any, y: Any, form: dict[str, Any], span: Span, weighing: Weighing, feature_names: Any
+) -> tuple[Study, FloatArray | None]:
+    """The checked data, and the weights in the score."""
+    names = names_of(X, feature_names)
+    X = _checked_points(X, form["kernel"])
+    weights = _check.sample_weights(weighing.sample_weight, X.shape[0])
+    trained = weights if _check.flag("weight_training", weighing.training) else None
+    scored = weights if _check.flag("weight_score", weighing.score) else None
+    signs, classes = _check.labels(y, X.shape[0], None if trained is None else trained > 0)
+    codes = (signs > 0).astype(np.int64)
+    factors = weighing.class_weight
+    if factors is not None:
+        per_row = _check.class_weights(factors, classes, signs, trained)
+        if not isinstance(factors, str):
+            factors = np.array([per_row[codes == k][0] for k in range(classes.size)])
+    return Study(X, codes, classes, trained, factors, form, span, names), scored
+
+
+def _progress(time_limit: Any, callback: Any, verbose: Any) -> Progress:
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
+    limit = None if time_limit is None else _check.number("time_limit", time_limit, low=0.0)
+    return Progress(limit, callback, int(verbose))
 
 
 def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float, float | None]:
@@ -153,104 +145,11 @@ def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[flo
     return low, None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low)
 
 
-def _gammas(study: Study, gamma: Any) -> list[float | None]:
-    """The values of gamma as numbers; [None] for a kernel that has none."""
-    spec = study.problem(gamma, np.arange(study.n)).spec  # for gamma="scale": standardised as the refit will be
-    return [spec.kernel.gamma if spec.name in ("rbf", "poly", "sigmoid", "laplacian") else None]
-
-
-class Job(NamedTuple):
-    """One cross-validation on its way."""
-
-    study: Study
-    folds: list[Fold]
-    score: Score
-    progress: Progress
-    n_jobs: int | None
-    workers: int
-    loo: bool
-
-    def run(self, gammas: list[float | None]) -> tuple[list[Curves], dict[str, Any]]:
-        """All paths, gamma by gamma."""
-        study, progress = self.study, self.progress
-        alone = study.form["standardize"]
-        threads = max(1, available_threads() // self.workers)
-        grams = Grams(study.X, threads, self.workers, 0 if alone else len(gammas))
-        tasks = self._leave_one_out(gammas, grams) if self.loo else self._tasks(gammas)
-        for gamma in gammas:
-            grams.announce(gamma, sum(task.gamma == gamma for task in tasks))
-        progress.more(len(tasks))
-        results = list(run_all(run_task, [(study, task, grams, progress) for task in tasks], self.n_jobs))
-        return self._collected(gammas, tasks, results)
-
-    def _tasks(self, gammas: list[float | None]) -> list[Task]:
-        study = self.study
-        pairs = [(gamma, fold) for gamma in gammas for fold in self.folds]
-        return [Task(k, gamma, fold, study.low / study.ratio(fold.train)) for k, (gamma, fold) in enumerate(pairs)]
-
-    def _leave_one_out(self, gammas: list[float | None], grams: Grams) -> list[Task]:
-        """The path of all rows says which rows matter, and up to which C."""
-        study, every = self.study, np.arange(self.study.n)
-        plain = self._tasks(gammas)
-        low = min(task.low for task in plain)
-        tasks = []
-        for k, gamma in enumerate(gammas):
-            grams.announce(gamma, 1)
-            self.progress.more(1)
-            result = run_task(study, Task(-1 - k, gamma, Fold(every, every), low), grams, self.progress)
-            if result is None:
-                return []
-            assert result.member.path is not None
-            light = result.member.path
-            until = last_weight(light)
-            until[until <= light.C_range[0]] = 0.0
-            for task in plain[k * study.n : (k + 1) * study.n]:
-                at = float(until[task.fold.test[0]])
-                own = task._replace(low=max(task.low, 1.0 / at) if at > 0.0 else task.low)
-                tasks.append(own._replace(rest=Rest(light, result.decisions, at)))
-        return tasks
-
-    def _collected(
-        self, gammas: list[float | None], tasks: list[Task], results: list[Result | None]
-    ) -> tuple[list[Curves], dict[str, Any]]:
-        """Curves of the gammas all of whose folds are complete; else of the one with most."""
-        k = len(self.folds)
-        found = [[r for r in results[j * k : (j + 1) * k] if r is not None] for j in range(len(gammas))]
-        most = max((len(each) for each in found), default=0)
-        if most == 0:
-            if self.progress.reason == "interrupted":
-                raise KeyboardInterrupt
-            raise InputError(
-                f"the cross-validation ended ({self.progress.reason}) before the first of {k} folds was complete; raise "
-                "time_limit, lower C_max, or use fewer rows"
-            )
-        chosen = [j for j in range(len(gammas)) if len(found[j]) == most]
-        codes = self.study.codes
-        curves = [
-            Curves(
-                gammas[j],
-                [self.score.curve(r.decisions, codes, r.member.test, r.C_range) for r in found[j]],
-                [r.support for r in found[j]],
-                [r.member for r in found[j]],
-            )
-            for j in (chosen[:1] if most < k else chosen)
-        ]
-        done = [r for r in results if r is not None]
-        stats = {
-            "n_paths": len(done),
-            "n_planned": len(tasks),
-            "n_folds": most,
-            "max_gap": max(r.max_gap for r in done),
-            "n_loose": sum(r.max_gap > _WARN_GAP for r in done),
-            "seconds": self.progress.control.seconds,
-        }
-        return curves, stats
-
-
-def _speak(progress: Progress, stats: dict[str, Any], n_folds: int) -> None:
-    if progress.reason is not None:
+def _speak(found: Found, n_folds: int) -> None:
+    stats = found.stats
+    if found.ended != "done":
         warnings.warn(
-            f"the cross-validation ended early ({progress.reason}): {stats['n_folds']} of {n_folds} folds are complete, "
+            f"the cross-validation ended early ({found.ended}): {stats['n_folds']} of {n_folds} folds are complete, "
             f"{stats['n_paths']} of {stats['n_planned']} paths. The error is the mean over these, and less certain. Remedy: "
             "a larger limit, a smaller C_max, or fewer folds or gammas.",
             ConvergenceWarning,
@@ -266,4 +165,4 @@ def _speak(progress: Progress, stats: dict[str, Any], n_folds: int) -> None:
         )
 
 
-__all__ = ["FloatArray", "cv_path"]
+__all__ = ["cv_path"]
