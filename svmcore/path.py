@@ -21,6 +21,7 @@ from svmcore._columns import names_of
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._follow import GAP, Record, Tracker
+from svmcore._path_check import check_path
 from svmcore._path_paper import PaperTracker, PublishedOptions
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
@@ -37,6 +38,8 @@ _SMALL = 1 << 25
 _WARN_GAP = 1e-6
 _ROUNDING = 1e-15
 """SMO of the published modes is asked for no more than this, relative to the kernel's scale."""
+_STRETCHES = 4
+"""Stretches of a path by the fast tracker at which its null dimension is measured."""
 _SMO_STEPS = 20.0
 """Steps per point that it may take; the fast tracker removes what is left."""
 _ROUGH = 1e-6
@@ -165,22 +168,21 @@ def follow(
     with watch.control, one_blas_thread:
         K = _kernel(data, way.cache_mb) if gram is None else _kernel_from(gram, data)
         prepared = time.perf_counter()
-        if way.mode == "auto":
-            record, top = _auto(data, K, way.high, way.low, watch, way.max_events)
+        if options is None:
+            record, top, rows = _auto(data, K, way.high, way.low, watch, way.max_events)
         else:
-            assert options is not None
-            record, top = _paper(data, K, way.high, way.low, watch, way.max_events, way.mode, options)
+            record, top, rows = _paper(data, K, way.high, way.low, watch, way.max_events, way.mode, options)
         path = _assemble(data, record, top)
-        path.stats |= {"factorization": way.mode, "n_kernel_evals": K.n_evals if gram is None else 0}
-        if way.mode != "auto":
-            path.stats["max_gap"] = path.certify().relative_gap
+        n_evals = K.n_evals if gram is None else 0
+        path.stats |= {"factorization": way.mode, "n_kernel_evals": n_evals, **_checked(path, rows, way.mode)}
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     return path
 
 
-def _published_options(published: Any, mode: str) -> PublishedOptions:
+def _published_options(published: Any, mode: str) -> PublishedOptions | None:
+    """The options of a published mode; None for the fast tracker."""
     if published is None:
-        return PublishedOptions()
+        return None if mode == "auto" else PublishedOptions()
     if not isinstance(published, PublishedOptions):
         raise InputError(
             f"published={published!r} is no PublishedOptions; give svmcore.PublishedOptions(check=False, ...)"
@@ -474,7 +476,7 @@ def _watch(time_limit: Any, callback: Any, verbose: Any, low: float) -> _Watch:
 
 def _auto(
     data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None
-) -> tuple[Record, Top]:
+) -> tuple[Record, Top, KernelMatrix]:
     """The fast tracker."""
     v = _variables(data)
     clock = time.perf_counter()
@@ -498,7 +500,7 @@ def _auto(
     seconds["track"] = time.perf_counter() - clock
     record = tracker.record(ended)
     record.stats["seconds"] = seconds
-    return record, top
+    return record, top, stored
 
 
 def _stored(tracker: Tracker | PaperTracker, K: KernelMatrix) -> KernelMatrix:
@@ -518,7 +520,7 @@ def _paper(
     max_events: int | None,
     mode: str,
     options: PublishedOptions,
-) -> tuple[Record, Top]:
+) -> tuple[Record, Top, KernelMatrix]:
     """The published algorithm: IR by SMO at lambda_max from (55), then its own loop.
 
     Without a lambda_max it starts at the solution for every large lambda, which tells where the first event is.
@@ -551,7 +553,7 @@ def _paper(
     seconds["track"] = time.perf_counter() - clock
     record = tracker.record(ended)
     record.stats["seconds"] = seconds
-    return record, Top(lam, is_open, slope if is_open else 0.0, high is None and is_open)
+    return record, Top(lam, is_open, slope if is_open else 0.0, high is None and is_open), stored
 
 
 # ---- the answer ------------------------------------------------------------------------------------------------------
@@ -571,6 +573,13 @@ def _assemble(data: Data, record: Record, top: Top) -> Path:
     stats.setdefault("n_special", 0)
     stats.setdefault("n_backup", 0)
     return Path(data, track, stats, record.ended)
+
+
+def _checked(path: Path, K: KernelMatrix, mode: str) -> dict[str, Any]:
+    """What is measured on the finished path: of the published modes the gap, of the fast tracker the null dimension."""
+    if mode == "auto":
+        return {"null_dim_max": check_path(path, K, _STRETCHES).null_dim}
+    return {"max_gap": check_path(path, K).relative_gap}
 
 
 def _speak(path: Path) -> None:

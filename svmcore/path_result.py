@@ -484,6 +484,12 @@ class Path:
 
         return solution_at(self, C)
 
+    def solution_set(self, C: float) -> Any:
+        """All solutions at one C, a `SolutionSet`: the null space in which they differ, and its bounds."""
+        from svmcore._solution_set import solution_set_at
+
+        return solution_set_at(self, C)
+
     def certify(self, Cs: Any = None) -> PathCertificate:
         """The largest KKT violation and relative gap, recomputed from the data at `Cs` (default: 20 over the range)."""
         from svmcore._path_solution import certify_path

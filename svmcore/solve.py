@@ -23,7 +23,7 @@ from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.certify import Certificate, certificate, confirm
 from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.solution import Solution, Terms
-from svmcore.solvers._contract import rounding
+from svmcore.solvers._contract import positive, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
@@ -435,10 +435,14 @@ class Reached(NamedTuple):
     measured: Measured
 
     @property
+    def finite(self) -> bool:
+        """Whether the point means anything."""
+        return bool(np.isfinite(self.measured.relative_gap + self.measured.violation + self.measured.intercept))
+
+    @property
     def loss(self) -> tuple[bool, float, float]:
         """Less is better: first of all a finite certificate, then a small gap, then a small violation."""
-        gap, violation = abs(self.measured.relative_gap), self.measured.violation
-        return not np.isfinite(gap + violation), gap, violation
+        return not self.finite, abs(self.measured.relative_gap), self.measured.violation
 
 
 def _attempt(
@@ -455,10 +459,10 @@ def _attempt(
             start=start, seed=run.seed, trace=run.trace, **run.options,
         )  # fmt: skip
         spent += raw.n_iter
-        raw = _feasible(qp, raw)._replace(n_iter=spent)
+        raw = _believable(qp, K, _feasible(qp, raw))._replace(n_iter=spent)
         measured = _measure(qp, K, raw, run)
         here = Reached(name, raw, measured)
-        if raw.status.ok and _at_tolerance(measured, run) and not here.loss[0]:
+        if raw.status.ok and here.finite and _at_tolerance(measured, run):
             return here, raw.status
         halved = best is None or measured.violation < 0.5 * best.measured.violation
         best = here if best is None else min(best, here, key=lambda point: point.loss)
@@ -472,9 +476,20 @@ def _attempt(
 
 def _feasible(qp: DualQP, raw: Raw) -> Raw:
     """The answer on the equality row, from which a solver's own sums may have drifted; its residual is not its own then."""
-    beta = raw.beta if np.isfinite(raw.beta).all() else np.zeros_like(raw.beta)
-    beta = forms.balanced(qp, beta)
+    if not np.isfinite(raw.beta).all():
+        status = Status.PRECISION if raw.status.ok else raw.status
+        return raw._replace(beta=np.zeros_like(raw.beta), residual=None, status=status)
+    beta = forms.balanced(qp, raw.beta)
     return raw if beta is raw.beta else raw._replace(beta=beta, residual=None)
+
+
+def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
+    """A convex problem whose boxes are closed has a solution: a solver that finds none has met rounding."""
+    open_box = (qp.diag == 0) & np.isinf(qp.upper - qp.lower)
+    convex = positive(K.kernel) or not np.isinf(qp.upper - qp.lower).any()
+    if raw.status is Status.UNBOUNDED and convex and not open_box.any():
+        return raw._replace(status=Status.PRECISION)
+    return raw
 
 
 def _chain(
@@ -482,18 +497,23 @@ def _chain(
 ) -> Reached:
     """Run the solvers one after the other until one succeeds, each from the best point so far; that point."""
     best: Reached | None = None
-    spent = 0
+    spent, ends = 0, set()
     for name in chain:
         here, status = _attempt(name, qp, K, run, start if best is None else best.raw.beta, control)
         spent += here.raw.n_iter
         if best is None or status.ok or status is Status.UNBOUNDED or here.loss < best.loss:
             best = here
+        ends.add(status)
         if status not in (Status.LIMITED, Status.PRECISION):
             break
         if run.stopping == "kkt" and best.measured.violation <= rounding(qp, K, best.raw.beta):
-            status = Status.PRECISION
+            ends.add(Status.PRECISION)
             break
     assert best is not None
+    if status in (Status.LIMITED, Status.PRECISION):
+        status = Status.PRECISION if Status.PRECISION in ends else status
+        idle = Raw(start, status, 0)
+        best = min(best, Reached(name, idle, _measure(qp, K, idle, run)), key=lambda point: point.loss)
     return best._replace(raw=best.raw._replace(n_iter=spent, status=status))
 
 
@@ -506,7 +526,7 @@ def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> 
     with (
         control,
         one_blas_thread,
-        np.errstate(over="ignore", invalid="ignore"),
+        np.errstate(over="ignore", invalid="ignore", divide="ignore"),
     ):  # an unbounded run may overflow; its status says so
         K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
         chain = choice.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)
@@ -576,7 +596,7 @@ def _speak(solution: Solution, relative_gap: float, problem: Problem, run: Run) 
     lost = f"KKT violation {solution.kkt_violation:.1e} (tol {run.tol:g}), relative gap {relative_gap:.1e}"
     if status in _REMEDIES:
         warnings.warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning, stacklevel=4)
-    elif run.stopping == "kkt" and relative_gap > _LARGE_GAP:
+    elif run.stopping != "gap" and relative_gap > _LARGE_GAP:
         warnings.warn(
             f"the tolerance is met but the objective may be off by {100 * relative_gap:.2g} %: {lost}. "
             "Remedy: a smaller tol, or stopping='gap'.",
