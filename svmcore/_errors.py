@@ -40,5 +40,5 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-for _name in __all__:  # users know them as svmcore.InputError and so on
+for _name in __all__:  # shown, and pickled, under the name by which users know them
     globals()[_name].__module__ = "svmcore"

@@ -12,7 +12,7 @@ import numpy as np
 
 from svmcore._jit import jit
 
-_STAMP = "f5a440be2535"
+_STAMP = "fc946a5f9635"
 
 
 @jit
