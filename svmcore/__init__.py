@@ -17,11 +17,13 @@ from svmcore._errors import (
     MissingExtraError,
     NotEnoughMemoryError,
     ScaleWarning,
+    StoppedError,
     SVMError,
 )
 
 if TYPE_CHECKING:
     from svmcore import solvers
+    from svmcore._control import WorkProgress
     from svmcore.data import load_data
     from svmcore.gp import GPSolution, gp_regression
     from svmcore.path import svm_path
@@ -39,6 +41,7 @@ _HOMES = {
     "Path": "svmcore.path_result",
     "Solution": "svmcore.solution",
     "StepCurve": "svmcore.path_result",
+    "WorkProgress": "svmcore._control",
     "GPSolution": "svmcore.gp",
     "LeaveOneOut": "svmcore.update",
     "gp_regression": "svmcore.gp",
@@ -66,6 +69,8 @@ __all__ = [
     "ScaleWarning",
     "Solution",
     "StepCurve",
+    "StoppedError",
+    "WorkProgress",
     "certificate",
     "duality_gap",
     "gp_regression",

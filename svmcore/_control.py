@@ -1,7 +1,9 @@
 """When to stop from outside: Ctrl-C, a time limit, the user's callback; and the progress a person sees.
 
-Solvers call `Control.check` between slices of work and stop when it returns a status. While a fit runs, the first Ctrl-C
-asks it to stop at the next check and keep what it has; a second one raises KeyboardInterrupt at once.
+Long work asks between slices of it, and stops when the answer is a status: solvers by `Control.check`, work of a known
+amount by `Control.step`, others by `Control.poll` with a report of their own. What lies deep inside asks `Control.reason`,
+which only looks. While it runs, the first Ctrl-C asks it to stop and keep what it has; a second one raises
+KeyboardInterrupt at once.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from svmcore import _check
+from svmcore._errors import InputError, StoppedError
 from svmcore._types import Status
+
+GRACE = 0.3
+"""Seconds beyond the limit, or beyond Ctrl-C, that a beginning may take without which there is no answer at all."""
+
+
+EVERY = 1.0  # seconds between lines of progress
 
 
 class ProgressReport(NamedTuple):
@@ -26,11 +36,19 @@ class ProgressReport(NamedTuple):
     seconds: float
 
 
-Callback = Callable[[ProgressReport], Any]
+class WorkProgress(NamedTuple):
+    """What a callback receives where the amount of work is known. Return True (or any true value) to stop."""
+
+    done: float
+    """Share of the work."""
+    seconds: float
+
+
+Callback = Callable[[Any], Any]
 
 
 class Control:
-    """Context manager around one fit."""
+    """Context manager around one piece of work. A control inside another leaves Ctrl-C to the outer one."""
 
     def __init__(self, *, time_limit: float | None, callback: Callback | None, verbose: int, name: str = "fit") -> None:
         self.time_limit = time_limit
@@ -38,13 +56,14 @@ class Control:
         self.verbose = verbose
         self.name = name
         self.start = time.perf_counter()
-        self._interrupted = False
+        self._interrupted: float | None = None  # when
+        self._stopped = False  # by the callback
         self._installed = False
         self._last_line = self.start
 
     @property
     def seconds(self) -> float:
-        """Time since the fit began."""
+        """Time since the work began."""
         return time.perf_counter() - self.start
 
     def __enter__(self) -> Control:
@@ -66,21 +85,64 @@ class Control:
             self._installed = False
 
     def _on_interrupt(self, signum: int, frame: Any) -> None:
-        if self._interrupted:
+        if self._interrupted is not None:
             raise KeyboardInterrupt
-        self._interrupted = True
+        self._interrupted = time.perf_counter()
+
+    def reason(self, grace: float = 0.0) -> Status | None:
+        """The reason to stop now, or None, without progress and callback; `grace`: seconds that are overlooked."""
+        now = time.perf_counter()
+        if self._interrupted is not None and now >= self._interrupted + grace:
+            return Status.INTERRUPTED
+        if self.time_limit is not None and now - self.start >= self.time_limit + grace:
+            return Status.TIME_LIMIT
+        return Status.CALLBACK if self._stopped else None
+
+    @property
+    def why(self) -> str:
+        """The reason to stop, in a word for messages."""
+        status = self.reason()
+        return "done" if status is None else status.name.lower()
+
+    def poll(self, report: Any, line: Callable[[], str]) -> Status | None:
+        """The reason to stop now, or None. Shows `line()` when verbose, and hands `report` to the callback."""
+        if self.verbose and time.perf_counter() - self._last_line >= EVERY:
+            self._last_line = time.perf_counter()
+            sys.stderr.write(f"{self.name}: {self.seconds:6.1f} s, {line()}\n")
+        status = self.reason()
+        if status is None and self.callback is not None and self.callback(report):
+            self._stopped = True
+            return Status.CALLBACK
+        return status
 
     def check(self, n_iter: int, violation: float, objective: float) -> Status | None:
-        """The reason to stop now, or None. Shows progress when verbose."""
-        seconds = self.seconds
-        if self.verbose and time.perf_counter() - self._last_line >= 1.0:
-            self._last_line = time.perf_counter()
-            line = f"{self.name}: {seconds:6.1f} s, iteration {n_iter}, violation {violation:.2e}, dual {objective:.8g}"
-            sys.stderr.write(line + "\n")
-        if self._interrupted:
-            return Status.INTERRUPTED
-        if self.time_limit is not None and seconds >= self.time_limit:
-            return Status.TIME_LIMIT
-        if self.callback is not None and self.callback(ProgressReport(n_iter, violation, objective, seconds)):
-            return Status.CALLBACK
-        return None
+        """`poll` for a solver."""
+        return self.poll(
+            ProgressReport(n_iter, violation, objective, self.seconds),
+            lambda: f"iteration {n_iter}, violation {violation:.2e}, dual {objective:.8g}",
+        )
+
+    def step(self, done: float) -> Status | None:
+        """`poll` for work of which the share `done` is done."""
+        return self.poll(WorkProgress(done, self.seconds), lambda: f"{100 * done:.0f} % done")
+
+    def begin(self) -> None:
+        """Between slices of a beginning without which there is no answer: raises when it must end."""
+        status = self.reason(GRACE)
+        if status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        if status is not None:
+            raise StoppedError(
+                f"{self.name}: {status.name.lower()} after {self.seconds:.1f} s, before there was anything to return; "
+                "remedy: a larger time_limit"
+            )
+
+
+def new_control(name: str, time_limit: Any, callback: Any, verbose: Any) -> Control:
+    """A control of checked arguments."""
+    if time_limit is not None:
+        time_limit = _check.number("time_limit", time_limit, low=0.0)
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
+    verbose = _check.integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, low=0)
+    return Control(time_limit=time_limit, callback=callback, verbose=verbose, name=name)

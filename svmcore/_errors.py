@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["ConvergenceWarning", "InputError", "MissingExtraError", "NotEnoughMemoryError", "SVMError", "ScaleWarning"]
+__all__ = [
+    "ConvergenceWarning",
+    "InputError",
+    "MissingExtraError",
+    "NotEnoughMemoryError",
+    "SVMError",
+    "ScaleWarning",
+    "StoppedError",
+]
 
 
 class SVMError(Exception):
@@ -19,6 +27,10 @@ class NotEnoughMemoryError(SVMError, MemoryError):
 
 class MissingExtraError(SVMError, ImportError):
     """A feature needs an optional package; the message names the extra to install."""
+
+
+class StoppedError(SVMError, TimeoutError):
+    """A limit came before there was anything to return."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from svmcore import _check, _measures, choice, forms, solvers
 from svmcore._check import KernelSpec
-from svmcore._control import Callback, Control
+from svmcore._control import Callback, Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
@@ -263,15 +263,7 @@ def svr_problem(
 
 
 def _control(time_limit: Any, callback: Any, verbose: Any) -> Control:
-    if time_limit is not None:
-        time_limit = _check.number("time_limit", time_limit, low=0.0)
-    if callback is not None and not callable(callback):
-        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    return Control(
-        time_limit=time_limit,
-        callback=callback,
-        verbose=_check.integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, low=0),
-    )
+    return new_control("fit", time_limit, callback, verbose)
 
 
 def _check_run(

@@ -649,3 +649,15 @@ def tile_product(
         work = float(len(out)) * (len(sources.data) + sources.n)
         _add_sparse(shape, rows, np.arange(sources.n), coef, columns, work, n_threads, out)
     return np.asarray(out[: targets.n] + kernel.offset * coef.sum())
+
+
+def exact_block(kernel: Kernel, targets: Points, sources: Points) -> FloatArray | None:
+    """k(target, source) in float64 for all pairs of dense points; None where there is no tile for them."""
+    if not (kernel.kind in _SHAPES and targets.panels.shape[0] and sources.panels.shape[0]):
+        return None
+    panels = sources.panels
+    packed = np.empty((groups_of(targets.n), panels.shape[1], _vector.ROWS))
+    block_jit.pack_rows(targets.panels, np.arange(targets.n), packed)
+    out = np.empty((len(packed) * _vector.ROWS, len(panels) * LANES + _STAGGER))
+    block_jit.store_block_64(shape_of(kernel), packed, panels, 0, len(panels), out)
+    return out[: targets.n, : sources.n]
