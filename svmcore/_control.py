@@ -12,7 +12,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -58,7 +59,9 @@ class Control:
         self.start = time.perf_counter()
         self._interrupted: float | None = None  # when
         self._stopped = False  # by the callback
+        self._grace = 0.0
         self._installed = False
+        self._depth = 0
         self._last_line = self.start
 
     @property
@@ -67,6 +70,9 @@ class Control:
         return time.perf_counter() - self.start
 
     def __enter__(self) -> Control:
+        self._depth += 1
+        if self._depth > 1:
+            return self
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._on_interrupt)
@@ -76,11 +82,8 @@ class Control:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release()
-
-    def release(self) -> None:
-        """Give Ctrl-C back to Python."""
-        if self._installed:
+        self._depth -= 1
+        if self._depth == 0 and self._installed:  # Ctrl-C is Python's again
             signal.signal(signal.SIGINT, signal.default_int_handler)
             self._installed = False
 
@@ -89,14 +92,34 @@ class Control:
             raise KeyboardInterrupt
         self._interrupted = time.perf_counter()
 
-    def reason(self, grace: float = 0.0) -> Status | None:
-        """The reason to stop now, or None, without progress and callback; `grace`: seconds that are overlooked."""
-        now = time.perf_counter()
-        if self._interrupted is not None and now >= self._interrupted + grace:
+    def reason(self) -> Status | None:
+        """The reason to stop now, or None, without progress and callback."""
+        now = time.perf_counter() - self._grace
+        if self._interrupted is not None and now >= self._interrupted:
             return Status.INTERRUPTED
-        if self.time_limit is not None and now - self.start >= self.time_limit + grace:
+        if self.time_limit is not None and now - self.start >= self.time_limit:
             return Status.TIME_LIMIT
         return Status.CALLBACK if self._stopped else None
+
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """Inside, `GRACE` seconds are overlooked: this is a beginning without which there is no answer at all."""
+        self._grace = GRACE
+        try:
+            yield
+        finally:
+            self._grace = 0.0
+
+    def demand(self) -> None:
+        """Between slices of a beginning: raises when it must end, and with it the work."""
+        status = self.reason()
+        if status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        if status is not None:
+            raise StoppedError(
+                f"{self.name}: {status.name.lower()} after {self.seconds:.1f} s, before there was anything to return; "
+                "remedy: a larger time_limit"
+            )
 
     @property
     def why(self) -> str:
@@ -105,12 +128,12 @@ class Control:
         return "done" if status is None else status.name.lower()
 
     def poll(self, report: Any, line: Callable[[], str]) -> Status | None:
-        """The reason to stop now, or None. Shows `line()` when verbose, and hands `report` to the callback."""
+        """The reason to stop now, or None. Shows `line()` when verbose, and hands `report`, if any, to the callback."""
         if self.verbose and time.perf_counter() - self._last_line >= EVERY:
             self._last_line = time.perf_counter()
             sys.stderr.write(f"{self.name}: {self.seconds:6.1f} s, {line()}\n")
         status = self.reason()
-        if status is None and self.callback is not None and self.callback(report):
+        if status is None and report is not None and self.callback is not None and self.callback(report):
             self._stopped = True
             return Status.CALLBACK
         return status
@@ -126,16 +149,34 @@ class Control:
         """`poll` for work of which the share `done` is done."""
         return self.poll(WorkProgress(done, self.seconds), lambda: f"{100 * done:.0f} % done")
 
-    def begin(self) -> None:
-        """Between slices of a beginning without which there is no answer: raises when it must end."""
-        status = self.reason(GRACE)
-        if status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        if status is not None:
-            raise StoppedError(
-                f"{self.name}: {status.name.lower()} after {self.seconds:.1f} s, before there was anything to return; "
-                "remedy: a larger time_limit"
-            )
+
+class Part(Control):
+    """The control of a solver that does a part of larger work: it stops with the whole.
+
+    It reports the whole's progress, or, as a `beginning` of the whole, only shows that it is at work.
+    """
+
+    def __init__(self, whole: Control, beginning: str = "") -> None:
+        super().__init__(time_limit=whole.time_limit, callback=None, verbose=0, name=whole.name)
+        self.whole = whole
+        self.start = whole.start
+        self.doing = beginning
+        self.done = 0.0
+        """Share of the whole that is done."""
+
+    def __enter__(self) -> Part:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def reason(self) -> Status | None:
+        """As `Control.reason`."""
+        return self.whole.reason()
+
+    def check(self, n_iter: int, violation: float, objective: float) -> Status | None:
+        """As `Control.check`."""
+        return self.whole.poll(None, lambda: self.doing) if self.doing else self.whole.step(self.done)
 
 
 def new_control(name: str, time_limit: Any, callback: Any, verbose: Any) -> Control:

@@ -63,7 +63,7 @@ class Cross:
             out = out[:, : columns.n]
         return out
 
-    def values(self, rows: slice, variables: IntArray, coef: FloatArray) -> FloatArray:
+    def values(self, rows: slice | IntArray, variables: IntArray, coef: FloatArray) -> FloatArray:
         """The sum over variables of coef times kernel value, for some rows."""
         points = self.data.groups.first[variables]
         piece = self.X[rows]

@@ -85,7 +85,7 @@ class Follower:
         support = np.flatnonzero(beta)
         step = max(1, _PIECE // max(1, support.size * (4 + self.cross.X.shape[1])))
         for a in range(0, self.cross.n, step):
-            control.begin()
+            control.demand()
             self.F[a : a + step] = self.cross.values(slice(a, a + step), support, beta[support])
         self.F += self.bias[0] + self.offset * float(beta.sum())
 
@@ -262,7 +262,8 @@ def replay(path: Any) -> _curve_jit.Replay:
 def error_curve(path: Any, cross: Cross, positive: Any, weight: FloatArray, control: Control) -> tuple[StepCurve, bool]:
     """The weighted share of rows whose class is not `positive`, over C; and whether all of the path's range is done."""
     follower = Follower(path, cross)
-    follower.start(control)
+    with control.beginning():
+        follower.start(control)
     flips = [_above(follower, path._track.bias_slope)]
     wrong = _at_the_top(follower.F, flips[0]) != positive
     last = follower.at.size - 1

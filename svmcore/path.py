@@ -8,7 +8,6 @@ piecewise linear in lambda (Hastie et al. 2004; Ong, Shao and Yang: multi-dimens
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -17,12 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore import _check, solvers
-from svmcore._control import Control
+from svmcore._control import Control, Part, new_control
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._follow import GAP, Record, Tracker
+from svmcore._path_measure import largest_gap
 from svmcore._path_paper import PaperTracker, Settings
+from svmcore._rows import RowStore
 from svmcore._threads import one_blas_thread
-from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind
 from svmcore._window import WindowTracker
 from svmcore.gram import KernelMatrix, available_threads, is_sparse
 from svmcore.path_result import Data, Groups, Path, Track
@@ -34,6 +35,8 @@ _CACHE_LIMIT = 4e9
 _SMALL = 1 << 25
 """Bytes of a kernel matrix for which nobody asks how much memory is free."""
 _WARN_GAP = 1e-6
+_FOR_ROWS = 0.5
+"""Share of a time limit after which the whole kernel matrix is given up for rows on demand."""
 _ROUGH = 1e-6
 """The fast tracker's start by SMO, relative to the kernel's scale: the tracker does the rest faster than SMO."""
 
@@ -114,7 +117,7 @@ def svm_path(
     threads = available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1)
     if max_events is not None:
         max_events = _check.integer("max_events", max_events, low=0)
-    watch = _watch(time_limit, callback, verbose, low)
+    control = new_control("path", time_limit, callback, verbose)
     snap = _check.number("merge_tol", merge_tol, low=0.0)
     if snap > 0.0:
         X = _snapped(X, snap, kernel)
@@ -123,15 +126,17 @@ def svm_path(
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
     )  # fmt: skip
     data = _merge(problem, threads, together=mode == "auto")
-    with watch.control, one_blas_thread:
+    with control, one_blas_thread:
         K = _kernel(data, cache_mb)
         prepared = time.perf_counter()
         run = _auto if mode == "auto" else _paper
-        record, top = run(data, K, high, low, watch, max_events, mode)
+        record, top, store = run(data, K, high, low, _Watch(control, low), max_events, mode)
         path = _assemble(data, record, top)
         path.stats |= {"factorization": mode, "n_kernel_evals": K.n_evals}
-        if mode != "auto":
-            path.stats["max_gap"] = path.certify().relative_gap
+        tracked = time.perf_counter()
+        with control.beginning():
+            path.stats["max_gap"] = max(path.stats["max_gap"], largest_gap(path, store, control))
+        path.stats["seconds"]["measure"] = time.perf_counter() - tracked
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     _speak(path)
     return path
@@ -245,24 +250,27 @@ class Top(NamedTuple):
     found: bool = False
 
 
-def _by_smo(
-    K: KernelMatrix, v: Variables, c: FloatArray, lower: FloatArray, upper: FloatArray, start: FloatArray, tol: float
-) -> FloatArray:
-    """Solve the problem with linear term c by SMO."""
-    qp = DualQP(c, lower, upper, np.zeros(c.size), np.arange(c.size), v.equality)
-    control = Control(time_limit=None, callback=None, verbose=0)
-    raw = solvers.load("smo").run(
-        qp,
-        K,
-        control=control,
-        tol=tol,
-        stopping="kkt",
-        max_iter=200 * c.size + 100_000,
-        start=start,
-        seed=0,
-        trace=False,
-    )
-    return np.asarray(raw.beta)
+class _Smo(NamedTuple):
+    """SMO on the path's problem, with other linear terms and boxes."""
+
+    K: KernelMatrix
+    v: Variables
+    control: Control
+
+    def solve(self, c: FloatArray, lower: FloatArray, upper: FloatArray, start: FloatArray, tol: float) -> FloatArray:
+        """The solution; the point that was reached when the control stops it."""
+        qp = DualQP(c, lower, upper, np.zeros(c.size), np.arange(c.size), self.v.equality)
+        raw = solvers.load("smo").run(
+            qp, self.K, control=Part(self.control, "looking for the start"), tol=tol, stopping="kkt",
+            max_iter=200 * c.size + 100_000, start=start,
+            seed=0, trace=False,
+        )  # fmt: skip
+        return np.asarray(raw.beta)
+
+    def at(self, lam: float, start: FloatArray, tol: float) -> FloatArray:
+        """The solution at one lambda."""
+        v = self.v
+        return self.solve(lam * v.c, v.lower, v.upper, np.clip(start, v.lower, v.upper), tol)
 
 
 def _excess(v: Variables) -> float:
@@ -284,19 +292,21 @@ def _majority_at_zero(v: Variables) -> FloatArray:
     return beta
 
 
-def _limit_solution(K: KernelMatrix, v: Variables, tol: float) -> tuple[FloatArray, Top]:
+def _limit_solution(smo: _Smo, tol: float) -> tuple[FloatArray, Top]:
     """The solution for every large lambda, to a relative `tol`, and the lambda down to which it holds.
 
     For large lambda the lighter class sits at its bounds, and the heavier one minimises 1/2 b'Kb under its share of
     the sum: the linear term is constant on it.
     """
+    K, v = smo.K, smo.v
     beta = _majority_at_zero(v)
     s = float(np.sign(_excess(v)))
     heavy = v.c == s
     if s != 0.0:
         lower, upper = np.where(heavy, v.lower, beta), np.where(heavy, v.upper, beta)
         scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
-        beta = _by_smo(K, v, np.zeros(v.c.size), lower, upper, beta, max(tol * scale, 1e-300))
+        beta = smo.solve(np.zeros(v.c.size), lower, upper, beta, max(tol * scale, 1e-300))
+        smo.control.demand()
     index = np.flatnonzero(beta)
     f = np.array(K.product(index, beta[index]))
     if not v.equality:
@@ -316,19 +326,20 @@ def _limit_solution(K: KernelMatrix, v: Variables, tol: float) -> tuple[FloatArr
     return beta, Top(float(np.max(0.5 * s * (level - f[~heavy]))), True, s)
 
 
-def _begin(tracker: Tracker, K: KernelMatrix, v: Variables, high: float | None, low: float) -> Top:
+def _begin(tracker: Tracker, smo: _Smo, high: float | None, low: float) -> Top:
     """Put the tracker at the top of the path: at `high`, or (None) safely above the first event."""
+    K, v = smo.K, smo.v
     if high is not None:
         scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
         tol = max(1e-8 * high, min(1e-6 * high, _ROUGH * scale))
-        _settle(tracker, high, _by_smo(K, v, high * v.c, v.lower, v.upper, _majority_at_zero(v), tol))
+        _settle(tracker, high, smo.at(high, _majority_at_zero(v), tol), smo.control)
         slope = float(np.sign(_excess(v)))
         is_open = _at_rest(tracker.S.beta, v, slope)
         return Top(high, is_open, slope if is_open else 0.0)
-    beta, top = _limit_solution(K, v, _ROUGH)
+    beta, top = _limit_solution(smo, _ROUGH)
     lam = 2.0 * max(top.lam, low)
     for attempt in range(8):
-        _settle(tracker, lam, beta)
+        _settle(tracker, lam, beta, smo.control)
         is_open = _at_rest(tracker.S.beta, v, top.bias_slope)
         if is_open or attempt == 7:
             break
@@ -336,10 +347,12 @@ def _begin(tracker: Tracker, K: KernelMatrix, v: Variables, high: float | None, 
     return Top(lam, is_open, top.bias_slope if is_open else 0.0, is_open)
 
 
-def _settle(tracker: Tracker, lam: float, beta: FloatArray) -> None:
+def _settle(tracker: Tracker, lam: float, beta: FloatArray, control: Control) -> None:
+    control.demand()
     gap = tracker.settle(lam, beta)
     if not gap <= GAP:
         tracker.improve(gap)
+    control.demand()
 
 
 def _at_rest(beta: FloatArray, v: Variables, slope: float) -> bool:
@@ -348,23 +361,16 @@ def _at_rest(beta: FloatArray, v: Variables, slope: float) -> bool:
     return bool(np.array_equal(beta[light], np.where(v.c > 0, v.upper, v.lower)[light]))
 
 
-def _feasible(beta: FloatArray, v: Variables) -> FloatArray:
-    return np.clip(beta, v.lower, v.upper)
-
-
 # ---- the two ways to follow it -----------------------------------------------------------------------------------------
 
 
 class _Watch:
     """Limits, progress and callback, looked at between slices of work."""
 
-    def __init__(self, control: Control, callback: Any, verbose: int, lam_end: float) -> None:
+    def __init__(self, control: Control, lam_end: float) -> None:
         self.control = control
-        self.callback = callback
-        self.verbose = verbose
         self.lam_end = lam_end
         self.lam_start: float | None = None
-        self._last = time.perf_counter()
 
     def __call__(self, tracker: Any) -> str | None:
         lam = tracker.lam
@@ -372,50 +378,35 @@ class _Watch:
             self.lam_start = lam
         way = np.log(self.lam_start / self.lam_end) if self.lam_start > self.lam_end else 1.0
         done = float(min(1.0, np.log(self.lam_start / lam) / way)) if lam > 0 else 1.0
-        seconds = self.control.seconds
-        if self.verbose and time.perf_counter() - self._last >= 1.0:
-            self._last = time.perf_counter()
-            sys.stderr.write(
-                f"path: {seconds:6.1f} s, lambda {lam:.3e} ({100 * done:3.0f} % of the way in log lambda), "
-                f"{tracker.n_events} events, {tracker.m} on the margin\n"
-            )
-        status = self.control.check(tracker.n_events, 0.0, 0.0)
-        if status is Status.INTERRUPTED:
-            return "interrupted"
-        if status is Status.TIME_LIMIT:
-            return "time_limit"
-        if self.callback is not None and self.callback(PathProgress(lam, tracker.n_events, tracker.m, done, seconds)):
-            return "callback"
-        return None
-
-
-def _watch(time_limit: Any, callback: Any, verbose: Any, low: float) -> _Watch:
-    if time_limit is not None:
-        time_limit = _check.number("time_limit", time_limit, low=0.0)
-    if callback is not None and not callable(callback):
-        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    return _Watch(Control(time_limit=time_limit, callback=None, verbose=0, name="path"), callback, int(verbose), low)
+        status = self.control.poll(
+            PathProgress(lam, tracker.n_events, tracker.m, done, self.control.seconds),
+            lambda: (
+                f"lambda {lam:.3e} ({100 * done:3.0f} % of the way in log lambda), {tracker.n_events} events, "
+                f"{tracker.m} on the margin"
+            ),
+        )
+        return None if status is None else status.name.lower()
 
 
 def _auto(
     data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None, _mode: str
-) -> tuple[Record, Top]:
+) -> tuple[Record, Top, RowStore]:
     """The fast tracker."""
-    v = _variables(data)
+    v, control = _variables(data), watch.control
+    limit = np.inf if control.time_limit is None else _FOR_ROWS * control.time_limit
     clock = time.perf_counter()
-
-    def by_smo(lam: float, beta: FloatArray) -> FloatArray:
-        return _by_smo(stored, v, lam * v.c, v.lower, v.upper, _feasible(beta, v), 1e-9 * lam)
-
     kind = data.spec.kernel.kind
     smooth = kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
     tracker = WindowTracker(
-        K, v.c, v.lower, v.upper, equality=v.equality, budget=float(K.cache_bytes), batch=smooth, solver=by_smo
-    )
-    stored = _stored(tracker, K)
+        K, v.c, v.lower, v.upper, equality=v.equality, budget=float(K.cache_bytes), batch=smooth,
+        solver=lambda lam, beta: smo.at(lam, beta, 1e-9 * lam), go_on=lambda: control.reason() is None,
+        rows_while=lambda: control.reason() is None and not control.seconds > limit,
+    )  # fmt: skip
+    smo: _Smo = _Smo(_stored(tracker, K), v, control)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
-    top = _begin(tracker, stored, v, high, low)
+    with control.beginning():
+        top = _begin(tracker, smo, high, low)
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
     tracker.start_record()
@@ -423,7 +414,7 @@ def _auto(
     seconds["track"] = time.perf_counter() - clock
     record = tracker.record(ended)
     record.stats["seconds"] = seconds
-    return record, top
+    return record, top, tracker.store
 
 
 def _stored(tracker: Tracker | PaperTracker, K: KernelMatrix) -> KernelMatrix:
@@ -436,26 +427,28 @@ def _stored(tracker: Tracker | PaperTracker, K: KernelMatrix) -> KernelMatrix:
 
 def _paper(
     data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None, mode: str
-) -> tuple[Record, Top]:
+) -> tuple[Record, Top, RowStore]:
     """The published algorithm: IR by SMO at lambda_max, then its own loop."""
     v = _variables(data)
     settings = Settings()
 
     def by_smo(lam: float, beta: FloatArray) -> FloatArray:
-        return _by_smo(stored, v, lam * v.c, v.lower, v.upper, _feasible(beta, v), settings.smo * lam)
+        return smo.at(lam, beta, settings.smo * lam)
 
     clock = time.perf_counter()
     tracker = PaperTracker(
         K, v.c, v.lower, v.upper, equality=v.equality, mode=mode, budget=float(K.cache_bytes), solver=by_smo,
         settings=settings,
     )  # fmt: skip
-    stored = _stored(tracker, K)
+    smo = _Smo(_stored(tracker, K), v, watch.control)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
-    beta, top = _limit_solution(stored, v, settings.smo)
-    lam = 2.0 * max(top.lam, low) if high is None else high
-    is_open = lam > top.lam
-    tracker.begin(lam, by_smo(lam, beta))
+    with watch.control.beginning():
+        beta, top = _limit_solution(smo, settings.smo)
+        lam = 2.0 * max(top.lam, low) if high is None else high
+        is_open = lam > top.lam
+        tracker.begin(lam, by_smo(lam, beta))
+        watch.control.demand()
     is_open = is_open and _at_rest(tracker.beta, v, top.bias_slope)
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
@@ -463,7 +456,8 @@ def _paper(
     seconds["track"] = time.perf_counter() - clock
     record = tracker.record(ended)
     record.stats["seconds"] = seconds
-    return record, Top(lam, is_open, top.bias_slope if is_open else 0.0, high is None and is_open)
+    top = Top(lam, is_open, top.bias_slope if is_open else 0.0, high is None and is_open)
+    return record, top, tracker.store
 
 
 # ---- the answer ------------------------------------------------------------------------------------------------------

@@ -32,10 +32,11 @@ _CHUNK = 1 << 22  # kernel or decision values held at a time
 
 
 class PathCertificate(NamedTuple):
-    """The largest KKT violation (LIBSVM's measure) and relative duality gap over the values of C looked at."""
+    """The largest KKT violation (LIBSVM's measure) and relative duality gap over `n_values` values of C."""
 
     kkt_violation: float
     relative_gap: float
+    n_values: int
 
 
 class Groups(NamedTuple):
@@ -397,11 +398,23 @@ class Path:
 
         return solution_at(self, C)
 
-    def certify(self, Cs: Any = None) -> PathCertificate:
-        """The largest KKT violation and relative gap, recomputed from the data at `Cs` (default: 20 over the range)."""
+    @one_blas_thread
+    def certify(
+        self,
+        Cs: Any = None,
+        *,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
+        verbose: int = 0,
+    ) -> PathCertificate:
+        """The largest KKT violation and relative gap, recomputed from the data at `Cs` (default: 20 over the range).
+
+        When `time_limit`, Ctrl-C or `callback` (a function of one `WorkProgress`) ends the work, the certificate is
+        about the values of C that were reached, and a ConvergenceWarning says so.
+        """
         from svmcore._path_solution import certify_path
 
-        return certify_path(self, Cs)
+        return certify_path(self, Cs, new_control("certificate", time_limit, callback, verbose))
 
     def plot(self, what: str = "alphas", ax: Any = None, **options: Any) -> Any:
         """Draw one view over log C and return its Axes; "overview" draws all and returns a dict of them.

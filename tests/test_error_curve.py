@@ -94,6 +94,7 @@ def test_chords_keep_nearly_all_rows_from_being_looked_at(kernel, monkeypatch):
     assert looked_at < 0.35 * 3000 * path._track.knot.shape[0]
 
 
+@pytest.mark.filterwarnings("ignore:the path's largest relative:svmcore.ConvergenceWarning")
 @pytest.mark.parametrize("kernel", ["sigmoid", "precomputed", "callable", "sparse"])
 def test_without_an_inner_product_every_knot_is_looked_at(kernel):
     X, y = two_clouds(60)
