@@ -21,6 +21,7 @@ from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._follow import GAP, Record, Tracker
 from svmcore._path_paper import PaperTracker, Settings
+from svmcore._scales import warn_of_scales
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore._window import WindowTracker
@@ -134,6 +135,7 @@ def svm_path(
             path.stats["max_gap"] = path.certify().relative_gap
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     _speak(path)
+    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale)
     return path
 
 
