@@ -24,6 +24,7 @@ from svmcore._path_check import check_path
 from svmcore._path_measure import largest_gap
 from svmcore._path_paper import PaperTracker, PublishedOptions
 from svmcore._rows import RowStore
+from svmcore._scales import warn_of_scales
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind
 from svmcore._window import WindowTracker
@@ -146,6 +147,7 @@ def svm_path(
     path.stats["seconds"]["check"] += prepared - begin
     path.stats["seconds"]["total"] += prepared - begin
     _speak(path)
+    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale)
     return path
 
 
