@@ -59,6 +59,11 @@ def kernel(name: str, X: Any, Z: Any, gamma: float, coef0: float, degree: int) -
 
 def judge(case: Case, coef: np.ndarray, intercept: float) -> Verdict:
     """Measure a point. Slack of points of infinite cost is charged by scaling the machine until there is none."""
+    with np.errstate(all="ignore"):
+        return _judge(case, coef, intercept)
+
+
+def _judge(case: Case, coef: np.ndarray, intercept: float) -> Verdict:
     n = len(case.y)
     K = case.K + case.offset
     Kc = K @ coef
