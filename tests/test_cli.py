@@ -217,6 +217,22 @@ def test_cross_validation_chooses_C(run, csv, tmp_path):
     assert (found["error"], found["best_C"]) == (balanced.best_error, balanced.best_C)
 
 
+@pytest.mark.parametrize("gamma", ["0.1,0.5,2", "search"])
+def test_cross_validation_chooses_gamma_too(run, csv, gamma):
+    X, y = svmcore.load_data(csv)
+    wanted = gamma if gamma == "search" else [float(value) for value in gamma.split(",")]
+    cv = svmcore.cv_path(X, y, gamma=wanted, C_max=10.0)
+    status, out, _ = run("cv", csv, "--gamma", gamma, "--C-max", "10", "-q")
+    assert status == 0
+    assert f"for C {'up to' if cv.best_interval[0] == 0 else 'from'} " in out
+    assert f" and gamma {cv.best_gamma:.6g} (mean of 5 folds" in out
+    command = re.search(r"next +svmcore (train .* -C \S+ -g \S+ -o model.npz)\n", out)
+    assert command is not None, out
+    assert run(*command[1].split(), "-q")[0] == 0
+    assert svmcore.load("model.npz").gamma == pytest.approx(cv.best_gamma, rel=1e-5)
+    assert svmcore.load("model.npz").C == pytest.approx(cv.best_C, rel=1e-5)
+
+
 def test_path_with_cross_validation_recommends_its_C(run, csv):
     X, y = svmcore.load_data(csv)
     cv = svmcore.cv_path(X, y, cv=3, C_max=50.0)
