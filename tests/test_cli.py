@@ -204,7 +204,7 @@ def test_cross_validation_chooses_C(run, csv, tmp_path):
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     machine = svmcore.load("m.npz")
     assert cv.best_C == machine.C
-    assert f"error        {100 * (machine.predict(X) != y).mean():.3g} % of 60 rows of {csv}" in out
+    assert f"wrong        {100 * (machine.predict(X) != y).mean():.3g} % of 60 rows of {csv}" in out
     command = re.search(r"next +svmcore (predict m.npz) DATA\n", out)
     assert command is not None
     assert run(*command[1].split(), csv)[1].split() == machine.predict(X).tolist()
@@ -266,7 +266,7 @@ def test_quality_is_more_than_accuracy(run, csv):
     found = svmcore.train_svc(X, y, gamma=0.5).predict(X)
     assert status == 0
     wrong = [(found[y == name] != name).mean() for name in ("no", "yes")]
-    assert f"error        {100 * (found != y).mean():.3g} % on the training set; mean over the classes " in out
+    assert f"wrong        {100 * (found != y).mean():.3g} % on the training set; mean over the classes " in out
     assert f"mean over the classes {50 * sum(wrong):.3g} %\n" in out
     count = {(a, b): ((y == a) & (found == b)).sum() for a in ("no", "yes") for b in ("no", "yes")}
     for a in ("no", "yes"):
@@ -306,7 +306,7 @@ def test_regression(run, tmp_path):
     assert (machine.loss, machine.epsilon, machine.solver) == ("squared_epsilon_insensitive", 0.01, "smo")
     status, out, err = run("predict", "r.npz", "r.csv")
     np.testing.assert_allclose([float(word) for word in out.split()], y, atol=0.05)
-    assert re.fullmatch(r"svmcore: error: root mean square 0\.0\d+ over 80 rows, R2 (1|0\.999\d*)\n", err), err
+    assert re.fullmatch(r"svmcore: off by: 0\.0\d+ over 80 rows \(root mean square\), R2 (1|0\.999\d*)\n", err), err
     assert "--epsilon belongs to regression" in run("train", "r.csv", "--epsilon", "1")[2]
     assert "--class-weight belongs to classification" in run("train", "r.csv", "--svr", "--class-weight", "balanced")[2]
 
@@ -330,7 +330,7 @@ def test_standardize_is_part_of_the_file(run, tmp_path, kind):
     status, out, err = run("predict", "m.npz", "p.csv", *at)
     assert status == 0
     assert (np.array(out.split()) == y).mean() > 0.9
-    assert re.search(r"error: \S+ % of 120 rows", err)
+    assert re.search(r"wrong: \S+ % of 120 rows", err)
     for other in ("turned.csv", "plain.csv"):
         assert run("predict", "m.npz", other, *at) == (0, out, err)
     assert run("predict", "m.npz", "bare.csv", *at) == (0, out, "")

@@ -262,6 +262,7 @@ def _predict_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("-C", type=float, help="for a path: which C")
     sub.add_argument("-o", "--output", metavar="OUT", help="write predictions to a file (default: standard output)")
     sub.add_argument("--values", action="store_true", help="decision values instead of classes")
+    sub.add_argument("-q", "--quiet", action="store_true", help="nothing about how labels in DATA agree")
     _add_json(sub)
 
 

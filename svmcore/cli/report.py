@@ -130,10 +130,10 @@ def add_classified(report: Report, found: Any, y: Any, classes: Any, where: str)
     }
     present = [true for true in classes.tolist() if (y == true).any()]
     balanced = float(np.mean([(found[y == true] != true).mean() for true in present]))
-    report.add(
-        "error", f"{percent(wrong)} {where}; mean over the classes {percent(balanced)}",
-        share=wrong, balanced=balanced, wrong=int((found != y).sum()), points=int(y.size),
-    )  # fmt: skip
+    report.rows.append(("wrong", f"{percent(wrong)} {where}; mean over the classes {percent(balanced)}"))
+    report.facts["error"] = {
+        "share": wrong, "balanced": balanced, "wrong": int((found != y).sum()), "points": int(y.size),
+    }  # fmt: skip
     cells = (
         f"{true}: " + ", ".join(f"{count:,} as {named}" for named, count in row.items()) for true, row in counts.items()
     )
@@ -148,4 +148,5 @@ def add_regressed(report: Report, found: Any, y: Any, where: str) -> None:
     spread = float(np.mean((y - y.mean()) ** 2))
     r2 = 1.0 - rmse**2 / spread if spread > 0 else float("nan")
     shown = f", R2 {r2:.4g}" if spread > 0 else ""
-    report.add("error", f"root mean square {rmse:.4g} {where}{shown}", rmse=rmse, r2=r2, points=int(y.size))
+    report.rows.append(("off by", f"{rmse:.4g} {where} (root mean square){shown}"))
+    report.facts["error"] = {"rmse": rmse, "r2": r2, "points": int(y.size)}
