@@ -17,10 +17,12 @@ from svmcore._errors import (
     MissingExtraError,
     NotEnoughMemoryError,
     ScaleWarning,
+    StoppedError,
     SVMError,
 )
 
 if _typing.TYPE_CHECKING:
+    from svmcore._control import WorkProgress
     from svmcore._path_paper import PublishedOptions
     from svmcore.cv import PathCV, cv_path
     from svmcore.data import load_data
@@ -46,6 +48,7 @@ _HOMES = {
     "PublishedOptions": "svmcore._path_paper",
     "Solution": "svmcore.solution",
     "StepCurve": "svmcore.path_result",
+    "WorkProgress": "svmcore._control",
     "GPSolution": "svmcore.gp",
     "LeaveOneOut": "svmcore.update",
     "gp_regression": "svmcore.gp",
@@ -75,6 +78,8 @@ __all__ = [
     "ScaleWarning",
     "Solution",
     "StepCurve",
+    "StoppedError",
+    "WorkProgress",
     "certificate",
     "cv_path",
     "duality_gap",

@@ -5,7 +5,15 @@ from __future__ import annotations
 import sys
 import warnings
 
-__all__ = ["ConvergenceWarning", "InputError", "MissingExtraError", "NotEnoughMemoryError", "SVMError", "ScaleWarning"]
+__all__ = [
+    "ConvergenceWarning",
+    "InputError",
+    "MissingExtraError",
+    "NotEnoughMemoryError",
+    "SVMError",
+    "ScaleWarning",
+    "StoppedError",
+]
 
 
 class SVMError(Exception):
@@ -22,6 +30,10 @@ class NotEnoughMemoryError(SVMError, MemoryError):
 
 class MissingExtraError(SVMError, ImportError):
     """A feature needs an optional package; the message names the extra to install."""
+
+
+class StoppedError(SVMError, TimeoutError):
+    """A limit came before there was anything to return."""
 
 
 class ConvergenceWarning(UserWarning):

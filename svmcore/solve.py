@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from svmcore import _check, _columns, _measures, choice, forms, solvers
 from svmcore._check import KernelSpec
 from svmcore._columns import Columns
-from svmcore._control import Callback, Control
+from svmcore._control import Callback, Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning, warn
 from svmcore._keywords import Gamma, KernelLike, SolverName, SolverOptions, Stopping, SVCLoss, SVRLoss, checked
 from svmcore._threads import one_blas_thread
@@ -337,15 +337,7 @@ def any_problem(X: Any, y: Any, C: Any, epsilon: Any, problem: dict[str, Any]) -
 
 
 def _control(time_limit: Any, callback: Any, verbose: Any) -> Control:
-    if time_limit is not None:
-        time_limit = _check.number("time_limit", time_limit, low=0.0)
-    if callback is not None and not callable(callback):
-        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    return Control(
-        time_limit=time_limit,
-        callback=callback,
-        verbose=_check.integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, low=0),
-    )
+    return new_control("fit", time_limit, callback, verbose)
 
 
 def _check_run(

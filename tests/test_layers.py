@@ -34,6 +34,7 @@ HOMES = {
     "_path_jit": BASE | {"_elbow_jit", "_vector"},
     "_qr_jit": BASE,
     "_published_jit": BASE | {"_elbow_jit", "_vector"},
+    "_curve_jit": BASE,
     "_window_jit": BASE | {"_elbow_jit", "_vector"},
     "_stretch_jit": BASE | {"_elbow_jit", "_path_jit", "_window_jit", "_vector"},
     "_ipm_jit": BASE | {"_vector", "_kernels"},
@@ -53,7 +54,7 @@ LAYERS = [
     {"_vector"},
     {"_passes"},
     {"_kernels"},
-    {"_steps_jit", "_elbow_jit"},
+    {"_steps_jit", "_elbow_jit", "_curve_jit"},
     {
         "_smo_jit",
         "_path_jit",

@@ -18,6 +18,8 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.path_result import Path
 from svmcore.step_curve import StepCurve, merged
 
+_KNOTS = 64  # looked at together
+
 
 class Decisions(NamedTuple):
     """What is predicted for some rows at every C: `start` for the smallest C, then row `row[k]` becomes `to[k]` at `C[k]`."""
@@ -53,7 +55,7 @@ def signs(path: Path, blocks: Iterator[tuple[int, FloatArray]], n_rows: int) -> 
     to: list[NDArray[np.bool_]] = [np.empty(0, dtype=bool)]
     slope = path._track.bias_slope
     for begin, block in blocks:
-        for lam0, lam1, F0, F1 in path._sweep(block):
+        for lam0, lam1, F0, F1 in sweep(path, block):
             now = F1 > 0.0
             if lam0 == np.inf:  # above the first knot only the intercept changes
                 was = np.full(now.size, slope > 0.0) if slope else now
@@ -68,6 +70,33 @@ def signs(path: Path, blocks: Iterator[tuple[int, FloatArray]], n_rows: int) -> 
     C = 1.0 / np.concatenate(lambdas)
     order = np.argsort(C, kind="stable")
     return Decisions(start, C[order], np.concatenate(rows)[order], np.concatenate(to)[order].astype(np.int64))
+
+
+def sweep(path: Path, block: FloatArray) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
+    """lambda * f at both ends of every segment, for the rows whose kernel values are given; first a (inf, .) entry.
+
+    Values at successive knots differ through elbow values only: 64 knots at a time, one product with the variables
+    that change in them.
+    """
+    track = path._track
+    offset = 0.0 if path._data.equality else path._data.spec.kernel.offset
+    at, bias = track.knot[:, 0], track.knot[:, 1]
+    vectors = path._vectors(np.arange(at.size))
+    last = next(vectors)
+    base = block @ last + offset * float(last.sum())
+    previous = base + bias[0]
+    yield np.inf, float(at[0]), previous, previous
+    for start in range(1, at.size, _KNOTS):
+        stop = min(start + _KNOTS, at.size)
+        V = np.stack([next(vectors) for _ in range(start, stop)])
+        moved = np.flatnonzero(np.any(last != V, axis=0))
+        delta = V[:, moved] - last[moved]
+        F = base + delta @ block[:, moved].T + offset * delta.sum(axis=1)[:, None]
+        for k in range(start, stop):
+            current = F[k - start] + bias[k]
+            yield float(at[k - 1]), float(at[k]), previous, current
+            previous = current
+        base, last = F[-1], V[-1]
 
 
 def joined(first: Decisions, second: Decisions, at: float) -> Decisions:

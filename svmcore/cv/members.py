@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcore._control import new_control
+from svmcore._cross import Cross
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, joined, signs, support_curve
 from svmcore.cv.folds import Fold
 from svmcore.cv.grams import Grams
 from svmcore.cv.progress import Progress
-from svmcore.path import Way, _watch, follow
+from svmcore.path import Way, follow
 from svmcore.path_result import Path
 from svmcore.solve import Problem, svc_problem
 from svmcore.step_curve import StepCurve
@@ -191,10 +193,10 @@ def _follow(study: Study, task: Task, grams: Grams, progress: Progress) -> tuple
     train, test = task.fold
     problem = study.problem(task.gamma, train)
     gram = grams.get(task.gamma, problem.spec)
-    watch = _watch(None, lambda report: progress.at(task.number, report.done), 0, task.low)
+    control = new_control("path", None, lambda report: progress.at(task.number, report.done), 0)
     high = None if study.span.high is None else study.span.high / study.ratio(train)
     way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=grams.n_threads)
-    path = follow(problem, way, watch, gram=None if gram is None else gram[np.ix_(train, train)])
+    path = follow(problem, way, control, gram=None if gram is None else gram[np.ix_(train, train)])
     if path.ended != "done":
         return None
     return path, signs(path, kernel_blocks(path, study, train, test, gram), test.size)
@@ -206,7 +208,10 @@ def kernel_blocks(
     """Kernel values between validation rows and the variables of a path, some rows at a time (without the offset)."""
     if gram is None:
         X = study.X[np.ix_(test, train)] if study.precomputed else path._data.columns.apply(study.X[test])
-        yield from path._blocks(X, np.arange(path._sign.size))
+        cross = Cross(path._data, X)
+        variables = cross.columns(np.arange(path._sign.size))
+        for start in range(0, test.size, _ROWS):
+            yield start, cross.block(np.arange(start, min(start + _ROWS, test.size)), variables)
         return
     columns = train[path._data.groups.first]
     for start in range(0, test.size, _ROWS):
