@@ -490,7 +490,8 @@ def _path(args: argparse.Namespace) -> int:
     best = path.C_range[1]
     if path.lambdas.size > 1:
         curves = error_curves(path, test)
-        best = curves.best.best_C
+        if curves.best is not None:
+            best = curves.best.best_C
         low, high = _best_range(curves.training, path.Cs[0])
         least = (
             f"least training error {100 * curves.training.minimum:.3g} % for C from {_number(low)} to {_number(high)}"
