@@ -162,7 +162,7 @@ def plot_path(path: Path, what: str = "alphas", *, ax: Any = None, **options: An
         known = ", ".join(map(repr, [*views, "overview"]))
         raise InputError(f"what={what!r} is not known; choose one of {known}")
     draw = draw_overview if what == "overview" else views[what]
-    known = [
+    has = [
         name for name in inspect.signature(draw).parameters if name not in ("path", "ax", "figure", "curves", "span")
     ]
     for name in options:
