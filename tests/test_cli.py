@@ -230,7 +230,7 @@ def test_cross_validation_chooses_gamma_too(run, csv, gamma):
     assert command is not None, out
     assert run(*command[1].split(), "-q")[0] == 0
     assert svmcore.load("model.npz").gamma == pytest.approx(cv.best_gamma, rel=1e-5)
-    assert svmcore.load("model.npz").C == pytest.approx(cv.best_C, rel=1e-5)
+    assert pytest.approx(cv.best_C, rel=1e-5) == svmcore.load("model.npz").C
 
 
 def test_path_with_cross_validation_recommends_its_C(run, csv):
@@ -396,18 +396,36 @@ def test_path_that_is_not_exact_says_so(run, csv, monkeypatch):
 def test_time_limit_is_for_all_phases(run, csv, monkeypatch):
     clock = {"now": 0.0}
     monkeypatch.setattr(cli.output.time, "perf_counter", lambda: clock["now"])
+    limits = []
 
-    def slow(*_):
+    def certify(path, Cs, control):
+        limits.append(control.time_limit)
         clock["now"] += 100.0
-        return "curves"
+        return svmcore.path_result.PathCertificate(0.0, 0.0, 20)
 
-    monkeypatch.setattr(
-        "svmcore._path_solution.certify_path", lambda *_: slow() and svmcore.path_result.PathCertificate(0, 0)
-    )
+    monkeypatch.setattr("svmcore._path_solution.certify_path", certify)
     status, out, _ = run("path", csv, "--time-limit", "50", "--plot", "p.png", "-q")
-    assert status == 1
+    assert (status, limits) == (1, [50.0])
     assert "seconds      100" in out
     assert "left out     error curve, picture (the time limit of 50 s is over)" in out
+
+
+def test_interrupt_in_a_later_phase(run, csv, monkeypatch):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    call = cli.output.Progress.__call__
+
+    def interrupt(self, report):
+        call(self, report)
+        if self.name == "certificate":
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(cli.output.Progress, "__call__", interrupt)
+    status, out, err = run("path", csv, "-o", "p.npz", "--plot", "p.png", "-q")
+    assert status == 130
+    assert re.search(r"the worst of 1?\d values of C", out)
+    assert "left out     error curve, picture (interrupted)" in out
+    assert "certify ended early (interrupted)" in err
+    assert svmcore.load("p.npz").ended == "done"
 
 
 def test_progress_of_a_fit_leaves_out_what_nobody_knows(capsys):

@@ -102,7 +102,7 @@ def cv(args: argparse.Namespace) -> int:
         add_classified(
             report, machine.predict(test[0]), test[1], machine.classes, f"of {test[1].size:,} rows of {args.test}"
         )
-    if args.plot and phases.run("picture", lambda: _draw(args.plot, found)):
+    if args.plot and phases.run("picture", lambda **_: _draw(args.plot, found)):
         written.append(args.plot)
     report.tell("seconds", clock.seconds, seconds_text(clock.seconds))
     if phases.skipped:
@@ -134,5 +134,5 @@ def draw(file: str, path: Path, title: str, validation: StepCurve) -> bool:
     """The overview of a path whose C is chosen by cross-validation."""
     from svmcore.plots import Curves, save_overview
 
-    curves = Curves(path.error_curve(), validation)
+    curves = Curves(path.error_curve(), cross_validated=validation)
     return write_picture(file, functools.partial(save_overview, path, title=title, curves=curves))

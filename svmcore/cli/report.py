@@ -72,13 +72,13 @@ def bound(gap: float) -> str:
     return f"at most {100 * max(gap, 0.0):.2g} % from the best possible"
 
 
-def add_path_certificate(report: Report, found: PathCertificate, looked_at: int) -> None:
+def add_path_certificate(report: Report, found: PathCertificate) -> None:
     """How good a path is."""
     report.add(
         "certificate",
-        f"the answer is {bound(found.relative_gap)} (the worst of {looked_at} values of C, recomputed from the data: "
+        f"the answer is {bound(found.relative_gap)} (the worst of {found.n_values} values of C, recomputed from the data: "
         f"relative duality gap {found.relative_gap:.1e}, KKT violation {found.kkt_violation:.1e})",
-        relative_gap=found.relative_gap, kkt_violation=found.kkt_violation, values_of_C=looked_at,
+        relative_gap=found.relative_gap, kkt_violation=found.kkt_violation, values_of_C=found.n_values,
     )  # fmt: skip
 
 
