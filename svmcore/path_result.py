@@ -457,9 +457,11 @@ class Path:
     def plot(self, what: str = "alphas", ax: Any = None, **options: Any) -> Any:
         """Draw one view over log C and return its Axes; "overview" draws all and returns a dict of them.
 
-        "alphas" (option `max_lines`), "sets" (|E|, |L|, |R|), "objective", "error" (option `test=(X, y)` adds the
-        error on other data), "boundary" (two features; option `C`, default least training error), "overview" (`test`,
-        `title`). Needs matplotlib: ``pip install "svmcore[plot]"``.
+        "alphas" (weights of points; option `max_lines`), "sets" (points on the margin, within and beyond), "objective",
+        "error" (options `test=(X, y)`, the error on other data, and `cv`, a cross-validated StepCurve), "boundary" (two
+        features; option `C`, default 1), "overview" (`test`, `cv`, `C`, `title`). A best C is marked, and taken for the
+        overview's boundary, only where it comes from other data or from cross-validation. Needs matplotlib:
+        ``pip install "svmcore[plot]"``.
         """
         from svmcore import plots
 

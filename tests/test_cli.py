@@ -204,7 +204,7 @@ def test_cross_validation_chooses_C(run, csv, tmp_path):
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     machine = svmcore.load("m.npz")
     assert cv.best_C == machine.C
-    assert f"error        {100 * (machine.predict(X) != y).mean():.3g} % of 60 rows of {csv}" in out
+    assert f"wrong        {100 * (machine.predict(X) != y).mean():.3g} % of 60 rows of {csv}" in out
     command = re.search(r"next +svmcore (predict m.npz) DATA\n", out)
     assert command is not None
     assert run(*command[1].split(), csv)[1].split() == machine.predict(X).tolist()
@@ -215,6 +215,22 @@ def test_cross_validation_chooses_C(run, csv, tmp_path):
         X, y, cv=4, gamma=0.5, C_max=100.0, standardize=True, random_state=3, score="balanced_error"
     )
     assert (found["error"], found["best_C"]) == (balanced.best_error, balanced.best_C)
+
+
+@pytest.mark.parametrize("gamma", ["0.1,0.5,2", "search"])
+def test_cross_validation_chooses_gamma_too(run, csv, gamma):
+    X, y = svmcore.load_data(csv)
+    wanted = gamma if gamma == "search" else [float(value) for value in gamma.split(",")]
+    cv = svmcore.cv_path(X, y, gamma=wanted, C_max=10.0)
+    status, out, _ = run("cv", csv, "--gamma", gamma, "--C-max", "10", "-q")
+    assert status == 0
+    assert f"for C {'up to' if cv.best_interval[0] == 0 else 'from'} " in out
+    assert f" and gamma {cv.best_gamma:.6g} (mean of 5 folds" in out
+    command = re.search(r"next +svmcore (train .* -C \S+ -g \S+ -o model.npz)\n", out)
+    assert command is not None, out
+    assert run(*command[1].split(), "-q")[0] == 0
+    assert svmcore.load("model.npz").gamma == pytest.approx(cv.best_gamma, rel=1e-5)
+    assert pytest.approx(cv.best_C, rel=1e-5) == svmcore.load("model.npz").C
 
 
 def test_path_with_cross_validation_recommends_its_C(run, csv):
@@ -250,7 +266,7 @@ def test_quality_is_more_than_accuracy(run, csv):
     found = svmcore.train_svc(X, y, gamma=0.5).predict(X)
     assert status == 0
     wrong = [(found[y == name] != name).mean() for name in ("no", "yes")]
-    assert f"error        {100 * (found != y).mean():.3g} % on the training set; mean over the classes " in out
+    assert f"wrong        {100 * (found != y).mean():.3g} % on the training set; mean over the classes " in out
     assert f"mean over the classes {50 * sum(wrong):.3g} %\n" in out
     count = {(a, b): ((y == a) & (found == b)).sum() for a in ("no", "yes") for b in ("no", "yes")}
     for a in ("no", "yes"):
@@ -290,7 +306,7 @@ def test_regression(run, tmp_path):
     assert (machine.loss, machine.epsilon, machine.solver) == ("squared_epsilon_insensitive", 0.01, "smo")
     status, out, err = run("predict", "r.npz", "r.csv")
     np.testing.assert_allclose([float(word) for word in out.split()], y, atol=0.05)
-    assert re.fullmatch(r"svmcore: error: root mean square 0\.0\d+ over 80 rows, R2 (1|0\.999\d*)\n", err), err
+    assert re.fullmatch(r"svmcore: off by: 0\.0\d+ over 80 rows \(root mean square\), R2 (1|0\.999\d*)\n", err), err
     assert "--epsilon belongs to regression" in run("train", "r.csv", "--epsilon", "1")[2]
     assert "--class-weight belongs to classification" in run("train", "r.csv", "--svr", "--class-weight", "balanced")[2]
 
@@ -314,7 +330,7 @@ def test_standardize_is_part_of_the_file(run, tmp_path, kind):
     status, out, err = run("predict", "m.npz", "p.csv", *at)
     assert status == 0
     assert (np.array(out.split()) == y).mean() > 0.9
-    assert re.search(r"error: \S+ % of 120 rows", err)
+    assert re.search(r"wrong: \S+ % of 120 rows", err)
     for other in ("turned.csv", "plain.csv"):
         assert run("predict", "m.npz", other, *at) == (0, out, err)
     assert run("predict", "m.npz", "bare.csv", *at) == (0, out, "")
@@ -380,18 +396,36 @@ def test_path_that_is_not_exact_says_so(run, csv, monkeypatch):
 def test_time_limit_is_for_all_phases(run, csv, monkeypatch):
     clock = {"now": 0.0}
     monkeypatch.setattr(cli.output.time, "perf_counter", lambda: clock["now"])
+    limits = []
 
-    def slow(*_):
+    def certify(path, Cs, control):
+        limits.append(control.time_limit)
         clock["now"] += 100.0
-        return "curves"
+        return svmcore.path_result.PathCertificate(0.0, 0.0, 20)
 
-    monkeypatch.setattr(
-        "svmcore._path_solution.certify_path", lambda *_: slow() and svmcore.path_result.PathCertificate(0, 0)
-    )
+    monkeypatch.setattr("svmcore._path_solution.certify_path", certify)
     status, out, _ = run("path", csv, "--time-limit", "50", "--plot", "p.png", "-q")
-    assert status == 1
+    assert (status, limits) == (1, [50.0])
     assert "seconds      100" in out
     assert "left out     error curve, picture (the time limit of 50 s is over)" in out
+
+
+def test_interrupt_in_a_later_phase(run, csv, monkeypatch):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    call = cli.output.Progress.__call__
+
+    def interrupt(self, report):
+        call(self, report)
+        if self.name == "certificate":
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(cli.output.Progress, "__call__", interrupt)
+    status, out, err = run("path", csv, "-o", "p.npz", "--plot", "p.png", "-q")
+    assert status == 130
+    assert re.search(r"the worst of 1?\d values of C", out)
+    assert "left out     error curve, picture (interrupted)" in out
+    assert "certify ended early (interrupted)" in err
+    assert svmcore.load("p.npz").ended == "done"
 
 
 def test_progress_of_a_fit_leaves_out_what_nobody_knows(capsys):
