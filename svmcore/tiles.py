@@ -359,8 +359,8 @@ def _norms(panels: Real) -> Real:
     return np.asarray(np.sqrt(np.einsum("pkj,pkj->pj", panels, panels)))
 
 
-def exact_gram(K: Any, go_on: Callable[[], bool]) -> FloatArray | None:
-    """K among all points in float64 from dense tiles, while `go_on()`; None where there are none, or it was stopped.
+def exact_gram(K: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
+    """K among all points in float64 from dense tiles, while `go_on(share done)`; None where there are none, or it stops.
 
     Its rows end in values without meaning.
     """
@@ -373,7 +373,7 @@ def exact_gram(K: Any, go_on: Callable[[], bool]) -> FloatArray | None:
     shape = shape_of(K.kernel)
     step = max(1, int(_BETWEEN_LOOKS // (out.shape[0] * LANES * (4 + panels.shape[1]))))
     for start in range(0, len(panels), step):
-        if not go_on():
+        if not go_on(start / len(panels)):
             return None
         stop = min(start + step, len(panels))
         fill = functools.partial(_fill, shape, packed, panels, start, out)
