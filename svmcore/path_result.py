@@ -11,9 +11,9 @@ piecewise linear, so phi is integrated exactly upwards from the value at the sma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,13 @@ from numpy.typing import NDArray
 from svmcore import _check, _kernels
 from svmcore._columns import Columns, Scaling
 from svmcore._errors import InputError, MissingExtraError
+from svmcore._html import html_table
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.gram import aligned, call_kernel, dense_points, is_sparse, new_scratch, padded, sparse_points
+
+if TYPE_CHECKING:
+    from svmcore.solution import Solution
 
 CAUSES = ("box", "margin", "exchange", "batch", "repair", "special", "restart")
 EVENT = np.dtype([("lambda", "f8"), ("index", "i8"), ("from", "U1"), ("to", "U1"), ("cause", "U8")])
@@ -49,6 +53,10 @@ class StepCurve:
     C_min: float
     C_max: float
 
+    @overload
+    def __call__(self, C: float) -> float: ...
+    @overload
+    def __call__(self, C: Sequence[float] | NDArray[Any]) -> FloatArray: ...
     def __call__(self, C: Any) -> Any:
         """The value at C."""
         C = np.asarray(C, dtype=np.float64)
@@ -151,6 +159,22 @@ class Path:
             f"<Path: C from {low:.3g} to {high:.3g}, {self.stats['n_events']} events at {self.stats['n_distinct']} "
             f"values, at most {self.stats['elbow_max']} points on the margin, {self.ended}>"
         )
+
+    def _repr_html_(self) -> str:
+        """The table that notebooks show."""
+        (low, high), spec = self.C_range, self._data.spec
+        rows = {
+            "C": f"from {low:.6g} to {high:.6g}",
+            "kernel": spec.name,
+            "classes": ", ".join(str(label) for label in self._data.classes.tolist()),
+            "points": f"{self._data.X.shape[0]:,}",
+            "features": f"{self._data.X.shape[1]:,}",
+            "standardized": self.standardized is not None,
+            "events": f"{self.stats['n_events']:,} at {self.stats['n_distinct']:,} values of C",
+            "points on the margin": f"at most {self.stats['elbow_max']:,}",
+            "ended": self.ended,
+        }
+        return html_table("Path", rows)
 
     # ---- what was recorded ---------------------------------------------------------------------------------------
 
@@ -271,6 +295,10 @@ class Path:
         """The dual variables alpha of all n training points; one row per C when C is an array."""
         return np.abs(self.dual_coef(C))
 
+    @overload
+    def intercept(self, C: float) -> float: ...
+    @overload
+    def intercept(self, C: Sequence[float] | NDArray[Any]) -> FloatArray: ...
     def intercept(self, C: Any) -> Any:
         """The intercept; an array when C is one."""
         lam, _, scalar = self._lambdas_of(C)
@@ -279,6 +307,10 @@ class Path:
         out = (bias + (0.0 if self._data.equality else offset * beta.sum(axis=1))) / lam
         return float(out[0]) if scalar else out
 
+    @overload
+    def objective(self, C: float) -> float: ...
+    @overload
+    def objective(self, C: Sequence[float] | NDArray[Any]) -> FloatArray: ...
     def objective(self, C: Any) -> Any:
         """The dual objective in minimised form, ``1/2 alpha'Q alpha - sum alpha``, integrated exactly along the path."""
         lam, _, scalar = self._lambdas_of(C)
@@ -490,7 +522,7 @@ class Path:
         table = {name: counts[name] for name in ("lambda", "E", "L", "R")}
         return {"lambda": table["lambda"], "C": self.Cs, **table, "objective": self.objective(self.Cs)}
 
-    def at(self, C: float) -> Any:
+    def at(self, C: float) -> Solution:
         """The solution at one C, with its own certificate recomputed from the data."""
         from svmcore._path_solution import solution_at
 
