@@ -249,12 +249,10 @@ def _row_keys(X: Any, signs: FloatArray) -> Any:
         X = X.copy()
         X.sort_indices()
         X.eliminate_zeros()
-        return np.array(
-            [
-                hash((X.indices[a:b].tobytes(), X.data[a:b].tobytes(), sign))
-                for a, b, sign in zip(X.indptr[:-1], X.indptr[1:], signs.tolist(), strict=True)
-            ]
-        )
+        numbers: dict[tuple[bytes, bytes, float], int] = {}  # rows of one hash are compared, value by value
+        ends = zip(X.indptr[:-1], X.indptr[1:], signs.tolist(), strict=True)
+        keys = ((X.indices[a:b].tobytes(), X.data[a:b].tobytes(), sign) for a, b, sign in ends)
+        return np.array([numbers.setdefault(key, len(numbers)) for key in keys])
     rows = np.empty((X.shape[0], X.shape[1] + 1))
     rows[:, :-1] = X
     rows[:, -1] = signs

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _check, _columns, _measures, choice, forms, solvers
+from svmcore import _advice, _check, _columns, _measures, choice, forms, solvers
 from svmcore._check import KernelSpec
 from svmcore._columns import Columns
 from svmcore._control import Callback, Control, new_control
-from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning, warn
 from svmcore._keywords import Gamma, KernelLike, SolverName, SolverOptions, Stopping, SVCLoss, SVRLoss, checked
 from svmcore._scales import warn_of_scales
 from svmcore._threads import one_blas_thread
@@ -245,7 +245,15 @@ def train_svr(
         "sample_weight": sample_weight,
     }  # fmt: skip
     training = Training(problem.X, y, form, run.tol, problem.columns)
-    return _fit(problem, run, _control(time_limit, callback, verbose), training)
+    solution = _fit(problem, run, _control(time_limit, callback, verbose), training)
+    flat = _advice.nearly_constant(solution, problem.qp, problem.X)
+    if flat is not None:
+        warn(
+            f"the function is nearly constant, with a spread of {flat[0]:.2g} where y spreads {flat[1]:.2g}: C={C:g} is "
+            f"small for such targets. Remedy: scale y to spread 1, or raise C, to {flat[1]:.0g} say.",
+            ScaleWarning,
+        )
+    return solution
 
 
 def _offset(fit_intercept: Any, intercept_scaling: Any) -> tuple[bool, float]:
@@ -615,16 +623,33 @@ _REMEDIES = {
     Status.CALLBACK: "pass alpha0=solution.alpha to go on from it",
     Status.PRECISION: "raise tol, scale the features, or lower C",
     Status.UNBOUNDED: "use a finite C, or loss='squared_hinge' with a finite C",
-    Status.LIMITED: "raise the method's own limit, or choose another solver",
+    Status.LIMITED: "choose another solver",
     Status.STATIONARY: "use a positive semi-definite kernel (rbf, linear, poly with coef0 >= 0) when that matters",
 }
+
+
+_OWN_LIMITS = {
+    "smo": ("max_passes idle sweeps", "raise max_passes, or set it to 0, which is no limit"),
+    "block": (
+        "too many face steps that did not halve the violation",
+        "scale the features, lower C, or use solver='smo'",
+    ),
+    "interior": (
+        "as many steps, or crossovers to an exact answer, as it makes",
+        "use solver='auto', which goes on from there",
+    ),
+}
+"""The limit that a solver has of its own, by name, and what to do about it."""
 
 
 def _speak(solution: Solution, relative_gap: float, problem: Problem, run: Run) -> None:
     """Warn when the answer is not what was asked for, or when meeting the tolerance means little."""
     status = solution.status
     lost = f"KKT violation {solution.kkt_violation:.1e} (tol {run.tol:g}), relative gap {relative_gap:.1e}"
-    if status in _REMEDIES:
+    if status is Status.LIMITED and solution.solver in _OWN_LIMITS:
+        limit, remedy = _OWN_LIMITS[solution.solver]
+        warn(f"{status}: {lost}. The limit of {solution.solver!r} is {limit}. Remedy: {remedy}.", ConvergenceWarning)
+    elif status in _REMEDIES:
         warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning)
     elif run.stopping != "gap" and relative_gap > _LARGE_GAP:
         warn(

@@ -104,6 +104,7 @@ class _Spare:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._buffer: Real | None = None
+        self._touched = 0
 
     def take(self, size: int) -> Real:
         """A float32 array of at least this size; what has never been written takes no memory."""
@@ -115,10 +116,31 @@ class _Spare:
         """Keep a buffer of which `touched` values have been written, unless that is a lot."""
         if touched <= _KEPT_VALUES:
             with self._lock:
-                self._buffer = buffer
+                self._buffer, self._touched = buffer, touched
+
+    def clear(self) -> int:
+        """Let go of the buffer; the bytes of it that had been written."""
+        with self._lock:
+            freed = 0 if self._buffer is None else self._buffer.itemsize * self._touched
+            self._buffer, self._touched = None, 0
+        return freed
 
 
 _spare = _Spare()
+
+
+def release_memory() -> int:
+    """Give back what the process keeps between fits, and return its size in bytes.
+
+    A fit leaves one work buffer of at most 128 MB behind, since the next one starts faster in memory that is there already.
+    Nothing else depends on it: call this where a process goes on living without training.
+
+    >>> import svmcore
+    >>> _ = svmcore.release_memory()
+    >>> svmcore.release_memory()
+    0
+    """
+    return _spare.clear()
 
 
 def _complete(out: Real, count: int) -> None:

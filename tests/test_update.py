@@ -277,6 +277,8 @@ def test_leave_one_out_shows_progress(capsys, monkeypatch):
     shown = capsys.readouterr().err.splitlines()
     assert all(line.startswith("leave one out: ") and line.endswith("% done") for line in shown)
     assert len(shown) > 10
+
+
 @pytest.mark.filterwarnings("ignore::svmcore._errors.ConvergenceWarning")
 @pytest.mark.parametrize("seed", [84, 85, 93, 99])
 def test_changes_of_a_machine_with_huge_coefficients_stay_on_the_equality_row(seed):
