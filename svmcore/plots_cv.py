@@ -34,7 +34,7 @@ def plot_cv(cv: PathCV, what: str = "curve", *, ax: Any = None, **options: Any) 
 def _limits(means: list[Mean]) -> tuple[float, float]:
     """The range of C to show: where something changes, and a little around it."""
     low, high = means[0].C_range
-    changes = np.concatenate([curve.breakpoints for mean in means for curve in (mean.steps, mean.support_steps)])
+    changes = np.concatenate([curve.breakpoints for mean in means for curve in (mean.curve, mean.support_steps)])
     if not changes.size:
         return (low if low > 0.0 else 1e-3 * high), high
     return max(low, changes.min() / 2.0), min(high, _AFTER * changes.max())
@@ -42,7 +42,7 @@ def _limits(means: list[Mean]) -> tuple[float, float]:
 
 def _stretches(mean: Mean, limits: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
     """Edges and a C inside of each stretch that is seen; of very many a sample of equal distance in log C."""
-    edges = edges_of(mean.steps)
+    edges = edges_of(mean.curve)
     edges = np.concatenate([limits[:1], edges[(edges > limits[0]) & (edges < limits[1])], limits[1:]])
     if edges.size > _STEPS:
         edges = np.geomspace(*limits, _STEPS)
@@ -64,7 +64,7 @@ def draw_curve(cv: PathCV, ax: Any, *, gamma: Any = None) -> None:
     limits = _limits([mean])
     factor, label, write = _unit(cv)
     edges, at = _stretches(mean, limits)
-    value, spread = factor * mean.steps(at), factor * mean.spread(at)
+    value, spread = factor * mean.curve(at), factor * mean.spread(at)
     low, high = (np.append(v, v[-1]) for v in (np.maximum(value - spread, 0.0), value + spread))
     many = edges.size > 1000
     ax.fill_between(edges, low, high, step="post", color=NEGATIVE, alpha=0.15, linewidth=0, rasterized=many)
@@ -72,13 +72,13 @@ def draw_curve(cv: PathCV, ax: Any, *, gamma: Any = None) -> None:
         edges, np.append(value, value[-1]), drawstyle="steps-post", color=NEGATIVE, linewidth=1.6, rasterized=many,
         label="mean, and its standard error",
     )  # fmt: skip
-    best, least = mean.steps.best_C, mean.steps.minimum
-    ax.axvspan(*np.clip(mean.steps.best_interval, *limits), color=MARGIN, alpha=0.25, linewidth=0, zorder=0)
+    best, least = mean.curve.best_C, mean.curve.minimum
+    ax.axvspan(*np.clip(mean.curve.best_interval, *limits), color=MARGIN, alpha=0.25, linewidth=0, zorder=0)
     ax.plot([best], [factor * least], "o", color=MARGIN, markersize=6, zorder=4, label=f"best, C = {short(best)}")
     one = max(mean.one_se_C, limits[0])
     ax.axvline(one, color=POSITIVE, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
     ax.plot(
-        [one], [factor * float(mean.steps(np.array([one]))[0])], "D", color=POSITIVE, markersize=5, zorder=4,
+        [one], [factor * float(mean.curve(np.array([one]))[0])], "D", color=POSITIVE, markersize=5, zorder=4,
         label=f"within one standard error, C = {short(mean.one_se_C)}",
     )  # fmt: skip
     _frame(ax, limits, value, spread)
@@ -122,7 +122,7 @@ def draw_map(cv: PathCV, ax: Any) -> None:
     inner = np.sqrt(gammas[1:] * gammas[:-1])
     bounds = np.concatenate([[gammas[0] ** 2 / inner[0]], inner, [gammas[-1] ** 2 / inner[-1]]])
     strips = [(*_stretches(mean, limits), mean) for mean in means]
-    values = [factor * mean.steps(at) for _, at, mean in strips]
+    values = [factor * mean.curve(at) for _, at, mean in strips]
     low, high = min(v.min() for v in values), max(v.max() for v in values)
     for (edges, _, _), value, below, above in zip(strips, values, bounds[:-1], bounds[1:], strict=True):
         mesh = ax.pcolormesh(

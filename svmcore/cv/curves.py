@@ -70,7 +70,7 @@ def signs(path: Path, blocks: Iterator[tuple[int, FloatArray]], n_rows: int) -> 
     return Decisions(start, C[order], np.concatenate(rows)[order], np.concatenate(to)[order].astype(np.int64))
 
 
-def joined(first: Decisions, second: Decisions, at: float) -> Decisions:
+def joined_decisions(first: Decisions, second: Decisions, at: float) -> Decisions:
     """`first` below C = `at`, `second` from there on."""
     stop, begin = np.searchsorted(first.C, at, side="left"), np.searchsorted(second.C, at, side="right")
     before = Decisions(first.start, first.C[:stop], first.row[:stop], first.to[:stop]).at(np.inf)
