@@ -9,12 +9,14 @@ import numpy as np
 
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
+from svmcore.cv.calibration import Calibrator, VennAbers
 from svmcore.cv.result import Mean, PathCV, edges_of
 from svmcore.plots import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, canvas, percent, short
 
 _AFTER = 4.0  # times the last change's C is where the picture ends
 _STEPS = 3000  # stretches drawn; more cannot be told apart
 _TOP_TICKS = 7
+_BINS = 12  # of observed shares
 
 
 def plot_cv(cv: PathCV, what: str = "curve", *, ax: Any = None, **options: Any) -> Any:
@@ -149,4 +151,55 @@ def draw_map(cv: PathCV, ax: Any) -> None:
     )  # fmt: skip
 
 
-__all__ = ["plot_cv"]
+def plot_calibration(calibrator: Calibrator, ax: Any = None) -> Any:
+    """The probability of the second class over the decision value, and shares observed in bins of equal weight."""
+    with canvas(ax, (6.4, 4.0)) as ax:
+        scores, model = calibrator.scores, calibrator.model
+        low, high = float(scores.min()), float(scores.max())
+        room = 0.04 * (high - low) or 1.0
+        f = np.linspace(low - room, high + room, 800)
+        if isinstance(model, VennAbers):
+            p0, p1 = 100.0 * model.interval(f).T
+            ax.fill_between(f, p0, p1, color=NEGATIVE, alpha=0.2, linewidth=0, label="interval (p0, p1)")
+        ax.plot(f, 100.0 * model.probability(f), color=NEGATIVE, linewidth=1.6, label=calibrator.method)
+        at, share, error = _observed(calibrator)
+        ax.errorbar(
+            at, 100 * share, 100 * error, fmt="o", color=INK, markersize=4, linewidth=1.0, zorder=4,
+            label="observed, and its standard error",
+        )  # fmt: skip
+        for positive, level in ((True, 103.0), (False, -3.0)):
+            own = scores[calibrator.positive == positive]
+            colour = POSITIVE if positive else NEGATIVE
+            ax.plot(
+                own, np.full(own.size, level), "|", color=colour, markersize=5, alpha=0.4, rasterized=own.size > 1000
+            )
+        ax.set_xlim(f[0], f[-1])
+        ax.set_ylim(-6.0, 106.0)
+        ax.set_xlabel("out-of-fold decision value")
+        ax.set_ylabel(f"class {str(calibrator.classes[1])[:20]}, in %")
+        ax.set_title("Probability")
+        ax.set_title(
+            f"log loss {calibrator.log_loss:.3g}, Brier score {calibrator.brier:.3g}", loc="right", fontsize=8.5,
+            color=MUTED,
+        )  # fmt: skip
+        ax.legend(loc="lower right", bbox_to_anchor=(1.0, 0.08))
+    return ax
+
+
+def _observed(calibrator: Calibrator) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """In each bin: the mean score, the share of the second class, and its standard error."""
+    order = np.argsort(calibrator.scores, kind="stable")
+    weight = calibrator.weight[order]
+    passed = np.cumsum(weight) - 0.5 * weight
+    of = (passed / weight.sum() * min(_BINS, max(2, order.size // 8))).astype(int)
+    total = np.bincount(of, weights=weight)
+    mean, share = (
+        np.bincount(of, weights=weight * values[order]) / total
+        for values in (calibrator.scores, calibrator.positive.astype(np.float64))
+    )
+    count = np.bincount(of)
+    near = (share * count + 1.0) / (count + 2.0)  # no bin is certain
+    return mean, share, np.sqrt(near * (1.0 - near) / count)
+
+
+__all__ = ["plot_calibration", "plot_cv"]

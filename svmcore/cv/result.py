@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from svmcore.cv.members import Member, Study
 from svmcore.cv.scores import Curve, Score
 from svmcore.cv.values import LineCurve
 from svmcore.step_curve import StepCurve, merged
+
+if TYPE_CHECKING:
+    from svmcore.cv.calibration import Calibrator
 
 SAME = 1e-12
 """Means that are nearer are one value, relative to the larger one or to 1."""
@@ -368,6 +371,21 @@ class PathCV:
         from svmcore.plots_cv import plot_cv
 
         return plot_cv(self, what, ax=ax, **options)
+
+    def calibrate(self, method: str = "sigmoid", C: float | None = None) -> Calibrator:
+        """Probabilities for the machine at C (default: `best_C`), from its out-of-fold scores: no further fit but `refit`.
+
+        "sigmoid" is Platt's, with two parameters and for few rows; "isotonic" any non-decreasing function, for some hundred
+        rows and more; "venn-abers" has an interval for every probability.
+        """
+        from svmcore.cv.calibration import METHODS, calibrator
+
+        _check.choice("method", method, METHODS)
+        study = self._study
+        C = self.best_C if C is None else C
+        weight = np.ones(study.n) if self._score.weights is None else self._score.weights
+        scores = self.decision_scores(C)
+        return calibrator(method, self.refit(C), study.classes, scores, study.codes == 1, weight)
 
     # ---- out -------------------------------------------------------------------------------------------------------
 
