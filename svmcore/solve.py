@@ -455,7 +455,7 @@ def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run) -> Measured:
             relative = _relative_gap(qp, raw, b)
             if relative < 0.5 * _LARGE_GAP:
                 return Measured(*known, relative, lambda: certificate(qp, K, raw.beta), postponed=True)
-    if raw.status in STOPPED and raw.residual is not None and product_work(K, np.count_nonzero(raw.beta)) > _LONG:
+    if raw.status in STOPPED and raw.residual is not None and product_work(K, int(np.count_nonzero(raw.beta))) > _LONG:
         b = _measures.bias(qp, raw.beta, raw.residual)
         violation = _measures.violation(qp, raw.beta, raw.residual)
         reported = b if qp.equality else K.kernel.offset * float(raw.beta.sum())
@@ -509,6 +509,7 @@ def _attempt(
         if not halved or attempt == rounds - 1:
             break
         start = raw.beta
+    assert best is not None
     return best._replace(raw=best.raw._replace(n_iter=spent)), Status.PRECISION
 
 
