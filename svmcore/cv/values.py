@@ -13,8 +13,8 @@ import numpy as np
 
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray
-from svmcore.cv import curves
 from svmcore.cv.curves import steps
+from svmcore.cv.curves import sweep as segments
 from svmcore.path_result import Path
 from svmcore.step_curve import StepCurve
 
@@ -33,7 +33,7 @@ class Segment(NamedTuple):
 
 def sweep(path: Path, blocks: Iterable[tuple[int, FloatArray]]) -> Iterator[Segment]:
     """All segments, for rows whose kernel values with the path's variables come in blocks."""
-    for high, low, before, after in curves.sweep(path, np.concatenate([block for _, block in blocks])):
+    for high, low, before, after in segments(path, np.concatenate([block for _, block in blocks])):
         yield Segment(high, low, before, after)
 
 
