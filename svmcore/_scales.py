@@ -49,17 +49,19 @@ def _ratio(spreads: FloatArray) -> tuple[float, int, int]:
 def unevenness(X: Any) -> tuple[float, int, int]:
     """The largest ratio of spread between two features that vary, and which two: (ratio, widest, narrowest).
 
-    Where a glance at a few rows shows no great difference, their figures are the answer.
+    Where a glance at a few rows shows no great difference, the answer is 1.
     """
     if is_sparse(X):
         return _ratio(_sparse_spreads(X))
     glance = X[:: max(1, len(X) // _GLANCE)]
     ranges = np.asarray(glance.max(axis=0) - glance.min(axis=0))
-    still = np.flatnonzero(ranges == 0)
-    if len(still):
+    if not ranges.all():
+        still = np.flatnonzero(ranges == 0)
         ranges[still] = np.ptp(X[:, still], axis=0)
-    first = _ratio(ranges)
-    return first if first[0] <= _NO_DOUBT else _ratio(_dense_spreads(X))
+        ranges = ranges[ranges > 0]
+    if not len(ranges) or ranges.max() <= _NO_DOUBT * ranges.min():
+        return 1.0, 0, 0
+    return _ratio(_dense_spreads(X))
 
 
 def warn_of_scales(X: Any, kernel: Kernel, by_scale: bool, *, slow: bool = False) -> None:

@@ -6,6 +6,7 @@ is started again from its own answer, as long as that helps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Unpack
 
@@ -29,6 +30,7 @@ from svmcore.solvers._contract import STOPPED, positive, product_work, rounding
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
 _LONG = 1e10  # operations of a certificate that a run which was stopped leaves for later: about a third of a second
+_FAR_APART = 1e-2  # squared distance of two points, as a share of the squared norm, that rules this out:
 _OFF_CENTRE = 1e-4  # share of the squared norms that is left when the points are moved to their mean
 
 
@@ -284,6 +286,9 @@ def _centre(X: Any, spec: KernelSpec, equality: bool) -> FloatArray | None:
     """
     if spec.kernel.kind != KernelKind.LINEAR or not equality or is_sparse(X):
         return None
+    step = X[0] - X[-1]
+    if float(step @ step) > _FAR_APART * float(X[0] @ X[0]):
+        return None  # most data ends here
     mean = np.asarray(X.mean(axis=0), dtype=np.float64)
     energy = float(np.vdot(X, X))
     return mean if energy - X.shape[0] * float(mean @ mean) < _OFF_CENTRE * energy else None
@@ -475,7 +480,7 @@ class Reached(NamedTuple):
     @property
     def finite(self) -> bool:
         """Whether the point means anything."""
-        return bool(np.isfinite(self.measured.relative_gap + self.measured.violation + self.measured.intercept))
+        return math.isfinite(self.measured.relative_gap + self.measured.violation + self.measured.intercept)
 
     @property
     def loss(self) -> tuple[bool, float, float]:
@@ -515,7 +520,7 @@ def _attempt(
 
 def _feasible(qp: DualQP, raw: Raw) -> Raw:
     """The answer on the equality row, from which a solver's own sums may have drifted; its residual is not its own then."""
-    if not np.isfinite(raw.beta).all():
+    if not math.isfinite(raw.beta.sum()) and not np.isfinite(raw.beta).all():
         status = Status.PRECISION if raw.status.ok else raw.status
         return raw._replace(beta=np.zeros_like(raw.beta), residual=None, status=status)
     beta = forms.balanced(qp, raw.beta)
@@ -524,11 +529,12 @@ def _feasible(qp: DualQP, raw: Raw) -> Raw:
 
 def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
     """A convex problem whose boxes are closed has a solution: a solver that finds none has met rounding."""
-    open_box = (qp.diag == 0) & np.isinf(qp.upper - qp.lower)
-    convex = positive(K.kernel) or not np.isinf(qp.upper - qp.lower).any()
-    if raw.status is Status.UNBOUNDED and convex and not open_box.any():
-        return raw._replace(status=Status.PRECISION)
-    return raw
+    if raw.status is not Status.UNBOUNDED:
+        return raw
+    wide = np.isinf(qp.upper - qp.lower)
+    convex = positive(K.kernel) or not wide.any()
+    closed = not (wide & (qp.diag == 0)).any()
+    return raw._replace(status=Status.PRECISION) if convex and closed else raw
 
 
 def _chain(

@@ -189,18 +189,18 @@ class _Run:
 
     def refresh(self, level: int, control: Control | None) -> Status | None:
         """The field computed afresh, at a higher level of precision."""
-        before = self.known()
+        support = np.flatnonzero(self.beta)
+        short = len(support) * self.K.n <= SHORT and product_work(self.K, len(support)) <= 10.0 * BRIEF
+        before = () if short else self.known()
         self.level = max(self.level, level)
         self.field[:] = 0.0
         self.exact, self.moved, self.moved_single = True, 0.0, 0.0
         self.fresh = self.level > SINGLE
-        support = np.flatnonzero(self.beta)
-        short = len(support) * self.K.n <= SHORT and product_work(self.K, len(support)) <= 10.0 * BRIEF
         if self.fresh and short:  # in one piece, which the certificate will find remembered
             self.field[: self.K.n] = kernel_product(self.qp, self.K, self.beta)
             self.moved, self.remembered = float(np.abs(self.beta).sum()), True
             return None
-        status = self.change(support, self.beta[support], control)
+        status = self.change(support, self.beta[support], None if short else control)
         if status is not None:
             self.back_to(before)
             return status
@@ -546,16 +546,17 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     before, state.last_free = state.steps, gauge.free
     status = state.solve_block(work, gauge.free, stop, limit, control)
     state.last_steps = state.steps - before
-    known, point = state.known(), state.beta.copy()
     step = work.beta - state.beta[chosen]
     changed = np.flatnonzero(step)
+    brief = product_work(state.K, len(changed)) <= BRIEF
+    known, point = ((), state.beta) if brief else (state.known(), state.beta.copy())
     state.beta[chosen] = work.beta
     free = (work.beta > work.lower) & (work.beta < work.upper)
     state.previous = np.concatenate([chosen[free], chosen[~free]])
     state.previous_free = int(np.count_nonzero(free))
     if first and state.level == SINGLE and state.tiles.costly and np.count_nonzero(work.beta) > CROWDED * len(chosen):
         state.tiles.keep()
-    done = status is None or product_work(state.K, len(changed)) <= BRIEF
+    done = status is None or brief
     if done:
         ended = state.change(chosen[changed], step[changed], control)
         status, done = status or ended, ended is None
