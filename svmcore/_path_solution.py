@@ -15,7 +15,7 @@ from svmcore._types import FloatArray, Kernel, KernelKind, Status
 from svmcore.certify import Certificate, certificate
 from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.path_result import Data, Groups, Path, PathCertificate, Track
-from svmcore.solution import Solution, Terms
+from svmcore.solution import Solution, Terms, check_kernel
 
 FORMAT = "svmcore-path-2"
 _OLD_FORMATS = ("svmcore-path-1",)  # read, never written: without names and scaling
@@ -136,7 +136,7 @@ def assemble_path(file: Any, parts: dict[str, Any]) -> Path:
         raise InputError(f"{file} is not a path that this version of svmcore reads; it needs format {FORMAT!r}")
     try:
         return restored(parts, stored_features(parts))
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InputError(f"{file} is damaged: {error}") from None
 
 
@@ -150,6 +150,24 @@ def stored_features(parts: dict[str, Any]) -> Any:
     X = sparse.csr_matrix((parts["X_data"], parts["X_indices"], parts["X_indptr"]), shape=(rows, width))
     X.check_format()
     return X
+
+
+def _check_ranges(track: Track, groups: Groups, n: int, size: int) -> None:
+    """Refuse what would point outside of the training set, its variables, or the events."""
+    for values, low, high, what in [
+        (groups.first, 0, n, "a variable points outside of the training set"),
+        (groups.of, -1, size, "a point belongs to no variable"),
+        (track.side0, 0, 3, "a variable starts on no side"),
+        (track.event_index, 0, size, "an event is of no variable"),
+        (track.event_move[:, :2], 0, 3, "an event leads to no side"),
+        (track.index, 0, size, "an elbow value is of no variable"),
+        (np.diff(track.offset, prepend=0), 0, track.index.size + 1, "elbow values are out of order"),
+        (np.diff(track.knot_events, prepend=0), 0, track.event_index.size + 1, "events are out of order"),
+    ]:
+        if values.size and not (low <= values.min() and values.max() < high):
+            raise ValueError(what)
+    if track.side0.shape != (size,) or len(track.event_move) != track.event_index.size:
+        raise ValueError("variables and sides do not belong together")
 
 
 def restored(parts: dict[str, Any], X: Any) -> Path:
@@ -166,13 +184,16 @@ def restored(parts: dict[str, Any], X: Any) -> Path:
         bias_slope=slope,
         phi_end=phi,
     )
+    for values in (*groups, *(getattr(track, name) for name in names), parts["signs"], parts["weights"]):
+        if values.dtype.kind not in "iuf":
+            raise ValueError(f"it holds {values.dtype} where numbers must be")
+    check_kernel(spec.kernel)
     n, size = X.shape[0], groups.first.size
     if parts["signs"].shape != (n,) or groups.of.shape != (n,) or track.offset.size != track.knot.shape[0] + 1:
         raise ValueError("the arrays do not belong together")
-    if size and (groups.first.min() < 0 or groups.first.max() >= n):
-        raise ValueError("a variable points outside of the training set")
     if track.index.shape != track.value.shape or track.offset[-1] != track.index.size:
         raise ValueError("elbow values and indices do not belong together")
+    _check_ranges(track, groups, n, size)
     columns = _columns.read(parts, X.shape[1], int(kind) == KernelKind.PRECOMPUTED)
     data = Data(X, parts["signs"], parts["weights"], spec, parts["classes"], bool(equality), groups, 1, columns)
     stats: dict[str, Any] = dict(zip(parts["stat_names"].tolist(), parts["stat_values"].tolist(), strict=True))

@@ -321,6 +321,9 @@ def load(file: Any) -> Solution | Path | PathCV:
     except Exception as error:
         reason = "it is no archive of arrays" if "pickle" in str(error) else str(error)
         raise InputError(f"{file} is not a file that svmcore wrote ({reason})") from None
+    for key, part in parts.items():
+        if not isinstance(part, np.ndarray):  # numpy hands on what has no header of its own as bytes
+            raise InputError(f"{file} is damaged: {key} is no array")
     if str(parts.get("format")).startswith("svmcore-path"):
         from svmcore._path_solution import assemble_path
 
@@ -337,6 +340,14 @@ def load(file: Any) -> Solution | Path | PathCV:
         raise InputError(f"{file} is damaged: {error}") from None
 
 
+def check_kernel(kernel: Kernel) -> None:
+    """Refuse the numbers of a kernel that none has."""
+    if kernel.kind not in set(KernelKind) - {KernelKind.CALLABLE}:
+        raise ValueError(f"it names kernel {kernel.kind}")
+    if not (0 <= kernel.degree < 2**31 and np.isfinite([kernel.gamma, kernel.coef0, kernel.offset]).all()):
+        raise ValueError(f"it names {kernel}")
+
+
 def _assemble(parts: dict[str, Any]) -> Solution:
     kind, gamma, coef0, degree, offset = parts["kernel"].tolist()
     (intercept, objective, primal, gap, relative, violation, n_iter, n_evals, seconds, n_features) = parts[
@@ -347,8 +358,8 @@ def _assemble(parts: dict[str, Any]) -> Solution:
     n = int(parts["n"])
     if not 0 < n <= _MOST_POINTS or (len(support) and support.max() >= n):
         raise ValueError(f"it claims {n} training points")
-    if int(kind) not in set(KernelKind) - {KernelKind.CALLABLE}:
-        raise ValueError(f"it names kernel {kind}")
+    kernel = Kernel(int(kind), gamma, coef0, int(degree), offset)
+    check_kernel(kernel)
     alpha = np.zeros(n)
     if support.shape != dual_coef.shape or support.ndim != 1 or (len(support) and support.min() < 0):
         raise ValueError("support and dual_coef do not belong together")
@@ -372,6 +383,5 @@ def _assemble(parts: dict[str, Any]) -> Solution:
         measured=Certificate(objective, primal, gap, relative, violation, 0.0, intercept), status=status,
         converged=status.ok, n_iter=int(n_iter), n_kernel_evals=int(n_evals), fit_seconds=seconds,
         solver=str(parts["solver"]), classes=parts.get("classes"),
-        kernel=Kernel(int(kind), gamma, coef0, int(degree), offset), support_vectors=vectors, columns=columns,
-        terms=terms,
+        kernel=kernel, support_vectors=vectors, columns=columns, terms=terms,
     )  # fmt: skip

@@ -190,3 +190,52 @@ def test_a_window_that_is_taken_back_makes_the_next_one_shorter_and_wider(found)
         sj.take_back(S, L, w, q, 1)
     assert not sj.take_back(S, L, w, q, 1)  # not for ever
     assert q.pace[sj.LENGTH] == 1
+
+
+@pytest.mark.parametrize("width", [1, 5, 12, N])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_candidates_are_those_that_may_meet_zero_soonest(seed, width):
+    """Ties included: rounded residuals and rates make many."""
+    rng = np.random.default_rng([12, seed])
+    w, q = new_window(N, 60, N), new_stretch(N, np.ones(N), 60)
+    side = rng.choice(np.array([ej.LOW, ej.UP, ej.ELBOW], np.int8), N, p=[0.4, 0.4, 0.2])
+    resid = np.round(rng.normal(size=N)) if seed % 2 else rng.normal(size=N)
+    S = State(side, resid, np.zeros(N))
+    q.rate[:] = rng.integers(-1, 2, N) if seed % 2 else rng.normal(size=N)
+    q.wanted[rng.integers(0, N, 2)] = 1
+    q.pace[sj.WIDTH], q.pace[sj.WANTED] = width, 1
+    region = sj.choose_candidates(S, w, q)
+    slack = 0.5 * np.mean(np.abs(q.rate)) + 1e-200
+    approach = np.maximum(np.where(side == ej.UP, -q.rate, q.rate), 0.0)
+    score = np.where(q.wanted != 0, 0.0, np.abs(resid) / (approach + slack))
+    outside = np.flatnonzero(side != ej.ELBOW)
+    want = min(width + 1, len(outside))
+    chosen = w.cand[: w.count[wj.CANDIDATES]]
+    assert len(chosen) == len(set(chosen.tolist())) == want
+    assert set(chosen.tolist()) <= set(outside.tolist())
+    assert np.sort(score[chosen]) == pytest.approx(np.sort(score[outside])[:want], rel=1e-12)
+    rest = np.setdiff1d(outside, chosen)
+    assert (score[rest] >= region * (1.0 - 1e-12)).all()
+    assert region == (np.sort(score[outside])[want] if want < len(outside) else np.inf) or len(rest)
+    assert np.array_equal(w.place[chosen], np.arange(want))
+    assert (np.delete(w.place, chosen) == -1).all()
+
+
+def test_a_point_without_a_kernel_of_its_own_cannot_join_the_elbow():
+    class Elbow(NamedTuple):
+        rows: np.ndarray
+        slot: np.ndarray
+        diagonal: np.ndarray
+        bump: float
+
+    class Factor(NamedTuple):
+        cnt: np.ndarray
+        elbow: np.ndarray
+        factor: np.ndarray
+
+    K = np.diag([4.0, 0.0, 2.0])
+    P = Elbow(K, np.arange(3), np.diag(K).copy(), 0.0)
+    S = Factor(np.array([1] + [0] * 15), np.array([0, 0, 0]), np.diag([2.0, 1.0, 1.0]))
+    x = np.zeros(3)
+    assert ej.pivot_of(P, S, 1, x) == 0.0
+    assert ej.pivot_of(P, S, 2, x) == 1.0
