@@ -93,6 +93,16 @@ def test_interrupt_keeps_what_there_is(run, csv, monkeypatch):
     assert svmcore.load("p.npz").ended == "interrupted"
 
 
+@pytest.mark.parametrize(("reason", "status"), [("time_limit", 1), ("interrupted", 130)])
+def test_stopped_before_there_is_anything(run, csv, monkeypatch, reason, status):
+    def stopped(*_, **__):
+        raise svmcore.StoppedError(f"path: {reason} after 1.0 s, before there was anything to return")
+
+    monkeypatch.setattr("svmcore.path.svm_path", stopped)
+    message = f"svmcore: path: {reason} after 1.0 s, before there was anything to return; nothing was written\n"
+    assert run("path", csv, "-o", "p.npz") == (status, "", message)
+
+
 def test_interrupt_outside_of_the_run(run, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
