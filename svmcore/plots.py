@@ -198,13 +198,20 @@ def canvas(ax: Any, size: tuple[float, float]) -> Iterator[Any]:
 
 
 def save_overview(path: Path, file: str, **options: Any) -> None:
-    """Write the overview to a file, without touching pyplot's list of open figures."""
+    """Write the overview to a file."""
+    with sheet(file, _size(path)) as figure:
+        draw_overview(path, figure, **options)
+
+
+@contextmanager
+def sheet(file: str, size: tuple[float, float]) -> Iterator[Any]:
+    """A figure that is written to a file at the end, without touching pyplot's list of open figures."""
     _matplotlib()
     from matplotlib.figure import Figure
 
     with _styled():
-        figure = Figure(figsize=_size(path), layout="constrained")
-        draw_overview(path, figure, **options)
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
         figure.savefig(file, dpi=120)
 
 
@@ -379,7 +386,7 @@ def draw_error(
     if len(shown) > 1:
         ax.legend(loc="best")
     _over_C(ax, span, "Error", "wrong, in %")
-    ax.set_title(note, loc="right", color=colour, fontsize=8.5, fontweight="bold")
+    ax.set_title(note, loc="right", color=colour, fontsize=7.5, fontweight="normal")
 
 
 def _steps(curve: StepCurve, span: Span) -> tuple[FloatArray, FloatArray]:

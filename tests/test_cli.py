@@ -93,6 +93,16 @@ def test_interrupt_keeps_what_there_is(run, csv, monkeypatch):
     assert svmcore.load("p.npz").ended == "interrupted"
 
 
+@pytest.mark.parametrize(("reason", "status"), [("time_limit", 1), ("interrupted", 130)])
+def test_stopped_before_there_is_anything(run, csv, monkeypatch, reason, status):
+    def stopped(*_, **__):
+        raise svmcore.StoppedError(f"path: {reason} after 1.0 s, before there was anything to return")
+
+    monkeypatch.setattr("svmcore.path.svm_path", stopped)
+    message = f"svmcore: path: {reason} after 1.0 s, before there was anything to return; nothing was written\n"
+    assert run("path", csv, "-o", "p.npz") == (status, "", message)
+
+
 def test_interrupt_outside_of_the_run(run, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -339,6 +349,17 @@ def test_standardize_is_part_of_the_file(run, tmp_path, kind):
         "strange.csv has no column 'income', which the machine was trained with"
         in run("predict", "m.npz", "strange.csv", *at)[2]
     )
+
+
+def test_features_of_very_different_scales_are_named(run, csv, tmp_path):
+    rows = [line.split(",") for line in csv.read_text().splitlines()[1:]]
+    (tmp_path / "wide.csv").write_text("a,b,y\n" + "".join(f"{float(a) * 2e4},{b},{y}\n" for a, b, y in rows))
+    err = run("train", "wide.csv", "-q")[2]
+    assert re.match(
+        r"svmcore: warning: feature 'a' spreads \d\d,\d{3} times wider than feature 'b', .* --standardize gives", err
+    )
+    assert run("train", "wide.csv", "-q", "--standardize")[2] == ""
+    assert run("train", csv, "-q")[2] == ""
 
 
 def test_data_without_labels(run, csv, tmp_path):

@@ -149,7 +149,7 @@ def test_the_training_error_recommends_no_C(path):
     assert path.plot("overview")["boundary"].get_title(loc="left") == "Decision boundary at C = 1"
     low, high = float(path.Cs[0]), float(path.Cs[-1])
     assert (
-        path.plot("boundary").get_title(loc="left") == f"Decision boundary at C = {plots._short(np.clip(1, low, high))}"
+        path.plot("boundary").get_title(loc="left") == f"Decision boundary at C = {plots.short(np.clip(1, low, high))}"
     )
 
 
@@ -168,11 +168,12 @@ def test_the_range_of_errors_is_that_of_the_curve():
     assert 8.0 < high < 12.0
 
 
-def test_the_boundary_has_a_legend_and_the_names_of_its_features(monkeypatch, path):
+def test_the_boundary_has_a_legend_and_the_names_of_its_features(path):
     ax = path.plot("boundary")
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["class -1", "class 1"]
-    monkeypatch.setattr(path, "feature_names", ["east", "north"], raising=False)
-    ax = path.plot("boundary", C=2.0)
+    X, y = svmcore.load_data("demo:two-spirals")
+    named = svmcore.svm_path(X, y, gamma=0.5, lambda_min=0.4, feature_names=["east", "north"])
+    ax = named.plot("boundary", C=2.0)
     assert ax.get_xlabel().startswith("east ")
     assert ax.get_ylabel() == "north"
 

@@ -127,7 +127,9 @@ def folds(text: str) -> int | str:
 
 def _draw(file: str, found: PathCV) -> bool:
     """The cross-validated error over C."""
-    return write_picture(file, lambda name: found.plot().figure.savefig(name, dpi=120))
+    from svmcore.plots_cv import save_cv
+
+    return write_picture(file, functools.partial(save_cv, found))
 
 
 def draw(file: str, path: Path, title: str, validation: StepCurve) -> bool:
