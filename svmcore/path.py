@@ -135,7 +135,10 @@ def svm_path(
         path.stats |= {"factorization": mode, "n_kernel_evals": K.n_evals}
         tracked = time.perf_counter()
         with control.beginning():
-            path.stats["max_gap"] = max(path.stats["max_gap"], largest_gap(path, store, control))
+            gap = largest_gap(path, store, control)
+        if gap == -np.inf and mode != "auto":  # nothing has been measured on the way, so a little must be now
+            gap = largest_gap(path, store, new_control("path", None, None, 0), most=2)
+        path.stats["max_gap"] = max(path.stats["max_gap"], gap)
         path.stats["seconds"]["measure"] = time.perf_counter() - tracked
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     _speak(path)
