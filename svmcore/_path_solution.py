@@ -64,7 +64,7 @@ def certify_path(path: Path, Cs: Any, control: Control) -> PathCertificate:
             f"certify ended early ({status.name.lower()}): the certificate is about {found.gap.size} of {values.size} "
             "values of C. Remedy: a larger time_limit, or fewer values.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return PathCertificate(float(found.violation.max()), float(found.gap.max()), found.gap.size)
 

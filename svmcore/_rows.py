@@ -9,7 +9,7 @@ import numpy as np
 
 from svmcore._types import FloatArray, IntArray
 from svmcore._window_jit import add_weighted_rows, copy_block
-from svmcore.tiles import exact_gram
+from svmcore.tiles import exact_gram, has_gram
 
 
 class RowStore:
@@ -38,9 +38,8 @@ class RowStore:
 
     def _all(self, go_on: Callable[[float], bool]) -> FloatArray | None:
         """The whole matrix, while `go_on(share done)`; None when that stops it."""
-        rows = exact_gram(self.oracle, go_on)
-        if rows is not None:
-            return rows
+        if has_gram(self.oracle):
+            return exact_gram(self.oracle, go_on)
         rows = np.empty((self.n, self.n))
         step = max(64, int(4e6 // max(1, self.n)))
         for start in range(0, self.n, step):

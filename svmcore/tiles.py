@@ -381,13 +381,16 @@ def _norms(panels: Real) -> Real:
     return np.asarray(np.sqrt(np.einsum("pkj,pkj->pj", panels, panels)))
 
 
+def has_gram(K: Any) -> bool:
+    """Whether `exact_gram` serves this kernel."""
+    return bool(K.kernel.kind in _SHAPES and K.function is None and K.points.panels.shape[0])
+
+
 def exact_gram(K: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
-    """K among all points in float64 from dense tiles, while `go_on(share done)`; None where there are none, or it stops.
+    """K among all points in float64 from dense tiles, while `go_on(share done)`; None when that stops it.
 
     Its rows end in values without meaning.
     """
-    if not (K.kernel.kind in _SHAPES and K.function is None and K.points.panels.shape[0]):
-        return None
     panels = np.ascontiguousarray(K.points.panels[:, : _used_features(K.points.panels)])
     packed = np.empty((groups_of(K.n), panels.shape[1], _vector.ROWS))
     block_jit.pack_rows(panels, np.arange(K.n), packed)
