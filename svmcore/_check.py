@@ -272,6 +272,21 @@ def kernel(
     return KernelSpec(Kernel(int(kind), value, constant, power, offset), None, name)
 
 
+def kernel_params(kernel: Kernel, function: Callable[[Any, Any], Any] | None) -> dict[str, Any]:
+    """A kernel in the words of `train_svc`: the parameters that apply to it."""
+    kind = KernelKind(kernel.kind)
+    params: dict[str, Any] = {"kernel": kind.name.lower() if function is None else function}
+    if kind in (KernelKind.RBF, KernelKind.POLY, KernelKind.SIGMOID, KernelKind.LAPLACIAN):
+        params["gamma"] = kernel.gamma
+    if kind is KernelKind.POLY:
+        params["degree"] = kernel.degree
+    if kind in (KernelKind.POLY, KernelKind.SIGMOID):
+        params["coef0"] = kernel.coef0
+    if kernel.offset:
+        params["intercept_scaling"] = math.sqrt(kernel.offset)
+    return params
+
+
 def _gamma(gamma: Any, X: Any, weights: FloatArray | None) -> float:
     if isinstance(gamma, str):
         if gamma == "auto":

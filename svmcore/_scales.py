@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,9 @@ def unevenness(X: Any) -> tuple[float, int, int]:
     return _ratio(_dense_spreads(X))
 
 
-def warn_of_scales(X: Any, kernel: Kernel, by_scale: bool, *, slow: bool = False) -> None:
+def warn_of_scales(
+    X: Any, kernel: Kernel, by_scale: bool, *, slow: bool = False, names: Sequence[str] | None = None
+) -> None:
     """Warn where scales make a distance kernel with gamma="scale" (`by_scale`) meaningless, or made a fit `slow`."""
     blind = by_scale and kernel.kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
     if not (blind or slow) or kernel.kind >= KernelKind.PRECOMPUTED:
@@ -72,10 +75,11 @@ def warn_of_scales(X: Any, kernel: Kernel, by_scale: bool, *, slow: bool = False
     ratio, widest, narrowest = unevenness(X)
     if ratio <= (_UNEVEN if blind else _SLOW):
         return
+    wide, narrow = (repr(names[k]) if names is not None else str(k) for k in (widest, narrowest))
     effect = (
         'so with gamma="scale" the machine sees next to nothing of the other' if blind else "which makes the fit slow"
     )
     warn(
-        f"feature {widest} spreads {ratio:.1e} times wider than feature {narrowest}, {effect}. {_REMEDY}.",
+        f"feature {wide} spreads {ratio:,.0f} times wider than feature {narrow}, {effect}. {_REMEDY}.",
         ScaleWarning,
     )

@@ -147,7 +147,7 @@ def svm_path(
     path.stats["seconds"]["check"] += prepared - begin
     path.stats["seconds"]["total"] += prepared - begin
     _speak(path)
-    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale)
+    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, names=problem.columns.names)
     return path
 
 

@@ -128,14 +128,13 @@ class Path:
 
     def _repr_html_(self) -> str:
         """The table that notebooks show."""
-        (low, high), spec = self.C_range, self._data.spec
+        low, high = self.C_range
         rows = {
             "C": f"from {low:.6g} to {high:.6g}",
-            "kernel": spec.name,
+            **self.params,
             "classes": ", ".join(str(label) for label in self._data.classes.tolist()),
             "points": f"{self._data.X.shape[0]:,}",
             "features": f"{self._data.X.shape[1]:,}",
-            "standardized": self.standardized is not None,
             "events": f"{self.stats['n_events']:,} at {self.stats['n_distinct']:,} values of C",
             "points on the margin": f"at most {self.stats['elbow_max']:,}",
             "ended": self.ended,
@@ -351,6 +350,12 @@ class Path:
         return data.columns.weights(w, 0.0)[0]
 
     # ---- predictions -----------------------------------------------------------------------------------------------
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The training problem in the words of `svm_path`: whatever applies."""
+        spec = self._data.spec
+        return {**_check.kernel_params(spec.kernel, spec.function), "standardize": self.standardized is not None}
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:

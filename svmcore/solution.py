@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _columns
+from svmcore import _check, _columns
 from svmcore._columns import Columns, Scaling
 from svmcore._decision import Decision
 from svmcore._errors import InputError
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 _FORMAT = "svmcore-solution-2"
 _OLD_FORMATS = ("svmcore-solution-1",)  # read, never written: without names, scaling and the terms of the problem
 _MOST_POINTS = 10**9  # a larger number in a file is damage, not data
-
-
-_SHAPED = {KernelKind.RBF, KernelKind.POLY, KernelKind.SIGMOID, KernelKind.LAPLACIAN}
 
 
 class Terms(NamedTuple):
@@ -202,24 +199,14 @@ class Solution:
     @property
     def gamma(self) -> float | None:
         """The kernel's gamma as a number; None for a kernel without one."""
-        return self.kernel.gamma if self.kernel.kind in _SHAPED else None
+        return _check.kernel_params(self.kernel, None).get("gamma")
 
     @property
     def params(self) -> dict[str, Any]:
         """The training problem in the words of `train_svc` and `train_svr`: whatever is known and applies."""
-        kind = self.kernel.kind
-        every = {
-            "C": self.C,
-            "epsilon": self.epsilon,
-            "loss": self.loss,
-            "kernel": self.kernel_name if self.function is None else self.function,
-            "gamma": self.gamma,
-            "degree": self.kernel.degree if kind == KernelKind.POLY else None,
-            "coef0": self.kernel.coef0 if kind in (KernelKind.POLY, KernelKind.SIGMOID) else None,
-            "intercept_scaling": self.kernel.offset**0.5 or None,
-            "standardize": self.standardized is not None,
-        }
-        return {name: value for name, value in every.items() if value is not None}
+        terms = {name: value for name, value in self.terms._asdict().items() if value is not None}
+        kernel = _check.kernel_params(self.kernel, self.function)
+        return {**terms, **kernel, "standardize": self.standardized is not None}
 
     @property
     def coef_(self) -> FloatArray:

@@ -666,4 +666,4 @@ def _speak(solution: Solution, relative_gap: float, problem: Problem, run: Run) 
         )
     slow = not status.ok or (solution.solver == "smo" and solution.n_iter > 100 * len(problem.qp.c))
     slow = slow and status is not Status.UNBOUNDED
-    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, slow=slow)
+    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, slow=slow, names=problem.columns.names)

@@ -1,4 +1,4 @@
-"""The examples of README and docs/cli.md run as printed, and the figures in them are true. Commands exist."""
+"""The examples of README, docs/python.md and docs/cli.md run as printed, and their figures are true. Commands exist."""
 
 from __future__ import annotations
 
@@ -88,3 +88,15 @@ def test_relative_links_lead_somewhere():
     for file in [README, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for link in re.findall(r"\]\(([^)#]+)[^)]*\)", file.read_text(encoding="utf-8")):
             assert link.startswith("https://") or (file.parent / link).exists(), f"{file.name}: {link}"
+
+
+@pytest.mark.compiled
+def test_the_page_on_python_runs(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    page = README.parent / "docs" / "python.md"
+    (example,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict = {}
+    exec(compile(example, str(page), "exec"), names)
+    assert names["again"].feature_names == ("age", "income")
+    assert capsys.readouterr().out.startswith("{'C': 10.0, 'loss': 'hinge', 'kernel': 'rbf', 'gamma': 0.5")

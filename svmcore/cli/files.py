@@ -10,12 +10,9 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
-from svmcore.cli.output import say
 
 if TYPE_CHECKING:
     from svmcore.data import Table
-
-_SCALE_RATIO = 100.0  # of spreads of features, from which on a machine is hardly what was meant
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -104,22 +101,7 @@ def load(args: argparse.Namespace) -> Table:
 
         kept = np.sort(np.random.default_rng(0).permutation(table.y.size)[:limit])
         table = table._replace(X=table.X[kept], y=table.y[kept])
-    if not args.standardize and args.kernel not in ("linear", "precomputed"):
-        _warn_of_scales(table)
     return table
-
-
-def _warn_of_scales(table: Table) -> None:
-    """Such kernels see the widest features only, where spreads differ much."""
-    from svmcore._check import scale_ratio
-
-    ratio, wide, narrow = scale_ratio(table.X)
-    if ratio > _SCALE_RATIO:
-        pair = [repr(table.names[k]) if table.names else str(k + 1) for k in (wide, narrow)]
-        say(
-            f"warning: feature {pair[0]} spreads {ratio:,.0f} times wider than feature {pair[1]}, which hardly counts then; "
-            "--standardize gives all of them one scale"
-        )
 
 
 def load_like(source: str, args: argparse.Namespace, machine: Any) -> Table:
