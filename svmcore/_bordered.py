@@ -28,7 +28,10 @@ SHARE = 32
 
 
 class Bordered:
-    """A for the present elbow. `points` holds the elbow in the order of A's columns; `fresh` tells it was not updated."""
+    """A for the present elbow. `points` holds the elbow in the order of A's columns; `fresh`: decomposed, not updated.
+
+    Fresh factors are U, the singular values and V', or `packed_qr`'s; updated ones are Q', R and the order of columns.
+    """
 
     def __init__(self, mode: str, store: RowStore, border: int, rank_tol: float) -> None:
         self.mode, self.store, self.border, self.rank_tol = mode, store, border, rank_tol
@@ -71,10 +74,8 @@ class Bordered:
             U, sizes, Vt = np.linalg.svd(A)
             self.factors = (U, sizes, Vt)
         else:
-            packed, reflectors, order = packed_qr(A)
-            sizes = np.abs(np.diag(packed))
-            update = self.mode == "update"
-            self.factors = unpacked(packed, reflectors, order) if update else (packed, reflectors, order)
+            self.factors = packed_qr(A)
+            sizes = np.abs(np.diag(self.factors[0]))
         self.rank = int((sizes >= self.size * self.rank_tol * max(1.0, float(sizes[0]))).sum()) if self.size else 0
 
     def _matrix(self) -> FloatArray:
@@ -87,8 +88,8 @@ class Bordered:
 
     def _update(self, gone: IntArray, come: IntArray) -> bool:
         """Follow the changes one by one; False when the indicator warns of rank deficiency."""
-        factors, now = self.factors, self.points
-        assert factors is not None
+        assert self.factors is not None
+        factors, now = (unpacked(*self.factors) if self.fresh else self.factors), self.points
         for i in gone:
             k = int(np.flatnonzero(now == i)[0])
             factors = _qr_jit.remove_at(*factors, k + self.border)
@@ -115,7 +116,7 @@ class Bordered:
         if self.mode == "svd":
             U, sizes, Vt = self.factors
             return np.asarray(Vt[:r].T @ ((U[:, :r].T @ right) / sizes[:r]))
-        if self.mode == "update":
+        if not self.fresh:
             return np.asarray(_qr_jit.basic_solution(*self.factors, r, right))
         packed, reflectors, order = self.factors
         x = np.zeros(self.size)
@@ -127,11 +128,11 @@ class Bordered:
         """Orthonormal columns that span the null space of A."""
         assert self.factors is not None
         r = self.rank
-        if self.mode == "qr":
+        if self.mode != "svd":  # an updated A has none
             last = np.zeros((self.size, self.size - r), order="F")
             last[np.arange(r, self.size), np.arange(self.size - r)] = 1.0
             return apply_q(*self.factors[:2], last, "N")
-        return np.asarray(self.factors[2 if self.mode == "svd" else 0][r:].T)
+        return np.asarray(self.factors[2][r:].T)
 
 
 def packed_qr(A: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
@@ -147,7 +148,7 @@ def unpacked(packed: FloatArray, reflectors: FloatArray, order: IntArray) -> tup
     """Q' (rows contiguous), R and the order of columns, as `_qr_jit` updates them."""
     n = packed.shape[0]
     R = np.ascontiguousarray(np.triu(packed))
-    Q = lapack.dorgqr(packed, reflectors, lwork=_workspace(n), overwrite_a=1)[0] if n else packed
+    Q = lapack.dorgqr(packed, reflectors, lwork=_workspace(n))[0] if n else packed
     return Q.T, R, order
 
 

@@ -430,11 +430,11 @@ def class_weights(values: Any, classes: Any, signs: FloatArray, weights: FloatAr
     return np.asarray(np.where(signs > 0, factors[1], factors[0]), dtype=np.float64)
 
 
-def cost(C: Any) -> float:
-    """The penalty C > 0, infinity included."""
-    value = number("C", C, low=0.0, strict=True, infinite=True)
+def cost(C: Any, name: str = "C", *, infinite: bool = True) -> float:
+    """A penalty C > 0, infinity included."""
+    value = number(name, C, low=0.0, strict=True, infinite=infinite)
     if value < SMALLEST_COST:
-        raise InputError(f"C={C!r} is out of range; it must be at least {SMALLEST_COST:g}")
+        raise InputError(f"{name}={C!r} is out of range; it must be at least {SMALLEST_COST:g}")
     return value
 
 

@@ -1,7 +1,9 @@
 """When to stop from outside: Ctrl-C, a time limit, the user's callback; and the progress a person sees.
 
-Solvers call `Control.check` between slices of work and stop when it returns a status. While a fit runs, the first Ctrl-C
-asks it to stop at the next check and keep what it has; a second one raises KeyboardInterrupt at once.
+Long work asks between slices of it, and stops when the answer is a status: solvers by `Control.check`, work of a known
+amount by `Control.step`, others by `Control.poll` with a report of their own. What lies deep inside asks `Control.reason`,
+which only looks. While it runs, the first Ctrl-C asks it to stop and keep what it has; a second one raises
+KeyboardInterrupt at once.
 """
 
 from __future__ import annotations
@@ -10,11 +12,20 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from svmcore import _check
+from svmcore._errors import InputError, StoppedError
 from svmcore._types import Status
+
+GRACE = 0.3
+"""Seconds beyond the limit, or beyond Ctrl-C, that a beginning may take without which there is no answer at all."""
+
+
+EVERY = 1.0  # seconds between lines of progress
 
 
 class ProgressReport(NamedTuple):
@@ -26,11 +37,19 @@ class ProgressReport(NamedTuple):
     seconds: float
 
 
-Callback = Callable[[ProgressReport], Any]
+class WorkProgress(NamedTuple):
+    """What a callback receives where the amount of work is known. Return True (or any true value) to stop."""
+
+    done: float
+    """Share of the work."""
+    seconds: float
+
+
+Callback = Callable[[Any], Any]
 
 
 class Control:
-    """Context manager around one fit."""
+    """Context manager around one piece of work. A control inside another leaves Ctrl-C to the outer one."""
 
     def __init__(self, *, time_limit: float | None, callback: Callback | None, verbose: int, name: str = "fit") -> None:
         self.time_limit = time_limit
@@ -38,16 +57,22 @@ class Control:
         self.verbose = verbose
         self.name = name
         self.start = time.perf_counter()
-        self._interrupted = False
+        self._interrupted: float | None = None  # when
+        self._stopped = False  # by the callback
+        self._grace = 0.0
         self._installed = False
+        self._depth = 0
         self._last_line = self.start
 
     @property
     def seconds(self) -> float:
-        """Time since the fit began."""
+        """Time since the work began."""
         return time.perf_counter() - self.start
 
     def __enter__(self) -> Control:
+        self._depth += 1
+        if self._depth > 1:
+            return self
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._on_interrupt)
@@ -57,30 +82,108 @@ class Control:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release()
-
-    def release(self) -> None:
-        """Give Ctrl-C back to Python."""
-        if self._installed:
+        self._depth -= 1
+        if self._depth == 0 and self._installed:  # Ctrl-C is Python's again
             signal.signal(signal.SIGINT, signal.default_int_handler)
             self._installed = False
 
     def _on_interrupt(self, signum: int, frame: Any) -> None:
-        if self._interrupted:
+        if self._interrupted is not None:
             raise KeyboardInterrupt
-        self._interrupted = True
+        self._interrupted = time.perf_counter()
+
+    def reason(self) -> Status | None:
+        """The reason to stop now, or None, without progress and callback."""
+        now = time.perf_counter() - self._grace
+        if self._interrupted is not None and now >= self._interrupted:
+            return Status.INTERRUPTED
+        if self.time_limit is not None and now - self.start >= self.time_limit:
+            return Status.TIME_LIMIT
+        return Status.CALLBACK if self._stopped else None
+
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """Inside, `GRACE` seconds are overlooked: this is a beginning without which there is no answer at all."""
+        self._grace = GRACE
+        try:
+            yield
+        finally:
+            self._grace = 0.0
+
+    def demand(self) -> None:
+        """Between slices of a beginning: raises when it must end, and with it the work."""
+        status = self.reason()
+        if status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        if status is not None:
+            raise StoppedError(
+                f"{self.name}: {status.name.lower()} after {self.seconds:.1f} s, before there was anything to return; "
+                "remedy: a larger time_limit"
+            )
+
+    @property
+    def why(self) -> str:
+        """The reason to stop, in a word for messages."""
+        status = self.reason()
+        return "done" if status is None else status.name.lower()
+
+    def poll(self, report: Any, line: Callable[[], str]) -> Status | None:
+        """The reason to stop now, or None. Shows `line()` when verbose, and hands `report`, if any, to the callback."""
+        if self.verbose and time.perf_counter() - self._last_line >= EVERY:
+            self._last_line = time.perf_counter()
+            sys.stderr.write(f"{self.name}: {self.seconds:6.1f} s, {line()}\n")
+        status = self.reason()
+        if status is None and report is not None and self.callback is not None and self.callback(report):
+            self._stopped = True
+            return Status.CALLBACK
+        return status
 
     def check(self, n_iter: int, violation: float, objective: float) -> Status | None:
-        """The reason to stop now, or None. Shows progress when verbose."""
-        seconds = self.seconds
-        if self.verbose and time.perf_counter() - self._last_line >= 1.0:
-            self._last_line = time.perf_counter()
-            line = f"{self.name}: {seconds:6.1f} s, iteration {n_iter}, violation {violation:.2e}, dual {objective:.8g}"
-            sys.stderr.write(line + "\n")
-        if self._interrupted:
-            return Status.INTERRUPTED
-        if self.time_limit is not None and seconds >= self.time_limit:
-            return Status.TIME_LIMIT
-        if self.callback is not None and self.callback(ProgressReport(n_iter, violation, objective, seconds)):
-            return Status.CALLBACK
-        return None
+        """`poll` for a solver."""
+        return self.poll(
+            ProgressReport(n_iter, violation, objective, self.seconds),
+            lambda: f"iteration {n_iter}, violation {violation:.2e}, dual {objective:.8g}",
+        )
+
+    def step(self, done: float) -> Status | None:
+        """`poll` for work of which the share `done` is done."""
+        return self.poll(WorkProgress(done, self.seconds), lambda: f"{100 * done:.0f} % done")
+
+
+class Part(Control):
+    """The control of a solver that does a part of larger work: it stops with the whole.
+
+    It reports the whole's progress, or, as a `beginning` of the whole, only shows that it is at work.
+    """
+
+    def __init__(self, whole: Control, beginning: str = "") -> None:
+        super().__init__(time_limit=whole.time_limit, callback=None, verbose=0, name=whole.name)
+        self.whole = whole
+        self.start = whole.start
+        self.doing = beginning
+        self.done = 0.0
+        """Share of the whole that is done."""
+
+    def __enter__(self) -> Part:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def reason(self) -> Status | None:
+        """As `Control.reason`."""
+        return self.whole.reason()
+
+    def check(self, n_iter: int, violation: float, objective: float) -> Status | None:
+        """As `Control.check`."""
+        return self.whole.poll(None, lambda: self.doing) if self.doing else self.whole.step(self.done)
+
+
+def new_control(name: str, time_limit: Any, callback: Any, verbose: Any) -> Control:
+    """A control of checked arguments."""
+    if time_limit is not None:
+        time_limit = _check.number("time_limit", time_limit, low=0.0)
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
+    verbose = _check.integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, low=0)
+    return Control(time_limit=time_limit, callback=callback, verbose=verbose, name=name)

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["ConvergenceWarning", "InputError", "MissingExtraError", "NotEnoughMemoryError", "SVMError", "ScaleWarning"]
+import sys
+import warnings
+
+__all__ = [
+    "ConvergenceWarning",
+    "InputError",
+    "MissingExtraError",
+    "NotEnoughMemoryError",
+    "SVMError",
+    "ScaleWarning",
+    "StoppedError",
+]
 
 
 class SVMError(Exception):
@@ -21,9 +32,25 @@ class MissingExtraError(SVMError, ImportError):
     """A feature needs an optional package; the message names the extra to install."""
 
 
+class StoppedError(SVMError, TimeoutError):
+    """A limit came before there was anything to return."""
+
+
 class ConvergenceWarning(UserWarning):
     """The answer is usable but not what was asked for; the message says what is lost and what to do."""
 
 
 class ScaleWarning(UserWarning):
     """Features differ so much in scale that the fit is slow or meaningless."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """A warning that points at the line outside of the library from which it was called, however deep this is."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "svmcore":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+for _name in __all__:  # shown, and pickled, under the name by which users know them
+    globals()[_name].__module__ = "svmcore"

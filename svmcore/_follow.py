@@ -15,6 +15,7 @@ factorisation of |E|.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -127,16 +128,19 @@ class Tracker:
         budget: float = 2e9,
         batch: bool = False,
         solver: Any = None,
+        go_on: Callable[[], bool] = lambda: True,
+        rows_while: Callable[[], bool] | None = None,
     ) -> None:
         n = oracle.n
         self.solver = solver
+        self.go_on = go_on  # asked inside of repairs
         self.n = n
         self.c = np.ascontiguousarray(c, dtype=np.float64)
         self.lower = np.ascontiguousarray(lower, dtype=np.float64)
         self.upper = np.ascontiguousarray(upper, dtype=np.float64)
         self.equality = equality
         self.batch = batch
-        self.store = RowStore(oracle, budget)
+        self.store = RowStore(oracle, budget, go_on=rows_while or go_on)
         mean = float(np.mean(self.store.diagonal)) if n else 1.0
         self.bump = (mean if mean > 0.0 else 1.0) if equality else 0.0
         self.capacity = int(min(n + SPARE, ELBOW))
@@ -371,6 +375,8 @@ class Tracker:
             if code == pj.DONE:
                 fine = True
                 break
+            if not self.go_on():
+                break
             if code != pj.BUDGET or S.num[ej.T] <= NEARLY * lam:  # what is left is ties, and spreading them costs more
                 break
         self.stats["n_polish_events"] += int(S.cnt[ej.N_EVENT]) - before
@@ -406,6 +412,8 @@ class Tracker:
         self._seat(lam)
         best, gap = self._snapshot(), self.relative_gap(lam)
         for _ in range(3):
+            if not self.go_on():
+                break
             # the gap alone says little at large lambda, where the primal is all slack
             if gap <= START_GAP and float(np.max(np.abs(self.S.base), initial=0.0)) <= 2 * ROUNDING * lam:
                 return gap
@@ -484,6 +492,8 @@ class Tracker:
         lam = self.lam
         best = self._snapshot()
         for attempt in range(3):
+            if not self.go_on():
+                break
             if attempt == 0:
                 if not np.isfinite(gap):
                     continue
@@ -605,6 +615,10 @@ class Tracker:
                 trouble = True
             if not gap <= GAP:
                 self._repair(trouble)
+                if (
+                    not self.go_on() and self.gap_now > GAP and self._restore(shot)
+                ):  # cut short: back to where it was good
+                    return str(watch(self) or "done")
             elif redo and self.refresh_every < REFRESH_EVERY:
                 self.refresh_every = min(REFRESH_EVERY, 2 * self.refresh_every)
             self.stats["max_gap"] = max(self.stats["max_gap"], gap if np.isfinite(gap) else 0.0)

@@ -19,6 +19,9 @@ from svmcore._disk import DiskCache
 DISABLED = bool(config.DISABLE_JIT)
 """True under NUMBA_DISABLE_JIT=1: homes then run as plain Python."""
 
+TESTED = (0, 68) <= tuple(int(part) for part in numba.__version__.split(".")[:2]) < (0, 69)
+"""Whether `_roots`, which relies on private names of numba, was tested with this version of it."""
+
 _SUM_FLAGS = {"reassoc", "contract", "nsz", "arcp", "afn"}
 
 
@@ -41,9 +44,15 @@ def jit(function: Any = None, *, sums: bool = False, inline: bool = False, alloc
     }
     if inline:
         options["forceinline"] = True
-    compiled = numba.njit(**options)(function)
-    if not DISABLED:
-        compiled._cache = DiskCache(function)
+    if DISABLED:
+        return function
+    if TESTED:
+        from svmcore._roots import Root
+
+        compiled: Any = Root(function, targetoptions=options)
+    else:
+        compiled = numba.njit(**options)(function)
+    compiled._cache = DiskCache(function)
     return compiled
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
-from svmcore import _columns, forms
+from svmcore import _columns, _path_measure, forms
 from svmcore._check import KernelSpec
-from svmcore._errors import InputError
+from svmcore._control import Control
+from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._types import FloatArray, Kernel, KernelKind, Status
 from svmcore.certify import Certificate, certificate
 from svmcore.gram import KernelMatrix, is_sparse
@@ -45,22 +47,26 @@ def _beta(path: Path, C: FloatArray) -> FloatArray:
     return beta * C[:, None]
 
 
-def certify_path(path: Path, Cs: Any) -> PathCertificate:
+def certify_path(path: Path, Cs: Any, control: Control) -> PathCertificate:
     """See `Path.certify`."""
     if Cs is None:
-        low, high = float(path.Cs[0]), path.C_range[1]
+        low, high = float(path.Cs[0]), path.C_max
         values = np.geomspace(low, high, _DEFAULT_VALUES) if high > low else np.array([high])
     else:
         values = np.atleast_1d(np.asarray(Cs, dtype=np.float64))
-    K = _kernel_matrix(path)
-    violation = gap = 0.0
-    beta = _beta(path, values)
-    intercepts = np.atleast_1d(path.intercept(values))
-    for C, row, b in zip(values, beta, intercepts, strict=True):
-        measured = _certificate(path, K, float(C), row, float(b))
-        violation = max(violation, measured.kkt_violation)
-        gap = max(gap, measured.relative_gap)
-    return PathCertificate(violation, gap)
+        if values.size == 0:
+            raise InputError("Cs is empty; give at least one value of C")
+    order = np.roll(np.arange(values.size), 1)  # the largest C first: rounding has had most time there
+    with control:
+        found, status = _path_measure.certify(path, values[order], control)
+    if status is not None:
+        warnings.warn(
+            f"certify ended early ({status.name.lower()}): the certificate is about {found.gap.size} of {values.size} "
+            "values of C. Remedy: a larger time_limit, or fewer values.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return PathCertificate(float(found.violation.max()), float(found.gap.max()), found.gap.size)
 
 
 def solution_at(path: Path, C: float) -> Solution:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,19 +15,16 @@ from svmcore.tiles import exact_gram
 class RowStore:
     """Kernel rows the tracker may read: all of them when they fit into `budget` bytes, otherwise on demand."""
 
-    def __init__(self, oracle: Any, budget: float, ahead: int = 16) -> None:
+    def __init__(
+        self, oracle: Any, budget: float, ahead: int = 16, *, go_on: Callable[[], bool] = lambda: True
+    ) -> None:
         self.oracle = oracle
         self.n = n = oracle.n
         self.ahead = ahead
         self.diagonal = np.ascontiguousarray(oracle.diagonal, dtype=np.float64)
-        self.whole = 8.0 * n * n <= budget
-        if self.whole:
-            rows = exact_gram(oracle)
-            if rows is None:
-                rows = np.empty((n, n))
-                step = max(64, int(4e6 // max(1, n)))
-                for start in range(0, n, step):
-                    rows[start : start + step] = oracle.rows(np.arange(start, min(start + step, n)))
+        rows = self._all(go_on) if 8.0 * n * n <= budget else None
+        self.whole = rows is not None
+        if rows is not None:
             self.rows = rows  # may be longer than n
             self.slot = np.arange(n)
         else:
@@ -37,6 +35,19 @@ class RowStore:
         self.limit = max(256, int(budget // (8 * n)))
         self.clock = np.zeros(self.rows.shape[0], dtype=np.int64)
         self.now = 0
+
+    def _all(self, go_on: Callable[[], bool]) -> FloatArray | None:
+        """The whole matrix, while `go_on()`; None when it was stopped."""
+        rows = exact_gram(self.oracle, go_on)
+        if rows is not None:
+            return rows
+        rows = np.empty((self.n, self.n))
+        step = max(64, int(4e6 // max(1, self.n)))
+        for start in range(0, self.n, step):
+            if not go_on():
+                return None
+            rows[start : start + step] = self.oracle.rows(np.arange(start, min(start + step, self.n)))
+        return rows
 
     def product(self, coef: FloatArray) -> FloatArray:
         """K coef, from stored rows where they exist."""

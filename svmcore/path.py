@@ -8,22 +8,24 @@ piecewise linear in lambda (Hastie et al. 2004; Ong, Shao and Yang: multi-dimens
 
 from __future__ import annotations
 
-import sys
 import time
-import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from svmcore import _check, solvers
 from svmcore._columns import names_of
-from svmcore._control import Control
-from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._control import Control, Part, new_control
+from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._follow import GAP, Record, Tracker
+from svmcore._keywords import Gamma, KernelLike, checked
+from svmcore._path_check import check_path
+from svmcore._path_measure import largest_gap
 from svmcore._path_paper import PaperTracker, PublishedOptions
+from svmcore._rows import RowStore
 from svmcore._threads import one_blas_thread
-from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind
 from svmcore._window import WindowTracker
 from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.path_result import Data, Groups, Path, Track
@@ -37,8 +39,13 @@ _SMALL = 1 << 25
 _WARN_GAP = 1e-6
 _ROUNDING = 1e-15
 """SMO of the published modes is asked for no more than this, relative to the kernel's scale."""
+_STRETCHES = 4
+"""Stretches of a path by the fast tracker at which its null dimension is measured."""
 _SMO_STEPS = 20.0
 """Steps per point that it may take; the fast tracker removes what is left."""
+_LAMBDA_MIN = 1e-3
+_FOR_ROWS = 0.5
+"""Share of a time limit after which the whole kernel matrix is given up for rows on demand."""
 _ROUGH = 1e-6
 """The fast tracker's start by SMO, relative to the kernel's scale: the tracker does the rest faster than SMO."""
 
@@ -54,15 +61,16 @@ class PathProgress(NamedTuple):
     seconds: float
 
 
+@checked()
 def svm_path(
     X: Any,
     y: Any,
     *,
-    kernel: Any = "rbf",
-    gamma: Any = "scale",
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
-    loss: str = "hinge",
+    loss: Literal["hinge"] = "hinge",
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
     standardize: bool = False,
@@ -70,8 +78,10 @@ def svm_path(
     sample_weight: Any = None,
     class_weight: Any = None,
     lambda_max: float | None = None,
-    lambda_min: float = 1e-3,
-    factorization: str = "auto",
+    lambda_min: float = _LAMBDA_MIN,
+    C_min: float | None = None,
+    C_max: float | None = None,
+    factorization: Literal["auto", "svd", "qr", "update"] = "auto",
     published: PublishedOptions | None = None,
     merge_tol: float = 0.0,
     max_events: int | None = None,
@@ -88,7 +98,7 @@ def svm_path(
     X, y, kernel, gamma, degree, coef0, fit_intercept, intercept_scaling, standardize, feature_names, sample_weight,
         class_weight : as in `train_svc`. The loss is the hinge: the squared hinge's path is not piecewise linear.
     lambda_max, lambda_min : the ends, lambda = 1 / C. None: the largest lambda at which anything happens; the path
-        then answers for every smaller C too.
+        then answers for every smaller C too. C_min, C_max : the same ends in terms of C, in their place.
     factorization : "auto", the fast tracker; or the algorithm of Ong, Shao and Yang as published, with the rank of the
         system from its SVD ("svd"), from QR with column pivoting ("qr"), or from updated QR where it is known ("update").
     published : tolerances and switches of the published algorithm, a `PublishedOptions`; "auto" takes none.
@@ -111,7 +121,7 @@ def svm_path(
     >>> path.alpha(1.0).round(6).tolist()
     [0.0, 0.222222, 0.222222, 0.0]
     """
-    if loss == "squared_hinge":
+    if loss == "squared_hinge":  # type: ignore[comparison-overlap]
         raise InputError(
             'loss="squared_hinge" has no piecewise linear path, since K + lambda I moves; use the hinge, or train_svc'
         )
@@ -119,23 +129,20 @@ def svm_path(
     begin = time.perf_counter()
     mode = _check.choice("factorization", factorization, FACTORIZATIONS)
     options = _published_options(published, mode)
-    low = _check.number("lambda_min", lambda_min, low=0.0, strict=True)
-    high = None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low)
+    high, low = _ends(lambda_max, lambda_min, C_min, C_max)
     threads = _check.threads(n_threads)
     if max_events is not None:
         max_events = _check.integer("max_events", max_events, low=0)
-    watch = _watch(time_limit, callback, verbose, low)
-    snap = _check.number("merge_tol", merge_tol, low=0.0)
+    control = new_control("path", time_limit, callback, verbose)
     names = names_of(X, feature_names)
-    if snap > 0.0:
-        X = _snapped(X, snap, kernel)
+    X = _snapped(X, _check.number("merge_tol", merge_tol, low=0.0), kernel)
     problem = svc_problem(
         X, y, 1.0, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
         standardize=standardize, feature_names=names,
     )  # fmt: skip
     prepared = time.perf_counter()
-    path = follow(problem, Way(high, low, mode, max_events, cache_mb, threads), watch, options)
+    path = follow(problem, Way(high, low, mode, max_events, cache_mb, threads), control, options)
     path.stats["seconds"]["check"] += prepared - begin
     path.stats["seconds"]["total"] += prepared - begin
     _speak(path)
@@ -154,7 +161,7 @@ class Way(NamedTuple):
 
 
 def follow(
-    problem: Any, way: Way, watch: _Watch, options: PublishedOptions | None = None, gram: FloatArray | None = None
+    problem: Any, way: Way, control: Control, options: PublishedOptions | None = None, gram: FloatArray | None = None
 ) -> Path:
     """The path of a checked problem, without a word about how it ended.
 
@@ -162,25 +169,27 @@ def follow(
     """
     begin = time.perf_counter()
     data = _merge(problem, way.threads, together=way.mode == "auto")
-    with watch.control, one_blas_thread:
+    watch = _Watch(control, way.low)
+    with control, one_blas_thread:
         K = _kernel(data, way.cache_mb) if gram is None else _kernel_from(gram, data)
         prepared = time.perf_counter()
-        if way.mode == "auto":
-            record, top = _auto(data, K, way.high, way.low, watch, way.max_events)
+        if options is None:
+            record, top, store = _auto(data, K, way, watch)
         else:
-            assert options is not None
-            record, top = _paper(data, K, way.high, way.low, watch, way.max_events, way.mode, options)
+            record, top, store = _paper(data, K, way, watch, options)
         path = _assemble(data, record, top)
         path.stats |= {"factorization": way.mode, "n_kernel_evals": K.n_evals if gram is None else 0}
-        if way.mode != "auto":
-            path.stats["max_gap"] = path.certify().relative_gap
+        tracked = time.perf_counter()
+        path.stats |= _checked(path, K, store, way.mode, control)
+        path.stats["seconds"]["measure"] = time.perf_counter() - tracked
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     return path
 
 
-def _published_options(published: Any, mode: str) -> PublishedOptions:
+def _published_options(published: Any, mode: str) -> PublishedOptions | None:
+    """The options of a published mode; None for the fast tracker."""
     if published is None:
-        return PublishedOptions()
+        return None if mode == "auto" else PublishedOptions()
     if not isinstance(published, PublishedOptions):
         raise InputError(
             f"published={published!r} is no PublishedOptions; give svmcore.PublishedOptions(check=False, ...)"
@@ -194,11 +203,35 @@ def _published_options(published: Any, mode: str) -> PublishedOptions:
     return published
 
 
+def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float | None, float]:
+    """Both ends in lambda, the larger one or None first, whichever way they were given."""
+    for C, C_name, value, name in (
+        (C_max, "C_max", lambda_min if lambda_min != _LAMBDA_MIN else None, "lambda_min"),
+        (C_min, "C_min", lambda_max, "lambda_max"),
+    ):
+        if C is not None and value is not None:
+            raise InputError(
+                f"{C_name}={C!r} and {name}={value!r} say the same, since C = 1 / lambda; give one of them"
+            )
+    if C_max is None:
+        low = _check.number("lambda_min", lambda_min, low=0.0, strict=True)
+    else:
+        low = 1.0 / _check.cost(C_max, "C_max", infinite=False)
+    if C_min is None:
+        return None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low), low
+    high = 1.0 / _check.cost(C_min, "C_min", infinite=False)
+    if high < low:
+        raise InputError(f"C_min={C_min!r} lies above the other end, C = {1.0 / low:g}; give a larger C_max")
+    return high, low
+
+
 # ---- the data --------------------------------------------------------------------------------------------------------
 
 
 def _snapped(X: Any, tol: float, kernel: Any) -> Any:
     """X with near-duplicates made equal: points that round to the same multiples of `tol` take the first one's values."""
+    if tol == 0.0:
+        return X
     if isinstance(kernel, str) and kernel == "precomputed":
         raise InputError('merge_tol compares features; with kernel="precomputed" merge the points before')
     X = _check.features(X)
@@ -313,31 +346,27 @@ class Top(NamedTuple):
     found: bool = False
 
 
-def _by_smo(
-    K: KernelMatrix,
-    v: Variables,
-    c: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    start: FloatArray,
-    tol: float,
-    most: float = 200.0,
-) -> FloatArray:
-    """Solve the problem with linear term c by SMO."""
-    qp = DualQP(c, lower, upper, np.zeros(c.size), np.arange(c.size), v.equality)
-    control = Control(time_limit=None, callback=None, verbose=0)
-    raw = solvers.load("smo").run(
-        qp,
-        K,
-        control=control,
-        tol=tol,
-        stopping="kkt",
-        max_iter=int(most * (c.size + 500)),
-        start=start,
-        seed=0,
-        trace=False,
-    )
-    return np.asarray(raw.beta)
+class _Smo(NamedTuple):
+    """SMO on the path's problem, with other linear terms and boxes, for at most `most` steps per variable."""
+
+    K: KernelMatrix
+    v: Variables
+    control: Control
+    most: float = 200.0
+
+    def solve(self, c: FloatArray, lower: FloatArray, upper: FloatArray, start: FloatArray, tol: float) -> FloatArray:
+        """The solution; the point that was reached when the control stops it."""
+        qp = DualQP(c, lower, upper, np.zeros(c.size), np.arange(c.size), self.v.equality)
+        raw = solvers.load("smo").run(
+            qp, self.K, control=Part(self.control, "looking for the start"), tol=tol, stopping="kkt",
+            max_iter=int(self.most * (c.size + 500)), start=start, seed=0, trace=False,
+        )  # fmt: skip
+        return np.asarray(raw.beta)
+
+    def at(self, lam: float, start: FloatArray, tol: float) -> FloatArray:
+        """The solution at one lambda."""
+        v = self.v
+        return self.solve(lam * v.c, v.lower, v.upper, np.clip(start, v.lower, v.upper), tol)
 
 
 def _excess(v: Variables) -> float:
@@ -359,19 +388,21 @@ def _majority_at_zero(v: Variables) -> FloatArray:
     return beta
 
 
-def _limit_solution(K: KernelMatrix, v: Variables, tol: float) -> tuple[FloatArray, Top]:
+def _limit_solution(smo: _Smo, tol: float) -> tuple[FloatArray, Top]:
     """The solution for every large lambda, to a relative `tol`, and the lambda down to which it holds.
 
     For large lambda the lighter class sits at its bounds, and the heavier one minimises 1/2 b'Kb under its share of
     the sum: the linear term is constant on it.
     """
+    K, v = smo.K, smo.v
     beta = _majority_at_zero(v)
     s = float(np.sign(_excess(v)))
     heavy = v.c == s
     if s != 0.0:
         lower, upper = np.where(heavy, v.lower, beta), np.where(heavy, v.upper, beta)
         scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
-        beta = _by_smo(K, v, np.zeros(v.c.size), lower, upper, beta, max(tol * scale, 1e-300))
+        beta = smo.solve(np.zeros(v.c.size), lower, upper, beta, max(tol * scale, 1e-300))
+        smo.control.demand()
     index = np.flatnonzero(beta)
     f = np.array(K.product(index, beta[index]))
     if not v.equality:
@@ -391,19 +422,20 @@ def _limit_solution(K: KernelMatrix, v: Variables, tol: float) -> tuple[FloatArr
     return beta, Top(float(np.max(0.5 * s * (level - f[~heavy]))), True, s)
 
 
-def _begin(tracker: Tracker, K: KernelMatrix, v: Variables, high: float | None, low: float) -> Top:
+def _begin(tracker: Tracker, smo: _Smo, high: float | None, low: float) -> Top:
     """Put the tracker at the top of the path: at `high`, or (None) safely above the first event."""
+    K, v = smo.K, smo.v
     if high is not None:
         scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
         tol = max(1e-8 * high, min(1e-6 * high, _ROUGH * scale))
-        _settle(tracker, high, _by_smo(K, v, high * v.c, v.lower, v.upper, _majority_at_zero(v), tol))
+        _settle(tracker, high, smo.at(high, _majority_at_zero(v), tol), smo.control)
         slope = float(np.sign(_excess(v)))
         is_open = _at_rest(tracker.S.beta, v, slope)
         return Top(high, is_open, slope if is_open else 0.0)
-    beta, top = _limit_solution(K, v, _ROUGH)
+    beta, top = _limit_solution(smo, _ROUGH)
     lam = 2.0 * max(top.lam, low)
     for attempt in range(8):
-        _settle(tracker, lam, beta)
+        _settle(tracker, lam, beta, smo.control)
         is_open = _at_rest(tracker.S.beta, v, top.bias_slope)
         if is_open or attempt == 7:
             break
@@ -411,10 +443,12 @@ def _begin(tracker: Tracker, K: KernelMatrix, v: Variables, high: float | None, 
     return Top(lam, is_open, top.bias_slope if is_open else 0.0, is_open)
 
 
-def _settle(tracker: Tracker, lam: float, beta: FloatArray) -> None:
+def _settle(tracker: Tracker, lam: float, beta: FloatArray, control: Control) -> None:
+    control.demand()
     gap = tracker.settle(lam, beta)
     if not gap <= GAP:
         tracker.improve(gap)
+    control.demand()
 
 
 def _at_rest(beta: FloatArray, v: Variables, slope: float) -> bool:
@@ -423,23 +457,16 @@ def _at_rest(beta: FloatArray, v: Variables, slope: float) -> bool:
     return bool(np.array_equal(beta[light], np.where(v.c > 0, v.upper, v.lower)[light]))
 
 
-def _feasible(beta: FloatArray, v: Variables) -> FloatArray:
-    return np.clip(beta, v.lower, v.upper)
-
-
 # ---- the two ways to follow it -----------------------------------------------------------------------------------------
 
 
 class _Watch:
     """Limits, progress and callback, looked at between slices of work."""
 
-    def __init__(self, control: Control, callback: Any, verbose: int, lam_end: float) -> None:
+    def __init__(self, control: Control, lam_end: float) -> None:
         self.control = control
-        self.callback = callback
-        self.verbose = verbose
         self.lam_end = lam_end
         self.lam_start: float | None = None
-        self._last = time.perf_counter()
 
     def __call__(self, tracker: Any) -> str | None:
         lam = tracker.lam
@@ -447,78 +474,54 @@ class _Watch:
             self.lam_start = lam
         way = np.log(self.lam_start / self.lam_end) if self.lam_start > self.lam_end else 1.0
         done = float(min(1.0, np.log(self.lam_start / lam) / way)) if lam > 0 else 1.0
-        seconds = self.control.seconds
-        if self.verbose and time.perf_counter() - self._last >= 1.0:
-            self._last = time.perf_counter()
-            sys.stderr.write(
-                f"path: {seconds:6.1f} s, lambda {lam:.3e} ({100 * done:3.0f} % of the way in log lambda), "
-                f"{tracker.n_events} events, {tracker.m} on the margin\n"
-            )
-        status = self.control.check(tracker.n_events, 0.0, 0.0)
-        if status is Status.INTERRUPTED:
-            return "interrupted"
-        if status is Status.TIME_LIMIT:
-            return "time_limit"
-        if self.callback is not None and self.callback(PathProgress(lam, tracker.n_events, tracker.m, done, seconds)):
-            return "callback"
-        return None
+        status = self.control.poll(
+            PathProgress(lam, tracker.n_events, tracker.m, done, self.control.seconds),
+            lambda: (
+                f"lambda {lam:.3e} ({100 * done:3.0f} % of the way in log lambda), {tracker.n_events} events, "
+                f"{tracker.m} on the margin"
+            ),
+        )
+        return None if status is None else status.name.lower()
 
 
-def _watch(time_limit: Any, callback: Any, verbose: Any, low: float) -> _Watch:
-    if time_limit is not None:
-        time_limit = _check.number("time_limit", time_limit, low=0.0)
-    if callback is not None and not callable(callback):
-        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    return _Watch(Control(time_limit=time_limit, callback=None, verbose=0, name="path"), callback, int(verbose), low)
-
-
-def _auto(
-    data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None
-) -> tuple[Record, Top]:
+def _auto(data: Data, K: KernelMatrix, way: Way, watch: _Watch) -> tuple[Record, Top, RowStore]:
     """The fast tracker."""
-    v = _variables(data)
+    v, control = _variables(data), watch.control
+    limit = np.inf if control.time_limit is None else _FOR_ROWS * control.time_limit
     clock = time.perf_counter()
-
-    def by_smo(lam: float, beta: FloatArray) -> FloatArray:
-        return _by_smo(stored, v, lam * v.c, v.lower, v.upper, _feasible(beta, v), 1e-9 * lam)
-
     kind = data.spec.kernel.kind
     smooth = kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
     tracker = WindowTracker(
-        K, v.c, v.lower, v.upper, equality=v.equality, budget=float(K.cache_bytes), batch=smooth, solver=by_smo
-    )
-    stored = _stored(tracker, K)
+        K, v.c, v.lower, v.upper, equality=v.equality, budget=float(K.cache_bytes), batch=smooth,
+        solver=lambda lam, beta: smo.at(lam, beta, 1e-9 * lam), go_on=lambda: control.reason() is None,
+        rows_while=lambda: control.reason() is None and not control.seconds > limit,
+    )  # fmt: skip
+    smo: _Smo = _Smo(_stored(tracker.store, K), v, control)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
-    top = _begin(tracker, stored, v, high, low)
+    with control.beginning():
+        top = _begin(tracker, smo, way.high, way.low)
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
     tracker.start_record()
-    ended = tracker.run(low, watch, max_events) if top.lam > low else "done"
+    ended = tracker.run(way.low, watch, way.max_events) if top.lam > way.low else "done"
     seconds["track"] = time.perf_counter() - clock
     record = tracker.record(ended)
     record.stats["seconds"] = seconds
-    return record, top
+    return record, top, tracker.store
 
 
-def _stored(tracker: Tracker | PaperTracker, K: KernelMatrix) -> KernelMatrix:
+def _stored(store: RowStore, K: KernelMatrix) -> KernelMatrix:
     """The kernel as an oracle that reads the tracker's rows, when it has them all."""
-    if not tracker.store.whole:
+    if not store.whole:
         return K
     kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, 0.0)
-    return KernelMatrix(tracker.store.rows, kernel, cache_bytes=K.cache_bytes, n_threads=K.n_threads)
+    return KernelMatrix(store.rows, kernel, cache_bytes=K.cache_bytes, n_threads=K.n_threads)
 
 
 def _paper(
-    data: Data,
-    K: KernelMatrix,
-    high: float | None,
-    low: float,
-    watch: _Watch,
-    max_events: int | None,
-    mode: str,
-    options: PublishedOptions,
-) -> tuple[Record, Top]:
+    data: Data, K: KernelMatrix, way: Way, watch: _Watch, options: PublishedOptions
+) -> tuple[Record, Top, RowStore]:
     """The published algorithm: IR by SMO at lambda_max from (55), then its own loop.
 
     Without a lambda_max it starts at the solution for every large lambda, which tells where the first event is.
@@ -527,31 +530,33 @@ def _paper(
     scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
 
     def by_smo(lam: float, beta: FloatArray, tol: float) -> FloatArray:
-        return _by_smo(stored, v, lam * v.c, v.lower, v.upper, beta, max(tol * lam, _ROUNDING * scale), _SMO_STEPS)
+        return smo._replace(most=_SMO_STEPS).at(lam, beta, max(tol * lam, _ROUNDING * scale))
 
     clock = time.perf_counter()
     tracker = PaperTracker(
-        K, v.c, v.lower, v.upper, equality=v.equality, mode=mode, budget=float(K.cache_bytes), solver=by_smo,
+        K, v.c, v.lower, v.upper, equality=v.equality, mode=way.mode, budget=float(K.cache_bytes), solver=by_smo,
         options=options,
     )  # fmt: skip
-    stored = _stored(tracker, K)
+    smo = _Smo(_stored(tracker.store, K), v, watch.control)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
-    if high is None:
-        beta, top = _limit_solution(stored, v, max(options.start_tol, _ROUNDING))
-        slope = top.bias_slope
-        lam = 2.0 * max(top.lam, low)
-    else:
-        beta, lam, slope = _majority_at_zero(v), high, float(np.sign(_excess(v)))
-    tracker.begin(lam, beta)
+    with watch.control.beginning():
+        if way.high is None:
+            beta, top = _limit_solution(smo, max(options.start_tol, _ROUNDING))
+            slope = top.bias_slope
+            lam = 2.0 * max(top.lam, way.low)
+        else:
+            beta, lam, slope = _majority_at_zero(v), way.high, float(np.sign(_excess(v)))
+        tracker.begin(lam, beta)
+        watch.control.demand()
     is_open = _at_rest(tracker.S.beta, v, slope)
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
-    ended = tracker.run(low, watch, max_events)
+    ended = tracker.run(way.low, watch, way.max_events)
     seconds["track"] = time.perf_counter() - clock
     record = tracker.record(ended)
     record.stats["seconds"] = seconds
-    return record, Top(lam, is_open, slope if is_open else 0.0, high is None and is_open)
+    return record, Top(lam, is_open, slope if is_open else 0.0, way.high is None and is_open), tracker.store
 
 
 # ---- the answer ------------------------------------------------------------------------------------------------------
@@ -573,23 +578,34 @@ def _assemble(data: Data, record: Record, top: Top) -> Path:
     return Path(data, track, stats, record.ended)
 
 
+def _checked(path: Path, K: KernelMatrix, store: RowStore, mode: str, control: Control) -> dict[str, Any]:
+    """What is measured on the finished path: its largest gap, and of the fast tracker the null dimension.
+
+    A path that was stopped is measured at fewer places, so that nobody waits.
+    """
+    rows = _stored(store, K)
+    if mode != "auto":
+        return {"max_gap": check_path(path, rows, None if control.reason() is None else _STRETCHES).relative_gap}
+    with control.beginning():
+        found: dict[str, Any] = {"max_gap": max(path.stats["max_gap"], largest_gap(path, store, control))}
+    return found if control.reason() else found | {"null_dim_max": check_path(path, rows, _STRETCHES).null_dim}
+
+
 def _speak(path: Path) -> None:
     """Say when the path is shorter or less exact than was asked for."""
     if path.ended != "done":
-        warnings.warn(
+        warn(
             f"the path ended early ({path.ended}) at C={path.C_range[1]:.6g}, where lambda={path.lambdas[-1]:.3g}; it is "
             "exact down to there. Remedy: a larger limit, or lambda_max=1/C to go on from here.",
             ConvergenceWarning,
-            stacklevel=3,
         )
     gap = path.stats.get("max_gap", 0.0)
     if not gap <= _WARN_GAP:
-        warnings.warn(
+        warn(
             f"the path's largest relative duality gap is {gap:.1e}: points that are nearly equal, or a kernel matrix that "
             "is not positive semi-definite. Remedy: merge_tol for near-duplicates, scaled features, or a positive "
             "semi-definite kernel.",
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 

@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _check, _kernels
+from svmcore import _check
 from svmcore._columns import Columns, Scaling
-from svmcore._errors import InputError, MissingExtraError
+from svmcore._control import Callback, new_control
+from svmcore._cross import Cross
+from svmcore._errors import ConvergenceWarning, InputError, MissingExtraError, warn
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
-from svmcore.gram import aligned, call_kernel, dense_points, is_sparse, new_scratch, padded, sparse_points
-from svmcore.step_curve import StepCurve, merged
+from svmcore.step_curve import StepCurve
 
 CAUSES = ("box", "margin", "exchange", "batch", "repair", "special", "restart")
 EVENT = np.dtype([("lambda", "f8"), ("index", "i8"), ("from", "U1"), ("to", "U1"), ("cause", "U8")])
@@ -31,10 +32,11 @@ _CHUNK = 1 << 22  # kernel or decision values held at a time
 
 
 class PathCertificate(NamedTuple):
-    """The largest KKT violation (LIBSVM's measure) and relative duality gap over the values of C looked at."""
+    """The largest KKT violation (LIBSVM's measure) and relative duality gap over `n_values` values of C."""
 
     kkt_violation: float
     relative_gap: float
+    n_values: int
 
 
 class Groups(NamedTuple):
@@ -336,34 +338,6 @@ class Path:
         """For every feature of the training data its place among `names`; InputError where they are not the same names."""
         return self._data.columns.of(names)
 
-    def _blocks(self, X: Any, columns: IntArray) -> Iterator[tuple[int, FloatArray]]:
-        """Kernel values between scaled rows of X and the variables `columns`, some at a time (without the offset)."""
-        data = self._data
-        kernel = data.spec.kernel._replace(offset=0.0)
-        points = data.groups.first[columns]
-        width = data.X.shape[1]
-        rows = max(1, _CHUNK // max(1, columns.size))
-        if data.spec.function is None and kernel.kind != KernelKind.PRECOMPUTED:
-            if is_sparse(X) != is_sparse(data.X):
-                from scipy import sparse
-
-                X = sparse.csr_matrix(X) if is_sparse(data.X) else X.toarray()
-            pack = sparse_points if is_sparse(X) else dense_points
-            targets = pack(data.X, points) if not is_sparse(X) else sparse_points(data.X, points)
-            scratch = new_scratch(width)
-        for start in range(0, X.shape[0], rows):
-            piece = X[start : start + rows]
-            m = piece.shape[0]
-            if kernel.kind == KernelKind.PRECOMPUTED:
-                yield start, np.ascontiguousarray(piece[:, points])
-            elif data.spec.function is not None:
-                yield start, call_kernel(data.spec.function, piece, data.X[points], 0.0)
-            else:
-                sources = pack(piece, np.arange(m))
-                out = aligned((m, padded(columns.size)))
-                _kernels.kernel_block(kernel, sources, np.arange(m), targets, scratch, out)
-                yield start, out[:, : columns.size]
-
     def decision_function(self, X: Any, C: Any) -> FloatArray:
         """f(x) for every row of X; with an array of C, one row of the result per C."""
         lam, _, scalar = self._lambdas_of(C)
@@ -371,11 +345,14 @@ class Path:
         beta, bias = self._hat(lam)
         offset = self._data.spec.kernel.offset
         bias = bias + (0.0 if self._data.equality else offset * beta.sum(axis=1))
-        columns = np.flatnonzero(np.any(beta != 0.0, axis=0))
-        coef = np.ascontiguousarray(beta[:, columns])
-        out = np.empty((lam.size, X.shape[0]))
-        for start, block in self._blocks(X, columns):
-            out[:, start : start + block.shape[0]] = coef @ block.T
+        cross = Cross(self._data, X)
+        support = np.flatnonzero(np.any(beta != 0.0, axis=0))
+        coef, columns = np.ascontiguousarray(beta[:, support]), cross.columns(support)
+        out = np.empty((lam.size, cross.n))
+        step = max(1, _CHUNK // max(1, support.size))
+        for start in range(0, cross.n, step):
+            rows = np.arange(start, min(start + step, cross.n))
+            out[:, rows] = coef @ cross.block(rows, columns).T
         out += bias[:, None]
         out /= lam[:, None]
         return out[0] if scalar else out
@@ -385,13 +362,25 @@ class Path:
         return np.asarray(self._data.classes[(self.decision_function(X, C) > 0).astype(int)])
 
     @one_blas_thread
-    def error_curve(self, X: Any = None, y: Any = None, sample_weight: Any = None) -> StepCurve:
+    def error_curve(
+        self,
+        X: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
+        verbose: int = 0,
+    ) -> StepCurve:
         """The share of rows of X that are classified wrongly, as an exact step function of C (default: training set).
 
         Rows count by their weight, and one of weight zero is not there. The training set has the weights it was trained
-        with, class weights included; `sample_weight` is for other data. Inside a segment lambda * f(x) is linear in
-        lambda, so every row changes sign at lambdas in closed form. The curve covers `C_range`.
+        with, class weights included; `sample_weight` is for other data. The curve covers `C_range`. When `time_limit`,
+        Ctrl-C or `callback` (a function of one `WorkProgress`) ends the work, it covers the part that is done, from the
+        smallest C on, and a ConvergenceWarning says so.
         """
+        from svmcore._error_curve import error_curve
+
         data = self._data
         if X is None:
             if sample_weight is not None:
@@ -403,61 +392,18 @@ class Path:
             X = data.columns.apply(X)
             wanted = _signs_of(y, data.classes, X.shape[0])
             weight = _weights_of(sample_weight, X.shape[0])
-        crossings: list[FloatArray] = []
-        changes: list[FloatArray] = []
-        wrong = np.zeros(X.shape[0], dtype=bool)
-        columns = np.arange(self._sign.size)
-        slope = self._track.bias_slope
-        for start, block in self._blocks(X, columns):
-            stop = start + block.shape[0]
-            positive = wanted[start:stop] > 0.0
-            for lam0, lam1, F0, F1 in self._sweep(block):
-                now = F1 > 0.0
-                if lam0 == np.inf:  # above the first knot only the intercept changes, and wins in the end
-                    was = np.full(now.size, slope > 0.0) if slope else now
-                    wrong[start:stop] = was != positive
-                    flip = np.flatnonzero(was != now)
-                    crossings.append(lam1 - F1[flip] / slope if slope else np.empty(0))
-                else:
-                    flip = np.flatnonzero((F0 > 0.0) != now)
-                    crossings.append(lam0 + F0[flip] / (F0[flip] - F1[flip]) * (lam1 - lam0))
-                changes.append(np.where(now[flip] == positive[flip], -1.0, 1.0) * weight[start:stop][flip])
-        return _step_curve(
-            np.concatenate(crossings), np.concatenate(changes), float(wrong @ weight), float(weight.sum()), self.C_range
-        )
-
-    def _sweep(self, block: FloatArray) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
-        """lambda * f at both ends of every segment, for the rows whose kernel values are given; first a (inf, .) entry.
-
-        Values at successive knots differ through elbow values only: 64 knots at a time, one product with the variables
-        that change in them.
-        """
-        track = self._track
-        offset = 0.0 if self._data.equality else self._data.spec.kernel.offset
-        at = track.knot[:, 0]
-        n_knots = at.size
-        step = 64
-        base: FloatArray | None = None
-        last: FloatArray | None = None
-        vectors = self._vectors(np.arange(n_knots))
-        for start in range(0, n_knots, step):
-            stop = min(start + step, n_knots)
-            V = np.stack([next(vectors) for _ in range(start, stop)])
-            if base is None or last is None:
-                last = V[0]
-                base = block @ last + offset * float(last.sum())
-                first = base + track.knot[0, 1]
-                yield np.inf, float(at[0]), first, first
-            moved = np.flatnonzero(np.any(last[None, :] != V, axis=0))
-            delta = V[:, moved] - last[moved]
-            F = base[None, :] + delta @ block[:, moved].T + offset * delta.sum(axis=1)[:, None]
-            previous = base + track.knot[max(start - 1, 0), 1]
-            for k in range(start, stop):
-                current = F[k - start] + track.knot[k, 1]
-                if k > 0:
-                    yield float(at[k - 1]), float(at[k]), previous, current
-                previous = current
-            base, last = F[-1], V[-1]
+        there = weight > 0.0
+        if not there.all():
+            X, wanted, weight = X[there], wanted[there], weight[there]
+        with new_control("error curve", time_limit, callback, verbose) as control:
+            curve, whole = error_curve(self, Cross(data, X), wanted > 0.0, weight, control)
+        if not whole:
+            warn(
+                f"the error curve ended early ({control.why}); it is exact up to C={curve.C_max:.6g} of {self.C_max:.6g}. "
+                "Remedy: a larger time_limit, or fewer rows.",
+                ConvergenceWarning,
+            )
+        return curve
 
     # ---- out of the path -----------------------------------------------------------------------------------------
 
@@ -484,11 +430,29 @@ class Path:
 
         return solution_at(self, C)
 
-    def certify(self, Cs: Any = None) -> PathCertificate:
-        """The largest KKT violation and relative gap, recomputed from the data at `Cs` (default: 20 over the range)."""
+    def solution_set(self, C: float) -> Any:
+        """All solutions at one C, a `SolutionSet`: the null space in which they differ, and its bounds."""
+        from svmcore._solution_set import solution_set_at
+
+        return solution_set_at(self, C)
+
+    @one_blas_thread
+    def certify(
+        self,
+        Cs: Any = None,
+        *,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
+        verbose: int = 0,
+    ) -> PathCertificate:
+        """The largest KKT violation and relative gap, recomputed from the data at `Cs` (default: 20 over the range).
+
+        When `time_limit`, Ctrl-C or `callback` (a function of one `WorkProgress`) ends the work, the certificate is
+        about the values of C that were reached, and a ConvergenceWarning says so.
+        """
         from svmcore._path_solution import certify_path
 
-        return certify_path(self, Cs)
+        return certify_path(self, Cs, new_control("certificate", time_limit, callback, verbose))
 
     def plot(self, what: str = "alphas", ax: Any = None, **options: Any) -> Any:
         """Draw one view over log C and return its Axes; "overview" draws all and returns a dict of them.
@@ -529,22 +493,6 @@ def _weights_of(sample_weight: Any, n: int) -> FloatArray:
     if not (np.isfinite(weight).all() and (weight >= 0.0).all() and weight.sum() > 0.0):
         raise InputError("sample_weight must be finite, not negative, and not all zero")
     return weight
-
-
-def _step_curve(
-    lam: FloatArray, change: FloatArray, begin: float, total: float, C_range: tuple[float, float]
-) -> StepCurve:
-    """The step function of C that begins at `begin` of `total`, and changes at values of lambda."""
-    low, high = C_range
-    C = 1.0 / lam
-    order = np.argsort(C, kind="stable")
-    C, change = C[order], change[order]
-    count = begin + np.concatenate([[0.0], np.cumsum(change)])
-    first = int(np.searchsorted(C, low, side="right"))  # what happens at the end of the range happens outside
-    stop = max(first, int(np.searchsorted(C, high, side="left")))
-    C, count = C[first:stop], count[first : stop + 1]
-    last = np.concatenate([C[1:] > C[:-1], [True]]) if C.size else np.empty(0, dtype=bool)
-    return merged(C[last], np.clip(np.concatenate([count[:1], count[1:][last]]) / total, 0.0, 1.0), low, high)
 
 
 __all__ = ["Data", "Groups", "Path", "PathCertificate", "StepCurve", "Track"]

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from svmcore import _check, forms
-from svmcore._errors import InputError
+from svmcore._keywords import checked
 from svmcore.certify import Certificate
 from svmcore.certify import certificate as _measure
-from svmcore.solve import svc_problem, svr_problem
+from svmcore.solve import any_problem, svc_problem
 
 
+@checked(svc_problem)
 def certificate(
     X: Any,
     y: Any,
@@ -40,13 +41,7 @@ def certificate(
     >>> svmcore.certificate(X, y, [0.5, 0.5], -1.0, C=1.0, kernel="linear").gap
     0.0
     """
-    try:
-        if epsilon is None:
-            form = svc_problem(X, y, C, **problem)
-        else:
-            form = svr_problem(X, y, C, epsilon, **problem)
-    except TypeError as error:
-        raise InputError(f"{error}; give the keywords of train_svc or train_svr that define the problem") from None
+    form = any_problem(X, y, C, epsilon, problem)
     coef = _check.vector(alpha, "alpha", form.X.shape[0])
     qp = form.qp
     if epsilon is None:
@@ -61,6 +56,7 @@ def certificate(
     return found._replace(intercept=found.intercept + shift)
 
 
+@checked(certificate, svc_problem)
 def duality_gap(X: Any, y: Any, alpha: Any, intercept: float | None, C: float = 1.0, **problem: Any) -> float:
     """Primal minus dual objective of anybody's answer; a bound on its error when its alpha is feasible. See `certificate`.
 
@@ -71,6 +67,7 @@ def duality_gap(X: Any, y: Any, alpha: Any, intercept: float | None, C: float = 
     return certificate(X, y, alpha, intercept, C, **problem).gap
 
 
+@checked(certificate, svc_problem)
 def kkt_violation(X: Any, y: Any, alpha: Any, C: float = 1.0, **problem: Any) -> float:
     """LIBSVM's measure of optimality of anybody's alpha, 0 at an optimum. See `certificate`.
 

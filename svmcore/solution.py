@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +13,11 @@ from numpy.typing import NDArray
 
 from svmcore import _columns
 from svmcore._columns import Columns, Scaling
+from svmcore._decision import Decision
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.certify import Certificate
-from svmcore.gram import decision_values, is_sparse
+from svmcore.gram import is_sparse
 
 _FORMAT = "svmcore-solution-2"
 _OLD_FORMATS = ("svmcore-solution-1",)  # read, never written: without names, scaling and the terms of the problem
@@ -119,8 +121,10 @@ class Solution:
         return self.certificate.relative_gap
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: the certificate computed, the training data left behind."""
-        return {**self.__dict__, "measured": self.certificate, "training": None}
+        """What is pickled. The training data stay behind, so a postponed certificate is computed now or never."""
+        state = {**self.__dict__, "measured": self.certificate, "training": None}
+        state.pop("_decision", None)
+        return state
 
     def __repr__(self) -> str:
         kind = "regression" if self.classes is None else "classification"
@@ -211,9 +215,14 @@ class Solution:
     def _linear(self) -> tuple[FloatArray, float]:
         if self.kernel.kind != KernelKind.LINEAR:
             raise InputError(f"coef_ needs the linear kernel; this machine has kernel={self.kernel_name!r}")
-        return self.columns.weights(np.asarray(self.support_vectors.T @ self.dual_coef), self.intercept)
+        return self.columns.weights(self._decision.weights, self.intercept)
 
     # ---- predictions and files ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def _decision(self) -> Decision:
+        """The decision function with its support vectors packed, made when first needed."""
+        return Decision(self.support_vectors, self.dual_coef, self.kernel, self.function)
 
     def decision_function(self, X: Any) -> FloatArray:
         """f(x) for every row of X; for a precomputed kernel X holds k(x, training point), shape (m, n)."""
@@ -222,9 +231,7 @@ class Solution:
             X = X[:, self.support]
         elif self.function is None and is_sparse(X) != is_sparse(self.support_vectors):
             X = _to_format_of(X, self.support_vectors)
-        return self.intercept + decision_values(
-            X, self.support_vectors, self.dual_coef, self.kernel, self.function, self.n_threads
-        )
+        return self._decision(X, self.n_threads) + self.intercept
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of every row of X (the value, for regression)."""

@@ -6,9 +6,8 @@ is started again from its own answer, as long as that helps.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +15,15 @@ from numpy.typing import NDArray
 from svmcore import _check, _columns, _measures, choice, forms, solvers
 from svmcore._check import KernelSpec
 from svmcore._columns import Columns
-from svmcore._control import Callback, Control
-from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning
+from svmcore._control import Callback, Control, new_control
+from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning, warn
+from svmcore._keywords import Gamma, KernelLike, SolverName, SolverOptions, Stopping, SVCLoss, SVRLoss, checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.certify import Certificate, certificate, confirm
 from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.solution import Solution, Terms
-from svmcore.solvers._contract import rounding
+from svmcore.solvers._contract import positive, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
@@ -90,25 +90,26 @@ class Run(NamedTuple):
     options: dict[str, Any]
 
 
+@checked(options=SolverOptions.__annotations__)
 def train_svc(
     X: Any,
     y: Any,
     C: float = 1.0,
     *,
-    kernel: Any = "rbf",
-    gamma: Any = "scale",
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
-    loss: str = "hinge",
+    loss: SVCLoss = "hinge",
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
     standardize: bool = False,
     feature_names: Any = None,
     sample_weight: Any = None,
     class_weight: Any = None,
-    solver: str = "auto",
+    solver: SolverName = "auto",
     tol: float = 1e-3,
-    stopping: str = "kkt",
+    stopping: Stopping = "kkt",
     max_iter: int = -1,
     time_limit: float | None = None,
     cache_mb: float | None = None,
@@ -118,7 +119,7 @@ def train_svc(
     verbose: int = 0,
     trace: bool = False,
     random_state: int | None = None,
-    **solver_options: Any,
+    **solver_options: Unpack[SolverOptions],
 ) -> Solution:
     """Train a two-class support vector machine and certify the answer.
 
@@ -141,7 +142,8 @@ def train_svc(
     feature_names : names of the columns; by default those of a data frame. A machine that knows them accepts a data frame
         with the columns in any order, and refuses other columns. Arrays are taken by position.
     sample_weight, class_weight : weights of points (zero removes a point) and of classes (mapping, or "balanced").
-    solver : "auto", or a name from ``svmcore.solvers()``; its own options follow as keywords.
+    solver : "auto", or a name from ``svmcore.solvers()``; its own options follow as keywords. "auto" hands an option to
+        those of its solvers that have it.
     tol, stopping : "kkt" (KKT violation <= tol), "gap" ((primal - dual) / (|primal| + 1) <= tol) or "objective"
         (relative growth of the dual between checks <= tol; simple and unreliable).
     max_iter, time_limit, callback : limits; a callback receives a progress report and stops the run by returning True.
@@ -169,7 +171,9 @@ def train_svc(
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
         standardize=standardize, feature_names=feature_names,
     )  # fmt: skip
-    run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
+    run = _check_run(
+        solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
+    )
     form = {
         "C": C, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0, "loss": loss,
         "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling, "sample_weight": sample_weight,
@@ -179,25 +183,26 @@ def train_svc(
     return _fit(problem, run, _control(time_limit, callback, verbose), training)
 
 
+@checked(options=SolverOptions.__annotations__)
 def train_svr(
     X: Any,
     y: Any,
     C: float = 1.0,
     epsilon: float = 0.1,
     *,
-    kernel: Any = "rbf",
-    gamma: Any = "scale",
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
-    loss: str = "epsilon_insensitive",
+    loss: SVRLoss = "epsilon_insensitive",
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
     standardize: bool = False,
     feature_names: Any = None,
     sample_weight: Any = None,
-    solver: str = "auto",
+    solver: SolverName = "auto",
     tol: float = 1e-3,
-    stopping: str = "kkt",
+    stopping: Stopping = "kkt",
     max_iter: int = -1,
     time_limit: float | None = None,
     cache_mb: float | None = None,
@@ -207,7 +212,7 @@ def train_svr(
     verbose: int = 0,
     trace: bool = False,
     random_state: int | None = None,
-    **solver_options: Any,
+    **solver_options: Unpack[SolverOptions],
 ) -> Solution:
     """Train a support vector regression and certify the answer.
 
@@ -228,7 +233,9 @@ def train_svr(
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, standardize=standardize,
         feature_names=feature_names,
     )  # fmt: skip
-    run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
+    run = _check_run(
+        solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
+    )
     form = {
         "C": C, "epsilon": epsilon, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0,
         "loss": loss, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
@@ -318,32 +325,33 @@ def svr_problem(
     return Problem(qp, spec, X, None, columns, Terms(C, loss, epsilon), centre)
 
 
+def any_problem(X: Any, y: Any, C: Any, epsilon: Any, problem: dict[str, Any]) -> Problem:
+    """A classification problem, or with `epsilon` a regression problem, from further keywords."""
+    if epsilon is None:
+        return svc_problem(X, y, C, **problem)
+    if problem.pop("class_weight", None) is not None:
+        raise InputError(
+            "class_weight belongs to classification; with epsilon, which asks for regression, use sample_weight"
+        )
+    return svr_problem(X, y, C, epsilon, **problem)
+
+
 def _control(time_limit: Any, callback: Any, verbose: Any) -> Control:
-    if time_limit is not None:
-        time_limit = _check.number("time_limit", time_limit, low=0.0)
-    if callback is not None and not callable(callback):
-        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    return Control(
-        time_limit=time_limit,
-        callback=callback,
-        verbose=_check.integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, low=0),
-    )
+    return new_control("fit", time_limit, callback, verbose)
 
 
 def _check_run(
     solver: Any, tol: Any, stopping: Any, max_iter: Any, cache_mb: Any, n_threads: Any, alpha0: Any, trace: Any,
     random_state: Any, options: dict[str, Any],
 ) -> Run:  # fmt: skip
-    name = "smo" if solver == solvers.AUTO and options else solver
-    if not isinstance(name, str):
+    if not isinstance(solver, str):
         raise InputError(f"solver={solver!r} is not a name; see svmcore.solvers()")
-    if name != solvers.AUTO:
-        solvers.check_options(name, options)
+    solvers.check_options(solver, options)
     cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
     if cache_mb is not None:
         _check.memory(cache * 1e6, f"cache_mb={cache_mb:g}", "give a smaller cache_mb")
     return Run(
-        solver=name,
+        solver=solver,
         tol=_check.number("tol", tol, low=0.0, strict=True),
         stopping=_check.choice("stopping", stopping, _check.STOPPING),
         max_iter=_check.integer("max_iter", max_iter, low=-1),
@@ -435,10 +443,14 @@ class Reached(NamedTuple):
     measured: Measured
 
     @property
+    def finite(self) -> bool:
+        """Whether the point means anything."""
+        return bool(np.isfinite(self.measured.relative_gap + self.measured.violation + self.measured.intercept))
+
+    @property
     def loss(self) -> tuple[bool, float, float]:
         """Less is better: first of all a finite certificate, then a small gap, then a small violation."""
-        gap, violation = abs(self.measured.relative_gap), self.measured.violation
-        return not np.isfinite(gap + violation), gap, violation
+        return not self.finite, abs(self.measured.relative_gap), self.measured.violation
 
 
 def _attempt(
@@ -452,13 +464,13 @@ def _attempt(
         raw = solver.run(
             qp, K, control=control, tol=run.tol, stopping=run.stopping,
             max_iter=run.max_iter if run.max_iter < 0 else max(run.max_iter - spent, 0),
-            start=start, seed=run.seed, trace=run.trace, **run.options,
+            start=start, seed=run.seed, trace=run.trace, **solvers.accepted(name, run.options),
         )  # fmt: skip
         spent += raw.n_iter
-        raw = _feasible(qp, raw)._replace(n_iter=spent)
+        raw = _believable(qp, K, _feasible(qp, raw))._replace(n_iter=spent)
         measured = _measure(qp, K, raw, run)
         here = Reached(name, raw, measured)
-        if raw.status.ok and _at_tolerance(measured, run) and not here.loss[0]:
+        if raw.status.ok and here.finite and _at_tolerance(measured, run):
             return here, raw.status
         halved = best is None or measured.violation < 0.5 * best.measured.violation
         best = here if best is None else min(best, here, key=lambda point: point.loss)
@@ -472,9 +484,20 @@ def _attempt(
 
 def _feasible(qp: DualQP, raw: Raw) -> Raw:
     """The answer on the equality row, from which a solver's own sums may have drifted; its residual is not its own then."""
-    beta = raw.beta if np.isfinite(raw.beta).all() else np.zeros_like(raw.beta)
-    beta = forms.balanced(qp, beta)
+    if not np.isfinite(raw.beta).all():
+        status = Status.PRECISION if raw.status.ok else raw.status
+        return raw._replace(beta=np.zeros_like(raw.beta), residual=None, status=status)
+    beta = forms.balanced(qp, raw.beta)
     return raw if beta is raw.beta else raw._replace(beta=beta, residual=None)
+
+
+def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
+    """A convex problem whose boxes are closed has a solution: a solver that finds none has met rounding."""
+    open_box = (qp.diag == 0) & np.isinf(qp.upper - qp.lower)
+    convex = positive(K.kernel) or not np.isinf(qp.upper - qp.lower).any()
+    if raw.status is Status.UNBOUNDED and convex and not open_box.any():
+        return raw._replace(status=Status.PRECISION)
+    return raw
 
 
 def _chain(
@@ -482,18 +505,23 @@ def _chain(
 ) -> Reached:
     """Run the solvers one after the other until one succeeds, each from the best point so far; that point."""
     best: Reached | None = None
-    spent = 0
+    spent, ends = 0, set()
     for name in chain:
         here, status = _attempt(name, qp, K, run, start if best is None else best.raw.beta, control)
         spent += here.raw.n_iter
         if best is None or status.ok or status is Status.UNBOUNDED or here.loss < best.loss:
             best = here
+        ends.add(status)
         if status not in (Status.LIMITED, Status.PRECISION):
             break
         if run.stopping == "kkt" and best.measured.violation <= rounding(qp, K, best.raw.beta):
-            status = Status.PRECISION
+            ends.add(Status.PRECISION)
             break
     assert best is not None
+    if status in (Status.LIMITED, Status.PRECISION):
+        status = Status.PRECISION if Status.PRECISION in ends else status
+        idle = Raw(start, status, 0)
+        best = min(best, Reached(name, idle, _measure(qp, K, idle, run)), key=lambda point: point.loss)
     return best._replace(raw=best.raw._replace(n_iter=spent, status=status))
 
 
@@ -506,7 +534,7 @@ def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> 
     with (
         control,
         one_blas_thread,
-        np.errstate(over="ignore", invalid="ignore"),
+        np.errstate(over="ignore", invalid="ignore", divide="ignore"),
     ):  # an unbounded run may overflow; its status says so
         K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
         chain = choice.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)
@@ -575,21 +603,19 @@ def _speak(solution: Solution, relative_gap: float, problem: Problem, run: Run) 
     status = solution.status
     lost = f"KKT violation {solution.kkt_violation:.1e} (tol {run.tol:g}), relative gap {relative_gap:.1e}"
     if status in _REMEDIES:
-        warnings.warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning, stacklevel=4)
-    elif run.stopping == "kkt" and relative_gap > _LARGE_GAP:
-        warnings.warn(
+        warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning)
+    elif run.stopping != "gap" and relative_gap > _LARGE_GAP:
+        warn(
             f"the tolerance is met but the objective may be off by {100 * relative_gap:.2g} %: {lost}. "
             "Remedy: a smaller tol, or stopping='gap'.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     slow = not status.ok or (solution.solver == "smo" and solution.n_iter > 100 * len(problem.qp.c))
     if slow and status is not Status.UNBOUNDED and problem.spec.kernel.kind < KernelKind.PRECOMPUTED:
         ratio, largest, smallest = _check.scale_ratio(problem.X)
         if ratio > _check.SCALE_RATIO:
-            warnings.warn(
+            warn(
                 f"feature {largest} spreads {ratio:.1e} times wider than feature {smallest}, which makes the fit slow; "
                 "bring the features to one scale first",
                 ScaleWarning,
-                stacklevel=4,
             )

@@ -7,7 +7,9 @@ the number of threads. Short products are never shared out.
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,7 @@ _READ = 6.0  # feature operations that a value read from there takes
 _KEPT_LEAST = 1 << 24  # bytes that K among all points may take in any case,
 _KEPT_PER_FEATURE = 1 << 20  # and with many features: fresh memory can cost as much as computing (100 MB: 5 to 150 ms)
 _KEPT_VALUES = 1 << 25  # 128 MB
+_BETWEEN_LOOKS = 2e8  # kernel values times features computed between two looks at the clock
 _STAGGER = 32  # unused columns at the end of every row of a Gram matrix
 _SPARSE = 0.25  # share of stored entries below which sparse tiles win
 _PANEL_BYTES = 1 << 19  # a panel of sparse points with all features fits the cache below this,
@@ -356,8 +359,11 @@ def _norms(panels: Real) -> Real:
     return np.asarray(np.sqrt(np.einsum("pkj,pkj->pj", panels, panels)))
 
 
-def exact_gram(K: Any) -> FloatArray | None:
-    """K among all points in float64 from dense tiles; None where there are none. Its rows end in values without meaning."""
+def exact_gram(K: Any, go_on: Callable[[], bool]) -> FloatArray | None:
+    """K among all points in float64 from dense tiles, while `go_on()`; None where there are none, or it was stopped.
+
+    Its rows end in values without meaning.
+    """
     if not (K.kernel.kind in _SHAPES and K.function is None and K.points.panels.shape[0]):
         return None
     panels = np.ascontiguousarray(K.points.panels[:, : _used_features(K.points.panels)])
@@ -365,16 +371,21 @@ def exact_gram(K: Any) -> FloatArray | None:
     block_jit.pack_rows(panels, np.arange(K.n), packed)
     out = np.empty(_layout(K.n))
     shape = shape_of(K.kernel)
-    split(
-        lambda a, b: block_jit.store_block_64(shape, packed, panels, a, b, out),
-        len(panels),
-        float(out.size * panels.shape[1]),
-        K.n_threads,
-    )
+    step = max(1, int(_BETWEEN_LOOKS // (out.shape[0] * LANES * (4 + panels.shape[1]))))
+    for start in range(0, len(panels), step):
+        if not go_on():
+            return None
+        stop = min(start + step, len(panels))
+        fill = functools.partial(_fill, shape, packed, panels, start, out)
+        split(fill, stop - start, float(out.shape[0] * (stop - start) * LANES * panels.shape[1]), K.n_threads)
     if K.kernel.offset:
         out[: K.n, : K.n] += K.kernel.offset
     K.n_evals += K.n * K.n
     return out[: K.n]
+
+
+def _fill(shape: Any, packed: Real, panels: Real, start: int, out: Real, first: int, last: int) -> None:
+    block_jit.store_block_64(shape, packed, panels, start + first, start + last, out)
 
 
 def _used_features(panels: FloatArray) -> int:
@@ -649,3 +660,15 @@ def tile_product(
         work = float(len(out)) * (len(sources.data) + sources.n)
         _add_sparse(shape, rows, np.arange(sources.n), coef, columns, work, n_threads, out)
     return np.asarray(out[: targets.n] + kernel.offset * coef.sum())
+
+
+def exact_block(kernel: Kernel, targets: Points, sources: Points) -> FloatArray | None:
+    """k(target, source) in float64 for all pairs of dense points; None where there is no tile for them."""
+    if not (kernel.kind in _SHAPES and targets.panels.shape[0] and sources.panels.shape[0]):
+        return None
+    panels = sources.panels
+    packed = np.empty((groups_of(targets.n), panels.shape[1], _vector.ROWS))
+    block_jit.pack_rows(targets.panels, np.arange(targets.n), packed)
+    out = np.empty((len(packed) * _vector.ROWS, len(panels) * LANES + _STAGGER))
+    block_jit.store_block_64(shape_of(kernel), packed, panels, 0, len(panels), out)
+    return out[: targets.n, : sources.n]

@@ -9,7 +9,6 @@ class weights in `leave_one_out`.
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore import _active_jit, _check, _measures, _steps_jit, forms
-from svmcore._control import Callback, Control
-from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._control import Callback, Control, Part, new_control
+from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._keywords import checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Raw, Status
 from svmcore.gram import KernelMatrix, is_sparse
@@ -33,6 +33,7 @@ from svmcore.solve import (
     _measure,
     _solution,
     _speak,
+    any_problem,
     svc_problem,
     svr_problem,
 )
@@ -136,7 +137,12 @@ def _indices(indices: Any, n: int) -> IntArray:
 
 
 def _course(
-    qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, control: Control, residual: FloatArray | None = None
+    qp: DualQP,
+    K: KernelMatrix,
+    start: FloatArray,
+    tol: float,
+    control: Control,
+    residual: FloatArray | None = None,
 ) -> Course:
     """A course with boxes of its own: they are closed on variables that leave."""
     own = DualQP(qp.c, qp.lower.copy(), qp.upper.copy(), qp.diag, qp.point, qp.equality)
@@ -264,11 +270,11 @@ class LeaveOneOut:
 
     Attributes
     ----------
-    decision_values : (n,) f without point i, at point i.
-    predictions : its class; for regression the value itself.
-    error : the share of wrong predictions; for regression the mean squared error.
+    decision_values : (n,) f without point i, at point i; NaN where the work was stopped before.
+    predictions : its class; for regression the value itself. Where the decision value is NaN, that of `solution`.
+    error : the share of wrong predictions; for regression the mean squared error. Over the points that were reached.
     solution : the machine trained on all points.
-    converged : whether every one of the machines met its tolerance.
+    converged : whether every one of the machines was reached, and met its tolerance.
     n_exits, n_refits : points whose variable had to be taken to zero, and those of them that needed a run from scratch.
     n_kernel_evals, fit_seconds : the cost of everything, the machine on all points included.
     """
@@ -361,6 +367,7 @@ def _without(simple: ActiveSet, variables: IntArray) -> tuple[float, Status, boo
     return _measures.bias(course.qp, landed(course.qp, duals.beta), duals.v), status or Status.LIMITED, scratch
 
 
+@checked(svc_problem)
 def leave_one_out(
     X: Any,
     y: Any,
@@ -398,28 +405,42 @@ def leave_one_out(
     0.0
     """
     begun = time.perf_counter()
-    try:
-        form = svc_problem(X, y, C, **problem) if epsilon is None else svr_problem(X, y, C, epsilon, **problem)
-    except TypeError as error:
-        raise InputError(f"{error}; give the keywords of train_svc or train_svr that define the problem") from None
+    form = any_problem(X, y, C, epsilon, problem)
     cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
     run = Run(
         solver="simple", tol=_check.number("tol", tol, low=0.0, strict=True), stopping="kkt", max_iter=-1,
         cache_bytes=int(cache * 1e6), alpha0=None, trace=False, seed=0, options={},
         n_threads=_check.threads(n_threads),
     )  # fmt: skip
-    control = _control(time_limit, callback, verbose)
-    solution = _fit(form, run, control)
-    with one_blas_thread:
-        values, counts, status = _each(form, run, solution, control)
-    wrong, predictions = _judge(form, y, values)
+    with new_control("leave one out", time_limit, callback, verbose) as control, one_blas_thread:
+        part = Part(control)
+        solution = _fit(form, run, part)
+        values, counts, status = _each(form, run, solution, part)
+    reached = ~np.isnan(values)
+    wrong, predictions = _judge(form, y, np.where(reached, values, _own_values(form, solution, reached)))
     if not status.ok:
-        warnings.warn(f"{status}: decision values of the points not reached are NaN.", ConvergenceWarning, stacklevel=2)
+        warn(
+            f"leave_one_out: {status}. {np.count_nonzero(reached)} of {values.size} points were reached; the decision values "
+            "of the others are NaN, and the error is without them.",
+            ConvergenceWarning,
+        )
     return LeaveOneOut(
-        decision_values=values, predictions=predictions, error=float(np.mean(wrong)), solution=solution,
+        decision_values=values, predictions=predictions,
+        error=float(np.mean(wrong[reached])) if reached.any() else float("nan"), solution=solution,
         converged=status.ok and solution.converged, n_exits=counts[0], n_refits=counts[1],
         n_kernel_evals=solution.n_kernel_evals + counts[2], fit_seconds=time.perf_counter() - begun,
     )  # fmt: skip
+
+
+def _own_values(form: Problem, solution: Solution, reached: Any) -> FloatArray:
+    """What the machine of all points says of those that were not reached."""
+    values = np.zeros(reached.size)
+    rest = np.flatnonzero(~reached)
+    if rest.size and form.spec.kernel.kind != KernelKind.PRECOMPUTED:
+        values[rest] = solution.decision_function(form.X[rest])
+    elif rest.size:
+        values[rest] = solution.decision_function(form.X[rest][:, solution.support])
+    return values
 
 
 def _judge(form: Problem, y: Any, values: FloatArray) -> tuple[FloatArray, NDArray[Any]]:
@@ -429,8 +450,8 @@ def _judge(form: Problem, y: Any, values: FloatArray) -> tuple[FloatArray, NDArr
     return np.asarray(predictions != _check.label_array(y).reshape(-1), dtype=np.float64), predictions
 
 
-def _biases(qp: DualQP, beta: FloatArray, v: FloatArray) -> tuple[float, FloatArray]:
-    """The bias, and what it is once the point of a variable at zero has left, by variable.
+def _biases(qp: DualQP, beta: FloatArray, v: FloatArray, control: Part) -> tuple[float, FloatArray]:
+    """The bias, and what it is once the point of a variable at zero has left, by variable (NaN: stopped before).
 
     These differ only where no variable is free: then the points at zero help to bound the interval of optimal biases.
     """
@@ -438,7 +459,10 @@ def _biases(qp: DualQP, beta: FloatArray, v: FloatArray) -> tuple[float, FloatAr
     without = np.full(len(beta), b)
     if not qp.equality or ((beta > qp.lower) & (beta < qp.upper)).any():
         return b, without
+    without[beta == 0.0] = np.nan
     for t in np.flatnonzero(beta == 0.0):
+        if control.reason() is not None:
+            break
         rest = qp.point != qp.point[t]
         part = DualQP(qp.c[rest], qp.lower[rest], qp.upper[rest], qp.diag[rest], qp.point[rest], True)
         without[t] = _measures.bias(part, beta[rest], v[rest])
@@ -446,24 +470,32 @@ def _biases(qp: DualQP, beta: FloatArray, v: FloatArray) -> tuple[float, FloatAr
 
 
 def _each(
-    form: Problem, run: Run, solution: Solution, control: Control
+    form: Problem, run: Run, solution: Solution, control: Part
 ) -> tuple[FloatArray, tuple[int, int, int], Status]:
-    """Decision values at every point by the machine without it; (exits, refits, kernel values); the worst status."""
+    """Decision values at every point by the machine without it; (exits, refits, kernel values); the worst status.
+
+    NaN where the control ended the work before.
+    """
     qp, n = form.qp, form.X.shape[0]
     K = KernelMatrix(form.X, form.spec.kernel, form.spec.function, cache_bytes=run.cache_bytes, n_threads=run.n_threads)
+    values = np.full(n, np.nan)
+    if (stopped := control.reason()) is not None:  # even the machine of all points is not exact
+        return values, (0, 0, 0), stopped
     simple = _active(form, forms.to_beta(qp, _signed(solution)), K, run.tol, control)
     course, duals = simple.course, simple.course.duals
     worst = Status.CONVERGED
     if _finish(simple) is None:
         simple.rescue()
+    if (stopped := control.reason()) is not None:
+        return values, (0, 0, K.n_evals), stopped
     snapshot = _Snapshot(simple)
-    values = np.full(n, np.nan)
     product = qp.c - qp.diag * duals.beta - duals.v  # K beta, by variable
-    b, without = _biases(course.qp, landed(course.qp, duals.beta), duals.v)
-    values[qp.point] = product + without
+    b, without = _biases(course.qp, landed(course.qp, duals.beta), duals.v, control)
     owners: dict[int, list[int]] = {}
     for t in np.flatnonzero(duals.beta):
         owners.setdefault(int(qp.point[t]), []).append(int(t))
+    values[qp.point] = product + without
+    values[list(owners)] = np.nan
     unowned = np.setdiff1d(np.arange(n), qp.point)
     if len(unowned):  # points of weight zero have no variable, and are in no machine
         coef = forms.to_coef(qp, duals.beta, n)
@@ -471,12 +503,13 @@ def _each(
         values[unowned] = K.product(support, coef[support])[unowned] + b
     exits = refits = 0
     for owner, own in owners.items():
-        status = control.check(exits, 0.0, solution.objective)
-        if status is not None:
-            values[[p for p in owners if p not in list(owners)[:exits]]] = np.nan
-            return values, (exits, refits, K.n_evals), status
+        control.done = exits / len(owners)
+        if (stopped := control.whole.step(control.done)) is not None:
+            return values, (exits, refits, K.n_evals), stopped
         variables = np.flatnonzero(qp.point == owner) if len(own) > 1 or form.classes is None else np.array(own)
         bias, status, scratch = _without(simple, variables)
+        if (stopped := control.reason()) is not None and not status.ok:  # cut short
+            return values, (exits, refits, K.n_evals), stopped
         values[owner] = qp.c[own[0]] - duals.v[own[0]] + bias
         worst = worst if status.ok else status
         exits += 1

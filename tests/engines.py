@@ -60,7 +60,7 @@ class Engine(NamedTuple):
             solution = case.fit(**{"solver": self.solver, **self.options, **more})
         if self.solver == "auto":
             assert solution.solver in chains[0]
-            assert chains[0][0] == first_of_auto(case, warm="alpha0" in more)
+            assert chains[0][0] == first_of_auto(case, more)
         else:
             assert not chains
             assert solution.solver == self.solver
@@ -91,15 +91,14 @@ def early_windows() -> Iterator[list[int]]:
         yield counts
 
 
-def first_of_auto(case: Case, *, warm: bool) -> str:
-    """Whom "auto" asks first with the thresholds of `AUTO`, in the words of the table in `choice`."""
+def first_of_auto(case: Case, limits: dict[str, Any]) -> str:
+    """Whom "auto" asks first at `AUTO_AT_ANY_SIZE`, in the words of the table in `choice`."""
     o = case.options
-    if callable(o["kernel"]):
+    if callable(o["kernel"]) and 8 * len(case.y) ** 2 > 1e6 * (limits.get("cache_mb") or 512.0):
         return "smo"
-    closed = "squared" in o.get("loss", "") or np.isfinite(o["C"])
-    variables = case.dual().cost_of_variable > 0
-    few = case.X.shape[1] <= np.count_nonzero(variables) // 4
-    return "interior" if o["kernel"] == "linear" and closed and few and not warm else "block"
+    few = case.X.shape[1] <= np.count_nonzero(case.dual().cost_of_variable) // 4
+    cold = "alpha0" not in limits
+    return "interior" if o["kernel"] == "linear" and np.isfinite(o["C"]) and few and cold else "block"
 
 
 def small_block(run: Any, free: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import traceback
 import warnings
 from fractions import Fraction
 
@@ -11,7 +13,7 @@ import pytest
 from scipy import sparse
 
 import svmcore
-from svmcore import _check
+from svmcore import _check, _errors
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])
 Y = [0, 0, 1, 1]
@@ -316,3 +318,12 @@ def test_missing_values_of_pandas_have_a_place():
         svmcore.train_svc(pd.DataFrame({"a": [1, 2], "when": pd.to_datetime(["2020-01-01"] * 2)}), [0, 1])
     whole = np.ma.array(np.eye(4))
     assert svmcore.train_svc(whole, [0, 1, 0, 1]).converged  # nothing is masked
+
+
+def test_errors_show_their_public_names():
+    with pytest.raises(svmcore.InputError, match="no built-in set") as caught:
+        svmcore.load_data("demo:nothing")
+    assert traceback.format_exception_only(caught.value)[0].startswith("svmcore.InputError: ")
+    assert type(pickle.loads(pickle.dumps(caught.value))) is svmcore.InputError
+    for name in _errors.__all__:
+        assert getattr(svmcore, name).__module__ == "svmcore"

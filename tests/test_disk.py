@@ -17,7 +17,7 @@ import pytest
 from svmcore import _disk
 
 ROOT = Path(__file__).parents[1]
-MACHINERY = ("_jit.py", "_disk.py")
+MACHINERY = ("_jit.py", "_roots.py", "_records.py", "_disk.py")
 
 HOME_BELOW = """
 from svmcore._jit import jit

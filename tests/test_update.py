@@ -228,3 +228,52 @@ def test_leave_one_out_on_data(data_set, name, C):
     X, y = X[rows], y[rows]
     X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     equals_refits(X, y, C, gamma=1.0 / X.shape[1])
+
+
+def noisy(n=60):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(n, 2))
+    return X, np.where(X[:, 0] + 0.8 * rng.normal(size=n) > 0, "b", "a")
+
+
+@pytest.mark.parametrize("stop", ["callback", "time_limit", "at once"])
+def test_a_stopped_leave_one_out_keeps_the_points_that_are_done(stop, monkeypatch):
+    X, y = noisy()
+    whole = svmcore.leave_one_out(X, y, gamma=0.5)
+    options = {
+        "callback": {"callback": lambda r: r.done > 0.5},
+        "time_limit": {"time_limit": 1000.0},
+        "at once": {"time_limit": 0.0},
+    }
+    if stop == "time_limit":
+        clock = [0.0]
+
+        def later():
+            clock[0] += 1.0
+            return clock[0]
+
+        monkeypatch.setattr("svmcore._control.time.perf_counter", later)
+        options[stop]["time_limit"] = 150.0
+    with pytest.warns(svmcore.ConvergenceWarning) as caught:
+        part = svmcore.leave_one_out(X, y, gamma=0.5, **options[stop])
+    done = ~np.isnan(part.decision_values)
+    assert any(f"{done.sum()} of 60 points were reached" in str(w.message) for w in caught)
+    assert not part.converged
+    assert part.decision_values[done].tolist() == whole.decision_values[done].tolist()
+    if stop == "at once":
+        assert not done.any()
+        assert np.isnan(part.error)
+    else:
+        assert 0 < part.n_exits < whole.n_exits
+        assert 0 < done.sum() < 60
+        assert part.error == np.mean(whole.predictions[done] != y[done])
+        assert part.predictions[done].tolist() == whole.predictions[done].tolist()
+        assert part.predictions[~done].tolist() == whole.solution.predict(X[~done]).tolist()
+
+
+def test_leave_one_out_shows_progress(capsys, monkeypatch):
+    monkeypatch.setattr("svmcore._control.EVERY", 0.0)
+    svmcore.leave_one_out(*noisy(), gamma=0.5, verbose=1)
+    shown = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("leave one out: ") and line.endswith("% done") for line in shown)
+    assert len(shown) > 10

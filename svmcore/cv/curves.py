@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from svmcore._control import Control
+from svmcore._cross import Cross
+from svmcore._error_curve import sign_changes
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
 from svmcore.path_result import Path
 from svmcore.step_curve import StepCurve, merged
+
+_KNOTS = 64  # looked at together
 
 
 class Decisions(NamedTuple):
@@ -45,29 +49,41 @@ class Decisions(NamedTuple):
 
 
 @one_blas_thread
-def signs(path: Path, blocks: Iterator[tuple[int, FloatArray]], n_rows: int) -> Decisions:
-    """1 where f(x) > 0, else 0, for rows whose kernel values with the path's variables come in blocks."""
-    start = np.zeros(n_rows, dtype=np.int64)
-    lambdas: list[FloatArray] = [np.empty(0)]
-    rows: list[IntArray] = [np.empty(0, dtype=np.int64)]
-    to: list[NDArray[np.bool_]] = [np.empty(0, dtype=bool)]
-    slope = path._track.bias_slope
-    for begin, block in blocks:
-        for lam0, lam1, F0, F1 in path._sweep(block):
-            now = F1 > 0.0
-            if lam0 == np.inf:  # above the first knot only the intercept changes
-                was = np.full(now.size, slope > 0.0) if slope else now
-                start[begin : begin + now.size] = was
-                flip = np.flatnonzero(was != now)
-                lambdas.append(lam1 - F1[flip] / slope if slope else np.empty(0))
-            else:
-                flip = np.flatnonzero((F0 > 0.0) != now)
-                lambdas.append(lam0 + F0[flip] / (F0[flip] - F1[flip]) * (lam1 - lam0))
-            rows.append(begin + flip)
-            to.append(now[flip])
-    C = 1.0 / np.concatenate(lambdas)
+def signs(path: Path, cross: Cross, control: Control) -> Decisions | None:
+    """1 where f(x) > 0, else 0, for the rows of `cross`; None when the work had to stop."""
+    start, flips, end = sign_changes(path, cross, control)
+    if end != path._track.knot[-1, 0]:
+        return None
+    C = 1.0 / flips.lam
     order = np.argsort(C, kind="stable")
-    return Decisions(start, C[order], np.concatenate(rows)[order], np.concatenate(to)[order].astype(np.int64))
+    return Decisions(start.astype(np.int64), C[order], flips.row[order], flips.positive[order].astype(np.int64))
+
+
+def sweep(path: Path, block: FloatArray) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
+    """lambda * f at both ends of every segment, for the rows whose kernel values are given; first a (inf, .) entry.
+
+    Values at successive knots differ through elbow values only: 64 knots at a time, one product with the variables
+    that change in them.
+    """
+    track = path._track
+    offset = 0.0 if path._data.equality else path._data.spec.kernel.offset
+    at, bias = track.knot[:, 0], track.knot[:, 1]
+    vectors = path._vectors(np.arange(at.size))
+    last = next(vectors)
+    base = block @ last + offset * float(last.sum())
+    previous = base + bias[0]
+    yield np.inf, float(at[0]), previous, previous
+    for start in range(1, at.size, _KNOTS):
+        stop = min(start + _KNOTS, at.size)
+        V = np.stack([next(vectors) for _ in range(start, stop)])
+        moved = np.flatnonzero(np.any(last != V, axis=0))
+        delta = V[:, moved] - last[moved]
+        F = base + delta @ block[:, moved].T + offset * delta.sum(axis=1)[:, None]
+        for k in range(start, stop):
+            current = F[k - start] + bias[k]
+            yield float(at[k - 1]), float(at[k]), previous, current
+            previous = current
+        base, last = F[-1], V[-1]
 
 
 def joined_decisions(first: Decisions, second: Decisions, at: float) -> Decisions:

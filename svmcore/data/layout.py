@@ -85,7 +85,7 @@ def find_layout(name: str, lines: list[bytes], number: int, wanted: Wanted) -> L
         )
     rows = _sample(lines[1:], delimiter, width)
     texts = [field.decode("utf-8", "replace") for field in fields]
-    named = [column for column in (wanted.label, *wanted.drop) if isinstance(column, str)]
+    named = [column for column in (wanted.label, *wanted.drop) if isinstance(column, str) and not column.isdecimal()]
     header = wanted.header
     if header is None and named:
         header = any(column in texts for column in named) or None
@@ -135,7 +135,7 @@ def _words(rows: list[list[bytes]], width: int) -> frozenset[int]:
 
 def _is_header(name: str, number: int, fields: list[bytes], rows: list[list[bytes]], label: int | str | None) -> bool:
     """Whether the first line names the columns; refuses to guess where its numbers could be either."""
-    at = len(fields) - 1 if label == -1 else label - 1 if isinstance(label, int) else None
+    at = len(fields) - 1 if label == -1 else int(str(label)) - 1 if str(label).isdecimal() else None
     features = [field for k, field in enumerate(fields) if k != at]
     if any(map(bytes.strip, features)) and not any(field and _is_value(field) for field in features):
         return True  # words, and perhaps cells without a name
@@ -174,7 +174,9 @@ def _counts(fields: list[bytes]) -> bool:
 
 
 def _column(name: str, column: int | str, width: int, names: list[str] | None, role: str) -> int:
-    """The place of a column that is given by its name, or by its number from 1."""
+    """The place of a column that is given by its name, or by its number from 1 (also as text)."""
+    if isinstance(column, str) and column.isdecimal() and column not in (names or ()):
+        column = int(column)
     if isinstance(column, str) and names is None:
         raise InputError(f"{name} has no header; give the column {column!r} {role} by its number, counted from 1")
     if isinstance(column, str) and names is not None:

@@ -12,12 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from svmcore import _measures
-from svmcore._types import DualQP, FloatArray
+from svmcore._types import DualQP, FloatArray, Kernel, KernelKind
 from svmcore.gram import KernelMatrix, kernel_product
 
 _DUST = 4e-15  # a distance from a bound below this share of the largest variable, times sqrt(n), is rounding of a sum
-_FEW_CRAWLS = 20  # stretches without progress that every run may have,
-_CRAWLS_PER_VARIABLE = 0.25  # and these: together with their length about the work of fifteen dense factorisations
+_FREE_WORK = 3e7  # operations (some hundredths of a second) without progress that every run may have,
+_FREE_STRETCHES = 8  # and as many stretches,
+_DENSE_WORK = 5.0  # and this times n^3: some fifteen dense factorisations
+_VISIT = 1e5  # what a stretch costs however short it is
 
 
 class Capabilities(NamedTuple):
@@ -53,6 +55,13 @@ def landed(qp: DualQP, beta: FloatArray) -> FloatArray:
     return np.where(free, np.where(up, qp.upper, qp.lower), beta).astype(np.float64)
 
 
+def positive(kernel: Kernel) -> bool:
+    """Whether the kernel's matrix is known to be positive semi-definite."""
+    if kernel.kind == KernelKind.POLY:
+        return kernel.gamma >= 0.0 and kernel.coef0 >= 0.0
+    return kernel.kind in (KernelKind.LINEAR, KernelKind.RBF, KernelKind.LAPLACIAN)
+
+
 def rounding(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> float:
     """What rounding typically does to a residual computed in float64; a violation below this means nothing."""
     root = np.sqrt(np.abs(K.diagonal[qp.point]))
@@ -61,11 +70,14 @@ def rounding(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> float:
 
 
 class Crawl:
-    """Notices stretches of `patience` iterations in which the violation has not halved, and when there are too many."""
+    """Notices stretches of `patience` iterations in which the violation has not halved, and when there are too many.
 
-    def __init__(self, n: int, patience: int) -> None:
-        self.patience = patience
-        self.left = _FEW_CRAWLS + int(_CRAWLS_PER_VARIABLE * n)
+    An iteration costs `cost` operations. What is spent without progress may not exceed what an exact method would cost.
+    """
+
+    def __init__(self, n: int, patience: int, cost: float) -> None:
+        self.patience, self.cost = patience, cost
+        self.left = _FREE_WORK + _FREE_STRETCHES * patience * cost + _DENSE_WORK * float(n) ** 3
         self._best, self._since = np.inf, 0
 
     def seen(self, violation: float, n_iter: int) -> bool:
@@ -75,13 +87,17 @@ class Crawl:
         if n_iter - self._since < self.patience:
             return False
         self._since = n_iter
-        self.left -= 1
+        self.left -= self.patience * self.cost + _VISIT
         return True
+
+    def spend(self, work: float) -> None:
+        """Operations of another kind, on the way out of a crawl."""
+        self.left -= work
 
     @property
     def endless(self) -> bool:
         """Whether an exact method would have ended long ago."""
-        return self.left < 0
+        return self.left < 0.0
 
 
 class Criterion:

@@ -16,7 +16,7 @@ from svmcore._control import Control
 from svmcore._steps_jit import Duals, Limits, Progress, Rows
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.gram import KernelMatrix
-from svmcore.solvers._contract import Crawl, Criterion, fresh_residual, landed, rounding
+from svmcore.solvers._contract import Crawl, Criterion, fresh_residual, landed, positive, rounding
 from svmcore.solvers._face import FaceResult, face_step
 
 _SLICE_WORK = 1e8  # operations between two visits to Python
@@ -185,7 +185,7 @@ class Course:
         self.face_steps = True
         self.stats: dict[str, Any] = {}
         self._failures, self._best = 0, np.inf
-        self.crawl = Crawl(n, 30 * n + 3000)  # then the face is asked
+        self.crawl = Crawl(n, 30 * n + 3000, float(n))  # then the face is asked
 
     @property
     def n_iter(self) -> int:
@@ -234,8 +234,9 @@ class Course:
         H[np.diag_indices(len(F))] += duals.diag[F]
         before = duals.beta[F].copy()
         after, result = face_step(
-            H, duals.diag[F], before, duals.v[F], duals.lower[F], duals.upper[F], duals.equality, 0.1 * self.tol
-        )
+            H, duals.diag[F], before, duals.v[F], duals.lower[F], duals.upper[F], duals.equality, 0.1 * self.tol,
+            self.crawl.spend,
+        )  # fmt: skip
         if result is FaceResult.MOVED:
             duals.beta[F] = after
             duals.v[:] -= (after - before) @ columns
@@ -320,7 +321,7 @@ class Course:
         if not len(stored):
             return True
         H = self.store.values[self.store.slot[self.qp.point[stored]]][:, stored]
-        if self.K.kernel.kind in (0, 3, 4):  # linear, rbf and laplacian kernels are positive semi-definite
+        if positive(self.K.kernel):
             return True
         d = np.diag(H)
         scale = float(np.abs(d).max(initial=0.0))

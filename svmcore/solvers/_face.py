@@ -9,6 +9,7 @@ problem has no finite solution.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum, auto
 
 import numpy as np
@@ -84,8 +85,11 @@ def face_step(
     upper: FloatArray,
     equality: bool,
     noise: float,
+    spend: Callable[[float], None] = lambda work: None,
 ) -> tuple[FloatArray, FaceResult]:
     """Minimise over free variables with matrix H = K_FF + diag and residual v. Returns the new beta of these variables.
+
+    `spend` is told how much work each direction was.
 
     `noise` is the size below which a residual along a direction without curvature means nothing.
     """
@@ -97,6 +101,7 @@ def face_step(
     while free.sum() > (1 if equality else 0) and work <= _WORK:
         F = np.flatnonzero(free)
         work += float(len(F)) ** 3
+        spend(float(len(F)) ** 3)
         d, flat = _direction(H[np.ix_(F, F)], v[F], equality, noise)
         if not np.isfinite(d).all() or np.abs(d).max(initial=0.0) == 0.0:
             break

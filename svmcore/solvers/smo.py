@@ -182,6 +182,7 @@ class _Run:
         self.whole = _Problem(qp, K, np.arange(len(start)), self.beta, self.v)
         self.problem = self.whole
         self.records: list[FloatArray] = []
+        self.crawl = Crawl(len(start), 20 * len(start) + 2000, float(len(start)))
         self.progress = Progress(
             ints=np.zeros(16, np.int64),
             floats=np.zeros(8),
@@ -254,6 +255,7 @@ class _Run:
             variables.upper[F],
             variables.equality,
             noise,
+            self.crawl.spend,
         )
         if result is FaceResult.MOVED:
             step = after - before
@@ -312,7 +314,7 @@ def run(
         max_passes=max_passes,
     )
     scratch = new_scratch(K.n_features)
-    crawl = Crawl(n, 20 * n + 2000)
+    crawl = state.crawl
     failures, best = 0, np.inf
     status = control.check(0, np.inf, state.floats[_smo_jit.OBJECTIVE])
     while status is None:

@@ -1,0 +1,150 @@
+"""The error curve against every knot of its path: chords, stages and blocks of rows change nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from test_path import random_problem, two_clouds
+
+from svmcore import ConvergenceWarning, StoppedError, WorkProgress, _error_curve, svm_path
+from svmcore._cross import Cross
+
+
+def every_knot(path, X):
+    """lambda f at all knots (rows of X x knots), from the recorded variables alone."""
+    track = path._track
+    V = np.stack(list(path._vectors(np.arange(track.knot.shape[0]))))
+    cross = Cross(path._data, X)
+    K = cross.block(np.arange(cross.n), cross.columns(np.arange(V.shape[1])))
+    offset = 0.0 if path._data.equality else path._data.spec.kernel.offset
+    return K @ V.T + offset * V.sum(axis=1) + track.knot[:, 1]
+
+
+def assert_exact(path, curve, X, positive, weight):
+    """The curve is right between all changes that the knots tell of; where rounding decides it is not asked."""
+    track, F = path._track, every_knot(path, X)
+    at = track.knot[:, 0]
+    top = 1.0 / at[0] if path.C_min > 0.0 else 1e-3 / at[0]
+    edges = np.unique(np.clip(np.concatenate([curve.breakpoints, 1.0 / at, [top]]), top, 1.0 / at[-1]))
+    scale = 1e-9 * (np.abs(F).max() + at[0])
+    for C in np.sqrt(edges[1:] * edges[:-1]):
+        lam = 1.0 / C
+        k = int(np.clip(np.searchsorted(-at, -lam), 1, at.size - 1)) if lam <= at[0] and at.size > 1 else 0
+        if k:
+            share = (at[k - 1] - lam) / (at[k - 1] - at[k])
+            f = F[:, k - 1] + share * (F[:, k] - F[:, k - 1])
+        else:
+            f = F[:, 0] + track.bias_slope * (lam - at[0])
+        unsure = (np.abs(f) <= scale) @ weight / weight.sum()
+        wrong = ((f > 0) != positive) @ weight / weight.sum()
+        assert abs(curve(C) - wrong) <= unsure + 1e-12
+
+
+@pytest.fixture(scope="module")
+def small_pieces():
+    """Everything so small that each mechanism is at work on tiny problems."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_error_curve, "_STAGE", (40, 400))
+        patch.setattr(_error_curve, "_BLOCK", 64)
+        patch.setattr(_error_curve, "_PIECE", 64)
+        patch.setattr(_error_curve, "_LOOKED_AT", 4)
+        patch.setattr(_error_curve, "_PROBES", 2)
+        patch.setattr(_error_curve, "_SHORTEST", 2)
+        patch.setattr(_error_curve, "_OVERHEAD", -np.inf)
+        yield
+
+
+@given(st.integers(0, 10**9))
+def test_equals_every_knot(small_pieces, seed):
+    X, y, kernel, weight, rng = random_problem(seed)
+    path = svm_path(X, y, sample_weight=weight, fit_intercept=bool(rng.random() < 0.8), **kernel)
+    weight = np.ones(len(y)) if weight is None else weight
+    assert_exact(path, path.error_curve(), X, y > 0, weight)
+    Z, z = np.vstack([rng.normal(size=(30, X.shape[1])), X[::2]]), rng.choice([-1, 1], 30 + len(X[::2]))
+    share = rng.integers(0, 3, len(z)).astype(float)
+    share[0] = 1.0
+    assert_exact(path, path.error_curve(Z, z, share), Z, z > 0, share)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "laplacian", "embedded"])
+def test_chords_keep_nearly_all_rows_from_being_looked_at(kernel, monkeypatch):
+    X, y = two_clouds(400)
+    options = {"kernel": "rbf" if kernel == "embedded" else kernel, "gamma": 0.5, "coef0": 1.0, "lambda_min": 0.05}
+    if kernel == "embedded":
+        options |= {"fit_intercept": False, "intercept_scaling": 2.0}
+    path = svm_path(X, y, **options)
+    rng = np.random.default_rng(0)
+    Z, z = rng.normal(size=(3000, 3)), rng.choice([-1, 1], 3000)
+    seen = []
+    flips = _error_curve.Follower._flips
+    monkeypatch.setattr(_error_curve, "_OVERHEAD", -np.inf)
+
+    def counted(self, window, K, place, near, ends, start):
+        seen.append((window, near.size))
+        return flips(self, window, K, place, near, ends, start)
+
+    monkeypatch.setattr(_error_curve.Follower, "_flips", counted)
+    assert_exact(path, path.error_curve(Z, z), Z, z > 0, np.ones(3000))
+    assert np.isfinite([w.reach for w, _ in seen]).any()
+    looked_at = sum(n * (w.last - w.first) for w, n in seen)
+    assert looked_at < 0.35 * 3000 * path._track.knot.shape[0]
+
+
+@pytest.mark.filterwarnings("ignore:the path's largest relative:svmcore.ConvergenceWarning")
+@pytest.mark.parametrize("kernel", ["sigmoid", "precomputed", "callable", "sparse"])
+def test_without_an_inner_product_every_knot_is_looked_at(kernel):
+    X, y = two_clouds(60)
+    Z, z = two_clouds(45, seed=1)
+    if kernel == "precomputed":
+        path = svm_path(X @ X.T, y, kernel="precomputed", lambda_min=0.1)
+        Z = Z @ X.T
+    elif kernel == "callable":
+        path = svm_path(X, y, kernel=lambda A, B: np.tanh(0.1 * A @ B.T), lambda_min=0.1)
+    elif kernel == "sparse":
+        path = svm_path(sparse.csr_matrix(X), y, gamma=0.5)
+    else:
+        path = svm_path(X, y, kernel="sigmoid", gamma=0.05, lambda_min=0.1)
+    assert (Cross(path._data, Z).roots() is None) == (kernel != "sparse")
+    assert_exact(path, path.error_curve(Z, z), Z, z > 0, np.ones(45))
+
+
+def test_a_stopped_curve_is_exact_up_to_where_it_came(small_pieces):
+    X, y = two_clouds(60)
+    path = svm_path(X, y, gamma=0.5)
+    whole = path.error_curve()
+    seen = []
+
+    def callback(report):
+        seen.append(report)
+        return report.done > 0.4
+
+    with pytest.warns(ConvergenceWarning, match=r"ended early \(callback\); it is exact up to C=.* of 1000"):
+        part = path.error_curve(callback=callback)
+    assert isinstance(seen[-1], WorkProgress)
+    assert [r.done for r in seen] == sorted(r.done for r in seen)
+    assert 0.0 == part.C_min < part.C_max < whole.C_max
+    assert part.values.tolist() == whole.values[: part.values.size].tolist()
+    np.testing.assert_allclose(part.breakpoints, whole.breakpoints[: part.breakpoints.size], rtol=1e-12)
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        assert path.error_curve(time_limit=0.0).C_max == pytest.approx(1.0 / path._track.knot[0, 0])
+
+
+def test_a_limit_before_the_first_value_is_an_error(monkeypatch):
+    X, y = two_clouds(60)
+    path = svm_path(X, y, gamma=0.5)
+    monkeypatch.setattr("svmcore._control.GRACE", 0.0)
+    with pytest.raises(StoppedError, match=r"error curve: time_limit after .* remedy: a larger time_limit"):
+        path.error_curve(time_limit=0.0)
+
+
+def test_progress_is_shown(monkeypatch, capsys, small_pieces):
+    X, y = two_clouds(60)
+    monkeypatch.setattr("svmcore._control.EVERY", 0.0)
+    svm_path(X, y, gamma=0.5).error_curve(verbose=1)
+    shown = capsys.readouterr().err.splitlines()
+    assert shown[0].startswith("error curve: ")
+    assert shown[-1].endswith("% done")
