@@ -24,7 +24,7 @@ from svmcore._vector import (
     store_tile,
 )
 
-_STAMP = "fc537f2f888c"
+_STAMP = "86d4a6e66c2b"
 
 
 @jit

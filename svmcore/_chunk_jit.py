@@ -26,7 +26,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "8cafd58c4445"
+_STAMP = "e8b746670bf2"
 
 SOLVED, LIMITED = -1, -2
 

@@ -9,7 +9,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "2efcdeadf503"
+_STAMP = "7cf5752709c5"
 
 
 class Replay(NamedTuple):

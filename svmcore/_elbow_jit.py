@@ -16,7 +16,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "3e5deecb1261"
+_STAMP = "7cf5752709c5"
 
 LOW, UP, ELBOW = 0, 1, 2
 

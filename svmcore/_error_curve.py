@@ -261,11 +261,21 @@ def replay(path: Any) -> _curve_jit.Replay:
 
 def error_curve(path: Any, cross: Cross, positive: Any, weight: FloatArray, control: Control) -> tuple[StepCurve, bool]:
     """The weighted share of rows whose class is not `positive`, over C; and whether all of the path's range is done."""
+    start, (lam, row, now), end = sign_changes(path, cross, control)
+    change = np.where(now == positive[row], -1.0, 1.0) * weight[row]
+    wrong = start != positive
+    last = float(path._track.knot[-1, 0])
+    span = path.C_min, path.C_max if end == last else 1.0 / end
+    return _assemble(lam, change, float(wrong @ weight), float(weight.sum()), span), end == last
+
+
+def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips, float]:
+    """Whether rows are of the positive class for the smallest C; where that changes; and down to which lambda it is known."""
     follower = Follower(path, cross)
     with control.beginning():
         follower.start(control)
     flips = [_above(follower, path._track.bias_slope)]
-    wrong = _at_the_top(follower.F, flips[0]) != positive
+    start = _at_the_top(follower.F, flips[0])
     last = follower.at.size - 1
     while follower.done < last:
         windows = follower.stage(control)
@@ -276,11 +286,8 @@ def error_curve(path: Any, cross: Cross, positive: Any, weight: FloatArray, cont
         if new is None:
             break
         flips += new
-    lam, row, now = (np.concatenate([f[k] for f in flips]) for k in range(3))
-    change = np.where(now == positive[row], -1.0, 1.0) * weight[row]
-    whole = follower.done == last
-    span = path.C_min, path.C_max if whole else 1.0 / float(follower.at[follower.done])
-    return _assemble(lam, change, float(wrong @ weight), float(weight.sum()), span), whole
+    every = Flips(*(np.concatenate([f[k] for f in flips]) for k in range(3)))
+    return start, every, float(follower.at[follower.done])
 
 
 def _above(follower: Follower, slope: float) -> Flips:

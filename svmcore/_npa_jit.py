@@ -28,7 +28,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray
 
-_STAMP = "8cafd58c4445"
+_STAMP = "e8b746670bf2"
 
 UU, VV, UV, SUPPORT = range(4)
 _MEET = 1e-14  # |z|^2 below this share of |u|^2 + |v|^2: the hulls meet

@@ -12,7 +12,7 @@ import numpy as np
 
 from svmcore._jit import jit
 
-_STAMP = "fc946a5f9635"
+_STAMP = "5bfdfe6d2167"
 
 
 @jit

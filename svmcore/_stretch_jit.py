@@ -52,7 +52,7 @@ from svmcore._window_jit import (
     three_products,
 )
 
-_STAMP = "aba9a14936df"
+_STAMP = "b29d1dcccada"
 
 # why `follow_windows` returned: arrived, refresh, budget; Python must make room, empty the log, fetch the row WANT, fetch
 # rows of candidates; or go on with the factor, after a window that was accepted or one that was taken back

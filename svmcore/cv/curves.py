@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from svmcore._control import Control
+from svmcore._cross import Cross
+from svmcore._error_curve import sign_changes
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
 from svmcore.path_result import Path
@@ -47,29 +49,14 @@ class Decisions(NamedTuple):
 
 
 @one_blas_thread
-def signs(path: Path, blocks: Iterator[tuple[int, FloatArray]], n_rows: int) -> Decisions:
-    """1 where f(x) > 0, else 0, for rows whose kernel values with the path's variables come in blocks."""
-    start = np.zeros(n_rows, dtype=np.int64)
-    lambdas: list[FloatArray] = [np.empty(0)]
-    rows: list[IntArray] = [np.empty(0, dtype=np.int64)]
-    to: list[NDArray[np.bool_]] = [np.empty(0, dtype=bool)]
-    slope = path._track.bias_slope
-    for begin, block in blocks:
-        for lam0, lam1, F0, F1 in sweep(path, block):
-            now = F1 > 0.0
-            if lam0 == np.inf:  # above the first knot only the intercept changes
-                was = np.full(now.size, slope > 0.0) if slope else now
-                start[begin : begin + now.size] = was
-                flip = np.flatnonzero(was != now)
-                lambdas.append(lam1 - F1[flip] / slope if slope else np.empty(0))
-            else:
-                flip = np.flatnonzero((F0 > 0.0) != now)
-                lambdas.append(lam0 + F0[flip] / (F0[flip] - F1[flip]) * (lam1 - lam0))
-            rows.append(begin + flip)
-            to.append(now[flip])
-    C = 1.0 / np.concatenate(lambdas)
+def signs(path: Path, cross: Cross, control: Control) -> Decisions | None:
+    """1 where f(x) > 0, else 0, for the rows of `cross`; None when the work had to stop."""
+    start, flips, end = sign_changes(path, cross, control)
+    if end != path._track.knot[-1, 0]:
+        return None
+    C = 1.0 / flips.lam
     order = np.argsort(C, kind="stable")
-    return Decisions(start, C[order], np.concatenate(rows)[order], np.concatenate(to)[order].astype(np.int64))
+    return Decisions(start.astype(np.int64), C[order], flips.row[order], flips.positive[order].astype(np.int64))
 
 
 def sweep(path: Path, block: FloatArray) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +10,9 @@ from numpy.typing import NDArray
 
 from svmcore import _check
 from svmcore._check import KernelSpec
-from svmcore._control import new_control
+from svmcore._control import Control, new_control
 from svmcore._cross import Cross
+from svmcore._errors import StoppedError
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, support_curve
 from svmcore.cv.folds import Fold
@@ -174,10 +174,16 @@ def run_task(study: Study, score: Score, task: Task, grams: Grams, progress: Pro
     try:
         if rest is None or rest.until > 0.0:
             gram = grams.get(task.gamma, study.spec(task.gamma))
-            path = _follow(study, task, gram, grams.n_threads, progress)
+            control = new_control("path", None, lambda report: progress.at(task.number, report.done), 0)
+            path = None if progress.ended() else _follow(study, task, gram, grams.n_threads, control)
             if path is None:
                 return None
-            outcome = score.outcome(path, kernel_blocks(path, study, task.fold, gram), study.codes[test], test)
+            control.callback = lambda report: progress.at(task.number, 1.0)
+            outcome = score.outcome(path, cross_of(path, study, task.fold, gram), study.codes[test], test, control)
+            if outcome is None:
+                return None
+    except StoppedError:
+        return None
     finally:
         grams.release(task.gamma)
     progress.finish(task.number)
@@ -202,15 +208,15 @@ def _of_all(study: Study, score: Score, rest: Rest, test: IntArray) -> Outcome:
     if isinstance(rest.outcome, Decisions):
         return _only(rest.outcome, test)
     every = np.arange(study.n)
-    blocks = kernel_blocks(with_features(rest.path, study, every), study, Fold(every, test), None)
-    return score.outcome(rest.path, blocks, study.codes[test], test)
+    whole = with_features(rest.path, study, every)
+    control = new_control("path", None, None, 0)
+    outcome = score.outcome(whole, cross_of(whole, study, Fold(every, test), None), study.codes[test], test, control)
+    assert outcome is not None
+    return outcome
 
 
-def _follow(study: Study, task: Task, gram: FloatArray | None, threads: int, progress: Progress) -> Path | None:
-    if progress.ended():
-        return None
+def _follow(study: Study, task: Task, gram: FloatArray | None, threads: int, control: Control) -> Path | None:
     train = task.fold.train
-    control = new_control("path", None, lambda report: progress.at(task.number, report.done), 0)
     high = None if study.span.high is None else study.span.high / study.ratio(train)
     way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=threads)
     own = None if gram is None else gram[np.ix_(train, train)]
@@ -218,19 +224,31 @@ def _follow(study: Study, task: Task, gram: FloatArray | None, threads: int, pro
     return path if path.ended == "done" else None
 
 
-def kernel_blocks(path: Path, study: Study, fold: Fold, gram: FloatArray | None) -> Iterator[tuple[int, FloatArray]]:
-    """Kernel values between validation rows and the variables of a path, some rows at a time (without the offset)."""
+class GramCross(Cross):
+    """Kernel values between validation rows and the variables of a path, out of the matrix of all rows."""
+
+    def __init__(self, data: Any, X: Any, gram: FloatArray, fold: Fold) -> None:
+        super().__init__(data, X)
+        self.gram, self.fold = gram, fold
+
+    def columns(self, variables: IntArray) -> Any:
+        """As `Cross.columns`."""
+        return self.fold.train[self.data.groups.first[variables]]
+
+    def block(self, rows: slice | IntArray, columns: Any) -> FloatArray:
+        """As `Cross.block`."""
+        return np.asarray(self.gram[np.ix_(self.fold.test[rows], columns)])
+
+    def values(self, rows: slice | IntArray, variables: IntArray, coef: FloatArray) -> FloatArray:
+        """As `Cross.values`."""
+        return np.asarray(self.block(rows, self.columns(variables)) @ coef)
+
+
+def cross_of(path: Path, study: Study, fold: Fold, gram: FloatArray | None) -> Cross:
+    """Kernel values between the validation rows and the variables of a path."""
     train, test = fold
-    if gram is None:
-        X = study.X[np.ix_(test, train)] if study.precomputed else path._data.columns.apply(study.X[test])
-        cross = Cross(path._data, X)
-        variables = cross.columns(np.arange(path._sign.size))
-        for start in range(0, test.size, _ROWS):
-            yield start, cross.block(np.arange(start, min(start + _ROWS, test.size)), variables)
-        return
-    columns = train[path._data.groups.first]
-    for start in range(0, test.size, _ROWS):
-        yield start, gram[np.ix_(test[start : start + _ROWS], columns)]
+    X = study.X[np.ix_(test, train)] if study.precomputed else path._data.columns.apply(study.X[test])
+    return Cross(path._data, X) if gram is None else GramCross(path._data, X, gram, fold)
 
 
 def last_weight(path: Path) -> FloatArray:

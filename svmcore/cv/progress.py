@@ -52,11 +52,6 @@ class Progress:
         self.n_paths += n_paths
         return self.n_paths - n_paths
 
-    @property
-    def left(self) -> float | None:
-        """Seconds until the time limit."""
-        return None if self.control.time_limit is None else max(0.0, self.control.time_limit - self.control.seconds)
-
     def ended(self) -> bool:
         """Whether to begin nothing new."""
         if self.reason is None:

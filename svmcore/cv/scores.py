@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcore import _check
+from svmcore._control import Control
+from svmcore._cross import Cross
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, cost_curve, joined_decisions, signs
@@ -36,14 +38,14 @@ class Score(NamedTuple):
     weights: FloatArray | None
     shares: FloatArray | None = None
 
-    def outcome(self, path: Path, blocks: Iterator[tuple[int, FloatArray]], truth: IntArray, test: IntArray) -> Outcome:
-        """What a path does to its validation rows."""
+    def outcome(self, path: Path, cross: Cross, truth: IntArray, test: IntArray, control: Control) -> Outcome | None:
+        """What a path does to its validation rows; None when the work had to stop."""
         weight = np.ones(test.size) if self.weights is None else self.weights[test]
         if self.name == "hinge":
-            return hinge_curve(path, blocks, np.where(truth == 1, 1.0, -1.0), weight)
+            return hinge_curve(path, cross, np.where(truth == 1, 1.0, -1.0), weight)
         if self.name == "auc":
-            return auc_curve(path, blocks, truth == 1, weight)
-        return signs(path, blocks, test.size)
+            return auc_curve(path, cross, truth == 1, weight)
+        return signs(path, cross, control)
 
     def curve(self, outcome: Outcome, codes: IntArray, test: IntArray, C_range: tuple[float, float]) -> Curve:
         """The score of one fold over C."""

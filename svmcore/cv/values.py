@@ -5,36 +5,29 @@ Between two knots lambda f(x) is linear in lambda, so f(x) is linear in C. All k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from svmcore._cross import Cross
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray
-from svmcore.cv.curves import steps
-from svmcore.cv.curves import sweep as segments
+from svmcore.cv.curves import steps, sweep
 from svmcore.path_result import Path
 from svmcore.step_curve import StepCurve
 
+_ROWS = 512  # looked at together
 _TIE = 1e-12  # differences below this share of the largest value are ties
 _SAME = 1e-12  # values of a curve that are one
 
 
-class Segment(NamedTuple):
-    """Between two knots: lambda f(x) of all rows at both ends; `high` is infinite for what is above the first knot."""
-
-    high: float
-    low: float
-    before: FloatArray
-    after: FloatArray
-
-
-def sweep(path: Path, blocks: Iterable[tuple[int, FloatArray]]) -> Iterator[Segment]:
-    """All segments, for rows whose kernel values with the path's variables come in blocks."""
-    for high, low, before, after in segments(path, np.concatenate([block for _, block in blocks])):
-        yield Segment(high, low, before, after)
+def _segments(path: Path, cross: Cross) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
+    """`sweep` for all rows at once."""
+    columns = cross.columns(np.arange(path._sign.size))
+    blocks = [cross.block(np.arange(k, min(k + _ROWS, cross.n)), columns) for k in range(0, cross.n, _ROWS)]
+    return sweep(path, np.concatenate(blocks))
 
 
 # ---- the hinge loss --------------------------------------------------------------------------------------------------
@@ -110,19 +103,17 @@ class LineCurve:
 
 
 @one_blas_thread
-def hinge_curve(
-    path: Path, blocks: Iterable[tuple[int, FloatArray]], sign: FloatArray, weight: FloatArray
-) -> LineCurve:
+def hinge_curve(path: Path, cross: Cross, sign: FloatArray, weight: FloatArray) -> LineCurve:
     """The weighted mean of max(0, 1 - y f(x)) over the rows."""
     weight = weight / weight.sum()
     Cs: list[FloatArray] = []
     levels: list[FloatArray] = []
     slack0 = np.empty(0)  # 1 - y f(x) at the smaller C
     C0 = 0.0
-    for segment in sweep(path, blocks):
-        C1 = 1.0 / segment.low
-        slack1 = 1.0 - sign * segment.after * C1
-        if segment.high == np.inf:
+    for high, low, _, after in _segments(path, cross):
+        C1 = 1.0 / low
+        slack1 = 1.0 - sign * after * C1
+        if high == np.inf:
             if path._track.open_top:  # down to C = 0, where f is the intercept alone
                 slack0 = 1.0 - sign * path._track.bias_slope
                 Cs, levels = [np.zeros(1)], [np.array([weight @ np.maximum(slack0, 0.0)])]
@@ -154,7 +145,7 @@ def hinge_curve(
 
 
 @one_blas_thread
-def auc_curve(path: Path, blocks: Iterable[tuple[int, FloatArray]], positive: Any, weight: FloatArray) -> StepCurve:
+def auc_curve(path: Path, cross: Cross, positive: Any, weight: FloatArray) -> StepCurve:
     """One minus the area under the ROC curve: the weighted share of pairs of rows of both classes in the wrong order.
 
     Ties count one half. A pair changes its order at a lambda in closed form; only rows that leave their place in the order
@@ -163,7 +154,7 @@ def auc_curve(path: Path, blocks: Iterable[tuple[int, FloatArray]], positive: An
     C: list[FloatArray] = [np.empty(0)]
     changes: list[FloatArray] = [np.empty(0)]
     begin = 0.0
-    for high, low, before, after in sweep(path, blocks):
+    for high, low, before, after in _segments(path, cross):
         if high == np.inf:  # only the intercept changes
             up, down = np.flatnonzero(positive), np.flatnonzero(~positive)
             order = _order(after[up][:, None] - after[down][None, :], _scale(after))
