@@ -8,8 +8,8 @@ True
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
 from svmcore._errors import (
     ConvergenceWarning,
@@ -21,9 +21,10 @@ from svmcore._errors import (
     SVMError,
 )
 
-if TYPE_CHECKING:
-    from svmcore import solvers
+if _typing.TYPE_CHECKING:
     from svmcore._control import WorkProgress
+    from svmcore._path_paper import PublishedOptions
+    from svmcore.cv import PathCV, cv_path
     from svmcore.data import load_data
     from svmcore.gp import GPSolution, gp_regression
     from svmcore.path import svm_path
@@ -31,14 +32,20 @@ if TYPE_CHECKING:
     from svmcore.public import certificate, duality_gap, kkt_violation
     from svmcore.solution import Solution, load
     from svmcore.solve import train_svc, train_svr
+    from svmcore.solvers import _CallablePackage
     from svmcore.update import LeaveOneOut, leave_one_out
     from svmcore.warm import warmup
+
+    solvers: _CallablePackage
 
 __version__ = "0.1.0"
 
 # loaded on first use, so that `import svmcore` does not wait for the compiler
 _HOMES = {
     "Path": "svmcore.path_result",
+    "PathCV": "svmcore.cv",
+    "cv_path": "svmcore.cv",
+    "PublishedOptions": "svmcore._path_paper",
     "Solution": "svmcore.solution",
     "StepCurve": "svmcore.path_result",
     "WorkProgress": "svmcore._control",
@@ -65,6 +72,8 @@ __all__ = [
     "MissingExtraError",
     "NotEnoughMemoryError",
     "Path",
+    "PathCV",
+    "PublishedOptions",
     "SVMError",
     "ScaleWarning",
     "Solution",
@@ -72,6 +81,7 @@ __all__ = [
     "StoppedError",
     "WorkProgress",
     "certificate",
+    "cv_path",
     "duality_gap",
     "gp_regression",
     "kkt_violation",
@@ -86,15 +96,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     if name == "solvers":
-        return importlib.import_module("svmcore.solvers")
+        return _importlib.import_module("svmcore.solvers")
     if name not in _HOMES:
         raise AttributeError(f"module 'svmcore' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(_importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return [*__all__, "__version__"]

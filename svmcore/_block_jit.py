@@ -24,7 +24,7 @@ from svmcore._vector import (
     store_tile,
 )
 
-_STAMP = "9793b80b56ef"
+_STAMP = "1dde07fe2fec"
 
 
 @jit
@@ -557,11 +557,15 @@ def candidates(v, beta, bound, sign, threshold, taken, keys, ids):
 
 @jit
 def take(keys, ids, count, limit, room, taken, chosen, m):
-    """Append to `chosen` up to `room` candidates whose key is at most `limit`. Returns the new length."""
-    for e in range(count):
-        if room > 0 and keys[e] <= limit:
-            chosen[m] = ids[e]
-            taken[ids[e]] = True
-            m += 1
-            room -= 1
+    """Append to `chosen` up to `room` candidates: those with a key below `limit`, then those that equal it.
+
+    Many duplicates tie with the last that fits: they must not crowd out the worst violators. Returns the new length.
+    """
+    for ties in (False, True):
+        for e in range(count):
+            if room > 0 and (keys[e] == limit if ties else keys[e] < limit):
+                chosen[m] = ids[e]
+                taken[ids[e]] = True
+                m += 1
+                room -= 1
     return m

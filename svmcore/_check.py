@@ -14,7 +14,7 @@ import numpy as np
 
 from svmcore._errors import InputError, NotEnoughMemoryError
 from svmcore._types import FloatArray, Kernel, KernelKind
-from svmcore.gram import is_sparse
+from svmcore.gram import available_threads, is_sparse
 
 KERNELS = {kind.name.lower(): kind for kind in KernelKind if kind is not KernelKind.CALLABLE}
 STOPPING = ("kkt", "gap", "objective")
@@ -23,6 +23,7 @@ SCALE_RATIO = 1e3
 LARGEST = 1e150  # squares of larger numbers overflow
 SMALLEST_COST = 1e-150
 LARGEST_DEGREE = 1000
+MANY_CLASSES = 20  # more numbers than this are hardly classes
 
 
 class KernelSpec(NamedTuple):
@@ -70,6 +71,16 @@ def integer(name: str, value: Any, *, low: int, high: int = 2**62) -> int:
     return int(value)
 
 
+def threads(n_threads: Any) -> int:
+    """A number of threads; all processors by default."""
+    if n_threads is None:
+        return available_threads()
+    try:
+        return integer("n_threads", n_threads, low=1)
+    except InputError as error:
+        raise InputError(f"{error}; leave it out for all processors") from None
+
+
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in allowed:
@@ -104,7 +115,7 @@ def memory(n_bytes: float, what: str, remedy: str) -> None:
         )
 
 
-def _finite(values: FloatArray, name: str, locate: Callable[[int], tuple[int, int]]) -> None:
+def _finite(values: FloatArray, name: str, locate: Callable[[int], tuple[int, Any]]) -> None:
     """Refuse NaN and infinity, naming the first place."""
     flat = values.reshape(-1)
     if not len(flat) or (flat.min() >= -LARGEST and flat.max() <= LARGEST):  # false for NaN
@@ -117,27 +128,88 @@ def _finite(values: FloatArray, name: str, locate: Callable[[int], tuple[int, in
     raise InputError(f"{name} contains {flat[bad]} at row {row}, column {column}; {remedy}")
 
 
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """The column names of a data frame of any library, when all of them are strings."""
+    columns = getattr(X, "columns", None)
+    if columns is None or callable(columns) or len(getattr(X, "shape", ())) != 2:
+        return None
+    names = tuple(columns)
+    return tuple(map(str, names)) if len(names) == X.shape[1] and all(isinstance(k, str) for k in names) else None
+
+
+def is_missing(value: Any) -> bool:
+    """True for None, NaN, NaT and pandas.NA, the values that do not equal themselves."""
+    if value is None:
+        return True
+    try:
+        return not bool(value == value)
+    except (TypeError, ValueError):  # pandas.NA has no truth; an array has too many
+        return np.ndim(value) == 0
+
+
+def _stranger(values: list[Any]) -> int | None:
+    """The place of the first value that is not a number."""
+    for k, value in enumerate(values):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return k
+    return None
+
+
+def _unreadable(X: Any, name: str, error: Exception) -> InputError:
+    """Which entry of a table is not a number: its row, its column and what is there."""
+    table = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object) if hasattr(X, "columns") else np.empty(0)
+    for k in range(table.shape[1] if table.ndim == 2 else 0):
+        values = table[:, k].tolist()
+        row = _stranger(values)
+        if row is None:
+            continue
+        place = f"row {row}, column {_column(X, k)}"
+        if is_missing(values[row]):
+            return InputError(f"{name} has a missing value at {place}; remove or impute missing values first")
+        return InputError(
+            f"{name} holds {values[row]!r} at {place}, which is not a number; turn the column into numbers "
+            "(pandas.get_dummies makes one column for each category), or leave it out"
+        )
+    return InputError(f"{name} cannot be read as numbers ({error}); give a two-dimensional numeric array")
+
+
+def _unmasked(values: Any, name: str) -> None:
+    """Refuse a masked array with masked entries: what is under the mask means nothing."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{name} is a masked array with masked values; fill them in, or remove their rows, first")
+
+
 def features(X: Any, name: str = "X") -> Any:
     """A feature matrix: C-ordered float64, or canonical CSR with float64 values and int32 column indices."""
     if is_sparse(X) or hasattr(X, "tocsr"):
         return _sparse_features(X, name)
+    _unmasked(X, name)
     try:
         array = np.asarray(X)
-        if array.dtype.kind == "c":
-            raise InputError(f"{name} holds complex numbers; give real features")
+        if array.dtype.kind in "cmM":
+            what = "complex numbers" if array.dtype.kind == "c" else "dates or times"
+            raise InputError(f"{name} holds {what}; give real features")
         array = np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{name} cannot be read as numbers ({error}); give a two-dimensional numeric array") from None
+        raise _unreadable(X, name, error) from None
     if array.ndim != 2 or np.ndim(X) == 1:
         hint = "; one feature: X.reshape(-1, 1), one sample: X.reshape(1, -1)" if np.ndim(X) == 1 else ""
         raise InputError(f"{name} has {np.ndim(X)} dimension(s); it must have two, samples by features{hint}")
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise InputError(f"{name} is empty, with shape {array.shape}; give at least one sample and one feature")
     width = array.shape[1]
-    _finite(array, name, lambda k: (k // width, k % width))
+    _finite(array, name, lambda k: (k // width, _column(X, k % width)))
     return array
+
+
+def _column(X: Any, k: int) -> Any:
+    """What a message calls a column: its name, or its place."""
+    names = column_names(X)
+    return k if names is None else repr(names[k])
 
 
 def _sparse_features(X: Any, name: str) -> Any:
@@ -230,10 +302,18 @@ def _variance(X: Any, weights: FloatArray | None) -> float:
 
 def vector(values: Any, name: str, n: int) -> FloatArray:
     """A finite float64 vector of n numbers."""
+    _unmasked(values, name)
     try:
         array = np.ascontiguousarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} cannot be read as numbers ({error}); give one number per sample") from None
+    except (TypeError, ValueError) as failure:
+        reason = str(failure)
+        entries = list(values) if np.iterable(values) else []
+        row = _stranger(entries)
+        if row is not None and np.ndim(entries[row]) == 0:
+            if is_missing(entries[row]):
+                raise InputError(f"{name} has a missing value at row {row}; give one number per sample") from None
+            reason = f"it holds {entries[row]!r} at row {row}"
+        raise InputError(f"{name} cannot be read as numbers ({reason}); give one number per sample") from None
     if array.ndim == 2 and 1 in array.shape:
         array = array.reshape(-1)
     if array.ndim != 1 or len(array) != n:
@@ -253,9 +333,46 @@ def _distinct(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.unique(array)
 
 
+def label_array(y: Any) -> np.ndarray[Any, Any]:
+    """Labels as an array of strings or numbers where all of them are; object arrays of data frames become such."""
+    _unmasked(y, "y")
+    array = np.asarray(y)
+    if array.dtype.kind == "T":  # numpy's strings of any length turn into nothing but objects
+        array = array.astype(object)
+    if array.dtype.kind != "O" or not array.size:
+        return array
+    kinds = set(map(type, array.flat))
+    for base, plain in ((str, str), ((bool, np.bool_), bool), (numbers.Integral, np.int64), (numbers.Real, np.float64)):
+        if all(issubclass(kind, base) for kind in kinds):
+            try:
+                return array.astype(plain)
+            except OverflowError:
+                return array
+    for row, value in enumerate(array.flat):
+        if is_missing(value):
+            raise InputError(f"y has no label at row {row} ({value!r}); every sample needs a label")
+    return array
+
+
+def _several(classes: np.ndarray[Any, Any]) -> InputError:
+    """What to do with more than two classes, or with numbers that are none."""
+    shown = ", ".join(str(value) for value in classes[:5].tolist()) + (", ..." if len(classes) > 5 else "")
+    if classes.dtype.kind == "f" and (classes != np.round(classes)).any():
+        return InputError(
+            f"y holds {len(classes)} different numbers ({shown}), not two classes; train_svr fits numbers"
+        )
+    numbers_too = (
+        "; to fit numbers use train_svr" if classes.dtype.kind in "iuf" and len(classes) > MANY_CLASSES else ""
+    )
+    return InputError(
+        f"y holds {len(classes)} classes ({shown}); this function separates two: take one pair at a time, or put an "
+        f"estimator into scikit-learn's OneVsOneClassifier{numbers_too}"
+    )
+
+
 def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any, Any]]:
     """Signs -1 and +1, and the two classes; the second of the sorted classes is +1. `kept` masks points with weight."""
-    array = np.asarray(y)
+    array = label_array(y)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array.reshape(-1)
     if array.ndim != 1 or len(array) != n:
@@ -267,13 +384,10 @@ def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any
         classes = _distinct(array)
     except TypeError:
         raise InputError("y mixes labels of different types that cannot be sorted; use one type") from None
-    if len(classes) != 2:
-        shown = ", ".join(str(value) for value in classes[:5].tolist()) + (", ..." if len(classes) > 5 else "")
-        if len(classes) < 2:
-            raise InputError(f"y holds one class only ({shown}); a classifier needs two")
-        raise InputError(
-            f"y holds {len(classes)} classes ({shown}); this function separates two: train one pair at a time"
-        )
+    if len(classes) < 2:
+        raise InputError(f"y holds one class only ({', '.join(map(str, classes.tolist()))}); a classifier needs two")
+    if len(classes) > 2:
+        raise _several(classes)
     signs = np.where(array == classes[1], 1.0, -1.0)
     if kept is not None and not (np.any(signs[kept] > 0) and np.any(signs[kept] < 0)):
         raise InputError("all samples of one class have weight zero; both classes need a sample with positive weight")
@@ -316,11 +430,11 @@ def class_weights(values: Any, classes: Any, signs: FloatArray, weights: FloatAr
     return np.asarray(np.where(signs > 0, factors[1], factors[0]), dtype=np.float64)
 
 
-def cost(C: Any) -> float:
-    """The penalty C > 0, infinity included."""
-    value = number("C", C, low=0.0, strict=True, infinite=True)
+def cost(C: Any, name: str = "C", *, infinite: bool = True) -> float:
+    """A penalty C > 0, infinity included."""
+    value = number(name, C, low=0.0, strict=True, infinite=infinite)
     if value < SMALLEST_COST:
-        raise InputError(f"C={C!r} is out of range; it must be at least {SMALLEST_COST:g}")
+        raise InputError(f"{name}={C!r} is out of range; it must be at least {SMALLEST_COST:g}")
     return value
 
 

@@ -26,7 +26,7 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "eb7d5362ef5c"
+_STAMP = "e748410071d2"
 
 SOLVED, LIMITED = -1, -2
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from svmcore import _check, _kernels, tiles
+from svmcore._decision import Decision
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.gram import (
     aligned,
     call_kernel,
-    decision_values,
     dense_points,
     is_sparse,
     new_scratch,
@@ -69,9 +69,7 @@ class Cross:
         piece = self.X[rows]
         if self.given:
             return np.asarray(piece[:, points] @ coef, dtype=np.float64)
-        return decision_values(
-            piece, self.data.X[points], coef, self.kernel, self.data.spec.function, self.data.n_threads
-        )
+        return Decision(self.data.X[points], coef, self.kernel, self.data.spec.function)(piece, self.data.n_threads)
 
     def roots(self) -> FloatArray | None:
         """sqrt k(x, x) of every row; None where the kernel may not be an inner product, or this is not known."""

@@ -9,7 +9,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "2efcdeadf503"
+_STAMP = "c6fdf93c45d0"
 
 
 class Replay(NamedTuple):

@@ -16,7 +16,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "2efcdeadf503"
+_STAMP = "c6fdf93c45d0"
 
 LOW, UP, ELBOW = 0, 1, 2
 

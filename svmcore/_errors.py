@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 __all__ = [
     "ConvergenceWarning",
     "InputError",
@@ -39,3 +42,15 @@ class ConvergenceWarning(UserWarning):
 
 class ScaleWarning(UserWarning):
     """Features differ so much in scale that the fit is slow or meaningless."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """A warning that points at the line outside of the library from which it was called, however deep this is."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "svmcore":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+for _name in __all__:  # shown, and pickled, under the name by which users know them
+    globals()[_name].__module__ = "svmcore"

@@ -17,13 +17,14 @@ _FEASIBILITY = 1e-10
 
 
 class Optimum(NamedTuple):
-    """`ok` is False when HiGHS did not reach an optimum; `x` is then its last point (or empty)."""
+    """`ok` is False when HiGHS did not reach an optimum; `x` is then its last point (or empty). `dual` is one per row."""
 
     x: FloatArray
     value: float
     ok: bool
     iterations: int
     message: str
+    dual: FloatArray
 
 
 class LinearProgram:
@@ -82,10 +83,13 @@ class LinearProgram:
         self.n_solved += 1
         status = self._solver.getModelStatus()
         info = self._solver.getInfo()
-        x = np.array(self._solver.getSolution().col_value, dtype=np.float64)
+        solution = self._solver.getSolution()
+        x = np.array(solution.col_value, dtype=np.float64)
+        dual = np.array(solution.row_dual, dtype=np.float64)
         ok = status == highspy.HighsModelStatus.kOptimal and x.size == cost.size
         n_iter = max(int(info.simplex_iteration_count), 0) + max(int(info.qp_iteration_count), 0)
-        return Optimum(x, float(info.objective_function_value), ok, n_iter, self._solver.modelStatusToString(status))
+        message = self._solver.modelStatusToString(status)
+        return Optimum(x, float(info.objective_function_value), ok, n_iter, message, dual)
 
 
 def _bound(values: Any, size: int) -> FloatArray:

@@ -21,7 +21,7 @@ from svmcore._vector import fmax
 
 BACK_OFF = 0.995  # share of the way to the boundary
 SMALLEST = 1e-300  # keeps 0 / 0, of multipliers that stay zero, at zero
-_STAMP = "525762c0a089"
+_STAMP = "9e1c371763a1"
 
 
 class Iterate(NamedTuple):
@@ -233,14 +233,18 @@ def move(x, step, length, db, bias):
 
 
 @jit(sums=True)
-def advance(x, step, design, at, count, equality):
-    """One predictor-corrector step from where `at` says; `count` bounds exist. In place: x, step, design."""
+def advance(x, step, design, at, count, equality, factorised):
+    """One predictor-corrector step from where `at` says; `count` bounds exist. In place: x, step, design.
+
+    Where it takes long, somebody else has formed and `factorised` the normal matrix.
+    """
     normal = design.normal
-    weighted_gram(design.panels, step.weights[0], normal.shape[0], normal)
-    for k in range(normal.shape[0]):
-        normal[k, k] += 1.0
-    if not factorise(normal):
-        return Progress(0.0, at.bias, at.excess, at.size, at.complementarity, at.dual)
+    if not factorised:
+        weighted_gram(design.panels, step.weights[0], normal.shape[0], normal)
+        for k in range(normal.shape[0]):
+            normal[k, k] += 1.0
+        if not factorise(normal):
+            return Progress(0.0, at.bias, at.excess, at.size, at.complementarity, at.dual)
     inverse, weighted = step.weights[0], step.weights[1]
     _fit(step, design, np.int64(0))
     unit = fmax(_response(inverse, inverse, step.fitted[0], step.unit), SMALLEST)

@@ -1,6 +1,6 @@
 """The one jit decorator of the library, and what it promises.
 
-Every compiled function is cached on disk, releases the GIL, divides like numpy (no ZeroDivisionError, so loops with a
+Every compiled function is kept on disk (`_disk`), releases the GIL, divides like numpy (no ZeroDivisionError, so loops with a
 division vectorise: guard each denominator where it is formed) and may contract a multiplication and an addition.
 `sums` additionally allows reassociation: only for pure sums and exponentials of finite data.
 """
@@ -8,15 +8,19 @@ division vectorise: guard each denominator where it is formed) and may contract 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding
 import numba
 from numba import config
 
+from svmcore._disk import DiskCache
+
 DISABLED = bool(config.DISABLE_JIT)
 """True under NUMBA_DISABLE_JIT=1: homes then run as plain Python."""
+
+TESTED = (0, 68) <= tuple(int(part) for part in numba.__version__.split(".")[:2]) < (0, 69)
+"""Whether `_roots`, which relies on private names of numba, was tested with this version of it."""
 
 _SUM_FLAGS = {"reassoc", "contract", "nsz", "arcp", "afn"}
 
@@ -40,25 +44,16 @@ def jit(function: Any = None, *, sums: bool = False, inline: bool = False, alloc
     }
     if inline:
         options["forceinline"] = True
-    try:
-        compiled = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder to write the cache to: compile in every process rather than fail
-        return numba.njit(**options)(function)
-    index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if index is not None:
-        index._load_index = functools.partial(_readable_or_empty, index._load_index)
+    if DISABLED:
+        return function
+    if TESTED:
+        from svmcore._roots import Root
+
+        compiled: Any = Root(function, targetoptions=options)
+    else:
+        compiled = numba.njit(**options)(function)
+    compiled._cache = DiskCache(function)
     return compiled
-
-
-def _readable_or_empty(load_index: Callable[[], dict[Any, str]]) -> dict[Any, str]:
-    """An index of the disk cache. One of another version of the library may name classes that are gone: it is of no use.
-
-    Numba would find that out by the date of the source, but only after it has read all of it, and fail.
-    """
-    try:
-        return load_index()
-    except Exception:
-        return {}
 
 
 def host_features() -> frozenset[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore import _path_measure, forms
+from svmcore import _columns, _path_measure, forms
 from svmcore._check import KernelSpec
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError
@@ -15,9 +15,10 @@ from svmcore._types import FloatArray, Kernel, KernelKind, Status
 from svmcore.certify import Certificate, certificate
 from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.path_result import Data, Groups, Path, PathCertificate, Track
-from svmcore.solution import Solution
+from svmcore.solution import Solution, Terms
 
-FORMAT = "svmcore-path-1"
+FORMAT = "svmcore-path-2"
+_OLD_FORMATS = ("svmcore-path-1",)  # read, never written: without names and scaling
 _SCALARS = ("open_top", "found_top", "bias_slope", "phi_end")
 _DEFAULT_VALUES = 20
 
@@ -86,12 +87,17 @@ def solution_at(path: Path, C: float) -> Solution:
         converged=True, n_iter=int(path.stats["n_events"]), n_kernel_evals=K.n_evals, fit_seconds=0.0, solver="path",
         classes=data.classes, kernel=data.spec.kernel,
         support_vectors=np.empty((0, 0)) if precomputed else data.X[support],
-        n_features=data.X.shape[1], function=data.spec.function, n_threads=data.n_threads,
+        columns=data.columns, terms=Terms(C, "hinge"), function=data.spec.function, n_threads=data.n_threads,
     )  # fmt: skip
 
 
 def save_path(path: Path, file: Any) -> None:
     """See `Path.save`."""
+    np.savez_compressed(file, format=np.array(FORMAT), **path_fields(path), **feature_fields(path._data.X))
+
+
+def path_fields(path: Path) -> dict[str, Any]:
+    """All of a path as arrays, but for its features."""
     data, track = path._data, path._track
     if data.spec.function is not None:
         raise InputError("a path with a Python kernel function cannot be saved: a file holds data, not code")
@@ -99,7 +105,6 @@ def save_path(path: Path, file: Any) -> None:
         raise InputError("labels of Python object type cannot be saved; use numbers or strings")
     numbers = {k: v for k, v in path.stats.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
     fields: dict[str, Any] = {
-        "format": np.array(FORMAT),
         "kernel": np.array([float(value) for value in data.spec.kernel]),
         "kernel_name": np.array(data.spec.name),
         "ended": np.array(path.ended),
@@ -112,39 +117,46 @@ def save_path(path: Path, file: Any) -> None:
         "stat_names": np.array(list(numbers), dtype=str),
         "stat_values": np.array([float(v) for v in numbers.values()]),
     }
+    fields |= _columns.stored(data.columns)
     fields |= {f"group_{name}": value for name, value in data.groups._asdict().items()}
     fields |= {f"track_{name}": np.asarray(value) for name, value in track._asdict().items() if name not in _SCALARS}
-    if is_sparse(data.X):
-        X = data.X
-        fields |= {"X_data": X.data, "X_indices": X.indices, "X_indptr": X.indptr, "X_shape": np.array(X.shape)}
-    else:
-        fields["X"] = data.X
-    np.savez_compressed(file, **fields)
+    return fields
+
+
+def feature_fields(X: Any) -> dict[str, Any]:
+    """Dense or sparse features as arrays."""
+    if is_sparse(X):
+        return {"X_data": X.data, "X_indices": X.indices, "X_indptr": X.indptr, "X_shape": np.array(X.shape)}
+    return {"X": X}
 
 
 def assemble_path(file: Any, parts: dict[str, Any]) -> Path:
     """The path from the arrays that `Path.save` wrote to `file`."""
-    if str(parts.get("format")) != FORMAT:
+    if str(parts.get("format")) not in (FORMAT, *_OLD_FORMATS):
         raise InputError(f"{file} is not a path that this version of svmcore reads; it needs format {FORMAT!r}")
     try:
-        return _assemble(parts)
+        return restored(parts, stored_features(parts))
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise InputError(f"{file} is damaged: {error}") from None
 
 
-def _assemble(parts: dict[str, Any]) -> Path:
+def stored_features(parts: dict[str, Any]) -> Any:
+    """What `feature_fields` wrote."""
+    if "X_data" not in parts:
+        return np.ascontiguousarray(parts["X"], dtype=np.float64)
+    from scipy import sparse
+
+    rows, width = (int(v) for v in parts["X_shape"])
+    X = sparse.csr_matrix((parts["X_data"], parts["X_indices"], parts["X_indptr"]), shape=(rows, width))
+    X.check_format()
+    return X
+
+
+def restored(parts: dict[str, Any], X: Any) -> Path:
+    """The path that `path_fields` wrote, over these features."""
     kind, gamma, coef0, degree, offset = parts["kernel"].tolist()
     spec = KernelSpec(Kernel(int(kind), gamma, coef0, int(degree), offset), None, str(parts["kernel_name"]))
     equality, open_top, found, slope, phi = parts["flags"].tolist()
-    X: Any
-    if "X_data" in parts:
-        from scipy import sparse
-
-        rows, columns = (int(v) for v in parts["X_shape"])
-        X = sparse.csr_matrix((parts["X_data"], parts["X_indices"], parts["X_indptr"]), shape=(rows, columns))
-        X.check_format()
-    else:
-        X = np.ascontiguousarray(parts["X"], dtype=np.float64)
     groups = Groups(*(parts[f"group_{name}"] for name in Groups._fields))
     names = [name for name in Track._fields if name not in _SCALARS]
     track = Track(
@@ -161,7 +173,8 @@ def _assemble(parts: dict[str, Any]) -> Path:
         raise ValueError("a variable points outside of the training set")
     if track.index.shape != track.value.shape or track.offset[-1] != track.index.size:
         raise ValueError("elbow values and indices do not belong together")
-    data = Data(X, parts["signs"], parts["weights"], spec, parts["classes"], bool(equality), groups, 1)
+    columns = _columns.read(parts, X.shape[1], int(kind) == KernelKind.PRECOMPUTED)
+    data = Data(X, parts["signs"], parts["weights"], spec, parts["classes"], bool(equality), groups, 1, columns)
     stats: dict[str, Any] = dict(zip(parts["stat_names"].tolist(), parts["stat_values"].tolist(), strict=True))
     for name, value in stats.items():
         if name.startswith("n_") or (name.endswith("_max") and float(value).is_integer()):

@@ -1,7 +1,7 @@
-"""QR of a square matrix: with column pivoting, and updated when a row and a column come or go.
+"""QR with column pivoting of a symmetric matrix, updated when a row and a column come or go.
 
 ``A[:, order] = Q R`` with Q kept transposed (`Qt`, rows contiguous) and R upper triangular. Used by the published path
-algorithm, whose A is symmetric: then the last rows of Qt span the null space of A when R has that many negligible rows.
+algorithm (`_bordered`, which decomposes by LAPACK). An update keeps the order of columns, and so does not reveal rank.
 
 Reference: Businger and Golub 1965; Golub and Van Loan, Matrix Computations, section 12.5 (updating).
 """
@@ -12,88 +12,7 @@ import numpy as np
 
 from svmcore._jit import jit
 
-_STAMP = "f5a440be2535"
-
-
-@jit
-def _reflect_rows(rows, v, j, start, total):
-    """rows[j:] <- (I - v v') rows[j:] on the columns from `start`, with v'v = 2. In place: rows, scratch `total`."""
-    n = rows.shape[0]
-    width = rows.shape[1]
-    for c in range(start, width):
-        total[c] = 0.0
-    for i in range(j, n):
-        vi = v[i]
-        row = rows[i]
-        for c in range(start, width):
-            total[c] += vi * row[c]
-    for i in range(j, n):
-        vi = v[i]
-        row = rows[i]
-        for c in range(start, width):
-            row[c] -= vi * total[c]
-
-
-@jit(allocates=True)
-def pivoted_qr(A):
-    """Qt, R and the order of columns: |R_kk| falls. Cost 4/3 n^3 for R and as much again for Q."""
-    n = A.shape[0]
-    R = A.copy()
-    Qt = np.eye(n)
-    order = np.arange(n)
-    norm = np.zeros(n)
-    v = np.zeros(n)
-    total = np.zeros(n)
-    for i in range(n):
-        for c in range(n):
-            norm[c] += R[i, c] * R[i, c]
-    for j in range(n):
-        if j > 0 and j % 32 == 0:  # downdated norms lose digits
-            for c in range(j, n):
-                norm[c] = 0.0
-            for i in range(j, n):
-                for c in range(j, n):
-                    norm[c] += R[i, c] * R[i, c]
-        best = j
-        for c in range(j + 1, n):
-            if norm[c] > norm[best]:
-                best = c
-        if best != j:
-            for i in range(n):
-                t = R[i, j]
-                R[i, j] = R[i, best]
-                R[i, best] = t
-            norm[best] = norm[j]
-            t2 = order[j]
-            order[j] = order[best]
-            order[best] = t2
-        size = 0.0
-        for i in range(j, n):
-            size += R[i, j] * R[i, j]
-        size = np.sqrt(size)
-        if size < 1e-140:  # its square is no longer a normal number
-            for i in range(j, n):
-                R[i, j] = 0.0
-            continue
-        alpha = -size if R[j, j] > 0.0 else size
-        for i in range(j, n):
-            v[i] = R[i, j]
-        v[j] -= alpha
-        scale = 0.0
-        for i in range(j, n):
-            scale += v[i] * v[i]
-        if scale > 0.0:
-            scale = np.sqrt(2.0 / scale)
-            for i in range(j, n):
-                v[i] *= scale
-            _reflect_rows(R, v, j, j, total)
-            _reflect_rows(Qt, v, j, 0, total)
-        R[j, j] = alpha
-        for i in range(j + 1, n):
-            R[i, j] = 0.0
-        for c in range(j + 1, n):
-            norm[c] = max(norm[c] - R[j, c] * R[j, c], 0.0)
-    return Qt, R, order
+_STAMP = "591c732ae417"
 
 
 @jit

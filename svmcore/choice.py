@@ -7,7 +7,8 @@
 | linear kernel, bounded boxes or a positive diagonal, few features, no start | interior, then block     |
 | everything else                                                            | block, then smo          |
 
-A solver is followed by the next one, from where it came, when it ends at a limit of its own.
+A solver is followed by the next one, from the best point so far, when it ends at a limit of its own or of double
+precision; where it can be, the interior point is among them. The chain ends where rounding explains the violation.
 """
 
 from __future__ import annotations
@@ -25,16 +26,14 @@ MOST_OPEN = 2000  # hard margins: face steps find the answer, or that there is n
 
 def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
     """Solvers in the order in which they are tried."""
+    n = len(qp.c)
     open_box = bool(((qp.diag == 0) & (np.isinf(qp.lower) | np.isinf(qp.upper))).any())
-    if K.function is not None or len(qp.c) <= (MOST_OPEN if open_box else TINY):
-        return ("smo",)
     bounded = bool(np.isfinite(qp.lower).all() and np.isfinite(qp.upper).all())
-    if (
-        K.kernel.kind == KernelKind.LINEAR
-        and not warm
-        and len(qp.c) >= LEAST_POINTS
-        and K.n_features <= min(MOST_FEATURES, len(qp.c) // 4)
-        and (bounded or bool((qp.diag > 0).all()))
-    ):
+    closed = bounded or bool((qp.diag > 0).all())
+    linear = K.kernel.kind == KernelKind.LINEAR and closed and K.n_features <= MOST_FEATURES
+    rescue = ("interior",) if linear else ()
+    if K.function is not None or n <= (MOST_OPEN if open_box else TINY):
+        return ("smo", *rescue)
+    if linear and not warm and n >= LEAST_POINTS and K.n_features <= n // 4:
         return ("interior", "block", "smo")
-    return ("block", "smo")
+    return ("block", *rescue, "smo")

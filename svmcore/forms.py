@@ -17,6 +17,7 @@ import numpy as np
 
 from svmcore._types import DualQP, FloatArray, IntArray
 
+_DRIFT = 1e-13  # share of sum |beta| by which the equality row may be missed: rounding of a long sum
 _ROUNDING = 1e-14  # relative imbalance of a warm start that is left alone
 
 SVC_LOSSES = ("hinge", "squared_hinge")
@@ -73,6 +74,26 @@ def to_beta(qp: DualQP, coef: FloatArray) -> FloatArray:
         beta[:half] = np.maximum(beta[:half], 0.0)
         beta[half:] = np.minimum(beta[half:], 0.0)
     return beta
+
+
+def balanced(qp: DualQP, beta: FloatArray) -> FloatArray:
+    """beta inside its boxes and, where the variables have the room, with sum(beta) = 0; itself where it is so already.
+
+    What is missing goes to the variables with most room first, so that those at a bound stay there.
+    """
+    inside = beta if ((beta >= qp.lower) & (beta <= qp.upper)).all() else np.clip(beta, qp.lower, qp.upper)
+    missing = -float(inside.sum())
+    if not qp.equality or abs(missing) <= _DRIFT * float(np.abs(inside).sum()):
+        return inside
+    room = np.minimum(inside - qp.lower, qp.upper - inside)
+    out = inside.copy()
+    for t in np.argsort(-room):
+        if not abs(missing) > 0.0:
+            break
+        change = min(max(missing, qp.lower[t] - out[t]), qp.upper[t] - out[t])
+        out[t] += change
+        missing -= change
+    return out
 
 
 def feasible_start(qp: DualQP, beta: FloatArray) -> FloatArray:

@@ -11,7 +11,6 @@ Reference  Cristianini and Shawe-Taylor (2000), section 7.6, table 7.3; Gibbs an
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,14 +21,14 @@ from scipy import linalg
 
 from svmcore import _check, _kernels
 from svmcore._control import Callback, Control
-from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._decision import Decision
+from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import FloatArray, Kernel, KernelKind, Status
 from svmcore.gram import (
     KernelMatrix,
     aligned,
-    available_threads,
     call_kernel,
-    decision_values,
     dense_points,
     is_sparse,
     new_scratch,
@@ -224,7 +223,9 @@ class GPSolution:
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean at every row of X; with `return_std` also the standard deviation of the function there (no noise)."""
         X = self._checked(X)
-        mean = decision_values(X, self.X, self.alpha, self.kernel, self.function, self.n_threads)
+        if "decision" not in self._kept:
+            self._kept["decision"] = Decision(self.X, self.alpha, self.kernel, self.function)
+        mean: FloatArray = self._kept["decision"](X, self.n_threads)
         if not return_std:
             return mean
         return mean, np.sqrt(np.maximum(self.variance(X), 0.0))
@@ -277,13 +278,14 @@ class GPSolution:
         return self._kept["factor"]
 
 
+@checked()
 def gp_regression(
     X: Any,
     y: Any,
     *,
     noise: float,
-    kernel: Any = "rbf",
-    gamma: Any = "scale",
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
     solver: str = "cg",
@@ -327,7 +329,7 @@ def gp_regression(
     spec = _check.kernel(kernel, X, gamma, degree, coef0, 0.0, None)
     start = np.zeros(X.shape[0]) if alpha0 is None else _check.vector(alpha0, "alpha0", X.shape[0]).copy()
     cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
-    threads = available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1)
+    threads = _check.threads(n_threads)
     if time_limit is not None:
         time_limit = _check.number("time_limit", time_limit, low=0.0)
     if callback is not None and not callable(callback):
@@ -347,9 +349,9 @@ def gp_regression(
     if solver == "cholesky" and not run.met(alpha, residual):
         status = Status.PRECISION
     if not status.ok:
-        warnings.warn(
+        warn(
             f"{status}: residual {run.relative(residual):.1e} (tol {tol:g}). Remedy: raise the limit, tol or noise.",
-            ConvergenceWarning, stacklevel=2,
+            ConvergenceWarning,
         )  # fmt: skip
     columns = np.array(run.trace).reshape(-1, 4).T
     names = ("residual", "lower", "upper", "n_kernel_evals")

@@ -22,9 +22,8 @@ from svmcore._types import LANES, DualQP, FloatArray, IntArray, Kernel, KernelKi
 
 KernelFunction = Callable[[Any, Any], Any]
 
-_BLOCK_VALUES = 1 << 22  # kernel values that a Python callable is asked for at a time
+BLOCK_VALUES = 1 << 22  # kernel values that a Python callable is asked for at a time
 _THREAD_VALUES = 1 << 20  # feature operations below which a second thread costs more than it brings
-_TEST_ROWS = 4096  # rows of a test set packed at a time
 _SYMMETRIC_POINTS = 600  # from which a product of targets that are sources, too, uses their values twice,
 _SYMMETRY_SAVES = 0.1  # if that saves this share of the work
 
@@ -146,7 +145,7 @@ class KernelMatrix:
 
     def _slabs(self, width: int) -> list[tuple[int, int]]:
         """Row ranges whose blocks of `width` columns stay small."""
-        step = max(1, _BLOCK_VALUES // max(1, width))
+        step = max(1, BLOCK_VALUES // max(1, width))
         return [(start, min(start + step, self.n)) for start in range(0, self.n, step)]
 
     def _diagonal(self) -> FloatArray:
@@ -265,39 +264,6 @@ def point_product(
         run(0, int(edges[1]))
         for other in others:
             other.result()
-    return out
-
-
-def decision_values(
-    X: Any,
-    support: Any,
-    coef: FloatArray,
-    kernel: Kernel,
-    function: KernelFunction | None,
-    n_threads: int,
-) -> FloatArray:
-    """sum_s coef_s k(x_t, support_s) for the rows of X (without offset), in blocks: memory does not grow with X.
-
-    For a precomputed kernel X holds the columns of the support only.
-    """
-    kernel = kernel._replace(offset=0.0)
-    if kernel.kind == KernelKind.PRECOMPUTED:
-        return np.asarray(X @ coef, dtype=np.float64)
-    out = np.zeros(X.shape[0])
-    if not len(coef):
-        return out
-    if function is not None:
-        step = max(1, _BLOCK_VALUES // len(coef))
-        for start in range(0, X.shape[0], step):
-            out[start : start + step] = call_kernel(function, X[start : start + step], support, 0.0) @ coef
-        return out
-    pack = sparse_points if is_sparse(support) else dense_points
-    sources = pack(support, np.arange(len(coef)))
-    n_features = support.shape[1]
-    for start in range(0, X.shape[0], _TEST_ROWS):
-        piece = X[start : start + _TEST_ROWS]
-        targets = pack(piece, np.arange(piece.shape[0]))
-        out[start : start + _TEST_ROWS] = point_product(kernel, targets, sources, coef, n_features, n_threads)
     return out
 
 

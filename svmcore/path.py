@@ -9,23 +9,25 @@ piecewise linear in lambda (Hastie et al. 2004; Ong, Shao and Yang: multi-dimens
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from svmcore import _check, solvers
+from svmcore._columns import names_of
 from svmcore._control import Control, Part, new_control
-from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._follow import GAP, Record, Tracker
+from svmcore._keywords import Gamma, KernelLike, checked
+from svmcore._path_check import check_path
 from svmcore._path_measure import largest_gap
-from svmcore._path_paper import PaperTracker, Settings
+from svmcore._path_paper import PaperTracker, PublishedOptions
 from svmcore._rows import RowStore
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind
 from svmcore._window import WindowTracker
-from svmcore.gram import KernelMatrix, available_threads, is_sparse
+from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.path_result import Data, Groups, Path, Track
 from svmcore.solve import svc_problem
 
@@ -35,6 +37,13 @@ _CACHE_LIMIT = 4e9
 _SMALL = 1 << 25
 """Bytes of a kernel matrix for which nobody asks how much memory is free."""
 _WARN_GAP = 1e-6
+_ROUNDING = 1e-15
+"""SMO of the published modes is asked for no more than this, relative to the kernel's scale."""
+_STRETCHES = 4
+"""Stretches of a path by the fast tracker at which its null dimension is measured."""
+_SMO_STEPS = 20.0
+"""Steps per point that it may take; the fast tracker removes what is left."""
+_LAMBDA_MIN = 1e-3
 _FOR_ROWS = 0.5
 """Share of a time limit beyond which the whole kernel matrix is given up for rows on demand."""
 _ROUGH = 1e-6
@@ -52,22 +61,28 @@ class PathProgress(NamedTuple):
     seconds: float
 
 
+@checked()
 def svm_path(
     X: Any,
     y: Any,
     *,
-    kernel: Any = "rbf",
-    gamma: Any = "scale",
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
-    loss: str = "hinge",
+    loss: Literal["hinge"] = "hinge",
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
+    standardize: bool = False,
+    feature_names: Any = None,
     sample_weight: Any = None,
     class_weight: Any = None,
     lambda_max: float | None = None,
-    lambda_min: float = 1e-3,
-    factorization: str = "auto",
+    lambda_min: float = _LAMBDA_MIN,
+    C_min: float | None = None,
+    C_max: float | None = None,
+    factorization: Literal["auto", "svd", "qr", "update"] = "auto",
+    published: PublishedOptions | None = None,
     merge_tol: float = 0.0,
     max_events: int | None = None,
     time_limit: float | None = None,
@@ -80,12 +95,13 @@ def svm_path(
 
     Parameters
     ----------
-    X, y, kernel, gamma, degree, coef0, fit_intercept, intercept_scaling, sample_weight, class_weight : as in `train_svc`.
-        The loss is the hinge: the squared hinge's path is not piecewise linear.
+    X, y, kernel, gamma, degree, coef0, fit_intercept, intercept_scaling, standardize, feature_names, sample_weight,
+        class_weight : as in `train_svc`. The loss is the hinge: the squared hinge's path is not piecewise linear.
     lambda_max, lambda_min : the ends, lambda = 1 / C. None: the largest lambda at which anything happens; the path
-        then answers for every smaller C too.
+        then answers for every smaller C too. C_min, C_max : the same ends in terms of C, in their place.
     factorization : "auto", the fast tracker; or the algorithm of Ong, Shao and Yang as published, with the rank of the
         system from its SVD ("svd"), from QR with column pivoting ("qr"), or from updated QR where it is known ("update").
+    published : tolerances and switches of the published algorithm, a `PublishedOptions`; "auto" takes none.
     merge_tol : points of which no feature differs by more than this are made equal first (0: only exact duplicates
         are merged, which changes nothing).
     max_events, time_limit, callback : limits. Whatever ends a run, Ctrl-C included, the path is valid down to there.
@@ -105,44 +121,108 @@ def svm_path(
     >>> path.alpha(1.0).round(6).tolist()
     [0.0, 0.222222, 0.222222, 0.0]
     """
-    if loss == "squared_hinge":
+    if loss == "squared_hinge":  # type: ignore[comparison-overlap]
         raise InputError(
             'loss="squared_hinge" has no piecewise linear path, since K + lambda I moves; use the hinge, or train_svc'
         )
     _check.choice("loss", loss, ("hinge",))
     begin = time.perf_counter()
     mode = _check.choice("factorization", factorization, FACTORIZATIONS)
-    low = _check.number("lambda_min", lambda_min, low=0.0, strict=True)
-    high = None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low)
-    threads = available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1)
+    options = _published_options(published, mode)
+    high, low = _ends(lambda_max, lambda_min, C_min, C_max)
+    threads = _check.threads(n_threads)
     if max_events is not None:
         max_events = _check.integer("max_events", max_events, low=0)
     control = new_control("path", time_limit, callback, verbose)
-    snap = _check.number("merge_tol", merge_tol, low=0.0)
-    if snap > 0.0:
-        X = _snapped(X, snap, kernel)
+    names = names_of(X, feature_names)
+    X = _snapped(X, _check.number("merge_tol", merge_tol, low=0.0), kernel)
     problem = svc_problem(
         X, y, 1.0, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
+        standardize=standardize, feature_names=names,
     )  # fmt: skip
-    data = _merge(problem, threads, together=mode == "auto")
-    with control, one_blas_thread:
-        K = _kernel(data, cache_mb)
-        prepared = time.perf_counter()
-        run = _auto if mode == "auto" else _paper
-        record, top, store = run(data, K, high, low, _Watch(control, low), max_events, mode)
-        path = _assemble(data, record, top)
-        path.stats |= {"factorization": mode, "n_kernel_evals": K.n_evals}
-        tracked = time.perf_counter()
-        with control.beginning():
-            gap = largest_gap(path, store, control)
-        if gap == -np.inf and mode != "auto":  # nothing has been measured on the way, so a little must be now
-            gap = largest_gap(path, store, new_control("path", None, None, 0), most=2)
-        path.stats["max_gap"] = max(path.stats["max_gap"], gap)
-        path.stats["seconds"]["measure"] = time.perf_counter() - tracked
-    path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
+    prepared = time.perf_counter()
+    path = follow(problem, Way(high, low, mode, max_events, cache_mb, threads), control, options)
+    path.stats["seconds"]["check"] += prepared - begin
+    path.stats["seconds"]["total"] += prepared - begin
     _speak(path)
     return path
+
+
+class Way(NamedTuple):
+    """How to follow a path, checked: its ends in lambda, its tracker, its limits."""
+
+    high: float | None
+    low: float
+    mode: str = "auto"
+    max_events: int | None = None
+    cache_mb: float | None = None
+    threads: int = 1
+
+
+def follow(
+    problem: Any, way: Way, control: Control, options: PublishedOptions | None = None, gram: FloatArray | None = None
+) -> Path:
+    """The path of a checked problem, without a word about how it ended.
+
+    `options` are those of a published algorithm; `gram`: the kernel among all points without offset, where somebody has it.
+    """
+    begin = time.perf_counter()
+    data = _merge(problem, way.threads, together=way.mode == "auto")
+    watch = _Watch(control, way.low)
+    with control, one_blas_thread:
+        K = _kernel(data, way.cache_mb) if gram is None else _kernel_from(gram, data)
+        prepared = time.perf_counter()
+        if options is None:
+            record, top, store = _auto(data, K, way, watch)
+        else:
+            record, top, store = _paper(data, K, way, watch, options)
+        path = _assemble(data, record, top)
+        path.stats |= {"factorization": way.mode, "n_kernel_evals": K.n_evals if gram is None else 0}
+        tracked = time.perf_counter()
+        path.stats |= _checked(path, K, store, way.mode, control)
+        path.stats["seconds"]["measure"] = time.perf_counter() - tracked
+    path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
+    return path
+
+
+def _published_options(published: Any, mode: str) -> PublishedOptions | None:
+    """The options of a published mode; None for the fast tracker."""
+    if published is None:
+        return None if mode == "auto" else PublishedOptions()
+    if not isinstance(published, PublishedOptions):
+        raise InputError(
+            f"published={published!r} is no PublishedOptions; give svmcore.PublishedOptions(check=False, ...)"
+        )
+    if mode == "auto":
+        raise InputError('published= is for factorization="svd", "qr" or "update"; "auto" takes none of its options')
+    for name in ("rank_tol", "start_tol", "backup_tol", "kkt_tol", "rate_tol", "step_tol"):
+        _check.number(name, getattr(published, name), low=0.0, strict=True)
+    _check.number("back", published.back, low=0.0, high=0.9, strict=True)
+    _check.integer("most_blocked", published.most_blocked, low=1)
+    return published
+
+
+def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float | None, float]:
+    """Both ends in lambda, the larger one or None first, whichever way they were given."""
+    for C, C_name, value, name in (
+        (C_max, "C_max", lambda_min if lambda_min != _LAMBDA_MIN else None, "lambda_min"),
+        (C_min, "C_min", lambda_max, "lambda_max"),
+    ):
+        if C is not None and value is not None:
+            raise InputError(
+                f"{C_name}={C!r} and {name}={value!r} say the same, since C = 1 / lambda; give one of them"
+            )
+    if C_max is None:
+        low = _check.number("lambda_min", lambda_min, low=0.0, strict=True)
+    else:
+        low = 1.0 / _check.cost(C_max, "C_max", infinite=False)
+    if C_min is None:
+        return None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low), low
+    high = 1.0 / _check.cost(C_min, "C_min", infinite=False)
+    if high < low:
+        raise InputError(f"C_min={C_min!r} lies above the other end, C = {1.0 / low:g}; give a larger C_max")
+    return high, low
 
 
 # ---- the data --------------------------------------------------------------------------------------------------------
@@ -150,6 +230,8 @@ def svm_path(
 
 def _snapped(X: Any, tol: float, kernel: Any) -> Any:
     """X with near-duplicates made equal: points that round to the same multiples of `tol` take the first one's values."""
+    if tol == 0.0:
+        return X
     if isinstance(kernel, str) and kernel == "precomputed":
         raise InputError('merge_tol compares features; with kernel="precomputed" merge the points before')
     X = _check.features(X)
@@ -201,7 +283,9 @@ def _merge(problem: Any, n_threads: int, together: bool) -> Data:
     share = np.zeros(n)
     share[kept] = weights[kept] / total[group[kept]]
     groups = Groups(group, share, kept[first[order]], np.bincount(group[kept], minlength=order.size))
-    return Data(problem.X, signs, weights, problem.spec, problem.classes, qp.equality, groups, n_threads)
+    return Data(
+        problem.X, signs, weights, problem.spec, problem.classes, qp.equality, groups, n_threads, problem.columns
+    )
 
 
 def _kernel(data: Data, cache_mb: float | None) -> KernelMatrix:
@@ -219,6 +303,15 @@ def _kernel(data: Data, cache_mb: float | None) -> KernelMatrix:
     elif first.size < X.shape[0]:
         X = X[first]
     return KernelMatrix(X, data.spec.kernel, data.spec.function, cache_bytes=int(budget), n_threads=data.n_threads)
+
+
+def _kernel_from(gram: FloatArray, data: Data) -> KernelMatrix:
+    """The kernel of the variables out of that of all points."""
+    first = data.groups.first
+    if first.size < gram.shape[0]:
+        gram = gram[np.ix_(first, first)]
+    kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, data.spec.kernel.offset)
+    return KernelMatrix(gram, kernel, cache_bytes=gram.nbytes, n_threads=data.n_threads)
 
 
 class Variables(NamedTuple):
@@ -254,19 +347,19 @@ class Top(NamedTuple):
 
 
 class _Smo(NamedTuple):
-    """SMO on the path's problem, with other linear terms and boxes."""
+    """SMO on the path's problem, with other linear terms and boxes, for at most `most` steps per variable."""
 
     K: KernelMatrix
     v: Variables
     control: Control
+    most: float = 200.0
 
     def solve(self, c: FloatArray, lower: FloatArray, upper: FloatArray, start: FloatArray, tol: float) -> FloatArray:
         """The solution; the point that was reached when the control stops it."""
         qp = DualQP(c, lower, upper, np.zeros(c.size), np.arange(c.size), self.v.equality)
         raw = solvers.load("smo").run(
             qp, self.K, control=Part(self.control, "looking for the start"), tol=tol, stopping="kkt",
-            max_iter=200 * c.size + 100_000, start=start,
-            seed=0, trace=False,
+            max_iter=int(self.most * (c.size + 500)), start=start, seed=0, trace=False,
         )  # fmt: skip
         return np.asarray(raw.beta)
 
@@ -391,9 +484,7 @@ class _Watch:
         return None if status is None else status.name.lower()
 
 
-def _auto(
-    data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None, _mode: str
-) -> tuple[Record, Top, RowStore]:
+def _auto(data: Data, K: KernelMatrix, way: Way, watch: _Watch) -> tuple[Record, Top, RowStore]:
     """The fast tracker."""
     v, control = _variables(data), watch.control
     clock = time.perf_counter()
@@ -404,15 +495,15 @@ def _auto(
         solver=lambda lam, beta: smo.at(lam, beta, 1e-9 * lam), go_on=lambda: control.reason() is None,
         rows_while=_while_worth(control),
     )  # fmt: skip
-    smo: _Smo = _Smo(_stored(tracker, K), v, control)
+    smo: _Smo = _Smo(_stored(tracker.store, K), v, control)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
     with control.beginning():
-        top = _begin(tracker, smo, high, low)
+        top = _begin(tracker, smo, way.high, way.low)
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
     tracker.start_record()
-    ended = tracker.run(low, watch, max_events) if top.lam > low else "done"
+    ended = tracker.run(way.low, watch, way.max_events) if top.lam > way.low else "done"
     seconds["track"] = time.perf_counter() - clock
     record = tracker.record(ended)
     record.stats["seconds"] = seconds
@@ -430,47 +521,52 @@ def _while_worth(control: Control) -> Callable[[float], bool]:
     return worth
 
 
-def _stored(tracker: Tracker | PaperTracker, K: KernelMatrix) -> KernelMatrix:
+def _stored(store: RowStore, K: KernelMatrix) -> KernelMatrix:
     """The kernel as an oracle that reads the tracker's rows, when it has them all."""
-    if not tracker.store.whole:
+    if not store.whole:
         return K
     kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, 0.0)
-    return KernelMatrix(tracker.store.rows, kernel, cache_bytes=K.cache_bytes, n_threads=K.n_threads)
+    return KernelMatrix(store.rows, kernel, cache_bytes=K.cache_bytes, n_threads=K.n_threads)
 
 
 def _paper(
-    data: Data, K: KernelMatrix, high: float | None, low: float, watch: _Watch, max_events: int | None, mode: str
+    data: Data, K: KernelMatrix, way: Way, watch: _Watch, options: PublishedOptions
 ) -> tuple[Record, Top, RowStore]:
-    """The published algorithm: IR by SMO at lambda_max, then its own loop."""
-    v = _variables(data)
-    settings = Settings()
+    """The published algorithm: IR by SMO at lambda_max from (55), then its own loop.
 
-    def by_smo(lam: float, beta: FloatArray) -> FloatArray:
-        return smo.at(lam, beta, settings.smo * lam)
+    Without a lambda_max it starts at the solution for every large lambda, which tells where the first event is.
+    """
+    v = _variables(data)
+    scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
+
+    def by_smo(lam: float, beta: FloatArray, tol: float) -> FloatArray:
+        return smo._replace(most=_SMO_STEPS).at(lam, beta, max(tol * lam, _ROUNDING * scale))
 
     clock = time.perf_counter()
     tracker = PaperTracker(
-        K, v.c, v.lower, v.upper, equality=v.equality, mode=mode, budget=float(K.cache_bytes), solver=by_smo,
-        settings=settings,
+        K, v.c, v.lower, v.upper, equality=v.equality, mode=way.mode, budget=float(K.cache_bytes), solver=by_smo,
+        options=options,
     )  # fmt: skip
-    smo = _Smo(_stored(tracker, K), v, watch.control)
+    smo = _Smo(_stored(tracker.store, K), v, watch.control)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
     with watch.control.beginning():
-        beta, top = _limit_solution(smo, settings.smo)
-        lam = 2.0 * max(top.lam, low) if high is None else high
-        is_open = lam > top.lam
-        tracker.begin(lam, by_smo(lam, beta))
+        if way.high is None:
+            beta, top = _limit_solution(smo, max(options.start_tol, _ROUNDING))
+            slope = top.bias_slope
+            lam = 2.0 * max(top.lam, way.low)
+        else:
+            beta, lam, slope = _majority_at_zero(v), way.high, float(np.sign(_excess(v)))
+        tracker.begin(lam, beta)
         watch.control.demand()
-    is_open = is_open and _at_rest(tracker.beta, v, top.bias_slope)
+    is_open = _at_rest(tracker.S.beta, v, slope)
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
-    ended = tracker.run(low, watch, max_events)
+    ended = tracker.run(way.low, watch, way.max_events)
     seconds["track"] = time.perf_counter() - clock
     record = tracker.record(ended)
     record.stats["seconds"] = seconds
-    top = Top(lam, is_open, top.bias_slope if is_open else 0.0, high is None and is_open)
-    return record, top, tracker.store
+    return record, Top(lam, is_open, slope if is_open else 0.0, way.high is None and is_open), tracker.store
 
 
 # ---- the answer ------------------------------------------------------------------------------------------------------
@@ -492,23 +588,34 @@ def _assemble(data: Data, record: Record, top: Top) -> Path:
     return Path(data, track, stats, record.ended)
 
 
+def _checked(path: Path, K: KernelMatrix, store: RowStore, mode: str, control: Control) -> dict[str, Any]:
+    """What is measured on the finished path: its largest gap, and of the fast tracker the null dimension.
+
+    A path that was stopped is measured at fewer places, so that nobody waits.
+    """
+    rows = _stored(store, K)
+    if mode != "auto":
+        return {"max_gap": check_path(path, rows, None if control.reason() is None else _STRETCHES).relative_gap}
+    with control.beginning():
+        found: dict[str, Any] = {"max_gap": max(path.stats["max_gap"], largest_gap(path, store, control))}
+    return found if control.reason() else found | {"null_dim_max": check_path(path, rows, _STRETCHES).null_dim}
+
+
 def _speak(path: Path) -> None:
     """Say when the path is shorter or less exact than was asked for."""
     if path.ended != "done":
-        warnings.warn(
+        warn(
             f"the path ended early ({path.ended}) at C={path.C_range[1]:.6g}, where lambda={path.lambdas[-1]:.3g}; it is "
             "exact down to there. Remedy: a larger limit, or lambda_max=1/C to go on from here.",
             ConvergenceWarning,
-            stacklevel=3,
         )
     gap = path.stats.get("max_gap", 0.0)
     if not gap <= _WARN_GAP:
-        warnings.warn(
+        warn(
             f"the path's largest relative duality gap is {gap:.1e}: points that are nearly equal, or a kernel matrix that "
             "is not positive semi-definite. Remedy: merge_tol for near-duplicates, scaled features, or a positive "
             "semi-definite kernel.",
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 

@@ -11,19 +11,19 @@ piecewise linear, so phi is integrated exactly upwards from the value at the sma
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcore import _check
+from svmcore._columns import Columns, Scaling
 from svmcore._control import Callback, new_control
 from svmcore._cross import Cross
-from svmcore._errors import ConvergenceWarning, InputError, MissingExtraError
+from svmcore._errors import ConvergenceWarning, InputError, MissingExtraError, warn
 from svmcore._threads import one_blas_thread
-from svmcore._types import FloatArray, IntArray
+from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.step_curve import StepCurve
 
 CAUSES = ("box", "margin", "exchange", "batch", "repair", "special", "restart")
@@ -53,7 +53,7 @@ class Groups(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The problem behind a path: features, signs and weights per point, kernel, classes, and the variables."""
+    """The problem behind a path: scaled features, signs and weights per point, kernel, classes, and the variables."""
 
     X: Any
     signs: FloatArray
@@ -63,6 +63,12 @@ class Data(NamedTuple):
     equality: bool
     groups: Groups
     n_threads: int
+    columns: Columns
+
+    @property
+    def raw(self) -> Any:
+        """The features in the units that users know."""
+        return self.columns.raw(self.X)
 
 
 class Track(NamedTuple):
@@ -304,11 +310,38 @@ class Path:
             out[name] = tally[upto, k]
         return out
 
+    def coef(self, C: Any) -> FloatArray:
+        """The weights of a linear machine for features as users give them, shape (d,); one row per C when C is an array.
+
+        ``f(x) = coef(C) @ x + f(0)``; `intercept(C)` is f(0) unless the path standardises its features.
+        """
+        data = self._data
+        if data.spec.kernel.kind != KernelKind.LINEAR:
+            raise InputError(f"coef needs the linear kernel; this path has kernel={data.spec.name!r}")
+        dual = self.dual_coef(C)
+        w = np.asarray((data.X.T @ dual.T).T)
+        return data.columns.weights(w, 0.0)[0]
+
     # ---- predictions -----------------------------------------------------------------------------------------------
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the features, or None where the training data had none."""
+        return self._data.columns.names
+
+    @property
+    def standardized(self) -> Scaling | None:
+        """Mean and scale of every feature, where the path was computed with ``standardize=True``; else None."""
+        return self._data.columns.standardized
+
+    def columns_of(self, names: Iterable[str]) -> IntArray:
+        """For every feature of the training data its place among `names`; InputError where they are not the same names."""
+        return self._data.columns.of(names)
 
     def decision_function(self, X: Any, C: Any) -> FloatArray:
         """f(x) for every row of X; with an array of C, one row of the result per C."""
         lam, _, scalar = self._lambdas_of(C)
+        X = self._data.columns.apply(X)
         beta, bias = self._hat(lam)
         offset = self._data.spec.kernel.offset
         bias = bias + (0.0 if self._data.equality else offset * beta.sum(axis=1))
@@ -356,7 +389,7 @@ class Path:
         else:
             if y is None:
                 raise InputError("error_curve needs the labels y of X")
-            X = _check.features(X)
+            X = data.columns.apply(X)
             wanted = _signs_of(y, data.classes, X.shape[0])
             weight = _weights_of(sample_weight, X.shape[0])
         there = weight > 0.0
@@ -365,11 +398,10 @@ class Path:
         with new_control("error curve", time_limit, callback, verbose) as control:
             curve, whole = error_curve(self, Cross(data, X), wanted > 0.0, weight, control)
         if not whole:
-            warnings.warn(
+            warn(
                 f"the error curve ended early ({control.why}); it is exact up to C={curve.C_max:.6g} of {self.C_max:.6g}. "
                 "Remedy: a larger time_limit, or fewer rows.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         return curve
 
@@ -397,6 +429,12 @@ class Path:
         from svmcore._path_solution import solution_at
 
         return solution_at(self, C)
+
+    def solution_set(self, C: float) -> Any:
+        """All solutions at one C, a `SolutionSet`: the null space in which they differ, and its bounds."""
+        from svmcore._solution_set import solution_set_at
+
+        return solution_set_at(self, C)
 
     @one_blas_thread
     def certify(
@@ -437,7 +475,7 @@ class Path:
 
 
 def _signs_of(y: Any, classes: NDArray[Any], n: int) -> FloatArray:
-    labels = np.asarray(y).reshape(-1)
+    labels = _check.label_array(y).reshape(-1)
     if labels.size != n:
         raise InputError(f"y has {labels.size} labels for {n} rows of X; give one label per row")
     unknown = ~np.isin(labels, classes)

@@ -111,7 +111,8 @@ def _curve(path: Path, test: tuple[Any, Any] | None, **limits: Any) -> StepCurve
     labels = data.classes[(data.signs > 0).astype(int)] if y is None else y
     Cs = _values(path, _limits(path))
     wrong = [
-        (path.predict(data.X if X is None else X, Cs[k : k + 16]) != labels).mean(axis=1) for k in range(0, Cs.size, 16)
+        (path.predict(data.raw if X is None else X, Cs[k : k + 16]) != labels).mean(axis=1)
+        for k in range(0, Cs.size, 16)
     ]
     return StepCurve(np.sqrt(Cs[1:] * Cs[:-1]), np.concatenate(wrong), float(Cs[0]), float(Cs[-1]))
 
@@ -178,16 +179,22 @@ def plot_path(path: Path, what: str = "alphas", *, ax: Any = None, **options: An
 
             figure = plt.figure(figsize=_size(path), layout="constrained")
             return draw_overview(path, figure, **options)
-    if ax is not None:
+    with canvas(ax, (5.2, 5.2) if what == "boundary" else (6.4, 4.0)) as ax:
         views[what](path, ax, **options)
-        return ax
+    return ax
+
+
+@contextmanager
+def canvas(ax: Any, size: tuple[float, float]) -> Iterator[Any]:
+    """The axes to draw on: those given, or new ones in the style of the house."""
+    if ax is not None:
+        _matplotlib()
+        yield ax
+        return
     with _styled():
         from matplotlib import pyplot as plt
 
-        size = (5.2, 5.2) if what == "boundary" else (6.4, 4.0)
-        _, ax = plt.subplots(figsize=size, layout="constrained")
-        views[what](path, ax, **options)
-    return ax
+        yield plt.subplots(figsize=size, layout="constrained")[1]
 
 
 def save_overview(path: Path, file: str, **options: Any) -> None:
@@ -249,11 +256,11 @@ def _legend_above(ax: Any, handles: list[Any], labels: list[str]) -> None:
     )  # fmt: skip
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
     """A number in three digits: 0.0354, 17.7, 1,000."""
     return f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.3g}"
 
@@ -366,9 +373,9 @@ def draw_error(
         at = best.best_C
         ax.axvline(at, color=MARGIN, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
         ax.plot([at], [100 * best.minimum], "o", color=MARGIN, markersize=6, zorder=4)
-        note, colour = f"least {_percent(best.minimum)} at C = {_short(at)}, {shown[-1][0]}", MARGIN
+        note, colour = f"least {percent(best.minimum)} at C = {short(at)}, {shown[-1][0]}", MARGIN
     else:
-        note, colour = f"least training error {_percent(curves.training.minimum)}", MUTED
+        note, colour = f"least training error {percent(curves.training.minimum)}", MUTED
     if len(shown) > 1:
         ax.legend(loc="best")
     _over_C(ax, span, "Error", "wrong, in %")
@@ -399,7 +406,7 @@ def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | N
     if not has_boundary(path):
         raise InputError("the decision boundary can be drawn for two features in a dense X only")
     C = float(np.clip(1.0, path.Cs[0], path.Cs[-1])) if C is None else C
-    X = data.X
+    X = data.raw
     low, high = X.min(axis=0), X.max(axis=0)
     half = 0.56 * np.where(high > low, high - low, 1.0)
     square = 0.5 < half[0] / half[1] < 2.0  # comparable scales: draw both the same
@@ -435,7 +442,7 @@ def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | N
     ax.set_xlabel(f"{first}   (ringed: support vectors; dashed: the margin)")
     ax.set_ylabel(second)
     _legend_above(ax, *ax.get_legend_handles_labels())
-    ax.set_title(title or f"Decision boundary at C = {_short(C)}")
+    ax.set_title(title or f"Decision boundary at C = {short(C)}")
 
 
 def has_boundary(path: Path) -> bool:
@@ -473,9 +480,9 @@ def draw_overview(
     draw_alphas(path, axes["alphas"], span=span)
     draw_sets(path, axes["sets"], span=span)
     draw_objective(path, axes["objective"], span=span)
-    way = f"every C from {_short(path.Cs[0])} to {_short(path.Cs[-1])}, {path.stats['n_events']:,} changes"
+    way = f"every C from {short(path.Cs[0])} to {short(path.Cs[-1])}, {path.stats['n_events']:,} changes"
     figure.suptitle(f"{title}: {way}" if title else way[0].upper() + way[1:], fontsize=12.5, x=0.008, ha="left")
     return axes
 
 
-__all__ = ["Curves", "check_file", "error_curves", "has_boundary", "is_exact", "plot_path", "save_overview"]
+__all__ = ["Curves", "canvas", "check_file", "error_curves", "has_boundary", "is_exact", "plot_path", "save_overview"]

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from svmcore import _check, forms
-from svmcore._errors import InputError
+from svmcore._keywords import checked
 from svmcore.certify import Certificate
 from svmcore.certify import certificate as _measure
-from svmcore.gram import KernelMatrix, available_threads
-from svmcore.solve import svc_problem, svr_problem
+from svmcore.solve import any_problem, svc_problem
 
 
+@checked(svc_problem)
 def certificate(
     X: Any,
     y: Any,
@@ -41,13 +41,7 @@ def certificate(
     >>> svmcore.certificate(X, y, [0.5, 0.5], -1.0, C=1.0, kernel="linear").gap
     0.0
     """
-    try:
-        if epsilon is None:
-            form = svc_problem(X, y, C, **problem)
-        else:
-            form = svr_problem(X, y, C, epsilon, **problem)
-    except TypeError as error:
-        raise InputError(f"{error}; give the keywords of train_svc or train_svr that define the problem") from None
+    form = any_problem(X, y, C, epsilon, problem)
     coef = _check.vector(alpha, "alpha", form.X.shape[0])
     qp = form.qp
     if epsilon is None:
@@ -56,16 +50,13 @@ def certificate(
         coef = coef * signs
     if intercept is not None:
         intercept = _check.number("intercept", intercept)
-    K = KernelMatrix(
-        form.X,
-        form.spec.kernel,
-        form.spec.function,
-        cache_bytes=0,
-        n_threads=available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1),
-    )
-    return _measure(qp, K, forms.to_beta(qp, coef), intercept)
+    K, beta = form.kernel_matrix(cache_bytes=0, n_threads=_check.threads(n_threads)), forms.to_beta(qp, coef)
+    shift = form.shift(K, beta)
+    found = _measure(qp, K, beta, None if intercept is None else intercept - shift)
+    return found._replace(intercept=found.intercept + shift)
 
 
+@checked(certificate, svc_problem)
 def duality_gap(X: Any, y: Any, alpha: Any, intercept: float | None, C: float = 1.0, **problem: Any) -> float:
     """Primal minus dual objective of anybody's answer; a bound on its error when its alpha is feasible. See `certificate`.
 
@@ -76,6 +67,7 @@ def duality_gap(X: Any, y: Any, alpha: Any, intercept: float | None, C: float = 
     return certificate(X, y, alpha, intercept, C, **problem).gap
 
 
+@checked(certificate, svc_problem)
 def kkt_violation(X: Any, y: Any, alpha: Any, C: float = 1.0, **problem: Any) -> float:
     """LIBSVM's measure of optimality of anybody's alpha, 0 at an optimum. See `certificate`.
 

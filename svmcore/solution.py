@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _check
+from svmcore import _columns
+from svmcore._columns import Columns, Scaling
+from svmcore._decision import Decision
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.certify import Certificate
-from svmcore.gram import decision_values, is_sparse
+from svmcore.gram import is_sparse
 
-_FORMAT = "svmcore-solution-1"
+_FORMAT = "svmcore-solution-2"
+_OLD_FORMATS = ("svmcore-solution-1",)  # read, never written: without names, scaling and the terms of the problem
 _MOST_POINTS = 10**9  # a larger number in a file is damage, not data
+
+
+_SHAPED = {KernelKind.RBF, KernelKind.POLY, KernelKind.SIGMOID, KernelKind.LAPLACIAN}
+
+
+class Terms(NamedTuple):
+    """The terms of the training problem that its kernel does not tell; None where a file of an older format does not."""
+
+    C: float | None
+    loss: str | None
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,9 +43,13 @@ class Solution:
     ----------
     alpha : (n,) the dual variables, at least 0; for regression the absolute coefficients.
     intercept : float; the mean over free support vectors, or, when none is free, the midpoint of the optimal interval
-        (with ``stopping="gap"`` the value of smallest gap).
+        (with ``stopping="gap"`` the value of smallest gap). It belongs to scaled features where the machine scales them.
     support : indices of the training points with a coefficient.
     dual_coef : their signed coefficients: ``f(x) = sum dual_coef * k(support, x) + intercept``.
+    support_vectors : their features, scaled where the machine scales them (``standardized`` has mean and scale).
+    coef_, intercept_ : of a linear machine, for features as users give them: ``f(x) = coef_ @ x + intercept_``.
+    C, loss, epsilon, kernel_name, gamma : the training problem; ``params`` has all of it.
+    feature_names : the columns' names, or None. A data frame with the same columns in another order is put right.
     objective, primal_objective : the dual objective in minimised form, and the primal.
     gap, relative_gap : ``primal_objective + objective``, and the same divided by ``|primal_objective|``.
     kkt_violation : LIBSVM's measure of optimality, recomputed in float64 from the data.
@@ -53,7 +72,8 @@ class Solution:
     classes: NDArray[Any] | None
     kernel: Kernel
     support_vectors: Any
-    n_features: int
+    columns: Columns
+    terms: Terms
     function: Callable[[Any, Any], Any] | None = None
     n_threads: int = 1
     trace: dict[str, NDArray[Any]] | None = None
@@ -101,30 +121,117 @@ class Solution:
         return self.certificate.relative_gap
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: the certificate computed, the training data left behind."""
-        return {**self.__dict__, "measured": self.certificate, "training": None}
+        """What is pickled. The training data stay behind, so a postponed certificate is computed now or never."""
+        state = {**self.__dict__, "measured": self.certificate, "training": None}
+        state.pop("_decision", None)
+        return state
 
     def __repr__(self) -> str:
         kind = "regression" if self.classes is None else "classification"
+        terms = [self.kernel_name]
+        terms += [
+            f"{name}={value:.6g}" for name in ("gamma", "C", "epsilon") if (value := getattr(self, name)) is not None
+        ]
+        terms += ["standardized"] if self.standardized is not None else []
+        known = "" if callable(self.measured) else f"relative gap {self.relative_gap:.1e}, "  # computing it takes time
         return (
-            f"<Solution: {kind}, {len(self.support)} of {len(self.alpha)} support vectors, {self.solver}, "
-            f"objective {self.objective:.6g}, relative gap {self.relative_gap:.1e}, "
-            f"KKT violation {self.kkt_violation:.1e}, {self.status.name.lower()}>"
+            f"<Solution: {kind}, {' '.join(terms)}, {len(self.support)} of {len(self.alpha)} support vectors, {self.solver}, "
+            f"{known}KKT violation {self.kkt_violation:.1e}, {self.status.name.lower()}>"
         )
+
+    # ---- the training problem ----------------------------------------------------------------------------------------
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns that X must have."""
+        return self.columns.count
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the features, or None where the training data had none."""
+        return self.columns.names
+
+    @property
+    def standardized(self) -> Scaling | None:
+        """Mean and scale of every feature, where the machine was trained with ``standardize=True``; else None."""
+        return self.columns.standardized
+
+    def columns_of(self, names: Iterable[str]) -> IntArray:
+        """For every feature of the training data its place among `names`; InputError where they are not the same names."""
+        return self.columns.of(names)
+
+    @property
+    def C(self) -> float | None:
+        """The penalty."""
+        return self.terms.C
+
+    @property
+    def loss(self) -> str | None:
+        """The name of the loss."""
+        return self.terms.loss
+
+    @property
+    def epsilon(self) -> float | None:
+        """The half-width of a regression's tube; None for a classifier."""
+        return self.terms.epsilon
+
+    @property
+    def kernel_name(self) -> str:
+        """The kernel as `train_svc` calls it; "callable" for a function."""
+        return KernelKind(self.kernel.kind).name.lower()
+
+    @property
+    def gamma(self) -> float | None:
+        """The kernel's gamma as a number; None for a kernel without one."""
+        return self.kernel.gamma if self.kernel.kind in _SHAPED else None
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The training problem in the words of `train_svc` and `train_svr`: whatever is known and applies."""
+        kind = self.kernel.kind
+        every = {
+            "C": self.C,
+            "epsilon": self.epsilon,
+            "loss": self.loss,
+            "kernel": self.kernel_name if self.function is None else self.function,
+            "gamma": self.gamma,
+            "degree": self.kernel.degree if kind == KernelKind.POLY else None,
+            "coef0": self.kernel.coef0 if kind in (KernelKind.POLY, KernelKind.SIGMOID) else None,
+            "intercept_scaling": self.kernel.offset**0.5 or None,
+            "standardize": self.standardized is not None,
+        }
+        return {name: value for name, value in every.items() if value is not None}
+
+    @property
+    def coef_(self) -> FloatArray:
+        """The weights of a linear machine for features as users give them, shape (d,): ``f(x) = coef_ @ x + intercept_``."""
+        return self._linear()[0].copy()
+
+    @property
+    def intercept_(self) -> float:
+        """The constant that belongs to `coef_`. It differs from `intercept` only where the machine scales its features."""
+        return float(self._linear()[1])
+
+    def _linear(self) -> tuple[FloatArray, float]:
+        if self.kernel.kind != KernelKind.LINEAR:
+            raise InputError(f"coef_ needs the linear kernel; this machine has kernel={self.kernel_name!r}")
+        return self.columns.weights(self._decision.weights, self.intercept)
+
+    # ---- predictions and files ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def _decision(self) -> Decision:
+        """The decision function with its support vectors packed, made when first needed."""
+        return Decision(self.support_vectors, self.dual_coef, self.kernel, self.function)
 
     def decision_function(self, X: Any) -> FloatArray:
         """f(x) for every row of X; for a precomputed kernel X holds k(x, training point), shape (m, n)."""
-        X = _check.features(X)
-        if X.shape[1] != self.n_features:
-            what = "kernel values" if self.kernel.kind == KernelKind.PRECOMPUTED else "features"
-            raise InputError(f"X has {X.shape[1]} {what} a row; this machine was trained with {self.n_features}")
+        X = self.columns.apply(X)
         if self.kernel.kind == KernelKind.PRECOMPUTED:
             X = X[:, self.support]
         elif self.function is None and is_sparse(X) != is_sparse(self.support_vectors):
             X = _to_format_of(X, self.support_vectors)
-        return self.intercept + decision_values(
-            X, self.support_vectors, self.dual_coef, self.kernel, self.function, self.n_threads
-        )
+        return self._decision(X, self.n_threads) + self.intercept
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of every row of X (the value, for regression)."""
@@ -151,6 +258,8 @@ class Solution:
             "solver": np.array(self.solver),
             "support": self.support,
             "dual_coef": self.dual_coef,
+            **_columns.stored(self.columns),
+            **{name: np.array(value) for name, value in self.terms._asdict().items() if value is not None},
         }  # fmt: skip
         if self.classes is not None:
             if self.classes.dtype.kind == "O":
@@ -178,7 +287,7 @@ def _to_format_of(X: Any, like: Any) -> Any:
 
 
 def load(file: Any) -> Any:
-    """Read what `Solution.save` or `Path.save` wrote. Never unpickles."""
+    """Read what `save` of a solution, a path or a cross-validation wrote. Never unpickles."""
     try:
         # opened here: numpy leaves a file that is no archive open
         opened = nullcontext(file) if hasattr(file, "read") else open(file, "rb")  # noqa: SIM115
@@ -193,7 +302,11 @@ def load(file: Any) -> Any:
         from svmcore._path_solution import assemble_path
 
         return assemble_path(file, parts)
-    if str(parts.get("format")) != _FORMAT:
+    if str(parts.get("format")).startswith("svmcore-cv"):
+        from svmcore.cv.files import assemble_cv
+
+        return assemble_cv(file, parts)
+    if str(parts.get("format")) not in (_FORMAT, *_OLD_FORMATS):
         raise InputError(f"{file} is not a file that this version of svmcore reads; it needs format {_FORMAT!r}")
     try:
         return _assemble(parts)
@@ -217,6 +330,9 @@ def _assemble(parts: dict[str, Any]) -> Solution:
     if support.shape != dual_coef.shape or support.ndim != 1 or (len(support) and support.min() < 0):
         raise ValueError("support and dual_coef do not belong together")
     alpha[support] = np.abs(dual_coef)
+    columns = _columns.read(parts, int(n_features), int(kind) == KernelKind.PRECOMPUTED)
+    C, epsilon = (float(parts[name]) if name in parts else None for name in ("C", "epsilon"))
+    terms = Terms(C, str(parts["loss"]) if "loss" in parts else None, epsilon)
     vectors: Any
     if "sv_data" in parts:
         from scipy import sparse
@@ -233,5 +349,6 @@ def _assemble(parts: dict[str, Any]) -> Solution:
         measured=Certificate(objective, primal, gap, relative, violation, 0.0, intercept), status=status,
         converged=status.ok, n_iter=int(n_iter), n_kernel_evals=int(n_evals), fit_seconds=seconds,
         solver=str(parts["solver"]), classes=parts.get("classes"),
-        kernel=Kernel(int(kind), gamma, coef0, int(degree), offset), support_vectors=vectors, n_features=int(n_features),
+        kernel=Kernel(int(kind), gamma, coef0, int(degree), offset), support_vectors=vectors, columns=columns,
+        terms=terms,
     )  # fmt: skip

@@ -6,46 +6,72 @@ is started again from its own answer, as long as that helps.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _check, _measures, choice, forms, solvers
+from svmcore import _check, _columns, _measures, choice, forms, solvers
 from svmcore._check import KernelSpec
+from svmcore._columns import Columns
 from svmcore._control import Callback, Control, new_control
-from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning
+from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning, warn
+from svmcore._keywords import Gamma, KernelLike, SolverName, SolverOptions, Stopping, SVCLoss, SVRLoss, checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.certify import Certificate, certificate, confirm
-from svmcore.gram import KernelMatrix, available_threads, is_sparse
-from svmcore.solution import Solution
+from svmcore.gram import KernelMatrix, is_sparse
+from svmcore.solution import Solution, Terms
+from svmcore.solvers._contract import positive, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
+_OFF_CENTRE = 1e-4  # share of the squared norms that is left when the points are moved to their mean
 
 
 class Problem(NamedTuple):
-    """A checked problem: the dual, its kernel, the data behind it, and the two classes of a classifier."""
+    """A checked problem: the dual, its kernel, the data behind it, scaled, and the two classes of a classifier.
+
+    `centre` is what `points` have been moved by, where that changes nothing but the rounding.
+    """
 
     qp: DualQP
     spec: KernelSpec
     X: Any
     classes: NDArray[Any] | None
+    columns: Columns
+    terms: Terms
+    centre: FloatArray | None = None
+
+    @property
+    def points(self) -> Any:
+        """The points as solvers, certificates and machines see them."""
+        return self.X if self.centre is None else self.X - self.centre
+
+    def kernel_matrix(self, *, cache_bytes: int, n_threads: int) -> KernelMatrix:
+        """The kernel matrix over the points."""
+        spec = self.spec
+        return KernelMatrix(self.points, spec.kernel, spec.function, cache_bytes=cache_bytes, n_threads=n_threads)
+
+    def shift(self, K: KernelMatrix, beta: FloatArray) -> float:
+        """What the centre adds to the intercept of the points to give that of X."""
+        if self.centre is None:
+            return 0.0
+        return float(-forms.to_coef(self.qp, beta, K.n) @ (K.X @ self.centre))
 
 
 class Training(NamedTuple):
     """What a machine was trained on, for `Solution.add` and `Solution.remove`; `form` are keywords of the problem.
 
-    `kept` is theirs: a holder of the active set behind the answer.
+    X is scaled already, by `columns`. `kept` is theirs: a holder of the active set behind the answer.
     """
 
     X: Any
     y: Any
     form: dict[str, Any]
     tol: float
+    columns: Columns
     kept: Any = None
 
 
@@ -64,23 +90,26 @@ class Run(NamedTuple):
     options: dict[str, Any]
 
 
+@checked(options=SolverOptions.__annotations__)
 def train_svc(
     X: Any,
     y: Any,
     C: float = 1.0,
     *,
-    kernel: Any = "rbf",
-    gamma: Any = "scale",
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
-    loss: str = "hinge",
+    loss: SVCLoss = "hinge",
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
+    standardize: bool = False,
+    feature_names: Any = None,
     sample_weight: Any = None,
     class_weight: Any = None,
-    solver: str = "auto",
+    solver: SolverName = "auto",
     tol: float = 1e-3,
-    stopping: str = "kkt",
+    stopping: Stopping = "kkt",
     max_iter: int = -1,
     time_limit: float | None = None,
     cache_mb: float | None = None,
@@ -90,7 +119,7 @@ def train_svc(
     verbose: int = 0,
     trace: bool = False,
     random_state: int | None = None,
-    **solver_options: Any,
+    **solver_options: Unpack[SolverOptions],
 ) -> Solution:
     """Train a two-class support vector machine and certify the answer.
 
@@ -108,8 +137,13 @@ def train_svc(
     loss : "hinge" or "squared_hinge".
     fit_intercept, intercept_scaling : without an intercept there is no equality row; ``intercept_scaling=tau`` then
         stands for a regularised one, through the kernel K + tau^2.
+    standardize : give every feature mean 0 and standard deviation 1 over the training rows, weighted by `sample_weight`
+        (sparse X: deviation 1 only, so that zeros stay zeros). The machine keeps the numbers and takes raw data later.
+    feature_names : names of the columns; by default those of a data frame. A machine that knows them accepts a data frame
+        with the columns in any order, and refuses other columns. Arrays are taken by position.
     sample_weight, class_weight : weights of points (zero removes a point) and of classes (mapping, or "balanced").
-    solver : "auto", or a name from ``svmcore.solvers()``; its own options follow as keywords.
+    solver : "auto", or a name from ``svmcore.solvers()``; its own options follow as keywords. "auto" hands an option to
+        those of its solvers that have it.
     tol, stopping : "kkt" (KKT violation <= tol), "gap" ((primal - dual) / (|primal| + 1) <= tol) or "objective"
         (relative growth of the dual between checks <= tol; simple and unreliable).
     max_iter, time_limit, callback : limits; a callback receives a progress report and stops the run by returning True.
@@ -135,33 +169,40 @@ def train_svc(
     problem = svc_problem(
         X, y, C, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, loss=loss, fit_intercept=fit_intercept,
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
+        standardize=standardize, feature_names=feature_names,
     )  # fmt: skip
-    run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
+    run = _check_run(
+        solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
+    )
     form = {
         "C": C, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0, "loss": loss,
         "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling, "sample_weight": sample_weight,
         "class_weight": class_weight,
     }  # fmt: skip
-    return _fit(problem, run, _control(time_limit, callback, verbose), Training(problem.X, y, form, run.tol))
+    training = Training(problem.X, y, form, run.tol, problem.columns)
+    return _fit(problem, run, _control(time_limit, callback, verbose), training)
 
 
+@checked(options=SolverOptions.__annotations__)
 def train_svr(
     X: Any,
     y: Any,
     C: float = 1.0,
     epsilon: float = 0.1,
     *,
-    kernel: Any = "rbf",
-    gamma: Any = "scale",
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
-    loss: str = "epsilon_insensitive",
+    loss: SVRLoss = "epsilon_insensitive",
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
+    standardize: bool = False,
+    feature_names: Any = None,
     sample_weight: Any = None,
-    solver: str = "auto",
+    solver: SolverName = "auto",
     tol: float = 1e-3,
-    stopping: str = "kkt",
+    stopping: Stopping = "kkt",
     max_iter: int = -1,
     time_limit: float | None = None,
     cache_mb: float | None = None,
@@ -171,7 +212,7 @@ def train_svr(
     verbose: int = 0,
     trace: bool = False,
     random_state: int | None = None,
-    **solver_options: Any,
+    **solver_options: Unpack[SolverOptions],
 ) -> Solution:
     """Train a support vector regression and certify the answer.
 
@@ -189,15 +230,19 @@ def train_svr(
     """
     problem = svr_problem(
         X, y, C, epsilon, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, loss=loss, fit_intercept=fit_intercept,
-        intercept_scaling=intercept_scaling, sample_weight=sample_weight,
+        intercept_scaling=intercept_scaling, sample_weight=sample_weight, standardize=standardize,
+        feature_names=feature_names,
     )  # fmt: skip
-    run = _check_run(solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, solver_options)
+    run = _check_run(
+        solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
+    )
     form = {
         "C": C, "epsilon": epsilon, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0,
         "loss": loss, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
         "sample_weight": sample_weight,
     }  # fmt: skip
-    return _fit(problem, run, _control(time_limit, callback, verbose), Training(problem.X, y, form, run.tol))
+    training = Training(problem.X, y, form, run.tol, problem.columns)
+    return _fit(problem, run, _control(time_limit, callback, verbose), training)
 
 
 def _offset(fit_intercept: Any, intercept_scaling: Any) -> tuple[bool, float]:
@@ -221,17 +266,31 @@ def _checked_points(X: Any, kernel: Any) -> Any:
     return X
 
 
+def _centre(X: Any, spec: KernelSpec, equality: bool) -> FloatArray | None:
+    """The mean of the points, where it is all they have in common with large numbers (time stamps, say).
+
+    With the linear kernel and an intercept a translation changes nothing: its terms cancel, and so do the digits.
+    """
+    if spec.kernel.kind != KernelKind.LINEAR or not equality or is_sparse(X):
+        return None
+    mean = np.asarray(X.mean(axis=0), dtype=np.float64)
+    energy = float(np.vdot(X, X))
+    return mean if energy - X.shape[0] * float(mean @ mean) < _OFF_CENTRE * energy else None
+
+
 def svc_problem(
     X: Any, y: Any, C: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3, coef0: Any = 0.0,
     loss: Any = "hinge", fit_intercept: Any = True, intercept_scaling: Any = None, sample_weight: Any = None,
-    class_weight: Any = None,
+    class_weight: Any = None, standardize: Any = False, feature_names: Any = None,
 ) -> Problem:  # fmt: skip
     """Check a classification problem and form its dual."""
     C = _check.cost(C)
     loss = _check.choice("loss", loss, forms.SVC_LOSSES)
     equality, offset = _offset(fit_intercept, intercept_scaling)
+    names = _columns.names_of(X, feature_names)
     X = _checked_points(X, kernel)
     weights = _check.sample_weights(sample_weight, X.shape[0])
+    columns, X = _columns.fitted(X, weights, standardize, names, kernel)
     signs, classes = _check.labels(y, X.shape[0], None if weights is None else weights > 0)
     spec = _check.kernel(kernel, X, gamma, degree, coef0, offset, weights)
     share = _check.class_weights(class_weight, classes, signs, weights)
@@ -239,27 +298,42 @@ def svc_problem(
         share = share * weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    return Problem(forms.svc(signs, costs, loss, equality), spec, X, classes)
+    qp, centre = forms.svc(signs, costs, loss, equality), _centre(X, spec, equality)
+    return Problem(qp, spec, X, classes, columns, Terms(C, loss), centre)
 
 
 def svr_problem(
     X: Any, y: Any, C: Any, epsilon: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3,
     coef0: Any = 0.0, loss: Any = "epsilon_insensitive", fit_intercept: Any = True, intercept_scaling: Any = None,
-    sample_weight: Any = None,
+    sample_weight: Any = None, standardize: Any = False, feature_names: Any = None,
 ) -> Problem:  # fmt: skip
     """Check a regression problem and form its dual."""
     C = _check.cost(C)
     epsilon = _check.number("epsilon", epsilon, low=0.0)
     loss = _check.choice("loss", loss, forms.SVR_LOSSES)
     equality, offset = _offset(fit_intercept, intercept_scaling)
+    names = _columns.names_of(X, feature_names)
     X = _checked_points(X, kernel)
     targets = _check.vector(y, "y", X.shape[0])
     weights = _check.sample_weights(sample_weight, X.shape[0])
+    columns, X = _columns.fitted(X, weights, standardize, names, kernel)
     spec = _check.kernel(kernel, X, gamma, degree, coef0, offset, weights)
     share = np.ones(X.shape[0]) if weights is None else weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    return Problem(forms.svr(targets, costs, epsilon, loss, equality), spec, X, None)
+    qp, centre = forms.svr(targets, costs, epsilon, loss, equality), _centre(X, spec, equality)
+    return Problem(qp, spec, X, None, columns, Terms(C, loss, epsilon), centre)
+
+
+def any_problem(X: Any, y: Any, C: Any, epsilon: Any, problem: dict[str, Any]) -> Problem:
+    """A classification problem, or with `epsilon` a regression problem, from further keywords."""
+    if epsilon is None:
+        return svc_problem(X, y, C, **problem)
+    if problem.pop("class_weight", None) is not None:
+        raise InputError(
+            "class_weight belongs to classification; with epsilon, which asks for regression, use sample_weight"
+        )
+    return svr_problem(X, y, C, epsilon, **problem)
 
 
 def _control(time_limit: Any, callback: Any, verbose: Any) -> Control:
@@ -270,21 +344,19 @@ def _check_run(
     solver: Any, tol: Any, stopping: Any, max_iter: Any, cache_mb: Any, n_threads: Any, alpha0: Any, trace: Any,
     random_state: Any, options: dict[str, Any],
 ) -> Run:  # fmt: skip
-    name = "smo" if solver == solvers.AUTO and options else solver
-    if not isinstance(name, str):
+    if not isinstance(solver, str):
         raise InputError(f"solver={solver!r} is not a name; see svmcore.solvers()")
-    if name != solvers.AUTO:
-        solvers.check_options(name, options)
+    solvers.check_options(solver, options)
     cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
     if cache_mb is not None:
         _check.memory(cache * 1e6, f"cache_mb={cache_mb:g}", "give a smaller cache_mb")
     return Run(
-        solver=name,
+        solver=solver,
         tol=_check.number("tol", tol, low=0.0, strict=True),
         stopping=_check.choice("stopping", stopping, _check.STOPPING),
         max_iter=_check.integer("max_iter", max_iter, low=-1),
         cache_bytes=int(cache * 1e6),
-        n_threads=available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1),
+        n_threads=_check.threads(n_threads),
         alpha0=alpha0,
         trace=_check.flag("trace", trace),
         seed=0 if random_state is None else _check.integer("random_state", random_state, low=0),
@@ -363,27 +435,94 @@ def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run) -> Measured:
     return Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, postponed=False)
 
 
+class Reached(NamedTuple):
+    """A point that a solver has come to, and what it is worth."""
+
+    name: str
+    raw: Raw
+    measured: Measured
+
+    @property
+    def finite(self) -> bool:
+        """Whether the point means anything."""
+        return bool(np.isfinite(self.measured.relative_gap + self.measured.violation + self.measured.intercept))
+
+    @property
+    def loss(self) -> tuple[bool, float, float]:
+        """Less is better: first of all a finite certificate, then a small gap, then a small violation."""
+        return not self.finite, abs(self.measured.relative_gap), self.measured.violation
+
+
 def _attempt(
     name: str, qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control
-) -> tuple[Raw, Measured]:
-    """Run one solver, certify, and start it again where the certificate disagrees."""
+) -> tuple[Reached, Status]:
+    """Run one solver, certify, and start it again where the certificate disagrees: the best point, and how it ended."""
     solver = solvers.load(name)
-    spent, best = 0, np.inf
-    for attempt in range(_ROUNDS):
+    rounds = _ROUNDS if solver.CAPABILITIES.warm_start else 1
+    spent, best = 0, None
+    for attempt in range(rounds):
         raw = solver.run(
             qp, K, control=control, tol=run.tol, stopping=run.stopping,
             max_iter=run.max_iter if run.max_iter < 0 else max(run.max_iter - spent, 0),
-            start=start, seed=run.seed, trace=run.trace, **run.options,
+            start=start, seed=run.seed, trace=run.trace, **solvers.accepted(name, run.options),
         )  # fmt: skip
         spent += raw.n_iter
-        raw = raw._replace(n_iter=spent)
+        raw = _believable(qp, K, _feasible(qp, raw))._replace(n_iter=spent)
         measured = _measure(qp, K, raw, run)
-        if not raw.status.ok or _at_tolerance(measured, run):
+        here = Reached(name, raw, measured)
+        if raw.status.ok and here.finite and _at_tolerance(measured, run):
+            return here, raw.status
+        halved = best is None or measured.violation < 0.5 * best.measured.violation
+        best = here if best is None else min(best, here, key=lambda point: point.loss)
+        if not raw.status.ok:
+            return best._replace(raw=best.raw._replace(n_iter=spent)), raw.status
+        if not halved or attempt == rounds - 1:
             break
-        if measured.violation >= 0.5 * best or attempt == _ROUNDS - 1:
-            return raw._replace(status=Status.PRECISION), measured
-        start, best = raw.beta, measured.violation
-    return raw, measured
+        start = raw.beta
+    return best._replace(raw=best.raw._replace(n_iter=spent)), Status.PRECISION
+
+
+def _feasible(qp: DualQP, raw: Raw) -> Raw:
+    """The answer on the equality row, from which a solver's own sums may have drifted; its residual is not its own then."""
+    if not np.isfinite(raw.beta).all():
+        status = Status.PRECISION if raw.status.ok else raw.status
+        return raw._replace(beta=np.zeros_like(raw.beta), residual=None, status=status)
+    beta = forms.balanced(qp, raw.beta)
+    return raw if beta is raw.beta else raw._replace(beta=beta, residual=None)
+
+
+def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
+    """A convex problem whose boxes are closed has a solution: a solver that finds none has met rounding."""
+    open_box = (qp.diag == 0) & np.isinf(qp.upper - qp.lower)
+    convex = positive(K.kernel) or not np.isinf(qp.upper - qp.lower).any()
+    if raw.status is Status.UNBOUNDED and convex and not open_box.any():
+        return raw._replace(status=Status.PRECISION)
+    return raw
+
+
+def _chain(
+    chain: tuple[str, ...], qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control
+) -> Reached:
+    """Run the solvers one after the other until one succeeds, each from the best point so far; that point."""
+    best: Reached | None = None
+    spent, ends = 0, set()
+    for name in chain:
+        here, status = _attempt(name, qp, K, run, start if best is None else best.raw.beta, control)
+        spent += here.raw.n_iter
+        if best is None or status.ok or status is Status.UNBOUNDED or here.loss < best.loss:
+            best = here
+        ends.add(status)
+        if status not in (Status.LIMITED, Status.PRECISION):
+            break
+        if run.stopping == "kkt" and best.measured.violation <= rounding(qp, K, best.raw.beta):
+            ends.add(Status.PRECISION)
+            break
+    assert best is not None
+    if status in (Status.LIMITED, Status.PRECISION):
+        status = Status.PRECISION if Status.PRECISION in ends else status
+        idle = Raw(start, status, 0)
+        best = min(best, Reached(name, idle, _measure(qp, K, idle, run)), key=lambda point: point.loss)
+    return best._replace(raw=best.raw._replace(n_iter=spent, status=status))
 
 
 def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> Solution:
@@ -395,20 +534,11 @@ def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> 
     with (
         control,
         one_blas_thread,
-        np.errstate(over="ignore", invalid="ignore"),
+        np.errstate(over="ignore", invalid="ignore", divide="ignore"),
     ):  # an unbounded run may overflow; its status says so
-        K = KernelMatrix(
-            problem.X, problem.spec.kernel, problem.spec.function, cache_bytes=run.cache_bytes, n_threads=run.n_threads
-        )
+        K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
         chain = choice.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)
-        spent = 0
-        for name in chain:
-            raw, measured = _attempt(name, qp, K, run, start, control)
-            spent += raw.n_iter
-            start = raw.beta
-            if raw.status not in (Status.LIMITED, Status.PRECISION):
-                break
-    raw = raw._replace(n_iter=spent)
+        name, raw, measured = _chain(chain, qp, K, run, start, control)
     solution = _solution(problem, K, raw, measured, run._replace(solver=name), control.seconds, training)
     _speak(solution, measured.relative_gap, problem, run)
     return solution
@@ -429,9 +559,10 @@ def _solution(
     coef = forms.to_coef(problem.qp, raw.beta, problem.X.shape[0])
     support = np.flatnonzero(coef)
     precomputed = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
+    points = problem.X if problem.centre is None else K.X
     return Solution(
         alpha=np.abs(coef),
-        intercept=measured.intercept,
+        intercept=measured.intercept + problem.shift(K, raw.beta),
         support=support,
         dual_coef=coef[support],
         kkt_violation=measured.violation,
@@ -444,8 +575,9 @@ def _solution(
         solver=run.solver,
         classes=problem.classes,
         kernel=problem.spec.kernel,
-        support_vectors=np.empty((0, 0)) if precomputed else problem.X[support],
-        n_features=problem.X.shape[1],
+        support_vectors=np.empty((0, 0)) if precomputed else points[support],
+        columns=problem.columns,
+        terms=problem.terms,
         function=problem.spec.function,
         n_threads=run.n_threads,
         trace=raw.trace,
@@ -471,21 +603,19 @@ def _speak(solution: Solution, relative_gap: float, problem: Problem, run: Run) 
     status = solution.status
     lost = f"KKT violation {solution.kkt_violation:.1e} (tol {run.tol:g}), relative gap {relative_gap:.1e}"
     if status in _REMEDIES:
-        warnings.warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning, stacklevel=4)
-    elif run.stopping == "kkt" and relative_gap > _LARGE_GAP:
-        warnings.warn(
+        warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning)
+    elif run.stopping != "gap" and relative_gap > _LARGE_GAP:
+        warn(
             f"the tolerance is met but the objective may be off by {100 * relative_gap:.2g} %: {lost}. "
             "Remedy: a smaller tol, or stopping='gap'.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     slow = not status.ok or (solution.solver == "smo" and solution.n_iter > 100 * len(problem.qp.c))
     if slow and status is not Status.UNBOUNDED and problem.spec.kernel.kind < KernelKind.PRECOMPUTED:
         ratio, largest, smallest = _check.scale_ratio(problem.X)
         if ratio > _check.SCALE_RATIO:
-            warnings.warn(
+            warn(
                 f"feature {largest} spreads {ratio:.1e} times wider than feature {smallest}, which makes the fit slow; "
                 "bring the features to one scale first",
                 ScaleWarning,
-                stacklevel=4,
             )

@@ -9,7 +9,6 @@ class weights in `leave_one_out`.
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,10 +17,11 @@ from numpy.typing import NDArray
 
 from svmcore import _active_jit, _check, _measures, _steps_jit, forms
 from svmcore._control import Callback, Control, Part, new_control
-from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._keywords import checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Raw, Status
-from svmcore.gram import KernelMatrix, available_threads, is_sparse
+from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.solution import Solution
 from svmcore.solve import (
     Problem,
@@ -33,6 +33,7 @@ from svmcore.solve import (
     _measure,
     _solution,
     _speak,
+    any_problem,
     svc_problem,
     svr_problem,
 )
@@ -55,7 +56,7 @@ def _training(solution: Solution) -> Training:
 
 def _problem(training: Training) -> Problem:
     form = svr_problem if "epsilon" in training.form else svc_problem
-    return form(training.X, training.y, **training.form)
+    return form(training.X, training.y, **training.form)._replace(columns=training.columns)
 
 
 def _signed(solution: Solution) -> FloatArray:
@@ -98,10 +99,8 @@ def add(solution: Solution, X: Any, y: Any, sample_weight: Any = None) -> Soluti
     training = _training(solution)
     if solution.kernel.kind == KernelKind.PRECOMPUTED:
         raise InputError("points cannot be added to a precomputed kernel; train again with the larger matrix")
-    X = _check.features(X)
-    if X.shape[1] != solution.n_features:
-        raise InputError(f"X has {X.shape[1]} features a row; this machine was trained with {solution.n_features}")
-    labels = np.asarray(y).reshape(-1)
+    X = solution.columns.apply(X)
+    labels = _check.label_array(y).reshape(-1)
     if len(labels) != X.shape[0]:
         raise InputError(f"y has {len(labels)} entries for {X.shape[0]} new points")
     if solution.classes is not None and not np.isin(labels, solution.classes).all():
@@ -116,7 +115,7 @@ def add(solution: Solution, X: Any, y: Any, sample_weight: Any = None) -> Soluti
         weights = np.concatenate([old, np.broadcast_to(new, (len(labels),))])
     larger = training._replace(
         X=_stacked(training.X, X),
-        y=np.concatenate([np.asarray(training.y).reshape(-1), labels]),
+        y=np.concatenate([_check.label_array(training.y).reshape(-1), labels]),
         form=training.form | {"sample_weight": weights},
     )
     n = training.X.shape[0]
@@ -167,7 +166,7 @@ def remove(solution: Solution, indices: Any) -> Solution:
     weights = _weights(training)
     smaller = training._replace(
         X=np.ascontiguousarray(training.X[np.ix_(keep, keep)]) if precomputed else training.X[keep],
-        y=np.asarray(training.y).reshape(-1)[keep],
+        y=_check.label_array(training.y).reshape(-1)[keep],
         form=training.form | {"sample_weight": None if weights is None else weights[keep]},
     )
     return _changed(solution, smaller, keep)
@@ -213,7 +212,7 @@ def _set_of(solution: Solution) -> _Kept:
 
 def _kernel(problem: Problem, n_threads: int) -> KernelMatrix:
     cache = int(_check.DEFAULT_CACHE_MB * 1e6)
-    return KernelMatrix(problem.X, problem.spec.kernel, problem.spec.function, n_threads=n_threads, cache_bytes=cache)
+    return problem.kernel_matrix(cache_bytes=cache, n_threads=n_threads)
 
 
 def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) -> Solution | None:
@@ -368,6 +367,7 @@ def _without(simple: ActiveSet, variables: IntArray) -> tuple[float, Status, boo
     return _measures.bias(course.qp, landed(course.qp, duals.beta), duals.v), status or Status.LIMITED, scratch
 
 
+@checked(svc_problem)
 def leave_one_out(
     X: Any,
     y: Any,
@@ -405,15 +405,12 @@ def leave_one_out(
     0.0
     """
     begun = time.perf_counter()
-    try:
-        form = svc_problem(X, y, C, **problem) if epsilon is None else svr_problem(X, y, C, epsilon, **problem)
-    except TypeError as error:
-        raise InputError(f"{error}; give the keywords of train_svc or train_svr that define the problem") from None
+    form = any_problem(X, y, C, epsilon, problem)
     cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
     run = Run(
         solver="simple", tol=_check.number("tol", tol, low=0.0, strict=True), stopping="kkt", max_iter=-1,
         cache_bytes=int(cache * 1e6), alpha0=None, trace=False, seed=0, options={},
-        n_threads=available_threads() if n_threads is None else _check.integer("n_threads", n_threads, low=1),
+        n_threads=_check.threads(n_threads),
     )  # fmt: skip
     with new_control("leave one out", time_limit, callback, verbose) as control, one_blas_thread:
         part = Part(control)
@@ -422,11 +419,10 @@ def leave_one_out(
     reached = ~np.isnan(values)
     wrong, predictions = _judge(form, y, np.where(reached, values, _own_values(form, solution, reached)))
     if not status.ok:
-        warnings.warn(
+        warn(
             f"leave_one_out: {status}. {np.count_nonzero(reached)} of {values.size} points were reached; the decision values "
             "of the others are NaN, and the error is without them.",
             ConvergenceWarning,
-            stacklevel=2,
         )
     return LeaveOneOut(
         decision_values=values, predictions=predictions,
@@ -451,7 +447,7 @@ def _judge(form: Problem, y: Any, values: FloatArray) -> tuple[FloatArray, NDArr
     if form.classes is None:
         return (values - np.asarray(y, dtype=np.float64).reshape(-1)) ** 2, values
     predictions = np.asarray(form.classes)[(values > 0).astype(int)]
-    return np.asarray(predictions != np.asarray(y).reshape(-1), dtype=np.float64), predictions
+    return np.asarray(predictions != _check.label_array(y).reshape(-1), dtype=np.float64), predictions
 
 
 def _biases(qp: DualQP, beta: FloatArray, v: FloatArray, control: Part) -> tuple[float, FloatArray]:

@@ -12,10 +12,11 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from svmcore._errors import ConvergenceWarning
+from svmcore._keywords import KernelName
 from svmcore.solve import train_svc, train_svr
 from svmcore.solvers import block
 
-KERNELS = ("rbf", "linear", "poly", "sigmoid", "laplacian")
+KERNELS: tuple[KernelName, ...] = ("rbf", "linear", "poly", "sigmoid", "laplacian")
 
 
 def warmup() -> None:
@@ -61,7 +62,7 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _exercise(X: Any, y: Any, kernel: str) -> None:
+def _exercise(X: Any, y: Any, kernel: KernelName) -> None:
     """Both precisions of one kernel, and a problem of more than one block: a tight tolerance needs the second."""
     solution = train_svc(X, y, 10.0, kernel=kernel, coef0=0.5, solver="block", tol=1e-9, time_limit=5.0)
     solution.decision_function(X)

@@ -8,21 +8,24 @@ SVMCORE_DATA         folder of the benchmark data sets; by default `../shared/da
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from engines import early_windows
 from hypothesis import HealthCheck, settings
 from scipy.sparse import csr_matrix
 
 from svmcore._jit import DISABLED
 
 # No deadline and no health check on time: the speed of the machine must not decide a test.
+# Fixtures that lower a threshold do so for all examples of a property.
 settings.register_profile(
-    "ci", max_examples=200, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+    "ci", max_examples=200, derandomize=True, deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)  # fmt: skip
 settings.register_profile("small", settings.get_profile("ci"), max_examples=6)
 settings.register_profile("nightly", settings.get_profile("ci"), max_examples=10_000, derandomize=False)
 settings.load_profile(os.environ.get("SVMCORE_HYPOTHESIS", "ci"))
@@ -35,6 +38,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("compiled") or "data_set" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.skip(reason="needs compiled code"))
+
+
+@pytest.fixture(params=["steps", "windows"])
+def tracker(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A property of paths, event by event and in windows: the latter must have run."""
+    if request.param == "steps":
+        yield
+        return
+    with early_windows() as windows:
+        yield
+    assert sum(windows) > 0
 
 
 @pytest.fixture(scope="session")

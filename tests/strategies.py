@@ -42,6 +42,7 @@ class Case(NamedTuple):
     def fit(self, **more: Any) -> svmcore.Solution:
         """Train. A convergence warning must belong to a status (or a large gap); any other warning is an error."""
         train = svmcore.train_svr if self.regression else svmcore.train_svc
+        more = {"solver": "smo"} | more if "rule" in more else more
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("error")
             warnings.simplefilter("always", svmcore.ConvergenceWarning)

@@ -244,6 +244,40 @@ def test_concurrent_fits():
         assert list(pool.map(fit, costs)) == alone
 
 
+@pytest.mark.parametrize("room", [1, 2, 3, 4, 5, 6, 9])
+def test_the_worst_violators_come_before_those_that_tie_with_the_last(room):
+    keys = np.array([-1.0, -3.0, -1.0, -2.0, -1.0, -3.0])
+    limit = np.sort(keys)[room - 1] if room <= 6 else np.inf
+    taken, chosen = np.zeros(20, bool), np.full(12, -1)
+    end = block_jit.take(keys, 10 + np.arange(6), 6, limit, room, taken, chosen, 2)
+    assert end == 2 + min(room, 6)
+    assert taken[chosen[2:end]].all()
+    assert sorted(keys[chosen[2:end] - 10]) == sorted(keys)[: end - 2]
+
+
+def test_working_sets_of_duplicates_hold_the_worst_pair(monkeypatch):
+    """A working set without it stands still, far from the optimum."""
+    rng = np.random.default_rng(2)
+    X = np.vstack([rng.standard_normal((12, 2)), np.zeros((20, 2))])[::-1]
+    y = np.where(rng.random(32) < 0.5, 1, -1)[::-1]
+    monkeypatch.setattr(block._Run, "block_size", lambda run, free: 6 + int(1.3 * free))
+    pairs = []
+    whole = block._Run.choose
+
+    def choose(run, gauge, size):
+        chosen = whole(run, gauge, size)
+        grows, shrinks = run.beta < run.qp.upper, run.beta > run.qp.lower
+        pairs.append(np.max(gauge.v[chosen][grows[chosen]]) == np.max(gauge.v[grows]))
+        pairs.append(np.min(gauge.v[chosen][shrinks[chosen]]) == np.min(gauge.v[shrinks]))
+        return chosen
+
+    monkeypatch.setattr(block._Run, "choose", choose)
+    solution = svmcore.train_svc(X, y, 0.01, gamma=0.5, tol=1e-7, solver="block")
+    assert len(pairs) > 4
+    assert all(pairs)
+    certified(solution, X, y, 0.01, 1e-7, gamma=0.5)
+
+
 def test_limits_leave_a_usable_answer():
     X, y = mixture(1600 if not DISABLED else 60, noise=0.3)
     with pytest.warns(svmcore.ConvergenceWarning):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import traceback
 import warnings
 from fractions import Fraction
 
@@ -11,7 +13,7 @@ import pytest
 from scipy import sparse
 
 import svmcore
-from svmcore import _check
+from svmcore import _check, _errors
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])
 Y = [0, 0, 1, 1]
@@ -47,7 +49,14 @@ REFUSED = [
     ({"y": [0, 1, 0]}, r"y has shape \(3,\) for 4 samples; give one label per sample"),
     ({"y": np.ones((4, 2))}, r"y has shape \(4, 2\) for 4 samples"),
     ({"y": [1, 1, 1, 1]}, r"y holds one class only \(1\); a classifier needs two"),
-    ({"y": [0, 1, 2, 3]}, r"y holds 4 classes \(0, 1, 2, 3\); this function separates two"),
+    ({"y": [0, 1, 2, 3]}, r"y holds 4 classes \(0, 1, 2, 3\); this function separates two: .*OneVsOneClassifier$"),
+    ({"y": [0.5, 1.25, 2.0, 3.0]}, r"y holds 4 different numbers \(0.5, .*\), not two classes; train_svr fits numbers"),
+    ({"X": np.ones((30, 1)), "y": range(30)}, r"y holds 30 classes .*OneVsOneClassifier; to fit numbers use train_svr"),
+    ({"y": [None, 1, 0, 1]}, r"y has no label at row 0 \(None\); every sample needs a label"),
+    ({"y": np.array(["a", "b", NAN, "b"], dtype=object)}, r"y has no label at row 2 \(nan\)"),
+    ({"y": np.ma.array([0, 1, 0, 1], mask=[0, 0, 1, 0])}, r"y is a masked array with masked values; fill them in"),
+    ({"X": np.ma.array(X, mask=X[1, 0] == X)}, r"X is a masked array with masked values; fill them in"),
+    ({"X": np.array([["2020-01-01"], ["2021-01-01"]] * 2, dtype="M8[D]")}, r"X holds dates or times; give real"),
     ({"y": [0.0, 1.0, NAN, 1.0]}, r"y contains nan at row 2; every sample needs a label"),
     ({"y": np.array([0, "a", 1, "b"], dtype=object)}, r"y mixes labels of different types"),
     # numbers
@@ -65,6 +74,7 @@ REFUSED = [
     ({"time_limit": -1}, r"time_limit=-1 is out of range; it must be at least 0"),
     ({"cache_mb": 0}, r"cache_mb=0 is out of range; it must be greater than 0"),
     ({"n_threads": 0}, r"n_threads=0 is out of range; it must be at least 1"),
+    ({"n_threads": -1}, r"n_threads=-1 is out of range; it must be at least 1; leave it out for all processors"),
     ({"random_state": -1}, r"random_state=-1 is out of range; it must be at least 0"),
     ({"random_state": 2**70}, r"random_state=\d+ is out of range; it must be at most"),
     ({"verbose": "much"}, r"verbose='much' is not a whole number"),
@@ -156,7 +166,8 @@ def test_labels_are_any_two_values(labels, classes):
     found = svmcore.train_svc(X, labels, 10.0, kernel="linear")
     assert found.classes.tolist() == classes
     assert found.predict(X).tolist() == np.ravel(labels).tolist()
-    assert found.predict(X).dtype == np.asarray(labels).dtype
+    given = np.asarray(labels).dtype
+    assert found.predict(X).dtype == (np.dtype("U1") if given.kind == "O" else given)
 
 
 @pytest.mark.parametrize(
@@ -270,3 +281,49 @@ def test_extreme_but_finite_features_end_quietly(size):
             found = svmcore.train_svc(size * X, Y, kernel=kernel, time_limit=5.0, max_iter=1000)
             assert np.isfinite(found.alpha).all()
             assert np.isfinite([found.intercept, found.objective, found.kkt_violation]).all()
+
+
+FRAME_FAULTS = [
+    (
+        {"a": [1, 2, 3, 4], "sex": ["F", "M", "F", "F"]},
+        "X holds 'F' at row 0, column 'sex', which is not a number; turn",
+    ),
+    ({"a": [1.0, 2.0, NAN, 4.0], "b": [1, 2, 3, 4]}, "X contains nan at row 2, column 'a'; remove or impute"),
+    ({"a": [1, 2, 3, 4], "b": [1, None, 3, 4]}, "X (contains nan|has a missing value) at row 1, column 'b'; remove or"),
+]
+
+
+@pytest.mark.parametrize(("columns", "message"), FRAME_FAULTS)
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_messages_name_the_column_of_a_frame(library, columns, message):
+    frame = pytest.importorskip(library).DataFrame(columns)
+    with pytest.raises(svmcore.InputError, match=message):
+        svmcore.train_svc(frame, [0, 1, 0, 1])
+
+
+def test_missing_values_of_pandas_have_a_place():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1, 2, 3, 4], "b": pd.array([1, 2, pd.NA, 4], dtype="Int64")})
+    with pytest.raises(svmcore.InputError, match="at row 2, column 'b'; remove or impute missing"):
+        svmcore.train_svc(frame, [0, 1, 0, 1])
+    with pytest.raises(svmcore.InputError, match=r"y (has a missing value|contains nan) at row 2; give"):
+        svmcore.train_svr(frame[["a"]], frame["b"])
+    with pytest.raises(svmcore.InputError, match=r"y (has no label|contains nan) at row 2"):
+        svmcore.train_svc(frame[["a"]], frame["b"])
+    with pytest.raises(svmcore.InputError, match=r"sample_weight cannot be .*'much' at row 1\)"):
+        svmcore.train_svc(frame[["a"]], [0, 1, 0, 1], sample_weight=[1, "much", 1, 1])
+    with pytest.raises(
+        svmcore.InputError, match=r"X holds '?Timestamp.* at row 0, column 'when', which is not a number"
+    ):
+        svmcore.train_svc(pd.DataFrame({"a": [1, 2], "when": pd.to_datetime(["2020-01-01"] * 2)}), [0, 1])
+    whole = np.ma.array(np.eye(4))
+    assert svmcore.train_svc(whole, [0, 1, 0, 1]).converged  # nothing is masked
+
+
+def test_errors_show_their_public_names():
+    with pytest.raises(svmcore.InputError, match="no built-in set") as caught:
+        svmcore.load_data("demo:nothing")
+    assert traceback.format_exception_only(caught.value)[0].startswith("svmcore.InputError: ")
+    assert type(pickle.loads(pickle.dumps(caught.value))) is svmcore.InputError
+    for name in _errors.__all__:
+        assert getattr(svmcore, name).__module__ == "svmcore"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 import svmcore
 from svmcore import cli
+from svmcore.data import spirals
 
 pytestmark = pytest.mark.compiled
 
@@ -56,7 +58,7 @@ def test_path_writes_what_it_says(run, csv, tmp_path):
     )
     assert (status, err) == (0, "")
     assert "60 points, 2 features, classes no (" in out
-    assert re.search(r"duality gap at most \S+e-\d+", out)
+    assert re.search(r"at most \S+ % from the best possible \(the worst of 20 values .* duality gap \S+e-\d+", out)
     assert "written      p.npz, p.png" in out
     assert sorted(file.name for file in tmp_path.iterdir()) == ["p.npz", "p.png", "some.csv"]
     path = svmcore.load("p.npz")
@@ -64,13 +66,10 @@ def test_path_writes_what_it_says(run, csv, tmp_path):
     reference = svmcore.svm_path(X, y, gamma=0.5, lambda_min=0.01)
     np.testing.assert_array_equal(path.lambdas, reference.lambdas)
     assert f"{path.stats['n_events']:,} at" in out
-    command = re.search(r"next +svmcore (predict p.npz) DATA (-C \S+)", out)
-    assert command is not None
-    status, out, err = run(*command[1].split(), csv, *command[2].split())
-    assert status == 0
-    assert set(out.split()) == {"yes", "no"}
-    wrong = 100 * (1 - reference.error_curve().minimum)
-    assert f"labels agree ({wrong:.4g} %)" in err
+    least = 100 * reference.error_curve().minimum
+    assert f"training     least error {least:.3g} %; it says nothing about other data" in out
+    assert "-C" not in out  # nothing that the training error could recommend
+    assert "next         choose C by data that were not trained on" in out
 
 
 @pytest.mark.parametrize("option", [["--max-events", "5"], ["--time-limit", "0"]])
@@ -84,10 +83,13 @@ def test_path_that_ends_early_is_written_and_said(run, csv, option):
 
 def test_interrupt_keeps_what_there_is(run, csv, monkeypatch):
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr(cli._Progress, "__call__", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(cli.output.Progress, "__call__", lambda *_: signal.raise_signal(signal.SIGINT))
     status, out, _ = run("path", csv, "-o", "p.npz", "--plot", "p.png")
     assert status == 130
     assert "ended early (interrupted)" in out
+    assert "the worst of 2 values of C" in out
+    assert "left out     error curve, picture (interrupted)" in out
+    assert "written      p.npz\n" in out
     assert svmcore.load("p.npz").ended == "interrupted"
 
 
@@ -95,7 +97,7 @@ def test_interrupt_outside_of_the_run(run, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("svmcore.data.load_data", interrupted)
+    monkeypatch.setattr("svmcore.data.read", interrupted)
     assert run("path", "demo:monk1") == (130, "", "svmcore: interrupted; nothing was written\n")
 
 
@@ -118,53 +120,39 @@ def test_other_data_choose_C(run, csv, tmp_path):
     Z, z = svmcore.load_data("test.csv")
     mean, spread = X.mean(axis=0), X.std(axis=0)
     curve = svmcore.svm_path((X - mean) / spread, y, kernel="linear").error_curve((Z - mean) / spread, z)
-    assert re.search(rf"held out +least error {100 * curve.minimum:.3g} % for C from", out)
+    assert re.search(rf"held out +least error {100 * curve.minimum:.3g} % for C (from|up to)", out)
+    assert f"svmcore train train.csv -C {curve.best_C:.6g} -k linear --standardize -o model.npz" in out
     (tmp_path / "strange.csv").write_text("a,b,y\n1,2,maybe\n")
     message = "svmcore: error: strange.csv holds the label 'maybe', which train.csv does not\n"
     assert run("path", "train.csv", "--test", "strange.csv") == (2, "", message)
-    assert "test.csv has 2 features, demo:monk1 has 6" in run("path", "demo:monk1", "--test", "test.csv")[2]
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_standardize(sparse):
-    rng = np.random.default_rng(0)
-    X, Z = rng.normal(3, 5, (50, 4)), rng.normal(size=(5, 4))
-    X[:, 2] = 0.0
-    if sparse:
-        from scipy.sparse import csr_matrix
-
-        A, B = cli._standardized(csr_matrix(X), csr_matrix(Z))
-        np.testing.assert_allclose(np.mean(A.toarray() ** 2, axis=0), [1, 1, 0, 1])
-        np.testing.assert_allclose(
-            B.toarray()[:, [0, 1, 3]] / Z[:, [0, 1, 3]], (A.toarray() / np.where(X, X, 1))[:5, [0, 1, 3]]
-        )
-        return
-    A, B = cli._standardized(X, Z)
-    np.testing.assert_allclose(A.std(axis=0), [1, 1, 0, 1])
-    np.testing.assert_allclose(A.mean(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(B[:, 0], (Z[:, 0] - X[:, 0].mean()) / X[:, 0].std())
+    assert "test.csv has 2 features; demo:monk1 has 6 features" in run("path", "demo:monk1", "--test", "test.csv")[2]
 
 
 def test_demo(run, tmp_path):
     status, out, err = run("demo")
     assert status == 0
-    progress = r"spirals: (starting; a first run compiles for up to a minute, later ones do not|lambda .* s)\n"
+    progress = r"(spirals|monk1|picture): (starting; a first run compiles for up to a minute, later ones do not|.* s)\n"
     assert not re.sub(progress, "", err)  # where that compiles, progress is shown, too
-    for pattern in (r"spirals +600 +1,9\d\d +0 % +6\d +\de-\d+ +\d+\.\d+", r"monk1 +432 +\d+ +0 % +16[78] "):
-        assert re.search(pattern, out), out
-    assert "next: svmcore path" in out
-    assert (tmp_path / cli.DEMO_PICTURE).read_bytes().startswith(b"\x89PNG")
-    command = re.search(r"next: svmcore (path \S+ --plot \S+),", out)
+    X, y = svmcore.load_data("demo:spirals")
+    cv = svmcore.cv_path(X, y, gamma=0.15, C_max=100.0)
+    low, high = cv.best_interval
+    Z, z = spirals(seed=1)
+    wrong = (cv.refit(tol=1e-6).predict(Z) != z).mean()
+    shown = rf"spirals +600 +{100 * cv.best_error:.3g} % +C from {low:.3g} to {high:.3g} +{100 * wrong:.3g} % "
+    assert re.search(shown, out), out
+    assert re.search(r"monk1 +216 +0 % +C from \S+ to 100 +\S+ % +\de-\d+ % +\d+\.\d+\n", out), out
+    assert (tmp_path / cli.paths.DEMO_PICTURE).read_bytes().startswith(b"\x89PNG")
+    command = re.search(r"next: svmcore (cv \S+ --plot \S+),", out)
     assert command is not None
     assert run(*command[1].split())[0] == 0
 
 
 def test_demo_without_matplotlib(run, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(cli.paths.importlib.util, "find_spec", lambda name: None)
     status, out, _ = run("demo")
     assert status == 0
-    assert 'pip install "svmcore[plot]"' in out
+    assert 'picture: none, matplotlib is not installed: pip install "svmcore[plot]"' in out
     assert not list(tmp_path.iterdir())
     status, _, err = run("path", "demo:monk1", "--plot", "x.png")
     assert (status, err) == (2, 'svmcore: error: pictures need matplotlib: pip install "svmcore[plot]"\n')
@@ -183,6 +171,7 @@ def test_train_predict_info(run, csv, tmp_path):
     status, out, _ = run("info", "m.npz")
     assert status == 0
     assert "a model of 2 features, classes no and yes" in out
+    assert "columns      a, b\n" in out
     status, _, err = run("train", csv, "-o", "m.npz", "-C", "1e6", "--time-limit", "0")
     assert status == 1
     assert "warning" in err
@@ -195,6 +184,228 @@ def test_predict_fills_features_that_sparse_text_left_out(run, tmp_path):
     status, out, _ = run("predict", "m.npz", "test.svm")
     assert status == 0
     assert len(out.split()) == 2
+
+
+def test_cross_validation_chooses_C(run, csv, tmp_path):
+    X, y = svmcore.load_data(csv)
+    cv = svmcore.cv_path(X, y, cv=4, gamma=0.5, C_max=100.0, standardize=True, random_state=3)
+    low, high = cv.best_interval
+    options = ("--gamma", "0.5", "--C-max", "100", "--standardize", "-q")
+    status, out, err = run(
+        "cv", csv, "--cv", "4", "--seed", "3", "-o", "m.npz", "--plot", "p.png", "--test", csv, *options
+    )
+    assert (status, err) == (0, "")
+    least, spread = 100 * cv.best_error, 100 * cv.standard_error(cv.best_C)
+    shown = f"error {least:.3g} % for C from {low:.3g} to {high:.3g}"
+    expected = f"{shown} (mean of 4 folds, exact; standard error {spread:.3g} %)"
+    assert f"validation   {expected}\n" in out
+    assert f"choice       C = {cv.best_C:.3g}; C = {cv.one_se_C:.3g} is the smallest within one standard error\n" in out
+    assert "written      m.npz, p.png\n" in out
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    machine = svmcore.load("m.npz")
+    assert cv.best_C == machine.C
+    assert f"error        {100 * (machine.predict(X) != y).mean():.3g} % of 60 rows of {csv}" in out
+    command = re.search(r"next +svmcore (predict m.npz) DATA\n", out)
+    assert command is not None
+    assert run(*command[1].split(), csv)[1].split() == machine.predict(X).tolist()
+
+    status, out, _ = run("cv", csv, "--cv", "4", "--seed", "3", "--score", "balanced_error", "--json", *options)
+    found = json.loads(out)["validation"]
+    balanced = svmcore.cv_path(
+        X, y, cv=4, gamma=0.5, C_max=100.0, standardize=True, random_state=3, score="balanced_error"
+    )
+    assert (found["error"], found["best_C"]) == (balanced.best_error, balanced.best_C)
+
+
+def test_path_with_cross_validation_recommends_its_C(run, csv):
+    X, y = svmcore.load_data(csv)
+    cv = svmcore.cv_path(X, y, cv=3, C_max=50.0)
+    status, out, _ = run("path", csv, "--cv", "3", "--C-max", "50", "-o", "p.npz", "--plot", "p.png", "-q")
+    assert status == 0
+    assert f"validation   error {100 * cv.best_error:.3g} % for C from " in out
+    assert f"svmcore predict p.npz DATA -C {cv.best_C:.6g}\n" in out
+    status, out, _ = run("path", csv, "--cv", "3", "--C-max", "50", "--gamma", "0.7", "--class-weight", "yes=2", "-q")
+    command = re.search(r"next +svmcore (train .* -C \S+ -g 0.7 --class-weight yes=2 -o model.npz)\n", out)
+    assert command is not None, out
+    assert run(*command[1].split(), "-q")[0] == 0
+    weighted = svmcore.cv_path(X, y, cv=3, C_max=50.0, gamma=0.7, class_weight={"yes": 2.0})
+    assert float(command[1].split()[3]) == pytest.approx(weighted.best_C, rel=1e-5)
+
+
+def test_next_command_reads_alike(run, csv, tmp_path):
+    rows = csv.read_text().splitlines()
+    (tmp_path / "more.csv").write_text("".join(f"{k or 'id'},{row},note\n" for k, row in enumerate(rows)))
+    status, out, _ = run("train", "more.csv", "--drop", "id,note", "--label", "y", "-o", "m.npz", "-q")
+    command = re.search(r"next +svmcore (predict m.npz) DATA (.*)\n", out)
+    assert command is not None, out
+    status, out, _ = run(*command[1].split(), "more.csv", *command[2].split())
+    assert status == 0
+    run("train", csv, "-o", "n.npz", "-q")
+    assert out == run("predict", "n.npz", csv)[1]
+
+
+def test_quality_is_more_than_accuracy(run, csv):
+    status, out, _ = run("train", csv, "--gamma", "0.5", "-q")
+    X, y = svmcore.load_data(csv)
+    found = svmcore.train_svc(X, y, gamma=0.5).predict(X)
+    assert status == 0
+    wrong = [(found[y == name] != name).mean() for name in ("no", "yes")]
+    assert f"error        {100 * (found != y).mean():.3g} % on the training set; mean over the classes " in out
+    assert f"mean over the classes {50 * sum(wrong):.3g} %\n" in out
+    count = {(a, b): ((y == a) & (found == b)).sum() for a in ("no", "yes") for b in ("no", "yes")}
+    for a in ("no", "yes"):
+        assert f"{a}: {count[a, 'no']} as no, {count[a, 'yes']} as yes" in out
+    assert "written      nothing\n" in out
+
+
+@pytest.mark.parametrize("weights", ["balanced", "yes=5", "yes=5,no=0.5"])
+def test_class_weight(run, csv, weights):
+    assert run("train", csv, "-o", "m.npz", "--class-weight", weights, "-q")[0] == 0
+    X, y = svmcore.load_data(csv)
+    mapping = {"yes=5": {"yes": 5.0}, "yes=5,no=0.5": {"yes": 5.0, "no": 0.5}}.get(weights, weights)
+    expected = svmcore.train_svc(X, y, class_weight=mapping)
+    np.testing.assert_allclose(svmcore.load("m.npz").dual_coef, expected.dual_coef, atol=1e-6)
+    assert expected.dual_coef.max() != svmcore.train_svc(X, y).dual_coef.max()
+
+
+def test_class_weight_of_numbers(run):
+    assert run("train", "demo:monk1", "-o", "m.npz", "--class-weight", "+1=3,-1=2", "-q")[0] == 0
+    X, y = svmcore.load_data("demo:monk1")
+    assert (
+        svmcore.load("m.npz").alpha.max() == svmcore.train_svc(X, y, class_weight={1: 3.0, -1: 2.0}).alpha.max() == 3.0
+    )
+
+
+def test_regression(run, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2)) * [1, 1000]
+    y = X[:, 0] + X[:, 1] / 1000
+    rows = [f"{a:.8g},{b:.8g},{c:.8g}\n" for (a, b), c in zip(X, y, strict=True)]
+    (tmp_path / "r.csv").write_text("a,b,y\n" + "".join(rows))
+    options = ("--svr", "--epsilon", "0.01", "-k", "linear", "--standardize", "-C", "100", "--solver", "smo")
+    status, out, _ = run("train", "r.csv", *options, "--loss", "squared_epsilon_insensitive", "-o", "r.npz", "-q")
+    assert status == 0
+    assert "targets from" in out
+    machine = svmcore.load("r.npz")
+    assert (machine.loss, machine.epsilon, machine.solver) == ("squared_epsilon_insensitive", 0.01, "smo")
+    status, out, err = run("predict", "r.npz", "r.csv")
+    np.testing.assert_allclose([float(word) for word in out.split()], y, atol=0.05)
+    assert re.fullmatch(r"svmcore: error: root mean square 0\.0\d+ over 80 rows, R2 (1|0\.999\d*)\n", err), err
+    assert "--epsilon belongs to regression" in run("train", "r.csv", "--epsilon", "1")[2]
+    assert "--class-weight belongs to classification" in run("train", "r.csv", "--svr", "--class-weight", "balanced")[2]
+
+
+@pytest.mark.parametrize("kind", ["train", "path"])
+def test_standardize_is_part_of_the_file(run, tmp_path, kind):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(120, 3)) * [1e4, 10, 1] + [4e4, 50, 0]
+    y = np.where(X[:, 0] / 1e4 + X[:, 1] / 10 + 0.3 * rng.normal(size=120) > 9, "sick", "healthy")
+    lines = [f"{a:.2f},{b:.3f},{c:.4f},{label}" for (a, b, c), label in zip(X, y, strict=True)]
+    (tmp_path / "p.csv").write_text("income,age,x,state\n" + "\n".join(lines) + "\n")
+    turned = [f"{label},{c:.4f},{a:.2f},{b:.3f}" for (a, b, c), label in zip(X, y, strict=True)]
+    (tmp_path / "turned.csv").write_text("state,x,income,age\n" + "\n".join(turned) + "\n")
+    bare = [f"{c:.4f},{a:.2f},{b:.3f}" for a, b, c in X]
+    (tmp_path / "bare.csv").write_text("x,income,age\n" + "\n".join(bare) + "\n")
+    (tmp_path / "plain.csv").write_text("\n".join(lines) + "\n")
+    at = ["-C", "10"] if kind == "train" else []
+    assert run(kind, "p.csv", "--standardize", *at, "-o", "m.npz", "-q")[0] == 0
+    assert "of standardised features" in run("info", "m.npz")[1]
+    at = ["-C", "10"] if kind == "path" else []
+    status, out, err = run("predict", "m.npz", "p.csv", *at)
+    assert status == 0
+    assert (np.array(out.split()) == y).mean() > 0.9
+    assert re.search(r"error: \S+ % of 120 rows", err)
+    for other in ("turned.csv", "plain.csv"):
+        assert run("predict", "m.npz", other, *at) == (0, out, err)
+    assert run("predict", "m.npz", "bare.csv", *at) == (0, out, "")
+    (tmp_path / "strange.csv").write_text("x,wages,age,state\n1,2,3,sick\n")
+    assert (
+        "strange.csv has no column 'income', which the machine was trained with"
+        in run("predict", "m.npz", "strange.csv", *at)[2]
+    )
+
+
+def test_data_without_labels(run, csv, tmp_path):
+    run("train", csv, "-o", "m.npz", "-q")
+    expected = run("predict", "m.npz", csv)[1]
+    rows = [line.rsplit(",", 1)[0] for line in csv.read_text().splitlines()]
+    (tmp_path / "bare.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "bare2.csv").write_text("\n".join(rows[1:]) + "\n")
+    (tmp_path / "question.csv").write_text("\n".join([rows[0] + ",y", *(row + ",?" for row in rows[1:])]) + "\n")
+    (tmp_path / "empty.csv").write_text("\n".join([rows[0] + ",y", *(row + "," for row in rows[1:])]) + "\n")
+    for name in ("bare.csv", "bare2.csv", "question.csv", "empty.csv"):
+        assert run("predict", "m.npz", name) == (0, expected, ""), name
+    assert run("predict", "m.npz", "bare2.csv", "--no-label") == (0, expected, "")
+    some = [row + (",?" if k % 2 else ",yes") for k, row in enumerate(rows[1:])]
+    (tmp_path / "some.csv").write_text("\n".join([rows[0] + ",y", *some]) + "\n")
+    status, out, err = run("predict", "m.npz", "some.csv")
+    assert (status, out) == (0, expected)
+    assert "labels: 30 of 60 rows have one" in err
+    (tmp_path / "other.csv").write_text("\n".join([rows[0] + ",y", *(row + ",0" for row in rows[1:])]) + "\n")
+    assert run("predict", "m.npz", "other.csv") == (
+        0, expected, "svmcore: labels: none of them is no or yes; nothing to compare with\n",
+    )  # fmt: skip
+
+
+def test_json(run, csv):
+    def read(*argv: str) -> dict:
+        status, out, _ = run(*argv, "--json")
+        assert status == 0
+        assert out.count("\n") == 1
+        return json.loads(out, parse_constant=pytest.fail)
+
+    trained = read("train", csv, "-o", "m.npz", "-q")
+    machine = svmcore.load("m.npz")
+    assert trained["certificate"]["relative_gap"] == machine.relative_gap
+    assert trained["data"]["classes"] == {"no": 33, "yes": 27}
+    assert trained["written"] == ["m.npz"]
+    found = read("predict", "m.npz", csv)
+    assert found["predictions"] == run("predict", "m.npz", csv)[1].split()
+    assert "predictions" not in read("predict", "m.npz", csv, "-o", "p.txt")
+    assert found["error"]["share"] == trained["error"]["share"]
+    path = read("path", csv, "--C-max", "10", "--C-min", "0.1", "-o", "p.npz", "-q")
+    assert (path["path"]["C_min"], path["path"]["C_max"]) == (0.1, 10.0)
+    assert path["certificate"]["relative_gap"] < 1e-9
+    assert read("info", "p.npz")["path"] == path["path"]
+    assert read("info", "m.npz")["columns"] == ["a", "b"]
+
+
+def test_path_that_is_not_exact_says_so(run, csv, monkeypatch):
+    monkeypatch.setattr(cli.paths, "_LARGEST_GAP", -1.0)
+    status, _, err = run("path", csv, "-q")
+    assert status == 1
+    assert re.match(r"svmcore: warning: the path is not exact: its answers are only at most \S+ % from", err)
+
+
+def test_time_limit_is_for_all_phases(run, csv, monkeypatch):
+    clock = {"now": 0.0}
+    monkeypatch.setattr(cli.output.time, "perf_counter", lambda: clock["now"])
+
+    def slow(*_):
+        clock["now"] += 100.0
+        return "curves"
+
+    monkeypatch.setattr(
+        "svmcore._path_solution.certify_path", lambda *_: slow() and svmcore.path_result.PathCertificate(0, 0)
+    )
+    status, out, _ = run("path", csv, "--time-limit", "50", "--plot", "p.png", "-q")
+    assert status == 1
+    assert "seconds      100" in out
+    assert "left out     error curve, picture (the time limit of 50 s is over)" in out
+
+
+def test_progress_of_a_fit_leaves_out_what_nobody_knows(capsys):
+    from svmcore._control import ProgressReport
+
+    with cli.output.Progress("train", quiet=False) as progress:
+        progress.last = -10.0
+        progress(ProgressReport(12345, float("nan"), float("nan"), 2.0))
+        progress.last = -10.0
+        progress.pause = 1.0
+        progress(ProgressReport(23456, 0.5, -3.0, 4.0))
+    _, err = capsys.readouterr()
+    lines = ["train: iteration 12,345, 2 s", "train: iteration 23,456, violation 5.00e-01, objective -3, 4 s"]
+    assert err.splitlines() == lines
 
 
 # ---- complaints ------------------------------------------------------------------------------------------------------
@@ -224,6 +435,66 @@ def test_predict_fills_features_that_sparse_text_left_out(run, tmp_path):
         (("info", "none.npz"), "none.npz: No such file"),
         (("predict", "bad.csv", "demo:monk1"), "is not a file that svmcore wrote"),
         (("path", "bad\0name"), "not a possible file name"),
+        (
+            ("train", "demo:monk1", "-c", "10"),
+            "svmcore train: error: unknown option -c: did you mean -C 10? (see svmcore train --help)",
+        ),
+        (("train", "demo:monk1", "-c10"), "unknown option -c10: did you mean -C 10?"),
+        (("train", "demo:monk1", "-t", "0"), "unknown option -t: did you mean -k linear?"),
+        (("train", "demo:monk1", "-t2"), "unknown option -t2: did you mean -k rbf?"),
+        (("train", "demo:monk1", "-w1", "5"), "unknown option -w1: did you mean --class-weight 1=5?"),
+        (("train", "demo:monk1", "-w-1", "5"), "unknown option -w-1: did you mean --class-weight -1=5?"),
+        (("train", "demo:monk1", "-s", "3"), "unknown option -s: did you mean --svr?"),
+        (("train", "demo:monk1", "-p", "0.5"), "unknown option -p: did you mean --epsilon 0.5?"),
+        (("train", "demo:monk1", "-e", "0.5"), "unknown option -e: did you mean --tol 0.5?"),
+        (("train", "demo:monk1", "-v", "5"), "unknown option -v: cross-validation is a command of its own"),
+        (("train", "demo:monk1", "-b", "1"), "unknown option -b: there are no probabilities"),
+        (("train", "demo:monk1", "--standardise"), "unknown option --standardise: did you mean --standardize?"),
+        (
+            ("train", "demo:monk1", "--class-weights=balanced"),
+            "unknown option --class-weights: did you mean --class-weight?",
+        ),
+        (("train", "demo:monk1", "--stand"), "unknown option --stand: did you mean --standardize?"),
+        (
+            ("predict", "m", "demo:monk1", "-t", "1"),
+            "svmcore predict: error: unknown option -t (see svmcore predict --help)",
+        ),
+        (("train", "demo:monk1", "more"), "one argument too many: more"),
+        (
+            ("train", "demo:monk1", "--class-weight", "3"),
+            "--class-weight 3: '3' is no LABEL=WEIGHT; give balanced, or yes=5,no=1",
+        ),
+        (("train", "demo:monk1", "--class-weight", "7=3"), "the data hold no label '7'; they hold -1, 1"),
+        (("train", "demo:monk1", "--class-weight", "1=x"), "'x' is no number"),
+        (("train", "demo:monk1", "--svr", "--loss", "hinge"), "loss='hinge' is not known"),
+        (
+            ("cv", "demo:monk1", "-v", "7"),
+            "svmcore cv: error: unknown option -v: did you mean --cv 7? (see svmcore cv --help)",
+        ),
+        (("cv", "demo:monk1", "--cv", "few"), "invalid number of folds value: 'few'"),
+        (("cv", "demo:monk1", "--cv", "1"), "cv=1"),
+        (("path", "demo:monk1", "--C-max", "0"), "--C-max 0 is out of range; it must be a positive number"),
+        (("path", "demo:monk1", "--C-max", "1", "--C-min", "2"), "--C-min 2 is larger than the largest C, 1"),
+        (("path", "demo:monk1", "--C-max", "1", "--lambda-min", "1"), "not allowed with argument"),
+        (("path", "demo:monk1", "--time-limit", "-1"), "--time-limit -1 is out of range"),
+        (("path", "demo:monk1", "-o", "a.png", "--plot", "a.png"), "a.png cannot hold both the result and the picture"),
+        (("path", "bad.csv", "-o", "bad.csv"), "bad.csv is what this command reads, and would be lost"),
+        (
+            ("path", "bad.csv", "--plot", "./bad.csv"),
+            "./bad.csv is what this command reads (bad.csv, the same file), and would be lost",
+        ),
+        (("train", "bad.csv", "-o", "link.csv"), "link.csv is what this command reads (bad.csv, the same file)"),
+        (("train", "bad.csv", "-o", "hard.csv"), "hard.csv is what this command reads (bad.csv, the same file)"),
+        (("predict", "one.csv", "bad.csv", "-o", "one.csv"), "one.csv is what this command reads, and would be lost"),
+        (
+            ("train", "index.csv"),
+            "the first column has no name, like the index of a data frame; leave it out with --drop 1",
+        ),
+        (
+            ("train", "counted.csv"),
+            "the numbers 0, 1 can be names of columns, or data; say which: --header or --no-header",
+        ),
+        (("train", "words.csv"), "leave the column out: --drop sex"),
         (("path", "demo:monk1", "-o", "a\0b"), "is no file name"),
     ],
 )
@@ -231,6 +502,11 @@ def test_complaint_is_one_line(run, tmp_path, argv, message):
     (tmp_path / "bad.csv").write_text("a,y\n1,0\nx,1\n")
     (tmp_path / "three.csv").write_text("a,y\n1,0\n2,1\n3,2\n")
     (tmp_path / "one.csv").write_text("a,y\n1,0\n2,0\n")
+    (tmp_path / "index.csv").write_text(",a,y\n0,1,0\n1,2,1\n")
+    (tmp_path / "counted.csv").write_text("0,1,2\n5,6,0\n7,8,1\n")
+    (tmp_path / "words.csv").write_text("age,sex,y\n5,F,0\n7,M,1\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "bad.csv")
+    (tmp_path / "hard.csv").hardlink_to(tmp_path / "bad.csv")
     before = sorted(tmp_path.iterdir())
     status, out, err = run(*argv)
     assert (status, out) == (2, "")
@@ -245,14 +521,16 @@ def test_predict_needs_a_C_for_a_path_only(run, csv):
     assert "say at which C with -C" in run("predict", "p.npz", csv)[2]
     assert "lies outside the path" in run("predict", "p.npz", csv, "-C", "1e9")[2]
     assert "leave -C out" in run("predict", "m.npz", csv, "-C", "1")[2]
-    assert "2 features a row" in run("predict", "m.npz", "demo:monk1")[2].replace("6 features", "2 features")
+    assert (
+        run("predict", "m.npz", "demo:monk1")[2] == "svmcore: error: demo:monk1 has 6 features; m.npz has 2 features\n"
+    )
 
 
 def test_output_that_cannot_be_written_is_refused_first(run, csv, tmp_path, monkeypatch):
     monkeypatch.setattr("svmcore.path.svm_path", None)
     (tmp_path / "folder").mkdir()
     assert run("path", csv, "-o", "folder")[::2] == (2, "svmcore: error: folder is a directory; give a file name\n")
-    monkeypatch.setattr(cli.os, "access", lambda *_: False)
+    monkeypatch.setattr(cli.files.os, "access", lambda *_: False)
     assert "permission denied" in run("path", csv, "-o", "p.npz")[2]
 
 
@@ -265,7 +543,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        cli._write(str(old), save)
+        cli.files.write(str(old), save)
     assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"old"]
 
 
@@ -276,10 +554,12 @@ def test_user_warnings_are_back_afterwards(run, csv):
 
 
 def test_help(run):
-    for words in ([], ["path"], ["train"], ["predict"], ["info"], ["demo"]):
+    for words in ([], ["path"], ["cv"], ["train"], ["predict"], ["info"], ["demo"]):
         status, out, _ = run(*words, "--help")
         assert status == 0
         assert out.startswith("usage: svmcore")
+        for example in re.findall(r"^  (svmcore .*)", out.partition("examples:")[2], re.MULTILINE):
+            cli.parser.build().parse_args(re.sub(" > .*", "", example).split()[1:])
     assert run("--version")[1] == f"svmcore {svmcore.__version__}\n"
 
 
@@ -323,7 +603,7 @@ def test_interrupted_process_writes_what_it_has(tmp_path):
     process = start("path", "noise.npz", "--gamma", "1", "-o", "p.npz", cwd=tmp_path, start_new_session=True)
     assert process.stderr is not None
     lines = []
-    while "events" not in (line := process.stderr.readline()):
+    while "on the margin" not in (line := process.stderr.readline()):
         lines.append(line)
         assert line, lines
     process.send_signal(signal.SIGINT)

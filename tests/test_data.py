@@ -15,6 +15,8 @@ from scipy import sparse
 
 import svmcore
 from svmcore import data as reader
+from svmcore.data import delimited, svmlight
+from svmcore.data.layout import Layout
 
 
 @pytest.fixture
@@ -114,7 +116,7 @@ def test_pieces_join(write, monkeypatch):
     pairs = [" ".join([str(k % 2), *(f"{j + 1}:{v}" for j, v in enumerate(row) if v)]) for k, row in enumerate(X)]
     light = write("\n".join(pairs) + "\n", "x.svm")
     for size in (17, 100, 1000, 1 << 20):
-        monkeypatch.setattr(reader, "_PIECE", size)
+        monkeypatch.setattr("svmcore.data.text.PIECE", size)
         got, labels = svmcore.load_data(comma)
         np.testing.assert_array_equal(got, X)
         np.testing.assert_array_equal(labels, y)
@@ -128,8 +130,8 @@ def test_bulk_is_taken_and_fast(write, monkeypatch):
     X = rng.normal(size=(20_000, 20))
     text = "\n".join(",".join(f"{v:.8g}" for v in row) + ",spam eggs" for row in X)
     light = "\n".join("1 " + " ".join(f"{j + 1}:{v:.8g}" for j, v in enumerate(row)) for row in X)
-    monkeypatch.setattr(reader, "_csv_lines", None)
-    monkeypatch.setattr(reader, "_svmlight_lines", None)
+    monkeypatch.setattr(delimited, "_csv_lines", None)
+    monkeypatch.setattr(svmlight, "_svmlight_lines", None)
     for content in (text, light):
         file = write(content)
         start = time.process_time()
@@ -201,7 +203,7 @@ def test_label_column(write, label, message):
 
 
 def test_name_of_a_label_without_header(write):
-    with pytest.raises(svmcore.InputError, match="has no header; give the label column 'y' by its number"):
+    with pytest.raises(svmcore.InputError, match="has no header; give the column 'y' for the label by its number"):
         svmcore.load_data(write("1,2,0\n"), label="y")
 
 
@@ -216,6 +218,171 @@ def test_files_that_are_not_there(tmp_path):
         svmcore.load_data(tmp_path / "none.csv")
     with pytest.raises(IsADirectoryError):
         svmcore.load_data(tmp_path)
+
+
+# ---- headers, words, columns left out, labels that are missing ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0,1,2\n0.5,1.5,0\n1.5,2,1\n",  # DataFrame(...).to_csv(index=False)
+        "1,2,3,4\n5,6,7,0\n5,8,7,1\n",
+        "0,1,2,y\n1,2,3,4\n1,2,5,4\n",
+        "2019,2020,sick\n1.5,2.5,1\n2.5,3.5,0\n",
+    ],
+)
+def test_a_line_of_numbers_that_may_be_names_is_a_question(write, text):
+    file = write(text)
+    with pytest.raises(svmcore.InputError, match=r"line 1: the numbers .* can be names .*: --header or --no-header"):
+        svmcore.load_data(file)
+    assert svmcore.load_data(file, header=True)[0].shape[0] == 2
+    if "y" not in text and "sick" not in text:
+        assert svmcore.load_data(file, header=False)[0].shape[0] == 3
+
+
+@pytest.mark.parametrize("text", ["0,1\n1,0\n", "1,2,0\n2,1,1\n", "3,4,0\n2.5,1.5,1\n1,2,1\n", "1,0,2\n1,1,2\n"])
+def test_numbers_that_are_data_are_no_question(write, text):
+    assert svmcore.load_data(write(text))[0].shape[0] == text.count("\n")
+
+
+def test_header_can_be_denied(write):
+    with pytest.raises(svmcore.InputError, match="line 1, column 1: 'a' is not a finite number"):
+        svmcore.load_data(write("a,b,y\n1,2,0\n3,4,1\n"), header=False)
+    with pytest.raises(svmcore.InputError, match="header=1 is neither True nor False"):
+        svmcore.load_data("demo:monk1", header=1)
+
+
+def test_true_and_false_are_numbers(write, monkeypatch):
+    file = write("a,b,y\nTrue,2,yes\nfalse,4,no\nTRUE,True,no\n")
+    expected = [[1, 2], [0, 4], [1, 1]]
+    for _ in range(2):
+        X, y = svmcore.load_data(file)
+        assert (X.tolist(), y.tolist()) == (expected, ["yes", "no", "no"])
+        monkeypatch.setattr(delimited, "_csv_bulk", lambda *_: None)
+    with pytest.raises(svmcore.InputError, match=r"line 2, column 1: 'true\.5' is not a finite number"):
+        svmcore.load_data(write("a,y\ntrue.5,1\n1,2\n"))
+
+
+def test_words_name_the_column_and_the_remedy(write):
+    people = "age,sex,sick\n50,F,1\n60,M,0\n"
+    message = (
+        r"line 2, column 2: 'F' is not a finite number \(column 'sex'\); if this is the label: --label sex; "
+        "else encode it as numbers, or leave the column out: --drop sex"
+    )
+    with pytest.raises(svmcore.InputError, match=message):
+        svmcore.load_data(write(people))
+    with pytest.raises(svmcore.InputError, match=r"line 3, column 1: 'x' is not a finite number \(column 'age'\)$"):
+        svmcore.load_data(write(people.replace("60", "x")), drop="sex")
+    X, y = svmcore.load_data(write(people), drop="sex")
+    assert (X.tolist(), y.tolist()) == ([[50], [60]], [1, 0])
+    with pytest.raises(svmcore.InputError, match="--drop 'the sex'"):
+        svmcore.load_data(write(people.replace("sex", "the sex")))
+
+
+def test_dropped_columns_may_hold_anything(write, monkeypatch):
+    file = write("id,a,note,y\n7,1,fine,0\n8,2,so so,1\n")
+    expected = svmcore.load_data(file, drop=["id", 3])
+    assert expected[0].tolist() == [[1], [2]]
+    monkeypatch.setattr(delimited, "_csv_bulk", lambda *_: None)
+    np.testing.assert_array_equal(svmcore.load_data(file, drop=["id", "note"])[0], expected[0])
+    for drop, message in [
+        ("z", "no column 'z'; its header names 'id', 'a', 'note', 'y'"),
+        (9, "columns 1 to 4; there is no column 9 to drop"),
+        ([1, 2, 3], "no column left for a feature"),
+        (True, "drop names True, which is no column"),
+    ]:
+        with pytest.raises(svmcore.InputError, match=message):
+            svmcore.load_data(file, drop=drop)
+    assert svmcore.load_data(write("a,y,note\n1,0,\n2,1,x\n"), drop="note")[1].tolist() == [0, 1]
+    with pytest.raises(svmcore.InputError, match="no named or numbered columns to drop"):
+        svmcore.load_data("demo:monk1", drop=1)
+
+
+def test_index_of_a_data_frame_is_recognised(write):
+    file = write(",a,y\n0,1.5,no\n1,2.5,yes\n")
+    with pytest.raises(svmcore.InputError, match=r"the first column has no name, like the index .* --drop 1"):
+        svmcore.load_data(file)
+    for drop in (1, ""):
+        assert svmcore.load_data(file, drop=drop)[0].tolist() == [[1.5], [2.5]]
+    with pytest.raises(svmcore.InputError, match=r"column 2: this column has no name; leave it out with --drop 2"):
+        svmcore.load_data(write("a,,y\n1,2,0\n3,4,1\n"))
+
+
+class Frame:
+    columns = ("a", "b")
+
+    def __repr__(self):
+        return "very much text"
+
+
+@pytest.mark.parametrize("source", [Frame(), np.zeros((1000, 3))])
+def test_data_in_memory_are_not_printed(source):
+    with pytest.raises(svmcore.InputError, match=r"this is a (Frame|ndarray); data in memory go straight to") as caught:
+        svmcore.load_data(source)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("content", ["1,2\n3,4\n", "1:1 2:2\n1:3 2:4\n", "0 1:1 2:2\n? 1:3 2:4\n"])
+def test_without_labels(write, content):
+    X, y = svmcore.load_data(write(content), label=None)
+    assert y is None
+    np.testing.assert_array_equal(dense(X), [[1, 2], [3, 4]])
+
+
+def test_without_labels_in_an_archive(tmp_path):
+    np.savez(tmp_path / "x.npz", X=np.eye(2))
+    X, y = svmcore.load_data(tmp_path / "x.npz", label=None)
+    assert y is None
+    np.testing.assert_array_equal(X, np.eye(2))
+
+
+FOR_TWO = reader.Wanted(width=2)
+
+
+@pytest.mark.parametrize(
+    ("content", "labels", "known"),
+    [
+        ("1,2\n3,4\n", None, None),
+        ("1,2,no\n3,4,yes\n", ["no", "yes"], None),
+        ("1,2,\n3,4,\n", None, None),
+        ("1,2,?\n3,4,?\n", None, None),
+        ("1,2,?\n3,4,yes\n", ["yes"], [False, True]),
+        ("1,2,\n3,4,yes\n", ["yes"], [False, True]),
+        ("1:1 2:2\n1:3 2:4\n", None, None),
+        ("? 1:1 2:2\n1 1:3 2:4\n", [1], [False, True]),
+    ],
+)
+def test_labels_may_be_missing_where_a_machine_predicts(write, content, labels, known):
+    table = reader.read(write(content), FOR_TWO)
+    np.testing.assert_array_equal(dense(table.X), [[1, 2], [3, 4]])
+    assert (table.y if table.y is None else table.y.tolist()) == labels
+    assert (table.known if table.known is None else table.known.tolist()) == known
+
+
+@pytest.mark.parametrize(
+    ("header", "label", "message"),
+    [
+        ("a,b", None, None),
+        ("b,a", None, None),
+        ("y,b,a", "y", None),
+        ("b,y,a", "y", None),
+        ("id,b,a,y", None, "not trained with: 'id', 'y'; say which holds the labels with --label, and leave out"),
+        ("a,c,y", None, "has no column 'b', which the machine was trained with; its header names 'a', 'c', 'y'"),
+    ],
+)
+def test_names_decide_where_they_are_known(write, header, label, message):
+    width = header.count(",") + 1
+    file = write(header + "\n" + ",".join("1" * width) + "\n" + ",".join("2" * width) + "\n")
+    wanted = reader.Wanted(width=2, names=("a", "b"))
+    if message is not None:
+        with pytest.raises(svmcore.InputError, match=message):
+            reader.read(file, wanted)
+        return
+    table = reader.read(file, wanted)
+    assert table.label_name == label
+    assert sorted(table.names) == ["a", "b"]
+    assert (table.y is None) == (label is None)
 
 
 def archive(**members: bytes) -> bytes:
@@ -309,8 +476,10 @@ def load_bytes(content: bytes, name: str = "x", label=-1):
     """`load_data` of a file with this content."""
     file = io.BytesIO(content)
     if content.startswith(b"PK\x03\x04"):
-        return reader._npz(name, file)
-    return reader._text(name, file, label)
+        table = reader.read_npz(name, file, reader.Wanted(label))
+    else:
+        table = reader._text(name, file, reader.Wanted(label))
+    return table.X, table.y
 
 
 @given(
@@ -353,16 +522,16 @@ def test_any_damage_to_an_archive_is_an_input_error(draws):
 @example(b"1 qid:2 1:3\n2  qid:3 1:1")
 def test_bulk_and_line_by_line_agree(content):
     text = content.replace(b"\0", b"") + b"\n"
-    rows = reader._svmlight_bulk(text)
+    rows = svmlight._svmlight_bulk(text)
     if rows is not None:
-        for bulk, line in zip(rows, reader._svmlight_lines("x", reader._Piece(1, text)), strict=True):
+        for bulk, line in zip(rows, svmlight._svmlight_lines("x", reader.Piece(1, text)), strict=True):
             np.testing.assert_array_equal(bulk, line)
     for delimiter in (b",", b";", b""):
         for width in (2, 3):
-            layout = reader._Layout(delimiter, width, width - 1, None)
-            table = reader._csv_bulk(text, layout)
+            layout = Layout(delimiter, width, width - 1, None)
+            table = delimited._csv_bulk(text, layout)
             if table is not None:
-                X, y = reader._csv_lines("x", reader._Piece(1, text), layout)
+                X, y = delimited._csv_lines("x", reader.Piece(1, text), layout)
                 np.testing.assert_array_equal(table[0], X)
                 assert table[1].tolist() == y.tolist()
 

@@ -127,5 +127,5 @@ def test_a_system_that_cannot_be_factorised_ends_the_steps():
     step = ipm.Direction(bad, bad, pair, pair, bad, bad, bad, bad)
     design = ipm.Design(panels=np.ones((1, d, LANES)), sums=np.empty((2, d)), normal=np.empty((d, d)))
     at = ipm.Progress(1.0, 0.5, 0.0, 1.0, 1.0, 1.0)
-    assert ipm.advance(x, step, design, at, 1.0, True) == at._replace(length=0.0)
+    assert ipm.advance(x, step, design, at, 1.0, True, False) == at._replace(length=0.0)
     assert (x.beta == 1.0).all()

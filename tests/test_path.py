@@ -54,6 +54,7 @@ def kernel_scale(X, kernel) -> float:
     return max(1.0, largest) if kernel["kernel"] == "linear" else (largest + 1.0) ** 3
 
 
+@pytest.mark.usefixtures("tracker")
 @given(st.integers(0, 10**9))
 def test_optimal_at_every_breakpoint_and_between(seed):
     X, y, kernel, weight, rng = random_problem(seed)
@@ -79,6 +80,7 @@ def test_optimal_at_every_breakpoint_and_between(seed):
     assert measured.infeasibility <= 1e-9 * bound.sum()
 
 
+@pytest.mark.usefixtures("tracker")
 @given(st.integers(0, 10**9))
 def test_equals_train_svc(seed):
     X, y, kernel, weight, rng = random_problem(seed)
@@ -93,6 +95,7 @@ def test_equals_train_svc(seed):
         assert path.at(C).objective == pytest.approx(path.objective(C), rel=1e-7)
 
 
+@pytest.mark.usefixtures("tracker")
 @given(st.integers(0, 10**9))
 def test_order_and_names_of_classes_do_not_matter(seed):
     X, y, kernel, weight, rng = random_problem(seed)
@@ -326,8 +329,7 @@ def test_a_stopped_path_knows_its_gap(mode, monkeypatch):
     with pytest.warns(ConvergenceWarning, match="ended early"):
         path = svm_path(X, y, gamma=0.5, factorization=mode, callback=lambda r: r.n_events > 0)
     assert 0.0 < path.stats["max_gap"] < 1e-6
-    assert spy.found[0] == -np.inf
-    assert len(spy.found) == (1 if mode == "auto" else 2)
+    assert spy.found == ([-np.inf] if mode == "auto" else [])
 
 
 class Spy:
@@ -494,4 +496,4 @@ def test_linear_programs_lead_to_the_same_path_where_many_points_tie(both):
         assert fast.certify(C).relative_gap <= 1e-9
         # residuals on the elbow are zero at every lambda, so a point that depends on it stays where it is: see path.md
         assert fast.stats["n_exchange"] == 0
-    assert programs > 50
+    assert programs > 30

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from engines import early_windows
 from oracle_path import exact_path, value
 
 from svmcore.path import svm_path
@@ -29,17 +31,22 @@ SMALL = [(seed, None) for seed in range(40)]
 LARGER = [pytest.param(seed, 7 + seed % 2, marks=[pytest.mark.slow] if seed >= 102 else []) for seed in range(100, 120)]
 
 
+either_way = pytest.mark.parametrize("tracker", [nullcontext, early_windows], ids=["steps", "windows"])
+
+
+@either_way
 @pytest.mark.parametrize(("seed", "n"), SMALL + LARGER)
-def test_path_equals_the_rational_path(seed, n):
+def test_path_equals_the_rational_path(seed, n, tracker):
     X, y, weight = integer_problem(seed, n)
     equality = seed % 5 != 0
     K = X @ X.T + 1 if seed % 2 else (X @ X.T + 1) ** 2
     low, high = Fraction(1, 64), Fraction(4096)
     pieces = exact_path(K.tolist(), y.tolist(), weight.tolist(), low, high, equality)
-    path = svm_path(
-        K.astype(float), y, kernel="precomputed", sample_weight=weight, fit_intercept=equality,
-        lambda_max=float(high), lambda_min=float(low),
-    )  # fmt: skip
+    with tracker():
+        path = svm_path(
+            K.astype(float), y, kernel="precomputed", sample_weight=weight, fit_intercept=equality,
+            lambda_max=float(high), lambda_min=float(low),
+        )  # fmt: skip
     scale = float(np.abs(K).max()) * float(weight.sum())
     for piece in pieces:
         for lam in (piece.high, (piece.low + piece.high) / 2, (9 * piece.low + piece.high) / 10, piece.low):
@@ -55,15 +62,22 @@ def test_path_equals_the_rational_path(seed, n):
             assert path.at(C).relative_gap <= 1e-10
 
 
+@either_way
 @pytest.mark.parametrize("seed", range(0, 40, 3))
-def test_breakpoints_are_the_rational_ones(seed):
+def test_breakpoints_are_the_rational_ones(seed, tracker):
     X, y, weight = integer_problem(seed)
     K = (X @ X.T + 1) ** 3
     low, high = Fraction(1, 16), Fraction(1 << 14)
     pieces = exact_path(K.tolist(), y.tolist(), weight.tolist(), low, high)
-    path = svm_path(
-        K.astype(float), y, kernel="precomputed", sample_weight=weight, lambda_max=float(high), lambda_min=float(low)
-    )
+    with tracker():
+        path = svm_path(
+            K.astype(float),
+            y,
+            kernel="precomputed",
+            sample_weight=weight,
+            lambda_max=float(high),
+            lambda_min=float(low),
+        )
     # where the slope of K beta changes, the path must have a breakpoint
     for first, second in pairwise(pieces):
         slopes = [
@@ -71,3 +85,14 @@ def test_breakpoints_are_the_rational_ones(seed):
         ]
         if slopes[0] != slopes[1]:
             assert np.min(np.abs(path.lambdas / float(second.high) - 1.0)) <= 1e-9
+
+
+def test_most_of_these_problems_are_followed_in_windows():
+    with early_windows() as windows:
+        for seed, n in SMALL:
+            X, y, weight = integer_problem(seed, n)
+            K = (X @ X.T + 1 if seed % 2 else (X @ X.T + 1) ** 2).astype(float)
+            ends = {"lambda_max": 4096.0, "lambda_min": 1 / 64}
+            svm_path(K, y, kernel="precomputed", sample_weight=weight, fit_intercept=seed % 5 != 0, **ends)
+    assert np.count_nonzero(windows) >= 20
+    assert sum(windows) >= 200

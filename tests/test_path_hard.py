@@ -52,6 +52,7 @@ def test_nearly_singular_unbalanced_problems_start_well(seed):
 
 
 @pytest.mark.compiled
+@pytest.mark.usefixtures("tracker")
 @given(st.integers(0, 10**9))
 def test_near_duplicates(seed):
     X, y, kernel = nearly_singular(seed, 1e-7)

@@ -149,7 +149,7 @@ def test_the_training_error_recommends_no_C(path):
     assert path.plot("overview")["boundary"].get_title(loc="left") == "Decision boundary at C = 1"
     low, high = float(path.Cs[0]), float(path.Cs[-1])
     assert (
-        path.plot("boundary").get_title(loc="left") == f"Decision boundary at C = {plots._short(np.clip(1, low, high))}"
+        path.plot("boundary").get_title(loc="left") == f"Decision boundary at C = {plots.short(np.clip(1, low, high))}"
     )
 
 

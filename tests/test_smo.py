@@ -151,7 +151,7 @@ def test_shrinking_changes_the_way_and_not_the_answer(task, stopping):
     rng = np.random.default_rng(5)
     X = rng.normal(size=(n, 2))
     noisy = X[:, 0] + 0.3 * rng.normal(size=n)
-    options = {"gamma": 0.5, "tol": 1e-5, "stopping": stopping}
+    options = {"gamma": 0.5, "tol": 1e-5, "stopping": stopping, "solver": "smo"}
     if task == "svc":
         fits = [svmcore.train_svc(X, np.sign(noisy), 10.0, shrinking=s, **options) for s in (True, False)]
     else:
@@ -231,7 +231,16 @@ def test_sweeps_without_tolerance_look_at_bound_variables_too(stopping):
         y = np.where(rng.random(40) < 0.5, 1.0, -1.0)
         y[:2] = 1.0, -1.0
         solution = svmcore.train_svc(
-            X, y, 0.1, kernel="poly", gamma=1.0, rule="platt", stopping=stopping, tol=1e-2, max_iter=20_000
+            X,
+            y,
+            0.1,
+            kernel="poly",
+            gamma=1.0,
+            solver="smo",
+            rule="platt",
+            stopping=stopping,
+            tol=1e-2,
+            max_iter=20_000,
         )
         assert solution.n_iter < 20_000
 
@@ -241,7 +250,9 @@ def test_sums_of_dual_variables_stay_zero_where_faces_are_singular(rule):
     x = np.random.default_rng(3).normal(size=(36, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
-        found = svmcore.train_svr(x, np.sin(x.sum(axis=1)), 1e5, 0.1, gamma=3.0, rule=rule, tol=1e-3, time_limit=20)
+        found = svmcore.train_svr(
+            x, np.sin(x.sum(axis=1)), 1e5, 0.1, gamma=3.0, solver="smo", rule=rule, tol=1e-3, time_limit=20
+        )
     assert abs(found.dual_coef.sum()) <= 1e-12 * np.abs(found.dual_coef).sum()
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import oracle
@@ -12,6 +14,7 @@ import pytest
 from scipy import sparse
 
 import svmcore
+from svmcore import _decision
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(50, 4)) * (RNG.random((50, 4)) < 0.6)
@@ -49,11 +52,11 @@ def test_decision_values_in_every_layout(trained, kernel):
 
 
 def test_decision_values_of_many_rows_come_in_pieces(monkeypatch):
-    from svmcore import gram
+    from svmcore import _decision
 
     found = train()
     whole = found.decision_function(TEST)
-    monkeypatch.setattr(gram, "_TEST_ROWS", 7)
+    monkeypatch.setattr(_decision, "_TEST_ROWS", 7)
     assert np.array_equal(found.decision_function(TEST), whole)
     assert len(found.decision_function(TEST[:1])) == 1
 
@@ -69,12 +72,66 @@ def test_a_function_as_kernel(layout, monkeypatch):
     found, built_in = train(layout, kernel), train(layout)
     Z = LAYOUTS[layout](TEST)
     assert found.decision_function(Z) == pytest.approx(built_in.decision_function(Z), abs=1e-9)
-    monkeypatch.setattr(gram, "_BLOCK_VALUES", 100)
+    monkeypatch.setattr(gram, "BLOCK_VALUES", 100)
     assert found.decision_function(Z) == pytest.approx(built_in.decision_function(Z), abs=1e-9)
     with pytest.raises(
         svmcore.InputError, match="a Python kernel function cannot be saved: a file holds data, not code"
     ):
         found.save(io.BytesIO())
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("size", [1, 3, 9, _decision.FEW, _decision.FEW + 1])
+def test_a_row_is_told_the_same_alone_and_among_others(layout, kernel, size):
+    found = train(layout, kernel)
+    Z = LAYOUTS[layout](
+        np.vstack([TEST, TEST[::-1], X[found.support[:20]]])
+    )  # support vectors, too: a distance of zero
+    many = found.decision_function(Z)
+    few = np.concatenate([found.decision_function(Z[k : k + size]) for k in range(0, Z.shape[0], size)])
+    scale = np.abs(found.dual_coef).sum()
+    assert few == pytest.approx(many, rel=0, abs=1e-14 * scale * (20.0 if kernel == "poly" else 1.0))
+    one = dataclasses.replace(found, n_threads=1), dataclasses.replace(found, n_threads=7)
+    assert np.array_equal(*(machine.decision_function(Z[:size]) for machine in one))
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_close_points_far_from_the_origin_keep_their_distances(layout):
+    far = X * 1e-3 + 1e6
+    found = svmcore.train_svc(LAYOUTS[layout](far), Y, 2.0, gamma=1e5)
+    Z = far[:3] + 1e-3
+    K = oracle.kernel_matrix("rbf", Z, far[found.support], 1e5)
+    for rows in (Z[:1], Z, np.resize(Z, (20, 4))):
+        want = np.resize(K @ found.dual_coef + found.intercept, len(rows))
+        assert found.decision_function(LAYOUTS[layout](rows)) == pytest.approx(want, abs=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
+def test_support_vectors_are_packed_once(kernel, monkeypatch):
+    packed = []
+    pack = _decision.dense_points
+    monkeypatch.setattr(_decision, "dense_points", lambda Z, order: packed.append(len(Z)) or pack(Z, order))
+    found = train("dense", kernel)
+    for _ in range(3):
+        found.predict(TEST[:1])
+        found.predict(np.vstack([TEST] * 3))
+    assert packed.count(len(found.support)) == (0 if kernel == "linear" else 1)
+    assert "_decision" not in found.__getstate__()
+    assert np.array_equal(pickle.loads(pickle.dumps(found)).predict(TEST), found.predict(TEST))
+
+
+@pytest.mark.parametrize("degree", range(10))
+def test_powers_are_powers(degree):
+    base = np.array([-1.5, 0.0, 0.3, 2.0])
+    assert _decision._power(base.copy(), degree) == pytest.approx(base**degree, rel=1e-14)
+
+
+def test_threads_may_predict_with_one_machine_at_once():
+    found, rows = train(), [TEST[k : k + 1] for k in range(30)]
+    want = [train().decision_function(row)[0] for row in rows]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda row: found.decision_function(row)[0], rows)) == want
 
 
 def test_a_given_matrix_wants_kernel_values_with_all_training_points():
@@ -161,10 +218,82 @@ def test_a_name_is_taken_as_it_is(tmp_path, name):
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
+def frames() -> dict[str, object]:
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    return {
+        "object": pd.Series(Y.astype(object), dtype=object),
+        "string": pd.Series(Y, dtype="string"),
+        "default": pd.Series(Y.tolist()),
+        "categorical": pd.Categorical(Y),
+        "categorical series": pd.Series(Y, dtype="category"),
+        "frame": pd.DataFrame({"y": Y}),
+        "polars": pl.Series(Y.tolist()),
+        "polars enum": pl.Series(Y.tolist(), dtype=pl.Enum(["yes", "no"])),
+        "variable width": Y.astype(np.dtypes.StringDType()),
+    }
+
+
+@pytest.mark.parametrize("kind", list(frames()))
+def test_labels_of_data_frames_are_strings(kind):
+    labels = frames()[kind]
+    found = svmcore.train_svc(X, labels)
+    assert found.classes.dtype.kind == "U"
+    again = stored(found)
+    assert (
+        again.predict(TEST).tolist() == found.predict(TEST).tolist() == svmcore.train_svc(X, Y).predict(TEST).tolist()
+    )
+    path = svmcore.svm_path(X, labels, lambda_min=0.5)
+    assert stored(path).predict(TEST, 1.0).dtype.kind == "U"
+    assert path.error_curve(X, labels)(1.0) == path.error_curve()(1.0)
+    assert found.add(TEST[:1], np.array(["yes"], dtype=object)).classes.tolist() == ["no", "yes"]
+    assert svmcore.leave_one_out(X, labels).error == svmcore.leave_one_out(X, Y).error
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [("Int64", "i"), ("boolean", "b"), ("Float64", "f"), (object, "i")])
+def test_numbers_of_data_frames_are_numbers(dtype, kind):
+    pd = pytest.importorskip("pandas")
+    found = svmcore.train_svc(X, pd.Series((Y == "yes").astype(int).tolist(), dtype=dtype))
+    assert found.classes.dtype.kind == kind
+    stored(found)
+
+
 def test_labels_that_are_objects_cannot_be_saved():
-    found = svmcore.train_svc(X, Y.astype(object))
+    found = svmcore.train_svc(X, np.array([(3 if label == "yes" else 2) ** 70 for label in Y], dtype=object))
     with pytest.raises(svmcore.InputError, match="labels of Python object type cannot be saved"):
         found.save(io.BytesIO())
+
+
+@pytest.mark.parametrize("again", [lambda found: found, stored])
+def test_a_machine_knows_its_problem(again):
+    found = again(train("dense", "poly"))
+    assert found.params == {
+        "C": 2.0, "loss": "hinge", "kernel": "poly", "gamma": 0.5, "degree": 2, "coef0": 1.0, "standardize": False,
+    }  # fmt: skip
+    assert (found.C, found.epsilon, found.loss, found.gamma, found.kernel_name) == (2.0, None, "hinge", 0.5, "poly")
+    assert "poly gamma=0.5 C=2" in repr(found)
+    tube = again(svmcore.train_svr(X, X[:, 0], 3.0, 0.25, kernel="linear", loss="squared_epsilon_insensitive"))
+    assert tube.params == {
+        "C": 3.0, "epsilon": 0.25, "loss": "squared_epsilon_insensitive", "kernel": "linear", "standardize": False,
+    }  # fmt: skip
+    assert "regression, linear C=3 epsilon=0.25" in repr(tube)
+    assert tube.gamma is None
+
+
+def test_params_train_the_same_machine_again():
+    found = svmcore.train_svc(X, Y, 3.0, kernel="sigmoid", gamma="auto", fit_intercept=False, intercept_scaling=0.5)
+    again = svmcore.train_svc(X, Y, **found.params, fit_intercept=False)
+    assert np.array_equal(found.alpha, again.alpha)
+    assert svmcore.train_svc(X, Y, kernel=lambda A, B: A @ B.T).kernel_name == "callable"
+
+
+def test_repr_computes_nothing():
+    many = np.random.default_rng(0).normal(size=(300, 4))
+    found = svmcore.train_svc(many, many[:, 0] > 0, solver="block")
+    assert callable(found.measured)
+    assert "relative gap" not in repr(found)
+    assert callable(found.measured)
+    gap = found.relative_gap
+    assert f"relative gap {gap:.1e}" in repr(found)
 
 
 def fields() -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from bench.problems import Problem
 
 def registry() -> Mapping[str, Any]:
     """What every solver of ours declares, by name."""
-    found: Mapping[str, Any] = svmcore.solvers()  # type: ignore[operator]  # a package that can be called
+    found: Mapping[str, Any] = svmcore.solvers()
     return found
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import svmcore
 from bench import data
 from bench.tables.base import Table, libsvm_seconds, ratio
+from svmcore._keywords import SolverName
 
 TITLE = "Rosen's projection"
 SOURCE = "J. Lopez and J.R. Dorronsoro, Rosen's projection method for SVM training"
@@ -82,7 +83,7 @@ def partitions(case: Case) -> list[tuple[Any, np.ndarray]]:
     return [(X[rows], y[rows]) for rows in index]
 
 
-def fit(X: Any, y: Any, case: Case, eps: float, solver: str, **options: Any) -> Any:
+def fit(X: Any, y: Any, case: Case, eps: float, solver: SolverName, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return svmcore.train_svc(X, y, case.C, gamma=1.0 / case.width, solver=solver, tol=2.0 * eps, **options)

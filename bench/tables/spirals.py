@@ -25,7 +25,7 @@ COSTS = {0.001: None, 0.1: 92, 0.5: 92, 5.0: 134, 10.0: 134}
 WIDTHS = (1.0, 5.0, 10.0, 15.0)
 
 
-def fit(C: float, gamma: float, rule: str, tol: float = TOL, trace: bool = False, plain: bool = True) -> Any:
+def fit(C: float, gamma: float, rule: Any, tol: float = TOL, trace: bool = False, plain: bool = True) -> Any:
     """One fit by pair steps alone: no exact steps over the free variables, no shrinking."""
     X, y, _ = data.noisy_spirals()
     options: dict[str, Any] = {"face_steps": False, "shrinking": False} if plain else {}

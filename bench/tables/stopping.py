@@ -7,11 +7,18 @@ import warnings
 import svmcore
 from bench import data
 from bench.tables.base import Table, libsvm_seconds
+from svmcore._keywords import Stopping
 
 TITLE = "Three stopping criteria"
 SOURCE = "N. Cristianini and J. Shawe-Taylor, An introduction to support vector machines, 2000, chapter 7"
 
-CRITERIA = [("objective", 1e-9), ("kkt", 1e-2), ("kkt", 1e-3), ("gap", 1e-3), ("gap", 1e-6)]
+CRITERIA: list[tuple[Stopping, float]] = [
+    ("objective", 1e-9),
+    ("kkt", 1e-2),
+    ("kkt", 1e-3),
+    ("gap", 1e-3),
+    ("gap", 1e-6),
+]
 COSTS = (1.0, 100.0, 10_000.0)
 
 

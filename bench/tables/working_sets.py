@@ -10,6 +10,7 @@ import numpy as np
 import svmcore
 from bench import data
 from bench.tables.base import Table, libsvm_seconds, linear_rate
+from svmcore._keywords import SolverName
 
 TITLE = "Gradient ascent, decomposition and chunking"
 SOURCE = "N. Cristianini and J. Shawe-Taylor, An introduction to support vector machines, 2000, chapter 7"
@@ -20,7 +21,7 @@ ORDERS = ("sequential", "random", "violation", "two-stage")
 SIZES = (2, 4, 10, 20, 40, 80)
 
 
-def fit(C: float, solver: str, tol: float = 1e-4, **options: Any) -> Any:
+def fit(C: float, solver: SolverName, tol: float = 1e-4, **options: Any) -> Any:
     X, y = data.load(SET)[:2]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -32,6 +32,8 @@ _MODULES = {
 _COMMON = {"qp", "K", "control", "tol", "stopping", "max_iter", "start", "seed", "trace"}
 
 AUTO = "auto"
+AUTOMATIC = ("interior", "block", "smo")
+"""The solvers that "auto" may run (`svmcore.choice`)."""
 
 
 def names() -> tuple[str, ...]:
@@ -53,28 +55,51 @@ def options(name: str) -> dict[str, inspect.Parameter]:
     return {key: parameter for key, parameter in parameters.items() if key not in _COMMON}
 
 
+def accepted(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Those of the given options that the solver has: "auto" hands every option to whom it concerns."""
+    return {key: value for key, value in given.items() if key in options(name)} if given else given
+
+
 def check_options(name: str, given: dict[str, Any]) -> None:
-    """Refuse an option the solver does not have, or a value it cannot take, by name. Types are its annotations."""
-    known = options(name)
-    values = getattr(load(name), "OPTION_VALUES", {})
+    """Refuse an option the solver does not have, or a value it cannot take, by name. Types are its annotations.
+
+    "auto" has the options of the solvers that it may run.
+    """
+    candidates = AUTOMATIC if name == AUTO else (name,)
     for key, value in given.items():
-        if key not in known:
-            has = f"its options are {', '.join(known)}" if known else "it has no options of its own"
-            raise InputError(f"solver {name!r} has no option {key!r}; {has}")
-        kind = str(known[key].annotation)
-        if value is None and "None" in kind:
-            continue
-        if key in values:
-            if isinstance(values[key], tuple):
-                _check.choice(key, value, values[key])
-            elif value not in values[key]:
-                raise InputError(f"{key}={value!r} cannot be used by solver {name!r}; it must be {values[key]}")
-        elif kind.startswith("bool"):
-            _check.flag(key, value)
-        elif kind.startswith("int"):
-            _check.integer(key, value, low=0)
-        elif kind.startswith("float"):
-            _check.number(key, value)
+        owner = next((each for each in candidates if key in options(each)), None)
+        if owner is None:
+            raise _refusal(name, key)
+        _check_value(owner, key, value)
+    if name != AUTO:
+        load(name)
+
+
+def _refusal(name: str, key: str) -> InputError:
+    known = [option for each in (AUTOMATIC if name == AUTO else (name,)) for option in options(each)]
+    has = f"its options are {', '.join(known)}" if known else "it has no options of its own"
+    owners = [repr(each) for each in _MODULES if key in options(each)]
+    hint = f"; solver={' or '.join(owners)} has it" if owners else ""
+    return InputError(f"solver {name!r} has no option {key!r}; {has}{hint}")
+
+
+def _check_value(name: str, key: str, value: Any) -> None:
+    """Refuse a value that an option of a solver cannot take."""
+    known, values = options(name), getattr(load(name), "OPTION_VALUES", {})
+    kind = str(known[key].annotation)
+    if value is None and "None" in kind:
+        return
+    if key in values:
+        if isinstance(values[key], tuple):
+            _check.choice(key, value, values[key])
+        elif value not in values[key]:
+            raise InputError(f"{key}={value!r} cannot be used by solver {name!r}; it must be {values[key]}")
+    elif kind.startswith("bool"):
+        _check.flag(key, value)
+    elif kind.startswith("int"):
+        _check.integer(key, value, low=0)
+    elif kind.startswith("float"):
+        _check.number(key, value)
 
 
 def capabilities() -> dict[str, Capabilities]:

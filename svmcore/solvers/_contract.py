@@ -12,10 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from svmcore import _measures
-from svmcore._types import DualQP, FloatArray
+from svmcore._types import DualQP, FloatArray, Kernel, KernelKind
 from svmcore.gram import KernelMatrix, kernel_product
 
-_DUST = 4e-15  # a distance from a bound below this share of the box, times sqrt(n), is rounding of a sum
+_DUST = 4e-15  # a distance from a bound below this share of the largest variable, times sqrt(n), is rounding of a sum
+_FREE_WORK = 3e7  # operations (some hundredths of a second) without progress that every run may have,
+_FREE_STRETCHES = 8  # and as many stretches,
+_DENSE_WORK = 5.0  # and this times n^3: some fifteen dense factorisations
+_VISIT = 1e5  # what a stretch costs however short it is
 
 
 class Capabilities(NamedTuple):
@@ -45,11 +49,55 @@ def landed(qp: DualQP, beta: FloatArray) -> FloatArray:
     """
     free = (beta > qp.lower) & (beta < qp.upper)
     room = np.minimum(beta - qp.lower, qp.upper - beta)[free]
-    width = np.where(np.isfinite(qp.upper - qp.lower), qp.upper - qp.lower, 0.0)[free]
-    if not len(room) or (room > _DUST * np.sqrt(len(beta)) * width).any():
+    if not len(room) or (room > _DUST * np.sqrt(len(beta)) * np.abs(beta).max()).any():
         return beta
     up = qp.upper - beta < beta - qp.lower
     return np.where(free, np.where(up, qp.upper, qp.lower), beta).astype(np.float64)
+
+
+def positive(kernel: Kernel) -> bool:
+    """Whether the kernel's matrix is known to be positive semi-definite."""
+    if kernel.kind == KernelKind.POLY:
+        return kernel.gamma >= 0.0 and kernel.coef0 >= 0.0
+    return kernel.kind in (KernelKind.LINEAR, KernelKind.RBF, KernelKind.LAPLACIAN)
+
+
+def rounding(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> float:
+    """What rounding typically does to a residual computed in float64; a violation below this means nothing."""
+    root = np.sqrt(np.abs(K.diagonal[qp.point]))
+    product = float(root.max(initial=0.0) * np.linalg.norm(root * beta))
+    return float(np.finfo(np.float64).eps) * (product + float(np.abs(qp.diag * beta).max(initial=0.0)))
+
+
+class Crawl:
+    """Notices stretches of `patience` iterations in which the violation has not halved, and when there are too many.
+
+    An iteration costs `cost` operations. What is spent without progress may not exceed what an exact method would cost.
+    """
+
+    def __init__(self, n: int, patience: int, cost: float) -> None:
+        self.patience, self.cost = patience, cost
+        self.left = _FREE_WORK + _FREE_STRETCHES * patience * cost + _DENSE_WORK * float(n) ** 3
+        self._best, self._since = np.inf, 0
+
+    def seen(self, violation: float, n_iter: int) -> bool:
+        """Whether such a stretch has just ended."""
+        if violation < 0.5 * self._best:
+            self._best, self._since = violation, n_iter
+        if n_iter - self._since < self.patience:
+            return False
+        self._since = n_iter
+        self.left -= self.patience * self.cost + _VISIT
+        return True
+
+    def spend(self, work: float) -> None:
+        """Operations of another kind, on the way out of a crawl."""
+        self.left -= work
+
+    @property
+    def endless(self) -> bool:
+        """Whether an exact method would have ended long ago."""
+        return self.left < 0.0
 
 
 class Criterion:

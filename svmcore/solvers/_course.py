@@ -16,7 +16,7 @@ from svmcore._control import Control
 from svmcore._steps_jit import Duals, Limits, Progress, Rows
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.gram import KernelMatrix
-from svmcore.solvers._contract import Criterion, fresh_residual, landed
+from svmcore.solvers._contract import Crawl, Criterion, fresh_residual, landed, positive, rounding
 from svmcore.solvers._face import FaceResult, face_step
 
 _SLICE_WORK = 1e8  # operations between two visits to Python
@@ -185,8 +185,7 @@ class Course:
         self.face_steps = True
         self.stats: dict[str, Any] = {}
         self._failures, self._best = 0, np.inf
-        self._stall_best, self._stall_since = np.inf, 0
-        self.patience = 30 * n + 3000  # steps without halving the violation before the face is asked
+        self.crawl = Crawl(n, 30 * n + 3000, float(n))  # then the face is asked
 
     @property
     def n_iter(self) -> int:
@@ -235,8 +234,9 @@ class Course:
         H[np.diag_indices(len(F))] += duals.diag[F]
         before = duals.beta[F].copy()
         after, result = face_step(
-            H, duals.diag[F], before, duals.v[F], duals.lower[F], duals.upper[F], duals.equality, 0.1 * self.tol
-        )
+            H, duals.diag[F], before, duals.v[F], duals.lower[F], duals.upper[F], duals.equality, 0.1 * self.tol,
+            self.crawl.spend,
+        )  # fmt: skip
         if result is FaceResult.MOVED:
             duals.beta[F] = after
             duals.v[:] -= (after - before) @ columns
@@ -246,15 +246,6 @@ class Course:
             self.ints[_steps_jit.RESTART] = 1
             self.stats["face_steps"] = self.stats.get("face_steps", 0) + 1
         return result
-
-    def stalled(self) -> bool:
-        """Whether the violation has not halved over many steps."""
-        if self.violation < 0.5 * self._stall_best:
-            self._stall_best, self._stall_since = self.violation, self.n_iter
-        if self.n_iter - self._stall_since < self.patience:
-            return False
-        self._stall_since = self.n_iter
-        return True
 
     def outside(self) -> Status | None:
         """The user's reasons to stop."""
@@ -277,8 +268,11 @@ class Course:
         """A visit to Python in the middle of the run."""
         if self.stopping != "kkt" and self.holds() and (self.stopping == "objective" or self.refresh()):
             return Status.CONVERGED
-        if self.face_steps and self.stalled() and self.face() is FaceResult.UNBOUNDED:
-            return Status.UNBOUNDED
+        if self.crawl.seen(self.violation, self.n_iter):
+            if self.crawl.endless or self.violation <= rounding(self.qp, self.K, self.duals.beta):
+                return Status.CONVERGED if self.refresh() else Status.PRECISION
+            if self.face_steps and self.face() is FaceResult.UNBOUNDED:
+                return Status.UNBOUNDED
         return self.outside()
 
     def common(self, reason: int) -> tuple[bool, Status | None]:
@@ -327,7 +321,7 @@ class Course:
         if not len(stored):
             return True
         H = self.store.values[self.store.slot[self.qp.point[stored]]][:, stored]
-        if self.K.kernel.kind in (0, 3, 4):  # linear, rbf and laplacian kernels are positive semi-definite
+        if positive(self.K.kernel):
             return True
         d = np.diag(H)
         scale = float(np.abs(d).max(initial=0.0))

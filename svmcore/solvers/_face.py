@@ -9,14 +9,17 @@ problem has no finite solution.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum, auto
 
 import numpy as np
+from scipy.linalg import lapack
 
 from svmcore._types import FloatArray
 
 _WORK = 2e8  # the cubes of the sizes decomposed in one call: about 0.2 s between two looks at the limits
 _FLAT = 5e-16  # eigenvalues below this share of the largest, times the size, are rounding errors
+_REGULAR = 1e-5  # smallest pivot, relative to the largest, with which Cholesky's factor is as good as eigenvectors
 
 
 class FaceResult(Enum):
@@ -28,28 +31,49 @@ class FaceResult(Enum):
 
 
 def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tuple[FloatArray, bool]:
-    """A descent direction on the face, and whether it has no curvature (then its length is free)."""
-    n = len(v)
-    ones = np.ones(n)
-    shift = max(float(np.mean(np.diag(H))), 1e-300) if equality else 0.0
-    M = H + shift
-    w, U = np.linalg.eigh(M)
-    flat = w <= _FLAT * max(float(w[-1]), 1e-300) * n
-    target = v - v.mean() if equality else v
-    along = U.T @ target
-    if flat.any():
-        null = U[:, flat] @ along[flat]
-        if np.abs(null).max() > noise:
-            return null - null.mean() if equality else null, True
-    inverse = np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, w))
-    d = U @ (inverse * along)
+    """A descent direction on the face, and whether it has no curvature (then its length is free).
+
+    Each variable is measured in units of its own curvature: what is rounding for one point of size 1e8 is not for its
+    neighbours of size 1.
+    """
+    diagonal = np.diag(H)
+    unit = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    M = H * unit * unit[:, None]
+    target = unit * v
+    row = unit / np.linalg.norm(unit)  # the equality row, in these units
     if equality:
-        e = U @ (inverse * (U.T @ ones))
-        total = e.sum()
+        M += row[:, None] * row
+        target -= row * (row @ target)
+    right = np.column_stack([target, row])
+    x = _regular_solution(M, right)
+    if x is None:
+        w, U = np.linalg.eigh(M)
+        flat = w <= _FLAT * max(float(w[-1]), 1e-300) * len(v)
+        along = U.T @ right
+        if flat.any():
+            null = U[:, flat] @ along[flat, 0]
+            if equality:
+                null -= row * (row @ null)
+            if np.abs(null / unit).max() > noise:
+                return unit * null, True
+        x = U @ (np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, w))[:, None] * along)
+    d, e = x[:, 0], x[:, 1]
+    if equality:
+        total = float(row @ e)
         if total > 0:
-            d -= e * (d.sum() / total)
-        d -= d.mean()  # what rounding left of the sum, which a nearly singular matrix makes large
-    return d, False
+            d = d - e * (float(row @ d) / total)
+        d = d - row * (row @ d)  # what rounding left of the sum, which a nearly singular matrix makes large
+    return unit * d, False
+
+
+def _regular_solution(M: FloatArray, right: FloatArray) -> FloatArray | None:
+    """M^-1 right by Cholesky's factor; None where M is not safely positive definite."""
+    factor, failed = lapack.dpotrf(M, lower=1)
+    pivots = np.diag(factor)
+    if failed or not pivots.min() > _REGULAR * pivots.max():
+        return None
+    x, _ = lapack.dpotrs(factor, right, lower=1)
+    return np.asarray(x)
 
 
 def face_step(
@@ -61,8 +85,11 @@ def face_step(
     upper: FloatArray,
     equality: bool,
     noise: float,
+    spend: Callable[[float], None] = lambda work: None,
 ) -> tuple[FloatArray, FaceResult]:
     """Minimise over free variables with matrix H = K_FF + diag and residual v. Returns the new beta of these variables.
+
+    `spend` is told how much work each direction was.
 
     `noise` is the size below which a residual along a direction without curvature means nothing.
     """
@@ -74,6 +101,7 @@ def face_step(
     while free.sum() > (1 if equality else 0) and work <= _WORK:
         F = np.flatnonzero(free)
         work += float(len(F)) ** 3
+        spend(float(len(F)) ** 3)
         d, flat = _direction(H[np.ix_(F, F)], v[F], equality, noise)
         if not np.isfinite(d).all() or np.abs(d).max(initial=0.0) == 0.0:
             break

@@ -27,7 +27,7 @@ from svmcore._lanes import UNITS_16
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore._vector import BIG, ROWS
 from svmcore.gram import KernelMatrix, kernel_product
-from svmcore.solvers._contract import Capabilities, Criterion
+from svmcore.solvers._contract import Capabilities, Crawl, Criterion, rounding
 from svmcore.solvers._face import FaceResult, face_step
 from svmcore.tiles import PIECE, make_tiles, part_of
 
@@ -106,6 +106,7 @@ class _Run:
         self.taken = np.zeros(len(start), bool)
         self.keys = np.empty(len(start))
         self.ids = np.empty(len(start), np.int64)
+        self.crawl = Crawl(len(start), 100 * len(start) + 20000, float(len(start)))
         self.gram: Any = None
         self.gram_of: tuple[IntArray, Any] | None = None
         self.steps = 0
@@ -294,7 +295,7 @@ class _Run:
                     return None
                 status = control.check(self.steps, violation, np.nan)
                 count = block_jit.still_moving(work, members)
-                if status is None and count < SHRINK * m and m >= LEAST_SHRUNK:
+                if status is None and 0 < count < SHRINK * m and m >= LEAST_SHRUNK:
                     status = _on_part(work, members[:count], run)
                 if status is not None:
                     return status
@@ -355,8 +356,9 @@ class _Run:
         H = np.array(self.tiles.gram(qp.point[free], np.float64)[: len(free), : len(free)])
         H.flat[:: len(free) + 1] += qp.diag[free]
         after, result = face_step(
-            H, qp.diag[free], self.beta[free], v[free], qp.lower[free], qp.upper[free], qp.equality, noise
-        )
+            H, qp.diag[free], self.beta[free], v[free], qp.lower[free], qp.upper[free], qp.equality, noise,
+            self.crawl.spend,
+        )  # fmt: skip
         if result is FaceResult.UNBOUNDED:
             return self.sharpen(DOUBLE, control, unbounded=True)
         step = after - self.beta[free]
@@ -401,9 +403,9 @@ def _on_part(work: block_jit.WorkingSet, members: IntArray, run: Callable[..., S
 class _Watch:
     """Notices when outer steps stop helping, and when they do harm."""
 
-    def __init__(self) -> None:
-        self.halved = self.level = BIG
-        self.halved_at = 0
+    def __init__(self, crawl: Crawl, n: int) -> None:
+        self.crawl, self.n = crawl, n
+        self.level = BIG
         self.crawled = 0
         self.forget()
 
@@ -426,17 +428,18 @@ class _Watch:
         self.best, self.lowest = min(self.best, violation), min(self.lowest, objective)
         return self.idle > PATIENCE
 
-    def crawls(self, violation: float, objective: float, steps: int, patience: int) -> bool:
-        """Whether over many pair steps the violation has not halved and the objective has hardly moved."""
-        fell = objective < self.level - CRAWL * abs(self.level)
-        if violation < 0.5 * self.halved or fell:
-            self.halved, self.halved_at = min(self.halved, violation), steps
-            self.level, self.crawled = objective, 0
-        if steps - self.halved_at < patience:
+    def crawls(self, violation: float, objective: float, steps: int, outer: int) -> bool:
+        """Whether over many pair steps, or outer ones, the violation has not halved."""
+        if not self.crawl.seen(violation, steps + self.n * outer):
             return False
-        self.halved_at = steps
-        self.crawled += 1
+        self.crawled = 0 if objective < self.level - CRAWL * abs(self.level) else self.crawled + 1
+        self.level = min(self.level, objective)
         return True
+
+    @property
+    def endless(self) -> bool:
+        """Whether it has crawled for long without moving the objective, or for too long in all."""
+        return self.crawled > MOST_CRAWLS or self.crawl.endless
 
 
 def run(
@@ -455,7 +458,7 @@ def run(
     state = _Run(qp, K, start)
     status = state.refresh(state.level, control) if state.beta.any() else None
     limit = max_iter if max_iter >= 0 else np.iinfo(np.int64).max
-    criterion, watch = Criterion(stopping, tol), _Watch()
+    criterion, watch = Criterion(stopping, tol), _Watch(state.crawl, len(start))
     records: list[tuple[float, float, int, int]] = []
     target = INNER_TOL * tol if stopping == "kkt" else 0.0
     outer = 0
@@ -478,8 +481,9 @@ def run(
         elif watch.idles(gauge.violation, objective) or state.hopeless(gauge):
             status = state.sharpen(state.level + 1, control, state.hopeless(gauge))
             watch.forget()
-        elif watch.crawls(gauge.violation, objective, state.steps, 100 * len(state.beta) + 20000):
-            status = state.face(0.1 * tol, control) if watch.crawled <= MOST_CRAWLS else Status.LIMITED
+        elif watch.crawls(gauge.violation, objective, state.steps, outer):
+            hidden = watch.endless or gauge.violation <= rounding(qp, K, state.beta)
+            status = Status.PRECISION if hidden else state.face(0.1 * tol, control)
             watch.forget()
         elif state.ripe(gauge.free):
             status = state.face(0.1 * tol, control)

@@ -17,13 +17,15 @@ from svmcore import _chunk_jit, _highs, _measures, _steps_jit
 from svmcore._control import Control
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.gram import KernelMatrix
-from svmcore.solvers._contract import Capabilities
+from svmcore.solvers._contract import Capabilities, Crawl
 from svmcore.solvers._course import Course, Whole, new_local
 
 CAPABILITIES = Capabilities(summary="chunking with HiGHS's quadratic programming on each chunk")
 
 OPTION_VALUES = {"size": Whole(2), "highs_limit": Whole(0)}
 
+CHUNKS = 30  # without halving the violation, before the face is asked
+CHUNK_COST = 1e6
 _POLISH = 20000  # pair steps on a chunk between two visits to Python
 
 
@@ -129,7 +131,7 @@ def run(
 ) -> Raw:
     """Run chunking: `size` violators are added at a time."""
     course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
-    course.patience = 30
+    course.crawl = Crawl(len(start), CHUNKS, CHUNK_COST)
     chunks = _Chunks(course, max(int(size), 2), int(highs_limit))
     status = course.outside()
     if status is None and max_iter == 0:

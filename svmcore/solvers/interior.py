@@ -46,13 +46,30 @@ SHORTER = 8  # times as short as it could be
 FAR = 1e4  # error of the margins, in units of |c|, from which they pay
 STEEPEST = 1e-8  # ridge of the first fit, as a share of the trace of Z' Z
 FLATTEST = 1e-6  # smallest mean margin error that sets the first barrier, in units of |c|
+LONG = 1e9  # operations between two looks at the clock
+FEASIBLE = 1e-9  # share of sum |beta| by which an inner point may miss the equality row
 ROUNDS = 40  # changes of the free set in one crossover
+
+
+class _Poll:
+    """Asks whether to stop, within steps, too; the answer lasts."""
+
+    def __init__(self, control: Control) -> None:
+        self.control = control
+        self.status: Status | None = None
+        self.steps, self.dual = 0, np.inf
+
+    def __call__(self) -> bool:
+        if self.status is None:
+            self.status = self.control.check(self.steps, self.dual, np.nan)
+        return self.status is not None
 
 
 class _Data:
     """The features behind the variables, centred when sum(beta) = 0 makes that free, in whole panels."""
 
-    def __init__(self, qp: DualQP, K: KernelMatrix) -> None:
+    def __init__(self, qp: DualQP, K: KernelMatrix, poll: _Poll) -> None:
+        self.poll = poll
         points = dense_points(K.X.toarray(), np.arange(K.n)) if is_sparse(K.X) else K.points
         source, width = points.panels, K.n_features
         self.m = len(qp.point)
@@ -95,8 +112,29 @@ class _Data:
     def gram(self, values: FloatArray) -> FloatArray:
         """Z' diag(r) Z, its lower half."""
         out = np.empty((self.d, self.d))
-        weighted_gram(self.panels, self.padded(values), self.d, out)
+        self.add_gram(self.padded(values), out)
         return out
+
+    @property
+    def long(self) -> bool:
+        """Whether a pass of d^2 operations a point takes longer than anybody should wait for an answer."""
+        return float(self.size) * self.d**2 > LONG
+
+    def add_gram(self, values: FloatArray, out: FloatArray) -> None:
+        """The same from a padded vector, by blocks of rows where it takes long; unfinished once asked to stop. In place."""
+        if not self.long:
+            weighted_gram(self.panels, values, self.d, out)
+            return
+        part = np.empty_like(out)
+        out[:] = 0.0
+        rows = max(1, int(LONG / (LANES * self.d**2)))
+        for first in range(0, len(self.panels), rows):
+            weighted_gram(
+                self.panels[first : first + rows], values[first * LANES : (first + rows) * LANES], self.d, part
+            )
+            out += np.tril(part)
+            if self.poll():
+                return
 
     def features(self, index: IntArray) -> FloatArray:
         """Rows of Z."""
@@ -139,7 +177,23 @@ class _Solver:
 
     def advance(self) -> None:
         """One predictor-corrector step."""
-        self.at = ipm.advance(self.x, self.step, self.design, self.at, self.count, self.qp.equality)
+        data, normal = self.data, self.design.normal
+        if data.long:
+            data.add_gram(self.step.weights[0], normal)
+            if data.poll.status is not None:
+                return
+            normal.flat[:: data.d + 1] += 1.0
+            factor, failed = lapack.dpotrf(normal, lower=1)
+            if failed:
+                self.at = self.at._replace(length=0.0)
+                return
+            normal[:] = factor
+        self.at = ipm.advance(self.x, self.step, self.design, self.at, self.count, self.qp.equality, data.long)
+
+    def reached(self) -> FloatArray:
+        """The dual point where it stands, strictly inside its box, with sum(beta) = 0 as far as it has the room."""
+        qp, beta = self.qp, self.x.beta[: self.data.m].copy()
+        return _spread(qp, np.clip(beta, qp.lower, qp.upper), np.arange(len(beta))) if qp.equality else beta
 
 
 class _Start:
@@ -165,6 +219,8 @@ class _Start:
         self.mu = float(np.mean(self.box * np.maximum(np.abs(force), FLATTEST * unit)))
         wrong = self._centre(force)
         for _ in range(NEWTON_STEPS):
+            if data.poll.status is not None:
+                break
             if not np.max(np.abs(data.product(wrong)), initial=0.0) > FAR * unit:
                 break
             wrong = self._improve(wrong)
@@ -231,6 +287,19 @@ class _Exact(NamedTuple):
     violation: float
 
 
+def _spread(qp: DualQP, beta: FloatArray, free: IntArray) -> FloatArray:
+    """beta with sum 0, if the free variables have the room: each gives the same share of its own."""
+    excess = float(beta.sum())
+    bound = qp.lower if excess > 0.0 else qp.upper
+    room = np.abs(np.where(np.isfinite(bound), beta - bound, beta))[free]
+    total = float(room.sum())
+    if not total > abs(excess):
+        return beta
+    out = beta.copy()
+    out[free] -= excess / total * room
+    return out
+
+
 class _Crossover:
     """From an interior point to one whose bounded variables are exactly at their bounds."""
 
@@ -256,7 +325,12 @@ class _Crossover:
         if diag.all():
             v = qp.c[free] - Z @ w - diag * self.beta[free]
             scaled = Z / diag[:, None]
-            normal = np.eye(d) + Z.T @ scaled
+            normal = np.eye(d)
+            rows = max(1, int(LONG / d**2))
+            for first in range(0, len(free), rows):
+                normal += Z[first : first + rows].T @ scaled[first : first + rows]
+                if self.data.poll():
+                    return np.zeros(len(free)), 0.0
             right = np.column_stack([v, ones])
             fitted, failed = lapack.dposv(normal, scaled.T @ right)[1:]
             if failed:
@@ -285,9 +359,11 @@ class _Crossover:
     def _settle(self) -> float:
         """Solve for the free variables, dropping those that would leave their boxes; returns the bias."""
         qp, bias = self.qp, 0.0
-        while self.free:
+        while self.free and not self.data.poll():
             free = np.array(self.free)
             w = self.data.columns(self.beta)
+            if not np.isfinite(w).all():
+                break
             step, bias = self._step(free, w)
             target = self.beta[free] + step
             outside = (target < qp.lower[free]) | (target > qp.upper[free])
@@ -304,15 +380,6 @@ class _Crossover:
             del self.free[first]
         return bias
 
-    def _spread(self) -> None:
-        """Make sum(beta) = 0, if the free variables have the room: each gives the same share of its own."""
-        excess = float(self.beta.sum())
-        bound = self.qp.lower if excess > 0.0 else self.qp.upper
-        room = np.abs(np.where(np.isfinite(bound), self.beta - bound, self.beta))[self.free]
-        total = float(room.sum())
-        if total > abs(excess):
-            self.beta[self.free] -= excess / total * room
-
     def _exact(self) -> _Exact:
         """Where it stands now."""
         qp = self.qp
@@ -325,10 +392,10 @@ class _Crossover:
         """As it is, if that will do; else alternate between settling the free variables and freeing the worst violators."""
         qp = self.qp
         if qp.equality:
-            self._spread()
+            self.beta = _spread(qp, self.beta, np.array(self.free, np.int64))
         best = self._exact()
         for _ in range(ROUNDS):
-            if met(best):
+            if met(best) or self.data.poll.status is not None:
                 break
             bias = self._settle()
             exact = self._exact()
@@ -369,12 +436,14 @@ def run(
             return bool(np.isfinite(exact.violation)) and Criterion(stopping, tol).met(qp, exact.beta, exact.v)
         return exact.violation <= tol
 
+    poll = _Poll(control)
     if met(best._replace(violation=_measures.violation(qp, best.beta, qp.c))):  # targets below the tolerance, say
         return Raw(best.beta, Status.CONVERGED, 0, _table(records) if trace else None, {"crossovers": 0})
-    data = _Data(qp, K)
+    data = _Data(qp, K, poll)
     solver = _Solver(qp, data)
     while status is None:
         mu, at = solver.complementarity, solver.at
+        poll.steps, poll.dual = steps, float(at.dual)
         if not np.isfinite(mu):
             status = Status.LIMITED
             break
@@ -389,6 +458,8 @@ def run(
             best = min(best, exact, key=lambda e: e.violation)
             if met(exact):
                 best, status = exact, Status.CONVERGED
+            elif poll.status is not None:
+                status = poll.status
             elif stuck or crossovers >= CROSSOVERS:
                 status = Status.LIMITED
             barrier *= 0.1
@@ -396,15 +467,27 @@ def run(
         if 0 <= max_iter <= steps:
             status = Status.MAX_ITER
             break
-        status = control.check(steps, at.dual, np.nan)
-        if status is None:
+        if not poll():
             solver.advance()
             length = solver.at.length
             steps += 1
-    if not np.isfinite(best.violation):
-        exact = _Crossover(solver).run(met)
-        best = exact if np.isfinite(exact.violation) else best
-    return Raw(best.beta, status, steps, _table(records) if trace else None, {"crossovers": crossovers})
+        status = poll.status
+    beta = best.beta if status is Status.CONVERGED else _better(qp, data, best, solver.reached())
+    return Raw(beta, status, steps, _table(records) if trace else None, {"crossovers": crossovers})
+
+
+def _better(qp: DualQP, data: _Data, best: _Exact, inner: FloatArray) -> FloatArray:
+    """Of the best point with exact bounds and the one inside them, that of smaller gap."""
+
+    def gap(beta: FloatArray) -> float:
+        v = qp.c - data.product(data.columns(beta)) - qp.diag * beta
+        found = _measures.gap(qp, beta, v, _measures.bias(qp, beta, v))
+        return found if np.isfinite(found) else np.inf
+
+    off = qp.equality and abs(inner.sum()) > FEASIBLE * np.abs(inner).sum()
+    if off or not np.isfinite(inner).all():
+        return best.beta
+    return min(best.beta, inner, key=gap)
 
 
 def _table(records: list[tuple[float, float, float]]) -> dict[str, FloatArray]:

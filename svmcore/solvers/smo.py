@@ -22,7 +22,7 @@ from svmcore._smo_jit import Limits, Progress, RowCache, Variables
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Points, Raw, Status
 from svmcore._vector import BIG
 from svmcore.gram import KernelMatrix, aligned, new_scratch, padded
-from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual, landed
+from svmcore.solvers._contract import Capabilities, Crawl, Criterion, fresh_residual, landed, rounding
 from svmcore.solvers._face import FaceResult, face_step
 
 CAPABILITIES = Capabilities(
@@ -182,6 +182,7 @@ class _Run:
         self.whole = _Problem(qp, K, np.arange(len(start)), self.beta, self.v)
         self.problem = self.whole
         self.records: list[FloatArray] = []
+        self.crawl = Crawl(len(start), 20 * len(start) + 2000, float(len(start)))
         self.progress = Progress(
             ints=np.zeros(16, np.int64),
             floats=np.zeros(8),
@@ -254,6 +255,7 @@ class _Run:
             variables.upper[F],
             variables.equality,
             noise,
+            self.crawl.spend,
         )
         if result is FaceResult.MOVED:
             step = after - before
@@ -281,23 +283,6 @@ class _Run:
         if status is Status.UNBOUNDED and not np.isfinite(beta).all():
             beta = np.zeros_like(beta)
         return Raw(beta, status, self.n_iter, trace, stats)
-
-
-class _Stall:
-    """Notices that pair steps have stopped helping: the violation has not halved over many steps."""
-
-    def __init__(self, patience: int) -> None:
-        self.patience = patience
-        self.best = np.inf
-        self.since = 0
-
-    def seen(self, violation: float, n_iter: int) -> bool:
-        if violation < 0.5 * self.best:
-            self.best, self.since = violation, n_iter
-        if n_iter - self.since < self.patience:
-            return False
-        self.since = n_iter
-        return True
 
 
 def run(
@@ -329,7 +314,7 @@ def run(
         max_passes=max_passes,
     )
     scratch = new_scratch(K.n_features)
-    stall = _Stall(20 * n + 2000)
+    crawl = state.crawl
     failures, best = 0, np.inf
     status = control.check(0, np.inf, state.floats[_smo_jit.OBJECTIVE])
     while status is None:
@@ -368,8 +353,11 @@ def run(
                 and (stopping == "objective" or state.refresh())
             ):
                 status = Status.CONVERGED
-            elif face_steps and stall.seen(violation, state.n_iter) and state.face(0.1 * tol) is FaceResult.UNBOUNDED:
-                status = Status.UNBOUNDED
+            elif crawl.seen(violation, state.n_iter):
+                if crawl.endless or violation <= rounding(qp, K, state.whole_beta()):
+                    status = Status.CONVERGED if state.refresh() else Status.PRECISION
+                elif face_steps and state.face(0.1 * tol) is FaceResult.UNBOUNDED:
+                    status = Status.UNBOUNDED
             elif shrinking:
                 state.shrink()
         if status is None and not state.floats[_smo_jit.OBJECTIVE] >= -_RUNAWAY:

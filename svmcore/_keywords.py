@@ -1,0 +1,148 @@
+"""The words of the public functions: the types of those that take few values, and what to say about words they do not know.
+
+`checked` wraps a public function: a keyword it does not have is refused before anything runs, with the nearest one that it
+has, or with what the word of another library is called here. One table serves all functions.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar
+
+from svmcore._errors import InputError
+
+KernelName = Literal["linear", "rbf", "poly", "sigmoid", "laplacian", "precomputed"]
+KernelLike = KernelName | Callable[[Any, Any], Any]
+Gamma = float | Literal["scale", "auto"]
+SVCLoss = Literal["hinge", "squared_hinge"]
+SVRLoss = Literal["epsilon_insensitive", "squared_epsilon_insensitive"]
+Stopping = Literal["kkt", "gap", "objective"]
+SolverName = Literal[
+    "auto", "smo", "block", "interior", "adatron", "chunking", "decomposition", "npa", "rosen", "rosen-cg", "simple"
+]
+
+
+class SolverOptions(TypedDict, total=False):
+    """The options that solvers have of their own (docs/solvers.md)."""
+
+    rule: Literal["second", "mvp", "platt", "simplified"]
+    shrinking: bool
+    face_steps: bool
+    max_passes: int
+    order: Literal["sequential", "random", "violation", "two-stage"]
+    omega: float
+    size: int
+    highs_limit: int
+    q: int
+    eps: float
+    d_tol: float
+    factor: float
+    scan: Literal["max", "paper"] | None
+    pair: tuple[int, int] | None
+
+
+_CALLED = {
+    "cache_size": "cache_mb",
+    "cachesize": "cache_mb",
+    "n_jobs": "n_threads",
+    "nthreads": "n_threads",
+    "num_threads": "n_threads",
+    "max_iterations": "max_iter",
+    "tolerance": "tol",
+    "seed": "random_state",
+    "cost": "C",
+    "kernel_type": "kernel",
+    "bias": "fit_intercept",
+    "intercept": "fit_intercept",
+    "normalize": "standardize",
+    "scale": "standardize",
+    "standardise": "standardize",
+    "coef_init": "alpha0",
+    "init_alpha": "alpha0",
+}
+"""Words of other libraries for parameters that are here, too."""
+
+_ABSENT = {
+    "weight": "weights of rows are sample_weight, weights of classes class_weight here",
+    "weights": "weights of rows are sample_weight, weights of classes class_weight here",
+    "sigma": "the width of the rbf kernel is gamma = 1 / (2 sigma**2) here",
+    "length_scale": "the width of the rbf kernel is gamma = 1 / (2 length_scale**2) here",
+    "kernel_params": "give a function of two arrays as kernel, with the parameters inside",
+    "dual": "the dual is what is always solved",
+    "penalty": "the penalty is always the squared norm of the weights",
+    "nu": "it is not there; C bounds the dual variables here",
+    "svm_type": "it is not there; train_svc classifies and train_svr fits numbers",
+    "multi_class": "it is not there; scikit-learn's OneVsOneClassifier takes an estimator for two classes",
+    "decision_function_shape": "it is not there: two classes have one decision value a row",
+    "break_ties": "it is not there: two classes have one decision value a row",
+    "probability": "it is not there; use scikit-learn's CalibratedClassifierCV, or svmcore.cv_path(...).calibrate()",
+    "shuffle": "it is not there; solvers that choose at random take random_state",
+    "eta0": "it is not there; no solver has a learning rate",
+    "early_stopping": "it is not there; callback=, max_iter and time_limit end a run early",
+}
+"""Words of other libraries for what is not here, or not in one word."""
+
+_HOMES = {
+    "train_svc": "svmcore.solve", "train_svr": "svmcore.solve", "svm_path": "svmcore.path",
+    "leave_one_out": "svmcore.update", "certificate": "svmcore.public", "duality_gap": "svmcore.public",
+    "kkt_violation": "svmcore.public", "gp_regression": "svmcore.gp",
+}  # fmt: skip
+_CLOSE = 0.6  # likeness, of difflib, from which a word is taken for a slip
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _own(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The parameters of a function that have names."""
+    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return {name: p for name, p in inspect.signature(function).parameters.items() if p.kind not in variable}
+
+
+def checked(*more: Callable[..., Any], options: Iterable[str] = ()) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A public function that knows its own keywords, those of the functions `more` it hands them to, and `options`.
+
+    Both are known; the parameters are what is listed where a word is like none of them.
+    """
+
+    def wrap(function: Callable[P, T]) -> Callable[P, T]:
+        own = [name for each in (function, *more) for name in _own(each)]
+        known = frozenset(own) | frozenset(options)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **keywords: P.kwargs) -> T:
+            if not known.issuperset(keywords):
+                word = next(name for name in keywords if name not in known)
+                error = _unknown(function.__name__, word, list(dict.fromkeys(own)), options)
+                if error is not None:
+                    raise error
+                if not options or keywords.get("solver", "auto") == "auto":
+                    raise InputError(
+                        f"{function.__name__} has no parameter {word!r}; its parameters are {', '.join(dict.fromkeys(own))}"
+                    )  # and where a solver was named, that solver refuses the word
+            return function(*args, **keywords)
+
+        return call
+
+    return wrap
+
+
+def _unknown(function: str, word: str, parameters: list[str], options: Iterable[str]) -> InputError | None:
+    """What to say about a keyword: what it is called here, which function has it, or which one may be meant."""
+    begin = f"{function} has no parameter {word!r}"
+    if word in _CALLED and _CALLED[word] in parameters:
+        return InputError(f"{begin}; it is called {_CALLED[word]} here")
+    if word in _ABSENT:
+        return InputError(f"{begin}; {_ABSENT[word]}")
+    owners = [name for name, home in _HOMES.items() if word in _own(getattr(importlib.import_module(home), name))]
+    if owners:
+        return InputError(f"{begin}; {', '.join(owners)} {'has' if len(owners) == 1 else 'have'} it")
+    known = {name.lower(): name for name in (*options, *parameters)}
+    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=_CLOSE)
+    if close:
+        return InputError(f"{begin}; did you mean {known[close[0]]!r}?")
+    return None

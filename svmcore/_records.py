@@ -1,0 +1,172 @@
+"""Named tuples of arrays, handed to compiled code by reference.
+
+Numba takes a named tuple apart: an array becomes seven numbers, a tuple of twenty arrays 140 arguments of every function
+that passes it on, unpacked at each call from Python. Here such a tuple stays where it is. Compiled code gets its address,
+and reads an array's address, lengths and strides from the array object when it needs them; numbers are taken along.
+A tuple cannot change, and nobody gives an array another memory during a call, so each is read at most once per function.
+
+Only tuples of the package's own classes are treated so, and none of `_vector`, whose instructions take theirs apart.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
+    NativeValue,
+    box,
+    infer_getattr,
+    lower_getattr_generic,
+    models,
+    register_model,
+    unbox,
+)
+
+_BY_VALUE = "svmcore._vector"
+_WORD = ctypes.sizeof(ctypes.c_void_p)
+_ITEMS = tuple.__basicsize__  # where a tuple's items begin
+_DATA = object.__basicsize__  # of an array: its memory, the number of its dimensions, their lengths, their strides
+_LENGTHS, _STRIDES = _DATA + 2 * _WORD, _DATA + 3 * _WORD
+
+
+class Record(types.Type):  # type: ignore[misc]
+    """The type of a named tuple that is passed by reference; `kinds` are the types of its fields."""
+
+    def __init__(self, instance_class: Any, kinds: tuple[Any, ...]) -> None:
+        self.instance_class = instance_class
+        self.kinds = kinds
+        names = ", ".join(str(kind) for kind in kinds)
+        super().__init__(f"{instance_class.__module__}.{instance_class.__qualname__}&({names})")
+
+    @property
+    def key(self) -> Any:
+        return self.instance_class, self.kinds
+
+    @property
+    def mangling_args(self) -> Any:
+        """A short name in symbols."""
+        return self.instance_class.__name__, ()
+
+    @property
+    def numbers(self) -> list[tuple[int, str, Any]]:
+        """Position, name and type of the fields that are no arrays."""
+        fields = zip(self.instance_class._fields, self.kinds, strict=True)
+        return [(i, name, kind) for i, (name, kind) in enumerate(fields) if not isinstance(kind, types.Array)]
+
+
+def by_reference(kind: Any) -> Any:
+    """The type of an argument: a record where numba sees one of our named tuples with an array in it."""
+    if not isinstance(kind, types.NamedTuple | types.NamedUniTuple) or not HOLDS:
+        return kind
+    module = kind.instance_class.__module__
+    ours = module.startswith("svmcore.") and module != _BY_VALUE
+    return Record(kind.instance_class, tuple(kind)) if ours and any(isinstance(k, types.Array) for k in kind) else kind
+
+
+class _Sample(NamedTuple):
+    number: int
+    array: Any
+
+
+def _layout_holds() -> bool:
+    """Whether tuples and arrays lie in memory as assumed here."""
+    if sys.implementation.name != "cpython":
+        return False
+
+    def word(address: int) -> int:
+        return ctypes.c_size_t.from_address(address).value
+
+    array = np.zeros((3, 5))[:, ::2]
+    address = word(id(_Sample(7, array)) + _ITEMS + _WORD)
+    if address != id(array):
+        return False
+    lengths, strides = word(address + _LENGTHS), word(address + _STRIDES)
+    found = [word(place + k * _WORD) for place in (lengths, strides) for k in range(2)]
+    return word(address + _DATA) == array.ctypes.data and found == [*array.shape, *array.strides]
+
+
+HOLDS = _layout_holds()
+_INTEGER, _POINTER = ir.IntType(8 * _WORD), ir.IntType(8).as_pointer()
+
+
+@register_model(Record)
+class _RecordModel(models.StructModel):  # type: ignore[misc]
+    """The tuple's address, and its numbers."""
+
+    def __init__(self, manager: Any, record: Record) -> None:
+        numbers = [(name, kind) for _, name, kind in record.numbers]
+        super().__init__(manager, record, [("tuple__", types.voidptr), *numbers])
+
+
+@infer_getattr
+class _RecordFields(AttributeTemplate):  # type: ignore[misc]
+    """The types of the fields."""
+
+    key = Record
+
+    def generic_resolve(self, record: Record, name: str) -> Any:
+        fields = record.instance_class._fields
+        return record.kinds[fields.index(name)] if name in fields else None
+
+
+@unbox(Record)
+def _unbox_record(record: Record, obj: Any, c: Any) -> NativeValue:
+    proxy = cgutils.create_struct_proxy(record)(c.context, c.builder)
+    proxy.tuple__ = c.builder.bitcast(obj, _POINTER)
+    for position, name, kind in record.numbers:
+        setattr(proxy, name, c.unbox(kind, c.pyapi.tuple_getitem(obj, position)).value)
+    return NativeValue(proxy._getvalue())
+
+
+@box(Record)
+def _box_record(record: Record, value: Any, c: Any) -> Any:
+    obj = cgutils.create_struct_proxy(record)(c.context, c.builder, value).tuple__
+    c.pyapi.incref(obj)
+    return obj
+
+
+def _read(builder: Any, pointer: Any, offset: int, kind: Any) -> Any:
+    """A word that no call changes: the compiler may read it early, late, or once."""
+    where = builder.bitcast(builder.gep(pointer, [ir.Constant(_INTEGER, offset)]), kind.as_pointer())
+    value = builder.load(where)
+    value.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return value
+
+
+@lower_getattr_generic(Record)
+def _field(context: Any, builder: Any, record: Record, value: Any, name: str) -> Any:
+    position = record.instance_class._fields.index(name)
+    kind = record.kinds[position]
+    proxy = cgutils.create_struct_proxy(record)(context, builder, value)
+    if not isinstance(kind, types.Array):
+        return getattr(proxy, name)
+    array = _read(builder, proxy.tuple__, _ITEMS + _WORD * position, _POINTER)
+    lengths = _read(builder, array, _LENGTHS, _POINTER)
+    shape = [_read(builder, lengths, _WORD * k, _INTEGER) for k in range(kind.ndim)]
+    size = ir.Constant(_INTEGER, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+    if kind.layout == "C":
+        strides = [size]
+        for length in shape[:0:-1]:
+            strides.insert(0, builder.mul(strides[0], length, flags=("nsw",)))
+    else:
+        steps = _read(builder, array, _STRIDES, _POINTER)
+        strides = [_read(builder, steps, _WORD * k, _INTEGER) for k in range(kind.ndim)]
+    count = ir.Constant(_INTEGER, 1)
+    for length in shape:
+        count = builder.mul(count, length, flags=("nsw",))
+    out = context.make_array(kind)(context, builder)
+    out.meminfo = ir.Constant(out.meminfo.type, None)  # owned by the array object, which outlives the call
+    out.parent = ir.Constant(out.parent.type, None)
+    out.nitems = count
+    out.itemsize = size
+    out.data = builder.bitcast(_read(builder, array, _DATA, _POINTER), out.data.type)
+    out.shape = cgutils.pack_array(builder, shape, ty=_INTEGER)
+    out.strides = cgutils.pack_array(builder, strides, ty=_INTEGER)
+    return out._getvalue()

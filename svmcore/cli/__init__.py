@@ -1,0 +1,49 @@
+"""The command line: ``svmcore path``, ``train``, ``predict``, ``info`` and ``demo``, over the public functions only.
+
+`parser` says what may be typed, `paths` and `machines` are the commands, `files` reads and writes, `output` prints.
+
+Results go to standard output, everything else to standard error. Exit status: 0 done, 1 did not converge or ended early
+(the result is still written), 2 bad input (one line that says what and where), 130 interrupted (what there was is
+written). Heavy modules are imported by the command that needs them, so that help and complaints come at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+
+from svmcore._errors import SVMError
+from svmcore.cli.output import BAD_INPUT, EARLY, INTERRUPTED, say
+from svmcore.cli.parser import build
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    if (
+        "numpy" not in sys.modules
+    ):  # the products are small: threads of the linear algebra would only wait for each other
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            args = build().parse_args(argv)
+            status = int(args.run(args))
+            sys.stdout.flush()
+            return status
+    except SystemExit as stop:  # argparse has said what there is to say
+        return stop.code if isinstance(stop.code, int) else BAD_INPUT
+    except KeyboardInterrupt:
+        say("interrupted; nothing was written")
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EARLY
+    except SVMError as error:
+        say(f"error: {error}")
+    except MemoryError:
+        say("error: not enough memory for this; try --sample-limit")
+    except OSError as error:
+        say(f"error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
+    return BAD_INPUT

@@ -1,0 +1,143 @@
+"""Choosing C by cross-validation: the command ``cv``, and what ``path --cv`` and ``demo`` use of it."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+from typing import TYPE_CHECKING, Any
+
+from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, write, write_picture
+from svmcore.cli.machines import retyped
+from svmcore.cli.output import (
+    DONE,
+    EARLY,
+    INTERRUPTED,
+    Clock,
+    Phases,
+    Progress,
+    Report,
+    interval,
+    number,
+    percent,
+    say,
+    seconds_text,
+    warnings_as_lines,
+)
+from svmcore.cli.report import add_classified, add_data, add_solution, quoted
+
+if TYPE_CHECKING:
+    from svmcore.cv import PathCV
+    from svmcore.path_result import Path
+    from svmcore.step_curve import StepCurve
+
+
+def cross_validated(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> PathCV:
+    """Cross-validation over every C, with progress and its warnings after it."""
+    from svmcore.cv import cv_path
+
+    with warnings_as_lines() as caught:
+        with Progress(name, quiet) as progress:
+            found = cv_path(X, y, callback=progress, **options)
+        if found.ended == "interrupted":
+            caught.clear()
+            say(f"interrupted; {len(found.folds)} folds are complete")
+    return found
+
+
+def curve_of(found: PathCV) -> StepCurve:
+    """The cross-validated error as a step function."""
+    from svmcore.step_curve import StepCurve
+
+    return StepCurve(found.breakpoints, found.values, *found.C_range)
+
+
+def add_cv(report: Report, found: PathCV) -> None:
+    """What cross-validation says."""
+    low, high = found.best_interval
+    spread = float(found.standard_error(found.best_C))
+    name = "error" if found.score == "error" else f"mean error of the classes ({found.score})"
+    gamma = "" if found.best_gamma is None or found.gammas.size < 2 else f" and gamma {found.best_gamma:.6g}"
+    early = "" if found.ended == "done" else f"; ended early ({found.ended.replace('_', ' ')})"
+    report.add(
+        "validation",
+        f"{name} {percent(found.best_error)} for {interval(low, high)}{gamma} (mean of {len(found.folds)} folds, exact; "
+        f"standard error {percent(spread)}){early}",
+        error=found.best_error, standard_error=spread, C_from=low, C_to=high, best_C=found.best_C, folds=len(found.folds),
+        score=found.score, gamma=found.best_gamma, one_se_C=found.one_se_C, ended=found.ended,
+    )  # fmt: skip
+    report.rows.append(
+        (
+            "choice",
+            f"C = {number(found.best_C)}; C = {number(found.one_se_C)} is the smallest within one standard error",
+        )
+    )
+
+
+def cv(args: argparse.Namespace) -> int:
+    """Choose C (and gamma) by cross-validation, train there, and say how good that is."""
+    clock = Clock(args.time_limit)
+    check_outputs(args)
+    table = load(args)
+    test = load_test(args, table)
+    if args.plot:
+        from svmcore.plots import check_file
+
+        check_file(args.plot)
+    options = problem_of(args, table)
+    found = cross_validated(
+        "cv", args.quiet, table.X, table.y, cv=folds(args.cv), score=args.score, random_state=args.seed,
+        time_limit=clock.left, **options, **ends_of(args),
+    )  # fmt: skip
+    machine = found.refit()
+    written = []
+    if args.output:
+        write(args.output, machine.save)
+        written.append(args.output)
+    phases = Phases(args.quiet, clock, found.ended == "interrupted")
+    report = Report("cv", args.json)
+    add_data(report, args.data, table.X, table.y)
+    add_cv(report, found)
+    add_solution(report, machine)
+    if test is not None:
+        add_classified(
+            report, machine.predict(test[0]), test[1], machine.classes, f"of {test[1].size:,} rows of {args.test}"
+        )
+    if args.plot and phases.run("picture", lambda: _draw(args, table, options, found)):
+        written.append(args.plot)
+    report.tell("seconds", clock.seconds, seconds_text(clock.seconds))
+    if phases.skipped:
+        report.tell("left out", phases.skipped, phases.note)
+    report.tell("written", written, ", ".join(written) or "nothing")
+    train = (
+        f"svmcore train {quoted(args.data)} -C {found.best_C:.6g}{retyped(args, gamma=found.best_gamma)} -o model.npz"
+    )
+    report.tell(
+        "next", f"svmcore predict {quoted(args.output)} DATA{retyped(args, reading=True)}" if args.output else train
+    )
+    report.show()
+    if phases.interrupted:
+        return INTERRUPTED
+    return DONE if found.ended == "done" and machine.converged and not phases.skipped else EARLY
+
+
+def folds(text: str) -> int | str:
+    """The number of folds, or "loo"."""
+    return int(text) if text.isdecimal() else text
+
+
+def _draw(args: argparse.Namespace, table: Any, options: dict[str, Any], found: PathCV) -> bool:
+    """The path of all data, with the cross-validated error."""
+    from svmcore.path import svm_path
+
+    gamma = {} if found.best_gamma is None else {"gamma": found.best_gamma}
+    path = svm_path(table.X, table.y, **{**options, **gamma}, **ends_of(args))
+    return draw(args.plot, path, os.path.basename(args.data), curve_of(found))
+
+
+def draw(file: str, path: Path, title: str, validation: StepCurve) -> bool:
+    """The overview of a path whose C is chosen by cross-validation."""
+    from svmcore.plots import Curves, save_overview
+
+    curves = Curves(path.error_curve(), validation)
+    return write_picture(file, functools.partial(save_overview, path, title=title, curves=curves))

@@ -1,0 +1,220 @@
+"""What the commands read and write."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path as File
+from typing import TYPE_CHECKING, Any
+
+from svmcore._errors import InputError
+
+if TYPE_CHECKING:
+    from svmcore.data import Table
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def check_outputs(args: argparse.Namespace) -> None:
+    """Refuse before the work what could not be written after it, or would be written over what is read."""
+    inputs = [getattr(args, name, None) for name in ("data", "test", "model")]
+    outputs = [name for name in (getattr(args, "output", None), getattr(args, "plot", None)) if name is not None]
+    for name in outputs:
+        _check_output(name)
+        for source in inputs:
+            if (
+                source is not None
+                and os.path.exists(source)
+                and os.path.exists(name)
+                and os.path.samefile(source, name)
+            ):
+                same = "" if source == name else f" ({source}, the same file)"
+                raise InputError(f"{name} is what this command reads{same}, and would be lost; write to another file")
+    if len(outputs) == 2 and os.path.realpath(outputs[0]) == os.path.realpath(outputs[1]):
+        raise InputError(f"{outputs[0]} cannot hold both the result and the picture; give two names")
+
+
+def _check_output(name: str) -> None:
+    if "\0" in name:
+        raise InputError(f"{name!r} is no file name")
+    folder = File(name).absolute().parent
+    if os.path.isdir(name):
+        raise InputError(f"{name} is a directory; give a file name")
+    if not folder.is_dir():
+        raise InputError(f"{name}: there is no directory {folder}")
+    if not os.access(name if os.path.exists(name) else folder, os.W_OK):
+        raise InputError(f"{name} cannot be written: permission denied")
+
+
+def write(name: str, save: Callable[[Any], None]) -> None:
+    """Write a file whole or not at all."""
+    target = File(name)
+    if target.exists() and not target.is_file():  # a device, a pipe
+        with target.open("wb") as file:
+            save(file)
+        return
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with draft.open("wb") as file:
+            save(file)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_picture(name: str, save: Callable[[str], None]) -> bool:
+    """Pictures are known by the ends of their names: drawn beside the target, then moved there. True: it is done."""
+    target = File(name)
+    if target.exists() and not target.is_file():
+        save(name)
+        return True
+    draft = target.with_name(f".{os.getpid()}.{target.name}")
+    try:
+        save(str(draft))
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+    return True
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _dropped(args: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(name.strip() for names in args.drop for name in names.split(","))
+
+
+def load(args: argparse.Namespace) -> Table:
+    """The data of a command that trains, or a sample of them."""
+    from svmcore.data import Wanted, read
+
+    table = read(args.data, Wanted(args.label, args.header, _dropped(args)))
+    limit = args.sample_limit
+    if limit is not None and limit < 2:
+        raise InputError(f"--sample-limit {limit} is out of range; it must be at least 2")
+    assert table.y is not None
+    if limit is not None and limit < table.y.size:
+        import numpy as np
+
+        kept = np.sort(np.random.default_rng(0).permutation(table.y.size)[:limit])
+        table = table._replace(X=table.X[kept], y=table.y[kept])
+    return table
+
+
+def load_like(source: str, args: argparse.Namespace, machine: Any) -> Table:
+    """Data for a machine or a path: its columns in its order, its width, labels where there are some."""
+    from svmcore.data import Wanted, read
+
+    width, names = machine.n_features, machine.feature_names
+    table = read(source, Wanted(args.label, args.header, _dropped(args), width, names))
+    X = _widened(table.X, width)
+    if X.shape[1] != width:
+        raise InputError(f"{source} has {_count(X.shape[1])}; {getattr(args, 'model', args.data)} has {_count(width)}")
+    if names is not None and table.names is not None and names != table.names:
+        X = X[:, machine.columns_of(table.names)]
+    return table._replace(X=X)
+
+
+def _count(features: int) -> str:
+    return f"{features:,} feature{'s' if features != 1 else ''}"
+
+
+def _widened(X: Any, width: int) -> Any:
+    """Sparse text does not say how many features there are: missing ones at the end are zero."""
+    if hasattr(X, "tocsr") and X.shape[1] < width:
+        X = X.copy()
+        X.resize(X.shape[0], width)
+    return X
+
+
+class Features:
+    """What `load_like` asks of a machine, known before there is one."""
+
+    def __init__(self, table: Table) -> None:
+        self.n_features: int = table.X.shape[1]
+        self.feature_names = table.names
+
+    def columns_of(self, names: tuple[str, ...]) -> Any:
+        """For every feature its place among the names."""
+        import numpy as np
+
+        assert self.feature_names is not None
+        return np.array([names.index(name) for name in self.feature_names])
+
+
+def load_test(args: argparse.Namespace, table: Table) -> tuple[Any, Any] | None:
+    """The other data, which must be like the first."""
+    if args.test is None:
+        return None
+    import numpy as np
+
+    other = load_like(args.test, args, Features(table))
+    assert table.y is not None
+    if other.y is None or other.known is not None:
+        raise InputError(f"{args.test} lacks labels; it needs one in every row, to count errors")
+    strange = np.setdiff1d(other.y, table.y)
+    if strange.size:
+        raise InputError(f"{args.test} holds the label {strange.tolist()[0]!r}, which {args.data} does not")
+    return other.X, other.y
+
+
+def load_machine(name: str) -> Any:
+    """What `train -o` or `path -o` wrote."""
+    from svmcore.solution import load
+
+    return load(name)
+
+
+# ---- arguments as keywords -------------------------------------------------------------------------------------------
+
+
+def problem_of(args: argparse.Namespace, table: Table) -> dict[str, Any]:
+    """The keywords that define the problem."""
+    found = {name: getattr(args, name) for name in ("kernel", "gamma", "degree", "coef0", "standardize")}
+    if table.names is not None and args.kernel != "precomputed":
+        found["feature_names"] = table.names
+    weights = getattr(args, "class_weight", None)
+    if weights is not None:
+        found["class_weight"] = _class_weights(weights, table.y)
+    return found
+
+
+def ends_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The ends of the path as the library takes them, lambda = 1 / C."""
+    for name in ("C_max", "C_min"):
+        value = getattr(args, name)
+        if value is not None and not (value > 0.0 and math.isfinite(value)):
+            raise InputError(f"--{name.replace('_', '-')} {value:g} is out of range; it must be a positive number")
+    low = 1.0 / args.C_max if args.C_max is not None else 1e-3 if args.lambda_min is None else args.lambda_min
+    high = 1.0 / args.C_min if args.C_min is not None else args.lambda_max
+    if high is not None and args.C_min is not None and high < low:
+        raise InputError(f"--C-min {args.C_min:g} is larger than the largest C, {1.0 / low:g}")
+    return {"lambda_min": low, "lambda_max": high}
+
+
+def _class_weights(text: str, y: Any) -> Any:
+    """The weights of labels: "balanced", or a mapping read from "yes=5,no=1"."""
+    if text == "balanced":
+        return text
+    import numpy as np
+
+    labels = {str(value): value for value in np.unique(y).tolist()}
+    weights = {}
+    for pair in text.split(","):
+        label, equals, weight = pair.rpartition("=")
+        label = label.strip()
+        if not equals:
+            raise InputError(f"--class-weight {text}: {pair!r} is no LABEL=WEIGHT; give balanced, or yes=5,no=1")
+        if label.startswith("+") and label not in labels:
+            label = label[1:]
+        if label not in labels:
+            known = ", ".join(list(labels)[:6])
+            raise InputError(f"--class-weight {text}: the data hold no label {label!r}; they hold {known}")
+        try:
+            weights[labels[label]] = float(weight)
+        except ValueError:
+            raise InputError(f"--class-weight {text}: {weight!r} is no number") from None
+    return weights

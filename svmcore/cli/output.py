@@ -1,0 +1,264 @@
+"""What a person or a program sees: reports, tables, numbers, and progress."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning
+
+T = TypeVar("T")
+
+DONE, EARLY, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+_PATIENCE = 2.0  # seconds of silence before a word about compilation
+
+
+def say(message: str) -> None:
+    """One line for the person, not for the next program."""
+    print(f"svmcore: {' '.join(message.split())}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect the library's warnings (the list may be emptied), and say them at the end."""
+    with warnings.catch_warnings(record=True) as caught:
+        for category in (ConvergenceWarning, ScaleWarning):
+            warnings.simplefilter("always", category)
+        yield caught
+    for warning in caught:
+        say(f"warning: {warning.message}")
+
+
+def _rich() -> bool:
+    return importlib.util.find_spec("rich") is not None
+
+
+class Report:
+    """What a command found: lines of text for a person, or one JSON object for a program."""
+
+    def __init__(self, command: str, as_json: bool) -> None:
+        self.as_json = as_json
+        self.rows: list[tuple[str, str]] = []
+        self.facts: dict[str, Any] = {"command": command}
+
+    def add(self, name: str, text: str | None = None, /, **facts: Any) -> None:
+        """One line, and the facts behind it. Without a text: for programs only."""
+        if text is not None:
+            self.rows.append((name, text))
+        if facts:
+            self.facts[name.replace(" ", "_")] = facts
+
+    def tell(self, name: str, value: Any, text: str | None = None) -> None:
+        """One line with one fact; the text is that fact unless it is given."""
+        self.rows.append((name, str(value) if text is None else text))
+        self.facts[name.replace(" ", "_")] = value
+
+    def show(self) -> None:
+        """Print it."""
+        if self.as_json:
+            print(json.dumps(_plain(self.facts), ensure_ascii=False))
+        else:
+            width = max(len(name) for name, _ in self.rows)
+            for name, text in self.rows:
+                print(f"{name:<{width}}  {text}")
+        sys.stdout.flush()
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: numbers of numpy become Python's, what is not finite becomes null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, type(None))) else str(value)
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table, first column to the left and the others to the right."""
+    if sys.stdout.isatty() and _rich():
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for k, name in enumerate(head):
+            table.add_column(name, justify="right" if k else "left")
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for line in (head, ["-" * width for width in widths], *rows):
+        cells = [
+            f"{cell:>{width}}" if k else f"{cell:<{width}}"
+            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+    sys.stdout.flush()
+
+
+class Progress:
+    """How far some work has come: a bar, a line that renews itself, or in a log a line now and then."""
+
+    def __init__(self, name: str, quiet: bool) -> None:
+        self.name = name
+        self.quiet = quiet
+        self.live = sys.stderr.isatty()
+        self.bar: Any = None
+        self.last = time.perf_counter()
+        self.width = 0
+        self.pause = 0.1 if self.live else 1.0  # seconds between two lines; longer and longer in a log
+        self._patience = threading.Timer(_PATIENCE, self._still_here)
+        self._patience.daemon = True
+
+    def __enter__(self) -> Progress:
+        if not self.quiet:
+            self._patience.start()
+            if self.live and _rich():
+                self._start_bar()
+        return self
+
+    def _start_bar(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TimeElapsedColumn(),
+        )
+        self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.bar.start()
+        self.task = self.bar.add_task(self.name, total=1.0)
+
+    def _still_here(self) -> None:
+        self._show(f"{self.name}: starting; a first run compiles for up to a minute, later ones do not")
+
+    def _show(self, line: str) -> None:
+        if self.bar is not None:
+            self.bar.update(self.task, description=line)
+        elif self.live:
+            print("\r" + line.ljust(self.width), end="", file=sys.stderr, flush=True)
+            self.width = len(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def __call__(self, report: Any) -> None:
+        """Show one report of a fit, a path, or any work of a known amount."""
+        self._patience.cancel()
+        now = time.perf_counter()
+        if self.quiet or now - self.last < self.pause:
+            return
+        self.last = now
+        self.pause = 0.1 if self.live else min(2.0 * self.pause, 60.0)
+        parts = [text for text in _known(report) if text]
+        done = getattr(report, "done", None)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done or 0.0, description=f"{self.name}: {', '.join(parts)}")
+        else:
+            parts += [] if done is None else [f"{100 * done:.0f} % of the way"]
+            self._show(f"{self.name}: {', '.join(parts)}, {report.seconds:.0f} s")
+
+    def __exit__(self, *_: object) -> None:
+        self._patience.cancel()
+        if self.bar is not None:
+            self.bar.stop()
+        elif self.live and self.width:
+            print("\r" + " " * self.width + "\r", end="", file=sys.stderr, flush=True)
+
+
+def _known(report: Any) -> Iterator[str]:
+    """What a report knows; figures that nobody has computed yet are left out."""
+    if hasattr(report, "lambda_") and report.lambda_ > 0:
+        yield f"C {1.0 / report.lambda_:.3g}, {report.elbow:,} points on the margin"
+    if hasattr(report, "n_paths"):
+        yield f"{report.n_done} of {report.n_paths} paths"
+    if hasattr(report, "n_iter"):
+        yield f"iteration {report.n_iter:,}"
+        yield f"violation {report.violation:.2e}" if math.isfinite(report.violation) else ""
+        yield f"objective {report.objective + 0.0:.6g}" if math.isfinite(report.objective) else ""
+
+
+class Clock:
+    """The time that a whole command takes, and may take."""
+
+    def __init__(self, limit: float | None) -> None:
+        if limit is not None and not limit >= 0.0:
+            raise InputError(f"--time-limit {limit:g} is out of range; it must be at least 0")
+        self.start = time.perf_counter()
+        self.limit = limit
+
+    @property
+    def seconds(self) -> float:
+        """Time since the command began."""
+        return time.perf_counter() - self.start
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the limit; None: there is no limit."""
+        return None if self.limit is None else max(0.0, self.limit - self.seconds)
+
+
+class Phases:
+    """What a command does after its path: each with progress, none after an interruption or the time limit."""
+
+    def __init__(self, quiet: bool, clock: Clock, interrupted: bool) -> None:
+        self.quiet = quiet
+        self.clock = clock
+        self.interrupted = interrupted
+        self.skipped: list[str] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether to begin nothing new."""
+        return self.interrupted or self.clock.left == 0.0
+
+    def run(self, name: str, work: Callable[[], T], quiet: bool = False) -> T | None:
+        """The result of some work, or None where there was no time for it. `quiet`: it shows its progress itself."""
+        if not self.over:
+            try:
+                with Progress(name, self.quiet or quiet):
+                    return work()
+            except KeyboardInterrupt:
+                self.interrupted = True
+        self.skipped.append(name)
+        return None
+
+    @property
+    def note(self) -> str:
+        """What was left out, and why."""
+        why = "interrupted" if self.interrupted else f"the time limit of {self.clock.limit:g} s is over"
+        return f"{', '.join(self.skipped)} ({why})"
+
+
+def number(value: float) -> str:
+    """Three digits, or all of a number of thousands."""
+    return f"{value:,.0f}" if 1000 <= value < 1e6 else f"{value:.3g}"
+
+
+def seconds_text(value: float) -> str:
+    """Seconds as they are read."""
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def percent(share: float) -> str:
+    """A share in per cent, three digits."""
+    return f"{100 * share:.3g} %"
+
+
+def interval(low: float, high: float) -> str:
+    """A range of C in words."""
+    return f"C up to {number(high)}" if low <= 0 else f"C from {number(low)} to {number(high)}"

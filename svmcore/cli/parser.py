@@ -1,0 +1,308 @@
+"""What may be typed: commands, their arguments, their help, and what to say about options that do not exist."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from svmcore import __version__
+from svmcore.cli.cv import cv
+from svmcore.cli.machines import info, predict, train
+from svmcore.cli.output import BAD_INPUT
+from svmcore.cli.paths import DEMO_PICTURE, demo, path
+
+KERNELS = ("rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed")
+LOSSES = ("hinge", "squared_hinge", "epsilon_insensitive", "squared_epsilon_insensitive")
+_DATA_HELP = "svmlight text, CSV, .npz, '-' (standard input), or demo:spirals, demo:two-spirals, demo:monk1, -2, -3"
+_LIBSVM_KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
+_LIBSVM = {
+    "-c": "-C {}",
+    "-e": "--tol {}",
+    "-p": "--epsilon {}",
+    "-v": "--cv {}",
+    "-z": "--standardize",
+}
+"""LIBSVM's letters, and what they are called here."""
+_ELSEWHERE = {
+    "-b": "there are no probabilities on the command line",
+    "-v": "cross-validation is a command of its own: svmcore cv DATA",
+    "-m": "memory is shared out without it",
+    "-n": "there is no nu; C, or epsilon of --svr, takes its place",
+}
+"""What LIBSVM's other letters ask for."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Options in full, complaints in one line, and an answer to options that are known elsewhere."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"{self.prog}: error: {' '.join(message.split())} (see {self.prog} --help)\n")
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(self._unknown(rest))
+        return found, rest
+
+    def _unknown(self, rest: list[str]) -> str:
+        """What to say about words that nothing takes."""
+        k = next((k for k, word in enumerate(rest) if word.startswith("-") and word != "-"), None)
+        if k is None:
+            return f"there is one argument too many: {rest[0]}"
+        option, _, value = rest[k].partition("=")
+        meant = self._meant(option, value or (rest[k + 1] if k + 1 < len(rest) else ""))
+        if meant is None and not option.startswith("--") and "--tol" in self._option_string_actions:
+            elsewhere = _ELSEWHERE.get(option[:2])
+            return f"unknown option {option}" + (f": {elsewhere}" if elsewhere else "")
+        return f"unknown option {option}" + (f": did you mean {meant}?" if meant else "")
+
+    def _meant(self, option: str, value: str) -> str | None:
+        """The option of this command that an unknown one stands for, or None."""
+        known = self._option_string_actions
+        if not option.startswith("--"):
+            letter, attached = option[:2], option[2:]
+            if letter == "-w" and "--class-weight" in known:
+                return f"--class-weight {attached or 'LABEL'}={value or 'WEIGHT'}"
+            value = attached or value
+            if letter == "-t" and "-k" in known:
+                at = int(value) if value in ("0", "1", "2", "3", "4") else None
+                return "-k KERNEL" if at is None else f"-k {_LIBSVM_KERNELS[at]}"
+            if letter == "-s" and "--svr" in known:
+                return "--svr" if value in ("3", "4") else None
+            text = _LIBSVM.get(letter)
+            if text is not None and text.split()[0] in known:
+                return text.format(value or "VALUE")
+        words = [name for name in known if name.lower().lstrip("-") == option.lower().lstrip("-")]
+        words += [name for name in known if len(option) > 3 and name.startswith(option)]
+        words += difflib.get_close_matches(option, [name for name in known if name.startswith("--")], 1)
+        return words[0] if words else None
+
+
+def _gamma(text: str) -> float | str:
+    return text if text in ("scale", "auto") else float(text)
+
+
+_gamma.__name__ = "gamma"  # for argparse: "invalid gamma value"
+
+
+def _column(text: str) -> int | str:
+    """A column's name, or its number; which one is seen in the file. -1: the last."""
+    return -1 if text == "-1" else text
+
+
+def _examples(*lines: str) -> str:
+    return "examples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def build() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = _Parser(
+        prog="svmcore",
+        description="Kernel support vector machines whose answers carry certificates.",
+        epilog="Exit status: 0 done, 1 did not converge (result still written), 2 bad input, 130 interrupted.",
+    )
+    parser.add_argument("--version", action="version", version=f"svmcore {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(
+        name: str, run: Callable[[argparse.Namespace], int], text: str, *examples: str
+    ) -> argparse.ArgumentParser:
+        sub = commands.add_parser(
+            name, help=text, description=text[0].upper() + text[1:] + ".", epilog=_examples(*examples)
+        )
+        sub.set_defaults(run=run, command=name)
+        return sub
+
+    _path_options(
+        command(
+            "path",
+            path,
+            "follow the solution for every C",
+            "svmcore path my.csv --standardize --cv 5 --plot my.png",
+            "svmcore path my.csv --standardize --C-max 100 -o my-path.npz",
+        )
+    )
+    _cv_options(
+        command(
+            "cv",
+            cv,
+            "choose C by cross-validation, exactly, and train there",
+            "svmcore cv my.csv --standardize -o my-model.npz",
+            "svmcore cv my.csv --standardize --gamma 0.1 --cv 10 --score balanced_error --plot my.png",
+        )
+    )
+    _train_options(
+        command(
+            "train",
+            train,
+            "train at one C",
+            "svmcore train my.csv --standardize -C 10 -o my-model.npz",
+            "svmcore train houses.csv --svr --epsilon 0.5 --standardize -o houses.npz",
+        )
+    )
+    _predict_options(
+        command(
+            "predict",
+            predict,
+            "predict with a model, or with a path at one C",
+            "svmcore predict my-model.npz new.csv > classes.txt",
+            "svmcore predict my-path.npz new.csv -C 10 -o classes.txt",
+        )
+    )
+    sub = command("info", info, "say what a file holds", "svmcore info my-model.npz")
+    sub.add_argument("model", metavar="MODEL", help="what train -o or path -o wrote")
+    _add_json(sub)
+
+    sub = command(
+        "demo", demo, "choose C for two built-in problems, test the machines, draw one of them", "svmcore demo"
+    )
+    sub.add_argument("--plot", metavar="FILE", help=f"where to write the picture (default {DEMO_PICTURE})")
+    sub.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    return parser
+
+
+def _path_options(sub: argparse.ArgumentParser) -> None:
+    _add_data(sub)
+    _add_kernel(sub)
+    _add_class_weight(sub)
+    sub.add_argument("--test", metavar="DATA", help="other data, to find the C with the least error on them")
+    _add_cv(sub, default=None)
+    sub.add_argument("--plot", metavar="FILE", help="write a picture (.png, .pdf, .svg)")
+    sub.add_argument("-o", "--output", metavar="PATH", help="write the path (.npz)")
+    _add_range(sub)
+    sub.add_argument(
+        "--merge-tol", type=float, default=0.0, metavar="D", help="make points equal that differ by less than D"
+    )
+    sub.add_argument(
+        "--factorization", default="auto", choices=("auto", "svd", "qr", "update"),
+        help="auto: the fast tracker (default); the others: the published algorithm",
+    )  # fmt: skip
+    sub.add_argument("--max-events", type=int, metavar="N", help="end after N points have reached or left the margin")
+    _add_limits(sub)
+    _add_json(sub)
+
+
+def _cv_options(sub: argparse.ArgumentParser) -> None:
+    _add_data(sub)
+    _add_kernel(sub)
+    _add_class_weight(sub)
+    _add_cv(sub, default="5")
+    sub.add_argument(
+        "--score", default="error", choices=("error", "balanced_error"), help="what to make small (default error)"
+    )
+    sub.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="another number deals out other folds (default 0)"
+    )
+    sub.add_argument("--test", metavar="DATA", help="other data, to test the machine at the end")
+    sub.add_argument("--plot", metavar="FILE", help="write a picture (.png, .pdf, .svg)")
+    sub.add_argument("-o", "--output", metavar="MODEL", help="write the machine at the best C (.npz)")
+    _add_range(sub)
+    _add_limits(sub)
+    _add_json(sub)
+
+
+def _add_cv(parser: argparse.ArgumentParser, default: str | None) -> None:
+    parser.add_argument(
+        "--cv", default=default, metavar="K", type=_folds,
+        help="cross-validate with K folds" + (f" (default {default})" if default else "") + ", or loo: leave one out",
+    )  # fmt: skip
+
+
+def _folds(text: str) -> str:
+    if text != "loo" and not (text.isdecimal() and text.isascii()):
+        raise ValueError(text)
+    return text
+
+
+_folds.__name__ = "number of folds"  # for argparse
+
+
+def _train_options(sub: argparse.ArgumentParser) -> None:
+    _add_data(sub)
+    _add_kernel(sub)
+    _add_class_weight(sub)
+    sub.add_argument("-o", "--output", metavar="MODEL", help="write the model (.npz); without it nothing is written")
+    sub.add_argument("-C", type=float, default=1.0, help="penalty (default 1)")
+    sub.add_argument("--svr", action="store_true", help="regression: labels are numbers to be predicted")
+    sub.add_argument("--epsilon", type=float, metavar="E", help="regression: errors up to E cost nothing (default 0.1)")
+    sub.add_argument("--loss", choices=LOSSES, help="default hinge, or epsilon_insensitive with --svr")
+    sub.add_argument(
+        "--solver", default="auto", help="default auto; python -c 'import svmcore; print(svmcore.solvers())'"
+    )
+    sub.add_argument(
+        "--tol", type=float, default=1e-3, help="largest violation of the optimality conditions (default 0.001)"
+    )
+    _add_limits(sub)
+    _add_json(sub)
+
+
+def _predict_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("model", metavar="MODEL", help="what train -o or path -o wrote")
+    _add_data(sub)
+    sub.add_argument("--no-label", dest="label", action="store_const", const=None, help="CSV: there are no labels")
+    sub.add_argument("-C", type=float, help="for a path: which C")
+    sub.add_argument("-o", "--output", metavar="OUT", help="write predictions to a file (default: standard output)")
+    sub.add_argument("--values", action="store_true", help="decision values instead of classes")
+    _add_json(sub)
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="DATA", help=_DATA_HELP)
+    parser.add_argument(
+        "--label", type=_column, default=-1, metavar="COLUMN",
+        help="CSV: the column of labels, its name or its number from 1 (default: the last)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--header", action=argparse.BooleanOptionalAction, help="CSV: the first line names the columns, or does not"
+    )
+    parser.add_argument(
+        "--drop",
+        action="append",
+        default=[],
+        metavar="COLUMNS",
+        help="CSV: columns to leave out, names or numbers: a,b",
+    )
+
+
+def _add_kernel(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-k", "--kernel", default="rbf", choices=KERNELS, help="default rbf")
+    parser.add_argument(
+        "-g", "--gamma", type=_gamma, default="scale", metavar="G", help='a number, "scale" (default) or "auto"'
+    )
+    parser.add_argument("-d", "--degree", type=int, default=3, help="of poly (default 3)")
+    parser.add_argument("-r", "--coef0", type=float, default=0.0, help="of poly and sigmoid (default 0)")
+    parser.add_argument(
+        "--standardize", action="store_true",
+        help="give every feature mean 0 and variance 1 (sparse: mean square 1); predict does the same",
+    )  # fmt: skip
+    parser.add_argument("--sample-limit", type=int, metavar="N", help="use N points drawn at random, if there are more")
+
+
+def _add_class_weight(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--class-weight", metavar="W", help="balanced, or weights of C by label: yes=5 or yes=5,no=1")
+
+
+def _add_range(parser: argparse.ArgumentParser) -> None:
+    low, high = parser.add_mutually_exclusive_group(), parser.add_mutually_exclusive_group()
+    high.add_argument("--C-max", type=float, metavar="C", help="the largest C (default 1000)")
+    high.add_argument("--lambda-min", type=float, metavar="L", help="the same as --C-max 1/L")
+    low.add_argument(
+        "--C-min", type=float, metavar="C", help="the smallest C (default: where the solution begins to move)"
+    )
+    low.add_argument("--lambda-max", type=float, metavar="L", help="the same as --C-min 1/L")
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop there and keep what there is")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object for programs")

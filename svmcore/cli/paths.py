@@ -1,0 +1,239 @@
+"""The commands ``path`` and ``demo``."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import math
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from svmcore.cli.cv import add_cv, cross_validated, curve_of, draw, folds
+from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, write, write_picture
+from svmcore.cli.machines import retyped
+from svmcore.cli.output import (
+    DONE,
+    EARLY,
+    INTERRUPTED,
+    Clock,
+    Phases,
+    Progress,
+    Report,
+    interval,
+    percent,
+    print_table,
+    say,
+    seconds_text,
+    warnings_as_lines,
+)
+from svmcore.cli.report import add_data, add_least, add_path, add_path_certificate, bound, quoted
+
+if TYPE_CHECKING:
+    from svmcore.cv import PathCV
+    from svmcore.data import Table
+    from svmcore.path_result import Path
+
+DEMO_PICTURE = "svmcore-demo.png"
+_LARGEST_GAP = 1e-6  # of a path that counts as exact
+_DEMO_TOL = 1e-6
+_COMPILING = 10.0  # seconds of a demo that were spent on more than the problem
+
+
+def _status(path: Path) -> int:
+    if path.ended == "interrupted":
+        return INTERRUPTED
+    return EARLY if path.ended != "done" else DONE
+
+
+def _followed(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> Path:
+    """A path, with progress while it grows and its warnings after it."""
+    from svmcore.path import svm_path
+
+    with warnings_as_lines() as caught:
+        with Progress(name, quiet) as progress:
+            path = svm_path(X, y, callback=progress, **options)
+        if path.ended == "interrupted":
+            caught.clear()
+            say(f"interrupted; the path is exact up to C = {path.C_range[1]:.6g}")
+    return path
+
+
+def path(args: argparse.Namespace) -> int:
+    """Follow a path, say what it is, and write it."""
+    clock = Clock(args.time_limit)
+    check_outputs(args)
+    table = load(args)
+    test = load_test(args, table)
+    if args.plot:
+        from svmcore.plots import check_file
+
+        check_file(args.plot)
+    found = _followed(
+        "path", args.quiet, table.X, table.y, **problem_of(args, table), **ends_of(args), time_limit=clock.left,
+        factorization=args.factorization, merge_tol=args.merge_tol, max_events=args.max_events,
+    )  # fmt: skip
+    written = []
+    if args.output:  # first of all: what comes now may be interrupted too
+        write(args.output, found.save)
+        written.append(args.output)
+    report = Report("path", args.json)
+    add_data(report, args.data, table.X, table.y)
+    add_path(report, found)
+    phases = Phases(args.quiet, clock, found.ended == "interrupted")
+    exact = _certified(report, found, phases)
+    validation = None
+    if args.cv is not None:
+        validation = phases.run("cross-validation", lambda: _validated(args, table, found, phases.clock), quiet=True)
+    best = _judged(report, args, found, (test, validation), phases, written)
+    report.tell("seconds", clock.seconds, seconds_text(clock.seconds))
+    if phases.skipped:
+        report.tell("left out", phases.skipped, phases.note)
+    if written:
+        report.tell("written", written, ", ".join(written))
+    report.tell("next", _next(args, best))
+    report.show()
+    if phases.interrupted:
+        return INTERRUPTED
+    return max(_status(found), DONE if exact and not phases.skipped else EARLY)
+
+
+def _certified(report: Report, found: Path, phases: Phases) -> bool:
+    """Say how good the path is; False where it is not as good as a path should be."""
+    if phases.over:  # somebody waits: a look at a few values of C
+        low, high = float(found.Cs[0]), found.C_range[1]
+        Cs = [high] if not low < high else [math.sqrt(low * high), high]
+        certificate, looked_at = found.certify(Cs), len(Cs)
+    else:
+        whole = phases.run("certificate", found.certify)
+        if whole is None:
+            return False
+        certificate, looked_at = whole, 20
+    add_path_certificate(report, certificate, looked_at)
+    if certificate.relative_gap <= _LARGEST_GAP:
+        return True
+    say(
+        f"warning: the path is not exact: its answers are only {bound(certificate.relative_gap)}, where "
+        f"{100 * _LARGEST_GAP:g} % is expected; a smaller --C-max, or --merge-tol 1e-6 for near-duplicates, helps"
+    )
+    return False
+
+
+def _validated(args: argparse.Namespace, table: Table, found: Path, clock: Clock) -> PathCV:
+    """Cross-validation over the C of the path."""
+    ends = ends_of(args) | {"lambda_min": 1.0 / found.C_range[1]}
+    options = problem_of(args, table) | ends
+    return cross_validated("cv", args.quiet, table.X, table.y, cv=folds(args.cv), time_limit=clock.left, **options)
+
+
+def _judged(
+    report: Report,
+    args: argparse.Namespace,
+    found: Path,
+    others: tuple[Any, PathCV | None],
+    phases: Phases,
+    written: list[str],
+) -> float | None:
+    """Say where errors are least, and draw; returns the C that data which were not trained on recommend."""
+    test, validation = others
+    best = None
+    if validation is not None:
+        phases.interrupted |= validation.ended == "interrupted"
+        add_cv(report, validation)
+        best = validation.best_C
+    if found.lambdas.size < 2:
+        if args.plot:
+            say("warning: the path has no length; there is nothing to draw")
+        return best
+    from svmcore.plots import error_curves, is_exact, save_overview
+
+    curves = phases.run("error curve", lambda: error_curves(found, test))
+    if curves is not None:
+        training, note = curves.training, "" if is_exact(found) else " (on a grid of C)"
+        report.add(
+            "training",
+            f"least error {percent(training.minimum)}{note}; it says nothing about other data, nor which C to choose",
+            error=training.minimum,
+        )  # fmt: skip
+        if curves.test is not None:
+            best = curves.test.best_C if best is None else best
+            add_least(report, "held out", curves.test, float(found.Cs[0]), args.test)
+        elif validation is not None:
+            curves = curves._replace(cross_validated=curve_of(validation))
+    if args.plot:
+        save = functools.partial(save_overview, found, title=os.path.basename(args.data), curves=curves)
+        if phases.run("picture", lambda: write_picture(args.plot, save)):
+            written.append(args.plot)
+    return best
+
+
+def _next(args: argparse.Namespace, best: float | None) -> str:
+    """What to type next; a C is recommended only where other data speak for it."""
+    if best is None:
+        return "choose C by data that were not trained on: the same with --cv 5, or with --test DATA"
+    if args.output:
+        return f"svmcore predict {quoted(args.output)} DATA -C {best:.6g}{retyped(args, reading=True)}"
+    return f"svmcore train {quoted(args.data)} -C {best:.6g}{retyped(args)} -o model.npz"
+
+
+def demo(args: argparse.Namespace) -> int:
+    """Choose C for two built-in problems, test the machines, and draw one of them."""
+    clock = Clock(None)
+    picture = args.plot or DEMO_PICTURE
+    check_outputs(argparse.Namespace(output=None, plot=picture))
+    drawn = importlib.util.find_spec("matplotlib") is not None
+    if args.plot or drawn:
+        from svmcore.plots import check_file
+
+        check_file(picture)
+    rows, compiled, status = [], False, DONE
+    for name, gamma, (X, y), (Z, z) in _problems():
+        begin = clock.seconds
+        found = cross_validated(name, args.quiet, X, y, gamma=gamma, lambda_min=0.01)
+        if found.ended == "interrupted":
+            status = INTERRUPTED
+            break
+        machine = found.refit(tol=_DEMO_TOL)
+        seconds = clock.seconds - begin
+        compiled |= seconds > _COMPILING
+        low, high = found.best_interval
+        tested = percent(float((machine.predict(Z) != z).mean()))
+        gap = f"{100 * machine.relative_gap:.1g} %"
+        row = [name, f"{y.size}", percent(found.best_error), interval(low, high), tested, gap, seconds_text(seconds)]
+        rows.append(row)
+        if name == "spirals" and drawn:
+            path = _followed("picture", args.quiet, X, y, gamma=gamma, lambda_min=0.01)
+            draw(picture, path, "Two spirals", curve_of(found))
+    if rows:
+        _print_demo(rows, compiled, picture if drawn else None)
+    print(f"({clock.seconds:.1f} s in all)")
+    return status
+
+
+def _problems() -> Iterator[tuple[str, float, tuple[Any, Any], tuple[Any, Any]]]:
+    """Name, gamma, what to train on, and what to test with."""
+    import numpy as np
+
+    from svmcore.data import demo_set, spirals
+
+    yield "spirals", 0.15, demo_set("spirals"), spirals(seed=1)
+    X, y = demo_set("monk1")
+    half, rest = np.split(np.random.default_rng(0).permutation(y.size), 2)
+    yield "monk1", 0.25, (X[half], y[half]), (X[rest], y[rest])
+
+
+def _print_demo(rows: list[list[str]], compiled: bool, picture: str | None) -> None:
+    print("Two problems. C is chosen by 5-fold cross-validation, exactly, over every C up to 100 (rbf kernel):\n")
+    print_table(("problem", "points", "validation", "best C", "test", "off by at most", "seconds"), rows)
+    print("\nvalidation: least mean error of the folds, attained for the C beside it")
+    print("test: error of the machine trained at that C on points that it has never seen")
+    print(
+        "off by at most: how far its objective can be from the best possible, computed from the data: its certificate"
+    )
+    if compiled:
+        print("seconds: with compilation, which only a first run does")
+    print(
+        f"picture: {picture}" if picture else 'picture: none, matplotlib is not installed: pip install "svmcore[plot]"'
+    )
+    print("next: svmcore cv demo:monk3 --plot monk3.png, or your own file in place of demo:monk3")

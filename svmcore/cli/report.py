@@ -1,0 +1,151 @@
+"""Data, paths, machines and predictions, as lines for a person and as facts for a program."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from svmcore.cli.output import Report, interval, number, percent
+
+if TYPE_CHECKING:
+    from svmcore.path_result import Path, PathCertificate
+    from svmcore.solution import Solution
+    from svmcore.step_curve import StepCurve
+
+
+def quoted(name: str) -> str:
+    """A file name as it is typed."""
+    return shlex.quote(name)
+
+
+def add_data(report: Report, name: str, X: Any, y: Any, regression: bool = False) -> None:
+    """The data."""
+    import numpy as np
+
+    size = {"file": name, "points": X.shape[0], "features": X.shape[1]}
+    text = f"{name}: {X.shape[0]:,} points, {X.shape[1]:,} features"
+    if regression:
+        low, high = float(y.min()), float(y.max())
+        report.add("data", f"{text}, targets from {low:.6g} to {high:.6g}", **size, target=[low, high])
+        return
+    classes, counts = (values.tolist() for values in np.unique(y, return_counts=True))
+    shown = ", ".join(f"{label} ({count:,})" for label, count in zip(classes[:4], counts[:4], strict=True))
+    more = ", ..." if len(classes) > 4 else ""
+    report.add("data", f"{text}, classes {shown}{more}", **size, classes=dict(zip(classes, counts, strict=True)))
+
+
+def add_kernel(report: Report, kernel: Any, standardized: bool) -> None:
+    """A kernel, those of its parameters that count, and whether features are scaled before it."""
+    from svmcore._types import KernelKind
+
+    name = KernelKind(kernel.kind).name.lower()
+    facts: dict[str, Any] = {"name": name}
+    if name in ("rbf", "poly", "sigmoid", "laplacian"):
+        facts["gamma"] = kernel.gamma
+    if name == "poly":
+        facts["degree"] = kernel.degree
+    if name in ("poly", "sigmoid"):
+        facts["coef0"] = kernel.coef0
+    text = ", ".join([name, *(f"{key} {value:.6g}" for key, value in facts.items() if key != "name")])
+    scaled = ", of standardised features (kept in the file, predict does the same)" if standardized else ""
+    report.add("kernel", text + scaled, **facts, standardized=standardized)
+
+
+def add_path(report: Report, path: Path) -> None:
+    """What a path is, its stored record alone."""
+    stats = path.stats
+    low, high = (float(path.Cs[k]) for k in (0, -1))
+    early = "" if path.ended == "done" else f"; ended early ({path.ended.replace('_', ' ')})"
+    add_kernel(report, path._data.spec.kernel, path.standardized is not None)
+    report.add("path", f"every C from {number(low)} to {number(high)}{early}", C_min=low, C_max=high, ended=path.ended)
+    values = f"{stats['n_distinct']:,} value{'s' if stats['n_distinct'] != 1 else ''} of C"
+    report.add(
+        "changes",
+        f"{stats['n_events']:,} at {values} (points that reach or leave the margin); "
+        f"at most {stats['elbow_max']:,} on it at once",
+        events=stats["n_events"], values_of_C=stats["n_distinct"], most_on_the_margin=stats["elbow_max"],
+    )  # fmt: skip
+
+
+def bound(gap: float) -> str:
+    """What a relative duality gap says."""
+    return f"at most {100 * max(gap, 0.0):.2g} % from the best possible"
+
+
+def add_path_certificate(report: Report, found: PathCertificate, looked_at: int) -> None:
+    """How good a path is."""
+    report.add(
+        "certificate",
+        f"the answer is {bound(found.relative_gap)} (the worst of {looked_at} values of C, recomputed from the data: "
+        f"relative duality gap {found.relative_gap:.1e}, KKT violation {found.kkt_violation:.1e})",
+        relative_gap=found.relative_gap, kkt_violation=found.kkt_violation, values_of_C=looked_at,
+    )  # fmt: skip
+
+
+def add_solution(report: Report, solution: Solution) -> None:
+    """What a machine is."""
+    add_kernel(report, solution.kernel, solution.standardized is not None)
+    if solution.C is not None:
+        report.tell("C", solution.C, f"{solution.C:.6g}")
+    if solution.epsilon is not None:
+        report.tell("epsilon", solution.epsilon, f"{solution.epsilon:.6g}")
+    report.add(
+        "vectors", f"{len(solution.support):,} of {len(solution.alpha):,} points support the machine",
+        support=len(solution.support), points=len(solution.alpha),
+    )  # fmt: skip
+    report.tell(
+        "objective", solution.primal_objective, f"{solution.primal_objective:.8g} (half of |w|^2, plus C times losses)"
+    )
+    report.add(
+        "certificate",
+        f"the answer is {bound(solution.relative_gap)} (relative duality gap {solution.relative_gap:.1e}, "
+        f"KKT violation {solution.kkt_violation:.1e})",
+        relative_gap=solution.relative_gap, kkt_violation=solution.kkt_violation,
+    )  # fmt: skip
+    report.add("status", f"{solution.status}", name=solution.status.name.lower(), converged=solution.converged)
+
+
+def add_least(report: Report, name: str, curve: StepCurve, start: float, note: str) -> None:
+    """Where an error curve is least, in a path that begins at `start`."""
+    low, high = curve.best_interval
+    if high > start > low:
+        low = start
+    report.add(
+        name, f"least error {percent(curve.minimum)} for {interval(low, high)} ({note})",
+        error=curve.minimum, C_from=low, C_to=high, best_C=curve.best_C,
+    )  # fmt: skip
+
+
+# ---- how good predictions are ----------------------------------------------------------------------------------------
+
+
+def add_classified(report: Report, found: Any, y: Any, classes: Any, where: str) -> None:
+    """The share of wrong classes; beside it what accuracy hides where one class is rare."""
+    import numpy as np
+
+    wrong = float((found != y).mean())
+    counts = {
+        str(true): {str(named): int(((y == true) & (found == named)).sum()) for named in classes.tolist()}
+        for true in classes.tolist()
+    }
+    present = [true for true in classes.tolist() if (y == true).any()]
+    balanced = float(np.mean([(found[y == true] != true).mean() for true in present]))
+    report.add(
+        "error", f"{percent(wrong)} {where}; mean over the classes {percent(balanced)}",
+        share=wrong, balanced=balanced, wrong=int((found != y).sum()), points=int(y.size),
+    )  # fmt: skip
+    cells = (
+        f"{true}: " + ", ".join(f"{count:,} as {named}" for named, count in row.items()) for true, row in counts.items()
+    )
+    report.add("classified", "; ".join(cells), **counts)
+
+
+def add_regressed(report: Report, found: Any, y: Any, where: str) -> None:
+    """Root mean square error and the share of variance explained."""
+    import numpy as np
+
+    rmse = float(np.sqrt(np.mean((found - y) ** 2)))
+    spread = float(np.mean((y - y.mean()) ** 2))
+    r2 = 1.0 - rmse**2 / spread if spread > 0 else float("nan")
+    shown = f", R2 {r2:.4g}" if spread > 0 else ""
+    report.add("error", f"root mean square {rmse:.4g} {where}{shown}", rmse=rmse, r2=r2, points=int(y.size))

@@ -1,0 +1,150 @@
+"""From paths to exact curves of C: when the predictions of validation rows change, and what that costs.
+
+Between two knots lambda f(x) is linear in lambda, so a row changes sign at a lambda in closed form. A decision value of
+exactly zero counts as the first class, as everywhere in the library. At a breakpoint itself a curve has the value that
+holds above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore._threads import one_blas_thread
+from svmcore._types import FloatArray, IntArray
+from svmcore.path_result import Path
+from svmcore.step_curve import StepCurve, merged
+
+_KNOTS = 64  # looked at together
+
+
+class Decisions(NamedTuple):
+    """What is predicted for some rows at every C: `start` for the smallest C, then row `row[k]` becomes `to[k]` at `C[k]`."""
+
+    start: IntArray
+    C: FloatArray
+    row: IntArray
+    to: IntArray
+
+    def at(self, C: float) -> IntArray:
+        """The predictions at one C."""
+        now = self.start.copy()
+        upto = int(np.searchsorted(self.C, C, side="right"))
+        now[self.row[:upto]] = self.to[:upto]  # the last change of a row wins
+        return now
+
+    def origin(self) -> IntArray:
+        """What row `row[k]` was just before `C[k]`."""
+        order = np.argsort(self.row, kind="stable")
+        before = np.empty_like(self.to)
+        row, to = self.row[order], self.to[order]
+        first = np.concatenate([[True], row[1:] != row[:-1]]) if row.size else np.empty(0, dtype=bool)
+        before[order] = np.where(first, self.start[row], np.concatenate([to[:1], to[:-1]]))
+        return before
+
+
+@one_blas_thread
+def signs(path: Path, blocks: Iterator[tuple[int, FloatArray]], n_rows: int) -> Decisions:
+    """1 where f(x) > 0, else 0, for rows whose kernel values with the path's variables come in blocks."""
+    start = np.zeros(n_rows, dtype=np.int64)
+    lambdas: list[FloatArray] = [np.empty(0)]
+    rows: list[IntArray] = [np.empty(0, dtype=np.int64)]
+    to: list[NDArray[np.bool_]] = [np.empty(0, dtype=bool)]
+    slope = path._track.bias_slope
+    for begin, block in blocks:
+        for lam0, lam1, F0, F1 in sweep(path, block):
+            now = F1 > 0.0
+            if lam0 == np.inf:  # above the first knot only the intercept changes
+                was = np.full(now.size, slope > 0.0) if slope else now
+                start[begin : begin + now.size] = was
+                flip = np.flatnonzero(was != now)
+                lambdas.append(lam1 - F1[flip] / slope if slope else np.empty(0))
+            else:
+                flip = np.flatnonzero((F0 > 0.0) != now)
+                lambdas.append(lam0 + F0[flip] / (F0[flip] - F1[flip]) * (lam1 - lam0))
+            rows.append(begin + flip)
+            to.append(now[flip])
+    C = 1.0 / np.concatenate(lambdas)
+    order = np.argsort(C, kind="stable")
+    return Decisions(start, C[order], np.concatenate(rows)[order], np.concatenate(to)[order].astype(np.int64))
+
+
+def sweep(path: Path, block: FloatArray) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
+    """lambda * f at both ends of every segment, for the rows whose kernel values are given; first a (inf, .) entry.
+
+    Values at successive knots differ through elbow values only: 64 knots at a time, one product with the variables
+    that change in them.
+    """
+    track = path._track
+    offset = 0.0 if path._data.equality else path._data.spec.kernel.offset
+    at, bias = track.knot[:, 0], track.knot[:, 1]
+    vectors = path._vectors(np.arange(at.size))
+    last = next(vectors)
+    base = block @ last + offset * float(last.sum())
+    previous = base + bias[0]
+    yield np.inf, float(at[0]), previous, previous
+    for start in range(1, at.size, _KNOTS):
+        stop = min(start + _KNOTS, at.size)
+        V = np.stack([next(vectors) for _ in range(start, stop)])
+        moved = np.flatnonzero(np.any(last != V, axis=0))
+        delta = V[:, moved] - last[moved]
+        F = base + delta @ block[:, moved].T + offset * delta.sum(axis=1)[:, None]
+        for k in range(start, stop):
+            current = F[k - start] + bias[k]
+            yield float(at[k - 1]), float(at[k]), previous, current
+            previous = current
+        base, last = F[-1], V[-1]
+
+
+def joined(first: Decisions, second: Decisions, at: float) -> Decisions:
+    """`first` below C = `at`, `second` from there on."""
+    stop, begin = np.searchsorted(first.C, at, side="left"), np.searchsorted(second.C, at, side="right")
+    before = Decisions(first.start, first.C[:stop], first.row[:stop], first.to[:stop]).at(np.inf)
+    after = second.at(at)
+    changed = np.flatnonzero(before != after)
+    return Decisions(
+        first.start,
+        np.concatenate([first.C[:stop], np.full(changed.size, at), second.C[begin:]]),
+        np.concatenate([first.row[:stop], changed, second.row[begin:]]),
+        np.concatenate([first.to[:stop], after[changed], second.to[begin:]]),
+    )
+
+
+def cost_curve(
+    decisions: Decisions, truth: IntArray, cost: FloatArray, weight: FloatArray, C_range: tuple[float, float]
+) -> StepCurve:
+    """The weighted mean of cost[truth, prediction] over the rows."""
+    change = weight[decisions.row] * (
+        cost[truth[decisions.row], decisions.to] - cost[truth[decisions.row], decisions.origin()]
+    )
+    begin = float(weight @ cost[truth, decisions.start])
+    return steps(decisions.C, change, begin, float(weight.sum()), C_range)
+
+
+def steps(C: FloatArray, change: FloatArray, begin: float, total: float, C_range: tuple[float, float]) -> StepCurve:
+    """The step function that begins at begin / total and changes at values of C, which increase."""
+    low, high = C_range
+    level = begin + np.concatenate([[0.0], np.cumsum(change)])
+    first = int(np.searchsorted(C, low, side="right"))  # what happens at an end happens outside
+    stop = max(first, int(np.searchsorted(C, high, side="left")))
+    C, level = C[first:stop], level[first : stop + 1]
+    last = np.concatenate([C[1:] > C[:-1], [True]]) if C.size else np.empty(0, dtype=bool)
+    return merged(C[last], np.concatenate([level[:1], level[1:][last]]) / total, low, high)
+
+
+def support_curve(path: Path, ratio: float = 1.0) -> StepCurve:
+    """The number of support vectors over C / ratio."""
+    track, count = path._track, path._data.groups.count.astype(np.float64)
+    idle = np.where(path._sign > 0, 0, 1)
+    moved = track.event_index
+    change = count[moved] * (
+        (track.event_move[:, 0] == idle[moved]).astype(np.float64) - (track.event_move[:, 1] == idle[moved])
+    )
+    C = 1.0 / track.event_lambda / ratio
+    order = np.argsort(C, kind="stable")
+    begin = float(count[track.side0 != idle].sum())
+    low, high = path.C_range
+    return steps(C[order], change[order], begin, 1.0, (low / ratio, high / ratio))

@@ -1,0 +1,103 @@
+"""Kernel matrices that folds, classes and values of gamma share, where memory allows."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from svmcore import _check
+from svmcore._check import KernelSpec
+from svmcore._types import FloatArray, KernelKind
+from svmcore.gram import KernelMatrix, call_kernel, is_sparse
+from svmcore.tiles import exact_gram, has_gram
+
+_SHARE = 0.25  # of the free memory, for what is shared
+_LIMIT = 2e9
+_CANCELS = 1e-4  # a squared distance below this share of the norms is summed from the differences
+_ROWS = 512
+
+
+class Grams:
+    """The kernel among all points, by gamma, kept while paths that need it are on their way."""
+
+    def __init__(self, X: Any, n_threads: int, n_workers: int, n_gammas: int) -> None:
+        """`n_gammas`: how many matrices there will be; 0: none, for every path has features of its own."""
+        self.X = X
+        self.n_threads = n_threads
+        n = X.shape[0]
+        self.several = n_gammas > 1
+        held = min(n_workers + 1, n_gammas) + self.several
+        self.shared = n_gammas > 0 and 8.0 * n * n * held <= min(_SHARE * _check.available_bytes(), _LIMIT)
+        self._lock = threading.Lock()
+        self._distances: FloatArray | None = None
+        self._matrices: dict[float | None, FloatArray] = {}
+        self._users: dict[float | None, int] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: nothing is shared with it."""
+        return {"X": None, "n_threads": 1, "shared": False, "_users": {}}
+
+    def announce(self, gamma: float | None, users: int) -> None:
+        """So many paths will ask for this matrix."""
+        self._users[gamma] = users
+
+    def get(self, gamma: float | None, spec: KernelSpec) -> FloatArray | None:
+        """The kernel matrix without its offset, or None: compute what you need yourself."""
+        if spec.kernel.kind == KernelKind.PRECOMPUTED:
+            return None if self.X is None else np.asarray(self.X)
+        if not self.shared:
+            return None
+        with self._lock:
+            if gamma not in self._matrices:
+                self._matrices[gamma] = self._compute(spec)
+            return self._matrices[gamma]
+
+    def release(self, gamma: float | None) -> None:
+        """A path does not need the matrix any more."""
+        if gamma not in self._users:
+            return
+        with self._lock:
+            self._users[gamma] -= 1
+            if self._users[gamma] <= 0:
+                self._matrices.pop(gamma, None)
+
+    def _compute(self, spec: KernelSpec) -> FloatArray:
+        n = self.X.shape[0]
+        kernel = spec.kernel._replace(offset=0.0)
+        if spec.function is not None:
+            parts = [call_kernel(spec.function, self.X[k : k + _ROWS], self.X, 0.0) for k in range(0, n, _ROWS)]
+            return np.concatenate(parts)
+        if self.several and kernel.kind == KernelKind.RBF:
+            if self._distances is None:
+                self._distances = squared_distances(self.X)
+            out = self._distances * -kernel.gamma
+            return np.asarray(np.exp(out, out=out))
+        K = KernelMatrix(self.X, kernel, cache_bytes=0, n_threads=self.n_threads)
+        whole = exact_gram(K, lambda done: True) if has_gram(K) else None
+        if whole is None:
+            whole = np.concatenate([K.rows(np.arange(k, min(k + _ROWS, n))) for k in range(0, n, _ROWS)])
+        return whole[:, :n]
+
+
+def squared_distances(X: Any) -> FloatArray:
+    """|x_i - x_j|^2 for all pairs; where the expansion into norms cancels, from the differences."""
+    if is_sparse(X):
+        products = np.asarray((X @ X.T).todense())
+    else:
+        X = X - X.mean(axis=0)
+        products = X @ X.T
+    norms = np.diag(products).copy()
+    products *= -2.0
+    for start in range(0, norms.size, _ROWS):
+        rows = slice(start, min(start + _ROWS, norms.size))
+        total = norms[rows, None] + norms[None, :]
+        products[rows] += total
+        i, j = np.nonzero(products[rows] <= _CANCELS * total)
+        for k in range(0, i.size, _ROWS):
+            a, b = X[start + i[k : k + _ROWS]], X[j[k : k + _ROWS]]
+            difference = a - b
+            square = difference.multiply(difference).sum(axis=1) if is_sparse(X) else np.square(difference).sum(axis=1)
+            products[start + i[k : k + _ROWS], j[k : k + _ROWS]] = np.asarray(square).ravel()
+    return products

@@ -1,0 +1,236 @@
+"""One fold: its path on the training rows, its exact curve on the validation rows."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore._control import new_control
+from svmcore._cross import Cross
+from svmcore._types import FloatArray, IntArray
+from svmcore.cv.curves import Decisions, joined, signs, support_curve
+from svmcore.cv.folds import Fold
+from svmcore.cv.grams import Grams
+from svmcore.cv.progress import Progress
+from svmcore.path import Way, follow
+from svmcore.path_result import Path
+from svmcore.solve import Problem, svc_problem
+from svmcore.step_curve import StepCurve
+
+_ROWS = 512  # validation rows looked at together
+
+
+class Span(NamedTuple):
+    """The ends of lambda = 1 / C (None: where the paths begin), whether C counts per row, and memory for a path's rows."""
+
+    low: float
+    high: float | None
+    per_row: bool
+    cache_mb: float | None
+
+
+class Study(NamedTuple):
+    """What is cross-validated: the data, checked, and how machines are trained on a part of them.
+
+    `codes` are the labels as positions in `classes`; `form` are keywords of `svc_problem`, the same for every fold and
+    gamma; `class_weight` is a factor per class, or "balanced".
+    """
+
+    X: Any
+    codes: IntArray
+    classes: NDArray[Any]
+    weights: FloatArray | None
+    class_weight: Any
+    form: dict[str, Any]
+    span: Span
+    names: tuple[str, ...] | None
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.codes.size)
+
+    @property
+    def precomputed(self) -> bool:
+        """Whether X holds kernel values."""
+        return isinstance(self.form["kernel"], str) and self.form["kernel"] == "precomputed"
+
+    def total(self, rows: IntArray) -> float:
+        """The weight of some rows."""
+        return float(rows.size if self.weights is None else self.weights[rows].sum())
+
+    def ratio(self, rows: IntArray) -> float:
+        """The C of a machine on these rows that stands for C = 1 on all: 1, or (`per_row`) more, for there are fewer."""
+        return self.total(np.arange(self.n)) / self.total(rows) if self.span.per_row else 1.0
+
+    def problem(self, gamma: Any, rows: IntArray) -> Problem:
+        """The training problem of some rows, for C = 1."""
+        weights = None if self.weights is None else self.weights[rows]
+        factors = self.class_weight
+        if isinstance(factors, np.ndarray):
+            factors = dict(enumerate(factors.tolist()))
+        return svc_problem(
+            features_of(self, rows),
+            self.codes[rows],
+            1.0,
+            gamma=gamma,
+            sample_weight=weights,
+            class_weight=factors,
+            **self.form,
+        )
+
+
+class Member(NamedTuple):
+    """The machine of a fold at every C: a path, without the features, which the study has.
+
+    A leave-one-out fold has its own path up to C = `until` only; from there on it is that of all rows, `rest`.
+    """
+
+    train: IntArray
+    test: IntArray
+    path: Path | None
+    ratio: float
+    until: float = np.inf
+    rest: Path | None = None
+
+    def values(self, study: Study, C: float) -> FloatArray:
+        """Decision values of the validation rows."""
+        C = C * self.ratio
+        rows, path = (self.train, self.path) if self.until > C else (np.arange(study.n), self.rest)
+        assert path is not None
+        whole = with_features(path, study, rows)
+        X = study.X[np.ix_(self.test, rows)] if study.precomputed else study.X[self.test]
+        return whole.decision_function(X, min(C, path.C_range[1]))  # rounding of the ratio
+
+
+class Result(NamedTuple):
+    """What is kept of a fold: the decisions on its validation rows, its number of support vectors, its machine."""
+
+    decisions: Decisions
+    support: StepCurve
+    member: Member
+    C_range: tuple[float, float]
+    max_gap: float
+
+
+class Task(NamedTuple):
+    """One path to follow: its place among all, its kernel, its rows, and where it may end."""
+
+    number: int
+    gamma: Any
+    fold: Fold
+    low: float
+    rest: Rest | None = None
+
+
+class Rest(NamedTuple):
+    """Leave-one-out: the path of all rows, its decisions on them, and the C from which on it is that of the fold, too."""
+
+    path: Path
+    decisions: Decisions
+    until: float
+
+
+def without_features(path: Path) -> Path:
+    """The path without its training rows, which others hold already."""
+    light = copy.copy(path)
+    light._data = path._data._replace(X=None)
+    return light
+
+
+def with_features(path: Path, study: Study, rows: IntArray) -> Path:
+    """The path with its training rows again."""
+    whole = copy.copy(path)
+    whole._data = path._data._replace(X=path._data.columns.apply(features_of(study, rows)))
+    return whole
+
+
+def features_of(study: Study, rows: IntArray) -> Any:
+    """The raw features of some rows, or the kernel among them."""
+    return study.X[np.ix_(rows, rows)] if study.precomputed else study.X[rows]
+
+
+def run_task(study: Study, task: Task, grams: Grams, progress: Progress) -> Result | None:
+    """Follow one path and see what it does to its validation rows. None when it was ended before."""
+    train, test = task.fold
+    ratio, rest = study.ratio(train), task.rest
+    own = None
+    try:
+        if rest is None or rest.until > 0.0:
+            own = _follow(study, task, grams, progress)
+            if own is None:
+                return None
+    finally:
+        grams.release(task.gamma)
+    progress.finish(task.number)
+    path, decisions = own if own is not None else (None, None)
+    if rest is not None:
+        others = _only(rest.decisions, test)
+        decisions = others if decisions is None else joined(decisions, others, rest.until)
+    assert decisions is not None
+    member = Member(
+        train, test, None if path is None else without_features(path), ratio,
+        np.inf if rest is None else rest.until, None if rest is None else rest.path,
+    )  # fmt: skip
+    whole = path if rest is None else rest.path
+    assert whole is not None
+    return Result(
+        decisions._replace(C=decisions.C / ratio),
+        support_curve(whole, ratio),
+        member,
+        (whole.C_range[0] / ratio if study.span.high is None else 1.0 / study.span.high, 1.0 / study.span.low),
+        0.0 if path is None else float(path.stats.get("max_gap", 0.0)),
+    )
+
+
+def _follow(study: Study, task: Task, grams: Grams, progress: Progress) -> tuple[Path, Decisions] | None:
+    if progress.ended():
+        return None
+    train, test = task.fold
+    problem = study.problem(task.gamma, train)
+    gram = grams.get(task.gamma, problem.spec)
+    control = new_control("path", None, lambda report: progress.at(task.number, report.done), 0)
+    high = None if study.span.high is None else study.span.high / study.ratio(train)
+    way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=grams.n_threads)
+    path = follow(problem, way, control, gram=None if gram is None else gram[np.ix_(train, train)])
+    if path.ended != "done":
+        return None
+    return path, signs(path, kernel_blocks(path, study, train, test, gram), test.size)
+
+
+def kernel_blocks(
+    path: Path, study: Study, train: IntArray, test: IntArray, gram: FloatArray | None
+) -> Iterator[tuple[int, FloatArray]]:
+    """Kernel values between validation rows and the variables of a path, some rows at a time (without the offset)."""
+    if gram is None:
+        X = study.X[np.ix_(test, train)] if study.precomputed else path._data.columns.apply(study.X[test])
+        cross = Cross(path._data, X)
+        variables = cross.columns(np.arange(path._sign.size))
+        for start in range(0, test.size, _ROWS):
+            yield start, cross.block(np.arange(start, min(start + _ROWS, test.size)), variables)
+        return
+    columns = train[path._data.groups.first]
+    for start in range(0, test.size, _ROWS):
+        yield start, gram[np.ix_(test[start : start + _ROWS], columns)]
+
+
+def last_weight(path: Path) -> FloatArray:
+    """For every training row the C from which on its alpha is zero for good; infinity where it is not at the end."""
+    track, groups = path._track, path._data.groups
+    idle = np.where(path._sign > 0, 0, 1)
+    until = np.where(track.side0 == idle, 0.0, np.inf)
+    settled = track.event_move[:, 1] == idle[track.event_index]
+    until[track.event_index] = np.where(settled, 1.0 / track.event_lambda, np.inf)  # the last event of a variable wins
+    return np.where(groups.of >= 0, until[groups.of], 0.0)
+
+
+def _only(decisions: Decisions, rows: IntArray) -> Decisions:
+    """The decisions on some rows, in their order."""
+    place = np.full(decisions.start.size, -1, dtype=np.int64)
+    place[rows] = np.arange(rows.size)
+    kept = place[decisions.row] >= 0
+    return Decisions(decisions.start[rows], decisions.C[kept], place[decisions.row[kept]], decisions.to[kept])

@@ -1,0 +1,390 @@
+"""`PathCV`: the answer of `cv_path`, exact curves of the cross-validated score over every C."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore import _check
+from svmcore._errors import InputError, MissingExtraError
+from svmcore._types import FloatArray, IntArray
+from svmcore.cv.folds import Fold
+from svmcore.cv.members import Member, Study
+from svmcore.cv.scores import Score
+from svmcore.step_curve import StepCurve, merged
+
+SAME = 1e-12
+"""Means that are nearer are one value, relative to the larger one or to 1."""
+_INSIDE = 1e-6  # away from a breakpoint, where a row is undecided
+_CHUNK = 1 << 22  # values held at a time
+_COLUMNS = 100  # folds that have a column each in a table
+
+
+class Curves(NamedTuple):
+    """What is known of one gamma: the score of every fold and its number of support vectors over C, and its machines."""
+
+    gamma: float | None
+    scores: list[StepCurve]
+    supports: list[StepCurve]
+    members: list[Member] | None = None
+
+    @property
+    def C_range(self) -> tuple[float, float]:
+        """The range of C that the folds share."""
+        return max(curve.C_min for curve in self.scores), min(curve.C_max for curve in self.scores)
+
+    @property
+    def least(self) -> float:
+        """The least mean score."""
+        return Mean(self, self.C_range).steps.minimum
+
+
+def equals_of(least: dict[float | None, float]) -> list[float | None]:
+    """The gammas with the least score, increasing."""
+    bound = min(least.values()) + SAME * max(1.0, abs(min(least.values())))
+    equal = [gamma for gamma, value in least.items() if value <= bound]
+    return sorted(equal, key=lambda gamma: -1.0 if gamma is None else gamma)
+
+
+def best_of(least: dict[float | None, float]) -> float | None:
+    """The gamma with the least score; of equals the one in the middle."""
+    equal = equals_of(least)
+    return equal[len(equal) // 2]
+
+
+class Mean:
+    """The mean of the folds' curves, and what follows from it. Everything is exact: curves are compared, not grids."""
+
+    def __init__(self, curves: Curves, C_range: tuple[float, float]) -> None:
+        self.curves = curves
+        self.C_range = C_range
+
+    def folds(self, C: FloatArray) -> FloatArray:
+        """The score of every fold (rows) at C (columns)."""
+        return np.stack([curve(C) for curve in self.curves.scores])
+
+    def mean(self, C: FloatArray) -> FloatArray:
+        """The mean over the folds."""
+        return self._chunks(C, lambda part: self.folds(part).mean(axis=0))
+
+    def spread(self, C: FloatArray) -> FloatArray:
+        """The standard error of the mean, from the spread of the folds."""
+        k = len(self.curves.scores)
+        return self._chunks(C, lambda part: self.folds(part).std(axis=0, ddof=1) / np.sqrt(k))
+
+    def support(self, C: FloatArray) -> FloatArray:
+        """The mean number of support vectors."""
+        return self._chunks(C, lambda part: np.mean([curve(part) for curve in self.curves.supports], axis=0))
+
+    def _chunks(self, C: FloatArray, function: Any) -> FloatArray:
+        step = max(1, _CHUNK // len(self.curves.scores))
+        return np.concatenate([function(C[k : k + step]) for k in range(0, max(1, C.size), step)])
+
+    @cached_property
+    def steps(self) -> StepCurve:
+        """The mean as a step function."""
+        return self._steps(self.mean, self.curves.scores)
+
+    @cached_property
+    def support_steps(self) -> StepCurve:
+        """The mean number of support vectors as a step function."""
+        return self._steps(self.support, self.curves.supports)
+
+    def _steps(self, function: Any, curves: list[StepCurve]) -> StepCurve:
+        low, high = self.C_range
+        C = np.unique(np.concatenate([curve.breakpoints for curve in curves]))
+        C = C[np.searchsorted(C, low, side="right") : np.searchsorted(C, high)]
+        return merged(C, snapped(function(inside(np.concatenate([[low], C, [high]])))), low, high)
+
+    @property
+    def threshold(self) -> float:
+        """One standard error above the least mean."""
+        return self.steps.minimum + float(self.spread(np.array([self.steps.best_C]))[0]) + SAME
+
+    @property
+    def one_se_C(self) -> float:
+        """Where the first stretch whose mean is within one standard error of the best begins, a little inside."""
+        k = int(np.flatnonzero(self.steps.values <= self.threshold)[0])
+        edges = edges_of(self.steps)[k : k + 2]
+        middle = float(inside(edges)[0])
+        return min(float(edges[0]) * (1.0 + _INSIDE), middle) if edges[0] > 0.0 else middle
+
+    @property
+    def smallest_C(self) -> float:
+        """In the middle of the widest interval of fewest support vectors within one standard error of the best."""
+        edges = np.union1d(edges_of(self.steps), edges_of(self.support_steps))
+        at = inside(edges)
+        count = np.where(self.steps(at) <= self.threshold, self.support_steps(at), np.inf)
+        return merged(edges[1:-1], np.minimum(count, 2.0 * self.support_steps.values.max()), *self.C_range).best_C
+
+
+def snapped(values: FloatArray) -> FloatArray:
+    """Values that differ by rounding made equal: a mean of fractions depends on which fold has which."""
+    every, place = np.unique(values, return_inverse=True)
+    new = np.concatenate([[True], np.diff(every) > SAME * np.maximum(1.0, np.abs(every[1:]))])
+    return np.asarray(every[new][np.cumsum(new) - 1][place])
+
+
+def edges_of(curve: StepCurve) -> FloatArray:
+    """The ends of all stretches of a step function."""
+    return np.concatenate([[curve.C_min], curve.breakpoints, [curve.C_max]])
+
+
+def inside(edges: FloatArray) -> FloatArray:
+    """The geometric middle of every stretch; of one that begins at zero, that of its upper half."""
+    low, high = edges[:-1], edges[1:]
+    return np.sqrt(np.where(low > 0.0, low, 0.5 * high) * high)
+
+
+class PathCV:
+    """The cross-validated score for every C of an interval, exactly. Made by `cv_path`; see there for an example.
+
+    The score of a fold is that of the exact machine of its training rows on its validation rows; `error` is the mean over
+    the folds. Where several gammas were tried, everything is about `best_gamma`, unless `gamma=` says which.
+
+    Attributes
+    ----------
+    folds : list of (train, test), index arrays.
+    classes : the labels. score : the name of the score.
+    gammas : the values tried, increasing (empty for a kernel without gamma).
+    ended : "done", or why folds are missing ("time_limit", "interrupted", "callback").
+    stats : seconds, paths, events and the like.
+    """
+
+    def __init__(self, study: Study, score: Score, curves: list[Curves], stats: dict[str, Any], ended: str) -> None:
+        self._study = study
+        self._score = score
+        self.stats = stats
+        self.ended = ended
+        ends = [each.C_range for each in curves]
+        self._range = (max(low for low, _ in ends), min(high for _, high in ends))
+        self._means = [Mean(each, self._range) for each in curves]
+        self._best, self._members = next((k, each.members) for k, each in enumerate(curves) if each.members is not None)
+
+    # ---- what was tried --------------------------------------------------------------------------------------------
+
+    @property
+    def folds(self) -> list[Fold]:
+        """Pairs (train, test) of index arrays."""
+        return [Fold(member.train, member.test) for member in self._members]
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels, sorted."""
+        return self._study.classes
+
+    @property
+    def score(self) -> str:
+        """The name of the score."""
+        return self._score.name
+
+    @property
+    def gammas(self) -> FloatArray:
+        """The values of gamma that were tried."""
+        return np.array([mean.curves.gamma for mean in self._means if mean.curves.gamma is not None])
+
+    @property
+    def gamma_errors(self) -> FloatArray:
+        """The least score of each gamma."""
+        return np.array([mean.steps.minimum for mean in self._means])
+
+    @property
+    def C_range(self) -> tuple[float, float]:
+        """The range of C. It begins at 0 where the folds' machines are known for every small C, too."""
+        return self._range
+
+    def __repr__(self) -> str:
+        low, high = self.best_interval
+        gamma = "" if self.best_gamma is None else f"gamma {self.best_gamma:.4g}, "
+        least, spread = self.best_error, float(self.standard_error(self.best_C))
+        shown = (
+            f"{least:.4g} +- {spread:.2g}" if self.score == "hinge" else f"{100 * least:.3g} % +- {100 * spread:.2g} %"
+        )
+        return (
+            f"<PathCV: {self.score} {shown} at C = {self.best_C:.4g} (as good: {low:.4g} to {high:.4g}), {gamma}"
+            f"{len(self._members)} folds, every C from {self._range[0]:.3g} to {self._range[1]:.3g}"
+            f"{'' if self.ended == 'done' else ', ' + self.ended}>"
+        )
+
+    def _mean(self, gamma: Any) -> Mean:
+        if gamma is None:
+            return self._means[self._best]
+        for mean in self._means:
+            if mean.curves.gamma is not None and np.isclose(mean.curves.gamma, gamma, rtol=1e-12, atol=0.0):
+                return mean
+        tried = ", ".join(f"{value:.6g}" for value in self.gammas) or "none, for this kernel has no gamma"
+        raise InputError(f"gamma={gamma!r} was not tried; tried were {tried}")
+
+    def _Cs(self, C: Any) -> tuple[FloatArray, bool]:
+        values = np.asarray(C, dtype=np.float64)
+        if values.ndim > 1:
+            raise InputError(f"C has {values.ndim} dimensions; give one number or a one-dimensional array")
+        flat = np.atleast_1d(values)
+        low, high = self._range
+        bad = ~(flat > 0) | (flat < low * (1 - 1e-9)) | (flat > high * (1 + 1e-9))
+        if bad.any():
+            raise InputError(
+                f"C={flat[bad][0]:g} lies outside of what was cross-validated, {low:.6g} to {high:.6g}; use a larger C_max "
+                "(or a smaller C_min)"
+            )
+        return flat, values.ndim == 0
+
+    # ---- the curve -------------------------------------------------------------------------------------------------
+
+    @property
+    def breakpoints(self) -> FloatArray:
+        """The values of C, increasing, at which `error` changes."""
+        return self._mean(None).steps.breakpoints
+
+    @property
+    def values(self) -> FloatArray:
+        """The error between the breakpoints: ``values[k]`` holds from ``breakpoints[k - 1]`` to ``breakpoints[k]``."""
+        return self._mean(None).steps.values
+
+    def error(self, C: Any, gamma: Any = None) -> Any:
+        """The mean score over the folds at C (a number or an array), exactly."""
+        flat, scalar = self._Cs(C)
+        out = self._mean(gamma).steps(flat)
+        return float(out[0]) if scalar else out
+
+    def fold_errors(self, C: Any, gamma: Any = None) -> FloatArray:
+        """The score of every fold at C; for an array one row per fold."""
+        flat, scalar = self._Cs(C)
+        out = self._mean(gamma).folds(flat)
+        return out[:, 0] if scalar else out
+
+    def standard_error(self, C: Any, gamma: Any = None) -> Any:
+        """The standard error of `error`: the standard deviation over the k folds divided by the square root of k."""
+        flat, scalar = self._Cs(C)
+        out = self._mean(gamma).spread(flat)
+        return float(out[0]) if scalar else out
+
+    def n_support(self, C: Any, gamma: Any = None) -> Any:
+        """The mean number of support vectors of the folds' machines."""
+        flat, scalar = self._Cs(C)
+        out = self._mean(gamma).support(flat)
+        return float(out[0]) if scalar else out
+
+    def band(self, C: Any, gamma: Any = None) -> tuple[Any, Any]:
+        """A lower and an upper bound of the error; they are equal, since the curve is exact."""
+        error = self.error(C, gamma)
+        return error, error
+
+    # ---- the choice ------------------------------------------------------------------------------------------------
+
+    @property
+    def best_error(self) -> float:
+        """The least mean score."""
+        return self._mean(None).steps.minimum
+
+    @property
+    def best_interval(self) -> tuple[float, float]:
+        """Every C between these two attains the least mean score; the widest such interval in log C."""
+        return self._mean(None).steps.best_interval
+
+    @property
+    def best_C(self) -> float:
+        """The geometric middle of the best interval."""
+        return self._mean(None).steps.best_C
+
+    @property
+    def best_gamma(self) -> float | None:
+        """The gamma with the least score, of equals the one in the middle; None for a kernel without gamma."""
+        return self._mean(None).curves.gamma
+
+    @property
+    def one_se_C(self) -> float:
+        """The most regularised choice (smallest C) whose score is within one standard error of the best."""
+        return self._mean(None).one_se_C
+
+    @property
+    def smallest_C(self) -> float:
+        """The choice with fewest support vectors whose score is within one standard error of the best."""
+        return self._mean(None).smallest_C
+
+    # ---- machines --------------------------------------------------------------------------------------------------
+
+    def decision_scores(self, C: Any = None) -> FloatArray:
+        """Out-of-fold decision values: f(x) of every row by the machine that was not trained on it (default: `best_C`).
+
+        NaN for rows that no fold validates, the mean for rows that several do.
+        """
+        flat, scalar = self._Cs(self.best_C if C is None else C)
+        n = self._study.n
+        out = np.zeros((flat.size, n))
+        count = np.zeros(n)
+        for member in self._members:
+            count[member.test] += 1
+            for k, value in enumerate(flat):
+                out[k, member.test] += member.values(self._study, float(value))
+        with np.errstate(invalid="ignore"):
+            out = np.where(count > 0, out / count, np.nan)
+        return out[0] if scalar else out
+
+    def refit(self, C: float | None = None, gamma: Any = None, **options: Any) -> Any:
+        """The machine of all rows at C (default: `best_C`) and gamma (default: `best_gamma`), by `train_svc`.
+
+        `options` are further keywords of `train_svc`, for example ``tol=1e-6``.
+        """
+        from svmcore.solve import train_svc
+
+        study = self._study
+        C = self.best_C if C is None else _check.cost(C)
+        gamma = self._mean(gamma).curves.gamma
+        y = study.classes[study.codes]
+        weight = study.class_weight
+        if weight is not None and not isinstance(weight, str):
+            weight = dict(zip(study.classes.tolist(), weight.tolist(), strict=True))
+        form = {**study.form} if gamma is None else {**study.form, "gamma": gamma}
+        form |= {"sample_weight": study.weights, "class_weight": weight, "feature_names": study.names}
+        return train_svc(study.X, y, C, **{**form, **options})
+
+    def plot(self, what: str = "curve", ax: Any = None, **options: Any) -> Any:
+        """Draw one view and return its Axes.
+
+        "curve": the mean score over C with its standard error, the best interval, and the number of support vectors on
+        top (option `gamma`); "map": the score over C and gamma. Needs matplotlib: ``pip install "svmcore[plot]"``.
+        """
+        from svmcore.plots_cv import plot_cv
+
+        return plot_cv(self, what, ax=ax, **options)
+
+    # ---- out -------------------------------------------------------------------------------------------------------
+
+    def table(self) -> dict[str, FloatArray]:
+        """The columns of `to_frame` as a dict of arrays."""
+        parts = []
+        for mean in self._means:
+            steps = mean.steps
+            edges = edges_of(steps)
+            at = inside(edges)
+            part = {
+                "C_from": edges[:-1], "C_to": edges[1:], "error": steps.values, "standard_error": mean.spread(at),
+                "n_support": mean.support(at),
+            }  # fmt: skip
+            if mean.curves.gamma is not None:
+                part = {"gamma": np.full(at.size, mean.curves.gamma), **part}
+            if len(mean.curves.scores) <= _COLUMNS:
+                part |= {f"fold_{k}": row for k, row in enumerate(mean.folds(at))}
+            parts.append(part)
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame: one row per stretch of C, for every gamma."""
+        try:
+            import pandas as pd  # type: ignore[import-untyped, unused-ignore]
+        except ImportError:
+            raise MissingExtraError("to_frame needs pandas: pip install pandas") from None
+        return pd.DataFrame(self.table())
+
+    def save(self, file: Any) -> None:
+        """Write everything to an .npz file that `svmcore.load` reads, training data included. Nothing is pickled."""
+        from svmcore.cv.files import save_cv
+
+        save_cv(self, file)
+
+
+__all__ = ["Curves", "IntArray", "Mean", "PathCV"]

@@ -1,0 +1,168 @@
+"""`cv_path`: cross-validation over every C at once, exactly.
+
+check -> folds -> a path and its exact curve per fold (and gamma), side by side -> `PathCV`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore import _check
+from svmcore._columns import names_of
+from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._types import FloatArray
+from svmcore.cv.folds import LOO, check_training, make_folds
+from svmcore.cv.gammas import plan_of
+from svmcore.cv.job import Found, Job
+from svmcore.cv.members import Span, Study
+from svmcore.cv.progress import CVProgress, Progress
+from svmcore.cv.result import PathCV
+from svmcore.cv.scores import make_score
+from svmcore.parallel import worker_count
+from svmcore.solve import _checked_points
+
+ALIGN = ("C", "C*n")
+
+
+def cv_path(
+    X: Any, y: Any, *, cv: Any = 5, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 0.0,
+    fit_intercept: bool = True, intercept_scaling: float | None = None, standardize: bool = False,
+    feature_names: Any = None, sample_weight: Any = None, class_weight: Any = None, weight_training: bool = True,
+    weight_score: bool = True, score: str = "error", costs: Any = None, groups: Any = None, align: str = "C",
+    lambda_max: float | None = None, lambda_min: float | None = None, C_min: float | None = None,
+    C_max: float | None = None, n_jobs: int | None = None, random_state: int | None = None,
+    time_limit: float | None = None, callback: Callable[[CVProgress], Any] | None = None, verbose: int = 0,
+    cache_mb: float | None = None,
+) -> PathCV:  # fmt: skip
+    """Cross-validate a two-class support vector machine for every C at once, exactly.
+
+    Every fold has the exact path of its training rows, and its score on the validation rows is an exact function of C: no
+    grid, no tolerance. Folds share the kernel matrix where it fits into memory.
+
+    Parameters
+    ----------
+    X, y, kernel, degree, coef0, fit_intercept, intercept_scaling, class_weight : as in `train_svc`.
+    cv : the number of folds (stratified, shuffled by `random_state`); "loo", leave one out; a list of pairs of index
+        arrays (train, test); or any scikit-learn splitter.
+    groups : one group per row; rows of a group stay together. For a number of folds, "loo" or a splitter.
+    gamma : "scale" or "auto", worked out once on all rows; a number; a list of these; or "search": from coarse to fine,
+        around the distances of the data. Every gamma has its exact curve.
+    standardize : give every feature mean 0 and standard deviation 1; in a fold by its training rows only.
+    sample_weight : weights of the rows, in training (`weight_training`) and in the score (`weight_score`): two switches.
+    score : "error", the share of wrong predictions; "balanced_error", its mean over the classes. Less is better.
+    costs : for score="error": what a mistake costs, a mapping from true label to cost, or a matrix of true by predicted.
+    align : folds have fewer rows than all. "C": the same C for all; "C*n": C times the weight of the rows is the same.
+    lambda_max, lambda_min, C_min, C_max : the ends, lambda = 1 / C (default: up to C = 1000, from the smallest C).
+    n_jobs : paths side by side, in threads (joblib's `parallel_backend` may choose processes); -1: one per processor. The
+        result does not depend on it.
+    random_state : seed of the folds; None is 0.
+    time_limit, callback, Ctrl-C : end early and keep the folds that are complete. verbose : a progress line on stderr.
+    cache_mb : memory for kernel rows of one path.
+
+    Returns
+    -------
+    PathCV
+
+    Examples
+    --------
+    >>> import svmcore
+    >>> X, y = svmcore.load_data("demo:spirals")
+    >>> cv = svmcore.cv_path(X, y, gamma=0.5, C_max=100.0)
+    >>> cv.error(cv.best_C) == cv.best_error
+    True
+    >>> machine = cv.refit()
+    """
+    form = {
+        "kernel": kernel, "degree": degree, "coef0": coef0, "fit_intercept": fit_intercept,
+        "intercept_scaling": intercept_scaling, "standardize": standardize,
+    }  # fmt: skip
+    seed = 0 if random_state is None else _check.integer("random_state", random_state, low=0, high=2**32 - 1)
+    span = Span(*_ends(lambda_max, lambda_min, C_min, C_max), _check.choice("align", align, ALIGN) == "C*n", cache_mb)
+    weighing = Weighing(sample_weight, weight_training, weight_score, class_weight)
+    study, scored = _study(X, y, form, span, weighing, feature_names)
+    progress = _progress(time_limit, callback, verbose)
+    worker_count(n_jobs)  # a wrong one is named before the work begins
+    folds = make_folds(cv, study.codes, study.classes, groups, seed)
+    check_training(folds, study.codes, study.classes, study.weights)
+    judge = make_score(score, costs, study.codes, study.classes, scored, folds)
+    loo = isinstance(cv, str) and cv == LOO and groups is None
+    found = Job(study, folds, judge, progress, n_jobs, worker_count(n_jobs), loo).run(plan_of(study, gamma))
+    _speak(found, len(folds))
+    return PathCV(study, judge, found.curves, found.stats, found.ended)
+
+
+class Weighing(NamedTuple):
+    """How rows are weighed, as the user said it."""
+
+    sample_weight: Any
+    training: Any
+    score: Any
+    class_weight: Any
+
+
+def _study(
+    X: Any, y: Any, form: dict[str, Any], span: Span, weighing: Weighing, feature_names: Any
+) -> tuple[Study, FloatArray | None]:
+    """The checked data, and the weights in the score."""
+    names = names_of(X, feature_names)
+    X = _checked_points(X, form["kernel"])
+    weights = _check.sample_weights(weighing.sample_weight, X.shape[0])
+    trained = weights if _check.flag("weight_training", weighing.training) else None
+    scored = weights if _check.flag("weight_score", weighing.score) else None
+    signs, classes = _check.labels(y, X.shape[0], None if trained is None else trained > 0)
+    codes = (signs > 0).astype(np.int64)
+    factors = weighing.class_weight
+    if factors is not None:
+        per_row = _check.class_weights(factors, classes, signs, trained)
+        if not isinstance(factors, str):
+            factors = np.array([per_row[codes == k][0] for k in range(classes.size)])
+    return Study(X, codes, classes, trained, factors, form, span, names), scored
+
+
+def _progress(time_limit: Any, callback: Any, verbose: Any) -> Progress:
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
+    limit = None if time_limit is None else _check.number("time_limit", time_limit, low=0.0)
+    return Progress(limit, callback, int(verbose))
+
+
+def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float, float | None]:
+    """The smallest lambda, and the largest (None: where the path begins)."""
+    for C, lam, names in ((C_max, lambda_min, "C_max and lambda_min"), (C_min, lambda_max, "C_min and lambda_max")):
+        if C is not None and lam is not None:
+            raise InputError(f"{names} say the same, lambda = 1 / C; give one of them")
+    if C_max is not None:
+        low = 1.0 / _check.number("C_max", C_max, low=0.0, strict=True)
+    else:
+        low = _check.number("lambda_min", 1e-3 if lambda_min is None else lambda_min, low=0.0, strict=True)
+    if C_min is not None:
+        high = 1.0 / _check.number("C_min", C_min, low=0.0, high=1.0 / low, strict=True)
+        return low, max(high, low)
+    return low, None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low)
+
+
+def _speak(found: Found, n_folds: int) -> None:
+    stats = found.stats
+    if found.ended != "done":
+        warnings.warn(
+            f"the cross-validation ended early ({found.ended}): {stats['n_folds']} of {n_folds} folds are complete, "
+            f"{stats['n_paths']} of {stats['n_planned']} paths. The error is the mean over these, and less certain. Remedy: "
+            "a larger limit, a smaller C_max, or fewer folds or gammas.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if stats["n_loose"]:
+        warnings.warn(
+            f"{stats['n_loose']} of {stats['n_paths']} paths have a relative duality gap of up to {stats['max_gap']:.1e}: "
+            "points that are nearly equal, or a kernel matrix that is not positive semi-definite. The error may be off where "
+            "they are. Remedy: scaled features, or a positive semi-definite kernel.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+__all__ = ["cv_path"]

@@ -1,0 +1,143 @@
+"""Data files: svmlight text, CSV, .npz and built-in sets become (X, y), or one line that says what is wrong, and where.
+
+Text is read in pieces of whole lines. A piece is first taken in bulk: a few array passes check that its separators lie
+where they must, and one call converts all of its numbers. What does not pass goes through a plain parser, line by line,
+which either reads it or knows the line and the column to complain about.
+
+Nothing is unpickled. Sizes that a file claims are compared with its length and the free memory before anything is made.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+from svmcore._errors import InputError
+from svmcore.data.delimited import read_delimited
+from svmcore.data.demo import DEMO_SETS, demo_set, spirals, two_spirals
+from svmcore.data.npz import read_npz
+from svmcore.data.svmlight import looks_like_svmlight, read_svmlight
+from svmcore.data.text import Array, Piece, Table, Wanted, pieces_of, refuse_other_formats
+
+__all__ = ["DEMO_SETS", "Table", "Wanted", "demo_set", "load_data", "read", "spirals", "two_spirals"]
+
+
+def load_data(
+    source: Any, *, label: int | str | None = -1, header: bool | None = None, drop: Sequence[int | str] | int | str = ()
+) -> tuple[Any, Array | None]:
+    """Read a data set: (X, y).
+
+    Parameters
+    ----------
+    source : the name of a file, "-" (text on standard input), or a built-in set: "demo:spirals", "demo:two-spirals",
+        "demo:monk1", "demo:monk2", "demo:monk3". The format is recognised by looking at the content:
+
+        - svmlight / libsvm text (``label index:value ...``): X is a scipy CSR matrix. Comments and ``qid`` are skipped;
+          indices start at 1, or at 0 where one of them is 0.
+        - CSV separated by comma, semicolon, tab or spaces, with or without a header: X is an array. Lines that begin
+          with ``#`` are comments; ``True`` and ``False`` are 1 and 0.
+        - .npz with ``X`` and ``y``, or with ``data``, ``indices``, ``indptr``, ``shape`` and ``y`` (CSR).
+    label : the column of labels in CSV: its name in the header, or its number, counted from 1 as error messages do;
+        -1, the default, is the last. None: there are no labels, and y is None.
+    header : CSV: whether the first line names the columns. None, the default, finds out, and asks where it could be both.
+    drop : CSV: columns to leave out, by name or number from 1; one, or a list.
+
+    Returns
+    -------
+    X, y : labels are integers where all of them are whole numbers, else numbers, else strings.
+
+    Raises
+    ------
+    InputError
+        Names the file, the line and the column.
+
+    Examples
+    --------
+    >>> import svmcore
+    >>> X, y = svmcore.load_data("demo:monk1")
+    >>> X.shape, y[:5].tolist()
+    ((432, 6), [1, 1, 1, 1, 1])
+    """
+    table = read(source, Wanted(label, header, (drop,) if isinstance(drop, (int, str)) else tuple(drop)))
+    return table.X, table.y
+
+
+def read(source: Any, wanted: Wanted) -> Table:
+    """Read a data set with all that the file says about it; see `load_data`."""
+    _check(wanted)
+    if isinstance(source, str) and source.startswith("demo:"):
+        _refuse_drop(wanted, source)
+        X, y = demo_set(source.removeprefix("demo:"))
+        return Table(X, None if wanted.label is None else y)
+    try:
+        path = os.fsdecode(source)
+    except TypeError:
+        raise InputError(_no_file(source)) from None
+    if path == "-":
+        return _text("standard input", sys.stdin.buffer, wanted)
+    try:
+        with open(path, "rb") as file:
+            if file.seekable():
+                magic = file.read(6)
+                file.seek(0)
+                if magic.startswith(b"PK\x03\x04"):
+                    _refuse_drop(wanted, path)
+                    return read_npz(path, file, wanted)
+                refuse_other_formats(path, magic)
+            return _text(path, file, wanted)
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path!r} is not a possible file name ({error})") from None
+
+
+def _check(wanted: Wanted) -> None:
+    label, header = wanted.label, wanted.header
+    if label is not None and (isinstance(label, bool) or not isinstance(label, (int, str))):
+        raise InputError(f"label={label!r} is no column; give its name, or its number counted from 1")
+    if header is not None and not isinstance(header, bool):
+        raise InputError(f"header={header!r} is neither True nor False; leave it out, and the file is looked at")
+    for column in wanted.drop:
+        if isinstance(column, bool) or not isinstance(column, (int, str)):
+            raise InputError(f"drop names {column!r}, which is no column; give names, or numbers counted from 1")
+
+
+def _no_file(source: Any) -> str:
+    """What to say about a source that is no name of a file; data in memory are not printed."""
+    if hasattr(source, "columns") or hasattr(source, "shape"):
+        return (
+            f"load_data reads files, and this is a {type(source).__name__}; data in memory go straight to "
+            "train_svc, train_svr or svm_path"
+        )
+    return f'data source {source!r} is neither a file name nor "demo:..."'
+
+
+def _refuse_drop(wanted: Wanted, name: str) -> None:
+    if wanted.drop:
+        raise InputError(f"{name} has no named or numbered columns to drop; that is for CSV")
+
+
+def _text(name: str, file: BinaryIO, wanted: Wanted) -> Table:
+    """Read svmlight text or CSV, whichever the first lines look like."""
+    pieces = pieces_of(name, file)
+    skipped: list[Piece] = []
+    for piece in pieces:
+        lines = [
+            line for line in piece.text[:100_000].split(b"\n") if line.strip() and not line.lstrip().startswith(b"#")
+        ]
+        skipped.append(piece)
+        if lines:
+            break
+    else:
+        raise InputError(f"{name} holds no data")
+
+    def everything() -> Iterator[Piece]:
+        yield from skipped
+        yield from pieces
+
+    if looks_like_svmlight(lines):
+        _refuse_drop(wanted, name)
+        return read_svmlight(name, everything(), wanted)
+    return read_delimited(name, everything(), lines, wanted)

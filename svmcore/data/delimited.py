@@ -1,0 +1,179 @@
+"""CSV and its relatives: columns separated by comma, semicolon, tab or white space."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from svmcore._errors import InputError
+from svmcore.data.layout import Layout, fields_of, find_layout
+from svmcore.data.text import (
+    BOOLEAN,
+    MISSING,
+    NUMBER,
+    Array,
+    Piece,
+    Table,
+    Wanted,
+    check_memory,
+    fail,
+    number_of,
+    numbers,
+    whole,
+    words_of,
+)
+
+_LONGEST_LABEL = 64  # longer labels are read one by one
+_COMMENT_LINE = re.compile(rb"^[ \t]*#[^\n]*\n", re.MULTILINE)
+_BLANK_LINE = re.compile(rb"^[ \t\r]*\n", re.MULTILINE)
+_TRUE = re.compile(rb"(?<!\S)true(?!\S)", re.IGNORECASE)
+_FALSE = re.compile(rb"(?<!\S)false(?!\S)", re.IGNORECASE)
+
+
+def read_delimited(name: str, pieces: Iterator[Piece], lines: list[bytes], wanted: Wanted) -> Table:
+    """Read a CSV file, whose first lines are known."""
+    layout: Layout | None = None
+    parts: list[tuple[Array, Array]] = []
+    held = 0
+    for piece in pieces:
+        if layout is None:
+            start = piece.text.find(lines[0] + b"\n")
+            if start < 0:
+                continue
+            number = piece.line + piece.text.count(b"\n", 0, start)
+            layout = find_layout(name, lines, number, wanted)
+            if layout.names is not None:
+                start += len(lines[0]) + 1
+                number += 1
+            piece = Piece(number, piece.text[start:])
+        rows = _csv_bulk(piece.text, layout)
+        parts.append(_csv_lines(name, piece, layout) if rows is None else rows)
+        held += parts[-1][0].nbytes + parts[-1][1].nbytes
+        check_memory(2.0 * held, name)
+    X = np.concatenate([part[0] for part in parts])
+    if not X.size:
+        raise InputError(f"{name} holds a header and no data")
+    assert layout is not None
+    names = None if layout.names is None else [layout.names[k] for k in layout.features]
+    label = None if layout.names is None or layout.label is None else layout.names[layout.label]
+    raw = np.concatenate([part[1] for part in parts])
+    missing = np.isin(np.strings.lower(raw), np.array(MISSING))
+    return Table(
+        X,
+        None if missing.all() else _labels(raw[~missing]),
+        tuple(names) if names is not None and len(set(names)) == len(names) else None,
+        label,
+        ~missing if missing.any() and not missing.all() else None,
+    )
+
+
+def _labels(raw: Array) -> Array:
+    """Labels, read as bytes: integers, numbers or strings."""
+    values, index = np.unique(raw, return_inverse=True)
+    known = values.tolist()
+    if all(NUMBER.match(value) for value in known):
+        return whole(np.array([float(value) for value in known])[index])
+    return np.array([value.decode("utf-8", "replace") for value in known])[index]
+
+
+def _csv_bulk(text: bytes, layout: Layout) -> tuple[Array, Array] | None:
+    """All rows of a piece at once, features and labels as bytes; None where a line is out of the ordinary."""
+    if b'"' in text:
+        return None
+    if b"#" in text:
+        text = _COMMENT_LINE.sub(b"", text)
+    text = _BLANK_LINE.sub(b"", text)
+    width = layout.width
+    letters = np.frombuffer(text, dtype=np.uint8).copy()
+    if not letters.size:
+        return np.empty((0, len(layout.features))), np.empty(0, dtype="S1")
+    newline = letters == ord("\n")
+    n = int(np.count_nonzero(newline))
+    if layout.delimiter:
+        stop = np.flatnonzero(newline | (letters == layout.delimiter[0]))
+        if stop.size != n * width:
+            return None
+        begin = np.concatenate([[0], stop[:-1] + 1])
+        ends = newline[stop].reshape(n, width)
+        if not ends[:, -1].all() or ends[:, :-1].any():
+            return None
+        blank = letters <= 32
+    else:
+        blank = letters <= 32
+        begin, stop = words_of(blank)
+        per_line = np.diff(np.searchsorted(begin, np.flatnonzero(newline)), prepend=0)
+        if np.any(per_line != width):
+            return None
+    labels = np.zeros(n, dtype="S1")
+    others = [] if layout.label is None else [layout.label]
+    for k in sorted({*others, *layout.dropped}):
+        taken = _cut_out(letters, begin[k::width], stop[k::width])
+        if taken is None:
+            return None
+        if k == layout.label:
+            labels = taken
+    if not layout.optional and np.isin(np.strings.lower(labels), np.array(MISSING)).any():
+        return None
+    if layout.delimiter:
+        # One word in every field: the k-th word begins inside of the k-th field.
+        letters[stop] = ord(" ")
+        word, _ = words_of(np.append(letters[:-1] <= 32, True))
+        if word.size != stop.size or np.any(word < begin) or np.any(word >= stop):
+            return None
+    content = letters.tobytes()
+    if _TRUE.search(content) or _FALSE.search(content):
+        content = _FALSE.sub(b"0", _TRUE.sub(b"1", content))
+    values = numbers(content, n * width)
+    if values is None:
+        return None
+    return np.ascontiguousarray(values.reshape(n, width)[:, layout.features]), labels
+
+
+def _cut_out(letters: Array, begin: Array, stop: Array) -> Array | None:
+    """Take a column out of a text, as bytes, and leave 0 in its places. In place: letters."""
+    longest = int((stop - begin).max())
+    if longest > _LONGEST_LABEL or int((stop - begin).min()) == 0:
+        return None
+    at = begin[:, None] + np.arange(longest)
+    inside = at < stop[:, None]
+    taken = np.where(inside, letters[np.minimum(at, letters.size - 1)], 0).astype(np.uint8)
+    labels = np.strings.strip(np.ascontiguousarray(taken).view(f"S{longest}").reshape(-1))
+    letters[at[inside]] = ord(" ")
+    letters[begin] = ord("0")
+    return np.asarray(labels)
+
+
+def _csv_lines(name: str, piece: Piece, layout: Layout) -> tuple[Array, Array]:
+    """The same line by line."""
+    rows: list[list[float]] = []
+    labels: list[bytes] = []
+    features = layout.features
+    for number, line in enumerate(piece.text.split(b"\n"), piece.line):
+        if not line.strip() or line.lstrip().startswith(b"#"):
+            continue
+        try:
+            fields = fields_of(line, layout.delimiter)
+        except csv.Error as error:
+            fail(name, number, None, f"cannot be divided into fields ({error})")
+        if len(fields) != layout.width:
+            found = f"{len(fields)} column{'s' if len(fields) > 1 else ''}"
+            fail(name, number, None, f"{found}, where the first line has {layout.width}")
+        label = b"" if layout.label is None else fields[layout.label].rstrip(b"\0")
+        if label.lower() in MISSING and layout.label is not None and not layout.optional:
+            fail(name, number, layout.label + 1, f"the label is missing {layout.column(layout.label)}".rstrip())
+        labels.append(label)
+        rows.append([_value(name, number, k, fields[k], layout) for k in features])
+    if not rows:
+        return np.empty((0, len(features))), np.empty(0, dtype="S1")
+    return np.array(rows), np.array(labels, dtype="S")
+
+
+def _value(name: str, line: int, k: int, field: bytes, layout: Layout) -> float:
+    """One number of a feature, or the complaint about it."""
+    truth = BOOLEAN.get(field.strip().lower())
+    if truth is not None:
+        return truth
+    return number_of(name, line, k + 1, field, layout.column(k), layout.remedy(k))

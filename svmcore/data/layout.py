@@ -1,0 +1,228 @@
+"""How a CSV file is laid out: its separator, its header, and which column is what."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from svmcore._errors import InputError
+from svmcore.data.text import BOOLEAN, MISSING, NUMBER, Wanted, fail
+
+_SAMPLE = 50  # lines looked at
+_WHOLE = re.compile(rb"\d+\Z")
+_MOST_NAMES = 8  # in a message
+
+
+class Layout(NamedTuple):
+    """How the lines are divided; an empty delimiter means any white space. Columns count from 0.
+
+    `label` is None where there are no labels; `optional`: some may be missing. `words`: columns that hold no numbers.
+    """
+
+    delimiter: bytes
+    width: int
+    label: int | None
+    names: list[str] | None = None
+    dropped: frozenset[int] = frozenset()
+    optional: bool = False
+    words: frozenset[int] = frozenset()
+
+    @property
+    def features(self) -> list[int]:
+        """The columns of X."""
+        return [k for k in range(self.width) if k != self.label and k not in self.dropped]
+
+    def column(self, k: int) -> str:
+        """What to call column k beyond its number."""
+        return f"(column {self.names[k]!r})" if self.names else ""
+
+    def remedy(self, k: int) -> str:
+        """What to do about words in feature column k, where all of the file has words there."""
+        if k not in self.words:
+            return ""
+        name = shell_word(self.names[k]) if self.names else str(k + 1)
+        label = "" if self.optional else f"if this is the label: --label {name}; else "
+        return f"; {label}encode it as numbers, or leave the column out: --drop {name}"
+
+
+def shell_word(name: str) -> str:
+    """A name as it is typed."""
+    return name if re.fullmatch(r"[\w.+-]+", name) else "'" + name.replace("'", "'\\''") + "'"
+
+
+def some(names: Sequence[str]) -> str:
+    """Names for a message, not too many."""
+    return ", ".join(map(repr, names[:_MOST_NAMES])) + (", ..." if len(names) > _MOST_NAMES else "")
+
+
+def fields_of(line: bytes, delimiter: bytes) -> list[bytes]:
+    """The fields of one line; quotes count, line breaks inside them do not."""
+    if not delimiter:
+        return line.split()
+    if b'"' not in line:
+        return [field.strip() for field in line.split(delimiter)]
+    text = line.rstrip(b"\r").decode("utf-8", "surrogateescape")
+    row = next(csv.reader([text], delimiter=delimiter.decode(), skipinitialspace=True))
+    return [field.strip().encode("utf-8", "surrogateescape") for field in row]
+
+
+def find_layout(name: str, lines: list[bytes], number: int, wanted: Wanted) -> Layout:
+    """The layout of a file that begins with these lines, the first of which has this number."""
+    delimiter = _delimiter(lines)
+    try:
+        fields = fields_of(lines[0], delimiter)
+    except csv.Error as error:
+        fail(name, number, None, f"cannot be divided into fields ({error})")
+    width = len(fields)
+    if width < 2 and not wanted.unlabelled:
+        fail(
+            name,
+            number,
+            None,
+            "one column only; data need a label and at least one feature, in columns or index:value pairs",
+        )
+    rows = _sample(lines[1:], delimiter, width)
+    texts = [field.decode("utf-8", "replace") for field in fields]
+    named = [column for column in (wanted.label, *wanted.drop) if isinstance(column, str) and not column.isdecimal()]
+    header = wanted.header
+    if header is None and named:
+        header = any(column in texts for column in named) or None
+    if header is None:
+        header = _is_header(name, number, fields, rows, wanted.label)
+    names = texts if header else None
+    dropped = frozenset(_column(name, column, width, names, "to drop") for column in wanted.drop)
+    label = _label(name, width, names, dropped, wanted)
+    layout = Layout(delimiter, width, label, names, dropped, wanted.unlabelled, _words(rows, width))
+    if not layout.features:
+        raise InputError(f"{name} has no column left for a feature")
+    if names:
+        _check_names(name, number, layout)
+    return layout
+
+
+def _delimiter(lines: list[bytes]) -> bytes:
+    """The separator that divides the first lines into equally many fields."""
+    sample = [re.sub(rb'"[^"]*"', b"", line) for line in lines[:5]]
+    for candidate in (b";", b"\t", b","):
+        counts = {line.count(candidate) for line in sample}
+        if 0 not in counts and len(counts) == 1:
+            return candidate
+    present = [candidate for candidate in (b";", b"\t", b",") if candidate in sample[0]]
+    return present[0] if present else b""
+
+
+def _sample(lines: list[bytes], delimiter: bytes, width: int) -> list[list[bytes]]:
+    """The fields of some lines; those that are out of the ordinary are met again when everything is read."""
+    rows = []
+    for line in lines[:_SAMPLE]:
+        try:
+            rows.append(fields_of(line, delimiter))
+        except csv.Error:
+            continue
+    return [row for row in rows if len(row) == width]
+
+
+def _is_value(field: bytes) -> bool:
+    return bool(NUMBER.match(field)) or field.lower() in MISSING or field.lower() in BOOLEAN
+
+
+def _words(rows: list[list[bytes]], width: int) -> frozenset[int]:
+    """The columns that hold words in every line looked at."""
+    return frozenset(k for k in range(width) if rows and not any(_is_value(row[k]) for row in rows))
+
+
+def _is_header(name: str, number: int, fields: list[bytes], rows: list[list[bytes]], label: int | str | None) -> bool:
+    """Whether the first line names the columns; refuses to guess where its numbers could be either."""
+    at = len(fields) - 1 if label == -1 else int(str(label)) - 1 if str(label).isdecimal() else None
+    features = [field for k, field in enumerate(fields) if k != at]
+    if any(map(bytes.strip, features)) and not any(field and _is_value(field) for field in features):
+        return True  # words, and perhaps cells without a name
+    if _could_be_names(fields, at, rows):
+        shown = ", ".join(field.decode() for field in features[:4]) + (", ..." if len(features) > 4 else "")
+        fail(
+            name,
+            number,
+            None,
+            f"the numbers {shown} can be names of columns, or data; say which: --header or --no-header "
+            "(header=True or header=False)",
+        )
+    return False
+
+
+def _could_be_names(fields: list[bytes], at: int | None, rows: list[list[bytes]]) -> bool:
+    """Whether a line of numbers looks like a header: it counts the columns, or is whole where all data have decimals."""
+    features = [field for k, field in enumerate(fields) if k != at]
+    if not features or not all(_WHOLE.match(field) for field in features):
+        return False
+    if at is not None and _WHOLE.match(fields[at]) and len(fields) > 2 and _counts(fields):
+        return True
+    new_label = at is not None and not _is_value(fields[at]) and all(row[at] != fields[at] for row in rows)
+    if len(features) > 2 and (at is None or new_label) and _counts(features):
+        return True
+    decimals = len(rows) > 1 and all(
+        not _WHOLE.match(field) and NUMBER.match(field) for row in rows for k, field in enumerate(row) if k != at
+    )
+    return len(set(features)) == len(features) and decimals
+
+
+def _counts(fields: list[bytes]) -> bool:
+    """Whether these are 0, 1, 2, ... or 1, 2, 3, ..."""
+    start = fields[0]
+    return start in (b"0", b"1") and fields == [b"%d" % k for k in range(int(start), int(start) + len(fields))]
+
+
+def _column(name: str, column: int | str, width: int, names: list[str] | None, role: str) -> int:
+    """The place of a column that is given by its name, or by its number from 1 (also as text)."""
+    if isinstance(column, str) and column.isdecimal() and column not in (names or ()):
+        column = int(column)
+    if isinstance(column, str) and names is None:
+        raise InputError(f"{name} has no header; give the column {column!r} {role} by its number, counted from 1")
+    if isinstance(column, str) and names is not None:
+        if names.count(column) != 1:
+            what = "no" if column not in names else "more than one"
+            raise InputError(f"{name} has {what} column {column!r}; its header names {some(names)}"[:400])
+        return names.index(column)
+    if not 1 <= int(column) <= width:
+        last = " (-1 is the last)" if role == "for the label" else ""
+        raise InputError(f"{name} has columns 1 to {width}; there is no column {column} {role}{last}")
+    return int(column) - 1
+
+
+def _label(name: str, width: int, names: list[str] | None, dropped: frozenset[int], wanted: Wanted) -> int | None:
+    """The column of labels: as asked for, or for prediction the one that is no feature, or the last."""
+    if wanted.label is None:
+        return None
+    if wanted.label != -1:
+        return _column(name, wanted.label, width, names, "for the label")
+    kept = [k for k in range(width) if k not in dropped]
+    if wanted.names is not None and names is not None:
+        others = [k for k in kept if names[k] not in wanted.names]
+        absent = [feature for feature in wanted.names if feature not in names]
+        if absent:
+            raise InputError(
+                f"{name} has no column {some(absent)}, which the machine was trained with; its header names {some(names)}"
+            )
+        if len(others) > 1:
+            found = [names[k] for k in others]
+            raise InputError(
+                f"{name} has columns that the machine was not trained with: {some(found)}; say which holds the labels "
+                "with --label, and leave out the others with --drop"
+            )
+        return others[0] if others else None
+    if wanted.width is not None and len(kept) == wanted.width:
+        return None
+    return kept[-1] if kept else None
+
+
+def _check_names(name: str, number: int, layout: Layout) -> None:
+    """Complain about a feature whose column has no name."""
+    assert layout.names is not None
+    for k in layout.features:
+        if layout.names[k]:
+            continue
+        what = "this column has no name"
+        if k == 0:
+            what = "the first column has no name, like the index of a data frame"
+        fail(name, number, k + 1, f"{what}; leave it out with --drop {k + 1}, or give it a name")

@@ -1,0 +1,134 @@
+"""The engines that answer, on problems as small as tests like them, and the proof that they did.
+
+By themselves small problems go to `smo`, the block solver takes them whole, and their paths have no windows. Here
+thresholds are lowered, so that every engine is within reach; each fit asserts who gave the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from strategies import RULES, Case
+
+import svmcore
+from svmcore import _window, choice
+from svmcore.solvers import block
+
+Thresholds = tuple[tuple[Any, dict[str, Any]], ...]
+
+
+class Engine(NamedTuple):
+    """A way to train: the solver's name, its options, and the thresholds at which small problems reach it."""
+
+    solver: str
+    options: dict[str, Any] = {}  # noqa: RUF012  (never changed)
+    thresholds: Thresholds = ()
+
+    @property
+    def kernels(self) -> tuple[str, ...] | None:
+        """The kernels it knows, or None: all."""
+        return ("linear",) if self.solver == "interior" else None
+
+    @property
+    def starts_anywhere(self) -> bool:
+        """Whether it sets out from where it is told to."""
+        return self.solver == "auto" or svmcore.solvers()[self.solver].warm_start
+
+    def suited(self, case: Case) -> Case:
+        """The case with a kernel that the engine knows."""
+        if self.kernels is None or case.options["kernel"] in self.kernels:
+            return case
+        shape = {key: value for key, value in case.options.items() if key not in ("gamma", "degree", "coef0")}
+        return case._replace(options={**shape, "kernel": self.kernels[0]})
+
+    def fit(self, case: Case, **more: Any) -> svmcore.Solution:
+        """Train, and make sure that this engine has answered: of "auto" the one that was chosen, or one that relieved it."""
+        chains: list[tuple[str, ...]] = []
+
+        def choose(*args: Any, **facts: Any) -> tuple[str, ...]:
+            chains.append(choice_of(*args, **facts))
+            return chains[-1]
+
+        choice_of = choice.choose
+        with patched(((choice, {"choose": choose}), *self.thresholds)):
+            solution = case.fit(**{"solver": self.solver, **self.options, **more})
+        if self.solver == "auto":
+            assert solution.solver in chains[0]
+            assert chains[0][0] == first_of_auto(case, more)
+        else:
+            assert not chains
+            assert solution.solver == self.solver
+        return solution
+
+
+@contextmanager
+def patched(thresholds: Thresholds) -> Iterator[None]:
+    """Other values of names in modules, for a while."""
+    with ExitStack() as stack:
+        for module, values in thresholds:
+            stack.enter_context(mock.patch.multiple(module, **values))
+        yield
+
+
+@contextmanager
+def early_windows() -> Iterator[list[int]]:
+    """Windows wherever two points are on the elbow; the list tells how many there were in each path."""
+    counts: list[int] = []
+    record = _window.WindowTracker.record
+
+    def counted(tracker: Any, ended: str) -> Any:
+        counts.append(int(tracker.q.pace[_window.sj.N_WINDOWS]))
+        return record(tracker, ended)
+
+    thresholds = ((_window, {"FEWEST": 2, "WORTH": 1.0}), (_window.WindowTracker, {"record": counted}))
+    with patched(thresholds):
+        yield counts
+
+
+def first_of_auto(case: Case, limits: dict[str, Any]) -> str:
+    """Whom "auto" asks first at `AUTO_AT_ANY_SIZE`, in the words of the table in `choice`."""
+    o = case.options
+    if callable(o["kernel"]) and 8 * len(case.y) ** 2 > 1e6 * (limits.get("cache_mb") or 512.0):
+        return "smo"
+    few = case.X.shape[1] <= np.count_nonzero(case.dual().cost_of_variable) // 4
+    cold = "alpha0" not in limits
+    return "interior" if o["kernel"] == "linear" and np.isfinite(o["C"]) and few and cold else "block"
+
+
+def small_block(run: Any, free: int) -> int:
+    """Working sets of a few variables, yet larger than the free set."""
+    return min(len(run.beta), 6 + int(block.FREE_FACTOR * free))
+
+
+AUTO_AT_ANY_SIZE: Thresholds = ((choice, {"TINY": 0, "MOST_OPEN": 0, "LEAST_POINTS": 1}),)
+SEVERAL_SETS: Thresholds = ((block._Run, {"block_size": small_block}),)
+
+ENGINES = {rule: Engine("smo", {"rule": rule}) for rule in RULES} | {
+    "block": Engine("block"),
+    "blocks": Engine("block", {}, SEVERAL_SETS),
+    "interior": Engine("interior"),
+    "auto": Engine("auto", {}, AUTO_AT_ANY_SIZE),
+}
+REFERENCE = ENGINES["second"]
+
+
+def over(*names: str) -> Any:
+    """A property of these engines (of all, when none is named); each gets a quarter of the examples."""
+
+    def decorate(test: Any) -> Any:
+        share = settings(max_examples=max(1, settings.default.max_examples // 4))(test)
+        chosen = names or tuple(ENGINES)
+        return pytest.mark.parametrize("engine", [ENGINES[name] for name in chosen], ids=chosen)(share)
+
+    return decorate
+
+
+def but(*names: str) -> Any:
+    """A property of all engines but these."""
+    return over(*(name for name in ENGINES if name not in names))

@@ -1,0 +1,150 @@
+"""Every branch of the block solver on small problems: thresholds are lowered, and calls counted that prove the branch.
+
+An answer that came through a rare branch is held to what any answer is held to: it is feasible, certified at the tolerance
+by the oracle, and agrees with SMO's as far as the two duality gaps allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import strategies
+from engines import REFERENCE, SEVERAL_SETS, Engine, Thresholds, patched
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import cases
+from test_properties import TOL, agree, answer, is_certified, is_feasible
+
+from svmcore import _block_jit as block_jit
+from svmcore import tiles
+from svmcore.solvers import block
+
+RBF = ({"kernel": "rbf", "gamma": "scale"}, {"kernel": "rbf", "gamma": 3.0}, {"kernel": "laplacian", "gamma": 0.7})
+NO_SUMS = (*RBF, {"kernel": "poly", "degree": 4, "gamma": 0.5, "coef0": 1.0})  # not summed as one polynomial
+PLAIN = ("svc", "svr")
+COSTS = st.sampled_from([1e-3, 0.1, 1.0, 10.0, 100.0, 1e4])
+
+
+class At(block._Run):
+    """A run that begins at some level of precision."""
+
+    first_level = block.SINGLE
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.level = max(self.level, self.first_level)
+
+
+class Mixed(At):
+    first_level = block.MIXED
+
+
+class Double(At):
+    first_level = block.DOUBLE
+
+
+class Branch(NamedTuple):
+    """Thresholds, and the witness: an attribute that the branch calls, with what tells such a call from others."""
+
+    thresholds: Thresholds
+    witness: tuple[Any, str]
+    tells: Callable[..., bool] = lambda *_: True
+    kernels: Any = strategies.PSD_KERNELS
+    forms: tuple[str, ...] = strategies.FORMS
+    free: bool = False  # needs an equality row
+
+
+SHORT_PIECES = {"LEAST_PIECE": 4, "PIECE_PER_VARIABLE": 0}
+AFTER_THREE_STEPS = (block._Run, {"steps_allowed": lambda run, free: 3})
+BRANCHES = {
+    "several sets": Branch(SEVERAL_SETS, (block._Run, "choose"), lambda found, run, gauge, size: size < len(run.beta)),
+    "16 bits": Branch(
+        ((block, {"LEAST_HALF": 1, "HALF_ERROR": 1e-9}),),
+        (tiles.DenseTiles, "gram"),
+        lambda found, *_, **__: found.dtype == np.uint16,
+        RBF,
+        PLAIN,
+    ),
+    "16 bits, several sets": Branch(
+        ((block, {"LEAST_HALF": 1, "HALF_ERROR": 1e-9}), *SEVERAL_SETS),
+        (tiles.DenseTiles, "gram"),
+        lambda found, *_, **__: found.dtype == np.uint16,
+        RBF,
+        PLAIN,
+    ),
+    "K kept": Branch(((tiles, {"_COSTLY": 0.0}),), (tiles.DenseTiles, "_add_kept"), kernels=NO_SUMS),
+    "K kept, several sets": Branch(
+        ((tiles, {"_COSTLY": 0.0}), (block, {"CROWDED": 0.0}), *SEVERAL_SETS),
+        (tiles, "_gathered"),
+        kernels=NO_SUMS,
+    ),
+    "K kept, 16 bits": Branch(
+        ((tiles, {"_COSTLY": 0.0}), (block, {"CROWDED": 0.0, "LEAST_HALF": 1, "HALF_ERROR": 1e-9}), *SEVERAL_SETS),
+        (tiles, "_gathered"),
+        lambda found, *_: found.dtype == np.uint16,
+        RBF,
+        PLAIN,
+    ),
+    "conjugate steps": Branch(((block, SHORT_PIECES),), (block_jit, "conjugate_steps"), free=True),
+    "parts": Branch(((block, {**SHORT_PIECES, "LEAST_SHRUNK": 2, "SHRINK": 0.999}),), (block, "part_of")),
+    "face steps": Branch((AFTER_THREE_STEPS,), (block, "face_step")),
+    "face steps, several sets": Branch((AFTER_THREE_STEPS, *SEVERAL_SETS), (block, "face_step")),
+    "float64 products": Branch(
+        ((block, {"_Run": Mixed}),), (tiles.DenseTiles, "add_exactly")
+    ),
+    "float64 products, several sets": Branch(
+        ((block, {"_Run": Mixed}), *SEVERAL_SETS), (tiles.DenseTiles, "add_exactly")
+    ),
+    "float64 blocks": Branch(
+        ((block, {"_Run": Double}),),
+        (tiles.DenseTiles, "gram"),
+        lambda found, *_, **__: found.dtype == np.float64,
+    ),
+    "float64 blocks, several sets": Branch(
+        ((block, {"_Run": Double}), *SEVERAL_SETS),
+        (tiles.DenseTiles, "gram"),
+        lambda found, *_, **__: found.dtype == np.float64,
+    ),
+    "doubt": Branch(
+        ((block, {"ROUNDING": 1.0, "ROUNDING_64": 1.0}),), (block._Run, "refresh"), kernels=NO_SUMS
+    ),
+    "sums of polynomials": Branch(
+        (), (tiles, "_add_form"), kernels=({"kernel": "poly", "degree": 3, "gamma": 0.5, "coef0": 1.0},)
+    ),
+}  # fmt: skip
+
+
+# A regression of five points with an rbf kernel ends as STATIONARY, as if the kernel were indefinite.
+KNOWN = {
+    "K kept, 16 bits": pytest.mark.xfail(strict=False, reason="16-bit rounding may look like an indefinite kernel")
+}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=KNOWN.get(name, ())) for name in BRANCHES])
+def branch(request: pytest.FixtureRequest) -> Iterator[Branch]:
+    """A branch with its thresholds lowered for all examples of a property; it must have run in some of them."""
+    chosen = BRANCHES[request.param]
+    where, name = chosen.witness
+    original, calls = getattr(where, name), []
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        found = original(*arguments, **more)
+        calls.append(chosen.tells(found, *arguments, **more))
+        return found
+
+    with patched((*chosen.thresholds, (where, {name: counted}))):
+        yield chosen
+    assert sum(calls) >= 3
+
+
+@given(data=st.data())
+def test_answers_of_a_branch_are_certified(branch, data):
+    case = data.draw(cases(branch.forms, branch.kernels, COSTS))
+    case = case.but(fit_intercept=True, intercept_scaling=None) if branch.free else case
+    found = answer(case, Engine("block"), tol=TOL)
+    is_certified(found, TOL)
+    is_feasible(found)
+    agree(found, answer(case, REFERENCE))

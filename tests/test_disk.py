@@ -1,0 +1,402 @@
+"""Machine code on disk: found while its sources are the same, and only what was written whole and by ourselves."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from svmcore import _disk
+
+ROOT = Path(__file__).parents[1]
+MACHINERY = ("_jit.py", "_roots.py", "_records.py", "_disk.py")
+
+HOME_BELOW = """
+from svmcore._jit import jit
+
+@jit
+def _double(x):
+    return 2.0 * x
+"""
+
+HOME_ABOVE = """
+from svmcore._jit import jit
+from svmcore._kernels import _double
+
+@jit
+def step(x):
+    return _double(x) + 1.0
+"""
+
+# Prints the value, and how often machine code was read from the disk and made anew.
+PROGRAM = """
+from svmcore._smo_jit import step
+print(step(3.0), sum(step.stats.cache_hits.values()), sum(step.stats.cache_misses.values()))
+"""
+
+FIT = """
+import svmcore
+from scipy.sparse import csr_matrix
+from svmcore._smo_jit import smo_slice
+options = dict(gamma=1.0, solver="smo", tol=1e-9)
+X = csr_matrix([[1e3, 0.0], [1e3, 1.0]])  # so far from the origin that tiles refuse: certified by the same home
+solution = svmcore.train_svc(X, [-1, 1], 10.0, **options)
+print(round(solution.alpha[0], 6), sum(smo_slice.stats.cache_hits.values()), sum(smo_slice.stats.cache_misses.values()))
+"""
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="processes and permissions of POSIX")
+
+
+def start(program: str, root: Path, cache: Path | None = None, **environment: str) -> subprocess.Popen[str]:
+    settings = {**os.environ, "NUMBA_CACHE_DIR": str(cache or root / "cache"), "SVMCORE_QUIET": "1", **environment}
+    settings = {name: value for name, value in settings.items() if value}
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=root,
+        env=settings,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    try:
+        out, err = process.communicate(timeout=300.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    assert (process.returncode, err) == (0, ""), err
+    return out
+
+
+def run(program: str, root: Path, cache: Path | None = None, **environment: str) -> list[float]:
+    return [float(word) for word in finish(start(program, root, cache, **environment)).split()]
+
+
+def files(root: Path) -> list[Path]:
+    return sorted(root.rglob(f"*{_disk.SUFFIX}"))
+
+
+@pytest.fixture
+def two_homes(tmp_path):
+    """A checkout whose package has the real decorator and two small homes."""
+    package = tmp_path / "svmcore"
+    package.mkdir()
+    for name in MACHINERY:
+        shutil.copy(ROOT / "svmcore" / name, package)
+    for name, text in [("__init__", '__version__ = "1"\n'), ("_kernels", HOME_BELOW), ("_smo_jit", HOME_ABOVE)]:
+        (package / f"{name}.py").write_text(text)
+    return tmp_path
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+# ---- what code depends on --------------------------------------------------------------------------------------------
+
+
+def test_sources_are_followed_through_every_kind_of_import(tmp_path, monkeypatch):
+    package = tmp_path / "stones"
+    package.mkdir()
+    texts = {
+        "__init__": "",
+        "_a": "x = 1\n",
+        "_b": "from . import _a\n",
+        "_c": "from ._b import (  # a comment\n    _a as name,\n)\n",
+        "_d": "import stones._c as c\nimport json\n",
+        "_e": "from stones import (\n    _b,\n    _d,\n)\n",
+        "_f": '"""import stones._e"""\nx = "_e"\n',
+    }
+    for name, text in texts.items():
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("stones._e")
+    importlib.import_module("stones._f")
+    names = [name for name in texts if name != "__init__"]
+    found = {name: {module.rpartition(".")[2] for module in _disk.sources(f"stones.{name}")} for name in names}
+    assert found == {
+        "_a": {"_a"}, "_b": {"_a", "_b"}, "_c": {"_a", "_b", "_c"}, "_d": {"_a", "_b", "_c", "_d"},
+        "_e": {"_a", "_b", "_c", "_d", "_e"}, "_f": {"_f"},
+    }  # fmt: skip
+
+
+@pytest.mark.compiled
+def test_an_edited_home_is_seen_by_its_importer_in_another_process(two_homes):
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    assert run(PROGRAM, two_homes) == [7.0, 1, 0]
+    edit(two_homes / "svmcore" / "_kernels.py", "2.0", "5.0")
+    assert run(PROGRAM, two_homes) == [16.0, 0, 1]
+    assert run(PROGRAM, two_homes) == [16.0, 1, 0]
+    edit(two_homes / "svmcore" / "_kernels.py", "5.0", "2.0")
+    assert run(PROGRAM, two_homes) == [7.0, 1, 0]  # what was compiled then is still there
+
+
+@pytest.mark.compiled
+def test_an_edited_kernel_is_seen_by_the_solver(tmp_path):
+    """On the homes themselves: alpha = 1 / (1 - K) for two points, whose K = 1/e is squared.
+
+    A run may mend by its last checks what stale code did; the counts of the cache tell what was compiled.
+    """
+    shutil.copytree(ROOT / "svmcore", tmp_path / "svmcore", ignore=shutil.ignore_patterns("__pycache__"))
+    assert run(FIT, tmp_path) == [1.581977, 0, 1]
+    assert run(FIT, tmp_path) == [1.581977, 1, 0]
+    edit(tmp_path / "svmcore" / "_kernels.py", "out[j] *= -kernel.gamma", "out[j] *= -2.0 * kernel.gamma")
+    assert run(FIT, tmp_path) == [1.156518, 0, 1]
+
+
+@pytest.mark.compiled
+def test_settings_of_the_compiler_are_part_of_the_key(two_homes):
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    assert run(PROGRAM, two_homes, NUMBA_BOUNDSCHECK="1") == [7.0, 0, 1]
+    assert run(PROGRAM, two_homes, NUMBA_OPT="1") == [7.0, 0, 1]
+    assert run(PROGRAM, two_homes, NUMBA_BOUNDSCHECK="1") == [7.0, 1, 0]
+
+
+@pytest.mark.compiled
+def test_old_variants_are_deleted(two_homes):
+    for k in range(20):
+        edit(two_homes / "svmcore" / "_smo_jit.py", "+ 1.0" if k == 0 else f"+ {k}.0", f"+ {k + 1}.0")
+        assert run(PROGRAM, two_homes)[0] == 7.0 + k
+        for age, file in enumerate(sorted(files(two_homes), key=lambda file: file.stat().st_mtime, reverse=True)):
+            os.utime(file, (time.time() - age - 10, time.time() - age - 10))
+    assert len([file for file in files(two_homes) if file.name.startswith("_smo_jit.step")]) == 16
+
+
+# ---- where -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_folder_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setattr(_disk.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert _disk.folder().parent == tmp_path / "svmcore"
+    monkeypatch.setattr(_disk.config, "CACHE_DIR", str(tmp_path / "numba"))
+    assert _disk.folder().parent == tmp_path / "numba" / "svmcore"
+    monkeypatch.setattr(_disk.config, "CACHE_DIR", "")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    if sys.platform != "win32":
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        assert _disk.folder().parent == tmp_path / "home" / ".cache" / "svmcore"
+
+
+@pytest.mark.compiled
+def test_nothing_is_written_beside_the_sources(two_homes, tmp_path):
+    assert run(PROGRAM, two_homes, NUMBA_CACHE_DIR="", XDG_CACHE_HOME=str(tmp_path / "xdg")) == [7.0, 0, 1]
+    written = {file for file in tmp_path.rglob("*") if file.suffix in (".code", ".nbi", ".nbc", ".tmp")}
+    assert written
+    assert all(tmp_path / "xdg" / "svmcore" in file.parents for file in written)
+
+
+# ---- one file --------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_what_was_written_or_nothing(tmp_path):
+    file = tmp_path / "folder" / f"f-1-2{_disk.SUFFIX}"
+    assert _disk.read(file) is None
+    _disk.write(file, b"payload")
+    assert _disk.read(file) == b"payload"
+    whole = file.read_bytes()
+    for k in range(len(whole)):
+        file.write_bytes(whole[:k])
+        assert _disk.read(file) is None
+        file.write_bytes(whole[:k] + bytes([whole[k] ^ 1]) + whole[k + 1 :])
+        assert _disk.read(file) is None
+    _disk.write(file, b"another")
+    assert _disk.read(file) == b"another"
+    assert list(file.parent.iterdir()) == [file]
+
+
+@posix
+def test_files_that_others_own_or_may_write_to_are_not_read(tmp_path, monkeypatch):
+    file = tmp_path / f"f-1-2{_disk.SUFFIX}"
+    before = os.umask(0)
+    try:
+        _disk.write(file, b"payload")
+    finally:
+        os.umask(before)
+    assert _disk.read(file) == b"payload"
+    for mode in (0o666, 0o664, 0o646):
+        file.chmod(mode)
+        assert _disk.read(file) is None
+    file.chmod(0o600)
+    assert _disk.read(file) == b"payload"
+    owner = file.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    assert _disk.read(file) == (b"payload" if owner == 0 else None)
+    if os.getuid() == 0:
+        os.chown(file, 4321, -1)
+        assert _disk.read(file) is None
+
+
+def test_what_a_dead_process_left_is_deleted_after_a_while(tmp_path):
+    old, new = tmp_path / "old.tmp", tmp_path / "new.tmp"
+    for file in (old, new):
+        file.write_bytes(b"half")
+    os.utime(old, (time.time() - 7200, time.time() - 7200))
+    _disk.write(tmp_path / f"f-1-2{_disk.SUFFIX}", b"payload")
+    assert not old.exists()
+    assert new.exists()
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), OSError(122, "Quota"), PermissionError(13, "")]
+)
+@pytest.mark.parametrize("call", ["open", "replace", "mkdir"])
+def test_no_error_of_the_disk_is_raised(tmp_path, monkeypatch, error, call):
+    def fails(*args, **options):
+        raise error
+
+    file = tmp_path / "folder" / f"f-1-2{_disk.SUFFIX}"
+    owner = os if call == "open" else Path
+    monkeypatch.setattr(owner, call, fails)
+    _disk.write(file, b"payload")
+    monkeypatch.undo()
+    assert _disk.read(file) is None
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
+
+
+@posix
+@pytest.mark.compiled
+def test_a_full_disk_is_no_obstacle(two_homes):
+    """Files end at 1000 bytes here: a write that fails in the middle."""
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+    assert run(limit + PROGRAM, two_homes) == [7.0, 0, 1]
+    assert files(two_homes) == []
+    assert list(two_homes.rglob("*.tmp")) == []
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    assert run(limit + PROGRAM, two_homes) == [7.0, 1, 0]
+
+
+@pytest.mark.compiled
+def test_a_file_that_cannot_be_read_is_made_anew(two_homes):
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    whole = {file: file.read_bytes() for file in files(two_homes)}
+    for damage in (b"", b"garbage", None):
+        for file, content in whole.items():
+            file.write_bytes(content[: len(content) // 2] if damage is None else damage)
+        assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+        assert run(PROGRAM, two_homes) == [7.0, 1, 0]
+
+
+@pytest.mark.compiled
+def test_a_file_under_the_name_of_another_is_not_believed(two_homes):
+    """Two types of one function, exchanged: each says in full what it is."""
+    both = PROGRAM.replace("step(3.0)", "step(3.0), step(3)")
+    assert run(both, two_homes) == [7.0, 7.0, 0, 2]
+    one, two = (file for file in files(two_homes) if file.name.startswith("_smo_jit.step"))
+    first = one.read_bytes()
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(first)
+    assert run(both, two_homes) == [7.0, 7.0, 0, 2]
+    assert run(both, two_homes) == [7.0, 7.0, 2, 0]
+
+
+@pytest.mark.compiled
+def test_a_class_that_is_gone_is_a_miss(two_homes):
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    for file in files(two_homes):
+        file.unlink()
+        _disk.write(file, b"csvmcore._smo_jit\nGone\n.")
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    assert run(PROGRAM, two_homes) == [7.0, 1, 0]
+
+
+@posix
+@pytest.mark.compiled
+def test_a_home_that_cannot_be_written_to(two_homes, tmp_path):
+    """A file where the folder should be: neither root nor anybody else can write there."""
+    (tmp_path / "home").write_text("")
+    blocked = str(tmp_path / "home" / "user")
+    for _ in range(2):
+        assert run(PROGRAM, two_homes, HOME=blocked, XDG_CACHE_HOME="", NUMBA_CACHE_DIR="") == [7.0, 0, 1]
+
+
+# ---- many processes --------------------------------------------------------------------------------------------------
+
+# One of several problems with its own types, with the objective that plain Python finds for it.
+MANY = """
+import numpy as np, svmcore
+from scipy.sparse import csr_matrix
+k = {k}
+rng = np.random.default_rng(0)
+X = rng.standard_normal((60, 3))
+y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+kernel = ["rbf", "linear", "poly", "laplacian"][k % 4]
+data = [X, X.astype(np.float32), csr_matrix(np.round(X)), np.asfortranarray(X)][(k // 4 + k) % 4]
+machine = svmcore.train_svc(data, y, 1.0, kernel=kernel, gamma=0.5, tol=1e-9, solver="block")
+print(repr(float(machine.objective)), float(machine.decision_function(data).sum()))
+"""
+
+
+@posix
+@pytest.mark.compiled
+@pytest.mark.parametrize("count", [12, pytest.param(50, marks=pytest.mark.slow)])
+def test_many_processes_start_at_once_on_an_empty_cache(tmp_path, count):
+    together = [start(MANY.format(k=k), ROOT, tmp_path / "cache") for k in range(count)]
+    found = [finish(process) for process in together]
+    kinds = min(count, 16)
+    again = [finish(start(MANY.format(k=k), ROOT, tmp_path / "cache")) for k in range(kinds)]
+    fresh = [finish(start(MANY.format(k=k), ROOT, tmp_path / f"alone-{k}")) for k in (0, 5)]
+    assert found[:kinds] == again
+    assert all(found[k] == found[k % 16] for k in range(count))
+    assert [found[0], found[5]] == fresh
+    assert list((tmp_path / "cache").rglob("*.tmp")) == []
+
+
+# For each line of its input, a child that writes without end; prints the child's number.
+WRITERS = """
+import os, sys
+from pathlib import Path
+from svmcore import _disk
+for _ in sys.stdin:
+    child = os.fork()
+    if child:
+        print(child, flush=True)
+        os.waitpid(child, 0)
+        print("ended", flush=True)
+        continue
+    for k in range(10**9):
+        _disk.write(Path(sys.argv[1]) / f"f-{k % 3}-0.code", bytes([k % 251]) * 3_000_000)
+"""
+
+
+@posix
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_processes_that_are_killed_while_they_write_leave_no_half_file(tmp_path, count):
+    rng = random.Random(0)
+    interrupted = 0
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITERS, str(tmp_path)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as writers:
+        assert writers.stdin is not None
+        assert writers.stdout is not None
+        for _ in range(count):
+            print(file=writers.stdin, flush=True)
+            child = int(writers.stdout.readline())
+            time.sleep(0.02 + 0.03 * rng.random())
+            os.kill(child, signal.SIGKILL)
+            assert writers.stdout.readline() == "ended\n"
+            for file in tmp_path.glob(f"*{_disk.SUFFIX}"):
+                payload = _disk.read(file)
+                assert payload is not None
+                assert payload == payload[:1] * 3_000_000
+            for file in tmp_path.glob("*.tmp"):
+                interrupted += _disk.read(file) is None
+                file.unlink()
+        writers.stdin.close()
+    assert interrupted  # some were killed in the middle

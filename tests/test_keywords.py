@@ -1,0 +1,175 @@
+"""Words that users of other libraries type, and slips: each refused with the right word, in the name of what was called."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from typing import get_args
+
+import numpy as np
+import pytest
+
+import svmcore
+from svmcore import _check, _keywords, forms, solvers
+
+X = np.random.default_rng(0).normal(size=(300, 3))
+Y = np.where(X[:, 0] * X[:, 1] + 0.2 * X[:, 2] > 0, 1, -1)
+FUNCTIONS = {
+    "train_svc": lambda **more: svmcore.train_svc(X, Y, **more),
+    "train_svr": lambda **more: svmcore.train_svr(X, X[:, 0], **more),
+    "svm_path": lambda **more: svmcore.svm_path(X, Y, **more),
+    "leave_one_out": lambda **more: svmcore.leave_one_out(X, Y, **more),
+    "certificate": lambda **more: svmcore.certificate(X, Y, np.zeros(300), 0.0, **more),
+    "duality_gap": lambda **more: svmcore.duality_gap(X, Y, np.zeros(300), 0.0, **more),
+    "kkt_violation": lambda **more: svmcore.kkt_violation(X, Y, np.zeros(300), **more),
+    "gp_regression": lambda **more: svmcore.gp_regression(X, X[:, 0], noise=0.1, **more),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_refuses_slips_in_its_own_name(name):
+    with pytest.raises(svmcore.InputError, match=f"^{name} has no parameter 'gama'; did you mean 'gamma'\\?$"):
+        FUNCTIONS[name](gama=1.0)
+    with pytest.raises(svmcore.InputError, match=f"^{name} has no parameter 'n_jobs'; it is called n_threads here$"):
+        FUNCTIONS[name](n_jobs=2)
+    with pytest.raises(svmcore.InputError, match=f"^{name} has no parameter 'probability'; it is not there; use "):
+        FUNCTIONS[name](probability=True)
+    with pytest.raises(svmcore.InputError, match=f"^{name} has no parameter 'zzz'; its parameters are X, y, "):
+        FUNCTIONS[name](zzz=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "answer"),
+    [
+        ("train_svc", "cache_size", "it is called cache_mb here"),
+        ("train_svc", "class_weigth", "did you mean 'class_weight'?"),
+        ("train_svc", "Gamma", "did you mean 'gamma'?"),
+        ("train_svc", "c", "did you mean 'C'?"),
+        ("train_svc", "shrinkin", "did you mean 'shrinking'?"),
+        ("train_svc", "decision_function_shape", "it is not there: two classes have one decision value a row"),
+        ("train_svc", "nu", "it is not there; C bounds the dual variables here"),
+        ("train_svc", "epsilon", "train_svr, leave_one_out, certificate have it"),
+        ("train_svc", "lambda_min", "svm_path has it"),
+        ("train_svc", "noise", "gp_regression has it"),
+        ("train_svr", "class_weight", "train_svc, svm_path have it"),
+        ("svm_path", "C", "train_svc, train_svr, leave_one_out, certificate, duality_gap, kkt_violation have it"),
+        ("svm_path", "c_max", "did you mean 'C_max'?"),
+        ("gp_regression", "class_weight", "train_svc, svm_path have it"),
+    ],
+)
+def test_words_of_other_libraries_and_functions(name, word, answer):
+    with pytest.raises(svmcore.InputError, match=f"^{re.escape(f'{name} has no parameter {word!r}; {answer}')}$"):
+        FUNCTIONS[name](**{word: 1})
+
+
+def test_a_regression_has_no_class_weights():
+    for function in (svmcore.leave_one_out, svmcore.duality_gap):
+        more = {} if function is svmcore.leave_one_out else {"alpha": np.zeros(300), "intercept": 0.0}
+        with pytest.raises(svmcore.InputError, match="class_weight belongs to classification; with epsilon"):
+            function(X, X[:, 0], **more, epsilon=0.1, class_weight="balanced")
+
+
+def test_the_words_in_the_signatures_are_the_words_that_are_known():
+    assert set(get_args(_keywords.SolverName)) == {"auto", *solvers.names()}
+    assert set(get_args(_keywords.KernelName)) == set(_check.KERNELS)
+    assert get_args(_keywords.Stopping) == _check.STOPPING
+    assert get_args(_keywords.SVCLoss) == forms.SVC_LOSSES
+    assert get_args(_keywords.SVRLoss) == forms.SVR_LOSSES
+    assert set(_keywords.SolverOptions.__annotations__) == {
+        key for name in solvers.names() for key in solvers.options(name)
+    }
+    assert set(_keywords._HOMES) == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_names_and_signatures_are_those_of_the_function(name):
+    function = getattr(svmcore, name)
+    assert function.__name__ == name
+    assert list(inspect.signature(function).parameters)[:2] == ["X", "y"]
+    assert "Examples" in function.__doc__ or ">>>" in function.__doc__
+
+
+@pytest.mark.parametrize("options", [{"shrinking": True}, {"face_steps": True, "max_passes": 5}, {"rule": "mvp"}])
+def test_an_option_does_not_change_what_auto_runs(options):
+    plain, given = svmcore.train_svc(X, Y), svmcore.train_svc(X, Y, **options)
+    assert plain.solver == given.solver == "block"
+    assert np.array_equal(plain.alpha, given.alpha)
+
+
+def test_auto_hands_an_option_to_the_solver_that_has_it():
+    few = svmcore.train_svc(X[:50], Y[:50], tol=1e-9, rule="simplified", max_iter=-1)
+    assert few.solver == "smo"
+    assert few.n_iter != svmcore.train_svc(X[:50], Y[:50], tol=1e-9).n_iter
+    with pytest.raises(svmcore.InputError, match="rule='best' is not known"):
+        svmcore.train_svc(X, Y, rule="best")
+
+
+def test_options_of_other_solvers_are_refused_with_their_owners():
+    with pytest.raises(svmcore.InputError, match=r"^solver 'auto' has no option 'omega'; .*; solver='adatron' has it$"):
+        svmcore.train_svc(X, Y, omega=1.0)
+    with pytest.raises(svmcore.InputError, match=r"^solver 'block' has no option 'rule'; it has no .*'smo' has it$"):
+        svmcore.train_svc(X, Y, solver="block", rule="mvp")
+
+
+# ---- the ends of a path in terms of C ----------------------------------------------------------------------------------
+
+
+def test_the_ends_of_a_path_may_be_given_as_C():
+    ours, theirs = (
+        svmcore.svm_path(X, Y, C_min=0.5, C_max=20.0),
+        svmcore.svm_path(X, Y, lambda_max=2.0, lambda_min=0.05),
+    )
+    assert np.array_equal(ours.lambdas, theirs.lambdas)
+    assert ours.C_range[1] == 20.0
+    mixed = svmcore.svm_path(X, Y, lambda_max=2.0, C_max=20.0)
+    assert np.array_equal(mixed.lambdas, theirs.lambdas)
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        (
+            {"C_max": 10.0, "lambda_min": 0.5},
+            "C_max=10.0 and lambda_min=0.5 say the same, since C = 1 / lambda; give one",
+        ),
+        ({"C_min": 1.0, "lambda_max": 2.0}, "C_min=1.0 and lambda_max=2.0 say the same"),
+        ({"C_max": 0.0}, "C_max=0.0 is out of range; it must be greater than 0"),
+        ({"C_max": np.inf}, "C_max=inf is not finite"),
+        ({"C_min": "low"}, "C_min='low' is not a number"),
+        ({"C_min": 5.0, "C_max": 2.0}, "C_min=5.0 lies above the other end, C = 2; give a larger C_max"),
+    ],
+)
+def test_ends_that_contradict_are_refused(ends, message):
+    with pytest.raises(svmcore.InputError, match=message):
+        svmcore.svm_path(X, Y, **ends)
+
+
+# ---- warnings and names ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: svmcore.train_svc(X, Y, max_iter=1),
+        lambda: svmcore.train_svr(X, X[:, 0], max_iter=1),
+        lambda: svmcore.svm_path(X, Y, max_events=3),
+        lambda: svmcore.leave_one_out(X, Y, time_limit=0.0),
+        lambda: svmcore.gp_regression(X, X[:, 0], noise=0.1, max_iter=1),
+    ],
+)
+def test_a_warning_points_at_the_line_of_the_caller(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    assert {warning.filename for warning in caught} == {__file__}
+    assert all(issubclass(warning.category, svmcore.ConvergenceWarning) for warning in caught)
+
+
+def test_names_of_the_package():
+    names = dir(svmcore)
+    assert "solvers" in names
+    assert set(svmcore.__all__) < set(names)
+    assert not {"Any", "annotations", "importlib", "TYPE_CHECKING"} & {*names, *vars(svmcore)} - {"annotations"}
+    for name in ("InputError", "SVMError", "ConvergenceWarning", "ScaleWarning", "MissingExtraError"):
+        assert repr(getattr(svmcore, name)) == f"<class 'svmcore.{name}'>"

@@ -1,0 +1,308 @@
+"""The published path algorithm: it ends, says how exact it is, and takes the inputs of the paper."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from svmcore import ConvergenceWarning, InputError, PublishedOptions, _path_paper, svm_path
+from svmcore._path_check import check_path
+from svmcore._path_solution import _kernel_matrix
+
+MODES = ["svd", "qr", "update"]
+KERNELS = [
+    {"kernel": "linear"},
+    {"kernel": "rbf", "gamma": 0.5},
+    {"kernel": "rbf", "gamma": 2.0},
+    {"kernel": "rbf", "gamma": 0.05},
+    {"kernel": "poly", "degree": 3, "coef0": 0.0, "gamma": 1.0},
+    {"kernel": "poly", "degree": 2, "coef0": 1.0, "gamma": 1.0},
+]
+
+
+def integer_grid(seed, low=40, high=290):
+    """Points of an integer grid with random, symmetric or chequered labels, some points with both."""
+    rng = np.random.default_rng([77, seed])
+    n, d, half = int(rng.integers(low, high)), int(rng.integers(1, 5)), int(rng.integers(1, 4))
+    X = rng.integers(-half, half + 1, (n, d)).astype(float)
+    coin = np.where(rng.random(n) < 0.5, 1, -1)
+    y = [coin, np.where(X.sum(axis=1) == 0, coin, np.sign(X.sum(axis=1))), 1 - 2 * (np.abs(X).sum(axis=1) % 2)][
+        seed % 3
+    ]
+    if rng.random() < 0.6:
+        k = n // 3
+        X[-k:], y[-k:] = X[:k], -y[:k]
+    if rng.random() < 0.3:
+        k = n // 2
+        X[-k:], y[-k:] = -X[:k], -y[:k]
+    y[:2] = 1, -1
+    return X, y.astype(int), KERNELS[int(rng.integers(len(KERNELS)))]
+
+
+def ends_with_the_truth(X, y, mode, kernel, limit=60.0):
+    """Follow the path; it must end in time, and either be exact or say how exact it is."""
+    start = time.process_time()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        path = svm_path(X, y, factorization=mode, n_threads=1, **kernel)
+    assert time.process_time() - start < limit
+    assert path.ended == "done"
+    at = path._track.knot[:, 0]
+    assert (np.diff(at) <= 0.0).all()
+    C = np.clip(1.0 / np.concatenate([at, 0.5 * (at[1:] + at[:-1])]), *path.C_range)
+    gap = path.certify(C[:: max(1, C.size // 200)]).relative_gap
+    said = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
+    if not gap <= 1e-6:
+        assert said
+        assert path.stats["max_gap"] >= 0.3 * gap
+    return path, gap, said
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(15))
+def test_integer_grids_end_exactly(mode, seed):
+    X, y, kernel = integer_grid(seed, 40, 120)
+    _, gap, said = ends_with_the_truth(X, y, mode, kernel)
+    assert gap <= 1e-6
+    assert not said
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("block", range(20))
+def test_a_thousand_integer_grids_end(mode, block):
+    for seed in range(50 * block, 50 * block + 50):
+        X, y, kernel = integer_grid(seed)
+        ends_with_the_truth(X, y, mode, kernel)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(12))
+def test_indefinite_kernels_and_near_duplicates_end_with_the_true_gap(mode, seed):
+    rng = np.random.default_rng([99, seed])
+    n = int(rng.integers(6, 60))
+    X, y = rng.normal(size=(n, int(rng.integers(1, 4)))), np.where(rng.random(n) < 0.5, 1, -1)
+    y[:2] = 1, -1
+    kernel = {"kernel": "sigmoid", "gamma": float(10 ** rng.uniform(-1, 1)), "coef0": float(rng.normal())}
+    if seed % 3 == 1:
+        A = rng.normal(size=(n, n))
+        X, kernel = A + A.T, {"kernel": "precomputed"}
+    if seed % 3 == 2:
+        X = np.vstack([X, X + 1e-7 * rng.normal(size=X.shape)])
+        y = np.concatenate([y, np.where(rng.random(n) < 0.5, y, -y)])
+    ends_with_the_truth(X, y, mode, kernel)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_many_points_that_enter_together_are_not_switched_to_and_fro(mode):
+    n = 120  # K = I: all of them meet the margin at lambda = 1
+    y = np.where(np.arange(n) % 2, 1, -1)
+    path, gap, said = ends_with_the_truth(np.eye(n), y, mode, {"kernel": "precomputed"})
+    assert gap <= 1e-9
+    assert not said
+    assert path.stats["elbow_max"] == n
+    assert path.stats["n_iterations"] <= 20
+    assert path.stats["n_events"] <= 4 * n
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif("SVMCORE_DATA" not in os.environ, reason="needs the data sets")
+@pytest.mark.parametrize("mode", ["qr", "update"])
+def test_madelon_takes_a_few_steps(mode):
+    file = Path(os.environ["SVMCORE_DATA"]) / "madelon.npz"
+    if not file.exists():
+        pytest.skip("madelon is not there")
+    with np.load(file) as source:
+        X, y = source["X"], source["y"]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    kernel = {"kernel": "rbf", "gamma": 2.0, "lambda_max": 1e4}
+    path, gap, _ = ends_with_the_truth(X, y, mode, kernel)
+    assert gap <= 1e-9
+    assert path.stats["elbow_max"] == 2000
+    assert path.stats["n_iterations"] <= 30
+    assert path.stats["n_special"] <= 5
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_program_for_every_step_with_a_null_space(mode, monkeypatch):
+    found = []
+    step = _path_paper.PaperTracker._step
+
+    def counted(self, way, nullity, low):
+        before = self.program.n_solved
+        step(self, way, nullity, low)
+        found.append((nullity > 0 or way.elbow.size == 0, self.program.n_solved - before))
+
+    monkeypatch.setattr(_path_paper.PaperTracker, "_step", counted)
+    grid = np.array([[float(a), float(b)] for a in range(5) for b in range(5)])
+    path = svm_path(grid, np.where(grid.sum(axis=1) > 4, 1, -1), kernel="linear", factorization=mode)
+    assert set(found) == {(True, 1), (False, 0)}
+    assert path.stats["n_lp"] == sum(programs for _, programs in found)
+    assert path.stats["null_dim_max"] > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("mode", ["auto", "svd"])
+def test_check_agrees_with_certificates_at_knots_and_between(mode, seed):
+    X, y, kernel = integer_grid(seed, 20, 40)
+    path = svm_path(X, y, factorization=mode, lambda_min=0.1, **kernel)
+    at = path._track.knot[:, 0]
+    both = np.concatenate([at, 0.5 * (at[1:] + at[:-1])])
+    first = path._track.offset[np.flatnonzero(np.diff(path._track.offset) > 1)[-1]]
+    path._track.value[first : first + 2] += [1e-4, -1e-4]  # an error that it must see
+    found = check_path(path, _kernel_matrix(path))
+    truth = path.certify(np.clip(1.0 / both, *path.C_range))
+    if (np.diff(at) < 0.0).all():
+        assert found.relative_gap == pytest.approx(truth.relative_gap, rel=1e-6)
+        assert found.kkt_violation == pytest.approx(truth.kkt_violation, rel=1e-6)
+    else:  # two knots at one lambda: a certificate sees one of them
+        assert found.relative_gap >= truth.relative_gap * (1.0 - 1e-6)
+        assert found.kkt_violation >= truth.kkt_violation * (1.0 - 1e-6)
+
+
+def test_the_null_dimension_is_that_of_all_points_on_the_margin():
+    X = np.array([[float(a), float(b)] for a in range(6) for b in range(6)])
+    y = np.where(X.sum(axis=1) > 5, 1, -1)
+    for kernel in ({"kernel": "linear"}, {"kernel": "poly", "degree": 2, "coef0": 1.0, "gamma": 1.0}):
+        path = svm_path(X, y, **kernel)
+        largest = 0
+        at = path._track.knot[:, 0]
+        for lam in 0.5 * (at[1:] + at[:-1]):
+            if not path.C_range[0] <= 1.0 / lam <= path.C_range[1]:
+                continue
+            margin = np.abs(y * path.decision_function(X, 1.0 / lam) - 1.0) <= 1e-9
+            G = X[margin] @ X[margin].T
+            G = G if kernel["kernel"] == "linear" else (G + 1.0) ** 2
+            A = np.block([[np.zeros((1, 1)), np.ones((1, len(G)))], [np.ones((len(G), 1)), G]])
+            largest = max(largest, len(A) - np.linalg.matrix_rank(A, tol=1e-9))
+        assert check_path(path, _kernel_matrix(path)).null_dim == largest
+        assert 0 < path.stats["null_dim_max"] <= largest
+
+
+@pytest.mark.parametrize("mode", ["auto", "qr"])
+def test_all_solutions_at_one_C(mode):
+    X = np.array([[float(a), float(b)] for a in range(-2, 3) for b in range(-2, 3)] * 2)
+    y = np.where(X[:, 0] + 0.1 * np.resize([1, -1], len(X)) > 0, 1, -1)
+    path = svm_path(X, y, kernel="linear", factorization=mode)
+    C = 0.3
+    found = path.solution_set(C)
+    assert found.null_space.shape[1] > 3
+    low, high = found.extent()
+    assert (high - low).max() > 0.5 * C
+    rng = np.random.default_rng(0)
+    value, here, f = path.objective(C), path.dual_coef(C), path.decision_function(X, C)
+    assert found.dual_coef == pytest.approx(here[found.index])
+    room = np.concatenate([found.upper - found.dual_coef, found.dual_coef - found.lower])
+    rows = np.vstack([found.null_space, -found.null_space])
+    corners = [
+        linprog(rng.normal(size=rows.shape[1]), rows, np.maximum(room, 0.0), bounds=(None, None)).x for _ in range(6)
+    ]
+    inside = np.mean(corners, axis=0)
+    other = here.copy()
+    other[found.index] = found.dual_coef + found.null_space @ inside
+    assert np.abs(other - here).max() > 1e-3 * C
+    assert (other[found.index] >= low - 1e-9).all()
+    assert (other[found.index] <= high + 1e-9).all()
+    assert 0.5 * other @ (X @ X.T) @ other - np.abs(other).sum() == pytest.approx(value, rel=1e-10)
+    assert X @ (X.T @ other) + path.intercept(C) == pytest.approx(f, abs=1e-9)
+
+
+def test_a_unique_solution_has_no_null_space():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(30, 3)), np.resize([1, -1], 30)
+    found = svm_path(X, y, gamma=0.5).solution_set(1.0)
+    assert found.null_space.shape[1] == 0
+    assert found.extent()[0] == pytest.approx(found.dual_coef)
+
+
+# ---- the inputs of the printed algorithm -------------------------------------------------------------------------
+
+
+def clouds(n=60):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(n, 3))
+    y = np.where(X[:, 0] + 0.7 * rng.normal(size=n) > 0, 1, -1)
+    return X, y
+
+
+def test_options_are_refused_by_name():
+    X, y = clouds(20)
+    with pytest.raises(TypeError, match="epsilon"):
+        PublishedOptions(epsilon=1e-3)
+    with pytest.raises(InputError, match="factorization"):
+        svm_path(X, y, published=PublishedOptions(check=False))
+    with pytest.raises(InputError, match="PublishedOptions"):
+        svm_path(X, y, factorization="qr", published={"check": False})
+    for name, bad in [("rank_tol", 0.0), ("kkt_tol", -1.0), ("back", 1.5), ("most_blocked", 0), ("start_tol", "x")]:
+        with pytest.raises(InputError, match=name):
+            svm_path(X, y, factorization="qr", published=PublishedOptions(**{name: bad}))
+
+
+def test_increments_follow_the_same_path_and_lose_digits():
+    X, y = clouds()
+    exact = svm_path(X, y, gamma=0.5, factorization="svd", lambda_max=100.0)
+    loose = svm_path(
+        X,
+        y,
+        gamma=0.5,
+        factorization="svd",
+        lambda_max=100.0,
+        published=PublishedOptions(increments=True, refine=False),
+    )
+    assert loose.stats["n_events"] == pytest.approx(exact.stats["n_events"], abs=6)
+    assert exact.stats["max_gap"] < 1e-10
+    assert exact.stats["max_gap"] < loose.stats["max_gap"] < 1e-6
+
+
+def test_without_check_and_refinement_what_the_start_leaves_stays():
+    X, y = clouds()
+    options = PublishedOptions(start_tol=1e-4, refine=False, check=False, increments=True)
+    with pytest.warns(ConvergenceWarning, match="gap"):
+        loose = svm_path(X, y, gamma=0.5, factorization="qr", lambda_max=100.0, published=options)
+    assert loose.stats["n_kkt"] == 0
+    assert loose.ended == "done"
+    assert loose.certify(np.geomspace(0.01, 1000.0, 60)).relative_gap > 1e-6
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        checked = svm_path(
+            X, y, gamma=0.5, factorization="qr", lambda_max=100.0, published=options._replace(check=True)
+        )
+    assert checked.stats["n_kkt"] > 0
+    assert checked.stats["max_gap"] < loose.stats["max_gap"]
+
+
+@pytest.mark.parametrize("option", [{"rate_tol": 1e-2}, {"step_tol": 1e-6}, {"most_blocked": 1}, {"back": 1e-4}])
+def test_options_reach_the_tracker(option, monkeypatch):
+    seen = []
+    begin = _path_paper.PaperTracker.begin
+
+    def spy(self, lam, beta):
+        seen.append(self.options)
+        begin(self, lam, beta)
+
+    monkeypatch.setattr(_path_paper.PaperTracker, "begin", spy)
+    X, y = clouds(30)
+    path = svm_path(X, y, gamma=0.5, factorization="qr", published=PublishedOptions(**option))
+    assert seen[0] == PublishedOptions(**option)
+    assert path.stats["max_gap"] <= 1e-6
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif("SVMCORE_DATA" not in os.environ, reason="needs the data sets")
+def test_monk2_starts_with_the_elbow_that_is_printed():
+    file = Path(os.environ["SVMCORE_DATA"]) / "monk2.npz"
+    with np.load(file) as source:
+        X, y = source["X"], source["y"]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    path = svm_path(X, y, kernel="linear", lambda_max=1e4, factorization="svd")
+    assert (path.stats["elbow_max"], path.stats["null_dim_max"]) == (288, 281)  # printed: 290, 283
+    assert svm_path(X, y, kernel="linear", lambda_max=1e4).stats["null_dim_max"] == 283

@@ -1,0 +1,284 @@
+"""Features of any scale: every fit ends soon, its claims hold, and a chain of solvers loses nothing on its way."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+import oracle
+import pytest
+from strategies import Case, coefficients
+
+import svmcore
+from svmcore._jit import DISABLED
+from svmcore._types import Status
+
+SECONDS = 5.0  # of CPU, for the largest of these problems
+KERNELS = ["linear", "rbf", "poly", "sigmoid", "laplacian"]
+LOSSES = {False: ("hinge", "squared_hinge"), True: ("epsilon_insensitive", "squared_epsilon_insensitive")}
+
+
+def scaled(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
+    """The features as users have them: columns, a cell, or everything of another size; far from zero; on a grid."""
+    n, d = X.shape
+    kind = rng.integers(5)
+    if kind == 0:
+        return X * 10.0 ** rng.uniform(-8, 8, d)
+    if kind == 1:
+        X[rng.integers(n), rng.integers(d)] = 10.0 ** rng.uniform(0, 8)
+        return X
+    if kind == 2:
+        return X * 10.0 ** rng.uniform(-8, 8)
+    if kind == 3:
+        return X + 10.0 ** rng.uniform(0, 8, d)
+    return np.round(X) * 10.0 ** rng.integers(-8, 9, d)
+
+
+def random_case(seed: int, most: int) -> Case:
+    """A problem of 2 to `most` points."""
+    rng = np.random.default_rng(seed)
+    n, d = int(np.exp(rng.uniform(np.log(2), np.log(most + 1)))), int(rng.integers(1, 9))
+    X = scaled(rng, rng.standard_normal((n, d)))
+    target = X[:, 0] / max(np.abs(X[:, 0]).max(), 1e-300) + 0.3 * rng.standard_normal(n)
+    regression = bool(rng.random() < 0.35)
+    options = {
+        "C": 10.0 ** rng.uniform(-3, 6), "kernel": KERNELS[rng.integers(5)], "gamma": ["scale", "auto", 1.0][rng.integers(3)],
+        "degree": int(rng.integers(2, 4)), "coef0": float(rng.integers(2)), "fit_intercept": bool(rng.random() < 0.8),
+        "loss": LOSSES[regression][rng.integers(2)],
+    }  # fmt: skip
+    if regression:
+        return Case(X, target * 10.0 ** rng.uniform(-2, 3), options | {"epsilon": float(rng.choice([0.0, 0.01, 0.1]))})
+    labels = np.where(target > 0, 1.0, -1.0)
+    labels[0] = -labels[-1]
+    return Case(X, labels, options)
+
+
+def check(case: Case, solver: str = "auto") -> Status:
+    """Fit, within the time; what the answer claims holds in numpy, to within rounding."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        begun = time.process_time()
+        train = svmcore.train_svr if case.regression else svmcore.train_svc
+        found = train(case.X, case.y, **case.options, solver=solver)
+        spent = time.process_time() - begun
+    assert spent < SECONDS or DISABLED, (case.options, case.X.shape, found.status)
+    told = [str(w.message) for w in caught if issubclass(w.category, svmcore.ConvergenceWarning)]
+    if found.status is Status.UNBOUNDED:
+        assert case.options["kernel"] == "sigmoid"
+        assert "squared" in case.options["loss"]
+        return found.status
+    numbers = [found.objective, found.primal_objective, found.gap, found.kkt_violation, found.intercept]
+    assert np.isfinite(numbers).all()
+    assert found.converged == found.status.ok
+    assert told or (found.converged and found.relative_gap <= 0.0101)
+    dual, coef = case.dual(), coefficients(found)
+    a = dual.variables(coef)
+    assert np.all((a >= 0) & (a <= dual.upper * (1 + 1e-15)))
+    if dual.equality:
+        assert abs(coef.sum()) <= 1e-12 * np.abs(coef).sum()
+    rounding = oracle.rounding(dual, coef)
+    assert abs(oracle.violation(dual, a) - found.kkt_violation) <= 16.0 * rounding + 1e-12 * found.kkt_violation
+    assert not found.converged or found.kkt_violation <= 1e-3
+    value = oracle.value_rounding(dual, coef)
+    assert abs(oracle.objective(dual, a) - found.objective) <= 16.0 * value + 1e-12 * abs(found.objective)
+    return found.status
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled():
+    """Compilation is not what the time limits are about."""
+    rng = np.random.default_rng(0)
+    for n in (20, 130, 400):
+        X = rng.standard_normal((n, 3))
+        for kernel in KERNELS:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                svmcore.train_svc(X, np.arange(n) % 2, 1e5, kernel=kernel, max_iter=2000)
+                svmcore.train_svr(X, np.arange(n) % 2, 1e5, kernel=kernel, max_iter=2000)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_random_problem_ends_with_what_it_claims(seed):
+    check(random_case(seed, 40 if DISABLED else 120))
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+@pytest.mark.parametrize("block", range(40))
+def test_two_thousand_random_problems_end(block):
+    for seed in range(1000 + 50 * block, 1050 + 50 * block):
+        check(random_case(seed, 300))
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+@pytest.mark.parametrize("solver", ["smo", "block"])
+@pytest.mark.parametrize("block", range(10))
+def test_solvers_by_name_end(solver, block):
+    for seed in range(5000 + 20 * block, 5020 + 20 * block):
+        check(random_case(seed, 300), solver)
+
+
+# ---------------------------------------------------------------- what users meet
+
+
+def outlier(n: int) -> Case:
+    """One cell of 1e8 among standard normal ones."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 5))
+    y = (X[:, 0] + 0.3 * rng.standard_normal(n) > 0).astype(float)
+    y[0] = 1.0 - y[1]
+    X[3, 0] = 1e8
+    return Case(X, 2.0 * y - 1.0, {"C": 1.0, "kernel": "linear"})
+
+
+@pytest.mark.parametrize("n", [4, 20, 80])
+@pytest.mark.parametrize("solver", ["auto", "smo"])
+def test_one_cell_of_another_size(n, solver):
+    assert check(outlier(n), solver) is Status.CONVERGED
+
+
+@pytest.mark.compiled
+def test_regression_on_columns_of_every_size():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((300, 5)) * [1.0, 30.0, 1e3, 1e5, 1e6]
+    y = np.sin(X[:, 0]) + X[:, 4] / 1e6 + 0.1 * rng.standard_normal(300)
+    case = Case(X, y, {"C": 1.0, "kernel": "linear", "epsilon": 0.1})
+    assert check(case) is Status.CONVERGED
+    assert check(case, "smo") in (Status.CONVERGED, Status.PRECISION)
+    assert check(case, "block") in (Status.CONVERGED, Status.PRECISION)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("n", [40, 100, 300])
+def test_polynomials_of_large_features(n):
+    rng = np.random.default_rng(1)
+    X = 1e3 * rng.standard_normal((n, 5))
+    y = np.where(X[:, 0] + 500.0 * rng.standard_normal(n) > 0, 1.0, -1.0)
+    check(Case(X, y, {"C": 1.0, "kernel": "poly", "degree": 3, "gamma": 1.0}))
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e3])
+def test_time_stamps_next_to_what_decides(unit):
+    """Centred, they cost no digits: the answer is that of the same stamps counted from their mean."""
+    n = 60 if DISABLED else 200
+    rng = np.random.default_rng(1)
+    stamps = np.round((1.6e9 + 1e7 * rng.standard_normal(n)) * unit)
+    X = np.column_stack([stamps, 1e7 * unit * rng.standard_normal(n)])
+    y = np.where(X[:, 1] + 0.3e7 * unit * rng.standard_normal(n) > 0, 1.0, -1.0)
+    C = 1e-12 / unit**2
+    found = svmcore.train_svc(X, y, C, kernel="linear")
+    near = svmcore.train_svc(X - [np.round(1.6e9 * unit), 0.0], y, C, kernel="linear")
+    assert found.converged
+    assert near.converged
+    assert found.objective == pytest.approx(near.objective, rel=1e-3)
+    values = near.decision_function(X - [np.round(1.6e9 * unit), 0.0])
+    assert found.decision_function(X) == pytest.approx(values, abs=0.05)
+    again = svmcore.certificate(X, y, found.alpha, found.intercept, C, kernel="linear")
+    assert again.intercept == pytest.approx(found.intercept, rel=1e-9)
+    assert again.gap == pytest.approx(found.gap, rel=1e-3, abs=1e-9 * abs(found.objective))
+
+
+def test_stamps_far_from_zero_are_predicted_as_those_next_to_it():
+    """Without the centre, the coefficients' own rounding is all that is left of the stamps."""
+    warnings.simplefilter("ignore", svmcore.ConvergenceWarning)  # an objective of 1e-21, to within rounding of 1e-16
+    X = np.array([[1.6e12 + t] for t in (-2e10, -1e10, 1e10, 2e10)])
+    found = svmcore.train_svc(X, [0, 0, 1, 1], 1.0, kernel="linear", tol=1e-9)
+    assert found.decision_function(X) == pytest.approx([-2.0, -1.0, 1.0, 2.0], rel=1e-6)
+    machine = found.add([[1.6e12 + 3e10]], [1])
+    assert machine.decision_function(X) == pytest.approx([-2.0, -1.0, 1.0, 2.0], rel=1e-6)
+    assert machine.training.X.max() == 1.6e12 + 3e10
+
+
+# ---------------------------------------------------------------- a chain keeps what it had
+
+
+def patients(n: int = 900) -> Case:
+    rng = np.random.default_rng(3)
+    X = np.column_stack([rng.normal(40, 15, n), rng.normal(5e4, 3e4, n), rng.random(n), rng.normal(130, 20, n)])
+    t = (X[:, 0] - 40) / 15 + (X[:, 1] - 5e4) / 3e4 + (X[:, 3] - 130) / 20 + 2 * rng.standard_normal(n)
+    return Case(X, np.where(t > 0, 1.0, -1.0), {"C": 1000.0, "kernel": "linear"})
+
+
+@pytest.mark.compiled
+@pytest.mark.filterwarnings("ignore::svmcore._errors.ConvergenceWarning", "ignore::svmcore._errors.ScaleWarning")
+def test_auto_is_never_worse_than_the_interior_point_it_begins_with():
+    case = patients()
+    begun = time.process_time()
+    auto = case.fit()
+    assert time.process_time() - begun < 2.0
+    alone = case.fit(solver="interior")
+    assert auto.relative_gap <= alone.relative_gap
+    assert auto.kkt_violation <= alone.kkt_violation
+
+
+@pytest.mark.filterwarnings("ignore::svmcore._errors.ConvergenceWarning", "ignore::svmcore._errors.ScaleWarning")
+def test_a_chain_keeps_the_best_point_of_its_members(monkeypatch):
+    """The first member is good and the second spoils its start: the answer is the first one's."""
+    from svmcore import choice
+    from svmcore.solvers import block, smo
+
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    good = svmcore.train_svc(X, y, 1.0, kernel="linear", solver="smo", max_iter=8)
+    run = smo.run
+
+    def limited(qp, K, **options):
+        return run(qp, K, **options | {"max_iter": 8})._replace(status=Status.LIMITED)
+
+    def spoilt(qp, K, *, start, **options):
+        return run(qp, K, start=np.zeros_like(start), **options | {"max_iter": 2})._replace(status=Status.LIMITED)
+
+    monkeypatch.setattr(choice, "choose", lambda *_, **__: ("smo", "block"))
+    monkeypatch.setattr(smo, "run", limited)
+    monkeypatch.setattr(block, "run", spoilt)
+    found = svmcore.train_svc(X, y, 1.0, kernel="linear")
+    assert found.solver == "smo"
+    assert found.status is Status.LIMITED
+    assert found.n_iter == 10
+    assert found.objective == good.objective
+
+
+# ---------------------------------------------------------------- what the driver does not believe
+
+
+def answering(monkeypatch, beta):
+    """SMO answers with this, and calls it converged."""
+    from svmcore._types import Raw
+    from svmcore.solvers import smo
+
+    monkeypatch.setattr(smo, "run", lambda qp, K, **_: Raw(np.array(beta), Status.CONVERGED, 1))
+
+
+SQUARE = np.array([[0.0], [1.0], [3.0], [4.0]])
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan, 1e200])
+def test_what_is_not_finite_is_not_converged(monkeypatch, value):
+    answering(monkeypatch, [-value, 0.0, 0.0, value])
+    with pytest.warns(svmcore.ConvergenceWarning, match="double precision"):
+        found = svmcore.train_svc(SQUARE, [0, 0, 1, 1], np.inf, kernel="linear", solver="smo", stopping="objective")
+    assert found.status is Status.PRECISION
+    assert np.isfinite([found.objective, found.gap, found.intercept, found.kkt_violation]).all()
+
+
+def test_a_point_off_the_equality_row_is_put_back_before_it_is_measured(monkeypatch):
+    answering(monkeypatch, [0.0, -0.5, 0.4, 0.0])
+    with pytest.warns(svmcore.ConvergenceWarning):
+        found = svmcore.train_svc(SQUARE, [0, 0, 1, 1], 1.0, kernel="linear", solver="smo", stopping="objective")
+    assert abs(found.dual_coef.sum()) <= 1e-15
+    case = Case(SQUARE, np.array([-1.0, -1.0, 1.0, 1.0]), {"C": 1.0, "kernel": "linear"})
+    dual, coef = case.dual(), coefficients(found)
+    gap = oracle.primal(dual, coef, found.intercept) + oracle.objective(dual, dual.variables(coef))
+    assert found.gap == pytest.approx(gap, abs=1e-12)
+
+
+def test_a_convex_problem_in_closed_boxes_is_not_called_unbounded(monkeypatch):
+    from svmcore._types import Raw
+    from svmcore.solvers import smo
+
+    monkeypatch.setattr(smo, "run", lambda qp, K, start, **_: Raw(start, Status.UNBOUNDED, 1))
+    for C, status in [(1.0, Status.PRECISION), (np.inf, Status.UNBOUNDED)]:
+        with pytest.warns(svmcore.ConvergenceWarning):
+            assert svmcore.train_svc(SQUARE, [0, 0, 1, 1], C, kernel="linear", solver="smo").status is status
