@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ FORMAT = "svmcore-path-2"
 _OLD_FORMATS = ("svmcore-path-1",)  # read, never written: without names and scaling
 _SCALARS = ("open_top", "found_top", "bias_slope", "phi_end")
 _DEFAULT_VALUES = 20
+_PIECE = 1 << 20  # bytes of a file compressed at a time
 
 
 def _kernel_matrix(path: Path) -> KernelMatrix:
@@ -93,7 +96,7 @@ def solution_at(path: Path, C: float) -> Solution:
 
 def save_path(path: Path, file: Any) -> None:
     """See `Path.save`."""
-    np.savez_compressed(file, format=np.array(FORMAT), **path_fields(path), **feature_fields(path._data.X))
+    _write(file, {"format": np.array(FORMAT), **path_fields(path), **feature_fields(path._data.X)})
 
 
 def path_fields(path: Path) -> dict[str, Any]:
@@ -128,6 +131,21 @@ def feature_fields(X: Any) -> dict[str, Any]:
     if is_sparse(X):
         return {"X_data": X.data, "X_indices": X.indices, "X_indptr": X.indptr, "X_shape": np.array(X.shape)}
     return {"X": X}
+
+
+def _write(file: Any, fields: dict[str, Any]) -> None:
+    """`numpy.savez_compressed`, twice as fast, in pieces so small that Ctrl-C is heard soon."""
+    if isinstance(file, str | os.PathLike) and not os.fspath(file).endswith(".npz"):
+        file = os.fspath(file) + ".npz"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, value in fields.items():
+            array = np.ascontiguousarray(value)
+            array = array.reshape(np.shape(value))
+            with archive.open(name + ".npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array_header_2_0(stream, np.lib.format.header_data_from_array_1_0(array))
+                data = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, dtype=np.uint8)
+                for start in range(0, data.size, _PIECE):
+                    stream.write(data[start : start + _PIECE].tobytes())
 
 
 def assemble_path(file: Any, parts: dict[str, Any]) -> Path:

@@ -413,7 +413,7 @@ def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | N
     if not has_boundary(path):
         raise InputError("the decision boundary can be drawn for two features in a dense X only")
     C = float(np.clip(1.0, path.Cs[0], path.Cs[-1])) if C is None else C
-    X = data.X
+    X = data.raw
     low, high = X.min(axis=0), X.max(axis=0)
     half = 0.56 * np.where(high > low, high - low, 1.0)
     square = 0.5 < half[0] / half[1] < 2.0  # comparable scales: draw both the same
