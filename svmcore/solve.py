@@ -424,7 +424,7 @@ def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run) -> Measured:
             relative = _relative_gap(qp, raw, b)
             if relative < 0.5 * _LARGE_GAP:
                 return Measured(*known, relative, lambda: certificate(qp, K, raw.beta), postponed=True)
-    if raw.status in STOPPED and raw.residual is not None and product_work(K, np.count_nonzero(raw.beta)) > _LONG:
+    if raw.status in STOPPED and raw.residual is not None and product_work(K, int(np.count_nonzero(raw.beta))) > _LONG:
         b = _measures.bias(qp, raw.beta, raw.residual)
         violation = _measures.violation(qp, raw.beta, raw.residual)
         reported = b if qp.equality else K.kernel.offset * float(raw.beta.sum())
@@ -458,7 +458,8 @@ def _attempt(
     """Run one solver, certify, and start it again where the certificate disagrees: the best point, and how it ended."""
     solver = solvers.load(name)
     rounds = _ROUNDS if solver.CAPABILITIES.warm_start else 1
-    spent, best = 0, None
+    spent = 0
+    best: Reached | None = None
     for attempt in range(rounds):
         raw = solver.run(
             qp, K, control=control, tol=run.tol, stopping=run.stopping,
@@ -478,6 +479,7 @@ def _attempt(
         if not halved or attempt == rounds - 1:
             break
         start = raw.beta
+    assert best is not None
     return best._replace(raw=best.raw._replace(n_iter=spent)), Status.PRECISION
 
 
