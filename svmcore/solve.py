@@ -494,7 +494,8 @@ def _attempt(
     """Run one solver, certify, and start it again where the certificate disagrees: the best point, and how it ended."""
     solver = solvers.load(name)
     rounds = _ROUNDS if solver.CAPABILITIES.warm_start else 1
-    spent, best = 0, None
+    spent = 0
+    best: Reached | None = None
     for attempt in range(rounds):
         raw = solver.run(
             qp, K, control=control, tol=run.tol, stopping=run.stopping,

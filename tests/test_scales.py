@@ -192,6 +192,12 @@ def test_stamps_far_from_zero_are_predicted_as_those_next_to_it():
     assert machine.training.X.max() == 1.6e12 + 3e10
 
 
+def test_the_certificate_of_a_point_off_the_equality_row_is_not_translated():
+    found = svmcore.certificate([[-1.0], [-1.0]], [-1.0, 1.0], [0.3, 0.2], 0.0, 1.0, kernel="linear")
+    assert found.objective == pytest.approx(0.5 * 0.1**2 - 0.5)
+    assert found.infeasibility == pytest.approx(0.1)
+
+
 # ---------------------------------------------------------------- a chain keeps what it had
 
 
