@@ -6,7 +6,7 @@ import argparse
 import functools
 from typing import TYPE_CHECKING, Any
 
-from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, write, write_picture
+from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, warn_of_scales, write, write_picture
 from svmcore.cli.machines import retyped
 from svmcore.cli.output import (
     DONE,
@@ -89,6 +89,7 @@ def cv(args: argparse.Namespace) -> int:
         time_limit=clock.left, **options, **ends_of(args),
     )  # fmt: skip
     machine = found.refit()
+    warn_of_scales(args, table)
     written = []
     if args.output:
         write(args.output, machine.save)

@@ -15,6 +15,7 @@ from svmcore.cli.output import say
 if TYPE_CHECKING:
     from svmcore.data import Table
 
+_MOST_CLASSES = 50
 _SCALE_RATIO = 100.0  # of spreads of features, from which on a machine is hardly what was meant
 
 
@@ -104,15 +105,31 @@ def load(args: argparse.Namespace) -> Table:
 
         kept = np.sort(np.random.default_rng(0).permutation(table.y.size)[:limit])
         table = table._replace(X=table.X[kept], y=table.y[kept])
-    if not args.standardize and args.kernel not in ("linear", "precomputed"):
-        _warn_of_scales(table)
+    if not getattr(args, "svr", False):
+        _refuse_numbers(args.data, table.y)
     return table
 
 
-def _warn_of_scales(table: Table) -> None:
-    """Such kernels see the widest features only, where spreads differ much."""
+def _refuse_numbers(name: str, y: Any) -> None:
+    """Labels that are no classes."""
+    import numpy as np
+
+    if y.dtype.kind in "SU":
+        return
+    count = np.unique(y).size
+    if count > _MOST_CLASSES or (count > 2 and y.dtype.kind == "f"):
+        raise InputError(
+            f"{name}: the labels are {count:,} different numbers, from {y.min():.6g} to {y.max():.6g}; two classes are "
+            "needed here, and numbers are fitted by svmcore train --svr (another column holds the labels? --label)"
+        )
+
+
+def warn_of_scales(args: argparse.Namespace, table: Table) -> None:
+    """Most kernels see the widest features only, where spreads differ much."""
     from svmcore._check import scale_ratio
 
+    if args.standardize or args.kernel in ("linear", "precomputed"):
+        return
     ratio, wide, narrow = scale_ratio(table.X)
     if ratio > _SCALE_RATIO:
         pair = [repr(table.names[k]) if table.names else str(k + 1) for k in (wide, narrow)]
