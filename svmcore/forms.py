@@ -18,6 +18,7 @@ import numpy as np
 from svmcore._types import DualQP, FloatArray, IntArray
 
 _DRIFT = 1e-13  # share of sum |beta| by which the equality row may be missed: rounding of a long sum
+_REPAIRABLE = 1e-9  # the same share of what can be put right without losing the optimum
 _ROUNDING = 1e-14  # relative imbalance of a warm start that is left alone
 
 SVC_LOSSES = ("hinge", "squared_hinge")
@@ -94,6 +95,12 @@ def balanced(qp: DualQP, beta: FloatArray) -> FloatArray:
         out[t] += change
         missing -= change
     return out
+
+
+def nearly_balanced(qp: DualQP, beta: FloatArray) -> bool:
+    """Whether beta is finite and meets the equality row but for rounding that can be put right."""
+    off = abs(float(beta.sum())) if qp.equality else 0.0
+    return bool(off <= _REPAIRABLE * float(np.abs(beta).sum()))
 
 
 def feasible_start(qp: DualQP, beta: FloatArray) -> FloatArray:

@@ -9,12 +9,14 @@ import numpy as np
 
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
+from svmcore.cv.calibration import Calibrator, VennAbers
 from svmcore.cv.result import Mean, PathCV, edges_of
 from svmcore.plots import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, canvas, percent, sheet, short
 
 _AFTER = 4.0  # times the last change's C is where the picture ends
 _STEPS = 3000  # stretches drawn; more cannot be told apart
 _TOP_TICKS = 7
+_BINS = 12  # of observed shares
 
 
 def plot_cv(cv: PathCV, what: str = "curve", *, ax: Any = None, **options: Any) -> Any:
@@ -40,7 +42,7 @@ def save_cv(cv: PathCV, file: str) -> None:
 def _limits(means: list[Mean]) -> tuple[float, float]:
     """The range of C to show: where something changes, and a little around it."""
     low, high = means[0].C_range
-    changes = np.concatenate([curve.breakpoints for mean in means for curve in (mean.steps, mean.support_steps)])
+    changes = np.concatenate([curve.breakpoints for mean in means for curve in (mean.curve, mean.support_steps)])
     if not changes.size:
         return (low if low > 0.0 else 1e-3 * high), high
     return max(low, changes.min() / 2.0), min(high, _AFTER * changes.max())
@@ -48,7 +50,7 @@ def _limits(means: list[Mean]) -> tuple[float, float]:
 
 def _stretches(mean: Mean, limits: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
     """Edges and a C inside of each stretch that is seen; of very many a sample of equal distance in log C."""
-    edges = edges_of(mean.steps)
+    edges = edges_of(mean.curve)
     edges = np.concatenate([limits[:1], edges[(edges > limits[0]) & (edges < limits[1])], limits[1:]])
     if edges.size > _STEPS:
         edges = np.geomspace(*limits, _STEPS)
@@ -70,7 +72,7 @@ def draw_curve(cv: PathCV, ax: Any, *, gamma: Any = None) -> None:
     limits = _limits([mean])
     factor, label, write = _unit(cv)
     edges, at = _stretches(mean, limits)
-    value, spread = factor * mean.steps(at), factor * mean.spread(at)
+    value, spread = factor * mean.curve(at), factor * mean.spread(at)
     low, high = (np.append(v, v[-1]) for v in (np.maximum(value - spread, 0.0), value + spread))
     many = edges.size > 1000
     ax.fill_between(edges, low, high, step="post", color=NEGATIVE, alpha=0.15, linewidth=0, rasterized=many)
@@ -78,13 +80,13 @@ def draw_curve(cv: PathCV, ax: Any, *, gamma: Any = None) -> None:
         edges, np.append(value, value[-1]), drawstyle="steps-post", color=NEGATIVE, linewidth=1.6, rasterized=many,
         label="mean, and its standard error",
     )  # fmt: skip
-    best, least = mean.steps.best_C, mean.steps.minimum
-    ax.axvspan(*np.clip(mean.steps.best_interval, *limits), color=MARGIN, alpha=0.25, linewidth=0, zorder=0)
+    best, least = mean.curve.best_C, mean.curve.minimum
+    ax.axvspan(*np.clip(mean.curve.best_interval, *limits), color=MARGIN, alpha=0.25, linewidth=0, zorder=0)
     ax.plot([best], [factor * least], "o", color=MARGIN, markersize=6, zorder=4, label=f"best, C = {short(best)}")
     one = max(mean.one_se_C, limits[0])
     ax.axvline(one, color=POSITIVE, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
     ax.plot(
-        [one], [factor * float(mean.steps(np.array([one]))[0])], "D", color=POSITIVE, markersize=5, zorder=4,
+        [one], [factor * float(mean.curve(np.array([one]))[0])], "D", color=POSITIVE, markersize=5, zorder=4,
         label=f"within one standard error, C = {short(mean.one_se_C)}",
     )  # fmt: skip
     _frame(ax, limits, value, spread)
@@ -128,7 +130,7 @@ def draw_map(cv: PathCV, ax: Any) -> None:
     inner = np.sqrt(gammas[1:] * gammas[:-1])
     bounds = np.concatenate([[gammas[0] ** 2 / inner[0]], inner, [gammas[-1] ** 2 / inner[-1]]])
     strips = [(*_stretches(mean, limits), mean) for mean in means]
-    values = [factor * mean.steps(at) for _, at, mean in strips]
+    values = [factor * mean.curve(at) for _, at, mean in strips]
     low, high = min(v.min() for v in values), max(v.max() for v in values)
     for (edges, _, _), value, below, above in zip(strips, values, bounds[:-1], bounds[1:], strict=True):
         mesh = ax.pcolormesh(
@@ -155,4 +157,55 @@ def draw_map(cv: PathCV, ax: Any) -> None:
     )  # fmt: skip
 
 
-__all__ = ["plot_cv"]
+def plot_calibration(calibrator: Calibrator, ax: Any = None) -> Any:
+    """The probability of the second class over the decision value, and shares observed in bins of equal weight."""
+    with canvas(ax, (6.4, 4.0)) as ax:
+        scores, model = calibrator.scores, calibrator.model
+        low, high = float(scores.min()), float(scores.max())
+        room = 0.04 * (high - low) or 1.0
+        f = np.linspace(low - room, high + room, 800)
+        if isinstance(model, VennAbers):
+            p0, p1 = 100.0 * model.interval(f).T
+            ax.fill_between(f, p0, p1, color=NEGATIVE, alpha=0.2, linewidth=0, label="interval (p0, p1)")
+        ax.plot(f, 100.0 * model.probability(f), color=NEGATIVE, linewidth=1.6, label=calibrator.method)
+        at, share, error = _observed(calibrator)
+        ax.errorbar(
+            at, 100 * share, 100 * error, fmt="o", color=INK, markersize=4, linewidth=1.0, zorder=4,
+            label="observed, and its standard error",
+        )  # fmt: skip
+        for positive, level in ((True, 103.0), (False, -3.0)):
+            own = scores[calibrator.positive == positive]
+            colour = POSITIVE if positive else NEGATIVE
+            ax.plot(
+                own, np.full(own.size, level), "|", color=colour, markersize=5, alpha=0.4, rasterized=own.size > 1000
+            )
+        ax.set_xlim(f[0], f[-1])
+        ax.set_ylim(-6.0, 106.0)
+        ax.set_xlabel("out-of-fold decision value")
+        ax.set_ylabel(f"class {str(calibrator.classes[1])[:20]}, in %")
+        ax.set_title("Probability")
+        ax.set_title(
+            f"log loss {calibrator.log_loss:.3g}, Brier score {calibrator.brier:.3g}", loc="right", fontsize=8.5,
+            color=MUTED,
+        )  # fmt: skip
+        ax.legend(loc="lower right", bbox_to_anchor=(1.0, 0.08))
+    return ax
+
+
+def _observed(calibrator: Calibrator) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """In each bin: the mean score, the share of the second class, and its standard error."""
+    order = np.argsort(calibrator.scores, kind="stable")
+    weight = calibrator.weight[order]
+    passed = np.cumsum(weight) - 0.5 * weight
+    of = (passed / weight.sum() * min(_BINS, max(2, order.size // 8))).astype(int)
+    total = np.bincount(of, weights=weight)
+    mean, share = (
+        np.bincount(of, weights=weight * values[order]) / total
+        for values in (calibrator.scores, calibrator.positive.astype(np.float64))
+    )
+    count = np.bincount(of)
+    near = (share * count + 1.0) / (count + 2.0)  # no bin is certain
+    return mean, share, np.sqrt(near * (1.0 - near) / count)
+
+
+__all__ = ["plot_calibration", "plot_cv"]

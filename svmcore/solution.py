@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,14 @@ from svmcore import _columns
 from svmcore._columns import Columns, Scaling
 from svmcore._decision import Decision
 from svmcore._errors import InputError
+from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.certify import Certificate
 from svmcore.gram import is_sparse
+
+if TYPE_CHECKING:
+    from svmcore.cv import PathCV
+    from svmcore.path_result import Path
 
 _FORMAT = "svmcore-solution-2"
 _OLD_FORMATS = ("svmcore-solution-1",)  # read, never written: without names, scaling and the terms of the problem
@@ -138,6 +143,20 @@ class Solution:
             f"<Solution: {kind}, {' '.join(terms)}, {len(self.support)} of {len(self.alpha)} support vectors, {self.solver}, "
             f"{known}KKT violation {self.kkt_violation:.1e}, {self.status.name.lower()}>"
         )
+
+    def _repr_html_(self) -> str:
+        """The table that notebooks show."""
+        rows: dict[str, Any] = {
+            "kind": "regression" if self.classes is None else f"classification: {_listed(self.classes)}",
+            **self.params,
+            "support vectors": f"{len(self.support):,} of {len(self.alpha):,}",
+            "features": f"{self.n_features:,}",
+            "solver": f"{self.solver}, {self.n_iter:,} iterations, {self.fit_seconds:.3g} s",
+            "KKT violation": f"{self.kkt_violation:.1e}",
+        }
+        if not callable(self.measured):
+            rows["relative gap"] = f"{self.relative_gap:.1e}"
+        return html_table("Solution", rows | {"status": self.status})
 
     # ---- the training problem ----------------------------------------------------------------------------------------
 
@@ -277,6 +296,10 @@ class Solution:
             np.savez_compressed(stream, **fields)
 
 
+def _listed(classes: NDArray[Any]) -> str:
+    return ", ".join(str(label) for label in classes.tolist())
+
+
 def _to_format_of(X: Any, like: Any) -> Any:
     """X as dense or sparse as `like`."""
     if is_sparse(like):
@@ -286,7 +309,7 @@ def _to_format_of(X: Any, like: Any) -> Any:
     return X.toarray()
 
 
-def load(file: Any) -> Any:
+def load(file: Any) -> Solution | Path | PathCV:
     """Read what `save` of a solution, a path or a cross-validation wrote. Never unpickles."""
     try:
         # opened here: numpy leaves a file that is no archive open

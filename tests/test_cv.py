@@ -136,6 +136,68 @@ def test_balanced_error_and_costs():
     np.testing.assert_array_equal(dear.values, table.values)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_hinge_is_linear_between_breakpoints(weighted):
+    X, y = noisy(share=0.3)
+    weights = np.random.default_rng(3).integers(1, 4, len(y)).astype(float) if weighted else None
+    cv = svmcore.cv_path(X, y, gamma=0.3, C_max=100.0, score="hinge", sample_weight=weights, weight_training=False)
+    inner = cv.breakpoints
+    inner = inner[inner > 1e-3]
+    between = np.sqrt(inner[1:] * inner[:-1])
+    for C in [*between[:: max(1, len(between) // 12)], 1e-4, 0.01, 99.0]:
+        values = cv.decision_scores(C)
+        loss = np.maximum(0.0, 1.0 - np.where(y == "yes", 1.0, -1.0) * values)
+        for k, fold in enumerate(cv.folds):
+            own = np.ones(len(fold.test)) if weights is None else weights[fold.test]
+            assert cv.fold_errors(C)[k] == pytest.approx(own @ loss[fold.test] / own.sum(), rel=1e-7)
+    grid = np.geomspace(1e-4, 100.0, 5000)
+    assert cv.error(grid).min() >= cv.best_error
+    assert cv.error(cv.best_C) == pytest.approx(cv.best_error, rel=1e-12)
+    within = cv.best_error + cv.standard_error(cv.best_C)
+    assert cv.error(cv.one_se_C) <= within * (1 + 1e-5)
+    assert (cv.error(grid[grid < cv.one_se_C * (1 - 1e-5)]) > within).all()
+    assert cv.error(cv.smallest_C) <= within * (1 + 1e-9)
+
+
+def auc(values: np.ndarray, real: np.ndarray, weights: np.ndarray) -> float:
+    a, b = values[real][:, None], values[~real][None, :]
+    w = weights[real][:, None] * weights[~real][None, :]
+    return float((((a > b) + 0.5 * (a == b)) * w).sum() / w.sum())
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_auc_is_a_step_function(kernel):
+    X, y = noisy(share=0.3)
+    weights = np.random.default_rng(3).integers(1, 4, len(y)).astype(float)
+    cv = svmcore.cv_path(X, y, kernel=kernel, C_max=100.0, score="auc", sample_weight=weights)
+    near = cv.breakpoints[:: max(1, len(cv.breakpoints) // 15)]
+    for C in [*(near * (1 - 1e-7)), *(near * (1 + 1e-7)), 1e-4, 0.5, 99.0]:
+        values = cv.decision_scores(C)
+        for k, fold in enumerate(cv.folds):
+            truth = auc(values[fold.test], y[fold.test] == "yes", weights[fold.test])
+            assert cv.fold_errors(C)[k] == pytest.approx(1.0 - truth, abs=1e-12)
+
+
+def test_auc_counts_equal_rows_as_ties():
+    X, y = noisy(80)
+    X[::2] = X[1::2]
+    y[::2], y[1::2] = "yes", "no"
+    X[0] += 1.0
+    cv = svmcore.cv_path(
+        X, y, gamma=0.5, C_max=10.0, score="auc", cv=[(np.r_[0:40], np.r_[40:80]), (np.r_[40:80], np.r_[0:40])]
+    )
+    assert set(cv.fold_errors([0.1, 1.0, 9.0])[0]) == {0.5}
+
+
+def test_leave_one_out_hinge():
+    X, y = noisy(40)
+    cv = svmcore.cv_path(X, y, cv="loo", gamma=0.3, C_max=50.0, score="hinge")
+    for C in (0.02, 0.5, 3.0, 40.0):
+        other = svmcore.leave_one_out(X, y, C, gamma=0.3, tol=1e-8)
+        loss = np.maximum(0.0, 1.0 - np.where(y == "yes", 1.0, -1.0) * other.decision_values)
+        assert cv.error(C) == pytest.approx(loss.mean(), rel=1e-4)
+
+
 def test_leave_one_out_is_that_of_the_other_function():
     X, y = noisy(50)
     cv = svmcore.cv_path(X, y, cv="loo", gamma=0.3, C_max=50.0)
@@ -303,6 +365,8 @@ def test_memory_for_a_shared_kernel_is_no_condition(monkeypatch):
         {"cv": "loo", "standardize": True},
         {"kernel": "linear", "score": "balanced_error", "class_weight": "balanced"},
         {"kernel": "precomputed"},
+        {"score": "hinge"},
+        {"score": "auc"},
     ],
     ids=str,
 )
@@ -360,7 +424,7 @@ def test_table_has_a_row_for_every_stretch():
     X, y = noisy()
     cv = svmcore.cv_path(X, y, gamma=[0.1, 1.0])
     table = cv.table()
-    assert len(table["C_from"]) == sum(len(cv._mean(g).steps.values) for g in cv.gammas)
+    assert len(table["C_from"]) == sum(len(cv._mean(g).curve.values) for g in cv.gammas)
     np.testing.assert_allclose(np.mean([table[f"fold_{k}"] for k in range(5)], axis=0), table["error"])
     assert (table["C_to"] > table["C_from"]).all()
 
@@ -439,6 +503,7 @@ class Odd:
         ({"n_jobs": "two"}, "n_jobs='two' is not a number of workers"),
         ({"n_jobs": 0}, "n_jobs=0"),
         ({"score": "accuracy"}, "score='accuracy' is not known"),
+        ({"score": "auc", "cv": "loo"}, "fold 0 validates rows of one class only"),
         ({"costs": {"maybe": 1.0}}, "costs names the label 'maybe'"),
         ({"costs": [1.0, 2.0]}, "2 x 2 matrix"),
         ({"costs": {"yes": 0.0, "no": 0.0}}, "all zero"),

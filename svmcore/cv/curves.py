@@ -99,7 +99,7 @@ def sweep(path: Path, block: FloatArray) -> Iterator[tuple[float, float, FloatAr
         base, last = F[-1], V[-1]
 
 
-def joined(first: Decisions, second: Decisions, at: float) -> Decisions:
+def joined_decisions(first: Decisions, second: Decisions, at: float) -> Decisions:
     """`first` below C = `at`, `second` from there on."""
     stop, begin = np.searchsorted(first.C, at, side="left"), np.searchsorted(second.C, at, side="right")
     before = Decisions(first.start, first.C[:stop], first.row[:stop], first.to[:stop]).at(np.inf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,7 +14,8 @@ from svmcore._path_solution import feature_fields, path_fields, restored, stored
 from svmcore._types import FloatArray
 from svmcore.cv.members import Member, Span, Study, features_of, without_features
 from svmcore.cv.result import Curves, PathCV
-from svmcore.cv.scores import Score
+from svmcore.cv.scores import Curve, Score
+from svmcore.cv.values import LineCurve
 from svmcore.path_result import Path
 from svmcore.step_curve import StepCurve
 
@@ -67,8 +69,14 @@ def _named(prefix: str, path: Path | None) -> dict[str, Any]:
     return {} if path is None else {prefix + name: value for name, value in path_fields(path).items()}
 
 
-def _packed(name: str, curves: list[StepCurve]) -> dict[str, FloatArray]:
-    """Several step functions, one after the other."""
+def _packed(name: str, curves: Sequence[Curve]) -> dict[str, FloatArray]:
+    """Several curves, one after the other."""
+    if isinstance(curves[0], LineCurve):
+        curves = [
+            StepCurve(curve.C[1:], curve.levels, curve.C_min, np.inf)
+            for curve in curves
+            if isinstance(curve, LineCurve)
+        ]
     return {
         f"{name}_size": np.array([curve.breakpoints.size for curve in curves], dtype=np.float64),
         f"{name}_breakpoints": np.concatenate([curve.breakpoints for curve in curves]),
@@ -77,13 +85,15 @@ def _packed(name: str, curves: list[StepCurve]) -> dict[str, FloatArray]:
     }
 
 
-def _unpacked(name: str, parts: dict[str, Any]) -> list[StepCurve]:
+def _unpacked(name: str, parts: dict[str, Any], lines: bool = False) -> list[Any]:
     size = parts[f"{name}_size"].astype(np.int64)
     if (size < 0).any() or parts[f"{name}_breakpoints"].size != size.sum():
         raise ValueError("curves and their sizes do not belong together")
     breakpoints = np.split(parts[f"{name}_breakpoints"], np.cumsum(size)[:-1])
     values = np.split(parts[f"{name}_values"], np.cumsum(size + 1)[:-1])
     ends = parts[f"{name}_ends"].tolist()
+    if lines:
+        return [LineCurve(np.append(low, b), v) for b, v, (low, _) in zip(breakpoints, values, ends, strict=True)]
     return [StepCurve(b, v, low, high) for b, v, (low, high) in zip(breakpoints, values, ends, strict=True)]
 
 
@@ -121,7 +131,7 @@ def _assemble(parts: dict[str, Any]) -> PathCV:
     curves = [
         Curves(
             gamma,
-            _unpacked(f"scores{k}", parts),
+            _unpacked(f"scores{k}", parts, about["score"] == "hinge"),
             _unpacked(f"supports{k}", parts),
             members if k == about["best"] else None,
         )

@@ -75,7 +75,7 @@ class Grams:
             out = self._distances * -kernel.gamma
             return np.asarray(np.exp(out, out=out))
         K = KernelMatrix(self.X, kernel, cache_bytes=0, n_threads=self.n_threads)
-        whole = exact_gram(K, lambda: True)
+        whole = exact_gram(K, lambda _: True)
         if whole is None:
             whole = np.concatenate([K.rows(np.arange(k, min(k + _ROWS, n))) for k in range(0, n, _ROWS)])
         return whole[:, :n]

@@ -84,7 +84,9 @@ class Job(NamedTuple):
         tasks = self._tasks(gammas)
         if self.loo:
             tasks = self._completed(gammas, tasks, grams)
-        every = list(run_all(run_task, [(self.study, task, grams, self.progress) for task in tasks], self.n_jobs))
+        every = list(
+            run_all(run_task, [(self.study, self.score, task, grams, self.progress) for task in tasks], self.n_jobs)
+        )
         found: Results = {gamma: [] for gamma in gammas}
         for task, result in zip(tasks, every, strict=True):
             if result is not None:
@@ -107,10 +109,10 @@ class Job(NamedTuple):
         rests: dict[float | None, Rest] = {}
         for gamma in gammas:
             whole = Task(self.progress.more(1), gamma, Fold(every, every), low)
-            result = run_task(self.study, whole, grams, self.progress)
+            result = run_task(self.study, self.score, whole, grams, self.progress)
             if result is None or result.member.path is None:
                 return []
-            rests[gamma] = Rest(result.member.path, result.decisions, 0.0)
+            rests[gamma] = Rest(result.member.path, result.outcome, 0.0)
         until = {gamma: last_weight(rest.path) for gamma, rest in rests.items()}
         out = []
         for task in tasks:
@@ -125,7 +127,7 @@ class Job(NamedTuple):
         codes = self.study.codes
         return Curves(
             gamma,
-            [self.score.curve(r.decisions, codes, r.member.test, r.C_range) for r in results],
+            [self.score.curve(r.outcome, codes, r.member.test, r.C_range) for r in results],
             [r.support for r in results],
             [r.member for r in results],
         )

@@ -9,13 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcore import _check
+from svmcore._check import KernelSpec
 from svmcore._control import new_control
 from svmcore._cross import Cross
 from svmcore._types import FloatArray, IntArray
-from svmcore.cv.curves import Decisions, joined, signs, support_curve
+from svmcore.cv.curves import Decisions, support_curve
 from svmcore.cv.folds import Fold
 from svmcore.cv.grams import Grams
 from svmcore.cv.progress import Progress
+from svmcore.cv.scores import Outcome, Score, joined, rescaled
 from svmcore.path import Way, follow
 from svmcore.path_result import Path
 from svmcore.solve import Problem, svc_problem
@@ -67,6 +70,15 @@ class Study(NamedTuple):
         """The C of a machine on these rows that stands for C = 1 on all: 1, or (`per_row`) more, for there are fewer."""
         return self.total(np.arange(self.n)) / self.total(rows) if self.span.per_row else 1.0
 
+    def spec(self, gamma: Any) -> KernelSpec:
+        """The kernel."""
+        form = self.form
+        tau = form["intercept_scaling"]
+        return _check.kernel(
+            form["kernel"], self.X, gamma if gamma is not None else 1.0, form["degree"], form["coef0"],
+            0.0 if tau is None else float(tau) ** 2,
+        )  # fmt: skip
+
     def problem(self, gamma: Any, rows: IntArray) -> Problem:
         """The training problem of some rows, for C = 1."""
         weights = None if self.weights is None else self.weights[rows]
@@ -108,9 +120,9 @@ class Member(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What is kept of a fold: the decisions on its validation rows, its number of support vectors, its machine."""
+    """What is kept of a fold: what happens to its validation rows, its number of support vectors, its machine."""
 
-    decisions: Decisions
+    outcome: Outcome
     support: StepCurve
     member: Member
     C_range: tuple[float, float]
@@ -128,10 +140,10 @@ class Task(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """Leave-one-out: the path of all rows, its decisions on them, and the C from which on it is that of the fold, too."""
+    """Leave-one-out: the path of all rows, what happens to them, and the C from which on it is that of the fold, too."""
 
     path: Path
-    decisions: Decisions
+    outcome: Outcome
     until: float
 
 
@@ -154,58 +166,61 @@ def features_of(study: Study, rows: IntArray) -> Any:
     return study.X[np.ix_(rows, rows)] if study.precomputed else study.X[rows]
 
 
-def run_task(study: Study, task: Task, grams: Grams, progress: Progress) -> Result | None:
+def run_task(study: Study, score: Score, task: Task, grams: Grams, progress: Progress) -> Result | None:
     """Follow one path and see what it does to its validation rows. None when it was ended before."""
     train, test = task.fold
     ratio, rest = study.ratio(train), task.rest
-    own = None
+    path, outcome = None, None
     try:
         if rest is None or rest.until > 0.0:
-            own = _follow(study, task, grams, progress)
-            if own is None:
+            gram = grams.get(task.gamma, study.spec(task.gamma))
+            path = _follow(study, task, gram, grams.n_threads, progress)
+            if path is None:
                 return None
+            outcome = score.outcome(path, kernel_blocks(path, study, task.fold, gram), study.codes[test], test)
     finally:
         grams.release(task.gamma)
     progress.finish(task.number)
-    path, decisions = own if own is not None else (None, None)
     if rest is not None:
-        others = _only(rest.decisions, test)
-        decisions = others if decisions is None else joined(decisions, others, rest.until)
-    assert decisions is not None
+        others = _of_all(study, score, rest, test)
+        outcome = others if outcome is None else joined(outcome, others, rest.until)
+    whole = path if rest is None else rest.path
+    assert whole is not None
+    assert outcome is not None
     member = Member(
         train, test, None if path is None else without_features(path), ratio,
         np.inf if rest is None else rest.until, None if rest is None else rest.path,
     )  # fmt: skip
-    whole = path if rest is None else rest.path
-    assert whole is not None
-    return Result(
-        decisions._replace(C=decisions.C / ratio),
-        support_curve(whole, ratio),
-        member,
-        (whole.C_range[0] / ratio if study.span.high is None else 1.0 / study.span.high, 1.0 / study.span.low),
-        0.0 if path is None else float(path.stats.get("max_gap", 0.0)),
-    )
+    low = whole.C_range[0] / ratio if study.span.high is None else 1.0 / study.span.high
+    gap = 0.0 if path is None else float(path.stats.get("max_gap", 0.0))
+    span = (low, 1.0 / study.span.low)
+    return Result(rescaled(outcome, ratio), support_curve(whole, ratio), member, span, gap)
 
 
-def _follow(study: Study, task: Task, grams: Grams, progress: Progress) -> tuple[Path, Decisions] | None:
+def _of_all(study: Study, score: Score, rest: Rest, test: IntArray) -> Outcome:
+    """What the machine of all rows does to some."""
+    if isinstance(rest.outcome, Decisions):
+        return _only(rest.outcome, test)
+    every = np.arange(study.n)
+    blocks = kernel_blocks(with_features(rest.path, study, every), study, Fold(every, test), None)
+    return score.outcome(rest.path, blocks, study.codes[test], test)
+
+
+def _follow(study: Study, task: Task, gram: FloatArray | None, threads: int, progress: Progress) -> Path | None:
     if progress.ended():
         return None
-    train, test = task.fold
-    problem = study.problem(task.gamma, train)
-    gram = grams.get(task.gamma, problem.spec)
+    train = task.fold.train
     control = new_control("path", None, lambda report: progress.at(task.number, report.done), 0)
     high = None if study.span.high is None else study.span.high / study.ratio(train)
-    way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=grams.n_threads)
-    path = follow(problem, way, control, gram=None if gram is None else gram[np.ix_(train, train)])
-    if path.ended != "done":
-        return None
-    return path, signs(path, kernel_blocks(path, study, train, test, gram), test.size)
+    way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=threads)
+    own = None if gram is None else gram[np.ix_(train, train)]
+    path = follow(study.problem(task.gamma, train), way, control, gram=own)
+    return path if path.ended == "done" else None
 
 
-def kernel_blocks(
-    path: Path, study: Study, train: IntArray, test: IntArray, gram: FloatArray | None
-) -> Iterator[tuple[int, FloatArray]]:
+def kernel_blocks(path: Path, study: Study, fold: Fold, gram: FloatArray | None) -> Iterator[tuple[int, FloatArray]]:
     """Kernel values between validation rows and the variables of a path, some rows at a time (without the offset)."""
+    train, test = fold
     if gram is None:
         X = study.X[np.ix_(test, train)] if study.precomputed else path._data.columns.apply(study.X[test])
         cross = Cross(path._data, X)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,12 @@ from svmcore._errors import InputError, MissingExtraError
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.folds import Fold
 from svmcore.cv.members import Member, Study
-from svmcore.cv.scores import Score
+from svmcore.cv.scores import Curve, Score
+from svmcore.cv.values import LineCurve
 from svmcore.step_curve import StepCurve, merged
+
+if TYPE_CHECKING:
+    from svmcore.cv.calibration import Calibrator
 
 SAME = 1e-12
 """Means that are nearer are one value, relative to the larger one or to 1."""
@@ -27,7 +32,7 @@ class Curves(NamedTuple):
     """What is known of one gamma: the score of every fold and its number of support vectors over C, and its machines."""
 
     gamma: float | None
-    scores: list[StepCurve]
+    scores: list[Curve]
     supports: list[StepCurve]
     members: list[Member] | None = None
 
@@ -39,7 +44,7 @@ class Curves(NamedTuple):
     @property
     def least(self) -> float:
         """The least mean score."""
-        return Mean(self, self.C_range).steps.minimum
+        return Mean(self, self.C_range).curve.minimum
 
 
 def equals_of(least: dict[float | None, float]) -> list[float | None]:
@@ -84,16 +89,21 @@ class Mean:
         return np.concatenate([function(C[k : k + step]) for k in range(0, max(1, C.size), step)])
 
     @cached_property
-    def steps(self) -> StepCurve:
-        """The mean as a step function."""
-        return self._steps(self.mean, self.curves.scores)
+    def curve(self) -> Curve:
+        """The mean as a function of C."""
+        if not any(isinstance(curve, LineCurve) for curve in self.curves.scores):
+            return self._steps(self.mean, self.curves.scores)
+        low, high = self.C_range
+        C = np.unique(np.concatenate([[low, high], *(curve.breakpoints for curve in self.curves.scores)]))
+        C = C[(low <= C) & (high >= C)]
+        return LineCurve(C, self.mean(C))
 
     @cached_property
     def support_steps(self) -> StepCurve:
         """The mean number of support vectors as a step function."""
         return self._steps(self.support, self.curves.supports)
 
-    def _steps(self, function: Any, curves: list[StepCurve]) -> StepCurve:
+    def _steps(self, function: Any, curves: Sequence[Curve]) -> StepCurve:
         low, high = self.C_range
         C = np.unique(np.concatenate([curve.breakpoints for curve in curves]))
         C = C[np.searchsorted(C, low, side="right") : np.searchsorted(C, high)]
@@ -102,23 +112,30 @@ class Mean:
     @property
     def threshold(self) -> float:
         """One standard error above the least mean."""
-        return self.steps.minimum + float(self.spread(np.array([self.steps.best_C]))[0]) + SAME
+        return self.curve.minimum + float(self.spread(np.array([self.curve.best_C]))[0]) + SAME
 
     @property
     def one_se_C(self) -> float:
         """Where the first stretch whose mean is within one standard error of the best begins, a little inside."""
-        k = int(np.flatnonzero(self.steps.values <= self.threshold)[0])
-        edges = edges_of(self.steps)[k : k + 2]
-        middle = float(inside(edges)[0])
-        return min(float(edges[0]) * (1.0 + _INSIDE), middle) if edges[0] > 0.0 else middle
+        edges = self._edges
+        at = inside(edges)
+        k = int(np.flatnonzero(self.curve(at) <= self.threshold)[0])
+        return min(float(edges[k]) * (1.0 + _INSIDE), float(at[k])) if edges[k] > 0.0 else float(at[k])
 
     @property
     def smallest_C(self) -> float:
         """In the middle of the widest interval of fewest support vectors within one standard error of the best."""
-        edges = np.union1d(edges_of(self.steps), edges_of(self.support_steps))
+        edges = np.union1d(self._edges, edges_of(self.support_steps))
         at = inside(edges)
-        count = np.where(self.steps(at) <= self.threshold, self.support_steps(at), np.inf)
+        count = np.where(self.curve(at) <= self.threshold, self.support_steps(at), np.inf)
         return merged(edges[1:-1], np.minimum(count, 2.0 * self.support_steps.values.max()), *self.C_range).best_C
+
+    @property
+    def _edges(self) -> FloatArray:
+        """Between these the mean is on one side of the threshold."""
+        if isinstance(self.curve, LineCurve):
+            return np.union1d(edges_of(self.curve), self.curve.crossings(self.threshold))
+        return edges_of(self.curve)
 
 
 def snapped(values: FloatArray) -> FloatArray:
@@ -128,8 +145,8 @@ def snapped(values: FloatArray) -> FloatArray:
     return np.asarray(every[new][np.cumsum(new) - 1][place])
 
 
-def edges_of(curve: StepCurve) -> FloatArray:
-    """The ends of all stretches of a step function."""
+def edges_of(curve: Curve) -> FloatArray:
+    """The ends of all stretches."""
     return np.concatenate([[curve.C_min], curve.breakpoints, [curve.C_max]])
 
 
@@ -189,7 +206,7 @@ class PathCV:
     @property
     def gamma_errors(self) -> FloatArray:
         """The least score of each gamma."""
-        return np.array([mean.steps.minimum for mean in self._means])
+        return np.array([mean.curve.minimum for mean in self._means])
 
     @property
     def C_range(self) -> tuple[float, float]:
@@ -237,17 +254,20 @@ class PathCV:
     @property
     def breakpoints(self) -> FloatArray:
         """The values of C, increasing, at which `error` changes."""
-        return self._mean(None).steps.breakpoints
+        return self._mean(None).curve.breakpoints
 
     @property
     def values(self) -> FloatArray:
-        """The error between the breakpoints: ``values[k]`` holds from ``breakpoints[k - 1]`` to ``breakpoints[k]``."""
-        return self._mean(None).steps.values
+        """The error between the breakpoints: ``values[k]`` holds from ``breakpoints[k - 1]`` to ``breakpoints[k]``.
+
+        The hinge loss is linear between breakpoints, and ``values[k]`` is what it is at ``breakpoints[k]``.
+        """
+        return self._mean(None).curve.values
 
     def error(self, C: Any, gamma: Any = None) -> Any:
         """The mean score over the folds at C (a number or an array), exactly."""
         flat, scalar = self._Cs(C)
-        out = self._mean(gamma).steps(flat)
+        out = self._mean(gamma).curve(flat)
         return float(out[0]) if scalar else out
 
     def fold_errors(self, C: Any, gamma: Any = None) -> FloatArray:
@@ -278,17 +298,17 @@ class PathCV:
     @property
     def best_error(self) -> float:
         """The least mean score."""
-        return self._mean(None).steps.minimum
+        return self._mean(None).curve.minimum
 
     @property
     def best_interval(self) -> tuple[float, float]:
         """Every C between these two attains the least mean score; the widest such interval in log C."""
-        return self._mean(None).steps.best_interval
+        return self._mean(None).curve.best_interval
 
     @property
     def best_C(self) -> float:
         """The geometric middle of the best interval."""
-        return self._mean(None).steps.best_C
+        return self._mean(None).curve.best_C
 
     @property
     def best_gamma(self) -> float | None:
@@ -352,17 +372,32 @@ class PathCV:
 
         return plot_cv(self, what, ax=ax, **options)
 
+    def calibrate(self, method: str = "sigmoid", C: float | None = None) -> Calibrator:
+        """Probabilities for the machine at C (default: `best_C`), from its out-of-fold scores: no further fit but `refit`.
+
+        "sigmoid" is Platt's, with two parameters and for few rows; "isotonic" any non-decreasing function, for some hundred
+        rows and more; "venn-abers" has an interval for every probability.
+        """
+        from svmcore.cv.calibration import METHODS, calibrator
+
+        _check.choice("method", method, METHODS)
+        study = self._study
+        C = self.best_C if C is None else C
+        weight = np.ones(study.n) if self._score.weights is None else self._score.weights
+        scores = self.decision_scores(C)
+        return calibrator(method, self.refit(C), study.classes, scores, study.codes == 1, weight)
+
     # ---- out -------------------------------------------------------------------------------------------------------
 
     def table(self) -> dict[str, FloatArray]:
         """The columns of `to_frame` as a dict of arrays."""
         parts = []
         for mean in self._means:
-            steps = mean.steps
-            edges = edges_of(steps)
+            curve = mean.curve
+            edges = edges_of(curve)
             at = inside(edges)
             part = {
-                "C_from": edges[:-1], "C_to": edges[1:], "error": steps.values, "standard_error": mean.spread(at),
+                "C_from": edges[:-1], "C_to": edges[1:], "error": curve(at), "standard_error": mean.spread(at),
                 "n_support": mean.support(at),
             }  # fmt: skip
             if mean.curves.gamma is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +11,17 @@ from numpy.typing import NDArray
 from svmcore import _check
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
-from svmcore.cv.curves import Decisions, cost_curve
+from svmcore.cv.curves import Decisions, cost_curve, joined_decisions, signs
 from svmcore.cv.folds import Fold
-from svmcore.path_result import StepCurve
+from svmcore.cv.values import LineCurve, auc_curve, hinge_curve
+from svmcore.path_result import Path
+from svmcore.step_curve import StepCurve
 
-SCORES = ("error", "balanced_error")
+SCORES = ("error", "balanced_error", "hinge", "auc")
+
+Outcome = Decisions | LineCurve | StepCurve
+"""What happens to validation rows over C: their classes, or their score at once."""
+Curve = StepCurve | LineCurve
 
 
 class Score(NamedTuple):
@@ -30,8 +36,21 @@ class Score(NamedTuple):
     weights: FloatArray | None
     shares: FloatArray | None = None
 
-    def curve(self, decisions: Decisions, codes: IntArray, test: IntArray, C_range: tuple[float, float]) -> StepCurve:
+    def outcome(self, path: Path, blocks: Iterator[tuple[int, FloatArray]], truth: IntArray, test: IntArray) -> Outcome:
+        """What a path does to its validation rows."""
+        weight = np.ones(test.size) if self.weights is None else self.weights[test]
+        if self.name == "hinge":
+            return hinge_curve(path, blocks, np.where(truth == 1, 1.0, -1.0), weight)
+        if self.name == "auc":
+            return auc_curve(path, blocks, truth == 1, weight)
+        return signs(path, blocks, test.size)
+
+    def curve(self, outcome: Outcome, codes: IntArray, test: IntArray, C_range: tuple[float, float]) -> Curve:
         """The score of one fold over C."""
+        if isinstance(outcome, LineCurve):
+            return outcome.between(*C_range)
+        if isinstance(outcome, StepCurve):
+            return cut(outcome, C_range)
         truth = codes[test]
         weight = np.ones(test.size) if self.weights is None else self.weights[test]
         cost = self.cost
@@ -41,7 +60,34 @@ class Score(NamedTuple):
             else:
                 count = np.bincount(truth, weights=weight, minlength=cost.shape[0])
                 cost = cost * (weight.sum() / (cost.shape[0] * count))[:, None]
-        return cost_curve(decisions, truth, cost, weight, C_range)
+        return cost_curve(outcome, truth, cost, weight, C_range)
+
+
+def joined(first: Outcome, second: Outcome, at: float) -> Outcome:
+    """`first` below C = `at`, `second` from there on."""
+    if isinstance(first, Decisions) and isinstance(second, Decisions):
+        return joined_decisions(first, second, at)
+    assert isinstance(first, LineCurve)
+    assert isinstance(second, LineCurve)
+    after = at < second.C
+    before = at > first.C
+    C = np.concatenate([first.C[before], [at], second.C[after]])
+    return LineCurve(C, np.concatenate([first.levels[before], [float(second(at))], second.levels[after]]))
+
+
+def rescaled(outcome: Outcome, ratio: float) -> Outcome:
+    """The same over C / ratio."""
+    if isinstance(outcome, StepCurve):
+        return StepCurve(outcome.breakpoints / ratio, outcome.values, outcome.C_min / ratio, outcome.C_max / ratio)
+    return outcome._replace(C=outcome.C / ratio) if isinstance(outcome, Decisions) else outcome.scaled(ratio)
+
+
+def cut(curve: StepCurve, C_range: tuple[float, float]) -> StepCurve:
+    """The part of a step function on a range."""
+    low, high = C_range
+    first = int(np.searchsorted(curve.breakpoints, low, side="right"))
+    stop = max(first, int(np.searchsorted(curve.breakpoints, high)))
+    return StepCurve(curve.breakpoints[first:stop], curve.values[first : stop + 1], low, high)
 
 
 def make_score(
@@ -60,11 +106,16 @@ def make_score(
         raise InputError(f'costs go with score="error"; score={name!r} has its own')
     cost = (1.0 - np.eye(k)) if costs is None else _costs(costs, classes)
     shares = None
-    if name == "balanced_error":
-        lacking = any((np.bincount(codes[f.test], weights=own[f.test], minlength=k) == 0).any() for f in folds)
-        if lacking:
-            count = np.bincount(codes, weights=own, minlength=k)
-            shares = own.sum() / (k * count)
+    lacking = [
+        j for j, f in enumerate(folds) if (np.bincount(codes[f.test], weights=own[f.test], minlength=k) == 0).any()
+    ]
+    if name == "auc" and lacking:
+        raise InputError(
+            f'score="auc" compares rows of both classes, and fold {lacking[0]} validates rows of one class only; use fewer '
+            "folds, or another score"
+        )
+    if name == "balanced_error" and lacking:
+        shares = own.sum() / (k * np.bincount(codes, weights=own, minlength=k))
     return Score(name, cost, weights, shares)
 
 

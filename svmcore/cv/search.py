@@ -53,7 +53,8 @@ def cv_path(
         around the distances of the data. Every gamma has its exact curve.
     standardize : give every feature mean 0 and standard deviation 1; in a fold by its training rows only.
     sample_weight : weights of the rows, in training (`weight_training`) and in the score (`weight_score`): two switches.
-    score : "error", the share of wrong predictions; "balanced_error", its mean over the classes. Less is better.
+    score : "error", the share of wrong predictions; "balanced_error", its mean over the classes; "hinge", the mean of
+        max(0, 1 - y f(x)), linear in C between breakpoints; "auc", one minus the area under the ROC curve. Less is better.
     costs : for score="error": what a mistake costs, a mapping from true label to cost, or a matrix of true by predicted.
     align : folds have fewer rows than all. "C": the same C for all; "C*n": C times the weight of the rows is the same.
     lambda_max, lambda_min, C_min, C_max : the ends, lambda = 1 / C (default: up to C = 1000, from the smallest C).

@@ -1,0 +1,279 @@
+"""Probabilities from decision values: Platt's sigmoid, isotonic regression, and Venn-Abers with its intervals.
+
+A calibrator learns from out-of-fold scores, which a cross-validation has already, and needs no further fit. Its probability
+is that of the second class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore import _check
+from svmcore._errors import InputError
+from svmcore._types import FloatArray
+
+METHODS = ("sigmoid", "isotonic", "venn-abers")
+_NEWTON_STEPS = 100
+_GRADIENT = 1e-10  # relative to the number of rows
+_RIDGE = 1e-12
+_SHORTEST = 1e-10  # of a step
+_SUFFICIENT = 1e-4  # of the decrease that the gradient promises
+
+
+# ---- from scores to probabilities ------------------------------------------------------------------------------------
+
+
+class Sigmoid(NamedTuple):
+    """p = 1 / (1 + exp(a f + b))."""
+
+    a: float
+    b: float
+
+    def probability(self, scores: FloatArray) -> FloatArray:
+        """The probability of the second class."""
+        return _logistic(-(self.a * scores + self.b))
+
+
+def _logistic(t: FloatArray) -> FloatArray:
+    with np.errstate(over="ignore"):
+        return np.where(
+            t >= 0.0, 1.0 / (1.0 + np.exp(-t)), np.exp(np.minimum(t, 0.0)) / (1.0 + np.exp(np.minimum(t, 0.0)))
+        )
+
+
+def fit_sigmoid(scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray) -> Sigmoid:
+    """Platt's fit: maximum likelihood by Newton's method, for targets a little inside of 0 and 1 (Lin, Lin and Weng 2007)."""
+    n_plus, n_minus = float(weight[positive].sum()), float(weight[~positive].sum())
+    target = np.where(positive, (n_plus + 1.0) / (n_plus + 2.0), 1.0 / (n_minus + 2.0))
+    centre = float(np.average(scores, weights=weight))
+    spread = float(np.sqrt(np.average((scores - centre) ** 2, weights=weight))) or 1.0
+    z = (scores - centre) / spread  # of size 1, so that the two parameters are alike
+
+    def loss(a: float, b: float) -> float:
+        t = a * z + b
+        return float(weight @ (np.logaddexp(0.0, t) - (1.0 - target) * t))
+
+    a, b = 0.0, float(np.log((n_minus + 1.0) / (n_plus + 1.0)))
+    value = loss(a, b)
+    for _ in range(_NEWTON_STEPS):
+        p = _logistic(-(a * z + b))
+        slope = weight * (target - p)
+        gradient = np.array([slope @ z, slope.sum()])
+        if np.abs(gradient).max() <= _GRADIENT * weight.sum():
+            break
+        curvature = weight * p * (1.0 - p)
+        mixed = float(curvature @ z)
+        H = np.array([[curvature @ (z * z) + _RIDGE, mixed], [mixed, curvature.sum() + _RIDGE]])
+        step = -np.linalg.solve(H, gradient)
+        share = 1.0
+        while share > _SHORTEST:
+            trial = loss(a + share * step[0], b + share * step[1])
+            if trial < value + _SUFFICIENT * share * float(gradient @ step):
+                break
+            share *= 0.5
+        else:
+            break
+        a, b, value = a + share * step[0], b + share * step[1], trial
+    return Sigmoid(float(a / spread), float(b - a * centre / spread))
+
+
+class Isotonic(NamedTuple):
+    """A non-decreasing function: linear between the scores `x`, where it is `p`, and constant beyond."""
+
+    x: FloatArray
+    p: FloatArray
+
+    def probability(self, scores: FloatArray) -> FloatArray:
+        """The probability of the second class."""
+        return np.asarray(np.interp(scores, self.x, self.p))
+
+
+def pooled(values: FloatArray, weight: FloatArray) -> FloatArray:
+    """The nearest non-decreasing sequence, by pooling adjacent violators."""
+    mean: list[float] = []
+    mass: list[float] = []
+    size: list[int] = []
+    for value, w in zip(values.tolist(), weight.tolist(), strict=True):
+        mean.append(value)
+        mass.append(w)
+        size.append(1)
+        while len(mean) > 1 and mean[-2] >= mean[-1]:
+            v, m, k = mean.pop(), mass.pop(), size.pop()
+            mean[-1] = (mean[-1] * mass[-1] + v * m) / (mass[-1] + m)
+            mass[-1] += m
+            size[-1] += k
+    return np.repeat(mean, size)
+
+
+def _by_score(
+    scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Distinct scores, increasing, the share of the second class at each, and its weight."""
+    x, place = np.unique(scores, return_inverse=True)
+    mass = np.bincount(place, weights=weight).astype(np.float64)
+    return x, np.bincount(place, weights=weight * positive) / mass, mass
+
+
+def fit_isotonic(scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray) -> Isotonic:
+    """Isotonic regression of the labels on the scores."""
+    x, share, mass = _by_score(scores, positive, weight)
+    p = pooled(share, mass)
+    keep = np.ones(x.size, dtype=bool)
+    keep[1:-1] = (p[1:-1] != p[:-2]) | (p[1:-1] != p[2:])  # the ends of every plateau say all
+    return Isotonic(x[keep], p[keep])
+
+
+class VennAbers(NamedTuple):
+    """The inductive Venn-Abers predictor: p0 and p1 at and between the scores `x` of the calibration rows.
+
+    `low[k]` is p0 for a new score from x[k - 1] on and below x[k], `high[k]` is p1 for one above x[k - 1] and up to x[k].
+    """
+
+    x: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    def interval(self, scores: FloatArray) -> FloatArray:
+        """Columns p0 and p1: the isotonic probability if the new row's label is 0, and if it is 1."""
+        p0 = self.low[np.searchsorted(self.x, scores, side="right")]
+        p1 = self.high[np.searchsorted(self.x, scores, side="left")]
+        return np.stack([p0, p1], axis=1)
+
+    def probability(self, scores: FloatArray) -> FloatArray:
+        """p1 / (1 - p0 + p1), which has the least regret in log loss."""
+        p0, p1 = self.interval(scores).T
+        return np.asarray(p1 / (1.0 - p0 + p1))
+
+
+def fit_venn_abers(scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray) -> VennAbers:
+    """Two isotonic regressions for every place that a new score can have, all from two hulls (Vovk, Petej, Fedorova 2015)."""
+    x, share, mass = _by_score(scores, positive, weight)
+    mass = mass * (scores.size / weight.sum())  # a new row weighs as much as a row on average
+    high = _with_one(share, mass)
+    low = 1.0 - _with_one(1.0 - share[::-1], mass[::-1])[::-1]
+    return VennAbers(x, low, high)
+
+
+def _with_one(share: FloatArray, mass: FloatArray) -> FloatArray:
+    """The isotonic value of a new row with label 1 and weight 1, placed before row k (the last entry: after all rows).
+
+    In the diagram of cumulated weights and labels the isotonic value is a slope of the greatest convex minorant. The new row
+    shifts what is right of it by (1, 1), and its slope is max over i left min over j right of the slope from i to j, where
+    only the corners of the two hulls matter.
+    """
+    W = np.concatenate([[0.0], np.cumsum(mass)])
+    S = np.concatenate([[0.0], np.cumsum(mass * share)])
+    n = W.size
+    right: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)] * n
+    hull: list[int] = []
+    for k in range(n - 1, -1, -1):
+        _push(hull, k, W, S, -1.0)
+        right[k] = np.array(hull)
+    out = np.empty(n)
+    hull = []
+    for k in range(n):
+        _push(hull, k, W, S, 1.0)
+        i, j = np.array(hull), right[k]
+        slope = (S[j] + 1.0 - S[i][:, None]) / (W[j] + 1.0 - W[i][:, None])
+        out[k] = slope.min(axis=1).max()
+    return np.clip(out, 0.0, 1.0)
+
+
+def _push(hull: list[int], k: int, W: FloatArray, S: FloatArray, side: float) -> None:
+    """Add a point to a lower hull; `side` is 1 when points come from the left, -1 from the right."""
+    while len(hull) > 1:
+        a, b = hull[-2], hull[-1]
+        if side * ((W[b] - W[a]) * (S[k] - S[a]) - (S[b] - S[a]) * (W[k] - W[a])) > 0.0:
+            break
+        hull.pop()
+    hull.append(k)
+
+
+# ---- the calibrator --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibrator:
+    """Probabilities of both classes, learned from out-of-fold scores. Made by `PathCV.calibrate`.
+
+    Attributes
+    ----------
+    method : "sigmoid", "isotonic" or "venn-abers".
+    machine : the machine of all rows whose decision values become probabilities.
+    classes : the two labels; columns of `predict_proba` are in their order.
+    scores, positive, weight : what it learned from: out-of-fold decision values, whether a row is of the second class, and
+        its weight.
+    """
+
+    method: str
+    machine: Any
+    classes: NDArray[Any]
+    model: Sigmoid | Isotonic | VennAbers
+    scores: FloatArray
+    positive: NDArray[np.bool_]
+    weight: FloatArray
+
+    def __repr__(self) -> str:
+        return (
+            f"<Calibrator: {self.method}, from {self.scores.size} out-of-fold scores, log loss {self.log_loss:.4g}, "
+            f"Brier score {self.brier:.4g} on them>"
+        )
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities of the two classes for every row of X, shape (m, 2)."""
+        return self.from_scores(self.machine.decision_function(X))
+
+    def from_scores(self, scores: Any) -> FloatArray:
+        """The same for decision values."""
+        p = self.model.probability(np.asarray(scores, dtype=np.float64))
+        return np.stack([1.0 - p, p], axis=1)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The more probable class of every row; it may differ from the sign of the decision value."""
+        return np.asarray(self.classes[(self.predict_proba(X)[:, 1] > 0.5).astype(int)])
+
+    def intervals(self, X: Any) -> FloatArray:
+        """Venn-Abers: the columns (p0, p1) between which the probability of the second class lies, one row for each of X."""
+        if not isinstance(self.model, VennAbers):
+            raise InputError(f'method={self.method!r} has no intervals; calibrate with method="venn-abers"')
+        return self.model.interval(self.machine.decision_function(X))
+
+    @property
+    def log_loss(self) -> float:
+        """Mean of -log p(label) on the scores it learned from."""
+        p = np.clip(self.model.probability(self.scores), 1e-15, 1.0 - 1e-15)
+        return float(np.average(-np.where(self.positive, np.log(p), np.log1p(-p)), weights=self.weight))
+
+    @property
+    def brier(self) -> float:
+        """Mean squared error of the probability on the scores it learned from."""
+        return float(np.average((self.model.probability(self.scores) - self.positive) ** 2, weights=self.weight))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the probability over the decision value, and the shares observed in bins. Needs matplotlib."""
+        from svmcore.plots_cv import plot_calibration
+
+        return plot_calibration(self, ax)
+
+
+def calibrator(
+    method: Any,
+    machine: Any,
+    classes: NDArray[Any],
+    scores: FloatArray,
+    positive: NDArray[np.bool_],
+    weight: FloatArray,
+) -> Calibrator:
+    """Learn from scores; rows without a score or a weight are left out."""
+    method = _check.choice("method", method, METHODS)
+    there = np.isfinite(scores) & (weight > 0.0)
+    scores, positive, weight = scores[there], positive[there], weight[there]
+    if not (positive.any() and not positive.all()):
+        raise InputError("the out-of-fold scores are of one class only; calibration needs both")
+    fit = {"sigmoid": fit_sigmoid, "isotonic": fit_isotonic, "venn-abers": fit_venn_abers}[method]
+    model: Any = fit(scores, positive, weight)
+    return Calibrator(method, machine, classes, model, scores, positive, weight)
