@@ -10,13 +10,11 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
-from svmcore.cli.output import say
 
 if TYPE_CHECKING:
     from svmcore.data import Table
 
 _MOST_CLASSES = 50
-_SCALE_RATIO = 100.0  # of spreads of features, from which on a machine is hardly what was meant
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -121,21 +119,6 @@ def _refuse_numbers(name: str, y: Any) -> None:
         raise InputError(
             f"{name}: the labels are {count:,} different numbers, from {y.min():.6g} to {y.max():.6g}; two classes are "
             "needed here, and numbers are fitted by svmcore train --svr (another column holds the labels? --label)"
-        )
-
-
-def warn_of_scales(args: argparse.Namespace, table: Table) -> None:
-    """Most kernels see the widest features only, where spreads differ much."""
-    from svmcore._check import scale_ratio
-
-    if args.standardize or args.kernel in ("linear", "precomputed"):
-        return
-    ratio, wide, narrow = scale_ratio(table.X)
-    if ratio > _SCALE_RATIO:
-        pair = [repr(table.names[k]) if table.names else str(k + 1) for k in (wide, narrow)]
-        say(
-            f"warning: feature {pair[0]} spreads {ratio:,.0f} times wider than feature {pair[1]}, which hardly counts then; "
-            "--standardize gives all of them one scale"
         )
 
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
-from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, warn_of_scales, write
+from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, write
 from svmcore.cli.output import DONE, EARLY, INTERRUPTED, Progress, Report, say, seconds_text, warnings_as_lines
 from svmcore.cli.report import add_classified, add_data, add_path, add_regressed, add_solution, quoted
 
@@ -25,7 +25,6 @@ def train(args: argparse.Namespace) -> int:
         raise InputError("--class-weight belongs to classification; leave out --svr, or it")
     table = load(args)
     solution = _trained(args, table)
-    warn_of_scales(args, table)
     if args.output:
         write(args.output, solution.save)
     report = Report("train", args.json)
