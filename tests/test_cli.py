@@ -1,16 +1,12 @@
-"""The command line, through `main` and as a user meets it: output, files, exit status, and never a traceback."""
+"""The command line through `main`: output, files, exit status, and never a traceback."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
 import sys
-import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +16,6 @@ from svmcore import cli
 from svmcore.data import spirals
 
 pytestmark = pytest.mark.compiled
-
-ROOT = Path(__file__).parents[1]
-INTERACTIVE = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
 
 
 @pytest.fixture
@@ -351,15 +344,15 @@ def test_standardize_is_part_of_the_file(run, tmp_path, kind):
     )
 
 
-def test_features_of_very_different_scales_are_named(run, csv, tmp_path):
+@pytest.mark.parametrize("command", ["train", "path", "cv"])
+def test_features_of_very_different_scales_are_said(run, csv, tmp_path, command):
     rows = [line.split(",") for line in csv.read_text().splitlines()[1:]]
     (tmp_path / "wide.csv").write_text("a,b,y\n" + "".join(f"{float(a) * 2e4},{b},{y}\n" for a, b, y in rows))
-    err = run("train", "wide.csv", "-q")[2]
-    assert re.match(
-        r"svmcore: warning: feature 'a' spreads \d\d,\d{3} times wider than feature 'b', .*: --standardize", err
-    )
-    assert run("train", "wide.csv", "-q", "--standardize")[2] == ""
-    assert run("train", csv, "-q")[2] == ""
+    err = run(command, "wide.csv", "-q")[2]
+    assert re.match(r"svmcore: warning: feature 'a' spreads \d\d,\d{3} times wider than feature 'b', .*: --standardize", err)
+    assert err.count("wider") == 1
+    assert run(command, "wide.csv", "-q", "--standardize")[2] == ""
+    assert run(command, csv, "-q")[2] == ""
 
 
 def test_data_without_labels(run, csv, tmp_path):
@@ -477,6 +470,11 @@ def test_progress_of_a_fit_leaves_out_what_nobody_knows(capsys):
         (("path", "bad.csv"), "bad.csv, line 3, column 1: 'x' is not a finite number (column 'a')"),
         (("path", "three.csv"), "y holds 3 classes"),
         (("path", "one.csv"), "y holds one class only"),
+        (
+            ("cv", "houses.csv"),
+            "houses.csv: the labels are 3 different numbers, from 1.5 to 3; two classes are needed here",
+        ),
+        (("train", "houses.csv"), "numbers are fitted by svmcore train --svr"),
         (("path", "demo:monk9"), "no built-in set 'demo:monk9'"),
         (("path", "demo:monk1", "--gamma", "-1"), "gamma=-1.0 is out of range"),
         (("path", "demo:monk1", "--gamma", "wide"), "invalid gamma value: 'wide'"),
@@ -557,6 +555,7 @@ def test_complaint_is_one_line(run, tmp_path, argv, message):
     (tmp_path / "bad.csv").write_text("a,y\n1,0\nx,1\n")
     (tmp_path / "three.csv").write_text("a,y\n1,0\n2,1\n3,2\n")
     (tmp_path / "one.csv").write_text("a,y\n1,0\n2,0\n")
+    (tmp_path / "houses.csv").write_text("a,y\n1,1.5\n2,2\n3,3\n")
     (tmp_path / "index.csv").write_text(",a,y\n0,1,0\n1,2,1\n")
     (tmp_path / "counted.csv").write_text("0,1,2\n5,6,0\n7,8,1\n")
     (tmp_path / "words.csv").write_text("age,sex,y\n5,F,0\n7,M,1\n")
@@ -616,82 +615,3 @@ def test_help(run):
         for example in re.findall(r"^  (svmcore .*)", out.partition("examples:")[2], re.MULTILINE):
             cli.parser.build().parse_args(re.sub(" > .*", "", example).split()[1:])
     assert run("--version")[1] == f"svmcore {svmcore.__version__}\n"
-
-
-# ---- as processes ----------------------------------------------------------------------------------------------------
-
-
-def start(*argv: str, **options) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "svmcore", *map(str, argv)],
-        env=os.environ | INTERACTIVE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
-
-
-def test_help_and_complaints_load_neither_numpy_nor_the_compiler(tmp_path):
-    program = (
-        "import sys; from svmcore.cli import main; main(sys.argv[1:]);"
-        "print(*sorted({'numpy', 'numba', 'scipy', 'matplotlib', 'highspy'} & set(sys.modules)), file=sys.stderr)"
-    )
-
-    def loaded(*argv: str) -> set[str]:
-        done = subprocess.run(
-            [sys.executable, "-c", program, *argv],
-            env=os.environ | INTERACTIVE,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return set(done.stderr.splitlines()[-1].split())
-
-    (tmp_path / "bad.csv").write_text("1,2\n3,x,4\n")
-    assert loaded("--help") == set()
-    assert loaded("path", "--gamma", "x") == set()
-    assert loaded("path", "bad.csv") == {"numpy"}
-
-
-@pytest.mark.compiled
-def test_interrupted_process_writes_what_it_has(tmp_path):
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "noise.npz", X=rng.normal(size=(3000, 5)), y=rng.integers(0, 2, 3000))
-    process = start("path", "noise.npz", "--gamma", "1", "-o", "p.npz", cwd=tmp_path, start_new_session=True)
-    assert process.stderr is not None
-    lines = []
-    while "on the margin" not in (line := process.stderr.readline()):
-        lines.append(line)
-        assert line, lines
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 130, (out, err)
-    assert "Traceback" not in err
-    assert "interrupted" in out
-    path = svmcore.load(tmp_path / "p.npz")
-    assert path.ended == "interrupted"
-    assert path.certify().relative_gap < 1e-8
-
-
-def test_interrupt_at_the_start(tmp_path):
-    process = start("path", "-", cwd=tmp_path, stdin=subprocess.PIPE, start_new_session=True)
-    time.sleep(1.0)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode in (130, -signal.SIGINT)
-    assert process.returncode == -signal.SIGINT or err == "svmcore: interrupted; nothing was written\n"
-
-
-def test_standard_input_and_closed_output():
-    process = start("path", "-", "-k", "linear", "-q", stdin=subprocess.PIPE)
-    out, err = process.communicate("1,0\n2,0\n4,1\n5,1\n", timeout=300)
-    assert (process.returncode, err) == (0, "")
-    assert "-: 4 points" in out
-    process = start("path", "-", "-k", "linear", "-q", stdin=subprocess.PIPE)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    process.stdin.write("1,0\n2,0\n4,1\n5,1\n")
-    process.stdin.close()
-    assert process.wait(timeout=300) == 1
-    assert process.stderr.read() == ""
-    process.stderr.close()

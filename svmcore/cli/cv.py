@@ -83,12 +83,17 @@ def cv(args: argparse.Namespace) -> int:
         from svmcore.plots import check_file
 
         check_file(args.plot)
+    from svmcore._scales import warn_of_scales
+
     options = problem_of(args, table)
     found = cross_validated(
         "cv", args.quiet, table.X, table.y, cv=folds(args.cv), score=args.score, random_state=args.seed,
         time_limit=clock.left, **options, **ends_of(args),
     )  # fmt: skip
-    machine = found.refit()
+    with warnings_as_lines():
+        machine = found.refit()
+        if not args.standardize:
+            warn_of_scales(table.X, machine.kernel, args.gamma == "scale")
     written = []
     if args.output:
         write(args.output, machine.save)
