@@ -42,6 +42,8 @@ def nearly_constant(solution: Any, qp: DualQP, X: Any) -> tuple[float, float] | 
         rows = rows[:, solution.support]
     values = solution._decision(rows, 1)
     flat = float(values.std())
-    if not 0.0 < flat < _FLAT * spread or np.corrcoef(values, coef[few])[0, 1] < _FOLLOWS:
+    if not 0.0 < flat < _FLAT * spread:
         return None
-    return flat, spread
+    with np.errstate(all="ignore"):  # squares of tiny numbers vanish: then nothing is known
+        follows = np.corrcoef(values, coef[few])[0, 1]
+    return (flat, spread) if follows >= _FOLLOWS else None

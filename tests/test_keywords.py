@@ -46,7 +46,7 @@ def test_every_function_refuses_slips_in_its_own_name(name):
         ("train_svc", "class_weigth", "did you mean 'class_weight'?"),
         ("train_svc", "Gamma", "did you mean 'gamma'?"),
         ("train_svc", "c", "did you mean 'C'?"),
-        ("train_svc", "shrinkin", "did you mean 'shrinking'?"),
+        ("train_svc", "shrinkage", "did you mean 'shrinking'?"),
         ("train_svc", "decision_function_shape", "it is not there: two classes have one decision value a row"),
         ("train_svc", "nu", "it is not there; C bounds the dual variables here"),
         ("train_svc", "epsilon", "train_svr, leave_one_out, certificate have it"),
