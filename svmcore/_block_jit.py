@@ -24,7 +24,7 @@ from svmcore._vector import (
     store_tile,
 )
 
-_STAMP = "9793b80b56ef"
+_STAMP = "618654351b30"
 
 
 @jit

@@ -18,7 +18,7 @@ from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
 from svmcore._vector import EDGE, FORM_COLUMNS, add_form, exp_nonpositive, store_products
 
-_STAMP = "b615b37fd528"
+_STAMP = "edbf3f9e24d1"
 
 LINEAR = int(KernelKind.LINEAR)
 POLY = int(KernelKind.POLY)

@@ -243,8 +243,7 @@ def path(seed: int) -> str | None:
         return f"{mode}: does not end"
     except Exception as error:
         return f"{mode}: {type(error).__name__}: {error}"
-    top = max(found.Cs[0], 1e-12)
-    for C in np.exp(rng.uniform(np.log(top), np.log(max(found.Cs[-1], top)), 6)):
+    for C in np.clip(np.exp(rng.uniform(*np.log(found.Cs[[0, -1]]), 6)), found.Cs[0], found.Cs[-1]):
         case = stated(X, y, {**o, "C": float(C)})
         coef, intercept = found.dual_coef(float(C)), found.intercept(float(C))
         wrong = objection(case, coef, intercept, tol=np.inf, certain=False)
