@@ -36,7 +36,7 @@ SWEEPS = "adatron projection working_sets simple contract"
 # hot files, and the tests that are about them: the nearest first
 TESTS = {
     "_measures": "measures properties",
-    "certify": "measures check solution properties",
+    "certify": "confirm measures check solution properties",
     "choice": "choice properties",
     "_kernels": "kernels measures smo",
     "_smo_jit": "smo properties",
