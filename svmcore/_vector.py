@@ -56,7 +56,7 @@ if DISABLED:
         """The smaller of two floats."""
         return a if a <= b else b
 
-else:
+else:  # pragma: no cover  (exists compiled only)
     fmax = _scalar_intrinsic("maxnum")
     fmin = _scalar_intrinsic("minnum")
 
