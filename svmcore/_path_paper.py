@@ -450,6 +450,8 @@ class PaperTracker:
         self.lam = low
         self._residuals()
         self._knot()
+        if self.options.check:  # the relative gap grows as lambda falls
+            self._check()
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
