@@ -83,7 +83,6 @@ def cv(args: argparse.Namespace) -> int:
         from svmcore.plots import check_file
 
         check_file(args.plot)
-    from svmcore._scales import warn_of_scales
 
     options = problem_of(args, table)
     found = cross_validated(
@@ -92,8 +91,6 @@ def cv(args: argparse.Namespace) -> int:
     )  # fmt: skip
     with warnings_as_lines():
         machine = found.refit()
-        if not args.standardize:
-            warn_of_scales(table.X, machine.kernel, args.gamma == "scale")
     written = []
     if args.output:
         write(args.output, machine.save)
