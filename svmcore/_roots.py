@@ -53,7 +53,7 @@ class _RootLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
 
     def finalize(self) -> None:
         """Link the parts of the parts, too; then optimise and translate."""
-        self._linking_libraries = list(_with_parts(self._linking_libraries))
+        self._linking_libraries: list[Any] = list(_with_parts(self._linking_libraries))
         super().finalize()
 
 
@@ -148,8 +148,8 @@ class _QuickFlags(Flags):  # type: ignore[misc]
 class _Part(CPUDispatcher):  # type: ignore[misc]
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """The signature of a call. A literal number is a number: not every one needs a function of its own."""
-        args = tuple(types.unliteral(kind) for kind in args)
-        return super().get_call_template(args, {name: types.unliteral(kind) for name, kind in kws.items()})
+        plain = types.unliteral  # type: ignore[attr-defined]
+        return super().get_call_template(tuple(map(plain, args)), {name: plain(kind) for name, kind in kws.items()})
 
     def add_overload(self, result: CompileResult) -> None:
         """Remember it for compiled callers; there is nothing that Python could call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from svmcore.solvers import block
 from svmcore.update import leave_one_out
 
 KERNELS = ("rbf", "linear", "poly", "sigmoid", "laplacian")
-WHATS = ("fit", "path", "all")
+CHOICES = ("fit", "path", "all")
 
 Work = Callable[[], Any]
 
@@ -35,9 +36,9 @@ def warmup(what: Literal["fit", "path", "all"] = "all", *, jobs: int = 1) -> Non
     >>> import svmcore
     >>> svmcore.warmup("fit")
     """
-    if what not in WHATS:
-        raise InputError(f"what must be one of {', '.join(map(repr, WHATS))}, not {what!r}")
-    if not isinstance(jobs, int) or jobs < 1:
+    if what not in CHOICES:
+        raise InputError(f"what must be one of {', '.join(map(repr, CHOICES))}, not {what!r}")
+    if jobs < 1:
         raise InputError(f"jobs must be a positive whole number, not {jobs!r}")
     helpers = [_helper(what, k, jobs) for k in range(1, jobs)]
     try:
@@ -103,9 +104,9 @@ def _path_works() -> Iterator[Work]:
     yield lambda: follow(monks, classes, gamma=0.5)  # ties
     yield lambda: follow(X, y, gamma=1.0)
     for kernel in KERNELS[1:]:
-        yield lambda kernel=kernel: follow(X[:60], y[:60], kernel=kernel, coef0=0.5)
+        yield functools.partial(follow, X[:60], y[:60], kernel=kernel, coef0=0.5)
     for some in _sparse():
-        yield lambda some=some: follow(some, y[:40], gamma=0.5)
+        yield functools.partial(follow, some, y[:40], gamma=0.5)
 
 
 def _fit_works() -> Iterator[Work]:
@@ -116,11 +117,11 @@ def _fit_works() -> Iterator[Work]:
     wide = csr_matrix((sparse[1].data, sparse[1].indices, sparse[1].indptr), (40, 20_000))  # more than a panel holds
     for kernel in KERNELS:
         for some in (X, *sparse, many_features):
-            yield lambda some=some, kernel=kernel: _exercise(some, y, kernel)
+            yield functools.partial(_exercise, some, y, kernel)
     yield lambda: train_svc(large, labels, 1e4, gamma=0.5, tol=1e-6, solver="block")  # so many steps: conjugate ones
     yield lambda: train_svc(large, labels, 1e-3, solver="block", stopping="gap")  # a product of all points with all
     for rule in ("second", "mvp", "platt", "simplified"):
-        yield lambda rule=rule: train_svc(X, y, 1.0, solver="smo", rule=rule)
+        yield functools.partial(train_svc, X, y, 1.0, solver="smo", rule=rule)
     yield lambda: train_svc(X, y, 1.0, kernel="linear", solver="interior")
     yield lambda: train_svc(X, y, 1.0, fit_intercept=False, solver="block")
     yield lambda: train_svr(X, X[:, 0], 1.0, solver="block")
@@ -131,7 +132,7 @@ def _fit_works() -> Iterator[Work]:
 def _exercise(X: Any, y: Any, kernel: str) -> None:
     """Both precisions of one kernel, and a problem of more than one block: a tight tolerance needs the second."""
     options: dict[str, Any] = {"kernel": kernel, "coef0": 0.5, "gamma": 0.5}
-    solution = train_svc(X, y, 10.0, solver="block", tol=1e-9, time_limit=5.0, **options)
+    solution = train_svc(X, y, 10.0, solver="block", tol=1e-9, time_limit=1.0, **options)
     solution.decision_function(X)
     solution.predict(X[:1])
     train_svc(X.astype(np.float32), y, 10.0, **options).predict(X[:1])

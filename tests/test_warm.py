@@ -57,8 +57,11 @@ def run(program: str, cache: Path, **environment: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+WARMUPS = [pytest.param("fit", 1, marks=pytest.mark.slow), pytest.param("path", 1, marks=pytest.mark.slow), ("all", 2)]
+
+
 @pytest.mark.compiled
-@pytest.mark.parametrize(("what", "jobs"), [("fit", 1), ("path", 1), ("all", 2)])
+@pytest.mark.parametrize(("what", "jobs"), WARMUPS)
 def test_after_warmup_nothing_compiles(tmp_path, what, jobs):
     """Neither in the process that warmed up nor in a later one."""
     use = USE + {"fit": "fit()", "path": "path()", "all": "fit(); path()"}[what] + REPORT
