@@ -58,9 +58,8 @@ def sources(module: str) -> tuple[str, ...]:
 
 @functools.cache
 def _source(module: str) -> str:
-    spec = getattr(sys.modules[module], "__spec__", None)
-    read = getattr(getattr(spec, "loader", None), "get_source", None)  # test runners load with loaders of their own
-    text = None if read is None else read(module)
+    loader: Any = getattr(sys.modules[module].__spec__, "loader", None)
+    text = loader.get_source(module) if hasattr(loader, "get_source") else None
     if text is None:
         raise LookupError(f"no source of {module}")
     return str(text)
