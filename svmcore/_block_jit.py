@@ -24,8 +24,6 @@ from svmcore._vector import (
     store_tile,
 )
 
-_STAMP = "9793b80b56ef"
-
 
 @jit
 def pack_rows(panels, points, out):

@@ -26,8 +26,6 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "eb7d5362ef5c"
-
 SOLVED, LIMITED = -1, -2
 
 

@@ -28,8 +28,6 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray
 
-_STAMP = "eb7d5362ef5c"
-
 UU, VV, UV, SUPPORT = range(4)
 _MEET = 1e-14  # |z|^2 below this share of |u|^2 + |v|^2: the hulls meet
 

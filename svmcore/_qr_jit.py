@@ -12,8 +12,6 @@ import numpy as np
 
 from svmcore._jit import jit
 
-_STAMP = "f5a440be2535"
-
 
 @jit
 def _reflect_rows(rows, v, j, start, total):
