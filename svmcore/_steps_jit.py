@@ -14,8 +14,6 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "7cf5752709c5"
-
 # why a slice ended
 AT_TOLERANCE, CHECK_DUE, TRACE_FULL, NEED_ROW, STUCK, NO_BOUND, AT_MAX_ITER, SWEEP_DONE = range(8)
 

@@ -19,8 +19,6 @@ from svmcore._jit import DISABLED, jit
 from svmcore._lanes import BYTE, REGISTER_BYTES, REGISTERS, UNITS_16, Lanes, emit_for, integer, position, unpack
 from svmcore._types import LANES
 
-_STAMP = "8b30252d7974"
-
 BIG_32 = 1e30
 """Penalty of the float32 passes: large, finite, and its double still finite."""
 
