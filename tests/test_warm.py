@@ -100,10 +100,13 @@ numba.__version__ = "0.99.0"
 import sys
 import svmcore
 from svmcore import _jit
-from svmcore._block_jit import extremes
-machine = svmcore.train_svc([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1], kernel="linear", C=1e3)
-print(_jit.TESTED, "svmcore._roots" in sys.modules, type(extremes).__name__, machine.predict([[0.2], [2.9]]).tolist())
-print(sum(extremes.stats.cache_hits.values()))
+from svmcore._steps_jit import violation
+X = [[-2.0], [-1.0], [1.0], [2.0]]
+machine = svmcore.train_svc(X, [0, 0, 1, 1], kernel="linear", C=1e3, solver="adatron", fit_intercept=False)
+print(_jit.TESTED, "svmcore._roots" in sys.modules, type(violation).__name__, machine.predict([[-2.0], [2.0]]).tolist())
+from svmcore import _steps_jit
+stats = [f.stats for f in vars(_steps_jit).values() if hasattr(f, "stats")]
+print(any(s.cache_hits for s in stats), any(s.cache_misses for s in stats))
 """
-    assert run(program, tmp_path)[0] == "False False CPUDispatcher [0, 1]\n0\n"
-    assert run(program, tmp_path)[0] == "False False CPUDispatcher [0, 1]\n1\n"
+    assert run(program, tmp_path)[0] == "False False CPUDispatcher [0, 1]\nFalse True\n"
+    assert run(program, tmp_path)[0] == "False False CPUDispatcher [0, 1]\nTrue False\n"
