@@ -112,10 +112,10 @@ class FitMember:
         gap = max(machine.gap, 0.0) + _ROUNDING * abs(machine.primal_objective)
         self.fits[C] = Fit(C, train, test, norm, float(np.sqrt(2.0 * gap)), bias, machine.alpha)
 
-    def values(self, study: Study, C: float) -> FloatArray:
-        """Decision values of the validation rows."""
+    def values(self, study: Study, C: FloatArray) -> FloatArray:
+        """Decision values of the validation rows, one row per C: each takes a fit."""
         X = study.X[np.ix_(self.test, self.train)] if study.precomputed else study.X[self.test]
-        return np.asarray(self.machine(study, C).decision_function(X))
+        return np.stack([self.machine(study, float(value)).decision_function(X) for value in C])
 
     def bounds(self, fits: list[Fit], low: float, high: float) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bounds of f(x) of the validation rows for every C from `low` to `high`."""

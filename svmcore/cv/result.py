@@ -359,8 +359,7 @@ class PathCV:
         count = np.zeros(n)
         for member in self._members:
             count[member.test] += 1
-            for k, value in enumerate(flat):
-                out[k, member.test] += member.values(self._study, float(value))
+            out[:, member.test] += member.values(self._study, flat)
         with np.errstate(invalid="ignore"):
             out = np.where(count > 0, out / count, np.nan)
         return out[0] if scalar else out
