@@ -664,6 +664,40 @@ def test_progress_line_names_what_is_left(capsys, monkeypatch):
     assert all(line.startswith("cv: ") and "of 5 paths done" in line and line.endswith("s left") for line in lines)
 
 
+# ---- real data -------------------------------------------------------------------------------------------------------
+
+SETS = ("heart", "ionosphere", "sonar", "monk1", "monk3", "german", "diabetes", "raetsch_titanic", "wbc", "two_spirals")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("name", SETS)
+def test_curves_of_real_data_are_those_of_brute_force(name, kernel, data_set):
+    X, y = data_set(name)
+    X = X.toarray() if hasattr(X, "toarray") else X
+    rows = np.random.default_rng(0).permutation(len(y))[:220]
+    X, y = X[rows], y[rows]
+    cv = svmcore.cv_path(X, y, kernel=kernel, standardize=True, C_max=100.0 if kernel == "rbf" else 3.0)
+    assert check(X, y, cv, most=40, kernel=kernel, standardize=True) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETS)
+def test_bands_of_real_data_contain_the_exact_curve(name, data_set):
+    X, y = data_set(name)
+    X = X.toarray() if hasattr(X, "toarray") else X
+    rows = np.random.default_rng(0).permutation(len(y))[:220]
+    options = {"standardize": True, "cv": 3, "C_min": 1e-3, "C_max": 10.0}
+    exact = svmcore.cv_path(X[rows], y[rows], **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        cv = svmcore.cv_path(X[rows], y[rows], eps=0.05, **options)
+    C = np.exp(np.random.default_rng(0).uniform(np.log(1.001e-3), np.log(9.99), 3000))
+    low, high = cv.band(C)
+    assert (low <= exact.error(C) + 1e-12).all()
+    assert (exact.error(C) <= high + 1e-12).all()
+
+
 # ---- by hypothesis ---------------------------------------------------------------------------------------------------
 
 
