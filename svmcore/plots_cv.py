@@ -80,7 +80,13 @@ def draw_curve(cv: PathCV, ax: Any, *, gamma: Any = None) -> None:
         edges, np.append(value, value[-1]), drawstyle="steps-post", color=NEGATIVE, linewidth=1.6, rasterized=many,
         label="mean, and its standard error",
     )  # fmt: skip
-    best, least = mean.curve.best_C, mean.curve.minimum
+    if mean.curves.band is not None:
+        sides = [factor * np.mean([curve(at) for curve in side], axis=0) for side in mean.curves.band]
+        ax.fill_between(
+            edges, *(np.append(side, side[-1]) for side in sides), step="post", color=MUTED, alpha=0.35, linewidth=0,
+            label="certified band", rasterized=many,
+        )  # fmt: skip
+    best, least = mean.best_C, mean.curve.minimum
     ax.axvspan(*np.clip(mean.curve.best_interval, *limits), color=MARGIN, alpha=0.25, linewidth=0, zorder=0)
     ax.plot([best], [factor * least], "o", color=MARGIN, markersize=6, zorder=4, label=f"best, C = {short(best)}")
     one = max(mean.one_se_C, limits[0])

@@ -52,6 +52,24 @@ class OursWarm(Tuner):
         return tune
 
 
+class OursEveryC(Tuner):
+    """`cv_path`: the exact curve for every C from the smallest to the largest, and scores at the values of the grid."""
+
+    name = "svmcore, every C"
+    package = "svmcore"
+
+    def prepare(self, problem: Problem, Cs: np.ndarray, folds: np.ndarray, tol: float) -> Callable[[], np.ndarray]:
+        X, y, keywords = problem.X, problem.y, problem.keywords()
+        del keywords["loss"]
+        pairs = [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in np.unique(folds)]
+
+        def tune() -> np.ndarray:
+            found = svmcore.cv_path(X, y, cv=pairs, C_min=float(Cs[0]), C_max=float(Cs[-1]), n_jobs=1, **keywords)
+            return np.asarray(found.decision_scores(Cs))
+
+        return tune
+
+
 class ScikitGrid(Tuner):
     """SVC per fold and C: what GridSearchCV does, without its overhead."""
 
@@ -124,4 +142,4 @@ class TorchKM(Tuner):
 
 def tuners() -> list[Tuner]:
     """All of them."""
-    return [OursWarm(), ScikitGrid(), IntelexGrid(), TorchKM()]
+    return [OursWarm(), OursEveryC(), ScikitGrid(), IntelexGrid(), TorchKM()]

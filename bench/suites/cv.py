@@ -1,4 +1,4 @@
-"""Tuning C: five folds times a grid of twenty values, by every way to do it; judged by the errors they find."""
+"""Tuning C: five folds, by a grid of twenty values or for every C at once; judged by the errors they find."""
 
 from __future__ import annotations
 

@@ -25,6 +25,8 @@ FORMAT = "svmcore-cv-1"
 def save_cv(cv: PathCV, file: Any) -> None:
     """See `PathCV.save`."""
     study = cv._study
+    if cv._means[cv._best].curves.band is not None:
+        raise InputError("a certified band is not saved; save the machine, cv.refit().save(file)")
     if callable(study.form["kernel"]):
         raise InputError(
             "a cross-validation with a Python kernel function cannot be saved: a file holds data, not code"

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._errors import InputError
+from svmcore.cv.band import band_of
 from svmcore.cv.folds import Fold
 from svmcore.cv.gammas import Fixed
 from svmcore.cv.grams import Grams
@@ -57,16 +58,38 @@ class Job(NamedTuple):
                 wanted = plan.more(least)
         if not curves:
             self._nothing()
+        stats = {"n_gammas": len(curves), "max_gap": max(gaps), "n_loose": sum(gap > _WARN_GAP for gap in gaps)}
+        return self._found(curves, stats)
+
+    def _found(self, curves: dict[float | None, Curves], stats: dict[str, Any]) -> Found:
         progress = self.progress
-        stats = {
-            "n_paths": progress.n_done, "n_planned": progress.n_paths, "n_gammas": len(curves),
-            "n_folds": max(len(each.scores) for each in curves.values()), "max_gap": max(gaps),
-            "n_loose": sum(gap > _WARN_GAP for gap in gaps), "seconds": progress.control.seconds,
+        stats |= {
+            "n_paths": progress.n_done, "n_planned": progress.n_paths, "seconds": progress.control.seconds,
+            "n_folds": max(len(each.scores) for each in curves.values()),
         }  # fmt: skip
         best = best_of({gamma: each.least for gamma, each in curves.items()})
         curves = {gamma: each if gamma == best else each._replace(members=None) for gamma, each in curves.items()}
         ordered = sorted(curves.values(), key=lambda each: -1.0 if each.gamma is None else each.gamma)
         return Found(ordered, stats, progress.reason or "done")
+
+    def run_bands(self, plan: Fixed, eps: float) -> Found:
+        """A certified band for every gamma."""
+        curves: dict[float | None, Curves] = {}
+        wanted, complete = plan.first(), True
+        with self.progress.control:
+            while wanted and not self.progress.ended():
+                for gamma in wanted:
+                    band, certain = band_of(self.study, self.score, gamma, self.folds, eps, self.progress)
+                    complete &= certain
+                    if band is not None:
+                        bounds = band.lower, band.upper
+                        curves[gamma] = Curves(gamma, list(band.scores), band.supports, band.members, bounds, band.Cs)
+                curves, least = _pruned(curves)
+                wanted = plan.more(least) if least else []
+        if not curves:
+            self._nothing()
+        stats = {"n_gammas": len(curves), "n_fits": self.progress.n_done, "eps": eps, "certified": complete}
+        return self._found(curves, stats | {"max_gap": 0.0, "n_loose": 0})
 
     def _nothing(self) -> None:
         if self.progress.reason == "interrupted":

@@ -109,14 +109,19 @@ class Member(NamedTuple):
     until: float = np.inf
     rest: Path | None = None
 
-    def values(self, study: Study, C: float) -> FloatArray:
-        """Decision values of the validation rows."""
+    def values(self, study: Study, C: FloatArray) -> FloatArray:
+        """Decision values of the validation rows, one row per C."""
         C = C * self.ratio
-        rows, path = (self.train, self.path) if self.until > C else (np.arange(study.n), self.rest)
-        assert path is not None
-        whole = with_features(path, study, rows)
-        X = study.X[np.ix_(self.test, rows)] if study.precomputed else study.X[self.test]
-        return whole.decision_function(X, min(C, path.C_range[1]))  # rounding of the ratio
+        out = np.empty((C.size, self.test.size))
+        own = self.until > C
+        for chosen, rows, path in ((own, self.train, self.path), (~own, np.arange(study.n), self.rest)):
+            if chosen.any():
+                assert path is not None
+                whole = with_features(path, study, rows)
+                X = study.X[np.ix_(self.test, rows)] if study.precomputed else study.X[self.test]
+                high = path.C_range[1]  # of which rounding of the ratio may be above
+                out[chosen] = whole.decision_function(X, np.minimum(C[chosen], high))
+        return out
 
 
 class Result(NamedTuple):

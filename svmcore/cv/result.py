@@ -13,7 +13,7 @@ from svmcore import _check
 from svmcore._errors import InputError, MissingExtraError
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.folds import Fold
-from svmcore.cv.members import Member, Study
+from svmcore.cv.members import Study
 from svmcore.cv.scores import Curve, Score
 from svmcore.cv.values import LineCurve
 from svmcore.step_curve import StepCurve, merged
@@ -29,12 +29,17 @@ _COLUMNS = 100  # folds that have a column each in a table
 
 
 class Curves(NamedTuple):
-    """What is known of one gamma: the score of every fold and its number of support vectors over C, and its machines."""
+    """What is known of one gamma: the score of every fold and its number of support vectors over C, and its machines.
+
+    Where it is not exact, there is a `band` of lower and upper bounds by fold, and the values of C of the `fits`.
+    """
 
     gamma: float | None
     scores: list[Curve]
     supports: list[StepCurve]
-    members: list[Member] | None = None
+    members: Sequence[Any] | None = None
+    band: tuple[list[StepCurve], list[StepCurve]] | None = None
+    fits: FloatArray | None = None
 
     @property
     def C_range(self) -> tuple[float, float]:
@@ -110,9 +115,19 @@ class Mean:
         return merged(C, snapped(function(inside(np.concatenate([[low], C, [high]])))), low, high)
 
     @property
+    def best_C(self) -> float:
+        """The middle of the best interval; of a band the fit in that interval that is nearest to it."""
+        middle = self.curve.best_C
+        if self.curves.fits is None:
+            return middle
+        low, high = self.curve.best_interval
+        fits = self.curves.fits[(self.curves.fits >= low) & (high >= self.curves.fits)]
+        return float(fits[np.argmin(np.abs(np.log(fits / middle)))])
+
+    @property
     def threshold(self) -> float:
         """One standard error above the least mean."""
-        return self.curve.minimum + float(self.spread(np.array([self.curve.best_C]))[0]) + SAME
+        return self.curve.minimum + float(self.spread(np.array([self.best_C]))[0]) + SAME
 
     @property
     def one_se_C(self) -> float:
@@ -216,13 +231,14 @@ class PathCV:
     def __repr__(self) -> str:
         low, high = self.best_interval
         gamma = "" if self.best_gamma is None else f"gamma {self.best_gamma:.4g}, "
+        every = "every C" if self._mean(None).curves.band is None else "certified for C"
         least, spread = self.best_error, float(self.standard_error(self.best_C))
         shown = (
             f"{least:.4g} +- {spread:.2g}" if self.score == "hinge" else f"{100 * least:.3g} % +- {100 * spread:.2g} %"
         )
         return (
             f"<PathCV: {self.score} {shown} at C = {self.best_C:.4g} (as good: {low:.4g} to {high:.4g}), {gamma}"
-            f"{len(self._members)} folds, every C from {self._range[0]:.3g} to {self._range[1]:.3g}"
+            f"{len(self._members)} folds, {every} from {self._range[0]:.3g} to {self._range[1]:.3g}"
             f"{'' if self.ended == 'done' else ', ' + self.ended}>"
         )
 
@@ -289,9 +305,14 @@ class PathCV:
         return float(out[0]) if scalar else out
 
     def band(self, C: Any, gamma: Any = None) -> tuple[Any, Any]:
-        """A lower and an upper bound of the error; they are equal, since the curve is exact."""
-        error = self.error(C, gamma)
-        return error, error
+        """A lower and an upper bound of the error at C; they are equal where the curve is exact (without `eps`)."""
+        flat, scalar = self._Cs(C)
+        mean = self._mean(gamma)
+        if mean.curves.band is None:
+            low = high = mean.curve(flat)
+        else:
+            low, high = (np.mean([curve(flat) for curve in side], axis=0) for side in mean.curves.band)
+        return (float(low[0]), float(high[0])) if scalar else (low, high)
 
     # ---- the choice ------------------------------------------------------------------------------------------------
 
@@ -308,7 +329,7 @@ class PathCV:
     @property
     def best_C(self) -> float:
         """The geometric middle of the best interval."""
-        return self._mean(None).curve.best_C
+        return self._mean(None).best_C
 
     @property
     def best_gamma(self) -> float | None:
@@ -338,8 +359,7 @@ class PathCV:
         count = np.zeros(n)
         for member in self._members:
             count[member.test] += 1
-            for k, value in enumerate(flat):
-                out[k, member.test] += member.values(self._study, float(value))
+            out[:, member.test] += member.values(self._study, flat)
         with np.errstate(invalid="ignore"):
             out = np.where(count > 0, out / count, np.nan)
         return out[0] if scalar else out

@@ -53,6 +53,21 @@ class Score(NamedTuple):
             return outcome.between(*C_range)
         if isinstance(outcome, StepCurve):
             return cut(outcome, C_range)
+        truth, weight, cost = self._costs(codes, test)
+        return cost_curve(outcome, truth, cost, weight, C_range)
+
+    def bounds(self, possible: Any, sure: Any, codes: IntArray, test: IntArray) -> tuple[float, float]:
+        """The least and the largest score where rows are possibly, or surely, taken for the second class."""
+        truth, weight, cost = self._costs(codes, test)
+        plus, minus = cost[truth, 1], cost[truth, 0]
+        ends = []
+        for choice in (np.minimum, np.maximum):
+            each = np.where(sure, plus, np.where(possible, choice(plus, minus), minus))
+            ends.append(float(weight @ each) / float(weight.sum()))
+        return ends[0], ends[1]
+
+    def _costs(self, codes: IntArray, test: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """The classes of validation rows, their weights, and what mistakes cost."""
         truth = codes[test]
         weight = np.ones(test.size) if self.weights is None else self.weights[test]
         cost = self.cost
@@ -62,7 +77,7 @@ class Score(NamedTuple):
             else:
                 count = np.bincount(truth, weights=weight, minlength=cost.shape[0])
                 cost = cost * (weight.sum() / (cost.shape[0] * count))[:, None]
-        return cost_curve(outcome, truth, cost, weight, C_range)
+        return truth, weight, cost
 
 
 def joined(first: Outcome, second: Outcome, at: float) -> Outcome:

@@ -37,7 +37,7 @@ def cv_path(
     lambda_max: float | None = None, lambda_min: float | None = None, C_min: float | None = None,
     C_max: float | None = None, n_jobs: int | None = None, random_state: int | None = None,
     time_limit: float | None = None, callback: Callable[[CVProgress], Any] | None = None, verbose: int = 0,
-    cache_mb: float | None = None,
+    cache_mb: float | None = None, eps: float | None = None,
 ) -> PathCV:  # fmt: skip
     """Cross-validate a two-class support vector machine for every C at once, exactly.
 
@@ -64,6 +64,8 @@ def cv_path(
     random_state : seed of the folds; None is 0.
     time_limit, callback, Ctrl-C : end early and keep the folds that are complete. verbose : a progress line on stderr.
     cache_mb : memory for kernel rows of one path.
+    eps : where paths are too dear: fits at some values of C, with certified bounds in between (`PathCV.band`), until no C
+        of the range can be better than the best fit by more than `eps`. The range begins at 1e-6 of its end, or C_min.
 
     Returns
     -------
@@ -92,7 +94,9 @@ def cv_path(
     check_training(folds, study.codes, study.classes, study.weights)
     judge = make_score(score, costs, study.codes, study.classes, scored, folds)
     loo = isinstance(cv, str) and cv == LOO and groups is None
-    found = Job(study, folds, judge, progress, n_jobs, worker_count(n_jobs), loo).run(plan_of(study, gamma))
+    job = Job(study, folds, judge, progress, n_jobs, worker_count(n_jobs), loo)
+    plan = plan_of(study, gamma)
+    found = job.run(plan) if eps is None else job.run_bands(plan, _eps(eps, score))
     _speak(found, len(folds))
     if not study.form["standardize"]:
         by_scale = isinstance(gamma, str) and gamma == "scale"
@@ -150,6 +154,12 @@ def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[flo
     return low, None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low)
 
 
+def _eps(eps: Any, score: str) -> float:
+    if score not in ("error", "balanced_error"):
+        raise InputError(f'eps= goes with score="error" or "balanced_error"; with score={score!r} leave it out')
+    return _check.number("eps", eps, low=0.0, strict=True)
+
+
 def _speak(found: Found, n_folds: int) -> None:
     stats = found.stats
     if found.ended != "done":
@@ -157,6 +167,14 @@ def _speak(found: Found, n_folds: int) -> None:
             f"the cross-validation ended early ({found.ended}): {stats['n_folds']} of {n_folds} folds are complete, "
             f"{stats['n_paths']} of {stats['n_planned']} paths. The error is the mean over these, and less certain. Remedy: "
             "a larger limit, a smaller C_max, or fewer folds or gammas.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    elif not stats.get("certified", True):
+        warnings.warn(
+            f"the band is not as narrow as eps={stats['eps']:g} everywhere: for some C the bounds at the fits themselves are "
+            "wider, since the intercept is not unique there (no vector is on the margin). What the band says holds. "
+            "Remedy: a larger eps, or cv_path without eps.",
             ConvergenceWarning,
             stacklevel=3,
         )
