@@ -33,6 +33,7 @@ if _typing.TYPE_CHECKING:
     from svmcore.solution import Solution, load
     from svmcore.solve import train_svc, train_svr
     from svmcore.solvers import _CallablePackage
+    from svmcore.tiles import release_memory
     from svmcore.update import LeaveOneOut, leave_one_out
     from svmcore.warm import warmup
 
@@ -61,6 +62,7 @@ _HOMES = {
     "certificate": "svmcore.public",
     "duality_gap": "svmcore.public",
     "kkt_violation": "svmcore.public",
+    "release_memory": "svmcore.tiles",
     "warmup": "svmcore.warm",
 }
 
@@ -88,6 +90,7 @@ __all__ = [
     "leave_one_out",
     "load",
     "load_data",
+    "release_memory",
     "solvers",
     "svm_path",
     "train_svc",

@@ -38,8 +38,6 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "e8b746670bf2"
-
 NEED_ROOM = 20
 _LANDED = 1e-12  # a distance from a bound below this share of the box (infinite: of the way there) is rounding
 _FLAT = 1e-12  # gamma below this share of its terms counts as zero

@@ -24,8 +24,6 @@ from svmcore._vector import (
     store_tile,
 )
 
-_STAMP = "86d4a6e66c2b"
-
 
 @jit
 def pack_rows(panels, points, out):

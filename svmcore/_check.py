@@ -19,7 +19,6 @@ from svmcore.gram import available_threads, is_sparse
 KERNELS = {kind.name.lower(): kind for kind in KernelKind if kind is not KernelKind.CALLABLE}
 STOPPING = ("kkt", "gap", "objective")
 DEFAULT_CACHE_MB = 512.0
-SCALE_RATIO = 1e3
 LARGEST = 1e150  # squares of larger numbers overflow
 SMALLEST_COST = 1e-150
 LARGEST_DEGREE = 1000
@@ -273,6 +272,21 @@ def kernel(
     return KernelSpec(Kernel(int(kind), value, constant, power, offset), None, name)
 
 
+def kernel_params(kernel: Kernel, function: Callable[[Any, Any], Any] | None) -> dict[str, Any]:
+    """A kernel in the words of `train_svc`: the parameters that apply to it."""
+    kind = KernelKind(kernel.kind)
+    params: dict[str, Any] = {"kernel": kind.name.lower() if function is None else function}
+    if kind in (KernelKind.RBF, KernelKind.POLY, KernelKind.SIGMOID, KernelKind.LAPLACIAN):
+        params["gamma"] = kernel.gamma
+    if kind is KernelKind.POLY:
+        params["degree"] = kernel.degree
+    if kind in (KernelKind.POLY, KernelKind.SIGMOID):
+        params["coef0"] = kernel.coef0
+    if kernel.offset:
+        params["intercept_scaling"] = math.sqrt(kernel.offset)
+    return params
+
+
 def _gamma(gamma: Any, X: Any, weights: FloatArray | None) -> float:
     if isinstance(gamma, str):
         if gamma == "auto":
@@ -436,16 +450,3 @@ def cost(C: Any, name: str = "C", *, infinite: bool = True) -> float:
     if value < SMALLEST_COST:
         raise InputError(f"{name}={C!r} is out of range; it must be at least {SMALLEST_COST:g}")
     return value
-
-
-def scale_ratio(X: Any) -> tuple[float, int, int]:
-    """The largest ratio of spread between two features that vary, and which two (largest, smallest)."""
-    if is_sparse(X):
-        spread = np.sqrt(np.asarray(X.multiply(X).mean(axis=0)).ravel())
-    else:
-        spread = np.asarray(X).std(axis=0)
-    varying = np.flatnonzero(spread > 0)
-    if len(varying) < 2:
-        return 1.0, 0, 0
-    largest, smallest = varying[spread[varying].argmax()], varying[spread[varying].argmin()]
-    return float(spread[largest] / spread[smallest]), int(largest), int(smallest)

@@ -26,8 +26,6 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "e8b746670bf2"
-
 SOLVED, LIMITED = -1, -2
 
 

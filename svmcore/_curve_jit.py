@@ -9,8 +9,6 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "7cf5752709c5"
-
 
 class Replay(NamedTuple):
     """A path's record, and the variables at the knot to which it was played. `place` is -1 wherever it is not in use."""

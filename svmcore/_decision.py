@@ -62,7 +62,8 @@ class Decision:
     def __call__(self, X: Any, n_threads: int) -> FloatArray:
         """The values of the rows of X, as dense or sparse as the support; for a precomputed kernel its columns."""
         if self.kernel.kind == KernelKind.PRECOMPUTED:
-            return np.asarray(X @ self.coef, dtype=np.float64)
+            with one_blas_thread:
+                return np.asarray(X @ self.coef, dtype=np.float64)
         if not len(self.coef):
             return np.zeros(X.shape[0])
         if self.function is not None:
@@ -115,6 +116,7 @@ class Decision:
 
     # ---- a few rows --------------------------------------------------------------------------------------------------
 
+    @one_blas_thread
     def _few(self, X: Any) -> FloatArray:
         products = self.kernel.kind in _PRODUCTS
         if self.sparse and (products or self.kernel.kind == KernelKind.RBF):
@@ -125,13 +127,11 @@ class Decision:
             own = np.asarray(X.multiply(X).sum(axis=1)).ravel()
             if self.kernel.gamma * max(own.max(), squares.max()) <= _CANCELS:
                 distances = np.maximum((own[:, None] + squares) - 2.0 * dots, 0.0)
-                with one_blas_thread:
-                    return np.array([np.exp(-self.kernel.gamma * row) @ self.coef for row in distances])
+                return np.array([np.exp(-self.kernel.gamma * row) @ self.coef for row in distances])
         elif products:
-            with one_blas_thread:
-                together = X.shape[0] >= _ONE_BY_ONE
-                dots = X @ self.support.T if together else (self.support @ row for row in X)
-                return np.array([self._of_products(row) for row in dots])
+            together = X.shape[0] >= _ONE_BY_ONE
+            dots = X @ self.support.T if together else (self.support @ row for row in X)
+            return np.array([self._of_products(row) for row in dots])
         targets, out = self._packed(X), np.empty(X.shape[0])
         room = np.empty(max(1, _kernels.CHUNK_VALUES // (max(1, self._sources.panels.shape[1]) * LANES)) * LANES)
         scratch = new_scratch(self.n_features)

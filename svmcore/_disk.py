@@ -59,7 +59,7 @@ def sources(module: str) -> tuple[str, ...]:
 @functools.cache
 def _source(module: str) -> str:
     loader: Any = getattr(sys.modules[module].__spec__, "loader", None)
-    text = loader.get_source(module) if loader is not None else None
+    text = loader.get_source(module) if hasattr(loader, "get_source") else None
     if text is None:
         raise LookupError(f"no source of {module}")
     return str(text)

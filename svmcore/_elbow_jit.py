@@ -16,8 +16,6 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "7cf5752709c5"
-
 LOW, UP, ELBOW = 0, 1, 2
 
 # State.num

@@ -41,7 +41,7 @@ class ConvergenceWarning(UserWarning):
 
 
 class ScaleWarning(UserWarning):
-    """Features differ so much in scale that the fit is slow or meaningless."""
+    """Features differ so much in scale, or targets are so large, that the fit is slow or meaningless."""
 
 
 def warn(message: str, category: type[Warning]) -> None:

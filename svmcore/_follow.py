@@ -129,7 +129,7 @@ class Tracker:
         batch: bool = False,
         solver: Any = None,
         go_on: Callable[[], bool] = lambda: True,
-        rows_while: Callable[[], bool] | None = None,
+        rows_while: Callable[[float], bool] | None = None,
     ) -> None:
         n = oracle.n
         self.solver = solver
@@ -140,7 +140,7 @@ class Tracker:
         self.upper = np.ascontiguousarray(upper, dtype=np.float64)
         self.equality = equality
         self.batch = batch
-        self.store = RowStore(oracle, budget, go_on=rows_while or go_on)
+        self.store = RowStore(oracle, budget, go_on=rows_while or (lambda done: go_on()))
         mean = float(np.mean(self.store.diagonal)) if n else 1.0
         self.bump = (mean if mean > 0.0 else 1.0) if equality else 0.0
         self.capacity = int(min(n + SPARE, ELBOW))

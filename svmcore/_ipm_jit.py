@@ -21,7 +21,6 @@ from svmcore._vector import fmax
 
 BACK_OFF = 0.995  # share of the way to the boundary
 SMALLEST = 1e-300  # keeps 0 / 0, of multipliers that stay zero, at zero
-_STAMP = "e0d07caf9097"
 
 
 class Iterate(NamedTuple):

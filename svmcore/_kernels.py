@@ -18,8 +18,6 @@ from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
 from svmcore._vector import EDGE, FORM_COLUMNS, add_form, exp_nonpositive, store_products
 
-_STAMP = "f5bd2863fe95"
-
 LINEAR = int(KernelKind.LINEAR)
 POLY = int(KernelKind.POLY)
 SIGMOID = int(KernelKind.SIGMOID)

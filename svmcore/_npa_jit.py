@@ -28,8 +28,6 @@ from svmcore._steps_jit import (
 )
 from svmcore._types import FloatArray
 
-_STAMP = "e8b746670bf2"
-
 UU, VV, UV, SUPPORT = range(4)
 _MEET = 1e-14  # |z|^2 below this share of |u|^2 + |v|^2: the hulls meet
 

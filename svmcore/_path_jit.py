@@ -61,8 +61,6 @@ from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 from svmcore._vector import BIG, fmin
 
-_STAMP = "31eebd165610"
-
 # why `follow` returned
 DONE, STALLED, SINGULAR, REFRESH, GROW, ROWS, FLUSH, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7
 

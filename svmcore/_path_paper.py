@@ -117,7 +117,7 @@ class PaperTracker:
         self.knots: list[tuple[float, float, int, Any, FloatArray]] = []
         self.stats: dict[str, Any] = {
             "n_lp": 0, "n_special": 0, "n_kkt": 0, "n_backup": 0, "n_iterations": 0, "n_steps": 0,
-            "null_dim_max": 0, "elbow_max": 0, "n_lp_failed": 0, "n_corrected": 0,
+            "null_dim_max": 0, "elbow_max": 0, "n_lp_failed": 0, "n_corrected": 0, "max_gap": 0.0,
         }  # fmt: skip
         self.n_blocked = self.n_special_run = 0
         self.back = options.back * FIRST_BACK
@@ -424,12 +424,14 @@ class PaperTracker:
         """
         violation, gap = self._measure()
         if violation <= max(self.options.kkt_tol, self.borne[0]) and gap <= max(GAP, self.borne[1]):
+            self.stats["max_gap"] = max(self.stats["max_gap"], gap)
             return
         if len(self.knots) > 1:
             self.knots.pop()
         self._back_up(self.lam, "n_kkt")
         violation, gap = self._measure()
         self.borne = (4.0 * violation, 4.0 * gap)
+        self.stats["max_gap"] = max(self.stats["max_gap"], gap)
 
     def _back_up(self, lam: float, why: str) -> None:
         """BR: SMO at lambda from the present point; sides anew."""
@@ -450,6 +452,8 @@ class PaperTracker:
         self.lam = low
         self._residuals()
         self._knot()
+        if self.options.check:  # the relative gap grows as lambda falls
+            self._check()
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -15,12 +17,13 @@ from svmcore._types import FloatArray, Kernel, KernelKind, Status
 from svmcore.certify import Certificate, certificate
 from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.path_result import Data, Groups, Path, PathCertificate, Track
-from svmcore.solution import Solution, Terms
+from svmcore.solution import Solution, Terms, check_kernel
 
 FORMAT = "svmcore-path-2"
 _OLD_FORMATS = ("svmcore-path-1",)  # read, never written: without names and scaling
 _SCALARS = ("open_top", "found_top", "bias_slope", "phi_end")
 _DEFAULT_VALUES = 20
+_PIECE = 1 << 20  # bytes of a file compressed at a time
 
 
 def _kernel_matrix(path: Path) -> KernelMatrix:
@@ -64,7 +67,7 @@ def certify_path(path: Path, Cs: Any, control: Control) -> PathCertificate:
             f"certify ended early ({status.name.lower()}): the certificate is about {found.gap.size} of {values.size} "
             "values of C. Remedy: a larger time_limit, or fewer values.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return PathCertificate(float(found.violation.max()), float(found.gap.max()), found.gap.size)
 
@@ -93,7 +96,7 @@ def solution_at(path: Path, C: float) -> Solution:
 
 def save_path(path: Path, file: Any) -> None:
     """See `Path.save`."""
-    np.savez_compressed(file, format=np.array(FORMAT), **path_fields(path), **feature_fields(path._data.X))
+    _write(file, {"format": np.array(FORMAT), **path_fields(path), **feature_fields(path._data.X)})
 
 
 def path_fields(path: Path) -> dict[str, Any]:
@@ -130,13 +133,28 @@ def feature_fields(X: Any) -> dict[str, Any]:
     return {"X": X}
 
 
+def _write(file: Any, fields: dict[str, Any]) -> None:
+    """`numpy.savez_compressed`, twice as fast, in pieces so small that Ctrl-C is heard soon."""
+    if isinstance(file, str | os.PathLike) and not os.fspath(file).endswith(".npz"):
+        file = os.fspath(file) + ".npz"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, value in fields.items():
+            array = np.ascontiguousarray(value)
+            array = array.reshape(np.shape(value))
+            with archive.open(name + ".npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array_header_2_0(stream, np.lib.format.header_data_from_array_1_0(array))
+                data = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, dtype=np.uint8)
+                for start in range(0, data.size, _PIECE):
+                    stream.write(data[start : start + _PIECE].tobytes())
+
+
 def assemble_path(file: Any, parts: dict[str, Any]) -> Path:
     """The path from the arrays that `Path.save` wrote to `file`."""
     if str(parts.get("format")) not in (FORMAT, *_OLD_FORMATS):
         raise InputError(f"{file} is not a path that this version of svmcore reads; it needs format {FORMAT!r}")
     try:
         return restored(parts, stored_features(parts))
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InputError(f"{file} is damaged: {error}") from None
 
 
@@ -150,6 +168,24 @@ def stored_features(parts: dict[str, Any]) -> Any:
     X = sparse.csr_matrix((parts["X_data"], parts["X_indices"], parts["X_indptr"]), shape=(rows, width))
     X.check_format()
     return X
+
+
+def _check_ranges(track: Track, groups: Groups, n: int, size: int) -> None:
+    """Refuse what would point outside of the training set, its variables, or the events."""
+    for values, low, high, what in [
+        (groups.first, 0, n, "a variable points outside of the training set"),
+        (groups.of, -1, size, "a point belongs to no variable"),
+        (track.side0, 0, 3, "a variable starts on no side"),
+        (track.event_index, 0, size, "an event is of no variable"),
+        (track.event_move[:, :2], 0, 3, "an event leads to no side"),
+        (track.index, 0, size, "an elbow value is of no variable"),
+        (np.diff(track.offset, prepend=0), 0, track.index.size + 1, "elbow values are out of order"),
+        (np.diff(track.knot_events, prepend=0), 0, track.event_index.size + 1, "events are out of order"),
+    ]:
+        if values.size and not (low <= values.min() and values.max() < high):
+            raise ValueError(what)
+    if track.side0.shape != (size,) or len(track.event_move) != track.event_index.size:
+        raise ValueError("variables and sides do not belong together")
 
 
 def restored(parts: dict[str, Any], X: Any) -> Path:
@@ -166,13 +202,16 @@ def restored(parts: dict[str, Any], X: Any) -> Path:
         bias_slope=slope,
         phi_end=phi,
     )
+    for values in (*groups, *(getattr(track, name) for name in names), parts["signs"], parts["weights"]):
+        if values.dtype.kind not in "iuf":
+            raise ValueError(f"it holds {values.dtype} where numbers must be")
+    check_kernel(spec.kernel)
     n, size = X.shape[0], groups.first.size
     if parts["signs"].shape != (n,) or groups.of.shape != (n,) or track.offset.size != track.knot.shape[0] + 1:
         raise ValueError("the arrays do not belong together")
-    if size and (groups.first.min() < 0 or groups.first.max() >= n):
-        raise ValueError("a variable points outside of the training set")
     if track.index.shape != track.value.shape or track.offset[-1] != track.index.size:
         raise ValueError("elbow values and indices do not belong together")
+    _check_ranges(track, groups, n, size)
     columns = _columns.read(parts, X.shape[1], int(kind) == KernelKind.PRECOMPUTED)
     data = Data(X, parts["signs"], parts["weights"], spec, parts["classes"], bool(equality), groups, 1, columns)
     stats: dict[str, Any] = dict(zip(parts["stat_names"].tolist(), parts["stat_values"].tolist(), strict=True))

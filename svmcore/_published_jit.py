@@ -16,8 +16,6 @@ from svmcore._jit import jit
 from svmcore._types import FloatArray
 from svmcore._vector import BIG
 
-_STAMP = "31eebd165610"
-
 STAY = -1
 STILL = 1e-13  # an elbow value whose rate is smaller does not move
 TIE = 1e-12  # events closer than this (times lambda) block together

@@ -12,8 +12,6 @@ import numpy as np
 
 from svmcore._jit import jit
 
-_STAMP = "5bfdfe6d2167"
-
 
 @jit
 def _turn(a, b, c, s, start):

@@ -132,11 +132,24 @@ def _box_record(record: Record, value: Any, c: Any) -> Any:
     return obj
 
 
-def _read(builder: Any, pointer: Any, offset: int, kind: Any) -> Any:
-    """A word that no call changes: the compiler may read it early, late, or once."""
-    where = builder.bitcast(builder.gep(pointer, [ir.Constant(_INTEGER, offset)]), kind.as_pointer())
-    value = builder.load(where)
-    value.set_metadata("invariant.load", builder.module.add_metadata([]))
+def describe_arguments(function: Any, description: Any) -> None:
+    """Tell the compiler that the records among the arguments of a function are there, so that it may read them early."""
+    arguments = {argument.name: argument for argument in function.args}
+    for name, kind in zip(description.args, description.argtypes, strict=True):
+        if isinstance(kind, Record):
+            attributes = arguments[f"arg.{name}.0"].attributes
+            attributes.align = _WORD
+            attributes.dereferenceable = _ITEMS + _WORD * len(kind.kinds)
+
+
+def _read(builder: Any, pointer: Any, offset: int, kind: Any = _INTEGER, behind: int = 0) -> Any:
+    """A word that no call changes: the compiler may read it early, late, or once. `behind` a pointer are so many bytes."""
+    value = builder.load(builder.bitcast(builder.gep(pointer, [ir.Constant(_INTEGER, offset)]), kind.as_pointer()))
+    facts: dict[str, list[int]] = {"invariant.load": []}
+    if behind:
+        facts |= {"dereferenceable": [behind], "align": [_WORD]}
+    for name, numbers in facts.items():
+        value.set_metadata(name, builder.module.add_metadata([ir.Constant(ir.IntType(64), k) for k in numbers]))
     return value
 
 
@@ -147,17 +160,17 @@ def _field(context: Any, builder: Any, record: Record, value: Any, name: str) ->
     proxy = cgutils.create_struct_proxy(record)(context, builder, value)
     if not isinstance(kind, types.Array):
         return getattr(proxy, name)
-    array = _read(builder, proxy.tuple__, _ITEMS + _WORD * position, _POINTER)
-    lengths = _read(builder, array, _LENGTHS, _POINTER)
-    shape = [_read(builder, lengths, _WORD * k, _INTEGER) for k in range(kind.ndim)]
+    array = _read(builder, proxy.tuple__, _ITEMS + _WORD * position, _POINTER, behind=_STRIDES + _WORD)
+    lengths = _read(builder, array, _LENGTHS, _POINTER, behind=_WORD * kind.ndim)
+    shape = [_read(builder, lengths, _WORD * k) for k in range(kind.ndim)]
     size = ir.Constant(_INTEGER, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
     if kind.layout == "C":
         strides = [size]
         for length in shape[:0:-1]:
             strides.insert(0, builder.mul(strides[0], length, flags=("nsw",)))
     else:
-        steps = _read(builder, array, _STRIDES, _POINTER)
-        strides = [_read(builder, steps, _WORD * k, _INTEGER) for k in range(kind.ndim)]
+        steps = _read(builder, array, _STRIDES, _POINTER, behind=_WORD * kind.ndim)
+        strides = [_read(builder, steps, _WORD * k) for k in range(kind.ndim)]
     count = ir.Constant(_INTEGER, 1)
     for length in shape:
         count = builder.mul(count, length, flags=("nsw",))

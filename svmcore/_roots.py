@@ -16,19 +16,16 @@ import gc
 from collections.abc import Iterable
 from typing import Any
 
-from numba.core import codegen, typed_passes
+from numba.core import codegen, config, lowering, typed_passes, types
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import register_pass
 from numba.core.registry import CPUDispatcher
 
-from svmcore._records import by_reference
+from svmcore._records import by_reference, describe_arguments
 
 
 class _PartLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
-    """The code of a part, as it was written down."""
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
+    """The code of a part: each function tidied by itself, as what is worth copying into a caller is judged by its size."""
 
     def finalize(self) -> None:
         """Nothing more is added; the roots optimise."""
@@ -44,11 +41,19 @@ class _RootLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
     """The code of a root and of all its parts."""
 
     def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
+        if module.name == "wrapper":  # what Python calls; it calls the function
+            module.data_layout = self._codegen._data_layout
+        else:
+            super()._optimize_functions(module)
+
+    def _optimize_final_module(self) -> None:
+        """Once, at the second level: the third takes longer, and its code was never faster."""
+        passes, builder = self._codegen._module_pass_manager(opt=min(int(config.OPT), 2), slp_vectorize=False)
+        passes.run(self._final_module, builder)
 
     def finalize(self) -> None:
         """Link the parts of the parts, too; then optimise and translate."""
-        self._linking_libraries = list(_with_parts(self._linking_libraries))
+        self._linking_libraries: list[Any] = list(_with_parts(self._linking_libraries))
         super().finalize()
 
 
@@ -64,10 +69,18 @@ def _with_parts(libraries: Iterable[Any]) -> Iterable[Any]:
                 waiting.extend(library._linking_libraries)
 
 
+class _Lower(lowering.Lower):  # type: ignore[misc]
+    def setup_function(self, description: Any) -> None:
+        """Begin a function."""
+        super().setup_function(description)
+        describe_arguments(self.function, description)
+
+
 class _Lowering(typed_passes.NativeLowering):  # type: ignore[misc]
     """Numba's last pass, with a library of ours."""
 
     library_class: Any
+    lowering_class = _Lower
 
     def run_pass(self, state: Any) -> bool:
         """Write a function down in the optimiser's language."""
@@ -133,6 +146,11 @@ class _QuickFlags(Flags):  # type: ignore[misc]
 
 
 class _Part(CPUDispatcher):  # type: ignore[misc]
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """The signature of a call. A literal number is a number: not every one needs a function of its own."""
+        plain = types.unliteral  # type: ignore[attr-defined]
+        return super().get_call_template(tuple(map(plain, args)), {name: plain(kind) for name, kind in kws.items()})
+
     def add_overload(self, result: CompileResult) -> None:
         """Remember it for compiled callers; there is nothing that Python could call."""
         self.overloads[tuple(result.signature.args)] = result

@@ -9,14 +9,14 @@ import numpy as np
 
 from svmcore._types import FloatArray, IntArray
 from svmcore._window_jit import add_weighted_rows, copy_block
-from svmcore.tiles import exact_gram
+from svmcore.tiles import exact_gram, has_gram
 
 
 class RowStore:
     """Kernel rows the tracker may read: all of them when they fit into `budget` bytes, otherwise on demand."""
 
     def __init__(
-        self, oracle: Any, budget: float, ahead: int = 16, *, go_on: Callable[[], bool] = lambda: True
+        self, oracle: Any, budget: float, ahead: int = 16, *, go_on: Callable[[float], bool] = lambda done: True
     ) -> None:
         self.oracle = oracle
         self.n = n = oracle.n
@@ -36,15 +36,14 @@ class RowStore:
         self.clock = np.zeros(self.rows.shape[0], dtype=np.int64)
         self.now = 0
 
-    def _all(self, go_on: Callable[[], bool]) -> FloatArray | None:
-        """The whole matrix, while `go_on()`; None when it was stopped."""
-        rows = exact_gram(self.oracle, go_on)
-        if rows is not None:
-            return rows
+    def _all(self, go_on: Callable[[float], bool]) -> FloatArray | None:
+        """The whole matrix, while `go_on(share done)`; None when that stops it."""
+        if has_gram(self.oracle):
+            return exact_gram(self.oracle, go_on)
         rows = np.empty((self.n, self.n))
         step = max(64, int(4e6 // max(1, self.n)))
         for start in range(0, self.n, step):
-            if not go_on():
+            if not go_on(start / self.n):
                 return None
             rows[start : start + step] = self.oracle.rows(np.arange(start, min(start + step, self.n)))
         return rows

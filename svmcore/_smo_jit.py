@@ -18,8 +18,6 @@ from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "e0d07caf9097"
-
 CALLABLE = int(KernelKind.CALLABLE)
 
 # rules

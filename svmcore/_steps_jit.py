@@ -14,8 +14,6 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-_STAMP = "7cf5752709c5"
-
 # why a slice ended
 AT_TOLERANCE, CHECK_DUE, TRACE_FULL, NEED_ROW, STUCK, NO_BOUND, AT_MAX_ITER, SWEEP_DONE = range(8)
 
@@ -463,6 +461,24 @@ def _direction(face, previous, conjugate):
 
 
 @jit
+def _balance(duals, face):
+    """What rounding has left of sum(beta) goes to the variable of J that has most room. In place: beta."""
+    excess = 0.0
+    for t in range(duals.n):
+        excess += duals.beta[t]
+    widest = -1
+    most = abs(excess)
+    for a in range(face.sizes[0]):
+        t = face.J[a]
+        room = min(duals.upper[t] - duals.beta[t], duals.beta[t] - duals.lower[t])
+        if room > most:
+            most = room
+            widest = t
+    if widest >= 0:
+        duals.beta[widest] -= excess
+
+
+@jit
 def _face_move(duals, face, progress, slope):
     """The exact dilation along d, clipped by the first bound: -1 (moved), STUCK, or NO_BOUND."""
     m = face.sizes[0]
@@ -493,6 +509,8 @@ def _face_move(duals, face, progress, slope):
         else:
             duals.beta[t] += step * face.d[a]
         moved = moved or duals.beta[t] != before
+    if duals.equality:
+        _balance(duals, face)
     for k in range(duals.n):
         duals.v[k] -= step * face.z[k]
     if blocker >= 0:

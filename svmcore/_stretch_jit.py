@@ -52,8 +52,6 @@ from svmcore._window_jit import (
     three_products,
 )
 
-_STAMP = "b29d1dcccada"
-
 # why `follow_windows` returned: arrived, refresh, budget; Python must make room, empty the log, fetch the row WANT, fetch
 # rows of candidates; or go on with the factor, after a window that was accepted or one that was taken back
 DONE, REFRESH, BUDGET, GROW, FLUSH, ROWS, AHEAD, STOPPED, DEFEATED = 0, 1, 2, 3, 4, 5, 6, 7, 8

@@ -19,8 +19,6 @@ from svmcore._jit import DISABLED, jit
 from svmcore._lanes import BYTE, REGISTER_BYTES, REGISTERS, UNITS_16, Lanes, emit_for, integer, position, unpack
 from svmcore._types import LANES
 
-_STAMP = "8b30252d7974"
-
 BIG_32 = 1e30
 """Penalty of the float32 passes: large, finite, and its double still finite."""
 
@@ -56,7 +54,7 @@ if DISABLED:
         """The smaller of two floats."""
         return a if a <= b else b
 
-else:
+else:  # pragma: no cover  (exists compiled only)
     fmax = _scalar_intrinsic("maxnum")
     fmin = _scalar_intrinsic("minnum")
 

@@ -20,8 +20,6 @@ from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 from svmcore._vector import BIG, fmax, fmin
 
-_STAMP = "31eebd165610"
-
 # why a window closed
 FULL, LEFT_REGION, LONG_STEP, HALVED, NEAR_SINGULAR, TIED, NEED_ROW, END = 0, 1, 2, 3, 4, 5, 6, 7
 # Window.count

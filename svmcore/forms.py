@@ -13,11 +13,14 @@ A box [0, y C] is [0, C] for y = +1 and [-C, 0] for y = -1. A point of weight ze
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from svmcore._types import DualQP, FloatArray, IntArray
 
-_DRIFT = 1e-13  # share of sum |beta| by which the equality row may be missed: rounding of a long sum
+_DRIFT = 1e-13  # share of the norm of beta by which the equality row may be missed: rounding of a long sum
+_REPAIRABLE = 1e-9  # share of sum |beta| that can be put right without losing the optimum
 _ROUNDING = 1e-14  # relative imbalance of a warm start that is left alone
 
 SVC_LOSSES = ("hinge", "squared_hinge")
@@ -81,9 +84,10 @@ def balanced(qp: DualQP, beta: FloatArray) -> FloatArray:
 
     What is missing goes to the variables with most room first, so that those at a bound stay there.
     """
-    inside = beta if ((beta >= qp.lower) & (beta <= qp.upper)).all() else np.clip(beta, qp.lower, qp.upper)
+    outside = (beta < qp.lower).any() or (beta > qp.upper).any()
+    inside = np.clip(beta, qp.lower, qp.upper) if outside else beta
     missing = -float(inside.sum())
-    if not qp.equality or abs(missing) <= _DRIFT * float(np.abs(inside).sum()):
+    if not qp.equality or abs(missing) <= _DRIFT * math.sqrt(np.vdot(inside, inside)):
         return inside
     room = np.minimum(inside - qp.lower, qp.upper - inside)
     out = inside.copy()
@@ -94,6 +98,12 @@ def balanced(qp: DualQP, beta: FloatArray) -> FloatArray:
         out[t] += change
         missing -= change
     return out
+
+
+def nearly_balanced(qp: DualQP, beta: FloatArray) -> bool:
+    """Whether beta is finite and meets the equality row but for rounding that can be put right."""
+    off = abs(float(beta.sum())) if qp.equality else 0.0
+    return bool(off <= _REPAIRABLE * float(np.abs(beta).sum()))
 
 
 def feasible_start(qp: DualQP, beta: FloatArray) -> FloatArray:

@@ -24,6 +24,7 @@ from svmcore._path_check import check_path
 from svmcore._path_measure import largest_gap
 from svmcore._path_paper import PaperTracker, PublishedOptions
 from svmcore._rows import RowStore
+from svmcore._scales import warn_of_scales
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind
 from svmcore._window import WindowTracker
@@ -45,7 +46,7 @@ _SMO_STEPS = 20.0
 """Steps per point that it may take; the fast tracker removes what is left."""
 _LAMBDA_MIN = 1e-3
 _FOR_ROWS = 0.5
-"""Share of a time limit after which the whole kernel matrix is given up for rows on demand."""
+"""Share of a time limit beyond which the whole kernel matrix is given up for rows on demand."""
 _ROUGH = 1e-6
 """The fast tracker's start by SMO, relative to the kernel's scale: the tracker does the rest faster than SMO."""
 
@@ -146,6 +147,7 @@ def svm_path(
     path.stats["seconds"]["check"] += prepared - begin
     path.stats["seconds"]["total"] += prepared - begin
     _speak(path)
+    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, names=problem.columns.names)
     return path
 
 
@@ -247,12 +249,10 @@ def _row_keys(X: Any, signs: FloatArray) -> Any:
         X = X.copy()
         X.sort_indices()
         X.eliminate_zeros()
-        return np.array(
-            [
-                hash((X.indices[a:b].tobytes(), X.data[a:b].tobytes(), sign))
-                for a, b, sign in zip(X.indptr[:-1], X.indptr[1:], signs.tolist(), strict=True)
-            ]
-        )
+        numbers: dict[tuple[bytes, bytes, float], int] = {}  # rows of one hash are compared, value by value
+        ends = zip(X.indptr[:-1], X.indptr[1:], signs.tolist(), strict=True)
+        keys = ((X.indices[a:b].tobytes(), X.data[a:b].tobytes(), sign) for a, b, sign in ends)
+        return np.array([numbers.setdefault(key, len(numbers)) for key in keys])
     rows = np.empty((X.shape[0], X.shape[1] + 1))
     rows[:, :-1] = X
     rows[:, -1] = signs
@@ -487,14 +487,13 @@ class _Watch:
 def _auto(data: Data, K: KernelMatrix, way: Way, watch: _Watch) -> tuple[Record, Top, RowStore]:
     """The fast tracker."""
     v, control = _variables(data), watch.control
-    limit = np.inf if control.time_limit is None else _FOR_ROWS * control.time_limit
     clock = time.perf_counter()
     kind = data.spec.kernel.kind
     smooth = kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
     tracker = WindowTracker(
         K, v.c, v.lower, v.upper, equality=v.equality, budget=float(K.cache_bytes), batch=smooth,
         solver=lambda lam, beta: smo.at(lam, beta, 1e-9 * lam), go_on=lambda: control.reason() is None,
-        rows_while=lambda: control.reason() is None and not control.seconds > limit,
+        rows_while=_while_worth(control),
     )  # fmt: skip
     smo: _Smo = _Smo(_stored(tracker.store, K), v, control)
     seconds = {"kernel": time.perf_counter() - clock}
@@ -509,6 +508,17 @@ def _auto(data: Data, K: KernelMatrix, way: Way, watch: _Watch) -> tuple[Record,
     record = tracker.record(ended)
     record.stats["seconds"] = seconds
     return record, top, tracker.store
+
+
+def _while_worth(control: Control) -> Callable[[float], bool]:
+    """Whether the whole kernel matrix is still worth computing, given the share that is done and the time limit."""
+    begin = time.perf_counter()
+
+    def worth(done: float) -> bool:
+        takes = (time.perf_counter() - begin) / done if done > 0.0 else 0.0
+        return control.reason() is None and (control.time_limit is None or takes <= _FOR_ROWS * control.time_limit)
+
+    return worth
 
 
 def _stored(store: RowStore, K: KernelMatrix) -> KernelMatrix:

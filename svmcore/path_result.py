@@ -11,8 +11,8 @@ piecewise linear, so phi is integrated exactly upwards from the value at the sma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,13 @@ from svmcore._columns import Columns, Scaling
 from svmcore._control import Callback, new_control
 from svmcore._cross import Cross
 from svmcore._errors import ConvergenceWarning, InputError, MissingExtraError, warn
+from svmcore._html import html_table
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.step_curve import StepCurve
+
+if TYPE_CHECKING:
+    from svmcore.solution import Solution
 
 CAUSES = ("box", "margin", "exchange", "batch", "repair", "special", "restart")
 EVENT = np.dtype([("lambda", "f8"), ("index", "i8"), ("from", "U1"), ("to", "U1"), ("cause", "U8")])
@@ -121,6 +125,21 @@ class Path:
             f"<Path: C from {low:.3g} to {high:.3g}, {self.stats['n_events']} events at {self.stats['n_distinct']} "
             f"values, at most {self.stats['elbow_max']} points on the margin, {self.ended}>"
         )
+
+    def _repr_html_(self) -> str:
+        """The table that notebooks show."""
+        low, high = self.C_range
+        rows = {
+            "C": f"from {low:.6g} to {high:.6g}",
+            **self.params,
+            "classes": ", ".join(str(label) for label in self._data.classes.tolist()),
+            "points": f"{self._data.X.shape[0]:,}",
+            "features": f"{self._data.X.shape[1]:,}",
+            "events": f"{self.stats['n_events']:,} at {self.stats['n_distinct']:,} values of C",
+            "points on the margin": f"at most {self.stats['elbow_max']:,}",
+            "ended": self.ended,
+        }
+        return html_table("Path", rows)
 
     # ---- what was recorded ---------------------------------------------------------------------------------------
 
@@ -251,6 +270,10 @@ class Path:
         """The dual variables alpha of all n training points; one row per C when C is an array."""
         return np.abs(self.dual_coef(C))
 
+    @overload
+    def intercept(self, C: float) -> float: ...
+    @overload
+    def intercept(self, C: Sequence[float] | NDArray[Any]) -> FloatArray: ...
     def intercept(self, C: Any) -> Any:
         """The intercept; an array when C is one."""
         lam, _, scalar = self._lambdas_of(C)
@@ -259,6 +282,10 @@ class Path:
         out = (bias + (0.0 if self._data.equality else offset * beta.sum(axis=1))) / lam
         return float(out[0]) if scalar else out
 
+    @overload
+    def objective(self, C: float) -> float: ...
+    @overload
+    def objective(self, C: Sequence[float] | NDArray[Any]) -> FloatArray: ...
     def objective(self, C: Any) -> Any:
         """The dual objective in minimised form, ``1/2 alpha'Q alpha - sum alpha``, integrated exactly along the path."""
         lam, _, scalar = self._lambdas_of(C)
@@ -323,6 +350,12 @@ class Path:
         return data.columns.weights(w, 0.0)[0]
 
     # ---- predictions -----------------------------------------------------------------------------------------------
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The training problem in the words of `svm_path`: whatever applies."""
+        spec = self._data.spec
+        return {**_check.kernel_params(spec.kernel, spec.function), "standardize": self.standardized is not None}
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -424,7 +457,7 @@ class Path:
         table = {name: counts[name] for name in ("lambda", "E", "L", "R")}
         return {"lambda": table["lambda"], "C": self.Cs, **table, "objective": self.objective(self.Cs)}
 
-    def at(self, C: float) -> Any:
+    def at(self, C: float) -> Solution:
         """The solution at one C, with its own certificate recomputed from the data."""
         from svmcore._path_solution import solution_at
 
@@ -457,9 +490,11 @@ class Path:
     def plot(self, what: str = "alphas", ax: Any = None, **options: Any) -> Any:
         """Draw one view over log C and return its Axes; "overview" draws all and returns a dict of them.
 
-        "alphas" (option `max_lines`), "sets" (|E|, |L|, |R|), "objective", "error" (option `test=(X, y)` adds the
-        error on other data), "boundary" (two features; option `C`, default least training error), "overview" (`test`,
-        `title`). Needs matplotlib: ``pip install "svmcore[plot]"``.
+        "alphas" (weights of points; option `max_lines`), "sets" (points on the margin, within and beyond), "objective",
+        "error" (options `test=(X, y)`, the error on other data, and `cv`, a cross-validated StepCurve), "boundary" (two
+        features; option `C`, default 1), "overview" (`test`, `cv`, `C`, `title`). A best C is marked, and taken for the
+        overview's boundary, only where it comes from other data or from cross-validation. Needs matplotlib:
+        ``pip install "svmcore[plot]"``.
         """
         from svmcore import plots
 

@@ -7,19 +7,23 @@ is many is rasterised, so that vector files stay small.
 
 from __future__ import annotations
 
+import inspect
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from svmcore import _check
 from svmcore._errors import InputError, MissingExtraError
 from svmcore._types import FloatArray, KernelKind
 from svmcore.gram import is_sparse
 from svmcore.path_result import Path, StepCurve
 
 NEGATIVE, POSITIVE = "#0072B2", "#D55E00"
-MARGIN, BOUND, OUTSIDE = "#009E73", "#CC79A7", "#8C8C8C"
+MARGIN, BOUND, OUTSIDE = "#009E73", "#56B4E9", "#8C8C8C"
+HELD_OUT, CROSS = "#CC79A7", "#E69F00"
 INK, MUTED = "#222222", "#6B6B6B"
 _POINTS = 400  # values of C at which curves are drawn
 _LINES = 150  # dual variables drawn
@@ -27,7 +31,7 @@ _HIGHLIGHTS = 3  # of each class
 _GRID = 220  # cells along an axis of the decision boundary
 _AFTER = 4.0  # times the last event's C is where the picture ends
 _DOTS = 3000  # training points drawn
-_EXACT_WORK = 1e9  # rows times breakpoints up to which an error curve is worked out exactly
+_EXACT_WORK = 2e10  # rows times breakpoints up to which an error curve is worked out exactly
 
 _STYLE = {
     "font.family": "sans-serif",
@@ -58,29 +62,54 @@ _STYLE = {
 
 
 class Curves(NamedTuple):
-    """Error over C: exact step functions, for the training set and (None: there is none) for other data."""
+    """Error over C: exact step functions, for the training set and, where there are such, other data and folds."""
 
     training: StepCurve
     test: StepCurve | None = None
+    cross_validated: StepCurve | None = None
 
     @property
-    def best(self) -> StepCurve:
-        """The curve by which to choose C."""
-        return self.training if self.test is None else self.test
+    def best(self) -> StepCurve | None:
+        """The curve by which to choose C. The training error is none: it falls with C whatever the data."""
+        return self.test if self.cross_validated is None else self.cross_validated
 
 
-def error_curves(path: Path, test: tuple[Any, Any] | None = None) -> Curves:
-    """The error curves of a path; where rows times breakpoints are very many, at `_POINTS` values of C only."""
-    return Curves(_curve(path), None if test is None else _curve(path, *test))
+def error_curves(
+    path: Path,
+    test: tuple[Any, Any] | None = None,
+    cv: StepCurve | None = None,
+    *,
+    time_limit: float | None = None,
+    callback: Any = None,
+    verbose: int = 0,
+) -> Curves:
+    """The error curves of a path; where rows times breakpoints are very many, at `_POINTS` values of C only.
+
+    `test`: a pair X, y; `cv`: a cross-validated error. The limits are those of `Path.error_curve`, for all curves together.
+    """
+    begin = time.perf_counter()
+    training = _curve(path, None, time_limit=time_limit, callback=callback, verbose=verbose)
+    if test is None:
+        return Curves(training, None, cv)
+    left = None if time_limit is None else max(0.0, time_limit - (time.perf_counter() - begin))
+    held_out = _curve(path, _pair(test), time_limit=left, callback=callback, verbose=verbose)
+    return Curves(training, held_out, cv)
 
 
-def _curve(path: Path, X: Any = None, y: Any = None) -> StepCurve:
+def _pair(test: Any) -> tuple[Any, Any]:
+    if not (isinstance(test, tuple | list) and len(test) == 2):
+        raise InputError('test must be a pair of data and labels, as in path.plot("error", test=(X, y))')
+    return test[0], test[1]
+
+
+def _curve(path: Path, test: tuple[Any, Any] | None, **limits: Any) -> StepCurve:
     data = path._data
+    X, y = (None, None) if test is None else (_check.features(test[0]), np.asarray(test[1]).reshape(-1))
     rows = data.X.shape[0] if X is None else X.shape[0]
     if rows * path.lambdas.size <= _EXACT_WORK:
-        return path.error_curve(X, y)
-    labels = data.classes[(data.signs > 0).astype(int)] if y is None else np.asarray(y)
-    Cs = _values(path)
+        return path.error_curve(X, y, **limits)
+    labels = data.classes[(data.signs > 0).astype(int)] if y is None else y
+    Cs = _values(path, _limits(path))
     wrong = [
         (path.predict(data.raw if X is None else X, Cs[k : k + 16]) != labels).mean(axis=1)
         for k in range(0, Cs.size, 16)
@@ -133,6 +162,14 @@ def plot_path(path: Path, what: str = "alphas", *, ax: Any = None, **options: An
     if what != "overview" and what not in views:
         known = ", ".join(map(repr, [*views, "overview"]))
         raise InputError(f"what={what!r} is not known; choose one of {known}")
+    draw = draw_overview if what == "overview" else views[what]
+    has = [
+        name for name in inspect.signature(draw).parameters if name not in ("path", "ax", "figure", "curves", "span")
+    ]
+    for name in options:
+        if name not in has:
+            remedy = f"its options are {', '.join(has)}" if has else "it has none"
+            raise InputError(f'path.plot("{what}") has no option {name!r}; {remedy}')
     _matplotlib()
     if what == "overview":
         if ax is not None:
@@ -161,41 +198,58 @@ def canvas(ax: Any, size: tuple[float, float]) -> Iterator[Any]:
 
 
 def save_overview(path: Path, file: str, **options: Any) -> None:
-    """Write the overview to a file, without touching pyplot's list of open figures."""
+    """Write the overview to a file."""
+    with sheet(file, _size(path)) as figure:
+        draw_overview(path, figure, **options)
+
+
+@contextmanager
+def sheet(file: str, size: tuple[float, float]) -> Iterator[Any]:
+    """A figure that is written to a file at the end, without touching pyplot's list of open figures."""
     _matplotlib()
     from matplotlib.figure import Figure
 
     with _styled():
-        figure = Figure(figsize=_size(path), layout="constrained")
-        draw_overview(path, figure, **options)
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
         figure.savefig(file, dpi=120)
 
 
 # ---- what is shared --------------------------------------------------------------------------------------------------
 
 
-def _values(path: Path) -> FloatArray:
+Span = tuple[float, float]
+"""The values of C from which to which a picture goes."""
+
+
+def _values(path: Path, span: Span) -> FloatArray:
     """The values of C at which to draw: `_POINTS` of equal distance in log C, and the breakpoints if they are few."""
-    low, high = _limits(path)
+    low, high = span
     if not low < high:
         return np.array([high])
     Cs = np.clip(np.geomspace(low, high, _POINTS), low, high)
-    few = path.Cs[path.Cs <= high]
+    few = path.Cs[(path.Cs >= low) & (path.Cs <= high)]
     return np.union1d(Cs, few) if few.size <= _POINTS else Cs
 
 
-def _limits(path: Path) -> tuple[float, float]:
-    """The range of C to show: all of the path, but not long after the last event, when nothing happens any more."""
+def _limits(path: Path, best: StepCurve | None = None) -> Span:
+    """The range of C to show: all of the path, but not long after the last event, when nothing happens any more.
+
+    The best C is inside, wherever it lies.
+    """
     low, high = float(path.Cs[0]), float(path.Cs[-1])
     last = float(path.Cs[-2]) if path.Cs.size > 2 else high
-    return low, min(high, max(_AFTER * last, low * _AFTER))
+    shown = min(high, max(_AFTER * last, low * _AFTER))
+    if best is not None and low < high:
+        low = max(path.C_min, min(low, 0.5 * best.best_C))
+        shown = min(high, max(shown, 2.0 * best.best_C))
+    return low, shown
 
 
-def _over_C(path: Path, ax: Any, title: str, label: str) -> None:
+def _over_C(ax: Any, span: Span, title: str, label: str) -> None:
     ax.set_xscale("log")
-    low, high = _limits(path)
-    if low < high:
-        ax.set_xlim(low, high)
+    if span[0] < span[1]:
+        ax.set_xlim(*span)
     ax.set_xlabel("C")
     ax.set_ylabel(label)
     ax.set_title(title)
@@ -225,12 +279,13 @@ def _class_names(path: Path) -> list[str]:
 # ---- the views -------------------------------------------------------------------------------------------------------
 
 
-def draw_alphas(path: Path, ax: Any, *, max_lines: int = _LINES) -> None:
-    """The dual variables over C, as shares alpha / C of their limit; those longest on the margin in front."""
+def draw_alphas(path: Path, ax: Any, *, max_lines: int = _LINES, span: Span | None = None) -> None:
+    """The weight alpha of points over C, as a share of its limit C; those longest on the margin in front."""
     from matplotlib.collections import LineCollection
     from matplotlib.lines import Line2D
 
-    Cs = _values(path)
+    span = _limits(path) if span is None else span
+    Cs = _values(path, span)
     first = path._data.groups.first
     shown = first
     if first.size > max_lines:
@@ -248,15 +303,15 @@ def draw_alphas(path: Path, ax: Any, *, max_lines: int = _LINES) -> None:
         ax.add_collection(LineCollection(list(lines[front]), colors=colour, linewidths=1.5, zorder=3))
     top = float(share.max(initial=0.0)) or 1.0
     ax.set_ylim(-0.02 * top, 1.04 * top)
-    _over_C(path, ax, "Dual variables", r"$\alpha_i \,/\, C$")
+    _over_C(ax, span, "Weights", r"share of their limit, $\alpha_i \,/\, C$")
     if shown.size < first.size:
-        ax.set_xlabel(f"C   ({shown.size} of {first.size:,} variables shown)")
+        ax.set_xlabel(f"C   ({shown.size} of {first.size:,} points shown)")
     handles = [Line2D([], [], color=colour, linewidth=1.5) for colour in (NEGATIVE, POSITIVE)]
     _legend_above(ax, handles, [f"class {name}" for name in _class_names(path)])
 
 
-def draw_sets(path: Path, ax: Any) -> None:
-    """How many points are on the margin (E), at the limit C (L) and without influence (R)."""
+def draw_sets(path: Path, ax: Any, *, span: Span | None = None) -> None:
+    """How many points are on the margin, within it (wrong ones too: weight C), and beyond it (without weight)."""
     counts = path.support_counts()
     Cs = 1.0 / counts["lambda"]
     if Cs.size > 4 * _POINTS:
@@ -264,66 +319,100 @@ def draw_sets(path: Path, ax: Any) -> None:
         counts, Cs = counts[keep], Cs[keep]
     for name, label, colour, width in (
         ("R", "beyond", OUTSIDE, 1.4),
-        ("L", "inside", BOUND, 1.4),
-        ("E", "on margin", MARGIN, 1.8),
+        ("L", "within", BOUND, 1.4),
+        ("E", "on the margin", MARGIN, 1.8),
     ):
-        ax.plot(Cs, counts[name], drawstyle="steps-post", color=colour, linewidth=width, label=f"{name} {label}")
+        ax.plot(Cs, counts[name], drawstyle="steps-post", color=colour, linewidth=width, label=label)
     ax.fill_between(Cs, counts["E"], step="post", color=MARGIN, alpha=0.12, linewidth=0)
     n = sum(int(counts[name][0]) for name in "ELR")
     ax.set_ylim(0, 1.02 * n)
-    _over_C(path, ax, "Sets", "number of points")
+    _over_C(ax, _limits(path) if span is None else span, "Margin", "number of points")
     handles, labels = ax.get_legend_handles_labels()
     _legend_above(ax, handles[::-1], labels[::-1])
 
 
-def draw_objective(path: Path, ax: Any) -> None:
-    """The optimal value of 1/2 |w|^2 + C sum xi over C."""
-    Cs = _values(path)
+def draw_objective(path: Path, ax: Any, *, span: Span | None = None) -> None:
+    """What training minimises, over C: the smallest value of 1/2 |w|^2 + C sum xi."""
+    span = _limits(path) if span is None else span
+    Cs = _values(path, span)
     value = -np.asarray(path.objective(Cs))
     ax.plot(Cs, value, color=INK, linewidth=1.6)
     if value.min() > 0 and value.max() > 30.0 * value.min():
         ax.set_yscale("log")
     else:
         ax.set_ylim(bottom=0)
-    _over_C(path, ax, "Objective", r"$|w|^2/2 \, + \, C \, \Sigma \, \xi_i$")
+    _over_C(ax, span, "What training minimises", r"$|w|^2/2 \, + \, C \, \Sigma \, \xi_i$")
 
 
-def draw_error(path: Path, ax: Any, *, test: tuple[Any, Any] | None = None, curves: Curves | None = None) -> None:
-    """The share of wrong predictions over C, training and (given `test`, a pair X, y) held-out, and the best C."""
-    curves = error_curves(path, test) if curves is None else curves
-    shown = [("training", curves.training, INK)]
-    if curves.test is not None:
-        shown.append(("held out", curves.test, POSITIVE))
-    for label, curve, colour in shown:
-        edges = np.concatenate([[path.Cs[0]], curve.breakpoints, [curve.C_max]])
-        values = np.concatenate([curve.values, curve.values[-1:]])
-        ax.plot(
-            edges,
-            100 * values,
-            drawstyle="steps-post",
-            color=colour,
-            linewidth=1.6,
-            label=label,
-            rasterized=edges.size > 20_000,
+def draw_error(
+    path: Path,
+    ax: Any,
+    *,
+    test: tuple[Any, Any] | None = None,
+    cv: StepCurve | None = None,
+    curves: Curves | None = None,
+    span: Span | None = None,
+) -> None:
+    """The share of wrong predictions over C: training, held out (`test`, a pair X, y), cross-validated (`cv`).
+
+    The best C is that of the cross-validated or held-out error. The training error alone says nothing about it.
+    """
+    curves = error_curves(path, test, cv) if curves is None else curves
+    span = _limits(path, curves.best) if span is None else span
+    shown = [
+        (label, curve, colour)
+        for label, curve, colour in (
+            ("training", curves.training, INK),
+            ("held out", curves.test, HELD_OUT),
+            ("cross-validated", curves.cross_validated, CROSS),
         )
+        if curve is not None
+    ]
+    for label, curve, colour in shown:
+        edges, values = _steps(curve, span)
+        ax.plot(
+            edges, 100 * values, drawstyle="steps-post", color=colour, linewidth=1.6, label=label,
+            rasterized=edges.size > 20_000,
+        )  # fmt: skip
+    ax.set_ylim(*_of_interest([curve for _, curve, _ in shown], span))
     best = curves.best
-    at = best.best_C
-    ax.axvline(at, color=MARGIN, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
-    ax.plot([at], [100 * best.minimum], "o", color=MARGIN, markersize=6, zorder=4, clip_on=False)
-    ax.set_ylim(bottom=0)
+    if best is not None:
+        at = best.best_C
+        ax.axvline(at, color=MARGIN, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
+        ax.plot([at], [100 * best.minimum], "o", color=MARGIN, markersize=6, zorder=4)
+        note, colour = f"least {percent(best.minimum)} at C = {short(at)}, {shown[-1][0]}", MARGIN
+    else:
+        note, colour = f"least training error {percent(curves.training.minimum)}", MUTED
     if len(shown) > 1:
         ax.legend(loc="best")
-    _over_C(path, ax, "Error", "wrong, in %")
-    least = f"least {percent(best.minimum)} at C = {short(at)}"
-    ax.set_title(least, loc="right", color=MARGIN, fontsize=8.5, fontweight="bold")
+    _over_C(ax, span, "Error", "wrong, in %")
+    ax.set_title(note, loc="right", color=colour, fontsize=7.5, fontweight="normal")
+
+
+def _steps(curve: StepCurve, span: Span) -> tuple[FloatArray, FloatArray]:
+    """The part of a curve inside a picture: where steps begin, its end, and the values from there on."""
+    low, high = max(span[0], curve.C_min), min(span[1], curve.C_max)
+    inside = curve.breakpoints[(curve.breakpoints > low) & (curve.breakpoints < high)]
+    edges = np.concatenate([[low], inside, [high]])
+    values = curve.values[np.searchsorted(curve.breakpoints, edges[:-1], side="right")]
+    return edges, np.concatenate([values, values[-1:]])
+
+
+def _of_interest(curves: list[StepCurve], span: Span) -> tuple[float, float]:
+    """The range of errors to show, in percent: what nine tenths of the picture's width need, and every minimum."""
+    ends = [(max(span[0], c.C_min), min(span[1], c.C_max)) for c in curves]
+    values = np.stack([c(np.clip(np.geomspace(*span, _POINTS), *e)) for c, e in zip(curves, ends, strict=True)])
+    low, high = float(values.min()), float(np.quantile(values, 0.9, axis=1).max())
+    room = max(high - low, 0.02, 0.1 * high)
+    return 100.0 * (low - 0.08 * room if low > 0.5 * high else -0.03 * high), 100.0 * (high + 0.15 * room)
 
 
 def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | None = None) -> None:
-    """The decision function of two features at one C (default: least training error), and the training points."""
+    """The decision function of two features at one C (default: 1, or the path's end next to it), and the training points."""
     data = path._data
     if not has_boundary(path):
         raise InputError("the decision boundary can be drawn for two features in a dense X only")
-    C = _curve(path).best_C if C is None else C
+    C = float(np.clip(1.0, path.Cs[0], path.Cs[-1])) if C is None else C
     X = data.raw
     low, high = X.min(axis=0), X.max(axis=0)
     half = 0.56 * np.where(high > low, high - low, 1.0)
@@ -355,8 +444,11 @@ def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | N
     if square:
         ax.set_aspect("equal", anchor="NW")
     ax.grid(False)
-    ax.set_xlabel("feature 1   (ringed: support vectors; dashed: the margin)")
-    ax.set_ylabel("feature 2")
+    names = getattr(path, "feature_names", None)
+    first, second = ("feature 1", "feature 2") if names is None else (str(name)[:30] for name in names)
+    ax.set_xlabel(f"{first}   (ringed: support vectors; dashed: the margin)")
+    ax.set_ylabel(second)
+    _legend_above(ax, *ax.get_legend_handles_labels())
     ax.set_title(title or f"Decision boundary at C = {short(C)}")
 
 
@@ -376,23 +468,26 @@ def draw_overview(
     *,
     title: str | None = None,
     test: tuple[Any, Any] | None = None,
+    cv: StepCurve | None = None,
+    C: float | None = None,
     curves: Curves | None = None,
 ) -> Any:
-    """All views in one figure; returns their axes by name."""
-    curves = error_curves(path, test) if curves is None else curves
+    """All views in one figure; returns their axes by name. `C`: that of the boundary (default: the best one, if known)."""
+    curves = error_curves(path, test, cv) if curves is None else curves
+    best = curves.best
+    span = _limits(path, best)
     if has_boundary(path):
         axes = figure.subplot_mosaic(
             [["boundary", "error", "alphas"], ["boundary", "sets", "objective"]], width_ratios=[1.8, 1.0, 1.0]
         )
-        draw_boundary(path, axes["boundary"], C=curves.best.best_C)
+        draw_boundary(path, axes["boundary"], C=best.best_C if C is None and best is not None else C)
     else:
         axes = figure.subplot_mosaic([["error", "alphas"], ["sets", "objective"]])
-    draw_error(path, axes["error"], curves=curves)
-    draw_alphas(path, axes["alphas"])
-    draw_sets(path, axes["sets"])
-    draw_objective(path, axes["objective"])
-    stats = path.stats
-    way = f"every C from {short(path.Cs[0])} to {short(path.Cs[-1])}, {stats['n_events']:,} events"
+    draw_error(path, axes["error"], curves=curves, span=span)
+    draw_alphas(path, axes["alphas"], span=span)
+    draw_sets(path, axes["sets"], span=span)
+    draw_objective(path, axes["objective"], span=span)
+    way = f"every C from {short(path.Cs[0])} to {short(path.Cs[-1])}, {path.stats['n_events']:,} changes"
     figure.suptitle(f"{title}: {way}" if title else way[0].upper() + way[1:], fontsize=12.5, x=0.008, ha="left")
     return axes
 

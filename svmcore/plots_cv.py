@@ -11,7 +11,7 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray
 from svmcore.cv.calibration import Calibrator, VennAbers
 from svmcore.cv.result import Mean, PathCV, edges_of
-from svmcore.plots import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, canvas, percent, short
+from svmcore.plots import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, canvas, percent, sheet, short
 
 _AFTER = 4.0  # times the last change's C is where the picture ends
 _STEPS = 3000  # stretches drawn; more cannot be told apart
@@ -31,6 +31,12 @@ def plot_cv(cv: PathCV, what: str = "curve", *, ax: Any = None, **options: Any) 
     with canvas(ax, size) as ax:
         draw(cv, ax, **options)
     return ax
+
+
+def save_cv(cv: PathCV, file: str) -> None:
+    """Write the curve over C to a file."""
+    with sheet(file, (6.8, 4.3)) as figure:
+        draw_curve(cv, figure.subplots())
 
 
 def _limits(means: list[Mean]) -> tuple[float, float]:

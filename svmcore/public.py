@@ -30,7 +30,7 @@ def certificate(
     Parameters
     ----------
     X, y, C : the training problem; further keywords are those of `train_svc` that define it (kernel, gamma, degree,
-        coef0, loss, fit_intercept, intercept_scaling, sample_weight, class_weight).
+        coef0, loss, fit_intercept, intercept_scaling, standardize, sample_weight, class_weight).
     alpha : the n dual variables, at least 0; for regression (``epsilon`` given) the n signed coefficients.
     intercept : the answer's intercept; None takes the mean over its free vectors.
 
@@ -50,7 +50,10 @@ def certificate(
         coef = coef * signs
     if intercept is not None:
         intercept = _check.number("intercept", intercept)
-    K, beta = form.kernel_matrix(cache_bytes=0, n_threads=_check.threads(n_threads)), forms.to_beta(qp, coef)
+    beta = forms.to_beta(qp, coef)
+    if not forms.nearly_balanced(qp, beta):  # then a translation of the points does change the objective
+        form = form._replace(centre=None)
+    K = form.kernel_matrix(cache_bytes=0, n_threads=_check.threads(n_threads))
     shift = form.shift(K, beta)
     found = _measure(qp, K, beta, None if intercept is None else intercept - shift)
     return found._replace(intercept=found.intercept + shift)

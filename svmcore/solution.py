@@ -6,25 +6,27 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _columns
+from svmcore import _check, _columns
 from svmcore._columns import Columns, Scaling
 from svmcore._decision import Decision
 from svmcore._errors import InputError
+from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.certify import Certificate
 from svmcore.gram import is_sparse
 
+if TYPE_CHECKING:
+    from svmcore.cv import PathCV
+    from svmcore.path_result import Path
+
 _FORMAT = "svmcore-solution-2"
 _OLD_FORMATS = ("svmcore-solution-1",)  # read, never written: without names, scaling and the terms of the problem
 _MOST_POINTS = 10**9  # a larger number in a file is damage, not data
-
-
-_SHAPED = {KernelKind.RBF, KernelKind.POLY, KernelKind.SIGMOID, KernelKind.LAPLACIAN}
 
 
 class Terms(NamedTuple):
@@ -139,6 +141,20 @@ class Solution:
             f"{known}KKT violation {self.kkt_violation:.1e}, {self.status.name.lower()}>"
         )
 
+    def _repr_html_(self) -> str:
+        """The table that notebooks show."""
+        rows: dict[str, Any] = {
+            "kind": "regression" if self.classes is None else f"classification: {_listed(self.classes)}",
+            **self.params,
+            "support vectors": f"{len(self.support):,} of {len(self.alpha):,}",
+            "features": f"{self.n_features:,}",
+            "solver": f"{self.solver}, {self.n_iter:,} iterations, {self.fit_seconds:.3g} s",
+            "KKT violation": f"{self.kkt_violation:.1e}",
+        }
+        if not callable(self.measured):
+            rows["relative gap"] = f"{self.relative_gap:.1e}"
+        return html_table("Solution", rows | {"status": self.status})
+
     # ---- the training problem ----------------------------------------------------------------------------------------
 
     @property
@@ -183,24 +199,14 @@ class Solution:
     @property
     def gamma(self) -> float | None:
         """The kernel's gamma as a number; None for a kernel without one."""
-        return self.kernel.gamma if self.kernel.kind in _SHAPED else None
+        return _check.kernel_params(self.kernel, None).get("gamma")
 
     @property
     def params(self) -> dict[str, Any]:
         """The training problem in the words of `train_svc` and `train_svr`: whatever is known and applies."""
-        kind = self.kernel.kind
-        every = {
-            "C": self.C,
-            "epsilon": self.epsilon,
-            "loss": self.loss,
-            "kernel": self.kernel_name if self.function is None else self.function,
-            "gamma": self.gamma,
-            "degree": self.kernel.degree if kind == KernelKind.POLY else None,
-            "coef0": self.kernel.coef0 if kind in (KernelKind.POLY, KernelKind.SIGMOID) else None,
-            "intercept_scaling": self.kernel.offset**0.5 or None,
-            "standardize": self.standardized is not None,
-        }
-        return {name: value for name, value in every.items() if value is not None}
+        terms = {name: value for name, value in self.terms._asdict().items() if value is not None}
+        kernel = _check.kernel_params(self.kernel, self.function)
+        return {**terms, **kernel, "standardize": self.standardized is not None}
 
     @property
     def coef_(self) -> FloatArray:
@@ -277,6 +283,10 @@ class Solution:
             np.savez_compressed(stream, **fields)
 
 
+def _listed(classes: NDArray[Any]) -> str:
+    return ", ".join(str(label) for label in classes.tolist())
+
+
 def _to_format_of(X: Any, like: Any) -> Any:
     """X as dense or sparse as `like`."""
     if is_sparse(like):
@@ -286,7 +296,7 @@ def _to_format_of(X: Any, like: Any) -> Any:
     return X.toarray()
 
 
-def load(file: Any) -> Any:
+def load(file: Any) -> Solution | Path | PathCV:
     """Read what `save` of a solution, a path or a cross-validation wrote. Never unpickles."""
     try:
         # opened here: numpy leaves a file that is no archive open
@@ -298,6 +308,9 @@ def load(file: Any) -> Any:
     except Exception as error:
         reason = "it is no archive of arrays" if "pickle" in str(error) else str(error)
         raise InputError(f"{file} is not a file that svmcore wrote ({reason})") from None
+    for key, part in parts.items():
+        if not isinstance(part, np.ndarray):  # numpy hands on what has no header of its own as bytes
+            raise InputError(f"{file} is damaged: {key} is no array")
     if str(parts.get("format")).startswith("svmcore-path"):
         from svmcore._path_solution import assemble_path
 
@@ -314,6 +327,14 @@ def load(file: Any) -> Any:
         raise InputError(f"{file} is damaged: {error}") from None
 
 
+def check_kernel(kernel: Kernel) -> None:
+    """Refuse the numbers of a kernel that none has."""
+    if kernel.kind not in set(KernelKind) - {KernelKind.CALLABLE}:
+        raise ValueError(f"it names kernel {kernel.kind}")
+    if not (0 <= kernel.degree < 2**31 and np.isfinite([kernel.gamma, kernel.coef0, kernel.offset]).all()):
+        raise ValueError(f"it names {kernel}")
+
+
 def _assemble(parts: dict[str, Any]) -> Solution:
     kind, gamma, coef0, degree, offset = parts["kernel"].tolist()
     (intercept, objective, primal, gap, relative, violation, n_iter, n_evals, seconds, n_features) = parts[
@@ -324,8 +345,8 @@ def _assemble(parts: dict[str, Any]) -> Solution:
     n = int(parts["n"])
     if not 0 < n <= _MOST_POINTS or (len(support) and support.max() >= n):
         raise ValueError(f"it claims {n} training points")
-    if int(kind) not in set(KernelKind) - {KernelKind.CALLABLE}:
-        raise ValueError(f"it names kernel {kind}")
+    kernel = Kernel(int(kind), gamma, coef0, int(degree), offset)
+    check_kernel(kernel)
     alpha = np.zeros(n)
     if support.shape != dual_coef.shape or support.ndim != 1 or (len(support) and support.min() < 0):
         raise ValueError("support and dual_coef do not belong together")
@@ -349,6 +370,5 @@ def _assemble(parts: dict[str, Any]) -> Solution:
         measured=Certificate(objective, primal, gap, relative, violation, 0.0, intercept), status=status,
         converged=status.ok, n_iter=int(n_iter), n_kernel_evals=int(n_evals), fit_seconds=seconds,
         solver=str(parts["solver"]), classes=parts.get("classes"),
-        kernel=Kernel(int(kind), gamma, coef0, int(degree), offset), support_vectors=vectors, columns=columns,
-        terms=terms,
+        kernel=kernel, support_vectors=vectors, columns=columns, terms=terms,
     )  # fmt: skip

@@ -6,34 +6,38 @@ is started again from its own answer, as long as that helps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _check, _columns, _measures, choice, forms, solvers
+from svmcore import _advice, _check, _columns, _measures, choice, forms, solvers
 from svmcore._check import KernelSpec
 from svmcore._columns import Columns
 from svmcore._control import Callback, Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning, warn
 from svmcore._keywords import Gamma, KernelLike, SolverName, SolverOptions, Stopping, SVCLoss, SVRLoss, checked
+from svmcore._scales import warn_of_scales
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.certify import Certificate, certificate, confirm
 from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.solution import Solution, Terms
-from svmcore.solvers._contract import positive, rounding
+from svmcore.solvers._contract import STOPPED, positive, product_work, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
+_LONG = 1e10  # operations of a certificate that a run which was stopped leaves for later: about a third of a second
+_FAR_APART = 1e-2  # squared distance of two points, as a share of the squared norm, that rules this out:
 _OFF_CENTRE = 1e-4  # share of the squared norms that is left when the points are moved to their mean
 
 
 class Problem(NamedTuple):
     """A checked problem: the dual, its kernel, the data behind it, scaled, and the two classes of a classifier.
 
-    `centre` is what `points` have been moved by, where that changes nothing but the rounding.
+    `centre` is what `points` have been moved by, where that changes nothing but the rounding; `by_scale`: gamma="scale".
     """
 
     qp: DualQP
@@ -43,6 +47,7 @@ class Problem(NamedTuple):
     columns: Columns
     terms: Terms
     centre: FloatArray | None = None
+    by_scale: bool = False
 
     @property
     def points(self) -> Any:
@@ -242,7 +247,15 @@ def train_svr(
         "sample_weight": sample_weight,
     }  # fmt: skip
     training = Training(problem.X, y, form, run.tol, problem.columns)
-    return _fit(problem, run, _control(time_limit, callback, verbose), training)
+    solution = _fit(problem, run, _control(time_limit, callback, verbose), training)
+    flat = _advice.nearly_constant(solution, problem.qp, problem.X)
+    if flat is not None:
+        warn(
+            f"the function is nearly constant, with a spread of {flat[0]:.2g} where y spreads {flat[1]:.2g}: C={C:g} is "
+            f"small for such targets. Remedy: scale y to spread 1, or raise C, to {flat[1]:.0g} say.",
+            ScaleWarning,
+        )
+    return solution
 
 
 def _offset(fit_intercept: Any, intercept_scaling: Any) -> tuple[bool, float]:
@@ -273,9 +286,16 @@ def _centre(X: Any, spec: KernelSpec, equality: bool) -> FloatArray | None:
     """
     if spec.kernel.kind != KernelKind.LINEAR or not equality or is_sparse(X):
         return None
+    step = X[0] - X[-1]
+    if float(step @ step) > _FAR_APART * float(X[0] @ X[0]):
+        return None  # most data ends here
     mean = np.asarray(X.mean(axis=0), dtype=np.float64)
     energy = float(np.vdot(X, X))
     return mean if energy - X.shape[0] * float(mean @ mean) < _OFF_CENTRE * energy else None
+
+
+def _by_scale(gamma: Any) -> bool:
+    return isinstance(gamma, str) and gamma == "scale"
 
 
 def svc_problem(
@@ -299,7 +319,7 @@ def svc_problem(
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
     qp, centre = forms.svc(signs, costs, loss, equality), _centre(X, spec, equality)
-    return Problem(qp, spec, X, classes, columns, Terms(C, loss), centre)
+    return Problem(qp, spec, X, classes, columns, Terms(C, loss), centre, _by_scale(gamma))
 
 
 def svr_problem(
@@ -322,7 +342,7 @@ def svr_problem(
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
     qp, centre = forms.svr(targets, costs, epsilon, loss, equality), _centre(X, spec, equality)
-    return Problem(qp, spec, X, None, columns, Terms(C, loss, epsilon), centre)
+    return Problem(qp, spec, X, None, columns, Terms(C, loss, epsilon), centre, _by_scale(gamma))
 
 
 def any_problem(X: Any, y: Any, C: Any, epsilon: Any, problem: dict[str, Any]) -> Problem:
@@ -364,7 +384,7 @@ def _check_run(
     )
 
 
-def _refuse_what_it_cannot(name: str, problem: Problem) -> None:
+def _refuse_what_it_cannot(name: str, problem: Problem, warm: bool) -> None:
     """Say in words what a solver does not do."""
     can = solvers.load(name).CAPABILITIES
     qp = problem.qp
@@ -389,6 +409,7 @@ def _refuse_what_it_cannot(name: str, problem: Problem) -> None:
         ),
         (twins, can.twins, "regression"),
         (problem.spec.kernel.kind != KernelKind.LINEAR, not can.linear_only, "kernels other than the linear one"),
+        (warm, can.warm_start, "a start from alpha0; leave it out"),
         (problem.spec.function is not None, can.callable_kernel, "a Python kernel; use kernel='precomputed'"),
     ]:
         if needed and not able:
@@ -420,17 +441,31 @@ class Measured(NamedTuple):
     postponed: bool
 
 
+def _relative_gap(qp: DualQP, raw: Raw, b: float) -> float:
+    """The relative gap by a solver's residual: a few digits of it."""
+    assert raw.residual is not None
+    gap = _measures.gap(qp, raw.beta, raw.residual, b)
+    return gap / max(abs(gap - _measures.objective(qp, raw.beta, raw.residual)), 1e-300)
+
+
 def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run) -> Measured:
-    """The exact violation of an answer, and all of its certificate unless the solver's residual allows to postpone it."""
+    """The exact violation of an answer, and all of its certificate unless the solver's residual allows to postpone it.
+
+    Of a run that somebody stopped, and whose certificate would take long: the violation to within the solver's rounding.
+    """
     if run.stopping == "kkt" and raw.status.ok and raw.residual is not None:
         known = confirm(qp, K, raw.beta, raw.residual, raw.residual_error)
         if known is not None:
             b = known[1] if qp.equality else 0.0
-            gap = _measures.gap(qp, raw.beta, raw.residual, b)
-            primal = abs(gap - _measures.objective(qp, raw.beta, raw.residual))
-            relative = gap / max(primal, 1e-300)
+            relative = _relative_gap(qp, raw, b)
             if relative < 0.5 * _LARGE_GAP:
                 return Measured(*known, relative, lambda: certificate(qp, K, raw.beta), postponed=True)
+    if raw.status in STOPPED and raw.residual is not None and product_work(K, int(np.count_nonzero(raw.beta))) > _LONG:
+        b = _measures.bias(qp, raw.beta, raw.residual)
+        violation = _measures.violation(qp, raw.beta, raw.residual)
+        reported = b if qp.equality else K.kernel.offset * float(raw.beta.sum())
+        relative = _relative_gap(qp, raw, b)
+        return Measured(violation, reported, relative, lambda: certificate(qp, K, raw.beta), postponed=True)
     full = certificate(qp, K, raw.beta, best=run.stopping == "gap")
     return Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, postponed=False)
 
@@ -445,7 +480,7 @@ class Reached(NamedTuple):
     @property
     def finite(self) -> bool:
         """Whether the point means anything."""
-        return bool(np.isfinite(self.measured.relative_gap + self.measured.violation + self.measured.intercept))
+        return math.isfinite(self.measured.relative_gap + self.measured.violation + self.measured.intercept)
 
     @property
     def loss(self) -> tuple[bool, float, float]:
@@ -459,7 +494,8 @@ def _attempt(
     """Run one solver, certify, and start it again where the certificate disagrees: the best point, and how it ended."""
     solver = solvers.load(name)
     rounds = _ROUNDS if solver.CAPABILITIES.warm_start else 1
-    spent, best = 0, None
+    spent = 0
+    best: Reached | None = None
     for attempt in range(rounds):
         raw = solver.run(
             qp, K, control=control, tol=run.tol, stopping=run.stopping,
@@ -479,12 +515,13 @@ def _attempt(
         if not halved or attempt == rounds - 1:
             break
         start = raw.beta
+    assert best is not None
     return best._replace(raw=best.raw._replace(n_iter=spent)), Status.PRECISION
 
 
 def _feasible(qp: DualQP, raw: Raw) -> Raw:
     """The answer on the equality row, from which a solver's own sums may have drifted; its residual is not its own then."""
-    if not np.isfinite(raw.beta).all():
+    if not math.isfinite(raw.beta.sum()) and not np.isfinite(raw.beta).all():
         status = Status.PRECISION if raw.status.ok else raw.status
         return raw._replace(beta=np.zeros_like(raw.beta), residual=None, status=status)
     beta = forms.balanced(qp, raw.beta)
@@ -493,11 +530,12 @@ def _feasible(qp: DualQP, raw: Raw) -> Raw:
 
 def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
     """A convex problem whose boxes are closed has a solution: a solver that finds none has met rounding."""
-    open_box = (qp.diag == 0) & np.isinf(qp.upper - qp.lower)
-    convex = positive(K.kernel) or not np.isinf(qp.upper - qp.lower).any()
-    if raw.status is Status.UNBOUNDED and convex and not open_box.any():
-        return raw._replace(status=Status.PRECISION)
-    return raw
+    if raw.status is not Status.UNBOUNDED:
+        return raw
+    wide = np.isinf(qp.upper - qp.lower)
+    convex = positive(K.kernel) or not wide.any()
+    closed = not (wide & (qp.diag == 0)).any()
+    return raw._replace(status=Status.PRECISION) if convex and closed else raw
 
 
 def _chain(
@@ -528,7 +566,7 @@ def _chain(
 def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> Solution:
     """Run the solver, or the chosen ones until one succeeds, certify, and speak."""
     if run.solver != solvers.AUTO:
-        _refuse_what_it_cannot(run.solver, problem)
+        _refuse_what_it_cannot(run.solver, problem, run.alpha0 is not None)
     qp = problem.qp
     start = _start(problem, run.alpha0)
     with (
@@ -593,16 +631,33 @@ _REMEDIES = {
     Status.CALLBACK: "pass alpha0=solution.alpha to go on from it",
     Status.PRECISION: "raise tol, scale the features, or lower C",
     Status.UNBOUNDED: "use a finite C, or loss='squared_hinge' with a finite C",
-    Status.LIMITED: "raise the method's own limit, or choose another solver",
+    Status.LIMITED: "choose another solver",
     Status.STATIONARY: "use a positive semi-definite kernel (rbf, linear, poly with coef0 >= 0) when that matters",
 }
+
+
+_OWN_LIMITS = {
+    "smo": ("max_passes idle sweeps", "raise max_passes, or set it to 0, which is no limit"),
+    "block": (
+        "too many face steps that did not halve the violation",
+        "scale the features, lower C, or use solver='smo'",
+    ),
+    "interior": (
+        "as many steps, or crossovers to an exact answer, as it makes",
+        "use solver='auto', which goes on from there",
+    ),
+}
+"""The limit that a solver has of its own, by name, and what to do about it."""
 
 
 def _speak(solution: Solution, relative_gap: float, problem: Problem, run: Run) -> None:
     """Warn when the answer is not what was asked for, or when meeting the tolerance means little."""
     status = solution.status
     lost = f"KKT violation {solution.kkt_violation:.1e} (tol {run.tol:g}), relative gap {relative_gap:.1e}"
-    if status in _REMEDIES:
+    if status is Status.LIMITED and solution.solver in _OWN_LIMITS:
+        limit, remedy = _OWN_LIMITS[solution.solver]
+        warn(f"{status}: {lost}. The limit of {solution.solver!r} is {limit}. Remedy: {remedy}.", ConvergenceWarning)
+    elif status in _REMEDIES:
         warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning)
     elif run.stopping != "gap" and relative_gap > _LARGE_GAP:
         warn(
@@ -611,11 +666,5 @@ def _speak(solution: Solution, relative_gap: float, problem: Problem, run: Run) 
             ConvergenceWarning,
         )
     slow = not status.ok or (solution.solver == "smo" and solution.n_iter > 100 * len(problem.qp.c))
-    if slow and status is not Status.UNBOUNDED and problem.spec.kernel.kind < KernelKind.PRECOMPUTED:
-        ratio, largest, smallest = _check.scale_ratio(problem.X)
-        if ratio > _check.SCALE_RATIO:
-            warn(
-                f"feature {largest} spreads {ratio:.1e} times wider than feature {smallest}, which makes the fit slow; "
-                "bring the features to one scale first",
-                ScaleWarning,
-            )
+    slow = slow and status is not Status.UNBOUNDED
+    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, slow=slow, names=problem.columns.names)

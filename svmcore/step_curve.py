@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
@@ -59,6 +60,10 @@ class StepCurve:
             f"minimum {self.minimum:.6g} for C {_from_to(low, high)}>"
         )
 
+    @overload
+    def __call__(self, C: float) -> float: ...
+    @overload
+    def __call__(self, C: Sequence[float] | NDArray[Any]) -> FloatArray: ...
     def __call__(self, C: Any) -> Any:
         """The value at C."""
         C = np.asarray(C, dtype=np.float64)

@@ -104,6 +104,7 @@ class _Spare:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._buffer: Real | None = None
+        self._touched = 0
 
     def take(self, size: int) -> Real:
         """A float32 array of at least this size; what has never been written takes no memory."""
@@ -115,10 +116,31 @@ class _Spare:
         """Keep a buffer of which `touched` values have been written, unless that is a lot."""
         if touched <= _KEPT_VALUES:
             with self._lock:
-                self._buffer = buffer
+                self._buffer, self._touched = buffer, touched
+
+    def clear(self) -> int:
+        """Let go of the buffer; the bytes of it that had been written."""
+        with self._lock:
+            freed = 0 if self._buffer is None else self._buffer.itemsize * self._touched
+            self._buffer, self._touched = None, 0
+        return freed
 
 
 _spare = _Spare()
+
+
+def release_memory() -> int:
+    """Give back what the process keeps between fits, and return its size in bytes.
+
+    A fit leaves one work buffer of at most 128 MB behind, since the next one starts faster in memory that is there already.
+    Nothing else depends on it: call this where a process goes on living without training.
+
+    >>> import svmcore
+    >>> _ = svmcore.release_memory()
+    >>> svmcore.release_memory()
+    0
+    """
+    return _spare.clear()
 
 
 def _complete(out: Real, count: int) -> None:
@@ -359,13 +381,16 @@ def _norms(panels: Real) -> Real:
     return np.asarray(np.sqrt(np.einsum("pkj,pkj->pj", panels, panels)))
 
 
-def exact_gram(K: Any, go_on: Callable[[], bool]) -> FloatArray | None:
-    """K among all points in float64 from dense tiles, while `go_on()`; None where there are none, or it was stopped.
+def has_gram(K: Any) -> bool:
+    """Whether `exact_gram` serves this kernel."""
+    return bool(K.kernel.kind in _SHAPES and K.function is None and K.points.panels.shape[0])
+
+
+def exact_gram(K: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
+    """K among all points in float64 from dense tiles, while `go_on(share done)`; None when that stops it.
 
     Its rows end in values without meaning.
     """
-    if not (K.kernel.kind in _SHAPES and K.function is None and K.points.panels.shape[0]):
-        return None
     panels = np.ascontiguousarray(K.points.panels[:, : _used_features(K.points.panels)])
     packed = np.empty((groups_of(K.n), panels.shape[1], _vector.ROWS))
     block_jit.pack_rows(panels, np.arange(K.n), packed)
@@ -373,7 +398,7 @@ def exact_gram(K: Any, go_on: Callable[[], bool]) -> FloatArray | None:
     shape = shape_of(K.kernel)
     step = max(1, int(_BETWEEN_LOOKS // (out.shape[0] * LANES * (4 + panels.shape[1]))))
     for start in range(0, len(panels), step):
-        if not go_on():
+        if not go_on(start / len(panels)):
             return None
         stop = min(start + step, len(panels))
         fill = functools.partial(_fill, shape, packed, panels, start, out)

@@ -25,10 +25,12 @@ from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.solution import Solution
 from svmcore.solve import (
     Problem,
+    Reached,
     Run,
     Training,
     _at_tolerance,
     _control,
+    _feasible,
     _fit,
     _measure,
     _solution,
@@ -239,9 +241,12 @@ def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) ->
         simple.settle()
         course = simple.course
         stats = {"adds": int(course.ints[_steps_jit.ADDS]), "members": int(simple.active.sizes[0])}
-        raw = Raw(landed(problem.qp, course.duals.beta.copy()), Status.CONVERGED, course.n_iter, None, stats)
+        beta = landed(problem.qp, course.duals.beta.copy())
+        if not forms.nearly_balanced(problem.qp, beta):
+            return None
+        raw = _feasible(problem.qp, Raw(beta, Status.CONVERGED, course.n_iter, None, stats))
         measured = _measure(problem.qp, K, raw, run)
-        if not _at_tolerance(measured, run):
+        if not (_at_tolerance(measured, run) and Reached(run.solver, raw, measured).finite):
             return None
     training = training._replace(kept=[_Kept(problem, simple)])
     answer = _solution(problem, K, raw, measured, run, control.seconds, training)
@@ -390,7 +395,8 @@ def leave_one_out(
     Parameters
     ----------
     X, y, C : the training problem; further keywords are those of `train_svc` that define it (kernel, gamma, degree,
-        coef0, loss, fit_intercept, intercept_scaling, sample_weight, class_weight). With `epsilon`: regression.
+        coef0, loss, fit_intercept, intercept_scaling, standardize, sample_weight, class_weight). With `epsilon`: regression.
+        `standardize` works out mean and scale once, on all points.
     tol : KKT tolerance of each machine. time_limit, callback, verbose, cache_mb, n_threads : as in `train_svc`.
 
     Returns

@@ -2,69 +2,141 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
+import functools
+import os
+import subprocess
+import sys
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from svmcore._errors import ConvergenceWarning
+from svmcore._errors import InputError
 from svmcore._keywords import KernelName
+from svmcore.path import svm_path
+from svmcore.public import certificate
 from svmcore.solve import train_svc, train_svr
 from svmcore.solvers import block
+from svmcore.update import leave_one_out
 
 KERNELS: tuple[KernelName, ...] = ("rbf", "linear", "poly", "sigmoid", "laplacian")
+CHOICES = ("fit", "path", "all")
+
+Work = Callable[[], Any]
 
 
-def warmup() -> None:
-    """Run every compiled path of training and prediction on tiny data; the machine code is kept on disk.
+def warmup(what: Literal["fit", "path", "all"] = "all", *, jobs: int = 1) -> None:
+    """Compile ahead what training and prediction need; the machine code is kept on disk, for all later processes.
+
+    `what` is "fit" (training, prediction, certificates and leave-one-out: every kernel, dense and sparse data, both
+    precisions), "path" (`svm_path` and what a path answers), or "all" of it. `jobs` processes share the work.
 
     >>> import svmcore
-    >>> svmcore.warmup()
+    >>> svmcore.warmup("fit")
     """
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((40, 3))
-    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
-    ones = (rng.random((40, 20)) < 0.15) * 1.0
-    values = ones * rng.standard_normal(ones.shape)
-    with warnings.catch_warnings(), _no_collections():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        for kernel in KERNELS:
-            for some in (X, csr_matrix(ones), csr_matrix(values)):
-                _exercise(some, y, kernel)
-            _exercise(rng.standard_normal((40, 48)), y, kernel)  # features enough to keep K
-        train_svc(X, y, 1.0, kernel="linear", solver="interior")
-        train_svc(X, y, 1.0, fit_intercept=False, solver="block")
-        train_svr(X, X[:, 0], 1.0, solver="block")
-        wide = np.zeros((40, 20_000))
-        wide[:, :20] = values
-        train_svc(csr_matrix(wide), y, 1.0, solver="block")  # more features than a panel holds
-        large = rng.standard_normal((700, 2))
-        labels = np.where(large[:, 0] * large[:, 1] > 0, 1, -1)
-        train_svc(large, labels, 1e4, gamma=0.5, tol=1e-6, solver="block")  # so many steps that they become conjugate
-        train_svc(large, labels, 1e-3, solver="block", stopping="gap")  # a product of all points with all
-        for rule in ("second", "mvp", "platt", "simplified"):
-            train_svc(X, y, 1.0, solver="smo", rule=rule)
-
-
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """The compiler leaves little garbage, and looking for it takes a tenth of its time."""
-    before = gc.isenabled()
-    gc.disable()
+    if what not in CHOICES:
+        raise InputError(f"what must be one of {', '.join(map(repr, CHOICES))}, not {what!r}")
+    if jobs < 1:
+        raise InputError(f"jobs must be a positive whole number, not {jobs!r}")
+    helpers = [_helper(what, k, jobs) for k in range(1, jobs)]
     try:
-        yield
+        _share(what, 0, jobs)
     finally:
-        if before:
-            gc.enable()
+        for helper in helpers:
+            helper.wait()
+    if helpers:
+        _share(what, 0, 1)  # what they compiled is read from the disk
+
+
+def _helper(what: str, k: int, jobs: int) -> subprocess.Popen[bytes]:
+    """A process that does share k of the work."""
+    root = str(Path(__file__).parents[1])
+    program = f"import sys; sys.path.insert(0, {root!r}); from svmcore import warm; warm._share({what!r}, {k}, {jobs})"
+    environment = {**os.environ, "SVMCORE_QUIET": "1"}
+    return subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.DEVNULL)
+
+
+def _share(what: str, k: int, jobs: int) -> None:
+    """Do every jobs-th piece of work: the large ones come first, each to another process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number, work in enumerate(_works(what)):
+            if number % jobs == k:
+                work()
+
+
+def _works(what: str) -> Iterator[Work]:
+    if what in ("path", "all"):
+        yield from _path_works()
+    if what in ("fit", "all"):
+        yield from _fit_works()
+
+
+def _labelled(n: int, d: int) -> tuple[Any, Any]:
+    """Two classes that no plane separates."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    return X, np.where(X[:, 0] * X[:, 1] + 0.1 * rng.standard_normal(n) > 0, 1, -1)
+
+
+def _sparse() -> tuple[Any, Any]:
+    """Sparse data of ones, and of other values."""
+    rng = np.random.default_rng(0)
+    ones = (rng.random((40, 20)) < 0.15) * 1.0
+    return csr_matrix(ones), csr_matrix(ones * rng.standard_normal(ones.shape))
+
+
+def _path_works() -> Iterator[Work]:
+    from svmcore.data import load_data
+
+    def follow(X: Any, y: Any, **options: Any) -> None:
+        path = svm_path(X, y, lambda_min=0.01, **options)
+        path.certify()
+        path.error_curve()
+        path.predict(X[:3], C=[1.0, 2.0])
+
+    spirals, turns = load_data("demo:spirals")
+    monks, classes = load_data("demo:monk1")
+    X, y = _labelled(200, 2)
+    yield lambda: follow(spirals, turns, gamma=0.15)  # windows
+    yield lambda: follow(monks, classes, gamma=0.5)  # ties
+    yield lambda: follow(X, y, gamma=1.0)
+    for kernel in KERNELS[1:]:
+        yield functools.partial(follow, X[:60], y[:60], kernel=kernel, coef0=0.5)
+    for some in _sparse():
+        yield functools.partial(follow, some, y[:40], gamma=0.5)
+
+
+def _fit_works() -> Iterator[Work]:
+    X, y = _labelled(40, 3)
+    many_features, _ = _labelled(40, 48)  # enough of them to keep K
+    large, labels = _labelled(700, 2)
+    sparse = _sparse()
+    wide = csr_matrix((sparse[1].data, sparse[1].indices, sparse[1].indptr), (40, 20_000))  # more than a panel holds
+    for kernel in KERNELS:
+        for some in (X, *sparse, many_features):
+            yield functools.partial(_exercise, some, y, kernel)
+    yield lambda: train_svc(large, labels, 1e4, gamma=0.5, tol=1e-6, solver="block")  # so many steps: conjugate ones
+    yield lambda: train_svc(large, labels, 1e-3, solver="block", stopping="gap")  # a product of all points with all
+    for rule in ("second", "mvp", "platt", "simplified"):
+        yield functools.partial(train_svc, X, y, 1.0, solver="smo", rule=rule)
+    yield lambda: train_svc(X, y, 1.0, kernel="linear", solver="interior")
+    yield lambda: train_svc(X, y, 1.0, fit_intercept=False, solver="block")
+    yield lambda: train_svr(X, X[:, 0], 1.0, solver="block")
+    yield lambda: train_svc(wide, y, 1.0, solver="block")
+    yield lambda: leave_one_out(X, y, 1.0, gamma=0.5)
 
 
 def _exercise(X: Any, y: Any, kernel: KernelName) -> None:
     """Both precisions of one kernel, and a problem of more than one block: a tight tolerance needs the second."""
-    solution = train_svc(X, y, 10.0, kernel=kernel, coef0=0.5, solver="block", tol=1e-9, time_limit=5.0)
+    options: dict[str, Any] = {"kernel": kernel, "coef0": 0.5, "gamma": 0.5}
+    solution = train_svc(X, y, 10.0, solver="block", tol=1e-9, time_limit=1.0, **options)
     solution.decision_function(X)
+    solution.predict(X[:1])
+    train_svc(X.astype(np.float32), y, 10.0, **options).predict(X[:1])
+    certificate(X, y, solution.alpha, solution.intercept, C=10.0, **options)
     many = np.resize(np.arange(len(y)), block.SMALL_COSTLY + 1)
-    train_svc(X[many], y[many], 1e-3, kernel=kernel, coef0=0.5, solver="block", tol=0.5, max_iter=100)
+    train_svc(X[many], y[many], 1e-3, solver="block", tol=0.5, max_iter=100, **options)

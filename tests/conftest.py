@@ -30,6 +30,8 @@ settings.register_profile("small", settings.get_profile("ci"), max_examples=6)
 settings.register_profile("nightly", settings.get_profile("ci"), max_examples=10_000, derandomize=False)
 settings.load_profile(os.environ.get("SVMCORE_HYPOTHESIS", "ci"))
 
+os.environ.setdefault("SVMCORE_QUIET", "1")  # for the processes that tests start: what they write is compared
+
 DATA = Path(os.environ.get("SVMCORE_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
 

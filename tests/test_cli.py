@@ -1,16 +1,12 @@
-"""The command line, through `main` and as a user meets it: output, files, exit status, and never a traceback."""
+"""The command line through `main`: output, files, exit status, and never a traceback."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
 import sys
-import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +16,6 @@ from svmcore import cli
 from svmcore.data import spirals
 
 pytestmark = pytest.mark.compiled
-
-ROOT = Path(__file__).parents[1]
-INTERACTIVE = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
 
 
 @pytest.fixture
@@ -91,6 +84,16 @@ def test_interrupt_keeps_what_there_is(run, csv, monkeypatch):
     assert "left out     error curve, picture (interrupted)" in out
     assert "written      p.npz\n" in out
     assert svmcore.load("p.npz").ended == "interrupted"
+
+
+@pytest.mark.parametrize(("reason", "status"), [("time_limit", 1), ("interrupted", 130)])
+def test_stopped_before_there_is_anything(run, csv, monkeypatch, reason, status):
+    def stopped(*_, **__):
+        raise svmcore.StoppedError(f"path: {reason} after 1.0 s, before there was anything to return")
+
+    monkeypatch.setattr("svmcore.path.svm_path", stopped)
+    message = f"svmcore: path: {reason} after 1.0 s, before there was anything to return; nothing was written\n"
+    assert run("path", csv, "-o", "p.npz") == (status, "", message)
 
 
 def test_interrupt_outside_of_the_run(run, monkeypatch):
@@ -204,7 +207,7 @@ def test_cross_validation_chooses_C(run, csv, tmp_path):
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     machine = svmcore.load("m.npz")
     assert cv.best_C == machine.C
-    assert f"error        {100 * (machine.predict(X) != y).mean():.3g} % of 60 rows of {csv}" in out
+    assert f"wrong        {100 * (machine.predict(X) != y).mean():.3g} % of 60 rows of {csv}" in out
     command = re.search(r"next +svmcore (predict m.npz) DATA\n", out)
     assert command is not None
     assert run(*command[1].split(), csv)[1].split() == machine.predict(X).tolist()
@@ -215,6 +218,22 @@ def test_cross_validation_chooses_C(run, csv, tmp_path):
         X, y, cv=4, gamma=0.5, C_max=100.0, standardize=True, random_state=3, score="balanced_error"
     )
     assert (found["error"], found["best_C"]) == (balanced.best_error, balanced.best_C)
+
+
+@pytest.mark.parametrize("gamma", ["0.1,0.5,2", "search"])
+def test_cross_validation_chooses_gamma_too(run, csv, gamma):
+    X, y = svmcore.load_data(csv)
+    wanted = gamma if gamma == "search" else [float(value) for value in gamma.split(",")]
+    cv = svmcore.cv_path(X, y, gamma=wanted, C_max=10.0)
+    status, out, _ = run("cv", csv, "--gamma", gamma, "--C-max", "10", "-q")
+    assert status == 0
+    assert f"for C {'up to' if cv.best_interval[0] == 0 else 'from'} " in out
+    assert f" and gamma {cv.best_gamma:.6g} (mean of 5 folds" in out
+    command = re.search(r"next +svmcore (train .* -C \S+ -g \S+ -o model.npz)\n", out)
+    assert command is not None, out
+    assert run(*command[1].split(), "-q")[0] == 0
+    assert svmcore.load("model.npz").gamma == pytest.approx(cv.best_gamma, rel=1e-5)
+    assert pytest.approx(cv.best_C, rel=1e-5) == svmcore.load("model.npz").C
 
 
 def test_path_with_cross_validation_recommends_its_C(run, csv):
@@ -250,7 +269,7 @@ def test_quality_is_more_than_accuracy(run, csv):
     found = svmcore.train_svc(X, y, gamma=0.5).predict(X)
     assert status == 0
     wrong = [(found[y == name] != name).mean() for name in ("no", "yes")]
-    assert f"error        {100 * (found != y).mean():.3g} % on the training set; mean over the classes " in out
+    assert f"wrong        {100 * (found != y).mean():.3g} % on the training set; mean over the classes " in out
     assert f"mean over the classes {50 * sum(wrong):.3g} %\n" in out
     count = {(a, b): ((y == a) & (found == b)).sum() for a in ("no", "yes") for b in ("no", "yes")}
     for a in ("no", "yes"):
@@ -290,7 +309,7 @@ def test_regression(run, tmp_path):
     assert (machine.loss, machine.epsilon, machine.solver) == ("squared_epsilon_insensitive", 0.01, "smo")
     status, out, err = run("predict", "r.npz", "r.csv")
     np.testing.assert_allclose([float(word) for word in out.split()], y, atol=0.05)
-    assert re.fullmatch(r"svmcore: error: root mean square 0\.0\d+ over 80 rows, R2 (1|0\.999\d*)\n", err), err
+    assert re.fullmatch(r"svmcore: off by: 0\.0\d+ over 80 rows \(root mean square\), R2 (1|0\.999\d*)\n", err), err
     assert "--epsilon belongs to regression" in run("train", "r.csv", "--epsilon", "1")[2]
     assert "--class-weight belongs to classification" in run("train", "r.csv", "--svr", "--class-weight", "balanced")[2]
 
@@ -314,7 +333,7 @@ def test_standardize_is_part_of_the_file(run, tmp_path, kind):
     status, out, err = run("predict", "m.npz", "p.csv", *at)
     assert status == 0
     assert (np.array(out.split()) == y).mean() > 0.9
-    assert re.search(r"error: \S+ % of 120 rows", err)
+    assert re.search(r"wrong: \S+ % of 120 rows", err)
     for other in ("turned.csv", "plain.csv"):
         assert run("predict", "m.npz", other, *at) == (0, out, err)
     assert run("predict", "m.npz", "bare.csv", *at) == (0, out, "")
@@ -323,6 +342,19 @@ def test_standardize_is_part_of_the_file(run, tmp_path, kind):
         "strange.csv has no column 'income', which the machine was trained with"
         in run("predict", "m.npz", "strange.csv", *at)[2]
     )
+
+
+@pytest.mark.parametrize("command", ["train", "path", "cv"])
+def test_features_of_very_different_scales_are_said(run, csv, tmp_path, command):
+    rows = [line.split(",") for line in csv.read_text().splitlines()[1:]]
+    (tmp_path / "wide.csv").write_text("a,b,y\n" + "".join(f"{float(a) * 2e4},{b},{y}\n" for a, b, y in rows))
+    err = run(command, "wide.csv", "-q")[2]
+    assert re.match(
+        r"svmcore: warning: feature 'a' spreads \d\d,\d{3} times wider than feature 'b', .*: --standardize", err
+    )
+    assert err.count("wider") == 1
+    assert run(command, "wide.csv", "-q", "--standardize")[2] == ""
+    assert run(command, csv, "-q")[2] == ""
 
 
 def test_data_without_labels(run, csv, tmp_path):
@@ -380,18 +412,36 @@ def test_path_that_is_not_exact_says_so(run, csv, monkeypatch):
 def test_time_limit_is_for_all_phases(run, csv, monkeypatch):
     clock = {"now": 0.0}
     monkeypatch.setattr(cli.output.time, "perf_counter", lambda: clock["now"])
+    limits = []
 
-    def slow(*_):
+    def certify(path, Cs, control):
+        limits.append(control.time_limit)
         clock["now"] += 100.0
-        return "curves"
+        return svmcore.path_result.PathCertificate(0.0, 0.0, 20)
 
-    monkeypatch.setattr(
-        "svmcore._path_solution.certify_path", lambda *_: slow() and svmcore.path_result.PathCertificate(0, 0)
-    )
+    monkeypatch.setattr("svmcore._path_solution.certify_path", certify)
     status, out, _ = run("path", csv, "--time-limit", "50", "--plot", "p.png", "-q")
-    assert status == 1
+    assert (status, limits) == (1, [50.0])
     assert "seconds      100" in out
     assert "left out     error curve, picture (the time limit of 50 s is over)" in out
+
+
+def test_interrupt_in_a_later_phase(run, csv, monkeypatch):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    call = cli.output.Progress.__call__
+
+    def interrupt(self, report):
+        call(self, report)
+        if self.name == "certificate":
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(cli.output.Progress, "__call__", interrupt)
+    status, out, err = run("path", csv, "-o", "p.npz", "--plot", "p.png", "-q")
+    assert status == 130
+    assert re.search(r"the worst of 1?\d values of C", out)
+    assert "left out     error curve, picture (interrupted)" in out
+    assert "certify ended early (interrupted)" in err
+    assert svmcore.load("p.npz").ended == "done"
 
 
 def test_progress_of_a_fit_leaves_out_what_nobody_knows(capsys):
@@ -422,6 +472,11 @@ def test_progress_of_a_fit_leaves_out_what_nobody_knows(capsys):
         (("path", "bad.csv"), "bad.csv, line 3, column 1: 'x' is not a finite number (column 'a')"),
         (("path", "three.csv"), "y holds 3 classes"),
         (("path", "one.csv"), "y holds one class only"),
+        (
+            ("cv", "houses.csv"),
+            "houses.csv: the labels are 3 different numbers, from 1.5 to 3; two classes are needed here",
+        ),
+        (("train", "houses.csv"), "numbers are fitted by svmcore train --svr"),
         (("path", "demo:monk9"), "no built-in set 'demo:monk9'"),
         (("path", "demo:monk1", "--gamma", "-1"), "gamma=-1.0 is out of range"),
         (("path", "demo:monk1", "--gamma", "wide"), "invalid gamma value: 'wide'"),
@@ -502,6 +557,7 @@ def test_complaint_is_one_line(run, tmp_path, argv, message):
     (tmp_path / "bad.csv").write_text("a,y\n1,0\nx,1\n")
     (tmp_path / "three.csv").write_text("a,y\n1,0\n2,1\n3,2\n")
     (tmp_path / "one.csv").write_text("a,y\n1,0\n2,0\n")
+    (tmp_path / "houses.csv").write_text("a,y\n1,1.5\n2,2\n3,3\n")
     (tmp_path / "index.csv").write_text(",a,y\n0,1,0\n1,2,1\n")
     (tmp_path / "counted.csv").write_text("0,1,2\n5,6,0\n7,8,1\n")
     (tmp_path / "words.csv").write_text("age,sex,y\n5,F,0\n7,M,1\n")
@@ -561,82 +617,3 @@ def test_help(run):
         for example in re.findall(r"^  (svmcore .*)", out.partition("examples:")[2], re.MULTILINE):
             cli.parser.build().parse_args(re.sub(" > .*", "", example).split()[1:])
     assert run("--version")[1] == f"svmcore {svmcore.__version__}\n"
-
-
-# ---- as processes ----------------------------------------------------------------------------------------------------
-
-
-def start(*argv: str, **options) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "svmcore", *map(str, argv)],
-        env=os.environ | INTERACTIVE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
-
-
-def test_help_and_complaints_load_neither_numpy_nor_the_compiler(tmp_path):
-    program = (
-        "import sys; from svmcore.cli import main; main(sys.argv[1:]);"
-        "print(*sorted({'numpy', 'numba', 'scipy', 'matplotlib', 'highspy'} & set(sys.modules)), file=sys.stderr)"
-    )
-
-    def loaded(*argv: str) -> set[str]:
-        done = subprocess.run(
-            [sys.executable, "-c", program, *argv],
-            env=os.environ | INTERACTIVE,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return set(done.stderr.splitlines()[-1].split())
-
-    (tmp_path / "bad.csv").write_text("1,2\n3,x,4\n")
-    assert loaded("--help") == set()
-    assert loaded("path", "--gamma", "x") == set()
-    assert loaded("path", "bad.csv") == {"numpy"}
-
-
-@pytest.mark.compiled
-def test_interrupted_process_writes_what_it_has(tmp_path):
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "noise.npz", X=rng.normal(size=(3000, 5)), y=rng.integers(0, 2, 3000))
-    process = start("path", "noise.npz", "--gamma", "1", "-o", "p.npz", cwd=tmp_path, start_new_session=True)
-    assert process.stderr is not None
-    lines = []
-    while "on the margin" not in (line := process.stderr.readline()):
-        lines.append(line)
-        assert line, lines
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 130, (out, err)
-    assert "Traceback" not in err
-    assert "interrupted" in out
-    path = svmcore.load(tmp_path / "p.npz")
-    assert path.ended == "interrupted"
-    assert path.certify().relative_gap < 1e-8
-
-
-def test_interrupt_at_the_start(tmp_path):
-    process = start("path", "-", cwd=tmp_path, stdin=subprocess.PIPE, start_new_session=True)
-    time.sleep(1.0)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode in (130, -signal.SIGINT)
-    assert process.returncode == -signal.SIGINT or err == "svmcore: interrupted; nothing was written\n"
-
-
-def test_standard_input_and_closed_output():
-    process = start("path", "-", "-k", "linear", "-q", stdin=subprocess.PIPE)
-    out, err = process.communicate("1,0\n2,0\n4,1\n5,1\n", timeout=300)
-    assert (process.returncode, err) == (0, "")
-    assert "-: 4 points" in out
-    process = start("path", "-", "-k", "linear", "-q", stdin=subprocess.PIPE)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    process.stdin.write("1,0\n2,0\n4,1\n5,1\n")
-    process.stdin.close()
-    assert process.wait(timeout=300) == 1
-    assert process.stderr.read() == ""
-    process.stderr.close()

@@ -384,3 +384,9 @@ def test_weights_need_the_linear_kernel():
         _ = fit_svc(X).coef_
     with pytest.raises(svmcore.InputError, match="coef needs the linear kernel; this path has kernel='rbf'"):
         fit_path(X).path.coef(1.0)
+
+
+def test_a_path_knows_its_problem():
+    path = svmcore.svm_path(X, Y, kernel="poly", gamma=0.5, coef0=1.0, standardize=True, lambda_min=0.5)
+    assert path.params == {"kernel": "poly", "gamma": 0.5, "degree": 3, "coef0": 1.0, "standardize": True}
+    assert stored(path).params == path.params == {k: path.at(1.0).params[k] for k in path.params}

@@ -188,6 +188,17 @@ def test_a_warm_start_is_used(solver, case):
     assert abs(warm.objective - cold.objective) <= max(warm.gap, cold.gap) + 1e-12 * abs(cold.objective)
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_solver_that_starts_from_nothing_refuses_a_start(solver):
+    case = first_able(solver)
+    start = np.zeros(len(case.y))
+    if svmcore.solvers()[solver].warm_start:
+        assert case.fit(solver=solver, alpha0=start).converged
+        return
+    with pytest.raises(svmcore.InputError, match="does not do a start from alpha0; leave it out"):
+        case.fit(solver=solver, alpha0=start)
+
+
 @pairs
 def test_a_trace_has_an_entry_per_recorded_iteration(solver, case):
     able(solver, case)

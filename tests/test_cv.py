@@ -536,6 +536,9 @@ def test_splitters_and_pairs_are_taken_as_they_are():
 
 
 class Odd:
+    def __repr__(self):
+        return "Odd()"
+
     def split(self, X, y, groups):
         yield [1, 2, 3]
 

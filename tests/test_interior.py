@@ -72,6 +72,7 @@ def test_a_start_far_from_the_boxes_takes_few_steps(loss):
 
 
 @pytest.mark.filterwarnings("ignore:the tolerance is met but the objective")
+@pytest.mark.filterwarnings("ignore:the function is nearly constant")
 @pytest.mark.parametrize("size", [1e-200, 1e-35, 1e-8, 1e8, 1e30])
 def test_targets_of_any_size(size):
     X = np.random.default_rng(2).standard_normal((400, 3))

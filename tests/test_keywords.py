@@ -46,7 +46,7 @@ def test_every_function_refuses_slips_in_its_own_name(name):
         ("train_svc", "class_weigth", "did you mean 'class_weight'?"),
         ("train_svc", "Gamma", "did you mean 'gamma'?"),
         ("train_svc", "c", "did you mean 'C'?"),
-        ("train_svc", "shrinkin", "did you mean 'shrinking'?"),
+        ("train_svc", "shrinkage", "did you mean 'shrinking'?"),
         ("train_svc", "decision_function_shape", "it is not there: two classes have one decision value a row"),
         ("train_svc", "nu", "it is not there; C bounds the dual variables here"),
         ("train_svc", "epsilon", "train_svr, leave_one_out, certificate have it"),
@@ -173,3 +173,71 @@ def test_names_of_the_package():
     assert not {"Any", "annotations", "importlib", "TYPE_CHECKING"} & {*names, *vars(svmcore)} - {"annotations"}
     for name in ("InputError", "SVMError", "ConvergenceWarning", "ScaleWarning", "MissingExtraError"):
         assert repr(getattr(svmcore, name)) == f"<class 'svmcore.{name}'>"
+
+
+# ---- types ---------------------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import numpy as np
+import svmcore
+
+X, y = svmcore.load_data("demo:monk1")
+names: list[str] = list(svmcore.solvers())
+solution = svmcore.train_svc(X, y, kernel="rbf", gamma="scale", loss="hinge", solver="smo", rule="mvp", stopping="gap")
+path = svmcore.svm_path(X, y, kernel=lambda A, B: A @ B.T, C_max=10.0)
+reveal_type(path.at(1.0))
+reveal_type(path.intercept(1.0))
+reveal_type(path.intercept(np.ones(2)))
+reveal_type(path.error_curve()(1.0))
+reveal_type(svmcore.load("machine.npz"))
+reveal_type(solution.coef_)
+"""
+REVEALED = ["solution.Solution", "float", "ndarray", "float", "solution.Solution | svmcore.path_result.Path", "ndarray"]
+FAULTS = """
+import svmcore
+svmcore.train_svc([[0.0]], [1], kernel="gauss")
+svmcore.train_svc([[0.0]], [1], gamma="wide")
+svmcore.train_svc([[0.0]], [1], loss="epsilon_insensitive")
+svmcore.train_svc([[0.0]], [1], gama=1.0)
+svmcore.train_svr([[0.0]], [1], solver="magic")
+svmcore.svm_path([[0.0]], [1], C_mx=1.0)
+svmcore.train_svr([[0.0]], [1], stopping="never")
+"""
+
+
+def checked_types(folder, program):
+    api = pytest.importorskip("mypy.api")
+    file = folder / "program.py"
+    file.write_text(program)
+    out, _, _ = api.run(["--strict", "--cache-dir", str(folder), "--no-color-output", "--no-pretty", str(file)])
+    return [line for line in out.splitlines() if line.startswith(str(file))]
+
+
+def test_types_tell_what_functions_take_and_give(tmp_path):
+    lines = checked_types(tmp_path, PROGRAM)
+    assert not [line for line in lines if ": error:" in line]
+    notes = [line for line in lines if "Revealed type" in line]
+    assert len(notes) == len(REVEALED)
+    for note, kind in zip(notes, REVEALED, strict=True):
+        assert kind in note
+    faults = [line for line in checked_types(tmp_path, FAULTS) if ": error:" in line]
+    assert sorted({int(line.split(":")[1]) for line in faults}) == list(range(3, 10))
+
+
+# ---- notebooks -----------------------------------------------------------------------------------------------------------
+
+
+def test_notebooks_show_a_small_table():
+    labels = np.where(Y > 0, "<b>", "a & b")
+    solution, path = svmcore.train_svc(X, labels, 2.0), svmcore.svm_path(X, labels, C_max=2.0)
+    for text, words in (
+        (solution._repr_html_(), ("<td", "rbf", "<th", ">C</th>", ">2</td>", "converged", "block")),
+        (path._repr_html_(), ("to 2</td>", "rbf", "events", "done")),
+    ):
+        assert all(word in text for word in (*words, "&lt;b&gt;", "a &amp; b"))
+        assert "<b>" not in text
+        assert text.count("<tr>") == text.count("</tr>") > 5
+    assert callable(solution.measured)
+    assert "relative gap" not in solution._repr_html_()
+    assert solution.relative_gap >= 0.0
+    assert "relative gap" in solution._repr_html_()

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from svmcore._errors import ConvergenceWarning, InputError
+from svmcore import _path_measure as path_measure
+from svmcore._errors import ConvergenceWarning, InputError, StoppedError
 from svmcore.path import svm_path
 from svmcore.path_result import StepCurve
 from svmcore.public import certificate
@@ -319,6 +320,78 @@ def test_a_cut_path_is_valid_down_to_where_it_came(stop):
         assert 0.0 <= seen[-1].done <= 1.0
     C = np.geomspace(path.Cs[0], path.Cs[-1], 5)
     assert path.objective(C) == pytest.approx(whole.objective(C), rel=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["auto", "svd"])
+def test_a_stopped_path_knows_its_gap(mode, monkeypatch):
+    X, y = two_clouds(60)
+    monkeypatch.setattr("svmcore.path.largest_gap", spy := Spy(path_measure.largest_gap))
+    with pytest.warns(ConvergenceWarning, match="ended early"):
+        path = svm_path(X, y, gamma=0.5, factorization=mode, callback=lambda r: r.n_events > 0)
+    assert 0.0 < path.stats["max_gap"] < 1e-6
+    assert spy.found == ([-np.inf] if mode == "auto" else [])
+
+
+class Spy:
+    """A function that remembers what it returned."""
+
+    def __init__(self, function):
+        self.function, self.found = function, []
+
+    def __call__(self, *arguments, **options):
+        self.found.append(self.function(*arguments, **options))
+        return self.found[-1]
+
+
+@pytest.mark.parametrize("where", ["kernel", "start"])
+def test_a_path_that_has_not_begun_is_an_error(where, monkeypatch):
+    X, y = two_clouds(60)
+    monkeypatch.setattr("svmcore._control.GRACE", 0.0)
+    with pytest.raises(StoppedError, match=r"path: time_limit after .* larger time_limit"):
+        svm_path(X, y, gamma=0.5, time_limit=0.0, cache_mb=None if where == "kernel" else 1e-3)
+
+
+def test_a_kernel_matrix_that_takes_too_long_is_given_up(monkeypatch):
+    X, y = two_clouds(120)
+    monkeypatch.setattr("svmcore.path._FOR_ROWS", 0.0)
+    monkeypatch.setattr("svmcore.tiles._BETWEEN_LOOKS", 1.0)
+    seen = []
+    monkeypatch.setattr("svmcore.path.largest_gap", lambda path, store, control: seen.append(store.whole) or 0.0)
+    path = svm_path(X, y, gamma=0.5, time_limit=1000.0)
+    assert seen == [False]
+    assert path.ended == "done"
+    svm_path(X, y, gamma=0.5)
+    assert seen == [False, True]
+
+
+@pytest.mark.parametrize("stop", ["callback", "time_limit"])
+def test_a_stopped_certificate_is_about_the_values_reached(stop):
+    X, y = two_clouds(60)
+    path = svm_path(X, y, gamma=0.5)
+    options = {"callback": lambda r: r.done > 0.1} if stop == "callback" else {"time_limit": 0.0}
+    with pytest.warns(
+        ConvergenceWarning, match=rf"certify ended early \({stop}\): .* about {5 if stop == 'callback' else 1} of 20"
+    ):
+        part = path.certify(**options)
+    assert part.n_values == (5 if stop == "callback" else 1)
+    assert 0.0 <= part.relative_gap <= path.certify().relative_gap + 1e-16
+    assert path.certify().n_values == 20
+    with pytest.raises(InputError, match="Cs is empty"):
+        path.certify([])
+
+
+@given(st.integers(0, 10**9))
+def test_certificates_are_those_of_single_solutions(seed):
+    X, y, kernel, weight, rng = random_problem(seed)
+    path = svm_path(X, y, sample_weight=weight, fit_intercept=bool(rng.random() < 0.7), **kernel)
+    C = 10.0 ** rng.uniform(-2, 2, 7).clip(np.log10(max(path.C_min, 1e-3)), 2)
+    alone = [path.at(float(c)) for c in C]
+    floor = 1e-14 * kernel_scale(X, kernel) * 1e3
+    together = path.certify(C)
+    assert together.relative_gap == pytest.approx(max(s.relative_gap for s in alone), rel=1e-3, abs=1e-11 + floor)
+    assert together.kkt_violation == pytest.approx(
+        max(s.kkt_violation for s in alone), rel=1e-3, abs=1e-7 + 1e4 * floor
+    )
 
 
 @pytest.mark.parametrize("labels", [["no", "yes"], [0, 1]])

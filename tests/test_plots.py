@@ -78,9 +78,9 @@ def test_given_axes_are_used(path):
 
 def test_sets_show_the_counts(path):
     counts = path.support_counts()
-    lines = {line.get_label()[0]: line for line in path.plot("sets").get_lines()}
-    for name in "ELR":
-        np.testing.assert_array_equal(lines[name].get_ydata(), counts[name])
+    lines = {line.get_label(): line for line in path.plot("sets").get_lines()}
+    for name, label in (("E", "on the margin"), ("L", "within"), ("R", "beyond")):
+        np.testing.assert_array_equal(lines[label].get_ydata(), counts[name])
 
 
 def test_alphas_are_those_of_the_path(monk):
@@ -107,7 +107,87 @@ def test_error_shows_the_best_C_of_the_data_to_choose_by(path):
     assert [line.get_label() for line in ax.get_lines()][:2] == ["training", "held out"]
     curve = path.error_curve(X, y)
     assert ax.get_title(loc="right").startswith(f"least {100 * curve.minimum:.3g} % at C = ")
+    assert ax.get_title(loc="right").endswith(", held out")
     assert ax.get_lines()[-1].get_ydata() == pytest.approx([100 * curve.minimum])
+
+
+def drawn_inside(ax):
+    """Every point of every line of a picture that is not cut off lies inside of it, and runs from left to right."""
+    low, high = ax.get_xlim()
+    for line in ax.get_lines():
+        x = np.asarray(line.get_xdata())
+        if x.size > 2:
+            assert (np.diff(x) >= 0).all()
+            assert x[0] >= low * (1 - 1e-12)
+        elif line.get_marker() == "o":
+            assert low <= x[0] <= high
+            assert ax.get_ylim()[0] <= line.get_ydata()[0] <= ax.get_ylim()[1]
+
+
+@pytest.mark.parametrize("where", ["after the last event", "before the first"])
+def test_the_best_C_is_inside_its_picture(where):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(40, 2))
+    y = np.where(X[:, 0] > 0.8, 1, 0)
+    path = svmcore.svm_path(X, y, gamma=0.5)
+    C = 0.5 * path.C_max if where == "after the last event" else 0.1 * path.Cs[0]
+    best = svmcore.StepCurve(np.array([C / 1.3, C * 1.3]), np.array([0.4, 0.1, 0.3]), path.C_min, path.C_max)
+    assert best.best_C == pytest.approx(C)
+    axes = path.plot("overview", cv=best)
+    for name in VIEWS:
+        assert axes[name].get_xlim()[0] <= C <= axes[name].get_xlim()[1]
+        axes[name].figure.canvas.draw()
+    drawn_inside(axes["error"])
+    assert "cross-validated" in axes["error"].get_title(loc="right")
+
+
+def test_the_training_error_recommends_no_C(path):
+    ax = path.plot("error")
+    assert ax.get_title(loc="right") == f"least training error {100 * path.error_curve().minimum:.3g} %"
+    assert [line.get_label() for line in ax.get_lines()] == ["training"]
+    drawn_inside(ax)
+    assert path.plot("overview")["boundary"].get_title(loc="left") == "Decision boundary at C = 1"
+    low, high = float(path.Cs[0]), float(path.Cs[-1])
+    assert (
+        path.plot("boundary").get_title(loc="left") == f"Decision boundary at C = {plots.short(np.clip(1, low, high))}"
+    )
+
+
+def test_held_out_error_and_classes_have_colours_of_their_own(path):
+    X, y = svmcore.load_data("demo:two-spirals")
+    ax = path.plot("error", test=(X[::2], y[::2]))
+    colours = {line.get_color() for line in ax.get_lines()}
+    assert not colours & {plots.NEGATIVE, plots.POSITIVE}
+
+
+def test_the_range_of_errors_is_that_of_the_curve():
+    C = np.geomspace(0.01, 100.0, 41)[1:-1]
+    curve = svmcore.StepCurve(C, np.concatenate([[0.5, 0.3], np.linspace(0.08, 0.05, 38)]), 0.0, 100.0)
+    low, high = plots._of_interest([curve], (0.01, 100.0))
+    assert 2.0 < low < 5.0
+    assert 8.0 < high < 12.0
+
+
+def test_the_boundary_has_a_legend_and_the_names_of_its_features(path):
+    ax = path.plot("boundary")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["class -1", "class 1"]
+    X, y = svmcore.load_data("demo:two-spirals")
+    named = svmcore.svm_path(X, y, gamma=0.5, lambda_min=0.4, feature_names=["east", "north"])
+    ax = named.plot("boundary", C=2.0)
+    assert ax.get_xlabel().startswith("east ")
+    assert ax.get_ylabel() == "north"
+
+
+def test_options_that_are_not_there_are_named_with_the_public_call(path):
+    with pytest.raises(
+        svmcore.InputError, match=r"path.plot\(\"boundary\"\) has no option 'c'; its options are C, title"
+    ):
+        path.plot("boundary", c=3)
+    with pytest.raises(svmcore.InputError, match=r"path.plot\(\"sets\"\) has no option 'C'; it has none"):
+        path.plot("sets", C=3)
+    X, _ = svmcore.load_data("demo:two-spirals")
+    with pytest.raises(svmcore.InputError, match=r"test must be a pair of data and labels, as in path.plot"):
+        path.plot("error", test=X)
 
 
 def test_error_on_a_grid_where_exact_is_too_much(path, monkeypatch):
@@ -116,7 +196,7 @@ def test_error_on_a_grid_where_exact_is_too_much(path, monkeypatch):
     monkeypatch.setattr(plots, "_EXACT_WORK", 0)
     assert not plots.is_exact(path)
     curve = plots.error_curves(path).training
-    Cs = plots._values(path)
+    Cs = plots._values(path, plots._limits(path))
     np.testing.assert_allclose(curve(Cs[::7]), exact(Cs[::7]), atol=1.5 / 194)
 
 

@@ -82,6 +82,57 @@ print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
     assert out == "INTERRUPTED ['ConvergenceWarning'] 5 True\nTrue\n"
 
 
+WIDE = """
+import signal, sys, time, warnings
+import numpy as np, svmcore
+warnings.simplefilter("ignore")
+signal.signal(signal.SIGINT, signal.default_int_handler)
+rng = np.random.default_rng(0)
+for X in (rng.normal(size=(150, 4)), rng.normal(size=(6000, 600))):
+    y = np.where(X[:, 0] + 3.0 * rng.normal(size=len(X)) > 0, 1, -1)
+    if len(X) == 150:
+        svmcore.train_svc(X, y, 1e5, max_iter=50, **OPTIONS)  # compile
+print("ready", flush=True)
+begin = time.process_time()
+found = svmcore.train_svc(X, y, 1e5, tol=1e-12, **OPTIONS, LIMIT)
+spent = time.process_time() - begin
+a = found.alpha * np.where(y > 0, 1.0, -1.0)
+sound = abs(a.sum()) <= 1e-9 * abs(a).sum() + 1e-300, found.objective <= 0.0, np.isfinite(found.intercept)
+print(found.status.name, spent, *sound)
+"""
+SOLVERS = [("interior", "linear"), ("block", "rbf"), ("smo", "rbf"), ("simple", "rbf"), ("decomposition", "linear")]
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("moment", [0.3, 1.7])
+@pytest.mark.parametrize(("solver", "kernel"), SOLVERS)
+def test_ctrl_c_at_any_moment_is_answered_soon(solver, kernel, moment):
+    """Wide data, where one product takes long: a second, and the certificate, after the signal; a point kept."""
+    program = WIDE.replace("OPTIONS", f"{{'solver': '{solver}', 'kernel': '{kernel}', 'n_threads': 1}}")
+    process = start(program.replace("LIMIT", "time_limit=100"))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(moment)
+    process.send_signal(signal.SIGINT)
+    code, out, err = finish(process, 60.0)
+    assert (code, err) == (0, "")
+    status, spent, *sound = out.split()
+    assert status in ("INTERRUPTED", "CONVERGED", "PRECISION")
+    assert float(spent) <= moment + 2.0  # of CPU: the machine may be busy
+    assert sound == ["True"] * 3
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("solver", "kernel"), SOLVERS)
+def test_a_time_limit_is_met_on_wide_data(solver, kernel):
+    program = WIDE.replace("OPTIONS", f"{{'solver': '{solver}', 'kernel': '{kernel}', 'n_threads': 1}}")
+    status, spent, *sound = run(program.replace("LIMIT", "time_limit=1.0")).split()[1:]
+    assert status in ("TIME_LIMIT", "CONVERGED", "PRECISION")
+    assert float(spent) <= 1.2 + 0.5 + 0.3
+    assert sound == ["True"] * 3
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_a_second_ctrl_c_raises():
     program = f"""{DATA}

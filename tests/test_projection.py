@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 import svmcore
+from svmcore import forms, solvers
+from svmcore._control import Control
+from svmcore._types import Kernel, KernelKind
+from svmcore.gram import KernelMatrix
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -112,3 +116,24 @@ def test_targets_of_the_study(data_set, case):
                 assert solution.converged
                 counts[solver] += solution.n_iter
         assert counts["smo"] / counts["rosen-cg"] >= target
+
+
+@pytest.mark.parametrize("solver", ["rosen", "rosen-cg"])
+def test_rounding_does_not_add_up_on_the_equality_row(solver):
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((80, 2))
+    y = np.where(X[:, 0] + rng.standard_normal(80) > 0, 1, -1)
+    qp, K = _dual(X, y)
+    raw = solvers.load(solver).run(
+        qp, K, control=Control(time_limit=20.0, callback=None, verbose=0), tol=1e-9, stopping="kkt", max_iter=-1,
+        start=np.zeros(80), seed=0, trace=False,
+    )  # fmt: skip
+    assert raw.n_iter > 100
+    assert abs(raw.beta.sum()) <= 2e-15 * np.abs(raw.beta).sum()
+
+
+def _dual(X, y):
+    kernel = Kernel(int(KernelKind.RBF), 1.0, 0.0, 1, 0.0)
+    return forms.svc(np.asarray(y, float), np.full(len(y), 100.0), "hinge", True), KernelMatrix(
+        X, kernel, cache_bytes=1 << 22
+    )

@@ -1,4 +1,4 @@
-"""README's examples run as printed, and the figures in their comments are true. Its commands exist."""
+"""The examples of README, docs/python.md and docs/cli.md run as printed, and their figures are true. Commands exist."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from svmcore.cli import main
 from svmcore.cli.parser import build
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+CLI = ROOT / "docs" / "cli.md"
 
 
 def blocks(language: str, file: Path = README) -> list[str]:
@@ -44,11 +46,31 @@ def test_python_example_runs(tmp_path, monkeypatch):
     assert names["machine"].converged
 
 
-def test_commands_are_known():
-    commands = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("svmcore ")]
-    assert len(commands) == 2
+@pytest.mark.parametrize(("file", "count"), [(README, 2), (CLI, 4)])
+def test_commands_are_known(file, count):
+    commands = [line for block in blocks("sh", file) for line in block.splitlines() if line.startswith("svmcore ")]
+    assert len(commands) == count
     for command in commands:
         build().parse_args(command.partition("#")[0].split()[1:])
+
+
+def figures(text: str) -> list[str]:
+    """The lines of an output, without those figures that differ between machines."""
+    text = re.sub(r"^(seconds +).*", r"\1", text, flags=re.MULTILINE)
+    text = re.sub(r"(at most )\S+( % from)|(gap )\S+?(,)|(violation )\S+?(\))", r"\1\2\3\4\5\6", text)
+    return text.splitlines()
+
+
+@pytest.mark.compiled
+def test_sessions_of_the_command_line_are_true(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    sessions = [block for block in blocks("text", CLI) if block.startswith("$ svmcore ")]
+    assert len(sessions) == 3
+    for session in sessions:
+        command, _, expected = session.partition("\n")
+        words = command.split()[2:]
+        assert main(words if words[0] == "predict" else [*words, "-q"]) == 0
+        assert figures("".join(capsys.readouterr())) == figures(expected)
 
 
 def test_description_for_an_index_needs_nothing_beside_it():
@@ -66,3 +88,15 @@ def test_relative_links_lead_somewhere():
     for file in [README, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for link in re.findall(r"\]\(([^)#]+)[^)]*\)", file.read_text(encoding="utf-8")):
             assert link.startswith("https://") or (file.parent / link).exists(), f"{file.name}: {link}"
+
+
+@pytest.mark.compiled
+def test_the_page_on_python_runs(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    page = README.parent / "docs" / "python.md"
+    (example,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict = {}
+    exec(compile(example, str(page), "exec"), names)
+    assert names["again"].feature_names == ("age", "income")
+    assert capsys.readouterr().out.startswith("{'C': 10.0, 'loss': 'hinge', 'kernel': 'rbf', 'gamma': 0.5")

@@ -277,3 +277,23 @@ def test_leave_one_out_shows_progress(capsys, monkeypatch):
     shown = capsys.readouterr().err.splitlines()
     assert all(line.startswith("leave one out: ") and line.endswith("% done") for line in shown)
     assert len(shown) > 10
+
+
+@pytest.mark.filterwarnings("ignore::svmcore._errors.ConvergenceWarning")
+@pytest.mark.parametrize("seed", [84, 85, 93, 99])
+def test_changes_of_a_machine_with_huge_coefficients_stay_on_the_equality_row(seed):
+    """Nearly flat kernels with C = 1e10 or infinite: rounding of the moves is large, and added up."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(6, 40)), int(rng.integers(1, 5))
+    X = rng.standard_normal((n, d)) if seed % 2 else np.round(2 * rng.standard_normal((n, d)))
+    y = np.where(X[:, 0] + 0.05 * rng.standard_normal(n) > 0, 1, -1)
+    y[0] = -y[1]
+    kernel = ["linear", "rbf", "poly"][seed % 3 or int(rng.integers(3))]
+    options = {"kernel": kernel, "gamma": float(10 ** rng.uniform(-6, 0)), "degree": 2, "coef0": 1.0}
+    machine = svmcore.train_svc(X[:-3], y[:-3], np.inf if seed % 3 else 1e10, solver="simple", **options)
+    for change in (
+        lambda m: m.add(X[-3:], y[-3:]), lambda m: m.remove([0]), lambda m: m.remove([2, 3]), lambda m: m.add(X[:1], y[:1]),
+    ):  # fmt: skip
+        machine = change(machine)
+        assert abs(machine.dual_coef.sum()) <= 1e-12 * np.abs(machine.dual_coef).sum()
+        assert np.isfinite([machine.objective, machine.gap]).all()

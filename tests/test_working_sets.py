@@ -88,3 +88,17 @@ def test_chunking_regression():
         reference = svmcore.train_svr(X, y, 10.0, 0.05, gamma=1.0, tol=1e-8)
         assert solution.converged
         assert solution.objective == pytest.approx(reference.objective, rel=1e-7)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_chunk_always_holds_a_pair_that_can_move(kernel, size):
+    """On grids, the worst violators may all want to grow, with nothing in the chunk that can shrink."""
+    for seed in (0, 1, 2, 8, 12, 17, 23, 35):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(6, 40))
+        X, y = rng.integers(0, 4, (n, 2)).astype(float), rng.integers(0, 2, n)
+        y[:2] = 0, 1
+        found = svmcore.train_svc(X, y, 1.0, kernel=kernel, gamma=0.5, solver="chunking", size=size)
+        assert found.converged
+        assert found.kkt_violation <= 1e-3

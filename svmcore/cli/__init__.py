@@ -1,6 +1,6 @@
-"""The command line: ``svmcore path``, ``train``, ``predict``, ``info`` and ``demo``, over the public functions only.
+"""The command line: ``svmcore cv``, ``path``, ``train``, ``predict``, ``info``, ``demo``, over the public functions only.
 
-`parser` says what may be typed, `paths` and `machines` are the commands, `files` reads and writes, `output` prints.
+`parser` says what may be typed, `paths`, `cv` and `machines` are the commands, `files` reads and writes, `output` prints.
 
 Results go to standard output, everything else to standard error. Exit status: 0 done, 1 did not converge or ended early
 (the result is still written), 2 bad input (one line that says what and where), 130 interrupted (what there was is
@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from svmcore._errors import SVMError
+from svmcore._errors import StoppedError, SVMError
 from svmcore.cli.output import BAD_INPUT, EARLY, INTERRUPTED, say
 from svmcore.cli.parser import build
 
@@ -40,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EARLY
+    except StoppedError as error:  # before there was anything to keep
+        say(f"{error}; nothing was written")
+        return INTERRUPTED if "interrupted after" in str(error) else EARLY
     except SVMError as error:
         say(f"error: {error}")
     except MemoryError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
 from typing import TYPE_CHECKING, Any
 
 from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, write, write_picture
@@ -56,7 +55,7 @@ def add_cv(report: Report, found: PathCV) -> None:
     """What cross-validation says."""
     low, high = found.best_interval
     spread = float(found.standard_error(found.best_C))
-    name = "error" if found.score == "error" else f"mean error of the classes ({found.score})"
+    name = {"error": "error", "balanced_error": "mean error of the classes", "auc": "1 - AUC"}[found.score]
     gamma = "" if found.best_gamma is None or found.gammas.size < 2 else f" and gamma {found.best_gamma:.6g}"
     early = "" if found.ended == "done" else f"; ended early ({found.ended.replace('_', ' ')})"
     report.add(
@@ -84,12 +83,14 @@ def cv(args: argparse.Namespace) -> int:
         from svmcore.plots import check_file
 
         check_file(args.plot)
+
     options = problem_of(args, table)
     found = cross_validated(
         "cv", args.quiet, table.X, table.y, cv=folds(args.cv), score=args.score, random_state=args.seed,
         time_limit=clock.left, **options, **ends_of(args),
     )  # fmt: skip
-    machine = found.refit()
+    with warnings_as_lines():
+        machine = found.refit()
     written = []
     if args.output:
         write(args.output, machine.save)
@@ -103,7 +104,7 @@ def cv(args: argparse.Namespace) -> int:
         add_classified(
             report, machine.predict(test[0]), test[1], machine.classes, f"of {test[1].size:,} rows of {args.test}"
         )
-    if args.plot and phases.run("picture", lambda: _draw(args, table, options, found)):
+    if args.plot and phases.run("picture", lambda **_: _draw(args.plot, found)):
         written.append(args.plot)
     report.tell("seconds", clock.seconds, seconds_text(clock.seconds))
     if phases.skipped:
@@ -126,18 +127,16 @@ def folds(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def _draw(args: argparse.Namespace, table: Any, options: dict[str, Any], found: PathCV) -> bool:
-    """The path of all data, with the cross-validated error."""
-    from svmcore.path import svm_path
+def _draw(file: str, found: PathCV) -> bool:
+    """The cross-validated error over C."""
+    from svmcore.plots_cv import save_cv
 
-    gamma = {} if found.best_gamma is None else {"gamma": found.best_gamma}
-    path = svm_path(table.X, table.y, **{**options, **gamma}, **ends_of(args))
-    return draw(args.plot, path, os.path.basename(args.data), curve_of(found))
+    return write_picture(file, functools.partial(save_cv, found))
 
 
 def draw(file: str, path: Path, title: str, validation: StepCurve) -> bool:
     """The overview of a path whose C is chosen by cross-validation."""
     from svmcore.plots import Curves, save_overview
 
-    curves = Curves(path.error_curve(), validation)
+    curves = Curves(path.error_curve(), cross_validated=validation)
     return write_picture(file, functools.partial(save_overview, path, title=title, curves=curves))

@@ -14,6 +14,8 @@ from svmcore._errors import InputError
 if TYPE_CHECKING:
     from svmcore.data import Table
 
+_MOST_CLASSES = 50
+
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
@@ -101,7 +103,23 @@ def load(args: argparse.Namespace) -> Table:
 
         kept = np.sort(np.random.default_rng(0).permutation(table.y.size)[:limit])
         table = table._replace(X=table.X[kept], y=table.y[kept])
+    if not getattr(args, "svr", False):
+        _refuse_numbers(args.data, table.y)
     return table
+
+
+def _refuse_numbers(name: str, y: Any) -> None:
+    """Labels that are no classes."""
+    import numpy as np
+
+    if y.dtype.kind in "SU":
+        return
+    count = np.unique(y).size
+    if count > _MOST_CLASSES or (count > 2 and y.dtype.kind == "f"):
+        raise InputError(
+            f"{name}: the labels are {count:,} different numbers, from {y.min():.6g} to {y.max():.6g}; two classes are "
+            "needed here, and numbers are fitted by svmcore train --svr (another column holds the labels? --label)"
+        )
 
 
 def load_like(source: str, args: argparse.Namespace, machine: Any) -> Table:

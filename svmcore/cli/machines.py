@@ -104,7 +104,7 @@ def predict(args: argparse.Namespace) -> int:
     _compare(report, machine, found, table)
     if args.json:
         report.show()
-    for name, text in report.rows:
+    for name, text in [] if args.quiet else report.rows:
         say(f"{name}: {text}")
     return DONE
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning
+from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning, StoppedError
 
 T = TypeVar("T")
 
@@ -220,20 +220,29 @@ class Phases:
         self.clock = clock
         self.interrupted = interrupted
         self.skipped: list[str] = []
+        self.cut_short = False
 
     @property
     def over(self) -> bool:
         """Whether to begin nothing new."""
         return self.interrupted or self.clock.left == 0.0
 
-    def run(self, name: str, work: Callable[[], T], quiet: bool = False) -> T | None:
-        """The result of some work, or None where there was no time for it. `quiet`: it shows its progress itself."""
+    def run(self, name: str, work: Callable[..., T], quiet: bool = False) -> T | None:
+        """The result of some work, or None where there was no time for it. `quiet`: it shows its progress itself.
+
+        The work takes `time_limit` and `callback`; where it had to end early, a warning of the library says how far it came.
+        """
         if not self.over:
             try:
-                with Progress(name, self.quiet or quiet):
-                    return work()
+                with warnings_as_lines() as caught, Progress(name, self.quiet or quiet) as progress:
+                    found = work(time_limit=self.clock.left, callback=progress)
+                self.interrupted |= any("(interrupted)" in str(warning.message) for warning in caught)
+                self.cut_short |= bool(caught)
+                return found
             except KeyboardInterrupt:
                 self.interrupted = True
+            except StoppedError:
+                pass
         self.skipped.append(name)
         return None
 

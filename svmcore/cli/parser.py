@@ -92,6 +92,15 @@ def _gamma(text: str) -> float | str:
 _gamma.__name__ = "gamma"  # for argparse: "invalid gamma value"
 
 
+def _gammas(text: str) -> float | str | list[float | str]:
+    """Gammas to choose from: one, several with commas between them, or "search"."""
+    found = [part if part == "search" else _gamma(part) for part in text.split(",")]
+    return found if len(found) > 1 else found[0]
+
+
+_gammas.__name__ = "gamma"
+
+
 def _column(text: str) -> int | str:
     """A column's name, or its number; which one is seen in the file. -1: the last."""
     return -1 if text == "-1" else text
@@ -135,7 +144,7 @@ def build() -> argparse.ArgumentParser:
             cv,
             "choose C by cross-validation, exactly, and train there",
             "svmcore cv my.csv --standardize -o my-model.npz",
-            "svmcore cv my.csv --standardize --gamma 0.1 --cv 10 --score balanced_error --plot my.png",
+            "svmcore cv my.csv --standardize --gamma search --cv 10 --score balanced_error --plot my.png",
         )
     )
     _train_options(
@@ -191,11 +200,14 @@ def _path_options(sub: argparse.ArgumentParser) -> None:
 
 def _cv_options(sub: argparse.ArgumentParser) -> None:
     _add_data(sub)
-    _add_kernel(sub)
+    _add_kernel(sub, several=True)
     _add_class_weight(sub)
     _add_cv(sub, default="5")
     sub.add_argument(
-        "--score", default="error", choices=("error", "balanced_error"), help="what to make small (default error)"
+        "--score",
+        default="error",
+        choices=("error", "balanced_error", "auc"),
+        help="what to make small: error (default), its mean over the classes, or 1 - AUC",
     )
     sub.add_argument(
         "--seed", type=int, default=0, metavar="N", help="another number deals out other folds (default 0)"
@@ -250,6 +262,7 @@ def _predict_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("-C", type=float, help="for a path: which C")
     sub.add_argument("-o", "--output", metavar="OUT", help="write predictions to a file (default: standard output)")
     sub.add_argument("--values", action="store_true", help="decision values instead of classes")
+    sub.add_argument("-q", "--quiet", action="store_true", help="nothing about how labels in DATA agree")
     _add_json(sub)
 
 
@@ -271,11 +284,13 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_kernel(parser: argparse.ArgumentParser) -> None:
+def _add_kernel(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    """The kernel; `several`: gamma may be chosen among several."""
     parser.add_argument("-k", "--kernel", default="rbf", choices=KERNELS, help="default rbf")
     parser.add_argument(
-        "-g", "--gamma", type=_gamma, default="scale", metavar="G", help='a number, "scale" (default) or "auto"'
-    )
+        "-g", "--gamma", type=_gammas if several else _gamma, default="scale", metavar="G",
+        help='a number, "scale" (default) or "auto"' + ("; several: 0.1,1,10; or search" if several else ""),
+    )  # fmt: skip
     parser.add_argument("-d", "--degree", type=int, default=3, help="of poly (default 3)")
     parser.add_argument("-r", "--coef0", type=float, default=0.0, help="of poly and sigmoid (default 0)")
     parser.add_argument(

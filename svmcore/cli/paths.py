@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from svmcore._errors import StoppedError
 from svmcore.cli.cv import add_cv, cross_validated, curve_of, draw, folds
 from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, write, write_picture
 from svmcore.cli.machines import retyped
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 DEMO_PICTURE = "svmcore-demo.png"
 _LARGEST_GAP = 1e-6  # of a path that counts as exact
+_SPOT_SECONDS = 2.0  # for a certificate when somebody waits
 _DEMO_TOL = 1e-6
 _COMPILING = 10.0  # seconds of a demo that were spent on more than the problem
 
@@ -85,7 +87,9 @@ def path(args: argparse.Namespace) -> int:
     exact = _certified(report, found, phases)
     validation = None
     if args.cv is not None:
-        validation = phases.run("cross-validation", lambda: _validated(args, table, found, phases.clock), quiet=True)
+        validation = phases.run(
+            "cross-validation", lambda **_: _validated(args, table, found, phases.clock), quiet=True
+        )
     best = _judged(report, args, found, (test, validation), phases, written)
     report.tell("seconds", clock.seconds, seconds_text(clock.seconds))
     if phases.skipped:
@@ -96,21 +100,27 @@ def path(args: argparse.Namespace) -> int:
     report.show()
     if phases.interrupted:
         return INTERRUPTED
-    return max(_status(found), DONE if exact and not phases.skipped else EARLY)
+    return max(_status(found), DONE if exact and not (phases.skipped or phases.cut_short) else EARLY)
 
 
 def _certified(report: Report, found: Path, phases: Phases) -> bool:
     """Say how good the path is; False where it is not as good as a path should be."""
     if phases.over:  # somebody waits: a look at a few values of C
         low, high = float(found.Cs[0]), found.C_range[1]
-        Cs = [high] if not low < high else [math.sqrt(low * high), high]
-        certificate, looked_at = found.certify(Cs), len(Cs)
+        Cs = [high] if not low < high else [high, math.sqrt(low * high)]
+        try:
+            with warnings_as_lines() as caught:
+                certificate = found.certify(Cs, time_limit=_SPOT_SECONDS)
+                caught.clear()
+        except (StoppedError, KeyboardInterrupt):
+            phases.skipped.append("certificate")
+            return False
     else:
         whole = phases.run("certificate", found.certify)
         if whole is None:
             return False
-        certificate, looked_at = whole, 20
-    add_path_certificate(report, certificate, looked_at)
+        certificate = whole
+    add_path_certificate(report, certificate)
     if certificate.relative_gap <= _LARGEST_GAP:
         return True
     say(
@@ -148,7 +158,7 @@ def _judged(
         return best
     from svmcore.plots import error_curves, is_exact, save_overview
 
-    curves = phases.run("error curve", lambda: error_curves(found, test))
+    curves = phases.run("error curve", lambda **limits: error_curves(found, test, **limits))
     if curves is not None:
         training, note = curves.training, "" if is_exact(found) else " (on a grid of C)"
         report.add(
@@ -159,11 +169,11 @@ def _judged(
         if curves.test is not None:
             best = curves.test.best_C if best is None else best
             add_least(report, "held out", curves.test, float(found.Cs[0]), args.test)
-        elif validation is not None:
-            curves = curves._replace(test=curve_of(validation))
+        if validation is not None:
+            curves = curves._replace(cross_validated=curve_of(validation))
     if args.plot:
         save = functools.partial(save_overview, found, title=os.path.basename(args.data), curves=curves)
-        if phases.run("picture", lambda: write_picture(args.plot, save)):
+        if phases.run("picture", lambda **_: write_picture(args.plot, save)):
             written.append(args.plot)
     return best
 

@@ -72,13 +72,13 @@ def bound(gap: float) -> str:
     return f"at most {100 * max(gap, 0.0):.2g} % from the best possible"
 
 
-def add_path_certificate(report: Report, found: PathCertificate, looked_at: int) -> None:
+def add_path_certificate(report: Report, found: PathCertificate) -> None:
     """How good a path is."""
     report.add(
         "certificate",
-        f"the answer is {bound(found.relative_gap)} (the worst of {looked_at} values of C, recomputed from the data: "
+        f"the answer is {bound(found.relative_gap)} (the worst of {found.n_values} values of C, recomputed from the data: "
         f"relative duality gap {found.relative_gap:.1e}, KKT violation {found.kkt_violation:.1e})",
-        relative_gap=found.relative_gap, kkt_violation=found.kkt_violation, values_of_C=looked_at,
+        relative_gap=found.relative_gap, kkt_violation=found.kkt_violation, values_of_C=found.n_values,
     )  # fmt: skip
 
 
@@ -130,10 +130,10 @@ def add_classified(report: Report, found: Any, y: Any, classes: Any, where: str)
     }
     present = [true for true in classes.tolist() if (y == true).any()]
     balanced = float(np.mean([(found[y == true] != true).mean() for true in present]))
-    report.add(
-        "error", f"{percent(wrong)} {where}; mean over the classes {percent(balanced)}",
-        share=wrong, balanced=balanced, wrong=int((found != y).sum()), points=int(y.size),
-    )  # fmt: skip
+    report.rows.append(("wrong", f"{percent(wrong)} {where}; mean over the classes {percent(balanced)}"))
+    report.facts["error"] = {
+        "share": wrong, "balanced": balanced, "wrong": int((found != y).sum()), "points": int(y.size),
+    }  # fmt: skip
     cells = (
         f"{true}: " + ", ".join(f"{count:,} as {named}" for named, count in row.items()) for true, row in counts.items()
     )
@@ -148,4 +148,5 @@ def add_regressed(report: Report, found: Any, y: Any, where: str) -> None:
     spread = float(np.mean((y - y.mean()) ** 2))
     r2 = 1.0 - rmse**2 / spread if spread > 0 else float("nan")
     shown = f", R2 {r2:.4g}" if spread > 0 else ""
-    report.add("error", f"root mean square {rmse:.4g} {where}{shown}", rmse=rmse, r2=r2, points=int(y.size))
+    report.rows.append(("off by", f"{rmse:.4g} {where} (root mean square){shown}"))
+    report.facts["error"] = {"rmse": rmse, "r2": r2, "points": int(y.size)}

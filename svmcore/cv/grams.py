@@ -11,7 +11,7 @@ from svmcore import _check
 from svmcore._check import KernelSpec
 from svmcore._types import FloatArray, KernelKind
 from svmcore.gram import KernelMatrix, call_kernel, is_sparse
-from svmcore.tiles import exact_gram
+from svmcore.tiles import exact_gram, has_gram
 
 _SHARE = 0.25  # of the free memory, for what is shared
 _LIMIT = 2e9
@@ -75,7 +75,7 @@ class Grams:
             out = self._distances * -kernel.gamma
             return np.asarray(np.exp(out, out=out))
         K = KernelMatrix(self.X, kernel, cache_bytes=0, n_threads=self.n_threads)
-        whole = exact_gram(K, lambda: True)
+        whole = exact_gram(K, lambda _: True) if has_gram(K) else None
         if whole is None:
             whole = np.concatenate([K.rows(np.arange(k, min(k + _ROWS, n))) for k in range(0, n, _ROWS)])
         return whole[:, :n]

@@ -14,6 +14,7 @@ import numpy as np
 from svmcore import _check
 from svmcore._columns import names_of
 from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._scales import warn_of_scales
 from svmcore._types import FloatArray
 from svmcore.cv.folds import LOO, check_training, make_folds
 from svmcore.cv.gammas import plan_of
@@ -97,6 +98,9 @@ def cv_path(
     plan = plan_of(study, gamma)
     found = job.run(plan) if eps is None else job.run_bands(plan, _eps(eps, score))
     _speak(found, len(folds))
+    if not study.form["standardize"]:
+        by_scale = isinstance(gamma, str) and gamma == "scale"
+        warn_of_scales(study.X, study.spec(None).kernel, by_scale, names=study.names)
     return PathCV(study, judge, found.curves, found.stats, found.ended)
 
 

@@ -12,14 +12,18 @@ from typing import NamedTuple
 import numpy as np
 
 from svmcore import _measures
-from svmcore._types import DualQP, FloatArray, Kernel, KernelKind
+from svmcore._types import DualQP, FloatArray, Kernel, KernelKind, Status
 from svmcore.gram import KernelMatrix, kernel_product
 
 _DUST = 4e-15  # a distance from a bound below this share of the largest variable, times sqrt(n), is rounding of a sum
 _FREE_WORK = 3e7  # operations (some hundredths of a second) without progress that every run may have,
 _FREE_STRETCHES = 8  # and as many stretches,
 _DENSE_WORK = 5.0  # and this times n^3: some fifteen dense factorisations
+_CALLED = 1e3  # operations behind a value of a Python kernel
 _VISIT = 1e5  # what a stretch costs however short it is
+
+STOPPED = (Status.TIME_LIMIT, Status.INTERRUPTED, Status.CALLBACK)
+"""How a run ends that somebody outside no longer wants to wait for."""
 
 
 class Capabilities(NamedTuple):
@@ -67,6 +71,15 @@ def rounding(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> float:
     root = np.sqrt(np.abs(K.diagonal[qp.point]))
     product = float(root.max(initial=0.0) * np.linalg.norm(root * beta))
     return float(np.finfo(np.float64).eps) * (product + float(np.abs(qp.diag * beta).max(initial=0.0)))
+
+
+def product_work(K: KernelMatrix, sources: int) -> float:
+    """Operations, roughly, of a product of K with so many coefficients."""
+    if K.function is not None:
+        return _CALLED * K.n * sources
+    if K.kernel.kind == KernelKind.LINEAR:
+        return float(K.n + sources) * K.n_features
+    return float(K.n) * sources * max(K.n_features, 8)
 
 
 class Crawl:

@@ -16,7 +16,7 @@ from svmcore._control import Control
 from svmcore._steps_jit import Duals, Limits, Progress, Rows
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.gram import KernelMatrix
-from svmcore.solvers._contract import Crawl, Criterion, fresh_residual, landed, positive, rounding
+from svmcore.solvers._contract import STOPPED, Crawl, Criterion, fresh_residual, landed, positive, rounding
 from svmcore.solvers._face import FaceResult, face_step
 
 _SLICE_WORK = 1e8  # operations between two visits to Python
@@ -183,6 +183,7 @@ class Course:
         self.ints[_steps_jit.EVALS] = K.n_evals
         self.max_iter = max_iter if max_iter >= 0 else int(np.iinfo(np.int64).max)
         self.face_steps = True
+        self.rows_work = 0.0  # operations behind rows since the last visit
         self.stats: dict[str, Any] = {}
         self._failures, self._best = 0, np.inf
         self.crawl = Crawl(n, 30 * n + 3000, float(n))  # then the face is asked
@@ -201,7 +202,9 @@ class Course:
         return Limits(tol, self.max_iter, self.check_every, _SLICE_WORK)
 
     def supply(self, points: IntArray) -> None:
+        before = self.K.n_evals
         self.store.supply(points, self.n_iter)
+        self.rows_work += float(self.K.n_evals - before) * (8.0 + self.K.n_features)
         self.ints[_steps_jit.EVALS] = self.K.n_evals
 
     def flush(self) -> None:
@@ -279,6 +282,9 @@ class Course:
         """Answer a reason every slice may give: (answered, status)."""
         if reason == _steps_jit.NEED_ROW:
             self.supply(self.ints[_steps_jit.ROW : _steps_jit.ROW + 1])
+            if self.rows_work > _SLICE_WORK:
+                self.rows_work = 0.0
+                return True, self.outside()
         elif reason == _steps_jit.TRACE_FULL:
             self.flush()
         elif reason == _steps_jit.CHECK_DUE:
@@ -312,7 +318,12 @@ class Course:
         if status is Status.CONVERGED and not self.convex():
             status = Status.STATIONARY
         stats = {"rows": len(self.store.owner), **self.stats}
-        return Raw(landed(self.qp, self.duals.beta.copy()), status, self.n_iter, trace, stats)
+        raw = Raw(landed(self.qp, self.duals.beta.copy()), status, self.n_iter, trace, stats)
+        if status not in STOPPED:
+            return raw
+        return raw._replace(
+            residual=self.duals.v.copy(), residual_error=self.n_iter * rounding(self.qp, self.K, raw.beta)
+        )
 
     def convex(self) -> bool:
         """Whether the kernel between stored rows of the support shows no negative curvature (a sample, not a proof)."""

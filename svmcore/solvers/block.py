@@ -27,7 +27,7 @@ from svmcore._lanes import UNITS_16
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore._vector import BIG, ROWS
 from svmcore.gram import KernelMatrix, kernel_product
-from svmcore.solvers._contract import Capabilities, Crawl, Criterion, rounding
+from svmcore.solvers._contract import STOPPED, Capabilities, Crawl, Criterion, product_work, rounding
 from svmcore.solvers._face import FaceResult, face_step
 from svmcore.tiles import PIECE, make_tiles, part_of
 
@@ -59,6 +59,7 @@ RELAX = 1.5
 ROUNDING = 2e-7  # error of float32 products, per unit of |beta| (measured: 0.9 to 2.2 times that)
 ROUNDING_64 = 1e-15  # the same of float64 products, per unit of sum |beta|
 SHORT = 1 << 28  # kernel values computed in one go
+BRIEF = 1e10  # operations of a product that nobody minds waiting for: about a third of a second
 PATIENCE = 12  # outer steps without progress (a tenth of the violation,
 PROGRESS = 1e-6  # or this share of the objective) before the precision is raised
 RISE = 1e-6  # share of the objective by which rounding may raise it
@@ -115,7 +116,9 @@ class _Run:
         self.halves = bool(self.tiles.fits_16_bits and not qp.diag.any())
         self.last_half = (0, 0.0)
         self.first_violation = 0.0
-        self.fresh = False  # the field has just been computed in float64
+        self.fresh = False  # the field has just been computed in float64,
+        self.remembered = False  # by a product that the certificate asks for again
+        self.whole = True  # the field belongs to beta
         self.relax = RELAX
         self.exact = True  # the field carries no float32 error
         self.moved = 0.0  # sum of |coefficients| whose products went into the field
@@ -158,7 +161,7 @@ class _Run:
             points = np.flatnonzero(total)
             coef = total[points]
         add = self.tiles.add if self.level == SINGLE else self.tiles.add_exactly
-        self.fresh = False
+        self.fresh = self.remembered = False
         single = self.level == SINGLE and not self.tiles.exact_products
         self.exact = self.exact and not single
         size = float(np.abs(coef).sum())
@@ -166,28 +169,43 @@ class _Run:
         if single:
             self.moved_single += float(np.abs(coef) @ self.tiles.error_factor[points])
         rows = max(ROWS, PIECE // max(self.K.n, 1) // ROWS * ROWS)
+        brief = product_work(self.K, len(points)) <= BRIEF
         for first in range(0, len(points), rows):
             add(points[first : first + rows], coef[first : first + rows], self.field)
-            if control is not None and first + rows < len(points):
+            if control is not None and not brief and first + rows < len(points):
                 status = control.check(self.steps, np.nan, np.nan)
                 if status is not None:
                     return status
         return None
 
+    def known(self) -> tuple[Any, ...]:
+        """What goes with the field, and the field."""
+        return self.field.copy(), self.level, self.exact, self.moved, self.moved_single, self.fresh, self.remembered
+
+    def back_to(self, known: tuple[Any, ...]) -> None:
+        """The field as it was, after one that is half done."""
+        self.field[:] = known[0]
+        self.level, self.exact, self.moved, self.moved_single, self.fresh, self.remembered = known[1:]
+
     def refresh(self, level: int, control: Control | None) -> Status | None:
         """The field computed afresh, at a higher level of precision."""
+        support = np.flatnonzero(self.beta)
+        short = len(support) * self.K.n <= SHORT and product_work(self.K, len(support)) <= 10.0 * BRIEF
+        before = () if short else self.known()
         self.level = max(self.level, level)
         self.field[:] = 0.0
         self.exact, self.moved, self.moved_single = True, 0.0, 0.0
         self.fresh = self.level > SINGLE
-        support = np.flatnonzero(self.beta)
-        if self.fresh and len(support) * self.K.n <= SHORT:  # in one piece, which the certificate will find remembered
+        if self.fresh and short:  # in one piece, which the certificate will find remembered
             self.field[: self.K.n] = kernel_product(self.qp, self.K, self.beta)
-            self.moved = float(np.abs(self.beta).sum())
+            self.moved, self.remembered = float(np.abs(self.beta).sum()), True
             return None
-        status = self.change(support, self.beta[support], control)
+        status = self.change(support, self.beta[support], None if short else control)
+        if status is not None:
+            self.back_to(before)
+            return status
         self.fresh = self.level > SINGLE
-        return status
+        return None
 
     def block_size(self, free: int) -> int:
         """How many variables the next working set takes."""
@@ -510,8 +528,8 @@ def run(
         state.beta[:] = start  # whatever came of it is worse than nothing
         return Raw(state.beta, status, state.steps, table if trace else None, stats)
     raw = Raw(state.beta, status, state.steps, table if trace else None, stats)
-    if state.fresh or not status.ok:  # the certificate computes the same product, which is remembered; or all of it
-        return raw
+    if state.remembered or not state.whole or not (status.ok or status in STOPPED):
+        return raw  # the certificate computes the same product, which is remembered; or all of it
     return raw._replace(residual=_measures.residual(qp, state.beta, state.field), residual_error=state.residual_error())
 
 
@@ -530,12 +548,21 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     state.last_steps = state.steps - before
     step = work.beta - state.beta[chosen]
     changed = np.flatnonzero(step)
+    brief = product_work(state.K, len(changed)) <= BRIEF
+    known, point = ((), state.beta) if brief else (state.known(), state.beta.copy())
     state.beta[chosen] = work.beta
     free = (work.beta > work.lower) & (work.beta < work.upper)
     state.previous = np.concatenate([chosen[free], chosen[~free]])
     state.previous_free = int(np.count_nonzero(free))
     if first and state.level == SINGLE and state.tiles.costly and np.count_nonzero(work.beta) > CROWDED * len(chosen):
         state.tiles.keep()
-    if status is None:
-        status = state.change(chosen[changed], step[changed], control)
+    done = status is None or brief
+    if done:
+        ended = state.change(chosen[changed], step[changed], control)
+        status, done = status or ended, ended is None
+    if not done:  # the product was too long to wait for: back to the point whose field is known, unless that is zero
+        state.back_to(known)
+        state.whole = bool(point.any())
+        if state.whole:
+            state.beta = point
     return status

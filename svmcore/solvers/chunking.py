@@ -52,6 +52,11 @@ class _Chunks:
             worst = np.union1d(up, down)
         else:
             worst = worst[violation[worst] > 0.0]
+            if self.course.qp.equality:  # nothing moves without one of each direction
+                can_grow, can_shrink = duals.beta < duals.upper, duals.beta > duals.lower
+                top = int(np.argmax(np.where(can_grow, duals.v, -np.inf)))
+                bottom = int(np.argmin(np.where(can_shrink, duals.v, np.inf)))
+                worst = np.append(worst, [t for t, able in ((top, can_grow), (bottom, can_shrink)) if able[t]])
         return np.union1d(np.flatnonzero(support), worst)
 
     def solve(self, chunk: IntArray) -> int:

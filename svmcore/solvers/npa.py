@@ -93,7 +93,7 @@ def run(
         limits = course.limits()
         reason = int(_npa_jit.npa_slice(course.duals, course.store.rows, state.hulls, course.progress, limits, eps))
         if reason in (_steps_jit.NEED_ROW, _steps_jit.TRACE_FULL):
-            course.common(reason)
+            _, status = course.common(reason)
             continue
         if reason in (_steps_jit.SWEEP_DONE, _steps_jit.AT_TOLERANCE) and "paper_evals" not in course.stats:
             quiet = ints[_steps_jit.CHANGED] == 0

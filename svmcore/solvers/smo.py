@@ -22,7 +22,7 @@ from svmcore._smo_jit import Limits, Progress, RowCache, Variables
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Points, Raw, Status
 from svmcore._vector import BIG
 from svmcore.gram import KernelMatrix, aligned, new_scratch, padded
-from svmcore.solvers._contract import Capabilities, Crawl, Criterion, fresh_residual, landed, rounding
+from svmcore.solvers._contract import STOPPED, Capabilities, Crawl, Criterion, fresh_residual, landed, rounding
 from svmcore.solvers._face import FaceResult, face_step
 
 CAPABILITIES = Capabilities(
@@ -282,7 +282,11 @@ class _Run:
         beta = landed(self.qp, self.whole_beta())
         if status is Status.UNBOUNDED and not np.isfinite(beta).all():
             beta = np.zeros_like(beta)
-        return Raw(beta, status, self.n_iter, trace, stats)
+        raw = Raw(beta, status, self.n_iter, trace, stats)
+        if status not in STOPPED or self.problem is not self.whole:
+            return raw
+        residual = self.whole.variables.v[: len(beta)].copy()
+        return raw._replace(residual=residual, residual_error=self.n_iter * rounding(self.qp, self.K, beta))
 
 
 def run(

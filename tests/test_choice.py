@@ -1,0 +1,125 @@
+"""Whom "auto" asks: every row of the table in `choice`, and what happens when the first one gives up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import svmcore
+from svmcore import choice, forms, solvers
+from svmcore._types import Kernel, KernelKind, Raw, Status
+from svmcore.gram import KernelMatrix
+
+INTERIOR, BLOCK, SMO = ("interior", "block", "smo"), ("block", "smo"), ("smo",)
+
+
+def chain(
+    n=400, d=3, *, kind=KernelKind.LINEAR, loss="hinge", C=1.0, equality=True, warm=False, function=None, cache=1e9
+):
+    y = np.where(np.arange(n) % 2, 1.0, -1.0)
+    qp = forms.svc(y, np.full(n, C), loss, equality)
+    X = np.random.default_rng(0).normal(size=(n, d))
+    K = KernelMatrix(X, Kernel(int(kind), 1.0, 0.0, 3, 0.0), function, cache_bytes=int(cache))
+    return choice.choose(qp, K, warm=warm)
+
+
+@pytest.mark.parametrize(
+    ("expected", "problem"),
+    [
+        (SMO, {"n": choice.TINY}),
+        (SMO, {"n": choice.TINY, "kind": KernelKind.RBF}),
+        (BLOCK, {"n": choice.TINY + 1, "kind": KernelKind.RBF}),
+        (BLOCK, {"n": choice.TINY + 1}),
+        (SMO, {"C": np.inf}),
+        (SMO, {"n": choice.MOST_OPEN, "C": np.inf}),
+        (BLOCK, {"n": choice.MOST_OPEN + 1, "C": np.inf}),
+        (SMO, {"C": np.inf, "loss": "squared_hinge"}),
+        (INTERIOR, {}),
+        (INTERIOR, {"n": choice.LEAST_POINTS}),
+        (BLOCK, {"n": choice.LEAST_POINTS - 1}),
+        (INTERIOR, {"loss": "squared_hinge"}),
+        (INTERIOR, {"equality": False}),
+        (BLOCK, {"warm": True}),
+        (BLOCK, {"kind": KernelKind.RBF}),
+        (INTERIOR, {"n": 400, "d": 100}),
+        (BLOCK, {"n": 400, "d": 101}),
+        (INTERIOR, {"n": 800, "d": choice.MOST_FEATURES}),
+        (BLOCK, {"n": 800, "d": choice.MOST_FEATURES + 1}),
+    ],
+)
+def test_every_row_of_the_table(expected, problem):
+    assert chain(**problem) == expected
+
+
+@pytest.mark.parametrize(("cache", "expected"), [(1e9, BLOCK), (1e3, SMO)])
+def test_a_python_kernel_that_does_not_fit_is_for_smo(cache, expected):
+    assert chain(kind=KernelKind.CALLABLE, function=lambda A, B: A @ B.T, cache=cache) == expected
+
+
+@pytest.mark.parametrize("status", [Status.LIMITED, Status.PRECISION])
+def test_who_ends_at_a_limit_of_its_own_is_followed_by_the_next_from_where_it_came(status, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    y = np.where(X[:, 0] > 0, 1, -1)
+    starts = []
+    whole = solvers.load("smo").run
+
+    def given_up(qp, K, *, start, **limits):
+        half = np.where(qp.upper > 0, 0.1, -0.1)
+        return Raw(half - half.mean(), status, 7)
+
+    def smo(qp, K, *, start, **limits):
+        starts.append(start.copy())
+        return whole(qp, K, start=start, **limits)
+
+    monkeypatch.setattr(choice, "TINY", 0)
+    monkeypatch.setattr(solvers.load("block"), "run", given_up)
+    monkeypatch.setattr(solvers.load("smo"), "run", smo)
+    solution = svmcore.train_svc(X, y, gamma=0.5)
+    assert solution.solver == "smo"
+    assert solution.converged
+    assert np.abs(starts[0]).max() > 0.05
+    assert solution.n_iter > 7
+
+
+@pytest.mark.parametrize("status", [Status.MAX_ITER, Status.TIME_LIMIT, Status.CALLBACK])
+def test_who_is_stopped_by_the_user_is_not_followed(status, monkeypatch):
+    monkeypatch.setattr(choice, "TINY", 0)
+    monkeypatch.setattr(solvers.load("block"), "run", lambda qp, K, **limits: Raw(np.zeros(len(qp.c)), status, 7))
+    with pytest.warns(svmcore.ConvergenceWarning):
+        solution = svmcore.train_svc([[0.0], [1.0], [2.0]], [0, 1, 1])
+    assert solution.solver == "block"
+    assert solution.status is status
+
+
+@pytest.mark.parametrize("solver", sorted(svmcore.solvers()))
+def test_a_start_is_used_or_refused_as_the_solver_declares(solver):
+    """A solver without warm starts refuses one, or answers as if there had been none: the same iterations."""
+    can = svmcore.solvers()[solver]
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(40, 2))
+    X[:, 0] += np.where(X[:, 0] > 0, 1.0, -1.0)
+    y = np.where(X[:, 0] > 0, 1, -1)
+    options = {
+        "kernel": "linear" if can.linear_only else "rbf",
+        "fit_intercept": can.equality,
+        "solver": solver,
+        "tol": 1e-6,
+    }
+    options["loss"] = "hinge" if can.finite_bounds else "squared_hinge"
+    cold = svmcore.train_svc(X, y, 2.0, **options)
+    try:
+        warm = svmcore.train_svc(X, y, 2.0, alpha0=cold.alpha, **options)
+    except svmcore.InputError:
+        warm = None
+    if warm is None:
+        assert not can.warm_start
+        with pytest.raises(svmcore.InputError, match="alpha0"):
+            svmcore.train_svc(X, y, 2.0, alpha0=cold.alpha, **options)
+        return
+    assert warm.converged
+    assert abs(warm.objective - cold.objective) <= warm.gap + cold.gap + 1e-12
+    if can.warm_start:
+        assert warm.n_iter <= max(2, cold.n_iter // 2)
+    else:
+        assert warm.n_iter == cold.n_iter

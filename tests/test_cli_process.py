@@ -1,0 +1,95 @@
+"""The command line as a user meets it: processes that are interrupted, piped and closed, and what they load."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import svmcore
+
+pytestmark = pytest.mark.compiled
+
+ROOT = Path(__file__).parents[1]
+INTERACTIVE = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+
+
+def start(*argv: str, **options) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "svmcore", *map(str, argv)],
+        env=os.environ | INTERACTIVE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip
+
+
+def test_help_and_complaints_load_neither_numpy_nor_the_compiler(tmp_path):
+    program = (
+        "import sys; from svmcore.cli import main; main(sys.argv[1:]);"
+        "print(*sorted({'numpy', 'numba', 'scipy', 'matplotlib', 'highspy'} & set(sys.modules)), file=sys.stderr)"
+    )
+
+    def loaded(*argv: str) -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", program, *argv],
+            env=os.environ | INTERACTIVE,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return set(done.stderr.splitlines()[-1].split())
+
+    (tmp_path / "bad.csv").write_text("1,2\n3,x,4\n")
+    assert loaded("--help") == set()
+    assert loaded("path", "--gamma", "x") == set()
+    assert loaded("path", "bad.csv") == {"numpy"}
+
+
+def test_interrupted_process_writes_what_it_has(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "noise.npz", X=rng.normal(size=(3000, 5)), y=rng.integers(0, 2, 3000))
+    process = start("path", "noise.npz", "--gamma", "1", "-o", "p.npz", cwd=tmp_path, start_new_session=True)
+    assert process.stderr is not None
+    lines = []
+    while "on the margin" not in (line := process.stderr.readline()):
+        lines.append(line)
+        assert line, lines
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 130, (out, err)
+    assert "Traceback" not in err
+    assert "interrupted" in out
+    path = svmcore.load(tmp_path / "p.npz")
+    assert path.ended == "interrupted"
+    assert path.certify().relative_gap < 1e-8
+
+
+def test_interrupt_at_the_start(tmp_path):
+    process = start("path", "-", cwd=tmp_path, stdin=subprocess.PIPE, start_new_session=True)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert process.returncode == -signal.SIGINT or err == "svmcore: interrupted; nothing was written\n"
+
+
+def test_standard_input_and_closed_output():
+    process = start("path", "-", "-k", "linear", "-q", stdin=subprocess.PIPE)
+    out, err = process.communicate("1,0\n2,0\n4,1\n5,1\n", timeout=300)
+    assert (process.returncode, err) == (0, "")
+    assert "-: 4 points" in out
+    process = start("path", "-", "-k", "linear", "-q", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    process.stdin.write("1,0\n2,0\n4,1\n5,1\n")
+    process.stdin.close()
+    assert process.wait(timeout=300) == 1
+    assert process.stderr.read() == ""
+    process.stderr.close()

@@ -1,0 +1,506 @@
+"""Nightly: thousands of fits, paths, chains of changes and damaged files before an independent judge.
+
+A seed is a problem: `fit(seed)`, `path(seed)`, `chain(seed)` and `file(seed)` repeat it, and name what is wrong. The normal
+suite takes one per cent of each.
+
+SVMCORE_FUZZ   the share that the normal suite runs (default 0.01); slow tests run all of it
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from judge import Case, judge, kernel, objection
+from scipy import sparse
+
+import svmcore
+
+FITS, PATHS, CHAINS, FILES = 5000, 2000, 800, 14000
+SHARE = float(os.environ.get("SVMCORE_FUZZ", "0.01"))
+CPU = 5.0  # seconds that a fit may take
+NET = 4 * CPU  # what stops one that does not end
+STEPS = 4  # changes of a chain
+MEMORY = 3 << 30
+NIGHT = [pytest.param(SHARE, id="share"), pytest.param(1.0, id="all", marks=pytest.mark.slow)]
+
+
+class Endless(BaseException):
+    """Neither an answer nor the time limit."""
+
+
+@contextmanager
+def alarm(seconds: float) -> Iterator[None]:
+    def ring(*_: Any) -> None:
+        raise Endless
+
+    before = signal.signal(signal.SIGVTALRM, ring)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+# ---------------------------------------------------------------- problems
+
+
+def points(rng: np.random.Generator, most: int) -> np.ndarray:
+    n, d = int(np.exp(rng.uniform(np.log(2), np.log(most + 1)))), int(rng.choice([1, 2, 3, 5, 12]))
+    n = max(2, n)
+    kind = rng.integers(6)
+    X = rng.normal(size=(n, d))
+    if kind == 1:
+        X = rng.integers(-2, 3, (n, d)).astype(float)
+    elif kind == 2:
+        X = X[rng.integers(0, max(1, n // 2), n)]
+    elif kind == 3:
+        X[:, rng.integers(d)] = rng.integers(-3, 4)
+    elif kind == 4:
+        X = X * 10.0 ** rng.uniform(-3, 3, d)
+    elif kind == 5:
+        X = X * (rng.random((n, d)) < 0.3)
+    return X + (10.0 ** rng.uniform(0, 3) if rng.random() < 0.1 else 0.0)
+
+
+def classes(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
+    if rng.random() < 0.5:
+        y = np.where(rng.random(len(X)) < rng.choice([0.5, 0.1, 0.9]), 1.0, -1.0)
+    else:
+        y = np.where(X @ rng.normal(size=X.shape[1]) + 0.3 * rng.normal(size=len(X)) > 0, 1.0, -1.0)
+    first, second = rng.choice(len(X), 2, replace=False)
+    y[first], y[second] = 1.0, -1.0
+    return y
+
+
+def weights(rng: np.random.Generator, y: np.ndarray, regression: bool) -> np.ndarray | None:
+    if rng.random() < 0.6:
+        return None
+    w = rng.integers(0, 4, len(y)).astype(float) if rng.random() < 0.5 else 10.0 ** rng.uniform(-2, 2, len(y))
+    for label in (1.0, -1.0):
+        chosen = np.arange(len(y)) if regression else np.flatnonzero(y == label)
+        if not w[chosen].any():
+            w[chosen[0]] = 1.0
+    return w
+
+
+def problem(
+    rng: np.random.Generator, most: int, *, only_classes: bool = False
+) -> tuple[Any, np.ndarray, dict[str, Any]]:
+    """Data, labels or targets, and the keywords of the problem; every number in them is explicit."""
+    X = points(rng, most)
+    squared = bool(rng.random() < 0.4)
+    regression = not only_classes and bool(rng.random() < 0.35)
+    name = str(rng.choice(["linear", "rbf", "rbf", "poly", "laplacian", "sigmoid"], p=[0.3, 0.2, 0.2, 0.15, 0.1, 0.05]))
+    C = 10.0 ** rng.uniform(-6, 6) if rng.random() < 0.5 else 10.0 ** rng.uniform(-2, 3)
+    o: dict[str, Any] = {"C": np.inf if rng.random() < 0.08 else C, "kernel": name}
+    if name != "linear":
+        o["gamma"] = (
+            float(10.0 ** rng.uniform(-2, 1)) if name != "poly" else 1.0 / (X.shape[1] * float(X.var()) + 1e-12)
+        )
+    if name == "poly":
+        o.update(degree=int(rng.integers(2, 5)), coef0=float(rng.choice([0.0, 1.0])))
+    if name == "sigmoid":
+        o["coef0"] = -0.5
+    loss = ("squared_hinge", "hinge") if not regression else ("squared_epsilon_insensitive", "epsilon_insensitive")
+    o["loss"] = loss[0] if squared else loss[1]
+    if regression:
+        y = 10.0 ** rng.uniform(-1, 2) * np.sin(X[:, 0]) + 0.2 * rng.normal(size=len(X))
+        o["epsilon"] = float(rng.choice([0.0, 0.1, 1.0]))
+    else:
+        y = classes(rng, X)
+        if rng.random() < 0.2:
+            o["class_weight"] = {1.0: 3.0, -1.0: 0.5}
+    o["sample_weight"] = weights(rng, y, regression)
+    bias = rng.random()
+    o["fit_intercept"] = bool(bias < 0.7)
+    if bias >= 0.85:
+        o["intercept_scaling"] = 1.5
+    return X, y, o
+
+
+def stated(X: Any, y: np.ndarray, o: dict[str, Any]) -> Case:
+    """The problem in the judge's words."""
+    w = np.ones(len(y)) if o.get("sample_weight") is None else np.asarray(o["sample_weight"], dtype=float)
+    for label, factor in (o.get("class_weight") or {}).items():
+        w = np.where(y == label, w * factor, w)
+    with np.errstate(invalid="ignore"):
+        costs = np.where(w > 0, o["C"] * w, 0.0)
+    name = o["kernel"]
+    K = X if name == "precomputed" else kernel(name, X, X, o.get("gamma", 1.0), o.get("coef0", 0.0), o.get("degree", 3))
+    embedded = float(o.get("intercept_scaling") or 0.0) ** 2
+    return Case(K, y, costs, o.get("epsilon"), "squared" in o["loss"], o.get("fit_intercept", True), embedded)
+
+
+def signed(solution: Any) -> np.ndarray:
+    coef = np.zeros(len(solution.alpha))
+    coef[solution.support] = solution.dual_coef
+    return coef
+
+
+# ---------------------------------------------------------------- what a seed is tried on
+
+
+def trained(X: Any, y: np.ndarray, o: dict[str, Any]) -> tuple[Any, bool, float]:
+    """(solution, whether it warned, CPU seconds)."""
+    train = svmcore.train_svr if "epsilon" in o else svmcore.train_svc
+    with warnings.catch_warnings(record=True) as said, alarm(6 * NET):
+        warnings.simplefilter("always")
+        start = time.process_time()
+        solution = train(X, y, time_limit=NET, **o)
+        spent = time.process_time() - start
+    return solution, bool(said), spent
+
+
+def suited(rng: np.random.Generator, name: str, o: dict[str, Any]) -> dict[str, Any]:
+    """The problem as the solver can have it, where it says that it cannot have this one."""
+    can = svmcore.solvers().get(name)
+    if can is None:
+        return o
+    o = dict(o)
+    if can.linear_only:
+        o = {key: value for key, value in o.items() if key not in ("gamma", "coef0", "degree")} | {"kernel": "linear"}
+    if o["fit_intercept"] and not can.equality:
+        o["fit_intercept"] = False
+    elif not o["fit_intercept"] and not can.no_equality:
+        o["fit_intercept"], o["intercept_scaling"] = True, None
+    infinite = "squared" in o["loss"] or np.isinf(o["C"])
+    if infinite and not can.infinite_bounds:
+        o["loss"], o["C"] = o["loss"].removeprefix("squared_"), min(o["C"], 1e6)
+    elif not infinite and not can.finite_bounds:
+        o["loss"] = "squared_" + o["loss"]
+    return o
+
+
+def fit(seed: int) -> str | None:
+    """One fit; what is wrong with it."""
+    rng = np.random.default_rng([1, seed])
+    names = ["auto", "auto", *svmcore.solvers()]
+    name = str(names[seed % len(names)])
+    X, y, o = problem(rng, 300)
+    o = suited(rng, name, o)
+    tol = float(rng.choice([1e-3, 1e-3, 1e-5, 1e-7]))
+    case = stated(X, y, o)
+    given: Any = X
+    form = rng.random()
+    if form < 0.15:
+        given = sparse.csr_matrix(X)
+    elif form < 0.25 and not svmcore.solvers()["interior" if name == "auto" else name].linear_only:
+        given, o = (
+            case.K,
+            {key: o[key] for key in o if key not in ("gamma", "coef0", "degree")} | {"kernel": "precomputed"},
+        )
+    run = {"solver": name, "tol": tol, "n_threads": 1}
+    if name == "smo" and rng.random() < 0.6:
+        run["rule"] = str(rng.choice(["mvp", "platt", "simplified"]))
+    try:
+        solution, warned, spent = trained(given, y, {**o, **run})
+        if spent > CPU:  # the first one compiles
+            solution, warned, spent = trained(given, y, {**o, **run})
+    except svmcore.InputError as error:
+        return None if "does not do" in str(error) or "scale the features" in str(error) else f"refused: {error}"
+    except Endless:
+        return f"{name}: does not end"
+    except Exception as error:  # what else can go wrong is what this is for
+        return f"{name}: {type(error).__name__}: {error}"
+    wrong = objection(case, signed(solution), solution.intercept, tol=tol, certain=solution.converged and not warned)
+    if wrong is None and not solution.converged and not warned:
+        wrong = f"{solution.status.name} without a warning"
+    if wrong is None and spent > CPU:
+        wrong = f"{spent:.1f} s of CPU ({solution.status.name})"
+    return wrong and f"{name}, n={len(y)}, {o['loss']}, {o['kernel']}, C={o['C']:.1e}, tol={tol:g}: {wrong}"
+
+
+def path(seed: int) -> str | None:
+    """One path, at random C."""
+    rng = np.random.default_rng([2, seed])
+    mode = str(rng.choice(["auto", "auto", "auto", "svd", "qr", "update"]))
+    X, y, o = problem(rng, 120 if mode == "auto" else 50, only_classes=True)
+    while o["kernel"] == "sigmoid":
+        X, y, o = problem(rng, 120 if mode == "auto" else 50, only_classes=True)
+    o["loss"] = "hinge"
+    keywords = {key: value for key, value in o.items() if key not in ("C", "loss")}
+    try:
+        with warnings.catch_warnings(record=True) as said, alarm(6 * NET):
+            warnings.simplefilter("always")
+            found = svmcore.svm_path(X, y, factorization=mode, time_limit=NET, n_threads=1, **keywords)
+    except svmcore.InputError as error:
+        return f"{mode}: refused: {error}"
+    except Endless:
+        return f"{mode}: does not end"
+    except Exception as error:
+        return f"{mode}: {type(error).__name__}: {error}"
+    for C in np.clip(np.exp(rng.uniform(*np.log(found.Cs[[0, -1]]), 6)), found.Cs[0], found.Cs[-1]):
+        case = stated(X, y, {**o, "C": float(C)})
+        coef, intercept = found.dual_coef(float(C)), found.intercept(float(C))
+        wrong = objection(case, coef, intercept, tol=np.inf, certain=False)
+        verdict = judge(case, coef, intercept)
+        slack = verdict.rounding * (1.0 + float(np.abs(coef).sum()) + float(case.costs.sum()))
+        if (
+            wrong is None
+            and not said
+            and not verdict.gap <= (1e-7 if mode == "auto" else 1e-5) * abs(verdict.primal) + slack
+        ):
+            wrong = f"relative gap {verdict.gap / abs(verdict.primal):.1e}"
+        if wrong is None and abs(found.objective(float(C)) + verdict.dual) > 1e-7 * abs(verdict.dual) + slack:
+            wrong = f"objective {found.objective(float(C)):.12g} of a point whose value is {-verdict.dual:.12g}"
+        if wrong:
+            return f"{mode}, n={len(y)}, {o['kernel']}, C={C:.2e}: {wrong}"
+    if found.ended != "done" and not said:
+        return f"{mode}: ended by {found.ended} without a warning"
+    return None
+
+
+def chain(seed: int) -> str | None:
+    """A machine that points are added to and removed from."""
+    rng = np.random.default_rng([3, seed])
+    X, y, o = problem(rng, 80)
+    while len(y) < 8 or o["kernel"] == "sigmoid":
+        X, y, o = problem(rng, 80)
+    o["sample_weight"] = None if o["sample_weight"] is None else np.maximum(o["sample_weight"], 0.1)
+    tol = float(rng.choice([1e-3, 1e-6]))
+
+    def part(index: np.ndarray) -> dict[str, Any]:
+        return {**o, "sample_weight": None if o["sample_weight"] is None else o["sample_weight"][index]}
+
+    order = rng.permutation(len(y))
+    order = np.concatenate([[np.argmax(y), np.argmin(y)], order[(order != np.argmax(y)) & (order != np.argmin(y))]])
+    inside, done = order[: max(4, len(y) // 2)], ["fit"]
+    try:
+        solution, _, _ = trained(X[inside], y[inside], {**part(inside), "tol": tol, "n_threads": 1})
+        for _ in range(STEPS):
+            outside = np.setdiff1d(order, inside)
+            with warnings.catch_warnings(record=True) as said, alarm(6 * NET):
+                warnings.simplefilter("always")
+                if len(outside) and (rng.random() < 0.6 or len(inside) < 6):
+                    new = rng.permutation(outside)[: int(rng.integers(1, 5))]
+                    w = o["sample_weight"]
+                    solution = solution.add(X[new], y[new], sample_weight=None if w is None else w[new])
+                    inside = np.concatenate([inside, new])
+                    done.append(f"add {len(new)}")
+                else:
+                    old = 2 + rng.permutation(len(inside) - 2)[: int(rng.integers(1, 3))]
+                    solution = solution.remove(old)
+                    inside = np.delete(inside, old)
+                    done.append(f"remove {len(old)}")
+            case = stated(X[inside], y[inside], part(inside))
+            certain = solution.converged and not said
+            wrong = objection(case, signed(solution), solution.intercept, tol=tol, certain=certain)
+            if wrong is None and not solution.converged and not said:
+                wrong = f"{solution.status.name} without a warning"
+            if wrong:
+                return f"{', '.join(done)}, n={len(inside)}, {o['loss']}, {o['kernel']}, C={o['C']:.1e}, tol={tol:g}: {wrong}"
+    except Endless:
+        return f"{', '.join(done)}: does not end"
+    except Exception as error:
+        return f"{', '.join(done)}, {o['loss']}, {o['kernel']}, C={o['C']:.1e}: {type(error).__name__}: {error}"
+    return None
+
+
+# ---------------------------------------------------------------- files
+
+
+def originals(folder: Path) -> list[Path]:
+    """Good files of every kind."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 3)).round(2)
+    y = np.where(X[:, 0] > 0, 1, -1)
+    svmcore.train_svc(X, y, gamma=0.5).save(folder / "model.npz")
+    svmcore.train_svc(sparse.csr_matrix(X), np.where(y > 0, "yes", "no"), kernel="linear").save(folder / "sparse.npz")
+    svmcore.train_svr(X, X[:, 0], kernel="poly").save(folder / "svr.npz")
+    svmcore.svm_path(X, y, gamma=0.5).save(folder / "path.npz")
+    rows = [f"{label} " + " ".join(f"{j + 1}:{v}" for j, v in enumerate(x)) for x, label in zip(X, y, strict=True)]
+    (folder / "rows.svm").write_text("\n".join(rows) + "\n")
+    table = ["a,b,c,label", *(",".join(map(str, [*x, label])) for x, label in zip(X, y, strict=True))]
+    (folder / "table.csv").write_text("\n".join(table) + "\n")
+    np.savez(folder / "dense-data.npz", X=X, y=y)
+    S = sparse.csr_matrix(X)
+    np.savez(folder / "csr-data.npz", data=S.data, indices=S.indices, indptr=S.indptr, shape=S.shape, y=y)
+    return sorted(folder.iterdir())
+
+
+def damaged(seed: int, files: list[Path]) -> tuple[Path, bytes]:
+    """A damaged file. Most archives are damaged inside and packed again: their check sums would notice the rest."""
+    rng = np.random.default_rng([4, seed])
+    file = files[seed % len(files)]
+    if file.suffix != ".npz" or rng.random() < 0.3:
+        return file, spoilt(rng, file.read_bytes())
+    packed = io.BytesIO()
+    with zipfile.ZipFile(file) as before, zipfile.ZipFile(packed, "w") as after:
+        names = before.namelist()
+        chosen = set(rng.choice(names, int(rng.integers(1, 3))))
+        for name in names:
+            content = before.read(name)
+            if name in chosen and rng.random() < 0.5:  # values only: the header stays
+                content = content[:128] + spoilt(rng, content[128:], flips_only=bool(rng.random() < 0.7))
+            elif name in chosen:
+                content = spoilt(rng, content)
+            after.writestr(name, content)
+    return file, packed.getvalue()
+
+
+def spoilt(rng: np.random.Generator, before: bytes, *, flips_only: bool = False) -> bytes:
+    """Bytes flipped, cut off, given twice, left out or made up."""
+    content = bytearray(before)
+    for _ in range(int(rng.integers(1, 4))):
+        if not content:
+            break
+        at, size = int(rng.integers(len(content))), int(rng.integers(1, 40))
+        match 0 if flips_only else rng.integers(5):
+            case 0:
+                for _ in range(int(rng.integers(1, 6))):
+                    content[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(8))
+            case 1:
+                del content[at:]
+            case 2:
+                content[at:at] = content[at : at + size]
+            case 3:
+                del content[at : at + size]
+            case 4:
+                content[at : at + size] = rng.integers(0, 256, size, dtype=np.uint8).tobytes()
+    return bytes(content)
+
+
+def read(file: Path, content: bytes) -> None:
+    """Load it and use what comes out of it."""
+    if file.name in ("model.npz", "sparse.npz", "svr.npz", "path.npz"):
+        found = svmcore.load(io.BytesIO(content))
+        Z = np.zeros((2, 3))
+        if file.name == "path.npz":
+            found.decision_function(Z, float(np.sqrt(found.C_range[1])))
+        else:
+            found.decision_function(Z)
+    else:
+        where = file.with_name("damaged")
+        where.write_bytes(content)
+        svmcore.load_data(str(where))
+
+
+def file(seed: int, files: list[Path]) -> str | None:
+    name, content = damaged(seed, files)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"), alarm(CPU):
+            warnings.simplefilter("ignore")
+            read(name, content)
+    except (svmcore.SVMError, OSError):
+        return None
+    except Endless:
+        return f"{name.name}: does not end"
+    except BaseException as error:
+        return f"{name.name}: {type(error).__name__}: {error}"
+    return None
+
+
+def limited(first: int, last: int, folder: str) -> None:
+    """What the subprocess does: files first..last, what is wrong on standard output."""
+    import resource
+
+    files = originals(Path(folder))
+    read(files[0], files[0].read_bytes())
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    for seed in range(first, last):
+        wrong = file(seed, files)
+        if wrong:
+            sys.stdout.write(f"seed {seed}: {wrong}\n")
+    sys.stdout.write("done\n")
+
+
+def test_some_damaged_files_load_and_most_are_refused(tmp_path):
+    """Else the fuzz would try one thing only."""
+    files, loaded = originals(tmp_path), 0
+    for seed in range(160):
+        name, content = damaged(seed, files)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                read(name, content)
+            loaded += 1
+        except (svmcore.SVMError, OSError):
+            continue
+    assert 10 <= loaded <= 100
+
+
+# ---------------------------------------------------------------- tests
+
+
+def failures(trial: Callable[[int], str | None], count: int) -> list[str]:
+    found = [(seed, trial(seed)) for seed in range(count)]
+    return [f"seed {seed}: {wrong}" for seed, wrong in found if wrong]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("share", NIGHT)
+@pytest.mark.parametrize(
+    ("trial", "count"), [(fit, FITS), (path, PATHS), (chain, CHAINS)], ids=["fit", "path", "chain"]
+)
+def test_the_judge_has_no_objection(trial, count, share):
+    wrong = failures(trial, max(1, int(share * count)))
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("share", NIGHT)
+def test_damaged_files_load_or_are_refused(share, tmp_path):
+    count = int(share * FILES)
+    here = str(Path(__file__).parent)
+    code = (
+        f"import sys; sys.path.insert(0, {here!r}); import test_fuzz; test_fuzz.limited(0, {count}, {str(tmp_path)!r})"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120 + count, check=False)
+    lines = run.stdout.splitlines()
+    assert lines[-1:] == ["done"], run.stderr[-2000:]
+    assert lines == ["done"]
+
+
+# ---------------------------------------------------------------- the judge himself
+
+
+def test_the_judge_knows_right_from_wrong():
+    """On two points everything is known: alpha = 1/2 each at large C, w = 1, b = -1."""
+    X, y = np.array([[0.0], [2.0]]), np.array([-1.0, 1.0])
+    o = {"C": 10.0, "kernel": "linear", "loss": "hinge"}
+    case, right = stated(X, y, o), np.array([-0.5, 0.5])
+    verdict = judge(case, right, -1.0)
+    assert (verdict.primal, verdict.dual, verdict.violation) == (0.5, 0.5, 0.0)
+    assert objection(case, right, -1.0, tol=1e-3, certain=True) is None
+    assert "violates" in objection(case, 0.9 * right, -1.0, tol=1e-3, certain=True)
+    assert objection(case, 0.9 * right, -1.0, tol=1e-3, certain=False) is None
+    assert "gap" in objection(case, right, 0.0, tol=1e-3, certain=True)
+    assert "sum" in objection(case, np.array([-0.5, 0.4]), -1.0, tol=1e-3, certain=False)
+    assert "box" in objection(case, 30.0 * right, -1.0, tol=1e-3, certain=False)
+    assert "box" in objection(case, -right, -1.0, tol=1e-3, certain=False)
+    assert "finite" in objection(case, np.nan * right, -1.0, tol=1e-3, certain=False)
+    hard = stated(X, y, {**o, "C": np.inf})
+    assert judge(hard, right, -1.0).primal == 0.5
+    assert judge(hard, right, -0.5).primal == pytest.approx(2.0)
+
+
+def test_the_judge_agrees_with_the_oracle():
+    import oracle
+
+    rng = np.random.default_rng(0)
+    for seed in range(30):
+        rng = np.random.default_rng([9, seed])
+        X, y, o = problem(rng, 25)
+        case = stated(X, y, o)
+        dual = oracle.Dual(case.K + case.offset, y, case.costs, case.epsilon, case.squared, case.equality, case.offset)
+        coef = rng.random(len(y)) * np.where(np.isfinite(case.costs), case.costs, 1.0)
+        coef = coef * (y if case.epsilon is None else rng.choice([-1.0, 1.0], len(y)))
+        found, a = judge(case, coef, 0.3), dual.variables(coef)
+        assert found.dual == pytest.approx(-oracle.objective(dual, a), rel=1e-8)
+        assert found.violation == pytest.approx(oracle.violation(dual, a), rel=1e-8, abs=found.rounding)
+        if np.isfinite(o["C"]):
+            assert found.primal == pytest.approx(oracle.primal(dual, coef, 0.3), rel=1e-8)

@@ -1,0 +1,241 @@
+"""The chord certificate of windows against a slow oracle that looks at every point after every step."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from svmcore import _elbow_jit as ej
+from svmcore import _stretch_jit as sj
+from svmcore import _window_jit as wj
+from svmcore._window import new_stretch, new_window
+
+N, JOINED, ELBOW = 40, 3, 4
+SEEDS = range(30)
+
+
+class Problem(NamedTuple):
+    rows: np.ndarray
+    slot: np.ndarray
+    slope: np.ndarray
+    equality: bool
+
+
+class State(NamedTuple):
+    side: np.ndarray
+    resid: np.ndarray
+    base: np.ndarray
+
+
+class Scene(NamedTuple):
+    """A window that has run, and the residuals of all points after each of its steps."""
+
+    P: Problem
+    S: State
+    w: Any
+    q: Any
+    K: np.ndarray
+    truth: np.ndarray
+    slots: int
+
+
+def scene(seed: int, steps: int = 9, reach: float = 1.0) -> Scene:
+    """Random moves of beta: points that are on the elbow all the time keep residual zero, others joined on the way."""
+    rng = np.random.default_rng([11, seed])
+    X = rng.normal(size=(N, 3))
+    K = np.exp(-0.4 * ((X[:, None] - X[None]) ** 2).sum(axis=2)) + 1e-6 * np.eye(N)
+    slots = ELBOW + JOINED
+    points = rng.permutation(N)[:slots]
+    elbow, joined = points[:ELBOW], points[ELBOW:]
+    t_at = 2.0 - np.cumsum(np.append(0.0, rng.random(steps) * (rng.random(steps) < 0.9))) / steps
+    slope = rng.choice([-1.0, 1.0], N)
+    bias = np.append(0.0, np.cumsum(0.3 * rng.normal(size=steps)))
+    moved = np.zeros((steps + 1, slots))
+    for n in range(1, steps + 1):
+        moved[n, ELBOW:] = moved[n - 1, ELBOW:] + 0.3 * rng.normal(size=JOINED)
+        right = (t_at[n] - t_at[0]) * slope[elbow] - bias[n] - K[np.ix_(elbow, joined)] @ moved[n, ELBOW:]
+        moved[n, :ELBOW] = np.linalg.solve(K[np.ix_(elbow, elbow)], right)
+    side = np.where(rng.random(N) < 0.5, ej.UP, ej.LOW).astype(np.int8)
+    travel = np.abs(moved @ K[points]).max() + np.abs(bias).max() + 1.0
+    resid = np.where(side == ej.UP, 1.0, -1.0) * rng.random(N) * travel * reach
+    resid[elbow] = 0.0
+    truth = resid + np.outer(t_at - t_at[0], slope) - bias[:, None] - moved @ K[points]
+    w, q = new_window(N, slots + sj.ROOM, N), new_stretch(N, np.diag(K).copy(), slots + sj.ROOM)
+    w.count[[wj.SLOTS, wj.STEPS]] = slots, steps
+    w.point[:slots], w.dead[:slots] = points, 0
+    w.t_at[: steps + 1], w.bias_at[: steps + 1] = t_at, 5.0 + bias
+    w.moved[: steps + 1, :slots] = moved
+    w.spot[:ELBOW], w.spot[ELBOW:slots] = -1, np.arange(JOINED)
+    w.r_at[: steps + 1, :JOINED] = truth[:, joined]
+    w.place[:] = -1
+    w.place[joined] = 0
+    q.old[2], q.old_num[ej.T], q.old_num[ej.BIAS] = resid, t_at[0], 5.0
+    slot = np.arange(N)
+    others = np.setdiff1d(np.arange(N), points)
+    slot[others[rng.random(len(others)) < 0.5]] = -1  # no row of its own
+    return Scene(Problem(K.copy(), slot, slope, True), State(side, resid, np.zeros(N)), w, q, K, truth, slots)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_residuals_at_thirds_are_those_of_all_points(seed):
+    at = scene(seed)
+    sj.residuals_at_thirds(at.P, at.S, at.w, at.q)
+    steps = at.w.count[wj.STEPS]
+    for k, step in enumerate((steps // 3, 2 * steps // 3, steps)):
+        assert at.q.at[k] == pytest.approx(at.truth[step], abs=1e-12)
+    assert (at.w.place[at.w.point[: at.slots]] == 0).all()
+
+
+@pytest.mark.parametrize("span", [(0, 3), (3, 9), (2, 4), (0, 9), (4, 5)])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_bend_bounds_how_far_any_residual_strays_from_its_chord(seed, span):
+    at = scene(seed)
+    a, b = span
+    D, D0 = sj.bend_of(at.w, at.q, a, b)
+    points, t = at.w.point[: at.slots], at.w.t_at
+    energy, shift = 0.0, 0.0
+    for n in range(a + 1, b):
+        theta = (t[a] - t[n]) / (t[a] - t[b]) if t[a] > t[b] else 0.0
+        chord = at.truth[a] + theta * (at.truth[b] - at.truth[a])
+        move = at.w.moved[:, : at.slots]
+        stray = move[n] - (move[a] + theta * (move[b] - move[a]))
+        energy = max(energy, stray @ at.K[np.ix_(points, points)] @ stray)
+        bias = at.w.bias_at[n] - (at.w.bias_at[a] + theta * (at.w.bias_at[b] - at.w.bias_at[a]))
+        shift = max(shift, abs(bias))
+        assert at.q.bend[n, : at.slots] == pytest.approx(stray, abs=1e-12)
+        assert at.q.bend[n, at.slots] == pytest.approx(bias, abs=1e-12)
+        assert (np.abs(at.truth[n] - chord) <= at.q.root * D * (1.0 + 1e-6) + D0 + 1e-9).all()
+    assert pytest.approx(np.sqrt(energy), abs=1e-7) == D
+    assert pytest.approx(shift, abs=1e-12) == D0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_crossings_between_two_steps_are_those_of_every_step(seed):
+    at = scene(seed)
+    seen = set()
+    for a, b in ((0, 9), (0, 3), (3, 6)):
+        sj.bend_of(at.w, at.q, a, b)
+        for i in np.setdiff1d(np.arange(N), at.w.point[: at.slots]):
+            sign = 1.0 if at.S.side[i] == ej.UP else -1.0
+            inside = sign * at.truth[a + 1 : b, i]
+            if np.min(np.abs(inside)) < 1e-9:
+                continue
+            found = sj.crosses_between(at.P, at.w, at.q, i, sign, (at.truth[a, i], at.truth[b, i]), (a, b))
+            assert found == bool((inside < 0.0).any())
+            seen.add(bool(found))
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("reach", [0.3, 1.0, 1.5, 4.0])
+@pytest.mark.parametrize("steps", [1, 2, 5, 9, sj.LONGEST])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_point_that_crosses_objects_and_no_other(seed, steps, reach):
+    at = scene(seed, steps, reach)
+    sj.residuals_at_thirds(at.P, at.S, at.w, at.q)
+    found = sj.find_objectors(at.P, at.S, at.w, at.q)
+    sign = np.where(at.S.side == ej.UP, 1.0, -1.0)
+    free = at.w.place < 0
+    wanted = np.zeros(N, dtype=bool)
+    for third in range(3):
+        a, b = third * steps // 3, (third + 1) * steps // 3
+        # the steps between are looked at until somebody has objected: the window is taken back then
+        looked = range(a + 1, b + 1) if not wanted.any() else [b]
+        for n in looked:
+            wanted |= free & (sign * at.truth[n] < 0.0)
+    assert np.array_equal(at.q.wanted != 0, wanted)
+    assert found == np.count_nonzero(wanted)
+
+
+def test_windows_with_and_without_objectors_are_among_these():
+    counts = []
+    for seed in SEEDS:
+        at = scene(seed, 9, 1.5)
+        sj.residuals_at_thirds(at.P, at.S, at.w, at.q)
+        counts.append(sj.find_objectors(at.P, at.S, at.w, at.q))
+    assert min(counts) < max(counts)
+
+
+@pytest.mark.parametrize("found", [0, 3])
+def test_a_window_that_is_taken_back_makes_the_next_one_shorter_and_wider(found):
+    class Log(NamedTuple):
+        end: np.ndarray
+
+    class Before(NamedTuple):
+        beta: np.ndarray
+        base: np.ndarray
+        resid: np.ndarray
+        side: np.ndarray
+        num: np.ndarray
+
+    rng = np.random.default_rng(0)
+    w, q = new_window(N, 60, N), new_stretch(N, np.ones(N), 60)
+    S = Before(rng.normal(size=N), rng.normal(size=N), rng.normal(size=N), np.zeros(N, np.int8), rng.normal(size=5))
+    L = Log(np.array([3, 4, 5]))
+    before = [part.copy() for part in (*S, L.end)]
+    sj.keep_state(S, L, q)
+    for part in (*S, L.end):
+        part += 1
+    w.count[wj.STEPS] = 12
+    width = q.pace[sj.WIDTH] = 20
+    assert sj.take_back(S, L, w, q, found) == (found > 0)
+    for part, old in zip((*S, L.end), before, strict=True):
+        assert np.array_equal(part, old)
+    assert q.pace[sj.LENGTH] == 6
+    assert q.pace[sj.WIDTH] == int(1.1 * width) + 4
+    assert q.pace[sj.WANTED] == found
+    assert q.pace[sj.N_BACK] == 1
+    for _ in range(5):
+        sj.take_back(S, L, w, q, 1)
+    assert not sj.take_back(S, L, w, q, 1)  # not for ever
+    assert q.pace[sj.LENGTH] == 1
+
+
+@pytest.mark.parametrize("width", [1, 5, 12, N])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_candidates_are_those_that_may_meet_zero_soonest(seed, width):
+    """Ties included: rounded residuals and rates make many."""
+    rng = np.random.default_rng([12, seed])
+    w, q = new_window(N, 60, N), new_stretch(N, np.ones(N), 60)
+    side = rng.choice(np.array([ej.LOW, ej.UP, ej.ELBOW], np.int8), N, p=[0.4, 0.4, 0.2])
+    resid = np.round(rng.normal(size=N)) if seed % 2 else rng.normal(size=N)
+    S = State(side, resid, np.zeros(N))
+    q.rate[:] = rng.integers(-1, 2, N) if seed % 2 else rng.normal(size=N)
+    q.wanted[rng.integers(0, N, 2)] = 1
+    q.pace[sj.WIDTH], q.pace[sj.WANTED] = width, 1
+    region = sj.choose_candidates(S, w, q)
+    slack = 0.5 * np.mean(np.abs(q.rate)) + 1e-200
+    approach = np.maximum(np.where(side == ej.UP, -q.rate, q.rate), 0.0)
+    score = np.where(q.wanted != 0, 0.0, np.abs(resid) / (approach + slack))
+    outside = np.flatnonzero(side != ej.ELBOW)
+    want = min(width + 1, len(outside))
+    chosen = w.cand[: w.count[wj.CANDIDATES]]
+    assert len(chosen) == len(set(chosen.tolist())) == want
+    assert set(chosen.tolist()) <= set(outside.tolist())
+    assert np.sort(score[chosen]) == pytest.approx(np.sort(score[outside])[:want], rel=1e-12)
+    rest = np.setdiff1d(outside, chosen)
+    assert (score[rest] >= region * (1.0 - 1e-12)).all()
+    assert region == (np.sort(score[outside])[want] if want < len(outside) else np.inf) or len(rest)
+    assert np.array_equal(w.place[chosen], np.arange(want))
+    assert (np.delete(w.place, chosen) == -1).all()
+
+
+def test_a_point_without_a_kernel_of_its_own_cannot_join_the_elbow():
+    class Elbow(NamedTuple):
+        rows: np.ndarray
+        slot: np.ndarray
+        diagonal: np.ndarray
+        bump: float
+
+    class Factor(NamedTuple):
+        cnt: np.ndarray
+        elbow: np.ndarray
+        factor: np.ndarray
+
+    K = np.diag([4.0, 0.0, 2.0])
+    P = Elbow(K, np.arange(3), np.diag(K).copy(), 0.0)
+    S = Factor(np.array([1] + [0] * 15), np.array([0, 0, 0]), np.diag([2.0, 1.0, 1.0]))
+    x = np.zeros(3)
+    assert ej.pivot_of(P, S, 1, x) == 0.0
+    assert ej.pivot_of(P, S, 2, x) == 1.0
