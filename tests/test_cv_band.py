@@ -57,6 +57,19 @@ def test_a_narrower_band_takes_more_fits_and_nothing_better_is_missed():
     assert counts[0] < counts[-1]
 
 
+def test_picture_has_the_band():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    X, y = noisy(60, share=0.4)
+    ax = svmcore.cv_path(X, y, cv=3, gamma=0.3, C_min=1e-2, C_max=1.0, eps=0.1).plot()
+    assert "certified band" in ax.get_legend_handles_labels()[1]
+    assert "values of C" in ax.get_title(loc="left")
+    ax.figure.canvas.draw()
+    plt.close("all")
+
+
 def test_a_band_that_is_cut_short_still_holds():
     X, y = noisy(90)
     with pytest.warns(svmcore.ConvergenceWarning, match="ended early"):
