@@ -31,10 +31,10 @@ def run_all(function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], n_jobs
     """`function(*task)` of every task, in order. Every result is the same for any number of workers."""
     workers = worker_count(n_jobs)
     joblib = _joblib()
-    if joblib is not None and (workers > 1 or n_jobs is None):
-        asked = None if n_jobs is None else workers
-        pool = joblib.Parallel(n_jobs=asked, prefer="threads", return_as="generator", pre_dispatch="n_jobs")
-        if pool.n_jobs is not None and joblib.effective_n_jobs(asked) > 1:
+    if joblib is not None:
+        asked = None if n_jobs is None else workers  # None: what a `parallel_backend` around the call says
+        if joblib.effective_n_jobs(asked) > 1:
+            pool = joblib.Parallel(n_jobs=asked, prefer="threads", return_as="generator", pre_dispatch="n_jobs")
             yield from pool(joblib.delayed(function)(*task) for task in tasks)
             return
     if workers == 1 or len(tasks) < 2:

@@ -1,0 +1,100 @@
+"""Certified bands: the exact curve is inside, and nothing better than promised is missed."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from test_cv import SETS, noisy
+
+import svmcore
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gamma": 0.3},
+        {"kernel": "linear"},
+        {"kernel": "poly", "degree": 2, "coef0": 1.0, "gamma": 0.2},
+        {"gamma": 0.3, "fit_intercept": False, "intercept_scaling": 1.5},
+        {"gamma": 0.3, "class_weight": "balanced", "score": "balanced_error"},
+        {"gamma": 0.3, "costs": {"yes": 4.0}, "standardize": True, "align": "C*n"},
+        {"kernel": "precomputed"},
+    ],
+    ids=str,
+)
+def test_band_contains_the_exact_curve(options):
+    X, y = noisy(90, share=0.35)
+    X = X @ X.T if options.get("kernel") == "precomputed" else X
+    exact = svmcore.cv_path(X, y, cv=3, C_min=1e-3, C_max=3.0, **options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cv = svmcore.cv_path(X, y, cv=3, C_min=1e-3, C_max=3.0, eps=0.05, **options)
+    assert cv.stats["certified"] or "the intercept is not unique" in str(caught[0].message)
+    C = np.exp(np.random.default_rng(0).uniform(np.log(1.001e-3), np.log(2.999), 3000))
+    low, high = cv.band(C)
+    truth = exact.error(C)
+    assert (low <= truth + 1e-12).all()
+    assert (truth <= high + 1e-12).all()
+    if cv.stats["certified"]:
+        assert exact.best_error >= cv.best_error - 0.05 - 1e-12
+    assert (
+        np.mean((high - low)[C > 0.3]) < 0.4
+    )  # it says something; for small C balanced classes leave the intercept open
+    assert cv.stats["n_fits"] < 1000
+
+
+def test_a_narrower_band_takes_more_fits_and_nothing_better_is_missed():
+    X, y = noisy(120, share=0.4)  # equal classes would leave the intercept open for small C
+    counts = []
+    exact = svmcore.cv_path(X, y, cv=3, gamma=0.3, C_min=1e-2, C_max=1.0)
+    for eps in (0.1, 0.03, 0.01):
+        cv = svmcore.cv_path(X, y, cv=3, gamma=0.3, C_min=1e-2, C_max=1.0, eps=eps)
+        counts.append(cv.stats["n_fits"])
+        assert exact.best_error >= cv.best_error - eps - 1e-12
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1]
+
+
+def test_picture_has_the_band():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    X, y = noisy(60, share=0.4)
+    ax = svmcore.cv_path(X, y, cv=3, gamma=0.3, C_min=1e-2, C_max=1.0, eps=0.1).plot()
+    assert "certified band" in ax.get_legend_handles_labels()[1]
+    assert "values of C" in ax.get_title(loc="left")
+    ax.figure.canvas.draw()
+    plt.close("all")
+
+
+def test_a_band_that_is_cut_short_still_holds():
+    X, y = noisy(90)
+    with pytest.warns(svmcore.ConvergenceWarning, match="ended early"):
+        cv = svmcore.cv_path(X, y, cv=3, gamma=0.3, C_max=10.0, eps=1e-3, callback=lambda report: report.n_done > 60)
+    exact = svmcore.cv_path(X, y, cv=3, gamma=0.3, C_max=10.0)
+    C = np.geomspace(1e-4, 9.9, 500)
+    low, high = cv.band(C)
+    assert ((low <= exact.error(C)) & (exact.error(C) <= high)).all()
+    assert not cv.stats["certified"]
+    with pytest.raises(svmcore.InputError, match="a certified band is not saved"):
+        cv.save("x.npz")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETS)
+def test_bands_of_real_data_contain_the_exact_curve(name, data_set):
+    X, y = data_set(name)
+    X = X.toarray() if hasattr(X, "toarray") else X
+    rows = np.random.default_rng(0).permutation(len(y))[:220]
+    options = {"standardize": True, "cv": 3, "C_min": 1e-3, "C_max": 10.0}
+    exact = svmcore.cv_path(X[rows], y[rows], **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        cv = svmcore.cv_path(X[rows], y[rows], eps=0.05, **options)
+    C = np.exp(np.random.default_rng(0).uniform(np.log(1.001e-3), np.log(9.99), 3000))
+    low, high = cv.band(C)
+    assert (low <= exact.error(C) + 1e-12).all()
+    assert (exact.error(C) <= high + 1e-12).all()

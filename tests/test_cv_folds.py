@@ -1,0 +1,123 @@
+"""Folds of every kind, and bad input to `cv_path`, which is named with its remedy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_cv import noisy
+
+import svmcore
+
+
+def test_folds_are_stratified_and_seeded():
+    X, y = noisy(91, share=0.25)
+    a, b, c = (svmcore.cv_path(X, y, C_max=1.0, random_state=seed).folds for seed in (None, 0, 1))
+    assert all((f.test == g.test).all() for f, g in zip(a, b, strict=True))
+    assert not all(len(f.test) == len(g.test) and (f.test == g.test).all() for f, g in zip(a, c, strict=True))
+    assert sorted(np.concatenate([f.test for f in a])) == list(range(91))
+    for fold in a:
+        assert abs((y[fold.test] == "yes").sum() - (y == "yes").sum() / 5) < 1
+        assert abs(len(fold.test) - 91 / 5) < 1
+
+
+def test_groups_stay_together():
+    X, y = noisy(100)
+    groups = np.random.default_rng(0).integers(0, 17, 100)
+    for cv in (4, "loo"):
+        folds = svmcore.cv_path(X, y, C_max=1.0, cv=cv, groups=groups).folds
+        assert len(folds) == (4 if cv == 4 else 17)
+        for fold in folds:
+            assert not set(groups[fold.test]) & set(groups[fold.train])
+
+
+def test_splitters_and_pairs_are_taken_as_they_are():
+    model_selection = pytest.importorskip("sklearn.model_selection")
+    X, y = noisy(60)
+    splitter = model_selection.StratifiedKFold(3, shuffle=True, random_state=1)
+    pairs = list(splitter.split(X, y))
+    a = svmcore.cv_path(X, y, gamma=0.3, cv=splitter)
+    b = svmcore.cv_path(X, y, gamma=0.3, cv=pairs)
+    masks = [(np.isin(np.arange(60), train), np.isin(np.arange(60), test)) for train, test in pairs]
+    c = svmcore.cv_path(X, y, gamma=0.3, cv=masks)
+    np.testing.assert_array_equal(a.values, b.values)
+    np.testing.assert_array_equal(a.values, c.values)
+    grouped = svmcore.cv_path(X, y, gamma=0.3, cv=model_selection.GroupKFold(3), groups=np.arange(60) % 6)
+    assert len(grouped.folds) == 3
+    repeated = svmcore.cv_path(X, y, gamma=0.3, cv=model_selection.RepeatedStratifiedKFold(n_splits=3, n_repeats=2))
+    assert len(repeated.folds) == 6
+    assert np.isfinite(repeated.decision_scores(1.0)).all()
+    part = svmcore.cv_path(X, y, gamma=0.3, cv=model_selection.ShuffleSplit(2, test_size=0.3, random_state=0))
+    assert np.isnan(part.decision_scores(1.0)).any()
+
+
+class Odd:
+    def __repr__(self):
+        return "Odd()"
+
+    def split(self, X, y, groups):
+        yield [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cv": 1}, "cv=1 is out of range"),
+        ({"cv": True}, "cv=True is not a whole number"),
+        ({"cv": 2.5}, "cv=2.5 is no way to make folds"),
+        ({"cv": "ten"}, "choose one of 'loo'"),
+        ({"cv": 25}, "cv=25 needs at least 25 rows of every class, and y holds 12 of 'yes'"),
+        ({"cv": Odd()}, r"cv.split yielded \[1, 2, 3\] as fold 0"),
+        ({"cv": [(np.arange(40), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]}, "row 30 .10 rows overlap"),
+        ({"cv": [(np.arange(30), np.arange(30, 60))] * 2}, "validation parts of cv overlap: row 30"),
+        ({"cv": [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(20))]}, "leaves out 10 of 60 rows"),
+        ({"cv": [(np.arange(30), np.arange(30, 61)), (np.arange(30, 60), np.arange(30))]}, "names row 60"),
+        ({"cv": [([0, 0, 1], [2])] * 2}, "names row 0 twice"),
+        ({"cv": [([0.5], [2])] * 2}, "whole numbers"),
+        ({"cv": [([], [2])] * 2}, "at least one row"),
+        ({"groups": np.arange(3)}, "groups has 3 entries for 60 rows"),
+        ({"groups": np.zeros(60)}, "at least 5 groups"),
+        ({"groups": "by class", "cv": 2}, "fold 0 trains without a row of class"),
+        ({"n_jobs": "two"}, "n_jobs='two' is not a number of workers"),
+        ({"n_jobs": 0}, "n_jobs=0"),
+        ({"score": "accuracy"}, "score='accuracy' is not known"),
+        ({"score": "auc", "cv": "loo"}, "fold 0 validates rows of one class only"),
+        ({"costs": {"maybe": 1.0}}, "costs names the label 'maybe'"),
+        ({"costs": [1.0, 2.0]}, "2 x 2 matrix"),
+        ({"costs": {"yes": 0.0, "no": 0.0}}, "all zero"),
+        ({"costs": {"yes": 2.0}, "score": "balanced_error"}, "costs go with"),
+        ({"gamma": 0.0}, "gamma=0.0"),
+        ({"gamma": [0.1, 0.0]}, "gamma=0.0"),
+        ({"gamma": [0.1, 1.0, 0.1]}, "gamma holds 0.1 twice .positions 0 and 2"),
+        ({"gamma": []}, "gamma is an empty list"),
+        ({"gamma": "best"}, "gamma='best' is not known"),
+        ({"gamma": "search", "kernel": "linear"}, "kernel='linear' has no gamma to choose"),
+        ({"gamma": [1.0, 2.0], "kernel": "linear"}, "kernel='linear' has no gamma to choose"),
+        ({"gamma": "search", "kernel": "poly"}, "with kernel='poly' give a list"),
+        ({"eps": 0.0}, "eps=0.0 is out of range"),
+        ({"eps": 0.1, "score": "hinge"}, "eps= goes with"),
+        ({"eps": 0.1, "kernel": "sigmoid"}, "eps= needs a positive semi-definite kernel"),
+        ({"C_max": 10.0, "lambda_min": 0.1}, "C_max and lambda_min say the same"),
+        ({"C_max": 1.0, "C_min": 2.0}, "C_min=2.0 is out of range"),
+        ({"callback": 3}, "callback=3 cannot be called"),
+        ({"random_state": -1}, "random_state=-1"),
+        ({"align": "n"}, "align='n' is not known"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_bad_input_is_named(change, message):
+    X, y = noisy(60, share=0.2)
+    if "groups" in change and isinstance(change["groups"], str):
+        change = {**change, "groups": y}
+    with pytest.raises(svmcore.InputError, match=message):
+        svmcore.cv_path(X, y, **change)
+
+
+def test_C_outside_is_refused_and_unknown_gammas_too():
+    X, y = noisy(60)
+    cv = svmcore.cv_path(X, y, C_min=0.1, C_max=10.0)
+    assert cv.C_range == pytest.approx((0.1, 10.0), rel=1e-12)
+    for C in (0.05, 11.0, -1.0, np.nan):
+        with pytest.raises(svmcore.InputError, match="lies outside"):
+            cv.error(C)
+    with pytest.raises(svmcore.InputError, match="was not tried"):
+        cv.error(1.0, gamma=77.0)
