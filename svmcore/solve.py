@@ -29,6 +29,7 @@ from svmcore.solvers._contract import STOPPED, positive, product_work, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
+_BY_CHANCE = 1 / 16  # share of the typical rounding of a violation below which a tolerance is met by no point
 _LONG = 1e10  # operations of a certificate that a run which was stopped leaves for later: about a third of a second
 _FAR_APART = 1e-2  # squared distance of two points, as a share of the squared norm, that rules this out:
 _OFF_CENTRE = 1e-4  # share of the squared norms that is left when the points are moved to their mean
@@ -552,7 +553,8 @@ def _chain(
         ends.add(status)
         if status not in (Status.LIMITED, Status.PRECISION):
             break
-        if run.stopping == "kkt" and best.measured.violation <= rounding(qp, K, best.raw.beta):
+        noise = rounding(qp, K, best.raw.beta)
+        if run.stopping == "kkt" and best.measured.violation <= noise and run.tol < _BY_CHANCE * noise:
             ends.add(Status.PRECISION)
             break
     assert best is not None

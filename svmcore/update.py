@@ -483,7 +483,7 @@ def _each(
     NaN where the control ended the work before.
     """
     qp, n = form.qp, form.X.shape[0]
-    K = KernelMatrix(form.X, form.spec.kernel, form.spec.function, cache_bytes=run.cache_bytes, n_threads=run.n_threads)
+    K = form.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
     values = np.full(n, np.nan)
     if (stopped := control.reason()) is not None:  # even the machine of all points is not exact
         return values, (0, 0, 0), stopped
