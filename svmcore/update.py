@@ -250,7 +250,7 @@ def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) ->
             return None
     training = training._replace(kept=[_Kept(problem, simple)])
     answer = _solution(problem, K, raw, measured, run, control.seconds, training)
-    _speak(answer, measured.relative_gap, problem, run)
+    _speak(answer, measured, problem, run)
     return answer
 
 

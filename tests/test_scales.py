@@ -325,11 +325,57 @@ def test_what_is_not_finite_is_not_converged(monkeypatch, value):
     assert np.isfinite([found.objective, found.gap, found.intercept, found.kkt_violation]).all()
 
 
+@pytest.mark.parametrize("value", [-1e-6, 1.0 + 1e-6])
+def test_a_point_outside_its_box_is_not_converged(monkeypatch, value):
+    answering(monkeypatch, [0.0, -value, value, 0.0])
+    with pytest.warns(svmcore.ConvergenceWarning, match="double precision"):
+        found = svmcore.train_svc(SQUARE, [0, 0, 1, 1], 1.0, kernel="linear", solver="smo", stopping="objective")
+    assert found.status is Status.PRECISION
+    assert np.all((found.alpha >= 0.0) & (found.alpha <= 1.0))
+
+
+def test_rounding_inside_a_box_is_forgiven(monkeypatch):
+    answering(monkeypatch, [0.0, -0.5, 0.5 + 1e-15, 0.0])
+    found = svmcore.train_svc(SQUARE, [0, 0, 1, 1], 1.0, kernel="linear", solver="smo", stopping="objective")
+    assert found.status is Status.CONVERGED
+
+
+@pytest.mark.parametrize(("most", "exact"), [(1e10, True), (2e5, True), (0.0, False)])
+@pytest.mark.parametrize("solver", ["smo", "block"])
+def test_measures_of_a_stopped_run_are_exact_or_called_estimates(solver, most, exact, monkeypatch):
+    from svmcore import solve
+
+    monkeypatch.setattr(solve, "_LONG", most)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    y = np.where(rng.standard_normal(200) > 0, 1.0, -1.0)
+    case = Case(X, y, {"C": 100.0, "kernel": "rbf"})
+    calls = iter(range(10**9))
+    with pytest.warns(svmcore.ConvergenceWarning) as told:
+        found = svmcore.train_svc(X, y, **case.options, solver=solver, tol=1e-9, callback=lambda _: next(calls) >= 1)
+    assert found.status is Status.CALLBACK
+    assert callable(found.measured) == (most < 1e10)
+    assert found.stats.get("estimated", False) == (not exact)
+    assert ("KKT violation about" in str(told[0].message)) == (not exact)
+    violation = oracle.violation(case.dual(), case.dual().variables(coefficients(found)))
+    assert found.kkt_violation == pytest.approx(violation, rel=1e-9 if exact else 0.9, abs=1e-12 if exact else 1e-3)
+    again = svmcore.certificate(X, y, found.alpha, found.intercept, **case.options)
+    assert found.gap == pytest.approx(again.gap, rel=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::svmcore._errors.ScaleWarning")
+def test_the_warning_says_what_rounding_hides():
+    X = np.column_stack([1e10 * np.arange(-10.0, 10.0), np.resize([0.0, 1.0], 20)])
+    with pytest.warns(svmcore.ConvergenceWarning, match="rounding alone makes violations of about [0-9.]+e"):
+        svmcore.train_svc(X, np.resize([0, 1, 1], 20), 1.0, kernel="linear")
+
+
 def test_a_point_off_the_equality_row_is_put_back_before_it_is_measured(monkeypatch):
     answering(monkeypatch, [0.0, -0.5, 0.4, 0.0])
     with pytest.warns(svmcore.ConvergenceWarning):
         found = svmcore.train_svc(SQUARE, [0, 0, 1, 1], 1.0, kernel="linear", solver="smo", stopping="objective")
     assert abs(found.dual_coef.sum()) <= 1e-15
+    assert found.status is Status.PRECISION  # its claim was about another point
     case = Case(SQUARE, np.array([-1.0, -1.0, 1.0, 1.0]), {"C": 1.0, "kernel": "linear"})
     dual, coef = case.dual(), coefficients(found)
     gap = oracle.primal(dual, coef, found.intercept) + oracle.objective(dual, dual.variables(coef))
