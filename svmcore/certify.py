@@ -15,6 +15,7 @@ from svmcore._types import DualQP, FloatArray
 from svmcore.gram import KernelMatrix, kernel_product
 
 _TINY = 1e-300
+WORTH_IT = 0.7  # share of the entries from which recomputing them is no cheaper than the whole
 
 
 class Certificate(NamedTuple):
@@ -35,12 +36,17 @@ class Certificate(NamedTuple):
 
 
 def confirm(
-    qp: DualQP, K: KernelMatrix, beta: FloatArray, residual: FloatArray, error: float | FloatArray
+    qp: DualQP,
+    K: KernelMatrix,
+    beta: FloatArray,
+    residual: FloatArray,
+    error: float | FloatArray,
+    most: float = WORTH_IT,
 ) -> tuple[float, float] | None:
     """The exact (KKT violation, intercept) of a point whose residual is known to within `error`, one for all or one each.
 
     Only the entries that can decide are recomputed, in float64 from the data: those of free variables and those that may
-    be an extreme for all that is known. None when that is no cheaper than recomputing everything.
+    be an extreme for all that is known. None where these are more than the share `most` of all.
     """
     n = len(beta)
     up, down = beta < qp.upper, beta > qp.lower
@@ -50,7 +56,7 @@ def confirm(
         return None
     decisive = (up & down) | (up & (high >= top)) | (down & (low <= bottom))
     chosen = np.flatnonzero(decisive)
-    if len(chosen) > 0.7 * n:
+    if len(chosen) > most * n:
         return None
     coef: FloatArray = np.bincount(qp.point, weights=beta, minlength=K.n).astype(np.float64)
     support = np.flatnonzero(coef)

@@ -8,7 +8,8 @@
 | everything else                                                            | block, then smo          |
 
 A solver is followed by the next one, from the best point so far, when it ends at a limit of its own or of double
-precision; where it can be, the interior point is among them. The chain ends where rounding explains the violation.
+precision; where it can be, the interior point is among them. The chain ends where rounding explains the violation and
+hides the tolerance.
 """
 
 from __future__ import annotations

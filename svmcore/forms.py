@@ -106,6 +106,12 @@ def nearly_balanced(qp: DualQP, beta: FloatArray) -> bool:
     return bool(off <= _REPAIRABLE * float(np.abs(beta).sum()))
 
 
+def nearly_feasible(qp: DualQP, beta: FloatArray) -> bool:
+    """Whether beta is inside its boxes and on the equality row but for such rounding."""
+    outside = np.maximum(qp.lower - beta, beta - qp.upper).max(initial=0.0)
+    return bool(outside <= _REPAIRABLE * float(np.abs(beta).sum())) and nearly_balanced(qp, beta)
+
+
 def feasible_start(qp: DualQP, beta: FloatArray) -> FloatArray:
     """A warm start moved into the feasible set: clipped to its box, then the heavier side scaled down to balance."""
     beta = np.clip(beta, qp.lower, qp.upper)

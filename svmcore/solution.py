@@ -54,7 +54,9 @@ class Solution:
     feature_names : the columns' names, or None. A data frame with the same columns in another order is put right.
     objective, primal_objective : the dual objective in minimised form, and the primal.
     gap, relative_gap : ``primal_objective + objective``, and the same divided by ``|primal_objective|``.
-    kkt_violation : LIBSVM's measure of optimality, recomputed in float64 from the data.
+    kkt_violation : LIBSVM's measure of optimality, recomputed in float64 from the data. Where a run was stopped and that
+        would take long, it and the intercept are the solver's own; then the warning says "about", and ``stats`` has
+        "estimated". The other measures are recomputed from the data all the same, when they are first asked for.
     status, converged : how the run ended (prints its own sentence), and whether it met its tolerance.
     n_iter, n_kernel_evals, fit_seconds, solver, trace, stats : the course of the run.
     """

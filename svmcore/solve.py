@@ -22,13 +22,14 @@ from svmcore._keywords import Gamma, KernelLike, SolverName, SolverOptions, Stop
 from svmcore._scales import warn_of_scales
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
-from svmcore.certify import Certificate, certificate, confirm
+from svmcore.certify import WORTH_IT, Certificate, certificate, confirm
 from svmcore.gram import KernelMatrix, is_sparse
 from svmcore.solution import Solution, Terms
 from svmcore.solvers._contract import STOPPED, positive, product_work, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
+_BY_CHANCE = 1 / 16  # share of the typical rounding of a violation below which a tolerance is met by no point
 _LONG = 1e10  # operations of a certificate that a run which was stopped leaves for later: about a third of a second
 _FAR_APART = 1e-2  # squared distance of two points, as a share of the squared norm, that rules this out:
 _OFF_CENTRE = 1e-4  # share of the squared norms that is left when the points are moved to their mean
@@ -439,6 +440,7 @@ class Measured(NamedTuple):
     relative_gap: float  # to a few digits, when the certificate is postponed
     certificate: Callable[[], Certificate]
     postponed: bool
+    estimated: bool = False  # violation and intercept are the solver's own: a run was stopped, and nobody is to wait
 
 
 def _relative_gap(qp: DualQP, raw: Raw, b: float) -> float:
@@ -448,24 +450,31 @@ def _relative_gap(qp: DualQP, raw: Raw, b: float) -> float:
     return gap / max(abs(gap - _measures.objective(qp, raw.beta, raw.residual)), 1e-300)
 
 
+def _own_measures(qp: DualQP, K: KernelMatrix, raw: Raw) -> tuple[float, float]:
+    """Violation and intercept by a solver's residual."""
+    assert raw.residual is not None
+    b = _measures.bias(qp, raw.beta, raw.residual) if qp.equality else K.kernel.offset * float(raw.beta.sum())
+    return _measures.violation(qp, raw.beta, raw.residual), b
+
+
 def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run) -> Measured:
     """The exact violation of an answer, and all of its certificate unless the solver's residual allows to postpone it.
 
-    Of a run that somebody stopped, and whose certificate would take long: the violation to within the solver's rounding.
+    Of a run that somebody stopped, and whose certificate would take long, as much is exact as the time allows.
     """
-    if run.stopping == "kkt" and raw.status.ok and raw.residual is not None:
-        known = confirm(qp, K, raw.beta, raw.residual, raw.residual_error)
-        if known is not None:
-            b = known[1] if qp.equality else 0.0
-            relative = _relative_gap(qp, raw, b)
-            if relative < 0.5 * _LARGE_GAP:
-                return Measured(*known, relative, lambda: certificate(qp, K, raw.beta), postponed=True)
-    if raw.status in STOPPED and raw.residual is not None and product_work(K, int(np.count_nonzero(raw.beta))) > _LONG:
-        b = _measures.bias(qp, raw.beta, raw.residual)
-        violation = _measures.violation(qp, raw.beta, raw.residual)
-        reported = b if qp.equality else K.kernel.offset * float(raw.beta.sum())
-        relative = _relative_gap(qp, raw, b)
-        return Measured(violation, reported, relative, lambda: certificate(qp, K, raw.beta), postponed=True)
+    work = product_work(K, int(np.count_nonzero(raw.beta)))
+    stopped = raw.status in STOPPED and work > _LONG
+    if raw.residual is not None and (stopped or (run.stopping == "kkt" and raw.status.ok)):
+        most = min(WORTH_IT, _LONG / work) if stopped else WORTH_IT
+        known = confirm(qp, K, raw.beta, raw.residual, raw.residual_error, most)
+        if known is not None or stopped:
+            violation, intercept = known or _own_measures(qp, K, raw)
+            relative = _relative_gap(qp, raw, intercept if qp.equality else 0.0)
+            if stopped or relative < 0.5 * _LARGE_GAP:
+                return Measured(
+                    violation, intercept, relative, lambda: certificate(qp, K, raw.beta),
+                    postponed=True, estimated=known is None,
+                )  # fmt: skip
     full = certificate(qp, K, raw.beta, best=run.stopping == "gap")
     return Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, postponed=False)
 
@@ -503,10 +512,12 @@ def _attempt(
             start=start, seed=run.seed, trace=run.trace, **solvers.accepted(name, run.options),
         )  # fmt: skip
         spent += raw.n_iter
+        off = not forms.nearly_feasible(qp, raw.beta)
         raw = _believable(qp, K, _feasible(qp, raw))._replace(n_iter=spent)
         measured = _measure(qp, K, raw, run)
         here = Reached(name, raw, measured)
-        if raw.status.ok and here.finite and _at_tolerance(measured, run):
+        unproved = off and run.stopping == "objective"  # the solver saw the objective of another point
+        if raw.status.ok and here.finite and not unproved and _at_tolerance(measured, run):
             return here, raw.status
         halved = best is None or measured.violation < 0.5 * best.measured.violation
         best = here if best is None else min(best, here, key=lambda point: point.loss)
@@ -552,7 +563,8 @@ def _chain(
         ends.add(status)
         if status not in (Status.LIMITED, Status.PRECISION):
             break
-        if run.stopping == "kkt" and best.measured.violation <= rounding(qp, K, best.raw.beta):
+        noise = rounding(qp, K, best.raw.beta)
+        if run.stopping == "kkt" and best.measured.violation <= noise and run.tol < _BY_CHANCE * noise:
             ends.add(Status.PRECISION)
             break
     assert best is not None
@@ -578,7 +590,8 @@ def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> 
         chain = choice.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)
         name, raw, measured = _chain(chain, qp, K, run, start, control)
     solution = _solution(problem, K, raw, measured, run._replace(solver=name), control.seconds, training)
-    _speak(solution, measured.relative_gap, problem, run)
+    noise = rounding(qp, K, raw.beta) if raw.status is Status.PRECISION else 0.0
+    _speak(solution, measured, problem, run, noise)
     return solution
 
 
@@ -619,7 +632,7 @@ def _solution(
         function=problem.spec.function,
         n_threads=run.n_threads,
         trace=raw.trace,
-        stats=raw.stats,
+        stats=raw.stats | {"estimated": True} if measured.estimated else raw.stats,
         training=training,
     )
 
@@ -650,10 +663,20 @@ _OWN_LIMITS = {
 """The limit that a solver has of its own, by name, and what to do about it."""
 
 
-def _speak(solution: Solution, relative_gap: float, problem: Problem, run: Run) -> None:
-    """Warn when the answer is not what was asked for, or when meeting the tolerance means little."""
-    status = solution.status
-    lost = f"KKT violation {solution.kkt_violation:.1e} (tol {run.tol:g}), relative gap {relative_gap:.1e}"
+def _speak(solution: Solution, measured: Measured, problem: Problem, run: Run, noise: float = 0.0) -> None:
+    """Warn when the answer is not what was asked for, or when meeting the tolerance means little.
+
+    `noise` is what rounding does to a violation, where precision ended the run.
+    """
+    status, relative_gap = solution.status, measured.relative_gap
+    about = "about " if measured.estimated else ""
+    lost = (
+        f"KKT violation {about}{solution.kkt_violation:.1e} (tol {run.tol:g}), relative gap {about}{relative_gap:.1e}"
+    )
+    if measured.estimated:
+        lost += " by the solver's own numbers, since a certificate takes long"
+    if noise > run.tol:
+        lost += f"; rounding alone makes violations of about {noise:.1e}"
     if status is Status.LIMITED and solution.solver in _OWN_LIMITS:
         limit, remedy = _OWN_LIMITS[solution.solver]
         warn(f"{status}: {lost}. The limit of {solution.solver!r} is {limit}. Remedy: {remedy}.", ConvergenceWarning)

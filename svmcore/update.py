@@ -250,7 +250,7 @@ def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) ->
             return None
     training = training._replace(kept=[_Kept(problem, simple)])
     answer = _solution(problem, K, raw, measured, run, control.seconds, training)
-    _speak(answer, measured.relative_gap, problem, run)
+    _speak(answer, measured, problem, run)
     return answer
 
 
@@ -483,7 +483,7 @@ def _each(
     NaN where the control ended the work before.
     """
     qp, n = form.qp, form.X.shape[0]
-    K = KernelMatrix(form.X, form.spec.kernel, form.spec.function, cache_bytes=run.cache_bytes, n_threads=run.n_threads)
+    K = form.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
     values = np.full(n, np.nan)
     if (stopped := control.reason()) is not None:  # even the machine of all points is not exact
         return values, (0, 0, 0), stopped
