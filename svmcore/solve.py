@@ -29,7 +29,6 @@ from svmcore.solvers._contract import STOPPED, positive, product_work, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
-_LONG = 1e10  # operations of a certificate that a run which was stopped leaves for later: about a third of a second
 _FAR_APART = 1e-2  # squared distance of two points, as a share of the squared norm, that rules this out:
 _OFF_CENTRE = 1e-4  # share of the squared norms that is left when the points are moved to their mean
 
@@ -448,10 +447,10 @@ def _relative_gap(qp: DualQP, raw: Raw, b: float) -> float:
     return gap / max(abs(gap - _measures.objective(qp, raw.beta, raw.residual)), 1e-300)
 
 
-def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run) -> Measured:
+def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run, long: float = np.inf) -> Measured:
     """The exact violation of an answer, and all of its certificate unless the solver's residual allows to postpone it.
 
-    Of a run that somebody stopped, and whose certificate would take long: the violation to within the solver's rounding.
+    Of a run that somebody stopped, and whose certificate would take `long`: the violation to within the solver's rounding.
     """
     if run.stopping == "kkt" and raw.status.ok and raw.residual is not None:
         known = confirm(qp, K, raw.beta, raw.residual, raw.residual_error)
@@ -460,7 +459,7 @@ def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run) -> Measured:
             relative = _relative_gap(qp, raw, b)
             if relative < 0.5 * _LARGE_GAP:
                 return Measured(*known, relative, lambda: certificate(qp, K, raw.beta), postponed=True)
-    if raw.status in STOPPED and raw.residual is not None and product_work(K, int(np.count_nonzero(raw.beta))) > _LONG:
+    if raw.status in STOPPED and raw.residual is not None and product_work(K, int(np.count_nonzero(raw.beta))) > long:
         b = _measures.bias(qp, raw.beta, raw.residual)
         violation = _measures.violation(qp, raw.beta, raw.residual)
         reported = b if qp.equality else K.kernel.offset * float(raw.beta.sum())
@@ -504,7 +503,7 @@ def _attempt(
         )  # fmt: skip
         spent += raw.n_iter
         raw = _believable(qp, K, _feasible(qp, raw))._replace(n_iter=spent)
-        measured = _measure(qp, K, raw, run)
+        measured = _measure(qp, K, raw, run, control.LONG)
         here = Reached(name, raw, measured)
         if raw.status.ok and here.finite and _at_tolerance(measured, run):
             return here, raw.status
