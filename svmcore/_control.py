@@ -51,6 +51,9 @@ Callback = Callable[[Any], Any]
 class Control:
     """Context manager around one piece of work. A control inside another leaves Ctrl-C to the outer one."""
 
+    LONG = 1e10
+    """Operations of a certificate that a run which was stopped leaves for later: about a third of a second."""
+
     def __init__(self, *, time_limit: float | None, callback: Callback | None, verbose: int, name: str = "fit") -> None:
         self.time_limit = time_limit
         self.callback = callback
@@ -155,6 +158,8 @@ class Part(Control):
 
     It reports the whole's progress, or, as a `beginning` of the whole, only shows that it is at work.
     """
+
+    LONG = 0.0  # nobody waits for a part's certificate
 
     def __init__(self, whole: Control, beginning: str = "") -> None:
         super().__init__(time_limit=whole.time_limit, callback=None, verbose=0, name=whole.name)

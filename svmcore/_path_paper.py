@@ -21,6 +21,7 @@ its tolerance, or cannot remove for rounding, the fast tracker removes; the rela
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,12 +92,25 @@ class Step(NamedTuple):
     dual: FloatArray | None = None
 
 
+class Shot(NamedTuple):
+    """A state to which the record can return: it has to be the last knot."""
+
+    lam: float
+    bias: float
+    beta: FloatArray
+    n_knots: int
+    n_logged: int
+    n_events: int
+    n_backup: int
+
+
 class PaperTracker:
     """The published algorithm over the same problem as `_follow.Tracker`, with the same record at the end."""
 
     def __init__(
         self, K: Any, c: FloatArray, lower: FloatArray, upper: FloatArray, *, equality: bool, mode: str, budget: float,
-        solver: Any, options: PublishedOptions,
+        solver: Any, options: PublishedOptions, go_on: Callable[[], bool] = lambda: True,
+        rows_while: Callable[[float], bool] = lambda done: True,
     ) -> None:  # fmt: skip
         n = c.size
         self.S = pub.Points(
@@ -105,8 +119,9 @@ class PaperTracker:
             c=np.ascontiguousarray(c), lower=np.ascontiguousarray(lower), upper=np.ascontiguousarray(upper),
         )  # fmt: skip
         self.K, self.equality, self.solver, self.options = K, equality, solver, options
+        self.go_on = go_on  # asked inside of repairs
         self.width = upper - lower
-        self.store = RowStore(K, budget)
+        self.store = RowStore(K, budget, go_on=rows_while)
         self.system = Bordered(mode, self.store, int(equality), options.rank_tol)
         self.program = LinearProgram()
         self.elbow: IntArray = np.empty(0, dtype=np.int64)
@@ -151,7 +166,7 @@ class PaperTracker:
             S = self.S
             self.corrector = Tracker(
                 self.K, S.c, S.lower, S.upper, equality=self.equality, budget=0.0,
-                solver=lambda lam, beta: self.solver(lam, beta, tol),
+                solver=lambda lam, beta: self.solver(lam, beta, tol), go_on=self.go_on,
             )  # fmt: skip
             self.corrector.store = self.store
         self.stats["n_corrected"] += 1
@@ -228,6 +243,17 @@ class PaperTracker:
         self.events.append((self.lam, index, moves))
         self.n_events += index.size
 
+    def _shot(self) -> Shot:
+        return Shot(
+            self.lam, self.bias, self.S.beta.copy(), len(self.knots), len(self.events), self.n_events, self.stats["n_backup"]
+        )  # fmt: skip
+
+    def _return_to(self, shot: Shot) -> None:
+        """The path ends here instead: what came after is forgotten."""
+        self.lam, self.bias, self.n_events = shot.lam, shot.bias, shot.n_events
+        self.S.beta[:] = shot.beta
+        del self.knots[shot.n_knots :], self.events[shot.n_logged :]
+
     def _knot(self) -> None:
         """Remember the values at this lambda."""
         index = self.elbow.astype(np.int32)
@@ -238,11 +264,15 @@ class PaperTracker:
     def run(self, low: float, watch: Any, max_events: int | None) -> str:
         """Follow the path down to lambda = low."""
         most, last = self.options.most_blocked, self.lam
+        before = self._shot()
         while self.lam > low * (1.0 + 1e-12):
             self.stats["n_iterations"] += 1
             stop = "max_events" if max_events is not None and self.n_events >= max_events else watch(self)
             if stop is not None:
+                if not self.go_on() and self.stats["n_backup"] > before.n_backup and not self._measure()[1] <= GAP:
+                    self._return_to(before)  # BR was cut short
                 return str(stop)
+            before = self._shot()
             nullity = self._decompose()
             if self.lam < 0.5 * self.fresh_at and not self.options.increments:
                 self._from_scratch()

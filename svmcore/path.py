@@ -543,14 +543,15 @@ def _paper(
         return smo._replace(most=_SMO_STEPS).at(lam, beta, max(tol * lam, _ROUNDING * scale))
 
     clock = time.perf_counter()
+    control = watch.control
     tracker = PaperTracker(
         K, v.c, v.lower, v.upper, equality=v.equality, mode=way.mode, budget=float(K.cache_bytes), solver=by_smo,
-        options=options,
+        options=options, go_on=lambda: control.reason() is None, rows_while=_while_worth(control),
     )  # fmt: skip
-    smo = _Smo(_stored(tracker.store, K), v, watch.control)
+    smo = _Smo(_stored(tracker.store, K), v, control)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
-    with watch.control.beginning():
+    with control.beginning():
         if way.high is None:
             beta, top = _limit_solution(smo, max(options.start_tol, _ROUNDING))
             slope = top.bias_slope
@@ -558,7 +559,7 @@ def _paper(
         else:
             beta, lam, slope = _majority_at_zero(v), way.high, float(np.sign(_excess(v)))
         tracker.begin(lam, beta)
-        watch.control.demand()
+        control.demand()
     is_open = _at_rest(tracker.S.beta, v, slope)
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()

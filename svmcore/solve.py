@@ -30,7 +30,6 @@ from svmcore.solvers._contract import STOPPED, positive, product_work, rounding
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
 _BY_CHANCE = 1 / 16  # share of the typical rounding of a violation below which a tolerance is met by no point
-_LONG = 1e10  # operations of a certificate that a run which was stopped leaves for later: about a third of a second
 _FAR_APART = 1e-2  # squared distance of two points, as a share of the squared norm, that rules this out:
 _OFF_CENTRE = 1e-4  # share of the squared norms that is left when the points are moved to their mean
 
@@ -457,15 +456,16 @@ def _own_measures(qp: DualQP, K: KernelMatrix, raw: Raw) -> tuple[float, float]:
     return _measures.violation(qp, raw.beta, raw.residual), b
 
 
-def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run) -> Measured:
+def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run, long: float = np.inf) -> Measured:
     """The exact violation of an answer, and all of its certificate unless the solver's residual allows to postpone it.
 
-    Of a run that somebody stopped, and whose certificate would take long, as much is exact as the time allows.
+    Of a run that somebody stopped, and whose certificate would take `long` (operations) or more, as much is exact as the
+    time allows.
     """
     work = product_work(K, int(np.count_nonzero(raw.beta)))
-    stopped = raw.status in STOPPED and work > _LONG
+    stopped = raw.status in STOPPED and work > long
     if raw.residual is not None and (stopped or (run.stopping == "kkt" and raw.status.ok)):
-        most = min(WORTH_IT, _LONG / work) if stopped else WORTH_IT
+        most = min(WORTH_IT, long / work) if stopped else WORTH_IT
         known = confirm(qp, K, raw.beta, raw.residual, raw.residual_error, most)
         if known is not None or stopped:
             violation, intercept = known or _own_measures(qp, K, raw)
@@ -514,7 +514,7 @@ def _attempt(
         spent += raw.n_iter
         off = not forms.nearly_feasible(qp, raw.beta)
         raw = _believable(qp, K, _feasible(qp, raw))._replace(n_iter=spent)
-        measured = _measure(qp, K, raw, run)
+        measured = _measure(qp, K, raw, run, control.LONG)
         here = Reached(name, raw, measured)
         unproved = off and run.stopping == "objective"  # the solver saw the objective of another point
         if raw.status.ok and here.finite and not unproved and _at_tolerance(measured, run):

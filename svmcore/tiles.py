@@ -396,21 +396,24 @@ def exact_gram(K: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
     block_jit.pack_rows(panels, np.arange(K.n), packed)
     out = np.empty(_layout(K.n))
     shape = shape_of(K.kernel)
-    step = max(1, int(_BETWEEN_LOOKS // (out.shape[0] * LANES * (4 + panels.shape[1]))))
-    for start in range(0, len(panels), step):
-        if not go_on(start / len(panels)):
+    step = max(1, int(_BETWEEN_LOOKS // (out.shape[1] * _vector.ROWS * (4 + panels.shape[1]))))
+    for start in range(0, len(packed), step):  # whole rows: memory is touched, which can cost more, as it is filled
+        if not go_on(start / len(packed)):
             return None
-        stop = min(start + step, len(panels))
-        fill = functools.partial(_fill, shape, packed, panels, start, out)
-        split(fill, stop - start, float(out.shape[0] * (stop - start) * LANES * panels.shape[1]), K.n_threads)
-    if K.kernel.offset:
-        out[: K.n, : K.n] += K.kernel.offset
+        stop = min(start + step, len(packed))
+        fill = functools.partial(_fill, shape, packed, panels, start, K.kernel.offset, out)
+        split(fill, stop - start, float(out.shape[1] * (stop - start) * _vector.ROWS * panels.shape[1]), K.n_threads)
     K.n_evals += K.n * K.n
     return out[: K.n]
 
 
-def _fill(shape: Any, packed: Real, panels: Real, start: int, out: Real, first: int, last: int) -> None:
-    block_jit.store_block_64(shape, packed, panels, start + first, start + last, out)
+def _fill(shape: Any, packed: Real, panels: Real, start: int, offset: float, out: Real, first: int, last: int) -> None:
+    """The rows of the groups start + first..start + last - 1. In place: out."""
+    groups = slice(start + first, start + last)
+    rows = out[groups.start * _vector.ROWS : groups.stop * _vector.ROWS]
+    block_jit.store_block_64(shape, packed[groups], panels, 0, len(panels), rows)
+    if offset:
+        rows[:, :-_STAGGER] += offset
 
 
 def _used_features(panels: FloatArray) -> int:

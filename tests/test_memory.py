@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -9,6 +13,8 @@ from scipy import sparse
 import svmcore
 from svmcore import path as path_module
 from svmcore import tiles
+from svmcore._types import Kernel, KernelKind
+from svmcore.gram import KernelMatrix
 
 
 def train(n=500):
@@ -47,3 +53,30 @@ def test_stored_zeros_and_any_order_of_entries_are_no_difference():
     rows = sparse.csr_matrix(([1.0, 2.0, 2.0, 1.0, 0.0, 5.0], [0, 1, 1, 0, 2, 0], [0, 2, 5, 6]), shape=(3, 3))
     path = svmcore.svm_path(rows, [1, 1, -1], gamma=1.0, lambda_min=0.1)
     assert path._data.groups.of.tolist() == [0, 0, 1]
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what the kernel of Linux says of memory")
+@pytest.mark.parametrize("offset", [0.0, 1.0])
+def test_a_gram_matrix_touches_memory_as_it_is_filled(offset, monkeypatch):
+    """Fresh memory costs time, which a time limit must see."""
+    rng = np.random.default_rng(0)
+    K = KernelMatrix(rng.normal(size=(3000, 4)), Kernel(int(KernelKind.RBF), 0.5, 0.0, 1, offset), cache_bytes=0)
+    monkeypatch.setattr(tiles, "_BETWEEN_LOOKS", 1e6)
+    seen = []
+
+    def resident() -> float:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (8 * 3000**2)
+
+    def look(done: float) -> bool:
+        seen.append((done, resident()))
+        return True
+
+    tiles.exact_gram(K, lambda done: False)  # compiles
+    G = tiles.exact_gram(K, look)
+    done, memory = np.array(seen).T
+    assert len(done) > 20
+    assert np.abs(memory - memory[0] - done).max() < 0.1
+    some = np.arange(0, 3000, 7)
+    assert G[some, :3000] == pytest.approx(K.rows(some), abs=1e-13)
+    assert tiles.exact_gram(K, lambda done: done < 0.5) is None

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from svmcore import _path_measure as path_measure
 from svmcore._errors import ConvergenceWarning, InputError, StoppedError
+from svmcore._rows import RowStore
 from svmcore.path import svm_path
 from svmcore.path_result import StepCurve
 from svmcore.public import certificate
@@ -343,25 +344,35 @@ class Spy:
         return self.found[-1]
 
 
+@pytest.mark.parametrize("mode", ["auto", "svd", "qr"])
 @pytest.mark.parametrize("where", ["kernel", "start"])
-def test_a_path_that_has_not_begun_is_an_error(where, monkeypatch):
+def test_a_path_that_has_not_begun_is_an_error(where, mode, monkeypatch):
     X, y = two_clouds(60)
     monkeypatch.setattr("svmcore._control.GRACE", 0.0)
     with pytest.raises(StoppedError, match=r"path: time_limit after .* larger time_limit"):
-        svm_path(X, y, gamma=0.5, time_limit=0.0, cache_mb=None if where == "kernel" else 1e-3)
+        svm_path(X, y, gamma=0.5, time_limit=0.0, cache_mb=None if where == "kernel" else 1e-3, factorization=mode)
 
 
-def test_a_kernel_matrix_that_takes_too_long_is_given_up(monkeypatch):
+@pytest.mark.parametrize("mode", ["auto", "qr"])
+def test_a_kernel_matrix_that_takes_too_long_is_given_up(mode, monkeypatch):
     X, y = two_clouds(120)
     monkeypatch.setattr("svmcore.path._FOR_ROWS", 0.0)
     monkeypatch.setattr("svmcore.tiles._BETWEEN_LOOKS", 1.0)
-    seen = []
-    monkeypatch.setattr("svmcore.path.largest_gap", lambda path, store, control: seen.append(store.whole) or 0.0)
-    path = svm_path(X, y, gamma=0.5, time_limit=1000.0)
-    assert seen == [False]
+    stores = []
+    store = RowStore.__init__
+
+    def kept(self, *arguments, **options):
+        store(self, *arguments, **options)
+        stores.append(self)
+
+    monkeypatch.setattr(RowStore, "__init__", kept)
+    path = svm_path(X, y, gamma=0.5, time_limit=1000.0, factorization=mode)
+    assert not stores[0].whole
     assert path.ended == "done"
-    svm_path(X, y, gamma=0.5)
-    assert seen == [False, True]
+    assert path.stats["max_gap"] < 1e-8
+    stores.clear()
+    svm_path(X, y, gamma=0.5, factorization=mode)
+    assert stores[0].whole
 
 
 @pytest.mark.parametrize("stop", ["callback", "time_limit"])

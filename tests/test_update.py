@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import svmcore
+from svmcore.certify import certificate
+from svmcore.solvers._active import ActiveSet
 
 
 def problem(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -297,3 +299,23 @@ def test_changes_of_a_machine_with_huge_coefficients_stay_on_the_equality_row(se
         machine = change(machine)
         assert abs(machine.dual_coef.sum()) <= 1e-12 * np.abs(machine.dual_coef).sum()
         assert np.isfinite([machine.objective, machine.gap]).all()
+
+
+def test_a_stopped_beginning_leaves_the_factor_and_the_certificate_alone(monkeypatch):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 5))
+    y = np.where(X[:, 0] + rng.normal(size=300) > 0, 1, -1)
+    monkeypatch.setattr("svmcore.solvers._course._SLICE_WORK", 1e3)
+    measured, loaded = [], []
+    monkeypatch.setattr("svmcore.solve.certificate", lambda *a, **k: measured.append(a) or certificate(*a, **k))
+    load = ActiveSet.load
+    monkeypatch.setattr(ActiveSet, "load", lambda self: loaded.append(1) or load(self))
+    seen = []
+    with pytest.warns(svmcore.ConvergenceWarning):
+        found = svmcore.leave_one_out(X, y, C=10.0, gamma=0.5, callback=lambda r: seen.append(r) or len(seen) > 9)
+    assert found.solution.solver == "simple"
+    assert np.isnan(found.decision_values).all()
+    assert not loaded
+    assert not measured
+    assert found.solution.gap > 0.0
+    assert len(measured) == 1

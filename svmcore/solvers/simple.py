@@ -51,9 +51,9 @@ def run(
     status = None
     if scan is None:
         status = _warm_up(course)
-    if start.any() or scan is None:
+    if status is None and (start.any() or scan is None):
         simple.load()
-    elif qp.equality:
+    elif status is None and qp.equality:
         simple.begin_with_pair(pair)
     sequence = np.arange(len(start))
 
