@@ -233,6 +233,23 @@ def _sparse_features(X: Any, name: str) -> Any:
     return csr
 
 
+def stored_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+    """A sparse matrix from a file, or ValueError where compiled code would read outside of its arrays.
+
+    The row starts are 64-bit numbers here: differences of 32-bit ones may wrap around and look right.
+    """
+    from scipy import sparse
+
+    starts = np.asarray(indptr).astype(np.int64)
+    if starts.shape != (shape[0] + 1,) or starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] > np.size(data):
+        raise ValueError("the rows of a sparse matrix do not follow each other")
+    if np.shape(indices) != np.shape(data):
+        raise ValueError("columns and values of a sparse matrix do not belong together")
+    X = sparse.csr_matrix((data, indices, starts), shape=shape)
+    X.check_format()
+    return X
+
+
 def gram(X: Any) -> FloatArray:
     """A precomputed training kernel: square, finite and symmetric."""
     if is_sparse(X) or hasattr(X, "tocsr"):

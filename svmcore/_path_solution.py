@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore import _columns, _path_measure, forms
+from svmcore import _check, _columns, _path_measure, forms
 from svmcore._check import KernelSpec
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError
@@ -162,12 +162,8 @@ def stored_features(parts: dict[str, Any]) -> Any:
     """What `feature_fields` wrote."""
     if "X_data" not in parts:
         return np.ascontiguousarray(parts["X"], dtype=np.float64)
-    from scipy import sparse
-
     rows, width = (int(v) for v in parts["X_shape"])
-    X = sparse.csr_matrix((parts["X_data"], parts["X_indices"], parts["X_indptr"]), shape=(rows, width))
-    X.check_format()
-    return X
+    return _check.stored_csr(parts["X_data"], parts["X_indices"], parts["X_indptr"], (rows, width))
 
 
 def _check_ranges(track: Track, groups: Groups, n: int, size: int) -> None:

@@ -82,10 +82,11 @@ def to_beta(qp: DualQP, coef: FloatArray) -> FloatArray:
 def balanced(qp: DualQP, beta: FloatArray) -> FloatArray:
     """beta inside its boxes and, where the variables have the room, with sum(beta) = 0; itself where it is so already.
 
-    What is missing goes to the variables with most room first, so that those at a bound stay there.
+    Of a regression's two variables of a point at most one is left: huge ones would hide what the sum of the coefficients
+    misses. What is missing goes to the variables with most room first, so that those at a bound stay there.
     """
     outside = (beta < qp.lower).any() or (beta > qp.upper).any()
-    inside = np.clip(beta, qp.lower, qp.upper) if outside else beta
+    inside = _netted(qp, np.clip(beta, qp.lower, qp.upper) if outside else beta)
     missing = -float(inside.sum())
     if not qp.equality or abs(missing) <= _DRIFT * math.sqrt(np.vdot(inside, inside)):
         return inside
@@ -98,6 +99,15 @@ def balanced(qp: DualQP, beta: FloatArray) -> FloatArray:
         out[t] += change
         missing -= change
     return out
+
+
+def _netted(qp: DualQP, beta: FloatArray) -> FloatArray:
+    """beta without what the two variables of a point take from each other; itself where they take nothing."""
+    half = len(beta) // 2
+    if not half or qp.point[0] != qp.point[half]:  # only a regression has twins, and it lists all points twice
+        return beta
+    common = np.minimum(beta[:half], -beta[half:])
+    return beta - np.concatenate([common, -common]) if (common > 0.0).any() else beta
 
 
 def nearly_balanced(qp: DualQP, beta: FloatArray) -> bool:

@@ -358,11 +358,8 @@ def _assemble(parts: dict[str, Any]) -> Solution:
     terms = Terms(C, str(parts["loss"]) if "loss" in parts else None, epsilon)
     vectors: Any
     if "sv_data" in parts:
-        from scipy import sparse
-
         shape = (len(support), int(n_features))
-        vectors = sparse.csr_matrix((parts["sv_data"], parts["sv_indices"], parts["sv_indptr"]), shape=shape)
-        vectors.check_format()
+        vectors = _check.stored_csr(parts["sv_data"], parts["sv_indices"], parts["sv_indptr"], shape)
     else:
         vectors = np.ascontiguousarray(parts["support_vectors"], dtype=np.float64)
         if vectors.ndim != 2 or (int(kind) != KernelKind.PRECOMPUTED and vectors.shape != (len(support), n_features)):

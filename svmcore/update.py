@@ -40,7 +40,7 @@ from svmcore.solve import (
     svr_problem,
 )
 from svmcore.solvers._active import ActiveSet
-from svmcore.solvers._contract import landed
+from svmcore.solvers._contract import Crawl, landed
 from svmcore.solvers._course import Course
 
 _FRESH_EVERY = 16  # changes of a machine between two residuals from the data
@@ -326,8 +326,9 @@ class _Snapshot:
 
 
 def _finish(simple: ActiveSet) -> Status | None:
-    """Add what violates until nothing does; None where the active set got stuck."""
+    """Add what violates until nothing does; None where the active set got stuck, or crawls."""
     course = simple.course
+    crawl = Crawl(course.duals.n, course.crawl.patience, course.crawl.cost)
     while True:
         limits = course.limits()
         reason = int(_active_jit.max_slice(course.duals, course.store.rows, simple.active, course.progress, limits))
@@ -335,13 +336,12 @@ def _finish(simple: ActiveSet) -> Status | None:
             simple.grow()
         elif reason == _steps_jit.AT_TOLERANCE:
             return Status.CONVERGED
-        elif reason in (_steps_jit.NEED_ROW, _steps_jit.CHECK_DUE):
-            if reason == _steps_jit.NEED_ROW:
-                course.common(reason)
-            elif (status := course.outside()) is not None:
-                return status
-        else:
+        elif reason == _steps_jit.NEED_ROW:
+            course.common(reason)
+        elif reason != _steps_jit.CHECK_DUE or crawl.seen(course.violation, course.n_iter):
             return None
+        elif (status := course.outside()) is not None:
+            return status
 
 
 def _without(simple: ActiveSet, variables: IntArray) -> tuple[float, Status, bool]:

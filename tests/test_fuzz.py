@@ -435,6 +435,12 @@ def test_some_damaged_files_load_and_most_are_refused(tmp_path):
 
 # ---------------------------------------------------------------- tests
 
+ONCE_WRONG = {
+    fit: (633, 749, 776, 1341, 1481, 1679, 1745, 2250),  # sums lost in huge coefficients, answers that were not finite
+    path: (326, 364, 558, 621),  # the published modes: sums, objectives
+    chain: (35, 382, 568),  # sums relative to tiny coefficients, or of huge twins; 382 did not end
+}
+
 
 def failures(trial: Callable[[int], str | None], count: int) -> list[str]:
     found = [(seed, trial(seed)) for seed in range(count)]
@@ -449,6 +455,12 @@ def failures(trial: Callable[[int], str | None], count: int) -> list[str]:
 def test_the_judge_has_no_objection(trial, count, share):
     wrong = failures(trial, max(1, int(share * count)))
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("trial", "seed"), [(trial, seed) for trial, seeds in ONCE_WRONG.items() for seed in seeds])
+def test_what_was_wrong_once_is_right(trial, seed):
+    assert trial(seed) is None
 
 
 @pytest.mark.compiled

@@ -213,3 +213,16 @@ def test_a_certificate_refuses_what_defines_no_problem():
         svmcore.duality_gap(X, y, [0.5, 0.5], "a")
     with pytest.raises(svmcore.InputError, match="n_threads=0 is out of range"):
         svmcore.certificate(X, y, [0.5, 0.5], 0.0, n_threads=0)
+
+
+def test_huge_twins_do_not_hide_what_the_sum_misses():
+    """Two variables of a point take 1e16 from each other; what is left of them is on the equality row."""
+    qp = forms.svr(np.array([1.0, 2.0, 3.0]), np.full(3, np.inf), 0.1, "epsilon_insensitive", True)
+    beta = np.array([1e16 + 4.0, 0.0, 1e16, -1e16, -2.0, -1e16])
+    found = forms.balanced(qp, beta)
+    coef = forms.to_coef(qp, found, 3)
+    assert np.abs(coef).sum() < 10.0
+    assert coef.sum() == 0.0
+    assert np.count_nonzero(found) == np.count_nonzero(coef)
+    lone = np.array([2.0, 0.0, 0.0, 0.0, -2.0, 0.0])
+    assert forms.balanced(qp, lone) is lone

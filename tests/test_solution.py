@@ -343,6 +343,14 @@ def test_a_missing_field_is_refused(name):
         svmcore.load(packed(**parts))
 
 
+def wrapping(starts):
+    """Row starts far outside of the arrays, whose 32-bit differences wrap around to numbers that are not negative."""
+    out = starts.astype(np.int32)
+    out[1:3] = 2**30, -3 * 2**29
+    assert (np.diff(out) >= 0).all()
+    return out
+
+
 def test_sparse_vectors_that_point_outside_are_refused():
     file = io.BytesIO()
     train("csr").save(file)
@@ -353,6 +361,7 @@ def test_sparse_vectors_that_point_outside_are_refused():
         {"sv_indices": parts["sv_indices"] + 100},
         {"sv_indptr": parts["sv_indptr"][::-1]},
         {"sv_data": parts["sv_data"][:-1]},
+        {"sv_indptr": wrapping(parts["sv_indptr"])},
     ):
         with pytest.raises(svmcore.InputError, match="is damaged"):
             svmcore.load(packed(**{**parts, **change}))
