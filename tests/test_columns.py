@@ -18,6 +18,8 @@ from svmcore import _columns
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 
+pytestmark = pytest.mark.filterwarnings("ignore::svmcore.ScaleWarning")  # the features are as uneven as users' are
+
 RNG = np.random.default_rng(3)
 NAMES = ("age", "income", "height")
 X = RNG.normal(size=(60, 3)) * [10.0, 2e4, 0.1] + [40.0, 5e4, 1.7]
