@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._highs import LinearProgram
-from svmcore._path_check import ZERO
+from svmcore._path_measure import ZERO
 from svmcore._path_solution import _kernel_matrix
 from svmcore._types import FloatArray, IntArray
 

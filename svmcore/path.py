@@ -20,8 +20,7 @@ from svmcore._control import Control, Part, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._follow import GAP, Record, Tracker
 from svmcore._keywords import Gamma, KernelLike, checked
-from svmcore._path_check import check_path
-from svmcore._path_measure import largest_gap
+from svmcore._path_measure import check_path
 from svmcore._path_paper import PaperTracker, PublishedOptions
 from svmcore._rows import RowStore
 from svmcore._scales import warn_of_scales
@@ -40,8 +39,8 @@ _SMALL = 1 << 25
 _WARN_GAP = 1e-6
 _ROUNDING = 1e-15
 """SMO of the published modes is asked for no more than this, relative to the kernel's scale."""
-_STRETCHES = 4
-"""Stretches of a path by the fast tracker at which its null dimension is measured."""
+_MEASURED = (2, 12, 64)
+"""Stretches of a path by the fast tracker at which it is measured: at least, at most, one in so many."""
 _SMO_STEPS = 20.0
 """Steps per point that it may take; the fast tracker removes what is left."""
 _LAMBDA_MIN = 1e-3
@@ -182,7 +181,7 @@ def follow(
         path = _assemble(data, record, top)
         path.stats |= {"factorization": way.mode, "n_kernel_evals": K.n_evals if gram is None else 0}
         tracked = time.perf_counter()
-        path.stats |= _checked(path, K, store, way.mode, control)
+        path.stats |= _checked(path, store, way.mode, control)
         path.stats["seconds"]["measure"] = time.perf_counter() - tracked
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     return path
@@ -589,17 +588,23 @@ def _assemble(data: Data, record: Record, top: Top) -> Path:
     return Path(data, track, stats, record.ended)
 
 
-def _checked(path: Path, K: KernelMatrix, store: RowStore, mode: str, control: Control) -> dict[str, Any]:
+def _checked(path: Path, store: RowStore, mode: str, control: Control) -> dict[str, Any]:
     """What is measured on the finished path: its largest gap, and of the fast tracker the null dimension.
 
-    A path that was stopped is measured at fewer places, so that nobody waits.
+    A published path is measured everywhere, the fast tracker's at some places and by the tracker itself. When somebody has
+    stopped them, the one is measured at a few places and the other at none, so that nobody waits.
     """
-    rows = _stored(store, K)
+
+    def go_on() -> bool:
+        return control.reason() is None
+
     if mode != "auto":
-        return {"max_gap": check_path(path, rows, None if control.reason() is None else _STRETCHES).relative_gap}
+        return {"max_gap": check_path(path, store, go_on, null=0, sure=True).relative_gap}
+    least, most, one_in = _MEASURED
     with control.beginning():
-        found: dict[str, Any] = {"max_gap": max(path.stats["max_gap"], largest_gap(path, store, control))}
-    return found if control.reason() else found | {"null_dim_max": check_path(path, rows, _STRETCHES).null_dim}
+        some = min(max(path._track.knot.shape[0] // one_in, least), most)
+        found = check_path(path, store, go_on, most=some, null=1)
+    return {"max_gap": max(path.stats["max_gap"], found.relative_gap), "null_dim_max": found.null_dim}
 
 
 def _speak(path: Path) -> None:

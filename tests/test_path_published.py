@@ -12,8 +12,7 @@ import pytest
 from scipy.optimize import linprog
 
 from svmcore import ConvergenceWarning, InputError, PublishedOptions, _path_paper, svm_path
-from svmcore._path_check import check_path
-from svmcore._path_solution import _kernel_matrix
+from svmcore._path_measure import check_path
 
 MODES = ["svd", "qr", "update"]
 KERNELS = [
@@ -159,7 +158,7 @@ def test_check_agrees_with_certificates_at_knots_and_between(mode, seed):
     both = np.concatenate([at, 0.5 * (at[1:] + at[:-1])])
     first = path._track.offset[np.flatnonzero(np.diff(path._track.offset) > 1)[-1]]
     path._track.value[first : first + 2] += [1e-4, -1e-4]  # an error that it must see
-    found = check_path(path, _kernel_matrix(path))
+    found = check_path(path)
     truth = path.certify(np.clip(1.0 / both, *path.C_range))
     if (np.diff(at) < 0.0).all():
         assert found.relative_gap == pytest.approx(truth.relative_gap, rel=1e-6)
@@ -184,7 +183,7 @@ def test_the_null_dimension_is_that_of_all_points_on_the_margin():
             G = G if kernel["kernel"] == "linear" else (G + 1.0) ** 2
             A = np.block([[np.zeros((1, 1)), np.ones((1, len(G)))], [np.ones((len(G), 1)), G]])
             largest = max(largest, len(A) - np.linalg.matrix_rank(A, tol=1e-9))
-        assert check_path(path, _kernel_matrix(path)).null_dim == largest
+        assert check_path(path).null_dim == largest
         assert 0 < path.stats["null_dim_max"] <= largest
 
 
