@@ -206,13 +206,32 @@ def test_solvers_by_name_on_columns_of_every_size():
     assert check(case, "block") in (Status.CONVERGED, Status.PRECISION)
 
 
-@pytest.mark.compiled
-@pytest.mark.parametrize("n", [40, 100, 300])
-def test_polynomials_of_large_features(n):
+def cubes(n: int) -> Case:
     rng = np.random.default_rng(1)
     X = 1e3 * rng.standard_normal((n, 5))
     y = np.where(X[:, 0] + 500.0 * rng.standard_normal(n) > 0, 1.0, -1.0)
-    check(Case(X, y, {"C": 1.0, "kernel": "poly", "degree": 3, "gamma": 1.0}))
+    return Case(X, y, {"C": 1.0, "kernel": "poly", "degree": 3, "gamma": 1.0})
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("n", [40, 100, 300])
+def test_polynomials_of_large_features(n):
+    check(cubes(n))
+
+
+@pytest.mark.compiled
+def test_an_answer_that_coefficients_cannot_hold_is_said_to_be_lost():
+    """The last bit of one coefficient moves a decision value by more than the margin: no solver could do better."""
+    case = cubes(300)
+    with pytest.warns(svmcore.ConvergenceWarning, match=r"rounding alone makes violations of about \d\.\de\+0[3-9]"):
+        found = svmcore.train_svc(case.X, case.y, **case.options)
+    assert found.status is Status.PRECISION
+    free = np.flatnonzero((found.alpha > 0.0) & (found.alpha < 1.0))
+    last_bit = np.spacing(found.alpha[free]) * (case.X[free] ** 2).sum(axis=1) ** 3
+    assert last_bit.max() > 1.0
+    lowered = svmcore.train_svc(case.X, case.y, 1e-15, kernel="poly", degree=3, gamma=1.0)  # the remedy helps
+    assert lowered.converged
+    assert lowered.relative_gap <= 1e-3
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e3])
