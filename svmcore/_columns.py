@@ -31,12 +31,20 @@ class Scaling(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """`count` columns; their names, or None; what standardises them, or None. `unit` is what a message calls a column."""
+    """`count` columns; their names, or None; what standardises them, or None. `unit` is what a message calls a column.
+
+    `centre` is what they are moved by, for the sake of rounding alone, or None; then they are not standardised.
+    """
 
     count: int
     names: tuple[str, ...] | None = None
     standardized: Scaling | None = None
     unit: str = "features"
+    centre: FloatArray | None = None
+
+    @property
+    def _scaling(self) -> Scaling | None:
+        return self.standardized if self.centre is None else Scaling(self.centre, np.ones(self.count))
 
     def of(self, names: Iterable[str]) -> IntArray:
         """For every column of the training data its place among `names`, which must be the same names in any order."""
@@ -75,13 +83,13 @@ class Columns:
         self._check_count(X.shape[1])
         if order is not None:
             X = np.ascontiguousarray(X[:, order])
-        return X if self.standardized is None else _scaled(X, self.standardized)
+        return X if self._scaling is None else _scaled(X, self._scaling)
 
     def raw(self, X: Any) -> Any:
         """Scaled data in the units that users know."""
-        if self.standardized is None:
+        if self._scaling is None:
             return X
-        mean, scale = self.standardized
+        mean, scale = self._scaling
         if is_sparse(X):
             X = X.copy()
             X.data *= scale[X.indices]
@@ -90,10 +98,10 @@ class Columns:
 
     def weights(self, w: FloatArray, intercept: Any) -> tuple[FloatArray, Any]:
         """A linear function ``w'z + intercept`` of scaled data as one of raw data. Leading axes of both agree."""
-        if self.standardized is None:
+        if self._scaling is None:
             return w, intercept
-        w = w / self.standardized.scale
-        return w, intercept - w @ self.standardized.mean
+        w = w / self._scaling.scale
+        return w, intercept - w @ self._scaling.mean
 
 
 def fitted(
@@ -191,6 +199,8 @@ def stored(columns: Columns) -> dict[str, Any]:
         parts["feature_names"] = np.array(columns.names, dtype=str)
     if columns.standardized is not None:
         parts |= {"feature_mean": columns.standardized.mean, "feature_scale": columns.standardized.scale}
+    if columns.centre is not None:
+        parts["feature_centre"] = columns.centre
     return parts
 
 
@@ -206,4 +216,9 @@ def read(parts: dict[str, Any], count: int, precomputed: bool) -> Columns:
         scaling = Scaling(parts["feature_mean"].astype(np.float64), parts["feature_scale"].astype(np.float64))
         if not all(part.shape == (count,) and np.isfinite(part).all() for part in scaling) or scaling.scale.min() <= 0:
             raise ValueError("mean and scale do not belong to its features, or are not finite and positive")
-    return Columns(count, None if names is None else tuple(names.tolist()), scaling)
+    centre = parts.get("feature_centre")
+    if centre is not None:
+        centre = centre.astype(np.float64)
+        if centre.shape != (count,) or not np.isfinite(centre).all() or scaling is not None:
+            raise ValueError("the centre does not belong to its features, or is not finite")
+    return Columns(count, None if names is None else tuple(names.tolist()), scaling, centre=centre)

@@ -34,7 +34,10 @@ GIVE = 1e-12  # boxes give way by this fraction when the best pivot is looked fo
 
 
 class Problem(NamedTuple):
-    """What does not change during a call: `rows[slot[i]]` is kernel row i (slot -1: not there yet)."""
+    """What does not change during a call: `rows[slot[i]]` is kernel row i (slot -1: not there yet).
+
+    An elbow value whose rate is at most `still` does not move: that is rounding.
+    """
 
     rows: FloatArray
     slot: IntArray
@@ -42,6 +45,7 @@ class Problem(NamedTuple):
     slope: FloatArray
     bump: float
     equality: bool
+    still: float
 
 
 class State(NamedTuple):

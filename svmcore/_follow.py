@@ -35,6 +35,8 @@ REFRESH_EVERY = 200
 STRETCH = 0.5
 """Lambda falls to this share of itself at most between refreshes: interpolation magnifies rounding by the ratio."""
 RATE_TOL = 1e-9
+STILL = 1e-13
+"""An elbow value whose rate is smaller, in units of one over a kernel value of typical size, does not move."""
 START_GAP = 1e-11
 STOPS = 5
 """So often a Newton step is corrected for values that stop at their box."""
@@ -143,6 +145,8 @@ class Tracker:
         self.store = RowStore(oracle, budget, go_on=rows_while or (lambda done: go_on()))
         mean = float(np.mean(self.store.diagonal)) if n else 1.0
         self.bump = (mean if mean > 0.0 else 1.0) if equality else 0.0
+        curved = self.store.diagonal[self.store.diagonal > 0.0]
+        self.still = STILL / float(np.median(curved)) if len(curved) else STILL
         self.capacity = int(min(n + SPARE, ELBOW))
         self.S = new_state(n, self.lower, self.upper, self.capacity)
         self.W = ej.Work(np.zeros(n + 2), np.zeros(n + 2), np.zeros(n), np.zeros(n))
@@ -160,7 +164,7 @@ class Tracker:
 
     def _set_slope(self, slope: FloatArray) -> None:
         store = self.store
-        self.P = ej.Problem(store.rows, store.slot, store.diagonal, slope, self.bump, self.equality)
+        self.P = ej.Problem(store.rows, store.slot, store.diagonal, slope, self.bump, self.equality, self.still)
 
     @property
     def m(self) -> int:

@@ -71,7 +71,6 @@ BOX, MARGIN, EXCHANGE, BATCH = 0, 1, 2, 3
 EVENTS, KNOTS, VALUES = 0, 1, 2
 
 DEPENDENT = 1e-14  # a pivot below this times k_ii + bump may be that of a dependent point
-MOVES = 1e-13  # an elbow value whose rate is smaller does not move
 TIE = 1e-12  # events closer than this (times t) are simultaneous; 1e-10 already costs digits
 PERTURB_AFTER = 40  # zero steps in a row before ties are spread
 SPREAD = 1e-10
@@ -110,7 +109,7 @@ class Options(NamedTuple):
 
 
 @jit
-def blocking_steps(S, W, rate_tol, scale):
+def blocking_steps(S, W, rate_tol, still, scale):
     """Step (decrease of t) at which each moving elbow value meets its box and each residual meets zero. In place: W.step.
 
     These are the ratios (47)-(49) with h = -delta lambda, `BIG` where nothing blocks. Returns the smallest, and the
@@ -134,7 +133,7 @@ def blocking_steps(S, W, rate_tol, scale):
         i = S.elbow[k]
         dk = W.d[k]
         h = BIG
-        if abs(dk) > MOVES:
+        if abs(dk) > still:
             h = (S.beta[i] - (S.lower[i] if dk > 0.0 else S.upper[i])) / dk
             least = min(least, h)
             loose = min(loose, h + GIVE * (S.upper[i] - S.lower[i]) / abs(dk))
@@ -405,7 +404,7 @@ def follow(P, S, W, L, opt):
         if longest > (1.0 - opt.stretch) * t:
             longest = (1.0 - opt.stretch) * t
         scale = opt.scale if opt.scale > 0.0 else t
-        least, limit = blocking_steps(S, W, opt.rate_tol, scale)
+        least, limit = blocking_steps(S, W, opt.rate_tol, P.still, scale)
         point = -1
         place = -1
         h = longest

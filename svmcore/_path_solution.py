@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 import zipfile
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,18 +80,18 @@ def solution_at(path: Path, C: float) -> Solution:
     C = float(C)
     data = path._data
     K = _kernel_matrix(path)
-    intercept = float(path.intercept(C))
-    measured = _certificate(path, K, C, _beta(path, np.array([C]))[0], intercept)
+    measured = _certificate(path, K, C, _beta(path, np.array([C]))[0], path._bias(C))
     coef = path.dual_coef(C)
     support = np.flatnonzero(coef)
     precomputed = data.spec.kernel.kind == KernelKind.PRECOMPUTED
     return Solution(
-        alpha=np.abs(coef), intercept=intercept, support=support, dual_coef=coef[support],
+        alpha=np.abs(coef), intercept=path.intercept(C), support=support, dual_coef=coef[support],
         kkt_violation=measured.kkt_violation, measured=measured, status=Status.CONVERGED,
         converged=True, n_iter=int(path.stats["n_events"]), n_kernel_evals=K.n_evals, fit_seconds=0.0, solver="path",
         classes=data.classes, kernel=data.spec.kernel,
         support_vectors=np.empty((0, 0)) if precomputed else data.X[support],
-        columns=data.columns, terms=Terms(C, "hinge"), function=data.spec.function, n_threads=data.n_threads,
+        columns=replace(data.columns, centre=None), terms=Terms(C, "hinge"), function=data.spec.function,
+        n_threads=data.n_threads,
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def solution_set_at(path: Any, C: float) -> SolutionSet:
     beta: FloatArray = np.bincount(variable[real], weights=coef[real], minlength=path._sign.size).astype(np.float64)
     K = _kernel_matrix(path)
     support = np.flatnonzero(beta)
-    bias = float(path.intercept(C)) if data.equality else 0.0
+    bias = float(path._bias(C)) if data.equality else 0.0
     residual = path._sign - K.product(support, beta[support]) - bias
     index = real[np.abs(residual[variable[real]]) <= ZERO]
     bound = C * data.weights[index] * data.signs[index]

@@ -25,7 +25,6 @@ FULL, LEFT_REGION, LONG_STEP, HALVED, NEAR_SINGULAR, TIED, NEED_ROW, END = 0, 1,
 # Window.count
 SLOTS, CANDIDATES, STEPS, PENDING, START = 0, 1, 2, 3, 4
 
-MOVES = 1e-13
 LONG = 0.1  # a step that takes a larger share of t must start from a refined direction
 TIE = 1e-12
 BOX, MARGIN = 0, 1
@@ -158,7 +157,7 @@ def window_direction(P, w):
 
 
 @jit
-def slot_steps(w):
+def slot_steps(w, still):
     """The step at which each slot meets its box, `BIG` where it never does. In place: w.step.
 
     Returns the smallest, and the smallest at which a box is crossed by more than a hair.
@@ -168,7 +167,7 @@ def slot_steps(w):
     for k in range(w.count[SLOTS]):
         dk = w.d[k]
         size = abs(dk)
-        moves = size > MOVES
+        moves = size > still
         speed = size if moves else 1.0
         room = w.value[k] - w.low[k] if dk > 0.0 else w.high[k] - w.value[k]
         h = room / speed if moves else BIG
@@ -193,7 +192,7 @@ def next_event(P, S, w, longest, rate_tol):
     """(step, candidate or -1, slot or -1): the first event, with the largest rate among ties. In place: w.step."""
     t = S.num[T]
     slots = w.count[SLOTS]
-    least, loose = slot_steps(w)
+    least, loose = slot_steps(w, P.still)
     for s in range(w.count[CANDIDATES]):
         h = candidate_step(S, w, s, rate_tol)
         w.step[slots + s] = h

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -169,6 +170,8 @@ def follow(
     `options` are those of a published algorithm; `gram`: the kernel among all points without offset, where somebody has it.
     """
     begin = time.perf_counter()
+    if gram is not None:
+        problem = problem._replace(centre=None)
     data = _merge(problem, way.threads, together=way.mode == "auto")
     watch = _Watch(control, way.low)
     with control, one_blas_thread:
@@ -282,9 +285,8 @@ def _merge(problem: Any, n_threads: int, together: bool) -> Data:
     share = np.zeros(n)
     share[kept] = weights[kept] / total[group[kept]]
     groups = Groups(group, share, kept[first[order]], np.bincount(group[kept], minlength=order.size))
-    return Data(
-        problem.X, signs, weights, problem.spec, problem.classes, qp.equality, groups, n_threads, problem.columns
-    )
+    columns = replace(problem.columns, centre=problem.centre)
+    return Data(problem.points, signs, weights, problem.spec, problem.classes, qp.equality, groups, n_threads, columns)
 
 
 def _kernel(data: Data, cache_mb: float | None) -> KernelMatrix:

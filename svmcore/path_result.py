@@ -276,6 +276,12 @@ class Path:
     def intercept(self, C: Sequence[float] | NDArray[Any]) -> FloatArray: ...
     def intercept(self, C: Any) -> Any:
         """The intercept; an array when C is one."""
+        centre = self._data.columns.centre
+        out = self._bias(C) - (0.0 if centre is None else self.coef(C) @ centre)
+        return float(out) if np.ndim(out) == 0 else out
+
+    def _bias(self, C: Any) -> Any:
+        """The intercept that belongs to the points as the path sees them: moved to their mean where they are far off."""
         lam, _, scalar = self._lambdas_of(C)
         beta, bias = self._hat(lam)
         offset = self._data.spec.kernel.offset

@@ -31,7 +31,7 @@ _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
 _BY_CHANCE = 1 / 16  # share of the typical rounding of a violation below which a tolerance is met by no point
 _FAR_APART = 1e-2  # squared distance of two points, as a share of the squared norm, that rules this out:
-_OFF_CENTRE = 1e-4  # share of the squared norms that is left when the points are moved to their mean
+_OFF_CENTRE = 1e-3  # share of the squared norms that is left when the points are moved to their mean
 
 
 class Problem(NamedTuple):

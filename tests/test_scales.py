@@ -206,13 +206,32 @@ def test_solvers_by_name_on_columns_of_every_size():
     assert check(case, "block") in (Status.CONVERGED, Status.PRECISION)
 
 
-@pytest.mark.compiled
-@pytest.mark.parametrize("n", [40, 100, 300])
-def test_polynomials_of_large_features(n):
+def cubes(n: int) -> Case:
     rng = np.random.default_rng(1)
     X = 1e3 * rng.standard_normal((n, 5))
     y = np.where(X[:, 0] + 500.0 * rng.standard_normal(n) > 0, 1.0, -1.0)
-    check(Case(X, y, {"C": 1.0, "kernel": "poly", "degree": 3, "gamma": 1.0}))
+    return Case(X, y, {"C": 1.0, "kernel": "poly", "degree": 3, "gamma": 1.0})
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("n", [40, 100, 300])
+def test_polynomials_of_large_features(n):
+    check(cubes(n))
+
+
+@pytest.mark.compiled
+def test_an_answer_that_coefficients_cannot_hold_is_said_to_be_lost():
+    """The last bit of one coefficient moves a decision value by more than the margin: no solver could do better."""
+    case = cubes(300)
+    with pytest.warns(svmcore.ConvergenceWarning, match=r"rounding alone makes violations of about \d\.\de\+0[3-9]"):
+        found = svmcore.train_svc(case.X, case.y, **case.options)
+    assert found.status is Status.PRECISION
+    free = np.flatnonzero((found.alpha > 0.0) & (found.alpha < 1.0))
+    last_bit = np.spacing(found.alpha[free]) * (case.X[free] ** 2).sum(axis=1) ** 3
+    assert last_bit.max() > 1.0
+    lowered = svmcore.train_svc(case.X, case.y, 1e-15, kernel="poly", degree=3, gamma=1.0)  # the remedy helps
+    assert lowered.converged
+    assert lowered.relative_gap <= 1e-3
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e3])
@@ -234,6 +253,70 @@ def test_time_stamps_next_to_what_decides(unit):
     again = svmcore.certificate(X, y, found.alpha, found.intercept, C, kernel="linear")
     assert again.intercept == pytest.approx(found.intercept, rel=1e-9)
     assert again.gap == pytest.approx(found.gap, rel=1e-3, abs=1e-9 * abs(found.objective))
+
+
+STAMP = 1.6e9
+
+
+def stamps(n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    X = np.column_stack([np.round(STAMP + 1e7 * rng.standard_normal(n)), 1e7 * rng.standard_normal(n)])
+    return X, np.where(X[:, 1] + 0.3e7 * rng.standard_normal(n) > 0, 1, -1)
+
+
+def test_the_published_path_of_large_features_says_that_it_is_not_exact():
+    """Its tolerances are absolute, as they were published."""
+    X, y = stamps(30)
+    with pytest.warns(svmcore.ConvergenceWarning, match="the path's largest relative duality gap"):
+        svmcore.svm_path(X, y, C_max=1e-10, factorization="svd", kernel="linear")
+
+
+def test_a_path_of_time_stamps_is_that_of_stamps_next_to_zero(tmp_path):
+    X, y = stamps(30)
+    ends = {"C_max": 1e-10, "kernel": "linear"}
+    path, near = svmcore.svm_path(X, y, **ends), svmcore.svm_path(X - [STAMP, 0.0], y, **ends)
+    assert path.C_range == pytest.approx(near.C_range)
+    C = np.geomspace(near.Cs[0], near.C_max, 9)
+    assert path.stats["max_gap"] <= 1e-10  # 4e-9 without the centre
+    assert path.certify(C).relative_gap <= 1e-10
+    assert path.alpha(C) == pytest.approx(near.alpha(C), rel=1e-5, abs=1e-8 * C[-1])
+    values = near.decision_function(X - [STAMP, 0.0], C)
+    assert path.decision_function(X, C) == pytest.approx(values, abs=1e-4)
+    assert path.coef(C) @ X.T + path.intercept(C)[:, None] == pytest.approx(values, abs=1e-4)
+    solution = path.at(C[4])
+    assert solution.decision_function(X) == pytest.approx(values[4], abs=1e-4)
+    assert solution.intercept == pytest.approx(path.intercept(C[4]))
+    assert solution.relative_gap <= 1e-9
+    assert solution.intercept == pytest.approx(solution.intercept_)
+    trained = svmcore.train_svc(X, y, C[4], kernel="linear", tol=1e-8)
+    assert solution.intercept == pytest.approx(trained.intercept, rel=1e-4)
+    assert path.standardized is None
+    assert path.params["standardize"] is False
+    path.save(tmp_path / "path.npz")
+    assert np.array_equal(svmcore.load(tmp_path / "path.npz").decision_function(X, C), path.decision_function(X, C))
+    assert path.error_curve()(C[4]) == pytest.approx(np.mean(solution.predict(X) != y))
+
+
+@pytest.mark.parametrize("power", [-8, -4, 4, 7, 8])
+def test_a_path_is_the_same_in_any_unit(power):
+    """What counts as rounding of an elbow's rate is measured in units of the kernel."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((30, 2))
+    y = np.where(X[:, 1] + 0.3 * rng.standard_normal(30) > 0, 1, -1)
+    unit = 10.0**power
+    path = svmcore.svm_path(X, y, kernel="linear", C_max=1e4)
+    other = svmcore.svm_path(X * unit, y, kernel="linear", C_max=1e4 / unit**2)
+    assert other.stats["max_gap"] <= 1e-10
+    C = np.geomspace(path.Cs[0], 1e4, 9)
+    assert other.decision_function(X * unit, C / unit**2) == pytest.approx(path.decision_function(X, C), abs=1e-6)
+
+
+def test_leaving_out_time_stamps_is_as_exact_as_next_to_zero():
+    X, y = stamps(30)
+    far = svmcore.leave_one_out(X, y, 1e-13, kernel="linear")
+    near = svmcore.leave_one_out(X - [STAMP, 0.0], y, 1e-13, kernel="linear")
+    assert far.error == near.error
+    assert far.decision_values == pytest.approx(near.decision_values, abs=1e-5)
 
 
 def test_stamps_far_from_zero_are_predicted_as_those_next_to_it():
