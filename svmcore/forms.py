@@ -20,6 +20,7 @@ import numpy as np
 from svmcore._types import DualQP, FloatArray, IntArray
 
 _DRIFT = 1e-13  # share of the norm of beta by which the equality row may be missed: rounding of a long sum
+_REPAIRS = 3  # what moved first may be so large that its rounding is what is missing now
 _REPAIRABLE = 1e-9  # share of sum |beta| that can be put right without losing the optimum
 _ROUNDING = 1e-14  # relative imbalance of a warm start that is left alone
 
@@ -87,11 +88,19 @@ def balanced(qp: DualQP, beta: FloatArray) -> FloatArray:
     """
     outside = (beta < qp.lower).any() or (beta > qp.upper).any()
     inside = _netted(qp, np.clip(beta, qp.lower, qp.upper) if outside else beta)
-    missing = -float(inside.sum())
-    if not qp.equality or abs(missing) <= _DRIFT * math.sqrt(np.vdot(inside, inside)):
-        return inside
-    room = np.minimum(inside - qp.lower, qp.upper - inside)
-    out = inside.copy()
+    out = inside
+    for _ in range(_REPAIRS):
+        missing = -float(out.sum())
+        if not qp.equality or abs(missing) <= _DRIFT * math.sqrt(np.vdot(out, out)):
+            break
+        out = _moved(qp, out, missing)
+    return out
+
+
+def _moved(qp: DualQP, beta: FloatArray, missing: float) -> FloatArray:
+    """beta with `missing` added to the variables with most room."""
+    room = np.minimum(beta - qp.lower, qp.upper - beta)
+    out = beta.copy()
     for t in np.argsort(-room):
         if not abs(missing) > 0.0:
             break

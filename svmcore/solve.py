@@ -682,9 +682,9 @@ def _speak(solution: Solution, measured: Measured, problem: Problem, run: Run, n
         warn(f"{status}: {lost}. The limit of {solution.solver!r} is {limit}. Remedy: {remedy}.", ConvergenceWarning)
     elif status in _REMEDIES:
         warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning)
-    elif run.stopping != "gap" and relative_gap > _LARGE_GAP:
+    elif run.stopping != "gap" and abs(relative_gap) > _LARGE_GAP:  # below zero: rounding larger than the objective
         warn(
-            f"the tolerance is met but the objective may be off by {100 * relative_gap:.2g} %: {lost}. "
+            f"the tolerance is met but the objective may be off by {100 * abs(relative_gap):.2g} %: {lost}. "
             "Remedy: a smaller tol, or stopping='gap'.",
             ConvergenceWarning,
         )

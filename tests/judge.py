@@ -106,6 +106,14 @@ def _judge(case: Case, coef: np.ndarray, intercept: float) -> Verdict:
     return Verdict(primal, dual, violation, outside, abs(float(coef.sum())) * case.equality, rounding)
 
 
+def _slack(case: Case, found: Verdict, size: float) -> float:
+    """What decision values wrong by `rounding` do to the gap: a loss l costs C l, or C l^2 / 2, which grows by C (l r + r^2 / 2)
+    where, by Cauchy and Schwarz, sum C l is at most the root of 2 primal sum C."""
+    r, costs = found.rounding, float(np.where(np.isfinite(case.costs), case.costs, 0.0).sum())
+    losses = float(np.sqrt(2.0 * abs(found.primal) * costs)) + 0.5 * r * costs if case.squared else costs
+    return r * (1.0 + size + losses)
+
+
 def objection(case: Case, coef: np.ndarray, intercept: float, *, tol: float, certain: bool) -> str | None:
     """What is wrong with an answer, or None. `certain`: it said that it has converged, and did not warn."""
     if not (np.isfinite(coef).all() and np.isfinite(intercept)):
@@ -122,7 +130,6 @@ def objection(case: Case, coef: np.ndarray, intercept: float, *, tol: float, cer
         return (
             f"claims tol {tol:g}, but violates the conditions by {found.violation:.2e} (rounding {found.rounding:.1e})"
         )
-    charge = size + float(np.where(np.isfinite(case.costs), case.costs, 0.0).sum())
-    if not found.gap <= GAP * abs(found.primal) + found.rounding * (1.0 + charge):
+    if not found.gap <= GAP * abs(found.primal) + _slack(case, found, size):
         return f"relative gap {found.gap / max(abs(found.primal), 1e-300):.2e} without a warning (primal {found.primal:.6e})"
     return None

@@ -226,3 +226,9 @@ def test_huge_twins_do_not_hide_what_the_sum_misses():
     assert np.count_nonzero(found) == np.count_nonzero(coef)
     lone = np.array([2.0, 0.0, 0.0, 0.0, -2.0, 0.0])
     assert forms.balanced(qp, lone) is lone
+
+
+def test_what_rounding_of_a_huge_sum_leaves_is_put_right_too():
+    qp = forms.svc(np.array([1.0, -1.0, 1.0, 1.0]), np.full(4, np.inf), "hinge", True)
+    found = forms.balanced(qp, np.array([6.8e13, 0.0, 7.67e14, 90.1]))
+    assert found.sum() == 0.0

@@ -27,7 +27,7 @@ from svmcore._lanes import UNITS_16
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore._vector import BIG, ROWS
 from svmcore.gram import KernelMatrix, kernel_product
-from svmcore.solvers._contract import STOPPED, Capabilities, Crawl, Criterion, product_work, rounding
+from svmcore.solvers._contract import STOPPED, Capabilities, Crawl, Criterion, positive, product_work, rounding
 from svmcore.solvers._face import FaceResult, face_step
 from svmcore.tiles import PIECE, make_tiles, part_of
 
@@ -341,7 +341,8 @@ class _Run:
 
     def success(self) -> Status:
         """How a run ends that has met its criterion."""
-        return Status.STATIONARY if self.bits & block_jit.NONCONVEX else Status.CONVERGED
+        bent = self.bits & block_jit.NONCONVEX and not positive(self.K.kernel)  # else it is rounding that bends
+        return Status.STATIONARY if bent else Status.CONVERGED
 
     def sharpen(self, level: int, control: Control, unbounded: bool) -> Status | None:
         """More precision, or the verdict when there is no more to be had."""
