@@ -459,10 +459,8 @@ class SparseTiles(_Tiles):
         store = block_jit.store_sparse_32 if real == np.float32 else block_jit.store_sparse_64
         split(
             lambda a, b: store(self.shape, self.csr[real], points, columns.points, *columns.room(), lower, a, b, out),
-            columns.count,
-            out.size * (self.effort + 8.0),
-            self.n_threads,
-        )
+            columns.count, out.size * (self.effort + 8.0), self.n_threads,
+        )  # fmt: skip
         if lower:
             _complete(out, count)
         return self._finish(out, count)
