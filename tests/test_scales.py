@@ -294,6 +294,9 @@ def test_a_path_of_time_stamps_is_that_of_stamps_next_to_zero(tmp_path):
     assert path.stats["max_gap"] <= 1e-10  # 4e-9 without the centre
     assert path.certify(C).relative_gap <= 1e-10
     assert path.alpha(C) == pytest.approx(near.alpha(C), rel=1e-5, abs=1e-8 * C[-1])
+    share = near.alpha(C) / C[:, None]
+    C = C[((share > 1e-6) & (share < 1.0 - 1e-6)).any(axis=1)]  # elsewhere more than one intercept is optimal
+    assert len(C) > 5
     values = near.decision_function(X - [STAMP, 0.0], C)
     assert path.decision_function(X, C) == pytest.approx(values, abs=1e-4)
     assert path.coef(C) @ X.T + path.intercept(C)[:, None] == pytest.approx(values, abs=1e-4)
@@ -456,8 +459,7 @@ def test_measures_of_a_stopped_run_are_exact_or_called_estimates(solver, most, e
     assert ("KKT violation about" in str(told[0].message)) == (not exact)
     violation = oracle.violation(case.dual(), case.dual().variables(coefficients(found)))
     assert found.kkt_violation == pytest.approx(violation, rel=1e-9 if exact else 0.9, abs=1e-12 if exact else 1e-3)
-    again = svmcore.certificate(X, y, found.alpha, found.intercept, **case.options)
-    assert found.gap == pytest.approx(again.gap, rel=1e-3)
+    assert found.gap == pytest.approx(svmcore.certificate(X, y, found.alpha, None, **case.options).gap, rel=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::svmcore._errors.ScaleWarning")
