@@ -551,8 +551,11 @@ def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
 
 def _chain(
     chain: tuple[str, ...], qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control
-) -> Reached:
-    """Run the solvers one after the other until one succeeds, each from the best point so far; that point."""
+) -> tuple[Reached, float]:
+    """Run the solvers one after the other until one succeeds, each from the best point so far.
+
+    That point, and what rounding does to violations at the best point that a solver has reached.
+    """
     best: Reached | None = None
     spent, ends = 0, set()
     for name in chain:
@@ -561,9 +564,9 @@ def _chain(
         if best is None or status.ok or status is Status.UNBOUNDED or here.loss < best.loss:
             best = here
         ends.add(status)
+        noise = rounding(qp, K, best.raw.beta)
         if status not in (Status.LIMITED, Status.PRECISION):
             break
-        noise = rounding(qp, K, best.raw.beta)
         if run.stopping == "kkt" and best.measured.violation <= noise and run.tol < _BY_CHANCE * noise:
             ends.add(Status.PRECISION)
             break
@@ -572,7 +575,7 @@ def _chain(
         status = Status.PRECISION if Status.PRECISION in ends else status
         idle = Raw(start, status, 0)
         best = min(best, Reached(name, idle, _measure(qp, K, idle, run)), key=lambda point: point.loss)
-    return best._replace(raw=best.raw._replace(n_iter=spent, status=status))
+    return best._replace(raw=best.raw._replace(n_iter=spent, status=status)), noise
 
 
 def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> Solution:
@@ -588,10 +591,9 @@ def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> 
     ):  # an unbounded run may overflow; its status says so
         K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
         chain = choice.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)
-        name, raw, measured = _chain(chain, qp, K, run, start, control)
+        (name, raw, measured), noise = _chain(chain, qp, K, run, start, control)
     solution = _solution(problem, K, raw, measured, run._replace(solver=name), control.seconds, training)
-    noise = rounding(qp, K, raw.beta) if raw.status is Status.PRECISION else 0.0
-    _speak(solution, measured, problem, run, noise)
+    _speak(solution, measured, problem, run, noise if raw.status is Status.PRECISION else 0.0)
     return solution
 
 

@@ -54,6 +54,16 @@ def random_case(seed: int, most: int) -> Case:
     return Case(X, labels, options)
 
 
+def uncertainty(case: Case, gamma: float) -> np.ndarray:
+    """What rounding does to a value of tanh: what it does to its argument, a sum of |x_k z_k|, times the slope there."""
+    if case.options["kernel"] != "sigmoid":
+        return np.zeros((len(case.X), len(case.X)))
+    error = oracle.EPS * gamma * np.abs(case.X) @ np.abs(case.X).T
+    argument = np.abs(gamma * case.X @ case.X.T + case.options["coef0"])
+    slope = 1.0 / np.cosh(np.clip(argument - error, 0.0, 300.0)) ** 2
+    return np.minimum(error * slope, 2.0)
+
+
 def check(case: Case, solver: str = "auto") -> Status:
     """Fit, within the time; what the answer claims holds in numpy, to within rounding."""
     with warnings.catch_warnings(record=True) as caught:
@@ -79,9 +89,13 @@ def check(case: Case, solver: str = "auto") -> Status:
         assert abs(coef.sum()) <= 1e-12 * np.abs(coef).sum()
     absolute = 0.0 if case.options["kernel"] in ("linear", "poly") else oracle.EPS * float(np.abs(coef).sum())
     rounding = oracle.rounding(dual, coef) + absolute  # values of exp and tanh have an absolute error
-    assert abs(oracle.violation(dual, a) - found.kkt_violation) <= 16.0 * rounding + 1e-12 * found.kkt_violation
+    vague = uncertainty(case, found.gamma or 0.0) @ np.abs(coef)
+    assert (
+        abs(oracle.violation(dual, a) - found.kkt_violation)
+        <= 16.0 * (rounding + vague.max()) + 1e-12 * found.kkt_violation
+    )
     assert not found.converged or found.kkt_violation <= 1e-3
-    value = rounding * float(np.abs(coef).sum()) + 1e-300
+    value = rounding * float(np.abs(coef).sum()) + float(np.abs(coef) @ vague) + 1e-300
     assert abs(oracle.objective(dual, a) - found.objective) <= 16.0 * value + 1e-12 * abs(found.objective)
     return found.status
 
@@ -280,6 +294,9 @@ def test_a_path_of_time_stamps_is_that_of_stamps_next_to_zero(tmp_path):
     assert path.stats["max_gap"] <= 1e-10  # 4e-9 without the centre
     assert path.certify(C).relative_gap <= 1e-10
     assert path.alpha(C) == pytest.approx(near.alpha(C), rel=1e-5, abs=1e-8 * C[-1])
+    share = near.alpha(C) / C[:, None]
+    C = C[((share > 1e-6) & (share < 1.0 - 1e-6)).any(axis=1)]  # elsewhere more than one intercept is optimal
+    assert len(C) > 5
     values = near.decision_function(X - [STAMP, 0.0], C)
     assert path.decision_function(X, C) == pytest.approx(values, abs=1e-4)
     assert path.coef(C) @ X.T + path.intercept(C)[:, None] == pytest.approx(values, abs=1e-4)
@@ -442,8 +459,7 @@ def test_measures_of_a_stopped_run_are_exact_or_called_estimates(solver, most, e
     assert ("KKT violation about" in str(told[0].message)) == (not exact)
     violation = oracle.violation(case.dual(), case.dual().variables(coefficients(found)))
     assert found.kkt_violation == pytest.approx(violation, rel=1e-9 if exact else 0.9, abs=1e-12 if exact else 1e-3)
-    again = svmcore.certificate(X, y, found.alpha, found.intercept, **case.options)
-    assert found.gap == pytest.approx(again.gap, rel=1e-3)
+    assert found.gap == pytest.approx(svmcore.certificate(X, y, found.alpha, None, **case.options).gap, rel=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::svmcore._errors.ScaleWarning")
