@@ -121,7 +121,8 @@ def objection(case: Case, coef: np.ndarray, intercept: float, *, tol: float, cer
     if not (np.isfinite(coef).all() and np.isfinite(intercept)):
         return "not finite"
     found = judge(case, coef, intercept)
-    size = float(np.abs(coef).sum())
+    with np.errstate(over="ignore"):
+        size = float(np.abs(coef).sum())
     if found.outside > 0.0:
         return f"outside the box by {found.outside:.2e}"
     if found.missed > SUM * size:
