@@ -379,7 +379,7 @@ class PaperTracker:
             if step.shift is not None:
                 step = step._replace(length=0.0, shift=None)
             self._mark_blockers(way, step, outside)
-        self.lam -= step.length
+        self.lam = max(self.lam - step.length, low)  # a step over all of a huge lambda would end at zero
         self.bias += step.bias - step.length * way.bias
         change = -step.length * way.elbow if step.shift is None else step.shift - step.length * way.elbow
         S.beta[index] = np.clip(S.beta[index] + change, S.lower[index], S.upper[index])

@@ -244,9 +244,10 @@ class Path:
             for old in [k for k in held if k < a]:
                 del held[old]
             t0, t1 = at[a], at[b]
-            mu = (t0 - lam[row]) / (t0 - t1) if t0 > t1 else 0.0
-            out[row] = held[int(a)] + mu * (held[int(b)] - held[int(a)])
-            bias[row] = track.knot[a, 1] + mu * (track.knot[b, 1] - track.knot[a, 1])
+            mu, rest = ((t0 - lam[row]) / (t0 - t1), (lam[row] - t1) / (t0 - t1)) if t0 > t1 else (0.0, 1.0)
+            above, below = held[int(a)], held[int(b)]  # weighted: their difference would lose what is small below
+            out[row] = np.where(above == below, above, rest * above + mu * below)
+            bias[row] = rest * track.knot[a, 1] + mu * track.knot[b, 1]
             if lam[row] > at[0]:
                 bias[row] += track.bias_slope * (lam[row] - at[0])
         return out, bias

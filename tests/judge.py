@@ -107,8 +107,10 @@ def _judge(case: Case, coef: np.ndarray, intercept: float) -> Verdict:
 
 
 def _slack(case: Case, found: Verdict, size: float) -> float:
-    """What decision values wrong by `rounding` do to the gap: a loss l costs C l, or C l^2 / 2, which grows by C (l r + r^2 / 2)
-    where, by Cauchy and Schwarz, sum C l is at most the root of 2 primal sum C."""
+    """What decision values that are wrong by r = `rounding` do to the gap.
+
+    A loss l costs C l, or C l^2 / 2, which grows by C (l r + r^2 / 2); sum C l is at most the root of 2 primal sum C.
+    """
     r, costs = found.rounding, float(np.where(np.isfinite(case.costs), case.costs, 0.0).sum())
     losses = float(np.sqrt(2.0 * abs(found.primal) * costs)) + 0.5 * r * costs if case.squared else costs
     return r * (1.0 + size + losses)
@@ -119,7 +121,8 @@ def objection(case: Case, coef: np.ndarray, intercept: float, *, tol: float, cer
     if not (np.isfinite(coef).all() and np.isfinite(intercept)):
         return "not finite"
     found = judge(case, coef, intercept)
-    size = float(np.abs(coef).sum())
+    with np.errstate(over="ignore"):
+        size = float(np.abs(coef).sum())
     if found.outside > 0.0:
         return f"outside the box by {found.outside:.2e}"
     if found.missed > SUM * size:

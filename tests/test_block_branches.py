@@ -117,13 +117,7 @@ BRANCHES = {
 }  # fmt: skip
 
 
-# A regression of five points with an rbf kernel ends as STATIONARY, as if the kernel were indefinite.
-KNOWN = {
-    "K kept, 16 bits": pytest.mark.xfail(strict=False, reason="16-bit rounding may look like an indefinite kernel")
-}
-
-
-@pytest.fixture(params=[pytest.param(name, marks=KNOWN.get(name, ())) for name in BRANCHES])
+@pytest.fixture(params=BRANCHES)
 def branch(request: pytest.FixtureRequest) -> Iterator[Branch]:
     """A branch with its thresholds lowered for all examples of a property; it must have run in some of them."""
     chosen = BRANCHES[request.param]

@@ -329,3 +329,26 @@ def test_a_backup_that_is_cut_short_is_no_part_of_the_path(mode, monkeypatch):
     assert path.stats["max_gap"] < 1e-9
     assert path.certify().relative_gap < 1e-9
     assert path.objective(path.C_range[1]) == pytest.approx(path.at(path.C_range[1]).objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_long_last_stretch_keeps_the_digits_of_small_coefficients(mode):
+    """Features in thousands: the last event is at C = 1e-6, and from there to C = 1000 lambda times alpha is tiny."""
+    rng = np.random.default_rng(0)
+    X = 1000.0 * rng.normal(size=(6, 12))
+    path = svm_path(X, [-1, 1, 1, -1, 1, -1], kernel="linear", fit_intercept=False, factorization=mode)
+    assert path.Cs[-2] < 1e-4
+    assert path.certify(path.Cs).relative_gap <= 1e-4
+    assert path.certify(np.geomspace(1.0, 1e3, 20)).relative_gap <= 1e-4
+    assert path.at(1e3).relative_gap <= 1e-4
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_path_from_a_huge_lambda_ends_where_it_was_asked_to(mode):
+    """lambda is 1e60 at the start, where subtracting lambda_min changes nothing."""
+    X = np.array([[-2.0], [1.0], [1.0], [-1.0], [0.0], [2.0], [-1.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        path = svm_path(X, [-1, 1, -1, 1, 1, 1, -1], kernel="poly", gamma=1e15, degree=4, coef0=1.0, factorization=mode)
+    assert 1.0 / path.lambdas[-1] <= 1e3 * (1.0 + 1e-9)
+    assert np.isfinite(path.alpha(path.Cs)).all()
