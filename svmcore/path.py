@@ -38,7 +38,7 @@ FACTORIZATIONS = ("auto", "svd", "qr", "update")
 _WARN_GAP = 1e-6
 _ROUNDING = 1e-15
 """SMO of the published modes is asked for no more than this, relative to the kernel's scale."""
-_MEASURED = (2, 12, 64)
+_MEASURED = (2, 8, 64)
 """Stretches of a path by the fast tracker at which it is measured: at least, at most, one in so many."""
 _SMO_STEPS = 20.0
 """Steps per point that it may take; the fast tracker removes what is left."""
