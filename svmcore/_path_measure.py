@@ -259,19 +259,25 @@ def _null_dim(data: Any, source: Source, margins: list[IntArray], known: int, go
         points = int(data.groups.count[index].sum())
         if points - 1 <= known or not go_on():
             break
-        A = source.block(index)
-        diagonal = float(np.max(np.diag(A)))
-        A += (diagonal if diagonal > 0.0 else 1.0) * data.equality
-        known = max(known, points - _rank(A))
+        known = max(known, points - _rank(source, index, data.equality))
     return known
 
 
-def _rank(A: FloatArray) -> int:
-    """The rank of a symmetric matrix without negative eigenvalues."""
-    L, failed = lapack.dpotrf(A)
-    if failed == 0 and float(np.min(np.diag(L))) ** 2 > _REGULAR * float(np.max(np.diag(A))):  # several times as fast
-        return len(A)
-    return int(lapack.dpstrf(A, tol=len(A) * _RANK * float(np.max(np.diag(A))), overwrite_a=1)[2])
+def _rank(source: Source, index: IntArray, equality: bool) -> int:
+    """The rank of K among some variables, bordered by an intercept where there is one."""
+
+    def system() -> tuple[FloatArray, float]:
+        A = source.block(index)
+        if equality:
+            largest = float(np.max(np.diag(A)))
+            A += largest if largest > 0.0 else 1.0
+        return A, float(np.max(np.diag(A)))
+
+    A, largest = system()
+    L, failed = lapack.dpotrf(A, clean=0, overwrite_a=1)  # several times as fast as with a search for pivots
+    if failed == 0 and float(np.min(np.diag(L))) ** 2 > _REGULAR * largest:
+        return index.size
+    return int(lapack.dpstrf(system()[0], tol=index.size * _RANK * largest, overwrite_a=1)[2])
 
 
 # ---- a finished path ---------------------------------------------------------------------------------------------------

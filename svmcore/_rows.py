@@ -22,17 +22,17 @@ class RowStore:
         self.n = n = oracle.n
         self.ahead = ahead
         self.diagonal = np.ascontiguousarray(oracle.diagonal, dtype=np.float64)
+        self.limit = max(256, int(budget // (8 * n)))
         rows = self._all(go_on) if 8.0 * n * n <= budget else None
         self.whole = rows is not None
         if rows is not None:
             self.rows = rows  # may be longer than n
             self.slot = np.arange(n)
         else:
-            self.rows = np.zeros((min(n, 64), n))
+            self.rows = np.zeros((min(n, self.limit), n))  # memory is touched as it is used; growing would copy it
             self.slot = np.full(n, -1, dtype=np.int64)
         self.owner = np.arange(n) if self.whole else np.full(self.rows.shape[0], -1, dtype=np.int64)
         self.used = n if self.whole else 0
-        self.limit = max(256, int(budget // (8 * n)))
         self.clock = np.zeros(self.rows.shape[0], dtype=np.int64)
         self.now = 0
 

@@ -1,6 +1,7 @@
 """`svm_path`: the solution of the C-SVC for every C, followed exactly, with a certificate.
 
-check -> merge duplicates -> start at the largest lambda -> track (`_follow` or `_path_paper`) -> `Path`.
+check -> merge duplicates (`_path_data`) -> start at the largest lambda (`_path_start`) -> track (`_window` over `_follow`, or
+`_path_paper`) -> `Path` -> measure (`_path_measure`).
 
 Lambda = 1 / C. In the hat variables beta = lambda y alpha the boxes [0, y weight] do not move and everything is
 piecewise linear in lambda (Hastie et al. 2004; Ong, Shao and Yang: multi-dimensional steps for any data).
@@ -10,45 +11,40 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from svmcore import _check, solvers
+from svmcore import _check
 from svmcore._columns import names_of
-from svmcore._control import Control, Part, new_control
+from svmcore._control import Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
-from svmcore._follow import GAP, Record, Tracker
+from svmcore._follow import Record
 from svmcore._keywords import Gamma, KernelLike, checked
+from svmcore._path_data import kernel_from, kernel_of, merged, snapped, variables_of
 from svmcore._path_measure import check_path
 from svmcore._path_paper import PaperTracker, PublishedOptions
+from svmcore._path_start import Smo, Top, at_rest, excess_of, limit_solution, majority_at_zero, put_at_top
 from svmcore._rows import RowStore
 from svmcore._scales import warn_of_scales
 from svmcore._threads import one_blas_thread
-from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind
+from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
 from svmcore._window import WindowTracker
-from svmcore.gram import KernelMatrix, is_sparse
-from svmcore.path_result import Data, Groups, Path, Track
+from svmcore.gram import KernelMatrix
+from svmcore.path_result import Data, Path, Track
 from svmcore.solve import svc_problem
 
 FACTORIZATIONS = ("auto", "svd", "qr", "update")
-_CACHE_SHARE = 0.4  # of the free memory, for kernel rows
-_CACHE_LIMIT = 4e9
-_SMALL = 1 << 25
-"""Bytes of a kernel matrix for which nobody asks how much memory is free."""
 _WARN_GAP = 1e-6
 _ROUNDING = 1e-15
 """SMO of the published modes is asked for no more than this, relative to the kernel's scale."""
-_MEASURED = (2, 12, 64)
+_MEASURED = (2, 8, 64)
 """Stretches of a path by the fast tracker at which it is measured: at least, at most, one in so many."""
 _SMO_STEPS = 20.0
 """Steps per point that it may take; the fast tracker removes what is left."""
 _LAMBDA_MIN = 1e-3
 _FOR_ROWS = 0.5
 """Share of a time limit beyond which the whole kernel matrix is given up for rows on demand."""
-_ROUGH = 1e-6
-"""The fast tracker's start by SMO, relative to the kernel's scale: the tracker does the rest faster than SMO."""
 
 
 class PathProgress(NamedTuple):
@@ -136,7 +132,7 @@ def svm_path(
         max_events = _check.integer("max_events", max_events, low=0)
     control = new_control("path", time_limit, callback, verbose)
     names = names_of(X, feature_names)
-    X = _snapped(X, _check.number("merge_tol", merge_tol, low=0.0), kernel)
+    X = snapped(X, _check.number("merge_tol", merge_tol, low=0.0), kernel)
     problem = svc_problem(
         X, y, 1.0, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
@@ -172,10 +168,10 @@ def follow(
     begin = time.perf_counter()
     if gram is not None:
         problem = problem._replace(centre=None)
-    data = _merge(problem, way.threads, together=way.mode == "auto")
+    data = merged(problem, way.threads, together=way.mode == "auto")
     watch = _Watch(control, way.low)
     with control, one_blas_thread:
-        K = _kernel(data, way.cache_mb) if gram is None else _kernel_from(gram, data)
+        K = kernel_of(data, way.cache_mb) if gram is None else kernel_from(gram, data)
         prepared = time.perf_counter()
         if options is None:
             record, top, store = _auto(data, K, way, watch)
@@ -229,235 +225,6 @@ def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[flo
     return high, low
 
 
-# ---- the data --------------------------------------------------------------------------------------------------------
-
-
-def _snapped(X: Any, tol: float, kernel: Any) -> Any:
-    """X with near-duplicates made equal: points that round to the same multiples of `tol` take the first one's values."""
-    if tol == 0.0:
-        return X
-    if isinstance(kernel, str) and kernel == "precomputed":
-        raise InputError('merge_tol compares features; with kernel="precomputed" merge the points before')
-    X = _check.features(X)
-    if is_sparse(X):
-        raise InputError("merge_tol needs a dense X; convert with X.toarray()")
-    _, first, of = np.unique(np.round(X / tol) + 0.0, axis=0, return_index=True, return_inverse=True)
-    return X[first[np.reshape(of, -1)]]
-
-
-def _row_keys(X: Any, signs: FloatArray) -> Any:
-    """One comparable key per row: equal keys are equal rows of equal label."""
-    if is_sparse(X):
-        X = X.copy()
-        X.sort_indices()
-        X.eliminate_zeros()
-        numbers: dict[tuple[bytes, bytes, float], int] = {}  # rows of one hash are compared, value by value
-        ends = zip(X.indptr[:-1], X.indptr[1:], signs.tolist(), strict=True)
-        keys = ((X.indices[a:b].tobytes(), X.data[a:b].tobytes(), sign) for a, b, sign in ends)
-        return np.array([numbers.setdefault(key, len(numbers)) for key in keys])
-    rows = np.empty((X.shape[0], X.shape[1] + 1))
-    rows[:, :-1] = X
-    rows[:, -1] = signs
-    rows += 0.0  # -0.0 equals 0.0
-    return rows.view(np.dtype((np.void, rows.shape[1] * 8))).ravel()
-
-
-def _merge(problem: Any, n_threads: int, together: bool) -> Data:
-    """Duplicates of equal label become one variable whose box is the sum of theirs: the same problem, smaller.
-
-    The published algorithm keeps them apart (`together` is False), as its tables do.
-    """
-    qp: DualQP = problem.qp
-    n = problem.X.shape[0]
-    weights = np.zeros(n)
-    signs = np.ones(n)
-    weights[qp.point] = qp.upper - qp.lower
-    signs[qp.point] = qp.c
-    key = _row_keys(problem.X, signs) if together else np.arange(n)
-    kept = qp.point
-    _, first, of = np.unique(key[kept], return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")  # variables in order of first appearance
-    rank = np.empty_like(order)
-    rank[order] = np.arange(order.size)
-    group = np.full(n, -1, dtype=np.int64)
-    group[kept] = rank[np.reshape(of, -1)]
-    total = np.bincount(group[kept], weights=weights[kept], minlength=order.size)
-    share = np.zeros(n)
-    share[kept] = weights[kept] / total[group[kept]]
-    groups = Groups(group, share, kept[first[order]], np.bincount(group[kept], minlength=order.size))
-    columns = replace(problem.columns, centre=problem.centre)
-    return Data(problem.points, signs, weights, problem.spec, problem.classes, qp.equality, groups, n_threads, columns)
-
-
-def _kernel(data: Data, cache_mb: float | None) -> KernelMatrix:
-    """The kernel of the variables."""
-    first = data.groups.first
-    if cache_mb is None and 8 * first.size**2 <= _SMALL:
-        budget = float(_SMALL)
-    elif cache_mb is None:
-        budget = min(_CACHE_SHARE * _check.available_bytes(), _CACHE_LIMIT)
-    else:
-        budget = 1e6 * _check.number("cache_mb", cache_mb, low=0.0, strict=True)
-    X = data.X
-    if data.spec.kernel.kind == KernelKind.PRECOMPUTED:
-        X = np.ascontiguousarray(X[np.ix_(first, first)])
-    elif first.size < X.shape[0]:
-        X = X[first]
-    return KernelMatrix(X, data.spec.kernel, data.spec.function, cache_bytes=int(budget), n_threads=data.n_threads)
-
-
-def _kernel_from(gram: FloatArray, data: Data) -> KernelMatrix:
-    """The kernel of the variables out of that of all points."""
-    first = data.groups.first
-    if first.size < gram.shape[0]:
-        gram = gram[np.ix_(first, first)]
-    kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, data.spec.kernel.offset)
-    return KernelMatrix(gram, kernel, cache_bytes=gram.nbytes, n_threads=data.n_threads)
-
-
-class Variables(NamedTuple):
-    """The tracker's problem: slope, boxes, and whether their sum is zero."""
-
-    c: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    equality: bool
-
-
-def _variables(data: Data) -> Variables:
-    groups = data.groups
-    real = groups.of >= 0
-    size = np.bincount(groups.of[real], weights=data.weights[real], minlength=groups.first.size)
-    c = data.signs[groups.first]
-    return Variables(c, np.where(c > 0, 0.0, -size), np.where(c > 0, size, 0.0), data.equality)
-
-
-# ---- the start -------------------------------------------------------------------------------------------------------
-
-
-class Top(NamedTuple):
-    """Where the path begins. `open_top`: above it nothing happens, and the bias grows by `bias_slope` per unit lambda.
-
-    `found`: the first event, somewhat below, is what the user wants to see as the first breakpoint.
-    """
-
-    lam: float
-    open_top: bool
-    bias_slope: float
-    found: bool = False
-
-
-class _Smo(NamedTuple):
-    """SMO on the path's problem, with other linear terms and boxes, for at most `most` steps per variable."""
-
-    K: KernelMatrix
-    v: Variables
-    control: Control
-    most: float = 200.0
-
-    def solve(self, c: FloatArray, lower: FloatArray, upper: FloatArray, start: FloatArray, tol: float) -> FloatArray:
-        """The solution; the point that was reached when the control stops it."""
-        qp = DualQP(c, lower, upper, np.zeros(c.size), np.arange(c.size), self.v.equality)
-        raw = solvers.load("smo").run(
-            qp, self.K, control=Part(self.control, "looking for the start"), tol=tol, stopping="kkt",
-            max_iter=int(self.most * (c.size + 500)), start=start, seed=0, trace=False,
-        )  # fmt: skip
-        return np.asarray(raw.beta)
-
-    def at(self, lam: float, start: FloatArray, tol: float) -> FloatArray:
-        """The solution at one lambda."""
-        v = self.v
-        return self.solve(lam * v.c, v.lower, v.upper, np.clip(start, v.lower, v.upper), tol)
-
-
-def _excess(v: Variables) -> float:
-    """By how much the positive class outweighs the other; zero when they balance, or need not."""
-    excess = float(np.where(v.c > 0, v.upper, v.lower).sum()) if v.equality else 0.0
-    return excess if abs(excess) > 1e-14 * float(np.sum(v.upper - v.lower)) else 0.0
-
-
-def _majority_at_zero(v: Variables) -> FloatArray:
-    """The start (55): every value at its label's bound, and the first points of the heavier class at zero to balance."""
-    beta = np.where(v.c > 0, v.upper, v.lower)
-    excess = float(beta.sum())
-    if not v.equality or excess == 0.0:
-        return beta
-    heavy = np.flatnonzero(v.c == np.sign(excess))
-    size = np.abs(beta[heavy])
-    taken = np.minimum(size, np.maximum(abs(excess) - (np.cumsum(size) - size), 0.0))
-    beta[heavy] -= np.sign(excess) * taken
-    return beta
-
-
-def _limit_solution(smo: _Smo, tol: float) -> tuple[FloatArray, Top]:
-    """The solution for every large lambda, to a relative `tol`, and the lambda down to which it holds.
-
-    For large lambda the lighter class sits at its bounds, and the heavier one minimises 1/2 b'Kb under its share of
-    the sum: the linear term is constant on it.
-    """
-    K, v = smo.K, smo.v
-    beta = _majority_at_zero(v)
-    s = float(np.sign(_excess(v)))
-    heavy = v.c == s
-    if s != 0.0:
-        lower, upper = np.where(heavy, v.lower, beta), np.where(heavy, v.upper, beta)
-        scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
-        beta = smo.solve(np.zeros(v.c.size), lower, upper, beta, max(tol * scale, 1e-300))
-        smo.control.demand()
-    index = np.flatnonzero(beta)
-    f = np.array(K.product(index, beta[index]))
-    if not v.equality:
-        return beta, Top(float(np.max(v.c * f)), True, 0.0)
-    plus, minus = v.c > 0, v.c < 0
-    if s == 0.0:
-        return beta, Top(0.5 * float(f[plus].max() - f[minus].min()), True, 0.0)
-    width = v.upper - v.lower
-    inside = heavy & (beta > v.lower + 1e-9 * width) & (beta < v.upper - 1e-9 * width)
-    if inside.any():
-        level = float(f[inside].mean())
-    else:  # the heavier class at a vertex: its level lies between the two sides
-        at_bound = heavy & (np.abs(beta) > 0.5 * width)
-        at_zero = heavy & ~at_bound
-        ends = [float((s * f)[at_bound].max(initial=-np.inf)), float((s * f)[at_zero].min(initial=np.inf))]
-        level = s * float(np.mean([e for e in ends if np.isfinite(e)]))
-    return beta, Top(float(np.max(0.5 * s * (level - f[~heavy]))), True, s)
-
-
-def _begin(tracker: Tracker, smo: _Smo, high: float | None, low: float) -> Top:
-    """Put the tracker at the top of the path: at `high`, or (None) safely above the first event."""
-    K, v = smo.K, smo.v
-    if high is not None:
-        scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
-        tol = max(1e-8 * high, min(1e-6 * high, _ROUGH * scale))
-        _settle(tracker, high, smo.at(high, _majority_at_zero(v), tol), smo.control)
-        slope = float(np.sign(_excess(v)))
-        is_open = _at_rest(tracker.S.beta, v, slope)
-        return Top(high, is_open, slope if is_open else 0.0)
-    beta, top = _limit_solution(smo, _ROUGH)
-    lam = 2.0 * max(top.lam, low)
-    for attempt in range(8):
-        _settle(tracker, lam, beta, smo.control)
-        is_open = _at_rest(tracker.S.beta, v, top.bias_slope)
-        if is_open or attempt == 7:
-            break
-        lam *= 2.0  # the first event was misjudged: the limit solution is only as good as its solver
-    return Top(lam, is_open, top.bias_slope if is_open else 0.0, is_open)
-
-
-def _settle(tracker: Tracker, lam: float, beta: FloatArray, control: Control) -> None:
-    control.demand()
-    gap = tracker.settle(lam, beta)
-    if not gap <= GAP:
-        tracker.improve(gap)
-    control.demand()
-
-
-def _at_rest(beta: FloatArray, v: Variables, slope: float) -> bool:
-    """Whether nothing changes for larger lambda: all points outside the heavier class are at their labels' bounds."""
-    light = v.c != slope
-    return bool(np.array_equal(beta[light], np.where(v.c > 0, v.upper, v.lower)[light]))
-
-
 # ---- the two ways to follow it -----------------------------------------------------------------------------------------
 
 
@@ -487,7 +254,7 @@ class _Watch:
 
 def _auto(data: Data, K: KernelMatrix, way: Way, watch: _Watch) -> tuple[Record, Top, RowStore]:
     """The fast tracker."""
-    v, control = _variables(data), watch.control
+    v, control = variables_of(data), watch.control
     clock = time.perf_counter()
     kind = data.spec.kernel.kind
     smooth = kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
@@ -496,11 +263,11 @@ def _auto(data: Data, K: KernelMatrix, way: Way, watch: _Watch) -> tuple[Record,
         solver=lambda lam, beta: smo.at(lam, beta, 1e-9 * lam), go_on=lambda: control.reason() is None,
         rows_while=_while_worth(control),
     )  # fmt: skip
-    smo: _Smo = _Smo(_stored(tracker.store, K), v, control)
+    smo: Smo = Smo(_stored(tracker.store, K), v, control)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
     with control.beginning():
-        top = _begin(tracker, smo, way.high, way.low)
+        top = put_at_top(tracker, smo, way.high, way.low)
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
     tracker.start_record()
@@ -537,7 +304,7 @@ def _paper(
 
     Without a lambda_max it starts at the solution for every large lambda, which tells where the first event is.
     """
-    v = _variables(data)
+    v = variables_of(data)
     scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
 
     def by_smo(lam: float, beta: FloatArray, tol: float) -> FloatArray:
@@ -549,19 +316,19 @@ def _paper(
         K, v.c, v.lower, v.upper, equality=v.equality, mode=way.mode, budget=float(K.cache_bytes), solver=by_smo,
         options=options, go_on=lambda: control.reason() is None, rows_while=_while_worth(control),
     )  # fmt: skip
-    smo = _Smo(_stored(tracker.store, K), v, control)
+    smo = Smo(_stored(tracker.store, K), v, control)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
     with control.beginning():
         if way.high is None:
-            beta, top = _limit_solution(smo, max(options.start_tol, _ROUNDING))
+            beta, top = limit_solution(smo, max(options.start_tol, _ROUNDING))
             slope = top.bias_slope
             lam = 2.0 * max(top.lam, way.low)
         else:
-            beta, lam, slope = _majority_at_zero(v), way.high, float(np.sign(_excess(v)))
+            beta, lam, slope = majority_at_zero(v), way.high, float(np.sign(excess_of(v)))
         tracker.begin(lam, beta)
         control.demand()
-    is_open = _at_rest(tracker.S.beta, v, slope)
+    is_open = at_rest(tracker.S.beta, v, slope)
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
     ended = tracker.run(way.low, watch, way.max_events)

@@ -400,18 +400,16 @@ def exact_gram(K: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
     for start in range(0, len(packed), step):  # whole rows: memory is touched, which can cost more, as it is filled
         if not go_on(start / len(packed)):
             return None
-        stop = min(start + step, len(packed))
-        fill = functools.partial(_fill, shape, packed, panels, start, K.kernel.offset, out)
-        split(fill, stop - start, float(out.shape[1] * (stop - start) * _vector.ROWS * panels.shape[1]), K.n_threads)
+        count = min(step, len(packed) - start)
+        fill = functools.partial(_fill, shape, packed, panels, K.kernel.offset, out, start)
+        split(fill, count, float(out.shape[1] * count * _vector.ROWS * panels.shape[1]), K.n_threads)
     K.n_evals += K.n * K.n
     return out[: K.n]
 
 
-def _fill(shape: Any, packed: Real, panels: Real, start: int, offset: float, out: Real, first: int, last: int) -> None:
-    """The rows of the groups start + first..start + last - 1. In place: out."""
-    groups = slice(start + first, start + last)
-    rows = out[groups.start * _vector.ROWS : groups.stop * _vector.ROWS]
-    block_jit.store_block_64(shape, packed[groups], panels, 0, len(panels), rows)
+def _fill(shape: Any, packed: Real, panels: Real, offset: float, out: Real, start: int, first: int, last: int) -> None:
+    rows = out[(start + first) * _vector.ROWS : (start + last) * _vector.ROWS]
+    block_jit.store_block_64(shape, packed[start + first : start + last], panels, 0, len(panels), rows)
     if offset:
         rows[:, :-_STAGGER] += offset
 

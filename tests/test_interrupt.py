@@ -156,7 +156,7 @@ def test_nobody_waits_after_ctrl_c(child, name):
 @pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-def test_nobody_waits_at_any_of_two_hundred_moments(record_property):
+def test_nobody_waits_at_any_of_two_hundred_moments(record_testsuite_property):
     pytest.importorskip("matplotlib")
     child, rng = Child(3000), np.random.default_rng(7)
     try:
@@ -165,7 +165,7 @@ def test_nobody_waits_at_any_of_two_hundred_moments(record_property):
         child.process.kill()
         child.process.communicate()
     for name, answers in found.items():
-        record_property(f"{name}_longest", max(waited for waited, _ in answers))
+        record_testsuite_property(f"{name}_longest", max(waited for waited, _ in answers))
         assert {answer for _, answer in answers} <= {"kept True", "nothing True"}, name
         assert max(waited for waited, _ in answers) < LONGEST + BUSY, name
     for name in ("fit", "follow", "certify", "error_curve", "leave_one_out"):

@@ -379,6 +379,25 @@ def test_a_kernel_matrix_that_takes_too_long_is_given_up(mode, monkeypatch):
     assert stores[0].whole
 
 
+def test_rows_on_demand_are_never_copied_to_make_room(monkeypatch):
+    X, y = two_clouds(500)
+    whole = svm_path(X, y, gamma=2.0, lambda_min=0.5)
+    replaced, used = [], []
+    fetch = RowStore.fetch
+
+    def spy(self, wanted, keep):
+        replaced.append(fetch(self, wanted, keep))
+        used.append(self.used)
+        return replaced[-1]
+
+    monkeypatch.setattr(RowStore, "fetch", spy)
+    path = svm_path(X, y, gamma=2.0, lambda_min=0.5, cache_mb=1.0)
+    assert not any(replaced)
+    assert max(used) > 64
+    C = np.geomspace(path.Cs[0], path.Cs[-1], 5)
+    assert path.objective(C) == pytest.approx(whole.objective(C), rel=1e-9)
+
+
 @pytest.mark.parametrize("stop", ["callback", "time_limit"])
 def test_a_stopped_certificate_is_about_the_values_reached(stop):
     X, y = two_clouds(60)

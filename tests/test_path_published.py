@@ -12,7 +12,7 @@ import pytest
 from scipy.optimize import linprog
 
 from svmcore import ConvergenceWarning, InputError, PublishedOptions, _path_paper, svm_path
-from svmcore._path_measure import check_path
+from svmcore._path_measure import Point, Source, _products, check_path, stretches
 
 MODES = ["svd", "qr", "update"]
 KERNELS = [
@@ -352,3 +352,53 @@ def test_a_path_from_a_huge_lambda_ends_where_it_was_asked_to(mode):
         path = svm_path(X, [-1, 1, -1, 1, 1, 1, -1], kernel="poly", gamma=1e15, degree=4, coef0=1.0, factorization=mode)
     assert 1.0 / path.lambdas[-1] <= 1e3 * (1.0 + 1e-9)
     assert np.isfinite(path.alpha(path.Cs)).all()
+
+
+@pytest.mark.parametrize("mode", ["auto", "qr"])
+def test_a_path_that_is_measured_in_part_says_what_it_saw(mode):
+    X, y, kernel = integer_grid(4, 60, 90)
+    path = svm_path(X, y, factorization=mode, lambda_min=0.01, **kernel)
+    path._track.value[:] += 1e-5 * np.random.default_rng(0).normal(size=path._track.value.size)
+    whole = check_path(path)
+    assert whole.relative_gap > 1e-6
+    some = check_path(path, most=8)
+    assert 0.01 * whole.relative_gap < some.relative_gap <= whole.relative_gap * (1.0 + 1e-12)
+    none = check_path(path, go_on=lambda: False)
+    assert none.relative_gap == none.kkt_violation == -np.inf
+    assert none.null_dim == 0
+    few = check_path(path, go_on=lambda: False, sure=True)
+    assert 0.0 < few.relative_gap <= whole.relative_gap * (1.0 + 1e-12)
+    chosen = stretches(path, 8)
+    lam = path._track.knot[:, 0]
+    assert chosen.size <= 9
+    assert chosen[-1] == lam.size - 1
+    assert np.argmax(lam[:-1] / lam[1:]) in chosen
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_products_of_many_places_are_those_of_each(embedded, monkeypatch):
+    X, y, _ = integer_grid(5, 60, 90)
+    kept = {}
+    check = check_path
+    monkeypatch.setattr("svmcore.path.check_path", lambda path, store, *a, **k: kept.update(s=store) or check(path))
+    path = svm_path(
+        X, y, gamma=0.5, lambda_min=1e-4, fit_intercept=not embedded, intercept_scaling=2.0 if embedded else None
+    )
+    assert kept["s"].whole
+    stored, computed = Source(path, kept["s"]), Source(path)
+    lam = path._track.knot[:, 0]
+    beta, bias = path._hat(lam)
+    exact = beta @ kept["s"].rows[:, : len(beta[0])].T
+    calls = []
+    for source in (stored, computed):
+        times = source.times
+        source.times = lambda V, go_on, times=times: calls.append(len(V)) or times(V, go_on)
+        for part in (slice(None), slice(0, 40), slice(0, None, 7), slice(3, 4)):
+            product = _products(source, Point(lam[part], beta[part], bias[part]), lambda: True)
+            assert np.abs(product - exact[part]).max(axis=1) == pytest.approx(
+                0.0, abs=1e-13 * np.abs(exact[part]).max()
+            )
+        assert _products(source, Point(lam, beta, bias), lambda: False) is None
+    assert 1 in calls  # the first of those that are near, alone
+    index = np.array([3, 0, 5])
+    assert stored.block(index) == pytest.approx(computed.block(index), rel=1e-12)

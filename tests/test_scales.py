@@ -443,9 +443,8 @@ def test_rounding_inside_a_box_is_forgiven(monkeypatch):
 @pytest.mark.parametrize(("most", "exact"), [(1e10, True), (2e5, True), (0.0, False)])
 @pytest.mark.parametrize("solver", ["smo", "block"])
 def test_measures_of_a_stopped_run_are_exact_or_called_estimates(solver, most, exact, monkeypatch):
-    from svmcore import solve
 
-    monkeypatch.setattr(solve, "_LONG", most)
+    monkeypatch.setattr(Control, "LONG", most)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 3))
     y = np.where(rng.standard_normal(200) > 0, 1.0, -1.0)
