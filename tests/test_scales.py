@@ -444,7 +444,7 @@ def test_rounding_inside_a_box_is_forgiven(monkeypatch):
 @pytest.mark.parametrize("solver", ["smo", "block"])
 def test_measures_of_a_stopped_run_are_exact_or_called_estimates(solver, most, exact, monkeypatch):
 
-    monkeypatch.setattr(Control, "LONG", most)
+    monkeypatch.setattr("svmcore._control.Control.LONG", most)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 3))
     y = np.where(rng.standard_normal(200) > 0, 1.0, -1.0)
