@@ -94,7 +94,11 @@ for X in (rng.normal(size=(150, 4)), rng.normal(size=(6000, 600))):
         svmcore.train_svc(X, y, 1e5, max_iter=50, **OPTIONS)  # compile
 print("ready", flush=True)
 begin = time.process_time()
-found = svmcore.train_svc(X, y, 1e5, tol=1e-12, **OPTIONS, LIMIT)
+try:
+    found = svmcore.train_svc(X, y, 1e5, tol=1e-12, **OPTIONS, LIMIT)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a fit that has ended needs no Ctrl-C
+except KeyboardInterrupt:
+    found  # it came between these two lines
 spent = time.process_time() - begin
 a = found.alpha * np.where(y > 0, 1.0, -1.0)
 sound = abs(a.sum()) <= 1e-9 * abs(a).sum() + 1e-300, found.objective <= 0.0, np.isfinite(found.intercept)
