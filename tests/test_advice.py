@@ -10,6 +10,8 @@ from scipy import sparse
 
 import svmcore
 
+pytestmark = pytest.mark.compiled  # whole paths and fits: minutes without
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 4))
 SIGNAL = X[:, 0] + np.sin(2.0 * X[:, 1]) + 0.2 * RNG.normal(size=400)

@@ -13,6 +13,8 @@ from scipy import sparse
 
 import svmcore
 
+pytestmark = pytest.mark.compiled  # whole paths and fits: minutes without
+
 TIGHT = 1e-9
 NEAR = 1e-5  # decision values nearer to zero than this are undecided
 

@@ -10,6 +10,8 @@ from test_cv import SETS, noisy
 
 import svmcore
 
+pytestmark = pytest.mark.compiled  # whole paths and fits: minutes without
+
 
 @pytest.mark.parametrize(
     "options",

@@ -301,7 +301,13 @@ def modules() -> list[str]:
     return ["svmcore", *(name for name in found if name.split(".")[1] not in heavy)]
 
 
-@pytest.mark.parametrize("name", modules())
+SLOW_EXAMPLES = ("svmcore.cv.search", "svmcore.warm")  # without compilation
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.compiled if name in SLOW_EXAMPLES else ()) for name in modules()],
+)
 def test_examples_run(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert result.failed == 0

@@ -50,7 +50,18 @@ def test_rows_of_a_python_kernel_are_supplied_when_they_are_asked_for(solver, lo
 
 
 @pytest.mark.parametrize("equality", [True, False])
-@pytest.mark.parametrize("solver", ["chunking", "decomposition", "simple", "rosen", "adatron", "block", "smo"])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        "chunking",
+        pytest.param("decomposition", marks=pytest.mark.compiled),  # tens of thousands of small steps
+        "simple",
+        "rosen",
+        "adatron",
+        "block",
+        "smo",
+    ],
+)
 def test_a_hard_margin_that_nothing_separates_has_no_bound(solver, equality):
     can = svmcore.solvers()[solver]
     if not can.infinite_bounds or not (can.equality if equality else can.no_equality):
