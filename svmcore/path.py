@@ -387,9 +387,9 @@ def _speak(path: Path) -> None:
     gap = path.stats.get("max_gap", 0.0)
     if not gap <= _WARN_GAP:
         warn(
-            f"the path's largest relative duality gap is {gap:.1e}: points that are nearly equal, or a kernel matrix that "
-            "is not positive semi-definite. Remedy: merge_tol for near-duplicates, scaled features, or a positive "
-            "semi-definite kernel.",
+            f"the path's largest relative duality gap is {gap:.1e}. Rounding does that to features of very different size, "
+            "to points that are nearly equal, and to a kernel matrix that is not positive semi-definite. Remedy: "
+            "standardize=True, merge_tol for near-duplicates, or a positive semi-definite kernel.",
             ConvergenceWarning,
         )
 
