@@ -584,16 +584,14 @@ def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> 
         _refuse_what_it_cannot(run.solver, problem, run.alpha0 is not None)
     qp = problem.qp
     start = _start(problem, run.alpha0)
-    with (
-        control,
-        one_blas_thread,
-        np.errstate(over="ignore", invalid="ignore", divide="ignore"),
-    ):  # an unbounded run may overflow; its status says so
-        K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
-        chain = choice.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)
-        (name, raw, measured), noise = _chain(chain, qp, K, run, start, control)
-    solution = _solution(problem, K, raw, measured, run._replace(solver=name), control.seconds, training)
-    _speak(solution, measured, problem, run, noise if raw.status is Status.PRECISION else 0.0)
+    with control:  # to the end: a late Ctrl-C does not lose the answer
+        with one_blas_thread, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            # an unbounded run may overflow; its status says so
+            K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
+            chain = choice.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)
+            (name, raw, measured), noise = _chain(chain, qp, K, run, start, control)
+        solution = _solution(problem, K, raw, measured, run._replace(solver=name), control.seconds, training)
+        _speak(solution, measured, problem, run, noise if raw.status is Status.PRECISION else 0.0)
     return solution
 
 
@@ -653,10 +651,6 @@ _REMEDIES = {
 
 _OWN_LIMITS = {
     "smo": ("max_passes idle sweeps", "raise max_passes, or set it to 0, which is no limit"),
-    "block": (
-        "too many face steps that did not halve the violation",
-        "scale the features, lower C, or use solver='smo'",
-    ),
     "interior": (
         "as many steps, or crossovers to an exact answer, as it makes",
         "use solver='auto', which goes on from there",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import signal
 import warnings
 
 import numpy as np
@@ -458,8 +460,11 @@ def test_time_limit_without_a_complete_fold_is_an_error():
         svmcore.cv_path(X, y, time_limit=0.0)
 
 
-def test_interrupt_keeps_complete_folds(monkeypatch):
+def test_interrupt_keeps_complete_folds(monkeypatch, request):
     from svmcore.cv import members
+
+    request.addfinalizer(functools.partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 
     X, y = noisy(120)
     real, seen = members.follow, []
@@ -469,8 +474,6 @@ def test_interrupt_keeps_complete_folds(monkeypatch):
         if len(seen) == 4:
             signal.raise_signal(signal.SIGINT)
         return real(*arguments, **options)
-
-    import signal
 
     monkeypatch.setattr(members, "follow", follow)
     with pytest.warns(svmcore.ConvergenceWarning, match=r"ended early \(interrupted\): 3 of 5 folds"):
