@@ -158,7 +158,7 @@ def test_an_edited_kernel_is_seen_by_the_solver(tmp_path):
 
 @pytest.mark.compiled
 def test_settings_of_the_compiler_are_part_of_the_key(two_homes):
-    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    assert run(PROGRAM, two_homes, NUMBA_BOUNDSCHECK="0") == [7.0, 0, 1]
     assert run(PROGRAM, two_homes, NUMBA_BOUNDSCHECK="1") == [7.0, 0, 1]
     assert run(PROGRAM, two_homes, NUMBA_OPT="1") == [7.0, 0, 1]
     assert run(PROGRAM, two_homes, NUMBA_BOUNDSCHECK="1") == [7.0, 1, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import os
 import sys
 import threading
 import time
@@ -145,6 +146,7 @@ class Progress:
         self.task = self.bar.add_task(self.name, total=1.0)
 
     def _still_here(self) -> None:
+        os.environ.setdefault("SVMCORE_QUIET", "1")  # the library need not say the same
         self._show(f"{self.name}: starting; a first run compiles for up to a minute, later ones do not")
 
     def _show(self, line: str) -> None:
