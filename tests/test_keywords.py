@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore import _check, _keywords, forms, solvers
+from svmcore import _keywords, solvers
+from svmcore.problem import border, formulations
 
 X = np.random.default_rng(0).normal(size=(300, 3))
 Y = np.where(X[:, 0] * X[:, 1] + 0.2 * X[:, 2] > 0, 1, -1)
@@ -72,14 +73,14 @@ def test_a_regression_has_no_class_weights():
 
 def test_the_words_in_the_signatures_are_the_words_that_are_known():
     assert set(get_args(_keywords.SolverName)) == {"auto", *solvers.names()}
-    assert set(get_args(_keywords.KernelName)) == set(_check.KERNELS)
-    assert get_args(_keywords.Stopping) == _check.STOPPING
-    assert get_args(_keywords.SVCLoss) == forms.SVC_LOSSES
-    assert get_args(_keywords.SVRLoss) == forms.SVR_LOSSES
+    assert set(get_args(_keywords.KernelName)) == set(border.KERNELS)
+    assert get_args(_keywords.Stopping) == border.STOPPING
+    assert get_args(_keywords.SVCLoss) == formulations.SVC_LOSSES
+    assert get_args(_keywords.SVRLoss) == formulations.SVR_LOSSES
     assert set(_keywords.SolverOptions.__annotations__) == {
         key for name in solvers.names() for key in solvers.options(name)
     }
-    assert set(_keywords._HOMES) == set(FUNCTIONS)
+    assert set(_keywords._FUNCTIONS) - {"cv_path"} == set(FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -192,7 +193,7 @@ reveal_type(path.error_curve()(1.0))
 reveal_type(svmcore.load("machine.npz"))
 reveal_type(solution.coef_)
 """
-REVEALED = ["solution.Solution", "float", "ndarray", "float", "solution.Solution | svmcore.path_result.Path", "ndarray"]
+REVEALED = ["solution.Solution", "float", "ndarray", "float", "solution.Solution | svmcore.path.result.Path", "ndarray"]
 FAULTS = """
 import svmcore
 svmcore.train_svc([[0.0]], [1], kernel="gauss")
