@@ -33,8 +33,8 @@ if _typing.TYPE_CHECKING:
     from svmcore.path.driver import svm_path
     from svmcore.path.published import PublishedOptions
     from svmcore.path.result import Path, StepCurve
-    from svmcore.solve import train_svc, train_svr
     from svmcore.solvers import _CallablePackage
+    from svmcore.train import train_svc, train_svr
     from svmcore.warm import warmup
 
     solvers: _CallablePackage
@@ -57,8 +57,8 @@ _HOMES = {
     "load": "svmcore.models.solution",
     "load_data": "svmcore.data",
     "svm_path": "svmcore.path.driver",
-    "train_svc": "svmcore.solve",
-    "train_svr": "svmcore.solve",
+    "train_svc": "svmcore.train",
+    "train_svr": "svmcore.train",
     "certificate": "svmcore.certificates",
     "duality_gap": "svmcore.certificates",
     "kkt_violation": "svmcore.certificates",

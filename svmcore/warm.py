@@ -19,8 +19,8 @@ from svmcore._keywords import KernelName
 from svmcore.certificates import certificate
 from svmcore.models.incremental import leave_one_out
 from svmcore.path.driver import svm_path
-from svmcore.solve import train_svc, train_svr
 from svmcore.solvers import block
+from svmcore.train import train_svc, train_svr
 
 KERNELS: tuple[KernelName, ...] = ("rbf", "linear", "poly", "sigmoid", "laplacian")
 CHOICES = ("fit", "path", "all")

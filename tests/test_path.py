@@ -17,7 +17,7 @@ from svmcore.models.solution import load
 from svmcore.path import measure
 from svmcore.path.driver import svm_path
 from svmcore.path.result import StepCurve
-from svmcore.solve import train_svc
+from svmcore.train import train_svc
 
 
 def random_problem(seed: int):

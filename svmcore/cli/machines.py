@@ -49,7 +49,7 @@ def train(args: argparse.Namespace) -> int:
 
 
 def _trained(args: argparse.Namespace, table: Table) -> Solution:
-    from svmcore.solve import train_svc, train_svr
+    from svmcore.train import train_svc, train_svr
 
     options: dict[str, Any] = problem_of(args, table)
     options |= {} if args.loss is None else {"loss": args.loss}

@@ -26,8 +26,8 @@ from svmcore.cv.result import SAME
 from svmcore.cv.scores import Score
 from svmcore.kernel.matrix import is_sparse
 from svmcore.kernel.tiles import row_sums
-from svmcore.solve import train_svc
 from svmcore.step_curve import StepCurve, merged
+from svmcore.train import train_svc
 
 _DECADES = 6.0  # below the largest C, where the smallest is not given
 _START = 10.0**0.5  # between the first fits

@@ -369,7 +369,7 @@ class PathCV:
 
         `options` are further keywords of `train_svc`, for example ``tol=1e-6``.
         """
-        from svmcore.solve import train_svc
+        from svmcore.train import train_svc
 
         study = self._study
         C = self.best_C if C is None else border.cost(C)
