@@ -34,7 +34,7 @@ if _typing.TYPE_CHECKING:
     from svmcore.path.published import PublishedOptions
     from svmcore.path.result import Path, StepCurve
     from svmcore.solvers import _CallablePackage
-    from svmcore.train import train_svc, train_svr
+    from svmcore.train import train_one_class, train_svc, train_svr
     from svmcore.warm import warmup
 
     solvers: _CallablePackage
@@ -57,6 +57,7 @@ _HOMES = {
     "load": "svmcore.models.solution",
     "load_data": "svmcore.data",
     "svm_path": "svmcore.path.driver",
+    "train_one_class": "svmcore.train",
     "train_svc": "svmcore.train",
     "train_svr": "svmcore.train",
     "certificate": "svmcore.certificates",
@@ -93,6 +94,7 @@ __all__ = [
     "release_memory",
     "solvers",
     "svm_path",
+    "train_one_class",
     "train_svc",
     "train_svr",
     "warmup",

@@ -19,7 +19,7 @@ KernelName = Literal["linear", "rbf", "poly", "sigmoid", "laplacian", "precomput
 KernelLike = KernelName | Callable[[Any, Any], Any]
 Gamma = float | Literal["scale", "auto"]
 SVCLoss = Literal["hinge", "squared_hinge"]
-SVRLoss = Literal["epsilon_insensitive", "squared_epsilon_insensitive"]
+SVRLoss = Literal["epsilon_insensitive", "squared_epsilon_insensitive", "pinball"]
 Stopping = Literal["kkt", "gap", "objective"]
 SolverName = Literal[
     "auto", "smo", "block", "interior", "adatron", "chunking", "decomposition", "npa", "rosen", "rosen-cg", "simple"
@@ -74,7 +74,6 @@ _ABSENT = {
     "kernel_params": "give a function of two arrays as kernel, with the parameters inside",
     "dual": "the dual is what is always solved",
     "penalty": "the penalty is always the squared norm of the weights",
-    "nu": "it is not there; C bounds the dual variables here",
     "svm_type": "it is not there; train_svc classifies and train_svr fits numbers",
     "multi_class": "it is not there; scikit-learn's OneVsOneClassifier takes an estimator for two classes",
     "decision_function_shape": "it is not there: two classes have one decision value a row",
@@ -87,8 +86,8 @@ _ABSENT = {
 """Words of other libraries for what is not here, or not in one word."""
 
 _FUNCTIONS = (
-    "train_svc", "train_svr", "svm_path", "cv_path", "leave_one_out", "certificate", "duality_gap", "kkt_violation",
-    "gp_regression",
+    "train_svc", "train_svr", "train_one_class", "svm_path", "cv_path", "leave_one_out", "certificate", "duality_gap",
+    "kkt_violation", "gp_regression",
 )  # fmt: skip
 _CLOSE = 0.6  # likeness, of difflib, from which a word is taken for a slip
 

@@ -22,6 +22,7 @@ def certificate(
     C: float = 1.0,
     *,
     epsilon: float | None = None,
+    tau: float | None = None,
     n_threads: int | None = None,
     **problem: Any,
 ) -> Certificate:
@@ -31,7 +32,8 @@ def certificate(
     ----------
     X, y, C : the training problem; further keywords are those of `train_svc` that define it (kernel, gamma, degree,
         coef0, loss, fit_intercept, intercept_scaling, standardize, sample_weight, class_weight).
-    alpha : the n dual variables, at least 0; for regression (``epsilon`` given) the n signed coefficients.
+    alpha : the n dual variables, at least 0; for regression (``epsilon`` given, or ``loss="pinball"`` with ``tau``) the n
+        signed coefficients.
     intercept : the answer's intercept; None takes the mean over its free vectors.
 
     Examples
@@ -41,10 +43,10 @@ def certificate(
     >>> svmcore.certificate(X, y, [0.5, 0.5], -1.0, C=1.0, kernel="linear").gap
     0.0
     """
-    form = any_problem(X, y, C, epsilon, problem)
+    form = any_problem(X, y, C, epsilon, problem if tau is None else problem | {"tau": tau})
     coef = border.vector(alpha, "alpha", form.X.shape[0])
     qp = form.qp
-    if epsilon is None:
+    if form.classes is not None:
         signs = np.zeros(form.X.shape[0])
         signs[qp.point] = np.where(qp.upper > 0, 1.0, -1.0)
         coef = coef * signs

@@ -19,7 +19,7 @@ from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix, is_sparse
-from svmcore.models.solution import Solution, Terms
+from svmcore.models.solution import ONE_CLASS, Solution, Terms
 from svmcore.problem import border, formulations, measures
 from svmcore.problem import columns as _columns
 from svmcore.problem.border import KernelSpec
@@ -162,13 +162,14 @@ def svc_problem(
 
 def svr_problem(
     X: Any, y: Any, C: Any, epsilon: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3,
-    coef0: Any = 0.0, loss: Any = "epsilon_insensitive", fit_intercept: Any = True, intercept_scaling: Any = None,
-    sample_weight: Any = None, standardize: Any = False, feature_names: Any = None,
+    coef0: Any = 0.0, loss: Any = "epsilon_insensitive", tau: Any = 0.5, fit_intercept: Any = True,
+    intercept_scaling: Any = None, sample_weight: Any = None, standardize: Any = False, feature_names: Any = None,
 ) -> Problem:  # fmt: skip
     """Check a regression problem and form its dual."""
     C = border.cost(C)
     epsilon = border.number("epsilon", epsilon, low=0.0)
     loss = border.choice("loss", loss, formulations.SVR_LOSSES)
+    tau = _tau(tau, loss, C)
     equality, offset = _offset(fit_intercept, intercept_scaling)
     names = _columns.names_of(X, feature_names)
     X = _checked_points(X, kernel)
@@ -179,12 +180,46 @@ def svr_problem(
     share = np.ones(X.shape[0]) if weights is None else weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    qp = formulations.svr(targets, costs, epsilon, loss, equality)
-    return Problem(qp, spec, X, None, columns, Terms(C, loss, epsilon), _centre(X, spec, qp), _by_scale(gamma))
+    if loss == formulations.PINBALL:
+        qp, terms = formulations.quantile(targets, costs, tau, equality), Terms(C, loss, tau=tau)
+    else:
+        qp, terms = formulations.svr(targets, costs, epsilon, loss, equality), Terms(C, loss, epsilon)
+    return Problem(qp, spec, X, None, columns, terms, _centre(X, spec, qp), _by_scale(gamma))
+
+
+def _tau(tau: Any, loss: str, C: float) -> float:
+    """A quantile, where the loss has one."""
+    tau = border.number("tau", tau, low=0.0, high=1.0)
+    if loss != formulations.PINBALL:
+        if tau != 0.5:
+            raise InputError(f"tau={tau:g} belongs to loss='pinball'; add it, or leave tau out")
+    elif not 0.0 < tau < 1.0:
+        raise InputError(f"tau={tau:g} is out of range; it must be between 0 and 1, both excluded")
+    elif math.isinf(C):
+        raise InputError("C=inf with loss='pinball' asks for a function through all targets; give a finite C")
+    return tau
+
+
+def one_class_problem(
+    X: Any, nu: Any = 0.5, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3, coef0: Any = 0.0,
+    sample_weight: Any = None, standardize: Any = False, feature_names: Any = None,
+) -> Problem:  # fmt: skip
+    """Check a problem of one class and form its dual."""
+    nu = border.share("nu", nu)
+    names = _columns.names_of(X, feature_names)
+    X = _checked_points(X, kernel)
+    weights = border.sample_weights(sample_weight, X.shape[0])
+    columns, X = _columns.fitted(X, weights, standardize, names, kernel)
+    spec = border.kernel(kernel, X, gamma, degree, coef0, 0.0, weights)
+    qp = formulations.one_class(np.ones(X.shape[0]) if weights is None else weights, nu)
+    classes, terms = np.array([-1, 1]), Terms(None, ONE_CLASS, nu=nu)
+    return Problem(qp, spec, X, classes, columns, terms, None, _by_scale(gamma))
 
 
 def any_problem(X: Any, y: Any, C: Any, epsilon: Any, problem: dict[str, Any]) -> Problem:
-    """A classification problem, or with `epsilon` a regression problem, from further keywords."""
+    """A classification problem, or with `epsilon` or a loss of regression such a problem, from further keywords."""
+    if epsilon is None and problem.get("loss") == formulations.PINBALL:
+        epsilon = 0.0
     if epsilon is None:
         return svc_problem(X, y, C, **problem)
     if problem.pop("class_weight", None) is not None:

@@ -5,11 +5,22 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from svmcore._control import Callback
-from svmcore._errors import ScaleWarning, warn
+from svmcore._errors import InputError, ScaleWarning, warn
 from svmcore._keywords import Gamma, KernelLike, SolverName, SolverOptions, Stopping, SVCLoss, SVRLoss, checked
 from svmcore.models.solution import Solution
-from svmcore.problem import advice
-from svmcore.solve import Training, _check_run, _control, _fit, svc_problem, svr_problem
+from svmcore.nu import nu_fit
+from svmcore.problem import advice, border
+from svmcore.solve import (
+    Problem,
+    Run,
+    Training,
+    _check_run,
+    _control,
+    _fit,
+    one_class_problem,
+    svc_problem,
+    svr_problem,
+)
 
 
 @checked(options=SolverOptions.__annotations__)
@@ -23,6 +34,7 @@ def train_svc(
     degree: int = 3,
     coef0: float = 0.0,
     loss: SVCLoss = "hinge",
+    nu: float | None = None,
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
     standardize: bool = False,
@@ -57,6 +69,8 @@ def train_svc(
     gamma : "scale" (1 / (d * variance)), "auto" (1 / d) or a number. rbf: ``exp(-gamma |x - z|^2)``.
     degree, coef0 : poly: ``(gamma x'z + coef0)^degree``; sigmoid: ``tanh(gamma x'z + coef0)``.
     loss : "hinge" or "squared_hinge".
+    nu : in place of C: the C is found at which the sum of alpha is the share nu of n C. At most the share nu of the points is
+        on the wrong side of its margin, and at least that share is a support vector. ``Solution.C`` says what was found.
     fit_intercept, intercept_scaling : without an intercept there is no equality row; ``intercept_scaling=tau`` then
         stands for a regularised one, through the kernel K + tau^2.
     standardize : give every feature mean 0 and standard deviation 1 over the training rows, weighted by `sample_weight`
@@ -88,21 +102,16 @@ def train_svc(
     >>> solution.relative_gap < 1e-2
     True
     """
-    problem = svc_problem(
-        X, y, C, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, loss=loss, fit_intercept=fit_intercept,
-        intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
-        standardize=standardize, feature_names=feature_names,
-    )  # fmt: skip
+    form = {
+        "C": _place(nu, "C", C, 1.0, loss), "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0,
+        "loss": loss, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
+        "sample_weight": sample_weight, "class_weight": class_weight,
+    }  # fmt: skip
+    problem = svc_problem(X, y, **form, standardize=standardize, feature_names=feature_names)
     run = _check_run(
         solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
     )
-    form = {
-        "C": C, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0, "loss": loss,
-        "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling, "sample_weight": sample_weight,
-        "class_weight": class_weight,
-    }  # fmt: skip
-    training = Training(problem.X, y, form, run.tol, problem.columns)
-    return _fit(problem, run, _control(time_limit, callback, verbose), training)
+    return _trained(problem, nu, run, _control(time_limit, callback, verbose), y, form)
 
 
 @checked(options=SolverOptions.__annotations__)
@@ -117,6 +126,8 @@ def train_svr(
     degree: int = 3,
     coef0: float = 0.0,
     loss: SVRLoss = "epsilon_insensitive",
+    tau: float = 0.5,
+    nu: float | None = None,
     fit_intercept: bool = True,
     intercept_scaling: float | None = None,
     standardize: bool = False,
@@ -139,8 +150,11 @@ def train_svr(
     """Train a support vector regression and certify the answer.
 
     Minimises ``1/2 |w|^2 + C sum_i s_i max(0, |y_i - f(x_i)| - epsilon)``, or half its squares
-    (``loss="squared_epsilon_insensitive"``). All other parameters are those of `train_svc`; `alpha0` are signed
-    coefficients here.
+    (``loss="squared_epsilon_insensitive"``). With ``loss="pinball"`` it is the `tau`-quantile of the targets that is fitted:
+    ``C sum_i s_i (tau max(0, r_i) + (1 - tau) max(0, -r_i))``, r = y - f(x), without an epsilon. With `nu`, in place of
+    epsilon, the epsilon is found at which sum |alpha| is the share nu of n C: about that share of the points is outside of
+    the tube.
+    All other parameters are those of `train_svc`; `alpha0` are signed coefficients here.
 
     Examples
     --------
@@ -150,21 +164,16 @@ def train_svr(
     >>> bool(abs(solution.predict([[0.25]])[0] - 0.5) < 0.02)
     True
     """
-    problem = svr_problem(
-        X, y, C, epsilon, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, loss=loss, fit_intercept=fit_intercept,
-        intercept_scaling=intercept_scaling, sample_weight=sample_weight, standardize=standardize,
-        feature_names=feature_names,
-    )  # fmt: skip
+    form = {
+        "C": C, "epsilon": _place(nu, "epsilon", epsilon, 0.1, loss), "kernel": kernel, "gamma": gamma, "degree": degree,
+        "coef0": coef0, "loss": loss, "tau": tau, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
+        "sample_weight": sample_weight,
+    }  # fmt: skip
+    problem = svr_problem(X, y, **form, standardize=standardize, feature_names=feature_names)
     run = _check_run(
         solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
     )
-    form = {
-        "C": C, "epsilon": epsilon, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0,
-        "loss": loss, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
-        "sample_weight": sample_weight,
-    }  # fmt: skip
-    training = Training(problem.X, y, form, run.tol, problem.columns)
-    solution = _fit(problem, run, _control(time_limit, callback, verbose), training)
+    solution = _trained(problem, nu, run, _control(time_limit, callback, verbose), y, form)
     flat = advice.nearly_constant(solution, problem.qp, problem.X)
     if flat is not None:
         warn(
@@ -173,3 +182,88 @@ def train_svr(
             ScaleWarning,
         )
     return solution
+
+
+@checked(options=SolverOptions.__annotations__)
+def train_one_class(
+    X: Any,
+    nu: float = 0.5,
+    *,
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    standardize: bool = False,
+    feature_names: Any = None,
+    sample_weight: Any = None,
+    solver: SolverName = "auto",
+    tol: float = 1e-3,
+    stopping: Stopping = "kkt",
+    max_iter: int = -1,
+    time_limit: float | None = None,
+    cache_mb: float | None = None,
+    n_threads: int | None = None,
+    alpha0: Any = None,
+    callback: Callback | None = None,
+    verbose: int = 0,
+    trace: bool = False,
+    random_state: int | None = None,
+    **solver_options: Unpack[SolverOptions],
+) -> Solution:
+    """Train a machine of one class: a region that holds all but about the share `nu` of the points, and certify the answer.
+
+    Minimises ``1/2 |w|^2 - nu n rho + sum_i s_i max(0, rho - w'phi(x_i))``. ``decision_function`` is ``w'phi(x) - rho``: at
+    least 0 inside, where ``predict`` says 1; below 0 outside, where it says -1. ``intercept`` is -rho. The scale is that of
+    scikit-learn's `OneClassSVM`: each alpha is at most s_i, and they sum to nu sum(s).
+
+    Parameters
+    ----------
+    nu : above 0 and at most 1. At most this share of the weight is outside, and at least this share is in support vectors.
+    sample_weight : the weights s_i; zero removes a point.
+
+    All other parameters are those of `train_svc`.
+
+    Examples
+    --------
+    >>> import numpy as np, svmcore
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> solution = svmcore.train_one_class(X, nu=0.1)
+    >>> solution.predict([[0.0, 0.0], [6.0, 6.0]]).tolist()
+    [1, -1]
+    >>> bool(np.mean(solution.decision_function(X) < -1e-3) <= 0.1)
+    True
+    """
+    form = {
+        "nu": nu, "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0, "sample_weight": sample_weight,
+    }  # fmt: skip
+    problem = one_class_problem(X, **form, standardize=standardize, feature_names=feature_names)
+    run = _check_run(
+        solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
+    )
+    y = problem.classes[[1]].repeat(problem.X.shape[0])
+    return _trained(problem, None, run, _control(time_limit, callback, verbose), y, form)
+
+
+_WITH_NU = ("hinge", "epsilon_insensitive")
+
+
+def _place(nu: Any, name: str, value: Any, default: float, loss: Any) -> Any:
+    """The value of the parameter that nu takes the place of: C = 1, or epsilon = 0, to start with."""
+    if nu is None:
+        return value
+    if value != default:
+        raise InputError(
+            f"nu={nu!r} takes the place of {name}, and {name}={value!r} is given, too; leave one of them out"
+        )
+    if loss not in _WITH_NU:
+        raise InputError(f"nu={nu!r} cannot be used with loss={loss!r}; it needs {' or '.join(map(repr, _WITH_NU))}")
+    return 1.0 if name == "C" else 0.0
+
+
+def _trained(problem: Problem, nu: Any, run: Run, control: Any, y: Any, form: dict[str, Any]) -> Solution:
+    """Solve a problem, or the one of its family that has this nu."""
+    form = form | {"gamma": problem.spec.kernel.gamma}  # what gamma="scale" stood for stays
+    training = Training(problem.X, y, form, run.tol, problem.columns)
+    if nu is None:
+        return _fit(problem, run, control, training)
+    return nu_fit(problem, border.share("nu", nu), run, control, training)

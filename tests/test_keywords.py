@@ -49,7 +49,7 @@ def test_every_function_refuses_slips_in_its_own_name(name):
         ("train_svc", "c", "did you mean 'C'?"),
         ("train_svc", "shrinkage", "did you mean 'shrinking'?"),
         ("train_svc", "decision_function_shape", "it is not there: two classes have one decision value a row"),
-        ("train_svc", "nu", "it is not there; C bounds the dual variables here"),
+        ("svm_path", "nu", "train_svc, train_svr, train_one_class have it"),
         ("train_svc", "epsilon", "train_svr, leave_one_out, certificate have it"),
         ("train_svc", "lambda_min", "svm_path, cv_path have it"),
         ("train_svc", "noise", "gp_regression has it"),

@@ -63,7 +63,7 @@ LAYERS: dict[str, set[str]] = {
     "the problem": {"problem", "_control", "_keywords", "parallel"},
     "solvers": {"solvers", "auto"},
     "answers": {"models", "step_curve"},
-    "training": {"solve", "train", "gp"},
+    "training": {"solve", "nu", "train", "gp"},
     "on top of training": {"certificates", "models.incremental"},
     "the path": {"path"},
     "model selection": {"cv"},

@@ -36,6 +36,7 @@ from svmcore.solve import (
     _solution,
     _speak,
     any_problem,
+    one_class_problem,
     svc_problem,
     svr_problem,
 )
@@ -57,7 +58,19 @@ def _training(solution: Solution) -> Training:
     return solution.training  # type: ignore[no-any-return]
 
 
+def _refuse_nu(solution: Solution) -> None:
+    """The C or epsilon that belongs to a nu is another one once points change."""
+    if solution.nu is not None and solution.C is not None:
+        found, value = ("C", solution.C) if solution.epsilon is None else ("epsilon", solution.epsilon)
+        raise InputError(
+            f"a machine that was trained with nu has another {found} once points change; train again with "
+            f"nu={solution.nu:g}, or with {found}={value:.6g}, to which points can be added and removed"
+        )
+
+
 def _problem(training: Training) -> Problem:
+    if "nu" in training.form:
+        return one_class_problem(training.X, **training.form)._replace(columns=training.columns)
     form = svr_problem if "epsilon" in training.form else svc_problem
     return form(training.X, training.y, **training.form)._replace(columns=training.columns)
 
@@ -100,9 +113,14 @@ def _weights(training: Training) -> FloatArray | None:
 def add(solution: Solution, X: Any, y: Any, sample_weight: Any = None) -> Solution:
     """`Solution.add`."""
     training = _training(solution)
+    _refuse_nu(solution)
     if solution.kernel.kind == KernelKind.PRECOMPUTED:
         raise InputError("points cannot be added to a precomputed kernel; train again with the larger matrix")
     X = solution.columns.apply(X)
+    if y is None:
+        if solution.kind != "one class":
+            raise InputError("y is missing: every new point needs a label or a target")
+        y = np.ones(X.shape[0], dtype=np.int64)
     labels = border.label_array(y).reshape(-1)
     if len(labels) != X.shape[0]:
         raise InputError(f"y has {len(labels)} entries for {X.shape[0]} new points")
@@ -162,6 +180,7 @@ def _active(problem: Problem, start: FloatArray, K: KernelMatrix, tol: float, co
 def remove(solution: Solution, indices: Any) -> Solution:
     """`Solution.remove`."""
     training = _training(solution)
+    _refuse_nu(solution)
     n = training.X.shape[0]
     gone = _indices(indices, n)
     keep = np.setdiff1d(np.arange(n), gone)
@@ -186,17 +205,18 @@ def _changed(solution: Solution, training: Training, keep: IntArray) -> Solution
     """The machine of `training`, whose first points are the points `keep` of this one's, by moving its active set there.
 
     The set and its factor belong to one machine: the change takes them along, and a second change of the same machine
-    makes them anew. Where the problem of the points that stay has changed with the others (balanced class weights),
-    or the set gets stuck, the machine is solved from its old coefficients instead.
+    makes them anew. Where the problem of the points that stay has changed with the others (balanced class weights, one
+    class), zero is no bound (quantiles), or the set gets stuck, the machine is solved from its old coefficients instead.
     """
     holder = _training(solution).kept or []
     try:  # two threads may change one machine: a list hands its entry to one of them
         old = holder.pop()
     except IndexError:
         old = None
-    with one_blas_thread, np.errstate(over="ignore", invalid="ignore"):
-        old = old or _set_of(solution)
-        moved = _move(old, training, keep, solution)
+    moved = None
+    if solution.loss != formulations.PINBALL and solution.kind != "one class":
+        with one_blas_thread, np.errstate(over="ignore", invalid="ignore"):
+            moved = _move(old or _set_of(solution), training, keep, solution)
     if moved is None:
         coef = np.zeros(training.X.shape[0])
         coef[: len(keep)] = _signed(solution)[keep]
@@ -418,6 +438,8 @@ def leave_one_out(
     0.0
     """
     begun = time.perf_counter()
+    if problem.get("loss") == formulations.PINBALL:
+        raise InputError("loss='pinball' has no leave-one-out here; use loss='epsilon_insensitive', or refit")
     form = any_problem(X, y, C, epsilon, problem)
     cache = border.number("cache_mb", border.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
     run = Run(

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _FORMAT = "svmcore-solution-2"
 _OLD_FORMATS = ("svmcore-solution-1",)  # read, never written: without names, scaling and the terms of the problem
+ONE_CLASS = "one_class"
+"""The loss, by name, of a machine of one class."""
+
 _MOST_POINTS = 10**9  # a larger number in a file is damage, not data
 
 
@@ -36,6 +39,8 @@ class Terms(NamedTuple):
     C: float | None
     loss: str | None
     epsilon: float | None = None
+    tau: float | None = None
+    nu: float | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,7 +56,9 @@ class Solution:
     dual_coef : their signed coefficients: ``f(x) = sum dual_coef * k(support, x) + intercept``.
     support_vectors : their features, scaled where the machine scales them (``standardized`` has mean and scale).
     coef_, intercept_ : of a linear machine, for features as users give them: ``f(x) = coef_ @ x + intercept_``.
-    C, loss, epsilon, kernel_name, gamma : the training problem; ``params`` has all of it.
+    C, loss, epsilon, tau, nu, kernel_name, gamma : the training problem; ``params`` has all of it. With ``nu``, C (of a
+        classifier) or epsilon (of a regression) is what was found for it.
+    kind : "classification", "regression" or "one class".
     feature_names : the columns' names, or None. A data frame with the same columns in another order is put right.
     objective, primal_objective : the dual objective in minimised form, and the primal.
     gap, relative_gap : ``primal_objective + objective``, and the same divided by ``|primal_objective|``.
@@ -85,8 +92,11 @@ class Solution:
     stats: dict[str, Any] = field(default_factory=dict)
     training: Any = None  # what `add` and `remove` need
 
-    def add(self, X: Any, y: Any, *, sample_weight: Any = None) -> Solution:
-        """The machine with further points, solved exactly from this one. `sample_weight`: weights of the new points."""
+    def add(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> Solution:
+        """The machine with further points, solved exactly from this one. One class has no y.
+
+        `sample_weight`: weights of the new points.
+        """
         from svmcore.models.incremental import add
 
         return add(self, X, y, sample_weight)
@@ -132,22 +142,23 @@ class Solution:
         return state
 
     def __repr__(self) -> str:
-        kind = "regression" if self.classes is None else "classification"
         terms = [self.kernel_name]
         terms += [
-            f"{name}={value:.6g}" for name in ("gamma", "C", "epsilon") if (value := getattr(self, name)) is not None
+            f"{name}={value:.6g}"
+            for name in ("gamma", "C", "epsilon", "tau", "nu")
+            if (value := getattr(self, name)) is not None
         ]
         terms += ["standardized"] if self.standardized is not None else []
         known = "" if callable(self.measured) else f"relative gap {self.relative_gap:.1e}, "  # computing it takes time
         return (
-            f"<Solution: {kind}, {' '.join(terms)}, {len(self.support)} of {len(self.alpha)} support vectors, {self.solver}, "
-            f"{known}KKT violation {self.kkt_violation:.1e}, {self.status.name.lower()}>"
+            f"<Solution: {self.kind}, {' '.join(terms)}, {len(self.support)} of {len(self.alpha)} support vectors, "
+            f"{self.solver}, {known}KKT violation {self.kkt_violation:.1e}, {self.status.name.lower()}>"
         )
 
     def _repr_html_(self) -> str:
         """The table that notebooks show."""
         rows: dict[str, Any] = {
-            "kind": "regression" if self.classes is None else f"classification: {_listed(self.classes)}",
+            "kind": f"{self.kind}: {_listed(self.classes)}" if self.kind == "classification" else self.kind,
             **self.params,
             "support vectors": f"{len(self.support):,} of {len(self.alpha):,}",
             "features": f"{self.n_features:,}",
@@ -193,6 +204,23 @@ class Solution:
     def epsilon(self) -> float | None:
         """The half-width of a regression's tube; None for a classifier."""
         return self.terms.epsilon
+
+    @property
+    def tau(self) -> float | None:
+        """The quantile of a regression with the pinball loss."""
+        return self.terms.tau
+
+    @property
+    def nu(self) -> float | None:
+        """The nu that the machine was trained with, if it was."""
+        return self.terms.nu
+
+    @property
+    def kind(self) -> str:
+        """ "classification", "regression" or "one class"."""
+        if self.classes is None:
+            return "regression"
+        return "one class" if self.terms.loss == ONE_CLASS else "classification"
 
     @property
     def kernel_name(self) -> str:
@@ -243,11 +271,12 @@ class Solution:
         return self._decision(X, self.n_threads) + self.intercept
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of every row of X (the value, for regression)."""
+        """The class of every row of X (the value, for regression; 1 inside and -1 outside, for one class)."""
         values = self.decision_function(X)
         if self.classes is None:
             return values
-        return np.asarray(self.classes[(values > 0).astype(int)])
+        above = values >= 0 if self.terms.loss == ONE_CLASS else values > 0
+        return np.asarray(self.classes[above.astype(int)])
 
     def save(self, file: Any) -> None:
         """Write the machine to an .npz file that `svmcore.load` reads. Nothing is pickled."""
@@ -355,8 +384,8 @@ def _assemble(parts: dict[str, Any]) -> Solution:
         raise ValueError("support and dual_coef do not belong together")
     alpha[support] = np.abs(dual_coef)
     columns = _columns.read(parts, int(n_features), int(kind) == KernelKind.PRECOMPUTED)
-    C, epsilon = (float(parts[name]) if name in parts else None for name in ("C", "epsilon"))
-    terms = Terms(C, str(parts["loss"]) if "loss" in parts else None, epsilon)
+    stored = {name: float(parts[name]) for name in ("C", "epsilon", "tau", "nu") if name in parts}
+    terms = Terms(**{"C": None, "loss": str(parts["loss"]) if "loss" in parts else None, **stored})
     vectors: Any
     if "sv_data" in parts:
         shape = (len(support), int(n_features))

@@ -21,17 +21,18 @@ def nearly_constant(solution: Any, qp: DualQP, X: Any) -> tuple[float, float] | 
     large as the targets), the function hardly varies, and it varies with the signs of the residuals, so that more of it
     would fit better. The last one is not true of targets in which there is nothing to find.
     """
-    m = len(qp.c) // 2  # first all growing variables, then all shrinking ones
+    m = len(qp.c) // 2 if qp.twins else len(qp.c)  # first all growing variables, then all shrinking ones
     if m < 2:
         return None
     point = qp.point[:m]
-    targets = 0.5 * (qp.c[:m] + qp.c[m:])
+    targets = 0.5 * (qp.c[:m] + qp.c[m:]) if qp.twins else qp.c
     spread = float(targets.std())
     coef = np.zeros(len(solution.alpha))
     coef[solution.support] = solution.dual_coef
     coef = coef[point]
     if np.isfinite(qp.upper[:m]).all():
-        pressed = np.mean(np.abs(coef) >= 0.999 * qp.upper[:m]) >= _PRESSED
+        at_bound = (coef >= 0.999 * qp.upper[:m]) | (coef <= 0.999 * qp.lower[-m:])
+        pressed = np.mean(at_bound) >= _PRESSED
     else:
         pressed = np.mean(qp.diag[:m] * np.abs(coef) >= 0.1 * spread) >= 0.5 * _PRESSED
     if spread == 0.0 or not pressed:

@@ -60,6 +60,14 @@ def number(
     return result
 
 
+def share(name: str, value: Any) -> float:
+    """A number above 0 and up to 1."""
+    result = number(name, value, low=0.0, high=1.0)
+    if result == 0.0:
+        raise InputError(f"{name}={value!r} is out of range; it must be above 0 and at most 1")
+    return result
+
+
 def integer(name: str, value: Any, *, low: int, high: int = 2**62) -> int:
     """A whole number in range."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Integral, np.integer)):

@@ -7,6 +7,11 @@
 | SVC, hard margin (C = inf)     | 1 a point        | y           | [0, y inf] | 0     |
 | SVR, epsilon-insensitive       | 2 a point, (+, -)| y -+ epsilon| [0, +-C_i] | 0     |
 | SVR, squared eps.-insensitive  | 2 a point, (+, -)| y -+ epsilon| [0, +-inf] | 1/C_i |
+| quantile tau (pinball)         | 1 a point        | y           | [-(1 - tau) C_i, tau C_i] | 0 |
+| one class                      | 1 a point        | 0           | [0, s_i]   | 0     |
+
+All rows are ``sum beta = 0`` but that of one class, ``sum beta = nu sum s``. nu in place of C or epsilon changes nothing
+here: it is C-SVC or epsilon-SVR at the value where the sum of alpha has the share nu of what it can have (`svmcore.nu`).
 
 A box [0, y C] is [0, C] for y = +1 and [-C, 0] for y = -1. A point of weight zero owns no variable: it is not there.
 """
@@ -27,7 +32,8 @@ _ROUNDING = 1e-14  # relative imbalance of a warm start that is left alone
 SVC_LOSSES = ("hinge", "squared_hinge")
 _NEGLIGIBLE = 1e-290  # a cost whose inverse overflows is no cost
 
-SVR_LOSSES = ("epsilon_insensitive", "squared_epsilon_insensitive")
+SVR_LOSSES = ("epsilon_insensitive", "squared_epsilon_insensitive", "pinball")
+PINBALL = SVR_LOSSES[2]
 
 
 def _dual(
@@ -60,6 +66,20 @@ def svr(y: FloatArray, costs: FloatArray, epsilon: float, loss: str, equality: b
     point = np.concatenate([kept, kept])
     costs = np.concatenate([costs[kept], costs[kept]])
     return _dual(signs, target - epsilon * signs, costs, point, loss == "squared_epsilon_insensitive", equality)
+
+
+def quantile(y: FloatArray, costs: FloatArray, tau: float, equality: bool) -> DualQP:
+    """The tau-quantile of targets y. No bound is zero here: a variable may have either sign."""
+    kept = np.flatnonzero(costs > _NEGLIGIBLE)
+    bound = costs[kept]
+    return DualQP(y[kept], (tau - 1.0) * bound, tau * bound, np.zeros(len(kept)), kept, equality)
+
+
+def one_class(weights: FloatArray, nu: float) -> DualQP:
+    """A region that holds all but the share nu of the weight, in the scale in which scikit-learn and LIBSVM give it."""
+    kept = np.flatnonzero(weights > _NEGLIGIBLE)
+    zero, bound = np.zeros(len(kept)), weights[kept]
+    return DualQP(zero, zero, bound, zero, kept, True, nu * float(bound.sum()))
 
 
 def to_coef(qp: DualQP, beta: FloatArray, n: int) -> FloatArray:

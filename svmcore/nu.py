@@ -1,0 +1,327 @@
+"""nu in place of C, or of epsilon: the one problem of a family whose dual variables have the share nu of what they can have.
+
+With t = 1 / C and a = t alpha (for regression t = epsilon and a = the signed coefficients), optimal a are piecewise linear
+in t, and their share of the total weight is continuous and monotone. So the mean of two answers on one piece, weighted such
+that its share is nu, is the answer. Its residual is a mean of theirs, too, and costs no kernel value. Where it violates too
+much, the problem there is solved from that mean, and the bracket is narrower by a fit that starts near its end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore import auto, solvers
+from svmcore._control import Control
+from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._threads import one_blas_thread
+from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
+from svmcore.kernel.matrix import KernelMatrix, kernel_product
+from svmcore.models.solution import Solution
+from svmcore.problem import formulations, measures
+from svmcore.solve import (
+    Measured,
+    Problem,
+    Reached,
+    Run,
+    Training,
+    _chain,
+    _feasible,
+    _measure,
+    _refuse_what_it_cannot,
+    _solution,
+    _speak,
+)
+from svmcore.solvers._contract import STOPPED
+
+_EXACT = 1e-13  # relative difference of a share from nu that is rounding
+_SHARPER = 0.25  # what fits are asked for, relative to the answer: a mean of two is no better than they are
+_STEP = 8.0  # factor between values of t where nothing is known of the right one,
+_NEAR = 1.2  # and where the answer of some points is
+_LONGEST = 64.0
+_SOME = 500  # points, whose t is that of all but for chance: so many are asked first,
+_MANY = 1500  # when there are as many as this
+_NO_TUBE = 1e-3  # epsilon, relative to the widest, from which it may be zero
+_DEEP = 1e-8  # 1 / C, relative to the kernel's diagonal, from which a share that is still too large stays so
+_PATIENCE = 3  # fits for which one end may stay
+_MOST_FITS = 100
+_ROUGH = 1e-3  # tolerance of the look at some points
+
+
+class _Line(NamedTuple):
+    """The problems along which nu is looked for. `at(t)` is one of them, `unit(t)` what its variables are multiplied by."""
+
+    at: Callable[[float], DualQP]
+    unit: Callable[[float], float]
+    weight: float  # the largest sum of |a|
+    nothing: float  # where a = 0 is the answer
+    first: float  # where to look first,
+    step: float  # and by what factor from there, until there is an answer on either side
+
+    def richer(self, t: float, step: float) -> float:
+        """Further away from nothing, where the share is larger."""
+        if self.nothing == 0.0:
+            return step * t
+        return t / step if t > _NO_TUBE * self.nothing else 0.0
+
+    def poorer(self, t: float, step: float) -> float | None:
+        """Nearer to nothing; None where that is near already."""
+        if self.nothing == 0.0:
+            return t / step
+        return step * t if 0.0 < step * t < 0.5 * self.nothing else None
+
+    def share(self, a: FloatArray) -> float:
+        """The share of the sum of |a| in what it can be."""
+        return float(np.abs(a).sum()) / self.weight
+
+
+class _End(NamedTuple):
+    """An end of the bracket: an optimal `a`, its product with the kernel, and which of its variables are at a bound."""
+
+    t: float
+    a: FloatArray
+    product: FloatArray
+    share: float
+    top: NDArray[np.bool_]
+    bottom: NDArray[np.bool_]
+    reached: Reached | None = None
+
+
+def _classifier(problem: Problem, K: KernelMatrix) -> _Line:
+    """All values of 1 / C; `problem` is that of C = 1."""
+    qp = problem.qp
+
+    def at(t: float) -> DualQP:
+        return qp._replace(lower=qp.lower / t, upper=qp.upper / t)
+
+    return _Line(at, lambda t: t, float((qp.upper - qp.lower).sum()), 0.0, _size(K), _STEP)
+
+
+def _regression(problem: Problem) -> _Line:
+    """All values of epsilon; `problem` is that of epsilon = 0."""
+    qp = problem.qp
+    half = len(qp.c) // 2
+    signs = np.concatenate([np.ones(half), -np.ones(half)])
+    targets = qp.c[:half]
+    widest = 0.5 * float(np.ptp(targets)) if qp.equality else float(np.abs(targets).max())
+    return _Line(
+        lambda t: qp._replace(c=qp.c - t * signs),
+        lambda t: 1.0,
+        float(qp.upper[:half].sum()),
+        widest,
+        0.1 * widest,
+        _STEP,
+    )
+
+
+def _line(problem: Problem, K: KernelMatrix) -> _Line:
+    return _regression(problem) if problem.classes is None else _classifier(problem, K)
+
+
+def _preview(problem: Problem, nu: float, run: Run, control: Control) -> float | None:
+    """Where some of the points have share nu; None where there are few, or they do not tell."""
+    n, qp = problem.X.shape[0], problem.qp
+    if n < _MANY:
+        return None
+    some = np.sort(np.random.default_rng(0).permutation(n)[:_SOME])
+    chosen = np.isin(qp.point, some)
+    scale = float(qp.upper.sum() - qp.lower.sum()) / float(qp.upper[chosen].sum() - qp.lower[chosen].sum())
+    part = qp.part(chosen)
+    part = part._replace(point=np.searchsorted(some, part.point))
+    if problem.classes is None:  # fewer points with more weight each
+        part = part._replace(lower=part.lower * scale, upper=part.upper * scale)
+    else:
+        nu = min(nu, 0.95 * _most(part))
+    given = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
+    small = problem._replace(qp=part, X=problem.X[np.ix_(some, some)] if given else problem.X[some])
+    K = small.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
+    rough = run._replace(solver=solvers.AUTO, options={}, tol=max(run.tol, _ROUGH))
+    try:
+        t, found = _Search(_line(small, K), K, nu, rough, control).look()
+    except InputError:
+        return None
+    if found.measured.violation > 2.0 * rough.tol or t == 0.0:
+        return None
+    return t if problem.classes is None else t * scale
+
+
+def _most(qp: DualQP) -> float:
+    """The largest nu of a classifier: twice the share of the smaller class."""
+    sides = float(qp.upper.sum()), -float(qp.lower.sum())
+    return 2.0 * min(sides) / sum(sides) if sum(sides) else 0.0
+
+
+def _size(K: KernelMatrix) -> float:
+    """The size of kernel values."""
+    return float(np.abs(K.diagonal).mean()) or 1.0
+
+
+def check_feasible(problem: Problem, nu: float) -> None:
+    """Refuse a nu that is too large: the smaller class has to balance the larger one."""
+    if problem.classes is None:
+        return
+    most = _most(problem.qp)
+    if nu > most * (1.0 + _EXACT):
+        raise InputError(
+            f"specified nu is infeasible: nu={nu:g}, and it can be at most {most:.6g} here, twice the share of the smaller "
+            "class in the weight; give a smaller nu, or balance the classes with class_weight"
+        )
+
+
+def nu_fit(problem: Problem, nu: float, run: Run, control: Control, training: Training) -> Solution:
+    """The machine with share `nu`; `problem` is a hinge classifier with C = 1, or a regression with epsilon = 0."""
+    check_feasible(problem, nu)
+    if run.stopping != "kkt":
+        raise InputError(f"stopping={run.stopping!r} cannot be used with nu; leave it out")
+    if run.alpha0 is not None:
+        raise InputError("alpha0 cannot be used with nu, which looks for its own starts; leave it out")
+    if run.solver != solvers.AUTO:
+        _refuse_what_it_cannot(run.solver, problem, True)
+    with control:
+        with one_blas_thread, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
+            line = _line(problem, K)
+            if (first := _preview(problem, nu, run, control)) is not None:
+                line = line._replace(first=first, step=_NEAR)
+            t, found = _Search(line, K, nu, run, control).look()
+        C, epsilon = (problem.terms.C, t) if problem.classes is None else (1.0 / t, None)
+        problem = problem._replace(qp=line.at(t), terms=problem.terms._replace(C=C, epsilon=epsilon, nu=nu))
+        named = run._replace(solver=found.name)
+        solution = _solution(problem, K, found.raw, found.measured, named, control.seconds, training)
+        _speak(solution, found.measured, problem, run)
+        share = line.share(found.raw.beta * line.unit(t))
+        if not found.raw.status.ok:
+            warn(
+                f"{found.raw.status.name.lower()} while looking for nu={nu:g}: the machine has share {share:.4g}.",
+                ConvergenceWarning,
+            )
+    return solution
+
+
+class _Search:
+    """A bracket that narrows until the mean of its ends is an answer."""
+
+    def __init__(self, line: _Line, K: KernelMatrix, nu: float, run: Run, control: Control) -> None:
+        self.line, self.K, self.nu, self.run, self.control = line, K, nu, run, control
+        self.fits = self.n_iter = 0
+        n = len(line.at(line.first or 1.0).c)
+        none = np.zeros(n, bool)
+        self.less = _End(line.nothing, np.zeros(n), np.zeros(K.n), 0.0, none, none)
+
+    def tolerance(self, t: float) -> float:
+        """The violation that is allowed: where C is small, so are the values of f, and their differences."""
+        unit = self.line.unit(t)
+        return self.run.tol * min(1.0, _size(self.K) / unit) if self.line.nothing == 0.0 else self.run.tol
+
+    def fit(self, t: float, a: FloatArray) -> _End:
+        """Solve the problem at t from `a`."""
+        qp, unit = self.line.at(t), self.line.unit(t)
+        start = formulations.feasible_start(qp, a / unit)
+        run = self.run._replace(tol=_SHARPER * self.tolerance(t), trace=False)
+        warm = bool(a.any())
+        chain = auto.choose(qp, self.K, warm=warm) if run.solver == solvers.AUTO else (run.solver,)
+        reached, _ = _chain(chain, qp, self.K, run, start, self.control)
+        self.fits += 1
+        self.n_iter += reached.raw.n_iter
+        beta = reached.raw.beta
+        product = kernel_product(qp, self.K, beta)
+        a = beta * unit
+        return _End(t, a, product * unit, self.line.share(a), beta >= qp.upper, beta <= qp.lower, reached)
+
+    def look(self) -> tuple[float, Reached]:
+        """The parameter, and the answer there."""
+        end, step = self.fit(self.line.first, self.less.a), self.line.step
+        while end.share < self.nu * (1.0 - _EXACT):
+            if self.stopped(end) or end.t == 0.0:  # of a regression: even without a tube there are no more
+                return end.t, self.answer(end)
+            self.less = end
+            end, step = self.fit(self.line.richer(end.t, step), end.a), min(step * step, _LONGEST)
+        more, stays = end, 0
+        while not self.stopped(end):
+            t, point = self.mean(more)
+            if point is not None:
+                return t, point
+            if self.fits >= _MOST_FITS or t in (self.less.t, more.t):
+                return more.t, self.answer(more, Status.PRECISION)
+            if self.less.reached is None and (t := self.line.poorer(more.t, step)) is not None:
+                end, step = self.fit(t, more.a), min(step * step, _LONGEST)
+            else:
+                end = self.fit(*self.start(more, stays))
+            if end.share < self.nu:
+                self.less, stays = end, max(stays, 0) + 1
+            else:
+                more, stays = end, min(stays, 0) - 1
+            self.check_depth(more)
+        return end.t, self.answer(end)
+
+    def stopped(self, end: _End) -> bool:
+        """Whether somebody outside ended the search."""
+        assert end.reached is not None
+        return end.reached.raw.status in STOPPED or self.control.reason() is not None
+
+    def answer(self, end: _End, status: Status | None = None) -> Reached:
+        """An end as the answer."""
+        assert end.reached is not None
+        status = status or self.control.reason() or end.reached.raw.status
+        return end.reached._replace(raw=self.signed(end.reached.raw._replace(status=status)))
+
+    def signed(self, raw: Raw) -> Raw:
+        """With the counts of all fits."""
+        return raw._replace(n_iter=self.n_iter, stats=raw.stats | {"fits": self.fits})
+
+    def mean(self, more: _End) -> tuple[float, Reached | None]:
+        """Where the mean of both ends with share nu is, and the answer if it is one."""
+        less = self.less
+        weight = (self.nu - less.share) / (more.share - less.share) if more.share > less.share else 1.0
+        t = (1.0 - weight) * less.t + weight * more.t
+        qp, unit = self.line.at(t), self.line.unit(t)
+        beta = self.between(weight, more) / unit
+        beta = np.where(less.top & more.top, qp.upper, np.where(less.bottom & more.bottom, qp.lower, beta))
+        beta = np.clip(beta, qp.lower, qp.upper)
+        product = ((1.0 - weight) * less.product + weight * more.product) / unit
+        tolerance = self.tolerance(t)
+        if measures.violation(qp, beta, measures.residual(qp, beta, product)) > tolerance:
+            return t, None
+        raw = _feasible(qp, self.signed(Raw(beta, Status.CONVERGED, 0)))
+        measured: Measured = _measure(qp, self.K, raw, self.run)
+        assert more.reached is not None
+        return t, (Reached(more.reached.name, raw, measured) if measured.violation <= self.run.tol else None)
+
+    def between(self, weight: float, more: _End) -> FloatArray:
+        """The weighted mean of both ends' variables."""
+        return np.asarray((1.0 - weight) * self.less.a + weight * more.a)
+
+    def start(self, more: _End, stays: int) -> tuple[float, FloatArray]:
+        """Where to solve next, and from where.
+
+        That is the mean at first. An end that stays for `stays` fits (above zero: `more`) pulls less and less (the rule of
+        Illinois); in the end it is the middle of the bracket.
+        """
+        less = self.less
+        low, high = self.nu - less.share, more.share - self.nu
+        if stays > 1:
+            high *= 0.5 ** (stays - 1)
+        elif stays < -1:
+            low *= 0.5 ** (-stays - 1)
+        weight = low / (low + high)
+        if abs(stays) > _PATIENCE:
+            middle = math.sqrt(less.t * more.t) if less.t > 0.0 and more.t > 0.0 else more.t / _STEP
+            t = 0.5 * (less.t + more.t) if self.line.nothing else middle
+            weight = (t - less.t) / (more.t - less.t)
+        t = (1.0 - weight) * less.t + weight * more.t
+        return t, self.between(weight, more)
+
+    def check_depth(self, more: _End) -> None:
+        """Refuse a nu that no C is large enough for: the classes overlap in the kernel's space."""
+        if self.line.nothing == 0.0 and self.less.t == 0.0 and more.t < _DEEP * _size(self.K):
+            raise InputError(
+                f"specified nu is infeasible: nu={self.nu:g}, and it must be above {more.share:.4g} here, since the classes "
+                "overlap; give a larger nu"
+            )
+
+
+__all__ = ["check_feasible", "nu_fit"]
