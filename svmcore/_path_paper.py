@@ -270,7 +270,11 @@ class PaperTracker:
             self.stats["n_iterations"] += 1
             stop = "max_events" if max_events is not None and self.n_events >= max_events else watch(self)
             if stop is not None:
-                if not self.go_on() and self.stats["n_backup"] > before.n_backup and not self._measure()[1] <= self.options.gap_tol:
+                if (
+                    not self.go_on()
+                    and self.stats["n_backup"] > before.n_backup
+                    and not self._measure()[1] <= self.options.gap_tol
+                ):
                     self._return_to(before)  # BR was cut short
                 return str(stop)
             before = self._shot()
