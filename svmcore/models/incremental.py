@@ -398,7 +398,8 @@ def leave_one_out(
     Parameters
     ----------
     X, y, C : the training problem; further keywords are those of `train_svc` that define it (kernel, gamma, degree,
-        coef0, loss, fit_intercept, intercept_scaling, standardize, sample_weight, class_weight). With `epsilon`: regression.
+        coef0, loss, fit_intercept, intercept_scaling, fixed_intercept, standardize, sample_weight, class_weight). With
+        `epsilon`: regression.
         `standardize` works out mean and scale once, on all points.
     tol : KKT tolerance of each machine. time_limit, callback, verbose, cache_mb, n_threads : as in `train_svc`.
 
@@ -499,7 +500,7 @@ def _each(
         return values, (0, 0, K.n_evals), stopped
     snapshot = _Snapshot(simple)
     product = qp.c - qp.diag * duals.beta - duals.v  # K beta, by variable
-    b, without = _biases(course.qp, landed(course.qp, duals.beta), duals.v, control)
+    b, without = (part + form.fixed for part in _biases(course.qp, landed(course.qp, duals.beta), duals.v, control))
     owners: dict[int, list[int]] = {}
     for t in np.flatnonzero(duals.beta):
         owners.setdefault(int(qp.point[t]), []).append(int(t))
@@ -519,7 +520,7 @@ def _each(
         bias, status, scratch = _without(simple, variables)
         if (stopped := control.reason()) is not None and not status.ok:  # cut short
             return values, (exits, refits, K.n_evals), stopped
-        values[owner] = qp.c[own[0]] - duals.v[own[0]] + bias
+        values[owner] = qp.c[own[0]] - duals.v[own[0]] + form.fixed + bias
         worst = worst if status.ok else status
         exits += 1
         refits += scratch

@@ -36,6 +36,7 @@ class Terms(NamedTuple):
     C: float | None
     loss: str | None
     epsilon: float | None = None
+    fixed_intercept: float | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -355,8 +356,8 @@ def _assemble(parts: dict[str, Any]) -> Solution:
         raise ValueError("support and dual_coef do not belong together")
     alpha[support] = np.abs(dual_coef)
     columns = _columns.read(parts, int(n_features), int(kind) == KernelKind.PRECOMPUTED)
-    C, epsilon = (float(parts[name]) if name in parts else None for name in ("C", "epsilon"))
-    terms = Terms(C, str(parts["loss"]) if "loss" in parts else None, epsilon)
+    C, epsilon, fixed = (float(parts[name]) if name in parts else None for name in ("C", "epsilon", "fixed_intercept"))
+    terms = Terms(C, str(parts["loss"]) if "loss" in parts else None, epsilon, fixed)
     vectors: Any
     if "sv_data" in parts:
         shape = (len(support), int(n_features))
