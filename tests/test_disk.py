@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -14,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from svmcore import _disk
+from svmcore import _disk, _files
 
 ROOT = Path(__file__).parents[1]
-MACHINERY = ("_jit.py", "_roots.py", "_records.py", "_disk.py")
+MACHINERY = ("_jit.py", "_roots.py", "_records.py", "_disk.py", "_files.py", "_bundle.py")
 
 HOME_BELOW = """
 from svmcore._jit import jit
@@ -203,17 +204,17 @@ def test_nothing_is_written_beside_the_sources(two_homes, tmp_path):
 
 def test_a_file_is_what_was_written_or_nothing(tmp_path):
     file = tmp_path / "folder" / f"f-1-2{_disk.SUFFIX}"
-    assert _disk.read(file) is None
-    _disk.write(file, b"payload")
-    assert _disk.read(file) == b"payload"
+    assert _files.read(file) is None
+    _files.write(file, b"payload")
+    assert _files.read(file) == b"payload"
     whole = file.read_bytes()
     for k in range(len(whole)):
         file.write_bytes(whole[:k])
-        assert _disk.read(file) is None
+        assert _files.read(file) is None
         file.write_bytes(whole[:k] + bytes([whole[k] ^ 1]) + whole[k + 1 :])
-        assert _disk.read(file) is None
-    _disk.write(file, b"another")
-    assert _disk.read(file) == b"another"
+        assert _files.read(file) is None
+    _files.write(file, b"another")
+    assert _files.read(file) == b"another"
     assert list(file.parent.iterdir()) == [file]
 
 
@@ -222,21 +223,38 @@ def test_files_that_others_own_or_may_write_to_are_not_read(tmp_path, monkeypatc
     file = tmp_path / f"f-1-2{_disk.SUFFIX}"
     before = os.umask(0)
     try:
-        _disk.write(file, b"payload")
+        _files.write(file, b"payload")
     finally:
         os.umask(before)
-    assert _disk.read(file) == b"payload"
+    assert _files.read(file) == b"payload"
     for mode in (0o666, 0o664, 0o646):
         file.chmod(mode)
-        assert _disk.read(file) is None
+        assert _files.read(file) is None
     file.chmod(0o600)
-    assert _disk.read(file) == b"payload"
+    assert _files.read(file) == b"payload"
     owner = file.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    assert _disk.read(file) == (b"payload" if owner == 0 else None)
+    assert _files.read(file) == (b"payload" if owner == 0 else None)
     if os.getuid() == 0:
         os.chown(file, 4321, -1)
-        assert _disk.read(file) is None
+        assert _files.read(file) is None
+
+
+@posix
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="gives files away")
+def test_a_group_of_ones_own_may_write(tmp_path, monkeypatch):
+    """Installers leave files that the user's group may write to where that group is the user alone."""
+    file = tmp_path / f"f-1-2{_disk.SUFFIX}"
+    _files.write(file, b"payload")
+    os.chown(file, 4321, 4321)
+    monkeypatch.setattr(os, "geteuid", lambda: 4321)
+    file.chmod(0o664)
+    assert _files.read(file) == b"payload"
+    file.chmod(0o666)
+    assert _files.read(file) is None
+    file.chmod(0o664)
+    os.chown(file, 4321, 100)
+    assert _files.read(file) is None
 
 
 def test_what_a_dead_process_left_is_deleted_after_a_while(tmp_path):
@@ -244,7 +262,7 @@ def test_what_a_dead_process_left_is_deleted_after_a_while(tmp_path):
     for file in (old, new):
         file.write_bytes(b"half")
     os.utime(old, (time.time() - 7200, time.time() - 7200))
-    _disk.write(tmp_path / f"f-1-2{_disk.SUFFIX}", b"payload")
+    _disk._tidy(tmp_path / f"f-1-2{_disk.SUFFIX}")
     assert not old.exists()
     assert new.exists()
 
@@ -253,16 +271,17 @@ def test_what_a_dead_process_left_is_deleted_after_a_while(tmp_path):
     "error", [OSError(28, "No space left on device"), OSError(122, "Quota"), PermissionError(13, "")]
 )
 @pytest.mark.parametrize("call", ["open", "replace", "mkdir"])
-def test_no_error_of_the_disk_is_raised(tmp_path, monkeypatch, error, call):
+def test_what_cannot_be_written_is_not_there_in_half(tmp_path, monkeypatch, error, call):
     def fails(*args, **options):
         raise error
 
     file = tmp_path / "folder" / f"f-1-2{_disk.SUFFIX}"
     owner = os if call == "open" else Path
     monkeypatch.setattr(owner, call, fails)
-    _disk.write(file, b"payload")
+    with pytest.raises(OSError, match=re.escape(str(error))):
+        _files.write(file, b"payload")
     monkeypatch.undo()
-    assert _disk.read(file) is None
+    assert _files.read(file) is None
     assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
 
 
@@ -307,7 +326,7 @@ def test_a_class_that_is_gone_is_a_miss(two_homes):
     assert run(PROGRAM, two_homes) == [7.0, 0, 1]
     for file in files(two_homes):
         file.unlink()
-        _disk.write(file, b"csvmcore._smo_jit\nGone\n.")
+        _files.write(file, b"csvmcore._smo_jit\nGone\n.")
     assert run(PROGRAM, two_homes) == [7.0, 0, 1]
     assert run(PROGRAM, two_homes) == [7.0, 1, 0]
 
@@ -358,7 +377,7 @@ def test_many_processes_start_at_once_on_an_empty_cache(tmp_path, count):
 WRITERS = """
 import os, sys
 from pathlib import Path
-from svmcore import _disk
+from svmcore import _files
 for _ in sys.stdin:
     child = os.fork()
     if child:
@@ -367,7 +386,7 @@ for _ in sys.stdin:
         print("ended", flush=True)
         continue
     for k in range(10**9):
-        _disk.write(Path(sys.argv[1]) / f"f-{k % 3}-0.code", bytes([k % 251]) * 3_000_000)
+        _files.write(Path(sys.argv[1]) / f"f-{k % 3}-0.code", bytes([k % 251]) * 3_000_000)
 """
 
 
@@ -392,11 +411,11 @@ def test_processes_that_are_killed_while_they_write_leave_no_half_file(tmp_path,
             os.kill(child, signal.SIGKILL)
             assert writers.stdout.readline() == "ended\n"
             for file in tmp_path.glob(f"*{_disk.SUFFIX}"):
-                payload = _disk.read(file)
+                payload = _files.read(file)
                 assert payload is not None
                 assert payload == payload[:1] * 3_000_000
             for file in tmp_path.glob("*.tmp"):
-                interrupted += _disk.read(file) is None
+                interrupted += _files.read(file) is None
                 file.unlink()
         writers.stdin.close()
     assert interrupted  # some were killed in the middle

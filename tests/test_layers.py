@@ -20,7 +20,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 # What compiles, and keeps what was compiled: numba's own business stays in these files and the homes.
-MACHINERY = {"_jit", "_roots", "_records", "_disk"}
+MACHINERY = {"_jit", "_roots", "_records", "_disk", "_bundle", "_files"}
 
 # The compiled homes, and what each may import from the package.
 BASE = {"_jit", "_types"}
@@ -47,6 +47,8 @@ HOMES = {
 
 # Arrows point down: at import, no module loads one of a higher layer. Modules that are not listed are free to.
 LAYERS = [
+    {"_files"},
+    {"_bundle"},
     {"_disk", "_records"},
     {"_roots"},
     {"_errors", *BASE},
