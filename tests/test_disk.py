@@ -14,34 +14,9 @@ import time
 from pathlib import Path
 
 import pytest
+from checkouts import PROGRAM, ROOT, checkout, edit, files, finish, posix, run, start
 
 from svmcore import _disk, _files
-
-ROOT = Path(__file__).parents[1]
-MACHINERY = ("_jit.py", "_roots.py", "_records.py", "_disk.py", "_files.py", "_bundle.py")
-
-HOME_BELOW = """
-from svmcore._jit import jit
-
-@jit
-def _double(x):
-    return 2.0 * x
-"""
-
-HOME_ABOVE = """
-from svmcore._jit import jit
-from svmcore._kernels import _double
-
-@jit
-def step(x):
-    return _double(x) + 1.0
-"""
-
-# Prints the value, and how often machine code was read from the disk and made anew.
-PROGRAM = """
-from svmcore._smo_jit import step
-print(step(3.0), sum(step.stats.cache_hits.values()), sum(step.stats.cache_misses.values()))
-"""
 
 FIT = """
 import svmcore
@@ -53,56 +28,10 @@ solution = svmcore.train_svc(X, [-1, 1], 10.0, **options)
 print(round(solution.alpha[0], 6), sum(smo_slice.stats.cache_hits.values()), sum(smo_slice.stats.cache_misses.values()))
 """
 
-posix = pytest.mark.skipif(sys.platform == "win32", reason="processes and permissions of POSIX")
-
-
-def start(program: str, root: Path, cache: Path | None = None, **environment: str) -> subprocess.Popen[str]:
-    settings = {**os.environ, "NUMBA_CACHE_DIR": str(cache or root / "cache"), "SVMCORE_QUIET": "1", **environment}
-    settings = {name: value for name, value in settings.items() if value}
-    return subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=root,
-        env=settings,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    try:
-        out, err = process.communicate(timeout=300.0)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-    assert (process.returncode, err) == (0, ""), err
-    return out
-
-
-def run(program: str, root: Path, cache: Path | None = None, **environment: str) -> list[float]:
-    return [float(word) for word in finish(start(program, root, cache, **environment)).split()]
-
-
-def files(root: Path) -> list[Path]:
-    return sorted(root.rglob(f"*{_disk.SUFFIX}"))
-
 
 @pytest.fixture
 def two_homes(tmp_path):
-    """A checkout whose package has the real decorator and two small homes."""
-    package = tmp_path / "svmcore"
-    package.mkdir()
-    for name in MACHINERY:
-        shutil.copy(ROOT / "svmcore" / name, package)
-    for name, text in [("__init__", '__version__ = "1"\n'), ("_kernels", HOME_BELOW), ("_smo_jit", HOME_ABOVE)]:
-        (package / f"{name}.py").write_text(text)
-    return tmp_path
-
-
-def edit(file: Path, old: str, new: str) -> None:
-    text = file.read_text(encoding="utf-8")
-    assert old in text
-    file.write_text(text.replace(old, new), encoding="utf-8")
+    return checkout(tmp_path)
 
 
 # ---- what code depends on --------------------------------------------------------------------------------------------
