@@ -276,12 +276,12 @@ def _checked_points(X: Any, kernel: Any) -> Any:
     return X
 
 
-def _centre(X: Any, spec: KernelSpec, equality: bool) -> FloatArray | None:
+def _centre(X: Any, spec: KernelSpec, qp: DualQP) -> FloatArray | None:
     """The mean of the points, where it is all they have in common with large numbers (time stamps, say).
 
     With the linear kernel and an intercept a translation changes nothing: its terms cancel, and so do the digits.
     """
-    if spec.kernel.kind != KernelKind.LINEAR or not equality or is_sparse(X):
+    if spec.kernel.kind != KernelKind.LINEAR or not qp.centred or is_sparse(X):
         return None
     step = X[0] - X[-1]
     if float(step @ step) > _FAR_APART * float(X[0] @ X[0]):
@@ -315,19 +315,9 @@ def svc_problem(
         share = share * weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    qp, centre = formulations.svc(signs, costs, loss, bias.found), _centre(X, spec, bias.found)
+    qp = formulations.with_intercept(formulations.svc(signs, costs, loss, bias.found), bias.fixed)
     terms = Terms(C, loss, fixed_intercept=bias.fixed or None)
-    return Problem(
-        formulations.with_intercept(qp, bias.fixed),
-        spec,
-        X,
-        classes,
-        columns,
-        terms,
-        centre,
-        _by_scale(gamma),
-        bias.fixed,
-    )
+    return Problem(qp, spec, X, classes, columns, terms, _centre(X, spec, qp), _by_scale(gamma), bias.fixed)
 
 
 def svr_problem(
@@ -349,11 +339,9 @@ def svr_problem(
     share = np.ones(X.shape[0]) if weights is None else weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    qp, centre = formulations.svr(targets, costs, epsilon, loss, bias.found), _centre(X, spec, bias.found)
+    qp = formulations.with_intercept(formulations.svr(targets, costs, epsilon, loss, bias.found), bias.fixed)
     terms = Terms(C, loss, epsilon, bias.fixed or None)
-    return Problem(
-        formulations.with_intercept(qp, bias.fixed), spec, X, None, columns, terms, centre, _by_scale(gamma), bias.fixed
-    )
+    return Problem(qp, spec, X, None, columns, terms, _centre(X, spec, qp), _by_scale(gamma), bias.fixed)
 
 
 def any_problem(X: Any, y: Any, C: Any, epsilon: Any, problem: dict[str, Any]) -> Problem:
@@ -399,8 +387,6 @@ def _refuse_what_it_cannot(name: str, problem: Problem, warm: bool) -> None:
     """Say in words what a solver does not do."""
     can = solvers.load(name).CAPABILITIES
     qp = problem.qp
-    infinite = bool(np.isinf(qp.upper).any() or np.isinf(qp.lower).any())
-    twins = len(qp.point) > 0 and len(np.unique(qp.point)) < len(qp.point)
     for needed, able, what in [
         (
             qp.equality,
@@ -409,16 +395,17 @@ def _refuse_what_it_cannot(name: str, problem: Problem, warm: bool) -> None:
         ),
         (not qp.equality, can.no_equality, "problems without an intercept; use fit_intercept=True"),
         (
-            infinite,
+            qp.infinite,
             can.infinite_bounds,
             "unbounded dual variables (squared losses, C=inf); use the hinge and a finite C",
         ),
         (
-            not infinite,
+            not qp.infinite,
             can.finite_bounds,
             "bounded dual variables (hinge, finite C); use loss='squared_hinge' or C=inf",
         ),
-        (twins, can.twins, "regression"),
+        (qp.twins, can.twins, "regression"),
+        (qp.equality and qp.total != 0.0, can.totals, "dual variables whose sum must not be zero"),
         (problem.spec.kernel.kind != KernelKind.LINEAR, not can.linear_only, "kernels other than the linear one"),
         (warm, can.warm_start, "a start from alpha0; leave it out"),
         (problem.spec.function is not None, can.callable_kernel, "a Python kernel; use kernel='precomputed'"),
@@ -428,10 +415,10 @@ def _refuse_what_it_cannot(name: str, problem: Problem, warm: bool) -> None:
 
 
 def _start(problem: Problem, alpha0: Any) -> FloatArray:
-    """The starting point: zero, or the user's dual variables made feasible."""
+    """The starting point: zero, or the user's dual variables; made feasible."""
     qp = problem.qp
     if alpha0 is None:
-        return np.zeros(len(qp.c))
+        return formulations.feasible_start(qp, np.zeros(len(qp.c)))
     coef = border.vector(alpha0, "alpha0", problem.X.shape[0])
     if problem.classes is not None:
         if (coef < 0).any():
@@ -554,10 +541,8 @@ def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
     """A convex problem whose boxes are closed has a solution: a solver that finds none has met rounding."""
     if raw.status is not Status.UNBOUNDED:
         return raw
-    wide = np.isinf(qp.upper - qp.lower)
-    convex = positive(K.kernel) or not wide.any()
-    closed = not (wide & (qp.diag == 0)).any()
-    return raw._replace(status=Status.PRECISION) if convex and closed else raw
+    convex = positive(K.kernel) or not qp.infinite
+    return raw._replace(status=Status.PRECISION) if convex and not qp.open_box else raw
 
 
 def _chain(

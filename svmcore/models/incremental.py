@@ -148,7 +148,7 @@ def _course(
     residual: FloatArray | None = None,
 ) -> Course:
     """A course with boxes of its own: they are closed on variables that leave."""
-    own = DualQP(qp.c, qp.lower.copy(), qp.upper.copy(), qp.diag, qp.point, qp.equality)
+    own = qp._replace(lower=qp.lower.copy(), upper=qp.upper.copy())
     return Course(own, K, start, control=control, tol=tol, stopping="kkt", max_iter=-1, trace=False, residual=residual)
 
 
@@ -225,9 +225,13 @@ def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) ->
     problem = _problem(training)
     was, now = old.problem.qp, problem.qp
     before, after = np.flatnonzero(np.isin(was.point, keep)), np.flatnonzero(now.point < len(keep))
-    same = np.array_equal(np.searchsorted(keep, was.point[before]), now.point[after]) and all(
-        np.array_equal(getattr(was, name)[before], getattr(now, name)[after])
-        for name in ("c", "lower", "upper", "diag")
+    same = (
+        was.total == now.total
+        and np.array_equal(np.searchsorted(keep, was.point[before]), now.point[after])
+        and all(
+            np.array_equal(getattr(was, name)[before], getattr(now, name)[after])
+            for name in ("c", "lower", "upper", "diag")
+        )
     )
     if not same:
         return None
@@ -474,8 +478,7 @@ def _biases(qp: DualQP, beta: FloatArray, v: FloatArray, control: Part) -> tuple
         if control.reason() is not None:
             break
         rest = qp.point != qp.point[t]
-        part = DualQP(qp.c[rest], qp.lower[rest], qp.upper[rest], qp.diag[rest], qp.point[rest], True)
-        without[t] = measures.bias(part, beta[rest], v[rest])
+        without[t] = measures.bias(qp.part(rest), beta[rest], v[rest])
     return b, without
 
 
