@@ -19,7 +19,8 @@ from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning, warn
 from svmcore._keywords import Gamma, KernelLike, SolverName, SolverOptions, Stopping, SVCLoss, SVRLoss, checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix, is_sparse
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution, Terms
 from svmcore.problem import advice, border, formulations, measures
 from svmcore.problem import columns as _columns

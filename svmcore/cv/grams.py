@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from svmcore._types import FloatArray, KernelKind
-from svmcore.kernel.matrix import KernelMatrix, call_kernel, is_sparse
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import is_sparse
+from svmcore.kernel.products import call_kernel
 from svmcore.kernel.tiles import exact_gram, has_gram
 from svmcore.problem import border
 from svmcore.problem.border import KernelSpec

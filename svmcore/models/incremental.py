@@ -20,7 +20,8 @@ from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix, is_sparse
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
 from svmcore.problem import border, formulations, measures
 from svmcore.solve import (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from svmcore._errors import InputError
 from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
-from svmcore.kernel.matrix import is_sparse
+from svmcore.kernel.points import is_sparse
 from svmcore.models.decision import Decision
 from svmcore.problem import border
 from svmcore.problem import columns as _columns
