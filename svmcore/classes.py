@@ -13,19 +13,20 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _check, _columns
-from svmcore._check import KernelSpec
-from svmcore._columns import Columns
-from svmcore._cross import Cross
-from svmcore._division import STRATEGIES, Division, Part, division
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
-from svmcore._scales import warn_of_scales
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind, Status
-from svmcore._whole import whole_kernel
-from svmcore.gram import is_sparse
-from svmcore.solution import Solution
+from svmcore.kernel.matrix import is_sparse
+from svmcore.kernel.whole import whole_kernel
+from svmcore.models.solution import Solution
+from svmcore.path.cross import Cross
+from svmcore.problem import border
+from svmcore.problem import columns as features
+from svmcore.problem.border import KernelSpec
+from svmcore.problem.columns import Columns
+from svmcore.problem.division import STRATEGIES, Division, Part, division
+from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import _checked_points, _offset, train_svc
 
 FORMAT = "svmcore-classes-1"
@@ -68,11 +69,11 @@ def train_classes(
     >>> machines.votes([[0.1, 0.2]]).tolist()
     [[2, 1, 0]]
     """
-    _check.choice("strategy", strategy, STRATEGIES)
+    border.choice("strategy", strategy, STRATEGIES)
     if options.get("alpha0") is not None:
         raise InputError("alpha0 belongs to one machine, and train_classes trains several; leave it out")
-    threads = _check.threads(n_threads)
-    limit = None if time_limit is None else _check.number("time_limit", time_limit, low=0.0)
+    threads = border.threads(n_threads)
+    limit = None if time_limit is None else border.number("time_limit", time_limit, low=0.0)
     study = _study(
         X, y, (kernel, gamma, degree, coef0), standardize, feature_names, sample_weight, class_weight, options
     )
@@ -111,7 +112,7 @@ class _Study(NamedTuple):
         spec = self.spec
         if spec.function is not None or spec.kernel.kind == KernelKind.PRECOMPUTED:
             return {"kernel": spec.function or "precomputed"}
-        form = _check.kernel_params(spec.kernel, None)
+        form = border.kernel_params(spec.kernel, None)
         return {name: form[name] for name in ("kernel", "gamma", "degree", "coef0") if name in form}
 
 
@@ -121,14 +122,14 @@ def _study(
 ) -> _Study:  # fmt: skip
     """Check everything that the machines share."""
     name, gamma, degree, coef0 = kernel
-    names = _columns.names_of(X, feature_names)
+    names = features.names_of(X, feature_names)
     X = _checked_points(X, name)
-    given = _check.sample_weights(sample_weight, X.shape[0])
-    columns, X = _columns.fitted(X, given, standardize, names, name)
-    codes, classes = _check.class_codes(y, X.shape[0], given)
+    given = border.sample_weights(sample_weight, X.shape[0])
+    columns, X = features.fitted(X, given, standardize, names, name)
+    codes, classes = border.class_codes(y, X.shape[0], given)
     _, offset = _offset(options.get("fit_intercept", True), options.get("intercept_scaling"))
-    spec = _check.kernel(name, X, gamma, degree, coef0, offset, given)
-    weights = _check.class_factors(class_weight, classes, codes, given)[codes]
+    spec = border.kernel(name, X, gamma, degree, coef0, offset, given)
+    weights = border.class_factors(class_weight, classes, codes, given)[codes]
     return _Study(X, codes, classes, weights if given is None else weights * given, spec, columns)
 
 
@@ -140,10 +141,10 @@ def _shared_gram(study: _Study, threads: int) -> FloatArray | None:
     n = study.codes.size
     if study.spec.kernel.kind == KernelKind.PRECOMPUTED:
         return np.asarray(study.X)
-    if study.spec.function is None or 8.0 * n * n > min(_SHARED, _SHARE * _check.available_bytes()):
+    if study.spec.function is None or 8.0 * n * n > min(_SHARED, _SHARE * border.available_bytes()):
         return None
     with one_blas_thread:
-        return whole_kernel(study.X, study.spec, threads)
+        return whole_kernel(study.X, study.spec.kernel, study.spec.function, threads)
 
 
 def _trained(study: _Study, part: Part, C: Any, gram: FloatArray | None, options: dict[str, Any]) -> Solution:
@@ -329,7 +330,7 @@ class _Alone(NamedTuple):
 
 def assemble_machines(file: Any, parts: dict[str, Any]) -> Machines:
     """The machines from the arrays that `Machines.save` wrote to `file`."""
-    from svmcore.solution import assembled
+    from svmcore.models.solution import assembled
 
     if str(parts.get("format")) != FORMAT:
         raise InputError(f"{file} does not hold machines that this version of svmcore reads; it needs {FORMAT!r}")

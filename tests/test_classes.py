@@ -8,7 +8,7 @@ from scipy import sparse
 from test_cv_classes import STRATEGIES, clouds
 
 import svmcore
-from svmcore._division import division
+from svmcore.problem.division import division
 
 pytestmark = pytest.mark.compiled
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcore
-from svmcore._division import division
 from svmcore.cv.curves import Decisions
 from svmcore.cv.several import voted
+from svmcore.problem.division import division
 
 pytestmark = pytest.mark.compiled  # whole paths and fits: minutes without
 

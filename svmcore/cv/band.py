@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._division import Part
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.cv.folds import Fold
@@ -25,11 +24,12 @@ from svmcore.cv.members import Study
 from svmcore.cv.progress import Progress
 from svmcore.cv.result import SAME
 from svmcore.cv.scores import Score
-from svmcore.gram import is_sparse
+from svmcore.kernel.matrix import is_sparse
+from svmcore.kernel.tiles import row_sums
 from svmcore.parallel import run_all
+from svmcore.problem.division import Part
 from svmcore.solve import train_svc
 from svmcore.step_curve import StepCurve, merged
-from svmcore.tiles import row_sums
 
 _DECADES = 6.0  # below the largest C, where the smallest is not given
 _START = 10.0**0.5  # between the first fits

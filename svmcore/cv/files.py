@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._division import Part, division
 from svmcore._errors import InputError
-from svmcore._path_solution import feature_fields, path_fields, restored, stored_features
 from svmcore._types import FloatArray
 from svmcore.cv.band import FitMember, FitStrand
 from svmcore.cv.members import Member, Span, Strand, Study, features_of, without_features
 from svmcore.cv.result import Curves, PathCV
 from svmcore.cv.scores import Curve, Score
 from svmcore.cv.values import LineCurve
-from svmcore.path_result import Path
+from svmcore.path.result import Path
+from svmcore.path.solution import feature_fields, path_fields, restored, stored_features
+from svmcore.problem.division import Part, division
 from svmcore.step_curve import StepCurve
 
 FORMAT = "svmcore-cv-2"

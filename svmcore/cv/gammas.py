@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from svmcore import _check
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
 from svmcore.cv.members import Study
 from svmcore.cv.result import best_of
-from svmcore.gram import is_sparse
+from svmcore.kernel.matrix import is_sparse
+from svmcore.problem import border
 
 SEARCH = "search"
 _TOO_NEAR = 1e-12  # values of gamma that are the same
@@ -96,7 +96,7 @@ def plan_of(study: Study, gamma: Any) -> Fixed:
 def _number(study: Study, gamma: Any) -> float:
     """One gamma as a number; "scale" is worked out on all rows, standardised as they will be."""
     form = study.form
-    spec = _check.kernel(form["kernel"], _seen(study), gamma, form["degree"], form["coef0"], 0.0, study.weights)
+    spec = border.kernel(form["kernel"], _seen(study), gamma, form["degree"], form["coef0"], 0.0, study.weights)
     return spec.kernel.gamma
 
 

@@ -9,11 +9,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from svmcore import _check
-from svmcore._columns import names_of
-from svmcore._division import STRATEGIES, division
 from svmcore._errors import ConvergenceWarning, InputError
-from svmcore._scales import warn_of_scales
 from svmcore._types import FloatArray
 from svmcore.cv.folds import LOO, check_training, make_folds
 from svmcore.cv.gammas import plan_of
@@ -23,6 +19,10 @@ from svmcore.cv.progress import CVProgress, Progress
 from svmcore.cv.result import PathCV
 from svmcore.cv.scores import make_score
 from svmcore.parallel import worker_count
+from svmcore.problem import border
+from svmcore.problem.columns import names_of
+from svmcore.problem.division import STRATEGIES, division
+from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import _checked_points
 
 ALIGN = ("C", "C*n")
@@ -85,10 +85,10 @@ def cv_path(
         "kernel": kernel, "degree": degree, "coef0": coef0, "fit_intercept": fit_intercept,
         "intercept_scaling": intercept_scaling, "standardize": standardize,
     }  # fmt: skip
-    seed = 0 if random_state is None else _check.integer("random_state", random_state, low=0, high=2**32 - 1)
-    span = Span(*_ends(lambda_max, lambda_min, C_min, C_max), _check.choice("align", align, ALIGN) == "C*n", cache_mb)
+    seed = 0 if random_state is None else border.integer("random_state", random_state, low=0, high=2**32 - 1)
+    span = Span(*_ends(lambda_max, lambda_min, C_min, C_max), border.choice("align", align, ALIGN) == "C*n", cache_mb)
     weighing = Weighing(sample_weight, weight_training, weight_score, class_weight)
-    strategy = _check.choice("classes", classes, STRATEGIES)
+    strategy = border.choice("classes", classes, STRATEGIES)
     study, scored = _study(X, y, form, span, weighing, feature_names, strategy)
     progress = _progress(time_limit, callback, verbose)
     worker_count(n_jobs)  # a wrong one is named before the work begins
@@ -121,12 +121,12 @@ def _study(
     """The checked data, and the weights in the score."""
     names = names_of(X, feature_names)
     X = _checked_points(X, form["kernel"])
-    weights = _check.sample_weights(weighing.sample_weight, X.shape[0])
-    trained = weights if _check.flag("weight_training", weighing.training) else None
-    scored = weights if _check.flag("weight_score", weighing.score) else None
-    codes, classes = _check.class_codes(y, X.shape[0], trained)
+    weights = border.sample_weights(weighing.sample_weight, X.shape[0])
+    trained = weights if border.flag("weight_training", weighing.training) else None
+    scored = weights if border.flag("weight_score", weighing.score) else None
+    codes, classes = border.class_codes(y, X.shape[0], trained)
     factors = weighing.class_weight
-    checked = None if factors is None else _check.class_factors(factors, classes, codes, trained)
+    checked = None if factors is None else border.class_factors(factors, classes, codes, trained)
     which = division(classes.size, strategy)
     by_fold = factors if isinstance(factors, str) else checked  # "balanced" depends on the training rows
     return Study(X, codes, classes, trained, by_fold, form, span, names, which), scored
@@ -135,7 +135,7 @@ def _study(
 def _progress(time_limit: Any, callback: Any, verbose: Any) -> Progress:
     if callback is not None and not callable(callback):
         raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    limit = None if time_limit is None else _check.number("time_limit", time_limit, low=0.0)
+    limit = None if time_limit is None else border.number("time_limit", time_limit, low=0.0)
     return Progress(limit, callback, int(verbose))
 
 
@@ -145,19 +145,19 @@ def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[flo
         if C is not None and lam is not None:
             raise InputError(f"{names} say the same, lambda = 1 / C; give one of them")
     if C_max is not None:
-        low = 1.0 / _check.number("C_max", C_max, low=0.0, strict=True)
+        low = 1.0 / border.number("C_max", C_max, low=0.0, strict=True)
     else:
-        low = _check.number("lambda_min", 1e-3 if lambda_min is None else lambda_min, low=0.0, strict=True)
+        low = border.number("lambda_min", 1e-3 if lambda_min is None else lambda_min, low=0.0, strict=True)
     if C_min is not None:
-        high = 1.0 / _check.number("C_min", C_min, low=0.0, high=1.0 / low, strict=True)
+        high = 1.0 / border.number("C_min", C_min, low=0.0, high=1.0 / low, strict=True)
         return low, max(high, low)
-    return low, None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low)
+    return low, None if lambda_max is None else border.number("lambda_max", lambda_max, low=low)
 
 
 def _eps(eps: Any, score: str) -> float:
     if score not in ("error", "balanced_error"):
         raise InputError(f'eps= goes with score="error" or "balanced_error"; with score={score!r} leave it out')
-    return _check.number("eps", eps, low=0.0, strict=True)
+    return border.number("eps", eps, low=0.0, strict=True)
 
 
 def _speak(found: Found, n_folds: int) -> None:

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._cross import Cross
-from svmcore._division import Division
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, steps, sweep
-from svmcore.path_result import Path
+from svmcore.path.cross import Cross
+from svmcore.path.result import Path
+from svmcore.problem.division import Division
 from svmcore.step_curve import StepCurve
 
 _EVENTS = 1 << 20  # looked at together
@@ -243,8 +243,8 @@ def _walk(
         stretch, row, A, B, goal, now, tie = (v[left_over] for v in (stretch, row, A, B, goal, to, tie))
     key = np.concatenate(keys)
     order = np.argsort(key, kind="stable")
-    C, row, to = (np.concatenate(parts)[order] for parts in (Cs, rows, tos))
-    return before, Turns(C, row, to, after[-1])
+    turned = Turns(np.concatenate(Cs)[order], np.concatenate(rows)[order], np.concatenate(tos)[order], after[-1])
+    return before, turned
 
 
 # ---- support vectors -------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def support_of_all(paths: Sequence[tuple[Path, IntArray]], n: int, ratio: float)
     used = _in_turn((count > 0).astype(np.int64), row, C, (in_use > 0).astype(np.int64))
     low, high = max(path.C_range[0] for path, _ in paths), min(path.C_range[1] for path, _ in paths)
     begin = float(np.count_nonzero(count))
-    return steps(used.C / ratio, 2.0 * used.to - 1.0, begin, 1.0, (low / ratio, high / ratio))
+    return steps(used.C / ratio, np.where(used.to > 0, 1.0, -1.0), begin, 1.0, (low / ratio, high / ratio))
 
 
 __all__ = ["Piece", "largest", "support_of_all", "voted"]
