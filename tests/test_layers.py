@@ -66,6 +66,7 @@ LAYERS: dict[str, set[str]] = {
     "training": {"solve", "gp"},
     "on top of training": {"certificates", "models.incremental"},
     "the path": {"path"},
+    "several classes": {"classes"},
     "model selection": {"cv"},
     "pictures": {"plots", "plots_cv"},
     "files of data": {"data"},
@@ -77,6 +78,7 @@ DOORS = {
     ("models.solution", "models.incremental"),  # Solution.add and remove
     ("models.solution", "path.solution"),  # svmcore.load
     ("models.solution", "cv.files"),
+    ("models.solution", "classes"),
     ("path.result", "plots"),  # Path.plot
     ("cv.result", "plots_cv"),  # PathCV.plot
     ("cv.calibration", "plots_cv"),

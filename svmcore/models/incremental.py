@@ -52,8 +52,8 @@ _TOL = 1e-9  # of the refits inside of leave-one-out, relative to targets of siz
 def _training(solution: Solution) -> Training:
     if solution.training is None:
         raise InputError(
-            "this machine does not carry its training data (it was read from a file); train again with train_svc or "
-            "train_svr to add and remove points"
+            "this machine does not carry its training data (it was read from a file, or is one of several); train again with "
+            "train_svc or train_svr to add and remove points"
         )
     return solution.training  # type: ignore[no-any-return]
 
