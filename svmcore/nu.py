@@ -247,8 +247,9 @@ class _Search:
                 return t, point
             if self.fits >= _MOST_FITS or t in (self.less.t, more.t):
                 return more.t, self.answer(more, Status.PRECISION)
-            if self.less.reached is None and (t := self.line.poorer(more.t, step)) is not None:
-                end, step = self.fit(t, more.a), min(step * step, _LONGEST)
+            poorer = self.line.poorer(more.t, step) if self.less.reached is None else None
+            if poorer is not None:
+                end, step = self.fit(poorer, more.a), min(step * step, _LONGEST)
             else:
                 end = self.fit(*self.start(more, stays))
             if end.share < self.nu:

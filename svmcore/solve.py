@@ -18,13 +18,15 @@ from svmcore._control import Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix, is_sparse
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import ONE_CLASS, Solution, Terms
 from svmcore.problem import border, formulations, measures
 from svmcore.problem import columns as _columns
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.certify import WORTH_IT, Certificate, certificate, confirm
 from svmcore.problem.columns import Columns
+from svmcore.problem.intercept import settled, wanted
 from svmcore.problem.scales import warn_of_scales
 from svmcore.solvers._contract import STOPPED, positive, product_work, rounding
 
@@ -38,7 +40,8 @@ _OFF_CENTRE = 1e-3  # share of the squared norms that is left when the points ar
 class Problem(NamedTuple):
     """A checked problem: the dual, its kernel, the data behind it, scaled, and the two classes of a classifier.
 
-    `centre` is what `points` have been moved by, where that changes nothing but the rounding; `by_scale`: gamma="scale".
+    `centre` is what `points` have been moved by, where that changes nothing but the rounding; `by_scale`: gamma="scale";
+    `fixed` is an intercept that is given and not found, which the dual holds as a shift of its targets.
     """
 
     qp: DualQP
@@ -49,6 +52,7 @@ class Problem(NamedTuple):
     terms: Terms
     centre: FloatArray | None = None
     by_scale: bool = False
+    fixed: float = 0.0
 
     @property
     def points(self) -> Any:
@@ -61,9 +65,9 @@ class Problem(NamedTuple):
         return KernelMatrix(self.points, spec.kernel, spec.function, cache_bytes=cache_bytes, n_threads=n_threads)
 
     def shift(self, K: KernelMatrix, beta: FloatArray) -> float:
-        """What the centre adds to the intercept of the points to give that of X."""
+        """What the dual's intercept lacks: the fixed one, or what the centre of the points adds to give that of X."""
         if self.centre is None:
-            return 0.0
+            return self.fixed
         return float(-formulations.to_coef(self.qp, beta, K.n) @ (K.X @ self.centre))
 
 
@@ -96,16 +100,11 @@ class Run(NamedTuple):
     options: dict[str, Any]
 
 
-def _offset(fit_intercept: Any, intercept_scaling: Any) -> tuple[bool, float]:
-    """Whether there is an equality row, and the constant that the bias embedding adds to the kernel."""
-    equality = border.flag("fit_intercept", fit_intercept)
-    if intercept_scaling is None:
-        return equality, 0.0
-    if equality:
-        raise InputError(
-            f"intercept_scaling={intercept_scaling!r} stands for a regularised intercept and needs fit_intercept=False"
-        )
-    return equality, border.number("intercept_scaling", intercept_scaling, low=0.0) ** 2
+def _worked_out(problem: Problem, form: dict[str, Any]) -> dict[str, Any]:
+    """The words of a problem that depend on its points, as later changes of the machine keep them."""
+    kernel = problem.spec.kernel
+    scaling = settled(form.get("intercept_scaling"), kernel)
+    return {"gamma": kernel.gamma} | ({"intercept_scaling": scaling} if "intercept_scaling" in form else {})
 
 
 def _checked_points(X: Any, kernel: Any) -> Any:
@@ -138,58 +137,61 @@ def _by_scale(gamma: Any) -> bool:
 
 def svc_problem(
     X: Any, y: Any, C: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3, coef0: Any = 0.0,
-    loss: Any = "hinge", fit_intercept: Any = True, intercept_scaling: Any = None, sample_weight: Any = None,
-    class_weight: Any = None, standardize: Any = False, feature_names: Any = None,
+    loss: Any = "hinge", fit_intercept: Any = True, intercept_scaling: Any = None, fixed_intercept: Any = None,
+    sample_weight: Any = None, class_weight: Any = None, standardize: Any = False, feature_names: Any = None,
 ) -> Problem:  # fmt: skip
     """Check a classification problem and form its dual."""
     C = border.cost(C)
     loss = border.choice("loss", loss, formulations.SVC_LOSSES)
-    equality, offset = _offset(fit_intercept, intercept_scaling)
+    bias = wanted(fit_intercept, intercept_scaling, fixed_intercept)
     names = _columns.names_of(X, feature_names)
     X = _checked_points(X, kernel)
     weights = border.sample_weights(sample_weight, X.shape[0])
     columns, X = _columns.fitted(X, weights, standardize, names, kernel)
     signs, classes = border.labels(y, X.shape[0], None if weights is None else weights > 0)
-    spec = border.kernel(kernel, X, gamma, degree, coef0, offset, weights)
+    spec = bias.embedded(border.kernel(kernel, X, gamma, degree, coef0, 0.0, weights), X, weights)
     share = border.class_weights(class_weight, classes, signs, weights)
     if weights is not None:
         share = share * weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    qp = formulations.svc(signs, costs, loss, equality)
-    return Problem(qp, spec, X, classes, columns, Terms(C, loss), _centre(X, spec, qp), _by_scale(gamma))
+    qp = formulations.with_intercept(formulations.svc(signs, costs, loss, bias.found), bias.fixed)
+    terms = Terms(C, loss, fixed_intercept=bias.fixed or None)
+    return Problem(qp, spec, X, classes, columns, terms, _centre(X, spec, qp), _by_scale(gamma), bias.fixed)
 
 
 def svr_problem(
     X: Any, y: Any, C: Any, epsilon: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3,
     coef0: Any = 0.0, loss: Any = "epsilon_insensitive", tau: Any = 0.5, fit_intercept: Any = True,
-    intercept_scaling: Any = None, sample_weight: Any = None, standardize: Any = False, feature_names: Any = None,
+    intercept_scaling: Any = None, fixed_intercept: Any = None, sample_weight: Any = None, standardize: Any = False,
+    feature_names: Any = None,
 ) -> Problem:  # fmt: skip
     """Check a regression problem and form its dual."""
     C = border.cost(C)
     epsilon = border.number("epsilon", epsilon, low=0.0)
     loss = border.choice("loss", loss, formulations.SVR_LOSSES)
     tau = _tau(tau, loss, C)
-    equality, offset = _offset(fit_intercept, intercept_scaling)
+    bias = wanted(fit_intercept, intercept_scaling, fixed_intercept)
     names = _columns.names_of(X, feature_names)
     X = _checked_points(X, kernel)
     targets = border.vector(y, "y", X.shape[0])
     weights = border.sample_weights(sample_weight, X.shape[0])
     columns, X = _columns.fitted(X, weights, standardize, names, kernel)
-    spec = border.kernel(kernel, X, gamma, degree, coef0, offset, weights)
+    spec = bias.embedded(border.kernel(kernel, X, gamma, degree, coef0, 0.0, weights), X, weights)
     share = np.ones(X.shape[0]) if weights is None else weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
     if loss == formulations.PINBALL:
-        qp, terms = formulations.quantile(targets, costs, tau, equality), Terms(C, loss, tau=tau)
+        qp, terms = formulations.quantile(targets, costs, tau, bias.found), Terms(C, loss, tau=tau)
     else:
-        qp, terms = formulations.svr(targets, costs, epsilon, loss, equality), Terms(C, loss, epsilon)
-    return Problem(qp, spec, X, None, columns, terms, _centre(X, spec, qp), _by_scale(gamma))
+        qp, terms = formulations.svr(targets, costs, epsilon, loss, bias.found), Terms(C, loss, epsilon)
+    qp, terms = formulations.with_intercept(qp, bias.fixed), terms._replace(fixed_intercept=bias.fixed or None)
+    return Problem(qp, spec, X, None, columns, terms, _centre(X, spec, qp), _by_scale(gamma), bias.fixed)
 
 
 def _tau(tau: Any, loss: str, C: float) -> float:
     """A quantile, where the loss has one."""
-    tau = border.number("tau", tau, low=0.0, high=1.0)
+    tau = float(border.number("tau", tau, low=0.0, high=1.0))
     if loss != formulations.PINBALL:
         if tau != 0.5:
             raise InputError(f"tau={tau:g} belongs to loss='pinball'; add it, or leave tau out")
@@ -265,7 +267,7 @@ def _refuse_what_it_cannot(name: str, problem: Problem, warm: bool) -> None:
         (
             qp.equality,
             can.equality,
-            "an intercept; use fit_intercept=False, with intercept_scaling for a regularised one",
+            "an intercept; use fit_intercept=False, with intercept_scaling='auto' or fixed_intercept for one of another kind",
         ),
         (not qp.equality, can.no_equality, "problems without an intercept; use fit_intercept=True"),
         (
@@ -481,13 +483,18 @@ def _solution(
     support = np.flatnonzero(coef)
     precomputed = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
     points = problem.X if problem.centre is None else K.X
+    intercept = measured.intercept + problem.shift(K, raw.beta)
+
+    def certified() -> Certificate:
+        return measured.certificate()._replace(intercept=intercept)
+
     return Solution(
         alpha=np.abs(coef),
-        intercept=measured.intercept + problem.shift(K, raw.beta),
+        intercept=intercept,
         support=support,
         dual_coef=coef[support],
         kkt_violation=measured.violation,
-        measured=measured.certificate if measured.postponed else measured.certificate(),
+        measured=certified if measured.postponed else certified(),
         status=raw.status,
         converged=raw.status.ok,
         n_iter=raw.n_iter,

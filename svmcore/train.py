@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
+
+import numpy as np
 
 from svmcore._control import Callback
 from svmcore._errors import InputError, ScaleWarning, warn
@@ -17,6 +19,7 @@ from svmcore.solve import (
     _check_run,
     _control,
     _fit,
+    _worked_out,
     one_class_problem,
     svc_problem,
     svr_problem,
@@ -36,7 +39,8 @@ def train_svc(
     loss: SVCLoss = "hinge",
     nu: float | None = None,
     fit_intercept: bool = True,
-    intercept_scaling: float | None = None,
+    intercept_scaling: float | Literal["auto"] | None = None,
+    fixed_intercept: float | None = None,
     standardize: bool = False,
     feature_names: Any = None,
     sample_weight: Any = None,
@@ -72,7 +76,8 @@ def train_svc(
     nu : in place of C: the C is found at which the sum of alpha is the share nu of n C. At most the share nu of the points is
         on the wrong side of its margin, and at least that share is a support vector. ``Solution.C`` says what was found.
     fit_intercept, intercept_scaling : without an intercept there is no equality row; ``intercept_scaling=tau`` then
-        stands for a regularised one, through the kernel K + tau^2.
+        stands for a regularised one, through the kernel K + tau^2; "auto": tau = R, the largest norm in feature space.
+    fixed_intercept : with ``fit_intercept=False``: the intercept, or what a regularised one is counted from; default 0.
     standardize : give every feature mean 0 and standard deviation 1 over the training rows, weighted by `sample_weight`
         (sparse X: deviation 1 only, so that zeros stay zeros). The machine keeps the numbers and takes raw data later.
     feature_names : names of the columns; by default those of a data frame. A machine that knows them accepts a data frame
@@ -105,7 +110,7 @@ def train_svc(
     form = {
         "C": _place(nu, "C", C, 1.0, loss), "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0,
         "loss": loss, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
-        "sample_weight": sample_weight, "class_weight": class_weight,
+        "fixed_intercept": fixed_intercept, "sample_weight": sample_weight, "class_weight": class_weight,
     }  # fmt: skip
     problem = svc_problem(X, y, **form, standardize=standardize, feature_names=feature_names)
     run = _check_run(
@@ -129,7 +134,8 @@ def train_svr(
     tau: float = 0.5,
     nu: float | None = None,
     fit_intercept: bool = True,
-    intercept_scaling: float | None = None,
+    intercept_scaling: float | Literal["auto"] | None = None,
+    fixed_intercept: float | None = None,
     standardize: bool = False,
     feature_names: Any = None,
     sample_weight: Any = None,
@@ -167,7 +173,7 @@ def train_svr(
     form = {
         "C": C, "epsilon": _place(nu, "epsilon", epsilon, 0.1, loss), "kernel": kernel, "gamma": gamma, "degree": degree,
         "coef0": coef0, "loss": loss, "tau": tau, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
-        "sample_weight": sample_weight,
+        "fixed_intercept": fixed_intercept, "sample_weight": sample_weight,
     }  # fmt: skip
     problem = svr_problem(X, y, **form, standardize=standardize, feature_names=feature_names)
     run = _check_run(
@@ -240,7 +246,7 @@ def train_one_class(
     run = _check_run(
         solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
     )
-    y = problem.classes[[1]].repeat(problem.X.shape[0])
+    y = np.ones(problem.X.shape[0], dtype=np.int64)
     return _trained(problem, None, run, _control(time_limit, callback, verbose), y, form)
 
 
@@ -262,8 +268,7 @@ def _place(nu: Any, name: str, value: Any, default: float, loss: Any) -> Any:
 
 def _trained(problem: Problem, nu: Any, run: Run, control: Any, y: Any, form: dict[str, Any]) -> Solution:
     """Solve a problem, or the one of its family that has this nu."""
-    form = form | {"gamma": problem.spec.kernel.gamma}  # what gamma="scale" stood for stays
-    training = Training(problem.X, y, form, run.tol, problem.columns)
+    training = Training(problem.X, y, form | _worked_out(problem, form), run.tol, problem.columns)
     if nu is None:
         return _fit(problem, run, control, training)
     return nu_fit(problem, border.share("nu", nu), run, control, training)

@@ -14,7 +14,7 @@ from sklearn.svm import NuSVC, NuSVR, OneClassSVM
 
 import svmcore
 from svmcore import solvers
-from svmcore.kernel.matrix import is_sparse
+from svmcore.kernel.points import is_sparse
 
 TIGHT = 1e-9
 PEER = 1e-10  # tolerance of the peer

@@ -80,7 +80,7 @@ def test_the_words_in_the_signatures_are_the_words_that_are_known():
     assert set(_keywords.SolverOptions.__annotations__) == {
         key for name in solvers.names() for key in solvers.options(name)
     }
-    assert set(_keywords._FUNCTIONS) - {"cv_path"} == set(FUNCTIONS)
+    assert set(_keywords._FUNCTIONS) - {"cv_path", "train_one_class"} == set(FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -193,7 +193,8 @@ reveal_type(path.error_curve()(1.0))
 reveal_type(svmcore.load("machine.npz"))
 reveal_type(solution.coef_)
 """
-REVEALED = ["solution.Solution", "float", "ndarray", "float", "solution.Solution | svmcore.path.result.Path", "ndarray"]
+LOADED = "solution.Solution | svmcore.classes.Machines | svmcore.path.result.Path"
+REVEALED = ["solution.Solution", "float", "ndarray", "float", LOADED, "ndarray"]
 FAULTS = """
 import svmcore
 svmcore.train_svc([[0.0]], [1], kernel="gauss")

@@ -14,6 +14,7 @@ All rows are ``sum beta = 0`` but that of one class, ``sum beta = nu sum s``. nu
 here: it is C-SVC or epsilon-SVR at the value where the sum of alpha has the share nu of what it can have (`svmcore.nu`).
 
 A box [0, y C] is [0, C] for y = +1 and [-C, 0] for y = -1. A point of weight zero owns no variable: it is not there.
+Without an equality row the intercept is fixed, at 0 or at any b: then c - b stands for c.
 """
 
 from __future__ import annotations
@@ -80,6 +81,11 @@ def one_class(weights: FloatArray, nu: float) -> DualQP:
     kept = np.flatnonzero(weights > _NEGLIGIBLE)
     zero, bound = np.zeros(len(kept)), weights[kept]
     return DualQP(zero, zero, bound, zero, kept, True, nu * float(bound.sum()))
+
+
+def with_intercept(qp: DualQP, b: float) -> DualQP:
+    """The dual of a machine whose intercept is fixed at b: what the weights have to reach is c - b."""
+    return qp._replace(c=qp.c - b) if b else qp
 
 
 def to_coef(qp: DualQP, beta: FloatArray, n: int) -> FloatArray:
