@@ -20,7 +20,8 @@ from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix, is_sparse
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
 from svmcore.problem import border, formulations, measures
 from svmcore.solve import (
@@ -51,8 +52,8 @@ _TOL = 1e-9  # of the refits inside of leave-one-out, relative to targets of siz
 def _training(solution: Solution) -> Training:
     if solution.training is None:
         raise InputError(
-            "this machine does not carry its training data (it was read from a file); train again with train_svc or "
-            "train_svr to add and remove points"
+            "this machine does not carry its training data (it was read from a file, or is one of several); train again with "
+            "train_svc or train_svr to add and remove points"
         )
     return solution.training  # type: ignore[no-any-return]
 
@@ -402,7 +403,8 @@ def leave_one_out(
     Parameters
     ----------
     X, y, C : the training problem; further keywords are those of `train_svc` that define it (kernel, gamma, degree,
-        coef0, loss, fit_intercept, intercept_scaling, standardize, sample_weight, class_weight). With `epsilon`: regression.
+        coef0, loss, fit_intercept, intercept_scaling, fixed_intercept, standardize, sample_weight, class_weight). With
+        `epsilon`: regression.
         `standardize` works out mean and scale once, on all points.
     tol : KKT tolerance of each machine. time_limit, callback, verbose, cache_mb, n_threads : as in `train_svc`.
 
@@ -502,7 +504,7 @@ def _each(
         return values, (0, 0, K.n_evals), stopped
     snapshot = _Snapshot(simple)
     product = qp.c - qp.diag * duals.beta - duals.v  # K beta, by variable
-    b, without = _biases(course.qp, landed(course.qp, duals.beta), duals.v, control)
+    b, without = (part + form.fixed for part in _biases(course.qp, landed(course.qp, duals.beta), duals.v, control))
     owners: dict[int, list[int]] = {}
     for t in np.flatnonzero(duals.beta):
         owners.setdefault(int(qp.point[t]), []).append(int(t))
@@ -522,7 +524,7 @@ def _each(
         bias, status, scratch = _without(simple, variables)
         if (stopped := control.reason()) is not None and not status.ok:  # cut short
             return values, (exits, refits, K.n_evals), stopped
-        values[owner] = qp.c[own[0]] - duals.v[own[0]] + bias
+        values[owner] = qp.c[own[0]] - duals.v[own[0]] + form.fixed + bias
         worst = worst if status.ok else status
         exits += 1
         refits += scratch

@@ -9,6 +9,7 @@
 | SVR, squared eps.-insensitive  | 2 a point, (+, -)| y -+ epsilon| [0, +-inf] | 1/C_i |
 
 A box [0, y C] is [0, C] for y = +1 and [-C, 0] for y = -1. A point of weight zero owns no variable: it is not there.
+Without an equality row the intercept is fixed, at 0 or at any b: then c - b stands for c.
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ def svr(y: FloatArray, costs: FloatArray, epsilon: float, loss: str, equality: b
     point = np.concatenate([kept, kept])
     costs = np.concatenate([costs[kept], costs[kept]])
     return _dual(signs, target - epsilon * signs, costs, point, loss == "squared_epsilon_insensitive", equality)
+
+
+def with_intercept(qp: DualQP, b: float) -> DualQP:
+    """The dual of a machine whose intercept is fixed at b: what the weights have to reach is c - b."""
+    return qp._replace(c=qp.c - b) if b else qp
 
 
 def to_coef(qp: DualQP, beta: FloatArray, n: int) -> FloatArray:

@@ -22,7 +22,8 @@ from scipy.linalg import lapack, qr
 from svmcore._control import Control
 from svmcore._kernels import weighted_gram
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix, dense_points, is_sparse
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import dense_points, is_sparse
 from svmcore.problem import measures
 from svmcore.solvers import _ipm_jit as ipm
 from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual

@@ -22,7 +22,8 @@ from svmcore import _smo_jit
 from svmcore._control import Control
 from svmcore._smo_jit import RowCache, Scan
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Points, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix, aligned, new_scratch, padded
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import aligned, new_scratch, padded
 from svmcore.problem import measures
 from svmcore.simd.vector import BIG
 from svmcore.solvers import _steps_jit
