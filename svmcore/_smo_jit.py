@@ -17,43 +17,43 @@ from svmcore._jit import jit
 from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore.simd.vector import BIG, fmax, fmin
+from svmcore.solvers._steps_jit import (
+    AT_TOLERANCE,
+    CHANGED,
+    EVALS,
+    NEED_ROW,
+    NO_BOUND,
+    OWN_FLOAT,
+    OWN_INT,
+    PASSES_DONE,
+    POSITION,
+    ROW,
+    STUCK,
+    VIOLATION,
+    WORK,
+    count_step,
+    due,
+    move,
+    pair_length,
+    violation,
+)
 
 CALLABLE = int(KernelKind.CALLABLE)
 
 # rules
 SECOND, MVP, PLATT, SIMPLIFIED = 0, 1, 2, 3
 
-# why a slice ended
-AT_TOLERANCE, SLICE_SPENT, TRACE_FULL, CHECK_DUE, NEED_ROW, STUCK, NO_BOUND, PASSES_DONE, AT_MAX_ITER = range(9)
-
 # ints of the progress record
-ITERATION, NEXT_CHECK, TRACED, ROW, POSITION, EXAMINE_ALL, CHANGED, PASSES, QUIET, SEED, NONCONVEX, EVALS, MISSES = (
-    range(13)
-)
-PENDING_I, PENDING_J = 13, 14
+EXAMINE_ALL, PASSES, QUIET, SEED, MISSES, PENDING_I, PENDING_J = range(OWN_INT, OWN_INT + 7)
 # floats of the progress record
-VIOLATION, OBJECTIVE, THRESHOLD, TOP, BOTTOM = range(5)
-
-TRACE_COLUMNS = ("objective", "violation", "n_kernel_evals", "i", "j", "step")
+THRESHOLD, TOP, BOTTOM = range(OWN_FLOAT, OWN_FLOAT + 3)
 
 
-class Variables(NamedTuple):
-    """The variables of the (possibly shrunken) problem, padded to whole blocks."""
+class Scan(NamedTuple):
+    """What passes over all variables read and write next to the residual, padded to whole blocks."""
 
-    n: int
-    equality: bool
-    beta: FloatArray
-    v: FloatArray  # residual
-    c: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    diag: FloatArray
-    curvature: FloatArray  # K_tt + diag_t
     grow: FloatArray
     shrink: FloatArray
-    lane: IntArray  # variable -> point of `Points`, in order of first appearance
-    one_each: bool  # variable t owns point t
-    tiny: float  # a curvature below this counts as zero
     score: FloatArray  # scratch
     best: FloatArray  # scratch, one per block
     best_top: FloatArray  # block maxima of v + grow, kept by `advance`
@@ -62,6 +62,7 @@ class Variables(NamedTuple):
 class RowCache(NamedTuple):
     """Kernel rows in variable order, least recently used evicted first. `points_row` is scratch."""
 
+    one_each: bool  # variable t owns point t
     values: FloatArray
     slot: IntArray  # point -> slot, or -1
     owner: IntArray  # slot -> point, or -1
@@ -70,24 +71,6 @@ class RowCache(NamedTuple):
     zero: FloatArray
     ones: FloatArray
     points_row: FloatArray
-
-
-class Progress(NamedTuple):
-    """Counters and measures that outlive a slice."""
-
-    ints: IntArray
-    floats: FloatArray
-    trace: FloatArray
-
-
-class Limits(NamedTuple):
-    """When to stop and when to return."""
-
-    tol: float
-    max_iter: int
-    check_every: int
-    work: float
-    max_passes: int
 
 
 @jit
@@ -109,27 +92,25 @@ def claim_slot(cache, key):
 
 
 @jit
-def compute_row(kernel, points, variables, cache, scratch, key):
+def compute_row(kernel, points, duals, cache, scratch, key):
     """Fill a slot with the kernel row of a point, in variable order. In place: cache."""
     slot = claim_slot(cache, key)
     panels = (points.n + LANES - 1) // LANES
     row = cache.values[slot]
-    kernel_row(
-        kernel, points, key, points, np.int64(0), panels, scratch, row if variables.one_each else cache.points_row
-    )
-    if not variables.one_each:
-        for t in range(variables.n):
-            row[t] = cache.points_row[variables.lane[t]]
-        for t in range(variables.n, row.shape[0]):
+    kernel_row(kernel, points, key, points, np.int64(0), panels, scratch, row if cache.one_each else cache.points_row)
+    if not cache.one_each:
+        for t in range(duals.n):
+            row[t] = cache.points_row[duals.point[t]]
+        for t in range(duals.n, row.shape[0]):
             row[t] = 0.0
     cache.clock[0] += 1
     cache.used[slot] = cache.clock[0]
 
 
 @jit(inline=True)
-def _fetch(variables, cache, ints, t):
+def _fetch(duals, cache, ints, t):
     """The slot of the kernel row of variable t, or -1 with a note of the point whose row is missing."""
-    key = variables.lane[t]
+    key = duals.point[t]
     slot = cache.slot[key]
     if slot < 0:
         ints[ROW] = key
@@ -140,10 +121,10 @@ def _fetch(variables, cache, ints, t):
 
 
 @jit(inline=True)
-def set_masks(variables, t):
+def set_masks(duals, scan, t):
     """Refresh whether variable t can grow and shrink. In place: grow, shrink."""
-    variables.grow[t] = 0.0 if variables.beta[t] < variables.upper[t] else -BIG
-    variables.shrink[t] = 0.0 if variables.beta[t] > variables.lower[t] else BIG
+    scan.grow[t] = 0.0 if duals.beta[t] < duals.upper[t] else -BIG
+    scan.shrink[t] = 0.0 if duals.beta[t] > duals.lower[t] else BIG
 
 
 @jit(inline=True)
@@ -240,128 +221,73 @@ def worst_coordinate(v, grow, shrink, weight, tiny, score, best):
 
 
 @jit(inline=True)
-def _move(variables, i, j, step):
-    """beta_i += step, beta_j -= step (j < 0: only i), landing exactly on a bound that is reached.
-
-    Returns the step taken; infinity, with nothing moved, when no bound limits an infinite step.
-    """
-    beta = variables.beta
-    room_i = variables.upper[i] - beta[i] if step > 0 else beta[i] - variables.lower[i]
-    room_j = np.inf
-    if j >= 0:
-        room_j = beta[j] - variables.lower[j] if step > 0 else variables.upper[j] - beta[j]
-    size = min(abs(step), room_i, room_j)
-    if np.isinf(size):
-        return np.inf
-    sign = 1.0 if step > 0 else -1.0
-    rounding = 4.0e-16 * size
-    if size >= room_i - rounding:
-        beta[i] = variables.upper[i] if step > 0 else variables.lower[i]
-    else:
-        beta[i] += sign * size
-    if j >= 0:
-        if size >= room_j - rounding:
-            beta[j] = variables.lower[j] if step > 0 else variables.upper[j]
-        else:
-            beta[j] -= sign * size
-        set_masks(variables, j)
-    set_masks(variables, i)
-    return sign * size
-
-
-@jit(inline=True)
-def _step(variables, cache, progress, i, j):
+def _step(duals, scan, cache, progress, i, j):
     """Minimise over the pair (i, j), or over i alone when j < 0; update the residual and the counters.
 
     Returns -1 when the step was made, else the reason why not (NEED_ROW, NO_BOUND, STUCK).
     """
     ints, floats = progress.ints, progress.floats
-    slot_i = _fetch(variables, cache, ints, i)
+    slot_i = _fetch(duals, cache, ints, i)
     if slot_i < 0:
         return NEED_ROW
     row_i = cache.values[slot_i]
+    row_j = cache.zero
     if j >= 0:
-        slot_j = _fetch(variables, cache, ints, j)
+        slot_j = _fetch(duals, cache, ints, j)
         if slot_j < 0:
             return NEED_ROW
         row_j = cache.values[slot_j]
-        slope = variables.v[i] - variables.v[j]
-        scale = variables.curvature[i] + variables.curvature[j]
-        curvature = scale - 2.0 * row_i[j]
-        pull = variables.c[i] - variables.c[j]
-        least = variables.diag[i] + variables.diag[j]
-    else:
-        row_j = cache.zero
-        slope = variables.v[i]
-        scale = variables.curvature[i]
-        curvature = scale
-        pull = variables.c[i]
-        least = variables.diag[i]
-    sign = 1.0 if slope > 0 else -1.0
-    if curvature < -1e-9 * abs(scale):
-        ints[NONCONVEX] = 1
-        step = sign * np.inf
-    else:
-        curvature = max(curvature, least)  # what rounding may have hidden: K itself adds nothing negative
-        step = slope / max(curvature, min(variables.tiny, least) if least > 0.0 else variables.tiny)
-    if ints[NONCONVEX] == 0 and curvature <= 1e-15 * abs(scale) and least == 0.0 and sign * pull > 0.0:
-        step = sign * np.inf  # contradictory duplicates: nothing but a bound stops them
-    before_i = variables.beta[i]
-    step = _move(variables, i, j, step)
+    step, slope, curvature = pair_length(duals, progress, row_i, i, j)
+    before = duals.beta[i]
+    step = move(duals, i, j, step)
     if np.isinf(step):
         return NO_BOUND
-    if step == 0.0 or variables.beta[i] == before_i:
-        return STUCK
-    variables.v[i] -= variables.diag[i] * step
+    set_masks(duals, scan, i)
     if j >= 0:
-        variables.v[j] += variables.diag[j] * step
-    floats[TOP], floats[BOTTOM] = advance(
-        variables.v, step, row_i, row_j, variables.grow, variables.shrink, variables.best_top
-    )
-    floats[OBJECTIVE] -= step * slope - 0.5 * curvature * step * step
-    ints[ITERATION] += 1
-    if progress.trace.shape[0] > 0:
-        record = progress.trace[ints[TRACED]]
-        record[0], record[1], record[2] = floats[OBJECTIVE], floats[VIOLATION], ints[EVALS]
-        record[3], record[4], record[5] = i, j, step
-        ints[TRACED] += 1
+        set_masks(duals, scan, j)
+    if step == 0.0 or duals.beta[i] == before:
+        return STUCK
+    duals.v[i] -= duals.diag[i] * step
+    if j >= 0:
+        duals.v[j] += duals.diag[j] * step
+    floats[TOP], floats[BOTTOM] = advance(duals.v, step, row_i, row_j, scan.grow, scan.shrink, scan.best_top)
+    count_step(progress, step * slope - 0.5 * curvature * step * step, i, j, step)
     return -1
 
 
 @jit
-def measure(variables, cache, progress):
+def measure(duals, scan, cache, progress):
     """Extremes of the current point, after somebody else changed it. In place: progress."""
     progress.floats[TOP], progress.floats[BOTTOM] = advance(
-        variables.v, 0.0, cache.zero, cache.zero, variables.grow, variables.shrink, variables.best_top
+        duals.v, 0.0, cache.zero, cache.zero, scan.grow, scan.shrink, scan.best_top
     )
 
 
 @jit(inline=True)
-def _greedy_pair(variables, cache, progress, rule):
+def _greedy_pair(duals, scan, cache, progress, rule):
     """The working set of the greedy rules: (reason or -1, i, j). Sets the violation."""
     ints, floats = progress.ints, progress.floats
-    if not variables.equality:
-        weight = cache.ones if rule == MVP else variables.curvature
+    if not duals.equality:
+        weight = cache.ones if rule == MVP else duals.curvature
         i, floats[VIOLATION] = worst_coordinate(
-            variables.v, variables.grow, variables.shrink, weight, variables.tiny, variables.score, variables.best
+            duals.v, scan.grow, scan.shrink, weight, duals.tiny, scan.score, scan.best
         )
         return -1, i, -1
     top, bottom = floats[TOP], floats[BOTTOM]
-    if top < -0.5 * BIG or bottom > 0.5 * BIG or top <= bottom:
-        floats[VIOLATION] = 0.0
+    floats[VIOLATION] = violation(top, bottom, duals.equality)
+    if floats[VIOLATION] == 0.0:
         return -1, 0, 0
-    floats[VIOLATION] = top - bottom
-    i = _find_top(variables.v, variables.grow, variables.best_top, top)
+    i = _find_top(duals.v, scan.grow, scan.best_top, top)
     if rule == SECOND:
-        slot = _fetch(variables, cache, ints, i)
+        slot = _fetch(duals, cache, ints, i)
         if slot < 0:
             return NEED_ROW, i, i
         j = second_partner(
-            variables.v, variables.shrink, variables.curvature, cache.values[slot], variables.v[i],
-            variables.curvature[i], variables.tiny, variables.score, variables.best,
+            duals.v, scan.shrink, duals.curvature, cache.values[slot], duals.v[i],
+            duals.curvature[i], duals.tiny, scan.score, scan.best,
         )  # fmt: skip
     else:
-        j = _find_bottom(variables.v, variables.shrink, bottom)
+        j = _find_bottom(duals.v, scan.shrink, bottom)
     return -1, i, j
 
 
@@ -373,95 +299,95 @@ def _random(ints, n):
 
 
 @jit
-def _wants(variables, t, threshold, tol):
+def _wants(duals, scan, t, threshold, tol):
     """+1 when variable t violates the conditions by wanting to grow, -1 to shrink, 0 when it is content."""
-    if variables.v[t] - threshold > tol and variables.grow[t] == 0.0:
+    if duals.v[t] - threshold > tol and scan.grow[t] == 0.0:
         return 1
-    if variables.v[t] - threshold < -tol and variables.shrink[t] == 0.0:
+    if duals.v[t] - threshold < -tol and scan.shrink[t] == 0.0:
         return -1
     return 0
 
 
 @jit
-def _fits(variables, i, j, want, least):
+def _fits(duals, scan, i, j, want, least):
     """Whether moving i as it wants against j makes progress of at least `least` in slope."""
     if i == j:
         return False
     if want > 0:
-        return variables.shrink[j] == 0.0 and variables.v[i] - variables.v[j] > least
-    return variables.grow[j] == 0.0 and variables.v[j] - variables.v[i] > least
+        return scan.shrink[j] == 0.0 and duals.v[i] - duals.v[j] > least
+    return scan.grow[j] == 0.0 and duals.v[j] - duals.v[i] > least
 
 
 @jit
-def _platt_partner(variables, ints, i, want, least):
+def _platt_partner(duals, scan, ints, i, want, least):
     """Platt's second choice: the farthest free variable, then any free one, then any, from random starts; or -1."""
-    n = variables.n
+    n = duals.n
     far = -1
     for j in range(n):
-        if variables.grow[j] == 0.0 and variables.shrink[j] == 0.0:
-            if far < 0 or abs(variables.v[i] - variables.v[j]) > abs(variables.v[i] - variables.v[far]):
+        if scan.grow[j] == 0.0 and scan.shrink[j] == 0.0:
+            if far < 0 or abs(duals.v[i] - duals.v[j]) > abs(duals.v[i] - duals.v[far]):
                 far = j
-    if far >= 0 and _fits(variables, i, far, want, least):
+    if far >= 0 and _fits(duals, scan, i, far, want, least):
         return far
     for free_only in (True, False):
         start = _random(ints, n)
         for k in range(n):
             j = (start + k) % n
-            if free_only and not (variables.grow[j] == 0.0 and variables.shrink[j] == 0.0):
+            if free_only and not (scan.grow[j] == 0.0 and scan.shrink[j] == 0.0):
                 continue
-            if _fits(variables, i, j, want, least):
+            if _fits(duals, scan, i, j, want, least):
                 return j
     return -1
 
 
 @jit
-def _sweep_pair(variables, progress, rule, tol):
+def _sweep_pair(duals, scan, progress, rule, tol):
     """Examine the variable at the sweep's position: (i, j) when it violates and has a partner, else i = -1."""
     ints, floats = progress.ints, progress.floats
     i = ints[POSITION]
     ints[POSITION] += 1
-    if rule == PLATT and not ints[EXAMINE_ALL] and (variables.grow[i] != 0.0 or variables.shrink[i] != 0.0):
+    if rule == PLATT and not ints[EXAMINE_ALL] and (scan.grow[i] != 0.0 or scan.shrink[i] != 0.0):
         return -1, -1
-    half = 0.5 * tol if variables.equality else tol
-    want = _wants(variables, i, floats[THRESHOLD], half)
+    half = 0.5 * tol if duals.equality else tol
+    want = _wants(duals, scan, i, floats[THRESHOLD], half)
     if want == 0:
         return -1, -1
-    if not variables.equality:
+    if not duals.equality:
         return i, -1
     if rule == PLATT:
-        j = _platt_partner(variables, ints, i, want, half)
+        j = _platt_partner(duals, scan, ints, i, want, half)
         return (i, j) if j >= 0 else (-1, -1)
-    if variables.n > 1:
-        j = (i + 1 + _random(ints, variables.n - 1)) % variables.n
-        if _fits(variables, i, j, want, 0.0):
+    if duals.n > 1:
+        j = (i + 1 + _random(ints, duals.n - 1)) % duals.n
+        if _fits(duals, scan, i, j, want, 0.0):
             return i, j
     return -1, -1
 
 
 @jit
-def _after_sweep_step(variables, progress, i, j):
+def _after_sweep_step(duals, scan, progress, i, j):
     """The sweep's threshold after a step: the residual of a variable of the pair that is free, else their mean."""
     progress.ints[CHANGED] += 1
-    if not variables.equality:
+    if not duals.equality:
         return
-    v = variables.v
-    if variables.grow[i] == 0.0 and variables.shrink[i] == 0.0:
+    v = duals.v
+    if scan.grow[i] == 0.0 and scan.shrink[i] == 0.0:
         progress.floats[THRESHOLD] = v[i]
-    elif variables.grow[j] == 0.0 and variables.shrink[j] == 0.0:
+    elif scan.grow[j] == 0.0 and scan.shrink[j] == 0.0:
         progress.floats[THRESHOLD] = v[j]
     else:
         progress.floats[THRESHOLD] = 0.5 * (v[i] + v[j])
 
 
 @jit
-def _end_of_sweep(variables, cache, progress, rule, max_passes):
+def _end_of_sweep(duals, scan, cache, progress, rule, max_passes):
     """Between sweeps: measure and choose the next sweep; (reason or -1, i, j), a pair when a sweep changed nothing."""
     ints, floats = progress.ints, progress.floats
     quiet = ints[CHANGED] == 0
     ints[CHANGED] = 0
     ints[POSITION] = 0
     ints[PASSES] += 1
-    _, i, j = _greedy_pair(variables, cache, progress, np.int64(MVP))
+    _, i, j = _greedy_pair(duals, scan, cache, progress, np.int64(MVP))
     if rule == PLATT and not ints[EXAMINE_ALL]:
         # with a tolerance of zero, free variables may go on for ever over rounding: now and then all are looked at
         if quiet or ints[PASSES] % 100 == 0:
@@ -475,14 +401,14 @@ def _end_of_sweep(variables, cache, progress, rule, max_passes):
         return PASSES_DONE, -1, -1
     if quiet and (rule == PLATT or ints[QUIET] >= 10):
         # nobody finds a partner against this threshold: step on the worst pair and start from the middle
-        floats[THRESHOLD] = 0.5 * (floats[TOP] + floats[BOTTOM]) if variables.equality else 0.0
+        floats[THRESHOLD] = 0.5 * (floats[TOP] + floats[BOTTOM]) if duals.equality else 0.0
         ints[QUIET] = 0
         return -1, i, j
     return -1, -1, -1
 
 
 @jit(inline=True)
-def _choose(variables, cache, progress, rule, limits):
+def _choose(duals, scan, cache, progress, rule, tol, max_passes):
     """The next working set: (reason or -1, i, j), with i = -1 when there is none yet."""
     ints, floats = progress.ints, progress.floats
     if ints[PENDING_I] >= 0:  # a row that the step needs has been supplied meanwhile
@@ -490,39 +416,33 @@ def _choose(variables, cache, progress, rule, limits):
         ints[PENDING_I] = -1
         return -1, i, j
     if rule == SECOND or rule == MVP:
-        reason, i, j = _greedy_pair(variables, cache, progress, rule)
-    elif ints[POSITION] < variables.n:
-        i, j = _sweep_pair(variables, progress, rule, limits.tol)
+        reason, i, j = _greedy_pair(duals, scan, cache, progress, rule)
+    elif ints[POSITION] < duals.n:
+        i, j = _sweep_pair(duals, scan, progress, rule, tol)
         return -1, i, j
     else:
-        reason, i, j = _end_of_sweep(variables, cache, progress, rule, limits.max_passes)
-    if floats[VIOLATION] <= limits.tol:
+        reason, i, j = _end_of_sweep(duals, scan, cache, progress, rule, max_passes)
+    if floats[VIOLATION] <= tol:
         return AT_TOLERANCE, i, j
     return reason, i, j
 
 
 @jit
-def smo_slice(kernel, points, variables, cache, scratch, progress, rule, limits):
+def smo_slice(kernel, points, duals, scan, cache, scratch, progress, rule, limits, max_passes):
     """Run SMO until a reason to return to Python appears; returns the reason. In place: everything but the problem."""
-    ints = progress.ints
-    work = 0.0
+    ints, floats = progress.ints, progress.floats
+    floats[WORK] = 0.0
     greedy = rule == SECOND or rule == MVP
-    size = float(variables.v.shape[0])
+    size = float(duals.v.shape[0])
     while True:
-        if ints[ITERATION] >= limits.max_iter:
-            return AT_MAX_ITER
-        if ints[ITERATION] >= ints[NEXT_CHECK]:
-            ints[NEXT_CHECK] = ints[ITERATION] + limits.check_every
-            return CHECK_DUE
-        if progress.trace.shape[0] > 0 and ints[TRACED] >= progress.trace.shape[0]:
-            return TRACE_FULL
-        if work > limits.work:
-            return SLICE_SPENT
-        reason, i, j = _choose(variables, cache, progress, rule, limits)
-        work += 4.0 * size if greedy else 16.0
+        reason = due(progress, limits)
+        if reason >= 0:
+            return reason
+        reason, i, j = _choose(duals, scan, cache, progress, rule, limits.tol, max_passes)
+        floats[WORK] += 4.0 * size if greedy else 16.0
         if reason < 0 and i >= 0:
-            reason = _step(variables, cache, progress, i, j)
-            work += 4.0 * size
+            reason = _step(duals, scan, cache, progress, i, j)
+            floats[WORK] += 4.0 * size
             if reason == NEED_ROW:
                 ints[PENDING_I], ints[PENDING_J] = i, j
             elif greedy:
@@ -530,11 +450,11 @@ def smo_slice(kernel, points, variables, cache, scratch, progress, rule, limits)
             elif reason == STUCK and ints[POSITION] > 0:
                 reason = -1  # only the worst pair, which ends a sweep, shows that nothing can move
             elif reason < 0:
-                _after_sweep_step(variables, progress, i, j)
+                _after_sweep_step(duals, scan, progress, i, j)
         if reason == NEED_ROW and kernel.kind != CALLABLE:
-            compute_row(kernel, points, variables, cache, scratch, ints[ROW])
+            compute_row(kernel, points, duals, cache, scratch, ints[ROW])
             ints[EVALS] += points.n
             ints[MISSES] += 1
-            work += size * (8.0 + points.panels.shape[1])
+            floats[WORK] += size * (8.0 + points.panels.shape[1])
         elif reason >= 0:
             return reason

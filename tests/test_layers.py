@@ -25,7 +25,8 @@ MACHINERY = {"_jit", "_roots", "_records", "_disk", "_bundle", "_files"}
 
 # The compiled homes, and what each may import from the package. pyproject.toml names the same ones.
 BASE = {"_jit", "_types"}
-PAIRS = BASE | {"solvers._steps_jit"}
+STEPS = BASE | {"solvers._steps_jit"}
+PAIRS = STEPS | {"solvers._pairs_jit"}
 ELBOW = BASE | {"path.elbow_jit", "simd.vector"}
 HOMES = {
     "simd.lanes": BASE,
@@ -33,11 +34,14 @@ HOMES = {
     "simd.passes": BASE | {"simd.vector", "simd.lanes"},
     "simd.loops": BASE | {"simd.vector"},
     "_kernels": BASE | {"simd.vector"},
-    "_smo_jit": BASE | {"simd.vector", "_kernels"},
+    "_smo_jit": STEPS | {"simd.vector", "_kernels"},
     "_path_jit": ELBOW,
     "solvers._steps_jit": BASE,
-    "solvers._active_jit": PAIRS,
-    "solvers._npa_jit": PAIRS,
+    "solvers._pairs_jit": STEPS,
+    "solvers._sweeps_jit": STEPS,
+    "solvers._projection_jit": STEPS,
+    "solvers._active_jit": STEPS,
+    "solvers._npa_jit": STEPS,
     "solvers._chunk_jit": PAIRS,
     "solvers._ipm_jit": BASE | {"simd.vector", "_kernels"},
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes"},

@@ -18,7 +18,7 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import padded
 from svmcore.problem import formulations, measures
 from svmcore.simd.vector import BIG
-from svmcore.solvers import smo
+from svmcore.solvers import _course, _steps_jit, smo
 from svmcore.solvers._face import FaceResult, face_step
 
 TINY = 1e-12
@@ -92,20 +92,23 @@ def problem(n: int = 90, C: float = 1.0, cache_bytes: int = 1 << 20) -> tuple:
 @pytest.mark.parametrize("step", [0.25, -0.25, 1.0, 5.0, np.inf])
 def test_a_pair_moves_as_far_as_its_bounds(step):
     qp, _, work = problem(8)
-    variables = work.variables
+    duals, scan = work.duals, work.scan
     up, down = int(np.argmax(qp.c)), int(np.argmin(qp.c))
     i, j = (up, down) if step > 0 else (down, up)
-    taken = _smo_jit._move(variables, i, j, step)
+    taken = _steps_jit.move(duals, i, j, step)
+    for t in (i, j):
+        _smo_jit.set_masks(duals, scan, t)
     assert taken == np.sign(step) * min(abs(step), 1.0)
-    assert variables.beta[i] == taken
-    assert variables.beta[j] == -taken
-    assert variables.grow[up] == (-BIG if abs(taken) == 1.0 else 0.0)
-    assert variables.shrink[up] == 0.0
-    assert variables.grow[down] == 0.0
-    alone = _smo_jit._move(variables, up, -1, -abs(taken))
+    assert duals.beta[i] == taken
+    assert duals.beta[j] == -taken
+    assert scan.grow[up] == (-BIG if abs(taken) == 1.0 else 0.0)
+    assert scan.shrink[up] == 0.0
+    assert scan.grow[down] == 0.0
+    alone = _steps_jit.move(duals, up, -1, -abs(taken))
+    _smo_jit.set_masks(duals, scan, up)
     assert alone == -abs(taken)
-    assert variables.beta[up] == 0.0
-    assert variables.shrink[up] == BIG
+    assert duals.beta[up] == 0.0
+    assert scan.shrink[up] == BIG
 
 
 def test_a_full_cache_gives_the_slot_that_was_used_least():
@@ -127,7 +130,7 @@ def test_a_shrunken_problem_keeps_points_vectors_and_cached_rows():
     exact = oracle.kernel_matrix("rbf", K.X[:40], K.X, 0.5)
     scratch = smo.new_scratch(3)
     for key in range(40):
-        _smo_jit.compute_row(K.kernel, work.points, work.variables, work.cache, scratch, key)
+        _smo_jit.compute_row(K.kernel, work.points, work.duals, work.cache, scratch, key)
     assert work.cache.values[work.cache.slot[7], :600] == pytest.approx(exact[7], rel=1e-14)
     v = np.where(qp.c > 0, 1.0, -1.0)
     v[::2] *= -3.0  # half of them point outwards at their bound
@@ -135,13 +138,13 @@ def test_a_shrunken_problem_keeps_points_vectors_and_cached_rows():
     child = work.shrunken(np.zeros(600), v.copy())
     assert child is not None
     assert np.array_equal(child.index, np.arange(1, 600, 2))
-    n = child.variables.n
-    assert np.array_equal(child.variables.c[:n], qp.c[1::2])
+    n = child.duals.n
+    assert np.array_equal(child.duals.c[:n], qp.c[1::2])
     for key in range(1, 40, 2):
         slot = child.cache.slot[np.flatnonzero(child.ids == key)[0]]
         assert child.cache.values[slot, :n] == pytest.approx(exact[key, 1::2], rel=1e-14)
-    assert np.all(child.variables.grow[n:] == -BIG)
-    assert np.all(child.variables.shrink[n:] == BIG)
+    assert np.all(child.scan.grow[n:] == -BIG)
+    assert np.all(child.scan.shrink[n:] == BIG)
     assert smo._Problem(qp, K, np.arange(600), np.zeros(600), qp.c).shrunken(np.zeros(600), qp.c.copy()) is None
 
 
@@ -276,7 +279,7 @@ def test_the_running_residual_does_not_drift():
 def test_a_trace_longer_than_its_buffer_is_whole(monkeypatch):
     X, y = np.random.default_rng(3).normal(size=(30, 2)), np.arange(30) % 2
     whole = svmcore.train_svc(X, y, 10.0, solver="smo", trace=True).trace
-    monkeypatch.setattr(smo, "_TRACE_ROWS", 4)
+    monkeypatch.setattr(_course, "_TRACE_ROWS", 4)
     pieces = svmcore.train_svc(X, y, 10.0, solver="smo", trace=True).trace
     assert len(whole["objective"]) > 4
     for name, column in whole.items():
@@ -297,7 +300,7 @@ def test_idle_sweeps_end_the_simplified_rule():
 def test_short_slices_change_nothing(monkeypatch):
     X, y = np.random.default_rng(5).normal(size=(30, 2)), np.arange(30) % 2
     long = svmcore.train_svc(X, y, 10.0, solver="smo")
-    monkeypatch.setattr(smo, "_SLICE_WORK", 1.0)
+    monkeypatch.setattr(_course, "_SLICE_WORK", 1.0)
     short = svmcore.train_svc(X, y, 10.0, solver="smo")
     assert short.n_iter == long.n_iter
     np.testing.assert_array_equal(short.alpha, long.alpha)

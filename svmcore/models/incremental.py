@@ -268,7 +268,7 @@ def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) ->
             return None
         simple.settle()
         course = simple.course
-        stats = {"adds": int(course.ints[_steps_jit.ADDS]), "members": int(simple.active.sizes[0])}
+        stats = {"adds": int(course.ints[_active_jit.ADDS]), "members": int(simple.active.sizes[0])}
         beta = landed(problem.qp, course.duals.beta.copy())
         if not formulations.nearly_balanced(problem.qp, beta):
             return None
@@ -338,7 +338,7 @@ class _Snapshot:
         self.members = active.members[: self.m].copy()
         self.bounded = active.bounded[: self.e].copy()
         self.L, self.u = active.L[: self.m, : self.m].copy(), active.u[: self.m].copy()
-        self.b = float(simple.course.floats[_steps_jit.BIAS])
+        self.b = float(simple.course.floats[_active_jit.BIAS])
 
     def restore(self) -> None:
         duals, active = self.simple.course.duals, self.simple.active
@@ -350,7 +350,7 @@ class _Snapshot:
         active.bounded[: self.e] = self.bounded
         active.L[: self.m, : self.m] = self.L
         active.u[: self.m] = self.u
-        self.simple.course.floats[_steps_jit.BIAS] = self.b
+        self.simple.course.floats[_active_jit.BIAS] = self.b
 
 
 def _finish(simple: ActiveSet) -> Status | None:
@@ -360,7 +360,7 @@ def _finish(simple: ActiveSet) -> Status | None:
     while True:
         limits = course.limits()
         reason = int(_active_jit.max_slice(course.duals, course.store.rows, simple.active, course.progress, limits))
-        if reason == _active_jit.NEED_ROOM:
+        if reason == _steps_jit.NEED_ROOM:
             simple.grow()
         elif reason == _steps_jit.AT_TOLERANCE:
             return Status.CONVERGED

@@ -12,7 +12,7 @@ import numpy as np
 from svmcore._types import DualQP, FloatArray, IntArray, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import measures
-from svmcore.solvers import _active_jit, _steps_jit
+from svmcore.solvers import _active_jit, _pairs_jit, _steps_jit
 from svmcore.solvers._active_jit import Active
 from svmcore.solvers._course import Course
 
@@ -66,7 +66,7 @@ class ActiveSet:
         new.active.where[members] = np.arange(m)
         new.active.sizes[0] = m
         new.active.L[:m, :m], new.active.u[:m] = self.active.L[:m, :m], self.active.u[:m]
-        course.floats[_steps_jit.BIAS] = self.course.floats[_steps_jit.BIAS]
+        course.floats[_active_jit.BIAS] = self.course.floats[_active_jit.BIAS]
         _active_jit.file_all(course.duals, new.active)
         return new
 
@@ -105,7 +105,7 @@ class ActiveSet:
         F = self.active.members[:m].copy()
         course.supply(course.qp.point[F])
         before, residual = duals.beta[F].copy(), duals.v.copy()
-        course.floats[_steps_jit.BIAS] = _active_jit.settle(duals, self.active, np.empty(m))
+        course.floats[_active_jit.BIAS] = _active_jit.settle(duals, self.active, np.empty(m))
         change = duals.beta[F] - before
         duals.v[:] = residual - change @ course.store.values[course.store.slot[course.qp.point[F]]]
         duals.v[F] -= duals.diag[F] * change
@@ -206,14 +206,15 @@ class ActiveSet:
             return False
         value = np.where(able, -sign * duals.v, -np.inf)
         j = int(np.argmax(value))
-        self.course.floats[_steps_jit.BIAS] = duals.v[j]
+        self.course.floats[_active_jit.BIAS] = duals.v[j]
         _active_jit.append(self.active, j, duals.curvature[j] + self.shift)
         _active_jit.file_all(duals, self.active)
         return True
 
 
 def pair_slice(course: Course, limits: _steps_jit.Limits) -> int:
-    return int(_steps_jit.pair_slice(course.duals, course.store.rows, course.progress, limits, True))
+    """Second-order pair steps on the problem of a course."""
+    return int(_pairs_jit.pair_slice(course.duals, course.store.rows, course.progress, limits))
 
 
 def closest_pair(qp: DualQP, K: KernelMatrix) -> tuple[int, int]:

@@ -20,25 +20,27 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 from svmcore.solvers._steps_jit import (
-    ADDS,
     AT_TOLERANCE,
-    BIAS,
-    DROPS,
-    IDLE,
+    NEED_ROOM,
     NEED_ROW,
     NO_BOUND,
-    PAPER,
+    OWN_FLOAT,
+    OWN_INT,
     POSITION,
     STUCK,
     VIOLATION,
     WORK,
     count_step,
     due,
-    extremes,
     find_row,
+    find_rows,
+    room,
+    worst_pair,
 )
 
-NEED_ROOM = 20
+# ints and floats of the progress record
+ADDS, DROPS, IDLE = range(OWN_INT, OWN_INT + 3)
+PAPER, BIAS = range(OWN_FLOAT, OWN_FLOAT + 2)
 _LANDED = 1e-12  # a distance from a bound below this share of the box (infinite: of the way there) is rounding
 _FLAT = 1e-12  # gamma below this share of its terms counts as zero
 
@@ -186,17 +188,16 @@ def _first_blocker(duals, active, c, sign, limit):
     """(step, blocker): how far c can go before a member (its place), c itself (-2) or nothing (-1) stops it."""
     step = limit
     blocker = -1
-    room = duals.upper[c] - duals.beta[c] if sign > 0 else duals.beta[c] - duals.lower[c]
-    if room <= step:
-        step = room
+    space = room(duals, c, sign)
+    if space <= step:
+        step = space
         blocker = -2
     for a in range(active.sizes[0]):
         rate = sign * active.d[a]
         if rate != 0.0:
-            t = active.members[a]
-            room = duals.upper[t] - duals.beta[t] if rate > 0 else duals.beta[t] - duals.lower[t]
-            if room < step * abs(rate):
-                step = max(room, 0.0) / abs(rate)
+            space = room(duals, active.members[a], rate)
+            if space < step * abs(rate):
+                step = max(space, 0.0) / abs(rate)
                 blocker = a
     return step, blocker
 
@@ -277,21 +278,12 @@ def move(duals, rows, active, progress, c, gap, limit):
 def hold(duals, rows, active, progress, c):
     """Remember beta of all that a move of c may change, and see that their rows are there: NEED_ROW or -1."""
     m = active.sizes[0]
-    missing = find_row(duals, rows, progress, c) < 0
     for a in range(m):
-        t = active.members[a]
-        active.touched[a] = t
-        active.before[a] = duals.beta[t]
-        if find_row(duals, rows, progress, t) < 0:
-            missing = True
+        active.touched[a] = active.members[a]
     active.touched[m] = c
-    active.before[m] = duals.beta[c]
-    if not missing:
-        return -1
     for a in range(m + 1):
-        if rows.slot[duals.point[active.touched[a]]] < 0:
-            find_row(duals, rows, progress, active.touched[a])
-    return NEED_ROW
+        active.before[a] = duals.beta[active.touched[a]]
+    return -1 if find_rows(duals, rows, progress, active.touched, m + 1) else NEED_ROW
 
 
 @jit(sums=True)
@@ -341,10 +333,7 @@ def max_slice(duals, rows, active, progress, limits):
             return reason
         if active.sizes[0] + 2 > active.L.shape[0]:
             return NEED_ROOM
-        i, j = extremes(duals)
-        top = duals.v[i] if i >= 0 else -np.inf
-        bottom = duals.v[j] if j >= 0 else np.inf
-        floats[VIOLATION] = max(top - bottom, 0.0) if duals.equality else max(top, -bottom, 0.0)
+        i, j, floats[VIOLATION] = worst_pair(duals)
         floats[WORK] += 4.0 * duals.n
         if floats[VIOLATION] <= limits.tol:
             return AT_TOLERANCE
@@ -452,11 +441,10 @@ def settle(duals, active, x):
         step = 1.0
         blocker = -1
         for a in range(m):
-            t = active.members[a]
             rate = active.d[a]
-            room = duals.upper[t] - duals.beta[t] if rate > 0 else duals.beta[t] - duals.lower[t]
-            if room < step * abs(rate):
-                step = max(room, 0.0) / abs(rate)
+            space = room(duals, active.members[a], rate)
+            if space < step * abs(rate):
+                step = max(space, 0.0) / abs(rate)
                 blocker = a
         for a in range(m):
             t = active.members[a]

@@ -1,8 +1,4 @@
-"""Working sets: their choice, and the small dense problem on them, solved by pair steps.
-
-`local_pairs` minimises over a few variables with their matrix given; `decompose_slice` is decomposition with working sets of
-fixed size q on top of it.
-"""
+"""Working sets: their choice, and the small problem on them, solved by pair steps with its matrix at hand."""
 
 from __future__ import annotations
 
@@ -12,108 +8,59 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore.solvers._pairs_jit import pair_slice, pair_step
 from svmcore.solvers._steps_jit import (
     AT_TOLERANCE,
+    ITERATION,
     NEED_ROW,
+    NEXT_CHECK,
     NO_BOUND,
     STUCK,
     VIOLATION,
     WORK,
+    Duals,
+    Limits,
+    Progress,
+    Rows,
     count_step,
     due,
-    extremes,
-    find_row,
-    pair_step,
+    find_rows,
+    worst_pair,
 )
 
-SOLVED, LIMITED = -1, -2
+_INNER = 1e-3  # a small problem is solved to this share of the violation outside,
+_INNER_TOL = 0.1  # or to this share of the tolerance
+_LONG = 2**62  # more iterations than anybody makes
 
 
-class Local(NamedTuple):
-    """The problem of a working set: its variables, matrix, point, residual, and boxes."""
+class Small(NamedTuple):
+    """The variables of a working set, and scratch of their choice."""
 
     chosen: IntArray
-    H: FloatArray
-    x: FloatArray
-    g: FloatArray
-    c: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    key: FloatArray  # scratch of the choice
+    key: FloatArray
 
 
-@jit
-def _local_step(local, i, j):
-    """The step over x_i + s, x_j - s (j < 0: x_i alone). Returns SOLVED (done), STUCK or NO_BOUND. In place: x."""
-    H, x = local.H, local.x
-    slope, scale, pull = local.g[i], H[i, i], local.c[i]
-    curvature = scale
-    if j >= 0:
-        slope -= local.g[j]
-        scale += H[j, j]
-        curvature = scale - 2.0 * H[i, j]
-        pull -= local.c[j]
-    sign = 1.0 if slope > 0 else -1.0
-    size = abs(slope) / max(curvature, max(1e-12 * scale, 1e-200))
-    if curvature < -1e-9 * abs(scale) or (curvature <= 1e-15 * abs(scale) and sign * pull > 0.0):
-        size = np.inf
-    room_i = local.upper[i] - x[i] if sign > 0 else x[i] - local.lower[i]
-    room_j = np.inf
-    if j >= 0:
-        room_j = x[j] - local.lower[j] if sign > 0 else local.upper[j] - x[j]
-    size = min(size, room_i, room_j)
-    if np.isinf(size):
-        return NO_BOUND, 0.0
-    before = x[i]
-    rounded = size * (1.0 + 4.0e-16)
-    x[i] = (local.upper[i] if sign > 0 else local.lower[i]) if rounded >= room_i else x[i] + sign * size
-    if j >= 0:
-        x[j] = (local.lower[j] if sign > 0 else local.upper[j]) if rounded >= room_j else x[j] - sign * size
-    if x[i] == before or size == 0.0:
-        return STUCK, 0.0
-    return SOLVED, sign * size
-
-
-@jit
-def local_pairs(local, m, equality, tol, max_steps):
-    """Second-order pair steps on m variables: SOLVED, LIMITED, STUCK or NO_BOUND. In place: x, g."""
-    H, x, g = local.H, local.x, local.g
-    for _ in range(max_steps):
-        i = -1
-        low = -1
-        top = -np.inf
-        bottom = np.inf
-        for t in range(m):
-            if g[t] > top and x[t] < local.upper[t]:
-                top = g[t]
-                i = t
-            if g[t] < bottom and x[t] > local.lower[t]:
-                bottom = g[t]
-                low = t
-        violation = top - bottom if equality else max(top, -bottom)
-        if violation <= tol:
-            return SOLVED
-        j = -1
-        if equality:
-            best = -1.0
-            for t in range(m):
-                if x[t] > local.lower[t] and g[t] < top:
-                    terms = H[i, i] + H[t, t]
-                    score = (top - g[t]) ** 2 / max(terms - 2.0 * H[i, t], max(1e-12 * terms, 1e-200))
-                    if score > best:
-                        best = score
-                        j = t
-        elif -bottom > top:
-            i = low
-        reason, step = _local_step(local, i, j)
-        if reason != SOLVED:
-            return reason
-        for t in range(m):
-            g[t] -= step * H[i, t]
-        if j >= 0:
-            for t in range(m):
-                g[t] += step * H[j, t]
-    return LIMITED
+def new_small(duals: Duals, m: int) -> tuple[Small, Duals, Rows, Progress]:
+    """Room for the problem of m variables, whose rows are its matrix."""
+    order = np.arange(m)
+    progress = Progress(np.zeros(16, np.int64), np.zeros(8), np.empty((0, 6)))
+    progress.ints[NEXT_CHECK] = _LONG
+    return (
+        Small(np.zeros(m, np.int64), np.zeros(m)),
+        duals._replace(
+            n=m,
+            beta=np.zeros(m),
+            v=np.zeros(m),
+            c=np.zeros(m),
+            lower=np.zeros(m),
+            upper=np.zeros(m),
+            diag=np.zeros(m),
+            curvature=np.zeros(m),
+            point=order,
+        ),
+        Rows(np.zeros((m, m)), order, np.zeros(m, np.int64)),
+        progress,
+    )
 
 
 @jit
@@ -132,8 +79,12 @@ def _insert(index, key, first, count, room, t, value):
 
 
 @jit
-def _working_set(duals, local, q):
-    """SVM-light's steepest feasible direction: the q / 2 variables that want most to grow, and to shrink; their number."""
+def _working_set(duals, small, q):
+    """SVM-light's steepest feasible direction: the q / 2 variables that want most to grow, and to shrink; their number.
+
+    In place: small.
+    """
+    chosen, key = small.chosen, small.key
     half = q // 2 if duals.equality else q
     tops = 0
     bottoms = 0
@@ -143,75 +94,80 @@ def _working_set(duals, local, q):
             pull = value if value > 0 else -value
             open_ = duals.beta[t] < duals.upper[t] if value > 0 else duals.beta[t] > duals.lower[t]
             if open_ and pull > 0.0:
-                tops = _insert(local.chosen, local.key, 0, tops, half, t, -pull)
+                tops = _insert(chosen, key, 0, tops, half, t, -pull)
             continue
         if duals.beta[t] < duals.upper[t]:
-            tops = _insert(local.chosen, local.key, 0, tops, half, t, -value)
+            tops = _insert(chosen, key, 0, tops, half, t, -value)
         if duals.beta[t] > duals.lower[t]:
-            bottoms = _insert(local.chosen, local.key, half, bottoms, half, t, value)
+            bottoms = _insert(chosen, key, half, bottoms, half, t, value)
     m = tops
     for k in range(bottoms):
-        t = local.chosen[half + k]
+        t = chosen[half + k]
         known = False
         for a in range(tops):
-            known = known or local.chosen[a] == t
+            known = known or chosen[a] == t
         if not known:
-            local.chosen[m] = t
+            chosen[m] = t
             m += 1
     return m
 
 
 @jit
-def load_local(duals, rows, local, m):
-    """Copy the problem of the working set out of the whole one. In place: local."""
+def load(duals, rows, small, part, matrix, m):
+    """Copy the problem of the first m chosen variables out of the whole one; what is left of the room cannot move.
+
+    In place: part, matrix.
+    """
     for a in range(m):
-        t = local.chosen[a]
+        t = small.chosen[a]
         row = rows.values[rows.slot[duals.point[t]]]
         for b in range(m):
-            local.H[a, b] = row[local.chosen[b]]
-        local.H[a, a] += duals.diag[t]
-        local.x[a], local.g[a], local.c[a] = duals.beta[t], duals.v[t], duals.c[t]
-        local.lower[a], local.upper[a] = duals.lower[t], duals.upper[t]
+            matrix.values[a, b] = row[small.chosen[b]]
+        part.beta[a], part.v[a], part.c[a] = duals.beta[t], duals.v[t], duals.c[t]
+        part.lower[a], part.upper[a] = duals.lower[t], duals.upper[t]
+        part.diag[a], part.curvature[a] = duals.diag[t], duals.curvature[t]
+    for a in range(m, part.n):
+        part.beta[a] = part.v[a] = part.lower[a] = part.upper[a] = 0.0
 
 
 @jit
-def store_local(duals, rows, local, m):
+def store(duals, rows, small, part, m):
     """Take the answer over and bring the residual up to date; returns the largest change. In place: duals."""
     largest = 0.0
     for a in range(m):
-        t = local.chosen[a]
-        change = local.x[a] - duals.beta[t]
+        t = small.chosen[a]
+        change = part.beta[a] - duals.beta[t]
         if change != 0.0:
             row = rows.values[rows.slot[duals.point[t]]]
             for k in range(duals.n):
                 duals.v[k] -= change * row[k]
             duals.v[t] -= duals.diag[t] * change
-            duals.beta[t] = local.x[a]
+            duals.beta[t] = part.beta[a]
             largest = max(largest, abs(change))
     return largest
 
 
 @jit
-def _gain(duals, local, m):
-    """By how much the objective falls from the stored point to local.x."""
+def _gain(duals, small, part, m):
+    """By how much the objective falls from the stored point to the small problem's."""
     total = 0.0
     for a in range(m):
-        change = local.x[a] - duals.beta[local.chosen[a]]
-        total += 0.5 * change * (duals.v[local.chosen[a]] + local.g[a])
+        t = small.chosen[a]
+        total += 0.5 * (part.beta[a] - duals.beta[t]) * (duals.v[t] + part.v[a])
     return total
 
 
 @jit
-def decompose_slice(duals, rows, local, progress, limits, q):
-    """Decomposition with working sets of size q; q = 2 is the closed step on the maximal violating pair."""
+def decompose_slice(duals, rows, small, part, matrix, inner, progress, limits, q):
+    """Decomposition with working sets of size q; q = 2 is the closed step on the maximal violating pair.
+
+    `part`, `matrix` and `inner` are the small problem, its rows and its progress. In place: all but the problem.
+    """
     while True:
         reason = due(progress, limits)
         if reason >= 0:
             return reason
-        i, j = extremes(duals)
-        top = duals.v[i] if i >= 0 else -np.inf
-        bottom = duals.v[j] if j >= 0 else np.inf
-        worst = max(top - bottom, 0.0) if duals.equality else max(top, -bottom, 0.0)
+        i, j, worst = worst_pair(duals)
         progress.floats[VIOLATION] = worst
         progress.floats[WORK] += 8.0 * duals.n
         if worst <= limits.tol:
@@ -221,22 +177,16 @@ def decompose_slice(duals, rows, local, progress, limits, q):
             if reason >= 0:
                 return reason
             continue
-        m = _working_set(duals, local, q)
-        missing = False
-        for a in range(m):
-            if find_row(duals, rows, progress, local.chosen[a]) < 0:
-                missing = True
-        if missing:
-            for a in range(m):
-                if rows.slot[duals.point[local.chosen[a]]] < 0:
-                    find_row(duals, rows, progress, local.chosen[a])
+        m = _working_set(duals, small, q)
+        if not find_rows(duals, rows, progress, small.chosen, m):
             return NEED_ROW
-        load_local(duals, rows, local, m)
-        reason = local_pairs(local, m, duals.equality, max(1e-3 * worst, 0.1 * limits.tol), 100 * m + 1000)
-        if reason == NO_BOUND:
+        load(duals, rows, small, part, matrix, m)
+        inner.ints[ITERATION] = 0
+        tol = max(_INNER * worst, _INNER_TOL * limits.tol)
+        if pair_slice(part, matrix, inner, Limits(tol, 100 * m + 1000, limits.max_iter, np.inf)) == NO_BOUND:
             return NO_BOUND
-        gain = _gain(duals, local, m)
-        if store_local(duals, rows, local, m) == 0.0:
+        gain = _gain(duals, small, part, m)
+        if store(duals, rows, small, part, m) == 0.0:
             return STUCK
         progress.floats[WORK] += 2.0 * duals.n * m + 10.0 * m * m
         count_step(progress, gain, m, -1, gain)

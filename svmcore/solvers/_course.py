@@ -1,4 +1,4 @@
-"""What the runs of the simpler solvers share: kernel rows on demand, limits, trace, and the last word of a fresh residual.
+"""What the runs of all solvers share that step by pairs: kernel rows on demand, limits, trace, a fresh residual's last word.
 
 A solver gives `Course.follow` a slice of compiled work; everything that happens between slices is here.
 """
@@ -14,18 +14,19 @@ from svmcore._control import Control
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import measures
-from svmcore.solvers import _steps_jit
-from svmcore.solvers._chunk_jit import Local
+from svmcore.solvers import _steps_jit as steps
 from svmcore.solvers._contract import STOPPED, Crawl, Criterion, fresh_residual, landed, positive, rounding
 from svmcore.solvers._face import FaceResult, face_step
 from svmcore.solvers._steps_jit import Duals, Limits, Progress, Rows
 
 _SLICE_WORK = 1e8  # operations between two visits to Python
-_TRACE_ROWS = 4096
-_FACE_FREE = 600
-_MAX_FAILURES = 4
-_NEAR = 1e-14
-_CONVEX = 1e-9
+_TRACE_ROWS = 4096  # of the buffer between two visits
+_FACE_FREE = 600  # the face step decomposes matrices of this size at most
+_MAX_FAILURES = 4  # claims of convergence that a fresh residual refutes without progress
+_RUNAWAY = 1e200  # an objective below minus this has no bound
+_FLAT = 1e-12  # a curvature below this share of the largest one counts as zero
+_NEAR = 1e-14  # a start closer to a bound than this share of it is on the bound
+_CONVEX = 1e-9  # a curvature below minus this share of the largest diagonal entry is negative, and not by rounding
 
 
 class Whole:
@@ -64,12 +65,6 @@ class Pair:
 
     def __str__(self) -> str:
         return "a tuple of two positions of training points"
-
-
-def new_local(m: int) -> Local:
-    """Room for the problem of a working set of m variables."""
-    index = np.zeros(m, np.int64)
-    return Local(index, np.zeros((m, m)), *(np.zeros(m) for _ in range(6)))
 
 
 class RowStore:
@@ -155,8 +150,28 @@ def _snapped(beta: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArr
     return np.where(at_upper, upper, np.where(at_lower, lower, beta)).astype(np.float64)
 
 
+def new_duals(qp: DualQP, K: KernelMatrix, beta: FloatArray, v: FloatArray) -> Duals:
+    """The whole problem as compiled code sees it."""
+    curvature = K.diagonal[qp.point] + qp.diag
+    return Duals(
+        n=len(beta), equality=qp.equality, total=qp.total, beta=beta, v=v, c=qp.c, lower=qp.lower, upper=qp.upper,
+        diag=qp.diag, curvature=curvature, point=qp.point, tiny=tiny_of(curvature),
+    )  # fmt: skip
+
+
+def tiny_of(curvature: FloatArray) -> float:
+    """A curvature below this counts as zero."""
+    return max(_FLAT * float(np.max(np.abs(curvature), initial=0.0)), 1e-200)
+
+
 class Course:
-    """One run: the point, its residual, the counters, and when to stop."""
+    """One run: the point, its residual, the counters, and when to stop.
+
+    The point is in `duals`, the kernel rows in `store`. A solver that works on some of the variables at a time, or keeps its
+    rows elsewhere, says so in the methods from `begin` to `rested`.
+    """
+
+    patience = (30, 3000)  # steps without halving the violation, by variable and in all, before the face is asked
 
     def __init__(
         self, qp: DualQP, K: KernelMatrix, start: FloatArray, *, control: Control, tol: float, stopping: str,
@@ -166,75 +181,119 @@ class Course:
         self.tol, self.stopping = tol, stopping
         self.criterion = Criterion(stopping, tol)
         n = len(start)
-        beta = _snapped(start, qp.lower, qp.upper)
-        v = fresh_residual(qp, K, beta) if residual is None else residual
-        self.duals = Duals(
-            n=n, equality=qp.equality, total=qp.total, beta=beta, v=v, c=qp.c, lower=qp.lower,
-            upper=qp.upper, diag=qp.diag, curvature=K.diagonal[qp.point] + qp.diag, point=qp.point,
-        )  # fmt: skip
-        self.store = RowStore(qp, K)
         self.progress = Progress(
-            np.zeros(16, np.int64), np.zeros(8), np.empty((_TRACE_ROWS if trace else 0, len(_steps_jit.TRACE_COLUMNS)))
+            np.zeros(16, np.int64), np.zeros(8), np.empty((_TRACE_ROWS if trace else 0, len(steps.TRACE_COLUMNS)))
         )
         self.records: list[FloatArray] = []
         self.ints, self.floats = self.progress.ints, self.progress.floats
-        self.floats[_steps_jit.OBJECTIVE] = measures.objective(qp, beta, self.duals.v)
+        self.begin(start, residual)
+        self.floats[steps.VIOLATION] = np.inf
         self.check_every = min(max(n, 200), 2000)
-        self.ints[_steps_jit.NEXT_CHECK] = self.check_every
-        self.ints[_steps_jit.EVALS] = K.n_evals
+        self.ints[steps.NEXT_CHECK] = self.check_every
         self.max_iter = max_iter if max_iter >= 0 else int(np.iinfo(np.int64).max)
         self.face_steps = True
         self.rows_work = 0.0  # operations behind rows since the last visit
         self.stats: dict[str, Any] = {}
         self._failures, self._best = 0, np.inf
-        self.crawl = Crawl(n, 30 * n + 3000, float(n))  # then the face is asked
+        self.crawl = Crawl(n, self.patience[0] * n + self.patience[1], float(n))
+
+    def begin(self, start: FloatArray, residual: FloatArray | None) -> None:
+        """Take up the start."""
+        qp, K = self.qp, self.K
+        beta = _snapped(start, qp.lower, qp.upper)
+        self.duals = new_duals(qp, K, beta, fresh_residual(qp, K, beta) if residual is None else residual)
+        self.store = RowStore(qp, K)
+        self.count(beta, self.duals.v)
+
+    def count(self, beta: FloatArray, v: FloatArray) -> None:
+        """Bring the counters up to date with a point of all variables."""
+        self.ints[steps.EVALS] = self.K.n_evals
+        self.floats[steps.OBJECTIVE] = measures.objective(self.qp, beta, v)
+        self.floats[steps.VIOLATION] = measures.violation(self.qp, beta, v)
+
+    def beta(self) -> FloatArray:
+        """The point, of all variables."""
+        return self.duals.beta.copy()
+
+    def restart(self, beta: FloatArray, v: FloatArray) -> None:
+        """Go on with all variables, from this point and its residual."""
+        self.duals.v[:] = v
+
+    def in_work(self) -> DualQP:
+        """The problem of the variables in work."""
+        return self.qp
+
+    def rows_of(self, F: IntArray) -> FloatArray:
+        """The kernel rows of some variables in work, over all that are."""
+        self.supply(self.qp.point[F])
+        return self.store.values[self.store.slot[self.qp.point[F]]]
+
+    def supply(self, points: IntArray) -> None:
+        """Compute the rows of these points, where they are missing."""
+        before = self.K.n_evals
+        self.store.supply(points, self.n_iter)
+        self.rows_work += float(self.K.n_evals - before) * (8.0 + self.K.n_features)
+        self.ints[steps.EVALS] = self.K.n_evals
+
+    def moved(self) -> None:
+        """A face step has changed the point."""
+        self.ints[steps.RESTART] = 1
+
+    def rested(self) -> None:
+        """A visit to Python at which nothing was wrong."""
+
+    def spent(self) -> Status | None:
+        """A visit to Python because time has passed: few steps may be long ones."""
+        return self.checked()
+
+    @property
+    def n_rows(self) -> int:
+        """Kernel rows that were computed, or are kept."""
+        return len(self.store.owner)
 
     @property
     def n_iter(self) -> int:
-        return int(self.ints[_steps_jit.ITERATION])
+        return int(self.ints[steps.ITERATION])
 
     @property
     def violation(self) -> float:
-        return float(self.floats[_steps_jit.VIOLATION])
+        return float(self.floats[steps.VIOLATION])
+
+    @property
+    def objective(self) -> float:
+        return float(self.floats[steps.OBJECTIVE])
 
     def limits(self, tol: float | None = None) -> Limits:
         if tol is None:
             tol = self.tol if self.stopping == "kkt" else 0.0
         return Limits(tol, self.max_iter, self.check_every, _SLICE_WORK)
 
-    def supply(self, points: IntArray) -> None:
-        before = self.K.n_evals
-        self.store.supply(points, self.n_iter)
-        self.rows_work += float(self.K.n_evals - before) * (8.0 + self.K.n_features)
-        self.ints[_steps_jit.EVALS] = self.K.n_evals
-
     def flush(self) -> None:
-        count = int(self.ints[_steps_jit.TRACED])
+        count = int(self.ints[steps.TRACED])
         self.records.append(self.progress.trace[:count].copy())
-        self.ints[_steps_jit.TRACED] = 0
+        self.ints[steps.TRACED] = 0
 
     def refresh(self) -> bool:
-        """Recompute the residual from the data; whether the criterion holds there."""
-        duals = self.duals
-        duals.v[:] = fresh_residual(self.qp, self.K, duals.beta)
-        self.ints[_steps_jit.EVALS] = self.K.n_evals
-        self.floats[_steps_jit.OBJECTIVE] = measures.objective(self.qp, duals.beta, duals.v)
-        self.floats[_steps_jit.VIOLATION] = measures.violation(self.qp, duals.beta, duals.v)
-        return self.criterion.met(self.qp, duals.beta, duals.v)
+        """Go back to all variables with a residual computed from the data; whether the criterion holds there."""
+        beta = self.beta()
+        v = fresh_residual(self.qp, self.K, beta)
+        self.restart(beta, v)
+        self.count(beta, v)
+        return self.criterion.met(self.qp, beta, v)
 
     def holds(self) -> bool:
         """Whether the criterion holds with the running residual."""
-        return self.criterion.met(self.qp, self.duals.beta, self.duals.v)
+        duals = self.duals
+        return self.criterion.met(self.in_work(), duals.beta[: duals.n], duals.v[: duals.n], self.objective)
 
     def face(self) -> FaceResult:
         """An exact step over the free variables, when they are few enough: for runs that their own steps no longer help."""
-        duals = self.duals
+        duals, n = self.duals, self.duals.n
         F = np.flatnonzero((duals.beta > duals.lower) & (duals.beta < duals.upper))
         if len(F) < 2 or len(F) > _FACE_FREE:
             return FaceResult.NOTHING
-        self.supply(self.qp.point[F])
-        columns = self.store.values[self.store.slot[self.qp.point[F]]]
-        H = columns[:, F].copy()
+        rows = self.rows_of(F)
+        H = rows[:, F].copy()
         H[np.diag_indices(len(F))] += duals.diag[F]
         before = duals.beta[F].copy()
         after, result = face_step(
@@ -242,21 +301,29 @@ class Course:
             self.crawl.spend,
         )  # fmt: skip
         if result is FaceResult.MOVED:
+            step = after - before
+            change = rows.T @ step
+            bend = np.dot(step, change[F] + duals.diag[F] * step)
+            self.floats[steps.OBJECTIVE] += 0.5 * bend - np.dot(step, duals.v[F])
             duals.beta[F] = after
-            duals.v[:] -= (after - before) @ columns
-            duals.v[F] -= duals.diag[F] * (after - before)
-            self.floats[_steps_jit.OBJECTIVE] = measures.objective(self.qp, duals.beta, duals.v)
-            self.ints[_steps_jit.ITERATION] += 1
-            self.ints[_steps_jit.RESTART] = 1
+            duals.v[:n] -= change
+            duals.v[F] -= duals.diag[F] * step
+            self.ints[steps.ITERATION] += 1
             self.stats["face_steps"] = self.stats.get("face_steps", 0) + 1
+            self.moved()
         return result
 
     def outside(self) -> Status | None:
-        """The user's reasons to stop."""
-        return self.control.check(self.n_iter, self.violation, float(self.floats[_steps_jit.OBJECTIVE]))
+        """The user's reasons to stop, and an objective that has no bound."""
+        if not self.objective >= -_RUNAWAY:
+            return Status.UNBOUNDED
+        return self.control.check(self.n_iter, self.violation, self.objective)
 
     def settle(self, stuck: bool) -> Status | None:
-        """After a claim of convergence, or when no step helps: the fresh residual decides; None means go on."""
+        """After a claim of convergence, or when no step helps: the fresh residual decides; None means go on.
+
+        Where it refutes the claim, rounding had drifted, or variables that were left out object.
+        """
         if self.refresh():
             return Status.CONVERGED
         worst = self.violation
@@ -264,41 +331,49 @@ class Course:
         self._best = min(self._best, worst)
         if self._failures >= _MAX_FAILURES:
             return Status.PRECISION
-        if stuck and self.face_steps and self.face() is FaceResult.UNBOUNDED:
-            return Status.UNBOUNDED
-        return None
+        return self._rescued() if stuck else None
+
+    def _rescued(self) -> Status | None:
+        """Ask the face."""
+        return Status.UNBOUNDED if self.face_steps and self.face() is FaceResult.UNBOUNDED else None
 
     def checked(self) -> Status | None:
         """A visit to Python in the middle of the run."""
         if self.stopping != "kkt" and self.holds() and (self.stopping == "objective" or self.refresh()):
             return Status.CONVERGED
-        if self.crawl.seen(self.violation, self.n_iter):
-            if self.crawl.endless or self.violation <= rounding(self.qp, self.K, self.duals.beta):
-                return Status.CONVERGED if self.refresh() else Status.PRECISION
-            if self.face_steps and self.face() is FaceResult.UNBOUNDED:
-                return Status.UNBOUNDED
-        return self.outside()
+        status = None
+        if not self.crawl.seen(self.violation, self.n_iter):
+            self.rested()
+        elif self.crawl.endless or self.violation <= rounding(self.qp, self.K, self.beta()):
+            status = Status.CONVERGED if self.refresh() else Status.PRECISION
+        else:
+            status = self._rescued()
+        return self.outside() if status is None else status
 
     def common(self, reason: int) -> tuple[bool, Status | None]:
         """Answer a reason every slice may give: (answered, status)."""
-        if reason == _steps_jit.NEED_ROW:
-            self.supply(self.ints[_steps_jit.ROW : _steps_jit.ROW + 1])
-            if self.rows_work > _SLICE_WORK:
+        status = None
+        if reason == steps.NEED_ROW:
+            self.supply(self.ints[steps.ROW : steps.ROW + 1])
+            if self.rows_work > _SLICE_WORK or self.K.function is not None:
                 self.rows_work = 0.0
-                return True, self.outside()
-        elif reason == _steps_jit.TRACE_FULL:
+                status = self.outside()
+        elif reason == steps.TRACE_FULL:
             self.flush()
-        elif reason == _steps_jit.CHECK_DUE:
-            return True, self.checked()
-        elif reason == _steps_jit.AT_MAX_ITER:
-            return True, Status.CONVERGED if self.refresh() else Status.MAX_ITER
-        elif reason == _steps_jit.NO_BOUND:
-            return True, Status.UNBOUNDED
-        elif reason in (_steps_jit.AT_TOLERANCE, _steps_jit.STUCK):
-            return True, self.settle(reason == _steps_jit.STUCK)
+        elif reason == steps.CHECK_DUE:
+            status = self.checked()
+        elif reason == steps.SLICE_SPENT:
+            self.floats[steps.WORK] = 0.0
+            status = self.spent()
+        elif reason == steps.AT_MAX_ITER:
+            status = Status.CONVERGED if self.refresh() else Status.MAX_ITER
+        elif reason == steps.NO_BOUND:
+            status = Status.UNBOUNDED
+        elif reason == steps.AT_TOLERANCE or reason == steps.STUCK:
+            status = self.settle(reason == steps.STUCK)
         else:
             return False, None
-        return True, None
+        return True, status
 
     def follow(self, work: Callable[[Limits], int], other: Callable[[int], Status | None] | None = None) -> Status:
         """Run slices to the end. `other` answers the reasons that are the solver's own."""
@@ -315,16 +390,15 @@ class Course:
         if self.progress.trace.shape[0]:
             self.flush()
             table = np.concatenate(self.records)
-            trace = {name: table[:, k] for k, name in enumerate(_steps_jit.TRACE_COLUMNS)}
+            trace = {name: table[:, k] for k, name in enumerate(steps.TRACE_COLUMNS)}
         if status is Status.CONVERGED and not self.convex():
             status = Status.STATIONARY
-        stats = {"rows": len(self.store.owner), **self.stats}
-        raw = Raw(landed(self.qp, self.duals.beta.copy()), status, self.n_iter, trace, stats)
-        if status not in STOPPED:
+        beta = landed(self.qp, self.beta())
+        raw = Raw(beta, status, self.n_iter, trace, {"rows": self.n_rows, **self.stats})
+        if status not in STOPPED or self.duals.n < len(beta):
             return raw
-        return raw._replace(
-            residual=self.duals.v.copy(), residual_error=self.n_iter * rounding(self.qp, self.K, raw.beta)
-        )
+        residual = self.duals.v[: len(beta)].copy()
+        return raw._replace(residual=residual, residual_error=self.n_iter * rounding(self.qp, self.K, beta))
 
     def convex(self) -> bool:
         """Whether the kernel between stored rows of the support shows no negative curvature (a sample, not a proof)."""

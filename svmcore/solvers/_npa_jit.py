@@ -18,7 +18,7 @@ from svmcore.solvers._steps_jit import (
     ITERATION,
     NEED_ROW,
     NO_BOUND,
-    PAPER,
+    OWN_FLOAT,
     POSITION,
     SWEEP_DONE,
     VIOLATION,
@@ -26,8 +26,10 @@ from svmcore.solvers._steps_jit import (
     count_step,
     due,
     find_row,
+    violation,
 )
 
+PAPER = OWN_FLOAT
 UU, VV, UV, SUPPORT = range(4)
 _MEET = 1e-14  # |z|^2 below this share of |u|^2 + |v|^2: the hulls meet
 
@@ -97,7 +99,7 @@ def measure(duals, hulls, progress):
             top = max(top, v)
         if shrinks:
             bottom = min(bottom, v)
-    progress.floats[VIOLATION] = max(top - bottom, 0.0)
+    progress.floats[VIOLATION] = violation(top, bottom, duals.equality)
 
 
 @jit

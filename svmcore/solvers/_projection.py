@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from svmcore._types import Raw
-from svmcore.solvers import _steps_jit
+from svmcore.solvers import _projection_jit
 from svmcore.solvers._course import Course
-from svmcore.solvers._steps_jit import Face, Limits
+from svmcore.solvers._projection_jit import Face
+from svmcore.solvers._steps_jit import Limits
 
 
 def project(course: Course, *, factor: float, d_tol: float) -> Raw:
@@ -18,11 +19,11 @@ def project(course: Course, *, factor: float, d_tol: float) -> Raw:
 
     def work(limits: Limits) -> int:
         rows, progress = course.store.rows, course.progress
-        return int(_steps_jit.rosen_slice(course.duals, rows, face, previous, progress, limits, factor, d_tol))
+        return int(_projection_jit.rosen_slice(course.duals, rows, face, previous, progress, limits, factor, d_tol))
 
     status = course.follow(work)
     course.stats |= {
-        "face_changes": int(course.ints[_steps_jit.FACES]),
-        "paper_evals": float(course.floats[_steps_jit.PAPER]),
+        "face_changes": int(course.ints[_projection_jit.FACES]),
+        "paper_evals": float(course.floats[_projection_jit.PAPER]),
     }
     return course.raw(status)

@@ -16,7 +16,7 @@ import numpy as np
 from svmcore._control import Control
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.solvers import _steps_jit
+from svmcore.solvers import _steps_jit, _sweeps_jit
 from svmcore.solvers._contract import Capabilities
 from svmcore.solvers._course import Between, Course
 
@@ -104,12 +104,12 @@ def run(
 
     def work(limits: _steps_jit.Limits) -> int:
         return int(
-            _steps_jit.sweep_slice(
+            _sweeps_jit.sweep_slice(
                 course.duals, course.store.rows, current, course.progress, omega, order == "violation", limits
             )
         )
 
     status = course.follow(work, sweep_done)
-    sweeps = int(ints[_steps_jit.SWEEPS])
+    sweeps = int(ints[_sweeps_jit.SWEEPS])
     course.stats |= {"sweeps": sweeps, "paper_evals": float(sweeps) * len(start) ** 2}
     return course.raw(status)

@@ -20,7 +20,9 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import measures
 from svmcore.solvers import _chunk_jit, _steps_jit
 from svmcore.solvers._contract import Capabilities, Crawl
-from svmcore.solvers._course import Course, Whole, new_local
+from svmcore.solvers._course import Course, Whole
+from svmcore.solvers._pairs_jit import pair_slice
+from svmcore.solvers._steps_jit import Duals, Limits
 
 CAPABILITIES = Capabilities(summary="chunking with HiGHS's quadratic programming on each chunk")
 
@@ -28,7 +30,8 @@ OPTION_VALUES = {"size": Whole(2), "highs_limit": Whole(0)}
 
 CHUNKS = 30  # without halving the violation, before the face is asked
 CHUNK_COST = 1e6
-_POLISH = 20000  # pair steps on a chunk between two visits to Python
+_POLISH = 20000  # pair steps on a chunk, and 20 more a variable
+_POLISHED = 0.3  # share of the tolerance to which they solve it
 
 
 class _Chunks:
@@ -66,18 +69,21 @@ class _Chunks:
         course, duals = self.course, self.course.duals
         m = len(chunk)
         course.supply(course.qp.point[chunk])
-        local = new_local(m)
-        local.chosen[:] = chunk
-        _chunk_jit.load_local(duals, course.store.rows, local, m)
+        small, part, matrix, progress = _chunk_jit.new_small(duals, m)
+        small.chosen[:] = chunk
+        _chunk_jit.load(duals, course.store.rows, small, part, matrix, m)
         course.stats["largest_chunk"] = max(course.stats["largest_chunk"], m)
         course.stats["paper_evals"] += float(m) * duals.n
         if m <= self.highs_limit:
-            self._highs(local)
-        reason = int(_chunk_jit.local_pairs(local, m, duals.equality, 0.3 * course.tol, _POLISH + 20 * m))
-        if reason == _steps_jit.NO_BOUND:
-            return reason
+            self._highs(part, matrix.values)
+        most = _POLISH + 20 * m
+        if (
+            pair_slice(part, matrix, progress, Limits(_POLISHED * course.tol, most, most, np.inf))
+            == _steps_jit.NO_BOUND
+        ):
+            return _steps_jit.NO_BOUND
         before = float(course.floats[_steps_jit.OBJECTIVE])
-        moved = float(_chunk_jit.store_local(duals, course.store.rows, local, m))
+        moved = float(_chunk_jit.store(duals, course.store.rows, small, part, m))
         after = measures.objective(course.qp, duals.beta, duals.v)
         course.floats[_steps_jit.VIOLATION] = measures.violation(course.qp, duals.beta, duals.v)
         course.floats[_steps_jit.OBJECTIVE] = before
@@ -90,22 +96,23 @@ class _Chunks:
             return _steps_jit.AT_TOLERANCE
         return _steps_jit.CHECK_DUE if moved > 0 else _steps_jit.STUCK
 
-    def _highs(self, local: _chunk_jit.Local) -> None:
-        """HiGHS's answer where it is feasible and better than the warm start. In place: local."""
-        x, g = local.x.copy(), local.g.copy()
-        linear = g + local.H @ x  # the program is 1/2 x'Hx - linear'x over the chunk
+    def _highs(self, part: Duals, matrix: FloatArray) -> None:
+        """HiGHS's answer where it is feasible and better than the warm start. In place: part."""
+        H = matrix + np.diag(part.diag)
+        x, g = part.beta.copy(), part.v.copy()
+        linear = g + H @ x  # the program is 1/2 x'Hx - linear'x over the chunk
         A = np.ones((1, len(x))) if self.course.qp.equality else np.empty((0, len(x)))
         level = np.array([x.sum()]) if self.course.qp.equality else np.empty(0)
-        optimum = _highs.solve_qp(local.H, -linear, A, level, level, local.lower, local.upper, 20 * len(x) + 200)
+        optimum = _highs.solve_qp(H, -linear, A, level, level, part.lower, part.upper, 20 * len(x) + 200)
         self.course.stats["highs"] += 1
-        new = np.clip(optimum.x, local.lower, local.upper) if optimum.ok else x
+        new = np.clip(optimum.x, part.lower, part.upper) if optimum.ok else x
         if self.course.qp.equality and optimum.ok:
-            new = _balanced(new, x.sum(), local.lower, local.upper)
-        residual = linear - local.H @ new
+            new = _balanced(new, x.sum(), part.lower, part.upper)
+        residual = linear - H @ new
         if not optimum.ok or not np.isfinite(new).all() or (new - x) @ (residual + g) < 0.0:
             self.course.stats["highs_failures"] += 1
             return
-        local.x[:], local.g[:] = new, residual
+        part.beta[:], part.v[:] = new, residual
 
 
 def _balanced(x: FloatArray, total: float, lower: FloatArray, upper: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from svmcore._types import DualQP, FloatArray, Raw
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.solvers import _chunk_jit
 from svmcore.solvers._contract import Capabilities
-from svmcore.solvers._course import Course, Whole, new_local
+from svmcore.solvers._course import Course, Whole
 from svmcore.solvers._steps_jit import Limits
 
 CAPABILITIES = Capabilities(summary="decomposition with working sets of fixed even size q, chosen as SVM-light does")
@@ -41,11 +41,11 @@ def run(
     course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
     course.face_steps = face_steps
     q = int(min(q, max(2, 2 * ((len(start) + 1) // 2))))
-    local = new_local(2 * q)
+    room = _chunk_jit.new_small(course.duals, q)
 
     def work(limits: Limits) -> int:
         rows, progress = course.store.rows, course.progress
-        return int(_chunk_jit.decompose_slice(course.duals, rows, local, progress, limits, q))
+        return int(_chunk_jit.decompose_slice(course.duals, rows, *room, progress, limits, q))
 
     status = course.follow(work)
     course.stats["paper_evals"] = float(course.n_iter) * q * len(start)

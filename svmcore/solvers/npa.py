@@ -100,7 +100,7 @@ def run(
             quiet = ints[_steps_jit.CHANGED] == 0
             if quiet or reason == _steps_jit.AT_TOLERANCE:
                 support = int(np.count_nonzero(state.hulls.theta))
-                course.stats |= {"paper_evals": float(floats[_steps_jit.PAPER]), "members": support}
+                course.stats |= {"paper_evals": float(floats[_npa_jit.PAPER]), "members": support}
         if reason != _steps_jit.NO_BOUND:
             state.to_beta()
         if reason == _steps_jit.SWEEP_DONE:
@@ -116,5 +116,5 @@ def run(
         if status is None and (reason == _steps_jit.AT_TOLERANCE or "face_steps" in course.stats):
             course.stats.pop("face_steps", None)
             state.from_beta()
-    course.stats.setdefault("paper_evals", float(floats[_steps_jit.PAPER]))
+    course.stats.setdefault("paper_evals", float(floats[_npa_jit.PAPER]))
     return course.raw(status)

@@ -67,7 +67,7 @@ def run(
                 if reason != _steps_jit.CHECK_DUE:
                     course.stats |= {
                         "scanned": True,
-                        "adds": int(ints[_steps_jit.ADDS]),
+                        "adds": int(ints[_active_jit.ADDS]),
                         "members": int(active.sizes[0]),
                     }
             return reason
@@ -77,7 +77,7 @@ def run(
     status = course.outside() if status is None else status
     while status is None:
         reason = work(course.limits())
-        if reason == _active_jit.NEED_ROOM:
+        if reason == _steps_jit.NEED_ROOM:
             simple.grow()
         elif reason in reasons:
             status = simple.rescue()
@@ -87,8 +87,8 @@ def run(
                 del course.stats["face_steps"]
                 simple.load()
     course.stats |= {
-        "adds": int(ints[_steps_jit.ADDS]), "drops": int(ints[_steps_jit.DROPS]),
-        "members": int(simple.active.sizes[0]), "paper_evals": float(course.floats[_steps_jit.PAPER]),
+        "adds": int(ints[_active_jit.ADDS]), "drops": int(ints[_active_jit.DROPS]),
+        "members": int(simple.active.sizes[0]), "paper_evals": float(course.floats[_active_jit.PAPER]),
     }  # fmt: skip
     return course.raw(status)
 
@@ -96,7 +96,7 @@ def run(
 def _warm_up(course: Course) -> Status | None:
     """Second-order pair steps to a loose tolerance."""
     status = course.outside()
-    first = float(_steps_jit.violation(course.duals))
+    first = float(_steps_jit.worst_pair(course.duals)[2])
     limits = course.limits(max(course.limits().tol, _LOOSE * first))
     while status is None:
         reason = pair_slice(course, limits)

@@ -1,0 +1,254 @@
+"""Gradient projection on the sign-free dual: faces, directions on them, exact dilations."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from svmcore._jit import jit
+from svmcore._types import FloatArray, IntArray
+from svmcore.solvers._steps_jit import (
+    AT_TOLERANCE,
+    NEED_ROW,
+    NO_BOUND,
+    OWN_FLOAT,
+    OWN_INT,
+    RESTART,
+    STUCK,
+    VIOLATION,
+    WORK,
+    count_step,
+    due,
+    find_rows,
+    room,
+    stronger,
+    worst_pair,
+)
+
+FACES = OWN_INT
+PAPER = OWN_FLOAT
+_FLAT = 1e-14  # a curvature below this share of its terms counts as zero
+_TOUCHING = 4.0e-16  # a dilation that misses a bound by less than this share lands on the bound
+
+
+class Face(NamedTuple):
+    """Scratch of gradient projection: the free variables J and their direction."""
+
+    J: IntArray
+    sizes: IntArray  # (|J|, forced entrants: they are in J although they sit at a bound)
+    d: FloatArray  # by position in J
+    r: FloatArray  # projected residual, by position in J
+    z: FloatArray  # (K + D) d, all variables
+
+
+@jit
+def _collect(duals, face):
+    """J := the free variables. Returns the mean residual over J (0 without an equality row). In place: face."""
+    m = 0
+    total = 0.0
+    for t in range(duals.n):
+        if duals.lower[t] < duals.beta[t] < duals.upper[t]:
+            face.J[m] = t
+            total += duals.v[t]
+            m += 1
+    face.sizes[0] = m
+    if m == 0 or not duals.equality:
+        return 0.0
+    return total / m
+
+
+@jit
+def _entrant(duals, b):
+    """(p, -u_p): the bound variable with the most negative multiplier (4), or (-1, 0)."""
+    worst = 0.0
+    p = -1
+    for t in range(duals.n):
+        if duals.beta[t] <= duals.lower[t]:
+            u = duals.v[t] - b
+            if duals.beta[t] >= duals.upper[t]:
+                u = 0.0
+        elif duals.beta[t] >= duals.upper[t]:
+            u = b - duals.v[t]
+        else:
+            continue
+        if u > worst:
+            worst = u
+            p = t
+    return p, worst
+
+
+@jit
+def _set_residual(duals, face):
+    """r := the projection of the residual on J, formula d_i of the paper; returns max |r|. In place: face."""
+    m = face.sizes[0]
+    mean = 0.0
+    if duals.equality:
+        for a in range(m):
+            mean += duals.v[face.J[a]]
+        mean /= m
+    largest = 0.0
+    for a in range(m):
+        face.r[a] = duals.v[face.J[a]] - mean
+        largest = max(largest, abs(face.r[a]))
+    return largest
+
+
+@jit(sums=True)
+def _add_row(z, row, weight, n):
+    """z += weight row. In place: z."""
+    for k in range(n):
+        z[k] += weight * row[k]
+
+
+@jit
+def _choose_face(duals, face, progress, limits, factor, d_tol):
+    """The face to step on: (reason or -1, face changed). A factor of 0 is the literal rule: p enters once d = 0."""
+    i, j, progress.floats[VIOLATION] = worst_pair(duals)
+    if progress.floats[VIOLATION] <= limits.tol:
+        return AT_TOLERANCE, False
+    b = _collect(duals, face)
+    if face.sizes[0] == 0:
+        if duals.equality:
+            face.J[0] = i
+            face.J[1] = j
+            face.sizes[0] = 2
+        else:
+            face.J[0] = stronger(duals, i, j)
+            face.sizes[0] = 1
+        progress.ints[FACES] += 1
+        return -1, True
+    largest = 0.0
+    for a in range(face.sizes[0]):
+        largest = max(largest, abs(duals.v[face.J[a]] - b))
+    p, worst = _entrant(duals, b)
+    if p >= 0 and (worst > factor * largest if factor > 0.0 else largest <= d_tol):
+        face.J[face.sizes[0]] = p
+        face.sizes[0] += 1
+        progress.ints[FACES] += 1
+        return -1, True
+    return -1, False
+
+
+@jit
+def _direction(face, previous, conjugate):
+    """d from r: steepest, or Polak-Ribiere+ with the former residual. In place: face.d. Returns the slope r'd."""
+    m = face.sizes[0]
+    share = 0.0
+    if conjugate:
+        new = 0.0
+        old = 0.0
+        for a in range(m):
+            new += face.r[a] * (face.r[a] - previous[a])
+            old += previous[a] * previous[a]
+        if old > 0.0:
+            share = max(new / old, 0.0)
+    slope = 0.0
+    for a in range(m):
+        face.d[a] = face.r[a] + share * face.d[a]
+        slope += face.r[a] * face.d[a]
+    if slope <= 0.0:
+        slope = 0.0
+        for a in range(m):
+            face.d[a] = face.r[a]
+            slope += face.r[a] * face.r[a]
+    for a in range(m):
+        previous[a] = face.r[a]
+    return slope
+
+
+@jit
+def _balance(duals, face):
+    """What rounding has added to the sum of beta is taken by the variable of J that has most room. In place: beta."""
+    excess = -duals.total
+    for t in range(duals.n):
+        excess += duals.beta[t]
+    widest = -1
+    most = abs(excess)
+    for a in range(face.sizes[0]):
+        t = face.J[a]
+        room = min(duals.upper[t] - duals.beta[t], duals.beta[t] - duals.lower[t])
+        if room > most:
+            most = room
+            widest = t
+    if widest >= 0:
+        duals.beta[widest] -= excess
+
+
+@jit
+def _face_move(duals, face, progress, slope):
+    """The exact dilation along d, clipped by the first bound: -1 (moved), STUCK, or NO_BOUND."""
+    m = face.sizes[0]
+    curvature = 0.0
+    scale = 0.0
+    for a in range(m):
+        curvature += face.d[a] * face.z[face.J[a]]
+        scale += face.d[a] * face.d[a] * duals.curvature[face.J[a]]
+    step = slope / curvature if curvature > _FLAT * scale else np.inf
+    blocker = -1
+    for a in range(m):
+        t = face.J[a]
+        if face.d[a] != 0.0:
+            space = room(duals, t, face.d[a]) / abs(face.d[a])
+            if space <= step:
+                step = space
+                blocker = a
+    if np.isinf(step):
+        return NO_BOUND
+    moved = False
+    for a in range(m):
+        t = face.J[a]
+        before = duals.beta[t]
+        space = room(duals, t, face.d[a])
+        if a == blocker or space <= step * abs(face.d[a]) * (1.0 + _TOUCHING):
+            if face.d[a] != 0.0:
+                duals.beta[t] = duals.upper[t] if face.d[a] > 0 else duals.lower[t]
+        else:
+            duals.beta[t] += step * face.d[a]
+        moved = moved or duals.beta[t] != before
+    if duals.equality:
+        _balance(duals, face)
+    for k in range(duals.n):
+        duals.v[k] -= step * face.z[k]
+    if blocker >= 0:
+        progress.ints[RESTART] = 1
+        progress.ints[FACES] += 1
+    count_step(progress, step * slope - 0.5 * curvature * step * step, m, blocker, step)
+    return -1 if moved else STUCK
+
+
+@jit
+def rosen_slice(duals, rows, face, previous, progress, limits, factor, d_tol):
+    """Gradient projection. factor = 0: literal steepest descent; else conjugate directions. In place: the state."""
+    ints = progress.ints
+    while True:
+        reason = due(progress, limits)
+        if reason >= 0:
+            return reason
+        reason, changed = _choose_face(duals, face, progress, limits, factor, d_tol)
+        if reason >= 0:
+            return reason
+        m = face.sizes[0]
+        if not find_rows(duals, rows, progress, face.J, m):
+            if changed:
+                ints[FACES] -= 1
+            return NEED_ROW
+        _set_residual(duals, face)
+        conjugate = factor > 0.0 and not changed and ints[RESTART] == 0
+        if not conjugate:
+            for a in range(m):
+                face.d[a] = 0.0
+        ints[RESTART] = 1 if changed else 0
+        slope = _direction(face, previous, conjugate)
+        for k in range(duals.n):
+            face.z[k] = 0.0
+        for a in range(m):
+            t = face.J[a]
+            _add_row(face.z, rows.values[rows.slot[duals.point[t]]], face.d[a], duals.n)
+        for a in range(m):
+            face.z[face.J[a]] += duals.diag[face.J[a]] * face.d[a]
+        progress.floats[WORK] += 2.0 * duals.n * (m + 4.0)
+        progress.floats[PAPER] += float(m) * duals.n
+        reason = _face_move(duals, face, progress, slope)
+        if reason >= 0:
+            return reason

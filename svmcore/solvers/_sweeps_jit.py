@@ -1,0 +1,108 @@
+"""Coordinate steps on the sign-free dual, sweep by sweep."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from svmcore._jit import jit
+from svmcore.solvers._steps_jit import (
+    AT_TOLERANCE,
+    CHANGED,
+    NEED_ROW,
+    NO_BOUND,
+    OWN_INT,
+    POSITION,
+    SWEEP_DONE,
+    VIOLATION,
+    WORK,
+    count_step,
+    due,
+    find_row,
+    move,
+    worst_pair,
+)
+
+SWEEPS = OWN_INT
+_FLAT = 1e-200  # a curvature that no step is divided by
+
+
+@jit(inline=True)
+def _pull(duals, t):
+    """Without an equality row: the residual where variable t can follow it, else 0."""
+    value = duals.v[t]
+    if value > 0.0:
+        return value if duals.beta[t] < duals.upper[t] else 0.0
+    return value if duals.beta[t] > duals.lower[t] else 0.0
+
+
+@jit
+def _coordinate(duals, rows, progress, t, omega):
+    """beta_t += omega v_t / (K_tt + diag_t), clipped to its box. Returns -1, or why not. In place: beta, v, progress."""
+    pull = _pull(duals, t)
+    if pull == 0.0:
+        return -1
+    slot = find_row(duals, rows, progress, t)
+    if slot < 0:
+        return NEED_ROW
+    curvature = duals.curvature[t]
+    if curvature > _FLAT:
+        step = omega * pull / curvature
+    else:
+        step = np.inf if pull > 0 else -np.inf
+    before = duals.beta[t]
+    step = move(duals, t, -1, step)
+    if np.isinf(step):
+        return NO_BOUND
+    if duals.beta[t] == before:
+        return -1
+    row = rows.values[slot]
+    v = duals.v
+    for k in range(duals.n):
+        v[k] -= step * row[k]
+    v[t] -= duals.diag[t] * step
+    progress.floats[WORK] += 2.0 * duals.n
+    progress.ints[CHANGED] += 1
+    count_step(progress, step * pull - 0.5 * curvature * step * step, t, -1, step)
+    return -1
+
+
+@jit
+def sweep_slice(duals, rows, order, progress, omega, greedy, limits):
+    """Coordinate steps over the rows of `order`, a sweep each (greedy: as many steps, each on the largest pull).
+
+    Measures after every sweep, and returns early after one that changed nothing. In place: all but the problem.
+    """
+    ints = progress.ints
+    length = order.shape[1]
+    while ints[POSITION] < order.size:
+        reason = due(progress, limits)
+        if reason >= 0:
+            return reason
+        t = order[ints[POSITION] // length, ints[POSITION] % length]
+        if greedy:
+            worst = 0.0
+            for k in range(duals.n):
+                pull = abs(_pull(duals, k))
+                if pull > worst:
+                    worst = pull
+                    t = k
+            progress.floats[WORK] += 2.0 * duals.n
+            progress.floats[VIOLATION] = worst
+            if worst <= limits.tol:
+                return AT_TOLERANCE
+        reason = _coordinate(duals, rows, progress, t, omega)
+        if reason >= 0:
+            return reason
+        progress.floats[WORK] += 4.0
+        ints[POSITION] += 1
+        if ints[POSITION] % length == 0:
+            ints[SWEEPS] += 1
+            progress.floats[WORK] += 2.0 * duals.n
+            progress.floats[VIOLATION] = worst_pair(duals)[2]
+            if progress.floats[VIOLATION] <= limits.tol:
+                return AT_TOLERANCE
+            if ints[CHANGED] == 0:
+                return SWEEP_DONE
+            if ints[POSITION] < order.size:
+                ints[CHANGED] = 0
+    return SWEEP_DONE
