@@ -51,12 +51,12 @@ def test_every_function_refuses_slips_in_its_own_name(name):
         ("train_svc", "decision_function_shape", "it is not there: two classes have one decision value a row"),
         ("train_svc", "nu", "it is not there; C bounds the dual variables here"),
         ("train_svc", "epsilon", "train_svr, leave_one_out, certificate have it"),
-        ("train_svc", "lambda_min", "svm_path has it"),
+        ("train_svc", "lambda_min", "svm_path, cv_path have it"),
         ("train_svc", "noise", "gp_regression has it"),
-        ("train_svr", "class_weight", "train_svc, svm_path have it"),
+        ("train_svr", "class_weight", "train_svc, svm_path, cv_path have it"),
         ("svm_path", "C", "train_svc, train_svr, leave_one_out, certificate, duality_gap, kkt_violation have it"),
         ("svm_path", "c_max", "did you mean 'C_max'?"),
-        ("gp_regression", "class_weight", "train_svc, svm_path have it"),
+        ("gp_regression", "class_weight", "train_svc, svm_path, cv_path have it"),
     ],
 )
 def test_words_of_other_libraries_and_functions(name, word, answer):
@@ -193,7 +193,8 @@ reveal_type(path.error_curve()(1.0))
 reveal_type(svmcore.load("machine.npz"))
 reveal_type(solution.coef_)
 """
-REVEALED = ["solution.Solution", "float", "ndarray", "float", "solution.Solution | svmcore.path.result.Path", "ndarray"]
+LOADED = "solution.Solution | svmcore.classes.Machines | svmcore.path.result.Path"
+REVEALED = ["solution.Solution", "float", "ndarray", "float", LOADED, "ndarray"]
 FAULTS = """
 import svmcore
 svmcore.train_svc([[0.0]], [1], kernel="gauss")

@@ -33,6 +33,7 @@ CAPABILITIES = Capabilities(
     warm_start=False,
     callable_kernel=False,
     linear_only=True,
+    totals=False,
 )
 
 OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
@@ -81,7 +82,7 @@ class _Data:
             ipm.columns_times(source, np.ones((1, len(source) * LANES)), centre)
             centre /= K.n
         self.panels = np.empty((self.size // LANES, d, LANES))
-        if self.m == K.n and bool((qp.point == np.arange(K.n)).all()):
+        if qp.one_each(K.n):
             np.subtract(source[:, :width], centre[0, :width, None], out=self.panels[:, :width])
         else:
             rows = source.transpose(0, 2, 1).reshape(-1, source.shape[1])[np.resize(qp.point, self.size), :width]

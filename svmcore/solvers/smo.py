@@ -205,8 +205,7 @@ class _Run:
         """The problem in work with its point and running residual."""
         qp, variables = self.qp, self.problem.variables
         if self.problem is not self.whole:
-            index = self.problem.index
-            qp = DualQP(qp.c[index], qp.lower[index], qp.upper[index], qp.diag[index], qp.point[index], qp.equality)
+            qp = qp.part(self.problem.index)
         return qp, variables.beta[: variables.n], variables.v[: variables.n]
 
     def whole_beta(self) -> FloatArray:
