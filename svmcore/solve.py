@@ -32,6 +32,7 @@ from svmcore.solvers._contract import STOPPED, positive, product_work, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
+_NEAR = (0.5, 2.0)  # a gap by a solver's residual between these multiples of it is computed exactly
 _BY_CHANCE = 1 / 16  # share of the typical rounding of a violation below which a tolerance is met by no point
 _FAR_APART = 1e-2  # squared distance of two points, as a share of the squared norm, that rules this out:
 _OFF_CENTRE = 1e-3  # share of the squared norms that is left when the points are moved to their mean
@@ -98,6 +99,7 @@ class Run(NamedTuple):
     trace: bool
     seed: int
     options: dict[str, Any]
+    grows: bool = False  # whole columns of K may take more than `cache_bytes` where memory is free
 
 
 def _worked_out(problem: Problem, form: dict[str, Any]) -> dict[str, Any]:
@@ -256,6 +258,7 @@ def _check_run(
         trace=border.flag("trace", trace),
         seed=0 if random_state is None else border.integer("random_state", random_state, low=0),
         options=options,
+        grows=cache_mb is None,
     )
 
 
@@ -344,7 +347,7 @@ def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run, long: float = np.i
         if known is not None or stopped:
             violation, intercept = known or _own_measures(qp, K, raw)
             relative = _relative_gap(qp, raw, intercept if qp.equality else 0.0)
-            if stopped or relative < 0.5 * _LARGE_GAP:
+            if stopped or not _NEAR[0] < relative / _LARGE_GAP < _NEAR[1]:
                 return Measured(
                     violation, intercept, relative, lambda: certificate(qp, K, raw.beta),
                     postponed=True, estimated=known is None,
@@ -460,6 +463,8 @@ def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> 
         with one_blas_thread, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # an unbounded run may overflow; its status says so
             K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
+            if run.grows and 4.0 * K.n**2 > run.cache_bytes:
+                K.column_bytes = max(run.cache_bytes, int(border.spare_bytes()))
             chain = auto.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)
             (name, raw, measured), noise = _chain(chain, qp, K, run, start, control)
         solution = _solution(problem, K, raw, measured, run._replace(solver=name), control.seconds, training)

@@ -88,7 +88,8 @@ def train_svc(
     tol, stopping : "kkt" (KKT violation <= tol), "gap" ((primal - dual) / (|primal| + 1) <= tol) or "objective"
         (relative growth of the dual between checks <= tol; simple and unreliable).
     max_iter, time_limit, callback : limits; a callback receives a progress report and stops the run by returning True.
-    cache_mb : memory for kernel rows (512 by default). n_threads : processors for kernel products (all by default).
+    cache_mb : memory for kernel rows (512 by default; more for costly ones where the machine has it to spare).
+    n_threads : processors for kernel products (all by default).
     alpha0 : dual variables to start from.
     verbose, trace : progress lines on stderr; per-iteration records in ``Solution.trace``.
     random_state : seed of the rules that choose at random.

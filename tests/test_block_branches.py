@@ -19,6 +19,7 @@ from strategies import cases
 from test_properties import TOL, agree, answer, is_certified, is_feasible
 
 from svmcore.kernel import tiles
+from svmcore.kernel.columns import ColumnStore
 from svmcore.solvers import _block_jit as block_jit
 from svmcore.solvers import block
 
@@ -46,6 +47,14 @@ class Double(At):
     first_level = block.DOUBLE
 
 
+class Narrow(ColumnStore):
+    """A store with room for few columns."""
+
+    def __init__(self, n: int, room: int, *more: Any) -> None:
+        super().__init__(n, room, *more)
+        self.capacity = min(self.capacity, 5)
+
+
 class Branch(NamedTuple):
     """Thresholds, and the witness: an attribute that the branch calls, with what tells such a call from others."""
 
@@ -57,6 +66,7 @@ class Branch(NamedTuple):
     free: bool = False  # needs an equality row
 
 
+COLUMNS = ((tiles, {"_COSTLY": 0.0}), (block, {"CROWDED": 2.0}), *SEVERAL_SETS)
 SHORT_PIECES = {"LEAST_PIECE": 4, "PIECE_PER_VARIABLE": 0}
 AFTER_THREE_STEPS = (block._Run, {"steps_allowed": lambda run, free: 3})
 BRANCHES = {
@@ -80,6 +90,28 @@ BRANCHES = {
         ((tiles, {"_COSTLY": 0.0}), (block, {"CROWDED": 0.0}), *SEVERAL_SETS),
         (tiles, "_gathered"),
         kernels=NO_SUMS,
+    ),
+    "columns": Branch(
+        COLUMNS, (tiles.DenseTiles, "_gram_of_columns"), kernels=NO_SUMS
+    ),
+    "columns, little room": Branch(
+        ((tiles, {"ColumnStore": Narrow}), *COLUMNS), (tiles.DenseTiles, "_add_columns"), kernels=NO_SUMS
+    ),
+    "columns, 16 bits": Branch(
+        ((block, {"LEAST_HALF": 1, "HALF_ERROR": 1e-9}), *COLUMNS),
+        (tiles.DenseTiles, "_gram_of_columns"),
+        lambda found, *_, **__: found.dtype == np.uint16,
+        RBF,
+        PLAIN,
+    ),
+    "columns in float64": Branch(
+        ((block, {"_Run": Mixed}), *COLUMNS),
+        (tiles.DenseTiles, "_gram_of_columns"),
+        lambda found, tiles, store, *_: store.dtype == np.float64,
+        kernels=NO_SUMS,
+    ),
+    "columns too coarse": Branch(
+        ((block, {"ROUNDING": 1.0}), *COLUMNS), (block._Run, "refresh"), kernels=NO_SUMS
     ),
     "K kept, 16 bits": Branch(
         ((tiles, {"_COSTLY": 0.0}), (block, {"CROWDED": 0.0, "LEAST_HALF": 1, "HALF_ERROR": 1e-9}), *SEVERAL_SETS),

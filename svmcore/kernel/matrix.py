@@ -15,7 +15,16 @@ import numpy as np
 from svmcore import _kernels
 from svmcore._errors import InputError
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Points
-from svmcore.kernel.points import aligned, dense_points, gram_points, is_sparse, new_scratch, padded, sparse_points
+from svmcore.kernel.points import (
+    aligned,
+    dense_points,
+    gram_points,
+    is_sparse,
+    new_scratch,
+    norm_points,
+    padded,
+    sparse_points,
+)
 from svmcore.kernel.products import KernelFunction, call_kernel, needs_pairs, point_product, symmetric_product
 
 BLOCK_VALUES = 1 << 22  # kernel values that a Python callable is asked for at a time
@@ -39,6 +48,7 @@ class KernelMatrix:
         self.kernel = kernel
         self.function = function
         self.cache_bytes = cache_bytes
+        self.column_bytes = cache_bytes  # what columns that are dear may take; the driver may allow more
         self.n_threads = n_threads
         self.n: int = X.shape[0]
         self.n_evals = 0
@@ -52,7 +62,7 @@ class KernelMatrix:
             self.function = None
             self.X = gram
             self.kernel = kernel._replace(kind=int(KernelKind.PRECOMPUTED))
-        self.points = self.subset(None)
+        self._points: Points | None = None
         self.diagonal = self._diagonal()
         if not np.isfinite(self.diagonal).all():
             bad = int(np.flatnonzero(~np.isfinite(self.diagonal))[0])
@@ -60,6 +70,18 @@ class KernelMatrix:
                 f"the kernel of sample {bad} with itself is {self.diagonal[bad]}; scale the features down, or lower gamma "
                 "or degree"
             )
+
+    @property
+    def dense(self) -> bool:
+        """Whether values come from dense features."""
+        return self.function is None and self.kernel.kind != KernelKind.PRECOMPUTED and not is_sparse(self.X)
+
+    @property
+    def points(self) -> Points:
+        """The training points in the layout of the compiled kernels: packed when they are first asked for."""
+        if self._points is None:
+            self._points = self.subset(None)
+        return self._points
 
     def _slabs(self, width: int) -> list[tuple[int, int]]:
         """Row ranges whose blocks of `width` columns stay small."""
@@ -72,7 +94,8 @@ class KernelMatrix:
             self.n_evals += self.n
             return np.array(ones) + self.kernel.offset
         diagonal = aligned((padded(self.n),))
-        _kernels.kernel_diagonal(self.kernel, self.points, new_scratch(self.n_features), diagonal)
+        points = norm_points(np.einsum("ij,ij->i", self.X, self.X)) if self.dense else self.points
+        _kernels.kernel_diagonal(self.kernel, points, new_scratch(self.n_features), diagonal)
         return diagonal[: self.n]
 
     def subset(self, order: IntArray | None) -> Points:
@@ -127,7 +150,7 @@ class KernelMatrix:
         return point_product(self.kernel, rows, columns, coef, self.n_features, self.n_threads)
 
     def _symmetry_may_pay(self, targets: int, sources: int) -> bool:
-        pairs = self.points.panels.shape[0] > 0 and needs_pairs(self.kernel, self.n_features, sources)
+        pairs = self.dense and needs_pairs(self.kernel, self.n_features, sources)
         return pairs and min(targets, sources) >= _SYMMETRIC_POINTS
 
     def product(self, index: IntArray, coef: FloatArray) -> FloatArray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy.sparse import csr_array
 
 from svmcore._threads import split
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
+from svmcore.kernel.columns import ColumnStore
 from svmcore.kernel.points import STAGGER, Real, groups_of, is_binary, magnitudes, packed_rows, packed_weights
 from svmcore.kernel.products import (
     EXPONENTIAL,
@@ -36,10 +38,16 @@ from svmcore.simd.lanes import UNITS_16
 _WIDE = 40  # features above which half a Gram matrix and its mirror image are cheaper than the whole
 _COSTLY = 48  # features above which a kernel value is better read from memory than computed again
 _ENTRY = 3.0  # features that an entry of a sparse point costs, if it is not a byte
+_ROWS_AT_ONCE = 1 << 20  # bytes of packed rows that stay in a cache while all panels pass by
+_PACK = 4.0  # feature operations that packing a feature takes
 _READ = 6.0  # feature operations that a value read from there takes
 _KEPT_LEAST = 1 << 24  # bytes that K among all points may take in any case,
 _KEPT_PER_FEATURE = 1 << 20  # and with many features: fresh memory can cost as much as computing (100 MB: 5 to 150 ms)
 _KEPT_VALUES = 1 << 25  # 128 MB
+_GATHER = 2.0  # feature operations that a value picked out of a row takes
+_WORTH_READING = (
+    0.05  # share of a working set with a stored column from which its Gram matrix is put together from them
+)
 _BETWEEN_LOOKS = 2e8  # kernel values times features computed between two looks at the clock
 _SPARSE = 0.25  # share of stored entries below which sparse tiles win
 _CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse
@@ -139,6 +147,8 @@ class _Tiles:
         self._buffer = _spare.take(self._most)
         self._touched = 0
         self._kept: Real | None = None
+        self._columns: ColumnStore | None = None
+        self._second = np.empty(0, np.float32)  # room for the part of a Gram matrix that has no stored columns
         self._spared: tuple[Real, int] | None = None  # the buffer that holds it
 
     @property
@@ -172,11 +182,13 @@ class _Tiles:
         """Hand the buffer on to the next fit; the last Gram matrix is gone."""
         _spare.give(*(self._spared or (self._buffer, self._touched)))
         self._buffer, self._kept, self._spared = np.empty(0, np.float32), None, None
+        self._columns, self._second = None, np.empty(0, np.float32)
 
     def keep(self) -> None:
         """From now on float32 blocks and products read K from memory, if it fits and the memory is worth its price."""
         room = min(self.K.cache_bytes, max(_KEPT_LEAST, int(self.effort * _KEPT_PER_FEATURE)))
         if self._kept is None and not self.linear and 4 * self.n * (self.n + 2 * LANES) <= room:
+            self._columns = None
             self._kept = self._compute(np.arange(self.n), np.float32)
             self.error_factor = np.sqrt(
                 self.error_factor**2 + 8.0 * _ROUNDING * abs(self.offset)
@@ -187,9 +199,13 @@ class _Tiles:
         """K among points, with at least one row of zeros below it, until the next call. uint16 holds multiples of
         1 / UNITS_16, for kernels with values in [0, 1]. A `shared` one is not to be written to.
         """
+        store, count = self._columns, len(points)
+        if store is not None and self._kept is None and (dtype != np.float64 or store.dtype == np.float64):
+            slots = store.find(points)
+            if np.count_nonzero(slots >= 0) > _WORTH_READING * count:
+                return self._gram_of_columns(store, slots, points, dtype)
         if self._kept is None or dtype == np.float64:
             return self._compute(points, dtype)
-        count = len(points)
         if shared and dtype == np.float32 and count == self.n and (points[:-1] < points[1:]).all():
             return self._kept
         return _gathered(self._kept, points, UNITS_16 if dtype == np.uint16 else 1.0, self._space(count, dtype))
@@ -204,14 +220,14 @@ class _Tiles:
             self._add_linear(points, coef, field)
         elif self._kept is not None and not self.exact_products:
             self._add_kept(points, coef, field)
-        else:
+        elif not self._add_columns(points, coef, field, np.float32):
             self._add(points, coef, field, single=True)
 
     def add_exactly(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
         """`add` in float64."""
         if self.linear:
             self._add_linear(points, coef, field)
-        else:
+        elif not self._add_columns(points, coef, field, np.float64):
             self._add(points, coef, field, single=False)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
@@ -228,6 +244,63 @@ class _Tiles:
             self.n_threads,
         )
 
+    def _opened(self, dtype: Any) -> ColumnStore | None:
+        """The column store of this number type, if columns are worth keeping. One of another type makes way for it."""
+        return None
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether columns of K are kept from product to product."""
+        return False
+
+    def stored(self, points: IntArray) -> bool:
+        """Whether the columns of all these points are kept."""
+        return self._columns is not None and bool((self._columns.slot[points] >= 0).all())
+
+    def _add_columns(self, points: IntArray, coef: FloatArray, field: FloatArray, dtype: Any) -> bool:
+        """`add` or `add_exactly` from columns, which are computed where they are not kept; False where none are kept."""
+        store = self._opened(dtype)
+        if store is None:
+            return False
+        slots, computed = store.fetch(points)
+        self.n_evals += computed * self.n
+        known, size = slots >= 0, loops.STRETCH
+        rows, weights = slots[known], coef[known].astype(dtype)
+        split(
+            lambda a, b: loops.add_rows(store.rows, rows, weights, a * size, min(b * size, self.n), field),
+            -(-self.n // size), _READ * len(rows) * self.n, self.n_threads,
+        )  # fmt: skip
+        if self.offset:
+            field += self.offset * coef[known].sum()
+        if not known.all():
+            self._add(points[~known], coef[~known], field, single=dtype == np.float32)
+        return True
+
+    def _gram_of_columns(self, store: ColumnStore, slots: IntArray, points: IntArray, dtype: Any) -> Real:
+        """`gram` put together from stored columns; what they do not hold is computed."""
+        count, new = len(points), np.flatnonzero(slots < 0)
+        out = self._space(count, dtype)
+        real = np.float64 if dtype == np.float64 else np.float32
+        scale, rounding = (real(UNITS_16), real(0.5)) if dtype == np.uint16 else (real(1.0), real(0.0))
+        shift = real(rounding + (self.offset if dtype != np.uint16 else 0.0))
+        index, rows = points.astype(np.uint32), store.rows
+        split(
+            lambda a, b: loops.gather_known(rows, slots, index, scale, shift, a, b, out),
+            count, _GATHER * (count - len(new)) * count, self.n_threads,
+        )  # fmt: skip
+        if len(new):
+            whole, self._buffer = self._buffer, self._second
+            touched = self._touched
+            block = self._compute(points[new], real)
+            self._second, self._buffer, self._touched = self._buffer, whole, touched
+            split(
+                lambda a, b: loops.complete_known(slots, block, new.astype(np.uint32), scale, rounding, a, b, out),
+                len(new), _GATHER * len(new) * count, self.n_threads,
+            )  # fmt: skip
+        out[:count, count:] = 0
+        out[count:] = 0
+        return out
+
     def _bound_of_dot(self, squares: FloatArray, terms: int) -> FloatArray:
         """Error factors of kernel values made of dot products of so many terms; `squares` are those of the norms."""
         shape = self.shape
@@ -237,11 +310,14 @@ class _Tiles:
             size = np.maximum(size, 1.0)
         return np.asarray(np.sqrt(_ROUNDING * max(1.0, degree) * (terms + 16.0)) * size ** (0.5 * degree))
 
-    def _finish(self, out: Real, count: int) -> Real:
+    def _finish(self, out: Real, count: int, lower: bool) -> Real:
+        """A Gram matrix without offset and padding, or the lower triangle of one, made whole and counted."""
+        if lower:
+            _complete(out, count)
         if self.offset:
             out[:count, :count] += self.offset
         out[count:] = 0
-        self.n_evals += count * count
+        self.n_evals += count * (count + 1) // 2 if lower else count * count
         return out
 
 
@@ -250,56 +326,97 @@ class DenseTiles(_Tiles):
 
     def __init__(self, K: Any, *, centred: bool, n_threads: int = 1) -> None:
         super().__init__(K, n_threads)
-        kind, panels, scale = K.kernel.kind, K.points.panels, self.shape.scale
-        width = _used_features(panels)
-        self.exact = panels[:, :width] if width < panels.shape[1] else panels
+        kind, scale, width = K.kernel.kind, self.shape.scale, K.n_features
         self.form = with_constant(self.exact) if 0 < terms_of(K.kernel, width) <= FEW_TERMS else None
         self.exact_products = self.exact_products or self.form is not None
         centre = np.zeros(width)
         if kind in EXPONENTIAL or (kind == KernelKind.LINEAR and centred):
-            centre = self.exact.sum(axis=(0, 2)) / self.n
+            centre = K.X.sum(axis=0) / self.n
         self.effort = float(width)
         factor = np.sqrt(scale) if kind == KernelKind.RBF else scale if kind == KernelKind.LAPLACIAN else 1.0
-        self.panels = np.empty(self.exact.shape, np.float32)
-        for first in range(0, len(panels), 64):
-            piece = slice(first, first + 64)
-            self.panels[piece] = (self.exact[piece] - centre[:, None]) * factor
-        self.error_factor = self._bound(width)
+        count = -(-self.n // LANES)
+        self.panels, squares = np.empty((count, width, LANES), np.float32), np.empty(count * LANES)
+        split(
+            lambda a, b: loops.pack_single(K.X, centre, float(factor), a, b, self.panels, squares),
+            count, _PACK * float(self.panels.size), self.n_threads,
+        )  # fmt: skip
+        self.error_factor = self._bound(width, squares[: self.n])
 
-    def _bound(self, width: int) -> FloatArray:
+    @cached_property
+    def exact(self) -> FloatArray:
+        """The points in float64: panels of the features, without padding."""
+        panels = self.K.points.panels
+        return panels if panels.shape[1] == self.K.n_features else np.ascontiguousarray(panels[:, : self.K.n_features])
+
+    @property
+    def by_columns(self) -> bool:
+        """As `_Tiles.by_columns`."""
+        return self.costly and not self.exact_products
+
+    def _opened(self, dtype: Any) -> ColumnStore | None:
+        """As `_Tiles._opened`."""
+        if not self.by_columns or (self._kept is not None and dtype == np.float32):
+            return None
+        if self._columns is None or self._columns.dtype != dtype:
+            self._columns = None  # first of all: its memory
+            self._columns = ColumnStore(self.n, self.K.column_bytes, dtype, self._store)
+        return self._columns
+
+    def _store(self, points: IntArray, out: Real) -> None:
+        """Columns of the points, without the offset, in the type of `out`. In place: out, whole row groups of it."""
+        single = out.dtype == np.float32
+        source = self.panels if single else self.exact
+        packed = packed_rows(source, points)
+        store = loops.store_block_32 if single else loops.store_block_64
+        work = float(packed.size * len(source) * LANES)
+        step = max(1, _ROWS_AT_ONCE // packed[:1].nbytes)
+
+        def run(a: int, b: int) -> None:
+            for group in range(0, len(packed), step):
+                rows = out[group * vector.ROWS :]
+                store(self.shape, packed[group : group + step], source, a, b, rows)
+
+        split(run, len(source), work, self.n_threads)
+
+    def _bound(self, width: int, squares: FloatArray) -> FloatArray:
         """Factors r_i, one per point: K_ij is off by at most r_i r_j in float32, and so is its share of a sum.
 
-        Relative rounding errors of u = 2^-24 throughout. A sum of d squares or absolute values is off by d + 2 roundings,
-        the exponential by less than 8. With R the largest norm of a point, rounded coordinates move a squared distance m by
-        4 R sqrt(m) u, a city-block one by 2 R u. K = 2^-m makes of a relative error at most 1 / e of it, of sqrt(m) at most
-        0.36, and of 1 at most 0.7. A product x'z is off by d + 2 roundings of |x| |z|, and ``a = scale x'z + coef0`` by
-        d + 4 of ``A = |scale| |x| |z| + |coef0|``, at most the root of the product of its values at x and at z; a power by
-        `degree` times that many of the power of A. The sum over a few rows adds less than 8.
+        Relative rounding errors of u = 2^-24 throughout. Let d be the most terms that one value passes through: those of a
+        chunk, and then the chunks. A sum of squares or absolute values is off by d + 2 roundings, the exponential by less
+        than 8. With R the largest norm of a point, rounded coordinates move a squared distance m by 4 R sqrt(m) u, a
+        city-block one by 2 R u. K = 2^-m makes of a relative error at most 1 / e of it, of sqrt(m) at most 0.36, and of 1
+        at most 0.7. A product x'z is off by d + 2 roundings of |x| |z|, and ``a = scale x'z + coef0`` by d + 4 of
+        ``A = |scale| |x| |z| + |coef0|``, at most the root of the product of its values at x and at z; a power by `degree`
+        times that many of the power of A. The sum over a few rows adds less than 8.
         """
-        panels = self.panels
+        terms = min(width, vector.CHUNK) + -(-width // vector.CHUNK)
         if self.K.kernel.kind in EXPONENTIAL:
-            norms = np.abs(panels).sum(axis=1) if self.K.kernel.kind == KernelKind.LAPLACIAN else _norms(panels)
-            worst = _ROUNDING * ((width + 2.0) / np.e + 1.5 * float(norms.max(initial=0.0)) + 8.0)
+            if self.K.kernel.kind == KernelKind.LAPLACIAN:
+                largest = float(np.abs(self.panels).sum(axis=1).max(initial=0.0))
+            else:
+                largest = float(np.sqrt(squares.max(initial=0.0)))
+            worst = _ROUNDING * ((terms + 2.0) / np.e + 1.5 * largest + 8.0)
             return np.full(self.n, np.sqrt(worst))
-        return self._bound_of_dot(_norms(panels).ravel()[: self.n].astype(np.float64) ** 2, width)
+        return self._bound_of_dot(squares, terms)
 
     def _compute(self, points: IntArray, dtype: Any) -> Real:
         """As `_Tiles._compute`."""
         count = len(points)
         single = dtype != np.float64
-        source = self.panels if single else np.ascontiguousarray(self.exact)
+        source = self.panels if single else self.exact
         out = self._space(count, dtype)
         columns = -(-count // LANES)
         packed = packed_rows(source, points)
-        panels = np.empty((columns, source.shape[1], LANES), source.dtype)
-        loops.gather_panels(source, points, panels)
+        if count == self.n and (np.diff(points) == 1).all():
+            panels = source
+        else:
+            panels = np.empty((columns, source.shape[1], LANES), source.dtype)
+            loops.gather_panels(source, points, panels)
         half = single and source.shape[1] >= _WIDE
         store = loops.store_lower_32 if half else loops.store_block_32 if single else loops.store_block_64
         work = float(out.size * source.shape[1])
         split(lambda a, b: store(self.shape, packed, panels, a, b, out), columns, work, self.n_threads)
-        if half:
-            _complete(out, count)
-        return self._finish(out, count)
+        return self._finish(out, count, half)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
         """As `_Tiles._add`."""
@@ -309,7 +426,7 @@ class DenseTiles(_Tiles):
             add_form(self.K.kernel, self.form, chosen, coef, self.n_threads, field)
             field += self.offset * coef.sum()
             return
-        panels = self.panels if single else np.ascontiguousarray(self.exact)
+        panels = self.panels if single else self.exact
         add = loops.add_block_32 if single else loops.add_block_64
         count = len(points)
         packed = packed_rows(panels, points)
@@ -321,14 +438,9 @@ class DenseTiles(_Tiles):
         self.n_evals += count * self.n
 
 
-def _norms(panels: Real) -> Real:
-    """Norms of the points, by panel and lane."""
-    return np.asarray(np.sqrt(np.einsum("pkj,pkj->pj", panels, panels)))
-
-
 def has_gram(K: Any) -> bool:
     """Whether `exact_gram` serves this kernel."""
-    return bool(K.kernel.kind in SHAPES and K.function is None and K.points.panels.shape[0])
+    return bool(K.kernel.kind in SHAPES and K.dense)
 
 
 def exact_gram(K: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
@@ -336,7 +448,7 @@ def exact_gram(K: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
 
     Its rows end in values without meaning.
     """
-    panels = np.ascontiguousarray(K.points.panels[:, : _used_features(K.points.panels)])
+    panels = np.ascontiguousarray(K.points.panels[:, : K.n_features])
     packed = packed_rows(panels, np.arange(K.n))
     out = np.empty(_layout(K.n))
     shape = shape_of(K.kernel)
@@ -356,14 +468,6 @@ def _fill(shape: Any, packed: Real, panels: Real, offset: float, out: Real, star
     loops.store_block_64(shape, packed[start + first : start + last], panels, 0, len(panels), rows)
     if offset:
         rows[:, :-STAGGER] += offset
-
-
-def _used_features(panels: FloatArray) -> int:
-    """Features up to the last one that is not padding."""
-    width = int(panels.shape[1])
-    while width > max(1, panels.shape[1] - 3) and not panels[:, width - 1].any():
-        width -= 1
-    return width
 
 
 class SparseTiles(_Tiles):
@@ -388,14 +492,14 @@ class SparseTiles(_Tiles):
         else:
             self.error_factor = self._bound_of_dot(norms, longest)
 
-    def _columns(self, points: IntArray, real: Any, same: Spread | None = None) -> Spread:
+    def _spread(self, points: IntArray, real: Any, same: Spread | None = None) -> Spread:
         return Spread(self.csr[real], points, self.K.n_features, np.uint8 if self.binary else real, same)
 
     def _compute(self, points: IntArray, dtype: Any) -> Real:
         """As `_Tiles._compute`."""
         count = len(points)
         real = np.float64 if dtype == np.float64 else self.single
-        columns = self._columns(points, real)
+        columns = self._spread(points, real)
         out = self._space(count, dtype)
         lower = self.costly and dtype != np.float64
         store = loops.store_sparse_32 if real == np.float32 else loops.store_sparse_64
@@ -403,16 +507,14 @@ class SparseTiles(_Tiles):
             lambda a, b: store(self.shape, self.csr[real], points, columns.points, *columns.room(), lower, a, b, out),
             columns.count, out.size * (self.effort + 8.0), self.n_threads,
         )  # fmt: skip
-        if lower:
-            _complete(out, count)
-        return self._finish(out, count)
+        return self._finish(out, count, lower)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
         """As `_Tiles._add`."""
         real = self.single if single else np.float64
         if real not in self._all:
             same = next(iter(self._all.values()), None) if self.binary else None
-            self._all[real] = self._columns(np.arange(self.n), real, same)
+            self._all[real] = self._spread(np.arange(self.n), real, same)
         work = len(points) * len(field) * (self.effort + 8.0)
         add_sparse(self.shape, self.csr[real], points, coef, self._all[real], work, self.n_threads, field)
         if self.offset:
@@ -428,7 +530,7 @@ class OracleTiles:
         self.n: int = K.n
         self.n_evals = 0
         self.fits_16_bits = False
-        self.linear = self.costly = self.keeps = self.exact_products = False
+        self.linear = self.costly = self.keeps = self.exact_products = self.by_columns = False
         self.error_factor = np.zeros(K.n)
 
     def gram(self, points: IntArray, dtype: Any = np.float32, *, shared: bool = False) -> Real:
@@ -444,6 +546,10 @@ class OracleTiles:
 
     add_exactly = add
 
+    def stored(self, points: IntArray) -> bool:
+        """No columns are kept."""
+        return False
+
     def keep(self) -> None:
         """`KernelMatrix` has done so already, if it could."""
 
@@ -451,12 +557,18 @@ class OracleTiles:
         """Nothing is kept."""
 
 
+def _looks_binary(X: FloatArray) -> bool:
+    """Whether some rows hold nothing but zeros and ones."""
+    some = X[:: max(1, len(X) // 8)]
+    return bool(((some == 0.0) | (some == 1.0)).all())
+
+
 def make_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTiles:
     """The fastest tiles for a kernel matrix: sparse ones for sparse data, and for dense data that turn out one-hot."""
     if K.kernel.kind not in SHAPES or K.function is not None:
         return OracleTiles(K)
-    dense = K.points.panels.shape[0] > 0
-    if not dense or np.count_nonzero(K.X) < _SPARSE * K.n * K.n_features:
+    dense = K.dense
+    if not dense or (_looks_binary(K.X) and np.count_nonzero(K.X) < _SPARSE * K.n * K.n_features):
         X = csr_array(K.X) if dense else None
         indptr, indices, data = (
             (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data)

@@ -14,8 +14,6 @@ from svmcore.kernel.points import is_sparse
 from svmcore.path.result import Data, Groups
 from svmcore.problem import border
 
-_CACHE_SHARE = 0.4  # of the free memory, for kernel rows
-_CACHE_LIMIT = 4e9
 _SMALL = 1 << 25
 """Bytes of a kernel matrix for which nobody asks how much memory is free."""
 
@@ -83,7 +81,7 @@ def kernel_of(data: Data, cache_mb: float | None) -> KernelMatrix:
     if cache_mb is None and 8 * first.size**2 <= _SMALL:
         budget = float(_SMALL)
     elif cache_mb is None:
-        budget = min(_CACHE_SHARE * border.available_bytes(), _CACHE_LIMIT)
+        budget = border.spare_bytes()
     else:
         budget = 1e6 * border.number("cache_mb", cache_mb, low=0.0, strict=True)
     X = data.X

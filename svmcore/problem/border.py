@@ -22,6 +22,9 @@ STOPPING = ("kkt", "gap", "objective")
 DEFAULT_CACHE_MB = 512.0
 LARGEST = 1e150  # squares of larger numbers overflow
 SMALLEST_COST = 1e-150
+_CACHE_SHARE = 0.4  # of the free memory
+_CACHE_LIMIT = 4e9
+_BLOCK = 1 << 16  # numbers that a pass over X looks at together
 LARGEST_DEGREE = 1000
 MANY_CLASSES = 20  # more numbers than this are hardly classes
 
@@ -113,6 +116,11 @@ def available_bytes() -> float:
     except OSError:
         pass
     return math.inf
+
+
+def spare_bytes() -> float:
+    """What kernel values may take where nobody has said: a share of the free memory."""
+    return min(_CACHE_SHARE * available_bytes(), _CACHE_LIMIT)
 
 
 def memory(n_bytes: float, what: str, remedy: str) -> None:
@@ -327,7 +335,11 @@ def _gamma(gamma: Any, X: Any, weights: FloatArray | None) -> float:
 def _variance(X: Any, weights: FloatArray | None) -> float:
     """Variance of all entries of X, rows weighted."""
     if weights is None and not is_sparse(X):
-        return float(X.var())
+        mean, step = float(X.mean()), max(1, _BLOCK // max(1, X.shape[1]))
+        blocks = (
+            X[start : start + step] - mean for start in range(0, X.shape[0], step)
+        )  # memory that stays in the cache
+        return float(math.fsum(float(np.vdot(block, block)) for block in blocks) / max(X.size, 1))
     w = np.ones(X.shape[0]) if weights is None else weights
     total = float(w.sum()) * X.shape[1]
     if total == 0:

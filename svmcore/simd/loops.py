@@ -37,6 +37,30 @@ def pack_rows(panels, points, out):
 
 
 @jit
+def pack_single(X, centre, factor, first, last, out, squares):
+    """Panels first..last-1 of (X - centre) factor, and their sums of squares, in one pass over X. In place: out, squares."""
+    n, width = X.shape
+    for p in range(first, last):
+        panel, start = out[p], p * LANES
+        for lane in range(LANES):
+            squares[start + lane] = 0.0
+        if start + LANES <= n:
+            own = squares[start : start + LANES]
+            for k in range(width):
+                c, row = centre[k], panel[k]
+                for lane in range(LANES):
+                    value = (X[start + lane, k] - c) * factor
+                    row[lane] = value
+                    own[lane] += value * value
+        else:
+            for k in range(width):
+                for lane in range(LANES):
+                    value = (X[start + lane, k] - centre[k]) * factor if start + lane < n else 0.0
+                    panel[k, lane] = value
+                    squares[start + lane] += value * value
+
+
+@jit
 def gather_panels(panels, points, out):
     """Copy points to panels of their own. In place: out (zero padded)."""
     width = panels.shape[1]
@@ -140,6 +164,37 @@ def gather_lower(stored, points, scale, rounding, out):
         row = stored[points[i]]
         for j in range(i + 1):
             out[i, j] = row[points[j]] * scale + rounding
+
+
+@jit
+def gather_known(stored, slots, points, scale, rounding, first, last, out):
+    """Rows first..last-1 of out = scale K + rounding among the points, from stored columns: those of points that have one.
+
+    `slots` says which row of `stored` that is, or -1. In place: out, in its own number type.
+    """
+    for i in range(first, last):
+        if slots[i] >= 0:
+            row = stored[slots[i]]
+            for j in range(points.shape[0]):
+                out[i, j] = row[points[j]] * scale + rounding
+
+
+@jit
+def complete_known(slots, block, places, scale, rounding, first, last, out):
+    """The other rows first..last-1: from the rows of `gather_known`, and from K among the points without a column.
+
+    `block` is that matrix, and `places` says which points it is about. In place: out.
+    """
+    for top in range(first, last, MIRROR):
+        bottom = min(top + MIRROR, last)
+        for j in range(slots.shape[0]):
+            if slots[j] >= 0:
+                for i in range(top, bottom):
+                    out[places[i], j] = out[j, places[i]]
+        for i in range(top, bottom):
+            own = out[places[i]]
+            for j in range(places.shape[0]):
+                own[places[j]] = block[i, j] * scale + rounding
 
 
 STRETCH = 1024  # columns summed at a time, which stay in the first-level cache

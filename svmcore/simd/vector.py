@@ -146,6 +146,8 @@ Shape = Linear | Poly | Sigmoid | Rbf | Laplacian
 """A kernel as a type, so that numba compiles one tile per kernel, and only for the kernels that are used."""
 
 ROWS = 6
+CHUNK = 64
+"""Terms of a float32 measure that are summed by themselves: sums of few terms, and their sum, are off by far less."""
 COLUMNS_32 = REGISTERS * REGISTER_BYTES // 4
 COLUMNS_64 = REGISTERS * REGISTER_BYTES // 8
 
@@ -196,7 +198,21 @@ def _tile(lanes: Lanes, shape: Any, shape_value: Any, rows: Any, g: Any, panels:
         return out
 
     zeros = [lanes.constant(0.0)] * (ROWS * REGISTERS)
-    measures = emit_for(b, row_shape[1], 1, zeros, one_feature)
+    if not lanes.single:
+        measures = emit_for(b, row_shape[1], 1, zeros, one_feature)
+        return lambda r, v: _kernel_value(lanes, shape, shape_value, measures[r * REGISTERS + v])
+
+    def chunk(first: Any) -> list[Any]:
+        left = b.sub(row_shape[1], first)
+        length = b.select(b.icmp_signed("<", left, integer(CHUNK)), left, integer(CHUNK))
+        return emit_for(b, length, 1, zeros, lambda k, sums: one_feature(b.add(first, k), sums))
+
+    def one_more(c: Any, totals: list[Any]) -> list[Any]:
+        sums = chunk(b.mul(b.add(c, integer(1)), integer(CHUNK)))
+        return [b.fadd(total, part) for total, part in zip(totals, sums, strict=True)]
+
+    others = b.sdiv(b.sub(row_shape[1], integer(1)), integer(CHUNK))
+    measures = emit_for(b, others, 1, chunk(integer(0)), one_more)
     return lambda r, v: _kernel_value(lanes, shape, shape_value, measures[r * REGISTERS + v])
 
 

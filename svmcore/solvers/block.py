@@ -58,6 +58,8 @@ INNER = 0.05  # the block is solved to this share of the outer violation,
 INNER_TOL = 0.7  # or to this share of the tolerance
 RELAX = 1.5
 ROUNDING = 2e-7  # error of float32 products, per unit of |beta| (measured: 0.9 to 2.2 times that)
+LEAST_GOAL = 0.3  # share of the tolerance that float32 rounding must leave
+TYPICAL = 10.0  # a norm that beta is likely to reach, if its box allows
 ROUNDING_64 = 1e-15  # the same of float64 products, per unit of sum |beta|
 SHORT = 1 << 28  # kernel values computed in one go
 BRIEF = 1e10  # operations of a product that nobody minds waiting for: about a third of a second
@@ -138,14 +140,28 @@ class _Run:
     def objective(self, gauge: Gauge) -> float:
         return measures.objective(self.qp, self.beta, gauge.v)
 
+    def rounding(self) -> float:
+        """How far float32 products may have moved the residual, typically at most."""
+        if self.exact:
+            return 0.0
+        root = np.sqrt(np.abs(self.K.diagonal[self.qp.point]))
+        return ROUNDING * float(root.max(initial=0.0) * np.linalg.norm(root * self.beta))
+
+    def goal(self, tol: float) -> float:
+        """A violation by this field at which the exact one is below `tol`; 0 where rounding is too large to tell.
+
+        Without stored columns a product in float64 costs little more than the certificate that finds it remembered.
+        """
+        if not self.tiles.by_columns:
+            return tol
+        left = tol - 2.0 * self.rounding()
+        return left if left >= LEAST_GOAL * tol else 0.0
+
     def doubtful(self, tol: float) -> bool:
-        """Whether rounding may have moved the residual by more than a tenth of the tolerance since it was computed."""
+        """Whether rounding may have moved the residual by more than it may since it was computed."""
         if self.fresh:
             return False
-        single = 0.0
-        if not self.exact:
-            root = np.sqrt(np.abs(self.K.diagonal[self.qp.point]))
-            single = ROUNDING * float(root.max(initial=0.0) * np.linalg.norm(root * self.beta))
+        single = 0.0 if self.tiles.by_columns else self.rounding()  # with stored columns the goal has seen to it
         return single + ROUNDING_64 * self.largest * self.moved > 0.1 * tol
 
     def residual_error(self) -> FloatArray:
@@ -197,7 +213,9 @@ class _Run:
         self.field[:] = 0.0
         self.exact, self.moved, self.moved_single = True, 0.0, 0.0
         self.fresh = self.level > SINGLE
-        if self.fresh and short:  # in one piece, which the certificate will find remembered
+        if (
+            self.fresh and short and not self.tiles.by_columns
+        ):  # in one piece, which the certificate will find remembered
             self.field[: self.K.n] = kernel_product(self.qp, self.K, self.beta)
             self.moved, self.remembered = float(np.abs(self.beta).sum()), True
             return None
@@ -207,6 +225,21 @@ class _Run:
             return status
         self.fresh = self.level > SINGLE
         return None
+
+    def foresee(self, tol: float) -> None:
+        """Start with float64 columns where float32 ones would not do in the end."""
+        box = float(np.minimum(np.maximum(self.qp.upper, -self.qp.lower), TYPICAL).max(initial=0.0))
+        size = min(TYPICAL, box * float(np.sqrt(len(self.beta))))
+        if self.tiles.by_columns and 2.0 * ROUNDING * self.largest * size > (1.0 - LEAST_GOAL) * tol:
+            self.level = max(self.level, MIXED)
+
+    def settle(self) -> None:
+        """The field summed up afresh from columns that are kept: it then carries the rounding of one product."""
+        support = np.flatnonzero(self.beta)
+        if self.level == SINGLE and not self.exact and self.tiles.stored(self.qp.point[support]):
+            self.field[:] = 0.0
+            self.exact, self.moved, self.moved_single = True, 0.0, 0.0
+            self.change(support, self.beta[support], None)
 
     def block_size(self, free: int) -> int:
         """How many variables the next working set takes."""
@@ -476,23 +509,29 @@ def run(
 ) -> Raw:
     """Solve the dual from `start`; see the module's docstring. `n_iter` counts pair steps."""
     state = _Run(qp, K, start)
+    if stopping == "kkt":
+        state.foresee(tol)
     status = state.refresh(state.level, control) if state.beta.any() else None
     limit = max_iter if max_iter >= 0 else np.iinfo(np.int64).max
     criterion, watch = Criterion(stopping, tol), _Watch(state.crawl, len(start))
     records: list[tuple[float, float, int, int]] = []
-    target = INNER_TOL * tol if stopping == "kkt" else 0.0
     outer = 0
     while status is None:
         gauge = state.gauge()
         objective = state.objective(gauge)
         if trace:
             records.append((objective, gauge.violation, state.tiles.n_evals, gauge.free))
-        met = gauge.violation <= tol if stopping == "kkt" else criterion.met(qp, state.beta, gauge.v, objective)
+        goal = state.goal(tol) if stopping == "kkt" else 0.0
+        target = INNER_TOL * (goal or tol) if stopping == "kkt" else 0.0
+        met = gauge.violation <= goal if stopping == "kkt" else criterion.met(qp, state.beta, gauge.v, objective)
         if met or gauge.violation == 0.0:
             status = state.refresh(MIXED, control) if state.doubtful(tol) else state.success()
             watch.forget()
         elif state.steps >= limit:
             status = Status.MAX_ITER
+        elif goal == 0.0 and stopping == "kkt":
+            status = state.refresh(MIXED, control)
+            watch.forget()
         elif not objective >= -RUNAWAY:
             status = Status.UNBOUNDED
         elif watch.harmed(objective, state.beta):
@@ -520,6 +559,8 @@ def run(
                     status = state.sharpen(DOUBLE, control, ray)
     columns = ("objective", "violation", "n_kernel_evals", "free")
     table = {name: np.array(column) for name, column in zip(columns, zip(*records, strict=True), strict=False)}
+    if status.ok:
+        state.settle()
     K.n_evals += state.tiles.n_evals
     state.gram = None
     state.tiles.release()

@@ -1,0 +1,116 @@
+"""Columns of K that are kept: what is computed, what makes way, and what is read, held against the matrix itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from svmcore import _threads
+from svmcore._types import LANES, Kernel, KernelKind
+from svmcore.kernel import tiles
+from svmcore.kernel.columns import ColumnStore
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.simd.lanes import UNITS_16
+from svmcore.simd.vector import ROWS
+
+
+class Matrix:
+    """A symmetric matrix that counts the columns it is asked for."""
+
+    def __init__(self, n: int) -> None:
+        self.values = np.add.outer(np.arange(n), 1000.0 * np.arange(n))
+        self.asked: list[int] = []
+
+    def compute(self, points, out):
+        self.asked += points.tolist()
+        groups = -(-len(points) // ROWS) * ROWS
+        assert len(out) >= groups
+        out[:groups] = np.nan
+        out[: len(points), : len(self.values)] = self.values[points]
+
+
+def store(matrix: Matrix, columns: int) -> ColumnStore:
+    n = len(matrix.values)
+    width = -(-n // LANES) * LANES + 32
+    return ColumnStore(n, 8 * width * (columns + ROWS), np.float64, matrix.compute)
+
+
+def holds(kept: ColumnStore, matrix: Matrix, points) -> None:
+    slots = kept.find(np.array(points))
+    assert (slots >= 0).all()
+    assert (kept.rows[slots, : len(matrix.values)] == matrix.values[points]).all()
+
+
+def test_a_column_is_computed_once():
+    matrix = Matrix(40)
+    kept = store(matrix, 40)
+    for points in ([3, 1, 39], [1, 2], list(range(40)), [0, 39]):
+        slots, _ = kept.fetch(np.array(points))
+        assert (slots >= 0).all()
+        holds(kept, matrix, points)
+    assert sorted(matrix.asked) == list(range(40))
+
+
+def test_what_was_unused_longest_makes_way():
+    matrix = Matrix(60)
+    kept = store(matrix, 4)
+    assert kept.capacity == 4
+    for point in (10, 11, 12, 13):
+        kept.fetch(np.array([point]))
+    kept.find(np.array([10]))
+    kept.fetch(np.array([20, 21]))
+    holds(kept, matrix, [10, 13, 20, 21])
+    assert (kept.slot[[11, 12]] == -1).all()
+
+
+def test_columns_in_use_stay_and_the_rest_is_left_to_the_caller():
+    matrix = Matrix(60)
+    kept = store(matrix, 4)
+    kept.fetch(np.array([1, 2]))
+    slots, computed = kept.fetch(np.array([2, 50, 51, 52, 53, 54]))
+    assert computed == 3
+    assert (slots >= 0).tolist() == [True, True, True, True, False, False]
+    holds(kept, matrix, [2, 50, 51, 52])
+
+
+def test_a_store_without_room_keeps_nothing():
+    matrix = Matrix(20)
+    kept = ColumnStore(20, 100, np.float32, matrix.compute)
+    slots, computed = kept.fetch(np.array([4, 5]))
+    assert computed == 0
+    assert (slots == -1).all()
+
+
+@pytest.mark.parametrize("kind", [KernelKind.RBF, KernelKind.POLY, KernelKind.SIGMOID, KernelKind.LAPLACIAN])
+@pytest.mark.parametrize("offset", [0.0, 0.5])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_products_and_gram_matrices_of_wide_data(kind, offset, n_threads, monkeypatch):
+    """Both number types, against the matrix, with and without columns for all points; the same bits on two threads."""
+    monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1.0)
+    n, d = 150, 131
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((n, d))
+    K = KernelMatrix(X, Kernel(int(kind), 0.3 / d, 0.5, 3, offset), cache_bytes=1 << 20, n_threads=n_threads)
+    exact = K.rows(np.arange(n))
+    points, coef = np.sort(rng.permutation(n)[:70]), rng.standard_normal(70)
+    some = np.sort(rng.permutation(n)[:90])
+    for real, error in ((np.float32, 3e-6), (np.float64, 1e-13)):
+        mine = tiles.make_tiles(K, centred=False)
+        assert mine.by_columns
+        assert not mine.stored(points)
+        add = mine.add if real == np.float32 else mine.add_exactly
+        for _ in range(2):
+            field = np.zeros(-(-n // LANES) * LANES)
+            add(points, coef, field)
+            assert np.abs(field[:n] - exact[:, points] @ coef).max() < error * 70
+            assert mine.stored(points)
+            assert mine.n_evals == 70 * n
+        bound = mine.error_factor[:, None] * mine.error_factor
+        for dtype in (np.float32, np.float64) if real == np.float64 else (np.float32,):
+            found = mine.gram(some, dtype)[:90, :90]
+            assert (np.abs(found - exact[np.ix_(some, some)]) <= bound[np.ix_(some, some)] + 1e-12).all()
+            assert (mine.gram(some, dtype)[90:] == 0).all()
+        if mine.fits_16_bits:
+            found = mine.gram(some, np.uint16)[:90, :90] / UNITS_16
+            assert np.abs(found - exact[np.ix_(some, some)]).max() < 0.51 / UNITS_16 + 1e-5
+        mine.release()
