@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -49,7 +50,8 @@ def run(options: argparse.Namespace) -> int:
         "--only": options.only or [],
         "--problems": options.problems or [],
     }
-    command = " ".join(["python -m bench run", *options.names, *(w for k, v in said.items() if v for w in (k, *v))])
+    words = [w for k, v in said.items() if v for w in (k, *v)] + ["--full"] * options.full
+    command = " ".join(["python -m bench run", *options.names, *words])
     results.add({**environment(), "command": command})
     share = options.minutes / sum(SUITES[name].minutes for name in names) if options.minutes else 1.0
     failed = []
@@ -57,8 +59,8 @@ def run(options: argparse.Namespace) -> int:
         suite = SUITES[name]
         print(f"{name}: {suite.summary}", flush=True)
         started = time.perf_counter()
-        deadline = started + 60.0 * share * suite.minutes
-        context = Context(results, options.only or (), options.problems or (), deadline)
+        deadline = math.inf if options.full and not options.minutes else started + 60.0 * share * suite.minutes
+        context = Context(results, options.only or (), options.problems or (), deadline, options.full)
         try:
             suite.run(context)
         except AssertionError as error:
@@ -110,8 +112,11 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--data", type=Path, help="folder of data sets (default: SVMCORE_DATA, else ../shared/data)")
     command.add_argument("--out", type=Path, help="results file")
     command.add_argument("--minutes", type=float, help="time for all of it, shared out; what does not fit is left out")
+    command.add_argument("--full", action="store_true", help="the papers' tables with the rows that take many minutes")
     command.add_argument("--only", nargs="+", metavar="WORD", help="only solvers whose name holds a word")
-    command.add_argument("--problems", nargs="+", metavar="WORD", help="only problems whose name holds a word")
+    command.add_argument(
+        "--problems", nargs="+", metavar="WORD", help="only problems (of tables: modules) whose name holds a word"
+    )
     command = commands.add_parser("report", help="write Markdown and HTML from results, or compare two runs")
     command.add_argument("files", nargs="*", type=Path, help="results files (default: the newest)")
     command.add_argument("--compare", nargs=2, type=Path, metavar=("OLD", "NEW"), help="what became slower or changed")

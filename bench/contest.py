@@ -31,6 +31,7 @@ class Context:
     only: Sequence[str] = ()
     problems: Sequence[str] = ()
     deadline: float = math.inf
+    full: bool = False  # also what takes minutes
     say: Callable[[str], None] = print
     skipped: set[tuple[str, str]] = field(default_factory=set)
 

@@ -35,7 +35,7 @@ def folder() -> Path | None:
     return chosen if chosen.is_dir() else None
 
 
-def _standardised(X: np.ndarray) -> np.ndarray:
+def standardised(X: np.ndarray) -> np.ndarray:
     spread = X.std(axis=0)
     return np.ascontiguousarray((X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
 
@@ -53,7 +53,7 @@ def clusters(n: int, d: int, flip: float = 0.02) -> DataSet:
     X[:, :informative] = 1.5 * corners[which] + np.einsum("ni,nij->nj", X[:, :informative], shape[which])
     y = np.where(which % 2 == 0, 1.0, -1.0)
     y[rng.random(n) < flip] *= -1.0
-    return DataSet(_standardised(X), y)
+    return DataSet(standardised(X), y)
 
 
 def classification(n: int, d: int, percent: int = 2) -> DataSet:
@@ -64,7 +64,7 @@ def classification(n: int, d: int, percent: int = 2) -> DataSet:
         n, d, n_informative=max(2, min(d // 2, 20)), n_redundant=d // 5, n_clusters_per_class=4 if d > 4 else 1,
         flip_y=percent / 100.0, random_state=3,
     )  # fmt: skip
-    return DataSet(_standardised(X), np.where(y > 0, 1.0, -1.0))
+    return DataSet(standardised(X), np.where(y > 0, 1.0, -1.0))
 
 
 def noisy(n: int, d: int) -> DataSet:
@@ -78,7 +78,7 @@ def mixture(n: int, d: int) -> DataSet:
     centres = 1.2 * rng.standard_normal((32, d))
     which = rng.integers(0, 32, n)
     X = centres[which] + rng.standard_normal((n, d))
-    return DataSet(_standardised(X), np.where(which % 2 == 0, 1.0, -1.0))
+    return DataSet(standardised(X), np.where(which % 2 == 0, 1.0, -1.0))
 
 
 def onehot(n: int, d: int) -> DataSet:
@@ -124,7 +124,7 @@ def waves(n: int, d: int) -> DataSet:
     rng = np.random.default_rng(4)
     X = rng.standard_normal((n, d))
     target = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] * X[:, 2 % d] + 0.2 * rng.standard_normal(n)
-    return DataSet(_standardised(X), target)
+    return DataSet(standardised(X), target)
 
 
 def checkerboard() -> DataSet:
@@ -166,7 +166,7 @@ def monk(which: int) -> DataSet:
         2: (grid == 1).sum(axis=1) == 2,
         3: ((a[4] == 3) & (a[3] == 1)) | ((a[4] != 4) & (a[1] != 3)),
     }[which]
-    return DataSet(_standardised(grid.astype(float)), np.where(rule, 1.0, -1.0))
+    return DataSet(standardised(grid.astype(float)), np.where(rule, 1.0, -1.0))
 
 
 GENERATED: dict[str, Callable[..., DataSet]] = {
@@ -193,7 +193,7 @@ def from_folder(name: str) -> DataSet:
     with np.load(where / f"{name}.npz", allow_pickle=False) as stored:
         y = stored["y"].astype(float)
         if "X" in stored:
-            return DataSet(_standardised(stored["X"]), y)
+            return DataSet(standardised(stored["X"]), y)
         X = sparse.csr_matrix((stored["data"], stored["indices"], stored["indptr"]), shape=tuple(stored["shape"]))
         X.sort_indices()
         return DataSet(X, y)

@@ -17,17 +17,18 @@ from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
-from svmcore.kernel.matrix import is_sparse
+from svmcore.kernel.points import is_sparse
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models.solution import Solution
 from svmcore.path.cross import Cross
 from svmcore.problem import border
 from svmcore.problem import columns as features
+from svmcore.problem import intercept as intercepts
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns, Scaling
 from svmcore.problem.division import STRATEGIES, Division, Part, division
 from svmcore.problem.scales import warn_of_scales
-from svmcore.solve import _checked_points, _offset, train_svc
+from svmcore.solve import _checked_points, train_svc
 
 FORMAT = "svmcore-classes-1"
 _SHARED = 1e9  # bytes of a kernel matrix that is computed for all machines at once
@@ -127,8 +128,9 @@ def _study(
     given = border.sample_weights(sample_weight, X.shape[0])
     columns, X = features.fitted(X, given, standardize, names, name)
     codes, classes = border.class_codes(y, X.shape[0], given)
-    _, offset = _offset(options.get("fit_intercept", True), options.get("intercept_scaling"))
-    spec = border.kernel(name, X, gamma, degree, coef0, offset, given)
+    words = (options.get("intercept_scaling"), options.get("fixed_intercept"))
+    bias = intercepts.wanted(options.get("fit_intercept", True), *words)
+    spec = bias.embedded(border.kernel(name, X, gamma, degree, coef0, 0.0, given), X, given)
     weights = border.class_factors(class_weight, classes, codes, given)[codes]
     return _Study(X, codes, classes, weights if given is None else weights * given, spec, columns)
 

@@ -280,6 +280,22 @@ def test_without_check_and_refinement_what_the_start_leaves_stays():
     assert checked.stats["max_gap"] < loose.stats["max_gap"]
 
 
+def test_the_check_can_be_that_of_the_kkt_conditions_alone():
+    X, y = clouds()
+    options = PublishedOptions(start_tol=1e-6, backup_tol=1e-6, kkt_tol=1e-3, refine=False, increments=True)
+    found = {}
+    for gap_tol in (1e-8, np.inf):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found[gap_tol] = svm_path(
+                X, y, gamma=0.5, factorization="qr", lambda_max=100.0, published=options._replace(gap_tol=gap_tol)
+            ).stats
+    assert found[1e-8]["n_kkt"] > found[np.inf]["n_kkt"]
+    assert found[np.inf]["max_gap"] > found[1e-8]["max_gap"]
+    with pytest.raises(InputError, match="gap_tol"):
+        svm_path(X, y, factorization="qr", published=PublishedOptions(gap_tol=0.0))
+
+
 @pytest.mark.parametrize("option", [{"rate_tol": 1e-2}, {"step_tol": 1e-6}, {"most_blocked": 1}, {"back": 1e-4}])
 def test_options_reach_the_tracker(option, monkeypatch):
     seen = []

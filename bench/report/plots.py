@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from typing import Any
 
 from bench.report.summary import OURS, Case, exponent, groups, profile, solvers, standings
@@ -159,18 +160,27 @@ def scaling(found: list[Case]) -> bytes:
     return _png(plt, figure)
 
 
-def curves(series: dict[str, list[float]], label: str) -> bytes:
-    """Series over iterations, logarithmic."""
+def figure(drawn: dict[str, Any]) -> bytes:
+    """A figure of a table (`bench.tables.base.Figure`, as a mapping)."""
     plt = _style()
-    figure, axis = plt.subplots(figsize=(7, 3.4))
-    for colour, (name, values) in zip(_COLOURS, series.items(), strict=False):
-        axis.plot(range(1, len(values) + 1), values, label=name, color=colour, lw=1.5)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel("iteration")
-    axis.set_ylabel(label)
+    picture, axis = plt.subplots(figsize=(5.2, 5.0) if drawn["field"] else (7, 3.4))
+    if drawn["field"]:
+        x, y, values = drawn["field"]
+        largest = 1.0 + max(abs(value) for row in values for value in row)
+        axis.contourf(x, y, values, levels=[-largest, 0.0, largest], colors=[_COLOURS[1], _COLOURS[0]], alpha=0.15)
+        axis.contour(x, y, values, levels=[-1.0, 0.0, 1.0], colors="black", linewidths=[0.6, 1.4, 0.6], linestyles="-")
+    for colour, (name, (x, y)) in zip(itertools.cycle(_COLOURS), drawn["series"].items(), strict=False):
+        style = {"ls": "", "marker": ".", "ms": 4} if drawn["marks"] else {"lw": 1.5}
+        axis.plot(x, y, label=name, color=colour, **style)
+    if "x" in drawn["log"]:
+        axis.set_xscale("log")
+    if "y" in drawn["log"]:
+        axis.set_yscale("log")
+    axis.set_title(drawn["title"], fontsize=9)
+    axis.set_xlabel(drawn["x"])
+    axis.set_ylabel(drawn["y"])
     axis.legend(fontsize=8)
-    return _png(plt, figure)
+    return _png(plt, picture)
 
 
 def limit_bars(found: list[Case]) -> bytes:

@@ -56,7 +56,7 @@ def _kept(record: dict[str, Any]) -> dict[str, Any] | None:
     if record["kind"] == "environment":
         return {key: record[key] for key in _ENVIRONMENT}
     if record["kind"] == "table":
-        return {**record, "curves": {}}
+        return {**record, "figures": []}
     if record["kind"] != "row" or record["suite"] not in _SUITES:
         return None
     return {

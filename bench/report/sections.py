@@ -332,10 +332,10 @@ def tables(results: Results) -> Iterator[Section]:
             blocks.append(Text(source + "."))
         grid = Grid(table["columns"], [[shown(cell) for cell in row] for row in table["rows"]])
         inside: list[Any] = [grid, *([Text(table["note"], note=True)] if table["note"] else [])]
-        if table["curves"]:
-            inside.append(
-                Picture(f"table-{number}", table["title"], plots.curves(table["curves"], table["curve_label"]))
-            )
+        inside += [
+            Picture(f"table-{number}-{k}", figure["title"], plots.figure(figure))
+            for k, figure in enumerate(table.get("figures", []))
+        ]
         blocks.append(Folded(table["title"], inside))
     if blocks:
         yield Section("Published tables, recomputed", blocks)

@@ -1,12 +1,16 @@
 """The published tables, recomputed: one module each, with the printed figures next to ours and what explains them.
 
-A module has `TITLE`, `SOURCE` and `run()`, which returns `Table`s.
+A module has `TITLE`, `SOURCE` and `run(full)`, which yields `Table`s; `full` adds what takes minutes. Their figures are
+drawn into a folder beside the results, where matplotlib is there.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import svmcore
 from bench.contest import Context
@@ -19,15 +23,32 @@ def run(context: Context) -> None:
     svmcore.warmup()
     for name in MODULES:
         module = importlib.import_module(f"bench.tables.{name}")
-        if context.out_of_time():
-            context.skip("tables", name, "the suite's time was up")
+        if context.problems and not any(word in name for word in context.problems):
             continue
         context.say(f"  {module.SOURCE}")
-        for table in module.run():
-            context.results.add(
-                {"kind": "table", "suite": "tables", "module": name, "source": module.SOURCE, **asdict(table)}
-            )
+        for table in module.run(context.full):
+            record = {"kind": "table", "suite": "tables", "module": name, "source": module.SOURCE, **asdict(table)}
+            context.results.add(record)
             context.say(table.text())
+            if context.results.file is not None and importlib.util.find_spec("matplotlib") is not None:
+                for file in draw(record, context.results.file.with_suffix("")):
+                    context.say(f"    {file}")
+            if context.out_of_time():
+                context.skip("tables", f"{name}, after {table.title!r}", "the suite's time was up")
+                return
+
+
+def draw(record: dict[str, Any], folder: Path) -> list[Path]:
+    """The figures of a table as PNG files."""
+    from bench.report import plots
+
+    files = []
+    for figure in record["figures"]:
+        words = "".join(letter if letter.isalnum() else " " for letter in figure["title"]).split()
+        folder.mkdir(parents=True, exist_ok=True)
+        files.append(folder / f"{'-'.join(words).lower()}.png")
+        files[-1].write_bytes(plots.figure(figure))
+    return files
 
 
 SUITE = Suite("tables", "the papers' tables and figures, recomputed next to the printed values", 10, run)

@@ -19,15 +19,35 @@ def shown(cell: Any) -> str:
 
 
 @dataclass
+class Figure:
+    """A picture of series: name -> (x, y). `marks`: points instead of lines. `log`: the logarithmic axes.
+
+    `field` is (x, y, values): the sign of the values below the series, and their levels -1, 0 and 1.
+    """
+
+    title: str
+    x: str
+    y: str
+    series: dict[str, tuple[list[float], list[float]]]
+    log: str = ""
+    marks: bool = False
+    field: tuple[list[float], list[float], list[list[float]]] | None = None
+
+
+def over_steps(title: str, y: str, series: dict[str, list[float]]) -> Figure:
+    """Series over the steps of a run, both axes logarithmic."""
+    return Figure(title, "step", y, {name: (list(range(1, len(v) + 1)), v) for name, v in series.items()}, log="xy")
+
+
+@dataclass
 class Table:
-    """Columns, rows, and what to know when reading them. `curves` holds named series to be drawn."""
+    """Columns, rows, what to know when reading them, and what is drawn of them."""
 
     title: str
     columns: list[str]
     rows: list[list[Any]]
     note: str = ""
-    curves: dict[str, list[float]] = field(default_factory=dict)
-    curve_label: str = ""
+    figures: list[Figure] = field(default_factory=list)
 
     def text(self) -> str:
         """Aligned columns for a terminal."""

@@ -20,7 +20,7 @@ KINDS = {"clusters": "2 % of the labels wrong", "noisy": "30 % wrong"}
 MOST = {"clusters": 16000, "noisy": 4000}
 
 
-def run() -> list[Table]:
+def run(full: bool) -> list[Table]:
     solver = WholePath()
     solver.prepare(Problem("clusters-60-5"), 1e-3, 1)()  # compiled before the clock runs
     rows: list[list[Any]] = []

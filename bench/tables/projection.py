@@ -6,7 +6,6 @@ width are Raetsch's; partitions are his first ten where the data folder has them
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any, NamedTuple
 
@@ -125,10 +124,10 @@ def row(name: str, case: Case, eps: float, which: int) -> list[Any]:
     ]  # fmt: skip
 
 
-def run() -> list[Table]:
+def run(full: bool) -> list[Table]:
     if data.folder() is None:
         return []
-    names = [name for name in CASES if name != "titanic" or os.environ.get("SVMCORE_BENCH_FULL") == "1"]
+    names = [name for name in CASES if name != "titanic" or full]
     tables = []
     for which, eps in enumerate((1e-3, 1e-6)):
         tables.append(

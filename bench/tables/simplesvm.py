@@ -1,12 +1,11 @@
 """SimpleSVM and NPA: tables I to V of S.V.N. Vishwanathan and M.N. Murty (2002).
 
 `scan="paper"` counts as the paper did: |S| kernel values for each point tested, |S| + 1 for an add and again after each
-prune, nothing reused. SVMCORE_BENCH_FULL=1 adds tables IV and V, which take tens of minutes.
+prune, nothing reused. `--full` adds tables IV and V, which take tens of minutes.
 """
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from typing import Any, NamedTuple
@@ -190,11 +189,11 @@ def table(case: Case, *, npa: bool = True, peer: bool = True) -> Table:
     )
 
 
-def run() -> list[Table]:
+def run(full: bool) -> list[Table]:
     tables = [table(SPIRALS)]
     if data.folder() is None:
         return tables
     tables += [table(WBC), table(ADULT1)]
-    if os.environ.get("SVMCORE_BENCH_FULL") == "1":
+    if full:
         tables += [table(ADULT4, peer=False), table(ADULT7, npa=False, peer=False)]
     return tables

@@ -22,7 +22,7 @@ CRITERIA: list[tuple[Stopping, float]] = [
 COSTS = (1.0, 100.0, 10_000.0)
 
 
-def run() -> list[Table]:
+def run(full: bool) -> list[Table]:
     X, y = data.load("clusters-1000-20")[:2]
     rows = []
     for C in COSTS:

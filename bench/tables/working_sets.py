@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 import svmcore
 from bench import data
-from bench.tables.base import Table, libsvm_seconds, linear_rate
+from bench.tables.base import Table, libsvm_seconds, linear_rate, over_steps
 from svmcore._keywords import SolverName
 
 TITLE = "Gradient ascent, decomposition and chunking"
@@ -53,8 +54,7 @@ def ascent() -> Table:
         rows,
         note="Rate: the factor by which W* - W falls over n updates, fitted to the second half of the run: linear "
         "convergence. The book prints no figures; smo, auto and LIBSVM stand below for their seconds.",
-        curves=curves,
-        curve_label="f(a_k) - f*",
+        figures=[over_steps("SOR without bias by order, omega = 1", "f(a_k) - f*", curves)],
     )
 
 
@@ -84,9 +84,10 @@ def working_sets() -> Table:
     )
 
 
-def run() -> list[Table]:
+def run(full: bool) -> Iterator[Table]:
     for name in ("decomposition", "chunking", "smo", "simple", "rosen-cg", "auto"):  # compiled before the clock runs
         fit(1.0, name, tol=1e-2)
     for order in ORDERS:
         fit(1.0, "adatron", fit_intercept=False, order=order, trace=True, max_iter=10)
-    return [ascent(), working_sets()]
+    yield ascent()
+    yield working_sets()

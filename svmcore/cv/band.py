@@ -24,8 +24,7 @@ from svmcore.cv.members import Study
 from svmcore.cv.progress import Progress
 from svmcore.cv.result import SAME
 from svmcore.cv.scores import Score
-from svmcore.kernel.matrix import is_sparse
-from svmcore.kernel.tiles import row_sums
+from svmcore.kernel.points import is_sparse, row_sums
 from svmcore.parallel import run_all
 from svmcore.problem.division import Part
 from svmcore.solve import train_svc

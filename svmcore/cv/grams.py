@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from svmcore._types import FloatArray, KernelKind
-from svmcore.kernel.matrix import is_sparse
+from svmcore.kernel.points import is_sparse
 from svmcore.kernel.whole import whole_kernel
 from svmcore.problem import border
 from svmcore.problem.border import KernelSpec

@@ -86,6 +86,8 @@ def cv_path(
         "kernel": kernel, "degree": degree, "coef0": coef0, "fit_intercept": fit_intercept,
         "intercept_scaling": intercept_scaling, "standardize": standardize,
     }  # fmt: skip
+    if intercept_scaling is not None:  # one for all folds: "auto" would be another in each
+        border.number("intercept_scaling", intercept_scaling, low=0.0)
     seed = 0 if random_state is None else border.integer("random_state", random_state, low=0, high=2**32 - 1)
     span = Span(*_ends(lambda_max, lambda_min, C_min, C_max), border.choice("align", align, ALIGN) == "C*n", cache_mb)
     weighing = Weighing(sample_weight, weight_training, weight_score, class_weight)

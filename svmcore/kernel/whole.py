@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from svmcore._types import FloatArray, Kernel
-from svmcore.kernel.matrix import KernelMatrix, call_kernel
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.products import call_kernel
 from svmcore.kernel.tiles import exact_gram, has_gram
 
 _ROWS = 512

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from svmcore._errors import InputError
 from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
-from svmcore.kernel.matrix import is_sparse
+from svmcore.kernel.points import is_sparse
 from svmcore.models.decision import Decision
 from svmcore.problem import border
 from svmcore.problem import columns as _columns
@@ -37,6 +37,7 @@ class Terms(NamedTuple):
     C: float | None
     loss: str | None
     epsilon: float | None = None
+    fixed_intercept: float | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -366,8 +367,8 @@ def assembled(parts: dict[str, Any]) -> Solution:
         raise ValueError("support and dual_coef do not belong together")
     alpha[support] = np.abs(dual_coef)
     columns = _columns.read(parts, int(n_features), int(kind) == KernelKind.PRECOMPUTED)
-    C, epsilon = (float(parts[name]) if name in parts else None for name in ("C", "epsilon"))
-    terms = Terms(C, str(parts["loss"]) if "loss" in parts else None, epsilon)
+    C, epsilon, fixed = (float(parts[name]) if name in parts else None for name in ("C", "epsilon", "fixed_intercept"))
+    terms = Terms(C, str(parts["loss"]) if "loss" in parts else None, epsilon, fixed)
     vectors: Any
     if "sv_data" in parts:
         shape = (len(support), int(n_features))

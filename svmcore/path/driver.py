@@ -69,7 +69,7 @@ def svm_path(
     coef0: float = 0.0,
     loss: Literal["hinge"] = "hinge",
     fit_intercept: bool = True,
-    intercept_scaling: float | None = None,
+    intercept_scaling: float | Literal["auto"] | None = None,
     standardize: bool = False,
     feature_names: Any = None,
     sample_weight: Any = None,
@@ -198,6 +198,7 @@ def _published_options(published: Any, mode: str) -> PublishedOptions | None:
         raise InputError('published= is for factorization="svd", "qr" or "update"; "auto" takes none of its options')
     for name in ("rank_tol", "start_tol", "backup_tol", "kkt_tol", "rate_tol", "step_tol"):
         border.number(name, getattr(published, name), low=0.0, strict=True)
+    border.number("gap_tol", published.gap_tol, low=0.0, strict=True, infinite=True)
     border.number("back", published.back, low=0.0, high=0.9, strict=True)
     border.integer("most_blocked", published.most_blocked, low=1)
     return published

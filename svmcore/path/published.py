@@ -42,7 +42,6 @@ TOUCH = 1e-11  # a value this close to its box, relative to its width, has arriv
 LEAST_RATE = 1e-9
 ROUNDING = 1e-14  # a residual this small, relative to lambda, needs no refinement
 FAR = 1e-3  # a refinement that moves a value by more of its box is none
-GAP = 1e-8  # relative gap above which BR is called
 EXACT = 1e-10  # violation, and a tenth of the relative gap, with which BR may leave
 FIRST_BACK = 1e-4  # BR goes back by this share of `back` at first
 BEARS = 1e-7  # a multiplier of the program above this, relative to the largest, bears on it
@@ -55,6 +54,7 @@ class PublishedOptions(NamedTuple):
     start_tol, backup_tol : tolerance of SMO in the initial and in the backup routine (eps_smo), relative to lambda.
     check : whether the KKT conditions (56) are checked after every step.
     kkt_tol : violation above which the check calls the backup routine (eps_kkt).
+    gap_tol : relative duality gap above which the check calls it as well. The paper checks (56) alone: `math.inf`.
     rate_tol, step_tol : what the special-event routine takes for a rate and for a blocked step (tau, tau_2).
     back : the backup routine goes on at (1 - back) lambda at the latest (gamma).
     most_blocked : steps without progress, and calls in a row of the special-event routine, before the next remedy (l).
@@ -67,6 +67,7 @@ class PublishedOptions(NamedTuple):
     backup_tol: float = 1e-11
     check: bool = True
     kkt_tol: float = 1e-7
+    gap_tol: float = 1e-8
     rate_tol: float = 1e-4
     step_tol: float = 1e-8
     back: float = 0.01
@@ -269,7 +270,11 @@ class PaperTracker:
             self.stats["n_iterations"] += 1
             stop = "max_events" if max_events is not None and self.n_events >= max_events else watch(self)
             if stop is not None:
-                if not self.go_on() and self.stats["n_backup"] > before.n_backup and not self._measure()[1] <= GAP:
+                if (
+                    not self.go_on()
+                    and self.stats["n_backup"] > before.n_backup
+                    and not self._measure()[1] <= self.options.gap_tol
+                ):
                     self._return_to(before)  # BR was cut short
                 return str(stop)
             before = self._shot()
@@ -453,7 +458,7 @@ class PaperTracker:
         Its solution takes the place of what failed: between solutions at both ends, the values in between are solutions.
         """
         violation, gap = self._measure()
-        if violation <= max(self.options.kkt_tol, self.borne[0]) and gap <= max(GAP, self.borne[1]):
+        if violation <= max(self.options.kkt_tol, self.borne[0]) and gap <= max(self.options.gap_tol, self.borne[1]):
             self.stats["max_gap"] = max(self.stats["max_gap"], gap)
             return
         if len(self.knots) > 1:

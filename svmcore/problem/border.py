@@ -14,7 +14,8 @@ import numpy as np
 
 from svmcore._errors import InputError, NotEnoughMemoryError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
-from svmcore.kernel.matrix import available_threads, is_sparse
+from svmcore.kernel.matrix import available_threads
+from svmcore.kernel.points import is_sparse
 
 KERNELS = {kind.name.lower(): kind for kind in KernelKind if kind is not KernelKind.CALLABLE}
 STOPPING = ("kkt", "gap", "objective")

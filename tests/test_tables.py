@@ -1,0 +1,107 @@
+"""The papers' tables: what a row says about the print, and that figures are drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench import data
+from bench.contest import Context
+from bench.results import Results
+from bench.tables import draw, ong
+from bench.tables.base import Figure, over_steps
+from bench.tables.ong import Counted, Printed, verdict
+
+
+def counted(elbow, events, null=0):
+    return Counted(elbow, events, null, 0, 0)
+
+
+def test_a_row_says_exact_only_where_every_run_is():
+    printed = Printed(42, 207, 0)
+    assert verdict(printed, [counted(42, 207)], "") == "exact"
+    assert verdict(printed, [counted(42, 207), counted(42, 210)], "") == "within 2 orders of the rows"
+    assert verdict(printed, [counted(40, 190), counted(45, 220)], "", "parts") == "within 2 parts"
+
+
+def test_a_row_says_how_far_it_is_and_why():
+    printed = Printed(42, 207, 0)
+    assert verdict(printed, [counted(41, 212)], "ties") == "close: elbow -1, events +5"
+    assert verdict(printed, [counted(41, 212), counted(41, 209)], "ties") == "close: elbow -1, events +2"
+    assert verdict(printed, [counted(42, 300)], "ties") == "cannot be reproduced (events +93): ties"
+
+
+def test_what_is_saved_is_relative_to_the_svd():
+    assert ong.saved((2.0, 1.0, 0.5)) == [50, 75]
+    assert ong.saved((1.0, 2.0)) == [-100]
+
+
+def test_orders_of_a_whole_set_are_the_same_set():
+    sets = ong.draws("monk1")
+    X, y = data.load("monk1")[:2]
+    assert len(sets) == ong.ORDERS
+    assert np.array_equal(sets[0][0], X)
+    for Z, labels in sets[1:]:
+        assert not np.array_equal(Z, X)
+        order, other = np.lexsort(np.column_stack([Z, labels]).T), np.lexsort(np.column_stack([X, y]).T)
+        assert np.array_equal(Z[order], X[other])
+        assert np.array_equal(labels[order], y[other])
+
+
+@pytest.mark.compiled
+def test_a_part_has_the_printed_size_and_reproduces_the_print(data_set):
+    data_set("sonar")
+    sets = ong.draws("sonar")
+    assert {len(y) for _, y in sets} == {104}
+    assert np.abs(sets[0][0].mean(axis=0)).max() < 1e-12
+    row = ong.count_row("sonar", "rbf", 3)
+    assert row[0] == "sonar, 104 of 208 rows"
+    assert row[2:4] == [104, "104"]
+    assert row[-1].startswith(("within", "close"))
+
+
+@pytest.mark.compiled
+def test_madelon_counts_what_is_printed(data_set):
+    """501 / 4061 / 0 are printed for the linear kernel; the Gaussian one has all 2,000 points on the margin."""
+    data_set("madelon")
+    row = ong.large_row("madelon", "rbf", full=False)
+    assert row[3] == row[2] == 2000
+    assert row[-1] == "close: events +3"
+
+
+def test_slow_rows_are_left_out_and_say_so(data_set, monkeypatch):
+    data_set("splice")
+    monkeypatch.setattr(ong, "auto_cells", lambda *_: [None] * len(ong.AUTO))
+    monkeypatch.setattr(ong, "path", None)
+    row = ong.large_row("splice", "rbf", full=False)
+    assert row[2:8] == [3149, None, 156, None, 179, None]
+    assert "--full" in row[-1]
+
+
+def test_figures_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    grid = [0.0, 1.0, 2.0]
+    figures = [
+        over_steps("Figure 2: two runs", "gap", {"a": [1.0, 0.1], "b": [1.0, 0.5, 0.2]}),
+        Figure("points", "x", "y", {"+1": ([0.5], [0.5])}, marks=True, field=(grid, grid, [[-2.0, 0.5, 1.5]] * 3)),
+    ]
+    record = {"figures": [vars(figure) for figure in figures]}
+    files = draw(record, tmp_path / "pictures")
+    assert [file.name for file in files] == ["figure-2-two-runs.png", "points.png"]
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
+
+
+@pytest.mark.compiled
+def test_the_runner_writes_tables_and_pictures(tmp_path):
+    pytest.importorskip("matplotlib")
+    from bench.tables import run
+
+    results, said = Results(tmp_path / "out.jsonl"), []
+    run(Context(results, problems=["spirals"], say=said.append))
+    titles = [table["title"] for table in results.kind("table")]
+    assert len(titles) == 6
+    assert any("figure 6" in title for title in titles)
+    pictures = {file.name for file in (tmp_path / "out").iterdir()}
+    assert any(name.startswith("figure-6") for name in pictures)
+    assert any(name.startswith("figure-1") for name in pictures)
+    assert any("Two working-set" in line or "Ding" in line for line in said)
