@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
 from svmcore._threads import one_blas_thread
-from svmcore._types import FloatArray, IntArray, KernelKind, Status
+from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models.solution import Solution
@@ -25,7 +25,7 @@ from svmcore.problem import border
 from svmcore.problem import columns as features
 from svmcore.problem import intercept as intercepts
 from svmcore.problem.border import KernelSpec
-from svmcore.problem.columns import Columns
+from svmcore.problem.columns import Columns, Scaling
 from svmcore.problem.division import STRATEGIES, Division, Part, division
 from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import _checked_points
@@ -196,10 +196,9 @@ class Machines:
 
     def __repr__(self) -> str:
         what = f"{self.classes.size} classes, {self.strategy}, {len(self.machines)} machines"
-        worst = max(self.machines, key=lambda machine: machine.kkt_violation)
         return (
-            f"<Machines: {what}, {self.support.size} of {worst.alpha.size} support vectors, largest KKT violation "
-            f"{worst.kkt_violation:.1e}, {'converged' if self.converged else 'not converged'}>"
+            f"<Machines: {what}, {self.support.size} of {self.n_points} support vectors, largest KKT violation "
+            f"{self.kkt_violation:.1e}, {'converged' if self.converged else 'not converged'}>"
         )
 
     def __len__(self) -> int:
@@ -221,6 +220,45 @@ class Machines:
     def converged(self) -> bool:
         """Whether every machine met its tolerance."""
         return all(machine.converged for machine in self.machines)
+
+    @property
+    def status(self) -> Status:
+        """How the runs ended: the first that did not converge, if there is one."""
+        return next((machine.status for machine in self.machines if not machine.converged), self.machines[0].status)
+
+    @property
+    def kkt_violation(self) -> float:
+        """The largest of all machines."""
+        return max(machine.kkt_violation for machine in self.machines)
+
+    @property
+    def relative_gap(self) -> float:
+        """The largest of all machines."""
+        return max(machine.relative_gap for machine in self.machines)
+
+    @property
+    def fit_seconds(self) -> float:
+        """The time of all machines."""
+        return sum(machine.fit_seconds for machine in self.machines)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of all machines."""
+        return self.machines[0].kernel
+
+    @property
+    def standardized(self) -> Scaling | None:
+        """Mean and scale of every feature, where they are standardised; else None."""
+        return self.machines[0].standardized
+
+    @property
+    def n_points(self) -> int:
+        """The number of training rows."""
+        return self.machines[0].alpha.size
+
+    def columns_of(self, names: Iterable[str]) -> IntArray:
+        """As `Solution.columns_of`."""
+        return self.machines[0].columns_of(names)
 
     @property
     def C(self) -> float | None:

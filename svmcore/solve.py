@@ -201,7 +201,7 @@ def _tau(tau: Any, loss: str, C: float) -> float:
         raise InputError(f"tau={tau:g} is out of range; it must be between 0 and 1, both excluded")
     elif math.isinf(C):
         raise InputError("C=inf with loss='pinball' asks for a function through all targets; give a finite C")
-    return tau
+    return float(tau)
 
 
 def one_class_problem(

@@ -474,7 +474,7 @@ def test_progress_of_a_fit_leaves_out_what_nobody_knows(capsys):
         (("path", "one.csv"), "y holds one class only"),
         (
             ("cv", "houses.csv"),
-            "houses.csv: the labels are 3 different numbers, from 1.5 to 3; two classes are needed here",
+            "houses.csv: the labels are 3 different numbers, from 1.5 to 3; classes are needed here",
         ),
         (("train", "houses.csv"), "numbers are fitted by svmcore train --svr"),
         (("path", "demo:monk9"), "no built-in set 'demo:monk9'"),
@@ -617,3 +617,56 @@ def test_help(run):
         for example in re.findall(r"^  (svmcore .*)", out.partition("examples:")[2], re.MULTILINE):
             cli.parser.build().parse_args(re.sub(" > .*", "", example).split()[1:])
     assert run("--version")[1] == f"svmcore {svmcore.__version__}\n"
+
+
+# ---- several classes -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def species(tmp_path):
+    rng = np.random.default_rng(0)
+    code = np.arange(90) % 3
+    X = 2.0 * np.stack([np.cos(2.1 * code), np.sin(2.1 * code)], axis=1) + rng.normal(size=(90, 2))
+    lines = [f"{a:.4f},{b:.4f},{['ash', 'birch', 'cedar'][c]}" for (a, b), c in zip(X, code, strict=True)]
+    (tmp_path / "trees.csv").write_text("width,height,tree\n" + "\n".join(lines) + "\n")
+    return "trees.csv"
+
+
+@pytest.mark.parametrize("way", ["ovo", "ovr"])
+def test_cv_of_three_classes_writes_machines_that_predict(run, species, way):
+    status, out, err = run(
+        "cv", species, "--classes", way, "--C-max", "20", "--standardize", "-o", "trees.npz", "--quiet"
+    )
+    assert (status, err) == (0, "")
+    assert "ash (30), birch (30), cedar (30)" in out
+    assert ("every pair of classes (ovo)" if way == "ovo" else "every class against the rest (ovr)") in out
+    machines = svmcore.load("trees.npz")
+    assert isinstance(machines, svmcore.Machines)
+    assert machines.strategy == way
+
+    status, out, err = run("predict", "trees.npz", species)
+    assert status == 0
+    assert set(out.split()) == {"ash", "birch", "cedar"}
+    assert "of 90 rows" in err
+    status, out, _ = run("predict", "trees.npz", species, "--values", "--quiet")
+    assert [len(line.split()) for line in out.splitlines()] == [3] * 90
+    status, out, _ = run("info", "trees.npz")
+    assert "classes ash, birch and cedar" in out
+    assert "machines     3, one for every" in out
+
+
+def test_train_of_three_classes_and_its_picture_of_cv(run, species, tmp_path):
+    status, out, _ = run("train", species, "--classes", "ovr", "-C", "5", "-o", "trees.npz")
+    assert status == 0
+    assert "every class against the rest (ovr)" in out
+    assert svmcore.load("trees.npz").C == 5.0
+    pytest.importorskip("matplotlib")
+    status, _, _ = run("cv", species, "--C-max", "5", "--eps", "0.05", "--plot", "trees.png")
+    assert status == 0
+    assert (tmp_path / "trees.png").stat().st_size > 10_000
+    status, _, err = run("train", species, "--svr", "--classes", "ovo")
+    assert status == 2
+    assert "--classes belongs to classification" in err
+    status, _, err = run("path", species)
+    assert status == 2
+    assert "this function separates two; train_classes and cv_path take several" in err

@@ -13,6 +13,15 @@ import svmcore
 pytestmark = pytest.mark.compiled  # whole paths and fits: minutes without
 
 
+@pytest.fixture(autouse=True)
+def too_dear(monkeypatch):
+    """Paths of small sets are cheap, and these tests are about what is done where they are not."""
+    from svmcore.cv import job
+    from svmcore.cv.estimate import Estimate
+
+    monkeypatch.setattr(job, "estimate", lambda *_: Estimate(1e6, 1e6, True))
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -123,6 +132,42 @@ def test_a_band_that_is_cut_short_still_holds():
     low, high = cv.band(C)
     assert ((low <= exact.error(C)) & (exact.error(C) <= high)).all()
     assert not cv.stats["certified"]
+
+
+def test_cheap_paths_are_exact_and_the_choice_is_said(monkeypatch, capsys):
+    from svmcore.cv import estimate, job
+
+    monkeypatch.setattr(job, "estimate", estimate.estimate)
+    X, y = noisy(60, share=0.4)
+    cv = svmcore.cv_path(X, y, cv=3, gamma=0.3, C_min=1e-2, C_max=1.0, eps=0.1)
+    assert cv.band(0.3) == (cv.error(0.3), cv.error(0.3))
+    assert "every C" in repr(cv)
+    assert cv.stats["estimated_seconds"] == 0.0
+
+    monkeypatch.setattr(estimate, "_SAMPLES", (15, 30))
+    cv = svmcore.cv_path(X, y, cv=3, gamma=0.3, C_min=1e-2, C_max=1.0, eps=0.1, verbose=1)
+    assert "every C" in repr(cv)
+    assert cv.stats["estimated_seconds"] > 0.0
+    assert capsys.readouterr().err.splitlines()[0].endswith("exact curves")
+
+    monkeypatch.setattr(estimate, "DEAR", 0.0)
+    cv = svmcore.cv_path(X, y, cv=3, gamma=0.3, C_min=1e-2, C_max=1.0, eps=0.1, verbose=1)
+    assert "certified for C" in repr(cv)
+    assert "too dear, so fits with certified bounds" in capsys.readouterr().err
+
+
+def test_estimate_is_near_to_what_is_counted(monkeypatch):
+    from svmcore.cv import estimate
+    from svmcore.cv.folds import Fold
+
+    monkeypatch.setattr(estimate, "_SAMPLES", (150, 300))
+    X, y = noisy(900)
+    cv = svmcore.cv_path(X, y, cv=3, gamma=0.3, C_max=100.0)
+    guess = estimate.estimate(cv._study, 0.3, [Fold(*fold) for fold in cv.folds])
+    paths = [member.strands[0].path for member in cv._members]
+    work = sum(p.stats["n_events"] * np.diff(p._track.offset).mean() * 600.0 for p in paths)
+    assert 0.4 < guess.seconds / (0.13e-9 * work) < 2.5
+    assert 0.5 < guess.elbow / max(p.stats["elbow_max"] for p in paths) < 2.0
 
 
 @pytest.mark.slow

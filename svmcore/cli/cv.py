@@ -58,9 +58,12 @@ def add_cv(report: Report, found: PathCV) -> None:
     name = {"error": "error", "balanced_error": "mean error of the classes", "auc": "1 - AUC"}[found.score]
     gamma = "" if found.best_gamma is None or found.gammas.size < 2 else f" and gamma {found.best_gamma:.6g}"
     early = "" if found.ended == "done" else f"; ended early ({found.ended.replace('_', ' ')})"
+    certified = found.stats.get("certified")
+    way = "exact" if certified is None else f"no C is better by more than {percent(found.stats['eps'])}"
+    way = "with certified bounds" if certified is False else way
     report.add(
         "validation",
-        f"{name} {percent(found.best_error)} for {interval(low, high)}{gamma} (mean of {len(found.folds)} folds, exact; "
+        f"{name} {percent(found.best_error)} for {interval(low, high)}{gamma} (mean of {len(found.folds)} folds, {way}; "
         f"standard error {percent(spread)}){early}",
         error=found.best_error, standard_error=spread, C_from=low, C_to=high, best_C=found.best_C, folds=len(found.folds),
         score=found.score, gamma=found.best_gamma, one_se_C=found.one_se_C, ended=found.ended,
@@ -87,7 +90,7 @@ def cv(args: argparse.Namespace) -> int:
     options = problem_of(args, table)
     found = cross_validated(
         "cv", args.quiet, table.X, table.y, cv=folds(args.cv), score=args.score, random_state=args.seed,
-        time_limit=clock.left, **options, **ends_of(args),
+        time_limit=clock.left, classes=args.classes or "ovo", eps=args.eps, **options, **ends_of(args),
     )  # fmt: skip
     with warnings_as_lines():
         machine = found.refit()

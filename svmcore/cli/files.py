@@ -117,7 +117,7 @@ def _refuse_numbers(name: str, y: Any) -> None:
     count = np.unique(y).size
     if count > _MOST_CLASSES or (count > 2 and y.dtype.kind == "f"):
         raise InputError(
-            f"{name}: the labels are {count:,} different numbers, from {y.min():.6g} to {y.max():.6g}; two classes are "
+            f"{name}: the labels are {count:,} different numbers, from {y.min():.6g} to {y.max():.6g}; classes are "
             "needed here, and numbers are fitted by svmcore train --svr (another column holds the labels? --label)"
         )
 

@@ -12,6 +12,7 @@ from svmcore.cli.output import DONE, EARLY, INTERRUPTED, Progress, Report, say, 
 from svmcore.cli.report import add_classified, add_data, add_path, add_regressed, add_solution, quoted
 
 if TYPE_CHECKING:
+    from svmcore.classes import Machines
     from svmcore.data import Table
     from svmcore.models.solution import Solution
 
@@ -21,6 +22,8 @@ def train(args: argparse.Namespace) -> int:
     check_outputs(args)
     if args.epsilon is not None and not args.svr:
         raise InputError("--epsilon belongs to regression; add --svr, or leave it out")
+    if args.classes is not None and args.svr:
+        raise InputError("--classes belongs to classification; leave out --svr, or it")
     if args.class_weight is not None and args.svr:
         raise InputError("--class-weight belongs to classification; leave out --svr, or it")
     table = load(args)
@@ -48,13 +51,19 @@ def train(args: argparse.Namespace) -> int:
     return DONE if solution.converged else EARLY
 
 
-def _trained(args: argparse.Namespace, table: Table) -> Solution:
+def _trained(args: argparse.Namespace, table: Table) -> Solution | Machines:
+    import numpy as np
+
+    from svmcore.classes import train_classes
     from svmcore.train import train_svc, train_svr
 
     options: dict[str, Any] = problem_of(args, table)
     options |= {} if args.loss is None else {"loss": args.loss}
     options |= {"solver": args.solver, "tol": args.tol, "time_limit": args.time_limit}
     with warnings_as_lines(), Progress("train", args.quiet) as progress:
+        if not args.svr and np.unique(table.y).size > 2:
+            strategy = args.classes or "ovo"
+            return train_classes(table.X, table.y, args.C, strategy=strategy, callback=progress, **options)
         if not args.svr:
             return train_svc(table.X, table.y, args.C, callback=progress, **options)
         epsilon = 0.1 if args.epsilon is None else args.epsilon
@@ -79,6 +88,7 @@ def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | N
     usual = {"-k": "rbf", "-g": "scale", "-d": 3, "-r": 0.0}
     parts += [f" {name} {value}" for name, value in shape.items() if value != usual[name]]
     parts += [" --standardize"] if args.standardize else []
+    parts += [f" --classes {args.classes}"] if getattr(args, "classes", None) else []
     parts += [f" --class-weight {quoted(args.class_weight)}"] if args.class_weight else []
     return "".join(parts)
 
@@ -88,11 +98,10 @@ def predict(args: argparse.Namespace) -> int:
     check_outputs(args)
     machine = _machine_at(args)
     table = load_like(args.data, args, machine)
-    values = machine.decision_function(table.X)
     regression = machine.classes is None
-    found = values if regression else machine.classes[(values > 0).astype(int)]
-    shown = (values if args.values else found).tolist()
-    words = [repr(value) if args.values or regression else str(value) for value in shown]
+    found = machine.predict(table.X)
+    shown = (machine.decision_function(table.X) if args.values else found).tolist()
+    words = [_word(value, args.values or regression) for value in shown]
     if args.output:
         write(args.output, lambda file: file.write("".join(f"{word}\n" for word in words).encode()))
     elif not args.json:
@@ -107,6 +116,13 @@ def predict(args: argparse.Namespace) -> int:
     for name, text in [] if args.quiet else report.rows:
         say(f"{name}: {text}")
     return DONE
+
+
+def _word(value: Any, number: bool) -> str:
+    """A prediction as a line; several classes have one decision value each."""
+    if isinstance(value, list):
+        return " ".join(map(repr, value))
+    return repr(value) if number else str(value)
 
 
 def _machine_at(args: argparse.Namespace) -> Any:
@@ -164,7 +180,7 @@ def info(args: argparse.Namespace) -> int:
     is_path = isinstance(model, Path)
     classes = model._data.classes if is_path else model.classes
     width = model._data.columns.count if is_path else model.n_features
-    named = "" if classes is None else f", classes {classes[0]} and {classes[1]}"
+    named = "" if classes is None else ", classes " + ", ".join(map(str, classes[:-1])) + f" and {classes[-1]}"
     points = f"{model._data.signs.size:,} points, " if is_path else ""
     kind = "path" if is_path else "model" if classes is not None else "regression model"
     report.add(

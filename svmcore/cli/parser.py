@@ -226,6 +226,7 @@ def _cv_options(sub: argparse.ArgumentParser) -> None:
     _add_data(sub)
     _add_kernel(sub, several=True)
     _add_class_weight(sub)
+    _add_classes(sub)
     _add_cv(sub, default="5")
     sub.add_argument(
         "--score",
@@ -233,6 +234,10 @@ def _cv_options(sub: argparse.ArgumentParser) -> None:
         choices=("error", "balanced_error", "auc"),
         help="what to make small: error (default), its mean over the classes, or 1 - AUC",
     )
+    sub.add_argument(
+        "--eps", type=float, metavar="E",
+        help="where exact paths take too long: stop where no C can be better by more than E (0.01 is one per cent)",
+    )  # fmt: skip
     sub.add_argument(
         "--seed", type=int, default=0, metavar="N", help="another number deals out other folds (default 0)"
     )
@@ -242,6 +247,13 @@ def _cv_options(sub: argparse.ArgumentParser) -> None:
     _add_range(sub)
     _add_limits(sub)
     _add_json(sub)
+
+
+def _add_classes(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--classes", choices=("ovo", "ovr"),
+        help="for more than two classes: a machine for every pair (ovo, default), or for every class (ovr)",
+    )  # fmt: skip
 
 
 def _add_cv(parser: argparse.ArgumentParser, default: str | None) -> None:
@@ -264,6 +276,7 @@ def _train_options(sub: argparse.ArgumentParser) -> None:
     _add_data(sub)
     _add_kernel(sub)
     _add_class_weight(sub)
+    _add_classes(sub)
     sub.add_argument("-o", "--output", metavar="MODEL", help="write the model (.npz); without it nothing is written")
     sub.add_argument("-C", type=float, default=1.0, help="penalty (default 1)")
     sub.add_argument("--svr", action="store_true", help="regression: labels are numbers to be predicted")

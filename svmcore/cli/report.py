@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from svmcore.cli.output import Report, interval, number, percent
 
 if TYPE_CHECKING:
+    from svmcore.classes import Machines
     from svmcore.models.solution import Solution
     from svmcore.path.result import Path, PathCertificate
     from svmcore.step_curve import StepCurve
@@ -82,8 +83,33 @@ def add_path_certificate(report: Report, found: PathCertificate) -> None:
     )  # fmt: skip
 
 
-def add_solution(report: Report, solution: Solution) -> None:
+def add_machines(report: Report, machines: Machines) -> None:
+    """What the machines for several classes are."""
+    add_kernel(report, machines.kernel, machines.standardized is not None)
+    if machines.C is not None:
+        report.tell("C", machines.C, f"{machines.C:.6g}")
+    way = "every pair of classes (ovo)" if machines.strategy == "ovo" else "every class against the rest (ovr)"
+    report.add(
+        "machines", f"{len(machines)}, one for {way}", number=len(machines), strategy=machines.strategy,
+    )  # fmt: skip
+    support, points = int(machines.support.size), machines.n_points
+    report.add("vectors", f"{support:,} of {points:,} points support them", support=support, points=points)
+    report.add(
+        "certificate",
+        f"the answer is {bound(machines.relative_gap)} (the worst of {len(machines)} machines: relative duality gap "
+        f"{machines.relative_gap:.1e}, KKT violation {machines.kkt_violation:.1e})",
+        relative_gap=machines.relative_gap, kkt_violation=machines.kkt_violation,
+    )  # fmt: skip
+    report.add("status", f"{machines.status}", name=machines.status.name.lower(), converged=machines.converged)
+
+
+def add_solution(report: Report, solution: Solution | Machines) -> None:
     """What a machine is."""
+    from svmcore.classes import Machines
+
+    if isinstance(solution, Machines):
+        add_machines(report, solution)
+        return
     add_kernel(report, solution.kernel, solution.standardized is not None)
     if solution.C is not None:
         report.tell("C", solution.C, f"{solution.C:.6g}")

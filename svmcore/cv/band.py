@@ -136,14 +136,20 @@ class FitMember(NamedTuple):
         return out
 
 
+def check_kernel(study: Study, gamma: Any) -> None:
+    """Refuse a kernel for which there is no ball."""
+    spec = study.spec(gamma)
+    kernel = spec.kernel
+    if kernel.kind not in _KINDS or (kernel.kind == KernelKind.POLY and kernel.coef0 < 0.0):
+        raise InputError(
+            f"eps= needs a positive semi-definite kernel whose k(x, x) is known, and kernel={spec.name!r} may be none; leave "
+            "eps out"
+        )
+
+
 def _geometry(study: Study, strand: FitStrand, fold: Fold) -> Geometry:
     problem = study.problem(strand.gamma, fold.train, strand.part)
     kernel = problem.spec.kernel
-    if kernel.kind not in _KINDS or (kernel.kind == KernelKind.POLY and kernel.coef0 < 0.0):
-        raise InputError(
-            f"eps= needs a positive semi-definite kernel whose k(x, x) is known, and kernel={problem.spec.name!r} may be "
-            "none; leave eps out"
-        )
     if study.precomputed:
         square = np.diag(study.X)
         squares = square[strand.rows], square[fold.test]
@@ -335,4 +341,4 @@ def _assembled(score: Score, study: Study, members: list[FitMember], Cs: FloatAr
     return Band(lower, upper, scores, supports, Cs, members)
 
 
-__all__ = ["Band", "FitMember", "FitStrand", "band_of"]
+__all__ = ["Band", "FitMember", "FitStrand", "band_of", "check_kernel"]

@@ -8,7 +8,8 @@ import numpy as np
 
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
-from svmcore.cv.band import band_of
+from svmcore.cv.band import band_of, check_kernel
+from svmcore.cv.estimate import estimate
 from svmcore.cv.folds import Fold
 from svmcore.cv.gammas import Fixed
 from svmcore.cv.grams import Grams
@@ -72,6 +73,24 @@ class Job(NamedTuple):
         curves = {gamma: each if gamma == best else each._replace(members=None) for gamma, each in curves.items()}
         ordered = sorted(curves.values(), key=lambda each: -1.0 if each.gamma is None else each.gamma)
         return Found(ordered, stats, progress.reason or "done")
+
+    def run_cheaper(self, plan: Fixed, eps: float) -> Found:
+        """The exact curves where they can be had, a certified band for every gamma where they are too dear."""
+        check_kernel(self.study, plan.first()[0])
+        with self.progress.control:
+            costs = estimate(self.study, plan.first()[0], self.folds)
+        shown = {"estimated_seconds": costs.seconds, "estimated_elbow": costs.elbow, "eps": eps}
+        about = (
+            f"paths of all folds take about {costs.seconds:.3g} s a gamma, with {costs.elbow:,.0f} points on the margin"
+        )
+        if not costs.dear:
+            if costs.seconds > 0.0:
+                self.progress.say(f"{about}: exact curves")
+            found = self.run(plan)
+        else:
+            self.progress.say(f"{about}: too dear, so fits with certified bounds in between")
+            found = self.run_bands(plan, eps)
+        return found._replace(stats=found.stats | shown)
 
     def run_bands(self, plan: Fixed, eps: float) -> Found:
         """A certified band for every gamma."""

@@ -76,6 +76,11 @@ class Progress:
                 )
             return False
 
+    def say(self, sentence: str) -> None:
+        """One more line, where lines are wanted."""
+        if self.verbose:
+            sys.stderr.write(f"cv: {sentence}\n")
+
     def finish(self, task: int) -> None:
         """A path is complete."""
         with self._lock:

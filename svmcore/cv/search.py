@@ -63,8 +63,9 @@ def cv_path(
     random_state : seed of the folds; None is 0.
     time_limit, callback, Ctrl-C : end early and keep the folds that are complete. verbose : a progress line on stderr.
     cache_mb : memory for kernel rows of one path.
-    eps : where paths are too dear: fits at some values of C, with certified bounds in between (`PathCV.band`), until no C
-        of the range can be better than the best fit by more than `eps`. The range begins at 1e-6 of its end, or C_min.
+    eps : where exact paths are too dear (minutes, by an estimate from two samples): fits at some values of C, with certified
+        bounds in between (`PathCV.band`), until no C of the range can be better than the best fit by more than `eps`. The
+        range then begins at 1e-6 of its end, or C_min. `stats` has the estimate, and `verbose` says what was chosen.
     classes : how more than two classes are told apart, all machines at the same C: "ovo", by a vote of one machine for every
         pair; or "ovr", by the largest value of one machine for every class. See `train_classes`.
 
@@ -100,7 +101,7 @@ def cv_path(
     loo = isinstance(cv, str) and cv == LOO and groups is None
     job = Job(study, folds, judge, progress, n_jobs, worker_count(n_jobs), loo)
     plan = plan_of(study, gamma)
-    found = job.run(plan) if eps is None else job.run_bands(plan, _eps(eps, score))
+    found = job.run(plan) if eps is None else job.run_cheaper(plan, _eps(eps, score))
     _speak(found, len(folds))
     if not study.form["standardize"]:
         by_scale = isinstance(gamma, str) and gamma == "scale"

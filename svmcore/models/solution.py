@@ -396,7 +396,9 @@ def assembled(parts: dict[str, Any]) -> Solution:
         raise ValueError("support and dual_coef do not belong together")
     alpha[support] = np.abs(dual_coef)
     columns = _columns.read(parts, int(n_features), int(kind) == KernelKind.PRECOMPUTED)
-    stored = {name: float(parts[name]) for name in ("C", "epsilon", "fixed_intercept", "tau", "nu") if name in parts}
+    stored: dict[str, Any] = {
+        name: float(parts[name]) for name in ("C", "epsilon", "fixed_intercept", "tau", "nu") if name in parts
+    }
     terms = Terms(None, str(parts["loss"]) if "loss" in parts else None)._replace(**stored)
     vectors: Any
     if "sv_data" in parts:
