@@ -459,6 +459,15 @@ def _own_measures(qp: DualQP, K: KernelMatrix, raw: Raw) -> tuple[float, float]:
 
 
 def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run, long: float = np.inf) -> Measured:
+    """`_measures_of`, whose kernel values are counted apart from the solver's. In place: the counters of K."""
+    before = K.n_evals
+    measured = _measures_of(qp, K, raw, run, long)
+    K.certificate_evals += K.n_evals - before
+    K.n_evals = before
+    return measured
+
+
+def _measures_of(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run, long: float) -> Measured:
     """The exact violation of an answer, and all of its certificate unless the solver's residual allows to postpone it.
 
     Of a run that somebody stopped, and whose certificate would take `long` (operations) or more, as much is exact as the
@@ -634,7 +643,9 @@ def _solution(
         function=problem.spec.function,
         n_threads=run.n_threads,
         trace=raw.trace,
-        stats=raw.stats | {"estimated": True} if measured.estimated else raw.stats,
+        stats=raw.stats
+        | {"certificate_evals": K.certificate_evals}
+        | ({"estimated": True} if measured.estimated else {}),
         training=training,
     )
 

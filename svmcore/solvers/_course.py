@@ -213,10 +213,21 @@ class Course:
         self.records.append(self.progress.trace[:count].copy())
         self.ints[_steps_jit.TRACED] = 0
 
-    def refresh(self) -> bool:
-        """Recompute the residual from the data; whether the criterion holds there."""
+    def fresh(self) -> FloatArray:
+        """The residual without the rounding of steps: from the rows of the support if all are stored, else from the data."""
         duals = self.duals
-        duals.v[:] = fresh_residual(self.qp, self.K, duals.beta)
+        support = np.flatnonzero(duals.beta)
+        slots = self.store.slot[self.qp.point[support]]
+        if (slots < 0).any():
+            return fresh_residual(self.qp, self.K, duals.beta)
+        coef = np.bincount(slots, weights=duals.beta[support], minlength=len(self.store.owner))
+        product = coef @ self.store.values[: len(coef)] if len(coef) else 0.0
+        return np.asarray(duals.c - product - duals.diag * duals.beta)
+
+    def refresh(self) -> bool:
+        """Compute the residual afresh; whether the criterion holds there."""
+        duals = self.duals
+        duals.v[:] = self.fresh()
         self.ints[_steps_jit.EVALS] = self.K.n_evals
         self.floats[_steps_jit.OBJECTIVE] = measures.objective(self.qp, duals.beta, duals.v)
         self.floats[_steps_jit.VIOLATION] = measures.violation(self.qp, duals.beta, duals.v)
