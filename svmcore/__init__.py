@@ -24,6 +24,7 @@ from svmcore._errors import (
 if _typing.TYPE_CHECKING:
     from svmcore._control import WorkProgress
     from svmcore.certificates import certificate, duality_gap, kkt_violation
+    from svmcore.classes import Machines, train_classes
     from svmcore.cv import PathCV, cv_path
     from svmcore.data import load_data
     from svmcore.gp import GPSolution, gp_regression
@@ -43,6 +44,7 @@ __version__ = "0.1.0"
 
 # loaded on first use, so that `import svmcore` does not wait for the compiler
 _HOMES = {
+    "Machines": "svmcore.classes",
     "Path": "svmcore.path.result",
     "PathCV": "svmcore.cv",
     "cv_path": "svmcore.cv",
@@ -57,6 +59,7 @@ _HOMES = {
     "load": "svmcore.models.solution",
     "load_data": "svmcore.data",
     "svm_path": "svmcore.path.driver",
+    "train_classes": "svmcore.classes",
     "train_svc": "svmcore.solve",
     "train_svr": "svmcore.solve",
     "certificate": "svmcore.certificates",
@@ -71,6 +74,7 @@ __all__ = [
     "GPSolution",
     "InputError",
     "LeaveOneOut",
+    "Machines",
     "MissingExtraError",
     "NotEnoughMemoryError",
     "Path",
@@ -93,6 +97,7 @@ __all__ = [
     "release_memory",
     "solvers",
     "svm_path",
+    "train_classes",
     "train_svc",
     "train_svr",
     "warmup",

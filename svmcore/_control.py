@@ -89,6 +89,11 @@ class Control:
         if self._depth == 0 and self._installed:  # Ctrl-C is Python's again
             signal.signal(signal.SIGINT, signal.default_int_handler)
             self._installed = False
+        if self._depth == 0 and self.verbose:
+            from svmcore import _bundle
+
+            for line in _bundle.words():
+                sys.stderr.write(f"{line}\n")
 
     def _on_interrupt(self, signum: int, frame: Any) -> None:
         if self._interrupted is not None:

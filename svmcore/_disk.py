@@ -5,13 +5,12 @@ on: the text of the function's home and of all homes it imports, the argument ty
 settings. So nothing ever changes: what an edit or an upgrade makes stale is simply not found, and there is no index that
 two processes could spoil for each other. A file is written under another name and renamed when it is complete.
 
-Reading believes nothing. A file that was cut, that belongs to another user, that others may write to, or that holds
-something else than its name says, counts as absent. Writing is optional: no error of the disk reaches the caller.
+A file that holds something else than its name says counts as absent, as one does that is not ours to believe (`_files`).
+Writing is optional: no error of the disk reaches the caller. What the user's own files do not have may be in a bundle.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import os
@@ -28,10 +27,14 @@ import llvmlite.binding
 import numba
 from numba import config
 from numba.core.compiler import CompileResult
+from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 
+from svmcore._bundle import Bundle, Magic, fitting, refuse
+from svmcore._files import UNFINISHED, delete, read, write
+
 SUFFIX = ".code"
-_MAGIC = b"svmcore machine code 1\n"
+Key = tuple[str, str, str, str, str]
 _VARIANTS = 16  # files kept of one function and its types: sources that were edited, or another checkout's
 _ABANDONED = 3600.0  # seconds after which an unfinished file is a dead process's
 
@@ -91,11 +94,12 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _compiler() -> str:
+def compiler() -> str:
     """The compiler, and those of its settings that change the code."""
-    versions = (numba.__version__, llvmlite.__version__, sys.implementation.cache_tag, getattr(sys, "abiflags", ""))
+    python = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
     names = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT")
-    return repr((versions, [str(getattr(config, name, None)) for name in names]))
+    settings = " ".join(f"{name}={getattr(config, name, None)}" for name in names)
+    return f"numba {numba.__version__}, llvmlite {llvmlite.__version__}, {python}, {settings}"
 
 
 # ---- where ------------------------------------------------------------------------------------------------------------
@@ -149,81 +153,76 @@ class DiskCache:
     def flush(self) -> None:
         """Delete every file of the function."""
         for file in _listed(f"{self._name}-*{SUFFIX}"):
-            _delete(file)
+            delete(file)
 
     def load_overload(self, signature: Any, target_context: Any) -> CompileResult | None:
-        """The compiled function, or None where there is no good file of it."""
+        """The compiled function: of the user's own file, else of a bundle; None where neither has it."""
         if not self._enabled:
             return None
         target_context.refresh()
-        key, name = self._entry(signature, target_context.codegen())
-        payload = read(folder() / name)
-        if payload is None:
-            return None
-        try:
-            stored, reduced = pickle.loads(payload)
-            if stored != key:
-                return None
-            return CompileResult._rebuild(target_context, *reduced)
-        except Exception:  # whatever a file says that another state of the library has written
-            return None
+        types = str(tuple(getattr(signature, "args", signature)))
+        key, name = self._entry(types, target_context.codegen().magic_tuple())
+        result = _rebuilt(target_context, key, read(folder() / name))
+        return result or self._from_bundles(types, target_context)
+
+    def _from_bundles(self, types: str, target_context: Any) -> CompileResult | None:
+        for file, bundle in fitting(compiler()):
+            key, name = self._entry(types, bundle.magic)
+            result = _rebuilt(target_context, key, bundle.codes.get(name))
+            if result is not None:
+                return result
+            function = name.rpartition("-")[0]
+            if any(other.rpartition("-")[0] == function for other in bundle.codes):
+                refuse(file, "svmcore has other sources than those it was made from")
+        return None
 
     def save_overload(self, signature: Any, result: CompileResult) -> None:
-        """Write the compiled function to its file, if the disk lets us."""
+        """Write the compiled function to its file. A full, slow, read-only or missing disk is no error."""
         if not self._enabled or result.library.has_dynamic_globals:
             return
-        key, name = self._entry(signature, result.codegen)
-        write(folder() / name, dumps((key, result._reduce())))
-
-    def _entry(self, signature: Any, codegen: Any) -> tuple[tuple[str, ...], str]:
-        """What must be equal, in full, and the name of the file: the function, all else, the sources."""
         types = str(tuple(getattr(signature, "args", signature)))
-        key = (self._name, types, repr(codegen.magic_tuple()), _compiler(), self._stamp)
+        key, name = self._entry(types, result.codegen.magic_tuple())
+        code = dumps(result._replace(type_annotation="")._reduce())
+        try:
+            write(folder() / name, dumps((key, code)))
+            _tidy(folder() / name)
+        except OSError:
+            return
+
+    def _entry(self, types: str, magic: Magic) -> tuple[Key, str]:
+        """What must be equal, in full, and the name of the file: the function, all else, the sources."""
+        key = (self._name, types, repr(magic), compiler(), self._stamp)
         return key, f"{self._name}-{_digest(repr(key[:-1]))}-{self._stamp[:16]}{SUFFIX}"
 
 
-# ---- one file ---------------------------------------------------------------------------------------------------------
-
-
-def read(file: Path) -> bytes | None:
-    """What `write` has written, or None where that is not what the file holds, or not ours to believe."""
-    try:
-        with file.open("rb") as stream:
-            if not _trusted(os.fstat(stream.fileno())):
-                return None
-            content = stream.read()
-    except OSError:
+def _rebuilt(target_context: Any, key: Key, payload: bytes | None) -> CompileResult | None:
+    """The function that a file holds, when that is the one it should."""
+    if payload is None:
         return None
-    head = len(_MAGIC) + hashlib.sha256().digest_size
-    payload = content[head:]
-    return payload if content[:head] == _MAGIC + hashlib.sha256(payload).digest() else None
-
-
-def _trusted(status: os.stat_result) -> bool:
-    """Code is run: it must come from this user or the administrator, and nobody else may have changed it."""
-    if os.name != "posix":
-        return True
-    return status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
-
-
-def write(file: Path, payload: bytes) -> None:
-    """Write a file that appears complete or not at all. A full, slow, read-only or missing disk is no error."""
-    temporary = file.with_name(f"{file.name[:40]}-{os.getpid()}-{time.monotonic_ns():x}.tmp")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o644)
-            with open(descriptor, "wb") as stream:
-                stream.write(_MAGIC + hashlib.sha256(payload).digest() + payload)
-            if os.name == "posix":
-                temporary.chmod(0o644)  # whatever the umask: files that others may write to are not read
-            temporary.replace(file)
-        except OSError:
-            _delete(temporary)
-            return
-        _tidy(file)
-    except OSError:
-        return
+        stored, code = pickle.loads(payload)
+        return CompileResult._rebuild(target_context, *pickle.loads(code)) if stored == key else None
+    except Exception:  # whatever a file says that another state of the library has written
+        return None
+
+
+def pack(file: Path) -> int:
+    """Write a bundle of what the user's cache holds for this compiler and processor and the modules that are loaded.
+
+    The number of its functions. Raises OSError where the disk does not let us.
+    """
+    magic = cpu_target.target_context.codegen().magic_tuple()
+    stamps = {stamp(name) for name in list(sys.modules) if name.startswith("svmcore.")}
+    codes = {}
+    for own in _listed(f"*{SUFFIX}"):
+        payload = read(own)
+        if payload is None:
+            continue
+        (_, _, stored_magic, stored_compiler, stored_stamp), _ = pickle.loads(payload)
+        if (stored_magic, stored_compiler) == (repr(magic), compiler()) and stored_stamp in stamps:
+            codes[own.name] = payload
+    write(file, pickle.dumps(tuple(Bundle(compiler(), magic, codes))))
+    return len(codes)
 
 
 def _tidy(file: Path) -> None:
@@ -232,10 +231,10 @@ def _tidy(file: Path) -> None:
     if len(variants) > _VARIANTS:
         dated = sorted((_modified(other), other) for other in variants)
         for _, other in dated[:-_VARIANTS]:
-            _delete(other)
-    for other in file.parent.glob("*.tmp"):
+            delete(other)
+    for other in file.parent.glob(f"*{UNFINISHED}"):
         if time.time() - _modified(other) > _ABANDONED:
-            _delete(other)
+            delete(other)
 
 
 def _modified(file: Path) -> float:
@@ -250,8 +249,3 @@ def _listed(pattern: str) -> list[Path]:
         return list(folder().glob(pattern))
     except OSError:
         return []
-
-
-def _delete(file: Path) -> None:
-    with contextlib.suppress(OSError):
-        file.unlink()

@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding
 import numba
 from numba import config
 from numba.core.event import Listener, register
 
+from svmcore._bundle import host_features as host_features
+from svmcore._bundle import words
 from svmcore._disk import DiskCache
 
 DISABLED = bool(config.DISABLE_JIT)
@@ -99,6 +100,8 @@ class _Word(Listener):  # type: ignore[misc]
         if not self.said:
             self.said = True
             if say is not None and os.environ.get("SVMCORE_QUIET", "0") in ("", "0"):
+                for line in words():
+                    say(line)
                 say("svmcore: compiling once for this machine, about 10 s; svmcore.warmup() does it ahead")
 
 
@@ -118,11 +121,3 @@ say: Callable[[str], None] | None = _to_standard_error
 _word = _Word()
 if not DISABLED:
     register("numba:compile", _word)
-
-
-def host_features() -> frozenset[str]:
-    """The vector extensions compiled code may use: the processor's, or those of NUMBA_CPU_FEATURES."""
-    if config.CPU_FEATURES is not None:
-        return frozenset(f[1:] for f in config.CPU_FEATURES.split(",") if f.startswith("+"))
-    features = llvmlite.binding.get_host_cpu_features()
-    return frozenset(name for name, present in features.items() if present)

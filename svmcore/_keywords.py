@@ -76,7 +76,7 @@ _ABSENT = {
     "penalty": "the penalty is always the squared norm of the weights",
     "nu": "it is not there; C bounds the dual variables here",
     "svm_type": "it is not there; train_svc classifies and train_svr fits numbers",
-    "multi_class": "it is not there; scikit-learn's OneVsOneClassifier takes an estimator for two classes",
+    "multi_class": 'it is not there; train_classes(strategy="ovr") trains one machine per class',
     "decision_function_shape": "it is not there: two classes have one decision value a row",
     "break_ties": "it is not there: two classes have one decision value a row",
     "probability": "it is not there; use scikit-learn's CalibratedClassifierCV, or svmcore.cv_path(...).calibrate()",

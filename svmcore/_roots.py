@@ -16,6 +16,7 @@ import gc
 from collections.abc import Iterable
 from typing import Any
 
+from llvmlite.binding import parse_assembly
 from numba.core import codegen, config, lowering, typed_passes, types
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import register_pass
@@ -55,6 +56,13 @@ class _RootLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
         """Link the parts of the parts, too; then optimise and translate."""
         self._linking_libraries: list[Any] = list(_with_parts(self._linking_libraries))
         super().finalize()
+
+    def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
+        """What is kept on disk: the machine code, and the names of its functions. Nobody links a root."""
+        self._ensure_finalized()
+        names = (function.name for function in self.get_defined_functions() if function.linkage.name == "external")
+        stubs = "\n".join(f'define void @"{name}"() {{ ret void }}' for name in names)
+        return self.name, "object", (self._get_compiled_object(), parse_assembly(stubs).as_bitcode())
 
 
 def _with_parts(libraries: Iterable[Any]) -> Iterable[Any]:

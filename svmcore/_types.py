@@ -1,8 +1,8 @@
-"""What crosses the borders between rooms: plain named tuples and enums, no behaviour beyond a message.
+"""What crosses the borders between rooms: plain named tuples and enums, no behaviour beyond a message and simple facts.
 
 Inside, a dual problem is written without signs. With ``beta_t = s_t alpha_t`` every formulation is
 
-    minimise   1/2 beta' (K + D) beta - c' beta     subject to   lower <= beta <= upper   [ and  sum beta = 0 ]
+    minimise   1/2 beta' (K + D) beta - c' beta     subject to   lower <= beta <= upper   [ and  sum beta = total ]
 
 where ``K_st = k(x_point(s), x_point(t))`` is the plain kernel. A C-SVC variable lives in [0, C] when its label is +1
 and in [-C, 0] when it is -1; a regression point owns one variable of each kind. Solvers never see a label or a loss.
@@ -67,7 +67,8 @@ class Points(NamedTuple):
 class DualQP(NamedTuple):
     """The sign-free dual problem of the module docstring. Arrays have one entry per variable.
 
-    `point` maps a variable to its training point; `equality` says whether sum(beta) = 0 is required.
+    `point` maps a variable to its training point. `equality` says whether sum(beta) = total is required.
+    The total is 0 for machines with an intercept, and another number for one-class machines, say.
     """
 
     c: FloatArray
@@ -76,6 +77,45 @@ class DualQP(NamedTuple):
     diag: FloatArray
     point: IntArray
     equality: bool
+    total: float = 0.0
+
+    @property
+    def centred(self) -> bool:
+        """Whether the sum of beta must be zero: then a translation of the points (linear kernel) changes nothing."""
+        return self.equality and self.total == 0.0
+
+    @property
+    def twins(self) -> bool:
+        """Whether two variables share a point, as those of a regression do."""
+        return bool(np.bincount(self.point).max(initial=0) > 1)
+
+    @property
+    def infinite(self) -> bool:
+        """Whether a variable has an infinite bound."""
+        return bool(np.isinf(self.lower).any() or np.isinf(self.upper).any())
+
+    @property
+    def open_box(self) -> bool:
+        """Whether variables can run to infinity without paying on the diagonal. Then there may be no solution.
+
+        With an equality row it takes two of them, one that grows for ever and one that shrinks for ever.
+        """
+        flat = self.diag == 0
+        up, down = bool((flat & np.isinf(self.upper)).any()), bool((flat & np.isinf(self.lower)).any())
+        return up and down if self.equality else up or down
+
+    def one_each(self, n: int) -> bool:
+        """Whether variable t owns point t, for all of n points."""
+        return len(self.point) == n and bool((self.point == np.arange(n)).all())
+
+    def excess(self, beta: FloatArray) -> float:
+        """By how much the sum of beta is too large. Zero without an equality row."""
+        return float(beta.sum()) - self.total if self.equality else 0.0
+
+    def part(self, chosen: IntArray | NDArray[np.bool_]) -> DualQP:
+        """The problem of some of the variables. Its total is still that of all."""
+        c, lower, upper, diag = self.c[chosen], self.lower[chosen], self.upper[chosen], self.diag[chosen]
+        return DualQP(c, lower, upper, diag, self.point[chosen], self.equality, self.total)
 
 
 class Status(Enum):

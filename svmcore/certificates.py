@@ -30,7 +30,7 @@ def certificate(
     Parameters
     ----------
     X, y, C : the training problem; further keywords are those of `train_svc` that define it (kernel, gamma, degree,
-        coef0, loss, fit_intercept, intercept_scaling, standardize, sample_weight, class_weight).
+        coef0, loss, fit_intercept, intercept_scaling, fixed_intercept, standardize, sample_weight, class_weight).
     alpha : the n dual variables, at least 0; for regression (``epsilon`` given) the n signed coefficients.
     intercept : the answer's intercept; None takes the mean over its free vectors.
 

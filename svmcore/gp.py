@@ -24,16 +24,9 @@ from svmcore._control import Callback, Control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import FloatArray, Kernel, KernelKind, Status
-from svmcore.kernel.matrix import (
-    KernelMatrix,
-    aligned,
-    call_kernel,
-    dense_points,
-    is_sparse,
-    new_scratch,
-    padded,
-    sparse_points,
-)
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import aligned, dense_points, is_sparse, new_scratch, padded, sparse_points
+from svmcore.kernel.products import call_kernel
 from svmcore.models.decision import Decision
 from svmcore.problem import border
 

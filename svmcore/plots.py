@@ -17,7 +17,7 @@ import numpy as np
 
 from svmcore._errors import InputError, MissingExtraError
 from svmcore._types import FloatArray, KernelKind
-from svmcore.kernel.matrix import is_sparse
+from svmcore.kernel.points import is_sparse
 from svmcore.path.result import Path, StepCurve
 from svmcore.problem import border
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,15 @@ from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning, warn
 from svmcore._keywords import Gamma, KernelLike, SolverName, SolverOptions, Stopping, SVCLoss, SVRLoss, checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix, is_sparse
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution, Terms
 from svmcore.problem import advice, border, formulations, measures
 from svmcore.problem import columns as _columns
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.certify import WORTH_IT, Certificate, certificate, confirm
 from svmcore.problem.columns import Columns
+from svmcore.problem.intercept import settled, wanted
 from svmcore.problem.scales import warn_of_scales
 from svmcore.solvers._contract import STOPPED, positive, product_work, rounding
 
@@ -39,7 +41,8 @@ _OFF_CENTRE = 1e-3  # share of the squared norms that is left when the points ar
 class Problem(NamedTuple):
     """A checked problem: the dual, its kernel, the data behind it, scaled, and the two classes of a classifier.
 
-    `centre` is what `points` have been moved by, where that changes nothing but the rounding; `by_scale`: gamma="scale".
+    `centre` is what `points` have been moved by, where that changes nothing but the rounding; `by_scale`: gamma="scale";
+    `fixed` is an intercept that is given and not found, which the dual holds as a shift of its targets.
     """
 
     qp: DualQP
@@ -50,6 +53,7 @@ class Problem(NamedTuple):
     terms: Terms
     centre: FloatArray | None = None
     by_scale: bool = False
+    fixed: float = 0.0
 
     @property
     def points(self) -> Any:
@@ -62,9 +66,9 @@ class Problem(NamedTuple):
         return KernelMatrix(self.points, spec.kernel, spec.function, cache_bytes=cache_bytes, n_threads=n_threads)
 
     def shift(self, K: KernelMatrix, beta: FloatArray) -> float:
-        """What the centre adds to the intercept of the points to give that of X."""
+        """What the dual's intercept lacks: the fixed one, or what the centre of the points adds to give that of X."""
         if self.centre is None:
-            return 0.0
+            return self.fixed
         return float(-formulations.to_coef(self.qp, beta, K.n) @ (K.X @ self.centre))
 
 
@@ -109,7 +113,8 @@ def train_svc(
     coef0: float = 0.0,
     loss: SVCLoss = "hinge",
     fit_intercept: bool = True,
-    intercept_scaling: float | None = None,
+    intercept_scaling: float | Literal["auto"] | None = None,
+    fixed_intercept: float | None = None,
     standardize: bool = False,
     feature_names: Any = None,
     sample_weight: Any = None,
@@ -143,7 +148,8 @@ def train_svc(
     degree, coef0 : poly: ``(gamma x'z + coef0)^degree``; sigmoid: ``tanh(gamma x'z + coef0)``.
     loss : "hinge" or "squared_hinge".
     fit_intercept, intercept_scaling : without an intercept there is no equality row; ``intercept_scaling=tau`` then
-        stands for a regularised one, through the kernel K + tau^2.
+        stands for a regularised one, through the kernel K + tau^2; "auto": tau = R, the largest norm in feature space.
+    fixed_intercept : with ``fit_intercept=False``: the intercept, or what a regularised one is counted from; default 0.
     standardize : give every feature mean 0 and standard deviation 1 over the training rows, weighted by `sample_weight`
         (sparse X: deviation 1 only, so that zeros stay zeros). The machine keeps the numbers and takes raw data later.
     feature_names : names of the columns; by default those of a data frame. A machine that knows them accepts a data frame
@@ -173,19 +179,16 @@ def train_svc(
     >>> solution.relative_gap < 1e-2
     True
     """
-    problem = svc_problem(
-        X, y, C, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, loss=loss, fit_intercept=fit_intercept,
-        intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
-        standardize=standardize, feature_names=feature_names,
-    )  # fmt: skip
+    form: dict[str, Any] = {
+        "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0, "loss": loss, "fit_intercept": fit_intercept,
+        "intercept_scaling": intercept_scaling, "fixed_intercept": fixed_intercept, "sample_weight": sample_weight,
+        "class_weight": class_weight,
+    }  # fmt: skip
+    problem = svc_problem(X, y, C, standardize=standardize, feature_names=feature_names, **form)
     run = _check_run(
         solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
     )
-    form = {
-        "C": C, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0, "loss": loss,
-        "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling, "sample_weight": sample_weight,
-        "class_weight": class_weight,
-    }  # fmt: skip
+    form |= {"C": C, **_worked_out(problem, intercept_scaling)}
     training = Training(problem.X, y, form, run.tol, problem.columns)
     return _fit(problem, run, _control(time_limit, callback, verbose), training)
 
@@ -203,7 +206,8 @@ def train_svr(
     coef0: float = 0.0,
     loss: SVRLoss = "epsilon_insensitive",
     fit_intercept: bool = True,
-    intercept_scaling: float | None = None,
+    intercept_scaling: float | Literal["auto"] | None = None,
+    fixed_intercept: float | None = None,
     standardize: bool = False,
     feature_names: Any = None,
     sample_weight: Any = None,
@@ -235,19 +239,15 @@ def train_svr(
     >>> bool(abs(solution.predict([[0.25]])[0] - 0.5) < 0.02)
     True
     """
-    problem = svr_problem(
-        X, y, C, epsilon, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, loss=loss, fit_intercept=fit_intercept,
-        intercept_scaling=intercept_scaling, sample_weight=sample_weight, standardize=standardize,
-        feature_names=feature_names,
-    )  # fmt: skip
+    form: dict[str, Any] = {
+        "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0, "loss": loss, "fit_intercept": fit_intercept,
+        "intercept_scaling": intercept_scaling, "fixed_intercept": fixed_intercept, "sample_weight": sample_weight,
+    }  # fmt: skip
+    problem = svr_problem(X, y, C, epsilon, standardize=standardize, feature_names=feature_names, **form)
     run = _check_run(
         solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
     )
-    form = {
-        "C": C, "epsilon": epsilon, "kernel": kernel, "gamma": problem.spec.kernel.gamma, "degree": degree, "coef0": coef0,
-        "loss": loss, "fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling,
-        "sample_weight": sample_weight,
-    }  # fmt: skip
+    form |= {"C": C, "epsilon": epsilon, **_worked_out(problem, intercept_scaling)}
     training = Training(problem.X, y, form, run.tol, problem.columns)
     solution = _fit(problem, run, _control(time_limit, callback, verbose), training)
     flat = advice.nearly_constant(solution, problem.qp, problem.X)
@@ -260,16 +260,12 @@ def train_svr(
     return solution
 
 
-def _offset(fit_intercept: Any, intercept_scaling: Any) -> tuple[bool, float]:
-    """Whether there is an equality row, and the constant that the bias embedding adds to the kernel."""
-    equality = border.flag("fit_intercept", fit_intercept)
-    if intercept_scaling is None:
-        return equality, 0.0
-    if equality:
-        raise InputError(
-            f"intercept_scaling={intercept_scaling!r} stands for a regularised intercept and needs fit_intercept=False"
-        )
-    return equality, border.number("intercept_scaling", intercept_scaling, low=0.0) ** 2
+def _worked_out(problem: Problem, intercept_scaling: Any) -> dict[str, Any]:
+    """The words of a problem that depend on its points, as later changes of the machine keep them."""
+    return {
+        "gamma": problem.spec.kernel.gamma,
+        "intercept_scaling": settled(intercept_scaling, problem.spec.kernel),
+    }
 
 
 def _checked_points(X: Any, kernel: Any) -> Any:
@@ -281,12 +277,12 @@ def _checked_points(X: Any, kernel: Any) -> Any:
     return X
 
 
-def _centre(X: Any, spec: KernelSpec, equality: bool) -> FloatArray | None:
+def _centre(X: Any, spec: KernelSpec, qp: DualQP) -> FloatArray | None:
     """The mean of the points, where it is all they have in common with large numbers (time stamps, say).
 
     With the linear kernel and an intercept a translation changes nothing: its terms cancel, and so do the digits.
     """
-    if spec.kernel.kind != KernelKind.LINEAR or not equality or is_sparse(X):
+    if spec.kernel.kind != KernelKind.LINEAR or not qp.centred or is_sparse(X):
         return None
     step = X[0] - X[-1]
     if float(step @ step) > _FAR_APART * float(X[0] @ X[0]):
@@ -302,49 +298,51 @@ def _by_scale(gamma: Any) -> bool:
 
 def svc_problem(
     X: Any, y: Any, C: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3, coef0: Any = 0.0,
-    loss: Any = "hinge", fit_intercept: Any = True, intercept_scaling: Any = None, sample_weight: Any = None,
-    class_weight: Any = None, standardize: Any = False, feature_names: Any = None,
+    loss: Any = "hinge", fit_intercept: Any = True, intercept_scaling: Any = None, fixed_intercept: Any = None,
+    sample_weight: Any = None, class_weight: Any = None, standardize: Any = False, feature_names: Any = None,
 ) -> Problem:  # fmt: skip
     """Check a classification problem and form its dual."""
     C = border.cost(C)
     loss = border.choice("loss", loss, formulations.SVC_LOSSES)
-    equality, offset = _offset(fit_intercept, intercept_scaling)
+    bias = wanted(fit_intercept, intercept_scaling, fixed_intercept)
     names = _columns.names_of(X, feature_names)
     X = _checked_points(X, kernel)
     weights = border.sample_weights(sample_weight, X.shape[0])
     columns, X = _columns.fitted(X, weights, standardize, names, kernel)
     signs, classes = border.labels(y, X.shape[0], None if weights is None else weights > 0)
-    spec = border.kernel(kernel, X, gamma, degree, coef0, offset, weights)
+    spec = bias.embedded(border.kernel(kernel, X, gamma, degree, coef0, 0.0, weights), X, weights)
     share = border.class_weights(class_weight, classes, signs, weights)
     if weights is not None:
         share = share * weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    qp, centre = formulations.svc(signs, costs, loss, equality), _centre(X, spec, equality)
-    return Problem(qp, spec, X, classes, columns, Terms(C, loss), centre, _by_scale(gamma))
+    qp = formulations.with_intercept(formulations.svc(signs, costs, loss, bias.found), bias.fixed)
+    terms = Terms(C, loss, fixed_intercept=bias.fixed or None)
+    return Problem(qp, spec, X, classes, columns, terms, _centre(X, spec, qp), _by_scale(gamma), bias.fixed)
 
 
 def svr_problem(
     X: Any, y: Any, C: Any, epsilon: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3,
     coef0: Any = 0.0, loss: Any = "epsilon_insensitive", fit_intercept: Any = True, intercept_scaling: Any = None,
-    sample_weight: Any = None, standardize: Any = False, feature_names: Any = None,
+    fixed_intercept: Any = None, sample_weight: Any = None, standardize: Any = False, feature_names: Any = None,
 ) -> Problem:  # fmt: skip
     """Check a regression problem and form its dual."""
     C = border.cost(C)
     epsilon = border.number("epsilon", epsilon, low=0.0)
     loss = border.choice("loss", loss, formulations.SVR_LOSSES)
-    equality, offset = _offset(fit_intercept, intercept_scaling)
+    bias = wanted(fit_intercept, intercept_scaling, fixed_intercept)
     names = _columns.names_of(X, feature_names)
     X = _checked_points(X, kernel)
     targets = border.vector(y, "y", X.shape[0])
     weights = border.sample_weights(sample_weight, X.shape[0])
     columns, X = _columns.fitted(X, weights, standardize, names, kernel)
-    spec = border.kernel(kernel, X, gamma, degree, coef0, offset, weights)
+    spec = bias.embedded(border.kernel(kernel, X, gamma, degree, coef0, 0.0, weights), X, weights)
     share = np.ones(X.shape[0]) if weights is None else weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    qp, centre = formulations.svr(targets, costs, epsilon, loss, equality), _centre(X, spec, equality)
-    return Problem(qp, spec, X, None, columns, Terms(C, loss, epsilon), centre, _by_scale(gamma))
+    qp = formulations.with_intercept(formulations.svr(targets, costs, epsilon, loss, bias.found), bias.fixed)
+    terms = Terms(C, loss, epsilon, bias.fixed or None)
+    return Problem(qp, spec, X, None, columns, terms, _centre(X, spec, qp), _by_scale(gamma), bias.fixed)
 
 
 def any_problem(X: Any, y: Any, C: Any, epsilon: Any, problem: dict[str, Any]) -> Problem:
@@ -390,26 +388,25 @@ def _refuse_what_it_cannot(name: str, problem: Problem, warm: bool) -> None:
     """Say in words what a solver does not do."""
     can = solvers.load(name).CAPABILITIES
     qp = problem.qp
-    infinite = bool(np.isinf(qp.upper).any() or np.isinf(qp.lower).any())
-    twins = len(qp.point) > 0 and len(np.unique(qp.point)) < len(qp.point)
     for needed, able, what in [
         (
             qp.equality,
             can.equality,
-            "an intercept; use fit_intercept=False, with intercept_scaling for a regularised one",
+            "an intercept; use fit_intercept=False, with intercept_scaling='auto' or fixed_intercept for one of another kind",
         ),
         (not qp.equality, can.no_equality, "problems without an intercept; use fit_intercept=True"),
         (
-            infinite,
+            qp.infinite,
             can.infinite_bounds,
             "unbounded dual variables (squared losses, C=inf); use the hinge and a finite C",
         ),
         (
-            not infinite,
+            not qp.infinite,
             can.finite_bounds,
             "bounded dual variables (hinge, finite C); use loss='squared_hinge' or C=inf",
         ),
-        (twins, can.twins, "regression"),
+        (qp.twins, can.twins, "regression"),
+        (qp.equality and qp.total != 0.0, can.totals, "dual variables whose sum must not be zero"),
         (problem.spec.kernel.kind != KernelKind.LINEAR, not can.linear_only, "kernels other than the linear one"),
         (warm, can.warm_start, "a start from alpha0; leave it out"),
         (problem.spec.function is not None, can.callable_kernel, "a Python kernel; use kernel='precomputed'"),
@@ -419,10 +416,10 @@ def _refuse_what_it_cannot(name: str, problem: Problem, warm: bool) -> None:
 
 
 def _start(problem: Problem, alpha0: Any) -> FloatArray:
-    """The starting point: zero, or the user's dual variables made feasible."""
+    """The starting point: zero, or the user's dual variables; made feasible."""
     qp = problem.qp
     if alpha0 is None:
-        return np.zeros(len(qp.c))
+        return formulations.feasible_start(qp, np.zeros(len(qp.c)))
     coef = border.vector(alpha0, "alpha0", problem.X.shape[0])
     if problem.classes is not None:
         if (coef < 0).any():
@@ -459,15 +456,6 @@ def _own_measures(qp: DualQP, K: KernelMatrix, raw: Raw) -> tuple[float, float]:
 
 
 def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run, long: float = np.inf) -> Measured:
-    """`_measures_of`, whose kernel values are counted apart from the solver's. In place: the counters of K."""
-    before = K.n_evals
-    measured = _measures_of(qp, K, raw, run, long)
-    K.certificate_evals += K.n_evals - before
-    K.n_evals = before
-    return measured
-
-
-def _measures_of(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run, long: float) -> Measured:
     """The exact violation of an answer, and all of its certificate unless the solver's residual allows to postpone it.
 
     Of a run that somebody stopped, and whose certificate would take `long` (operations) or more, as much is exact as the
@@ -525,7 +513,9 @@ def _attempt(
         spent += raw.n_iter
         off = not formulations.nearly_feasible(qp, raw.beta)
         raw = _believable(qp, K, _feasible(qp, raw))._replace(n_iter=spent)
+        solved = K.n_evals
         measured = _measure(qp, K, raw, run, control.LONG)
+        K.n_evals, K.certificate_evals = solved, K.certificate_evals + K.n_evals - solved
         here = Reached(name, raw, measured)
         unproved = off and run.stopping == "objective"  # the solver saw the objective of another point
         if raw.status.ok and here.finite and not unproved and _at_tolerance(measured, run):
@@ -554,10 +544,8 @@ def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
     """A convex problem whose boxes are closed has a solution: a solver that finds none has met rounding."""
     if raw.status is not Status.UNBOUNDED:
         return raw
-    wide = np.isinf(qp.upper - qp.lower)
-    convex = positive(K.kernel) or not wide.any()
-    closed = not (wide & (qp.diag == 0)).any()
-    return raw._replace(status=Status.PRECISION) if convex and closed else raw
+    convex = positive(K.kernel) or not qp.infinite
+    return raw._replace(status=Status.PRECISION) if convex and not qp.open_box else raw
 
 
 def _chain(
@@ -622,13 +610,18 @@ def _solution(
     support = np.flatnonzero(coef)
     precomputed = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
     points = problem.X if problem.centre is None else K.X
+    intercept = measured.intercept + problem.shift(K, raw.beta)
+
+    def certified() -> Certificate:
+        return measured.certificate()._replace(intercept=intercept)
+
     return Solution(
         alpha=np.abs(coef),
-        intercept=measured.intercept + problem.shift(K, raw.beta),
+        intercept=intercept,
         support=support,
         dual_coef=coef[support],
         kkt_violation=measured.violation,
-        measured=measured.certificate if measured.postponed else measured.certificate(),
+        measured=certified if measured.postponed else certified(),
         status=raw.status,
         converged=raw.status.ok,
         n_iter=raw.n_iter,

@@ -7,14 +7,16 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from svmcore import _bundle, _disk
 from svmcore._errors import InputError
+from svmcore._jit import DISABLED
 from svmcore._keywords import KernelName
 from svmcore.certificates import certificate
 from svmcore.models.incremental import leave_one_out
@@ -28,11 +30,22 @@ CHOICES = ("fit", "path", "all")
 Work = Callable[[], Any]
 
 
-def warmup(what: Literal["fit", "path", "all"] = "all", *, jobs: int = 1) -> None:
+def warmup(
+    what: Literal["fit", "path", "all"] = "all",
+    *,
+    jobs: int = 1,
+    bundle: str | os.PathLike[str] | None = None,
+    processor: str = "native",
+) -> None:
     """Compile ahead what training and prediction need; the machine code is kept on disk, for all later processes.
 
     `what` is "fit" (training, prediction, certificates and leave-one-out: every kernel, dense and sparse data, both
     precisions), "path" (`svm_path` and what a path answers), or "all" of it. `jobs` processes share the work.
+
+    `bundle` names a file to write: all that machine code in one piece, for other machines and containers. A process with
+    ``SVMCORE_BUNDLE=file`` in its environment loads it and compiles nothing. It fits the same numba, Python and svmcore.
+    `processor` says what it is compiled for: "native" (this processor, and those that can do as much), or "x86-64-v3",
+    "x86-64-v4" or "aarch64", for every processor of that level.
 
     >>> import svmcore
     >>> svmcore.warmup("fit")
@@ -41,6 +54,15 @@ def warmup(what: Literal["fit", "path", "all"] = "all", *, jobs: int = 1) -> Non
         raise InputError(f"what must be one of {', '.join(map(repr, CHOICES))}, not {what!r}")
     if jobs < 1:
         raise InputError(f"jobs must be a positive whole number, not {jobs!r}")
+    if bundle is not None:
+        _write_bundle(what, jobs, Path(bundle), processor)
+    elif processor != "native":
+        raise InputError(f"processor={processor!r} is about a bundle; name its file: bundle=...")
+    else:
+        _compile(what, jobs)
+
+
+def _compile(what: str, jobs: int) -> None:
     helpers = [_helper(what, k, jobs) for k in range(1, jobs)]
     try:
         _share(what, 0, jobs)
@@ -51,12 +73,52 @@ def warmup(what: Literal["fit", "path", "all"] = "all", *, jobs: int = 1) -> Non
         _share(what, 0, 1)  # what they compiled is read from the disk
 
 
-def _helper(what: str, k: int, jobs: int) -> subprocess.Popen[bytes]:
+def _helper(what: str, k: int, jobs: int) -> subprocess.Popen[str]:
     """A process that does share k of the work."""
+    return _process(f"warm._share({what!r}, {k}, {jobs})", {})
+
+
+def _process(call: str, environment: Mapping[str, str], errors: int | None = None) -> subprocess.Popen[str]:
+    """Another process of this checkout or installation."""
     root = str(Path(__file__).parents[1])
-    program = f"import sys; sys.path.insert(0, {root!r}); from svmcore import warm; warm._share({what!r}, {k}, {jobs})"
-    environment = {**os.environ, "SVMCORE_QUIET": "1"}
-    return subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.DEVNULL)
+    program = f"import sys; sys.path.insert(0, {root!r}); from svmcore import warm; {call}"
+    settings = {**os.environ, "SVMCORE_QUIET": "1", **environment}
+    command = [sys.executable, "-c", program]
+    return subprocess.Popen(command, env=settings, text=True, stdout=subprocess.DEVNULL, stderr=errors)
+
+
+def _write_bundle(what: str, jobs: int, file: Path, processor: str) -> None:
+    """A bundle is made in a process of its own, which compiles for the processor and uses no other bundle."""
+    environment = {_bundle.NAMED: ""}
+    if DISABLED:
+        raise InputError("bundle: nothing is compiled under NUMBA_DISABLE_JIT=1")
+    if processor != "native":
+        if processor not in _bundle.PROCESSORS:
+            names = ", ".join(map(repr, ["native", *_bundle.PROCESSORS]))
+            raise InputError(f"processor must be one of {names}, not {processor!r}")
+        target = _bundle.PROCESSORS[processor]
+        if lacking := _bundle.missing(target.features):
+            raise InputError(f"processor={processor!r}: what it is made with must run here, which lacks {lacking[0]}")
+        environment |= target.settings
+    if not file.parent.is_dir():
+        raise InputError(f"bundle={str(file)!r}: there is no folder {str(file.parent)!r}")
+    call = f"warm._pack({what!r}, {jobs}, {str(file.absolute())!r})"
+    made = _process(call, environment, subprocess.PIPE)
+    try:
+        _, errors = made.communicate()
+    except BaseException:
+        made.kill()
+        made.wait()
+        raise
+    if made.returncode:
+        why = errors.strip().rpartition("\n")[2] or f"exit status {made.returncode}"
+        raise InputError(f"bundle={str(file)!r} was not written: {why}")
+
+
+def _pack(what: str, jobs: int, file: str) -> None:
+    _compile(what, jobs)
+    if not _disk.pack(Path(file)):
+        raise OSError(f"the cache folder {_disk.folder()} cannot be written to; set NUMBA_CACHE_DIR to one that can")
 
 
 def _share(what: str, k: int, jobs: int) -> None:

@@ -210,7 +210,9 @@ def test_leave_one_out_is_that_of_the_other_function():
         np.testing.assert_allclose(cv.decision_scores(C), other.decision_values, atol=1e-5)
         assert cv.error(C) == pytest.approx(other.error)
     assert len(cv.folds) == 50
-    assert sum(member.path is None or member.until < np.inf for member in cv._members) > 5  # not all went all the way
+    assert (
+        sum(m.strands[0].path is None or m.strands[0].until < np.inf for m in cv._members) > 5
+    )  # not all went all the way
 
 
 def test_leave_one_out_balanced_counts_the_classes_alike():

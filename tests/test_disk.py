@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -13,34 +14,9 @@ import time
 from pathlib import Path
 
 import pytest
+from checkouts import PROGRAM, ROOT, checkout, edit, files, finish, posix, run, start
 
-from svmcore import _disk
-
-ROOT = Path(__file__).parents[1]
-MACHINERY = ("_jit.py", "_roots.py", "_records.py", "_disk.py")
-
-HOME_BELOW = """
-from svmcore._jit import jit
-
-@jit
-def _double(x):
-    return 2.0 * x
-"""
-
-HOME_ABOVE = """
-from svmcore._jit import jit
-from svmcore._kernels import _double
-
-@jit
-def step(x):
-    return _double(x) + 1.0
-"""
-
-# Prints the value, and how often machine code was read from the disk and made anew.
-PROGRAM = """
-from svmcore._smo_jit import step
-print(step(3.0), sum(step.stats.cache_hits.values()), sum(step.stats.cache_misses.values()))
-"""
+from svmcore import _disk, _files
 
 FIT = """
 import svmcore
@@ -52,56 +28,10 @@ solution = svmcore.train_svc(X, [-1, 1], 10.0, **options)
 print(round(solution.alpha[0], 6), sum(smo_slice.stats.cache_hits.values()), sum(smo_slice.stats.cache_misses.values()))
 """
 
-posix = pytest.mark.skipif(sys.platform == "win32", reason="processes and permissions of POSIX")
-
-
-def start(program: str, root: Path, cache: Path | None = None, **environment: str) -> subprocess.Popen[str]:
-    settings = {**os.environ, "NUMBA_CACHE_DIR": str(cache or root / "cache"), "SVMCORE_QUIET": "1", **environment}
-    settings = {name: value for name, value in settings.items() if value}
-    return subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=root,
-        env=settings,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    try:
-        out, err = process.communicate(timeout=300.0)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-    assert (process.returncode, err) == (0, ""), err
-    return out
-
-
-def run(program: str, root: Path, cache: Path | None = None, **environment: str) -> list[float]:
-    return [float(word) for word in finish(start(program, root, cache, **environment)).split()]
-
-
-def files(root: Path) -> list[Path]:
-    return sorted(root.rglob(f"*{_disk.SUFFIX}"))
-
 
 @pytest.fixture
 def two_homes(tmp_path):
-    """A checkout whose package has the real decorator and two small homes."""
-    package = tmp_path / "svmcore"
-    package.mkdir()
-    for name in MACHINERY:
-        shutil.copy(ROOT / "svmcore" / name, package)
-    for name, text in [("__init__", '__version__ = "1"\n'), ("_kernels", HOME_BELOW), ("_smo_jit", HOME_ABOVE)]:
-        (package / f"{name}.py").write_text(text)
-    return tmp_path
-
-
-def edit(file: Path, old: str, new: str) -> None:
-    text = file.read_text(encoding="utf-8")
-    assert old in text
-    file.write_text(text.replace(old, new), encoding="utf-8")
+    return checkout(tmp_path)
 
 
 # ---- what code depends on --------------------------------------------------------------------------------------------
@@ -218,17 +148,17 @@ def test_nothing_is_written_beside_the_sources(two_homes, tmp_path):
 
 def test_a_file_is_what_was_written_or_nothing(tmp_path):
     file = tmp_path / "folder" / f"f-1-2{_disk.SUFFIX}"
-    assert _disk.read(file) is None
-    _disk.write(file, b"payload")
-    assert _disk.read(file) == b"payload"
+    assert _files.read(file) is None
+    _files.write(file, b"payload")
+    assert _files.read(file) == b"payload"
     whole = file.read_bytes()
     for k in range(len(whole)):
         file.write_bytes(whole[:k])
-        assert _disk.read(file) is None
+        assert _files.read(file) is None
         file.write_bytes(whole[:k] + bytes([whole[k] ^ 1]) + whole[k + 1 :])
-        assert _disk.read(file) is None
-    _disk.write(file, b"another")
-    assert _disk.read(file) == b"another"
+        assert _files.read(file) is None
+    _files.write(file, b"another")
+    assert _files.read(file) == b"another"
     assert list(file.parent.iterdir()) == [file]
 
 
@@ -237,21 +167,38 @@ def test_files_that_others_own_or_may_write_to_are_not_read(tmp_path, monkeypatc
     file = tmp_path / f"f-1-2{_disk.SUFFIX}"
     before = os.umask(0)
     try:
-        _disk.write(file, b"payload")
+        _files.write(file, b"payload")
     finally:
         os.umask(before)
-    assert _disk.read(file) == b"payload"
+    assert _files.read(file) == b"payload"
     for mode in (0o666, 0o664, 0o646):
         file.chmod(mode)
-        assert _disk.read(file) is None
+        assert _files.read(file) is None
     file.chmod(0o600)
-    assert _disk.read(file) == b"payload"
+    assert _files.read(file) == b"payload"
     owner = file.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    assert _disk.read(file) == (b"payload" if owner == 0 else None)
+    assert _files.read(file) == (b"payload" if owner == 0 else None)
     if os.getuid() == 0:
         os.chown(file, 4321, -1)
-        assert _disk.read(file) is None
+        assert _files.read(file) is None
+
+
+@posix
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="gives files away")
+def test_a_group_of_ones_own_may_write(tmp_path, monkeypatch):
+    """Installers leave files that the user's group may write to where that group is the user alone."""
+    file = tmp_path / f"f-1-2{_disk.SUFFIX}"
+    _files.write(file, b"payload")
+    os.chown(file, 4321, 4321)
+    monkeypatch.setattr(os, "geteuid", lambda: 4321)
+    file.chmod(0o664)
+    assert _files.read(file) == b"payload"
+    file.chmod(0o666)
+    assert _files.read(file) is None
+    file.chmod(0o664)
+    os.chown(file, 4321, 100)
+    assert _files.read(file) is None
 
 
 def test_what_a_dead_process_left_is_deleted_after_a_while(tmp_path):
@@ -259,7 +206,7 @@ def test_what_a_dead_process_left_is_deleted_after_a_while(tmp_path):
     for file in (old, new):
         file.write_bytes(b"half")
     os.utime(old, (time.time() - 7200, time.time() - 7200))
-    _disk.write(tmp_path / f"f-1-2{_disk.SUFFIX}", b"payload")
+    _disk._tidy(tmp_path / f"f-1-2{_disk.SUFFIX}")
     assert not old.exists()
     assert new.exists()
 
@@ -268,16 +215,17 @@ def test_what_a_dead_process_left_is_deleted_after_a_while(tmp_path):
     "error", [OSError(28, "No space left on device"), OSError(122, "Quota"), PermissionError(13, "")]
 )
 @pytest.mark.parametrize("call", ["open", "replace", "mkdir"])
-def test_no_error_of_the_disk_is_raised(tmp_path, monkeypatch, error, call):
+def test_what_cannot_be_written_is_not_there_in_half(tmp_path, monkeypatch, error, call):
     def fails(*args, **options):
         raise error
 
     file = tmp_path / "folder" / f"f-1-2{_disk.SUFFIX}"
     owner = os if call == "open" else Path
     monkeypatch.setattr(owner, call, fails)
-    _disk.write(file, b"payload")
+    with pytest.raises(OSError, match=re.escape(str(error))):
+        _files.write(file, b"payload")
     monkeypatch.undo()
-    assert _disk.read(file) is None
+    assert _files.read(file) is None
     assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
 
 
@@ -322,7 +270,7 @@ def test_a_class_that_is_gone_is_a_miss(two_homes):
     assert run(PROGRAM, two_homes) == [7.0, 0, 1]
     for file in files(two_homes):
         file.unlink()
-        _disk.write(file, b"csvmcore._smo_jit\nGone\n.")
+        _files.write(file, b"csvmcore._smo_jit\nGone\n.")
     assert run(PROGRAM, two_homes) == [7.0, 0, 1]
     assert run(PROGRAM, two_homes) == [7.0, 1, 0]
 
@@ -373,7 +321,7 @@ def test_many_processes_start_at_once_on_an_empty_cache(tmp_path, count):
 WRITERS = """
 import os, sys
 from pathlib import Path
-from svmcore import _disk
+from svmcore import _files
 for _ in sys.stdin:
     child = os.fork()
     if child:
@@ -382,7 +330,7 @@ for _ in sys.stdin:
         print("ended", flush=True)
         continue
     for k in range(10**9):
-        _disk.write(Path(sys.argv[1]) / f"f-{k % 3}-0.code", bytes([k % 251]) * 3_000_000)
+        _files.write(Path(sys.argv[1]) / f"f-{k % 3}-0.code", bytes([k % 251]) * 3_000_000)
 """
 
 
@@ -407,11 +355,11 @@ def test_processes_that_are_killed_while_they_write_leave_no_half_file(tmp_path,
             os.kill(child, signal.SIGKILL)
             assert writers.stdout.readline() == "ended\n"
             for file in tmp_path.glob(f"*{_disk.SUFFIX}"):
-                payload = _disk.read(file)
+                payload = _files.read(file)
                 assert payload is not None
                 assert payload == payload[:1] * 3_000_000
             for file in tmp_path.glob("*.tmp"):
-                interrupted += _disk.read(file) is None
+                interrupted += _files.read(file) is None
                 file.unlink()
         writers.stdin.close()
     assert interrupted  # some were killed in the middle

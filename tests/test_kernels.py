@@ -14,8 +14,10 @@ from scipy import sparse
 
 from svmcore import InputError, _kernels
 from svmcore._types import LANES, Kernel, KernelKind
-from svmcore.kernel import matrix as gram
-from svmcore.kernel.matrix import KernelMatrix, aligned, dense_points, new_scratch, padded, point_product, sparse_points
+from svmcore.kernel import products
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import aligned, dense_points, new_scratch, padded, sparse_points
+from svmcore.kernel.products import point_product
 from svmcore.simd.vector import exp_nonpositive, fmax, fmin
 
 KERNELS = {
@@ -134,7 +136,7 @@ def test_extremes_of_two():
 @pytest.mark.parametrize("pack", [dense_points, lambda X, order: sparse_points(sparse.csr_matrix(X), order)])
 @pytest.mark.parametrize("name", KERNELS)
 def test_products_do_not_depend_on_threads(name, pack, monkeypatch):
-    monkeypatch.setattr(gram, "_THREAD_VALUES", 0)
+    monkeypatch.setattr(products, "_THREAD_VALUES", 0)
     rng = np.random.default_rng(1)
     X, Z, coef = rng.normal(size=(70, 5)), rng.normal(size=(150, 5)), rng.normal(size=70)
     targets, sources = pack(Z, np.arange(150)), pack(X, np.arange(70))

@@ -193,7 +193,8 @@ reveal_type(path.error_curve()(1.0))
 reveal_type(svmcore.load("machine.npz"))
 reveal_type(solution.coef_)
 """
-REVEALED = ["solution.Solution", "float", "ndarray", "float", "solution.Solution | svmcore.path.result.Path", "ndarray"]
+LOADED = "solution.Solution | svmcore.classes.Machines | svmcore.path.result.Path"
+REVEALED = ["solution.Solution", "float", "ndarray", "float", LOADED, "ndarray"]
 FAULTS = """
 import svmcore
 svmcore.train_svc([[0.0]], [1], kernel="gauss")

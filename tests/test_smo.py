@@ -14,7 +14,8 @@ import svmcore
 from svmcore import _smo_jit
 from svmcore._jit import DISABLED
 from svmcore._types import LANES, Kernel, KernelKind, Status
-from svmcore.kernel.matrix import KernelMatrix, padded
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import padded
 from svmcore.problem import formulations, measures
 from svmcore.simd.vector import BIG
 from svmcore.solvers import smo

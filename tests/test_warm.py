@@ -63,11 +63,15 @@ WARMUPS = [pytest.param("fit", 1, marks=pytest.mark.slow), pytest.param("path", 
 @pytest.mark.compiled
 @pytest.mark.parametrize(("what", "jobs"), WARMUPS)
 def test_after_warmup_nothing_compiles(tmp_path, what, jobs):
-    """Neither in the process that warmed up nor in a later one."""
+    """Neither in the process that warmed up nor in a later one, nor in one with an empty cache and a bundle."""
     use = USE + {"fit": "fit()", "path": "path()", "all": "fit(); path()"}[what] + REPORT
+    file = tmp_path / "warm.bundle"
     warm = f"import svmcore\nsvmcore.warmup({what!r}, jobs={jobs})\n"
-    assert run(warm + use, tmp_path) == ("\n", "")
+    pack = f"svmcore.warmup({what!r}, bundle={str(file)!r})\n"
+    assert run(warm + use + pack, tmp_path) == ("\n", "")
     assert run(use, tmp_path) == ("\n", "")
+    assert run(use, tmp_path / "empty", SVMCORE_BUNDLE=str(file)) == ("\n", "")
+    assert not (tmp_path / "empty").exists()
 
 
 def test_wrong_arguments_of_warmup():
@@ -104,7 +108,7 @@ from svmcore.solvers._steps_jit import violation
 X = [[-2.0], [-1.0], [1.0], [2.0]]
 machine = svmcore.train_svc(X, [0, 0, 1, 1], kernel="linear", C=1e3, solver="adatron", fit_intercept=False)
 print(_jit.TESTED, "svmcore._roots" in sys.modules, type(violation).__name__, machine.predict([[-2.0], [2.0]]).tolist())
-from svmcore import _steps_jit
+from svmcore.solvers import _steps_jit
 stats = [f.stats for f in vars(_steps_jit).values() if hasattr(f, "stats")]
 print(any(s.cache_hits for s in stats), any(s.cache_misses for s in stats))
 """

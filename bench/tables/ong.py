@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,7 +141,7 @@ def draws(name: str) -> list[tuple[Any, np.ndarray]]:
 # ---- paths -------------------------------------------------------------------------------------------------------------
 
 
-def path(X: Any, y: Any, kernel: str, mode: str, **options: Any) -> Any:
+def path(X: Any, y: Any, kernel: Any, mode: Any, **options: Any) -> Any:
     """One path."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -267,7 +268,7 @@ def saved(seconds: tuple[float, ...]) -> list[float]:
 def time_row(name: str, kernel: str) -> list[Any]:
     """A set of tables II and III: seconds of the printed algorithm, by SVD, QR and update, and of exact paths."""
     X, y = draws(name)[0]
-    times = tuple(timed(lambda m=mode: path(X, y, kernel, m, published=AS_PRINTED))[1] for mode in MODES)
+    times = tuple(timed(partial(path, X, y, kernel, mode, published=AS_PRINTED))[1] for mode in MODES)
     exact, exact_cpu = timed(lambda: path(X, y, kernel, "update"))
     printed = KERNELS[kernel][name].seconds
     return [

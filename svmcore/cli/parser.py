@@ -12,6 +12,7 @@ from svmcore.cli.cv import cv
 from svmcore.cli.machines import info, predict, train
 from svmcore.cli.output import BAD_INPUT
 from svmcore.cli.paths import DEMO_PICTURE, demo, path
+from svmcore.cli.warm import warmup
 
 KERNELS = ("rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed")
 LOSSES = ("hinge", "squared_hinge", "epsilon_insensitive", "squared_epsilon_insensitive")
@@ -174,7 +175,30 @@ def build() -> argparse.ArgumentParser:
     )
     sub.add_argument("--plot", metavar="FILE", help=f"where to write the picture (default {DEMO_PICTURE})")
     sub.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    _warmup_options(
+        command(
+            "warmup",
+            warmup,
+            "compile ahead, for this machine or into a file for others",
+            "svmcore warmup",
+            "svmcore warmup path --jobs 2",
+            "svmcore warmup --bundle svmcore.bundle --processor x86-64-v3",
+        )
+    )
     return parser
+
+
+def _warmup_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("what", nargs="?", default="all", choices=("fit", "path", "all"), help="what to compile")
+    sub.add_argument("--jobs", type=int, default=1, metavar="N", help="so many processes share the work (default 1)")
+    sub.add_argument("--bundle", metavar="FILE", help="write all machine code to a file; SVMCORE_BUNDLE=FILE loads it")
+    sub.add_argument(
+        "--processor",
+        default="native",
+        metavar="P",
+        help="of a bundle: native (default), x86-64-v3, x86-64-v4 or aarch64",
+    )
+    sub.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
 
 def _path_options(sub: argparse.ArgumentParser) -> None:

@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._errors import ConvergenceWarning, InputError
-from svmcore._types import FloatArray, KernelKind
+from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.cv.folds import Fold
-from svmcore.cv.members import Study, features_of
+from svmcore.cv.members import Study
 from svmcore.cv.progress import Progress
 from svmcore.cv.result import SAME
 from svmcore.cv.scores import Score
-from svmcore.kernel.matrix import is_sparse
-from svmcore.kernel.tiles import row_sums
+from svmcore.kernel.points import is_sparse, row_sums
+from svmcore.parallel import run_all
+from svmcore.problem.division import Part
 from svmcore.solve import train_svc
 from svmcore.step_curve import StepCurve, merged
 
@@ -39,7 +40,7 @@ _KINDS = (KernelKind.RBF, KernelKind.LAPLACIAN, KernelKind.LINEAR, KernelKind.PO
 
 
 class Fit(NamedTuple):
-    """A machine of one fold: w'x of its training and validation rows, |w|, and how far it may be from the optimum."""
+    """A machine at one C: w'x of its training and validation rows, |w|, and how far it may be from the optimum."""
 
     C: float
     train: FloatArray
@@ -50,83 +51,109 @@ class Fit(NamedTuple):
     alpha: FloatArray
 
 
-class FitMember:
-    """The machines of a fold at the values of C that were tried."""
+class Geometry(NamedTuple):
+    """What bounds need of a machine's problem: sqrt k(x, x) of training and validation rows, labels and weights."""
 
-    path = None
+    roots: tuple[FloatArray, FloatArray]
+    equality: bool
+    sign: FloatArray
+    weight: FloatArray
 
-    def __init__(self, study: Study, gamma: Any, fold: Fold) -> None:
+
+class FitStrand:
+    """One machine of a fold at the values of C that were tried; `alphas` are its dual variables there."""
+
+    def __init__(self, gamma: Any, part: Part, rows: IntArray, alphas: dict[float, FloatArray] | None = None) -> None:
         self.gamma = gamma
-        self.train, self.test = fold
-        self.ratio = study.ratio(fold.train)
+        self.part = part
+        self.rows = rows
+        self.alphas = {} if alphas is None else alphas
         self.fits: dict[float, Fit] = {}
-        problem = study.problem(gamma, fold.train)
-        kernel = problem.spec.kernel
-        if kernel.kind not in _KINDS or (kernel.kind == KernelKind.POLY and kernel.coef0 < 0.0):
-            raise InputError(
-                f"eps= needs a positive semi-definite kernel whose k(x, x) is known, and kernel={problem.spec.name!r} may be "
-                "none; leave eps out"
-            )
-        self.equality = problem.qp.equality
-        if study.precomputed:
-            square = np.diag(study.X)
-            squares = square[fold.train], square[fold.test]
-        else:
-            apply = problem.columns.apply
-            squares = _squares(kernel, problem.X), _squares(kernel, apply(study.X[fold.test]))
-        self.roots = tuple(np.sqrt(np.maximum(part + kernel.offset, 0.0)) for part in squares)
-        self.sign = np.zeros(fold.train.size)
-        self.weight = np.zeros(fold.train.size)
-        self.sign[problem.qp.point] = problem.qp.c
-        self.weight[problem.qp.point] = problem.qp.upper - problem.qp.lower
+        self.geometry: Geometry | None = None
 
-    def machine(self, study: Study, C: float) -> Any:
-        """The machine at C, from the nearest one known."""
-        near = min(self.fits, key=lambda other: abs(np.log(other / C)), default=None)
-        start = None if near is None else self.fits[near].alpha * (C / near)
-        rows = self.train
-        factors = study.class_weight
-        form = {} if self.gamma is None else {"gamma": self.gamma}
+    def machine(self, study: Study, fold: Fold, C: float) -> tuple[Any, Any, Any]:
+        """The machine at C, from the nearest one known, and the training and validation rows as it takes them."""
+        near = min(self.alphas, key=lambda other: abs(np.log(other / C)), default=None)
+        start = None if near is None else self.alphas[near] * (C / near)
+        own = self.part.holds(study.codes[fold.train])
+        columns, X = study.columns(fold.train)
+        weights = study.weights_of(fold.train)
+        if study.precomputed:
+            X, new = X[np.ix_(own, own)], study.X[np.ix_(fold.test, self.rows)]
+        else:
+            X, new = X[own], columns.apply(study.X[fold.test])
+        form = {**study.form, "standardize": False} | ({} if self.gamma is None else {"gamma": self.gamma})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # its gap is in the band
-            return train_svc(
-                features_of(study, rows), study.codes[rows], C * self.ratio, tol=_TOL, stopping="gap", alpha0=start,
-                sample_weight=None if study.weights is None else study.weights[rows],
-                class_weight=dict(enumerate(factors.tolist())) if isinstance(factors, np.ndarray) else factors,
-                **study.form, **form,
+            found = train_svc(
+                X, self.part.positive(study.codes[self.rows]), C, tol=_TOL, stopping="gap", alpha0=start,
+                sample_weight=None if weights is None else weights[own], **form,
             )  # fmt: skip
+        return found, X, new
 
-    def add(self, study: Study, C: float) -> None:
+    def add(self, study: Study, fold: Fold, C: float) -> None:
         """Fit at C."""
-        machine = self.machine(study, C)
-        bias = machine.intercept if self.equality else 0.0
-        parts = (
-            (features_of(study, self.train), study.X[np.ix_(self.test, self.train)])
-            if study.precomputed
-            else (study.X[self.train], study.X[self.test])
-        )
-        train, test = (machine.decision_function(part) - bias for part in parts)
-        coef = np.zeros(self.train.size)
-        coef[machine.support] = machine.dual_coef
-        norm = float(np.sqrt(max(float(coef @ train), 0.0)))
+        if self.geometry is None:
+            self.geometry = _geometry(study, self, fold)
+        machine, X, new = self.machine(study, fold, C * study.ratio(fold.train))
+        bias = machine.intercept if self.geometry.equality else 0.0
+        train, test = machine.decision_function(X) - bias, machine.decision_function(new) - bias
+        norm = float(np.sqrt(max(float(machine.dual_coef @ train[machine.support]), 0.0)))
         gap = max(machine.gap, 0.0) + _ROUNDING * abs(machine.primal_objective)
         self.fits[C] = Fit(C, train, test, norm, float(np.sqrt(2.0 * gap)), bias, machine.alpha)
+        self.alphas[C * study.ratio(fold.train)] = machine.alpha
+
+    def bounds(self, at: tuple[float, ...], low: float, high: float) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper bounds of f(x) of the validation rows for every C from `low` to `high`, by fits near by."""
+        geometry, fits = self.geometry, [self.fits[C] for C in at]
+        assert geometry is not None
+        train, test = (_inside(fits, which, geometry.roots[which], low, high) for which in (0, 1))
+        if not geometry.equality:
+            return test
+        real = geometry.weight > 0.0
+        y, weight = geometry.sign[real], geometry.weight[real]
+        level = float(weight[y > 0].sum())
+        least = _quantile(y - train[1][real], weight, level, upper=False)
+        most = _quantile(y - train[0][real], weight, level, upper=True)
+        return test[0] + least, test[1] + most
+
+
+class FitMember(NamedTuple):
+    """The machines of a fold at the values of C that were tried."""
+
+    train: IntArray
+    test: IntArray
+    strands: tuple[FitStrand, ...]
 
     def values(self, study: Study, C: FloatArray) -> FloatArray:
-        """Decision values of the validation rows, one row per C: each takes a fit."""
-        X = study.X[np.ix_(self.test, self.train)] if study.precomputed else study.X[self.test]
-        return np.stack([self.machine(study, float(value)).decision_function(X) for value in C])
+        """Decision values of the validation rows by C, row and machine: each C takes a fit."""
+        fold, ratio = Fold(self.train, self.test), study.ratio(self.train)
+        out = np.empty((C.size, self.test.size, len(self.strands)))
+        for j, value in enumerate(C.tolist()):
+            for k, strand in enumerate(self.strands):
+                machine, _, new = strand.machine(study, fold, value * ratio)
+                out[j, :, k] = machine.decision_function(new)
+        return out
 
-    def bounds(self, fits: list[Fit], low: float, high: float) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bounds of f(x) of the validation rows for every C from `low` to `high`."""
-        train, test = (_inside(fits, which, self.roots[which], low, high) for which in (0, 1))
-        if not self.equality:
-            return test
-        real = self.weight > 0.0
-        y, weight = self.sign[real], self.weight[real]
-        least = _quantile(y - train[1][real], weight, float(weight[y > 0].sum()), upper=False)
-        most = _quantile(y - train[0][real], weight, float(weight[y > 0].sum()), upper=True)
-        return test[0] + least, test[1] + most
+
+def _geometry(study: Study, strand: FitStrand, fold: Fold) -> Geometry:
+    problem = study.problem(strand.gamma, fold.train, strand.part)
+    kernel = problem.spec.kernel
+    if kernel.kind not in _KINDS or (kernel.kind == KernelKind.POLY and kernel.coef0 < 0.0):
+        raise InputError(
+            f"eps= needs a positive semi-definite kernel whose k(x, x) is known, and kernel={problem.spec.name!r} may be "
+            "none; leave eps out"
+        )
+    if study.precomputed:
+        square = np.diag(study.X)
+        squares = square[strand.rows], square[fold.test]
+    else:
+        squares = _squares(kernel, problem.X), _squares(kernel, problem.columns.apply(study.X[fold.test]))
+    roots = tuple(np.sqrt(np.maximum(part + kernel.offset, 0.0)) for part in squares)
+    sign, weight = np.zeros(strand.rows.size), np.zeros(strand.rows.size)
+    sign[problem.qp.point] = problem.qp.c
+    weight[problem.qp.point] = problem.qp.upper - problem.qp.lower
+    return Geometry((roots[0], roots[1]), problem.qp.equality, sign, weight)
 
 
 def _squares(kernel: Any, X: Any) -> FloatArray:
@@ -181,88 +208,131 @@ def span_of(study: Study) -> tuple[float, float]:
     return (high * 10.0**-_DECADES if study.span.high is None else 1.0 / study.span.high), high
 
 
+class Costs(NamedTuple):
+    """Bounds of the score of a fold: at fits, and in the cells between neighbours."""
+
+    points: dict[float, tuple[float, float]]
+    cells: dict[tuple[float, float], list[tuple[float, float]]]
+
+
+class Step(NamedTuple):
+    """What a fold does next: fits at these values of C, and then cells between these neighbours."""
+
+    wanted: list[float]
+    between: list[tuple[float, float]]
+
+
 def band_of(
-    study: Study, score: Score, gamma: Any, folds: list[Fold], eps: float, progress: Progress
+    study: Study, score: Score, gamma: Any, folds: list[Fold], eps: float, progress: Progress, n_jobs: Any
 ) -> tuple[Band | None, bool]:
     """Fits until no C can be better by more than eps; and whether that was reached."""
     low, high = span_of(study)
-    members = [FitMember(study, gamma, fold) for fold in folds]
+    members = [_member(study, gamma, fold) for fold in folds]
     wanted = np.geomspace(low, high, 2 + int(np.log(high / low) / np.log(_START)))
-    known: dict[tuple[float, float], list[tuple[FloatArray, FloatArray]]] = {}
-    points: dict[float, FloatArray] = {}
-    complete = False
+    known = [Costs({}, {}) for _ in members]
     Cs = np.empty(0)
+    complete = False
     while wanted.size:
+        every = np.union1d(Cs, wanted)
+        between = [pair for pair in pairwise(every.tolist()) if pair not in known[0].cells]
+        step = Step(wanted.tolist(), between)
         number = progress.more(len(members) * wanted.size)
-        for C in wanted.tolist():
-            if any(progress.at(number + k, 0.0) for k in range(len(members))):
-                break
-            for k, member in enumerate(members):
-                member.add(study, C)
-                progress.finish(number + k)
-            number += len(members)
-            points[C] = np.array([_costs(score, study, m, [m.fits[C]], C, C) for m in members]).T
-        Cs = np.array(sorted(points))
-        if Cs.size < wanted.size and progress.ended():
-            return None, False
-        best = min(float(upper.mean()) for _, upper in points.values())
-        for a, b in pairwise(Cs.tolist()):
-            if (a, b) not in known:
-                known[a, b] = _cells(score, study, members, a, b)
+        tasks = [(study, score, member, step, progress, number + k * wanted.size) for k, member in enumerate(members)]
+        found = list(run_all(_advance, tasks, n_jobs))
+        if any(each is None for each in found):
+            break  # and what was known before holds
+        for k, each in enumerate(found):
+            assert each is not None
+            members[k] = each[0]
+            known[k].points.update(each[1].points)
+            known[k].cells.update(each[1].cells)
+        Cs = every
+        wanted, complete = _next(Cs, known, eps)
+    return (_assembled(score, study, members, Cs, known) if Cs.size else None), complete
+
+
+def _member(study: Study, gamma: Any, fold: Fold) -> FitMember:
+    parts = study.division.parts
+    rows = [fold.train[part.holds(study.codes[fold.train])] for part in parts]
+    return FitMember(*fold, tuple(FitStrand(gamma, part, own) for part, own in zip(parts, rows, strict=True)))
+
+
+def _advance(
+    study: Study, score: Score, member: FitMember, step: Step, progress: Progress, number: int
+) -> tuple[FitMember, Costs] | None:
+    """A fold's next step; None when it was ended before."""
+    fold = Fold(member.train, member.test)
+    for k, C in enumerate(step.wanted):
+        if progress.at(number + k, 0.0):
+            return None
+        for strand in member.strands:
+            strand.add(study, fold, C)
+        progress.finish(number + k)
+    points = {C: _costs(score, study, member, (C,), C, C) for C in step.wanted}
+    cells = {}
+    for a, b in step.between:
         if progress.ended():
-            break
-        better = [
-            (a, b, min(float(least.mean()) for least, _ in known[a, b]))
-            for a, b in pairwise(Cs.tolist())
-            if min(float(least.mean()) for least, _ in known[a, b]) < best - eps
+            return None
+        edges = _edges(a, b)
+        cells[a, b] = [
+            _costs(score, study, member, (a, b), low, high)
+            for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         ]
-        # a fit between is of use only where the bounds at the fits themselves are tighter: an intercept may not be unique
-        ends = {C: float(least.mean()) for C, (least, _) in points.items()}
-        parted = [(a, b) for a, b, bound in better if bound < min(ends[a], ends[b]) - SAME and b > a * _NARROW]
-        wanted = np.sqrt(np.array([a * b for a, b in parted]))
-        complete = not better
-    return _assembled(score, study, members, Cs, known), complete
+    return member, Costs(points, cells)
 
 
-def _cells(
-    score: Score, study: Study, members: list[FitMember], a: float, b: float
-) -> list[tuple[FloatArray, FloatArray]]:
-    """Bounds of the folds' scores in the cells between two fits."""
+def _edges(a: float, b: float) -> FloatArray:
     edges = np.geomspace(a, b, _CELLS + 1)
     edges[0], edges[-1] = a, b
-    out = []
-    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        pairs = np.array([_costs(score, study, m, [m.fits[a], m.fits[b]], low, high) for m in members])
-        out.append((pairs[:, 0], pairs[:, 1]))
-    return out
+    return edges
+
+
+def _next(Cs: FloatArray, known: list[Costs], eps: float) -> tuple[FloatArray, bool]:
+    """Where to fit next; and whether no C can be better by more than eps."""
+    ends = {C: float(np.mean([costs.points[C][0] for costs in known])) for C in Cs.tolist()}
+    best = min(float(np.mean([costs.points[C][1] for costs in known])) for C in Cs.tolist())
+    wanted, complete = [], True
+    for a, b in pairwise(Cs.tolist()):
+        least = np.mean([[low for low, _ in costs.cells[a, b]] for costs in known], axis=0)
+        bound = float(least.min())
+        if bound >= best - eps:
+            continue
+        complete = False
+        # a fit between is of use only where the bounds at the fits themselves are tighter: an intercept may not be unique
+        if bound < min(ends[a], ends[b]) - SAME and b > a * _NARROW:
+            wanted.append(np.sqrt(a * b))
+    return np.array(wanted), complete
 
 
 def _costs(
-    score: Score, study: Study, member: FitMember, fits: list[Fit], low: float, high: float
+    score: Score, study: Study, member: FitMember, at: tuple[float, ...], low: float, high: float
 ) -> tuple[float, float]:
-    """Bounds of a fold's score for every C of a range."""
-    least, most = member.bounds(fits, low, high)
-    return score.bounds(most > 0.0, least > 0.0, study.codes, member.test)
+    """Bounds of a fold's score for every C of a range, by the fits at some C."""
+    ends = [strand.bounds(at, low, high) for strand in member.strands]
+    least, most = (np.stack([end[side] for end in ends], axis=1) for side in (0, 1))
+    return score.bounds(study.division.possible(least, most), study.codes, member.test)
 
 
-def _assembled(score: Score, study: Study, members: list[FitMember], Cs: FloatArray, known: dict[Any, Any]) -> Band:
-    cells = [known[a, b] for a, b in pairwise(Cs.tolist())]
-    edges = np.concatenate([np.geomspace(a, b, _CELLS + 1)[1:] for a, b in pairwise(Cs.tolist())])[:-1]
+def _assembled(score: Score, study: Study, members: list[FitMember], Cs: FloatArray, known: list[Costs]) -> Band:
+    pairs = list(pairwise(Cs.tolist()))
+    edges = np.concatenate([_edges(a, b)[1:] for a, b in pairs])[:-1]
     ends = float(Cs[0]), float(Cs[-1])
     between = np.sqrt(Cs[:-1] * Cs[1:])
     lower, upper, scores, supports = [], [], [], []
-    for k, member in enumerate(members):
-        lower.append(merged(edges, np.array([cell[0][k] for each in cells for cell in each]), *ends))
-        upper.append(merged(edges, np.array([cell[1][k] for each in cells for cell in each]), *ends))
+    for member, costs in zip(members, known, strict=True):
+        cells = np.array([cell for pair in pairs for cell in costs.cells[pair]])
+        lower.append(merged(edges, cells[:, 0], *ends))
+        upper.append(merged(edges, cells[:, 1], *ends))
         found, count = [], []
         for C in Cs.tolist():
-            fit = member.fits[C]
-            guess = fit.test + fit.intercept > 0.0
-            found.append(score.bounds(guess, guess, study.codes, member.test)[0])
-            count.append(float(np.count_nonzero(fit.alpha)))
+            fits = [strand.fits[C] for strand in member.strands]
+            values = np.stack([fit.test + fit.intercept for fit in fits], axis=1)
+            found.append(score.bounds(study.division.possible(values, values), study.codes, member.test)[0])
+            used = [strand.rows[fit.alpha > 0.0] for strand, fit in zip(member.strands, fits, strict=True)]
+            count.append(float(np.unique(np.concatenate(used)).size))
         scores.append(merged(between, np.array(found), *ends))
         supports.append(merged(between, np.array(count), *ends))
     return Band(lower, upper, scores, supports, Cs, members)
 
 
-__all__ = ["Band", "FitMember", "band_of"]
+__all__ = ["Band", "FitMember", "FitStrand", "band_of"]

@@ -11,22 +11,22 @@ import numpy as np
 
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
-from svmcore.cv.members import Member, Span, Study, features_of, without_features
+from svmcore.cv.band import FitMember, FitStrand
+from svmcore.cv.members import Member, Span, Strand, Study, features_of, without_features
 from svmcore.cv.result import Curves, PathCV
 from svmcore.cv.scores import Curve, Score
 from svmcore.cv.values import LineCurve
 from svmcore.path.result import Path
 from svmcore.path.solution import feature_fields, path_fields, restored, stored_features
+from svmcore.problem.division import Part, division
 from svmcore.step_curve import StepCurve
 
-FORMAT = "svmcore-cv-1"
+FORMAT = "svmcore-cv-2"
 
 
 def save_cv(cv: PathCV, file: Any) -> None:
     """See `PathCV.save`."""
     study = cv._study
-    if cv._means[cv._best].curves.band is not None:
-        raise InputError("a certified band is not saved; save the machine, cv.refit().save(file)")
     if callable(study.form["kernel"]):
         raise InputError(
             "a cross-validation with a Python kernel function cannot be saved: a file holds data, not code"
@@ -39,6 +39,7 @@ def save_cv(cv: PathCV, file: Any) -> None:
         "class_weight": factors.tolist() if isinstance(factors, np.ndarray) else factors,
         "stats": {name: value for name, value in cv.stats.items() if isinstance(value, (int, float))},
         "gammas": [mean.curves.gamma for mean in cv._means], "best": cv._best, "n_members": len(cv._members),
+        "strategy": study.division.strategy,
     }  # fmt: skip
     fields: dict[str, Any] = {
         "format": np.array(FORMAT), "about": np.array(json.dumps(about, default=_plain)), "codes": study.codes,
@@ -48,16 +49,22 @@ def save_cv(cv: PathCV, file: Any) -> None:
     fields |= {name: value for name, value in optional.items() if value is not None} | feature_fields(study.X)
     for k, mean in enumerate(cv._means):
         fields |= _packed(f"scores{k}", mean.curves.scores) | _packed(f"supports{k}", mean.curves.supports)
-    rest = None
+        if mean.curves.band is not None and mean.curves.fits is not None:
+            fields |= _packed(f"lower{k}", mean.curves.band[0]) | _packed(f"upper{k}", mean.curves.band[1])
+            fields[f"fits{k}"] = mean.curves.fits
+    rests: dict[str, Path | None] = {}
     for k, member in enumerate(cv._members):
-        rest = member.rest
-        fields |= {
-            f"member{k}_train": member.train,
-            f"member{k}_test": member.test,
-            f"member{k}_numbers": np.array([member.ratio, member.until, float(member.path is not None)]),
-        }
-        fields |= _named(f"member{k}_", member.path)
-    fields |= _named("rest_", rest)
+        fields |= {f"member{k}_train": member.train, f"member{k}_test": member.test}
+        for j, strand in enumerate(member.strands):
+            name = f"member{k}_{j}_"
+            if isinstance(strand, FitStrand):
+                alphas = strand.alphas
+                fields |= {name + "Cs": np.array(list(alphas)), name + "alphas": np.array(list(alphas.values()))}
+            else:
+                fields |= {name + "until": np.array(strand.until)} | _named(name, strand.path)
+                rests[f"rest{j}_"] = strand.rest
+    for name, rest in rests.items():
+        fields |= _named(name, rest)
     # given a name, numpy would append a suffix to it
     with nullcontext(file) if hasattr(file, "write") else open(file, "wb") as stream:
         np.savez_compressed(stream, **fields)
@@ -116,33 +123,53 @@ def _assemble(parts: dict[str, Any]) -> PathCV:
     study = Study(
         stored_features(parts), parts["codes"].astype(np.int64), parts["classes"], parts.get("weights"),
         np.array(factors) if isinstance(factors, list) else factors, about["form"], Span(**about["span"]),
-        None if names is None else tuple(names),
+        None if names is None else tuple(names), division(parts["classes"].size, about["strategy"]),
     )  # fmt: skip
     if study.codes.shape != (study.X.shape[0],) or study.codes.min() < 0 or study.codes.max() >= study.classes.size:
         raise ValueError("labels and features do not belong together")
     score = Score(about["score"], parts["cost"], parts.get("score_weights"), parts.get("score_shares"))
-    rest = _path("rest_", parts, study, np.arange(study.n)) if "rest_kernel" in parts else None
-    members = []
-    for k in range(int(about["n_members"])):
-        train, test = (parts[f"member{k}_{name}"].astype(np.int64) for name in ("train", "test"))
-        ratio, until, own = parts[f"member{k}_numbers"].tolist()
-        if test.size == 0 or min(train.min(), test.min()) < 0 or max(train.max(), test.max()) >= study.n:
-            raise ValueError("a fold names rows that are not there")
-        path = _path(f"member{k}_", parts, study, train) if own else None
-        members.append(Member(train, test, path, ratio, until, rest))
-    curves = [
-        Curves(
-            gamma,
-            _unpacked(f"scores{k}", parts, about["score"] == "hinge"),
-            _unpacked(f"supports{k}", parts),
-            members if k == about["best"] else None,
-        )
-        for k, gamma in enumerate(about["gammas"])
-    ]
+    members = [_member(k, parts, study, about["gammas"][about["best"]]) for k in range(int(about["n_members"]))]
+    curves = []
+    for k, gamma in enumerate(about["gammas"]):
+        scores = _unpacked(f"scores{k}", parts, about["score"] == "hinge")
+        band = None
+        if f"fits{k}" in parts:
+            band = _unpacked(f"lower{k}", parts), _unpacked(f"upper{k}", parts)
+        own = members if k == about["best"] else None
+        curves.append(Curves(gamma, scores, _unpacked(f"supports{k}", parts), own, band, parts.get(f"fits{k}")))
     return PathCV(study, score, curves, about["stats"], about["ended"])
 
 
-def _path(prefix: str, parts: dict[str, Any], study: Study, rows: Any) -> Path:
-    """A member's path, without its features."""
+def _member(k: int, parts: dict[str, Any], study: Study, gamma: Any) -> Any:
+    """A fold's machines."""
+    train, test = (parts[f"member{k}_{name}"].astype(np.int64) for name in ("train", "test"))
+    if test.size == 0 or min(train.min(), test.min()) < 0 or max(train.max(), test.max()) >= study.n:
+        raise ValueError("a fold names rows that are not there")
+    strands: list[Any] = []
+    for j, part in enumerate(study.division.parts):
+        name, rows = f"member{k}_{j}_", train[part.holds(study.codes[train])]
+        if name + "Cs" in parts:
+            alphas = parts[name + "alphas"].astype(np.float64)
+            if alphas.shape != (parts[name + "Cs"].size, rows.size):
+                raise ValueError("dual variables and rows do not belong together")
+            strands.append(FitStrand(gamma, part, rows, dict(zip(parts[name + "Cs"].tolist(), alphas, strict=True))))
+            continue
+        rest, rest_rows = None, None
+        if f"rest{j}_kernel" in parts:
+            rest_rows = np.flatnonzero(part.holds(study.codes))
+            rest = _path(f"rest{j}_", parts, study, rest_rows, part)
+        path = _path(name, parts, study, rows, part) if name + "kernel" in parts else None
+        strands.append(Strand(rows, path, float(parts[name + "until"]), rest, rest_rows))
+    if isinstance(strands[0], FitStrand):
+        return FitMember(train, test, tuple(strands))
+    return Member(train, test, study.ratio(train), tuple(strands))
+
+
+def _path(prefix: str, parts: dict[str, Any], study: Study, rows: Any, part: Part) -> Path:
+    """A machine's path, without its features."""
     own = {name.removeprefix(prefix): value for name, value in parts.items() if name.startswith(prefix)}
-    return without_features(restored(own, features_of(study, rows)))
+    path = restored(own, features_of(study, rows))
+    alive = path._data.weights > 0.0
+    if ((path._data.signs > 0) != part.positive(study.codes[rows]))[alive].any():
+        raise ValueError("a machine's labels are not those of its rows")
+    return without_features(path)

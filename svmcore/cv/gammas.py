@@ -12,7 +12,8 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray
 from svmcore.cv.members import Study
 from svmcore.cv.result import best_of
-from svmcore.kernel.matrix import is_sparse
+from svmcore.kernel.points import is_sparse
+from svmcore.problem import border
 
 SEARCH = "search"
 _TOO_NEAR = 1e-12  # values of gamma that are the same
@@ -94,11 +95,13 @@ def plan_of(study: Study, gamma: Any) -> Fixed:
 
 def _number(study: Study, gamma: Any) -> float:
     """One gamma as a number; "scale" is worked out on all rows, standardised as they will be."""
-    return study.problem(gamma, np.arange(study.n)).spec.kernel.gamma
+    form = study.form
+    spec = border.kernel(form["kernel"], _seen(study), gamma, form["degree"], form["coef0"], 0.0, study.weights)
+    return spec.kernel.gamma
 
 
 def _seen(study: Study) -> Any:
-    return study.problem(1.0, np.arange(study.n)).X
+    return study.columns(np.arange(study.n))[1]
 
 
 def _median_distance(X: Any, kernel: str) -> float:

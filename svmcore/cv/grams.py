@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from svmcore._types import FloatArray, KernelKind
-from svmcore.kernel.matrix import KernelMatrix, call_kernel, is_sparse
-from svmcore.kernel.tiles import exact_gram, has_gram
+from svmcore.kernel.points import is_sparse
+from svmcore.kernel.whole import whole_kernel
 from svmcore.problem import border
 from svmcore.problem.border import KernelSpec
 
@@ -64,21 +64,12 @@ class Grams:
                 self._matrices.pop(gamma, None)
 
     def _compute(self, spec: KernelSpec) -> FloatArray:
-        n = self.X.shape[0]
-        kernel = spec.kernel._replace(offset=0.0)
-        if spec.function is not None:
-            parts = [call_kernel(spec.function, self.X[k : k + _ROWS], self.X, 0.0) for k in range(0, n, _ROWS)]
-            return np.concatenate(parts)
-        if self.several and kernel.kind == KernelKind.RBF:
+        if self.several and spec.kernel.kind == KernelKind.RBF and spec.function is None:
             if self._distances is None:
                 self._distances = squared_distances(self.X)
-            out = self._distances * -kernel.gamma
+            out = self._distances * -spec.kernel.gamma
             return np.asarray(np.exp(out, out=out))
-        K = KernelMatrix(self.X, kernel, cache_bytes=0, n_threads=self.n_threads)
-        whole = exact_gram(K, lambda _: True) if has_gram(K) else None
-        if whole is None:
-            whole = np.concatenate([K.rows(np.arange(k, min(k + _ROWS, n))) for k in range(0, n, _ROWS)])
-        return whole[:, :n]
+        return whole_kernel(self.X, spec.kernel, spec.function, self.n_threads)
 
 
 def squared_distances(X: Any) -> FloatArray:

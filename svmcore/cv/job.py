@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._errors import InputError
+from svmcore._types import FloatArray
 from svmcore.cv.band import band_of
 from svmcore.cv.folds import Fold
 from svmcore.cv.gammas import Fixed
 from svmcore.cv.grams import Grams
-from svmcore.cv.members import Rest, Result, Study, Task, last_weight, run_task
+from svmcore.cv.members import Rest, Result, Study, Task, finish_fold, last_weight, run_task
 from svmcore.cv.progress import Progress
 from svmcore.cv.result import Curves, best_of, equals_of
 from svmcore.cv.scores import Score
@@ -79,7 +80,7 @@ class Job(NamedTuple):
         with self.progress.control:
             while wanted and not self.progress.ended():
                 for gamma in wanted:
-                    band, certain = band_of(self.study, self.score, gamma, self.folds, eps, self.progress)
+                    band, certain = band_of(self.study, self.score, gamma, self.folds, eps, self.progress, self.n_jobs)
                     complete &= certain
                     if band is not None:
                         bounds = band.lower, band.upper
@@ -101,46 +102,52 @@ class Job(NamedTuple):
 
     def _round(self, gammas: list[float | None], grams: Grams) -> Results:
         """The complete folds of every gamma."""
-        k = len(self.folds)
+        study, parts = self.study, self.study.division.parts
+        users = (len(self.folds) + self.loo) * len(parts) + (0 if study.decides else len(self.folds))
         for gamma in gammas:
-            grams.announce(gamma, k + self.loo)
+            grams.announce(gamma, users)
         tasks = self._tasks(gammas)
         if self.loo:
             tasks = self._completed(gammas, tasks, grams)
-        every = list(
-            run_all(run_task, [(self.study, self.score, task, grams, self.progress) for task in tasks], self.n_jobs)
-        )
+        arguments = [(study, self.score, task, grams, self.progress) for task in tasks]
+        every = list(run_all(run_task, arguments, self.n_jobs))
+        whole = []
+        for first in range(0, len(tasks), len(parts)):
+            machines = every[first : first + len(parts)]
+            if all(machine is not None for machine in machines):
+                whole.append((study, tasks[first].gamma, tasks[first].fold, machines, grams))
         found: Results = {gamma: [] for gamma in gammas}
-        for task, result in zip(tasks, every, strict=True):
-            if result is not None:
-                found[task.gamma].append(result)
+        for task, result in zip(whole, run_all(finish_fold, whole, self.n_jobs), strict=True):
+            found[task[1]].append(result)
         return found
 
     def _tasks(self, gammas: list[float | None]) -> list[Task]:
-        study = self.study
-        begin = self.progress.more(len(gammas) * len(self.folds))
-        pairs = [(gamma, fold) for gamma in gammas for fold in self.folds]
+        study, parts = self.study, self.study.division.parts
+        begin = self.progress.more(len(gammas) * len(self.folds) * len(parts))
+        every = [(gamma, fold, part) for gamma in gammas for fold in self.folds for part in parts]
         return [
-            Task(begin + j, gamma, fold, study.span.low / study.ratio(fold.train))
-            for j, (gamma, fold) in enumerate(pairs)
+            Task(begin + j, gamma, fold, part, study.span.low / study.ratio(fold.train))
+            for j, (gamma, fold, part) in enumerate(every)
         ]
 
     def _completed(self, gammas: list[float | None], tasks: list[Task], grams: Grams) -> list[Task]:
-        """Leave one out: the path of all rows says which rows matter, and up to which C."""
-        every = np.arange(self.study.n)
+        """Leave one out: the paths of all rows say which rows matter, and up to which C."""
+        study = self.study
+        every = np.arange(study.n)
         low = min(task.low for task in tasks)
-        rests: dict[float | None, Rest] = {}
+        rests: dict[Any, tuple[Rest, FloatArray]] = {}
         for gamma in gammas:
-            whole = Task(self.progress.more(1), gamma, Fold(every, every), low)
-            result = run_task(self.study, self.score, whole, grams, self.progress)
-            if result is None or result.member.path is None:
-                return []
-            rests[gamma] = Rest(result.member.path, result.outcome, 0.0)
-        until = {gamma: last_weight(rest.path) for gamma, rest in rests.items()}
+            for part in study.division.parts:
+                whole = Task(self.progress.more(1), gamma, Fold(every, every), part, low)
+                result = run_task(study, self.score, whole, grams, self.progress)
+                if result is None:
+                    return []
+                rest = Rest(result.strand.whole, result.strand.rows, result.outcome, 0.0)
+                rests[gamma, part] = rest, last_weight(result.strand, study.n)
         out = []
         for task in tasks:
-            rest = rests[task.gamma]
-            at = float(until[task.gamma][task.fold.test[0]])
+            rest, until = rests[task.gamma, task.part]
+            at = float(until[task.fold.test[0]])
             at = at if at > rest.path.C_range[0] else 0.0
             low = max(task.low, 1.0 / at) if at > 0.0 else task.low
             out.append(task._replace(low=low, rest=rest._replace(until=at)))

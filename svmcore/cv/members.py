@@ -11,16 +11,19 @@ from numpy.typing import NDArray
 from svmcore._control import Control, new_control
 from svmcore._errors import StoppedError
 from svmcore._types import FloatArray, IntArray
-from svmcore.cv.curves import Decisions, support_curve
+from svmcore.cv.curves import Decisions, signs, support_curve
 from svmcore.cv.folds import Fold
 from svmcore.cv.grams import Grams
 from svmcore.cv.progress import Progress
 from svmcore.cv.scores import Outcome, Score, joined, rescaled
+from svmcore.cv.several import Piece, largest, support_of_all, voted
 from svmcore.path.cross import Cross
 from svmcore.path.driver import Way, follow
 from svmcore.path.result import Path
 from svmcore.problem import border
 from svmcore.problem.border import KernelSpec
+from svmcore.problem.columns import Columns, fitted
+from svmcore.problem.division import Division, Part
 from svmcore.solve import Problem, svc_problem
 from svmcore.step_curve import StepCurve
 
@@ -51,6 +54,12 @@ class Study(NamedTuple):
     form: dict[str, Any]
     span: Span
     names: tuple[str, ...] | None
+    division: Division
+
+    @property
+    def decides(self) -> bool:
+        """Whether every machine decides for itself what it says to a row, so that its values need not be compared."""
+        return self.division.n_classes == 2 or self.division.strategy == "ovo"
 
     @property
     def n(self) -> int:
@@ -79,49 +88,83 @@ class Study(NamedTuple):
             0.0 if tau is None else float(tau) ** 2,
         )  # fmt: skip
 
-    def problem(self, gamma: Any, rows: IntArray) -> Problem:
-        """The training problem of some rows, for C = 1."""
+    def columns(self, rows: IntArray) -> tuple[Columns, Any]:
+        """How machines trained on these rows scale the features, and the rows as they see them."""
+        weights = None if self.weights is None else self.weights[rows]
+        X = features_of(self, rows)
+        return fitted(X, weights, self.form["standardize"], None, self.form["kernel"])
+
+    def weights_of(self, rows: IntArray) -> FloatArray | None:
+        """The weights of training rows: their own times that of their class; None where all are 1."""
         weights = None if self.weights is None else self.weights[rows]
         factors = self.class_weight
-        if isinstance(factors, np.ndarray):
-            factors = dict(enumerate(factors.tolist()))
-        return svc_problem(
-            features_of(self, rows),
-            self.codes[rows],
-            1.0,
-            gamma=gamma,
-            sample_weight=weights,
-            class_weight=factors,
-            **self.form,
-        )
+        if factors is None:
+            return weights
+        codes = self.codes[rows]
+        if isinstance(factors, str):
+            factors = border.class_factors(factors, self.classes, codes, weights)
+        return np.asarray(factors[codes] if weights is None else factors[codes] * weights)
+
+    def problem(self, gamma: Any, rows: IntArray, part: Part) -> Problem:
+        """The training problem of one machine of a fold that trains on these rows, for C = 1."""
+        columns, X = self.columns(rows)
+        weights = self.weights_of(rows)
+        own = part.holds(self.codes[rows])
+        if not own.all():
+            X = X[np.ix_(own, own)] if self.precomputed else X[own]
+            weights = None if weights is None else weights[own]
+        signs = part.positive(self.codes[rows[own]]).astype(np.int64)
+        form = {**self.form, "standardize": False}
+        problem = svc_problem(X, signs, 1.0, gamma=gamma, sample_weight=weights, **form)
+        scaled = columns.standardized is not None  # and so not far from zero
+        return problem._replace(columns=columns, centre=None if scaled else problem.centre)
 
 
-class Member(NamedTuple):
-    """The machine of a fold at every C: a path, without the features, which the study has.
+class Strand(NamedTuple):
+    """One machine of a fold at every C: a path, without the features, which the study has, and its training rows.
 
     A leave-one-out fold has its own path up to C = `until` only; from there on it is that of all rows, `rest`.
     """
 
-    train: IntArray
-    test: IntArray
+    rows: IntArray
     path: Path | None
-    ratio: float
     until: float = np.inf
     rest: Path | None = None
+    rest_rows: IntArray | None = None
 
-    def values(self, study: Study, C: FloatArray) -> FloatArray:
-        """Decision values of the validation rows, one row per C."""
-        C = C * self.ratio
-        out = np.empty((C.size, self.test.size))
+    @property
+    def whole(self) -> Path:
+        """The path that goes to the end."""
+        path = self.path if self.rest is None else self.rest
+        assert path is not None
+        return path
+
+    def values(self, study: Study, test: IntArray, C: FloatArray) -> FloatArray:
+        """Decision values of some rows, one row per C."""
+        out = np.empty((C.size, test.size))
         own = self.until > C
-        for chosen, rows, path in ((own, self.train, self.path), (~own, np.arange(study.n), self.rest)):
+        for chosen, rows, path in ((own, self.rows, self.path), (~own, self.rest_rows, self.rest)):
             if chosen.any():
                 assert path is not None
+                assert rows is not None
                 whole = with_features(path, study, rows)
-                X = study.X[np.ix_(self.test, rows)] if study.precomputed else study.X[self.test]
+                X = study.X[np.ix_(test, rows)] if study.precomputed else study.X[test]
                 high = path.C_range[1]  # of which rounding of the ratio may be above
                 out[chosen] = whole.decision_function(X, np.minimum(C[chosen], high))
         return out
+
+
+class Member(NamedTuple):
+    """The machines of a fold at every C; `ratio`: their C for C = 1."""
+
+    train: IntArray
+    test: IntArray
+    ratio: float
+    strands: tuple[Strand, ...]
+
+    def values(self, study: Study, C: FloatArray) -> FloatArray:
+        """Decision values of the validation rows: by C, row and machine."""
+        return np.stack([strand.values(study, self.test, C * self.ratio) for strand in self.strands], axis=2)
 
 
 class Result(NamedTuple):
@@ -135,11 +178,12 @@ class Result(NamedTuple):
 
 
 class Task(NamedTuple):
-    """One path to follow: its place among all, its kernel, its rows, and where it may end."""
+    """One path to follow: its place among all, its kernel, the fold and which of its machines, and where it may end."""
 
     number: int
     gamma: Any
     fold: Fold
+    part: Part
     low: float
     rest: Rest | None = None
 
@@ -148,8 +192,17 @@ class Rest(NamedTuple):
     """Leave-one-out: the path of all rows, what happens to them, and the C from which on it is that of the fold, too."""
 
     path: Path
-    outcome: Outcome
+    rows: IntArray
+    outcome: Outcome | None
     until: float
+
+
+class Followed(NamedTuple):
+    """One machine of a fold: its path, and what happens to the validation rows (None: the values of all decide together)."""
+
+    strand: Strand
+    outcome: Outcome | None
+    max_gap: float
 
 
 def without_features(path: Path) -> Path:
@@ -171,61 +224,103 @@ def features_of(study: Study, rows: IntArray) -> Any:
     return study.X[np.ix_(rows, rows)] if study.precomputed else study.X[rows]
 
 
-def run_task(study: Study, score: Score, task: Task, grams: Grams, progress: Progress) -> Result | None:
+def run_task(study: Study, score: Score, task: Task, grams: Grams, progress: Progress) -> Followed | None:
     """Follow one path and see what it does to its validation rows. None when it was ended before."""
     train, test = task.fold
-    ratio, rest = study.ratio(train), task.rest
+    rows, rest = train[task.part.holds(study.codes[train])], task.rest
     path, outcome = None, None
     try:
         if rest is None or rest.until > 0.0:
             gram = grams.get(task.gamma, study.spec(task.gamma))
             control = new_control("path", None, lambda report: progress.at(task.number, report.done), 0)
-            path = None if progress.ended() else _follow(study, task, gram, grams.n_threads, control)
+            path = None if progress.ended() else _follow(study, task, rows, gram, grams.n_threads, control)
             if path is None:
                 return None
-            control.callback = lambda report: progress.at(task.number, 1.0)
-            outcome = score.outcome(path, cross_of(path, study, task.fold, gram), study.codes[test], test, control)
-            if outcome is None:
-                return None
+            if study.decides:
+                control.callback = lambda report: progress.at(task.number, 1.0)
+                cross = cross_of(path, study, Fold(rows, test), gram)
+                outcome = _outcome(study, score, path, cross, test, control)
+                if outcome is None:
+                    return None
     except StoppedError:
         return None
     finally:
         grams.release(task.gamma)
     progress.finish(task.number)
-    if rest is not None:
+    gap = 0.0 if path is None else float(path.stats.get("max_gap", 0.0))
+    own = None if path is None else without_features(path)
+    if rest is None:
+        return Followed(Strand(rows, own), outcome, gap)
+    if study.decides:
         others = _of_all(study, score, rest, test)
         outcome = others if outcome is None else joined(outcome, others, rest.until)
-    whole = path if rest is None else rest.path
-    assert whole is not None
-    assert outcome is not None
-    member = Member(
-        train, test, None if path is None else without_features(path), ratio,
-        np.inf if rest is None else rest.until, None if rest is None else rest.path,
-    )  # fmt: skip
-    low = whole.C_range[0] / ratio if study.span.high is None else 1.0 / study.span.high
-    gap = 0.0 if path is None else float(path.stats.get("max_gap", 0.0))
-    span = (low, 1.0 / study.span.low)
-    return Result(rescaled(outcome, ratio), support_curve(whole, ratio), member, span, gap)
+    return Followed(Strand(rows, own, rest.until, rest.path, rest.rows), outcome, gap)
+
+
+def _outcome(study: Study, score: Score, path: Path, cross: Cross, test: IntArray, control: Control) -> Outcome | None:
+    """What a path does to some rows."""
+    if study.division.n_classes > 2:
+        return signs(path, cross, control)
+    return score.outcome(path, cross, study.codes[test], test, control)
+
+
+def finish_fold(study: Study, gamma: Any, fold: Fold, machines: list[Followed], grams: Grams) -> Result:
+    """All machines of a fold put together."""
+    ratio = study.ratio(fold.train)
+    strands = tuple(machine.strand for machine in machines)
+    wholes = [strand.whole for strand in strands]
+    low = max(path.C_range[0] for path in wholes)
+    outcomes = [machine.outcome for machine in machines if machine.outcome is not None]
+    if study.division.n_classes == 2:
+        outcome: Outcome = outcomes[0]
+    elif study.decides:
+        outcome = voted([each for each in outcomes if isinstance(each, Decisions)], study.division)
+    else:
+        gram = grams.get(gamma, study.spec(gamma))
+        outcome = largest([_pieces(study, strand, fold, gram) for strand in strands], low)
+        grams.release(gamma)
+    span = (low / ratio if study.span.high is None else 1.0 / study.span.high, 1.0 / study.span.low)
+    if len(strands) == 1:
+        support = support_curve(wholes[0], ratio)
+    else:
+        rows = [strand.rows if strand.rest_rows is None else strand.rest_rows for strand in strands]
+        support = support_of_all(list(zip(wholes, rows, strict=True)), study.n, ratio)
+    gap = max(machine.max_gap for machine in machines)
+    return Result(rescaled(outcome, ratio), support, Member(*fold, ratio, strands), span, gap)
+
+
+def _pieces(study: Study, strand: Strand, fold: Fold, gram: FloatArray | None) -> list[Piece]:
+    """The paths of a machine, from the smallest C on."""
+    out = []
+    if strand.path is not None:
+        path = with_features(strand.path, study, strand.rows)
+        out.append(Piece(path, cross_of(path, study, Fold(strand.rows, fold.test), gram)))
+    if strand.rest is not None and strand.rest_rows is not None and strand.until < np.inf:
+        path = with_features(strand.rest, study, strand.rest_rows)
+        high = np.inf if strand.path is None else 1.0 / strand.until
+        out.append(Piece(path, cross_of(path, study, Fold(strand.rest_rows, fold.test), gram), high))
+    return out
 
 
 def _of_all(study: Study, score: Score, rest: Rest, test: IntArray) -> Outcome:
     """What the machine of all rows does to some."""
     if isinstance(rest.outcome, Decisions):
         return _only(rest.outcome, test)
-    every = np.arange(study.n)
-    whole = with_features(rest.path, study, every)
-    control = new_control("path", None, None, 0)
-    outcome = score.outcome(whole, cross_of(whole, study, Fold(every, test), None), study.codes[test], test, control)
+    whole = with_features(rest.path, study, rest.rows)
+    cross = cross_of(whole, study, Fold(rest.rows, test), None)
+    outcome = score.outcome(whole, cross, study.codes[test], test, new_control("path", None, None, 0))
     assert outcome is not None
     return outcome
 
 
-def _follow(study: Study, task: Task, gram: FloatArray | None, threads: int, control: Control) -> Path | None:
+def _follow(
+    study: Study, task: Task, rows: IntArray, gram: FloatArray | None, threads: int, control: Control
+) -> Path | None:
     train = task.fold.train
     high = None if study.span.high is None else study.span.high / study.ratio(train)
     way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=threads)
-    own = None if gram is None else gram[np.ix_(train, train)]
-    path = follow(study.problem(task.gamma, train), way, control, gram=own)
+    own = None if gram is None else gram[np.ix_(rows, rows)]
+    path = follow(study.problem(task.gamma, train, task.part), way, control, gram=own)
     return path if path.ended == "done" else None
 
 
@@ -256,14 +351,17 @@ def cross_of(path: Path, study: Study, fold: Fold, gram: FloatArray | None) -> C
     return Cross(path._data, X) if gram is None else GramCross(path._data, X, gram, fold)
 
 
-def last_weight(path: Path) -> FloatArray:
-    """For every training row the C from which on its alpha is zero for good; infinity where it is not at the end."""
+def last_weight(strand: Strand, n: int) -> FloatArray:
+    """For each of n rows the C from which on its alpha is zero for good; infinity where it is not at the end."""
+    path = strand.whole
     track, groups = path._track, path._data.groups
     idle = np.where(path._sign > 0, 0, 1)
     until = np.where(track.side0 == idle, 0.0, np.inf)
     settled = track.event_move[:, 1] == idle[track.event_index]
     until[track.event_index] = np.where(settled, 1.0 / track.event_lambda, np.inf)  # the last event of a variable wins
-    return np.where(groups.of >= 0, until[groups.of], 0.0)
+    out = np.zeros(n)
+    out[strand.rows] = np.where(groups.of >= 0, until[groups.of], 0.0)
+    return out
 
 
 def _only(decisions: Decisions, rows: IntArray) -> Decisions:

@@ -351,15 +351,19 @@ class PathCV:
     def decision_scores(self, C: Any = None) -> FloatArray:
         """Out-of-fold decision values: f(x) of every row by the machine that was not trained on it (default: `best_C`).
 
-        NaN for rows that no fold validates, the mean for rows that several do.
+        NaN for rows that no fold validates, the mean for rows that several do. For several classes one score per class, as
+        `Machines.decision_function` has.
         """
         flat, scalar = self._Cs(self.best_C if C is None else C)
-        n = self._study.n
-        out = np.zeros((flat.size, n))
+        division, n = self._study.division, self._study.n
+        shape = (flat.size, n) if division.n_classes == 2 else (flat.size, n, division.n_classes)
+        out = np.zeros(shape)
         count = np.zeros(n)
         for member in self._members:
             count[member.test] += 1
-            out[:, member.test] += member.values(self._study, flat)
+            values = member.values(self._study, flat)
+            out[:, member.test] += np.stack([division.scores(each) for each in values])
+        count = count.reshape(1, n, *(1 for _ in shape[2:]))
         with np.errstate(invalid="ignore"):
             out = np.where(count > 0, out / count, np.nan)
         return out[0] if scalar else out
@@ -367,10 +371,8 @@ class PathCV:
     def refit(self, C: float | None = None, gamma: Any = None, **options: Any) -> Any:
         """The machine of all rows at C (default: `best_C`) and gamma (default: `best_gamma`), by `train_svc`.
 
-        `options` are further keywords of `train_svc`, for example ``tol=1e-6``.
+        For several classes the `Machines` of `train_classes`. `options` are further keywords, for example ``tol=1e-6``.
         """
-        from svmcore.solve import train_svc
-
         study = self._study
         C = self.best_C if C is None else border.cost(C)
         gamma = self._mean(gamma).curves.gamma
@@ -380,7 +382,13 @@ class PathCV:
             weight = dict(zip(study.classes.tolist(), weight.tolist(), strict=True))
         form = {**study.form} if gamma is None else {**study.form, "gamma": gamma}
         form |= {"sample_weight": study.weights, "class_weight": weight, "feature_names": study.names}
-        return train_svc(study.X, y, C, **{**form, **options})
+        if study.division.n_classes == 2:
+            from svmcore.solve import train_svc
+
+            return train_svc(study.X, y, C, **{**form, **options})
+        from svmcore.classes import train_classes
+
+        return train_classes(study.X, y, C, **{"strategy": study.division.strategy, **form, **options})
 
     def plot(self, what: str = "curve", ax: Any = None, **options: Any) -> Any:
         """Draw one view and return its Axes.

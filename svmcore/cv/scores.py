@@ -56,15 +56,13 @@ class Score(NamedTuple):
         truth, weight, cost = self._costs(codes, test)
         return cost_curve(outcome, truth, cost, weight, C_range)
 
-    def bounds(self, possible: Any, sure: Any, codes: IntArray, test: IntArray) -> tuple[float, float]:
-        """The least and the largest score where rows are possibly, or surely, taken for the second class."""
+    def bounds(self, possible: Any, codes: IntArray, test: IntArray) -> tuple[float, float]:
+        """The least and the largest score where rows may get any of the `possible` classes."""
         truth, weight, cost = self._costs(codes, test)
-        plus, minus = cost[truth, 1], cost[truth, 0]
-        ends = []
-        for choice in (np.minimum, np.maximum):
-            each = np.where(sure, plus, np.where(possible, choice(plus, minus), minus))
-            ends.append(float(weight @ each) / float(weight.sum()))
-        return ends[0], ends[1]
+        each = cost[truth]
+        ends = [np.where(possible, each, np.inf).min(axis=1), np.where(possible, each, -np.inf).max(axis=1)]
+        total = float(weight.sum())
+        return float(weight @ ends[0]) / total, float(weight @ ends[1]) / total
 
     def _costs(self, codes: IntArray, test: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """The classes of validation rows, their weights, and what mistakes cost."""
@@ -113,6 +111,8 @@ def make_score(
     """Check what the user asked for."""
     name = border.choice("score", name, SCORES)
     k = classes.size
+    if k > 2 and name in ("hinge", "auc"):
+        raise InputError(f'score={name!r} is for two classes, and y holds {k}; use score="error" or "balanced_error"')
     own = np.ones(codes.size) if weights is None else weights
     for number, fold in enumerate(folds):
         if not own[fold.test].any():

@@ -9,8 +9,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._types import FloatArray
 from svmcore.cv.folds import LOO, check_training, make_folds
@@ -23,6 +21,7 @@ from svmcore.cv.scores import make_score
 from svmcore.parallel import worker_count
 from svmcore.problem import border
 from svmcore.problem.columns import names_of
+from svmcore.problem.division import STRATEGIES, division
 from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import _checked_points
 
@@ -37,9 +36,9 @@ def cv_path(
     lambda_max: float | None = None, lambda_min: float | None = None, C_min: float | None = None,
     C_max: float | None = None, n_jobs: int | None = None, random_state: int | None = None,
     time_limit: float | None = None, callback: Callable[[CVProgress], Any] | None = None, verbose: int = 0,
-    cache_mb: float | None = None, eps: float | None = None,
+    cache_mb: float | None = None, eps: float | None = None, classes: str = "ovo",
 ) -> PathCV:  # fmt: skip
-    """Cross-validate a two-class support vector machine for every C at once, exactly.
+    """Cross-validate a support vector machine for two or more classes for every C at once, exactly.
 
     Every fold has the exact path of its training rows, and its score on the validation rows is an exact function of C: no
     grid, no tolerance. Folds share the kernel matrix where it fits into memory.
@@ -66,6 +65,8 @@ def cv_path(
     cache_mb : memory for kernel rows of one path.
     eps : where paths are too dear: fits at some values of C, with certified bounds in between (`PathCV.band`), until no C
         of the range can be better than the best fit by more than `eps`. The range begins at 1e-6 of its end, or C_min.
+    classes : how more than two classes are told apart, all machines at the same C: "ovo", by a vote of one machine for every
+        pair; or "ovr", by the largest value of one machine for every class. See `train_classes`.
 
     Returns
     -------
@@ -84,10 +85,13 @@ def cv_path(
         "kernel": kernel, "degree": degree, "coef0": coef0, "fit_intercept": fit_intercept,
         "intercept_scaling": intercept_scaling, "standardize": standardize,
     }  # fmt: skip
+    if intercept_scaling is not None:  # one for all folds: "auto" would be another in each
+        border.number("intercept_scaling", intercept_scaling, low=0.0)
     seed = 0 if random_state is None else border.integer("random_state", random_state, low=0, high=2**32 - 1)
     span = Span(*_ends(lambda_max, lambda_min, C_min, C_max), border.choice("align", align, ALIGN) == "C*n", cache_mb)
     weighing = Weighing(sample_weight, weight_training, weight_score, class_weight)
-    study, scored = _study(X, y, form, span, weighing, feature_names)
+    strategy = border.choice("classes", classes, STRATEGIES)
+    study, scored = _study(X, y, form, span, weighing, feature_names, strategy)
     progress = _progress(time_limit, callback, verbose)
     worker_count(n_jobs)  # a wrong one is named before the work begins
     folds = make_folds(cv, study.codes, study.classes, groups, seed)
@@ -114,7 +118,7 @@ class Weighing(NamedTuple):
 
 
 def _study(
-    X: Any, y: Any, form: dict[str, Any], span: Span, weighing: Weighing, feature_names: Any
+    X: Any, y: Any, form: dict[str, Any], span: Span, weighing: Weighing, feature_names: Any, strategy: str
 ) -> tuple[Study, FloatArray | None]:
     """The checked data, and the weights in the score."""
     names = names_of(X, feature_names)
@@ -122,14 +126,12 @@ def _study(
     weights = border.sample_weights(weighing.sample_weight, X.shape[0])
     trained = weights if border.flag("weight_training", weighing.training) else None
     scored = weights if border.flag("weight_score", weighing.score) else None
-    signs, classes = border.labels(y, X.shape[0], None if trained is None else trained > 0)
-    codes = (signs > 0).astype(np.int64)
+    codes, classes = border.class_codes(y, X.shape[0], trained)
     factors = weighing.class_weight
-    if factors is not None:
-        per_row = border.class_weights(factors, classes, signs, trained)
-        if not isinstance(factors, str):
-            factors = np.array([per_row[codes == k][0] for k in range(classes.size)])
-    return Study(X, codes, classes, trained, factors, form, span, names), scored
+    checked = None if factors is None else border.class_factors(factors, classes, codes, trained)
+    which = division(classes.size, strategy)
+    by_fold = factors if isinstance(factors, str) else checked  # "balanced" depends on the training rows
+    return Study(X, codes, classes, trained, by_fold, form, span, names, which), scored
 
 
 def _progress(time_limit: Any, callback: Any, verbose: Any) -> Progress:

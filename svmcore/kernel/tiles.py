@@ -13,24 +13,26 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from svmcore import _kernels
 from svmcore._threads import split
-from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind, Points
+from svmcore._types import LANES, FloatArray, IntArray, KernelKind
+from svmcore.kernel.points import STAGGER, Real, groups_of, is_binary, magnitudes, packed_rows, packed_weights
+from svmcore.kernel.products import (
+    EXPONENTIAL,
+    FEW_TERMS,
+    SHAPES,
+    Spread,
+    add_form,
+    add_sparse,
+    linear_product,
+    shape_of,
+    terms_of,
+    with_constant,
+)
 from svmcore.simd import loops, vector
 from svmcore.simd.lanes import UNITS_16
 
-_LOG2E = 1.4426950408889634
-_SHAPES = {
-    KernelKind.LINEAR: vector.Linear,
-    KernelKind.POLY: vector.Poly,
-    KernelKind.SIGMOID: vector.Sigmoid,
-    KernelKind.RBF: vector.Rbf,
-    KernelKind.LAPLACIAN: vector.Laplacian,
-}
-_EXPONENTIAL = (KernelKind.RBF, KernelKind.LAPLACIAN)
 _WIDE = 40  # features above which half a Gram matrix and its mirror image are cheaper than the whole
 _COSTLY = 48  # features above which a kernel value is better read from memory than computed again
 _ENTRY = 3.0  # features that an entry of a sparse point costs, if it is not a byte
@@ -39,63 +41,10 @@ _KEPT_LEAST = 1 << 24  # bytes that K among all points may take in any case,
 _KEPT_PER_FEATURE = 1 << 20  # and with many features: fresh memory can cost as much as computing (100 MB: 5 to 150 ms)
 _KEPT_VALUES = 1 << 25  # 128 MB
 _BETWEEN_LOOKS = 2e8  # kernel values times features computed between two looks at the clock
-_STAGGER = 32  # unused columns at the end of every row of a Gram matrix
 _SPARSE = 0.25  # share of stored entries below which sparse tiles win
-_PANEL_BYTES = 1 << 19  # a panel of sparse points with all features fits the cache below this,
-_PANELS_BYTES = 1 << 28  # and is kept while all of them are smaller than this
 _CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse
-_CANCELS_64 = 1e4  # the same in float64
-_SLABS = 16  # parts of a symmetric product, each with sums of its own
 _ROUNDING = 2.0**-24
-_FEW_TERMS = 2000  # coefficients of a polynomial up to which it beats pairs of points, from a few dozen points on
 PIECE = 1 << 26  # kernel values between two looks at the clock
-
-Real = NDArray[Any]
-
-
-def groups_of(count: int) -> int:
-    """Row groups that hold `count` rows."""
-    return -(-count // vector.ROWS)
-
-
-def shape_of(kernel: Kernel) -> vector.Shape:
-    """A kernel as the type and numbers that a tile is compiled for. The exponential ones are powers of two."""
-    kind = KernelKind(kernel.kind)
-    scale = kernel.gamma * (_LOG2E if kind in _EXPONENTIAL else 1.0)
-    shape: vector.Shape = _SHAPES[kind](float(scale), float(kernel.coef0), int(kernel.degree))  # type: ignore[assignment]
-    return shape
-
-
-def _terms(kernel: Kernel, n_features: int) -> int:
-    """Coefficients of a sum of kernel values as one polynomial; 0 where it is none, or not of degree 2 or 3."""
-    d = n_features + 1
-    if kernel.kind != KernelKind.POLY or kernel.degree not in (2, 3):
-        return 0
-    return d * (d + 1) // 2 if kernel.degree == 2 else d * (d + 1) * (d + 2) // 6
-
-
-def _with_constant(panels: FloatArray) -> FloatArray:
-    """Panels with a feature more, which is 1."""
-    count, width, _ = panels.shape
-    out = np.empty((count, width + 1, LANES))
-    out[:, :width], out[:, width] = panels, 1.0
-    return out
-
-
-def _add_form(
-    kernel: Kernel, targets: FloatArray, sources: FloatArray, coef: FloatArray, n_threads: int, out: FloatArray
-) -> None:
-    """out += K(targets, sources) coef for a polynomial kernel without offset, from panels with a constant. In place: out."""
-    d = sources.shape[1]
-    scale = np.full(d, float(kernel.gamma))
-    scale[-1] = kernel.coef0
-    weights = np.empty(_terms(kernel, d - 1))
-    padded = np.zeros(len(sources) * LANES)
-    padded[: len(coef)] = coef
-    scratch = np.empty(len(padded)), np.empty((d, d))
-    _kernels.form_of(sources, padded, kernel.degree, scale, *scratch, weights)
-    work = float(len(weights) * len(targets) * LANES)
-    split(lambda a, b: _kernels.add_forms(targets, weights, kernel.degree, a, b, out), len(targets), work, n_threads)
 
 
 class _Spare:
@@ -168,7 +117,7 @@ def _layout(count: int) -> tuple[int, int]:
 
     Its rows are a cache line apart from a multiple of the page, which caches map to few places.
     """
-    return groups_of(count) * vector.ROWS + 1, -(-count // LANES) * LANES + _STAGGER
+    return groups_of(count) * vector.ROWS + 1, -(-count // LANES) * LANES + STAGGER
 
 
 class _Tiles:
@@ -181,12 +130,12 @@ class _Tiles:
         self.n_threads = n_threads
         self.shape = shape_of(K.kernel)
         self.offset = float(K.kernel.offset)
-        self.fits_16_bits = K.kernel.kind in _EXPONENTIAL and self.offset == 0.0
+        self.fits_16_bits = K.kernel.kind in EXPONENTIAL and self.offset == 0.0
         self.linear = K.kernel.kind == KernelKind.LINEAR
         self.exact_products = self.linear
         self.effort = 0.0  # features that a kernel value costs
         self.error_factor = np.zeros(self.n)
-        self._most = max(1, min((self.n + 8) * (self.n + LANES + _STAGGER), K.cache_bytes // 4))
+        self._most = max(1, min((self.n + 8) * (self.n + LANES + STAGGER), K.cache_bytes // 4))
         self._buffer = _spare.take(self._most)
         self._touched = 0
         self._kept: Real | None = None
@@ -307,10 +256,10 @@ class DenseTiles(_Tiles):
         kind, panels, scale = K.kernel.kind, K.points.panels, self.shape.scale
         width = _used_features(panels)
         self.exact = panels[:, :width] if width < panels.shape[1] else panels
-        self.form = _with_constant(self.exact) if 0 < _terms(K.kernel, width) <= _FEW_TERMS else None
+        self.form = with_constant(self.exact) if 0 < terms_of(K.kernel, width) <= FEW_TERMS else None
         self.exact_products = self.exact_products or self.form is not None
         centre = np.zeros(width)
-        if kind in _EXPONENTIAL or (kind == KernelKind.LINEAR and centred):
+        if kind in EXPONENTIAL or (kind == KernelKind.LINEAR and centred):
             centre = self.exact.sum(axis=(0, 2)) / self.n
         self.effort = float(width)
         factor = np.sqrt(scale) if kind == KernelKind.RBF else scale if kind == KernelKind.LAPLACIAN else 1.0
@@ -331,7 +280,7 @@ class DenseTiles(_Tiles):
         `degree` times that many of the power of A. The sum over a few rows adds less than 8.
         """
         panels = self.panels
-        if self.K.kernel.kind in _EXPONENTIAL:
+        if self.K.kernel.kind in EXPONENTIAL:
             norms = np.abs(panels).sum(axis=1) if self.K.kernel.kind == KernelKind.LAPLACIAN else _norms(panels)
             worst = _ROUNDING * ((width + 2.0) / np.e + 1.5 * float(norms.max(initial=0.0)) + 8.0)
             return np.full(self.n, np.sqrt(worst))
@@ -344,9 +293,8 @@ class DenseTiles(_Tiles):
         source = self.panels if single else np.ascontiguousarray(self.exact)
         out = self._space(count, dtype)
         columns = -(-count // LANES)
-        packed = np.empty((groups_of(count), source.shape[1], vector.ROWS), source.dtype)
+        packed = packed_rows(source, points)
         panels = np.empty((columns, source.shape[1], LANES), source.dtype)
-        loops.pack_rows(source, points, packed)
         loops.gather_panels(source, points, panels)
         half = single and source.shape[1] >= _WIDE
         store = loops.store_lower_32 if half else loops.store_block_32 if single else loops.store_block_64
@@ -359,17 +307,14 @@ class DenseTiles(_Tiles):
         if self.form is not None:
             chosen = np.empty((-(-len(points) // LANES), *self.form.shape[1:]))
             loops.gather_panels(self.form, points, chosen)
-            _add_form(self.K.kernel, self.form, chosen, coef, self.n_threads, field)
+            add_form(self.K.kernel, self.form, chosen, coef, self.n_threads, field)
             field += self.offset * coef.sum()
             return
         panels = self.panels if single else np.ascontiguousarray(self.exact)
         add = loops.add_block_32 if single else loops.add_block_64
         count = len(points)
-        groups = groups_of(count)
-        packed = np.empty((groups, panels.shape[1], vector.ROWS), panels.dtype)
-        loops.pack_rows(panels, points, packed)
-        weights = np.zeros(groups * vector.ROWS, panels.dtype)
-        weights[:count] = coef
+        packed = packed_rows(panels, points)
+        weights = packed_weights(packed, coef)
         work = float(packed.size * len(panels) * LANES)
         split(lambda a, b: add(self.shape, packed, weights, panels, a, b, field), len(panels), work, self.n_threads)
         if self.offset:
@@ -384,7 +329,7 @@ def _norms(panels: Real) -> Real:
 
 def has_gram(K: Any) -> bool:
     """Whether `exact_gram` serves this kernel."""
-    return bool(K.kernel.kind in _SHAPES and K.function is None and K.points.panels.shape[0])
+    return bool(K.kernel.kind in SHAPES and K.function is None and K.points.panels.shape[0])
 
 
 def exact_gram(K: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
@@ -393,8 +338,7 @@ def exact_gram(K: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
     Its rows end in values without meaning.
     """
     panels = np.ascontiguousarray(K.points.panels[:, : _used_features(K.points.panels)])
-    packed = np.empty((groups_of(K.n), panels.shape[1], vector.ROWS))
-    loops.pack_rows(panels, np.arange(K.n), packed)
+    packed = packed_rows(panels, np.arange(K.n))
     out = np.empty(_layout(K.n))
     shape = shape_of(K.kernel)
     step = max(1, int(_BETWEEN_LOOKS // (out.shape[1] * vector.ROWS * (4 + panels.shape[1]))))
@@ -412,7 +356,7 @@ def _fill(shape: Any, packed: Real, panels: Real, offset: float, out: Real, star
     rows = out[(start + first) * vector.ROWS : (start + last) * vector.ROWS]
     loops.store_block_64(shape, packed[start + first : start + last], panels, 0, len(panels), rows)
     if offset:
-        rows[:, :-_STAGGER] += offset
+        rows[:, :-STAGGER] += offset
 
 
 def _used_features(panels: FloatArray) -> int:
@@ -430,23 +374,23 @@ class SparseTiles(_Tiles):
         super().__init__(K, K.n_threads)
         self.binary = is_binary(indptr, data)
         norms = magnitudes(K.kernel, indptr, data)
-        largest = float(self.shape.scale * norms.max(initial=0.0)) if K.kernel.kind in _EXPONENTIAL else 0.0
+        largest = float(self.shape.scale * norms.max(initial=0.0)) if K.kernel.kind in EXPONENTIAL else 0.0
         self.single = np.float64 if largest > _CANCELS and not self.binary else np.float32
         self.csr = {
             real: vector.Csr(indptr, indices, data.astype(real), norms.astype(real))
             for real in (self.single, np.float64)
         }
-        self._all: dict[Any, _Spread] = {}
+        self._all: dict[Any, Spread] = {}
         self.effort = len(data) / max(K.n, 1) * (1.0 if self.binary else _ENTRY)
         longest = int(np.diff(indptr).max(initial=0))
-        if K.kernel.kind in _EXPONENTIAL:
+        if K.kernel.kind in EXPONENTIAL:
             worst = (0.0 if self.binary else 2.0 * (longest + 2)) * largest + 3.0 * largest + 8.0
             self.error_factor = np.full(K.n, np.sqrt(_ROUNDING * worst))
         else:
             self.error_factor = self._bound_of_dot(norms, longest)
 
-    def _columns(self, points: IntArray, real: Any, same: _Spread | None = None) -> _Spread:
-        return _Spread(self.csr[real], points, self.K.n_features, np.uint8 if self.binary else real, same)
+    def _columns(self, points: IntArray, real: Any, same: Spread | None = None) -> Spread:
+        return Spread(self.csr[real], points, self.K.n_features, np.uint8 if self.binary else real, same)
 
     def _compute(self, points: IntArray, dtype: Any) -> Real:
         """As `_Tiles._compute`."""
@@ -469,82 +413,10 @@ class SparseTiles(_Tiles):
             same = next(iter(self._all.values()), None) if self.binary else None
             self._all[real] = self._columns(np.arange(self.n), real, same)
         work = len(points) * len(field) * (self.effort + 8.0)
-        _add_sparse(self.shape, self.csr[real], points, coef, self._all[real], work, self.n_threads, field)
+        add_sparse(self.shape, self.csr[real], points, coef, self._all[real], work, self.n_threads, field)
         if self.offset:
             field += self.offset * coef.sum()
         self.n_evals += len(points) * self.n
-
-
-def magnitudes(kernel: Kernel, indptr: IntArray, data: FloatArray) -> FloatArray:
-    """What distances of sparse points are made of: sums of squares, for the Laplacian kernel of absolute values."""
-    return row_sums(indptr, np.abs(data) if kernel.kind == KernelKind.LAPLACIAN else data * data)
-
-
-def row_sums(indptr: IntArray, values: FloatArray) -> FloatArray:
-    """The sum of each row of a CSR matrix with these values."""
-    sums = np.zeros(len(indptr) - 1)
-    filled = np.diff(indptr) > 0
-    if len(values):
-        sums[filled] = np.add.reduceat(values, indptr[:-1][filled])
-    return sums
-
-
-class _Spread:
-    """Sparse points as dense columns: all panels of all features, or, where that is too much, one at a time."""
-
-    def __init__(
-        self, csr: vector.Csr, points: IntArray, n_features: int, dtype: Any, same: _Spread | None = None
-    ) -> None:
-        """`same`: the same columns with norms of another type, whose panels will do."""
-        self.count = -(-len(points) // LANES)
-        norms = np.zeros(self.count * LANES, csr.norms.dtype)
-        norms[: len(points)] = csr.norms[points]
-        self.points = vector.Columns(csr, points, norms)
-        self._n_features, self._dtype = n_features, dtype
-        self._panels: Real | None = None
-        bytes_each = n_features * LANES * np.dtype(dtype).itemsize
-        if same is not None and same._panels is not None:
-            self._panels = same._panels
-        elif bytes_each <= _PANEL_BYTES and self.count * bytes_each <= _PANELS_BYTES:
-            self._panels = np.zeros((self.count, n_features, LANES), dtype)
-            loops.spread_all(self.points, self._panels)
-        else:
-            entries = np.diff(csr.indptr)[points]
-            self._most = int(np.add.reduceat(entries, np.arange(0, len(entries), LANES)).max(initial=0))
-
-    def room(self) -> tuple[IntArray | None, Real]:
-        """The table and the panels for one thread."""
-        if self._panels is not None:
-            return None, self._panels
-        places = min(self._n_features, self._most) + 1
-        return np.zeros(self._n_features, np.int32), np.zeros((1, places, LANES), self._dtype)
-
-
-def _add_sparse(
-    shape: vector.Shape,
-    csr: vector.Csr,
-    points: IntArray,
-    coef: FloatArray,
-    columns: _Spread,
-    work: float,
-    n_threads: int,
-    out: FloatArray,
-) -> None:
-    """out += K(columns, points) coef in the precision of the points. In place: out, padded to panels."""
-    real = csr.norms.dtype
-    add = loops.add_sparse_32 if real == np.float32 else loops.add_sparse_64
-    weights = coef.astype(real)
-    split(
-        lambda a, b: add(shape, csr, points, weights, columns.points, *columns.room(), a, b, out),
-        columns.count,
-        work,
-        n_threads,
-    )
-
-
-def is_binary(indptr: IntArray, data: FloatArray) -> bool:
-    """Whether all stored values are 1, few enough in a row to be counted in a byte."""
-    return bool((data == 1.0).all()) and int(np.diff(indptr).max(initial=0)) <= 255
 
 
 class OracleTiles:
@@ -580,7 +452,7 @@ class OracleTiles:
 
 def make_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTiles:
     """The fastest tiles for a kernel matrix: sparse ones for sparse data, and for dense data that turn out one-hot."""
-    if K.kernel.kind not in _SHAPES or K.function is not None:
+    if K.kernel.kind not in SHAPES or K.function is not None:
         return OracleTiles(K)
     dense = K.points.panels.shape[0] > 0
     if not dense or np.count_nonzero(K.X) < _SPARSE * K.n * K.n_features:
@@ -593,103 +465,3 @@ def make_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTil
         if not dense or is_binary(indptr, data):
             return SparseTiles(K, indptr, indices, data)
     return DenseTiles(K, centred=centred, n_threads=K.n_threads)
-
-
-def linear_product(targets: Points, sources: Points, coef: FloatArray, n_features: int) -> FloatArray:
-    """X_targets (X_sources' coef): the linear kernel never needs values of pairs."""
-    if targets.panels.shape[0]:
-        weights = np.zeros(len(sources.panels) * LANES)
-        weights[: sources.n] = coef
-        w = (sources.panels @ weights.reshape(-1, LANES, 1)).sum(axis=0)[:, 0]
-        return np.asarray((w @ targets.panels).ravel()[: targets.n])
-    S, T = (csr_array((p.data, p.indices, p.indptr), shape=(p.n, n_features)) for p in (sources, targets))
-    return np.asarray(T @ (S.T @ coef))
-
-
-def has_tile(kernel: Kernel, targets: Points, sources: Points) -> bool:
-    """Whether `tile_product` serves this kernel and these points."""
-    if kernel.kind not in _SHAPES:
-        return False
-    if targets.panels.shape[0] and sources.panels.shape[0]:
-        return True
-    if targets.panels.shape[0] or sources.panels.shape[0]:
-        return False
-    if kernel.kind not in _EXPONENTIAL:
-        return True
-    largest = max(magnitudes(kernel, p.indptr, p.data).max(initial=0.0) for p in (targets, sources))
-    return bool(kernel.gamma * largest < _CANCELS_64)
-
-
-def needs_pairs(kernel: Kernel, n_features: int, sources: int) -> bool:
-    """Whether a product with dense points is best computed from the kernel values of pairs.
-
-    The targets have no say in it: a value must not depend on what else is asked for.
-    """
-    terms = _terms(kernel, n_features)
-    return kernel.kind != KernelKind.LINEAR and not 0 < terms <= min(_FEW_TERMS, n_features * sources // 4)
-
-
-def symmetric_product(kernel: Kernel, points: Points, coef: FloatArray, n_threads: int) -> FloatArray:
-    """K coef among dense points in float64, each value computed once and used twice."""
-    shape, panels = shape_of(kernel), points.panels
-    count, each = len(panels), groups_of(LANES)
-    row = np.arange(each * vector.ROWS)
-    place = np.arange(count)[:, None] * LANES + np.minimum(row, LANES - 1)
-    packed = np.empty((count * each, panels.shape[1], vector.ROWS))
-    loops.pack_rows(panels, place.ravel(), packed)
-    weights = np.zeros(count * LANES)
-    weights[: points.n] = coef
-    rows = np.where(row < LANES, weights[place], 0.0).ravel()
-    by_column, by_row = np.zeros((_SLABS, len(weights))), np.zeros((_SLABS, len(rows)))
-
-    def run(first: int, last: int) -> None:
-        for slab in range(first, last):
-            add = loops.add_symmetric
-            add(shape, packed, rows, panels, weights, slab, _SLABS, by_column[slab], by_row[slab])
-
-    split(run, min(_SLABS, count), 0.5 * packed.size * len(weights), n_threads)
-    out = by_column.sum(axis=0).reshape(count, LANES) + by_row.sum(axis=0).reshape(count, -1)[:, :LANES]
-    return np.asarray(out.ravel()[: points.n] + kernel.offset * coef.sum())
-
-
-def tile_product(
-    kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
-) -> FloatArray:
-    """out_t = sum_s coef_s k(target_t, source_s) in float64, K never stored."""
-    if kernel.kind == KernelKind.LINEAR:
-        return np.asarray(linear_product(targets, sources, coef, n_features) + kernel.offset * coef.sum())
-    shape = shape_of(kernel)
-    out = np.zeros(-(-targets.n // LANES) * LANES)
-    if targets.panels.shape[0] and not needs_pairs(kernel, n_features, sources.n):
-        ours, theirs = (_with_constant(points.panels[:, :n_features]) for points in (targets, sources))
-        _add_form(kernel, ours, theirs, coef, n_threads, out)
-    elif targets.panels.shape[0]:
-        groups = groups_of(sources.n)
-        packed = np.empty((groups, sources.panels.shape[1], vector.ROWS))
-        loops.pack_rows(sources.panels, np.arange(sources.n), packed)
-        weights = np.zeros(groups * vector.ROWS)
-        weights[: sources.n] = coef
-        panels = targets.panels
-        work = float(packed.size * len(out))
-        split(lambda a, b: loops.add_block_64(shape, packed, weights, panels, a, b, out), len(panels), work, n_threads)
-    else:
-        binary = is_binary(sources.indptr, sources.data) and is_binary(targets.indptr, targets.data)
-        rows, other = (
-            vector.Csr(p.indptr, p.indices, p.data, magnitudes(kernel, p.indptr, p.data)) for p in (sources, targets)
-        )
-        columns = _Spread(other, np.arange(targets.n), n_features, np.uint8 if binary else np.float64)
-        work = float(len(out)) * (len(sources.data) + sources.n)
-        _add_sparse(shape, rows, np.arange(sources.n), coef, columns, work, n_threads, out)
-    return np.asarray(out[: targets.n] + kernel.offset * coef.sum())
-
-
-def exact_block(kernel: Kernel, targets: Points, sources: Points) -> FloatArray | None:
-    """k(target, source) in float64 for all pairs of dense points; None where there is no tile for them."""
-    if not (kernel.kind in _SHAPES and targets.panels.shape[0] and sources.panels.shape[0]):
-        return None
-    panels = sources.panels
-    packed = np.empty((groups_of(targets.n), panels.shape[1], vector.ROWS))
-    loops.pack_rows(targets.panels, np.arange(targets.n), packed)
-    out = np.empty((len(packed) * vector.ROWS, len(panels) * LANES + _STAGGER))
-    loops.store_block_64(shape_of(kernel), packed, panels, 0, len(panels), out)
-    return out[: targets.n, : sources.n]

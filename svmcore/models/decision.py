@@ -24,16 +24,8 @@ from svmcore import _kernels
 from svmcore._threads import one_blas_thread
 from svmcore._types import LANES, FloatArray, Kernel, KernelKind, Points
 from svmcore.kernel import matrix
-from svmcore.kernel.matrix import (
-    aligned,
-    call_kernel,
-    dense_points,
-    is_sparse,
-    new_scratch,
-    padded,
-    point_product,
-    sparse_points,
-)
+from svmcore.kernel.points import aligned, dense_points, is_sparse, new_scratch, padded, sparse_points
+from svmcore.kernel.products import call_kernel, point_product
 
 FEW = 24  # rows up to which a tile of 64 rows does not pay,
 FEW_PRODUCTS = 64  # for kernels of products;

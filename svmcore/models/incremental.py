@@ -20,7 +20,8 @@ from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix, is_sparse
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
 from svmcore.problem import border, formulations, measures
 from svmcore.solve import (
@@ -51,8 +52,8 @@ _TOL = 1e-9  # of the refits inside of leave-one-out, relative to targets of siz
 def _training(solution: Solution) -> Training:
     if solution.training is None:
         raise InputError(
-            "this machine does not carry its training data (it was read from a file); train again with train_svc or "
-            "train_svr to add and remove points"
+            "this machine does not carry its training data (it was read from a file, or is one of several); train again with "
+            "train_svc or train_svr to add and remove points"
         )
     return solution.training  # type: ignore[no-any-return]
 
@@ -148,7 +149,7 @@ def _course(
     residual: FloatArray | None = None,
 ) -> Course:
     """A course with boxes of its own: they are closed on variables that leave."""
-    own = DualQP(qp.c, qp.lower.copy(), qp.upper.copy(), qp.diag, qp.point, qp.equality)
+    own = qp._replace(lower=qp.lower.copy(), upper=qp.upper.copy())
     return Course(own, K, start, control=control, tol=tol, stopping="kkt", max_iter=-1, trace=False, residual=residual)
 
 
@@ -225,9 +226,13 @@ def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) ->
     problem = _problem(training)
     was, now = old.problem.qp, problem.qp
     before, after = np.flatnonzero(np.isin(was.point, keep)), np.flatnonzero(now.point < len(keep))
-    same = np.array_equal(np.searchsorted(keep, was.point[before]), now.point[after]) and all(
-        np.array_equal(getattr(was, name)[before], getattr(now, name)[after])
-        for name in ("c", "lower", "upper", "diag")
+    same = (
+        was.total == now.total
+        and np.array_equal(np.searchsorted(keep, was.point[before]), now.point[after])
+        and all(
+            np.array_equal(getattr(was, name)[before], getattr(now, name)[after])
+            for name in ("c", "lower", "upper", "diag")
+        )
     )
     if not same:
         return None
@@ -398,7 +403,8 @@ def leave_one_out(
     Parameters
     ----------
     X, y, C : the training problem; further keywords are those of `train_svc` that define it (kernel, gamma, degree,
-        coef0, loss, fit_intercept, intercept_scaling, standardize, sample_weight, class_weight). With `epsilon`: regression.
+        coef0, loss, fit_intercept, intercept_scaling, fixed_intercept, standardize, sample_weight, class_weight). With
+        `epsilon`: regression.
         `standardize` works out mean and scale once, on all points.
     tol : KKT tolerance of each machine. time_limit, callback, verbose, cache_mb, n_threads : as in `train_svc`.
 
@@ -473,8 +479,7 @@ def _biases(qp: DualQP, beta: FloatArray, v: FloatArray, control: Part) -> tuple
         if control.reason() is not None:
             break
         rest = qp.point != qp.point[t]
-        part = DualQP(qp.c[rest], qp.lower[rest], qp.upper[rest], qp.diag[rest], qp.point[rest], True)
-        without[t] = measures.bias(part, beta[rest], v[rest])
+        without[t] = measures.bias(qp.part(rest), beta[rest], v[rest])
     return b, without
 
 
@@ -499,7 +504,7 @@ def _each(
         return values, (0, 0, K.n_evals), stopped
     snapshot = _Snapshot(simple)
     product = qp.c - qp.diag * duals.beta - duals.v  # K beta, by variable
-    b, without = _biases(course.qp, landed(course.qp, duals.beta), duals.v, control)
+    b, without = (part + form.fixed for part in _biases(course.qp, landed(course.qp, duals.beta), duals.v, control))
     owners: dict[int, list[int]] = {}
     for t in np.flatnonzero(duals.beta):
         owners.setdefault(int(qp.point[t]), []).append(int(t))
@@ -519,7 +524,7 @@ def _each(
         bias, status, scratch = _without(simple, variables)
         if (stopped := control.reason()) is not None and not status.ok:  # cut short
             return values, (exits, refits, K.n_evals), stopped
-        values[owner] = qp.c[own[0]] - duals.v[own[0]] + bias
+        values[owner] = qp.c[own[0]] - duals.v[own[0]] + form.fixed + bias
         worst = worst if status.ok else status
         exits += 1
         refits += scratch

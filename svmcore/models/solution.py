@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from svmcore._errors import InputError
 from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
-from svmcore.kernel.matrix import is_sparse
+from svmcore.kernel.points import is_sparse
 from svmcore.models.decision import Decision
 from svmcore.problem import border
 from svmcore.problem import columns as _columns
@@ -22,6 +22,7 @@ from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns, Scaling
 
 if TYPE_CHECKING:
+    from svmcore.classes import Machines
     from svmcore.cv import PathCV
     from svmcore.path.result import Path
 
@@ -36,6 +37,7 @@ class Terms(NamedTuple):
     C: float | None
     loss: str | None
     epsilon: float | None = None
+    fixed_intercept: float | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -253,6 +255,15 @@ class Solution:
 
     def save(self, file: Any) -> None:
         """Write the machine to an .npz file that `svmcore.load` reads. Nothing is pickled."""
+        fields = self.fields()
+        if hasattr(file, "write"):
+            np.savez_compressed(file, **fields)
+            return
+        with open(file, "wb") as stream:  # given a name, numpy would append a suffix to it
+            np.savez_compressed(stream, **fields)
+
+    def fields(self) -> dict[str, Any]:
+        """The machine as the arrays of a file."""
         if self.function is not None:
             raise InputError("a machine with a Python kernel function cannot be saved: a file holds data, not code")
         fields: dict[str, Any] = {
@@ -281,11 +292,7 @@ class Solution:
             fields |= {"sv_data": S.data, "sv_indices": S.indices, "sv_indptr": S.indptr, "sv_shape": np.array(S.shape)}
         else:
             fields["support_vectors"] = self.support_vectors
-        if hasattr(file, "write"):
-            np.savez_compressed(file, **fields)
-            return
-        with open(file, "wb") as stream:  # given a name, numpy would append a suffix to it
-            np.savez_compressed(stream, **fields)
+        return fields
 
 
 def _listed(classes: NDArray[Any]) -> str:
@@ -301,8 +308,8 @@ def _to_format_of(X: Any, like: Any) -> Any:
     return X.toarray()
 
 
-def load(file: Any) -> Solution | Path | PathCV:
-    """Read what `save` of a solution, a path or a cross-validation wrote. Never unpickles."""
+def load(file: Any) -> Solution | Machines | Path | PathCV:
+    """Read what `save` of a solution, of machines, a path or a cross-validation wrote. Never unpickles."""
     try:
         # opened here: numpy leaves a file that is no archive open
         opened = nullcontext(file) if hasattr(file, "read") else open(file, "rb")  # noqa: SIM115
@@ -324,10 +331,14 @@ def load(file: Any) -> Solution | Path | PathCV:
         from svmcore.cv.files import assemble_cv
 
         return assemble_cv(file, parts)
+    if str(parts.get("format")).startswith("svmcore-classes"):
+        from svmcore.classes import assemble_machines
+
+        return assemble_machines(file, parts)
     if str(parts.get("format")) not in (_FORMAT, *_OLD_FORMATS):
         raise InputError(f"{file} is not a file that this version of svmcore reads; it needs format {_FORMAT!r}")
     try:
-        return _assemble(parts)
+        return assembled(parts)
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InputError(f"{file} is damaged: {error}") from None
 
@@ -340,7 +351,8 @@ def check_kernel(kernel: Kernel) -> None:
         raise ValueError(f"it names {kernel}")
 
 
-def _assemble(parts: dict[str, Any]) -> Solution:
+def assembled(parts: dict[str, Any]) -> Solution:
+    """The machine that `Solution.fields` wrote."""
     kind, gamma, coef0, degree, offset = parts["kernel"].tolist()
     (intercept, objective, primal, gap, relative, violation, n_iter, n_evals, seconds, n_features) = parts[
         "numbers"
@@ -357,8 +369,8 @@ def _assemble(parts: dict[str, Any]) -> Solution:
         raise ValueError("support and dual_coef do not belong together")
     alpha[support] = np.abs(dual_coef)
     columns = _columns.read(parts, int(n_features), int(kind) == KernelKind.PRECOMPUTED)
-    C, epsilon = (float(parts[name]) if name in parts else None for name in ("C", "epsilon"))
-    terms = Terms(C, str(parts["loss"]) if "loss" in parts else None, epsilon)
+    C, epsilon, fixed = (float(parts[name]) if name in parts else None for name in ("C", "epsilon", "fixed_intercept"))
+    terms = Terms(C, str(parts["loss"]) if "loss" in parts else None, epsilon, fixed)
     vectors: Any
     if "sv_data" in parts:
         shape = (len(support), int(n_features))

@@ -9,16 +9,9 @@ import numpy as np
 from svmcore import _kernels
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray, KernelKind
-from svmcore.kernel import tiles
-from svmcore.kernel.matrix import (
-    aligned,
-    call_kernel,
-    dense_points,
-    is_sparse,
-    new_scratch,
-    padded,
-    sparse_points,
-)
+from svmcore.kernel import points, products
+from svmcore.kernel.points import aligned, dense_points, is_sparse, new_scratch, padded, sparse_points
+from svmcore.kernel.products import call_kernel
 from svmcore.models.decision import Decision
 from svmcore.problem import border
 
@@ -56,7 +49,7 @@ class Cross:
         if self.data.spec.function is not None:
             return call_kernel(self.data.spec.function, self.X[rows], columns, 0.0)
         targets = self.pack(self.X, rows)
-        out = tiles.exact_block(self.kernel, targets, columns)
+        out = products.exact_block(self.kernel, targets, columns)
         if out is None:
             out = aligned((rows.size, padded(columns.n)))
             _kernels.kernel_block(
@@ -82,7 +75,7 @@ class Cross:
             return np.ones(self.n)
         if kernel.kind not in (KernelKind.LINEAR, KernelKind.POLY) or kernel.coef0 < 0.0:
             return None
-        square = tiles.row_sums(self.X.indptr, self.X.data**2) if is_sparse(self.X) else (self.X * self.X).sum(axis=1)
+        square = points.row_sums(self.X.indptr, self.X.data**2) if is_sparse(self.X) else (self.X * self.X).sum(axis=1)
         if kernel.kind == KernelKind.LINEAR:
             return np.asarray(np.sqrt(square))
         return np.asarray(np.sqrt((kernel.gamma * square + kernel.coef0) ** kernel.degree))

@@ -9,7 +9,8 @@ import numpy as np
 
 from svmcore._errors import InputError
 from svmcore._types import DualQP, FloatArray, Kernel, KernelKind
-from svmcore.kernel.matrix import KernelMatrix, is_sparse
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import is_sparse
 from svmcore.path.result import Data, Groups
 from svmcore.problem import border
 

@@ -69,7 +69,7 @@ def svm_path(
     coef0: float = 0.0,
     loss: Literal["hinge"] = "hinge",
     fit_intercept: bool = True,
-    intercept_scaling: float | None = None,
+    intercept_scaling: float | Literal["auto"] | None = None,
     standardize: bool = False,
     feature_names: Any = None,
     sample_weight: Any = None,

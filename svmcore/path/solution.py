@@ -13,7 +13,8 @@ import numpy as np
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._types import FloatArray, Kernel, KernelKind, Status
-from svmcore.kernel.matrix import KernelMatrix, is_sparse
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution, Terms, check_kernel
 from svmcore.path import measure
 from svmcore.path.result import Data, Groups, Path, PathCertificate, Track

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._errors import InputError, NotEnoughMemoryError
-from svmcore._types import FloatArray, Kernel, KernelKind
-from svmcore.kernel.matrix import available_threads, is_sparse
+from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
+from svmcore.kernel.matrix import available_threads
+from svmcore.kernel.points import is_sparse
 
 KERNELS = {kind.name.lower(): kind for kind in KernelKind if kind is not KernelKind.CALLABLE}
 STOPPING = ("kkt", "gap", "objective")
@@ -396,13 +397,13 @@ def _several(classes: np.ndarray[Any, Any]) -> InputError:
         "; to fit numbers use train_svr" if classes.dtype.kind in "iuf" and len(classes) > MANY_CLASSES else ""
     )
     return InputError(
-        f"y holds {len(classes)} classes ({shown}); this function separates two: take one pair at a time, or put an "
-        f"estimator into scikit-learn's OneVsOneClassifier{numbers_too}"
+        f"y holds {len(classes)} classes ({shown}); this function separates two; train_classes and "
+        f"cv_path take several{numbers_too}"
     )
 
 
-def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any, Any]]:
-    """Signs -1 and +1, and the two classes; the second of the sorted classes is +1. `kept` masks points with weight."""
+def label_codes(y: Any, n: int) -> tuple[IntArray, np.ndarray[Any, Any]]:
+    """Labels of two or more classes as places among the sorted classes, and these."""
     array = label_array(y)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array.reshape(-1)
@@ -417,12 +418,42 @@ def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any
         raise InputError("y mixes labels of different types that cannot be sorted; use one type") from None
     if len(classes) < 2:
         raise InputError(f"y holds one class only ({', '.join(map(str, classes.tolist()))}); a classifier needs two")
+    return np.searchsorted(classes, array).astype(np.int64), classes
+
+
+def class_codes(y: Any, n: int, weights: FloatArray | None) -> tuple[IntArray, np.ndarray[Any, Any]]:
+    """As `label_codes`, for functions that take any number of classes: every class has weight, and numbers are classes."""
+    codes, classes = label_codes(y, n)
+    if len(classes) > 2 and (
+        (classes.dtype.kind == "f" and (classes != np.round(classes)).any())
+        or (classes.dtype.kind in "iuf" and len(classes) > max(MANY_CLASSES, n // 2))
+    ):
+        shown = ", ".join(str(value) for value in classes[:5].tolist())
+        raise InputError(
+            f"y holds {len(classes)} different numbers ({shown}, ...) in {n} rows, not classes; train_svr fits numbers. If "
+            "they are classes, give them as strings"
+        )
+    present = np.bincount(codes, weights=weights, minlength=len(classes))
+    if not present.all():
+        if len(classes) == 2:
+            raise InputError(
+                "all samples of one class have weight zero; both classes need a sample with positive weight"
+            )
+        gone = classes.tolist()[int(np.argmin(present))]
+        raise InputError(
+            f"all samples of class {gone!r} have weight zero; every class needs a sample with positive weight"
+        )
+    return codes, classes
+
+
+def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any, Any]]:
+    """Signs -1 and +1, and the two classes; the second of the sorted classes is +1. `kept` masks points with weight."""
+    codes, classes = label_codes(y, n)
     if len(classes) > 2:
         raise _several(classes)
-    signs = np.where(array == classes[1], 1.0, -1.0)
-    if kept is not None and not (np.any(signs[kept] > 0) and np.any(signs[kept] < 0)):
+    if kept is not None and np.unique(codes[kept]).size < 2:
         raise InputError("all samples of one class have weight zero; both classes need a sample with positive weight")
-    return signs, classes
+    return np.where(codes == 1, 1.0, -1.0), classes
 
 
 def sample_weights(values: Any, n: int) -> FloatArray | None:
@@ -438,27 +469,32 @@ def sample_weights(values: Any, n: int) -> FloatArray | None:
     return weights
 
 
-def class_weights(values: Any, classes: Any, signs: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """One factor per sample: from a mapping label -> weight, or "balanced" (n / (2 n_class), weighted counts)."""
+def class_factors(values: Any, classes: Any, codes: IntArray, weights: FloatArray | None) -> FloatArray:
+    """One factor per class: from a mapping label -> weight, or "balanced" (n / (k n_class), weighted counts)."""
+    k = len(classes)
     if values is None:
-        return np.ones(len(signs))
-    if isinstance(values, str):
-        if values != "balanced":
-            raise InputError(f'class_weight={values!r} is not known; give "balanced" or a mapping from label to weight')
-        w = np.ones(len(signs)) if weights is None else weights
-        total = w.sum()
-        factors = [total / (2.0 * w[signs < 0].sum()), total / (2.0 * w[signs > 0].sum())]
-    elif isinstance(values, Mapping):
-        known = list(classes.tolist())
-        for label in values:
-            if label not in known:
-                raise InputError(f"class_weight names the label {label!r}, but y holds {known[0]!r} and {known[1]!r}")
-        factors = [number(f"class_weight[{label!r}]", values.get(label, 1.0), low=0.0) for label in known]
-        if 0.0 in factors:
-            raise InputError("class_weight is 0 for a class; both classes need a positive weight")
-    else:
+        return np.ones(k)
+    if isinstance(values, str) and values == "balanced":
+        count = np.bincount(codes, weights=weights, minlength=k)
+        return np.asarray(count.sum() / (k * count), dtype=np.float64)
+    if not isinstance(values, Mapping):
         raise InputError(f'class_weight={values!r} is not known; give "balanced" or a mapping from label to weight')
-    return np.asarray(np.where(signs > 0, factors[1], factors[0]), dtype=np.float64)
+    known = list(classes.tolist())
+    for label in values:
+        if label not in known:
+            shown = ", ".join(map(repr, known[:-1])) + f" and {known[-1]!r}"
+            raise InputError(f"class_weight names the label {label!r}, but y holds {shown}")
+    factors = [number(f"class_weight[{label!r}]", values.get(label, 1.0), low=0.0) for label in known]
+    if 0.0 in factors:
+        both = "both classes need" if k == 2 else "every class needs"
+        raise InputError(f"class_weight is 0 for a class; {both} a positive weight")
+    return np.array(factors)
+
+
+def class_weights(values: Any, classes: Any, signs: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """One factor per sample of two classes."""
+    codes = (signs > 0).astype(np.int64)
+    return np.asarray(class_factors(values, classes, codes, weights)[codes])
 
 
 def cost(C: Any, name: str = "C", *, infinite: bool = True) -> float:

@@ -61,10 +61,8 @@ def confirm(
     coef: FloatArray = np.bincount(qp.point, weights=beta, minlength=K.n).astype(np.float64)
     support = np.flatnonzero(coef)
     values = K.product_at(qp.point[chosen], support, coef[support])
-    part = DualQP(
-        qp.c[chosen], qp.lower[chosen], qp.upper[chosen], qp.diag[chosen], np.arange(len(chosen)), qp.equality
-    )
-    v = measures.residual(part, beta[chosen], values)
+    part = qp.part(chosen)
+    v = measures.residual(part._replace(point=np.arange(len(chosen))), beta[chosen], values)
     intercept = measures.bias(part, beta[chosen], v) if qp.equality else K.kernel.offset * float(beta.sum())
     return measures.violation(part, beta[chosen], v), intercept
 
@@ -86,11 +84,12 @@ def certificate(
             intercept = (measures.best_bias if best else measures.bias)(qp, beta, v)
         b = reported = intercept
     dual = measures.objective(qp, beta, v)
-    # the sum is zero for a feasible beta; the primal of any other is that of the loss's definition, too
-    gap = measures.gap(qp, beta, v, b) - b * float(beta.sum())
+    # a feasible beta has no excess; the primal of any other is that of the loss's definition, too
+    excess = qp.excess(beta) if qp.equality else float(beta.sum())
+    gap = measures.gap(qp, beta, v, b) - b * excess
     primal = gap - dual
     outside = np.maximum(qp.lower - beta, beta - qp.upper)
-    infeasibility = max(float(outside.max(initial=0.0)), abs(float(beta.sum())) if qp.equality else 0.0)
+    infeasibility = max(float(outside.max(initial=0.0)), abs(qp.excess(beta)))
     return Certificate(
         objective=dual,
         primal_objective=primal,

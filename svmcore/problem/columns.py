@@ -15,7 +15,7 @@ import numpy as np
 
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
-from svmcore.kernel.matrix import is_sparse
+from svmcore.kernel.points import is_sparse
 from svmcore.problem import border
 
 _ROUNDING = 16.0 * np.finfo(np.float64).eps  # a spread below this share of the largest value is rounding

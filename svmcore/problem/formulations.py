@@ -9,6 +9,7 @@
 | SVR, squared eps.-insensitive  | 2 a point, (+, -)| y -+ epsilon| [0, +-inf] | 1/C_i |
 
 A box [0, y C] is [0, C] for y = +1 and [-C, 0] for y = -1. A point of weight zero owns no variable: it is not there.
+Without an equality row the intercept is fixed, at 0 or at any b: then c - b stands for c.
 """
 
 from __future__ import annotations
@@ -62,6 +63,11 @@ def svr(y: FloatArray, costs: FloatArray, epsilon: float, loss: str, equality: b
     return _dual(signs, target - epsilon * signs, costs, point, loss == "squared_epsilon_insensitive", equality)
 
 
+def with_intercept(qp: DualQP, b: float) -> DualQP:
+    """The dual of a machine whose intercept is fixed at b: what the weights have to reach is c - b."""
+    return qp._replace(c=qp.c - b) if b else qp
+
+
 def to_coef(qp: DualQP, beta: FloatArray, n: int) -> FloatArray:
     """One signed coefficient per point: f(x) = sum_i coef_i k(x_i, x) + intercept."""
     coef = np.zeros(n)
@@ -72,8 +78,7 @@ def to_coef(qp: DualQP, beta: FloatArray, n: int) -> FloatArray:
 def to_beta(qp: DualQP, coef: FloatArray) -> FloatArray:
     """The dual variables behind signed coefficients, each in the variable of its sign; out of box where the answer is."""
     beta = coef[qp.point].astype(np.float64)
-    twins = len(qp.point) > 0 and len(np.unique(qp.point)) < len(qp.point)
-    if twins:
+    if qp.twins:
         half = len(beta) // 2
         beta[:half] = np.maximum(beta[:half], 0.0)
         beta[half:] = np.minimum(beta[half:], 0.0)
@@ -81,7 +86,7 @@ def to_beta(qp: DualQP, coef: FloatArray) -> FloatArray:
 
 
 def balanced(qp: DualQP, beta: FloatArray) -> FloatArray:
-    """beta inside its boxes and, where the variables have the room, with sum(beta) = 0; itself where it is so already.
+    """beta inside its boxes and, where the variables have the room, with the right sum; itself where it is so already.
 
     Of a regression's two variables of a point at most one is left: huge ones would hide what the sum of the coefficients
     misses. What is missing goes to the variables with most room first, so that those at a bound stay there.
@@ -90,7 +95,7 @@ def balanced(qp: DualQP, beta: FloatArray) -> FloatArray:
     inside = _netted(qp, np.clip(beta, qp.lower, qp.upper) if outside else beta)
     out = inside
     for _ in range(_REPAIRS):
-        missing = -float(out.sum())
+        missing = -qp.excess(out)
         if not qp.equality or abs(missing) <= _DRIFT * math.sqrt(np.vdot(out, out)):
             break
         out = _moved(qp, out, missing)
@@ -121,8 +126,7 @@ def _netted(qp: DualQP, beta: FloatArray) -> FloatArray:
 
 def nearly_balanced(qp: DualQP, beta: FloatArray) -> bool:
     """Whether beta is finite and meets the equality row but for rounding that can be put right."""
-    off = abs(float(beta.sum())) if qp.equality else 0.0
-    return bool(off <= _REPAIRABLE * float(np.abs(beta).sum()))
+    return bool(abs(qp.excess(beta)) <= _REPAIRABLE * float(np.abs(beta).sum()))
 
 
 def nearly_feasible(qp: DualQP, beta: FloatArray) -> bool:
@@ -132,14 +136,31 @@ def nearly_feasible(qp: DualQP, beta: FloatArray) -> bool:
 
 
 def feasible_start(qp: DualQP, beta: FloatArray) -> FloatArray:
-    """A warm start moved into the feasible set: clipped to its box, then the heavier side scaled down to balance."""
+    """A warm start moved into the feasible set: clipped to its box, then the heavier side scaled down to the right sum.
+
+    Where scaling alone cannot do it (a start of zeros, when the sum must not be zero), variables go to their bounds, the
+    first ones first.
+    """
     beta = np.clip(beta, qp.lower, qp.upper)
     if qp.equality and len(beta):
         positive, negative = beta[beta > 0].sum(), -beta[beta < 0].sum()
-        if abs(positive - negative) <= _ROUNDING * positive:
+        if abs(positive - negative - qp.total) <= _ROUNDING * positive:
             return beta  # scaling would only move variables off their bounds
-        if positive > negative:
-            beta[beta > 0] *= negative / positive
-        elif negative > positive:
-            beta[beta < 0] *= positive / negative
+        above, below = max(negative + qp.total, 0.0), max(positive - qp.total, 0.0)  # what either side ought to weigh
+        if positive > above:
+            beta[beta > 0] *= above / positive
+        elif negative > below:
+            beta[beta < 0] *= below / negative
+        if not qp.centred:
+            beta = _filled(qp, np.clip(beta, qp.lower, qp.upper))
     return beta
+
+
+def _filled(qp: DualQP, beta: FloatArray) -> FloatArray:
+    """beta with what its sum misses: variables go to their bounds, one after the other, until nothing is missing."""
+    missing = -qp.excess(beta)
+    bound = qp.upper if missing > 0.0 else qp.lower
+    room = np.abs(bound - beta)
+    before = np.concatenate([[0.0], np.cumsum(room)[:-1]])
+    share = abs(missing) - before
+    return np.asarray(np.where(share >= room, bound, beta + np.sign(missing) * np.maximum(share, 0.0)))

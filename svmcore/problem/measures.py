@@ -2,7 +2,7 @@
 
 `beta` is a point of a `DualQP` and ``residual = c - K beta - diag * beta`` the negative gradient (LIBSVM's ``-y G``). With
 the multiplier `b` of the equality row (the bias), optimality says ``residual <= b`` where beta can still grow and
-``residual >= b`` where it can still shrink.
+``residual >= b`` where it can still shrink. Nothing here but `best_bias` depends on the total of the equality row.
 
 The primal loss of variable t is the conjugate of its box and diagonal, ``loss_t(u) = max over z in its box of
 u z - diag z^2 / 2`` at ``u = residual + diag * beta - b`` (a classifier's margin shortfall, signed). So primal minus dual is
@@ -86,8 +86,9 @@ def gap(qp: DualQP, beta: FloatArray, v: FloatArray, b: float) -> float:
 def best_bias(qp: DualQP, beta: FloatArray, v: FloatArray) -> float:
     """The bias that minimises the primal objective at this beta.
 
-    The derivative of the loss by the bias is minus the sum of the maximisers z, a decreasing, piecewise linear function
-    of b: bisection over its breakpoints finds the piece that crosses zero, where the root is explicit.
+    The derivative of the primal by the bias is the total minus the sum of the maximisers z. This sum is a decreasing,
+    piecewise linear function of b. Bisection over its breakpoints finds the piece that crosses the total; there the root
+    is explicit.
     """
     if not qp.equality or not len(beta):
         return 0.0
@@ -97,7 +98,7 @@ def best_bias(qp: DualQP, beta: FloatArray, v: FloatArray) -> float:
     breaks = np.unique(ends[np.isfinite(ends)])
 
     def slope(b: float) -> float:
-        return float(_maximiser(u - b, qp.diag, lower, upper).sum())
+        return float(_maximiser(u - b, qp.diag, lower, upper).sum()) - qp.total
 
     low, high = -1, len(breaks)  # slope >= 0 left of breaks[low], < 0 right of breaks[high]
     while high - low > 1:

@@ -9,7 +9,7 @@ import numpy as np
 
 from svmcore._errors import ScaleWarning, warn
 from svmcore._types import FloatArray, Kernel, KernelKind
-from svmcore.kernel.matrix import is_sparse
+from svmcore.kernel.points import is_sparse
 
 _UNEVEN = 100.0  # ratio of spreads from which distances are those of one feature alone,
 _SLOW = 1e3  # and from which it explains why a fit was slow

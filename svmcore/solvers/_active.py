@@ -219,7 +219,7 @@ def pair_slice(course: Course, limits: _steps_jit.Limits) -> int:
 def closest_pair(qp: DualQP, K: KernelMatrix) -> tuple[int, int]:
     """The nearest variables of opposite direction, the first growing one of ties; rbf: distances in the input space."""
     up, down = np.flatnonzero(qp.upper > 0), np.flatnonzero(qp.lower < 0)
-    if not len(up) or not len(down) or len(np.unique(qp.point)) < len(qp.point):
+    if not len(up) or not len(down) or qp.twins:
         return -1, -1
     X: Any = K.X
     euclid = K.function is None and K.kernel.kind in (0, 3)

@@ -38,6 +38,7 @@ class Capabilities(NamedTuple):
     warm_start: bool = True
     callable_kernel: bool = True
     linear_only: bool = False
+    totals: bool = True  # an equality row sum(beta) = total, where the total is not zero
 
 
 def fresh_residual(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> FloatArray:

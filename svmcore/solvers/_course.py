@@ -81,7 +81,7 @@ class RowStore:
     def __init__(self, qp: DualQP, K: KernelMatrix) -> None:
         self.qp, self.K = qp, K
         self.n = len(qp.point)
-        self.plain = self.n == K.n and bool((qp.point == np.arange(K.n)).all())
+        self.plain = qp.one_each(K.n)
         self.limit = max(int(K.cache_bytes // (8 * max(self.n, 1))), 2)
         self.slot = np.full(max(K.n, 1), -1, np.int64)
         self.owner: list[int] = []
@@ -169,7 +169,7 @@ class Course:
         beta = _snapped(start, qp.lower, qp.upper)
         v = fresh_residual(qp, K, beta) if residual is None else residual
         self.duals = Duals(
-            n=n, equality=qp.equality, beta=beta, v=v, c=qp.c, lower=qp.lower,
+            n=n, equality=qp.equality, total=qp.total, beta=beta, v=v, c=qp.c, lower=qp.lower,
             upper=qp.upper, diag=qp.diag, curvature=K.diagonal[qp.point] + qp.diag, point=qp.point,
         )  # fmt: skip
         self.store = RowStore(qp, K)

@@ -31,6 +31,7 @@ class Duals(NamedTuple):
 
     n: int
     equality: bool
+    total: float
     beta: FloatArray
     v: FloatArray
     c: FloatArray
@@ -462,8 +463,8 @@ def _direction(face, previous, conjugate):
 
 @jit
 def _balance(duals, face):
-    """What rounding has left of sum(beta) goes to the variable of J that has most room. In place: beta."""
-    excess = 0.0
+    """What rounding has added to the sum of beta is taken by the variable of J that has most room. In place: beta."""
+    excess = -duals.total
     for t in range(duals.n):
         excess += duals.beta[t]
     widest = -1

@@ -97,12 +97,12 @@ class _Run:
         self.qp = qp
         self.K = K
         self.beta = start.copy()
-        self.tiles = make_tiles(K, centred=qp.equality)
+        self.tiles = make_tiles(K, centred=qp.centred)
         self.field = np.zeros(-(-K.n // LANES) * LANES)
         self.level = SINGLE
         self.largest = float(np.max(np.abs(K.diagonal), initial=0.0))
-        self.open_box = bool(np.any((qp.diag == 0) & (np.isinf(qp.lower) | np.isinf(qp.upper))))
-        self.one_each = len(qp.point) == K.n and bool((qp.point == np.arange(K.n)).all())
+        self.open_box = qp.open_box
+        self.one_each = qp.one_each(K.n)
         self.previous = np.empty(0, np.int64)
         self.previous_free = 0
         self.taken = np.zeros(len(start), bool)

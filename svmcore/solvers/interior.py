@@ -22,7 +22,8 @@ from scipy.linalg import lapack, qr
 from svmcore._control import Control
 from svmcore._kernels import weighted_gram
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix, dense_points, is_sparse
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import dense_points, is_sparse
 from svmcore.problem import measures
 from svmcore.solvers import _ipm_jit as ipm
 from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual
@@ -32,6 +33,7 @@ CAPABILITIES = Capabilities(
     warm_start=False,
     callable_kernel=False,
     linear_only=True,
+    totals=False,
 )
 
 OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
@@ -80,7 +82,7 @@ class _Data:
             ipm.columns_times(source, np.ones((1, len(source) * LANES)), centre)
             centre /= K.n
         self.panels = np.empty((self.size // LANES, d, LANES))
-        if self.m == K.n and bool((qp.point == np.arange(K.n)).all()):
+        if qp.one_each(K.n):
             np.subtract(source[:, :width], centre[0, :width, None], out=self.panels[:, :width])
         else:
             rows = source.transpose(0, 2, 1).reshape(-1, source.shape[1])[np.resize(qp.point, self.size), :width]

@@ -28,6 +28,7 @@ CAPABILITIES = Capabilities(
     no_equality=False,
     finite_bounds=False,
     twins=False,
+    totals=False,
 )
 
 

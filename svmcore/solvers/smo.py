@@ -20,7 +20,8 @@ from svmcore import _smo_jit
 from svmcore._control import Control
 from svmcore._smo_jit import Limits, Progress, RowCache, Variables
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Points, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix, aligned, new_scratch, padded
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import aligned, new_scratch, padded
 from svmcore.problem import measures
 from svmcore.simd.vector import BIG
 from svmcore.solvers._contract import STOPPED, Capabilities, Crawl, Criterion, fresh_residual, landed, rounding
@@ -204,8 +205,7 @@ class _Run:
         """The problem in work with its point and running residual."""
         qp, variables = self.qp, self.problem.variables
         if self.problem is not self.whole:
-            index = self.problem.index
-            qp = DualQP(qp.c[index], qp.lower[index], qp.upper[index], qp.diag[index], qp.point[index], qp.equality)
+            qp = qp.part(self.problem.index)
         return qp, variables.beta[: variables.n], variables.v[: variables.n]
 
     def whole_beta(self) -> FloatArray:

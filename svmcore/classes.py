@@ -1,0 +1,356 @@
+"""Several classes: `train_classes` trains a machine for every pair of classes, or for every class, over one kernel."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
+from svmcore._threads import one_blas_thread
+from svmcore._types import FloatArray, IntArray, KernelKind, Status
+from svmcore.kernel.points import is_sparse
+from svmcore.kernel.whole import whole_kernel
+from svmcore.models.solution import Solution
+from svmcore.path.cross import Cross
+from svmcore.problem import border
+from svmcore.problem import columns as features
+from svmcore.problem import intercept as intercepts
+from svmcore.problem.border import KernelSpec
+from svmcore.problem.columns import Columns
+from svmcore.problem.division import STRATEGIES, Division, Part, division
+from svmcore.problem.scales import warn_of_scales
+from svmcore.solve import _checked_points, train_svc
+
+FORMAT = "svmcore-classes-1"
+_SHARED = 1e9  # bytes of a kernel matrix that is computed for all machines at once
+_SHARE = 0.25  # of the free memory
+_BLOCK = 1 << 22  # kernel values held in a prediction
+
+
+@checked(train_svc, options=SolverOptions.__annotations__)
+def train_classes(
+    X: Any, y: Any, C: float = 1.0, *, strategy: Literal["ovo", "ovr"] = "ovo", kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale", degree: int = 3, coef0: float = 0.0, standardize: bool = False, feature_names: Any = None,
+    sample_weight: Any = None, class_weight: Any = None, n_threads: int | None = None, time_limit: float | None = None,
+    **options: Any,
+) -> Machines:  # fmt: skip
+    """Train support vector machines that tell two or more classes apart.
+
+    Parameters
+    ----------
+    X, y : as in `train_svc`; y has two or more different labels.
+    C : penalty, the same for all machines.
+    strategy : "ovo", one machine for every pair of classes, as scikit-learn's and LIBSVM's `SVC`; or "ovr", one for every
+        class against the rest. Two classes have one machine in either case.
+    kernel, gamma, degree, coef0, standardize, feature_names, sample_weight : as in `train_svc`. "scale" and `standardize`
+        look at all rows, not at those of one machine.
+    class_weight : a mapping from labels to factors, or "balanced": n / (k n_class) for k classes.
+    n_threads, time_limit : for all machines together. Further keywords are those of `train_svc`, but for `alpha0`.
+
+    Returns
+    -------
+    Machines
+
+    Examples
+    --------
+    >>> import svmcore
+    >>> X = [[0.0, 0.0], [0.0, 1.0], [4.0, 0.0], [4.0, 1.0], [0.0, 5.0], [0.0, 6.0]]
+    >>> machines = svmcore.train_classes(X, ["a", "a", "b", "b", "c", "c"], C=10.0, kernel="linear")
+    >>> [str(label) for label in machines.predict([[0.1, 0.2], [3.0, 0.0], [0.0, 7.0]])]
+    ['a', 'b', 'c']
+    >>> machines.votes([[0.1, 0.2]]).tolist()
+    [[2, 1, 0]]
+    """
+    border.choice("strategy", strategy, STRATEGIES)
+    if options.get("alpha0") is not None:
+        raise InputError("alpha0 belongs to one machine, and train_classes trains several; leave it out")
+    threads = border.threads(n_threads)
+    limit = None if time_limit is None else border.number("time_limit", time_limit, low=0.0)
+    study = _study(
+        X, y, (kernel, gamma, degree, coef0), standardize, feature_names, sample_weight, class_weight, options
+    )
+    which = division(study.classes.size, strategy)
+    gram = _shared_gram(study, threads)
+    machines, told = [], []
+    begin, stopped = time.perf_counter(), False
+    for part in which.parts:
+        left = None if limit is None else max(0.0, limit - (time.perf_counter() - begin))
+        how = {**options, "n_threads": threads, "time_limit": 0.0 if stopped else left}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ConvergenceWarning)
+            machine = _trained(study, part, C, gram, how)
+        told += [(part.name(study.classes), str(w.message)) for w in caught if w.category is ConvergenceWarning]
+        machines.append(machine)
+        stopped |= machine.status in (Status.INTERRUPTED, Status.CALLBACK)
+    _speak(told, len(machines))
+    by_scale = isinstance(gamma, str) and gamma == "scale"
+    slow = not all(machine.converged for machine in machines)
+    warn_of_scales(study.X, study.spec.kernel, by_scale, slow=slow, names=study.columns.names)
+    return Machines(study.classes, strategy, tuple(machines))
+
+
+class _Study(NamedTuple):
+    """What all machines are trained on: scaled features, labels as places in `classes`, weights, the kernel."""
+
+    X: Any
+    codes: IntArray
+    classes: NDArray[Any]
+    weights: FloatArray
+    spec: KernelSpec
+    columns: Columns
+
+    def kernel_form(self) -> dict[str, Any]:
+        """The kernel in the words of `train_svc`."""
+        spec = self.spec
+        if spec.function is not None or spec.kernel.kind == KernelKind.PRECOMPUTED:
+            return {"kernel": spec.function or "precomputed"}
+        form = border.kernel_params(spec.kernel, None)
+        return {name: form[name] for name in ("kernel", "gamma", "degree", "coef0") if name in form}
+
+
+def _study(
+    X: Any, y: Any, kernel: tuple[Any, Any, Any, Any], standardize: Any, feature_names: Any, sample_weight: Any,
+    class_weight: Any, options: dict[str, Any],
+) -> _Study:  # fmt: skip
+    """Check everything that the machines share."""
+    name, gamma, degree, coef0 = kernel
+    names = features.names_of(X, feature_names)
+    X = _checked_points(X, name)
+    given = border.sample_weights(sample_weight, X.shape[0])
+    columns, X = features.fitted(X, given, standardize, names, name)
+    codes, classes = border.class_codes(y, X.shape[0], given)
+    words = (options.get("intercept_scaling"), options.get("fixed_intercept"))
+    bias = intercepts.wanted(options.get("fit_intercept", True), *words)
+    spec = bias.embedded(border.kernel(name, X, gamma, degree, coef0, 0.0, given), X, given)
+    weights = border.class_factors(class_weight, classes, codes, given)[codes]
+    return _Study(X, codes, classes, weights if given is None else weights * given, spec, columns)
+
+
+def _shared_gram(study: _Study, threads: int) -> FloatArray | None:
+    """The kernel among all points, where it is given or a Python function: calls are dear.
+
+    Compiled kernels are faster without: a fit looks at some rows only, and copying the others takes longer than they do.
+    """
+    n = study.codes.size
+    if study.spec.kernel.kind == KernelKind.PRECOMPUTED:
+        return np.asarray(study.X)
+    if study.spec.function is None or 8.0 * n * n > min(_SHARED, _SHARE * border.available_bytes()):
+        return None
+    with one_blas_thread:
+        return whole_kernel(study.X, study.spec.kernel, study.spec.function, threads)
+
+
+def _trained(study: _Study, part: Part, C: Any, gram: FloatArray | None, options: dict[str, Any]) -> Solution:
+    """One machine, in terms of all rows."""
+    rows = np.flatnonzero(part.holds(study.codes))
+    X = study.X[rows] if gram is None else gram[np.ix_(rows, rows)]
+    form = study.kernel_form() if gram is None else {"kernel": "precomputed"}
+    positive = part.positive(study.codes[rows])
+    found = train_svc(X, positive, C, sample_weight=study.weights[rows], **form, **options)
+    alpha = np.zeros(study.codes.size)
+    alpha[rows] = found.alpha
+    support = rows[found.support]
+    given = study.spec.kernel.kind == KernelKind.PRECOMPUTED
+    vectors = found.support_vectors if gram is None or given else study.X[support]
+    pair = len(part.minus) == 1
+    return replace(
+        found, alpha=alpha, support=support, kernel=study.spec.kernel, function=study.spec.function,
+        classes=study.classes[[part.minus[0], part.plus[0]]] if pair else np.array([False, True]),
+        support_vectors=vectors, columns=study.columns, training=None,
+    )  # fmt: skip
+
+
+def _speak(told: list[tuple[str, str]], n_machines: int) -> None:
+    """One warning for all machines."""
+    if told:
+        name, message = told[0]
+        count = len({name for name, _ in told})
+        warn(f"{count} of {n_machines} machines; {name}: {message}", ConvergenceWarning)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Machines:
+    """Machines that tell two or more classes apart. Made by `train_classes`; see there for an example.
+
+    Attributes
+    ----------
+    classes : the labels, sorted.
+    strategy : "ovo" or "ovr".
+    machines : one `Solution` for every pair of classes in the order (0, 1), (0, 2), ..., (1, 2), ...; or for every class. The
+        decision value is positive for the second class of a pair, or for the class. Indices are those of all training rows.
+    """
+
+    classes: NDArray[Any]
+    strategy: str
+    machines: tuple[Solution, ...]
+
+    def __repr__(self) -> str:
+        what = f"{self.classes.size} classes, {self.strategy}, {len(self.machines)} machines"
+        worst = max(self.machines, key=lambda machine: machine.kkt_violation)
+        return (
+            f"<Machines: {what}, {self.support.size} of {worst.alpha.size} support vectors, largest KKT violation "
+            f"{worst.kkt_violation:.1e}, {'converged' if self.converged else 'not converged'}>"
+        )
+
+    def __len__(self) -> int:
+        return len(self.machines)
+
+    def __iter__(self) -> Iterator[Solution]:
+        return iter(self.machines)
+
+    @property
+    def pairs(self) -> list[tuple[Any, Any]]:
+        """For every machine the labels at most zero and above zero stand for; None is the rest."""
+        labels = self.classes.tolist()
+        return [
+            (labels[part.minus[0]] if len(part.minus) == 1 else None, labels[part.plus[0]])
+            for part in self._division.parts
+        ]
+
+    @property
+    def converged(self) -> bool:
+        """Whether every machine met its tolerance."""
+        return all(machine.converged for machine in self.machines)
+
+    @property
+    def C(self) -> float | None:
+        """The penalty."""
+        return self.machines[0].C
+
+    @property
+    def gamma(self) -> float | None:
+        """The kernel's gamma as a number; None for a kernel without one."""
+        return self.machines[0].gamma
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the features, or None where the training data had none."""
+        return self.machines[0].feature_names
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns that X must have."""
+        return self.machines[0].n_features
+
+    @cached_property
+    def support(self) -> IntArray:
+        """The training rows that are a support vector of any machine."""
+        return np.unique(np.concatenate([machine.support for machine in self.machines]))
+
+    @cached_property
+    def _division(self) -> Division:
+        return division(self.classes.size, self.strategy)
+
+    def _values(self, X: Any) -> FloatArray:
+        """One column per machine. Kernel values are computed once for all of them."""
+        first = self.machines[0]
+        apart = len(self.machines) == 1 or first.kernel.kind in (KernelKind.LINEAR, KernelKind.PRECOMPUTED)
+        if apart or not self.support.size:
+            return np.stack([machine.decision_function(X) for machine in self.machines], axis=1)
+        X = first.columns.apply(X)
+        vectors = self._vectors
+        cross = Cross(_Points(vectors, KernelSpec(first.kernel, first.function, first.kernel_name)), X)
+        columns = cross.columns(np.arange(self.support.size))
+        coef = np.zeros((self.support.size, len(self.machines)))
+        for k, machine in enumerate(self.machines):
+            coef[np.searchsorted(self.support, machine.support), k] = machine.dual_coef
+        constant = np.array([machine.intercept for machine in self.machines])
+        out = np.empty((cross.n, len(self.machines)))
+        step = max(1, _BLOCK // self.support.size)
+        with one_blas_thread:
+            for start in range(0, cross.n, step):
+                rows = np.arange(start, min(start + step, cross.n))
+                out[rows] = cross.block(rows, columns) @ coef + constant
+        return out
+
+    @cached_property
+    def _vectors(self) -> Any:
+        """The support vectors of all machines, in the order of `support`."""
+        blocks = [machine.support_vectors for machine in self.machines]
+        _, first = np.unique(np.concatenate([machine.support for machine in self.machines]), return_index=True)
+        if is_sparse(blocks[0]):
+            from scipy import sparse
+
+            return sparse.csr_matrix(sparse.vstack(blocks))[first]
+        return np.concatenate(blocks)[first]
+
+    def votes(self, X: Any) -> IntArray:
+        """How many machines are for each class, one row for each of X ("ovr": 1 where the class's own machine is)."""
+        return self._division.votes(self._values(X))
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """A score for each row and class, shape (m, k); for two classes f(x), shape (m,).
+
+        "ovr": the value of each machine. "ovo": the votes, and less than a third of a vote for the sum of the values of the
+        machines, as scikit-learn's `SVC`. The values of the pairs are those of `machines`.
+        """
+        return self._division.scores(self._values(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of every row: most votes, or the largest value. Of equals the first class wins, as in scikit-learn."""
+        return np.asarray(self.classes[self._division.choose(self._values(X))])
+
+    def save(self, file: Any) -> None:
+        """Write all machines to an .npz file that `svmcore.load` reads. Nothing is pickled."""
+        if self.classes.dtype.kind == "O":
+            raise InputError("labels of Python object type cannot be saved; train with numbers or strings")
+        fields: dict[str, Any] = {
+            "format": np.array(FORMAT), "strategy": np.array(self.strategy), "classes": self.classes,
+            "n_machines": np.array(len(self.machines)),
+        }  # fmt: skip
+        for k, machine in enumerate(self.machines):
+            fields |= {f"machine{k}_{name}": value for name, value in machine.fields().items()}
+        # given a name, numpy would append a suffix to it
+        with nullcontext(file) if hasattr(file, "write") else open(file, "wb") as stream:
+            np.savez_compressed(stream, **fields)
+
+
+class _Points(NamedTuple):
+    """What `Cross` needs to know of the points on one side."""
+
+    X: Any
+    spec: KernelSpec
+
+    @property
+    def groups(self) -> Any:
+        """Every point for itself."""
+        return _Alone(np.arange(self.X.shape[0]))
+
+
+class _Alone(NamedTuple):
+    first: IntArray
+
+
+def assemble_machines(file: Any, parts: dict[str, Any]) -> Machines:
+    """The machines from the arrays that `Machines.save` wrote to `file`."""
+    from svmcore.models.solution import assembled
+
+    if str(parts.get("format")) != FORMAT:
+        raise InputError(f"{file} does not hold machines that this version of svmcore reads; it needs {FORMAT!r}")
+    try:
+        strategy, classes = str(parts["strategy"]), parts["classes"]
+        if strategy not in STRATEGIES or classes.ndim != 1 or classes.size < 2:
+            raise ValueError(f"it names {classes.size} classes and the strategy {strategy!r}")
+        count = len(division(classes.size, strategy).parts)
+        if int(parts["n_machines"]) != count:
+            raise ValueError(f"it holds {int(parts['n_machines'])} machines for {classes.size} classes")
+        machines = []
+        for k in range(count):
+            prefix = f"machine{k}_"
+            own = {name.removeprefix(prefix): value for name, value in parts.items() if name.startswith(prefix)}
+            machines.append(assembled(own))
+        return Machines(classes, strategy, tuple(machines))
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, MemoryError) as error:
+        raise InputError(f"{file} is damaged: {error}") from None
+
+
+__all__ = ["Machines", "assemble_machines", "train_classes"]

@@ -1,0 +1,117 @@
+"""Points in the layouts that compiled code reads: panels of dense points, CSR, and the rows of a given matrix."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore import _kernels
+from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind, Points
+from svmcore.simd import loops, vector
+
+STAGGER = 32
+"""Unused columns at the end of every stored row of kernel values, which keep the rows of caches apart."""
+
+Real = NDArray[Any]
+
+_NO_PANELS = np.empty((0, 0, LANES))
+_NO_FLOATS = np.empty(0)
+_NO_INTS = np.empty(0, np.int64)
+_NO_INDICES = np.empty(0, np.int32)
+_NO_GRAM = np.empty((0, 0))
+
+
+def padded(n: int) -> int:
+    """n rounded up to whole panels."""
+    return -(-n // LANES) * LANES
+
+
+def aligned(shape: tuple[int, ...], *, zero: bool = False) -> FloatArray:
+    """A float64 array that starts on a cache line, which full-width vector loads want."""
+    size = math.prod(shape)
+    buffer = np.zeros(size + 8) if zero else np.empty(size + 8)
+    start = (-buffer.__array_interface__["data"][0] % 64) // 8
+    return buffer[start : start + size].reshape(shape)
+
+
+def is_sparse(X: Any) -> bool:
+    """True for a scipy sparse matrix, without importing scipy."""
+    return hasattr(X, "indptr")
+
+
+def dense_points(X: FloatArray, order: IntArray) -> Points:
+    """The rows `order` of a dense matrix as panels."""
+    width = max(4, -(-X.shape[1] // 4) * 4)
+    panels = aligned((padded(len(order)) // LANES, width, LANES), zero=True)
+    _kernels.pack_panels(X, order, panels)
+    return panel_points(len(order), panels)
+
+
+def panel_points(n: int, panels: FloatArray) -> Points:
+    """n dense points that are packed already."""
+    return Points(n, panels, _NO_INTS, _NO_INDICES, _NO_FLOATS, _NO_FLOATS, _NO_INTS, _NO_GRAM)
+
+
+def sparse_points(X: Any, order: IntArray | None) -> Points:
+    """The rows `order` (None: all) of a canonical CSR matrix."""
+    if order is not None:
+        X = X[order]
+    return Points(
+        X.shape[0], _NO_PANELS, X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False),
+        X.data.astype(np.float64, copy=False), row_sums(X.indptr, X.data * X.data), _NO_INTS, _NO_GRAM,
+    )  # fmt: skip
+
+
+def gram_points(gram: FloatArray, order: IntArray) -> Points:
+    """The points `order` of a given kernel matrix."""
+    return Points(
+        len(order), _NO_PANELS, _NO_INTS, _NO_INDICES, _NO_FLOATS, _NO_FLOATS,
+        np.ascontiguousarray(order, np.int64), gram,
+    )  # fmt: skip
+
+
+def new_scratch(n_features: int) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Scratch for `kernel_row`: a dense source and one block of exponents, seen as integers and as floats."""
+    bits = np.zeros(LANES, np.int64)
+    return np.zeros(max(4, -(-n_features // 4) * 4)), bits, bits.view(np.float64)
+
+
+def groups_of(count: int) -> int:
+    """Row groups that hold `count` rows."""
+    return -(-count // vector.ROWS)
+
+
+def packed_rows(panels: Real, points: IntArray) -> Real:
+    """Some of the points of the panels as row groups, which tiles read, in the number type of the panels."""
+    packed = np.empty((groups_of(len(points)), panels.shape[1], vector.ROWS), panels.dtype)
+    loops.pack_rows(panels, points, packed)
+    return packed
+
+
+def packed_weights(packed: Real, coef: FloatArray) -> Real:
+    """Coefficients of the rows of `packed`: zeros for its padding."""
+    weights = np.zeros(packed.shape[0] * vector.ROWS, packed.dtype)
+    weights[: len(coef)] = coef
+    return weights
+
+
+def magnitudes(kernel: Kernel, indptr: IntArray, data: FloatArray) -> FloatArray:
+    """What distances of sparse points are made of: sums of squares, for the Laplacian kernel of absolute values."""
+    return row_sums(indptr, np.abs(data) if kernel.kind == KernelKind.LAPLACIAN else data * data)
+
+
+def row_sums(indptr: IntArray, values: FloatArray) -> FloatArray:
+    """The sum of each row of a CSR matrix with these values."""
+    sums = np.zeros(len(indptr) - 1)
+    filled = np.diff(indptr) > 0
+    if len(values):
+        sums[filled] = np.add.reduceat(values, indptr[:-1][filled])
+    return sums
+
+
+def is_binary(indptr: IntArray, data: FloatArray) -> bool:
+    """Whether all stored values are 1, few enough in a row to be counted in a byte."""
+    return bool((data == 1.0).all()) and int(np.diff(indptr).max(initial=0)) <= 255

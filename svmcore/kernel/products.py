@@ -1,0 +1,282 @@
+"""Products of kernel values with coefficients, and blocks of values, between sets of points: nothing is kept.
+
+A product is shared out to threads by panels, each of which sums in one fixed order: the bits do not depend on the number
+of threads. Short products are never shared out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from svmcore import _kernels
+from svmcore._errors import InputError
+from svmcore._threads import split
+from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind, Points
+from svmcore.kernel.points import (
+    STAGGER,
+    Real,
+    aligned,
+    groups_of,
+    is_binary,
+    magnitudes,
+    new_scratch,
+    packed_rows,
+    packed_weights,
+    padded,
+)
+from svmcore.simd import loops, vector
+
+KernelFunction = Callable[[Any, Any], Any]
+_LOG2E = 1.4426950408889634
+SHAPES = {
+    KernelKind.LINEAR: vector.Linear,
+    KernelKind.POLY: vector.Poly,
+    KernelKind.SIGMOID: vector.Sigmoid,
+    KernelKind.RBF: vector.Rbf,
+    KernelKind.LAPLACIAN: vector.Laplacian,
+}
+EXPONENTIAL = (KernelKind.RBF, KernelKind.LAPLACIAN)
+_THREAD_VALUES = 1 << 20  # feature operations below which a second thread costs more than it brings
+_PANEL_BYTES = 1 << 19  # a panel of sparse points with all features fits the cache below this,
+_PANELS_BYTES = 1 << 28  # and is kept while all of them are smaller than this
+_CANCELS_64 = 1e4  # the same in float64
+_SLABS = 16  # parts of a symmetric product, each with sums of its own
+FEW_TERMS = 2000  # coefficients of a polynomial up to which it beats pairs of points, from a few dozen points on
+
+
+def call_kernel(function: KernelFunction, A: Any, B: Any, offset: float) -> FloatArray:
+    """A checked block of values of the user's kernel function."""
+    values = np.asarray(function(A, B), dtype=np.float64)
+    if values.shape != (A.shape[0], B.shape[0]):
+        raise InputError(
+            f"kernel function returned shape {values.shape} for inputs of {A.shape[0]} and {B.shape[0]} rows; "
+            f"it must return one value per pair, shape {(A.shape[0], B.shape[0])}"
+        )
+    if not np.isfinite(values).all():
+        i, j = np.argwhere(~np.isfinite(values))[0]
+        raise InputError(
+            f"kernel function returned {values[i, j]} for a pair of rows; it must return finite numbers for all pairs"
+        )
+    return values + offset
+
+
+def shape_of(kernel: Kernel) -> vector.Shape:
+    """A kernel as the type and numbers that a tile is compiled for. The exponential ones are powers of two."""
+    kind = KernelKind(kernel.kind)
+    scale = kernel.gamma * (_LOG2E if kind in EXPONENTIAL else 1.0)
+    shape: vector.Shape = SHAPES[kind](float(scale), float(kernel.coef0), int(kernel.degree))  # type: ignore[assignment]
+    return shape
+
+
+def terms_of(kernel: Kernel, n_features: int) -> int:
+    """Coefficients of a sum of kernel values as one polynomial; 0 where it is none, or not of degree 2 or 3."""
+    d = n_features + 1
+    if kernel.kind != KernelKind.POLY or kernel.degree not in (2, 3):
+        return 0
+    return d * (d + 1) // 2 if kernel.degree == 2 else d * (d + 1) * (d + 2) // 6
+
+
+def with_constant(panels: FloatArray) -> FloatArray:
+    """Panels with a feature more, which is 1."""
+    count, width, _ = panels.shape
+    out = np.empty((count, width + 1, LANES))
+    out[:, :width], out[:, width] = panels, 1.0
+    return out
+
+
+def add_form(
+    kernel: Kernel, targets: FloatArray, sources: FloatArray, coef: FloatArray, n_threads: int, out: FloatArray
+) -> None:
+    """out += K(targets, sources) coef for a polynomial kernel without offset, from panels with a constant. In place: out."""
+    d = sources.shape[1]
+    scale = np.full(d, float(kernel.gamma))
+    scale[-1] = kernel.coef0
+    weights = np.empty(terms_of(kernel, d - 1))
+    padded = np.zeros(len(sources) * LANES)
+    padded[: len(coef)] = coef
+    scratch = np.empty(len(padded)), np.empty((d, d))
+    _kernels.form_of(sources, padded, kernel.degree, scale, *scratch, weights)
+    work = float(len(weights) * len(targets) * LANES)
+    split(lambda a, b: _kernels.add_forms(targets, weights, kernel.degree, a, b, out), len(targets), work, n_threads)
+
+
+class Spread:
+    """Sparse points as dense columns: all panels of all features, or, where that is too much, one at a time."""
+
+    def __init__(
+        self, csr: vector.Csr, points: IntArray, n_features: int, dtype: Any, same: Spread | None = None
+    ) -> None:
+        """`same`: the same columns with norms of another type, whose panels will do."""
+        self.count = -(-len(points) // LANES)
+        norms = np.zeros(self.count * LANES, csr.norms.dtype)
+        norms[: len(points)] = csr.norms[points]
+        self.points = vector.Columns(csr, points, norms)
+        self._n_features, self._dtype = n_features, dtype
+        self._panels: Real | None = None
+        bytes_each = n_features * LANES * np.dtype(dtype).itemsize
+        if same is not None and same._panels is not None:
+            self._panels = same._panels
+        elif bytes_each <= _PANEL_BYTES and self.count * bytes_each <= _PANELS_BYTES:
+            self._panels = np.zeros((self.count, n_features, LANES), dtype)
+            loops.spread_all(self.points, self._panels)
+        else:
+            entries = np.diff(csr.indptr)[points]
+            self._most = int(np.add.reduceat(entries, np.arange(0, len(entries), LANES)).max(initial=0))
+
+    def room(self) -> tuple[IntArray | None, Real]:
+        """The table and the panels for one thread."""
+        if self._panels is not None:
+            return None, self._panels
+        places = min(self._n_features, self._most) + 1
+        return np.zeros(self._n_features, np.int32), np.zeros((1, places, LANES), self._dtype)
+
+
+def add_sparse(
+    shape: vector.Shape,
+    csr: vector.Csr,
+    points: IntArray,
+    coef: FloatArray,
+    columns: Spread,
+    work: float,
+    n_threads: int,
+    out: FloatArray,
+) -> None:
+    """out += K(columns, points) coef in the precision of the points. In place: out, padded to panels."""
+    real = csr.norms.dtype
+    add = loops.add_sparse_32 if real == np.float32 else loops.add_sparse_64
+    weights = coef.astype(real)
+    split(
+        lambda a, b: add(shape, csr, points, weights, columns.points, *columns.room(), a, b, out),
+        columns.count,
+        work,
+        n_threads,
+    )
+
+
+def linear_product(targets: Points, sources: Points, coef: FloatArray, n_features: int) -> FloatArray:
+    """X_targets (X_sources' coef): the linear kernel never needs values of pairs."""
+    if targets.panels.shape[0]:
+        weights = np.zeros(len(sources.panels) * LANES)
+        weights[: sources.n] = coef
+        w = (sources.panels @ weights.reshape(-1, LANES, 1)).sum(axis=0)[:, 0]
+        return np.asarray((w @ targets.panels).ravel()[: targets.n])
+    S, T = (csr_array((p.data, p.indices, p.indptr), shape=(p.n, n_features)) for p in (sources, targets))
+    return np.asarray(T @ (S.T @ coef))
+
+
+def has_tile(kernel: Kernel, targets: Points, sources: Points) -> bool:
+    """Whether `tile_product` serves this kernel and these points."""
+    if kernel.kind not in SHAPES:
+        return False
+    if targets.panels.shape[0] and sources.panels.shape[0]:
+        return True
+    if targets.panels.shape[0] or sources.panels.shape[0]:
+        return False
+    if kernel.kind not in EXPONENTIAL:
+        return True
+    largest = max(magnitudes(kernel, p.indptr, p.data).max(initial=0.0) for p in (targets, sources))
+    return bool(kernel.gamma * largest < _CANCELS_64)
+
+
+def needs_pairs(kernel: Kernel, n_features: int, sources: int) -> bool:
+    """Whether a product with dense points is best computed from the kernel values of pairs.
+
+    The targets have no say in it: a value must not depend on what else is asked for.
+    """
+    terms = terms_of(kernel, n_features)
+    return kernel.kind != KernelKind.LINEAR and not 0 < terms <= min(FEW_TERMS, n_features * sources // 4)
+
+
+def symmetric_product(kernel: Kernel, points: Points, coef: FloatArray, n_threads: int) -> FloatArray:
+    """K coef among dense points in float64, each value computed once and used twice."""
+    shape, panels = shape_of(kernel), points.panels
+    count, each = len(panels), groups_of(LANES)
+    row = np.arange(each * vector.ROWS)
+    place = np.arange(count)[:, None] * LANES + np.minimum(row, LANES - 1)
+    packed = packed_rows(panels, place.ravel())
+    weights = np.zeros(count * LANES)
+    weights[: points.n] = coef
+    rows = np.where(row < LANES, weights[place], 0.0).ravel()
+    by_column, by_row = np.zeros((_SLABS, len(weights))), np.zeros((_SLABS, len(rows)))
+
+    def run(first: int, last: int) -> None:
+        for slab in range(first, last):
+            add = loops.add_symmetric
+            add(shape, packed, rows, panels, weights, slab, _SLABS, by_column[slab], by_row[slab])
+
+    split(run, min(_SLABS, count), 0.5 * packed.size * len(weights), n_threads)
+    out = by_column.sum(axis=0).reshape(count, LANES) + by_row.sum(axis=0).reshape(count, -1)[:, :LANES]
+    return np.asarray(out.ravel()[: points.n] + kernel.offset * coef.sum())
+
+
+def tile_product(
+    kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
+) -> FloatArray:
+    """out_t = sum_s coef_s k(target_t, source_s) in float64, K never stored."""
+    if kernel.kind == KernelKind.LINEAR:
+        return np.asarray(linear_product(targets, sources, coef, n_features) + kernel.offset * coef.sum())
+    shape = shape_of(kernel)
+    out = np.zeros(-(-targets.n // LANES) * LANES)
+    if targets.panels.shape[0] and not needs_pairs(kernel, n_features, sources.n):
+        ours, theirs = (with_constant(points.panels[:, :n_features]) for points in (targets, sources))
+        add_form(kernel, ours, theirs, coef, n_threads, out)
+    elif targets.panels.shape[0]:
+        packed = packed_rows(sources.panels, np.arange(sources.n))
+        weights, panels = packed_weights(packed, coef), targets.panels
+        work = float(packed.size * len(out))
+        split(lambda a, b: loops.add_block_64(shape, packed, weights, panels, a, b, out), len(panels), work, n_threads)
+    else:
+        binary = is_binary(sources.indptr, sources.data) and is_binary(targets.indptr, targets.data)
+        rows, other = (
+            vector.Csr(p.indptr, p.indices, p.data, magnitudes(kernel, p.indptr, p.data)) for p in (sources, targets)
+        )
+        columns = Spread(other, np.arange(targets.n), n_features, np.uint8 if binary else np.float64)
+        work = float(len(out)) * (len(sources.data) + sources.n)
+        add_sparse(shape, rows, np.arange(sources.n), coef, columns, work, n_threads, out)
+    return np.asarray(out[: targets.n] + kernel.offset * coef.sum())
+
+
+def exact_block(kernel: Kernel, targets: Points, sources: Points) -> FloatArray | None:
+    """k(target, source) in float64 for all pairs of dense points; None where there is no tile for them."""
+    if not (kernel.kind in SHAPES and targets.panels.shape[0] and sources.panels.shape[0]):
+        return None
+    panels = sources.panels
+    packed = packed_rows(targets.panels, np.arange(targets.n))
+    out = np.empty((len(packed) * vector.ROWS, len(panels) * LANES + STAGGER))
+    loops.store_block_64(shape_of(kernel), packed, panels, 0, len(panels), out)
+    return out[: targets.n, : sources.n]
+
+
+def point_product(
+    kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
+) -> FloatArray:
+    """out_t = sum_s coef_s k(target_t, source_s), shared out to threads by target."""
+    out = np.zeros(targets.n)
+    if sources.n == 0 or targets.n == 0:
+        return out
+    if has_tile(kernel, targets, sources):
+        return tile_product(kernel, targets, sources, coef, n_features, n_threads)
+    weights = aligned((padded(sources.n),), zero=True)
+    weights[: sources.n] = coef
+    chunk = max(1, _kernels.CHUNK_VALUES // (max(1, sources.panels.shape[1]) * LANES))
+
+    def run(start: int, stop: int) -> None:
+        scratch, row = new_scratch(n_features), np.empty(chunk * LANES)
+        _kernels.kernel_product(kernel, targets, start, stop, sources, weights, scratch, row, out)
+
+    if n_threads < 2 or targets.n * sources.n * max(n_features, 1) < _THREAD_VALUES:
+        run(0, targets.n)
+        return out
+    edges = np.linspace(0, targets.n, n_threads + 1).astype(int)
+    with ThreadPoolExecutor(n_threads - 1) as pool:
+        others = [pool.submit(run, int(a), int(b)) for a, b in pairwise(edges[1:])]
+        run(0, int(edges[1]))
+        for other in others:
+            other.result()
+    return out

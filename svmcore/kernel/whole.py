@@ -1,0 +1,31 @@
+"""The kernel among all points at once, for those who use it many times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from svmcore._types import FloatArray, Kernel
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.products import call_kernel
+from svmcore.kernel.tiles import exact_gram, has_gram
+
+_ROWS = 512
+
+
+def whole_kernel(X: Any, kernel: Kernel, function: Callable[[Any, Any], Any] | None, n_threads: int) -> FloatArray:
+    """k(x_i, x_j) for all pairs, without the kernel's offset."""
+    n = X.shape[0]
+    starts = range(0, n, _ROWS)
+    if function is not None:
+        return np.concatenate([call_kernel(function, X[k : k + _ROWS], X, 0.0) for k in starts])
+    K = KernelMatrix(X, kernel._replace(offset=0.0), cache_bytes=0, n_threads=n_threads)
+    whole = exact_gram(K, lambda _: True) if has_gram(K) else None
+    if whole is None:
+        whole = np.concatenate([K.rows(np.arange(k, min(k + _ROWS, n))) for k in starts])
+    return whole[:, :n]
+
+
+__all__ = ["whole_kernel"]

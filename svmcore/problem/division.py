@@ -1,0 +1,102 @@
+"""How several classes are told apart by machines for two: which machines there are, and what their values decide."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore._types import FloatArray, IntArray
+
+STRATEGIES = ("ovo", "ovr")
+
+
+class Part(NamedTuple):
+    """One machine: its decision value is above zero for the classes `plus`, and not for `minus`; both places of classes."""
+
+    minus: tuple[int, ...]
+    plus: tuple[int, ...]
+
+    def holds(self, codes: IntArray) -> NDArray[np.bool_]:
+        """Which rows it is trained on."""
+        return np.isin(codes, self.minus + self.plus)
+
+    def positive(self, codes: IntArray) -> NDArray[np.bool_]:
+        """Which rows are of `plus`."""
+        return np.isin(codes, self.plus)
+
+    def name(self, classes: NDArray[Any]) -> str:
+        """What it tells apart, in words."""
+        labels = classes.tolist()
+        other = repr(labels[self.minus[0]]) if len(self.minus) == 1 else "the rest"
+        return f"{labels[self.plus[0]]!r} against {other}"
+
+
+class Division(NamedTuple):
+    """All machines. Two classes have one, whatever the strategy.
+
+    One-vs-one ("ovo"): a machine for each pair of classes, (0, 1), (0, 2), ..., (1, 2), ...; each has a vote, and of equals
+    the first class wins. One-vs-rest ("ovr"): a machine for each class, and the largest value wins.
+    """
+
+    n_classes: int
+    strategy: str
+    parts: tuple[Part, ...]
+
+    def votes(self, values: FloatArray) -> IntArray:
+        """How many machines are for each class; `values`: one column per machine."""
+        if self.n_classes > 2 and self.strategy == "ovr":
+            return (values > 0.0).astype(np.int64)
+        out = np.zeros((values.shape[0], self.n_classes), dtype=np.int64)
+        for k, part in enumerate(self.parts):
+            out[:, part.plus[0]] += values[:, k] > 0.0
+            out[:, part.minus[0]] += values[:, k] <= 0.0
+        return out
+
+    def choose(self, values: FloatArray) -> IntArray:
+        """The class of every row, as a place among the classes."""
+        by_value = self.n_classes > 2 and self.strategy == "ovr"
+        return np.asarray(np.argmax(values if by_value else self.votes(values), axis=1))
+
+    def scores(self, values: FloatArray) -> FloatArray:
+        """One score per row and class; for two classes the decision values.
+
+        One-vs-one: the votes, and less than a third of a vote for the sum of the decision values, as scikit-learn's `SVC`.
+        """
+        if self.n_classes == 2:
+            return values[:, 0]
+        if self.strategy == "ovr":
+            return values
+        sure = np.zeros((values.shape[0], self.n_classes))
+        for k, part in enumerate(self.parts):
+            sure[:, part.plus[0]] += values[:, k]
+            sure[:, part.minus[0]] -= values[:, k]
+        return self.votes(values) + sure / (3.0 * (np.abs(sure) + 1.0))
+
+    def possible(self, low: FloatArray, high: FloatArray) -> NDArray[np.bool_]:
+        """Which classes a row may get where values lie between bounds (one column per machine)."""
+        if self.n_classes > 2 and self.strategy == "ovr":
+            return np.asarray(high >= low.max(axis=1)[:, None])
+        least, most = (np.zeros((low.shape[0], self.n_classes)) for _ in range(2))
+        for k, part in enumerate(self.parts):
+            plus, minus = part.plus[0], part.minus[0]
+            least[:, plus] += low[:, k] > 0.0
+            most[:, plus] += high[:, k] > 0.0
+            least[:, minus] += high[:, k] <= 0.0
+            most[:, minus] += low[:, k] <= 0.0
+        return np.asarray(most >= least.max(axis=1)[:, None])
+
+
+def division(n_classes: int, strategy: str) -> Division:
+    """The machines for so many classes."""
+    if n_classes == 2:
+        return Division(2, strategy, (Part((0,), (1,)),))
+    every = tuple(range(n_classes))
+    if strategy == "ovo":
+        return Division(n_classes, strategy, tuple(Part((a,), (b,)) for a, b in combinations(every, 2)))
+    return Division(n_classes, strategy, tuple(Part(every[:k] + every[k + 1 :], (k,)) for k in every))
+
+
+__all__ = ["STRATEGIES", "Division", "Part", "division"]

@@ -1,0 +1,162 @@
+"""`train_classes` and `Machines`: against scikit-learn's `SVC`, and against a machine per pair."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from test_cv_classes import STRATEGIES, clouds
+
+import svmcore
+from svmcore.problem.division import division
+
+pytestmark = pytest.mark.compiled
+
+
+def test_division_names_every_machine():
+    assert [(p.minus, p.plus) for p in division(3, "ovo").parts] == [((0,), (1,)), ((0,), (2,)), ((1,), (2,))]
+    assert [(p.minus, p.plus) for p in division(3, "ovr").parts] == [((1, 2), (0,)), ((0, 2), (1,)), ((0, 1), (2,))]
+    assert division(2, "ovo").parts == division(2, "ovr").parts
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"kernel": "linear"}, {"class_weight": "balanced"}, {"class_weight": {"red": 3.0}}]
+)
+def test_one_against_one_is_that_of_scikit_learn(options):
+    svm = pytest.importorskip("sklearn.svm")
+    X, y = clouds(200, k=4)
+    new = np.random.default_rng(5).normal(size=(500, 2)) * 2
+    own = svmcore.train_classes(X, y, 2.0, tol=1e-7, **options)
+    peer = svm.SVC(C=2.0, tol=1e-7, **options).fit(X, y)
+    np.testing.assert_allclose(own.decision_function(new), peer.decision_function(new), atol=1e-5)
+    pairs = svm.SVC(C=2.0, tol=1e-7, decision_function_shape="ovo", **options).fit(X, y).decision_function(new)
+    sure = np.abs(pairs).min(axis=1) > 1e-5
+    assert sure.mean() > 0.99
+    assert (own.predict(new) == peer.predict(new))[sure].all()
+    assert set(own.support) == set(peer.support_)
+    np.testing.assert_allclose(own._values(new), -pairs, atol=1e-5)  # ours are positive for the second of a pair
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "laplacian", "precomputed", "function"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_machine_is_that_of_train_svc(kernel, strategy):
+    X, y = clouds(90)
+    weights = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
+    data = X @ X.T if kernel == "precomputed" else X
+    how = {"kernel": (lambda A, B: A @ B.T) if kernel == "function" else kernel}
+    how |= {"gamma": 0.4} if kernel in ("rbf", "poly", "laplacian") else {}
+    how |= {"fit_intercept": False, "intercept_scaling": 2.0} if kernel in ("poly", "laplacian", "function") else {}
+    own = svmcore.train_classes(data, y, 1.5, strategy=strategy, sample_weight=weights, tol=1e-8, **how)
+    assert own.converged
+    for machine, (low, high), column in zip(own, own.pairs, own._values(data).T, strict=True):
+        rows = np.flatnonzero((y == high) | (y == low)) if low is not None else np.arange(len(y))
+        part = data[np.ix_(rows, rows)] if kernel == "precomputed" else data[rows]
+        alone = svmcore.train_svc(part, y[rows] == high, 1.5, sample_weight=weights[rows], tol=1e-8, **how)
+        new = data[:, rows] if kernel == "precomputed" else data
+        np.testing.assert_allclose(column, alone.decision_function(new), atol=1e-5)
+        np.testing.assert_allclose(machine.decision_function(data), column, atol=1e-10)
+        assert set(machine.support) <= set(rows)
+        assert machine.kkt_violation <= 1e-8
+        assert machine.objective == pytest.approx(alone.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array([3, 7, 11]), np.array(["x", "y", "z"], dtype=object), np.array([0.0, 1.0, 2.0]), "pandas"]
+)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_labels_of_every_type(labels, strategy):
+    X, y = clouds(60)
+    codes = np.unique(y, return_inverse=True)[1]
+    if isinstance(labels, str):
+        pandas = pytest.importorskip("pandas")
+        target = pandas.Series(y, dtype="category")
+    else:
+        target = labels[codes]
+    machines = svmcore.train_classes(X, target, 5.0, strategy=strategy)
+    assert np.mean(machines.predict(X) == np.asarray(target)) > 0.7
+    assert machines.votes(X).sum(axis=1).tolist() == [3] * 60 or strategy == "ovr"
+
+
+def test_two_classes_and_booleans_are_one_machine():
+    X, y = clouds(60, k=2)
+    for strategy in STRATEGIES:
+        machines = svmcore.train_classes(X, y == "green", 5.0, strategy=strategy, tol=1e-8)
+        alone = svmcore.train_svc(X, y == "green", 5.0, tol=1e-8)
+        assert len(machines) == 1
+        np.testing.assert_allclose(machines.decision_function(X), alone.decision_function(X), atol=1e-6)
+        assert machines.predict(X).tolist() == alone.predict(X).tolist()
+        assert machines.predict(X).dtype == bool
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "linear", "standardize": True}, {"sparse": True}], ids=str)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_saved_and_loaded_they_answer_alike(options, strategy, tmp_path):
+    X, y = clouds(60, k=4)
+    options = dict(options)
+    data = sparse.csr_matrix(X) if options.pop("sparse", False) else X
+    machines = svmcore.train_classes(data, y, 5.0, strategy=strategy, **options)
+    machines.save(tmp_path / "several")
+    same = svmcore.load(tmp_path / "several")
+    assert isinstance(same, svmcore.Machines)
+    np.testing.assert_array_equal(same.decision_function(data), machines.decision_function(data))
+    assert same.predict(data).tolist() == machines.predict(data).tolist()
+    assert repr(same) == repr(machines)
+    with np.load(tmp_path / "several") as stored:
+        parts = {name: stored[name] for name in stored.files}
+    for broken in (
+        {"n_machines": np.array(2)},
+        {"strategy": np.array("both")},
+        {"machine1_support": np.array([10**6])},
+    ):
+        np.savez(tmp_path / "broken.npz", **{**parts, **broken})
+        with pytest.raises(svmcore.InputError, match="damaged"):
+            svmcore.load(tmp_path / "broken.npz")
+
+
+def test_standardize_looks_at_all_rows():
+    X, y = clouds(90)
+    X = X * [1.0, 100.0] + [5.0, 0.0]
+    machines = svmcore.train_classes(X, y, 2.0, standardize=True, gamma=0.5, tol=1e-8)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    other = svmcore.train_classes(Z, y, 2.0, gamma=0.5, tol=1e-8)
+    np.testing.assert_allclose(machines.decision_function(X), other.decision_function(Z), atol=1e-6)
+
+
+def test_a_limit_is_said_once_and_names_a_machine():
+    X, y = clouds(120)
+    with pytest.warns(svmcore.ConvergenceWarning, match=r"3 of 3 machines; 'green' against 'blue': .*Remedy") as caught:
+        machines = svmcore.train_classes(X, y, 1e4, max_iter=1)
+    assert len(caught) == 1
+    assert not machines.converged
+
+
+def test_a_callback_ends_all_machines():
+    X, y = clouds(120)
+    with pytest.warns(svmcore.ConvergenceWarning, match="3 of 3 machines"):
+        machines = svmcore.train_classes(X, y, 1e4, tol=1e-9, solver="smo", callback=lambda _: True)
+    assert [machine.converged for machine in machines] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"strategy": "pairs"}, "strategy='pairs' is not known; choose one of 'ovo', 'ovr'"),
+        ({"y": ["a"] * 60}, "y holds one class only"),
+        ({"class_weight": {"red": 0.0}}, "class_weight is 0 for a class; every class needs"),
+        ({"class_weight": {"grey": 1.0}}, "class_weight names the label 'grey', but y holds 'blue', 'green' and 'red'"),
+        ({"sample_weight": "no red"}, "all samples of class 'red' have weight zero"),
+        ({"y": np.linspace(0.0, 1.0, 60)}, "not classes; train_svr fits numbers"),
+        ({"alpha0": np.zeros(60)}, "alpha0 belongs to one machine"),
+        ({"C": -1.0}, "C=-1.0 is out of range"),
+        ({"gama": 1.0}, "did you mean 'gamma'"),
+        ({"sample_weight": [1.0]}, "sample_weight has shape"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_named(change, message):
+    X, y = clouds(60)
+    arguments = {"y": y, "C": 1.0} | change
+    if isinstance(change.get("sample_weight"), str):
+        arguments["sample_weight"] = (y != "red").astype(float)
+    with pytest.raises(svmcore.InputError, match=message):
+        svmcore.train_classes(X, **arguments)
