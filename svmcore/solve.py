@@ -391,7 +391,9 @@ def _attempt(
         spent += raw.n_iter
         off = not formulations.nearly_feasible(qp, raw.beta)
         raw = _believable(qp, K, _feasible(qp, raw))._replace(n_iter=spent)
+        solved = K.n_evals
         measured = _measure(qp, K, raw, run, control.LONG)
+        K.n_evals, K.certificate_evals = solved, K.certificate_evals + K.n_evals - solved
         here = Reached(name, raw, measured)
         unproved = off and run.stopping == "objective"  # the solver saw the objective of another point
         if raw.status.ok and here.finite and not unproved and _at_tolerance(measured, run):
@@ -514,7 +516,9 @@ def _solution(
         function=problem.spec.function,
         n_threads=run.n_threads,
         trace=raw.trace,
-        stats=raw.stats | {"estimated": True} if measured.estimated else raw.stats,
+        stats=raw.stats
+        | {"certificate_evals": K.certificate_evals}
+        | ({"estimated": True} if measured.estimated else {}),
         training=training,
     )
 

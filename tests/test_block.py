@@ -369,6 +369,22 @@ def test_symmetric_products_use_every_value_twice(kind, n_threads, monkeypatch):
     assert calls == [200, 200, 300, 300, 70, 70]
 
 
+def test_values_that_symmetry_saves_are_not_counted(monkeypatch):
+    monkeypatch.setattr(matrix, "_SYMMETRIC_POINTS", 20)
+    rng = np.random.default_rng(9)
+    for d, half in ((7, False), (tiles._WIDE + 2, True)):
+        X = rng.standard_normal((100, d))
+        K = KernelMatrix(X, Kernel(int(KernelKind.RBF), 0.2, 0.5, 3, 0.0), cache_bytes=1 << 20)
+        index = np.arange(0, 100, 2)
+        K.product_at(index, index, np.ones(50))
+        assert K.n_evals == 50 * 51 // 2
+        K.product_at(index, np.arange(100), np.ones(100))  # half of the sources are targets
+        assert K.n_evals == 2 * (50 * 51 // 2) + 50 * 50
+        mine = tiles.make_tiles(K, centred=False)
+        mine.gram(index, np.float32)
+        assert mine.n_evals == (50 * 51 // 2 if half else 50 * 50)
+
+
 @pytest.mark.parametrize("d", [3, tiles._WIDE + 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.uint16, np.float64])
 def test_padding_of_gram_matrices_does_not_depend_on_old_memory(d, dtype):

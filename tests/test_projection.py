@@ -15,36 +15,55 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import formulations
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_closed_forms_are_the_projections(seed):
-    """d, the multipliers (4) and the direction (5) of the paper against P = I - M'(MM')^-1 M."""
+def _feasible_state(rng, n, C):
+    """Labels, variables in all three states with sum(y alpha) = 0, and points."""
+    while True:
+        y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
+        state = rng.integers(0, 3, n)  # 0: at zero, 1: free, 2: at C
+        alpha = np.where(state == 2, C, np.where(state == 1, C * rng.uniform(0.3, 0.7, n), 0.0))
+        free = np.flatnonzero(state == 1)
+        if len(free) < 3 or not (state == 0).any() or abs(y.sum()) > n - 4:
+            continue
+        alpha[free] -= y[free] * (y @ alpha) / len(free)
+        if (alpha[free] > 0.1 * C).all() and (alpha[free] < 0.9 * C).all():
+            return y, alpha, state
+
+
+def _explicit(g, y, state, bound):
+    """The direction -P g with P = I - M'(MM')^-1 M for the bounds in M and the equality row, and the multipliers."""
+    rows = [np.where(np.arange(len(y)) == i, -1.0 if state[i] == 0 else 1.0, 0.0) for i in bound]
+    M = np.array([*rows, y])
+    inverse = np.linalg.inv(M @ M.T)
+    return -(g - M.T @ inverse @ (M @ g)), -(inverse @ (M @ g))[:-1]
+
+
+@pytest.mark.parametrize("larger", [False, True])
+@pytest.mark.parametrize("seed", range(15))
+def test_a_step_of_the_library_is_the_explicit_projection(seed, larger):
+    """d; and, once d counts as zero, the variable of the most negative multiplier (4) and the direction (5)."""
     rng = np.random.default_rng(seed)
-    n = 12
-    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
-    g = rng.normal(size=n)
-    state = rng.integers(0, 3, n)  # 0: at zero, 1: free, 2: at C
-    state[:3] = 1
-    state[3] = 0
-    free = state == 1
-
-    def explicit(bound):
-        rows = [np.where(np.arange(n) == i, -1.0 if state[i] == 0 else 1.0, 0.0) for i in bound]
-        M = np.array([*rows, y])
-        inverse = np.linalg.inv(M @ M.T)
-        return -(g - M.T @ inverse @ (M @ g)), -(inverse @ (M @ g))
-
-    bound = np.flatnonzero(~free)
-    d, u = explicit(bound)
-    mean = (y * g)[free].mean()
-    np.testing.assert_allclose(d[free], (-g + y * mean)[free], atol=1e-12)
-    closed = np.where(state == 0, g - y * mean, -g + y * mean)[bound]
-    np.testing.assert_allclose(u[:-1], closed, atol=1e-12)
-    p = 3
-    larger = free | (np.arange(n) == p)
-    d, _ = explicit(np.flatnonzero(~larger))
-    np.testing.assert_allclose(d[larger], (-g + y * (y * g)[larger].mean())[larger], atol=1e-12)
-    if g[p] - y[p] * mean < 0:  # u_p < 0: the new variable moves inwards
-        assert d[p] > 0
+    n, C = 12, 2.0
+    y, alpha, state = _feasible_state(rng, n, C)
+    X = rng.normal(size=(n, 2))
+    Q = np.outer(y, y) * np.exp(-np.square(X[:, None] - X[None]).sum(axis=2))
+    g = Q @ alpha - 1.0
+    bound = np.flatnonzero(state != 1)
+    d, u = _explicit(g, y, state, bound)
+    if larger:
+        assert u.min() < 0.0
+        p = bound[np.argmin(u)]
+        d, _ = _explicit(g, y, state, bound[bound != p])
+        assert d[p] * (1.0 if state[p] == 0 else -1.0) > 0.0
+    room = np.where(d > 0, C - alpha, alpha)[d != 0.0] / np.abs(d[d != 0.0])
+    step = min(-(g @ d) / (d @ Q @ d), room.min())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        solution = svmcore.train_svc(
+            X, y, C, gamma=1.0, solver="rosen", alpha0=alpha, max_iter=1, tol=1e-9, d_tol=1e9 if larger else 1e-12,
+            face_steps=False,
+        )  # fmt: skip
+    assert solution.n_iter == 1
+    np.testing.assert_allclose(solution.alpha, alpha + step * d, atol=1e-12)
 
 
 @pytest.mark.parametrize("solver", ["rosen", "rosen-cg"])

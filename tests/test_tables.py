@@ -8,7 +8,7 @@ import pytest
 from bench import data
 from bench.contest import Context
 from bench.results import Results
-from bench.tables import draw, ong
+from bench.tables import draw, ong, projection
 from bench.tables.base import Figure, over_steps
 from bench.tables.ong import Counted, Printed, verdict
 
@@ -76,6 +76,29 @@ def test_slow_rows_are_left_out_and_say_so(data_set, monkeypatch):
     row = ong.large_row("splice", "rbf", full=False)
     assert row[2:8] == [3149, None, 156, None, 179, None]
     assert "--full" in row[-1]
+
+
+def test_a_loose_d_gives_the_projection_fewer_steps_than_the_pair(data_set):
+    """The statement of table 1: at eps = 1e-3 the projection takes fewer steps than SMO, and generalises as well."""
+    data_set("raetsch_heart")
+    row = dict(zip(projection.COLUMNS, projection.row("heart", 1e-3, 0, full=False), strict=True))
+    assert row["partitions"] == 10
+    assert row["rosen"] < row["mvp"] < row["rosen, d = 0 to eps"]
+    assert row["unfinished"] == "0/10"
+    assert "fewer steps than SMO, as printed" in row["verdict"]
+    assert row["% rosen"] == pytest.approx(row["test error % SMO"], abs=0.5)
+    assert min(row["p rosen"], row["p rosen-cg"]) > 0.1
+
+
+def test_full_takes_a_hundred_partitions(data_set):
+    data_set("raetsch_heart")
+    parts = projection.partitions(projection.CASES["heart"], full=True)
+    assert len(parts) == 100
+    assert {len(part.y) for part in parts} == {170}
+    assert {len(part.y_test) for part in parts} == {100}
+    few = projection.partitions(projection.CASES["heart"])
+    assert len(few) == 10
+    assert np.array_equal(few[3].X, parts[3].X)
 
 
 def test_figures_are_drawn(tmp_path):

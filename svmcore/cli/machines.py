@@ -61,8 +61,8 @@ def _trained(args: argparse.Namespace, table: Table) -> Solution | Machines:
     options |= {} if args.loss is None else {"loss": args.loss}
     options |= {"solver": args.solver, "tol": args.tol, "time_limit": args.time_limit}
     with warnings_as_lines(), Progress("train", args.quiet) as progress:
-        if not args.svr and np.unique(table.y).size > 2:
-            strategy = args.classes or "ovo"
+        if not args.svr and np.unique(np.asarray(table.y)).size > 2:
+            strategy: Any = args.classes or "ovo"
             return train_classes(table.X, table.y, args.C, strategy=strategy, callback=progress, **options)
         if not args.svr:
             return train_svc(table.X, table.y, args.C, callback=progress, **options)

@@ -51,7 +51,8 @@ class KernelMatrix:
         self.column_bytes = cache_bytes  # what columns that are dear may take; the driver may allow more
         self.n_threads = n_threads
         self.n: int = X.shape[0]
-        self.n_evals = 0
+        self.n_evals = 0  # values computed: by a solver,
+        self.certificate_evals = 0  # and for a certificate (`solve` tells them apart)
         self.n_features = 0 if kernel.kind == KernelKind.PRECOMPUTED else int(X.shape[1])
         self._memo: tuple[IntArray, FloatArray, FloatArray] | None = None
         if function is not None and 8 * self.n**2 <= cache_bytes:
@@ -142,7 +143,7 @@ class KernelMatrix:
             others = np.flatnonzero(weights)
             saved = (len(index) - len(others) - 0.5 * len(targets)) / len(index)
             if saved > _SYMMETRY_SAVES and np.bincount(targets).max() == 1:
-                self.n_evals += len(targets) ** 2
+                self.n_evals += len(targets) * (len(targets) + 1) // 2  # each is computed once
                 among = symmetric_product(self.kernel, self.subset(targets), own, self.n_threads)
                 return among + self.product_at(targets, others, weights[others])
         self.n_evals += len(targets) * len(index)

@@ -310,14 +310,14 @@ class _Tiles:
             size = np.maximum(size, 1.0)
         return np.asarray(np.sqrt(_ROUNDING * max(1.0, degree) * (terms + 16.0)) * size ** (0.5 * degree))
 
-    def _finish(self, out: Real, count: int, lower: bool) -> Real:
-        """A Gram matrix without offset and padding, or the lower triangle of one, made whole and counted."""
-        if lower:
+    def _finish(self, out: Real, count: int, *, half: bool) -> Real:
+        """A Gram matrix without offset and padding, or its lower triangle (`half`), made whole and counted."""
+        if half:
             _complete(out, count)
         if self.offset:
             out[:count, :count] += self.offset
         out[count:] = 0
-        self.n_evals += count * (count + 1) // 2 if lower else count * count
+        self.n_evals += count * (count + 1) // 2 if half else count * count
         return out
 
 
@@ -416,7 +416,7 @@ class DenseTiles(_Tiles):
         store = loops.store_lower_32 if half else loops.store_block_32 if single else loops.store_block_64
         work = float(out.size * source.shape[1])
         split(lambda a, b: store(self.shape, packed, panels, a, b, out), columns, work, self.n_threads)
-        return self._finish(out, count, half)
+        return self._finish(out, count, half=half)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
         """As `_Tiles._add`."""
@@ -507,7 +507,7 @@ class SparseTiles(_Tiles):
             lambda a, b: store(self.shape, self.csr[real], points, columns.points, *columns.room(), lower, a, b, out),
             columns.count, out.size * (self.effort + 8.0), self.n_threads,
         )  # fmt: skip
-        return self._finish(out, count, lower)
+        return self._finish(out, count, half=lower)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
         """As `_Tiles._add`."""

@@ -68,7 +68,9 @@ class Solution:
         would take long, it and the intercept are the solver's own; then the warning says "about", and ``stats`` has
         "estimated". The other measures are recomputed from the data all the same, when they are first asked for.
     status, converged : how the run ended (prints its own sentence), and whether it met its tolerance.
-    n_iter, n_kernel_evals, fit_seconds, solver, trace, stats : the course of the run.
+    n_iter, n_kernel_evals, fit_seconds, solver, trace, stats : the course of the run. Kernel values are counted each time
+        that one is computed; a value of a stored row, or one used twice for symmetry, counts once. Those of the
+        certificate are apart, in ``stats["certificate_evals"]``.
     """
 
     alpha: FloatArray

@@ -168,7 +168,7 @@ class Course:
     """One run: the point, its residual, the counters, and when to stop.
 
     The point is in `duals`, the kernel rows in `store`. A solver that works on some of the variables at a time, or keeps its
-    rows elsewhere, says so in the methods from `begin` to `rested`.
+    rows elsewhere, says so in the methods from `begin` to `rested` and in `fresh`.
     """
 
     patience = (30, 3000)  # steps without halving the violation, by variable and in all, before the face is asked
@@ -273,10 +273,20 @@ class Course:
         self.records.append(self.progress.trace[:count].copy())
         self.ints[steps.TRACED] = 0
 
+    def fresh(self, beta: FloatArray) -> FloatArray:
+        """The residual without the rounding of steps: from the rows of the support if all are stored, else from the data."""
+        support = np.flatnonzero(beta)
+        slots = self.store.slot[self.qp.point[support]]
+        if (slots < 0).any():
+            return fresh_residual(self.qp, self.K, beta)
+        coef = np.bincount(slots, weights=beta[support], minlength=len(self.store.owner))
+        product = coef @ self.store.values[: len(coef)] if len(coef) else 0.0
+        return np.asarray(self.qp.c - product - self.qp.diag * beta)
+
     def refresh(self) -> bool:
-        """Go back to all variables with a residual computed from the data; whether the criterion holds there."""
+        """Go back to all variables with a fresh residual; whether the criterion holds there."""
         beta = self.beta()
-        v = fresh_residual(self.qp, self.K, beta)
+        v = self.fresh(beta)
         self.restart(beta, v)
         self.count(beta, v)
         return self.criterion.met(self.qp, beta, v)

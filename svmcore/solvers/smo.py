@@ -210,6 +210,9 @@ class _Shrinking(Course):
         self._work_on(self.whole)
         self.whole.restart(beta, v)
 
+    def fresh(self, beta: FloatArray) -> FloatArray:
+        return fresh_residual(self.qp, self.K, beta)
+
     def in_work(self) -> DualQP:
         return self.qp if self.problem is self.whole else self.qp.part(self.problem.index)
 
