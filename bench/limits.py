@@ -21,9 +21,9 @@ _STREAM_BYTES = 256 << 20
 def kernel_block(problem: Problem, n_sv: int) -> float:
     """CPU seconds of one |SV| x n kernel block times a vector by our fused tile, one thread."""
     from svmcore._types import LANES
-    from svmcore.gram import KernelMatrix
+    from svmcore.kernel.matrix import KernelMatrix
+    from svmcore.kernel.tiles import DenseTiles, OracleTiles, make_tiles
     from svmcore.solve import svc_problem, svr_problem
-    from svmcore.tiles import DenseTiles, OracleTiles, make_tiles
 
     if problem.epsilon is not None:
         form = svr_problem(problem.X, problem.y, problem.C, problem.epsilon, **problem.keywords())

@@ -23,18 +23,18 @@ from svmcore._errors import (
 
 if _typing.TYPE_CHECKING:
     from svmcore._control import WorkProgress
-    from svmcore._path_paper import PublishedOptions
+    from svmcore.certificates import certificate, duality_gap, kkt_violation
     from svmcore.cv import PathCV, cv_path
     from svmcore.data import load_data
     from svmcore.gp import GPSolution, gp_regression
-    from svmcore.path import svm_path
-    from svmcore.path_result import Path, StepCurve
-    from svmcore.public import certificate, duality_gap, kkt_violation
-    from svmcore.solution import Solution, load
+    from svmcore.kernel.tiles import release_memory
+    from svmcore.models.incremental import LeaveOneOut, leave_one_out
+    from svmcore.models.solution import Solution, load
+    from svmcore.path.driver import svm_path
+    from svmcore.path.published import PublishedOptions
+    from svmcore.path.result import Path, StepCurve
     from svmcore.solve import train_svc, train_svr
     from svmcore.solvers import _CallablePackage
-    from svmcore.tiles import release_memory
-    from svmcore.update import LeaveOneOut, leave_one_out
     from svmcore.warm import warmup
 
     solvers: _CallablePackage
@@ -43,26 +43,26 @@ __version__ = "0.1.0"
 
 # loaded on first use, so that `import svmcore` does not wait for the compiler
 _HOMES = {
-    "Path": "svmcore.path_result",
+    "Path": "svmcore.path.result",
     "PathCV": "svmcore.cv",
     "cv_path": "svmcore.cv",
-    "PublishedOptions": "svmcore._path_paper",
-    "Solution": "svmcore.solution",
-    "StepCurve": "svmcore.path_result",
+    "PublishedOptions": "svmcore.path.published",
+    "Solution": "svmcore.models.solution",
+    "StepCurve": "svmcore.path.result",
     "WorkProgress": "svmcore._control",
     "GPSolution": "svmcore.gp",
-    "LeaveOneOut": "svmcore.update",
+    "LeaveOneOut": "svmcore.models.incremental",
     "gp_regression": "svmcore.gp",
-    "leave_one_out": "svmcore.update",
-    "load": "svmcore.solution",
+    "leave_one_out": "svmcore.models.incremental",
+    "load": "svmcore.models.solution",
     "load_data": "svmcore.data",
-    "svm_path": "svmcore.path",
+    "svm_path": "svmcore.path.driver",
     "train_svc": "svmcore.solve",
     "train_svr": "svmcore.solve",
-    "certificate": "svmcore.public",
-    "duality_gap": "svmcore.public",
-    "kkt_violation": "svmcore.public",
-    "release_memory": "svmcore.tiles",
+    "certificate": "svmcore.certificates",
+    "duality_gap": "svmcore.certificates",
+    "kkt_violation": "svmcore.certificates",
+    "release_memory": "svmcore.kernel.tiles",
     "warmup": "svmcore.warm",
 }
 

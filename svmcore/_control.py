@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from svmcore import _check
 from svmcore._errors import InputError, StoppedError
 from svmcore._types import Status
+from svmcore.problem import border
 
 GRACE = 0.3
 """Seconds beyond the limit, or beyond Ctrl-C, that a beginning may take without which there is no answer at all."""
@@ -192,8 +192,8 @@ class Part(Control):
 def new_control(name: str, time_limit: Any, callback: Any, verbose: Any) -> Control:
     """A control of checked arguments."""
     if time_limit is not None:
-        time_limit = _check.number("time_limit", time_limit, low=0.0)
+        time_limit = border.number("time_limit", time_limit, low=0.0)
     if callback is not None and not callable(callback):
         raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    verbose = _check.integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, low=0)
+    verbose = border.integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, low=0)
     return Control(time_limit=time_limit, callback=callback, verbose=verbose, name=name)

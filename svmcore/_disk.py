@@ -46,17 +46,30 @@ _ABANDONED = 3600.0  # seconds after which an unfinished file is a dead process'
 def sources(module: str) -> tuple[str, ...]:
     """A module of the package and all modules of it that it imports, directly or not, by name.
 
-    The words of its import statements that are the names of loaded modules: all of them, and rarely one too many.
+    Of each import statement: the module it names, and the words behind it as modules below that one or by themselves.
+    Those that are loaded modules of the package are all that it loads, and rarely one too many.
     """
     package = module.partition(".")[0]
-    own_import = re.compile(rf"^[ \t]*(?:from|import)\s+(?:{package}\b|\.)(?:\([^)]*\)|[^(\n])*", re.MULTILINE)
+    statement = re.compile(rf"^[ \t]*(?:from|import)\s+((?:{package}\b|\.)[\w.]*)((?:\([^)]*\)|[^(\n])*)", re.MULTILINE)
     found, waiting = {module}, [module]
     while waiting:
-        for statement in own_import.findall(_source(waiting.pop())):
-            names = {f"{package}.{word}" for word in re.findall(r"\w+", statement)} & sys.modules.keys()
-            waiting.extend(names - found)
-            found |= names
+        importer = waiting.pop()
+        names = set()
+        for target, rest in statement.findall(_source(importer)):
+            start = _absolute(target, importer)
+            names |= {start, *(name for word in re.findall(r"[\w.]+", rest) for name in (word, f"{start}.{word}"))}
+        names = {name for name in names & sys.modules.keys() if name.startswith(f"{package}.")}
+        waiting.extend(names - found)
+        found |= names
     return tuple(sorted(found))
+
+
+def _absolute(target: str, importer: str) -> str:
+    """A module's name in full, where an import names it with leading dots."""
+    name = target.lstrip(".")
+    if not (level := len(target) - len(name)):
+        return name
+    return ".".join(filter(None, [*importer.split(".")[:-level], name]))
 
 
 @functools.cache
@@ -120,7 +133,7 @@ class DiskCache:
     """The files of one function, with the methods that numba asks of a dispatcher's cache."""
 
     def __init__(self, function: Any) -> None:
-        self._name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+        self._name = f"{function.__module__.partition('.')[2]}.{function.__qualname__}"
         self._stamp = stamp(function.__module__) or ""
         self.enable()
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
-from svmcore._vector import EDGE, FORM_COLUMNS, add_form, exp_nonpositive, store_products
+from svmcore.simd.vector import EDGE, FORM_COLUMNS, add_form, exp_nonpositive, store_products
 
 LINEAR = int(KernelKind.LINEAR)
 POLY = int(KernelKind.POLY)

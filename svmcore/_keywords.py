@@ -86,11 +86,10 @@ _ABSENT = {
 }
 """Words of other libraries for what is not here, or not in one word."""
 
-_HOMES = {
-    "train_svc": "svmcore.solve", "train_svr": "svmcore.solve", "svm_path": "svmcore.path",
-    "leave_one_out": "svmcore.update", "certificate": "svmcore.public", "duality_gap": "svmcore.public",
-    "kkt_violation": "svmcore.public", "gp_regression": "svmcore.gp",
-}  # fmt: skip
+_FUNCTIONS = (
+    "train_svc", "train_svr", "svm_path", "cv_path", "leave_one_out", "certificate", "duality_gap", "kkt_violation",
+    "gp_regression",
+)  # fmt: skip
 _CLOSE = 0.6  # likeness, of difflib, from which a word is taken for a slip
 
 P = ParamSpec("P")
@@ -138,7 +137,8 @@ def _unknown(function: str, word: str, parameters: list[str], options: Iterable[
         return InputError(f"{begin}; it is called {_CALLED[word]} here")
     if word in _ABSENT:
         return InputError(f"{begin}; {_ABSENT[word]}")
-    owners = [name for name, home in _HOMES.items() if word in _own(getattr(importlib.import_module(home), name))]
+    library = importlib.import_module("svmcore")
+    owners = [name for name in _FUNCTIONS if word in _own(getattr(library, name))]
     if owners:
         return InputError(f"{begin}; {', '.join(owners)} {'has' if len(owners) == 1 else 'have'} it")
     known = {name.lower(): name for name in (*options, *parameters)}

@@ -9,7 +9,7 @@ its lower end (side LOW), ``r >= 0`` at the upper end (UP) and ``r = 0`` in betw
 and r are linear in t. The path itself has slope = labels and t = lambda (b = lambda y alpha, bias = lambda intercept);
 removing an error has slope = the error and t from 1 to 0. Both run through the same `follow`.
 
-A point that depends on the elbow (`_elbow_jit`) is exchanged along its null vector; it needs no linear program,
+A point that depends on the elbow (`path/elbow_jit`) is exchanged along its null vector; it needs no linear program,
 because that vector moves no other residual.
 
 No residual is ever dropped: whatever is set to zero is booked in `base`, so that the state stays exactly optimal for a
@@ -24,7 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._elbow_jit import (
+from svmcore._jit import jit
+from svmcore._types import FloatArray, IntArray
+from svmcore.path.elbow_jit import (
     BATCHED,
     BIAS,
     ELBOW,
@@ -57,9 +59,7 @@ from svmcore._elbow_jit import (
     pivot_of,
     solve_upper,
 )  # fmt: skip
-from svmcore._jit import jit
-from svmcore._types import FloatArray, IntArray
-from svmcore._vector import BIG, fmin
+from svmcore.simd.vector import BIG, fmin
 
 # why `follow` returned
 DONE, STALLED, SINGULAR, REFRESH, GROW, ROWS, FLUSH, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7

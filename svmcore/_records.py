@@ -5,7 +5,7 @@ that passes it on, unpacked at each call from Python. Here such a tuple stays wh
 and reads an array's address, lengths and strides from the array object when it needs them; numbers are taken along.
 A tuple cannot change, and nobody gives an array another memory during a call, so each is read at most once per function.
 
-Only tuples of the package's own classes are treated so, and none of `_vector`, whose instructions take theirs apart.
+Only tuples of the package's own classes are treated so, and none of `simd/vector`, whose instructions take theirs apart.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from numba.extending import (
     unbox,
 )
 
-_BY_VALUE = "svmcore._vector"
+_BY_VALUE = "svmcore.simd.vector"
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _ITEMS = tuple.__basicsize__  # where a tuple's items begin
 _DATA = object.__basicsize__  # of an array: its memory, the number of its dimensions, their lengths, their strides

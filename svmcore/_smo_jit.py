@@ -16,7 +16,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
-from svmcore._vector import BIG, fmax, fmin
+from svmcore.simd.vector import BIG, fmax, fmin
 
 CALLABLE = int(KernelKind.CALLABLE)
 

@@ -19,13 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from svmcore import _check, _kernels
+from svmcore import _kernels
 from svmcore._control import Callback, Control
-from svmcore._decision import Decision
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import FloatArray, Kernel, KernelKind, Status
-from svmcore.gram import (
+from svmcore.kernel.matrix import (
     KernelMatrix,
     aligned,
     call_kernel,
@@ -35,6 +34,8 @@ from svmcore.gram import (
     padded,
     sparse_points,
 )
+from svmcore.models.decision import Decision
+from svmcore.problem import border
 
 SOLVERS = ("cg", "cholesky")
 STOPPING = ("residual", "bounds")
@@ -159,7 +160,7 @@ def _many(system: _System, B: FloatArray, tol: float) -> tuple[FloatArray, Float
 def _cholesky(system: _System, y: FloatArray) -> FloatArray:
     """A^-1 y, dense."""
     n = system.K.n
-    _check.memory(16.0 * n**2, f"a dense {n} x {n} system", "use solver='cg'")
+    border.memory(16.0 * n**2, f"a dense {n} x {n} system", "use solver='cg'")
     try:
         return np.asarray(linalg.solve(system.dense(), y, assume_a="pos", check_finite=False))
     except linalg.LinAlgError:
@@ -210,7 +211,7 @@ class GPSolution:
         )
 
     def _checked(self, X: Any) -> Any:
-        X = _check.features(X)
+        X = border.features(X)
         if X.shape[1] != self.n_features:
             what = "kernel values" if self.kernel.kind == KernelKind.PRECOMPUTED else "features"
             raise InputError(f"X has {X.shape[1]} {what} a row; this process was trained with {self.n_features}")
@@ -319,19 +320,19 @@ def gp_regression(
     >>> bool(abs(gp.predict([[1.5]])[0] - np.sin(1.5)) < 0.05), gp.lower <= gp.upper
     (True, True)
     """
-    solver = _check.choice("solver", solver, SOLVERS)
-    stopping = _check.choice("stopping", stopping, STOPPING)
-    noise = _check.number("noise", noise, low=0.0, strict=True)
-    tol = _check.number("tol", tol, low=0.0, strict=True)
-    max_iter = _check.integer("max_iter", max_iter, low=-1)
-    X = _check.gram(X) if isinstance(kernel, str) and kernel == "precomputed" else _check.features(X)
-    targets = _check.vector(y, "y", X.shape[0])
-    spec = _check.kernel(kernel, X, gamma, degree, coef0, 0.0, None)
-    start = np.zeros(X.shape[0]) if alpha0 is None else _check.vector(alpha0, "alpha0", X.shape[0]).copy()
-    cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
-    threads = _check.threads(n_threads)
+    solver = border.choice("solver", solver, SOLVERS)
+    stopping = border.choice("stopping", stopping, STOPPING)
+    noise = border.number("noise", noise, low=0.0, strict=True)
+    tol = border.number("tol", tol, low=0.0, strict=True)
+    max_iter = border.integer("max_iter", max_iter, low=-1)
+    X = border.gram(X) if isinstance(kernel, str) and kernel == "precomputed" else border.features(X)
+    targets = border.vector(y, "y", X.shape[0])
+    spec = border.kernel(kernel, X, gamma, degree, coef0, 0.0, None)
+    start = np.zeros(X.shape[0]) if alpha0 is None else border.vector(alpha0, "alpha0", X.shape[0]).copy()
+    cache = border.number("cache_mb", border.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
+    threads = border.threads(n_threads)
     if time_limit is not None:
-        time_limit = _check.number("time_limit", time_limit, low=0.0)
+        time_limit = border.number("time_limit", time_limit, low=0.0)
     if callback is not None and not callable(callback):
         raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
     with Control(time_limit=time_limit, callback=callback, verbose=int(verbose), name="gp") as control:
@@ -342,7 +343,7 @@ def gp_regression(
             alpha = _cholesky(system, targets)
             status, n_iter = Status.CONVERGED, 1
         else:
-            alpha, status, n_iter = run.solve(start, max_iter, control, _check.flag("trace", trace))
+            alpha, status, n_iter = run.solve(start, max_iter, control, border.flag("trace", trace))
         residual = targets - (system @ alpha)
         seconds = control.seconds
     lower, upper = bounds(targets, alpha, residual, noise)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from svmcore._errors import InputError
-from svmcore.gram import available_threads
+from svmcore.kernel.matrix import available_threads
 
 T = TypeVar("T")
 _POLL = 0.2  # seconds between looks for Ctrl-C

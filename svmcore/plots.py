@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore import _check
 from svmcore._errors import InputError, MissingExtraError
 from svmcore._types import FloatArray, KernelKind
-from svmcore.gram import is_sparse
-from svmcore.path_result import Path, StepCurve
+from svmcore.kernel.matrix import is_sparse
+from svmcore.path.result import Path, StepCurve
+from svmcore.problem import border
 
 NEGATIVE, POSITIVE = "#0072B2", "#D55E00"
 MARGIN, BOUND, OUTSIDE = "#009E73", "#56B4E9", "#8C8C8C"
@@ -104,7 +104,7 @@ def _pair(test: Any) -> tuple[Any, Any]:
 
 def _curve(path: Path, test: tuple[Any, Any] | None, **limits: Any) -> StepCurve:
     data = path._data
-    X, y = (None, None) if test is None else (_check.features(test[0]), np.asarray(test[1]).reshape(-1))
+    X, y = (None, None) if test is None else (border.features(test[0]), np.asarray(test[1]).reshape(-1))
     rows = data.X.shape[0] if X is None else X.shape[0]
     if rows * path.lambdas.size <= _EXACT_WORK:
         return path.error_curve(X, y, **limits)

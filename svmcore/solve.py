@@ -13,18 +13,20 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _advice, _check, _columns, _measures, choice, forms, solvers
-from svmcore._check import KernelSpec
-from svmcore._columns import Columns
+from svmcore import auto, solvers
 from svmcore._control import Callback, Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning, warn
 from svmcore._keywords import Gamma, KernelLike, SolverName, SolverOptions, Stopping, SVCLoss, SVRLoss, checked
-from svmcore._scales import warn_of_scales
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
-from svmcore.certify import WORTH_IT, Certificate, certificate, confirm
-from svmcore.gram import KernelMatrix, is_sparse
-from svmcore.solution import Solution, Terms
+from svmcore.kernel.matrix import KernelMatrix, is_sparse
+from svmcore.models.solution import Solution, Terms
+from svmcore.problem import advice, border, formulations, measures
+from svmcore.problem import columns as _columns
+from svmcore.problem.border import KernelSpec
+from svmcore.problem.certify import WORTH_IT, Certificate, certificate, confirm
+from svmcore.problem.columns import Columns
+from svmcore.problem.scales import warn_of_scales
 from svmcore.solvers._contract import STOPPED, positive, product_work, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
@@ -63,7 +65,7 @@ class Problem(NamedTuple):
         """What the centre adds to the intercept of the points to give that of X."""
         if self.centre is None:
             return 0.0
-        return float(-forms.to_coef(self.qp, beta, K.n) @ (K.X @ self.centre))
+        return float(-formulations.to_coef(self.qp, beta, K.n) @ (K.X @ self.centre))
 
 
 class Training(NamedTuple):
@@ -248,7 +250,7 @@ def train_svr(
     }  # fmt: skip
     training = Training(problem.X, y, form, run.tol, problem.columns)
     solution = _fit(problem, run, _control(time_limit, callback, verbose), training)
-    flat = _advice.nearly_constant(solution, problem.qp, problem.X)
+    flat = advice.nearly_constant(solution, problem.qp, problem.X)
     if flat is not None:
         warn(
             f"the function is nearly constant, with a spread of {flat[0]:.2g} where y spreads {flat[1]:.2g}: C={C:g} is "
@@ -260,22 +262,22 @@ def train_svr(
 
 def _offset(fit_intercept: Any, intercept_scaling: Any) -> tuple[bool, float]:
     """Whether there is an equality row, and the constant that the bias embedding adds to the kernel."""
-    equality = _check.flag("fit_intercept", fit_intercept)
+    equality = border.flag("fit_intercept", fit_intercept)
     if intercept_scaling is None:
         return equality, 0.0
     if equality:
         raise InputError(
             f"intercept_scaling={intercept_scaling!r} stands for a regularised intercept and needs fit_intercept=False"
         )
-    return equality, _check.number("intercept_scaling", intercept_scaling, low=0.0) ** 2
+    return equality, border.number("intercept_scaling", intercept_scaling, low=0.0) ** 2
 
 
 def _checked_points(X: Any, kernel: Any) -> Any:
     if isinstance(kernel, str) and kernel == "precomputed":
-        return _check.gram(X)
-    X = _check.features(X)
+        return border.gram(X)
+    X = border.features(X)
     if not is_sparse(X):
-        _check.memory(8.0 * X.size, f"packing {X.shape[0]} x {X.shape[1]} features", "train on fewer rows or features")
+        border.memory(8.0 * X.size, f"packing {X.shape[0]} x {X.shape[1]} features", "train on fewer rows or features")
     return X
 
 
@@ -304,21 +306,21 @@ def svc_problem(
     class_weight: Any = None, standardize: Any = False, feature_names: Any = None,
 ) -> Problem:  # fmt: skip
     """Check a classification problem and form its dual."""
-    C = _check.cost(C)
-    loss = _check.choice("loss", loss, forms.SVC_LOSSES)
+    C = border.cost(C)
+    loss = border.choice("loss", loss, formulations.SVC_LOSSES)
     equality, offset = _offset(fit_intercept, intercept_scaling)
     names = _columns.names_of(X, feature_names)
     X = _checked_points(X, kernel)
-    weights = _check.sample_weights(sample_weight, X.shape[0])
+    weights = border.sample_weights(sample_weight, X.shape[0])
     columns, X = _columns.fitted(X, weights, standardize, names, kernel)
-    signs, classes = _check.labels(y, X.shape[0], None if weights is None else weights > 0)
-    spec = _check.kernel(kernel, X, gamma, degree, coef0, offset, weights)
-    share = _check.class_weights(class_weight, classes, signs, weights)
+    signs, classes = border.labels(y, X.shape[0], None if weights is None else weights > 0)
+    spec = border.kernel(kernel, X, gamma, degree, coef0, offset, weights)
+    share = border.class_weights(class_weight, classes, signs, weights)
     if weights is not None:
         share = share * weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    qp, centre = forms.svc(signs, costs, loss, equality), _centre(X, spec, equality)
+    qp, centre = formulations.svc(signs, costs, loss, equality), _centre(X, spec, equality)
     return Problem(qp, spec, X, classes, columns, Terms(C, loss), centre, _by_scale(gamma))
 
 
@@ -328,20 +330,20 @@ def svr_problem(
     sample_weight: Any = None, standardize: Any = False, feature_names: Any = None,
 ) -> Problem:  # fmt: skip
     """Check a regression problem and form its dual."""
-    C = _check.cost(C)
-    epsilon = _check.number("epsilon", epsilon, low=0.0)
-    loss = _check.choice("loss", loss, forms.SVR_LOSSES)
+    C = border.cost(C)
+    epsilon = border.number("epsilon", epsilon, low=0.0)
+    loss = border.choice("loss", loss, formulations.SVR_LOSSES)
     equality, offset = _offset(fit_intercept, intercept_scaling)
     names = _columns.names_of(X, feature_names)
     X = _checked_points(X, kernel)
-    targets = _check.vector(y, "y", X.shape[0])
-    weights = _check.sample_weights(sample_weight, X.shape[0])
+    targets = border.vector(y, "y", X.shape[0])
+    weights = border.sample_weights(sample_weight, X.shape[0])
     columns, X = _columns.fitted(X, weights, standardize, names, kernel)
-    spec = _check.kernel(kernel, X, gamma, degree, coef0, offset, weights)
+    spec = border.kernel(kernel, X, gamma, degree, coef0, offset, weights)
     share = np.ones(X.shape[0]) if weights is None else weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
-    qp, centre = forms.svr(targets, costs, epsilon, loss, equality), _centre(X, spec, equality)
+    qp, centre = formulations.svr(targets, costs, epsilon, loss, equality), _centre(X, spec, equality)
     return Problem(qp, spec, X, None, columns, Terms(C, loss, epsilon), centre, _by_scale(gamma))
 
 
@@ -367,19 +369,19 @@ def _check_run(
     if not isinstance(solver, str):
         raise InputError(f"solver={solver!r} is not a name; see svmcore.solvers()")
     solvers.check_options(solver, options)
-    cache = _check.number("cache_mb", _check.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
+    cache = border.number("cache_mb", border.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
     if cache_mb is not None:
-        _check.memory(cache * 1e6, f"cache_mb={cache_mb:g}", "give a smaller cache_mb")
+        border.memory(cache * 1e6, f"cache_mb={cache_mb:g}", "give a smaller cache_mb")
     return Run(
         solver=solver,
-        tol=_check.number("tol", tol, low=0.0, strict=True),
-        stopping=_check.choice("stopping", stopping, _check.STOPPING),
-        max_iter=_check.integer("max_iter", max_iter, low=-1),
+        tol=border.number("tol", tol, low=0.0, strict=True),
+        stopping=border.choice("stopping", stopping, border.STOPPING),
+        max_iter=border.integer("max_iter", max_iter, low=-1),
         cache_bytes=int(cache * 1e6),
-        n_threads=_check.threads(n_threads),
+        n_threads=border.threads(n_threads),
         alpha0=alpha0,
-        trace=_check.flag("trace", trace),
-        seed=0 if random_state is None else _check.integer("random_state", random_state, low=0),
+        trace=border.flag("trace", trace),
+        seed=0 if random_state is None else border.integer("random_state", random_state, low=0),
         options=options,
     )
 
@@ -421,14 +423,14 @@ def _start(problem: Problem, alpha0: Any) -> FloatArray:
     qp = problem.qp
     if alpha0 is None:
         return np.zeros(len(qp.c))
-    coef = _check.vector(alpha0, "alpha0", problem.X.shape[0])
+    coef = border.vector(alpha0, "alpha0", problem.X.shape[0])
     if problem.classes is not None:
         if (coef < 0).any():
             raise InputError(f"alpha0 contains {coef.min():g}; the dual variables of a classifier are at least 0")
         full = np.zeros(problem.X.shape[0])
         full[qp.point] = np.where(qp.upper > 0, 1.0, -1.0)
         coef = coef * full
-    return forms.feasible_start(qp, forms.to_beta(qp, coef))
+    return formulations.feasible_start(qp, formulations.to_beta(qp, coef))
 
 
 class Measured(NamedTuple):
@@ -445,15 +447,15 @@ class Measured(NamedTuple):
 def _relative_gap(qp: DualQP, raw: Raw, b: float) -> float:
     """The relative gap by a solver's residual: a few digits of it."""
     assert raw.residual is not None
-    gap = _measures.gap(qp, raw.beta, raw.residual, b)
-    return gap / max(abs(gap - _measures.objective(qp, raw.beta, raw.residual)), 1e-300)
+    gap = measures.gap(qp, raw.beta, raw.residual, b)
+    return gap / max(abs(gap - measures.objective(qp, raw.beta, raw.residual)), 1e-300)
 
 
 def _own_measures(qp: DualQP, K: KernelMatrix, raw: Raw) -> tuple[float, float]:
     """Violation and intercept by a solver's residual."""
     assert raw.residual is not None
-    b = _measures.bias(qp, raw.beta, raw.residual) if qp.equality else K.kernel.offset * float(raw.beta.sum())
-    return _measures.violation(qp, raw.beta, raw.residual), b
+    b = measures.bias(qp, raw.beta, raw.residual) if qp.equality else K.kernel.offset * float(raw.beta.sum())
+    return measures.violation(qp, raw.beta, raw.residual), b
 
 
 def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run, long: float = np.inf) -> Measured:
@@ -512,7 +514,7 @@ def _attempt(
             start=start, seed=run.seed, trace=run.trace, **solvers.accepted(name, run.options),
         )  # fmt: skip
         spent += raw.n_iter
-        off = not forms.nearly_feasible(qp, raw.beta)
+        off = not formulations.nearly_feasible(qp, raw.beta)
         raw = _believable(qp, K, _feasible(qp, raw))._replace(n_iter=spent)
         measured = _measure(qp, K, raw, run, control.LONG)
         here = Reached(name, raw, measured)
@@ -535,7 +537,7 @@ def _feasible(qp: DualQP, raw: Raw) -> Raw:
     if not math.isfinite(raw.beta.sum()) and not np.isfinite(raw.beta).all():
         status = Status.PRECISION if raw.status.ok else raw.status
         return raw._replace(beta=np.zeros_like(raw.beta), residual=None, status=status)
-    beta = forms.balanced(qp, raw.beta)
+    beta = formulations.balanced(qp, raw.beta)
     return raw if beta is raw.beta else raw._replace(beta=beta, residual=None)
 
 
@@ -588,7 +590,7 @@ def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> 
         with one_blas_thread, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # an unbounded run may overflow; its status says so
             K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
-            chain = choice.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)
+            chain = auto.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)
             (name, raw, measured), noise = _chain(chain, qp, K, run, start, control)
         solution = _solution(problem, K, raw, measured, run._replace(solver=name), control.seconds, training)
         _speak(solution, measured, problem, run, noise if raw.status is Status.PRECISION else 0.0)
@@ -607,7 +609,7 @@ def _solution(
     problem: Problem, K: KernelMatrix, raw: Raw, measured: Measured, run: Run, seconds: float, training: Any
 ) -> Solution:
     """Assemble the answer."""
-    coef = forms.to_coef(problem.qp, raw.beta, problem.X.shape[0])
+    coef = formulations.to_coef(problem.qp, raw.beta, problem.X.shape[0])
     support = np.flatnonzero(coef)
     precomputed = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
     points = problem.X if problem.centre is None else K.X

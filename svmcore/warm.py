@@ -18,11 +18,11 @@ from svmcore import _bundle, _disk
 from svmcore._errors import InputError
 from svmcore._jit import DISABLED
 from svmcore._keywords import KernelName
-from svmcore.path import svm_path
-from svmcore.public import certificate
+from svmcore.certificates import certificate
+from svmcore.models.incremental import leave_one_out
+from svmcore.path.driver import svm_path
 from svmcore.solve import train_svc, train_svr
 from svmcore.solvers import block
-from svmcore.update import leave_one_out
 
 KERNELS: tuple[KernelName, ...] = ("rbf", "linear", "poly", "sigmoid", "laplacian")
 CHOICES = ("fit", "path", "all")

@@ -17,7 +17,8 @@ from hypothesis import settings
 from strategies import RULES, Case
 
 import svmcore
-from svmcore import _window, choice
+from svmcore import auto
+from svmcore.path import window
 from svmcore.solvers import block
 
 Thresholds = tuple[tuple[Any, dict[str, Any]], ...]
@@ -55,8 +56,8 @@ class Engine(NamedTuple):
             chains.append(choice_of(*args, **facts))
             return chains[-1]
 
-        choice_of = choice.choose
-        with patched(((choice, {"choose": choose}), *self.thresholds)):
+        choice_of = auto.choose
+        with patched(((auto, {"choose": choose}), *self.thresholds)):
             solution = case.fit(**{"solver": self.solver, **self.options, **more})
         if self.solver == "auto":
             assert solution.solver in chains[0]
@@ -80,13 +81,13 @@ def patched(thresholds: Thresholds) -> Iterator[None]:
 def early_windows() -> Iterator[list[int]]:
     """Windows wherever two points are on the elbow; the list tells how many there were in each path."""
     counts: list[int] = []
-    record = _window.WindowTracker.record
+    record = window.WindowTracker.record
 
     def counted(tracker: Any, ended: str) -> Any:
-        counts.append(int(tracker.q.pace[_window.sj.N_WINDOWS]))
+        counts.append(int(tracker.q.pace[window.sj.N_WINDOWS]))
         return record(tracker, ended)
 
-    thresholds = ((_window, {"FEWEST": 2, "WORTH": 1.0}), (_window.WindowTracker, {"record": counted}))
+    thresholds = ((window, {"FEWEST": 2, "WORTH": 1.0}), (window.WindowTracker, {"record": counted}))
     with patched(thresholds):
         yield counts
 
@@ -106,7 +107,7 @@ def small_block(run: Any, free: int) -> int:
     return min(len(run.beta), 6 + int(block.FREE_FACTOR * free))
 
 
-AUTO_AT_ANY_SIZE: Thresholds = ((choice, {"TINY": 0, "MOST_OPEN": 0, "LEAST_POINTS": 1}),)
+AUTO_AT_ANY_SIZE: Thresholds = ((auto, {"TINY": 0, "MOST_OPEN": 0, "LEAST_POINTS": 1}),)
 SEVERAL_SETS: Thresholds = ((block._Run, {"block_size": small_block}),)
 
 ENGINES = {rule: Engine("smo", {"rule": rule}) for rule in RULES} | {

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import svmcore
-from svmcore import _block_jit as block_jit
-from svmcore import _threads, gram, tiles
+from svmcore import _threads
 from svmcore._jit import DISABLED
 from svmcore._types import Kernel, KernelKind, Status
-from svmcore.gram import KernelMatrix
+from svmcore.kernel import matrix, tiles
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.solvers import _block_jit as block_jit
 from svmcore.solvers import block
 
 SIZE = 60 if DISABLED else 400
@@ -152,7 +153,9 @@ def test_parts_of_working_sets(loss, fit_intercept, monkeypatch):
     monkeypatch.setattr(block, "LEAST_SHRUNK", 8)
     monkeypatch.setattr(block, "SHRINK", 0.95)
     parts = []
-    monkeypatch.setattr(block, "part_of", lambda gram, members: parts.append(members) or tiles.part_of(gram, members))
+    monkeypatch.setattr(
+        block, "part_of", lambda matrix, members: parts.append(members) or tiles.part_of(matrix, members)
+    )
     solution = svmcore.train_svc(X, y, 50.0, tol=1e-8, solver="block", **problem)
     certified(solution, X, y, 50.0, 1e-8, **problem)
     assert solution.objective == pytest.approx(plain.objective, rel=1e-9)
@@ -328,9 +331,9 @@ def test_tiles_speak_of_the_kernel_matrix(kind, sparse, d):
     mine = tiles.make_tiles(K, centred=False)
     points, coef = np.array([3, 50, 7, 89, 11, 12, 13]), rng.standard_normal(7)
     expected = K.rows(points)
-    gram = mine.gram(points)
-    assert np.abs(gram[:7, :7] - expected[:, points]).max() < 1e-5
-    assert not gram[7:].any()
+    matrix = mine.gram(points)
+    assert np.abs(matrix[:7, :7] - expected[:, points]).max() < 1e-5
+    assert not matrix[7:].any()
     assert np.abs(mine.gram(points, np.float64)[:7, :7] - expected[:, points]).max() < 1e-13
     field = np.zeros(128)
     mine.add(points, coef, field)
@@ -356,8 +359,8 @@ def test_symmetric_products_use_every_value_twice(kind, n_threads, monkeypatch):
     calls = []
     whole = tiles.symmetric_product
     monkeypatch.setattr(tiles, "symmetric_product", lambda *args: calls.append(args[1].n) or whole(*args))
-    monkeypatch.setattr(gram, "_SYMMETRIC_POINTS", 20)
-    monkeypatch.setattr(gram, "_SYMMETRY_SAVES", 0.0)
+    monkeypatch.setattr(matrix, "_SYMMETRIC_POINTS", 20)
+    monkeypatch.setattr(matrix, "_SYMMETRY_SAVES", 0.0)
     for targets in (index, np.arange(300), index[::-1][:70], np.array([3, 299] * 40)):
         found = K.product_at(targets, index, coef)
         assert np.abs(found - full[targets][:, index] @ coef).max() < 1e-11

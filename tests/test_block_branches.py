@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from strategies import cases
 from test_properties import TOL, agree, answer, is_certified, is_feasible
 
-from svmcore import _block_jit as block_jit
-from svmcore import tiles
+from svmcore.kernel import tiles
+from svmcore.solvers import _block_jit as block_jit
 from svmcore.solvers import block
 
 RBF = ({"kernel": "rbf", "gamma": "scale"}, {"kernel": "rbf", "gamma": 3.0}, {"kernel": "laplacian", "gamma": 0.7})

@@ -13,7 +13,8 @@ import pytest
 from scipy import sparse
 
 import svmcore
-from svmcore import _check, _errors
+from svmcore import _errors
+from svmcore.problem import border
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])
 Y = [0, 0, 1, 1]
@@ -254,21 +255,21 @@ def test_an_embedded_intercept_is_a_constant_feature():
 
 
 def test_memory_that_cannot_be_had_is_refused_with_both_figures(monkeypatch):
-    monkeypatch.setattr(_check, "available_bytes", lambda: 2e8)
+    monkeypatch.setattr(border, "available_bytes", lambda: 2e8)
     with pytest.raises(svmcore.NotEnoughMemoryError, match=r"cache_mb=1000 needs 1.00 GB and 0.20 GB are available"):
         svmcore.train_svc(X, Y, cache_mb=1000)
-    monkeypatch.setattr(_check, "available_bytes", lambda: 0.0)
+    monkeypatch.setattr(border, "available_bytes", lambda: 0.0)
     assert svmcore.train_svc(X, Y).converged  # small requests are not looked at
 
 
 def test_available_memory_is_read_or_taken_as_unlimited(monkeypatch):
-    assert _check.available_bytes() > 0
+    assert border.available_bytes() > 0
 
     def missing(*args, **kwargs):
         raise OSError
 
     monkeypatch.setattr("builtins.open", missing)
-    assert _check.available_bytes() == INF
+    assert border.available_bytes() == INF
 
 
 @pytest.mark.parametrize("size", [1e100, 1e-100, 1e140])

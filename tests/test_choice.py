@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore import choice, forms, solvers
+from svmcore import auto, solvers
 from svmcore._types import Kernel, KernelKind, Raw, Status
-from svmcore.gram import KernelMatrix
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.problem import formulations
 
 INTERIOR, BLOCK, SMO = ("interior", "block", "smo"), ("block", "smo"), ("smo",)
 RESCUED_BLOCK, RESCUED_SMO = ("block", "interior", "smo"), ("smo", "interior")  # linear, where pairs may crawl
@@ -18,34 +19,34 @@ def chain(
     n=400, d=3, *, kind=KernelKind.LINEAR, loss="hinge", C=1.0, equality=True, warm=False, function=None, cache=1e9
 ):
     y = np.where(np.arange(n) % 2, 1.0, -1.0)
-    qp = forms.svc(y, np.full(n, C), loss, equality)
+    qp = formulations.svc(y, np.full(n, C), loss, equality)
     X = np.random.default_rng(0).normal(size=(n, d))
     K = KernelMatrix(X, Kernel(int(kind), 1.0, 0.0, 3, 0.0), function, cache_bytes=int(cache))
-    return choice.choose(qp, K, warm=warm)
+    return auto.choose(qp, K, warm=warm)
 
 
 @pytest.mark.parametrize(
     ("expected", "problem"),
     [
-        (RESCUED_SMO, {"n": choice.TINY}),
-        (SMO, {"n": choice.TINY, "kind": KernelKind.RBF}),
-        (BLOCK, {"n": choice.TINY + 1, "kind": KernelKind.RBF}),
-        (RESCUED_BLOCK, {"n": choice.TINY + 1}),
+        (RESCUED_SMO, {"n": auto.TINY}),
+        (SMO, {"n": auto.TINY, "kind": KernelKind.RBF}),
+        (BLOCK, {"n": auto.TINY + 1, "kind": KernelKind.RBF}),
+        (RESCUED_BLOCK, {"n": auto.TINY + 1}),
         (SMO, {"C": np.inf}),
-        (SMO, {"n": choice.MOST_OPEN, "C": np.inf}),
-        (BLOCK, {"n": choice.MOST_OPEN + 1, "C": np.inf}),
+        (SMO, {"n": auto.MOST_OPEN, "C": np.inf}),
+        (BLOCK, {"n": auto.MOST_OPEN + 1, "C": np.inf}),
         (SMO, {"C": np.inf, "loss": "squared_hinge"}),
         (INTERIOR, {}),
-        (INTERIOR, {"n": choice.LEAST_POINTS}),
-        (RESCUED_BLOCK, {"n": choice.LEAST_POINTS - 1}),
+        (INTERIOR, {"n": auto.LEAST_POINTS}),
+        (RESCUED_BLOCK, {"n": auto.LEAST_POINTS - 1}),
         (INTERIOR, {"loss": "squared_hinge"}),
         (INTERIOR, {"equality": False}),
         (RESCUED_BLOCK, {"warm": True}),
         (BLOCK, {"kind": KernelKind.RBF}),
         (INTERIOR, {"n": 400, "d": 100}),
         (RESCUED_BLOCK, {"n": 400, "d": 101}),
-        (INTERIOR, {"n": 800, "d": choice.MOST_FEATURES}),
-        (BLOCK, {"n": 800, "d": choice.MOST_FEATURES + 1}),
+        (INTERIOR, {"n": 800, "d": auto.MOST_FEATURES}),
+        (BLOCK, {"n": 800, "d": auto.MOST_FEATURES + 1}),
     ],
 )
 def test_every_row_of_the_table(expected, problem):
@@ -73,7 +74,7 @@ def test_who_ends_at_a_limit_of_its_own_is_followed_by_the_next_from_where_it_ca
         starts.append(start.copy())
         return whole(qp, K, start=start, **limits)
 
-    monkeypatch.setattr(choice, "TINY", 0)
+    monkeypatch.setattr(auto, "TINY", 0)
     monkeypatch.setattr(solvers.load("block"), "run", given_up)
     monkeypatch.setattr(solvers.load("smo"), "run", smo)
     solution = svmcore.train_svc(X, y, gamma=0.5)
@@ -85,7 +86,7 @@ def test_who_ends_at_a_limit_of_its_own_is_followed_by_the_next_from_where_it_ca
 
 @pytest.mark.parametrize("status", [Status.MAX_ITER, Status.TIME_LIMIT, Status.CALLBACK])
 def test_who_is_stopped_by_the_user_is_not_followed(status, monkeypatch):
-    monkeypatch.setattr(choice, "TINY", 0)
+    monkeypatch.setattr(auto, "TINY", 0)
     monkeypatch.setattr(solvers.load("block"), "run", lambda qp, K, **limits: Raw(np.zeros(len(qp.c)), status, 7))
     with pytest.warns(svmcore.ConvergenceWarning):
         solution = svmcore.train_svc([[0.0], [1.0], [2.0]], [0, 1, 1])

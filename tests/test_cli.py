@@ -91,7 +91,7 @@ def test_stopped_before_there_is_anything(run, csv, monkeypatch, reason, status)
     def stopped(*_, **__):
         raise svmcore.StoppedError(f"path: {reason} after 1.0 s, before there was anything to return")
 
-    monkeypatch.setattr("svmcore.path.svm_path", stopped)
+    monkeypatch.setattr("svmcore.path.driver.svm_path", stopped)
     message = f"svmcore: path: {reason} after 1.0 s, before there was anything to return; nothing was written\n"
     assert run("path", csv, "-o", "p.npz") == (status, "", message)
 
@@ -417,9 +417,9 @@ def test_time_limit_is_for_all_phases(run, csv, monkeypatch):
     def certify(path, Cs, control):
         limits.append(control.time_limit)
         clock["now"] += 100.0
-        return svmcore.path_result.PathCertificate(0.0, 0.0, 20)
+        return svmcore.path.result.PathCertificate(0.0, 0.0, 20)
 
-    monkeypatch.setattr("svmcore._path_solution.certify_path", certify)
+    monkeypatch.setattr("svmcore.path.solution.certify_path", certify)
     status, out, _ = run("path", csv, "--time-limit", "50", "--plot", "p.png", "-q")
     assert (status, limits) == (1, [50.0])
     assert "seconds      100" in out
@@ -583,7 +583,7 @@ def test_predict_needs_a_C_for_a_path_only(run, csv):
 
 
 def test_output_that_cannot_be_written_is_refused_first(run, csv, tmp_path, monkeypatch):
-    monkeypatch.setattr("svmcore.path.svm_path", None)
+    monkeypatch.setattr("svmcore.path.driver.svm_path", None)
     (tmp_path / "folder").mkdir()
     assert run("path", csv, "-o", "folder")[::2] == (2, "svmcore: error: folder is a directory; give a file name\n")
     monkeypatch.setattr(cli.files.os, "access", lambda *_: False)

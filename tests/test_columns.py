@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 import svmcore
-from svmcore import _columns
+from svmcore.problem import columns as _columns
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

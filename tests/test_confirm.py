@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from svmcore import _measures, forms
 from svmcore._types import Kernel, KernelKind
-from svmcore.certify import certificate, confirm
-from svmcore.gram import KernelMatrix, kernel_product
+from svmcore.kernel.matrix import KernelMatrix, kernel_product
+from svmcore.problem import formulations, measures
+from svmcore.problem.certify import certificate, confirm
 
 N = 60
 
@@ -19,14 +19,14 @@ def point(seed: int, regression: bool, equality: bool):
     X = rng.normal(size=(N, 3))
     costs = rng.uniform(0.5, 2.0, N)
     if regression:
-        qp = forms.svr(np.sin(X[:, 0]), costs, 0.1, "epsilon_insensitive", equality)
+        qp = formulations.svr(np.sin(X[:, 0]), costs, 0.1, "epsilon_insensitive", equality)
     else:
-        qp = forms.svc(np.where(rng.random(N) < 0.5, 1.0, -1.0), costs, "hinge", equality)
+        qp = formulations.svc(np.where(rng.random(N) < 0.5, 1.0, -1.0), costs, "hinge", equality)
     side = rng.integers(0, 8, len(qp.c))
     share = np.where(side < 4, 0.0, np.where(side < 7, 1.0, rng.random(len(qp.c))))
     beta = np.where(qp.upper > 0, share * qp.upper, share * qp.lower)
     K = KernelMatrix(X, Kernel(int(KernelKind.RBF), 0.5, 0.0, 3, 0.5), cache_bytes=1 << 20)
-    return qp, K, beta, _measures.residual(qp, beta, kernel_product(qp, K, beta)), rng
+    return qp, K, beta, measures.residual(qp, beta, kernel_product(qp, K, beta)), rng
 
 
 @pytest.mark.parametrize("equality", [True, False])
@@ -70,5 +70,5 @@ def test_an_extreme_that_does_not_exist_is_not_confirmed():
     """All variables at their upper ends: none can grow."""
     qp, K, _, _, _ = point(0, False, True)
     top = qp.upper.copy()
-    exact = _measures.residual(qp, top, kernel_product(qp, K, top))
+    exact = measures.residual(qp, top, kernel_product(qp, K, top))
     assert confirm(qp, K, top, exact, 1e-6) is None

@@ -443,7 +443,7 @@ def test_archives(write, members, message):
 
 
 def test_memory_is_asked_for_before_it_is_taken(write, monkeypatch):
-    monkeypatch.setattr("svmcore._check.available_bytes", lambda: 1e8)
+    monkeypatch.setattr("svmcore.problem.border.available_bytes", lambda: 1e8)
     content = archive(X=claim("(10000000, 2)") + bytes(160_000_000), y=Y)
     with pytest.raises(svmcore.NotEnoughMemoryError, match=r"x\.npz needs 0\.48 GB and 0\.10 GB are available"):
         svmcore.load_data(write(content, "x.npz"))

@@ -48,17 +48,32 @@ def test_sources_are_followed_through_every_kind_of_import(tmp_path, monkeypatch
         "_d": "import stones._c as c\nimport json\n",
         "_e": "from stones import (\n    _b,\n    _d,\n)\n",
         "_f": '"""import stones._e"""\nx = "_e"\n',
+        "room/__init__": "",
+        "room/_g": "from stones._a import x\n",
+        "room/_h": "from stones.room import _g\n",
+        "room/_i": "from . import _h\nfrom .._b import _a\n",
+        "room/_j": "from stones.room._g import x\n",
     }
+    (package / "room").mkdir()
     for name, text in texts.items():
         (package / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("stones._e")
     importlib.import_module("stones._f")
-    names = [name for name in texts if name != "__init__"]
-    found = {name: {module.rpartition(".")[2] for module in _disk.sources(f"stones.{name}")} for name in names}
+    importlib.import_module("stones.room._i")
+    importlib.import_module("stones.room._j")
+    names = [name for name in texts if not name.endswith("__init__")]
+    found = {
+        name.rpartition("/")[2]: {
+            module.rpartition(".")[2] for module in _disk.sources(f"stones.{name.replace('/', '.')}")
+        }
+        for name in names
+    }
     assert found == {
         "_a": {"_a"}, "_b": {"_a", "_b"}, "_c": {"_a", "_b", "_c"}, "_d": {"_a", "_b", "_c", "_d"},
         "_e": {"_a", "_b", "_c", "_d", "_e"}, "_f": {"_f"},
+        "_g": {"_a", "_g"}, "_h": {"_a", "_g", "_h", "room"}, "_i": {"_a", "_b", "_g", "_h", "_i", "room"},
+        "_j": {"_a", "_g", "_j"},
     }  # fmt: skip
 
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from test_path import random_problem, two_clouds
 
-from svmcore import ConvergenceWarning, StoppedError, WorkProgress, _error_curve, svm_path
-from svmcore._cross import Cross
+from svmcore import ConvergenceWarning, StoppedError, WorkProgress, svm_path
+from svmcore.path import error_curve as _error_curve
+from svmcore.path.cross import Cross
 
 
 def every_knot(path, X):

@@ -7,9 +7,9 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import svmcore
-from svmcore import _ipm_jit as ipm
 from svmcore._jit import DISABLED
 from svmcore._types import LANES
+from svmcore.solvers import _ipm_jit as ipm
 
 SIZE = 80 if DISABLED else 600
 

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from svmcore import InputError, _kernels, gram
+from svmcore import InputError, _kernels
 from svmcore._types import LANES, Kernel, KernelKind
-from svmcore._vector import exp_nonpositive, fmax, fmin
-from svmcore.gram import KernelMatrix, aligned, dense_points, new_scratch, padded, point_product, sparse_points
+from svmcore.kernel import matrix as gram
+from svmcore.kernel.matrix import KernelMatrix, aligned, dense_points, new_scratch, padded, point_product, sparse_points
+from svmcore.simd.vector import exp_nonpositive, fmax, fmin
 
 KERNELS = {
     "linear": Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0),

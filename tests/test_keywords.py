@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore import _check, _keywords, forms, solvers
+from svmcore import _keywords, solvers
+from svmcore.problem import border, formulations
 
 X = np.random.default_rng(0).normal(size=(300, 3))
 Y = np.where(X[:, 0] * X[:, 1] + 0.2 * X[:, 2] > 0, 1, -1)
@@ -50,12 +51,12 @@ def test_every_function_refuses_slips_in_its_own_name(name):
         ("train_svc", "decision_function_shape", "it is not there: two classes have one decision value a row"),
         ("train_svc", "nu", "it is not there; C bounds the dual variables here"),
         ("train_svc", "epsilon", "train_svr, leave_one_out, certificate have it"),
-        ("train_svc", "lambda_min", "svm_path has it"),
+        ("train_svc", "lambda_min", "svm_path, cv_path have it"),
         ("train_svc", "noise", "gp_regression has it"),
-        ("train_svr", "class_weight", "train_svc, svm_path have it"),
+        ("train_svr", "class_weight", "train_svc, svm_path, cv_path have it"),
         ("svm_path", "C", "train_svc, train_svr, leave_one_out, certificate, duality_gap, kkt_violation have it"),
         ("svm_path", "c_max", "did you mean 'C_max'?"),
-        ("gp_regression", "class_weight", "train_svc, svm_path have it"),
+        ("gp_regression", "class_weight", "train_svc, svm_path, cv_path have it"),
     ],
 )
 def test_words_of_other_libraries_and_functions(name, word, answer):
@@ -72,14 +73,14 @@ def test_a_regression_has_no_class_weights():
 
 def test_the_words_in_the_signatures_are_the_words_that_are_known():
     assert set(get_args(_keywords.SolverName)) == {"auto", *solvers.names()}
-    assert set(get_args(_keywords.KernelName)) == set(_check.KERNELS)
-    assert get_args(_keywords.Stopping) == _check.STOPPING
-    assert get_args(_keywords.SVCLoss) == forms.SVC_LOSSES
-    assert get_args(_keywords.SVRLoss) == forms.SVR_LOSSES
+    assert set(get_args(_keywords.KernelName)) == set(border.KERNELS)
+    assert get_args(_keywords.Stopping) == border.STOPPING
+    assert get_args(_keywords.SVCLoss) == formulations.SVC_LOSSES
+    assert get_args(_keywords.SVRLoss) == formulations.SVR_LOSSES
     assert set(_keywords.SolverOptions.__annotations__) == {
         key for name in solvers.names() for key in solvers.options(name)
     }
-    assert set(_keywords._HOMES) == set(FUNCTIONS)
+    assert set(_keywords._FUNCTIONS) - {"cv_path"} == set(FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -192,7 +193,7 @@ reveal_type(path.error_curve()(1.0))
 reveal_type(svmcore.load("machine.npz"))
 reveal_type(solution.coef_)
 """
-REVEALED = ["solution.Solution", "float", "ndarray", "float", "solution.Solution | svmcore.path_result.Path", "ndarray"]
+REVEALED = ["solution.Solution", "float", "ndarray", "float", "solution.Solution | svmcore.path.result.Path", "ndarray"]
 FAULTS = """
 import svmcore
 svmcore.train_svc([[0.0]], [1], kernel="gauss")

@@ -10,6 +10,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -22,68 +23,69 @@ ROOT = Path(__file__).parents[1]
 # What compiles, and keeps what was compiled: numba's own business stays in these files and the homes.
 MACHINERY = {"_jit", "_roots", "_records", "_disk", "_bundle", "_files"}
 
-# The compiled homes, and what each may import from the package.
+# The compiled homes, and what each may import from the package. pyproject.toml names the same ones.
 BASE = {"_jit", "_types"}
+PAIRS = BASE | {"solvers._steps_jit"}
+ELBOW = BASE | {"path.elbow_jit", "simd.vector"}
 HOMES = {
-    "_lanes": BASE,
-    "_vector": BASE | {"_lanes"},
-    "_passes": BASE | {"_vector", "_lanes"},
-    "_kernels": BASE | {"_vector"},
-    "_smo_jit": BASE | {"_vector", "_kernels"},
-    "_elbow_jit": BASE | {"_vector"},
-    "_path_jit": BASE | {"_elbow_jit", "_vector"},
-    "_qr_jit": BASE,
-    "_published_jit": BASE | {"_elbow_jit", "_vector"},
-    "_curve_jit": BASE,
-    "_window_jit": BASE | {"_elbow_jit", "_vector"},
-    "_stretch_jit": BASE | {"_elbow_jit", "_path_jit", "_window_jit", "_vector"},
-    "_ipm_jit": BASE | {"_vector", "_kernels"},
-    "_block_jit": BASE | {"_vector", "_passes"},
-    "_steps_jit": BASE,
-    "_active_jit": BASE | {"_steps_jit"},
-    "_npa_jit": BASE | {"_steps_jit"},
-    "_chunk_jit": BASE | {"_steps_jit"},
+    "simd.lanes": BASE,
+    "simd.vector": BASE | {"simd.lanes"},
+    "simd.passes": BASE | {"simd.vector", "simd.lanes"},
+    "simd.loops": BASE | {"simd.vector"},
+    "_kernels": BASE | {"simd.vector"},
+    "_smo_jit": BASE | {"simd.vector", "_kernels"},
+    "_path_jit": ELBOW,
+    "solvers._steps_jit": BASE,
+    "solvers._active_jit": PAIRS,
+    "solvers._npa_jit": PAIRS,
+    "solvers._chunk_jit": PAIRS,
+    "solvers._ipm_jit": BASE | {"simd.vector", "_kernels"},
+    "solvers._block_jit": BASE | {"simd.vector", "simd.passes"},
+    "path.elbow_jit": BASE | {"simd.vector"},
+    "path.qr_jit": BASE,
+    "path.curve_jit": BASE,
+    "path.published_jit": ELBOW,
+    "path.window_jit": ELBOW,
+    "path.stretch_jit": ELBOW | {"_path_jit", "path.window_jit"},
 }
 
-# Arrows point down: at import, no module loads one of a higher layer. Modules that are not listed are free to.
-LAYERS = [
-    {"_files"},
-    {"_bundle"},
-    {"_disk", "_records"},
-    {"_roots"},
-    {"_errors", *BASE},
-    {"_lanes"},
-    {"_vector"},
-    {"_passes"},
-    {"_kernels"},
-    {"_steps_jit", "_elbow_jit", "_curve_jit"},
-    {
-        "_smo_jit",
-        "_path_jit",
-        "_ipm_jit",
-        "_active_jit",
-        "_npa_jit",
-        "_chunk_jit",
-        "_block_jit",
-        "_window_jit",
-        "_published_jit",
+# Arrows point down: no module imports one of a higher layer. Every module is in a layer, by its own name, by its folder's,
+# or as a home. Inside a layer arrows may go anywhere, as long as they do not close a ring.
+LAYERS: dict[str, set[str]] = {
+    "the compiler": {"_files", "_bundle", "_disk", "_records", "_roots", "_jit"},
+    "words that all speak": {"_errors", "_types", "_html", "_threads", "_highs"},
+    "vector instructions": {"simd"},
+    "kernel values, compiled": {"_kernels"},
+    "compiled loops": {
+        name for name in HOMES if name.startswith(("solvers.", "path.")) or name in ("_smo_jit", "_path_jit")
     },
-    {"_stretch_jit"},
-    {"tiles", "gram", "_measures"},
-    {"solvers", "forms", "certify", "_check", "parallel", "_highs", "data"},
-    {"path_result", "solve", "gp"},
-    {"_path_data", "_path_measure"},
-    {"_path_start"},
-    {"path"},
-    {"cv"},
-    {"plots"},
-    {"estimators", "plots_cv"},
-    {"cli"},
-    {"__main__"},
-]
+    "kernel values": {"kernel"},
+    "the problem": {"problem", "_control", "_keywords", "parallel"},
+    "solvers": {"solvers", "auto"},
+    "answers": {"models", "step_curve"},
+    "training": {"solve", "gp"},
+    "on top of training": {"certificates", "models.incremental"},
+    "the path": {"path"},
+    "model selection": {"cv"},
+    "pictures": {"plots", "plots_cv"},
+    "files of data": {"data"},
+    "what people touch": {"warm", "cli", "", "__main__"},
+}
 
-FORBIDDEN_TO_SOLVERS = {"solvers", "forms", "_check", "solve", "certify"}
+# The arrows that point up: methods that hand their work to a room above, when they are called.
+DOORS = {
+    ("models.solution", "models.incremental"),  # Solution.add and remove
+    ("models.solution", "path.solution"),  # svmcore.load
+    ("models.solution", "cv.files"),
+    ("path.result", "plots"),  # Path.plot
+    ("cv.result", "plots_cv"),  # PathCV.plot
+    ("cv.calibration", "plots_cv"),
+}
+
+FORBIDDEN_TO_SOLVERS = {"solvers", "problem", "solve"}
+MEASURES = "problem.measures"  # which solvers share with certificates
 SHARED_BY_SOLVERS = "solvers._"  # private files of that folder are no solvers
+FOLDERS = {"svmcore", *(f"svmcore.{path.parent.name}" for path in (ROOT / "svmcore").glob("*/__init__.py"))}
 OPTIONAL = ["sklearn", "matplotlib", "dask", "distributed", "joblib", "rich"]
 COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "jitclass", "cfunc", "stencil", "generated_jit"}
 MAX_FILE_LINES = 700
@@ -138,7 +140,7 @@ class File(NamedTuple):
             start = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*start, *filter(None, [node.module])])
             # `from svmcore import forms` names a module; `from svmcore.forms import x` names something inside one.
-            for alias in node.names if module in ("svmcore", "svmcore.solvers") else [None]:
+            for alias in node.names if module in FOLDERS else [None]:
                 yield Import(f"{module}.{alias.name}" if alias else module, node.lineno, at_load)
         inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         types_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
@@ -199,17 +201,30 @@ def homes_import_only_homes_below(files: list[File]) -> Iterator[str]:
 def solvers_know_only_the_dual(files: list[File]) -> Iterator[str]:
     for file in package(files):
         for item in file.internal if file.solver else ():
-            if item.name.split(".")[0] in FORBIDDEN_TO_SOLVERS and not item.name.startswith(SHARED_BY_SOLVERS):
+            shared = item.name.startswith(SHARED_BY_SOLVERS) or item.name == MEASURES
+            if item.name.split(".")[0] in FORBIDDEN_TO_SOLVERS and not shared:
                 yield f"{file.path}:{item.line} imports {item.name}"
 
 
-def arrows_point_down(files: list[File]) -> Iterator[str]:
-    rank = {name: level for level, names in enumerate(LAYERS) for name in names}
+def layer_of(module: str) -> int | None:
+    """The layer of a module, by its own name or by its folder's."""
+    names = [module, module.rpartition(".")[0]] if "." in module else [module]
+    return next((level for name in names for level, members in enumerate(LAYERS.values()) if name in members), None)
+
+
+def every_module_has_a_layer(files: list[File]) -> Iterator[str]:
     for file in package(files):
-        own = rank.get(str(file.module).split(".")[0])
-        for item in file.internal:
-            other = rank.get(item.name.split(".")[0])
-            if item.at_load and own is not None and other is not None and other > own:
+        if layer_of(str(file.module)) is None:
+            yield f"{file.path} is in no layer"
+
+
+def arrows_point_down(files: list[File]) -> Iterator[str]:
+    for file in package(files):
+        own = layer_of(str(file.module))
+        for item in file.internal if file.module else ():
+            other = layer_of(item.name)
+            door = not item.at_load and (file.module, item.name) in DOORS
+            if item.name and own is not None and other is not None and other > own and not door:
                 yield f"{file.path}:{item.line} imports {item.name}, of a higher layer"
 
 
@@ -218,7 +233,10 @@ def imports_have_no_cycle(files: list[File]) -> Iterator[str]:
     graph = {}
     for file in package(files):
         names = [item.name for item in file.internal if item.at_load]
-        graph[file.module] = {name if name in modules else name.rpartition(".")[0] for name in names}
+        near = {name if name in modules else name.rpartition(".")[0] for name in names}
+        graph[file.module] = near - {
+            str(file.module).rpartition(".")[0]
+        }  # a module of a folder is no user of the folder
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -276,33 +294,37 @@ Rule = Callable[[list[File]], Iterator[str]]
 # Every rule, with files that break it.
 RULES: dict[Rule, list[tuple[str, str]]] = {
     numba_stays_in_the_homes: [
-        ("svmcore/forms.py", "import numba"),
+        ("svmcore/problem/formulations.py", "import numba"),
         ("svmcore/solvers/smo.py", "def run():\n    from numba import prange"),
     ],
     the_decorator_is_defined_once: [
         ("svmcore/_kernels.py", "from numba import njit"),
         ("svmcore/_kernels.py", "import numba\n@numba.njit\ndef f(): pass"),
-        ("svmcore/forms.py", "def jit(f): return f"),
+        ("svmcore/problem/formulations.py", "def jit(f): return f"),
     ],
     homes_are_listed: [("svmcore/_new.py", "from svmcore._jit import jit\n@jit(sums=True)\ndef f(): pass")],
     homes_import_only_homes_below: [
-        ("svmcore/_vector.py", "from svmcore._kernels import row"),
+        ("svmcore/simd/vector.py", "from svmcore._kernels import row"),
         ("svmcore/_kernels.py", "from . import _smo_jit"),
         ("svmcore/_smo_jit.py", "from svmcore._path_jit import step"),
         ("svmcore/_path_jit.py", "import svmcore"),
+        ("svmcore/path/elbow_jit.py", "from svmcore.path import window_jit"),
     ],
     solvers_know_only_the_dual: [
         ("svmcore/solvers/smo.py", "from svmcore.solvers.block import run"),
         ("svmcore/solvers/smo.py", "from . import block"),
         ("svmcore/solvers/smo.py", "from .block import run"),
-        ("svmcore/solvers/smo.py", "def run():\n    from svmcore import forms"),
-        ("svmcore/solvers/smo.py", "from .. import _check"),
-        ("svmcore/solvers/smo.py", "from ..certify import gap"),
+        ("svmcore/solvers/smo.py", "def run():\n    from svmcore.problem import formulations"),
+        ("svmcore/solvers/smo.py", "from ..problem import border"),
+        ("svmcore/solvers/smo.py", "from ..problem.certify import gap"),
     ],
+    every_module_has_a_layer: [("svmcore/_new.py", ""), ("svmcore/new/_room.py", "")],
     arrows_point_down: [
-        ("svmcore/forms.py", "from svmcore.solve import solve"),
-        ("svmcore/path.py", "import svmcore.estimators"),
+        ("svmcore/problem/formulations.py", "from svmcore.solve import solve"),
+        ("svmcore/path/driver.py", "import svmcore.cv"),
         ("svmcore/solvers/__init__.py", "from svmcore import cv"),
+        ("svmcore/kernel/tiles.py", "def f():\n    from svmcore.solvers import block"),
+        ("svmcore/models/solution.py", "from svmcore.models import incremental"),
     ],
     imports_have_no_cycle: [
         ("svmcore/parallel.py", "import svmcore.parallel"),
@@ -348,6 +370,24 @@ def test_registry_may_name_solvers_and_raise(files):
     registry = parse("svmcore/solvers/__init__.py", "from svmcore.solvers import smo\nraise KeyError")
     assert not list(solvers_know_only_the_dual([registry]))
     assert not list(homes_and_solvers_are_silent([registry]))
+
+
+def test_layers_name_only_what_exists(files):
+    modules = {file.module for file in package(files)}
+    named = {name for members in LAYERS.values() for name in members}
+    folders = {str(module).rpartition(".")[0] for module in modules}
+    assert named <= modules | folders
+    assert {name for door in DOORS for name in door} <= modules
+    assert set(HOMES) <= modules
+
+
+def test_pyproject_names_the_same_homes():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    (typed,) = [row["module"] for row in settings["mypy"]["overrides"] if "svmcore._kernels" in row["module"]]
+    assert sorted(typed) == sorted(f"svmcore.{home}" for home in HOMES)
+    (loops,) = [glob for glob in settings["ruff"]["lint"]["per-file-ignores"] if "_kernels" in glob]
+    listed = loops.removeprefix("svmcore/{").removesuffix("}.py").split(",")
+    assert sorted(listed) == sorted(home.replace(".", "/") for home in HOMES)
 
 
 def test_training_loads_no_optional_package():

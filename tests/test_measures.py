@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from strategies import Case, cases
 
 import svmcore
-from svmcore import _measures, forms
 from svmcore._types import DualQP
+from svmcore.problem import formulations, measures
 
 COSTS = st.sampled_from([0.1, 1.0, 10.0])
 
@@ -49,22 +49,22 @@ def test_gap_is_the_sum_of_fenchel_young_gaps(problem, b):
     qp, beta, v = problem
     lower, upper = closed(qp, beta)
     exact = oracle.fenchel_gap(beta, v, qp.diag, lower, upper, b)
-    assert _measures.gap(qp, beta, v, b) == pytest.approx(exact, rel=1e-12, abs=1e-12)
-    assert _measures.gap(qp, beta, v, b) >= 0.0
+    assert measures.gap(qp, beta, v, b) == pytest.approx(exact, rel=1e-12, abs=1e-12)
+    assert measures.gap(qp, beta, v, b) >= 0.0
 
 
 @given(dual_points())
 def test_best_bias_beats_every_breakpoint_and_a_fine_grid(problem):
     qp, beta, v = problem
-    qp, beta = qp._replace(equality=True), forms.feasible_start(qp._replace(equality=True), beta)
+    qp, beta = qp._replace(equality=True), formulations.feasible_start(qp._replace(equality=True), beta)
     lower, upper = closed(qp, beta)
     u = v + qp.diag * beta
     ends = np.concatenate([u, u - qp.diag * lower, u - qp.diag * upper])
     ends = ends[np.abs(ends) < 1e3]
     candidates = np.concatenate([ends, np.linspace(ends.min() - 1.0, ends.max() + 1.0, 801)])
     least = min(oracle.fenchel_gap(beta, v, qp.diag, lower, upper, b) for b in candidates)
-    found = _measures.best_bias(qp, beta, v)
-    assert _measures.gap(qp, beta, v, found) <= least + 1e-12 * (1.0 + abs(least))
+    found = measures.best_bias(qp, beta, v)
+    assert measures.gap(qp, beta, v, found) <= least + 1e-12 * (1.0 + abs(least))
 
 
 @given(dual_points())
@@ -74,13 +74,13 @@ def test_violation_and_bias(problem):
     falling = [v[t] for t in range(len(v)) if beta[t] > qp.lower[t]]
     free = [v[t] for t in range(len(v)) if qp.lower[t] < beta[t] < qp.upper[t]]
     top, bottom = max(rising, default=-np.inf), min(falling, default=np.inf)
-    assert _measures.extremes(qp, beta, v) == (top, bottom)
+    assert measures.extremes(qp, beta, v) == (top, bottom)
     if not qp.equality:
-        assert _measures.violation(qp, beta, v) == max(0.0, top, -bottom)
-        assert _measures.bias(qp, beta, v) == 0.0
+        assert measures.violation(qp, beta, v) == max(0.0, top, -bottom)
+        assert measures.bias(qp, beta, v) == 0.0
         return
-    assert _measures.violation(qp, beta, v) == max(0.0, top - bottom)
-    found = _measures.bias(qp, beta, v)
+    assert measures.violation(qp, beta, v) == max(0.0, top - bottom)
+    found = measures.bias(qp, beta, v)
     if free:
         assert found == pytest.approx(np.mean(free), rel=1e-14, abs=1e-14)
     elif np.isfinite(top) and np.isfinite(bottom):
@@ -92,10 +92,10 @@ def test_violation_and_bias(problem):
 def test_without_variables_everything_is_zero():
     empty, no = np.empty(0), np.empty(0, np.int64)
     qp = DualQP(empty, empty, empty, empty, no, True)
-    assert _measures.violation(qp, empty, empty) == 0.0
-    assert _measures.best_bias(qp, empty, empty) == 0.0
-    assert _measures.bias(qp, empty, empty) == 0.0
-    assert _measures.gap(qp, empty, empty, 1.0) == 0.0
+    assert measures.violation(qp, empty, empty) == 0.0
+    assert measures.best_bias(qp, empty, empty) == 0.0
+    assert measures.bias(qp, empty, empty) == 0.0
+    assert measures.gap(qp, empty, empty, 1.0) == 0.0
 
 
 @given(cases(costs=st.sampled_from([0.1, 10.0, np.inf])), st.integers(0, 2**20))
@@ -104,9 +104,9 @@ def test_a_form_is_the_textbook_problem_without_its_signs(case, seed):
     squared = "squared" in case.options["loss"]
     if case.regression:
         loss = "squared_epsilon_insensitive" if squared else "epsilon_insensitive"
-        qp = forms.svr(dual.y, dual.costs, dual.epsilon, loss, dual.equality)
+        qp = formulations.svr(dual.y, dual.costs, dual.epsilon, loss, dual.equality)
     else:
-        qp = forms.svc(dual.y, dual.costs, "squared_hinge" if squared else "hinge", dual.equality)
+        qp = formulations.svc(dual.y, dual.costs, "squared_hinge" if squared else "hinge", dual.equality)
     rng = np.random.default_rng(seed)
     size = rng.random(len(qp.c)) * np.minimum(np.maximum(qp.upper, -qp.lower), 3.0)
     beta = np.where(qp.upper > 0, size, -size)
@@ -114,12 +114,12 @@ def test_a_form_is_the_textbook_problem_without_its_signs(case, seed):
     full = np.zeros(len(dual.p))
     full[np.tile(kept, 2) if case.regression else kept] = np.abs(beta)
     product = dual.K[:, qp.point] @ beta
-    v = _measures.residual(qp, beta, product)
+    v = measures.residual(qp, beta, product)
     close = {"rel": 1e-11, "abs": 1e3 * oracle.EPS * (1.0 + np.abs(dual.K).max() * size.sum() ** 2)}
     assert v == pytest.approx(oracle.residual(qp.c, dual.K, qp.diag, qp.point, beta), **close)
-    assert _measures.objective(qp, beta, v) == pytest.approx(oracle.objective(dual, full), **close)
-    assert _measures.violation(qp, beta, v) == pytest.approx(oracle.violation(dual, full), **close)
-    assert forms.to_coef(qp, beta, len(dual.y)) == pytest.approx(
+    assert measures.objective(qp, beta, v) == pytest.approx(oracle.objective(dual, full), **close)
+    assert measures.violation(qp, beta, v) == pytest.approx(oracle.violation(dual, full), **close)
+    assert formulations.to_coef(qp, beta, len(dual.y)) == pytest.approx(
         np.bincount(qp.point, beta, len(dual.y)), rel=1e-14, abs=1e-14
     )
 
@@ -127,9 +127,9 @@ def test_a_form_is_the_textbook_problem_without_its_signs(case, seed):
 @given(cases(costs=COSTS), st.integers(0, 2**20))
 def test_a_warm_start_is_made_feasible(case, seed):
     dual = case.dual()
-    qp = forms.svc(np.where(dual.y > 0, 1.0, -1.0), dual.costs, "hinge", dual.equality)
+    qp = formulations.svc(np.where(dual.y > 0, 1.0, -1.0), dual.costs, "hinge", dual.equality)
     coef = 5.0 * np.random.default_rng(seed).normal(size=len(dual.y))
-    beta = forms.feasible_start(qp, forms.to_beta(qp, coef))
+    beta = formulations.feasible_start(qp, formulations.to_beta(qp, coef))
     assert np.all(beta >= qp.lower)
     assert np.all(beta <= qp.upper)
     if dual.equality:
@@ -138,8 +138,8 @@ def test_a_warm_start_is_made_feasible(case, seed):
 
 
 def test_regression_coefficients_go_to_the_variable_of_their_sign():
-    qp = forms.svr(np.zeros(3), np.array([1.0, 0.0, 1.0]), 0.1, "epsilon_insensitive", True)
-    assert forms.to_beta(qp, np.array([0.5, 9.0, -0.25])).tolist() == [0.5, 0.0, 0.0, -0.25]
+    qp = formulations.svr(np.zeros(3), np.array([1.0, 0.0, 1.0]), 0.1, "epsilon_insensitive", True)
+    assert formulations.to_beta(qp, np.array([0.5, 9.0, -0.25])).tolist() == [0.5, 0.0, 0.0, -0.25]
 
 
 # ---------------------------------------------------------------- certificates of anybody's answer
@@ -217,18 +217,18 @@ def test_a_certificate_refuses_what_defines_no_problem():
 
 def test_huge_twins_do_not_hide_what_the_sum_misses():
     """Two variables of a point take 1e16 from each other; what is left of them is on the equality row."""
-    qp = forms.svr(np.array([1.0, 2.0, 3.0]), np.full(3, np.inf), 0.1, "epsilon_insensitive", True)
+    qp = formulations.svr(np.array([1.0, 2.0, 3.0]), np.full(3, np.inf), 0.1, "epsilon_insensitive", True)
     beta = np.array([1e16 + 4.0, 0.0, 1e16, -1e16, -2.0, -1e16])
-    found = forms.balanced(qp, beta)
-    coef = forms.to_coef(qp, found, 3)
+    found = formulations.balanced(qp, beta)
+    coef = formulations.to_coef(qp, found, 3)
     assert np.abs(coef).sum() < 10.0
     assert coef.sum() == 0.0
     assert np.count_nonzero(found) == np.count_nonzero(coef)
     lone = np.array([2.0, 0.0, 0.0, 0.0, -2.0, 0.0])
-    assert forms.balanced(qp, lone) is lone
+    assert formulations.balanced(qp, lone) is lone
 
 
 def test_what_rounding_of_a_huge_sum_leaves_is_put_right_too():
-    qp = forms.svc(np.array([1.0, -1.0, 1.0, 1.0]), np.full(4, np.inf), "hinge", True)
-    found = forms.balanced(qp, np.array([6.8e13, 0.0, 7.67e14, 90.1]))
+    qp = formulations.svc(np.array([1.0, -1.0, 1.0, 1.0]), np.full(4, np.inf), "hinge", True)
+    found = formulations.balanced(qp, np.array([6.8e13, 0.0, 7.67e14, 90.1]))
     assert found.sum() == 0.0

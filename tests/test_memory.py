@@ -11,9 +11,10 @@ import pytest
 from scipy import sparse
 
 import svmcore
-from svmcore import _path_data, tiles
 from svmcore._types import Kernel, KernelKind
-from svmcore.gram import KernelMatrix
+from svmcore.kernel import tiles
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.path import data
 
 
 def train(n=500):
@@ -41,7 +42,7 @@ def test_a_large_buffer_is_not_kept(monkeypatch):
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
 def test_rows_are_merged_by_their_values_and_never_by_a_hash(layout, monkeypatch):
-    monkeypatch.setattr(_path_data, "hash", lambda _: 7, raising=False)  # every row collides
+    monkeypatch.setattr(data, "hash", lambda _: 7, raising=False)  # every row collides
     X = np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 1.0], [-0.0, 1.0], [3.0, 0.0], [0.0, 2.0]])
     y = np.array([1, 1, 1, -1, -1, -1])
     path = svmcore.svm_path(layout(X), y, gamma=1.0, lambda_min=0.1)

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from svmcore import _path_measure
 from svmcore._errors import ConvergenceWarning, InputError, StoppedError
-from svmcore._rows import RowStore
-from svmcore.path import svm_path
-from svmcore.path_result import StepCurve
-from svmcore.public import certificate
-from svmcore.solution import load
+from svmcore.certificates import certificate
+from svmcore.kernel.rows import RowStore
+from svmcore.models.solution import load
+from svmcore.path import measure
+from svmcore.path.driver import svm_path
+from svmcore.path.result import StepCurve
 from svmcore.solve import train_svc
 
 
@@ -326,7 +326,7 @@ def test_a_cut_path_is_valid_down_to_where_it_came(stop):
 @pytest.mark.parametrize("mode", ["auto", "svd"])
 def test_a_stopped_path_knows_its_gap(mode, monkeypatch):
     X, y = two_clouds(60)
-    monkeypatch.setattr("svmcore.path.check_path", spy := Spy(_path_measure.check_path))
+    monkeypatch.setattr("svmcore.path.driver.check_path", spy := Spy(measure.check_path))
     with pytest.warns(ConvergenceWarning, match="ended early"):
         path = svm_path(X, y, gamma=0.5, factorization=mode, callback=lambda r: r.n_events > 0)
     assert 0.0 < path.stats["max_gap"] < 1e-6
@@ -360,8 +360,8 @@ def test_a_path_that_has_not_begun_is_an_error(where, mode, monkeypatch):
 @pytest.mark.parametrize("mode", ["auto", "qr"])
 def test_a_kernel_matrix_that_takes_too_long_is_given_up(mode, monkeypatch):
     X, y = two_clouds(120)
-    monkeypatch.setattr("svmcore.path._FOR_ROWS", 0.0)
-    monkeypatch.setattr("svmcore.tiles._BETWEEN_LOOKS", 1.0)
+    monkeypatch.setattr("svmcore.path.driver._FOR_ROWS", 0.0)
+    monkeypatch.setattr("svmcore.kernel.tiles._BETWEEN_LOOKS", 1.0)
     stores = []
     store = RowStore.__init__
 

@@ -11,7 +11,7 @@ import pytest
 from engines import early_windows
 from oracle_path import exact_path, value
 
-from svmcore.path import svm_path
+from svmcore.path.driver import svm_path
 
 
 def integer_problem(seed: int, n: int | None = None):

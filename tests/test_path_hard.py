@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svmcore._errors import ConvergenceWarning, MissingExtraError
-from svmcore.path import svm_path
+from svmcore.path.driver import svm_path
 from svmcore.solve import train_svc
 
 

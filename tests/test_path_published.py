@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from svmcore import ConvergenceWarning, InputError, PublishedOptions, _path_paper, svm_path
-from svmcore._path_measure import Point, Source, _products, check_path, stretches
+from svmcore import ConvergenceWarning, InputError, PublishedOptions, svm_path
+from svmcore.path import published as _path_paper
+from svmcore.path.measure import Point, Source, _products, check_path, stretches
 
 MODES = ["svd", "qr", "update"]
 KERNELS = [
@@ -381,7 +382,9 @@ def test_products_of_many_places_are_those_of_each(embedded, monkeypatch):
     X, y, _ = integer_grid(5, 60, 90)
     kept = {}
     check = check_path
-    monkeypatch.setattr("svmcore.path.check_path", lambda path, store, *a, **k: kept.update(s=store) or check(path))
+    monkeypatch.setattr(
+        "svmcore.path.driver.check_path", lambda path, store, *a, **k: kept.update(s=store) or check(path)
+    )
     path = svm_path(
         X, y, gamma=0.5, lambda_min=1e-4, fit_intercept=not embedded, intercept_scaling=2.0 if embedded else None
     )

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore import forms, solvers
+from svmcore import solvers
 from svmcore._control import Control
 from svmcore._types import Kernel, KernelKind
-from svmcore.gram import KernelMatrix
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.problem import formulations
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -134,6 +135,6 @@ def test_rounding_does_not_add_up_on_the_equality_row(solver):
 
 def _dual(X, y):
     kernel = Kernel(int(KernelKind.RBF), 1.0, 0.0, 1, 0.0)
-    return forms.svc(np.asarray(y, float), np.full(len(y), 100.0), "hinge", True), KernelMatrix(
+    return formulations.svc(np.asarray(y, float), np.full(len(y), 100.0), "hinge", True), KernelMatrix(
         X, kernel, cache_bytes=1 << 22
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from svmcore import _qr_jit as qr
-from svmcore._bordered import packed_qr, unpacked
+from svmcore.path import qr_jit as qr
+from svmcore.path.bordered import packed_qr, unpacked
 
 
 def symmetric(n, rank, seed):

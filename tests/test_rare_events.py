@@ -10,9 +10,9 @@ from scipy.sparse import csr_matrix
 from strategies import Case
 
 import svmcore
-from svmcore import tiles
 from svmcore._types import Kernel, KernelKind, Status
-from svmcore.gram import KernelMatrix
+from svmcore.kernel import tiles
+from svmcore.kernel.matrix import KernelMatrix
 
 ABLE = [name for name, can in sorted(svmcore.solvers().items()) if can.callable_kernel]
 

@@ -378,7 +378,7 @@ def test_auto_is_never_worse_than_the_interior_point_it_begins_with():
 @pytest.mark.filterwarnings("ignore::svmcore._errors.ConvergenceWarning", "ignore::svmcore._errors.ScaleWarning")
 def test_a_chain_keeps_the_best_point_of_its_members(monkeypatch):
     """The first member is good and the second spoils its start: the answer is the first one's."""
-    from svmcore import choice
+    from svmcore import auto as choice
     from svmcore.solvers import block, smo
 
     X = np.random.default_rng(0).standard_normal((30, 2))

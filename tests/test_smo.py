@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import svmcore
-from svmcore import _measures, _smo_jit, forms
+from svmcore import _smo_jit
 from svmcore._jit import DISABLED
 from svmcore._types import LANES, Kernel, KernelKind, Status
-from svmcore._vector import BIG
-from svmcore.gram import KernelMatrix, padded
+from svmcore.kernel.matrix import KernelMatrix, padded
+from svmcore.problem import formulations, measures
+from svmcore.simd.vector import BIG
 from svmcore.solvers import smo
 from svmcore.solvers._face import FaceResult, face_step
 
@@ -82,7 +83,7 @@ def problem(n: int = 90, C: float = 1.0, cache_bytes: int = 1 << 20) -> tuple:
     rng = np.random.default_rng(n)
     X = rng.normal(size=(n, 3))
     y = np.where(X[:, 0] + 0.5 * rng.normal(size=n) > 0, 1.0, -1.0)
-    qp = forms.svc(y, np.full(n, C), "hinge", True)
+    qp = formulations.svc(y, np.full(n, C), "hinge", True)
     K = KernelMatrix(X, Kernel(int(KernelKind.RBF), 0.5, 0.0, 1, 0.0), cache_bytes=cache_bytes)
     return qp, K, smo._Problem(qp, K, np.arange(n), np.zeros(n), qp.c.copy())
 
@@ -265,10 +266,10 @@ def test_the_running_residual_does_not_drift():
     y = np.sign(X[:, 0] * X[:, 1] + 0.2 * rng.normal(size=n))
     found = svmcore.train_svc(X, y, 100.0, tol=1e-9, gamma=1.0)
     assert found.converged
-    qp = forms.svc(y, np.full(n, 100.0), "hinge", True)
+    qp = formulations.svc(y, np.full(n, 100.0), "hinge", True)
     coef = found.alpha * y
-    v = _measures.residual(qp, coef, oracle.kernel_matrix("rbf", X, X, 1.0) @ coef)
-    assert _measures.violation(qp, coef, v) <= 1e-9 + 16.0 * oracle.EPS * found.alpha.sum()
+    v = measures.residual(qp, coef, oracle.kernel_matrix("rbf", X, X, 1.0) @ coef)
+    assert measures.violation(qp, coef, v) <= 1e-9 + 16.0 * oracle.EPS * found.alpha.sum()
 
 
 def test_a_trace_longer_than_its_buffer_is_whole(monkeypatch):

@@ -14,7 +14,7 @@ import pytest
 from scipy import sparse
 
 import svmcore
-from svmcore import _decision
+from svmcore.models import decision
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(50, 4)) * (RNG.random((50, 4)) < 0.6)
@@ -52,18 +52,18 @@ def test_decision_values_in_every_layout(trained, kernel):
 
 
 def test_decision_values_of_many_rows_come_in_pieces(monkeypatch):
-    from svmcore import _decision
+    from svmcore.models import decision
 
     found = train()
     whole = found.decision_function(TEST)
-    monkeypatch.setattr(_decision, "_TEST_ROWS", 7)
+    monkeypatch.setattr(decision, "_TEST_ROWS", 7)
     assert np.array_equal(found.decision_function(TEST), whole)
     assert len(found.decision_function(TEST[:1])) == 1
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 def test_a_function_as_kernel(layout, monkeypatch):
-    from svmcore import gram
+    from svmcore.kernel import matrix
 
     def kernel(A, B):
         assert sparse.issparse(A) == (layout == "csr")
@@ -72,7 +72,7 @@ def test_a_function_as_kernel(layout, monkeypatch):
     found, built_in = train(layout, kernel), train(layout)
     Z = LAYOUTS[layout](TEST)
     assert found.decision_function(Z) == pytest.approx(built_in.decision_function(Z), abs=1e-9)
-    monkeypatch.setattr(gram, "BLOCK_VALUES", 100)
+    monkeypatch.setattr(matrix, "BLOCK_VALUES", 100)
     assert found.decision_function(Z) == pytest.approx(built_in.decision_function(Z), abs=1e-9)
     with pytest.raises(
         svmcore.InputError, match="a Python kernel function cannot be saved: a file holds data, not code"
@@ -82,7 +82,7 @@ def test_a_function_as_kernel(layout, monkeypatch):
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("size", [1, 3, 9, _decision.FEW, _decision.FEW + 1])
+@pytest.mark.parametrize("size", [1, 3, 9, decision.FEW, decision.FEW + 1])
 def test_a_row_is_told_the_same_alone_and_among_others(layout, kernel, size):
     found = train(layout, kernel)
     Z = LAYOUTS[layout](
@@ -110,8 +110,8 @@ def test_close_points_far_from_the_origin_keep_their_distances(layout):
 @pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
 def test_support_vectors_are_packed_once(kernel, monkeypatch):
     packed = []
-    pack = _decision.dense_points
-    monkeypatch.setattr(_decision, "dense_points", lambda Z, order: packed.append(len(Z)) or pack(Z, order))
+    pack = decision.dense_points
+    monkeypatch.setattr(decision, "dense_points", lambda Z, order: packed.append(len(Z)) or pack(Z, order))
     found = train("dense", kernel)
     for _ in range(3):
         found.predict(TEST[:1])
@@ -124,7 +124,7 @@ def test_support_vectors_are_packed_once(kernel, monkeypatch):
 @pytest.mark.parametrize("degree", range(10))
 def test_powers_are_powers(degree):
     base = np.array([-1.5, 0.0, 0.3, 2.0])
-    assert _decision._power(base.copy(), degree) == pytest.approx(base**degree, rel=1e-14)
+    assert decision._power(base.copy(), degree) == pytest.approx(base**degree, rel=1e-14)
 
 
 def test_threads_may_predict_with_one_machine_at_once():

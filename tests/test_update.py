@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore.certify import certificate
+from svmcore.problem.certify import certificate
 from svmcore.solvers._active import ActiveSet
 
 

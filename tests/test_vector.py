@@ -10,42 +10,41 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from svmcore import _block_jit as block_jit
-from svmcore import _passes, _vector
 from svmcore._jit import DISABLED
 from svmcore._kernels import add_forms, weighted_gram
 from svmcore._types import LANES
+from svmcore.simd import loops, passes, vector
 
 ROOT = Path(__file__).parents[1]
 SHAPES = [
-    _vector.Linear(1.0, 0.0, 1),
-    _vector.Poly(0.3, 0.7, 3),
-    _vector.Poly(0.3, 0.7, 0),
-    _vector.Sigmoid(0.2, -0.4, 1),
-    _vector.Rbf(0.37, 0.0, 1),
-    _vector.Laplacian(0.21, 0.0, 1),
+    vector.Linear(1.0, 0.0, 1),
+    vector.Poly(0.3, 0.7, 3),
+    vector.Poly(0.3, 0.7, 0),
+    vector.Sigmoid(0.2, -0.4, 1),
+    vector.Rbf(0.37, 0.0, 1),
+    vector.Laplacian(0.21, 0.0, 1),
 ]
 IDS = [f"{type(shape).__name__}-{shape.degree}" for shape in SHAPES]
 
 
 def exact_kernel(shape, x, z):
     """K[i, j] in float64 from its formula."""
-    if isinstance(shape, _vector.Rbf):
+    if isinstance(shape, vector.Rbf):
         return 2.0 ** (-shape.scale * ((x[:, None] - z[None]) ** 2).sum(axis=2))
-    if isinstance(shape, _vector.Laplacian):
+    if isinstance(shape, vector.Laplacian):
         return 2.0 ** (-shape.scale * np.abs(x[:, None] - z[None]).sum(axis=2))
     dot = x @ z.T
-    if isinstance(shape, _vector.Linear):
+    if isinstance(shape, vector.Linear):
         return dot
     dot = shape.scale * dot + shape.coef0
-    return dot**shape.degree if isinstance(shape, _vector.Poly) else np.tanh(dot)
+    return dot**shape.degree if isinstance(shape, vector.Poly) else np.tanh(dot)
 
 
 def prescaled(shape, x, dtype):
     """Features as the tile of this type wants them."""
-    if dtype == np.float32 and isinstance(shape, _vector.Rbf):
+    if dtype == np.float32 and isinstance(shape, vector.Rbf):
         x = x * np.sqrt(shape.scale)
-    if dtype == np.float32 and isinstance(shape, _vector.Laplacian):
+    if dtype == np.float32 and isinstance(shape, vector.Laplacian):
         x = x * shape.scale
     return x
 
@@ -59,8 +58,8 @@ def panels_of(x, dtype):
 
 def rows_of(x, dtype):
     panels = panels_of(x, dtype)
-    out = np.empty((-(-len(x) // _vector.ROWS), x.shape[1], _vector.ROWS), dtype)
-    block_jit.pack_rows(panels, np.arange(len(x)), out)
+    out = np.empty((-(-len(x) // vector.ROWS), x.shape[1], vector.ROWS), dtype)
+    loops.pack_rows(panels, np.arange(len(x)), out)
     return out
 
 
@@ -74,13 +73,13 @@ def test_tiles_match_the_formula(shape, dtype, d):
     tolerance = {np.float32: 3e-6, np.float64: 3e-15}[dtype] * max(1.0, np.abs(expected).max())
     rows, panels = rows_of(prescaled(shape, x, dtype), dtype), panels_of(prescaled(shape, z, dtype), dtype)
     single = dtype == np.float32
-    stored = np.zeros((rows.shape[0] * _vector.ROWS, 2 * LANES), dtype)
-    (block_jit.store_block_32 if single else block_jit.store_block_64)(shape, rows, panels, 0, 2, stored)
+    stored = np.zeros((rows.shape[0] * vector.ROWS, 2 * LANES), dtype)
+    (loops.store_block_32 if single else loops.store_block_64)(shape, rows, panels, 0, 2, stored)
     assert np.abs(stored[:14, :70] - expected).max() <= tolerance
-    coef = np.zeros(rows.shape[0] * _vector.ROWS, dtype)
+    coef = np.zeros(rows.shape[0] * vector.ROWS, dtype)
     coef[:14] = rng.standard_normal(14)
     out = np.ones(2 * LANES)
-    (block_jit.add_block_32 if single else block_jit.add_block_64)(shape, rows, coef, panels, 0, 2, out)
+    (loops.add_block_32 if single else loops.add_block_64)(shape, rows, coef, panels, 0, 2, out)
     assert np.abs(out[:70] - 1.0 - coef[:14].astype(float) @ expected).max() <= 14 * tolerance
 
 
@@ -89,17 +88,17 @@ def test_tiles_match_the_formula(shape, dtype, d):
 @pytest.mark.parametrize("shape", SHAPES, ids=IDS)
 def test_tiles_match_their_plain_definition(shape, dtype):
     rng = np.random.default_rng(3)
-    rows = rng.standard_normal((2, 5, _vector.ROWS)).astype(dtype)
+    rows = rng.standard_normal((2, 5, vector.ROWS)).astype(dtype)
     panels = rng.standard_normal((2, 5, LANES)).astype(dtype)
-    coef = rng.standard_normal(2 * _vector.ROWS).astype(dtype)
+    coef = rng.standard_normal(2 * vector.ROWS).astype(dtype)
     compiled, plain = np.zeros(2 * LANES), np.zeros(2 * LANES)
     single = dtype == np.float32
-    (block_jit.add_block_32 if single else block_jit.add_block_64)(shape, rows, coef, panels, 0, 2, compiled)
-    step = _vector.COLUMNS_32 if single else _vector.COLUMNS_64
+    (loops.add_block_32 if single else loops.add_block_64)(shape, rows, coef, panels, 0, 2, compiled)
+    step = vector.COLUMNS_32 if single else vector.COLUMNS_64
     for p in range(2):
         for lane in range(0, LANES, step):
             for g in range(2):
-                _vector._add_tile(shape, rows, g, panels, p, lane, coef, plain)
+                vector._add_tile(shape, rows, g, panels, p, lane, coef, plain)
     scale = max(1.0, np.abs(plain).max())
     assert np.abs(compiled - plain).max() <= scale * (2e-6 if single else 1e-14)
 
@@ -107,9 +106,9 @@ def test_tiles_match_their_plain_definition(shape, dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
 def test_equal_points_have_kernel_one_and_far_ones_nothing(dtype):
     x = np.array([[0.3, -7.0], [1e4, 0.1], [-1e4, 3.0]])
-    stored = np.zeros((_vector.ROWS, LANES), dtype)
-    store = block_jit.store_block_32 if dtype == np.float32 else block_jit.store_block_64
-    store(_vector.Rbf(1.0, 0.0, 1), rows_of(x, dtype), panels_of(x, dtype), 0, 1, stored)
+    stored = np.zeros((vector.ROWS, LANES), dtype)
+    store = loops.store_block_32 if dtype == np.float32 else loops.store_block_64
+    store(vector.Rbf(1.0, 0.0, 1), rows_of(x, dtype), panels_of(x, dtype), 0, 1, stored)
     assert (np.diag(stored[:3, :3]) == 1.0).all()
     assert (stored[:3, :3] == stored[:3, :3].T).all()
     assert (stored[:3, :3][~np.eye(3, dtype=bool)] < 1e-30).all()
@@ -118,11 +117,11 @@ def test_equal_points_have_kernel_one_and_far_ones_nothing(dtype):
 def test_the_exponential_is_accurate_over_its_range():
     for dtype, ulps in ((np.float32, 3.0), (np.float64, 3.0)):
         r = np.linspace(0.0, 100.0, 4096).astype(dtype)
-        x = np.zeros((1, 1, _vector.ROWS), dtype)
+        x = np.zeros((1, 1, vector.ROWS), dtype)
         panels = r.reshape(-1, 1, LANES)
-        stored = np.zeros((_vector.ROWS, 4096), dtype)
-        store = block_jit.store_block_32 if dtype == np.float32 else block_jit.store_block_64
-        store(_vector.Laplacian(1.0, 0.0, 1), x, panels, 0, len(panels), stored)
+        stored = np.zeros((vector.ROWS, 4096), dtype)
+        store = loops.store_block_32 if dtype == np.float32 else loops.store_block_64
+        store(vector.Laplacian(1.0, 0.0, 1), x, panels, 0, len(panels), stored)
         relative = stored[0].astype(np.longdouble) / np.exp2(-r.astype(np.longdouble)) - 1.0
         assert np.abs(relative).max() <= ulps * np.finfo(dtype).eps
 
@@ -131,31 +130,31 @@ def test_the_exponential_is_accurate_over_its_range():
 @pytest.mark.parametrize("shape", SHAPES, ids=IDS)
 def test_tiles_used_twice_match_their_plain_definition(shape):
     rng = np.random.default_rng(4)
-    rows, panels = rng.standard_normal((22, 5, _vector.ROWS)), rng.standard_normal((2, 5, LANES))
-    coef, weights = rng.standard_normal(22 * _vector.ROWS), rng.standard_normal(2 * LANES)
-    found, plain = [np.zeros((2, 2 * LANES)) for _ in range(2)], [np.zeros((2, 22 * _vector.ROWS)) for _ in range(2)]
-    block_jit.add_symmetric(shape, rows, coef, panels, weights, 0, 2, found[0][0], plain[0][0])
-    for lane in range(0, LANES, _vector.COLUMNS_64):
+    rows, panels = rng.standard_normal((22, 5, vector.ROWS)), rng.standard_normal((2, 5, LANES))
+    coef, weights = rng.standard_normal(22 * vector.ROWS), rng.standard_normal(2 * LANES)
+    found, plain = [np.zeros((2, 2 * LANES)) for _ in range(2)], [np.zeros((2, 22 * vector.ROWS)) for _ in range(2)]
+    loops.add_symmetric(shape, rows, coef, panels, weights, 0, 2, found[0][0], plain[0][0])
+    for lane in range(0, LANES, vector.COLUMNS_64):
         for g in range(22):
             if g < 11:
-                _vector._add_tile(shape, rows, g, panels, 0, lane, coef, found[1][0])
+                vector._add_tile(shape, rows, g, panels, 0, lane, coef, found[1][0])
             else:
-                _vector._add_tile_twice(shape, rows, g, panels, 0, lane, coef, weights, found[1][0], plain[1][0])
+                vector._add_tile_twice(shape, rows, g, panels, 0, lane, coef, weights, found[1][0], plain[1][0])
     for mine, expected in (found, plain):
         assert np.abs(mine - expected).max() <= 1e-13 * max(1.0, np.abs(expected).max())
         assert expected.any()
 
 
-@pytest.mark.parametrize("d", [1, 4, _vector.EDGE, 2 * _vector.EDGE + 1])
+@pytest.mark.parametrize("d", [1, 4, vector.EDGE, 2 * vector.EDGE + 1])
 def test_blocks_of_the_features_gram_matrix(d):
     rng = np.random.default_rng(d)
     panels, weight = rng.standard_normal((3, d, LANES)), rng.random(3 * LANES)
     rows = panels.transpose(0, 2, 1).reshape(-1, d)
     out, plain = np.full((d, d), np.nan), np.full((d, d), np.nan)
     weighted_gram(panels, weight, d, out)
-    for i in range(0, d, _vector.EDGE):
-        for j in range(0, i + 1, _vector.EDGE):
-            _vector._store_products(panels, weight, i, j, plain)
+    for i in range(0, d, vector.EDGE):
+        for j in range(0, i + 1, vector.EDGE):
+            vector._store_products(panels, weight, i, j, plain)
     lower = np.tril_indices(d)
     assert np.abs(out - (rows.T * weight) @ rows)[lower].max() <= 1e-13 * len(rows)
     assert np.abs(plain - out)[lower].max() <= 1e-13 * len(rows)
@@ -171,16 +170,16 @@ def test_a_polynomial_of_the_features():
     for weight, (i, j, k) in zip(weights, terms, strict=True):
         expected += weight * (panels[:, i] * panels[:, j] * panels[:, k]).ravel()
     for p in range(2):
-        for lane in range(0, LANES, _vector.FORM_COLUMNS):
-            _vector._add_form(panels, p, lane, weights, first, plain)
+        for lane in range(0, LANES, vector.FORM_COLUMNS):
+            vector._add_form(panels, p, lane, weights, first, plain)
     assert np.abs(plain - expected).max() <= 1e-13
     cubes = rng.standard_normal(d * (d + 1) * (d + 2) // 6)
     for degree, count in ((2, d * (d + 1) // 2), (3, len(cubes))):
         compiled, plain = np.zeros(2 * LANES), np.zeros(2 * LANES)
         add_forms(panels, cubes[:count], degree, 0, 2, compiled)
         for p in range(2):
-            for lane in range(0, LANES, _vector.FORM_COLUMNS):
-                _vector._add_form(panels, p, lane, cubes[:count], d - 1 if degree == 2 else 0, plain)
+            for lane in range(0, LANES, vector.FORM_COLUMNS):
+                vector._add_form(panels, p, lane, cubes[:count], d - 1 if degree == 2 else 0, plain)
         assert np.abs(compiled - plain).max() <= 1e-13 * np.abs(plain).max()
 
 
@@ -192,7 +191,7 @@ def csr_points(rng, n, d, binary, dtype, absolute):
     data = x[x != 0]
     norms = np.zeros(2 * LANES, dtype)
     norms[:n] = (abs(x) if absolute else x**2).sum(axis=1)
-    return x, _vector.Csr(indptr, indices, data.astype(dtype), norms)
+    return x, vector.Csr(indptr, indices, data.astype(dtype), norms)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
@@ -201,26 +200,26 @@ def csr_points(rng, n, d, binary, dtype, absolute):
 @pytest.mark.parametrize("shape", SHAPES, ids=IDS)
 def test_sparse_tiles_match_the_formula(shape, table, binary, dtype):
     rng = np.random.default_rng(5)
-    x, csr = csr_points(rng, 70, 9, binary, dtype, isinstance(shape, _vector.Laplacian))
-    columns = _vector.Columns(csr, np.arange(70), csr.norms)
+    x, csr = csr_points(rng, 70, 9, binary, dtype, isinstance(shape, vector.Laplacian))
+    columns = vector.Columns(csr, np.arange(70), csr.norms)
     panels = np.zeros((1, 10, LANES) if table else (2, 9, LANES), np.uint8 if binary else dtype)
     if not table:
-        block_jit.spread_all(columns, panels)
+        loops.spread_all(columns, panels)
     places = np.zeros(9, np.int32) if table else None
     expected = exact_kernel(shape, x, x)
     tolerance = {np.float32: 4e-6, np.float64: 1e-14}[dtype] * max(1.0, np.abs(expected).max())
     points = np.array([0, 2, 3, 69, 11, 12, 13, 14, 15, 16])
     single = dtype == np.float32
     stored = np.zeros((len(points), 2 * LANES), dtype)
-    store = block_jit.store_sparse_32 if single else block_jit.store_sparse_64
+    store = loops.store_sparse_32 if single else loops.store_sparse_64
     store(shape, csr, points, columns, places, panels, False, 0, 2, stored)
     assert np.abs(stored[:, :70] - expected[points]).max() <= tolerance
     coef, out = rng.standard_normal(len(points)).astype(dtype), np.zeros(2 * LANES)
-    add = block_jit.add_sparse_32 if single else block_jit.add_sparse_64
+    add = loops.add_sparse_32 if single else loops.add_sparse_64
     add(shape, csr, points, coef, columns, places, panels, 0, 2, out)
     assert np.abs(out[:70] - coef.astype(float) @ expected[points]).max() <= 20 * tolerance
     assert not table or not places.any()
-    if binary and isinstance(shape, _vector.Rbf):
+    if binary and isinstance(shape, vector.Rbf):
         assert (stored[np.arange(len(points)), points] == 1.0).all()
     half = np.full((70, 2 * LANES), np.nan, dtype)
     store(shape, csr, np.arange(70), columns, places, panels, True, 0, 2, half)
@@ -231,11 +230,11 @@ def test_sparse_tiles_match_the_formula(shape, table, binary, dtype):
 def test_sixteen_bit_blocks_are_rounded_kernel_values():
     rng = np.random.default_rng(1)
     x = rng.standard_normal((40, 3)).astype(np.float32)
-    shape = _vector.Rbf(1.0, 0.0, 1)
+    shape = vector.Rbf(1.0, 0.0, 1)
     full, half = np.zeros((42, LANES), np.float32), np.zeros((42, LANES), np.uint16)
-    block_jit.store_block_32(shape, rows_of(x, np.float32), panels_of(x, np.float32), 0, 1, full)
-    block_jit.store_block_32(shape, rows_of(x, np.float32), panels_of(x, np.float32), 0, 1, half)
-    assert np.abs(half[:40, :40] - full[:40, :40] * _vector.UNITS_16).max() <= 0.51
+    loops.store_block_32(shape, rows_of(x, np.float32), panels_of(x, np.float32), 0, 1, full)
+    loops.store_block_32(shape, rows_of(x, np.float32), panels_of(x, np.float32), 0, 1, half)
+    assert np.abs(half[:40, :40] - full[:40, :40] * vector.UNITS_16).max() <= 0.51
 
 
 @pytest.mark.compiled
@@ -248,17 +247,17 @@ def test_passes_match_their_plain_definition(dtype):
         unit = 1 / 65535 if dtype == np.uint16 else 1.0
         values = rng.standard_normal(n).astype(real)
         values[n // 2] = values[n // 2 + 1] = values.max() + 1  # a tie: the first index must win
-        rise = np.where(rng.random(n) < 0.3, -_vector.BIG_32, 0.0).astype(real)
-        fall = np.where(rng.random(n) < 0.3, _vector.BIG_32, 0.0).astype(real)
+        rise = np.where(rng.random(n) < 0.3, -vector.BIG_32, 0.0).astype(real)
+        fall = np.where(rng.random(n) < 0.3, vector.BIG_32, 0.0).astype(real)
         rise[n // 2 : n // 2 + 2] = 0.0
         diagonal = rng.random(n).astype(real) + real(1)
         mine, plain = values.copy(), values.copy()
         i, high, low = _run_update(mine, gram, 3, 3, 0.0, rise, fall)
-        j, high_, low_ = _passes._update_pair(plain, gram, 3, 3, real(0), rise, fall)
+        j, high_, low_ = passes._update_pair(plain, gram, 3, 3, real(0), rise, fall)
         assert (i, high, low) == (j, high_, low_)
         assert i == n // 2
         _run_update(mine, gram, 1, 2, 0.25 * unit, rise, fall)
-        _passes._update_pair(plain, gram, 1, 2, real(0.25 * unit), rise, fall)
+        passes._update_pair(plain, gram, 1, 2, real(0.25 * unit), rise, fall)
         assert np.abs(mine - plain).max() <= 4 * np.finfo(real).eps * np.abs(plain).max()
         mine[:] = plain
         k = _run_partner(mine, gram, unit, i, diagonal, 1e-6, fall)
@@ -268,7 +267,7 @@ def test_passes_match_their_plain_definition(dtype):
         along = rng.standard_normal(n).astype(real)
         found = along.copy()
         first = _run_along(mine, found, gram, unit, 1, 2, 0.7, 0.25, rise, fall)
-        second = _passes._update_along(plain, along, gram, real(unit), 1, 2, real(0.7), real(0.25), rise, fall)
+        second = passes._update_along(plain, along, gram, real(unit), 1, 2, real(0.7), real(0.25), rise, fall)
         assert first[0] == second[0]
         for x, z in ((found, along), (mine, plain), (np.array(first), np.array(second))):
             assert np.abs(x - z).max() <= 8 * np.finfo(real).eps * np.abs(z).max()
@@ -285,19 +284,19 @@ if not DISABLED:
 
     @jit
     def _run_update(values, gram, i, j, step, rise, fall):
-        return _passes.update_pair(values, gram, i, j, step, rise, fall)
+        return passes.update_pair(values, gram, i, j, step, rise, fall)
 
     @jit
     def _run_partner(values, gram, unit, i, diagonal, tau, fall):
-        return _passes.best_partner(values, gram, unit, i, diagonal, tau, fall)
+        return passes.best_partner(values, gram, unit, i, diagonal, tau, fall)
 
     @jit
     def _run_along(values, along, gram, unit, i, j, keep, step, rise, fall):
-        return _passes.update_along(values, along, gram, unit, i, j, keep, step, rise, fall)
+        return passes.update_along(values, along, gram, unit, i, j, keep, step, rise, fall)
 
     @jit
     def _run_conjugate(values, along, inverse, gram, unit, i, diagonal, tau, fall):
-        return _passes.best_conjugate(values, along, inverse, gram, unit, i, diagonal, tau, fall)
+        return passes.best_conjugate(values, along, inverse, gram, unit, i, diagonal, tau, fall)
 
 
 @pytest.mark.compiled

@@ -104,7 +104,7 @@ numba.__version__ = "0.99.0"
 import sys
 import svmcore
 from svmcore import _jit
-from svmcore._steps_jit import violation
+from svmcore.solvers._steps_jit import violation
 X = [[-2.0], [-1.0], [1.0], [2.0]]
 machine = svmcore.train_svc(X, [0, 0, 1, 1], kernel="linear", C=1e3, solver="adatron", fit_intercept=False)
 print(_jit.TESTED, "svmcore._roots" in sys.modules, type(violation).__name__, machine.predict([[-2.0], [2.0]]).tolist())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from svmcore import _stretch_jit as sj
-from svmcore import _window_jit as wj
-from svmcore._window import new_stretch, new_window
+from svmcore.path import stretch_jit as sj
+from svmcore.path import window_jit as wj
+from svmcore.path.window import new_stretch, new_window
 
 
 @pytest.mark.parametrize("pending", [0, 1, 9, sj.LONGEST])

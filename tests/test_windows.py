@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from svmcore import _elbow_jit as ej
-from svmcore import _stretch_jit as sj
-from svmcore import _window_jit as wj
-from svmcore._window import new_stretch, new_window
+from svmcore.path import elbow_jit as ej
+from svmcore.path import stretch_jit as sj
+from svmcore.path import window_jit as wj
+from svmcore.path.window import new_stretch, new_window
 
 N, JOINED, ELBOW = 40, 3, 4
 SEEDS = range(30)

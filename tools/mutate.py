@@ -2,7 +2,7 @@
 
     python tools/mutate.py                      a seeded sample over all hot files
     python tools/mutate.py --count 300 --seed 1 another, larger one
-    python tools/mutate.py svmcore/choice.py    only of these files
+    python tools/mutate.py svmcore/auto.py    only of these files
 
 A mutant is one change of the syntax tree: a comparison, a sum, a product or a boolean turned round, a constant changed, min
 and max exchanged, a condition negated, a statement removed. It is run in a copy of the checkout, in plain Python with the
@@ -35,26 +35,27 @@ PATHS = "path_exact window windows path path_hard"
 SWEEPS = "adatron projection working_sets simple contract"
 # hot files, and the tests that are about them: the nearest first
 TESTS = {
-    "_measures": "measures properties",
-    "certify": "confirm measures check solution properties",
-    "choice": "choice properties",
+    "problem/measures": "measures properties",
+    "problem/certify": "confirm measures check solution properties",
+    "auto": "choice properties",
     "_kernels": "kernels measures smo",
     "_smo_jit": "smo properties",
-    "_block_jit": "block_branches block",
-    "_ipm_jit": "interior contract",
-    "_steps_jit": SWEEPS,
-    "_active_jit": "simple update contract",
-    "_npa_jit": "npa contract",
-    "_chunk_jit": "working_sets contract",
-    "_elbow_jit": PATHS,
+    "simd/loops": "vector block_branches block path",
+    "solvers/_block_jit": "block_branches block",
+    "solvers/_ipm_jit": "interior contract",
+    "solvers/_steps_jit": SWEEPS,
+    "solvers/_active_jit": "simple update contract",
+    "solvers/_npa_jit": "npa contract",
+    "solvers/_chunk_jit": "working_sets contract",
+    "path/elbow_jit": PATHS,
     "_path_jit": PATHS,
-    "_window_jit": "window path_exact windows path",
-    "_stretch_jit": "windows window path_exact path",
-    "_qr_jit": "qr path",
-    "_window": PATHS,
-    "_follow": PATHS,
-    "path": PATHS,
-    "path_result": "path path_exact path_hard plots",
+    "path/window_jit": "window path_exact windows path",
+    "path/stretch_jit": "windows window path_exact path",
+    "path/qr_jit": "qr path",
+    "path/window": PATHS,
+    "path/tracker": PATHS,
+    "path/driver": PATHS,
+    "path/result": "path path_exact path_hard plots",
     "solvers/smo": "smo properties contract",
     "solvers/block": "block_branches block properties",
     "solvers/interior": "interior properties contract",

@@ -27,7 +27,7 @@ from svmcore.cli.report import add_classified, add_data, add_solution, quoted
 
 if TYPE_CHECKING:
     from svmcore.cv import PathCV
-    from svmcore.path_result import Path
+    from svmcore.path.result import Path
     from svmcore.step_curve import StepCurve
 
 

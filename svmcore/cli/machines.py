@@ -13,7 +13,7 @@ from svmcore.cli.report import add_classified, add_data, add_path, add_regressed
 
 if TYPE_CHECKING:
     from svmcore.data import Table
-    from svmcore.solution import Solution
+    from svmcore.models.solution import Solution
 
 
 def train(args: argparse.Namespace) -> int:
@@ -112,7 +112,7 @@ def predict(args: argparse.Namespace) -> int:
 def _machine_at(args: argparse.Namespace) -> Any:
     """The machine of the file, or that of a path at the C that is asked for."""
     model = load_machine(args.model)
-    from svmcore.path_result import Path
+    from svmcore.path.result import Path
 
     if isinstance(model, Path):
         if args.C is None:
@@ -158,7 +158,7 @@ def _compare(report: Report, machine: Any, found: Any, table: Table) -> None:
 def info(args: argparse.Namespace) -> int:
     """Say what a file holds."""
     model = load_machine(args.model)
-    from svmcore.path_result import Path
+    from svmcore.path.result import Path
 
     report = Report("info", args.json)
     is_path = isinstance(model, Path)

@@ -34,7 +34,7 @@ from svmcore.cli.report import add_data, add_least, add_path, add_path_certifica
 if TYPE_CHECKING:
     from svmcore.cv import PathCV
     from svmcore.data import Table
-    from svmcore.path_result import Path
+    from svmcore.path.result import Path
 
 DEMO_PICTURE = "svmcore-demo.png"
 _LARGEST_GAP = 1e-6  # of a path that counts as exact
@@ -51,7 +51,7 @@ def _status(path: Path) -> int:
 
 def _followed(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> Path:
     """A path, with progress while it grows and its warnings after it."""
-    from svmcore.path import svm_path
+    from svmcore.path.driver import svm_path
 
     with warnings_as_lines() as caught:
         with Progress(name, quiet) as progress:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from svmcore.cli.output import Report, interval, number, percent
 
 if TYPE_CHECKING:
-    from svmcore.path_result import Path, PathCertificate
-    from svmcore.solution import Solution
+    from svmcore.models.solution import Solution
+    from svmcore.path.result import Path, PathCertificate
     from svmcore.step_curve import StepCurve
 
 

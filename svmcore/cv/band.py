@@ -24,10 +24,10 @@ from svmcore.cv.members import Study, features_of
 from svmcore.cv.progress import Progress
 from svmcore.cv.result import SAME
 from svmcore.cv.scores import Score
-from svmcore.gram import is_sparse
+from svmcore.kernel.matrix import is_sparse
+from svmcore.kernel.tiles import row_sums
 from svmcore.solve import train_svc
 from svmcore.step_curve import StepCurve, merged
-from svmcore.tiles import row_sums
 
 _DECADES = 6.0  # below the largest C, where the smallest is not given
 _START = 10.0**0.5  # between the first fits

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _check
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
+from svmcore.problem import border
 
 METHODS = ("sigmoid", "isotonic", "venn-abers")
 _NEWTON_STEPS = 100
@@ -269,7 +269,7 @@ def calibrator(
     weight: FloatArray,
 ) -> Calibrator:
     """Learn from scores; rows without a score or a weight are left out."""
-    method = _check.choice("method", method, METHODS)
+    method = border.choice("method", method, METHODS)
     there = np.isfinite(scores) & (weight > 0.0)
     scores, positive, weight = scores[there], positive[there], weight[there]
     if not (positive.any() and not positive.all()):

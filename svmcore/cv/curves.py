@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from svmcore._control import Control
-from svmcore._cross import Cross
-from svmcore._error_curve import sign_changes
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
-from svmcore.path_result import Path
+from svmcore.path.cross import Cross
+from svmcore.path.error_curve import sign_changes
+from svmcore.path.result import Path
 from svmcore.step_curve import StepCurve, merged
 
 _KNOTS = 64  # looked at together

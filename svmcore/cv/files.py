@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from svmcore._errors import InputError
-from svmcore._path_solution import feature_fields, path_fields, restored, stored_features
 from svmcore._types import FloatArray
 from svmcore.cv.members import Member, Span, Study, features_of, without_features
 from svmcore.cv.result import Curves, PathCV
 from svmcore.cv.scores import Curve, Score
 from svmcore.cv.values import LineCurve
-from svmcore.path_result import Path
+from svmcore.path.result import Path
+from svmcore.path.solution import feature_fields, path_fields, restored, stored_features
 from svmcore.step_curve import StepCurve
 
 FORMAT = "svmcore-cv-1"

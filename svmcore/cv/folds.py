@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _check
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
+from svmcore.problem import border
 
 LOO = "loo"
 
@@ -28,12 +28,12 @@ def make_folds(cv: Any, codes: IntArray, classes: NDArray[Any], groups: Any, see
     n = codes.size
     owner = None if groups is None else _groups(groups, n)
     if isinstance(cv, str):
-        _check.choice("cv", cv, (LOO,))
+        border.choice("cv", cv, (LOO,))
         if owner is None:
             return [Fold(np.delete(np.arange(n), i), np.array([i])) for i in range(n)]
         return _pairs(owner, int(owner.max()) + 1)
     if isinstance(cv, (numbers.Integral, np.integer, bool)):
-        k = _check.integer("cv", cv, low=2)
+        k = border.integer("cv", cv, low=2)
         rng = np.random.default_rng(seed)
         if owner is None:
             return _pairs(_stratified(codes, classes, k, rng), k)

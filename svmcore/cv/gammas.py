@@ -12,7 +12,7 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray
 from svmcore.cv.members import Study
 from svmcore.cv.result import best_of
-from svmcore.gram import is_sparse
+from svmcore.kernel.matrix import is_sparse
 
 SEARCH = "search"
 _TOO_NEAR = 1e-12  # values of gamma that are the same

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from svmcore import _check
-from svmcore._check import KernelSpec
 from svmcore._types import FloatArray, KernelKind
-from svmcore.gram import KernelMatrix, call_kernel, is_sparse
-from svmcore.tiles import exact_gram, has_gram
+from svmcore.kernel.matrix import KernelMatrix, call_kernel, is_sparse
+from svmcore.kernel.tiles import exact_gram, has_gram
+from svmcore.problem import border
+from svmcore.problem.border import KernelSpec
 
 _SHARE = 0.25  # of the free memory, for what is shared
 _LIMIT = 2e9
@@ -29,7 +29,7 @@ class Grams:
         n = X.shape[0]
         self.several = n_gammas > 1
         held = min(n_workers + 1, n_gammas) + self.several
-        self.shared = n_gammas > 0 and 8.0 * n * n * held <= min(_SHARE * _check.available_bytes(), _LIMIT)
+        self.shared = n_gammas > 0 and 8.0 * n * n * held <= min(_SHARE * border.available_bytes(), _LIMIT)
         self._lock = threading.Lock()
         self._distances: FloatArray | None = None
         self._matrices: dict[float | None, FloatArray] = {}

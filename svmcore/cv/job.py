@@ -15,7 +15,7 @@ from svmcore.cv.members import Rest, Result, Study, Task, last_weight, run_task
 from svmcore.cv.progress import Progress
 from svmcore.cv.result import Curves, best_of, equals_of
 from svmcore.cv.scores import Score
-from svmcore.gram import available_threads
+from svmcore.kernel.matrix import available_threads
 from svmcore.parallel import run_all
 
 _WARN_GAP = 1e-6

@@ -8,10 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _check
-from svmcore._check import KernelSpec
 from svmcore._control import Control, new_control
-from svmcore._cross import Cross
 from svmcore._errors import StoppedError
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, support_curve
@@ -19,8 +16,11 @@ from svmcore.cv.folds import Fold
 from svmcore.cv.grams import Grams
 from svmcore.cv.progress import Progress
 from svmcore.cv.scores import Outcome, Score, joined, rescaled
-from svmcore.path import Way, follow
-from svmcore.path_result import Path
+from svmcore.path.cross import Cross
+from svmcore.path.driver import Way, follow
+from svmcore.path.result import Path
+from svmcore.problem import border
+from svmcore.problem.border import KernelSpec
 from svmcore.solve import Problem, svc_problem
 from svmcore.step_curve import StepCurve
 
@@ -74,7 +74,7 @@ class Study(NamedTuple):
         """The kernel."""
         form = self.form
         tau = form["intercept_scaling"]
-        return _check.kernel(
+        return border.kernel(
             form["kernel"], self.X, gamma if gamma is not None else 1.0, form["degree"], form["coef0"],
             0.0 if tau is None else float(tau) ** 2,
         )  # fmt: skip

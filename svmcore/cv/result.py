@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _check
 from svmcore._errors import InputError, MissingExtraError
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.folds import Fold
 from svmcore.cv.members import Study
 from svmcore.cv.scores import Curve, Score
 from svmcore.cv.values import LineCurve
+from svmcore.problem import border
 from svmcore.step_curve import StepCurve, merged
 
 if TYPE_CHECKING:
@@ -372,7 +372,7 @@ class PathCV:
         from svmcore.solve import train_svc
 
         study = self._study
-        C = self.best_C if C is None else _check.cost(C)
+        C = self.best_C if C is None else border.cost(C)
         gamma = self._mean(gamma).curves.gamma
         y = study.classes[study.codes]
         weight = study.class_weight
@@ -400,7 +400,7 @@ class PathCV:
         """
         from svmcore.cv.calibration import METHODS, calibrator
 
-        _check.choice("method", method, METHODS)
+        border.choice("method", method, METHODS)
         study = self._study
         C = self.best_C if C is None else C
         weight = np.ones(study.n) if self._score.weights is None else self._score.weights

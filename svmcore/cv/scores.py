@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _check
 from svmcore._control import Control
-from svmcore._cross import Cross
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, cost_curve, joined_decisions, signs
 from svmcore.cv.folds import Fold
 from svmcore.cv.values import LineCurve, auc_curve, hinge_curve
-from svmcore.path_result import Path
+from svmcore.path.cross import Cross
+from svmcore.path.result import Path
+from svmcore.problem import border
 from svmcore.step_curve import StepCurve
 
 SCORES = ("error", "balanced_error", "hinge", "auc")
@@ -111,7 +111,7 @@ def make_score(
     name: Any, costs: Any, codes: IntArray, classes: NDArray[Any], weights: FloatArray | None, folds: list[Fold]
 ) -> Score:
     """Check what the user asked for."""
-    name = _check.choice("score", name, SCORES)
+    name = border.choice("score", name, SCORES)
     k = classes.size
     own = np.ones(codes.size) if weights is None else weights
     for number, fold in enumerate(folds):
@@ -144,7 +144,7 @@ def _costs(costs: Any, classes: NDArray[Any]) -> FloatArray:
         for label in costs:
             if label not in known:
                 raise InputError(f"costs names the label {label!r}, but y holds {', '.join(map(repr, known))}")
-        row = np.array([_check.number(f"costs[{label!r}]", costs.get(label, 1.0), low=0.0) for label in known])
+        row = np.array([border.number(f"costs[{label!r}]", costs.get(label, 1.0), low=0.0) for label in known])
         matrix = row[:, None] * (1.0 - np.eye(k))
     else:
         try:

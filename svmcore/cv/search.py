@@ -11,10 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore import _check
-from svmcore._columns import names_of
 from svmcore._errors import ConvergenceWarning, InputError
-from svmcore._scales import warn_of_scales
 from svmcore._types import FloatArray
 from svmcore.cv.folds import LOO, check_training, make_folds
 from svmcore.cv.gammas import plan_of
@@ -24,6 +21,9 @@ from svmcore.cv.progress import CVProgress, Progress
 from svmcore.cv.result import PathCV
 from svmcore.cv.scores import make_score
 from svmcore.parallel import worker_count
+from svmcore.problem import border
+from svmcore.problem.columns import names_of
+from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import _checked_points
 
 ALIGN = ("C", "C*n")
@@ -84,8 +84,8 @@ def cv_path(
         "kernel": kernel, "degree": degree, "coef0": coef0, "fit_intercept": fit_intercept,
         "intercept_scaling": intercept_scaling, "standardize": standardize,
     }  # fmt: skip
-    seed = 0 if random_state is None else _check.integer("random_state", random_state, low=0, high=2**32 - 1)
-    span = Span(*_ends(lambda_max, lambda_min, C_min, C_max), _check.choice("align", align, ALIGN) == "C*n", cache_mb)
+    seed = 0 if random_state is None else border.integer("random_state", random_state, low=0, high=2**32 - 1)
+    span = Span(*_ends(lambda_max, lambda_min, C_min, C_max), border.choice("align", align, ALIGN) == "C*n", cache_mb)
     weighing = Weighing(sample_weight, weight_training, weight_score, class_weight)
     study, scored = _study(X, y, form, span, weighing, feature_names)
     progress = _progress(time_limit, callback, verbose)
@@ -119,14 +119,14 @@ def _study(
     """The checked data, and the weights in the score."""
     names = names_of(X, feature_names)
     X = _checked_points(X, form["kernel"])
-    weights = _check.sample_weights(weighing.sample_weight, X.shape[0])
-    trained = weights if _check.flag("weight_training", weighing.training) else None
-    scored = weights if _check.flag("weight_score", weighing.score) else None
-    signs, classes = _check.labels(y, X.shape[0], None if trained is None else trained > 0)
+    weights = border.sample_weights(weighing.sample_weight, X.shape[0])
+    trained = weights if border.flag("weight_training", weighing.training) else None
+    scored = weights if border.flag("weight_score", weighing.score) else None
+    signs, classes = border.labels(y, X.shape[0], None if trained is None else trained > 0)
     codes = (signs > 0).astype(np.int64)
     factors = weighing.class_weight
     if factors is not None:
-        per_row = _check.class_weights(factors, classes, signs, trained)
+        per_row = border.class_weights(factors, classes, signs, trained)
         if not isinstance(factors, str):
             factors = np.array([per_row[codes == k][0] for k in range(classes.size)])
     return Study(X, codes, classes, trained, factors, form, span, names), scored
@@ -135,7 +135,7 @@ def _study(
 def _progress(time_limit: Any, callback: Any, verbose: Any) -> Progress:
     if callback is not None and not callable(callback):
         raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    limit = None if time_limit is None else _check.number("time_limit", time_limit, low=0.0)
+    limit = None if time_limit is None else border.number("time_limit", time_limit, low=0.0)
     return Progress(limit, callback, int(verbose))
 
 
@@ -145,19 +145,19 @@ def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[flo
         if C is not None and lam is not None:
             raise InputError(f"{names} say the same, lambda = 1 / C; give one of them")
     if C_max is not None:
-        low = 1.0 / _check.number("C_max", C_max, low=0.0, strict=True)
+        low = 1.0 / border.number("C_max", C_max, low=0.0, strict=True)
     else:
-        low = _check.number("lambda_min", 1e-3 if lambda_min is None else lambda_min, low=0.0, strict=True)
+        low = border.number("lambda_min", 1e-3 if lambda_min is None else lambda_min, low=0.0, strict=True)
     if C_min is not None:
-        high = 1.0 / _check.number("C_min", C_min, low=0.0, high=1.0 / low, strict=True)
+        high = 1.0 / border.number("C_min", C_min, low=0.0, high=1.0 / low, strict=True)
         return low, max(high, low)
-    return low, None if lambda_max is None else _check.number("lambda_max", lambda_max, low=low)
+    return low, None if lambda_max is None else border.number("lambda_max", lambda_max, low=low)
 
 
 def _eps(eps: Any, score: str) -> float:
     if score not in ("error", "balanced_error"):
         raise InputError(f'eps= goes with score="error" or "balanced_error"; with score={score!r} leave it out')
-    return _check.number("eps", eps, low=0.0, strict=True)
+    return border.number("eps", eps, low=0.0, strict=True)
 
 
 def _speak(found: Found, n_folds: int) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._cross import Cross
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray
 from svmcore.cv.curves import steps, sweep
-from svmcore.path_result import Path
+from svmcore.path.cross import Cross
+from svmcore.path.result import Path
 from svmcore.step_curve import StepCurve
 
 _ROWS = 512  # looked at together

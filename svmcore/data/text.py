@@ -66,7 +66,7 @@ def shown(text: bytes) -> str:
 def check_memory(n_bytes: float, name: str) -> None:
     """Refuse to read what cannot be held."""
     if n_bytes > 1e8:
-        from svmcore._check import memory  # loads the compiler: large files only
+        from svmcore.problem.border import memory  # loads the compiler: large files only
 
         memory(n_bytes, f"reading {name}", "use fewer rows")
 

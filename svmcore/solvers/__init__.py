@@ -12,8 +12,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from svmcore import _check
 from svmcore._errors import InputError
+from svmcore.problem import border
 from svmcore.solvers._contract import Capabilities
 
 _MODULES = {
@@ -33,7 +33,7 @@ _COMMON = {"qp", "K", "control", "tol", "stopping", "max_iter", "start", "seed",
 
 AUTO = "auto"
 AUTOMATIC = ("interior", "block", "smo")
-"""The solvers that "auto" may run (`svmcore.choice`)."""
+"""The solvers that "auto" may run (`svmcore.auto`)."""
 
 
 def names() -> tuple[str, ...]:
@@ -91,15 +91,15 @@ def _check_value(name: str, key: str, value: Any) -> None:
         return
     if key in values:
         if isinstance(values[key], tuple):
-            _check.choice(key, value, values[key])
+            border.choice(key, value, values[key])
         elif value not in values[key]:
             raise InputError(f"{key}={value!r} cannot be used by solver {name!r}; it must be {values[key]}")
     elif kind.startswith("bool"):
-        _check.flag(key, value)
+        border.flag(key, value)
     elif kind.startswith("int"):
-        _check.integer(key, value, low=0)
+        border.integer(key, value, low=0)
     elif kind.startswith("float"):
-        _check.number(key, value)
+        border.number(key, value)
 
 
 def capabilities() -> dict[str, Capabilities]:

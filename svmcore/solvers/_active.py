@@ -1,6 +1,6 @@
 """The active set of SimpleSVM next to its course: loading, growing, rescue, and the exact exit of a variable.
 
-`SimpleSVM` proper and the updates of a trained machine (`svmcore.update`) share it.
+`SimpleSVM` proper and the updates of a trained machine (`svmcore.models.incremental`) share it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from svmcore import _active_jit, _measures, _steps_jit
-from svmcore._active_jit import Active
 from svmcore._types import DualQP, FloatArray, IntArray, Status
-from svmcore.gram import KernelMatrix
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.problem import measures
+from svmcore.solvers import _active_jit, _steps_jit
+from svmcore.solvers._active_jit import Active
 from svmcore.solvers._course import Course
 
 _REGULAR = 1e-6  # smallest pivot of a factor, relative to the largest, that LAPACK's is kept for
@@ -88,7 +89,7 @@ class ActiveSet:
             H[np.diag_indices(m)] += duals.diag[F]
             self._factor(F, H)
         self.settle()
-        gain = float(course.floats[_steps_jit.OBJECTIVE]) - _measures.objective(course.qp, duals.beta, duals.v)
+        gain = float(course.floats[_steps_jit.OBJECTIVE]) - measures.objective(course.qp, duals.beta, duals.v)
         if gain > 0.0:
             if 0 < course.progress.trace.shape[0] <= course.ints[_steps_jit.TRACED]:
                 course.flush()

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore import _measures
 from svmcore._types import DualQP, FloatArray, Kernel, KernelKind, Status
-from svmcore.gram import KernelMatrix, kernel_product
+from svmcore.kernel.matrix import KernelMatrix, kernel_product
+from svmcore.problem import measures
 
 _DUST = 4e-15  # a distance from a bound below this share of the largest variable, times sqrt(n), is rounding of a sum
 _FREE_WORK = 3e7  # operations (some hundredths of a second) without progress that every run may have,
@@ -42,7 +42,7 @@ class Capabilities(NamedTuple):
 
 def fresh_residual(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> FloatArray:
     """The residual of a dual point, computed from the data."""
-    return _measures.residual(qp, beta, kernel_product(qp, K, beta))
+    return measures.residual(qp, beta, kernel_product(qp, K, beta))
 
 
 def landed(qp: DualQP, beta: FloatArray) -> FloatArray:
@@ -127,10 +127,10 @@ class Criterion:
         On a part of the variables the caller gives the `objective` of the whole.
         """
         if self.stopping == "kkt":
-            return _measures.violation(qp, beta, v) <= self.tol
-        value = _measures.objective(qp, beta, v) if objective is None else objective
+            return measures.violation(qp, beta, v) <= self.tol
+        value = measures.objective(qp, beta, v) if objective is None else objective
         if self.stopping == "gap":
-            gap = _measures.gap(qp, beta, v, _measures.best_bias(qp, beta, v))
+            gap = measures.gap(qp, beta, v, measures.best_bias(qp, beta, v))
             return gap <= self.tol * (abs(gap - value) + 1.0)
         growth, self._last = self._last - value, value
         return growth <= self.tol * abs(value)

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from svmcore import _measures, _steps_jit
-from svmcore._chunk_jit import Local
 from svmcore._control import Control
-from svmcore._steps_jit import Duals, Limits, Progress, Rows
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
-from svmcore.gram import KernelMatrix
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.problem import measures
+from svmcore.solvers import _steps_jit
+from svmcore.solvers._chunk_jit import Local
 from svmcore.solvers._contract import STOPPED, Crawl, Criterion, fresh_residual, landed, positive, rounding
 from svmcore.solvers._face import FaceResult, face_step
+from svmcore.solvers._steps_jit import Duals, Limits, Progress, Rows
 
 _SLICE_WORK = 1e8  # operations between two visits to Python
 _TRACE_ROWS = 4096
@@ -177,7 +178,7 @@ class Course:
         )
         self.records: list[FloatArray] = []
         self.ints, self.floats = self.progress.ints, self.progress.floats
-        self.floats[_steps_jit.OBJECTIVE] = _measures.objective(qp, beta, self.duals.v)
+        self.floats[_steps_jit.OBJECTIVE] = measures.objective(qp, beta, self.duals.v)
         self.check_every = min(max(n, 200), 2000)
         self.ints[_steps_jit.NEXT_CHECK] = self.check_every
         self.ints[_steps_jit.EVALS] = K.n_evals
@@ -217,8 +218,8 @@ class Course:
         duals = self.duals
         duals.v[:] = fresh_residual(self.qp, self.K, duals.beta)
         self.ints[_steps_jit.EVALS] = self.K.n_evals
-        self.floats[_steps_jit.OBJECTIVE] = _measures.objective(self.qp, duals.beta, duals.v)
-        self.floats[_steps_jit.VIOLATION] = _measures.violation(self.qp, duals.beta, duals.v)
+        self.floats[_steps_jit.OBJECTIVE] = measures.objective(self.qp, duals.beta, duals.v)
+        self.floats[_steps_jit.VIOLATION] = measures.violation(self.qp, duals.beta, duals.v)
         return self.criterion.met(self.qp, duals.beta, duals.v)
 
     def holds(self) -> bool:
@@ -244,7 +245,7 @@ class Course:
             duals.beta[F] = after
             duals.v[:] -= (after - before) @ columns
             duals.v[F] -= duals.diag[F] * (after - before)
-            self.floats[_steps_jit.OBJECTIVE] = _measures.objective(self.qp, duals.beta, duals.v)
+            self.floats[_steps_jit.OBJECTIVE] = measures.objective(self.qp, duals.beta, duals.v)
             self.ints[_steps_jit.ITERATION] += 1
             self.ints[_steps_jit.RESTART] = 1
             self.stats["face_steps"] = self.stats.get("face_steps", 0) + 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore import _steps_jit
-from svmcore._steps_jit import Face, Limits
 from svmcore._types import Raw
+from svmcore.solvers import _steps_jit
 from svmcore.solvers._course import Course
+from svmcore.solvers._steps_jit import Face, Limits
 
 
 def project(course: Course, *, factor: float, d_tol: float) -> Raw:

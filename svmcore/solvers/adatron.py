@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore import _steps_jit
 from svmcore._control import Control
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
-from svmcore.gram import KernelMatrix
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.solvers import _steps_jit
 from svmcore.solvers._contract import Capabilities
 from svmcore.solvers._course import Between, Course
 

@@ -20,16 +20,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore import _block_jit as block_jit
-from svmcore import _measures
 from svmcore._control import Control
-from svmcore._lanes import UNITS_16
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
-from svmcore._vector import BIG, ROWS
-from svmcore.gram import KernelMatrix, kernel_product
+from svmcore.kernel.matrix import KernelMatrix, kernel_product
+from svmcore.kernel.tiles import PIECE, make_tiles, part_of
+from svmcore.problem import measures
+from svmcore.simd import loops
+from svmcore.simd.lanes import UNITS_16
+from svmcore.simd.vector import BIG, ROWS
+from svmcore.solvers import _block_jit as block_jit
 from svmcore.solvers._contract import STOPPED, Capabilities, Crawl, Criterion, positive, product_work, rounding
 from svmcore.solvers._face import FaceResult, face_step
-from svmcore.tiles import PIECE, make_tiles, part_of
 
 CAPABILITIES = Capabilities(
     summary="block SMO on float32 tiles with a float64 gradient: the fastest for most problems",
@@ -129,13 +130,13 @@ class _Run:
     def gauge(self) -> Gauge:
         """Residual, its extremes and the violation."""
         qp = self.qp
-        v = _measures.residual(qp, self.beta, self.field)
+        v = measures.residual(qp, self.beta, self.field)
         high, low, free = block_jit.extremes(v, self.beta, qp.lower, qp.upper)
         violation = high - low if qp.equality else max(high, -low)
         return Gauge(v, high, low, free, max(violation, 0.0))
 
     def objective(self, gauge: Gauge) -> float:
-        return _measures.objective(self.qp, self.beta, gauge.v)
+        return measures.objective(self.qp, self.beta, gauge.v)
 
     def doubtful(self, tol: float) -> bool:
         """Whether rounding may have moved the residual by more than a tenth of the tolerance since it was computed."""
@@ -367,7 +368,7 @@ class _Run:
             status = self.refresh(MIXED, control)
             if status is not None:
                 return status
-        v = _measures.residual(qp, self.beta, self.field)
+        v = measures.residual(qp, self.beta, self.field)
         free = np.flatnonzero((self.beta > qp.lower) & (self.beta < qp.upper))
         if not 2 <= len(free) <= MOST_FACE:
             return None
@@ -411,7 +412,7 @@ def _on_part(work: block_jit.WorkingSet, members: IntArray, run: Callable[..., S
     moved = np.flatnonzero(step)
     change = np.zeros(len(work.values))
     coef = (work.unit * step[moved]).astype(work.values.dtype)
-    block_jit.add_rows(work.gram, members[moved], coef, 0, len(work.values), change)
+    loops.add_rows(work.gram, members[moved], coef, 0, len(work.values), change)
     work.values[:] -= change
     work.values[members] = part.values[:m]
     work.beta[members] = part.beta
@@ -531,7 +532,7 @@ def run(
     raw = Raw(state.beta, status, state.steps, table if trace else None, stats)
     if state.remembered or not state.whole or not (status.ok or status in STOPPED):
         return raw  # the certificate computes the same product, which is remembered; or all of it
-    return raw._replace(residual=_measures.residual(qp, state.beta, state.field), residual_error=state.residual_error())
+    return raw._replace(residual=measures.residual(qp, state.beta, state.field), residual_error=state.residual_error())
 
 
 def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: Control) -> Status | None:

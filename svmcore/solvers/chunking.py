@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore import _chunk_jit, _highs, _measures, _steps_jit
+from svmcore import _highs
 from svmcore._control import Control
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
-from svmcore.gram import KernelMatrix
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.problem import measures
+from svmcore.solvers import _chunk_jit, _steps_jit
 from svmcore.solvers._contract import Capabilities, Crawl
 from svmcore.solvers._course import Course, Whole, new_local
 
@@ -39,7 +41,7 @@ class _Chunks:
     def choose(self) -> IntArray:
         """The support vectors and the worst violators outside."""
         duals = self.course.duals
-        b = _measures.bias(self.course.qp, duals.beta, duals.v)
+        b = measures.bias(self.course.qp, duals.beta, duals.v)
         grow = np.where(duals.beta < duals.upper, duals.v - b, -np.inf)
         shrink = np.where(duals.beta > duals.lower, b - duals.v, -np.inf)
         support = duals.beta != 0.0
@@ -76,8 +78,8 @@ class _Chunks:
             return reason
         before = float(course.floats[_steps_jit.OBJECTIVE])
         moved = float(_chunk_jit.store_local(duals, course.store.rows, local, m))
-        after = _measures.objective(course.qp, duals.beta, duals.v)
-        course.floats[_steps_jit.VIOLATION] = _measures.violation(course.qp, duals.beta, duals.v)
+        after = measures.objective(course.qp, duals.beta, duals.v)
+        course.floats[_steps_jit.VIOLATION] = measures.violation(course.qp, duals.beta, duals.v)
         course.floats[_steps_jit.OBJECTIVE] = before
         _steps_jit.count_step(course.progress, before - after, m, -1, moved)
         if course.n_iter >= course.max_iter:

@@ -10,13 +10,13 @@ Reference  Cristianini and Shawe-Taylor (2000), section 7.4, table 7.2; Joachims
 
 from __future__ import annotations
 
-from svmcore import _chunk_jit
 from svmcore._control import Control
-from svmcore._steps_jit import Limits
 from svmcore._types import DualQP, FloatArray, Raw
-from svmcore.gram import KernelMatrix
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.solvers import _chunk_jit
 from svmcore.solvers._contract import Capabilities
 from svmcore.solvers._course import Course, Whole, new_local
+from svmcore.solvers._steps_jit import Limits
 
 CAPABILITIES = Capabilities(summary="decomposition with working sets of fixed even size q, chosen as SVM-light does")
 

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import lapack, qr
 
-from svmcore import _ipm_jit as ipm
-from svmcore import _measures
 from svmcore._control import Control
 from svmcore._kernels import weighted_gram
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
-from svmcore.gram import KernelMatrix, dense_points, is_sparse
+from svmcore.kernel.matrix import KernelMatrix, dense_points, is_sparse
+from svmcore.problem import measures
+from svmcore.solvers import _ipm_jit as ipm
 from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual
 
 CAPABILITIES = Capabilities(
@@ -386,7 +386,7 @@ class _Crossover:
         v = qp.c - self.data.product(self.data.columns(self.beta)) - qp.diag * self.beta
         off = abs(self.beta.sum()) > 1e-9 * (1.0 + np.abs(self.beta).sum()) if qp.equality else False
         bad = off or not (np.isfinite(self.beta).all() and np.isfinite(v).all())
-        return _Exact(self.beta.copy(), v, np.inf if bad else _measures.violation(qp, self.beta, v))
+        return _Exact(self.beta.copy(), v, np.inf if bad else measures.violation(qp, self.beta, v))
 
     def run(self, met: Any) -> _Exact:
         """As it is, if that will do; else alternate between settling the free variables and freeing the worst violators."""
@@ -437,7 +437,7 @@ def run(
         return exact.violation <= tol
 
     poll = _Poll(control)
-    if met(best._replace(violation=_measures.violation(qp, best.beta, qp.c))):  # targets below the tolerance, say
+    if met(best._replace(violation=measures.violation(qp, best.beta, qp.c))):  # targets below the tolerance, say
         return Raw(best.beta, Status.CONVERGED, 0, _table(records) if trace else None, {"crossovers": 0})
     data = _Data(qp, K, poll)
     solver = _Solver(qp, data)
@@ -449,7 +449,7 @@ def run(
             break
         if trace:
             beta = solver.x.beta[: data.m].copy()
-            records.append((_measures.objective(qp, beta, fresh_residual(qp, K, beta)), mu, at.dual))
+            records.append((measures.objective(qp, beta, fresh_residual(qp, K, beta)), mu, at.dual))
         stuck = length < 1e-6 or steps >= MAX_STEPS
         scale = max(at.size / data.m, solver.least)
         if (mu <= barrier * scale * solver.unit and at.dual <= 0.05 * tol) or stuck:
@@ -481,7 +481,7 @@ def _better(qp: DualQP, data: _Data, best: _Exact, inner: FloatArray) -> FloatAr
 
     def gap(beta: FloatArray) -> float:
         v = qp.c - data.product(data.columns(beta)) - qp.diag * beta
-        found = _measures.gap(qp, beta, v, _measures.bias(qp, beta, v))
+        found = measures.gap(qp, beta, v, measures.bias(qp, beta, v))
         return found if np.isfinite(found) else np.inf
 
     off = qp.equality and abs(inner.sum()) > FEASIBLE * np.abs(inner).sum()

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore import _npa_jit, _steps_jit
 from svmcore._control import Control
-from svmcore._npa_jit import Hulls
 from svmcore._types import DualQP, FloatArray, Raw, Status
-from svmcore.gram import KernelMatrix
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.solvers import _npa_jit, _steps_jit
 from svmcore.solvers._contract import Capabilities
 from svmcore.solvers._course import Course
+from svmcore.solvers._npa_jit import Hulls
 
 CAPABILITIES = Capabilities(
     summary="nearest point of two hulls, for squared hinge and hard margin with an intercept",

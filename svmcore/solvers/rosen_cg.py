@@ -15,7 +15,7 @@ import numpy as np
 
 from svmcore._control import Control
 from svmcore._types import DualQP, FloatArray, Raw
-from svmcore.gram import KernelMatrix
+from svmcore.kernel.matrix import KernelMatrix
 from svmcore.solvers._contract import Capabilities
 from svmcore.solvers._course import Between, Course
 from svmcore.solvers._projection import project

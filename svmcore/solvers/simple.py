@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore import _active_jit, _steps_jit
 from svmcore._control import Control
 from svmcore._types import DualQP, FloatArray, Raw, Status
-from svmcore.gram import KernelMatrix
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.solvers import _active_jit, _steps_jit
 from svmcore.solvers._active import ActiveSet, pair_slice
 from svmcore.solvers._contract import Capabilities
 from svmcore.solvers._course import Course, Pair

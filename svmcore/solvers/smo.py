@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore import _measures, _smo_jit
+from svmcore import _smo_jit
 from svmcore._control import Control
 from svmcore._smo_jit import Limits, Progress, RowCache, Variables
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Points, Raw, Status
-from svmcore._vector import BIG
-from svmcore.gram import KernelMatrix, aligned, new_scratch, padded
+from svmcore.kernel.matrix import KernelMatrix, aligned, new_scratch, padded
+from svmcore.problem import measures
+from svmcore.simd.vector import BIG
 from svmcore.solvers._contract import STOPPED, Capabilities, Crawl, Criterion, fresh_residual, landed, rounding
 from svmcore.solvers._face import FaceResult, face_step
 
@@ -192,8 +193,8 @@ class _Run:
         self.ints[_smo_jit.SEED] = seed
         self.ints[_smo_jit.EXAMINE_ALL] = 1
         self.ints[_smo_jit.PENDING_I] = -1
-        self.floats[_smo_jit.OBJECTIVE] = _measures.objective(qp, self.beta, self.v)
-        self.floats[_smo_jit.THRESHOLD] = _measures.bias(qp, self.beta, self.v)
+        self.floats[_smo_jit.OBJECTIVE] = measures.objective(qp, self.beta, self.v)
+        self.floats[_smo_jit.THRESHOLD] = measures.bias(qp, self.beta, self.v)
 
     @property
     def n_iter(self) -> int:
@@ -218,7 +219,7 @@ class _Run:
         self.problem = self.whole
         self.whole.restart(self.beta, self.v)
         self.ints[_smo_jit.PENDING_I] = -1
-        self.floats[_smo_jit.OBJECTIVE] = _measures.objective(self.qp, self.beta, self.v)
+        self.floats[_smo_jit.OBJECTIVE] = measures.objective(self.qp, self.beta, self.v)
         return self.criterion.met(self.qp, self.beta, self.v)
 
     def shrink(self) -> None:
@@ -343,7 +344,7 @@ def run(
                 status = Status.CONVERGED
             else:
                 # rounding had drifted, or variables left out object: go on from the fresh gradient while it helps
-                violation = _measures.violation(qp, state.beta, state.v)
+                violation = measures.violation(qp, state.beta, state.v)
                 failures = 0 if violation < 0.5 * best else failures + 1
                 best = min(best, violation)
                 if failures >= _MAX_FAILURES:

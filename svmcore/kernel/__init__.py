@@ -1,0 +1,1 @@
+"""Kernel values: the matrix, its products, tiles and rows."""

@@ -1,0 +1,107 @@
+"""Kernel rows for the path trackers: the whole matrix when it fits into memory, otherwise rows on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from svmcore._types import FloatArray, IntArray
+from svmcore.kernel.tiles import exact_gram, has_gram
+from svmcore.simd.loops import add_weighted_rows, copy_block
+
+
+class RowStore:
+    """Kernel rows the tracker may read: all of them when they fit into `budget` bytes, otherwise on demand."""
+
+    def __init__(
+        self, oracle: Any, budget: float, ahead: int = 16, *, go_on: Callable[[float], bool] = lambda done: True
+    ) -> None:
+        self.oracle = oracle
+        self.n = n = oracle.n
+        self.ahead = ahead
+        self.diagonal = np.ascontiguousarray(oracle.diagonal, dtype=np.float64)
+        self.limit = max(256, int(budget // (8 * n)))
+        rows = self._all(go_on) if 8.0 * n * n <= budget else None
+        self.whole = rows is not None
+        if rows is not None:
+            self.rows = rows  # may be longer than n
+            self.slot = np.arange(n)
+        else:
+            self.rows = np.zeros((min(n, self.limit), n))  # memory is touched as it is used; growing would copy it
+            self.slot = np.full(n, -1, dtype=np.int64)
+        self.owner = np.arange(n) if self.whole else np.full(self.rows.shape[0], -1, dtype=np.int64)
+        self.used = n if self.whole else 0
+        self.clock = np.zeros(self.rows.shape[0], dtype=np.int64)
+        self.now = 0
+
+    def _all(self, go_on: Callable[[float], bool]) -> FloatArray | None:
+        """The whole matrix, while `go_on(share done)`; None when that stops it."""
+        if has_gram(self.oracle):
+            return exact_gram(self.oracle, go_on)
+        rows = np.empty((self.n, self.n))
+        step = max(64, int(4e6 // max(1, self.n)))
+        for start in range(0, self.n, step):
+            if not go_on(start / self.n):
+                return None
+            rows[start : start + step] = self.oracle.rows(np.arange(start, min(start + step, self.n)))
+        return rows
+
+    def product(self, coef: FloatArray) -> FloatArray:
+        """K coef, from stored rows where they exist."""
+        index = np.flatnonzero(coef)
+        if index.size == 0:
+            return np.zeros(self.n)
+        if self.whole and index.size > 0.9 * self.n:
+            return np.asarray(self.rows[:, : self.n] @ coef)
+        have = index[self.slot[index] >= 0]
+        miss = index[self.slot[index] < 0]
+        out = np.zeros(self.n)
+        add_weighted_rows(out, self.rows, self.slot[have], coef[have])
+        if miss.size:
+            out += self.oracle.product(miss, np.ascontiguousarray(coef[miss]))
+        return out
+
+    def block(self, index: IntArray, columns: IntArray | None = None) -> FloatArray:
+        """K restricted to the rows `index`, which are stored, and the columns (None: the same)."""
+        columns = index if columns is None else columns
+        out = np.empty((index.size, columns.size))
+        copy_block(out, self.rows, self.slot, index, columns)
+        return out
+
+    def fetch(self, wanted: IntArray, keep: IntArray) -> bool:
+        """Store the rows `wanted`; `keep` must not be evicted. Returns True when `rows` was replaced."""
+        wanted = wanted[self.slot[wanted] < 0]
+        if wanted.size == 0:
+            return False
+        self.now += 1
+        replaced = False
+        capacity = self.rows.shape[0]
+        limit = max(self.limit, keep.size + wanted.size + 64)  # the elbow's rows are needed, whatever the budget
+        if self.used + wanted.size > capacity and capacity < limit:
+            size = int(min(limit, max(2 * capacity, self.used + wanted.size)))
+            rows = np.zeros((size, self.n))
+            rows[: self.used] = self.rows[: self.used]
+            self.owner = np.concatenate([self.owner, np.full(size - capacity, -1, dtype=np.int64)])
+            self.clock = np.concatenate([self.clock, np.zeros(size - capacity, dtype=np.int64)])
+            self.rows = rows
+            capacity = size
+            replaced = True
+        free = np.arange(self.used, min(capacity, self.used + wanted.size))
+        short = wanted.size - free.size
+        if short > 0:
+            held = np.zeros(capacity, dtype=bool)
+            held[self.slot[keep]] = True
+            candidates = np.flatnonzero(~held[: self.used])
+            order = candidates[np.argsort(self.clock[candidates], kind="stable")]
+            out = order[:short]
+            self.slot[self.owner[out]] = -1
+            free = np.concatenate([free, out])
+        wanted = wanted[: free.size]
+        self.rows[free] = self.oracle.rows(wanted)
+        self.slot[wanted] = free
+        self.owner[free] = wanted
+        self.clock[free] = self.now
+        self.used = int(min(capacity, max(self.used, free.max() + 1)))
+        return replaced

@@ -1,0 +1,159 @@
+"""The decision function of a machine, made ready once: support vectors in the layout each way of evaluating it reads.
+
+| rows and kernel                          | way                                                                    |
+|------------------------------------------|------------------------------------------------------------------------|
+| linear                                   | one weight per feature                                                 |
+| a few rows, kernels of distances, dense  | the compiled kernel row over panels of support vectors                 |
+| a few rows, kernels of products, dense   | products with the support vectors by BLAS                              |
+| a few rows, sparse                       | products feature by feature: only what the row holds is looked at      |
+| more                                     | tiles, 64 rows at a time, shared out to threads                        |
+
+The ways agree to rounding: a value differs by a small multiple of ``1e-16 sum_s |coef_s k(x, s)|``, for sparse rbf of that
+times ``gamma |x|^2``. None of them depends on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from svmcore import _kernels
+from svmcore._threads import one_blas_thread
+from svmcore._types import LANES, FloatArray, Kernel, KernelKind, Points
+from svmcore.kernel import matrix
+from svmcore.kernel.matrix import (
+    aligned,
+    call_kernel,
+    dense_points,
+    is_sparse,
+    new_scratch,
+    padded,
+    point_product,
+    sparse_points,
+)
+
+FEW = 24  # rows up to which a tile of 64 rows does not pay,
+FEW_PRODUCTS = 64  # for kernels of products;
+_ONE_BY_ONE = 8  # so many products with a matrix are slower together than one by one
+_TEST_ROWS = 4096  # rows packed at a time
+_MOST_WEIGHTS = 1 << 24  # features up to which a linear machine keeps a weight for each
+_PRODUCTS = (KernelKind.LINEAR, KernelKind.POLY, KernelKind.SIGMOID)
+_CANCELS = 1e4  # gamma |x|^2 above which a distance is not to be had from norms and a product
+
+
+class Decision:
+    """sum_s coef_s k(x, support_s), without the kernel's offset. Nothing is packed before it is needed.
+
+    Two threads that come first at the same time both do the packing, with the same result.
+    """
+
+    def __init__(
+        self, support: Any, coef: FloatArray, kernel: Kernel, function: Callable[[Any, Any], Any] | None
+    ) -> None:
+        self.support = support
+        self.coef = coef
+        self.kernel = kernel._replace(offset=0.0)
+        self.function = function
+        self.sparse = is_sparse(support)
+        self.n_features = int(support.shape[1])
+
+    def __call__(self, X: Any, n_threads: int) -> FloatArray:
+        """The values of the rows of X, as dense or sparse as the support; for a precomputed kernel its columns."""
+        if self.kernel.kind == KernelKind.PRECOMPUTED:
+            with one_blas_thread:
+                return np.asarray(X @ self.coef, dtype=np.float64)
+        if not len(self.coef):
+            return np.zeros(X.shape[0])
+        if self.function is not None:
+            return self._called(self.function, X)
+        if self.kernel.kind == KernelKind.LINEAR and self.n_features <= _MOST_WEIGHTS:
+            with one_blas_thread:
+                return np.asarray(X @ self.weights)
+        if X.shape[0] <= (FEW_PRODUCTS if self.kernel.kind in _PRODUCTS else FEW):
+            return self._few(X)
+        out = np.empty(X.shape[0])
+        for start in range(0, X.shape[0], _TEST_ROWS):
+            targets = self._packed(X[start : start + _TEST_ROWS])
+            out[start : start + _TEST_ROWS] = point_product(
+                self.kernel, targets, self._sources, self.coef, self.n_features, n_threads
+            )
+        return out
+
+    def _called(self, function: Callable[[Any, Any], Any], X: Any) -> FloatArray:
+        out = np.empty(X.shape[0])
+        step = max(1, matrix.BLOCK_VALUES // len(self.coef))
+        for start in range(0, X.shape[0], step):
+            out[start : start + step] = call_kernel(function, X[start : start + step], self.support, 0.0) @ self.coef
+        return out
+
+    # ---- what is kept ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """One weight per feature: the linear machine itself."""
+        with one_blas_thread:
+            return np.asarray(self.support.T @ self.coef)
+
+    def _packed(self, X: Any) -> Points:
+        return sparse_points(X, None) if self.sparse else dense_points(X, np.arange(X.shape[0]))
+
+    @cached_property
+    def _sources(self) -> Points:
+        return self._packed(self.support)
+
+    @cached_property
+    def _padded(self) -> FloatArray:
+        weights = aligned((padded(len(self.coef)),), zero=True)
+        weights[: len(self.coef)] = self.coef
+        return weights
+
+    @cached_property
+    def _by_feature(self) -> tuple[Any, FloatArray]:
+        """Sparse support vectors, transposed, and their squared norms."""
+        return self.support.T.tocsr(), np.asarray(self.support.multiply(self.support).sum(axis=1)).ravel()
+
+    # ---- a few rows --------------------------------------------------------------------------------------------------
+
+    @one_blas_thread
+    def _few(self, X: Any) -> FloatArray:
+        products = self.kernel.kind in _PRODUCTS
+        if self.sparse and (products or self.kernel.kind == KernelKind.RBF):
+            transposed, squares = self._by_feature
+            dots = (X @ transposed).toarray()
+            if products:
+                return np.array([self._of_products(row) for row in dots])
+            own = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+            if self.kernel.gamma * max(own.max(), squares.max()) <= _CANCELS:
+                distances = np.maximum((own[:, None] + squares) - 2.0 * dots, 0.0)
+                return np.array([np.exp(-self.kernel.gamma * row) @ self.coef for row in distances])
+        elif products:
+            together = X.shape[0] >= _ONE_BY_ONE
+            dots = X @ self.support.T if together else (self.support @ row for row in X)
+            return np.array([self._of_products(row) for row in dots])
+        targets, out = self._packed(X), np.empty(X.shape[0])
+        room = np.empty(max(1, _kernels.CHUNK_VALUES // (max(1, self._sources.panels.shape[1]) * LANES)) * LANES)
+        scratch = new_scratch(self.n_features)
+        _kernels.kernel_product(self.kernel, targets, 0, X.shape[0], self._sources, self._padded, scratch, room, out)
+        return out
+
+    def _of_products(self, values: FloatArray) -> float:
+        """The sum of kernel values, from the products of a row with every support vector. In place: values."""
+        if self.kernel.kind != KernelKind.LINEAR:
+            values *= self.kernel.gamma
+            values += self.kernel.coef0
+            values = np.tanh(values) if self.kernel.kind == KernelKind.SIGMOID else _power(values, self.kernel.degree)
+        return float(values @ self.coef)
+
+
+def _power(base: FloatArray, exponent: int) -> FloatArray:
+    """base ** exponent by squaring: numpy's own takes many times longer."""
+    result: FloatArray | None = None
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else result * base
+        exponent >>= 1
+        base = base * base if exponent else base
+    return np.ones_like(base) if result is None else result

@@ -1,0 +1,374 @@
+"""The answer of a fit: coefficients, a certificate, predictions, and a file format without pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore._errors import InputError
+from svmcore._html import html_table
+from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore.kernel.matrix import is_sparse
+from svmcore.models.decision import Decision
+from svmcore.problem import border
+from svmcore.problem import columns as _columns
+from svmcore.problem.certify import Certificate
+from svmcore.problem.columns import Columns, Scaling
+
+if TYPE_CHECKING:
+    from svmcore.cv import PathCV
+    from svmcore.path.result import Path
+
+_FORMAT = "svmcore-solution-2"
+_OLD_FORMATS = ("svmcore-solution-1",)  # read, never written: without names, scaling and the terms of the problem
+_MOST_POINTS = 10**9  # a larger number in a file is damage, not data
+
+
+class Terms(NamedTuple):
+    """The terms of the training problem that its kernel does not tell; None where a file of an older format does not."""
+
+    C: float | None
+    loss: str | None
+    epsilon: float | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution:
+    """A trained machine with its certificate.
+
+    Attributes
+    ----------
+    alpha : (n,) the dual variables, at least 0; for regression the absolute coefficients.
+    intercept : float; the mean over free support vectors, or, when none is free, the midpoint of the optimal interval
+        (with ``stopping="gap"`` the value of smallest gap). It belongs to scaled features where the machine scales them.
+    support : indices of the training points with a coefficient.
+    dual_coef : their signed coefficients: ``f(x) = sum dual_coef * k(support, x) + intercept``.
+    support_vectors : their features, scaled where the machine scales them (``standardized`` has mean and scale).
+    coef_, intercept_ : of a linear machine, for features as users give them: ``f(x) = coef_ @ x + intercept_``.
+    C, loss, epsilon, kernel_name, gamma : the training problem; ``params`` has all of it.
+    feature_names : the columns' names, or None. A data frame with the same columns in another order is put right.
+    objective, primal_objective : the dual objective in minimised form, and the primal.
+    gap, relative_gap : ``primal_objective + objective``, and the same divided by ``|primal_objective|``.
+    kkt_violation : LIBSVM's measure of optimality, recomputed in float64 from the data. Where a run was stopped and that
+        would take long, it and the intercept are the solver's own; then the warning says "about", and ``stats`` has
+        "estimated". The other measures are recomputed from the data all the same, when they are first asked for.
+    status, converged : how the run ended (prints its own sentence), and whether it met its tolerance.
+    n_iter, n_kernel_evals, fit_seconds, solver, trace, stats : the course of the run.
+    """
+
+    alpha: FloatArray
+    intercept: float
+    support: IntArray
+    dual_coef: FloatArray
+    kkt_violation: float
+    measured: Certificate | Callable[[], Certificate]
+    status: Status
+    converged: bool
+    n_iter: int
+    n_kernel_evals: int
+    fit_seconds: float
+    solver: str
+    classes: NDArray[Any] | None
+    kernel: Kernel
+    support_vectors: Any
+    columns: Columns
+    terms: Terms
+    function: Callable[[Any, Any], Any] | None = None
+    n_threads: int = 1
+    trace: dict[str, NDArray[Any]] | None = None
+    stats: dict[str, Any] = field(default_factory=dict)
+    training: Any = None  # what `add` and `remove` need
+
+    def add(self, X: Any, y: Any, *, sample_weight: Any = None) -> Solution:
+        """The machine with further points, solved exactly from this one. `sample_weight`: weights of the new points."""
+        from svmcore.models.incremental import add
+
+        return add(self, X, y, sample_weight)
+
+    def remove(self, indices: Any) -> Solution:
+        """The machine without these training points, solved exactly from this one."""
+        from svmcore.models.incremental import remove
+
+        return remove(self, indices)
+
+    @property
+    def certificate(self) -> Certificate:
+        """Objectives and gap, computed from the data when first asked for (the KKT violation always is at once)."""
+        if callable(self.measured):
+            object.__setattr__(self, "measured", self.measured())
+        assert isinstance(self.measured, Certificate)
+        return self.measured
+
+    @property
+    def objective(self) -> float:
+        """The dual objective in minimised form."""
+        return self.certificate.objective
+
+    @property
+    def primal_objective(self) -> float:
+        """The primal objective."""
+        return self.certificate.primal_objective
+
+    @property
+    def gap(self) -> float:
+        """primal_objective + objective: a bound on the error of either."""
+        return self.certificate.gap
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap divided by |primal_objective|."""
+        return self.certificate.relative_gap
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled. The training data stay behind, so a postponed certificate is computed now or never."""
+        state = {**self.__dict__, "measured": self.certificate, "training": None}
+        state.pop("_decision", None)
+        return state
+
+    def __repr__(self) -> str:
+        kind = "regression" if self.classes is None else "classification"
+        terms = [self.kernel_name]
+        terms += [
+            f"{name}={value:.6g}" for name in ("gamma", "C", "epsilon") if (value := getattr(self, name)) is not None
+        ]
+        terms += ["standardized"] if self.standardized is not None else []
+        known = "" if callable(self.measured) else f"relative gap {self.relative_gap:.1e}, "  # computing it takes time
+        return (
+            f"<Solution: {kind}, {' '.join(terms)}, {len(self.support)} of {len(self.alpha)} support vectors, {self.solver}, "
+            f"{known}KKT violation {self.kkt_violation:.1e}, {self.status.name.lower()}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The table that notebooks show."""
+        rows: dict[str, Any] = {
+            "kind": "regression" if self.classes is None else f"classification: {_listed(self.classes)}",
+            **self.params,
+            "support vectors": f"{len(self.support):,} of {len(self.alpha):,}",
+            "features": f"{self.n_features:,}",
+            "solver": f"{self.solver}, {self.n_iter:,} iterations, {self.fit_seconds:.3g} s",
+            "KKT violation": f"{self.kkt_violation:.1e}",
+        }
+        if not callable(self.measured):
+            rows["relative gap"] = f"{self.relative_gap:.1e}"
+        return html_table("Solution", rows | {"status": self.status})
+
+    # ---- the training problem ----------------------------------------------------------------------------------------
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns that X must have."""
+        return self.columns.count
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the features, or None where the training data had none."""
+        return self.columns.names
+
+    @property
+    def standardized(self) -> Scaling | None:
+        """Mean and scale of every feature, where the machine was trained with ``standardize=True``; else None."""
+        return self.columns.standardized
+
+    def columns_of(self, names: Iterable[str]) -> IntArray:
+        """For every feature of the training data its place among `names`; InputError where they are not the same names."""
+        return self.columns.of(names)
+
+    @property
+    def C(self) -> float | None:
+        """The penalty."""
+        return self.terms.C
+
+    @property
+    def loss(self) -> str | None:
+        """The name of the loss."""
+        return self.terms.loss
+
+    @property
+    def epsilon(self) -> float | None:
+        """The half-width of a regression's tube; None for a classifier."""
+        return self.terms.epsilon
+
+    @property
+    def kernel_name(self) -> str:
+        """The kernel as `train_svc` calls it; "callable" for a function."""
+        return KernelKind(self.kernel.kind).name.lower()
+
+    @property
+    def gamma(self) -> float | None:
+        """The kernel's gamma as a number; None for a kernel without one."""
+        return border.kernel_params(self.kernel, None).get("gamma")
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The training problem in the words of `train_svc` and `train_svr`: whatever is known and applies."""
+        terms = {name: value for name, value in self.terms._asdict().items() if value is not None}
+        kernel = border.kernel_params(self.kernel, self.function)
+        return {**terms, **kernel, "standardize": self.standardized is not None}
+
+    @property
+    def coef_(self) -> FloatArray:
+        """The weights of a linear machine for features as users give them, shape (d,): ``f(x) = coef_ @ x + intercept_``."""
+        return self._linear()[0].copy()
+
+    @property
+    def intercept_(self) -> float:
+        """The constant that belongs to `coef_`. It differs from `intercept` only where the machine scales its features."""
+        return float(self._linear()[1])
+
+    def _linear(self) -> tuple[FloatArray, float]:
+        if self.kernel.kind != KernelKind.LINEAR:
+            raise InputError(f"coef_ needs the linear kernel; this machine has kernel={self.kernel_name!r}")
+        return self.columns.weights(self._decision.weights, self.intercept)
+
+    # ---- predictions and files ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def _decision(self) -> Decision:
+        """The decision function with its support vectors packed, made when first needed."""
+        return Decision(self.support_vectors, self.dual_coef, self.kernel, self.function)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """f(x) for every row of X; for a precomputed kernel X holds k(x, training point), shape (m, n)."""
+        X = self.columns.apply(X)
+        if self.kernel.kind == KernelKind.PRECOMPUTED:
+            X = X[:, self.support]
+        elif self.function is None and is_sparse(X) != is_sparse(self.support_vectors):
+            X = _to_format_of(X, self.support_vectors)
+        return self._decision(X, self.n_threads) + self.intercept
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of every row of X (the value, for regression)."""
+        values = self.decision_function(X)
+        if self.classes is None:
+            return values
+        return np.asarray(self.classes[(values > 0).astype(int)])
+
+    def save(self, file: Any) -> None:
+        """Write the machine to an .npz file that `svmcore.load` reads. Nothing is pickled."""
+        if self.function is not None:
+            raise InputError("a machine with a Python kernel function cannot be saved: a file holds data, not code")
+        fields: dict[str, Any] = {
+            "format": np.array(_FORMAT),
+            "kernel": np.array([float(value) for value in self.kernel]),
+            "numbers": np.array(
+                [
+                    self.intercept, self.objective, self.primal_objective, self.gap, self.relative_gap,
+                    self.kkt_violation, self.n_iter, self.n_kernel_evals, self.fit_seconds, self.n_features,
+                ]
+            ),
+            "n": np.array(len(self.alpha)),
+            "status": np.array(self.status.name),
+            "solver": np.array(self.solver),
+            "support": self.support,
+            "dual_coef": self.dual_coef,
+            **_columns.stored(self.columns),
+            **{name: np.array(value) for name, value in self.terms._asdict().items() if value is not None},
+        }  # fmt: skip
+        if self.classes is not None:
+            if self.classes.dtype.kind == "O":
+                raise InputError("labels of Python object type cannot be saved; train with numbers or strings")
+            fields["classes"] = self.classes
+        if is_sparse(self.support_vectors):
+            S = self.support_vectors
+            fields |= {"sv_data": S.data, "sv_indices": S.indices, "sv_indptr": S.indptr, "sv_shape": np.array(S.shape)}
+        else:
+            fields["support_vectors"] = self.support_vectors
+        if hasattr(file, "write"):
+            np.savez_compressed(file, **fields)
+            return
+        with open(file, "wb") as stream:  # given a name, numpy would append a suffix to it
+            np.savez_compressed(stream, **fields)
+
+
+def _listed(classes: NDArray[Any]) -> str:
+    return ", ".join(str(label) for label in classes.tolist())
+
+
+def _to_format_of(X: Any, like: Any) -> Any:
+    """X as dense or sparse as `like`."""
+    if is_sparse(like):
+        from scipy import sparse
+
+        return sparse.csr_matrix(X)
+    return X.toarray()
+
+
+def load(file: Any) -> Solution | Path | PathCV:
+    """Read what `save` of a solution, a path or a cross-validation wrote. Never unpickles."""
+    try:
+        # opened here: numpy leaves a file that is no archive open
+        opened = nullcontext(file) if hasattr(file, "read") else open(file, "rb")  # noqa: SIM115
+        with opened as stream, np.load(stream, allow_pickle=False) as stored:
+            parts = {key: stored[key] for key in stored.files}
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
+        raise
+    except Exception as error:
+        reason = "it is no archive of arrays" if "pickle" in str(error) else str(error)
+        raise InputError(f"{file} is not a file that svmcore wrote ({reason})") from None
+    for key, part in parts.items():
+        if not isinstance(part, np.ndarray):  # numpy hands on what has no header of its own as bytes
+            raise InputError(f"{file} is damaged: {key} is no array")
+    if str(parts.get("format")).startswith("svmcore-path"):
+        from svmcore.path.solution import assemble_path
+
+        return assemble_path(file, parts)
+    if str(parts.get("format")).startswith("svmcore-cv"):
+        from svmcore.cv.files import assemble_cv
+
+        return assemble_cv(file, parts)
+    if str(parts.get("format")) not in (_FORMAT, *_OLD_FORMATS):
+        raise InputError(f"{file} is not a file that this version of svmcore reads; it needs format {_FORMAT!r}")
+    try:
+        return _assemble(parts)
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, MemoryError) as error:
+        raise InputError(f"{file} is damaged: {error}") from None
+
+
+def check_kernel(kernel: Kernel) -> None:
+    """Refuse the numbers of a kernel that none has."""
+    if kernel.kind not in set(KernelKind) - {KernelKind.CALLABLE}:
+        raise ValueError(f"it names kernel {kernel.kind}")
+    if not (0 <= kernel.degree < 2**31 and np.isfinite([kernel.gamma, kernel.coef0, kernel.offset]).all()):
+        raise ValueError(f"it names {kernel}")
+
+
+def _assemble(parts: dict[str, Any]) -> Solution:
+    kind, gamma, coef0, degree, offset = parts["kernel"].tolist()
+    (intercept, objective, primal, gap, relative, violation, n_iter, n_evals, seconds, n_features) = parts[
+        "numbers"
+    ].tolist()
+    status = Status[str(parts["status"])]
+    support, dual_coef = parts["support"].astype(np.int64), parts["dual_coef"].astype(np.float64)
+    n = int(parts["n"])
+    if not 0 < n <= _MOST_POINTS or (len(support) and support.max() >= n):
+        raise ValueError(f"it claims {n} training points")
+    kernel = Kernel(int(kind), gamma, coef0, int(degree), offset)
+    check_kernel(kernel)
+    alpha = np.zeros(n)
+    if support.shape != dual_coef.shape or support.ndim != 1 or (len(support) and support.min() < 0):
+        raise ValueError("support and dual_coef do not belong together")
+    alpha[support] = np.abs(dual_coef)
+    columns = _columns.read(parts, int(n_features), int(kind) == KernelKind.PRECOMPUTED)
+    C, epsilon = (float(parts[name]) if name in parts else None for name in ("C", "epsilon"))
+    terms = Terms(C, str(parts["loss"]) if "loss" in parts else None, epsilon)
+    vectors: Any
+    if "sv_data" in parts:
+        shape = (len(support), int(n_features))
+        vectors = border.stored_csr(parts["sv_data"], parts["sv_indices"], parts["sv_indptr"], shape)
+    else:
+        vectors = np.ascontiguousarray(parts["support_vectors"], dtype=np.float64)
+        if vectors.ndim != 2 or (int(kind) != KernelKind.PRECOMPUTED and vectors.shape != (len(support), n_features)):
+            raise ValueError("the support vectors have the wrong shape")
+    return Solution(
+        alpha=alpha, intercept=intercept, support=support, dual_coef=dual_coef, kkt_violation=violation,
+        measured=Certificate(objective, primal, gap, relative, violation, 0.0, intercept), status=status,
+        converged=status.ok, n_iter=int(n_iter), n_kernel_evals=int(n_evals), fit_seconds=seconds,
+        solver=str(parts["solver"]), classes=parts.get("classes"),
+        kernel=kernel, support_vectors=vectors, columns=columns, terms=terms,
+    )  # fmt: skip

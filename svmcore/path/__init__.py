@@ -1,0 +1,1 @@
+"""The regularization path: every solution for every C."""

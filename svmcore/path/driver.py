@@ -1,0 +1,397 @@
+"""`svm_path`: the solution of the C-SVC for every C, followed exactly, with a certificate.
+
+check -> merge duplicates (`path/data`) -> start at the largest lambda (`path/start`) -> track (`path/window` over
+`path/tracker`, or `path/published`) -> `Path` -> measure (`path/measure`).
+
+Lambda = 1 / C. In the hat variables beta = lambda y alpha the boxes [0, y weight] do not move and everything is
+piecewise linear in lambda (Hastie et al. 2004; Ong, Shao and Yang: multi-dimensional steps for any data).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from svmcore._control import Control, new_control
+from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._keywords import Gamma, KernelLike, checked
+from svmcore._threads import one_blas_thread
+from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.rows import RowStore
+from svmcore.path.data import kernel_from, kernel_of, merged, snapped, variables_of
+from svmcore.path.measure import check_path
+from svmcore.path.published import PaperTracker, PublishedOptions
+from svmcore.path.result import Data, Path, Track
+from svmcore.path.start import Smo, Top, at_rest, excess_of, limit_solution, majority_at_zero, put_at_top
+from svmcore.path.tracker import Record
+from svmcore.path.window import WindowTracker
+from svmcore.problem import border
+from svmcore.problem.columns import names_of
+from svmcore.problem.scales import warn_of_scales
+from svmcore.solve import svc_problem
+
+FACTORIZATIONS = ("auto", "svd", "qr", "update")
+_WARN_GAP = 1e-6
+_ROUNDING = 1e-15
+"""SMO of the published modes is asked for no more than this, relative to the kernel's scale."""
+_MEASURED = (2, 8, 64)
+"""Stretches of a path by the fast tracker at which it is measured: at least, at most, one in so many."""
+_SMO_STEPS = 20.0
+"""Steps per point that it may take; the fast tracker removes what is left."""
+_LAMBDA_MIN = 1e-3
+_FOR_ROWS = 0.5
+"""Share of a time limit beyond which the whole kernel matrix is given up for rows on demand."""
+
+
+class PathProgress(NamedTuple):
+    """What a callback receives. Return True (or any true value) from the callback to end the path here."""
+
+    lambda_: float
+    n_events: int
+    elbow: int
+    done: float
+    """Share of the way, in log lambda."""
+    seconds: float
+
+
+@checked()
+def svm_path(
+    X: Any,
+    y: Any,
+    *,
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    loss: Literal["hinge"] = "hinge",
+    fit_intercept: bool = True,
+    intercept_scaling: float | None = None,
+    standardize: bool = False,
+    feature_names: Any = None,
+    sample_weight: Any = None,
+    class_weight: Any = None,
+    lambda_max: float | None = None,
+    lambda_min: float = _LAMBDA_MIN,
+    C_min: float | None = None,
+    C_max: float | None = None,
+    factorization: Literal["auto", "svd", "qr", "update"] = "auto",
+    published: PublishedOptions | None = None,
+    merge_tol: float = 0.0,
+    max_events: int | None = None,
+    time_limit: float | None = None,
+    cache_mb: float | None = None,
+    n_threads: int | None = None,
+    callback: Callable[[PathProgress], Any] | None = None,
+    verbose: int = 0,
+) -> Path:
+    """Follow the optimal C-SVC for every C from 1 / lambda_max to 1 / lambda_min.
+
+    Parameters
+    ----------
+    X, y, kernel, gamma, degree, coef0, fit_intercept, intercept_scaling, standardize, feature_names, sample_weight,
+        class_weight : as in `train_svc`. The loss is the hinge: the squared hinge's path is not piecewise linear.
+    lambda_max, lambda_min : the ends, lambda = 1 / C. None: the largest lambda at which anything happens; the path
+        then answers for every smaller C too. C_min, C_max : the same ends in terms of C, in their place.
+    factorization : "auto", the fast tracker; or the algorithm of Ong, Shao and Yang as published, with the rank of the
+        system from its SVD ("svd"), from QR with column pivoting ("qr"), or from updated QR where it is known ("update").
+    published : tolerances and switches of the published algorithm, a `PublishedOptions`; "auto" takes none.
+    merge_tol : points of which no feature differs by more than this are made equal first (0: only exact duplicates
+        are merged, which changes nothing).
+    max_events, time_limit, callback : limits. Whatever ends a run, Ctrl-C included, the path is valid down to there.
+    cache_mb : memory for kernel rows (default: the whole kernel matrix when it fits into 40 % of the free memory).
+    n_threads, verbose : threads for kernel products; progress lines on stderr.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> import svmcore
+    >>> path = svmcore.svm_path([[0.0], [1.0], [4.0], [5.0]], [-1, -1, 1, 1], kernel="linear", lambda_min=0.1)
+    >>> [round(float(v), 6) for v in path.lambdas]
+    [20.0, 7.5, 6.0, 4.5, 0.1]
+    >>> path.alpha(1.0).round(6).tolist()
+    [0.0, 0.222222, 0.222222, 0.0]
+    """
+    if loss == "squared_hinge":  # type: ignore[comparison-overlap]
+        raise InputError(
+            'loss="squared_hinge" has no piecewise linear path, since K + lambda I moves; use the hinge, or train_svc'
+        )
+    border.choice("loss", loss, ("hinge",))
+    begin = time.perf_counter()
+    mode = border.choice("factorization", factorization, FACTORIZATIONS)
+    options = _published_options(published, mode)
+    high, low = _ends(lambda_max, lambda_min, C_min, C_max)
+    threads = border.threads(n_threads)
+    if max_events is not None:
+        max_events = border.integer("max_events", max_events, low=0)
+    control = new_control("path", time_limit, callback, verbose)
+    names = names_of(X, feature_names)
+    X = snapped(X, border.number("merge_tol", merge_tol, low=0.0), kernel)
+    problem = svc_problem(
+        X, y, 1.0, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
+        intercept_scaling=intercept_scaling, sample_weight=sample_weight, class_weight=class_weight,
+        standardize=standardize, feature_names=names,
+    )  # fmt: skip
+    prepared = time.perf_counter()
+    path = follow(problem, Way(high, low, mode, max_events, cache_mb, threads), control, options)
+    path.stats["seconds"]["check"] += prepared - begin
+    path.stats["seconds"]["total"] += prepared - begin
+    _speak(path)
+    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, names=problem.columns.names)
+    return path
+
+
+class Way(NamedTuple):
+    """How to follow a path, checked: its ends in lambda, its tracker, its limits."""
+
+    high: float | None
+    low: float
+    mode: str = "auto"
+    max_events: int | None = None
+    cache_mb: float | None = None
+    threads: int = 1
+
+
+def follow(
+    problem: Any, way: Way, control: Control, options: PublishedOptions | None = None, gram: FloatArray | None = None
+) -> Path:
+    """The path of a checked problem, without a word about how it ended.
+
+    `options` are those of a published algorithm; `gram`: the kernel among all points without offset, where somebody has it.
+    """
+    begin = time.perf_counter()
+    if gram is not None:
+        problem = problem._replace(centre=None)
+    data = merged(problem, way.threads, together=way.mode == "auto")
+    watch = _Watch(control, way.low)
+    with control, one_blas_thread:
+        K = kernel_of(data, way.cache_mb) if gram is None else kernel_from(gram, data)
+        prepared = time.perf_counter()
+        if options is None:
+            record, top, store = _auto(data, K, way, watch)
+        else:
+            record, top, store = _paper(data, K, way, watch, options)
+        path = _assemble(data, record, top)
+        path.stats |= {"factorization": way.mode, "n_kernel_evals": K.n_evals if gram is None else 0}
+        tracked = time.perf_counter()
+        path.stats |= _checked(path, store, way.mode, control)
+        path.stats["seconds"]["measure"] = time.perf_counter() - tracked
+    path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
+    return path
+
+
+def _published_options(published: Any, mode: str) -> PublishedOptions | None:
+    """The options of a published mode; None for the fast tracker."""
+    if published is None:
+        return None if mode == "auto" else PublishedOptions()
+    if not isinstance(published, PublishedOptions):
+        raise InputError(
+            f"published={published!r} is no PublishedOptions; give svmcore.PublishedOptions(check=False, ...)"
+        )
+    if mode == "auto":
+        raise InputError('published= is for factorization="svd", "qr" or "update"; "auto" takes none of its options')
+    for name in ("rank_tol", "start_tol", "backup_tol", "kkt_tol", "rate_tol", "step_tol"):
+        border.number(name, getattr(published, name), low=0.0, strict=True)
+    border.number("back", published.back, low=0.0, high=0.9, strict=True)
+    border.integer("most_blocked", published.most_blocked, low=1)
+    return published
+
+
+def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float | None, float]:
+    """Both ends in lambda, the larger one or None first, whichever way they were given."""
+    for C, C_name, value, name in (
+        (C_max, "C_max", lambda_min if lambda_min != _LAMBDA_MIN else None, "lambda_min"),
+        (C_min, "C_min", lambda_max, "lambda_max"),
+    ):
+        if C is not None and value is not None:
+            raise InputError(
+                f"{C_name}={C!r} and {name}={value!r} say the same, since C = 1 / lambda; give one of them"
+            )
+    if C_max is None:
+        low = border.number("lambda_min", lambda_min, low=0.0, strict=True)
+    else:
+        low = 1.0 / border.cost(C_max, "C_max", infinite=False)
+    if C_min is None:
+        return None if lambda_max is None else border.number("lambda_max", lambda_max, low=low), low
+    high = 1.0 / border.cost(C_min, "C_min", infinite=False)
+    if high < low:
+        raise InputError(f"C_min={C_min!r} lies above the other end, C = {1.0 / low:g}; give a larger C_max")
+    return high, low
+
+
+# ---- the two ways to follow it -----------------------------------------------------------------------------------------
+
+
+class _Watch:
+    """Limits, progress and callback, looked at between slices of work."""
+
+    def __init__(self, control: Control, lam_end: float) -> None:
+        self.control = control
+        self.lam_end = lam_end
+        self.lam_start: float | None = None
+
+    def __call__(self, tracker: Any) -> str | None:
+        lam = tracker.lam
+        if self.lam_start is None:
+            self.lam_start = lam
+        way = np.log(self.lam_start / self.lam_end) if self.lam_start > self.lam_end else 1.0
+        done = float(min(1.0, np.log(self.lam_start / lam) / way)) if lam > 0 else 1.0
+        status = self.control.poll(
+            PathProgress(lam, tracker.n_events, tracker.m, done, self.control.seconds),
+            lambda: (
+                f"lambda {lam:.3e} ({100 * done:3.0f} % of the way in log lambda), {tracker.n_events} events, "
+                f"{tracker.m} on the margin"
+            ),
+        )
+        return None if status is None else status.name.lower()
+
+
+def _auto(data: Data, K: KernelMatrix, way: Way, watch: _Watch) -> tuple[Record, Top, RowStore]:
+    """The fast tracker."""
+    v, control = variables_of(data), watch.control
+    clock = time.perf_counter()
+    kind = data.spec.kernel.kind
+    smooth = kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
+    tracker = WindowTracker(
+        K, v.c, v.lower, v.upper, equality=v.equality, budget=float(K.cache_bytes), batch=smooth,
+        solver=lambda lam, beta: smo.at(lam, beta, 1e-9 * lam), go_on=lambda: control.reason() is None,
+        rows_while=_while_worth(control),
+    )  # fmt: skip
+    smo: Smo = Smo(_stored(tracker.store, K), v, control)
+    seconds = {"kernel": time.perf_counter() - clock}
+    clock = time.perf_counter()
+    with control.beginning():
+        top = put_at_top(tracker, smo, way.high, way.low)
+    seconds["start"] = time.perf_counter() - clock
+    clock = time.perf_counter()
+    tracker.start_record()
+    ended = tracker.run(way.low, watch, way.max_events) if top.lam > way.low else "done"
+    seconds["track"] = time.perf_counter() - clock
+    record = tracker.record(ended)
+    record.stats["seconds"] = seconds
+    return record, top, tracker.store
+
+
+def _while_worth(control: Control) -> Callable[[float], bool]:
+    """Whether the whole kernel matrix is still worth computing, given the share that is done and the time limit."""
+    begin = time.perf_counter()
+
+    def worth(done: float) -> bool:
+        takes = (time.perf_counter() - begin) / done if done > 0.0 else 0.0
+        return control.reason() is None and (control.time_limit is None or takes <= _FOR_ROWS * control.time_limit)
+
+    return worth
+
+
+def _stored(store: RowStore, K: KernelMatrix) -> KernelMatrix:
+    """The kernel as an oracle that reads the tracker's rows, when it has them all."""
+    if not store.whole:
+        return K
+    kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, 0.0)
+    return KernelMatrix(store.rows, kernel, cache_bytes=K.cache_bytes, n_threads=K.n_threads)
+
+
+def _paper(
+    data: Data, K: KernelMatrix, way: Way, watch: _Watch, options: PublishedOptions
+) -> tuple[Record, Top, RowStore]:
+    """The published algorithm: IR by SMO at lambda_max from (55), then its own loop.
+
+    Without a lambda_max it starts at the solution for every large lambda, which tells where the first event is.
+    """
+    v = variables_of(data)
+    scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
+
+    def by_smo(lam: float, beta: FloatArray, tol: float) -> FloatArray:
+        return smo._replace(most=_SMO_STEPS).at(lam, beta, max(tol * lam, _ROUNDING * scale))
+
+    clock = time.perf_counter()
+    control = watch.control
+    tracker = PaperTracker(
+        K, v.c, v.lower, v.upper, equality=v.equality, mode=way.mode, budget=float(K.cache_bytes), solver=by_smo,
+        options=options, go_on=lambda: control.reason() is None, rows_while=_while_worth(control),
+    )  # fmt: skip
+    smo = Smo(_stored(tracker.store, K), v, control)
+    seconds = {"kernel": time.perf_counter() - clock}
+    clock = time.perf_counter()
+    with control.beginning():
+        if way.high is None:
+            beta, top = limit_solution(smo, max(options.start_tol, _ROUNDING))
+            slope = top.bias_slope
+            lam = 2.0 * max(top.lam, way.low)
+        else:
+            beta, lam, slope = majority_at_zero(v), way.high, float(np.sign(excess_of(v)))
+        tracker.begin(lam, beta)
+        control.demand()
+    is_open = at_rest(tracker.S.beta, v, slope)
+    seconds["start"] = time.perf_counter() - clock
+    clock = time.perf_counter()
+    ended = tracker.run(way.low, watch, way.max_events)
+    seconds["track"] = time.perf_counter() - clock
+    record = tracker.record(ended)
+    record.stats["seconds"] = seconds
+    return record, Top(lam, is_open, slope if is_open else 0.0, way.high is None and is_open), tracker.store
+
+
+# ---- the answer ------------------------------------------------------------------------------------------------------
+
+
+def _assemble(data: Data, record: Record, top: Top) -> Path:
+    offset = np.concatenate([[0], np.cumsum(record.knot_at[:, 1])]).astype(np.int64)
+    stats = record.stats
+    track = Track(
+        side0=record.side0, event_lambda=record.event_t, event_index=record.event_index, event_move=record.event_move,
+        knot=record.knot, knot_events=np.ascontiguousarray(record.knot_at[:, 0]), offset=offset, index=record.index,
+        value=record.value, open_top=top.open_top, found_top=top.found,
+        bias_slope=top.bias_slope, phi_end=float(stats.pop("phi_end")),
+    )  # fmt: skip
+    stats.setdefault("null_dim_max", 0)
+    stats.setdefault("n_lp", 0)
+    stats.setdefault("n_special", 0)
+    stats.setdefault("n_backup", 0)
+    return Path(data, track, stats, record.ended)
+
+
+def _checked(path: Path, store: RowStore, mode: str, control: Control) -> dict[str, Any]:
+    """What is measured on the finished path: its largest gap, and of the fast tracker the null dimension.
+
+    A published path is measured everywhere, the fast tracker's at some places and by the tracker itself. When somebody has
+    stopped them, the one is measured at a few places and the other at none, so that nobody waits.
+    """
+
+    def go_on() -> bool:
+        return control.reason() is None
+
+    if mode != "auto":
+        return {"max_gap": check_path(path, store, go_on, null=0, sure=True).relative_gap}
+    least, most, one_in = _MEASURED
+    with control.beginning():
+        some = min(max(path._track.knot.shape[0] // one_in, least), most)
+        found = check_path(path, store, go_on, most=some, null=1)
+    return {"max_gap": max(path.stats["max_gap"], found.relative_gap), "null_dim_max": found.null_dim}
+
+
+def _speak(path: Path) -> None:
+    """Say when the path is shorter or less exact than was asked for."""
+    if path.ended != "done":
+        warn(
+            f"the path ended early ({path.ended}) at C={path.C_range[1]:.6g}, where lambda={path.lambdas[-1]:.3g}; it is "
+            "exact down to there. Remedy: a larger limit, or lambda_max=1/C to go on from here.",
+            ConvergenceWarning,
+        )
+    gap = path.stats.get("max_gap", 0.0)
+    if not gap <= _WARN_GAP:
+        warn(
+            f"the path's largest relative duality gap is {gap:.1e}. Rounding does that to features of very different size, "
+            "to points that are nearly equal, and to a kernel matrix that is not positive semi-definite. Remedy: "
+            "standardize=True, merge_tol for near-duplicates, or a positive semi-definite kernel.",
+            ConvergenceWarning,
+        )
+
+
+__all__ = ["IntArray", "Path", "PathProgress", "svm_path"]

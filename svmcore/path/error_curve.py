@@ -1,0 +1,319 @@
+"""The exact error curve of a path on any data.
+
+Between two knots lambda f(x) is linear in lambda, so a row of data changes its class at lambdas in closed form, once
+lambda f is known at the knots. It is computed at every `length` knots only: between two of these lambda f(x) differs from its
+chord by at most sqrt(k(x, x)) D + D0, where D is the largest deviation of the variables from their own chords in the
+kernel's norm, and D0 that of the bias. Rows that this does not keep away from zero are computed at the knots between.
+
+The path is worked through in stages, each of windows of `length` knots. A stage holds the kernel values between some rows
+and the variables that change in it. What is done when the work must stop is a curve over a part of the range.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._control import Control
+from svmcore._types import FloatArray, IntArray
+from svmcore.path import curve_jit
+from svmcore.path.cross import Cross
+from svmcore.step_curve import StepCurve, merged
+
+_STAGE = (1 << 18, 1 << 22)
+"""Values of variables that a stage holds: the first stage, and the largest."""
+_BLOCK = 1 << 23  # kernel values held
+_PIECE = 1 << 26  # kernel values times features computed between two looks at the clock
+_CHORD = 32  # knots of a first window
+_SHORTEST, _LONGEST = 8, 128
+_LOOKED_AT = 96  # members of a window of which K times the deviation is computed
+_PROBES = 16  # of them so many at least that stay on the elbow
+_OVERHEAD = 2e6  # operations that a window costs in any case
+_ROUNDING = 1e-12
+
+
+class Window(NamedTuple):
+    """Knots `first` to `last`, and what changes between them: row k of `values` is that of knot first + k.
+
+    A row x of data stays within sqrt(k(x, x)) `reach` + `shift` of its chord.
+    """
+
+    first: int
+    last: int
+    members: IntArray
+    values: FloatArray
+    reach: float
+    shift: float
+
+
+class Flips(NamedTuple):
+    """Where rows change their class: lambda, the row, and whether it is the positive class below."""
+
+    lam: FloatArray
+    row: IntArray
+    positive: Any
+
+
+class Progress(NamedTuple):
+    """The control, and the share of the work that the present stage begins with and adds."""
+
+    control: Control
+    begin: float
+    more: float
+
+
+class Follower:
+    """lambda f of all rows, followed down the path."""
+
+    def __init__(self, path: Any, cross: Cross) -> None:
+        self.track, self.cross = path._track, cross
+        self.within = Cross(path._data, path._data.X)
+        self.at, self.bias = (np.ascontiguousarray(column) for column in path._track.knot.T)
+        self.offset = 0.0 if path._data.equality else path._data.spec.kernel.offset
+        self.c = path._sign
+        self.replay = replay(path)
+        self.roots = cross.roots()
+        self.length, self.budget = _CHORD, _STAGE[0]
+        self.done = 0
+        self.F = np.empty(cross.n)
+        self.members, self.count = np.empty(self.c.size, dtype=np.int64), np.empty(self.c.size, dtype=np.int64)
+
+    def start(self, control: Control) -> None:
+        """lambda f at the first knot."""
+        beta = self.replay.beta
+        support = np.flatnonzero(beta)
+        step = max(1, _PIECE // max(1, support.size * (4 + self.cross.X.shape[1])))
+        for a in range(0, self.cross.n, step):
+            control.demand()
+            self.F[a : a + step] = self.cross.values(slice(a, a + step), support, beta[support])
+        self.F += self.bias[0] + self.offset * float(beta.sum())
+
+    # ---- windows -------------------------------------------------------------------------------------------------
+
+    def stage(self, control: Control) -> list[Window] | None:
+        """The next windows; None when the work must stop."""
+        windows: list[Window] = []
+        size, first = 0, self.done
+        while size < self.budget and first < self.at.size - 1:
+            if control.reason() is not None:
+                return None
+            elbow = int(self.track.offset[first + 1] - self.track.offset[first])
+            chords = self._chords_pay(elbow)
+            length = self.length if chords else int(np.clip(elbow, 32, 256))
+            windows.append(self._window(first, min(first + length, self.at.size - 1), chords))
+            size += windows[-1].values.size
+            first = windows[-1].last
+        self.budget = min(2 * self.budget, _STAGE[1])
+        return windows
+
+    def _chords_pay(self, elbow: int) -> bool:
+        if self.roots is None:
+            return False
+        costs = _LOOKED_AT * elbow * (_CHORD + 20 + self.cross.X.shape[1]) + _OVERHEAD
+        return bool(0.4 * self.cross.n * elbow * _CHORD > costs)
+
+    def _window(self, first: int, last: int, chords: bool) -> Window:
+        n = int(curve_jit.changing(self.replay, first, last, self.members, self.count))
+        values = np.empty((last - first + 1, n))
+        curve_jit.play(self.replay, first, last, self.members, n, values)
+        window = Window(first, last, self.members[:n].copy(), values, np.inf, np.inf)
+        if not chords:
+            return window
+        reach, shift = self._deviation(window, self.count[:n] == last - first + 1)
+        return window._replace(reach=reach, shift=shift)
+
+    def _deviation(self, window: Window, stays: Any) -> tuple[float, float]:
+        """(D, D0) of a window.
+
+        Where a variable `stays` on the elbow, lambda f is lambda times its label, so K times the deviation is minus the
+        deviation of the bias. It is computed for the others, and for those that move most: what the path's own rounding
+        leaves there, times 4, is taken for the rest.
+        """
+        at, bias = self.at[window.first : window.last + 1], self.bias[window.first : window.last + 1]
+        span = at[0] - at[-1]
+        share = ((at[0] - at) / span if span > 0.0 else np.zeros(at.size))[1:-1, None]
+        V = window.values
+        bend = V[1:-1] - (V[0] + share * (V[-1] - V[0]))
+        level = bias[1:-1] - (bias[0] + share[:, 0] * (bias[-1] - bias[0])) + self.offset * bend.sum(axis=1)
+        if bend.size == 0:
+            return 0.0, 0.0
+        size = np.abs(bend).max(axis=0)
+        size[~stays] = np.inf
+        moving = int(np.count_nonzero(~stays))
+        look = max(_LOOKED_AT, moving + _PROBES)
+        chosen = np.argpartition(-size, look)[:look] if size.size > look else np.arange(size.size)
+        columns = self.within.columns(window.members)
+        product = bend @ self.within.block(self.within.data.groups.first[window.members[chosen]], columns).T
+        square = np.einsum("kj,kj->k", bend[:, chosen], product)
+        if chosen.size < size.size:
+            rest = np.ones(size.size, dtype=bool)
+            rest[chosen] = False
+            probes = np.flatnonzero(stays[chosen])
+            error = 4.0 * np.abs(product[:, probes] + level[:, None]).max(axis=1)
+            square += -level * bend[:, rest].sum(axis=1) + error * np.abs(bend[:, rest]).sum(axis=1)
+        reach = float(np.sqrt(np.maximum(square, 0.0).max()))
+        scale = float(at[0]) + float(np.abs(bias).max())
+        return (1.0 + 1e-6) * reach, (1.0 + 1e-6) * float(np.abs(level).max()) + _ROUNDING * scale
+
+    # ---- rows ----------------------------------------------------------------------------------------------------
+
+    def follow(self, windows: list[Window], progress: Progress) -> list[Flips] | None:
+        """Take all rows through the windows; None (and nothing has changed) when the work must stop."""
+        union = np.unique(np.concatenate([w.members for w in windows]))
+        places = [np.searchsorted(union, w.members) for w in windows]
+        moves, levels = np.zeros((len(windows), union.size)), np.empty(len(windows))
+        for k, (window, place) in enumerate(zip(windows, places, strict=True)):
+            moves[k, place] = window.values[-1] - window.values[0]
+            levels[k] = self.bias[window.last] - self.bias[window.first] + self.offset * float(moves[k].sum())
+        columns = self.cross.columns(union)
+        step = max(1, _BLOCK // max(1, union.size))
+        end, flips, looked_at = np.empty(self.cross.n), [], 0
+        chords = sum(np.isfinite(w.reach) for w in windows)
+        for start in range(0, self.cross.n, step):
+            rows = np.arange(start, min(start + step, self.cross.n))
+            K = self._kernel(rows, columns, union.size, progress.control)
+            if K is None or progress.control.step(progress.begin + progress.more * start / self.cross.n) is not None:
+                return None
+            F = np.empty((len(windows) + 1, rows.size))
+            F[0] = self.F[rows]
+            F[1:] = moves @ K.T
+            F[1:] += levels[:, None]
+            np.cumsum(F, axis=0, out=F)
+            end[rows] = F[-1]
+            for k, (window, place) in enumerate(zip(windows, places, strict=True)):
+                if progress.control.reason() is not None:
+                    return None
+                near = self._near(window, F[k], F[k + 1], rows)
+                looked_at += near.size if np.isfinite(window.reach) else 0
+                if near.size:
+                    flips.append(self._flips(window, K, place, near, F[k : k + 2, near], start))
+        self.F = end
+        self.done = windows[-1].last
+        if chords:
+            self._pace(looked_at / (chords * self.cross.n))
+        return flips
+
+    def _kernel(self, rows: IntArray, columns: Any, width: int, control: Control) -> FloatArray | None:
+        """Kernel values of some rows, computed some at a time; None when the work must stop."""
+        step = max(1, _PIECE // (max(1, width) * (4 + self.cross.X.shape[1])))
+        if step >= rows.size:
+            return self.cross.block(rows, columns)
+        out = np.empty((rows.size, width))
+        for a in range(0, rows.size, step):
+            if control.reason() is not None:
+                return None
+            out[a : a + step] = self.cross.block(rows[a : a + step], columns)
+        return out
+
+    def _near(self, window: Window, before: FloatArray, after: FloatArray, rows: IntArray) -> IntArray:
+        """The rows that may change their class in a window."""
+        if self.roots is None or not np.isfinite(window.reach):
+            return np.arange(rows.size)
+        room = np.minimum(np.abs(before), np.abs(after)) - (window.shift + _ROUNDING * np.abs(before))
+        return np.flatnonzero((room <= self.roots[rows] * window.reach) | ((before > 0.0) != (after > 0.0)))
+
+    def _flips(
+        self, window: Window, K: FloatArray, place: IntArray, near: IntArray, ends: FloatArray, start: int
+    ) -> Flips:
+        """Where some rows change their class in a window."""
+        first, last = window.first, window.last
+        delta = window.values[1:-1] - window.values[0]
+        level = self.bias[first + 1 : last] - self.bias[first] + self.offset * delta.sum(axis=1)
+        part = (K if near.size == K.shape[0] else K[near])[:, place]
+        F = np.empty((last - first + 1, near.size))
+        F[0], F[-1] = ends
+        F[1:-1] = delta @ part.T
+        F[1:-1] += level[:, None] + ends[0]
+        positive = F > 0.0
+        knot, row = np.nonzero(positive[1:] != positive[:-1])
+        a, b = F[knot, row], F[knot + 1, row]
+        high, low = self.at[first + knot], self.at[first + knot + 1]
+        return Flips(high + a / (a - b) * (low - high), start + near[row], positive[knot + 1, row])
+
+    def _pace(self, share: float) -> None:
+        """Windows so long that the rows left open cost about as much as those that are not."""
+        if share * self.length > 2.0:
+            self.length = max(_SHORTEST, self.length // 2)
+        elif share * self.length < 0.5:
+            self.length = min(_LONGEST, 2 * self.length)
+
+
+def replay(path: Any) -> curve_jit.Replay:
+    """A path's record in compiled form, at its first knot."""
+    track = path._track
+    sign, upper = path._sign, path._upper
+    bounds = np.stack([np.where(sign > 0, 0.0, -upper), np.where(sign > 0, upper, 0.0)])
+    record = curve_jit.Replay(
+        knot_events=np.ascontiguousarray(track.knot_events, dtype=np.int64),
+        event_index=np.ascontiguousarray(track.event_index, dtype=np.int64),
+        event_to=np.ascontiguousarray(track.event_move[:, 1], dtype=np.int8),
+        offset=np.ascontiguousarray(track.offset, dtype=np.int64),
+        index=np.ascontiguousarray(track.index, dtype=np.int32), value=np.ascontiguousarray(track.value),
+        bounds=bounds, side=track.side0.astype(np.int8), beta=np.empty(sign.size),
+        place=np.full(sign.size, -1, dtype=np.int64),
+    )  # fmt: skip
+    record.beta[:] = next(path._vectors(np.zeros(1, dtype=np.int64)))
+    before = slice(0, int(record.knot_events[0]))
+    record.side[record.event_index[before]] = record.event_to[before]
+    return record
+
+
+def error_curve(path: Any, cross: Cross, positive: Any, weight: FloatArray, control: Control) -> tuple[StepCurve, bool]:
+    """The weighted share of rows whose class is not `positive`, over C; and whether all of the path's range is done."""
+    start, (lam, row, now), end = sign_changes(path, cross, control)
+    change = np.where(now == positive[row], -1.0, 1.0) * weight[row]
+    wrong = start != positive
+    last = float(path._track.knot[-1, 0])
+    span = path.C_min, path.C_max if end == last else 1.0 / end
+    return _assemble(lam, change, float(wrong @ weight), float(weight.sum()), span), end == last
+
+
+def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips, float]:
+    """Whether rows are of the positive class for the smallest C; where that changes; and down to which lambda it is known."""
+    follower = Follower(path, cross)
+    with control.beginning():
+        follower.start(control)
+    flips = [_above(follower, path._track.bias_slope)]
+    start = _at_the_top(follower.F, flips[0])
+    last = follower.at.size - 1
+    while follower.done < last:
+        windows = follower.stage(control)
+        if windows is None:
+            break
+        share = (windows[-1].last - follower.done) / last
+        new = follower.follow(windows, Progress(control, follower.done / last, share))
+        if new is None:
+            break
+        flips += new
+    every = Flips(*(np.concatenate([f[k] for f in flips]) for k in range(3)))
+    return start, every, float(follower.at[follower.done])
+
+
+def _above(follower: Follower, slope: float) -> Flips:
+    """Above the first knot only the intercept changes: its sign wins in the end."""
+    now = follower.F > 0.0
+    row = np.flatnonzero(now != (slope > 0.0)) if slope else np.empty(0, dtype=np.int64)
+    lam = follower.at[0] - follower.F[row] / slope if slope else np.empty(0)
+    return Flips(lam, row, now[row])
+
+
+def _at_the_top(F: FloatArray, flips: Flips) -> Any:
+    """The classes at the largest lambda of all."""
+    positive = F > 0.0
+    positive[flips.row] = ~flips.positive
+    return positive
+
+
+def _assemble(lam: FloatArray, change: FloatArray, begin: float, total: float, span: tuple[float, float]) -> StepCurve:
+    """The step function of C that begins at `begin` of `total`, and changes at values of lambda."""
+    low, high = span
+    C = 1.0 / lam
+    order = np.argsort(C, kind="stable")
+    C, change = C[order], change[order]
+    count = begin + np.concatenate([[0.0], np.cumsum(change)])
+    first = int(np.searchsorted(C, low, side="right"))  # what happens at the end of the range happens outside
+    stop = max(first, int(np.searchsorted(C, high, side="left")))
+    C, count = C[first:stop], count[first : stop + 1]
+    last = np.concatenate([C[1:] > C[:-1], [True]]) if C.size else np.empty(0, dtype=bool)
+    return merged(C[last], np.clip(np.concatenate([count[:1], count[1:][last]]) / total, 0.0, 1.0), low, high)

@@ -1,0 +1,319 @@
+"""How good a path is: duality gap and KKT violation, recomputed from kernel products and what the path stores.
+
+A path that has just been computed is measured at knots and half way between two of them (`check_path`): values and
+residuals are linear there, and the KKT conditions are the same, so that where both ends and the middle are good nothing in
+between hides. All stretches are looked at, or some of them, evenly spread, with the longest. A finished path is measured
+for any C (`certify`): a few values first, so that there is an answer when the work must stop, then all others.
+
+Cost: one product with K for each place, or, where many places differ in few values, one for all of them and the rows of K
+whose values change. Rows are the tracker's where it has them all, and computed from the data otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+from svmcore._control import Control
+from svmcore._types import FloatArray, IntArray, Status
+from svmcore.kernel.rows import RowStore
+from svmcore.path.cross import Cross
+
+ZERO = 1e-10
+"""A residual this small, relative to lambda, is zero: the point lies on the margin."""
+_RANK = 1e-14
+"""A pivot this small, relative to the largest and for each point, is zero."""
+_REGULAR = 1e-6
+"""Where no pivot of Cholesky's is smaller than this, relative to the largest, the rank is full without a search."""
+_FALL = 0.25
+"""Products at a lambda below this share of another's are not derived from it, or rounding would hide them."""
+_ALONE = 8  # a product of one row costs as much as of so many together, since memory is slow
+_TOGETHER = 64  # stretches
+_FIRST_STRETCHES = 4  # of a path that is measured whatever happens
+_PIECE = 1 << 26  # kernel values times features, or products, computed between two looks at the clock
+_HELD = 1 << 21  # values of variables held
+_FIRST = 1  # values of C in the first pass over the kernel
+_MORE = 4  # so many times as many in each pass that follows
+
+GoOn = Callable[[], bool]
+
+
+def _always() -> bool:
+    return True
+
+
+class Point(NamedTuple):
+    """What is measured: lambda, the variables (one row per lambda) and the bias, in hat variables."""
+
+    lam: FloatArray
+    beta: FloatArray
+    bias: FloatArray
+
+
+class Measured(NamedTuple):
+    """KKT violation (LIBSVM's) and relative duality gap, one per value of lambda; the residuals of all variables."""
+
+    violation: FloatArray
+    gap: FloatArray
+    residual: FloatArray
+
+
+def measure(path: Any, point: Point, product: FloatArray) -> Measured:
+    """The measures, given K beta (with the embedded offset) in rows as `point.beta`."""
+    lam, beta, bias = point
+    lower, upper = np.where(path._sign > 0, 0.0, -path._upper), np.where(path._sign > 0, path._upper, 0.0)
+    v = lam[:, None] * path._sign - product
+    u = v - bias[:, None]
+    gap = np.maximum(u * (upper - beta), u * (lower - beta)).sum(axis=1) - bias * beta.sum(axis=1)
+    dual = -0.5 * np.einsum("ij,ij->i", beta, lam[:, None] * path._sign + v)
+    top = np.where(beta < upper, v, -np.inf).max(axis=1, initial=-np.inf)
+    bottom = np.where(beta > lower, v, np.inf).min(axis=1, initial=np.inf)
+    violation = np.maximum(top - bottom, 0.0) if path._data.equality else np.maximum(np.maximum(top, -bottom), 0.0)
+    return Measured(violation / lam, gap / np.maximum(np.abs(gap - dual), 1e-300), u)
+
+
+# ---- products with the kernel ------------------------------------------------------------------------------------------
+
+
+class Source:
+    """The kernel among a path's variables: rows that are stored, where all of them are, or computed from the data."""
+
+    def __init__(self, path: Any, store: RowStore | None = None) -> None:
+        self.data = path._data
+        self.n = int(path._sign.size)
+        self.rows = None if store is None or not store.whole else store.rows[:, : self.n]
+        self.cross = Cross(self.data, self.data.X) if self.rows is None else None
+
+    def times(self, beta: FloatArray, go_on: GoOn) -> FloatArray | None:
+        """K times every row of beta, in one pass over the columns that have a value; None when the work must stop."""
+        support = np.flatnonzero(np.any(beta != 0.0, axis=0))
+        coef = np.ascontiguousarray(beta[:, support])
+        columns = None if self.cross is None else self.cross.columns(support)
+        features = 0 if self.cross is None else 4 + self.data.X.shape[1]
+        out = np.empty((beta.shape[0], self.n))
+        step = max(1, _PIECE // (max(1, support.size) * (beta.shape[0] + features)))
+        for a in range(0, self.n, step):
+            if not go_on():
+                return None
+            some = slice(a, min(a + step, self.n))
+            if self.cross is None:
+                assert self.rows is not None
+                few = 2 * support.size < self.n
+                out[:, some] = coef @ self.rows[support, some] if few else beta @ self.rows[some].T
+            elif beta.shape[0] == 1:
+                out[0, some] = self.cross.values(self.data.groups.first[some], support, coef[0])
+            else:
+                out[:, some] = coef @ self.cross.block(self.data.groups.first[some], columns).T
+        if self.cross is not None:
+            out += self.data.spec.kernel.offset * beta.sum(axis=1)[:, None]
+        return out
+
+    def block(self, index: IntArray) -> FloatArray:
+        """K among some variables, in the order of LAPACK."""
+        if self.cross is None:
+            assert self.rows is not None
+            return np.ascontiguousarray(self.rows[np.ix_(index, index)]).T
+        block = self.cross.block(self.data.groups.first[index], self.cross.columns(index))
+        return np.ascontiguousarray(block + self.data.spec.kernel.offset).T
+
+
+def _products(source: Source, point: Point, go_on: GoOn) -> FloatArray | None:
+    """K times every row of `point.beta`: apart, or from the first of those near in lambda, where few values differ."""
+    near = [point.beta[part] for part in _near(point.lam)]
+    size = int(np.count_nonzero(np.any(point.beta != 0.0, axis=0)))
+    moved = [int(np.count_nonzero(np.any(V[0] != V, axis=0))) for V in near]
+    if sum(_ALONE * size + len(V) * count for V, count in zip(near, moved, strict=True)) >= size * point.lam.size:
+        return source.times(point.beta, go_on)
+    out = []
+    for V in near:
+        base = source.times(V[:1], go_on)
+        change = source.times(V[1:] - V[0], go_on) if base is not None and len(V) > 1 else None
+        if base is None or (change is None and len(V) > 1):
+            return None
+        out += [base] if change is None else [base, base + change]
+    return np.concatenate(out)
+
+
+def _near(lam: FloatArray) -> Iterator[slice]:
+    """Falling values of lambda in groups within `_FALL`."""
+    start = 0
+    while start < lam.size:
+        stop = start + max(1, int(np.count_nonzero(lam[start:] > _FALL * lam[start])))
+        yield slice(start, stop)
+        start = stop
+
+
+# ---- a path that has just been computed --------------------------------------------------------------------------------
+
+
+class Checked(NamedTuple):
+    """The largest KKT violation and relative gap, the C of that gap, and the largest null dimension.
+
+    -inf where nothing was measured. The null dimension is that of the bordered system of all points on the margin, merged
+    duplicates counted apart.
+    """
+
+    kkt_violation: float
+    relative_gap: float
+    C: float
+    null_dim: int
+
+
+def check_path(
+    path: Any, store: RowStore | None = None, go_on: GoOn = _always, *, most: int | None = None,
+    null: int | None = None, sure: bool = False,
+) -> Checked:  # fmt: skip
+    """Measure `path` (a `Path`) at all of its stretches or `most` of them.
+
+    Its null dimension is that of each margin half way between two knots, or of the `null` largest. When `go_on()` says
+    no, the answer is about the places reached. `sure`: a few places are measured whatever it says.
+    """
+    source = Source(path, store)
+    starts = stretches(path, most)
+    worst = Checked(-np.inf, -np.inf, 1.0 / float(path._track.knot[0, 0]), 0)
+    few = _spread(starts, _FIRST_STRETCHES) if sure else starts[:0]
+    for some, allowed in ((few, _always), (np.setdiff1d(starts, few), go_on)):
+        for point, middle in _places(path, some):
+            product = _products(source, point, allowed)
+            if product is None:
+                return worst
+            found = measure(path, point, product)
+            margins = (np.abs(found.residual) <= ZERO * point.lam[:, None])[middle]
+            worst = _worse(worst, point, found)._replace(
+                null_dim=_null_dim(path._data, source, _largest(path, margins, null), worst.null_dim, allowed)
+            )
+    return worst
+
+
+def stretches(path: Any, most: int | None = None) -> IntArray:
+    """The knots that begin stretches of a path, all or `most` of them, and the last knot.
+
+    A quarter are the longest in log lambda, where rounding has most room; the others are spread evenly.
+    """
+    lam = path._track.knot[:, 0]
+    last = lam.size - 1
+    proper = np.flatnonzero(lam[1:] < lam[:-1])
+    if most is None or proper.size <= most:
+        return np.arange(last + 1)
+    long = np.argsort(-np.log(lam[proper] / lam[proper + 1]), kind="stable")[: most // 4]
+    return np.unique(np.concatenate([_spread(proper, most - most // 4), proper[long], [last]]))
+
+
+def _spread(values: IntArray, most: int) -> IntArray:
+    """At most so many of them, evenly spread."""
+    if values.size <= most:
+        return values
+    return values[np.linspace(0, values.size - 1, most).astype(np.int64)]
+
+
+def _places(path: Any, starts: IntArray) -> Iterator[tuple[Point, NDArray[np.bool_]]]:
+    """The knots `starts` and the middles of the stretches that begin there, in groups; which are middles."""
+    knot = path._track.knot
+    last = knot.shape[0] - 1
+    vectors = path._vectors(np.unique(np.concatenate([starts, np.minimum(starts + 1, last)])))
+    here, beta = -1, np.empty(0)
+    for a in range(0, starts.size, _TOGETHER):
+        rows: list[tuple[float, float, FloatArray, bool]] = []
+        for k in starts[a : a + _TOGETHER].tolist():
+            beta = beta if k == here else next(vectors)
+            rows.append((knot[k, 0], knot[k, 1], beta, False))
+            here = min(k + 1, last)
+            if here == k:
+                continue
+            end = next(vectors)
+            if knot[here, 0] < knot[k, 0]:
+                lam, bias = 0.5 * (knot[k] + knot[here])
+                rows.append((lam, bias, 0.5 * (beta + end), True))
+            beta = end
+        lams, biases, betas, middle = zip(*rows, strict=True)
+        yield Point(np.array(lams), np.array(betas), np.array(biases)), np.array(middle)
+
+
+def _worse(worst: Checked, point: Point, found: Measured) -> Checked:
+    """The worst of what is known and of these places."""
+    k = int(np.argmax(np.where(np.isfinite(found.gap), found.gap, np.inf)))
+    worst = worst._replace(kkt_violation=max(worst.kkt_violation, float(found.violation.max())))
+    if found.gap[k] <= worst.relative_gap:
+        return worst
+    return worst._replace(relative_gap=float(found.gap[k]), C=1.0 / float(point.lam[k]))
+
+
+def _largest(path: Any, margins: NDArray[np.bool_], most: int | None) -> list[IntArray]:
+    """Different margins, those of most points first."""
+    if most == 0:
+        return []
+    different = [np.flatnonzero(margin) for margin in {margin.tobytes(): margin for margin in margins}.values()]
+    return sorted(different, key=lambda index: -int(path._data.groups.count[index].sum()))[:most]
+
+
+def _null_dim(data: Any, source: Source, margins: list[IntArray], known: int, go_on: GoOn) -> int:
+    """The largest null dimension of the systems of the points of one margin, if it is above `known`.
+
+    It is the number of points less the rank of K + s 11' among them (K alone without an intercept).
+    """
+    for index in margins:
+        points = int(data.groups.count[index].sum())
+        if points - 1 <= known or not go_on():
+            break
+        known = max(known, points - _rank(source, index, data.equality))
+    return known
+
+
+def _rank(source: Source, index: IntArray, equality: bool) -> int:
+    """The rank of K among some variables, bordered by an intercept where there is one."""
+
+    def system() -> tuple[FloatArray, float]:
+        A = source.block(index)
+        if equality:
+            largest = float(np.max(np.diag(A)))
+            A += largest if largest > 0.0 else 1.0
+        return A, float(np.max(np.diag(A)))
+
+    A, largest = system()
+    L, failed = lapack.dpotrf(A, clean=0, overwrite_a=1)  # several times as fast as with a search for pivots
+    if failed == 0 and float(np.min(np.diag(L))) ** 2 > _REGULAR * largest:
+        return index.size
+    return int(lapack.dpstrf(system()[0], tol=index.size * _RANK * largest, overwrite_a=1)[2])
+
+
+# ---- a finished path ---------------------------------------------------------------------------------------------------
+
+
+def certify(path: Any, Cs: FloatArray, control: Control) -> tuple[Measured, Status | None]:
+    """The measures at the first of `Cs`, as many as could be done, and why not all."""
+    lam, C, _ = path._lambdas_of(Cs)
+    source = Source(path)
+
+    def demanded() -> bool:
+        control.demand()
+        return True
+
+    parts: list[Measured] = []
+    for group in _groups(C.size, max(1, _HELD // path._sign.size)):
+        point = Point(lam[group], *path._hat(lam[group]))
+        if not parts:
+            with control.beginning():
+                product = source.times(point.beta, demanded)
+        else:
+            product = source.times(point.beta, lambda: control.reason() is None)
+        if product is None:
+            return _joined(parts), control.reason()
+        parts.append(measure(path, point, product)._replace(residual=np.empty((0, 0))))
+        if group.stop < C.size and (status := control.step(group.stop / C.size)) is not None:
+            return _joined(parts), status
+    return _joined(parts), None
+
+
+def _groups(n: int, most: int) -> Iterator[slice]:
+    size, done = _FIRST, 0
+    while done < n:
+        yield slice(done, min(done + size, n))
+        done, size = done + size, min(size * _MORE, most)
+
+
+def _joined(parts: list[Measured]) -> Measured:
+    return Measured(*(np.concatenate(column) for column in zip(*parts, strict=True)))

@@ -1,0 +1,509 @@
+"""The path algorithm of Ong, Shao and Yang (SVMP) as published, corrected.
+
+In the paper's order: IR (SMO at lambda_max), then events: decompose A, direction d and null basis U (27), rates p (35),
+special-event routine SR (S1)-(S4), the step (closed form (47)-(49) when U is empty, else the linear program (30)-(34) by
+HiGHS, once), updates (36)-(46), looping check with the backup routine BR at (1 - gamma) lambda, KKT check (56) with BR.
+`path/bordered` holds A, `path/published_jit` what is done point by point.
+
+Deviations from the print (numbers of `path.md`): C1 sizes and null sums; C1b V is not U for an indefinite A; C2 U moves
+no residual when the elbow is not empty, so (32)-(33) bound the step alone and the program has the box rows only; C3 the
+empty elbow is a program over the bias; C4 the step ends at lambda_min; C5 residuals from (16), as lambda times xi; C6
+truncated QR solution; C9 order of tests in the loop, and resets; C10 a step ends where lambda has shrunk tenfold.
+
+Against switching without end: SR moves a point once at most before lambda falls again. Where a step makes no way, only who
+blocks it changes sides (with a null space: who bears on the program, by its multipliers), after two such steps only the
+one of least index. After `most_blocked` of them BR goes on below, by `back` / 10,000 first and up to `back` where that does
+not help: what lies between is interpolated.
+
+Added: the residual that the elbow keeps is put through the decomposition at hand before each step; what SMO leaves at
+its tolerance, or cannot remove for rounding, the fast tracker removes; the relative gap is checked beside (56).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._highs import LinearProgram
+from svmcore._types import FloatArray, IntArray
+from svmcore.kernel.rows import RowStore
+from svmcore.path import published_jit as pub
+from svmcore.path.bordered import Bordered
+from svmcore.path.elbow_jit import ELBOW, LOW, UP
+from svmcore.path.tracker import Record, Tracker
+from svmcore.simd.loops import add_weighted_rows
+
+BOX, MARGIN, SPECIAL, RESTART = 0, 1, 5, 6
+
+NEAR = 1e-9  # a residual this close to zero, relative to lambda, has arrived
+TOUCH = 1e-11  # a value this close to its box, relative to its width, has arrived
+LEAST_RATE = 1e-9
+ROUNDING = 1e-14  # a residual this small, relative to lambda, needs no refinement
+FAR = 1e-3  # a refinement that moves a value by more of its box is none
+GAP = 1e-8  # relative gap above which BR is called
+EXACT = 1e-10  # violation, and a tenth of the relative gap, with which BR may leave
+FIRST_BACK = 1e-4  # BR goes back by this share of `back` at first
+BEARS = 1e-7  # a multiplier of the program above this, relative to the largest, bears on it
+
+
+class PublishedOptions(NamedTuple):
+    """What the published path algorithm has as input besides the data. Letters in brackets are the paper's.
+
+    rank_tol : rank of the system: values above this, times its size and the largest, count (eps_svd).
+    start_tol, backup_tol : tolerance of SMO in the initial and in the backup routine (eps_smo), relative to lambda.
+    check : whether the KKT conditions (56) are checked after every step.
+    kkt_tol : violation above which the check calls the backup routine (eps_kkt).
+    rate_tol, step_tol : what the special-event routine takes for a rate and for a blocked step (tau, tau_2).
+    back : the backup routine goes on at (1 - back) lambda at the latest (gamma).
+    most_blocked : steps without progress, and calls in a row of the special-event routine, before the next remedy (l).
+    increments : update residuals by (39) instead of computing them by (16).
+    refine : correct values on the margin before each step, and what SMO leaves at its tolerance. The paper does not.
+    """
+
+    rank_tol: float = 1e-14
+    start_tol: float = 1e-11
+    backup_tol: float = 1e-11
+    check: bool = True
+    kkt_tol: float = 1e-7
+    rate_tol: float = 1e-4
+    step_tol: float = 1e-8
+    back: float = 0.01
+    most_blocked: int = 50
+    increments: bool = False
+    refine: bool = True
+
+
+class Direction(NamedTuple):
+    """Per fall of lambda: change of the bias, of -beta on the elbow, and of every residual."""
+
+    bias: float
+    elbow: FloatArray
+    rate: FloatArray
+
+
+class Step(NamedTuple):
+    """How far lambda falls; what the null space adds to the elbow; change of the bias alone; multipliers of the boxes."""
+
+    length: float
+    shift: FloatArray | None = None
+    bias: float = 0.0
+    dual: FloatArray | None = None
+
+
+class Shot(NamedTuple):
+    """A state to which the record can return: it has to be the last knot."""
+
+    lam: float
+    bias: float
+    beta: FloatArray
+    n_knots: int
+    n_logged: int
+    n_events: int
+    n_backup: int
+
+
+class PaperTracker:
+    """The published algorithm over the same problem as `_follow.Tracker`, with the same record at the end."""
+
+    def __init__(
+        self, K: Any, c: FloatArray, lower: FloatArray, upper: FloatArray, *, equality: bool, mode: str, budget: float,
+        solver: Any, options: PublishedOptions, go_on: Callable[[], bool] = lambda: True,
+        rows_while: Callable[[float], bool] = lambda done: True,
+    ) -> None:  # fmt: skip
+        n = c.size
+        self.S = pub.Points(
+            beta=lower.copy(), resid=np.zeros(n), fixed=np.zeros(n), side=np.zeros(n, dtype=np.int8),
+            move=np.zeros(n, dtype=np.int8), switched=np.zeros(n, dtype=np.int8),
+            c=np.ascontiguousarray(c), lower=np.ascontiguousarray(lower), upper=np.ascontiguousarray(upper),
+        )  # fmt: skip
+        self.K, self.equality, self.solver, self.options = K, equality, solver, options
+        self.go_on = go_on  # asked inside of repairs
+        self.width = upper - lower
+        self.store = RowStore(K, budget, go_on=rows_while)
+        self.system = Bordered(mode, self.store, int(equality), options.rank_tol)
+        self.program = LinearProgram()
+        self.elbow: IntArray = np.empty(0, dtype=np.int64)
+        self.bias, self.lam = 0.0, np.inf
+        self.corrector: Tracker | None = None
+        self.n_events = 0
+        self.events: list[tuple[float, IntArray, Any]] = []
+        self.knots: list[tuple[float, float, int, Any, FloatArray]] = []
+        self.stats: dict[str, Any] = {
+            "n_lp": 0, "n_special": 0, "n_kkt": 0, "n_backup": 0, "n_iterations": 0, "n_steps": 0,
+            "null_dim_max": 0, "elbow_max": 0, "n_lp_failed": 0, "n_corrected": 0, "max_gap": 0.0,
+        }  # fmt: skip
+        self.n_blocked = self.n_special_run = 0
+        self.back = options.back * FIRST_BACK
+        self.borne = (0.0, 0.0)  # violation and gap that BR could not remove
+
+    @property
+    def m(self) -> int:
+        """Points on the elbow."""
+        return int(self.elbow.size)
+
+    # ---- state ---------------------------------------------------------------------------------------------------
+
+    def begin(self, lam: float, beta: FloatArray) -> None:
+        """IR: SMO at lambda from beta."""
+        self._solve(lam, beta, self.options.start_tol)
+        self.side0 = self.S.side.copy()
+        self._knot()
+
+    def _solve(self, lam: float, beta: FloatArray, tol: float) -> None:
+        """The solution at lambda: by SMO, and what that leaves by the fast tracker."""
+        self.lam = self.fresh_at = lam
+        self._take(self.solver(lam, np.clip(beta, self.S.lower, self.S.upper), tol))
+        if not self.options.refine:
+            return
+        self._decompose()
+        self._refine()
+        violation, gap = self._measure()
+        if violation <= EXACT and gap <= 10 * EXACT:
+            return
+        if self.corrector is None:
+            S = self.S
+            self.corrector = Tracker(
+                self.K, S.c, S.lower, S.upper, equality=self.equality, budget=0.0,
+                solver=lambda lam, beta: self.solver(lam, beta, tol), go_on=self.go_on,
+            )  # fmt: skip
+            self.corrector.store = self.store
+        self.stats["n_corrected"] += 1
+        before = self.S.beta.copy()
+        left = self.corrector.settle(lam, before)
+        if not left <= 10 * EXACT:
+            self.corrector.improve(left)
+        self._take(self.corrector.S.beta)
+        if not self._measure()[1] <= gap:
+            self._take(before)
+
+    def _take(self, beta: FloatArray) -> None:
+        """Sides, elbow and bias from beta."""
+        S, near = self.S, 1e-12 * self.width
+        S.beta[:] = np.where(beta <= S.lower + near, S.lower, np.where(beta >= S.upper - near, S.upper, beta))
+        inside = (S.beta > S.lower) & (S.beta < S.upper)
+        S.side[:] = np.where(inside, ELBOW, np.where(S.beta >= S.upper, UP, LOW))
+        self.elbow = np.flatnonzero(inside)
+        self._fetch(self.elbow)
+        self.bias = 0.0
+        self._from_scratch()
+        self.bias = self._best_bias()
+        S.resid[:] -= self.bias
+        self.system.clear()
+
+    def _best_bias(self) -> float:
+        S = self.S
+        if not self.equality:
+            return 0.0
+        if self.m:
+            return float(np.mean(S.resid[self.elbow]))
+        ends = [S.resid[S.side == UP].min(initial=np.inf), S.resid[S.side == LOW].max(initial=-np.inf)]
+        return float(np.mean([e for e in ends if np.isfinite(e)]))
+
+    def _fetch(self, wanted: IntArray) -> None:
+        if not self.store.whole and wanted.size:
+            self.store.fetch(wanted, np.concatenate([self.elbow, wanted]))
+
+    def _from_scratch(self) -> None:
+        """Residuals with the product of the outside values afresh."""
+        S = self.S
+        S.fixed[:] = self.store.product(np.where(S.side == ELBOW, 0.0, S.beta))
+        self._residuals()
+
+    def _residuals(self) -> None:
+        """(16) times lambda: r = lambda c - K beta - bias, with the elbow's part computed afresh."""
+        S = self.S
+        f = S.fixed.copy()
+        add_weighted_rows(f, self.store.rows, self.store.slot[self.elbow], S.beta[self.elbow])
+        S.resid[:] = self.lam * S.c - f - self.bias
+
+    def _measure(self) -> tuple[float, float]:
+        """The largest violation of (56), and the relative gap."""
+        S = self.S
+        return float(pub.violation(S, self.lam)), float(pub.relative_gap(S, S.beta, S.resid, self.bias, self.lam))
+
+    def _carry_out(self, special: bool = False) -> None:
+        """Log and carry out the moves of S.move."""
+        S = self.S
+        index = np.flatnonzero(S.move != pub.STAY)
+        if index.size == 0:
+            return
+        come = index[S.move[index] == ELBOW]
+        self._fetch(come)
+        cause = np.where(S.move[index] == ELBOW, MARGIN, BOX) if not special else np.full(index.size, SPECIAL)
+        self._log(index, np.column_stack([S.side[index], S.move[index], cause]))
+        kept = np.empty(self.m + come.size, dtype=np.int64)
+        m = pub.carry_out(S, self.store.rows, self.store.slot, self.elbow, kept)
+        self.elbow = kept[:m]
+        if not self.options.increments:
+            self._residuals()
+
+    def _log(self, index: IntArray, moves: Any) -> None:
+        self.events.append((self.lam, index, moves))
+        self.n_events += index.size
+
+    def _shot(self) -> Shot:
+        return Shot(
+            self.lam, self.bias, self.S.beta.copy(), len(self.knots), len(self.events), self.n_events, self.stats["n_backup"]
+        )  # fmt: skip
+
+    def _return_to(self, shot: Shot) -> None:
+        """The path ends here instead: what came after is forgotten."""
+        self.lam, self.bias, self.n_events = shot.lam, shot.bias, shot.n_events
+        self.S.beta[:] = shot.beta
+        del self.knots[shot.n_knots :], self.events[shot.n_logged :]
+
+    def _knot(self) -> None:
+        """Remember the values at this lambda."""
+        index = self.elbow.astype(np.int32)
+        self.knots.append((self.lam, self.bias, self.n_events, index, self.S.beta[self.elbow].copy()))
+
+    # ---- one event -------------------------------------------------------------------------------------------------
+
+    def run(self, low: float, watch: Any, max_events: int | None) -> str:
+        """Follow the path down to lambda = low."""
+        most, last = self.options.most_blocked, self.lam
+        before = self._shot()
+        while self.lam > low * (1.0 + 1e-12):
+            self.stats["n_iterations"] += 1
+            stop = "max_events" if max_events is not None and self.n_events >= max_events else watch(self)
+            if stop is not None:
+                if not self.go_on() and self.stats["n_backup"] > before.n_backup and not self._measure()[1] <= GAP:
+                    self._return_to(before)  # BR was cut short
+                return str(stop)
+            before = self._shot()
+            nullity = self._decompose()
+            if self.lam < 0.5 * self.fresh_at and not self.options.increments:
+                self._from_scratch()
+                self.fresh_at = self.lam
+                self.borne = (0.0, 0.0)
+            self.stats["null_dim_max"] = max(self.stats["null_dim_max"], nullity)
+            self.stats["elbow_max"] = max(self.stats["elbow_max"], self.m)
+            self._refine()
+            if not np.any(np.abs(self.S.beta) == self.width):
+                self._scale_to(low)  # nobody at C: no event is left
+                break
+            way = self._direction()
+            if nullity == 0 and self.n_special_run <= most and self._special(way):
+                self.n_special_run += 1
+                self.stats["n_special"] += 1
+                continue
+            if self.n_blocked > most:
+                self._back_up(max((1.0 - self.back) * self.lam, low), "n_backup")
+                self.back = min(10.0 * self.back, self.options.back)
+                self.n_blocked, last = 0, self.lam
+                continue
+            known = self.n_events
+            self._step(way, nullity, low)
+            self.stats["n_steps"] += int(self.n_events > known)
+            if self.options.check:
+                self._check()
+            if last - self.lam < self.options.step_tol * last:
+                self.n_blocked += 1
+            else:
+                self.n_blocked = self.n_special_run = 0
+                self.S.switched[:] = 0
+                self.back = max(0.5 * self.back, self.options.back * FIRST_BACK)
+                last = self.lam
+        return "done"
+
+    def _decompose(self) -> int:
+        """A for the present elbow, whose order becomes that of A's columns. Returns its nullity."""
+        if not self.m:
+            return 0
+        if not np.array_equal(self.system.points, self.elbow):
+            self.system.become(self.elbow)
+            self.elbow = self.system.points.copy()
+        return self.system.nullity
+
+    def _refine(self) -> None:
+        """Put the residual that the elbow keeps, and the defect of the sum, through the decomposition at hand."""
+        if not (self.m and self.options.refine):
+            return
+        S, index, border = self.S, self.elbow, self.system.border
+        r = S.resid[index]
+        defect = float(S.beta.sum()) if self.equality else 0.0
+        before = max(float(np.max(np.abs(r))), abs(defect))
+        if before <= ROUNDING * self.lam:
+            return
+        step = self.system.solve(np.concatenate([[-defect], r]) if border else r)
+        now, bias = S.beta[index], self.bias
+        new = np.clip(now + step[border:], S.lower[index], S.upper[index])
+        if not np.isfinite(step).all() or np.max(np.abs(new - now)) > FAR * np.max(self.width):
+            return
+        S.beta[index] = new
+        self.bias += float(step[0]) if border else 0.0
+        self._residuals()
+        if float(np.max(np.abs(S.resid[index]))) > before:  # clipped too much: undo
+            S.beta[index] = now
+            self.bias = bias
+            self._residuals()
+
+    def _direction(self) -> Direction:
+        """(27) and (35), with the minimum norm or the basic solution for d."""
+        S = self.S
+        if not self.m:
+            return Direction(0.0, np.empty(0), -S.c)
+        border = self.system.border
+        full = self.system.solve(np.concatenate([np.zeros(border), S.c[self.elbow]]))
+        bias = float(full[0]) if border else 0.0
+        d = np.ascontiguousarray(full[border:])
+        rate = bias - S.c
+        add_weighted_rows(rate, self.store.rows, self.store.slot[self.elbow], d)
+        return Direction(bias, d, rate)
+
+    def _special(self, way: Direction) -> bool:
+        """SR: change the sides of all points that block descent at once, (S1)-(S4) and (57)-(63)."""
+        options = self.options
+        count = pub.special_moves(
+            self.S, self.elbow, way.elbow, way.rate, self.lam, options.rate_tol, options.step_tol
+        )  # fmt: skip
+        if count:
+            self._carry_out(special=True)
+        return bool(count)
+
+    def _step(self, way: Direction, nullity: int, low: float) -> None:
+        """The step of the linear program, in closed form where there is no null space; then (36)-(46)."""
+        S, lam, index = self.S, self.lam, self.elbow
+        outside = float(pub.outside_step(S, way.rate, LEAST_RATE))
+        longest = min(lam - low, 0.9 * lam)
+        if self.m == 0 and self.equality:
+            step = self._empty(longest)
+        elif nullity == 0:
+            step = Step(min(outside, float(pub.box_step(S, index, way.elbow)), longest))
+        else:
+            step = self._program(way.elbow, min(outside, lam - low))
+        stuck = step.length <= self.options.step_tol * lam
+        if stuck:
+            if step.shift is not None:
+                step = step._replace(length=0.0, shift=None)
+            self._mark_blockers(way, step, outside)
+        self.lam = max(self.lam - step.length, low)  # a step over all of a huge lambda would end at zero
+        self.bias += step.bias - step.length * way.bias
+        change = -step.length * way.elbow if step.shift is None else step.shift - step.length * way.elbow
+        S.beta[index] = np.clip(S.beta[index] + change, S.lower[index], S.upper[index])
+        if self.options.increments:
+            S.resid[:] += step.length * way.rate - step.bias
+        else:
+            self._residuals()
+        if not stuck:
+            self._refine()
+            pub.arrivals(S, index, self.lam, NEAR, TOUCH)
+        self._carry_out()
+        self._knot()
+
+    def _mark_blockers(self, way: Direction, step: Step, outside: float) -> None:
+        """Who blocks a step that makes no way changes sides: all, or after two such steps the first. In place: S.move."""
+        S = self.S
+        if not self.m:
+            count = pub.arrivals(S, self.elbow, self.lam, NEAR, TOUCH)
+        else:
+            limit = step.length + pub.TIE * self.lam
+            count = pub.blockers(S, self.elbow, way.elbow, way.rate, limit, LEAST_RATE, step.dual is None)
+            if step.dual is not None and outside > limit:
+                bears = np.abs(step.dual) > BEARS * np.max(np.abs(step.dual), initial=0.0)
+                at_low = S.beta[self.elbow] <= S.lower[self.elbow] + TOUCH * self.width[self.elbow]
+                at_up = S.beta[self.elbow] >= S.upper[self.elbow] - TOUCH * self.width[self.elbow]
+                S.move[self.elbow[bears & at_low]] = LOW
+                S.move[self.elbow[bears & at_up]] = UP
+                count = int((bears & (at_low | at_up)).sum())
+        if count == 0:
+            self.n_blocked = self.options.most_blocked  # nobody to move: BR
+        elif self.n_blocked > 2:
+            pub.keep_first(S)
+
+    def _empty(self, longest: float) -> Step:
+        """|E| = 0: the bias is the null space; the program has one row per point (C3)."""
+        S = self.S
+        rows = np.column_stack([-S.c, -np.ones(S.c.size)])
+        up = S.side == UP
+        got = self.program.solve(
+            [-1.0, 0.0], rows, np.where(up, -S.resid, -np.inf), np.where(up, np.inf, -S.resid),
+            [0.0, -np.inf], [longest, np.inf],
+        )  # fmt: skip
+        self.stats["n_lp"] += 1
+        if not got.ok:
+            self.stats["n_lp_failed"] += 1
+            return Step(0.0)
+        return Step(float(got.x[0]), None, float(got.x[1]))
+
+    def _program(self, d: FloatArray, longest: float) -> Step:
+        """(30)-(34): the longest step for which some element of the null space keeps the elbow in its boxes."""
+        S = self.S
+        U = self.system.null_basis()[self.system.border :]
+        b, low, up = S.beta[self.elbow], S.lower[self.elbow], S.upper[self.elbow]
+        scale = max(longest, 1e-300)
+        rows = np.column_stack([-d * scale, U])
+        rows[np.abs(rows) < 1e-13] = 0.0  # rounding, which would only spoil the program
+        free = np.full(U.shape[1], np.inf)
+        got = self.program.solve(
+            np.concatenate([[-1.0], np.zeros(free.size)]), rows, np.minimum(low - b, 0.0), np.maximum(up - b, 0.0),
+            np.concatenate([[0.0], -free]), np.concatenate([[1.0], free]),
+        )  # fmt: skip
+        self.stats["n_lp"] += 1
+        if not got.ok:
+            self.stats["n_lp_failed"] += 1
+            return Step(0.0, np.zeros(self.m), dual=np.zeros(self.m))
+        return Step(float(got.x[0]) * scale, U @ got.x[1:], dual=got.dual)
+
+    def _check(self) -> None:
+        """(56), and the gap: BR at the same lambda where they fail by more than BR could mend the last time.
+
+        Its solution takes the place of what failed: between solutions at both ends, the values in between are solutions.
+        """
+        violation, gap = self._measure()
+        if violation <= max(self.options.kkt_tol, self.borne[0]) and gap <= max(GAP, self.borne[1]):
+            self.stats["max_gap"] = max(self.stats["max_gap"], gap)
+            return
+        if len(self.knots) > 1:
+            self.knots.pop()
+        self._back_up(self.lam, "n_kkt")
+        violation, gap = self._measure()
+        self.borne = (4.0 * violation, 4.0 * gap)
+        self.stats["max_gap"] = max(self.stats["max_gap"], gap)
+
+    def _back_up(self, lam: float, why: str) -> None:
+        """BR: SMO at lambda from the present point; sides anew."""
+        self.stats["n_backup"] += 1
+        self.stats[why] += int(why != "n_backup")
+        before = self.S.side.copy()
+        self._solve(lam, self.S.beta, self.options.backup_tol)
+        index = np.flatnonzero(before != self.S.side)
+        self._log(index, np.column_stack([before[index], self.S.side[index], np.full(index.size, RESTART)]))
+        self._knot()
+
+    def _scale_to(self, low: float) -> None:
+        """No point at C: alpha is constant, beta-hat and the bias are proportional to lambda."""
+        ratio = low / self.lam
+        self.S.beta[:] *= ratio
+        self.S.fixed[:] *= ratio
+        self.bias *= ratio
+        self.lam = low
+        self._residuals()
+        self._knot()
+        if self.options.check:  # the relative gap grows as lambda falls
+            self._check()
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def record(self, ended: str) -> Record:
+        """The finished path."""
+        b = self.S.beta
+        stats = dict(self.stats)
+        stats["phi_end"] = float(0.5 * b @ self.store.product(b) - self.lam * (self.S.c @ b))
+        stats["n_decompositions"] = self.system.n_fresh
+        stats["n_updates"] = self.system.n_updates
+        moves = np.concatenate([np.empty((0, 3)), *(move for _, _, move in self.events)])
+        return Record(
+            side0=self.side0,
+            event_t=np.repeat([lam for lam, _, _ in self.events], [index.size for _, index, _ in self.events]),
+            event_index=np.concatenate([np.empty(0, dtype=np.int64), *(index for _, index, _ in self.events)]),
+            event_move=moves.astype(np.int8),
+            knot=np.array([[k[0], k[1]] for k in self.knots]),
+            knot_at=np.array([[k[2], k[3].size] for k in self.knots], dtype=np.int64),
+            index=np.concatenate([k[3] for k in self.knots]),
+            value=np.concatenate([k[4] for k in self.knots]),
+            stats=stats,
+            ended=ended,
+        )

@@ -1,0 +1,540 @@
+"""`Path`: the answer of `svm_path`, for every C at once.
+
+Stored are the events (who changed sides, where, why) and, per knot, the values of the points on the elbow. Everything
+else is a view of that. Between two knots ``beta-hat = lambda * y * alpha`` and ``bias-hat = lambda * intercept`` are
+linear in lambda; all other points sit at a bound, which the events tell. So evaluating one C costs a replay of the
+events (microseconds) and one pass over the points.
+
+The dual objective needs no kernel: with phi(lambda) the minimum of 1/2 b'Kb - lambda c'b, phi' = -c'b(lambda) is
+piecewise linear, so phi is integrated exactly upwards from the value at the smallest lambda.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore._control import Callback, new_control
+from svmcore._errors import ConvergenceWarning, InputError, MissingExtraError, warn
+from svmcore._html import html_table
+from svmcore._threads import one_blas_thread
+from svmcore._types import FloatArray, IntArray, KernelKind
+from svmcore.path.cross import Cross
+from svmcore.problem import border
+from svmcore.problem.columns import Columns, Scaling
+from svmcore.step_curve import StepCurve
+
+if TYPE_CHECKING:
+    from svmcore.models.solution import Solution
+
+CAUSES = ("box", "margin", "exchange", "batch", "repair", "special", "restart")
+EVENT = np.dtype([("lambda", "f8"), ("index", "i8"), ("from", "U1"), ("to", "U1"), ("cause", "U8")])
+_CHUNK = 1 << 22  # kernel or decision values held at a time
+
+
+class PathCertificate(NamedTuple):
+    """The largest KKT violation (LIBSVM's measure) and relative duality gap over `n_values` values of C."""
+
+    kkt_violation: float
+    relative_gap: float
+    n_values: int
+
+
+class Groups(NamedTuple):
+    """How training points share the tracker's variables: duplicates of equal label are one variable.
+
+    `of[i]` is point i's variable (-1: weight zero), `share[i]` its part of the variable's box, `first[v]` the first
+    point of variable v, `count[v]` the number of its points.
+    """
+
+    of: IntArray
+    share: FloatArray
+    first: IntArray
+    count: IntArray  # type: ignore[assignment]
+
+
+class Data(NamedTuple):
+    """The problem behind a path: scaled features, signs and weights per point, kernel, classes, and the variables."""
+
+    X: Any
+    signs: FloatArray
+    weights: FloatArray
+    spec: Any
+    classes: NDArray[Any]
+    equality: bool
+    groups: Groups
+    n_threads: int
+    columns: Columns
+
+    @property
+    def raw(self) -> Any:
+        """The features in the units that users know."""
+        return self.columns.raw(self.X)
+
+
+class Track(NamedTuple):
+    """What a tracker recorded (see `_follow.Record`), in terms of variables: sides 0 low, 1 up, 2 elbow."""
+
+    side0: Any
+    event_lambda: FloatArray
+    event_index: IntArray
+    event_move: Any
+    knot: FloatArray
+    knot_events: IntArray
+    offset: IntArray
+    index: Any
+    value: FloatArray
+    open_top: bool
+    found_top: bool
+    bias_slope: float
+    phi_end: float
+
+
+class Path:
+    """The exact solution for every C of an interval. Made by `svm_path`; see there for an example.
+
+    Attributes
+    ----------
+    lambdas, Cs : the breakpoints, lambda decreasing, C = 1 / lambda; first and last are the ends of the path.
+    events : structured array (lambda, index, from, to, cause). Sides are the paper's: "L" (alpha = C), "R" (alpha = 0),
+        "E" (on the margin). The index of a merged group is its first point.
+    stats : n_events, n_distinct, elbow_max, null_dim_max, n_lp, n_special, n_backup, seconds by part, and more.
+    ended : "done", or why the path stops early ("max_events", "time_limit", "interrupted", "callback").
+    """
+
+    def __init__(self, data: Data, track: Track, stats: dict[str, Any], ended: str) -> None:
+        self._data = data
+        self._track = track
+        self.ended = ended
+        real = data.groups.of >= 0
+        self._upper: FloatArray = np.bincount(data.groups.of[real], weights=data.weights[real]).astype(np.float64)
+        self._sign = data.signs[data.groups.first]
+        self.stats = stats
+        stats["n_events"] = int(track.event_lambda.size)
+        self.lambdas = self._breakpoints()
+        stats["n_distinct"] = self._n_distinct
+        self.Cs = 1.0 / self.lambdas
+        self._sum_c: FloatArray | None = None
+
+    def __repr__(self) -> str:
+        low, high = self.C_range
+        return (
+            f"<Path: C from {low:.3g} to {high:.3g}, {self.stats['n_events']} events at {self.stats['n_distinct']} "
+            f"values, at most {self.stats['elbow_max']} points on the margin, {self.ended}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The table that notebooks show."""
+        low, high = self.C_range
+        rows = {
+            "C": f"from {low:.6g} to {high:.6g}",
+            **self.params,
+            "classes": ", ".join(str(label) for label in self._data.classes.tolist()),
+            "points": f"{self._data.X.shape[0]:,}",
+            "features": f"{self._data.X.shape[1]:,}",
+            "events": f"{self.stats['n_events']:,} at {self.stats['n_distinct']:,} values of C",
+            "points on the margin": f"at most {self.stats['elbow_max']:,}",
+            "ended": self.ended,
+        }
+        return html_table("Path", rows)
+
+    # ---- what was recorded ---------------------------------------------------------------------------------------
+
+    @property
+    def C_range(self) -> tuple[float, float]:
+        """The interval of C that the path covers; its lower end is 0 when nothing happens below the first breakpoint."""
+        low = 0.0 if self._track.open_top else 1.0 / float(self._track.knot[0, 0])
+        return low, 1.0 / float(self._track.knot[-1, 0])
+
+    @property
+    def C_min(self) -> float:
+        """The lower end of `C_range`."""
+        return self.C_range[0]
+
+    @property
+    def C_max(self) -> float:
+        """The upper end of `C_range`."""
+        return self.C_range[1]
+
+    @property
+    def events(self) -> NDArray[Any]:
+        """All changes of side, in order."""
+        track = self._track
+        out = np.empty(track.event_lambda.size, dtype=EVENT)
+        out["lambda"] = track.event_lambda
+        out["index"] = self._data.groups.first[track.event_index]
+        names = np.array([["R", "L", "E"], ["L", "R", "E"]])  # a negative point at its lower end has alpha = C
+        row = (self._sign[track.event_index] < 0).astype(int)
+        out["from"] = names[row, track.event_move[:, 0]]
+        out["to"] = names[row, track.event_move[:, 1]]
+        out["cause"] = np.array(CAUSES)[track.event_move[:, 2]]
+        return out
+
+    def _breakpoints(self) -> FloatArray:
+        lam = self._track.event_lambda
+        ends = self._track.knot[[0, -1], 0]
+        if lam.size:
+            keep = np.concatenate([[True], lam[1:] < lam[:-1] * (1.0 - 1e-10)])
+            lam = lam[keep]
+        self._n_distinct = int(lam.size)
+        lam = lam[(lam < ends[0] * (1.0 - 1e-12)) & (lam > ends[1] * (1.0 + 1e-12))]
+        if self._track.found_top and lam.size:  # recorded from somewhat above the first event
+            ends = np.array([lam[0], ends[1]])
+            lam = lam[1:]
+        return np.concatenate([ends[:1], lam, ends[1:]]) if ends[1] < ends[0] else ends[:1]
+
+    def _vectors(self, knots: IntArray) -> Iterator[FloatArray]:
+        """The variables at knots, given in increasing order: bounds from the events, elbow values over them."""
+        track = self._track
+        bounds = np.stack([np.where(self._sign > 0, 0.0, -self._upper), np.where(self._sign > 0, self._upper, 0.0)])
+        side = track.side0.astype(np.int64)
+        every = np.arange(side.size)
+        done = 0
+        for k in knots:
+            upto = int(track.knot_events[k])
+            if upto > done:
+                side[track.event_index[done:upto]] = track.event_move[done:upto, 1]
+                done = upto
+            vector = bounds[np.minimum(side, 1), every]
+            a, b = track.offset[k], track.offset[k + 1]
+            vector[track.index[a:b]] = track.value[a:b]
+            yield np.clip(vector, bounds[0], bounds[1])
+
+    def _lambdas_of(self, C: Any) -> tuple[FloatArray, FloatArray, bool]:
+        """Lambda and C as arrays, and whether C was one number."""
+        values = np.asarray(C, dtype=np.float64)
+        if values.ndim > 1:
+            raise InputError(f"C has {values.ndim} dimensions; give one number or a one-dimensional array")
+        flat = np.atleast_1d(values)
+        low, high = self.C_range
+        bad = ~(flat > 0) | (flat < low * (1 - 1e-9)) | (flat > high * (1 + 1e-9))
+        if bad.any():
+            raise InputError(
+                f"C={flat[bad][0]:g} lies outside the path, which covers {low:.6g} to {high:.6g}; "
+                "compute it with a smaller lambda_min or a larger lambda_max"
+            )
+        lam = 1.0 / flat
+        end = self._track.knot[-1, 0]
+        lam = np.maximum(lam, end)
+        if not self._track.open_top:
+            lam = np.minimum(lam, self._track.knot[0, 0])
+        return lam, flat, values.ndim == 0
+
+    def _hat(self, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """beta-hat (one row per lambda) and bias-hat."""
+        track = self._track
+        at = track.knot[:, 0]
+        order = np.argsort(-lam, kind="stable")
+        right = np.clip(np.searchsorted(-at, -lam[order], side="left"), 0, at.size - 1)
+        left = np.where((lam[order] >= at[0]) | (at.size == 1), 0, np.maximum(right - 1, 0))
+        right = np.where(lam[order] >= at[0], 0, right)
+        needed = np.unique(np.concatenate([left, right]))
+        out = np.empty((lam.size, self._sign.size))
+        bias = np.empty(lam.size)
+        source = self._vectors(needed)
+        held: dict[int, FloatArray] = {}
+        position = 0
+        for row, a, b in zip(order, left, right, strict=True):
+            while position < needed.size and needed[position] <= b:
+                held[int(needed[position])] = next(source)
+                position += 1
+            for old in [k for k in held if k < a]:
+                del held[old]
+            t0, t1 = at[a], at[b]
+            mu, rest = ((t0 - lam[row]) / (t0 - t1), (lam[row] - t1) / (t0 - t1)) if t0 > t1 else (0.0, 1.0)
+            above, below = held[int(a)], held[int(b)]  # weighted: their difference would lose what is small below
+            out[row] = np.where(above == below, above, rest * above + mu * below)
+            bias[row] = rest * track.knot[a, 1] + mu * track.knot[b, 1]
+            if lam[row] > at[0]:
+                bias[row] += track.bias_slope * (lam[row] - at[0])
+        return out, bias
+
+    # ---- views ---------------------------------------------------------------------------------------------------
+
+    def dual_coef(self, C: Any) -> FloatArray:
+        """y_i alpha_i of all n training points; one row per C when C is an array."""
+        lam, C, scalar = self._lambdas_of(C)
+        beta, _ = self._hat(lam)
+        groups = self._data.groups
+        real = np.flatnonzero(groups.of >= 0)
+        part = beta[:, groups.of[real]]
+        full = np.abs(part) == self._upper[groups.of[real]]  # at the bound: exactly C times the weight
+        out = np.zeros((lam.size, groups.of.size))
+        bound = C[:, None] * (self._data.signs * self._data.weights)[real]
+        out[:, real] = np.where(full, bound, part * groups.share[real] * C[:, None])
+        return out[0] if scalar else out
+
+    def alpha(self, C: Any) -> FloatArray:
+        """The dual variables alpha of all n training points; one row per C when C is an array."""
+        return np.abs(self.dual_coef(C))
+
+    @overload
+    def intercept(self, C: float) -> float: ...
+    @overload
+    def intercept(self, C: Sequence[float] | NDArray[Any]) -> FloatArray: ...
+    def intercept(self, C: Any) -> Any:
+        """The intercept; an array when C is one."""
+        centre = self._data.columns.centre
+        out = self._bias(C) - (0.0 if centre is None else self.coef(C) @ centre)
+        return float(out) if np.ndim(out) == 0 else out
+
+    def _bias(self, C: Any) -> Any:
+        """The intercept that belongs to the points as the path sees them: moved to their mean where they are far off."""
+        lam, _, scalar = self._lambdas_of(C)
+        beta, bias = self._hat(lam)
+        offset = self._data.spec.kernel.offset
+        out = (bias + (0.0 if self._data.equality else offset * beta.sum(axis=1))) / lam
+        return float(out[0]) if scalar else out
+
+    @overload
+    def objective(self, C: float) -> float: ...
+    @overload
+    def objective(self, C: Sequence[float] | NDArray[Any]) -> FloatArray: ...
+    def objective(self, C: Any) -> Any:
+        """The dual objective in minimised form, ``1/2 alpha'Q alpha - sum alpha``, integrated exactly along the path."""
+        lam, _, scalar = self._lambdas_of(C)
+        at, total, phi = self._potential()
+        right = np.clip(np.searchsorted(-at, -lam, side="left"), 0, at.size - 1)
+        left = np.maximum(right - 1, 0)
+        width = at[left] - at[right]
+        mu = np.divide(lam - at[right], width, out=np.zeros_like(lam), where=width > 0)
+        here = total[right] + mu * (total[left] - total[right])
+        out = phi[right] - 0.5 * (here + total[right]) * (lam - at[right])
+        above = lam > at[0]
+        out[above] = phi[0] - total[0] * (lam[above] - at[0])
+        out /= lam * lam
+        return float(out[0]) if scalar else out
+
+    def _potential(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """lambda, c'b and phi at every knot."""
+        track = self._track
+        at = track.knot[:, 0]
+        if self._sum_c is None:
+            knots = np.arange(at.size)
+            self._sum_c = np.array([float(self._sign @ v) for v in self._vectors(knots)])
+        total = self._sum_c
+        pieces = 0.5 * (total[1:] + total[:-1]) * (at[:-1] - at[1:])
+        phi = track.phi_end - np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]])
+        return at, total, phi
+
+    def support_counts(self) -> NDArray[Any]:
+        """Structured array (lambda, E, L, R): points on the margin, at C and at 0, just after each breakpoint."""
+        track = self._track
+        count = self._data.groups.count
+        negative = self._sign < 0
+        tally = np.zeros((track.event_lambda.size + 1, 3))
+
+        def column(side: Any, index: Any) -> Any:  # 0: E, 1: L, 2: R
+            return np.where(side == 2, 0, np.where((side == 1) != negative[index], 1, 2))
+
+        first = column(track.side0, np.arange(count.size))
+        tally[0] = np.bincount(first, weights=count, minlength=3)
+        rows = np.arange(1, tally.shape[0])
+        weight = count[track.event_index]
+        np.add.at(tally, (rows, column(track.event_move[:, 1], track.event_index)), weight)
+        np.add.at(tally, (rows, column(track.event_move[:, 0], track.event_index)), -weight)
+        tally = np.cumsum(tally, axis=0)
+        upto = np.searchsorted(-track.event_lambda, -self.lambdas * (1.0 - 1e-10), side="right")
+        out = np.empty(self.lambdas.size, dtype=[("lambda", "f8"), ("E", "i8"), ("L", "i8"), ("R", "i8")])
+        out["lambda"] = self.lambdas
+        for k, name in enumerate("ELR"):
+            out[name] = tally[upto, k]
+        return out
+
+    def coef(self, C: Any) -> FloatArray:
+        """The weights of a linear machine for features as users give them, shape (d,); one row per C when C is an array.
+
+        ``f(x) = coef(C) @ x + f(0)``; `intercept(C)` is f(0) unless the path standardises its features.
+        """
+        data = self._data
+        if data.spec.kernel.kind != KernelKind.LINEAR:
+            raise InputError(f"coef needs the linear kernel; this path has kernel={data.spec.name!r}")
+        dual = self.dual_coef(C)
+        w = np.asarray((data.X.T @ dual.T).T)
+        return data.columns.weights(w, 0.0)[0]
+
+    # ---- predictions -----------------------------------------------------------------------------------------------
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The training problem in the words of `svm_path`: whatever applies."""
+        spec = self._data.spec
+        return {**border.kernel_params(spec.kernel, spec.function), "standardize": self.standardized is not None}
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the features, or None where the training data had none."""
+        return self._data.columns.names
+
+    @property
+    def standardized(self) -> Scaling | None:
+        """Mean and scale of every feature, where the path was computed with ``standardize=True``; else None."""
+        return self._data.columns.standardized
+
+    def columns_of(self, names: Iterable[str]) -> IntArray:
+        """For every feature of the training data its place among `names`; InputError where they are not the same names."""
+        return self._data.columns.of(names)
+
+    def decision_function(self, X: Any, C: Any) -> FloatArray:
+        """f(x) for every row of X; with an array of C, one row of the result per C."""
+        lam, _, scalar = self._lambdas_of(C)
+        X = self._data.columns.apply(X)
+        beta, bias = self._hat(lam)
+        offset = self._data.spec.kernel.offset
+        bias = bias + (0.0 if self._data.equality else offset * beta.sum(axis=1))
+        cross = Cross(self._data, X)
+        support = np.flatnonzero(np.any(beta != 0.0, axis=0))
+        coef, columns = np.ascontiguousarray(beta[:, support]), cross.columns(support)
+        out = np.empty((lam.size, cross.n))
+        step = max(1, _CHUNK // max(1, support.size))
+        for start in range(0, cross.n, step):
+            rows = np.arange(start, min(start + step, cross.n))
+            out[:, rows] = coef @ cross.block(rows, columns).T
+        out += bias[:, None]
+        out /= lam[:, None]
+        return out[0] if scalar else out
+
+    def predict(self, X: Any, C: Any) -> NDArray[Any]:
+        """The class of every row of X; with an array of C, one row of the result per C."""
+        return np.asarray(self._data.classes[(self.decision_function(X, C) > 0).astype(int)])
+
+    @one_blas_thread
+    def error_curve(
+        self,
+        X: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
+        verbose: int = 0,
+    ) -> StepCurve:
+        """The share of rows of X that are classified wrongly, as an exact step function of C (default: training set).
+
+        Rows count by their weight, and one of weight zero is not there. The training set has the weights it was trained
+        with, class weights included; `sample_weight` is for other data. The curve covers `C_range`. When `time_limit`,
+        Ctrl-C or `callback` (a function of one `WorkProgress`) ends the work, it covers the part that is done, from the
+        smallest C on, and a ConvergenceWarning says so.
+        """
+        from svmcore.path.error_curve import error_curve
+
+        data = self._data
+        if X is None:
+            if sample_weight is not None:
+                raise InputError("sample_weight belongs to other data X, y; the training set has its own weights")
+            X, wanted, weight = data.X, data.signs, data.weights
+        else:
+            if y is None:
+                raise InputError("error_curve needs the labels y of X")
+            X = data.columns.apply(X)
+            wanted = _signs_of(y, data.classes, X.shape[0])
+            weight = _weights_of(sample_weight, X.shape[0])
+        there = weight > 0.0
+        if not there.all():
+            X, wanted, weight = X[there], wanted[there], weight[there]
+        with new_control("error curve", time_limit, callback, verbose) as control:
+            curve, whole = error_curve(self, Cross(data, X), wanted > 0.0, weight, control)
+        if not whole:
+            warn(
+                f"the error curve ended early ({control.why}); it is exact up to C={curve.C_max:.6g} of {self.C_max:.6g}. "
+                "Remedy: a larger time_limit, or fewer rows.",
+                ConvergenceWarning,
+            )
+        return curve
+
+    # ---- out of the path -----------------------------------------------------------------------------------------
+
+    def to_frame(self, what: str = "breakpoints") -> Any:
+        """A pandas DataFrame: "breakpoints" (lambda, C, E, L, R, objective) or "events"."""
+        try:
+            import pandas as pd  # type: ignore[import-untyped, unused-ignore]
+        except ImportError:
+            raise MissingExtraError("to_frame needs pandas: pip install pandas") from None
+        return pd.DataFrame(self.table(what))
+
+    def table(self, what: str = "breakpoints") -> dict[str, NDArray[Any]]:
+        """The columns of `to_frame` as a dict of arrays."""
+        if border.choice("what", what, ("breakpoints", "events")) == "events":
+            events = self.events
+            return {name: events[name] for name in EVENT.names or ()}
+        counts = self.support_counts()
+        table = {name: counts[name] for name in ("lambda", "E", "L", "R")}
+        return {"lambda": table["lambda"], "C": self.Cs, **table, "objective": self.objective(self.Cs)}
+
+    def at(self, C: float) -> Solution:
+        """The solution at one C, with its own certificate recomputed from the data."""
+        from svmcore.path.solution import solution_at
+
+        return solution_at(self, C)
+
+    def solution_set(self, C: float) -> Any:
+        """All solutions at one C, a `SolutionSet`: the null space in which they differ, and its bounds."""
+        from svmcore.path.solution_set import solution_set_at
+
+        return solution_set_at(self, C)
+
+    @one_blas_thread
+    def certify(
+        self,
+        Cs: Any = None,
+        *,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
+        verbose: int = 0,
+    ) -> PathCertificate:
+        """The largest KKT violation and relative gap, recomputed from the data at `Cs` (default: 20 over the range).
+
+        When `time_limit`, Ctrl-C or `callback` (a function of one `WorkProgress`) ends the work, the certificate is
+        about the values of C that were reached, and a ConvergenceWarning says so.
+        """
+        from svmcore.path.solution import certify_path
+
+        return certify_path(self, Cs, new_control("certificate", time_limit, callback, verbose))
+
+    def plot(self, what: str = "alphas", ax: Any = None, **options: Any) -> Any:
+        """Draw one view over log C and return its Axes; "overview" draws all and returns a dict of them.
+
+        "alphas" (weights of points; option `max_lines`), "sets" (points on the margin, within and beyond), "objective",
+        "error" (options `test=(X, y)`, the error on other data, and `cv`, a cross-validated StepCurve), "boundary" (two
+        features; option `C`, default 1), "overview" (`test`, `cv`, `C`, `title`). A best C is marked, and taken for the
+        overview's boundary, only where it comes from other data or from cross-validation. Needs matplotlib:
+        ``pip install "svmcore[plot]"``.
+        """
+        from svmcore import plots
+
+        return plots.plot_path(self, what, ax=ax, **options)
+
+    def save(self, file: Any) -> None:
+        """Write the path to an .npz file that `svmcore.load` reads. Nothing is pickled."""
+        from svmcore.path.solution import save_path
+
+        save_path(self, file)
+
+
+def _signs_of(y: Any, classes: NDArray[Any], n: int) -> FloatArray:
+    labels = border.label_array(y).reshape(-1)
+    if labels.size != n:
+        raise InputError(f"y has {labels.size} labels for {n} rows of X; give one label per row")
+    unknown = ~np.isin(labels, classes)
+    if unknown.any():
+        raise InputError(
+            f"y holds the label {labels[unknown][0]!r}; this path separates {classes[0]!r} and {classes[1]!r}"
+        )
+    return np.where(labels == classes[1], 1.0, -1.0)
+
+
+def _weights_of(sample_weight: Any, n: int) -> FloatArray:
+    if sample_weight is None:
+        return np.ones(n)
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n,):
+        raise InputError(f"sample_weight has shape {weight.shape} for {n} rows of X; give one weight per row")
+    if not (np.isfinite(weight).all() and (weight >= 0.0).all() and weight.sum() > 0.0):
+        raise InputError("sample_weight must be finite, not negative, and not all zero")
+    return weight
+
+
+__all__ = ["Data", "Groups", "Path", "PathCertificate", "StepCurve", "Track"]

@@ -1,0 +1,220 @@
+"""What a `Path` needs the rest of the library for: certified solutions at one C, certificates, files."""
+
+from __future__ import annotations
+
+import os
+import warnings
+import zipfile
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from svmcore._control import Control
+from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._types import FloatArray, Kernel, KernelKind, Status
+from svmcore.kernel.matrix import KernelMatrix, is_sparse
+from svmcore.models.solution import Solution, Terms, check_kernel
+from svmcore.path import measure
+from svmcore.path.result import Data, Groups, Path, PathCertificate, Track
+from svmcore.problem import border, formulations
+from svmcore.problem import columns as _columns
+from svmcore.problem.border import KernelSpec
+from svmcore.problem.certify import Certificate, certificate
+
+FORMAT = "svmcore-path-2"
+_OLD_FORMATS = ("svmcore-path-1",)  # read, never written: without names and scaling
+_SCALARS = ("open_top", "found_top", "bias_slope", "phi_end")
+_DEFAULT_VALUES = 20
+_PIECE = 1 << 20  # bytes of a file compressed at a time
+
+
+def _kernel_matrix(path: Path) -> KernelMatrix:
+    """The kernel of the path's variables."""
+    data = path._data
+    first = data.groups.first
+    X = data.X
+    if data.spec.kernel.kind == KernelKind.PRECOMPUTED:
+        X = np.ascontiguousarray(X[np.ix_(first, first)])
+    elif first.size < X.shape[0] or not np.array_equal(first, np.arange(X.shape[0])):
+        X = X[first]
+    return KernelMatrix(X, data.spec.kernel, data.spec.function, cache_bytes=0, n_threads=data.n_threads)
+
+
+def _certificate(path: Path, K: KernelMatrix, C: float, beta: FloatArray, intercept: float) -> Certificate:
+    """Measure beta (per variable) at one C. Merged duplicates are one variable with a wider box: the same problem."""
+    qp = formulations.svc(path._sign, C * path._upper, "hinge", path._data.equality)
+    return certificate(qp, K, beta, intercept)
+
+
+def _beta(path: Path, C: FloatArray) -> FloatArray:
+    lam, C, _ = path._lambdas_of(C)
+    beta, _ = path._hat(lam)
+    return beta * C[:, None]
+
+
+def certify_path(path: Path, Cs: Any, control: Control) -> PathCertificate:
+    """See `Path.certify`."""
+    if Cs is None:
+        low, high = float(path.Cs[0]), path.C_max
+        values = np.geomspace(low, high, _DEFAULT_VALUES) if high > low else np.array([high])
+    else:
+        values = np.atleast_1d(np.asarray(Cs, dtype=np.float64))
+        if values.size == 0:
+            raise InputError("Cs is empty; give at least one value of C")
+    order = np.roll(np.arange(values.size), 1)  # the largest C first: rounding has had most time there
+    with control:
+        found, status = measure.certify(path, values[order], control)
+    if status is not None:
+        warnings.warn(
+            f"certify ended early ({status.name.lower()}): the certificate is about {found.gap.size} of {values.size} "
+            "values of C. Remedy: a larger time_limit, or fewer values.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    return PathCertificate(float(found.violation.max()), float(found.gap.max()), found.gap.size)
+
+
+def solution_at(path: Path, C: float) -> Solution:
+    """See `Path.at`."""
+    if np.ndim(C) != 0:
+        raise InputError(f"C={C!r} is not one number; `alpha`, `intercept` and `decision_function` take arrays")
+    C = float(C)
+    data = path._data
+    K = _kernel_matrix(path)
+    measured = _certificate(path, K, C, _beta(path, np.array([C]))[0], path._bias(C))
+    coef = path.dual_coef(C)
+    support = np.flatnonzero(coef)
+    precomputed = data.spec.kernel.kind == KernelKind.PRECOMPUTED
+    return Solution(
+        alpha=np.abs(coef), intercept=path.intercept(C), support=support, dual_coef=coef[support],
+        kkt_violation=measured.kkt_violation, measured=measured, status=Status.CONVERGED,
+        converged=True, n_iter=int(path.stats["n_events"]), n_kernel_evals=K.n_evals, fit_seconds=0.0, solver="path",
+        classes=data.classes, kernel=data.spec.kernel,
+        support_vectors=np.empty((0, 0)) if precomputed else data.X[support],
+        columns=replace(data.columns, centre=None), terms=Terms(C, "hinge"), function=data.spec.function,
+        n_threads=data.n_threads,
+    )  # fmt: skip
+
+
+def save_path(path: Path, file: Any) -> None:
+    """See `Path.save`."""
+    _write(file, {"format": np.array(FORMAT), **path_fields(path), **feature_fields(path._data.X)})
+
+
+def path_fields(path: Path) -> dict[str, Any]:
+    """All of a path as arrays, but for its features."""
+    data, track = path._data, path._track
+    if data.spec.function is not None:
+        raise InputError("a path with a Python kernel function cannot be saved: a file holds data, not code")
+    if data.classes.dtype.kind == "O":
+        raise InputError("labels of Python object type cannot be saved; use numbers or strings")
+    numbers = {k: v for k, v in path.stats.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+    fields: dict[str, Any] = {
+        "kernel": np.array([float(value) for value in data.spec.kernel]),
+        "kernel_name": np.array(data.spec.name),
+        "ended": np.array(path.ended),
+        "signs": data.signs,
+        "weights": data.weights,
+        "classes": data.classes,
+        "flags": np.array(
+            [float(data.equality), float(track.open_top), float(track.found_top), track.bias_slope, track.phi_end]
+        ),
+        "stat_names": np.array(list(numbers), dtype=str),
+        "stat_values": np.array([float(v) for v in numbers.values()]),
+    }
+    fields |= _columns.stored(data.columns)
+    fields |= {f"group_{name}": value for name, value in data.groups._asdict().items()}
+    fields |= {f"track_{name}": np.asarray(value) for name, value in track._asdict().items() if name not in _SCALARS}
+    return fields
+
+
+def feature_fields(X: Any) -> dict[str, Any]:
+    """Dense or sparse features as arrays."""
+    if is_sparse(X):
+        return {"X_data": X.data, "X_indices": X.indices, "X_indptr": X.indptr, "X_shape": np.array(X.shape)}
+    return {"X": X}
+
+
+def _write(file: Any, fields: dict[str, Any]) -> None:
+    """`numpy.savez_compressed`, twice as fast, in pieces so small that Ctrl-C is heard soon."""
+    if isinstance(file, str | os.PathLike) and not os.fspath(file).endswith(".npz"):
+        file = os.fspath(file) + ".npz"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, value in fields.items():
+            array = np.ascontiguousarray(value)
+            array = array.reshape(np.shape(value))
+            with archive.open(name + ".npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array_header_2_0(stream, np.lib.format.header_data_from_array_1_0(array))
+                data = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, dtype=np.uint8)
+                for start in range(0, data.size, _PIECE):
+                    stream.write(data[start : start + _PIECE].tobytes())
+
+
+def assemble_path(file: Any, parts: dict[str, Any]) -> Path:
+    """The path from the arrays that `Path.save` wrote to `file`."""
+    if str(parts.get("format")) not in (FORMAT, *_OLD_FORMATS):
+        raise InputError(f"{file} is not a path that this version of svmcore reads; it needs format {FORMAT!r}")
+    try:
+        return restored(parts, stored_features(parts))
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, MemoryError) as error:
+        raise InputError(f"{file} is damaged: {error}") from None
+
+
+def stored_features(parts: dict[str, Any]) -> Any:
+    """What `feature_fields` wrote."""
+    if "X_data" not in parts:
+        return np.ascontiguousarray(parts["X"], dtype=np.float64)
+    rows, width = (int(v) for v in parts["X_shape"])
+    return border.stored_csr(parts["X_data"], parts["X_indices"], parts["X_indptr"], (rows, width))
+
+
+def _check_ranges(track: Track, groups: Groups, n: int, size: int) -> None:
+    """Refuse what would point outside of the training set, its variables, or the events."""
+    for values, low, high, what in [
+        (groups.first, 0, n, "a variable points outside of the training set"),
+        (groups.of, -1, size, "a point belongs to no variable"),
+        (track.side0, 0, 3, "a variable starts on no side"),
+        (track.event_index, 0, size, "an event is of no variable"),
+        (track.event_move[:, :2], 0, 3, "an event leads to no side"),
+        (track.index, 0, size, "an elbow value is of no variable"),
+        (np.diff(track.offset, prepend=0), 0, track.index.size + 1, "elbow values are out of order"),
+        (np.diff(track.knot_events, prepend=0), 0, track.event_index.size + 1, "events are out of order"),
+    ]:
+        if values.size and not (low <= values.min() and values.max() < high):
+            raise ValueError(what)
+    if track.side0.shape != (size,) or len(track.event_move) != track.event_index.size:
+        raise ValueError("variables and sides do not belong together")
+
+
+def restored(parts: dict[str, Any], X: Any) -> Path:
+    """The path that `path_fields` wrote, over these features."""
+    kind, gamma, coef0, degree, offset = parts["kernel"].tolist()
+    spec = KernelSpec(Kernel(int(kind), gamma, coef0, int(degree), offset), None, str(parts["kernel_name"]))
+    equality, open_top, found, slope, phi = parts["flags"].tolist()
+    groups = Groups(*(parts[f"group_{name}"] for name in Groups._fields))
+    names = [name for name in Track._fields if name not in _SCALARS]
+    track = Track(
+        **{name: parts[f"track_{name}"] for name in names},
+        open_top=bool(open_top),
+        found_top=bool(found),
+        bias_slope=slope,
+        phi_end=phi,
+    )
+    for values in (*groups, *(getattr(track, name) for name in names), parts["signs"], parts["weights"]):
+        if values.dtype.kind not in "iuf":
+            raise ValueError(f"it holds {values.dtype} where numbers must be")
+    check_kernel(spec.kernel)
+    n, size = X.shape[0], groups.first.size
+    if parts["signs"].shape != (n,) or groups.of.shape != (n,) or track.offset.size != track.knot.shape[0] + 1:
+        raise ValueError("the arrays do not belong together")
+    if track.index.shape != track.value.shape or track.offset[-1] != track.index.size:
+        raise ValueError("elbow values and indices do not belong together")
+    _check_ranges(track, groups, n, size)
+    columns = _columns.read(parts, X.shape[1], int(kind) == KernelKind.PRECOMPUTED)
+    data = Data(X, parts["signs"], parts["weights"], spec, parts["classes"], bool(equality), groups, 1, columns)
+    stats: dict[str, Any] = dict(zip(parts["stat_names"].tolist(), parts["stat_values"].tolist(), strict=True))
+    for name, value in stats.items():
+        if name.startswith("n_") or (name.endswith("_max") and float(value).is_integer()):
+            stats[name] = int(value)
+    return Path(data, track, stats, str(parts["ended"]))

@@ -1,0 +1,73 @@
+"""All solutions at one C: (50)-(52) of Ong, Shao and Yang. They differ in a null space, inside a polytope."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._highs import LinearProgram
+from svmcore._types import FloatArray, IntArray
+from svmcore.path.measure import ZERO
+from svmcore.path.solution import _kernel_matrix
+
+_RANK = 1e-14
+
+
+class SolutionSet(NamedTuple):
+    """Every solution of the dual problem at one C.
+
+    `dual_coef` (y alpha) of the points `index`, which lie on the margin, may be replaced by
+    ``dual_coef + null_space @ z`` for every z that keeps it between `lower` and `upper`. Other points have one value.
+    No such change moves the objective or the decision function. Without columns in `null_space` the solution is unique.
+    """
+
+    C: float
+    index: IntArray  # type: ignore[assignment]
+    dual_coef: FloatArray
+    null_space: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+    def extent(self) -> tuple[FloatArray, FloatArray]:
+        """The smallest and the largest value that each of `dual_coef` takes among all solutions: two programs a point."""
+        low, high = self.dual_coef.copy(), self.dual_coef.copy()
+        program, size = LinearProgram(), self.null_space.shape[1]
+        if size == 0:
+            return low, high
+        room = np.minimum(self.lower - self.dual_coef, 0.0), np.maximum(self.upper - self.dual_coef, 0.0)
+        free = np.full(size, np.inf)
+        for k, direction in enumerate(self.null_space):
+            for out, sign in ((low, 1.0), (high, -1.0)):
+                got = program.solve(sign * direction, self.null_space, *room, -free, free)
+                if got.ok:
+                    out[k] = np.clip(self.dual_coef[k] + direction @ got.x, self.lower[k], self.upper[k])
+        return low, high
+
+
+def solution_set_at(path: Any, C: float) -> SolutionSet:
+    """See `Path.solution_set`."""
+    data = path._data
+    coef = np.asarray(path.dual_coef(float(C)))
+    variable = data.groups.of
+    real = np.flatnonzero(variable >= 0)
+    beta: FloatArray = np.bincount(variable[real], weights=coef[real], minlength=path._sign.size).astype(np.float64)
+    K = _kernel_matrix(path)
+    support = np.flatnonzero(beta)
+    bias = float(path._bias(C)) if data.equality else 0.0
+    residual = path._sign - K.product(support, beta[support]) - bias
+    index = real[np.abs(residual[variable[real]]) <= ZERO]
+    bound = C * data.weights[index] * data.signs[index]
+    lower, upper = np.minimum(bound, 0.0), np.maximum(bound, 0.0)
+    return SolutionSet(float(C), index, coef[index], _null_space(K, variable[index], data.equality), lower, upper)
+
+
+def _null_space(K: Any, variables: IntArray, equality: bool) -> FloatArray:
+    """Orthonormal columns n with K n = 0 among points of these variables, and sum n = 0 with an intercept."""
+    distinct, of = np.unique(variables, return_inverse=True)
+    A = np.asarray(K.block(distinct, distinct))[np.ix_(of, of)]
+    diagonal = float(np.max(np.diag(A), initial=0.0))
+    A = A + (diagonal if diagonal > 0.0 else 1.0) * equality
+    _, sizes, Vt = np.linalg.svd(A)
+    rank = int((sizes > variables.size * _RANK * sizes.max(initial=0.0)).sum())
+    return np.ascontiguousarray(Vt[rank:].T)

@@ -1,0 +1,664 @@
+"""The fast tracker: Python's half of the regularization path (`_path_jit` holds the compiled half).
+
+`Tracker` owns the state, fetches kernel rows, factorises with LAPACK, measures the exact duality gap at every refresh,
+and repairs what rounding has spoiled, in this order:
+
+1. *refresh*: residuals from scratch; what does not fit the sides is booked as a shift of the linear term, so the state
+   is exactly optimal for a neighbouring problem;
+2. *redo*: a stretch that ended with a gap above `REDO_GAP` is followed again from its start with more refreshes;
+3. *polish*: the shift is removed by the same tracker (t from 1 to 0 at fixed lambda);
+4. *backup*: restart at this lambda from the best feasible point, sides anew, and polish that.
+
+Cost: per event one pass over n x |E| kernel values, one triangular solve and one factor update; per refresh a Cholesky
+factorisation of |E|.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf
+
+from svmcore import _path_jit as pj
+from svmcore._types import FloatArray, IntArray
+from svmcore.kernel.rows import RowStore
+from svmcore.path import elbow_jit as ej
+from svmcore.simd.vector import BIG
+
+GAP = 1e-9
+"""Relative gap above which the shift is removed."""
+REDO_GAP = 5e-9
+REFRESH_EVERY = 200
+STRETCH = 0.5
+"""Lambda falls to this share of itself at most between refreshes: interpolation magnifies rounding by the ratio."""
+RATE_TOL = 1e-9
+STILL = 1e-13
+"""An elbow value whose rate is smaller, in units of one over a kernel value of typical size, does not move."""
+START_GAP = 1e-11
+STOPS = 5
+"""So often a Newton step is corrected for values that stop at their box."""
+NEARLY = 1e-9
+"""A polish that is stuck at so small a share of lambda has done its work."""
+ROUNDING = 1e-14
+"""A shift this much smaller than lambda is rounding."""
+LIFTS = (2e-15, 2e-14, 2e-13, 2e-12)
+"""What the diagonal of an elbow that is singular to rounding may be lifted by, relatively."""
+WORK_PER_SLICE = 2e8
+ELBOW = 224
+"""Places on the elbow at the start; more are made when they are needed."""
+SPARE = 80
+"""Places on the elbow beyond the number of points: a window (`path/window_jit`) uses no place twice."""
+
+
+class Cause(IntEnum):
+    """Why a point changed sides."""
+
+    BOX = 0
+    MARGIN = 1
+    EXCHANGE = 2
+    BATCH = 3
+    REPAIR = 4
+
+
+class Record(NamedTuple):
+    """A finished path in the tracker's own terms: everything `Path` needs."""
+
+    side0: Any
+    event_t: FloatArray
+    event_index: IntArray
+    event_move: Any
+    knot: FloatArray
+    knot_at: IntArray
+    index: Any
+    value: FloatArray
+    stats: dict[str, Any]
+    ended: str
+
+
+def new_state(n: int, lower: FloatArray, upper: FloatArray, capacity: int) -> ej.State:
+    """An empty state with every point at the lower end of its box."""
+    return ej.State(
+        beta=lower.copy(),
+        resid=np.zeros(n),
+        base=np.zeros(n),
+        lower=lower.copy(),
+        upper=upper.copy(),
+        side=np.zeros(n, dtype=np.int8),
+        elbow=np.zeros(capacity, dtype=np.int64),
+        factor=np.empty((capacity, capacity)),
+        w_slope=np.zeros(capacity),
+        w_one=np.zeros(capacity),
+        then=np.zeros(n),
+        image=np.zeros(n),
+        moved=np.zeros(n, dtype=np.int64),
+        num=np.array([0.0, 0.0, 0.0, 0.37, 0.0]),
+        cnt=np.zeros(16, dtype=np.int64),
+    )
+
+
+def new_log(n: int, capacity: int, small: bool = False) -> pj.Log:
+    """Room for what happens between two refreshes."""
+    events = n + 16 if small else 2 * n + 8 * REFRESH_EVERY
+    knots = 8 if small else 4 * REFRESH_EVERY
+    values = 16 if small else (REFRESH_EVERY + 60) * (capacity + 8)
+    return pj.Log(
+        event_t=np.empty(events),
+        event_index=np.empty(events, dtype=np.int64),
+        event_move=np.empty((events, 3), dtype=np.int8),
+        knot=np.empty((knots, 2)),
+        knot_at=np.empty((knots, 2), dtype=np.int64),
+        index=np.empty(values, dtype=np.int32),
+        value=np.empty(values),
+        end=np.zeros(3, dtype=np.int64),
+    )
+
+
+class Tracker:
+    """Follows min 1/2 b'Kb - lambda c'b over boxes (and sum b = 0) as lambda falls."""
+
+    def __init__(
+        self,
+        oracle: Any,
+        c: FloatArray,
+        lower: FloatArray,
+        upper: FloatArray,
+        *,
+        equality: bool,
+        budget: float = 2e9,
+        batch: bool = False,
+        solver: Any = None,
+        go_on: Callable[[], bool] = lambda: True,
+        rows_while: Callable[[float], bool] | None = None,
+    ) -> None:
+        n = oracle.n
+        self.solver = solver
+        self.go_on = go_on  # asked inside of repairs
+        self.n = n
+        self.c = np.ascontiguousarray(c, dtype=np.float64)
+        self.lower = np.ascontiguousarray(lower, dtype=np.float64)
+        self.upper = np.ascontiguousarray(upper, dtype=np.float64)
+        self.equality = equality
+        self.batch = batch
+        self.store = RowStore(oracle, budget, go_on=rows_while or (lambda done: go_on()))
+        mean = float(np.mean(self.store.diagonal)) if n else 1.0
+        self.bump = (mean if mean > 0.0 else 1.0) if equality else 0.0
+        curved = self.store.diagonal[self.store.diagonal > 0.0]
+        self.still = STILL / float(np.median(curved)) if len(curved) else STILL
+        self.capacity = int(min(n + SPARE, ELBOW))
+        self.S = new_state(n, self.lower, self.upper, self.capacity)
+        self.W = ej.Work(np.zeros(n + 2), np.zeros(n + 2), np.zeros(n), np.zeros(n))
+        self.log = new_log(n, self.capacity)
+        self.scratch_log = new_log(n, self.capacity, small=True)
+        self.chunks: list[tuple[Any, ...]] = []
+        self.refresh_every = REFRESH_EVERY
+        self.stats = {
+            "n_polish": 0, "n_backup": 0, "n_redo": 0, "n_refresh": 0, "max_gap": 0.0, "max_shift": 0.0,
+            "n_polish_events": 0,
+        }  # fmt: skip
+        self._set_slope(self.c)
+
+    # ---- small pieces ------------------------------------------------------------------------------------------
+
+    def _set_slope(self, slope: FloatArray) -> None:
+        store = self.store
+        self.P = ej.Problem(store.rows, store.slot, store.diagonal, slope, self.bump, self.equality, self.still)
+
+    @property
+    def m(self) -> int:
+        """Number of points on the elbow."""
+        return int(self.S.cnt[ej.M])
+
+    @property
+    def elbow(self) -> IntArray:
+        """Points on the elbow, in the factor's order (a view)."""
+        return self.S.elbow[: self.m]
+
+    @property
+    def n_events(self) -> int:
+        """Events so far."""
+        return int(self.S.cnt[ej.N_EVENT])
+
+    @property
+    def lam(self) -> float:
+        """The present lambda (outside a polish)."""
+        return float(self.S.num[ej.T])
+
+    def _grow(self) -> None:
+        old = self.capacity
+        self.capacity = int(min(self.n + SPARE, max(old + 64, 1.5 * old)))
+        S = self.S
+        factor = np.empty((self.capacity, self.capacity))
+        factor[:old, :old] = S.factor
+        more = np.zeros(self.capacity - old)
+        self.S = S._replace(
+            factor=factor,
+            elbow=np.concatenate([S.elbow, more.astype(np.int64)]),
+            w_slope=np.concatenate([S.w_slope, more]),
+            w_one=np.concatenate([S.w_one, more]),
+        )
+        log = new_log(self.n, self.capacity)
+        for name in ("event_t", "event_index", "event_move", "knot", "knot_at", "index", "value"):
+            source = getattr(self.log, name)
+            getattr(log, name)[: source.shape[0]] = source
+        log.end[:] = self.log.end
+        self.log = log
+
+    def _fetch(self, point: int) -> None:
+        """Store the kernel row of `point` and of those that will probably be wanted next."""
+        S, W = self.S, self.W
+        outside = np.flatnonzero((self.store.slot < 0) & (S.side != ej.ELBOW) & (W.step < BIG))
+        if outside.size > self.store.ahead:
+            near = np.argpartition(W.step[outside], self.store.ahead)[: self.store.ahead]
+            outside = outside[near]
+        wanted = np.unique(np.append(outside, point))
+        wanted = np.concatenate([[point], wanted[wanted != point]])
+        if self.store.fetch(wanted, self.elbow):
+            self._set_slope(self.P.slope)
+
+    # ---- residuals, gap, factor ----------------------------------------------------------------------------------
+
+    def _product(self) -> FloatArray:
+        """K beta: brought up to date where that is possible and not done too often, otherwise computed afresh."""
+        S = self.S
+        if not ej.renew_image(self.P, S):
+            S.image[:] = self.store.product(S.beta)
+            S.then[:] = S.beta
+            S.cnt[ej.AGE] = 0
+        return S.image
+
+    def _recompute(self, lam: float) -> None:
+        """Residuals of the problem without shift, at `lam`, from beta alone."""
+        S = self.S
+        S.resid[:] = lam * self.c - self._product() - S.num[ej.BIAS]
+        S.base[:] = 0.0
+
+    def _absorb(self) -> float:
+        """Book what contradicts the sides as a shift, so that the state is optimal. Returns the largest entry."""
+        return float(ej.absorb(self.S))
+
+    def relative_gap(self, lam: float) -> float:
+        """Exact relative duality gap of the present point for the problem without shift, at `lam`."""
+        gap = float(ej.exact_gap(self.S, lam, self.c, self.lower, self.upper))
+        return gap if np.isfinite(gap) else np.inf
+
+    def _cholesky(self, index: IntArray) -> FloatArray | None:
+        """R with R'R = K + bump 11' on `index`, its diagonal lifted as little as it takes. None when nothing helps."""
+        for lift in LIFTS:
+            A = self.store.block(index)
+            A += self.bump
+            A.flat[:: index.size + 1] *= 1.0 + lift
+            upper, info = dpotrf(A.T, lower=0, clean=1, overwrite_a=1)
+            if info == 0:
+                return np.asarray(upper)
+        return None
+
+    def _factorise(self) -> bool:
+        """R from scratch. False when the elbow is numerically singular."""
+        m = self.m
+        upper = self._cholesky(self.elbow) if m else np.empty((0, 0))
+        if upper is None:
+            return False
+        self.S.factor[:m, :m] = upper
+        ej.restart_rhs(self.P, self.S)
+        return True
+
+    def _refresh(self, lam: float, factor: bool) -> float:
+        """Recompute, correct, absorb, measure. Returns the relative gap (infinite when the factor broke down).
+
+        The shift is decided anew: a residual that fits its side needs none. What is left on the elbow is first
+        corrected by a Newton step, kept only when the exact gap says that it helped.
+        """
+        S = self.S
+        self.stats["n_refresh"] += 1
+        if factor:
+            S.cnt[ej.SINCE] = 0
+            if not self._factorise():
+                return np.inf
+            self._into_boxes()
+        self._recompute(lam)
+        before = (S.beta.copy(), float(S.num[ej.BIAS]), S.resid.copy())
+        shift = self._absorb()
+        gap = self.relative_gap(lam)
+        S.num[ej.T_REFRESH] = lam
+        for _ in range(2):
+            if gap <= ej.FINE or self.m == 0:
+                break
+            S.resid[:] = before[2]
+            self._newton()
+            self._recompute(lam)
+            now = (S.beta.copy(), float(S.num[ej.BIAS]), S.resid.copy())
+            shift = self._absorb()
+            better = self.relative_gap(lam)
+            if not better < gap:
+                S.beta[:], S.num[ej.BIAS], S.resid[:] = before
+                S.base[:] = 0.0
+                shift = self._absorb()
+                break
+            before, gap = now, better
+        self.stats["max_shift"] = max(self.stats["max_shift"], shift / lam)
+        return gap
+
+    def _into_boxes(self) -> None:
+        """Boxes back to what they were before ties were spread, and beta into them. In place: lower, upper, beta."""
+        S = self.S
+        S.lower[:] = self.lower
+        S.upper[:] = self.upper
+        inside = np.clip(S.beta, self.lower, self.upper)
+        S.beta[:] = np.where(S.side == ej.LOW, self.lower, np.where(S.side == ej.UP, self.upper, inside))
+
+    def _newton(self) -> None:
+        """One Newton step on the elbow: K_EE step + change of bias = resid_E, sum of beta = 0. In place: beta, bias.
+
+        A value that would leave its box stops there, and the others take the step that is right with that.
+        """
+        S = self.S
+        index = self.elbow
+        now, low, up = S.beta[index], self.lower[index], self.upper[index]
+        sides = [np.ones(index.size)] if self.equality else []  # what the step must keep: the sum, values that stop
+        goal = [-float(S.beta.sum())] if self.equality else []
+        free = self._solve_elbow(S.resid[index])
+        solved = [self._solve_elbow(b) for b in sides]
+        for _ in range(STOPS):
+            B, Z = np.reshape(sides, (-1, index.size)), np.reshape(solved, (-1, index.size))
+            try:
+                force = np.linalg.lstsq(Z @ B.T, np.array(goal) - B @ free, rcond=None)[0]
+            except np.linalg.LinAlgError:  # an elbow that is singular to rounding: no step is better than this one
+                return
+            step = free + force @ Z
+            new = np.clip(now + step, low, up)
+            out = np.abs(new - now - step)
+            over = np.flatnonzero(out > ROUNDING * (up - low))
+            if over.size == 0:
+                break
+            for k in over.tolist():
+                sides.append((np.arange(index.size) == k).astype(np.float64))
+                goal.append(float(new[k] - now[k]))
+                solved.append(self._solve_elbow(sides[-1]))
+        S.beta[index] = new
+        if self.equality:
+            S.num[ej.BIAS] -= float(force[0]) - self.bump * goal[0]
+
+    def _solve_elbow(self, b: FloatArray) -> FloatArray:
+        """(K_EE + bump 11')^-1 b."""
+        x = b.copy()
+        ej.solve_lower(self.S.factor, self.m, x)
+        ej.solve_upper(self.S.factor, self.m, x)
+        return x
+
+    # ---- repairs -----------------------------------------------------------------------------------------------
+
+    def _polish(self) -> bool:
+        """Remove the shift at the present lambda: the tracker with slope = shift, from t = 1 to 0."""
+        S = self.S
+        lam = self.lam
+        shift = S.base.copy()
+        size = float(np.max(np.abs(shift), initial=0.0))
+        if size == 0.0:
+            return True
+        self.stats["n_polish"] += 1
+        before = int(S.cnt[ej.N_EVENT])
+        S.base[:] = lam * self.c
+        S.num[ej.T] = size
+        self._set_slope(shift / size)
+        ej.restart_rhs(self.P, S)
+        S.cnt[ej.ZERO_RUN] = 0
+        budget = 40 * self.n + 4000
+        fine = False
+        code = pj.BUDGET
+        while budget > 0:
+            step = min(budget, 500)
+            opt = pj.Options(
+                0.0, 1e-10, size, 0.0, 1 << 60, step, False, False, 1 << 60, self.lower, self.upper
+            )  # fmt: skip
+            code = self._call(opt, self.scratch_log)
+            self.scratch_log.end[:] = 0
+            budget -= step
+            if code == pj.DONE:
+                fine = True
+                break
+            if not self.go_on():
+                break
+            if code != pj.BUDGET or S.num[ej.T] <= NEARLY * lam:  # what is left is ties, and spreading them costs more
+                break
+        self.stats["n_polish_events"] += int(S.cnt[ej.N_EVENT]) - before
+        S.cnt[ej.N_EVENT] = before
+        S.cnt[ej.ZERO_RUN] = 0
+        S.num[ej.T] = lam
+        self._set_slope(self.c)
+        if code == pj.SINGULAR:  # beta is feasible, but the sides no longer describe it
+            self._seat(lam)
+            return False
+        return bool(np.isfinite(self._refresh(lam, factor=True))) and fine
+
+    def _call(self, opt: pj.Options, log: pj.Log) -> int:
+        """`follow`, with rows fetched and room made where it asks for them."""
+        while True:
+            code = int(pj.follow(self.P, self.S, self.W, log, opt))
+            if code == pj.GROW:
+                own = log is self.log
+                self._grow()
+                log = self.log if own else log
+            elif code == pj.ROWS:
+                self._fetch(int(self.S.cnt[ej.WANT]))
+            else:
+                return code
+
+    def _advance(self, opt: pj.Options) -> int:
+        """Go on down the path, recording."""
+        return self._call(opt, self.log)
+
+    def settle(self, lam: float, beta: FloatArray) -> float:
+        """Make `beta` the start at `lam`: elbow, bias, polish. Keeps the best state seen; returns its relative gap."""
+        self.S.beta[:] = beta
+        self._seat(lam)
+        best, gap = self._snapshot(), self.relative_gap(lam)
+        for _ in range(3):
+            if not self.go_on():
+                break
+            # the gap alone says little at large lambda, where the primal is all slack
+            if gap <= START_GAP and float(np.max(np.abs(self.S.base), initial=0.0)) <= 2 * ROUNDING * lam:
+                return gap
+            self._polish()
+            now = self.relative_gap(lam)
+            if now <= gap:
+                best, gap = self._snapshot(), now
+        if not self.relative_gap(lam) <= gap:
+            self._restore(best, clear=False)
+        return self.relative_gap(lam)
+
+    def _seat(self, lam: float) -> None:
+        """Elbow and bias for the present beta, moved into its boxes; everything that contradicts becomes shift."""
+        S = self.S
+        S.lower[:] = self.lower
+        S.upper[:] = self.upper
+        near = 1e-11 * (self.upper - self.lower)  # what spreading ties may have left of a bound
+        clipped = np.clip(S.beta, self.lower, self.upper)
+        clipped = np.where(clipped - self.lower <= near, self.lower, clipped)
+        S.beta[:] = np.where(self.upper - clipped <= near, self.upper, clipped)
+        self._balance()
+        S.num[ej.T] = lam
+        S.num[ej.T_REFRESH] = lam
+        S.cnt[ej.SINCE] = 0
+        S.cnt[ej.ZERO_RUN] = 0
+        inside = np.flatnonzero((S.beta > S.lower) & (S.beta < S.upper))
+        while inside.size + 4 > self.capacity:
+            self._grow()
+            S = self.S
+        if not self.store.whole and inside.size:
+            for start in range(0, inside.size, 256):
+                self.store.fetch(inside[start : start + 256], inside)
+        self._set_slope(self.c)
+        S.base[:] = 0.0
+        pj.crash(self.P, S, self.W)
+        S.cnt[ej.AGE] = ej.OLD
+        S.num[ej.BIAS] = 0.0
+        self._recompute(lam)
+        S.num[ej.BIAS] = self._best_bias(S.resid)
+        S.resid[:] -= S.num[ej.BIAS]
+        self._absorb()
+        if not self._factorise():
+            ej.restart_rhs(self.P, S)
+
+    def _best_bias(self, g: FloatArray) -> float:
+        """The bias that suits the elbow (or, without one, the middle of what the sides allow)."""
+        if not self.equality:
+            return 0.0
+        S = self.S
+        if self.m:
+            return float(np.mean(g[self.elbow]))
+        up, low = S.side == ej.UP, S.side == ej.LOW
+        top = float(np.min(g[up])) if up.any() else None
+        bottom = float(np.max(g[low])) if low.any() else None
+        if top is None or bottom is None:
+            return top if bottom is None else bottom  # type: ignore[return-value]
+        return 0.5 * (top + bottom)
+
+    def _balance(self) -> None:
+        """Restore sum beta = 0 after clipping, changing the most interior values first."""
+        if not self.equality:
+            return
+        S = self.S
+        excess = float(S.beta.sum())
+        if abs(excess) <= 1e-13 * float(np.abs(S.beta).sum()):
+            return
+        for i in np.argsort(np.abs(S.beta - 0.5 * (self.lower + self.upper))):
+            value = min(max(S.beta[i] - excess, self.lower[i]), self.upper[i])
+            excess -= S.beta[i] - value
+            S.beta[i] = value
+            if excess == 0.0:
+                break
+
+    def improve(self, gap: float) -> float:
+        """Bring the gap (infinite: the state is no good) below `GAP` at the present lambda; the best state seen stays."""
+        lam = self.lam
+        best = self._snapshot()
+        for attempt in range(3):
+            if not self.go_on():
+                break
+            if attempt == 0:
+                if not np.isfinite(gap):
+                    continue
+                self._polish()
+            else:
+                self.stats["n_backup"] += 1
+                self.settle(lam, best[0] if attempt == 1 else self._solve(lam, best[0]))
+            now = self.relative_gap(lam)
+            if now < gap:
+                best, gap = self._snapshot(), now
+            if gap <= GAP:
+                return gap
+        self._restore(best, clear=False)
+        return gap
+
+    def _repair(self, trouble: bool) -> None:
+        """Improve the present point, and log what changed."""
+        lam = self.lam
+        before = self.S.side.copy()
+        gap = self.improve(np.inf if trouble else self.relative_gap(lam))
+        self.stats["max_gap"] = max(self.stats["max_gap"], gap)
+        self.gap_now = gap
+        S = self.S
+        for i in np.flatnonzero(S.side != before):
+            k = self.log.end[pj.EVENTS]
+            if k >= self.log.event_t.shape[0]:
+                self._flush()
+                k = 0
+            self.log.event_t[k] = lam
+            self.log.event_index[k] = i
+            self.log.event_move[k] = (before[i], S.side[i], int(Cause.REPAIR))
+            self.log.end[pj.EVENTS] = k + 1
+        if pj.log_full(S, self.log):
+            self._flush()
+        pj.log_knot(S, self.log)
+
+    # ---- log and snapshots ---------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        log = self.log
+        e, k, v = (int(a) for a in log.end)
+        if e or k:
+            self.chunks.append(
+                (
+                    log.event_t[:e].copy(), log.event_index[:e].copy(), log.event_move[:e].copy(),
+                    log.knot[:k].copy(), log.knot_at[:k].copy(), log.index[:v].copy(), log.value[:v].copy(),
+                )
+            )  # fmt: skip
+        log.end[:] = 0
+
+    def _snapshot(self) -> tuple[Any, ...]:
+        S = self.S
+        m = self.m
+        return (
+            S.beta.copy(), S.base.copy(), S.lower.copy(), S.upper.copy(), S.side.copy(), S.elbow[:m].copy(),
+            S.num.copy(), S.cnt.copy(),
+        )  # fmt: skip
+
+    def _solve(self, lam: float, beta: FloatArray) -> FloatArray:
+        """A solution at `lam` by another method, started at beta (the solver handed over at construction)."""
+        return beta if self.solver is None else self.solver(lam, beta)
+
+    def _restore(self, shot: tuple[Any, ...], clear: bool = True) -> bool:
+        S = self.S
+        S.beta[:], S.base[:], S.lower[:], S.upper[:], S.side[:] = shot[:5]
+        S.elbow[: shot[5].size] = shot[5]
+        S.num[:] = shot[6]
+        S.cnt[:] = shot[7]
+        if clear:
+            self.log.end[:] = 0
+        if not self.store.whole:
+            self.store.fetch(self.elbow, self.elbow)
+            self._set_slope(self.c)
+        return bool(np.isfinite(self._refresh(self.lam, factor=True)))
+
+    # ---- the path ------------------------------------------------------------------------------------------------
+
+    def start_record(self) -> None:
+        """Begin to record: sides and a knot as they are now."""
+        S = self.S
+        self.side0 = S.side.copy()
+        S.cnt[:] = np.where(np.isin(np.arange(16), (ej.M, ej.AGE)), S.cnt, 0)
+        S.num[ej.WORST_GAP] = 0.0
+        S.cnt[ej.M_MAX] = self.m
+        self.log.end[:] = 0
+        self.chunks = []
+        pj.log_knot(S, self.log)
+        self._flush()
+
+    def run(self, lam_end: float, watch: Any, max_events: int | None = None) -> str:
+        """Follow the path down to `lam_end`. `watch(self)` is called now and then; a string it returns ends the run."""
+        most = (1 << 60) if max_events is None else max_events
+        shot = self._snapshot()
+        redo = False
+        while True:
+            S = self.S
+            size = max(1.0, float(self.n) * max(1, self.m))
+            budget = int(min(max(WORK_PER_SLICE / size, 8), 4096))
+            opt = pj.Options(
+                lam_end, RATE_TOL, 0.0, STRETCH, self.refresh_every, budget, self.batch, True, most, self.lower, self.upper
+            )  # fmt: skip
+            code = self._advance(opt)
+            ended = code == pj.DONE
+            stop = None
+            if code == pj.BUDGET:
+                stop = "max_events" if S.cnt[ej.N_EVENT] >= most else watch(self)
+                if stop is None:
+                    continue
+            trouble = code in (pj.STALLED, pj.SINGULAR)
+            factor = ended or stop is not None or S.cnt[ej.SINCE] >= self.refresh_every or code == pj.FLUSH
+            gap = np.inf if trouble else self._refresh(self.lam, factor)
+            pj.correct_knot(self.S, self.log)
+            if not gap <= REDO_GAP and self.refresh_every > 4:
+                self.stats["n_redo"] += 1
+                self.refresh_every = max(4, self.refresh_every // 5)
+                redo = True
+                if self._restore(shot):
+                    continue
+                trouble = True
+            if not gap <= GAP:
+                self._repair(trouble)
+                if (
+                    not self.go_on() and self.gap_now > GAP and self._restore(shot)
+                ):  # cut short: back to where it was good
+                    return str(watch(self) or "done")
+            elif redo and self.refresh_every < REFRESH_EVERY:
+                self.refresh_every = min(REFRESH_EVERY, 2 * self.refresh_every)
+            self.stats["max_gap"] = max(self.stats["max_gap"], gap if np.isfinite(gap) else 0.0)
+            self._flush()
+            shot = self._snapshot()
+            if ended or stop is not None:
+                return str(stop or "done")
+            stop = watch(self)
+            if stop is not None:
+                return str(stop)
+
+    def _phi(self) -> float:
+        """1/2 b'Kb - lambda c'b at the present point."""
+        b = self.S.beta
+        return float(0.5 * b @ self._product() - self.lam * (self.c @ b))
+
+    def record(self, ended: str) -> Record:
+        """The finished path."""
+        self._flush()
+        parts = [np.concatenate([c[k] for c in self.chunks]) for k in range(7)]
+        # knot_at: number of events before the knot counts from the start of its chunk
+        offset = 0
+        at = []
+        for c in self.chunks:
+            block = c[4].copy()
+            block[:, 0] += offset
+            at.append(block)
+            offset += c[0].size
+        parts[4] = np.concatenate(at)
+        cnt = self.S.cnt
+        stats = dict(self.stats)
+        stats["max_gap"] = max(stats["max_gap"], float(self.S.num[ej.WORST_GAP]))
+        stats["n_refresh"] += int(cnt[ej.N_LOOK])
+        stats.update(
+            n_steps=int(cnt[ej.N_STEP]), n_zero_steps=int(cnt[ej.N_ZERO]), n_exchange=int(cnt[ej.N_EXCHANGE]),
+            n_flip=int(cnt[ej.N_FLIP]), n_batched=int(cnt[ej.BATCHED]), n_spread=int(cnt[ej.N_PERTURB]),
+            phi_end=self._phi(), elbow_max=int(cnt[ej.M_MAX]), zero_run_max=int(cnt[ej.N_ZERO_MAX]),
+        )  # fmt: skip
+        return Record(self.side0, *parts, stats, ended)  # type: ignore[call-arg, arg-type]

@@ -1,0 +1,457 @@
+"""A window of events: a lazy explicit inverse of the elbow's matrix, and rates of a few candidates only.
+
+Inside a window the elbow has slots: a point that enters takes the next free slot, one that leaves marks its slot dead.
+With M0 the inverse of (K_EE + bump 11') at the start, the present inverse is M = M0 + sum sign V V' with one pending
+rank-one term per event, so that entering costs one product with M0 and leaving one column. The direction
+d = u1 - d0 u2 with u1 = M c, u2 = M 1 is carried along in O(m). Residuals are followed for the candidates alone;
+`path/stretch_jit` checks all others afterwards and takes the window back where they object.
+
+While windows run, the lower triangle of M0 lives where the triangular factor lives otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from svmcore._jit import jit
+from svmcore._types import FloatArray, IntArray
+from svmcore.path.elbow_jit import BIAS, ELBOW, GIVE, LOW, UP, WANT, T
+from svmcore.simd.vector import BIG, fmax, fmin
+
+# why a window closed
+FULL, LEFT_REGION, LONG_STEP, HALVED, NEAR_SINGULAR, TIED, NEED_ROW, END = 0, 1, 2, 3, 4, 5, 6, 7
+# Window.count
+SLOTS, CANDIDATES, STEPS, PENDING, START = 0, 1, 2, 3, 4
+
+LONG = 0.1  # a step that takes a larger share of t must start from a refined direction
+TIE = 1e-12
+BOX, MARGIN = 0, 1
+
+
+class Window(NamedTuple):
+    """Scratch of a window; `count` is indexed by the names above."""
+
+    point: IntArray  # slot -> point
+    dead: np.ndarray
+    spot: IntArray  # slot -> candidate, or -1
+    start: FloatArray  # slot -> beta at the start
+    value: FloatArray  # slot -> beta now
+    low: FloatArray  # slot -> its box
+    high: FloatArray
+    V: FloatArray  # pending rank-one terms of the inverse, one a row
+    sign: FloatArray
+    u1: FloatArray
+    u2: FloatArray
+    d: FloatArray
+    x: FloatArray
+    b: FloatArray
+    step: FloatArray  # slot, then candidate -> the step at which it blocks
+    cand: IntArray  # candidate -> point
+    place: IntArray  # point -> candidate, or -1
+    K: FloatArray  # candidates x slots
+    r: FloatArray  # residuals of candidates
+    p: FloatArray  # their rates
+    moved: FloatArray  # step x slot: beta minus its value at the start
+    r_at: FloatArray  # step x candidate
+    t_at: FloatArray
+    bias_at: FloatArray
+    count: IntArray  # type: ignore[assignment]
+
+
+class Limits(NamedTuple):
+    """When to close."""
+
+    t_end: float
+    region: float  # how far in t the candidates are safe
+    steps: int
+    pivot: float
+    rate_tol: float
+
+
+@jit(sums=True)
+def dot(a, b, n):
+    """sum of a_j b_j over j < n."""
+    total = 0.0
+    for j in range(n):
+        total += a[j] * b[j]
+    return total
+
+
+@jit
+def axpy(out, f, v, n):
+    """out += f v on the first n. In place: out."""
+    for j in range(n):
+        out[j] += f * v[j]
+
+
+@jit(sums=True)
+def product(K, n_rows, d, n, out):
+    """out = K d on the first rows and columns, four rows at a time. In place: out."""
+    s = 0
+    while s + 3 < n_rows:
+        a, b, c, e = K[s], K[s + 1], K[s + 2], K[s + 3]
+        ta = tb = tc = te = 0.0
+        for k in range(n):
+            ta += a[k] * d[k]
+            tb += b[k] * d[k]
+            tc += c[k] * d[k]
+            te += e[k] * d[k]
+        out[s] = ta
+        out[s + 1] = tb
+        out[s + 2] = tc
+        out[s + 3] = te
+        s += 4
+    while s < n_rows:
+        out[s] = dot(K[s], d, n)
+        s += 1
+
+
+@jit(sums=True)
+def symmetric_product(A, n, b, x):
+    """x = A b for the symmetric A whose lower triangle is stored: each entry is read once. In place: x."""
+    for k in range(n):
+        row = A[k]
+        bk = b[k]
+        total = 0.0
+        for j in range(k):
+            total += row[j] * b[j]
+            x[j] += bk * row[j]
+        x[k] = total + bk * row[k]
+
+
+@jit
+def apply_inverse(S, w, b, x):
+    """x = M b on the slots in use, b zero on dead slots. In place: x."""
+    start = w.count[START]
+    slots = w.count[SLOTS]
+    symmetric_product(S.factor, start, b, x)
+    for k in range(start, slots):
+        x[k] = 0.0
+    for r in range(w.count[PENDING]):
+        axpy(x, w.sign[r] * dot(w.V[r], b, slots), w.V[r], slots)
+    for k in range(slots):
+        if w.dead[k]:
+            x[k] = 0.0
+
+
+@jit
+def window_direction(P, w):
+    """d on the slots and rates of the candidates; returns d0. In place: w."""
+    slots = w.count[SLOTS]
+    d0 = 0.0
+    if P.equality:
+        top = 0.0
+        bottom = 0.0
+        for k in range(slots):
+            top += w.u1[k]
+            bottom += w.u2[k]
+        d0 = top / bottom if bottom > 0.0 else 0.0
+    for k in range(slots):
+        w.d[k] = 0.0 if w.dead[k] else w.u1[k] - d0 * w.u2[k]
+    product(w.K, w.count[CANDIDATES], w.d, slots, w.p)
+    for s in range(w.count[CANDIDATES]):
+        w.p[s] += d0 - P.slope[w.cand[s]]
+    return d0
+
+
+@jit
+def slot_steps(w, still):
+    """The step at which each slot meets its box, `BIG` where it never does. In place: w.step.
+
+    Returns the smallest, and the smallest at which a box is crossed by more than a hair.
+    """
+    least = BIG
+    loose = BIG
+    for k in range(w.count[SLOTS]):
+        dk = w.d[k]
+        size = abs(dk)
+        moves = size > still
+        speed = size if moves else 1.0
+        room = w.value[k] - w.low[k] if dk > 0.0 else w.high[k] - w.value[k]
+        h = room / speed if moves else BIG
+        w.step[k] = h
+        least = fmin(least, h)
+        loose = fmin(loose, h + GIVE * (w.high[k] - w.low[k]) / speed)
+    return least, loose
+
+
+@jit
+def candidate_step(S, w, s, rate_tol):
+    """The step at which candidate s meets zero, or `BIG`."""
+    side = S.side[w.cand[s]]
+    p = w.p[s]
+    if (side == UP and p < -rate_tol) or (side == LOW and p > rate_tol):
+        return -w.r[s] / p
+    return BIG
+
+
+@jit
+def next_event(P, S, w, longest, rate_tol):
+    """(step, candidate or -1, slot or -1): the first event, with the largest rate among ties. In place: w.step."""
+    t = S.num[T]
+    slots = w.count[SLOTS]
+    least, loose = slot_steps(w, P.still)
+    for s in range(w.count[CANDIDATES]):
+        h = candidate_step(S, w, s, rate_tol)
+        w.step[slots + s] = h
+        if h < BIG:
+            least = min(least, h)
+            loose = min(loose, h + TIE * t / abs(w.p[s]))
+    least = max(least, 0.0)
+    if least >= longest:
+        return longest, -1, -1
+    limit = max(least, min(loose, least + TIE * t))
+    best = -1.0
+    chosen = -1
+    slot = -1
+    for k in range(slots):
+        if w.step[k] <= limit and abs(w.d[k]) > best:
+            best = abs(w.d[k])
+            slot = k
+    for s in range(w.count[CANDIDATES]):
+        if w.step[slots + s] <= limit:
+            speed = abs(w.p[s]) / np.sqrt(P.diagonal[w.cand[s]] + P.bump + 1e-300)
+            if speed > best:
+                best = speed
+                chosen = s
+                slot = -1
+    step = w.step[slots + chosen] if chosen >= 0 else w.step[slot]
+    return min(max(step, 0.0), longest), chosen, slot
+
+
+@jit
+def make_step(S, w, h, d0):
+    """Decrease t by h, and remember the candidates' residuals. In place: S, w."""
+    for k in range(w.count[SLOTS]):
+        w.value[k] = fmin(fmax(w.value[k] - h * w.d[k], w.low[k]), w.high[k])
+    S.num[BIAS] -= h * d0
+    S.num[T] -= h
+    n = w.count[STEPS] + 1
+    w.count[STEPS] = n
+    for s in range(w.count[CANDIDATES]):
+        w.r[s] = 0.0 if S.side[w.cand[s]] == ELBOW else w.r[s] + h * w.p[s]
+        w.r_at[n, s] = w.r[s]
+    w.t_at[n] = S.num[T]
+    w.bias_at[n] = S.num[BIAS]
+
+
+@jit
+def remember(w):
+    """Record how far every slot has moved, at the present step. In place: w.moved."""
+    n = w.count[STEPS]
+    for k in range(w.count[SLOTS]):
+        w.moved[n, k] = w.value[k] - w.start[k]
+
+
+@jit
+def leave_slot(P, S, w, k):
+    """The point of slot k goes to its bound. In place: S, w. Returns False when the inverse has broken down."""
+    slots = w.count[SLOTS]
+    x = w.x
+    start = w.count[START] if k < w.count[START] else 0
+    for j in range(start):
+        x[j] = S.factor[k, j] if j <= k else S.factor[j, k]
+    for j in range(start, slots):
+        x[j] = 0.0
+    pending = w.count[PENDING]
+    for r in range(pending):
+        axpy(x, w.sign[r] * w.V[r, k], w.V[r], slots)
+    for j in range(slots):
+        if w.dead[j]:
+            x[j] = 0.0
+    if not x[k] > 0.0:
+        return False
+    root = 1.0 / np.sqrt(x[k])
+    v = w.V[pending]
+    for j in range(slots):
+        v[j] = x[j] * root
+    w.sign[pending] = -1.0
+    w.count[PENDING] = pending + 1
+    axpy(w.u1, -w.u1[k] * root, v, slots)
+    axpy(w.u2, -w.u2[k] * root, v, slots)
+    w.u1[k] = 0.0
+    w.u2[k] = 0.0
+    w.dead[k] = 1
+    s = w.spot[k]
+    i = w.point[k]
+    if s < 0:
+        s = w.count[CANDIDATES]
+        w.count[CANDIDATES] = s + 1
+        w.cand[s] = i
+        w.place[i] = s
+        w.spot[k] = s
+        row = P.rows[P.slot[i]]
+        for j in range(slots):
+            w.K[s, j] = row[w.point[j]]
+        for n in range(w.count[STEPS] + 1):
+            w.r_at[n, s] = 0.0
+    w.r[s] = 0.0
+    return True
+
+
+@jit
+def open_slot(P, S, w, s):
+    """Candidate s takes the next slot, with u1, u2 and d zero there and no past. In place: w."""
+    slots = w.count[SLOTS]
+    i = w.cand[s]
+    w.count[SLOTS] = slots + 1
+    w.point[slots] = i
+    w.dead[slots] = 0
+    w.spot[slots] = s
+    w.start[slots] = S.beta[i]
+    w.value[slots] = S.beta[i]
+    w.low[slots] = S.lower[i]
+    w.high[slots] = S.upper[i]
+    w.u1[slots] = 0.0
+    w.u2[slots] = 0.0
+    w.d[slots] = 0.0
+    for r in range(w.count[PENDING]):
+        w.V[r, slots] = 0.0
+    for n in range(w.count[STEPS] + 1):
+        w.moved[n, slots] = 0.0
+    row = P.rows[P.slot[i]]
+    for c in range(w.count[CANDIDATES]):
+        w.K[c, slots] = row[w.cand[c]]
+
+
+@jit
+def enter_slot(P, S, w, s, least_pivot):
+    """Candidate s takes a new slot. In place: w. Returns False (nothing changed) when its pivot is too small."""
+    slots = w.count[SLOTS]
+    i = w.cand[s]
+    for k in range(slots):
+        w.b[k] = 0.0 if w.dead[k] else w.K[s, k] + P.bump
+    apply_inverse(S, w, w.b, w.x)
+    whole = P.diagonal[i] + P.bump
+    pivot = whole - dot(w.x, w.b, slots)
+    if not pivot > least_pivot * whole:
+        return False
+    root = 1.0 / np.sqrt(pivot)
+    v = w.V[w.count[PENDING]]
+    with_c = 0.0
+    with_one = 0.0
+    for k in range(slots):
+        with_c += w.x[k] * P.slope[w.point[k]]
+        with_one += w.x[k]
+        v[k] = -w.x[k] * root
+    open_slot(P, S, w, s)
+    v[slots] = root
+    axpy(w.u1, (P.slope[i] - with_c) * root, v, slots + 1)
+    axpy(w.u2, (1.0 - with_one) * root, v, slots + 1)
+    w.sign[w.count[PENDING]] = 1.0
+    w.count[PENDING] += 1
+    return True
+
+
+@jit
+def write_event(L, t, i, old, new, cause):
+    """Append an event to the tracker's log. In place: L."""
+    k = L.end[0]
+    L.event_t[k] = t
+    L.event_index[k] = i
+    L.event_move[k, 0] = old
+    L.event_move[k, 1] = new
+    L.event_move[k, 2] = cause
+    L.end[0] = k + 1
+
+
+@jit
+def write_knot(S, w, L):
+    """Append a knot to the tracker's log. In place: L."""
+    k = L.end[1]
+    v = L.end[2]
+    m = 0
+    for j in range(w.count[SLOTS]):
+        if not w.dead[j]:
+            L.index[v + m] = w.point[j]
+            L.value[v + m] = w.value[j]
+            m += 1
+    L.knot[k, 0] = S.num[T]
+    L.knot[k, 1] = S.num[BIAS]
+    L.knot_at[k, 0] = L.end[0]
+    L.knot_at[k, 1] = m
+    L.end[1] = k + 1
+    L.end[2] = v + m
+
+
+@jit
+def run_window(P, S, w, L, limits):
+    """Events until the window is full or must close. In place: S, w, L. Returns why it closed."""
+    begin = S.num[T]
+    zero = 0
+    while w.count[STEPS] < limits.steps:
+        t = S.num[T]
+        d0 = window_direction(P, w)
+        longest = min(t - limits.t_end, 0.5 * t)
+        h, s, k = next_event(P, S, w, longest, limits.rate_tol)
+        first = w.count[STEPS] == 0
+        if begin - (t - h) > limits.region and not first:
+            return LEFT_REGION
+        if h > LONG * t and not first:
+            return LONG_STEP
+        if s >= 0 and P.slot[w.cand[s]] < 0:
+            S.cnt[WANT] = w.cand[s]
+            return NEED_ROW
+        # decide before moving: what cannot enter here is left to the tracker with the factor
+        if s >= 0 and not enter_slot(P, S, w, s, limits.pivot):
+            return NEAR_SINGULAR
+        make_step(S, w, h, d0)
+        if k >= 0:
+            w.value[k] = w.low[k] if w.d[k] > 0.0 else w.high[k]
+        remember(w)
+        if h > 0.0:
+            write_knot(S, w, L)
+        zero = zero + 1 if h <= TIE * t else 0
+        if k >= 0:
+            i = w.point[k]
+            side = LOW if w.d[k] > 0.0 else UP
+            S.beta[i] = w.value[k]
+            S.side[i] = side
+            write_event(L, S.num[T], i, ELBOW, side, BOX)
+            if not leave_slot(P, S, w, k):
+                return NEAR_SINGULAR
+        elif s >= 0:
+            i = w.cand[s]
+            write_event(L, S.num[T], i, S.side[i], ELBOW, MARGIN)
+            S.side[i] = ELBOW
+            S.base[i] -= w.r[s]
+            w.r[s] = 0.0
+        else:
+            return END
+        if zero >= 30:
+            return TIED
+        if S.num[T] < 0.5 * begin:
+            return HALVED
+    return FULL
+
+
+@jit
+def three_products(rows, slot, point, a, b, c, n_slots, out_a, out_b, out_c):
+    """out -= K[:, slots] times a, b and c in one pass over the rows. In place: out_a, out_b, out_c."""
+    n = out_a.shape[0]
+    width = 1024
+    for start in range(0, n, width):
+        stop = min(start + width, n)
+        oa = out_a[start:stop]
+        ob = out_b[start:stop]
+        oc = out_c[start:stop]
+        k = 0
+        while k + 1 < n_slots:
+            q = rows[slot[point[k]], start:stop]
+            u = rows[slot[point[k + 1]], start:stop]
+            a0, b0, c0 = a[k], b[k], c[k]
+            a1, b1, c1 = a[k + 1], b[k + 1], c[k + 1]
+            for i in range(stop - start):
+                oa[i] -= a0 * q[i] + a1 * u[i]
+                ob[i] -= b0 * q[i] + b1 * u[i]
+                oc[i] -= c0 * q[i] + c1 * u[i]
+            k += 2
+        if k < n_slots:
+            q = rows[slot[point[k]], start:stop]
+            a0, b0, c0 = a[k], b[k], c[k]
+            for i in range(stop - start):
+                oa[i] -= a0 * q[i]
+                ob[i] -= b0 * q[i]
+                oc[i] -= c0 * q[i]

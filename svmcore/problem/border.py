@@ -1,0 +1,469 @@
+"""The border: user input becomes checked float64 arrays, labels and numbers here, or a clear `InputError`.
+
+Nobody below validates again. Every message says what was wrong, with the value, and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._errors import InputError, NotEnoughMemoryError
+from svmcore._types import FloatArray, Kernel, KernelKind
+from svmcore.kernel.matrix import available_threads, is_sparse
+
+KERNELS = {kind.name.lower(): kind for kind in KernelKind if kind is not KernelKind.CALLABLE}
+STOPPING = ("kkt", "gap", "objective")
+DEFAULT_CACHE_MB = 512.0
+LARGEST = 1e150  # squares of larger numbers overflow
+SMALLEST_COST = 1e-150
+LARGEST_DEGREE = 1000
+MANY_CLASSES = 20  # more numbers than this are hardly classes
+
+
+class KernelSpec(NamedTuple):
+    """A kernel as the library carries it: numbers for compiled code, and the function behind a callable kernel."""
+
+    kernel: Kernel
+    function: Callable[[Any, Any], Any] | None
+    name: str
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    strict: bool = False,
+    infinite: bool = False,
+) -> float:
+    """A real number in range."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Real, np.number)):
+        raise InputError(f"{name}={value!r} is not a number; give a real number")
+    result = float(value)
+    if math.isnan(result) or (math.isinf(result) and not infinite):
+        raise InputError(f"{name}={value!r} is not finite; give a finite number")
+    if result < low or result > high or (strict and result == low):
+        bound = (
+            f"greater than {low:g}"
+            if strict
+            else f"at least {low:g}"
+            if high == math.inf
+            else f"in [{low:g}, {high:g}]"
+        )
+        raise InputError(f"{name}={value!r} is out of range; it must be {bound}")
+    return result
+
+
+def integer(name: str, value: Any, *, low: int, high: int = 2**62) -> int:
+    """A whole number in range."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Integral, np.integer)):
+        raise InputError(f"{name}={value!r} is not a whole number; give an integer of at least {low}")
+    if not low <= int(value) <= high:
+        bound = f"at least {low}" if value < low else f"at most {high}"
+        raise InputError(f"{name}={value!r} is out of range; it must be {bound}")
+    return int(value)
+
+
+def threads(n_threads: Any) -> int:
+    """A number of threads; all processors by default."""
+    if n_threads is None:
+        return available_threads()
+    try:
+        return integer("n_threads", n_threads, low=1)
+    except InputError as error:
+        raise InputError(f"{error}; leave it out for all processors") from None
+
+
+def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in allowed:
+        raise InputError(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, allowed))}")
+    return value
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{name}={value!r} is neither True nor False")
+    return bool(value)
+
+
+def available_bytes() -> float:
+    """Memory that can still be had, or infinity where the system does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return 1024.0 * float(line.split()[1])
+    except OSError:
+        pass
+    return math.inf
+
+
+def memory(n_bytes: float, what: str, remedy: str) -> None:
+    """Refuse what cannot be had, with both figures. Small requests are not looked at."""
+    if n_bytes > 1e8 and n_bytes > (free := available_bytes()):
+        raise NotEnoughMemoryError(
+            f"{what} needs {n_bytes / 1e9:.2f} GB and {free / 1e9:.2f} GB are available; {remedy}"
+        )
+
+
+def _finite(values: FloatArray, name: str, locate: Callable[[int], tuple[int, Any]]) -> None:
+    """Refuse NaN and infinity, naming the first place."""
+    flat = values.reshape(-1)
+    if not len(flat) or (flat.min() >= -LARGEST and flat.max() <= LARGEST):  # false for NaN
+        return
+    bad = int(np.flatnonzero(~(np.abs(flat) <= LARGEST))[0])
+    row, column = locate(bad)
+    remedy = (
+        "remove or impute missing and infinite values first" if not np.isfinite(flat[bad]) else "scale it down first"
+    )
+    raise InputError(f"{name} contains {flat[bad]} at row {row}, column {column}; {remedy}")
+
+
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """The column names of a data frame of any library, when all of them are strings."""
+    columns = getattr(X, "columns", None)
+    if columns is None or callable(columns) or len(getattr(X, "shape", ())) != 2:
+        return None
+    names = tuple(columns)
+    return tuple(map(str, names)) if len(names) == X.shape[1] and all(isinstance(k, str) for k in names) else None
+
+
+def is_missing(value: Any) -> bool:
+    """True for None, NaN, NaT and pandas.NA, the values that do not equal themselves."""
+    if value is None:
+        return True
+    try:
+        return not bool(value == value)
+    except (TypeError, ValueError):  # pandas.NA has no truth; an array has too many
+        return np.ndim(value) == 0
+
+
+def _stranger(values: list[Any]) -> int | None:
+    """The place of the first value that is not a number."""
+    for k, value in enumerate(values):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return k
+    return None
+
+
+def _unreadable(X: Any, name: str, error: Exception) -> InputError:
+    """Which entry of a table is not a number: its row, its column and what is there."""
+    table = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object) if hasattr(X, "columns") else np.empty(0)
+    for k in range(table.shape[1] if table.ndim == 2 else 0):
+        values = table[:, k].tolist()
+        row = _stranger(values)
+        if row is None:
+            continue
+        place = f"row {row}, column {_column(X, k)}"
+        if is_missing(values[row]):
+            return InputError(f"{name} has a missing value at {place}; remove or impute missing values first")
+        return InputError(
+            f"{name} holds {values[row]!r} at {place}, which is not a number; turn the column into numbers "
+            "(pandas.get_dummies makes one column for each category), or leave it out"
+        )
+    return InputError(f"{name} cannot be read as numbers ({error}); give a two-dimensional numeric array")
+
+
+def _unmasked(values: Any, name: str) -> None:
+    """Refuse a masked array with masked entries: what is under the mask means nothing."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{name} is a masked array with masked values; fill them in, or remove their rows, first")
+
+
+def features(X: Any, name: str = "X") -> Any:
+    """A feature matrix: C-ordered float64, or canonical CSR with float64 values and int32 column indices."""
+    if is_sparse(X) or hasattr(X, "tocsr"):
+        return _sparse_features(X, name)
+    _unmasked(X, name)
+    try:
+        array = np.asarray(X)
+        if array.dtype.kind in "cmM":
+            what = "complex numbers" if array.dtype.kind == "c" else "dates or times"
+            raise InputError(f"{name} holds {what}; give real features")
+        array = np.ascontiguousarray(array, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise _unreadable(X, name, error) from None
+    if array.ndim != 2 or np.ndim(X) == 1:
+        hint = "; one feature: X.reshape(-1, 1), one sample: X.reshape(1, -1)" if np.ndim(X) == 1 else ""
+        raise InputError(f"{name} has {np.ndim(X)} dimension(s); it must have two, samples by features{hint}")
+    if array.shape[0] == 0 or array.shape[1] == 0:
+        raise InputError(f"{name} is empty, with shape {array.shape}; give at least one sample and one feature")
+    width = array.shape[1]
+    _finite(array, name, lambda k: (k // width, _column(X, k % width)))
+    return array
+
+
+def _column(X: Any, k: int) -> Any:
+    """What a message calls a column: its name, or its place."""
+    names = column_names(X)
+    return k if names is None else repr(names[k])
+
+
+def _sparse_features(X: Any, name: str) -> Any:
+    from scipy import sparse
+
+    if X.ndim != 2:
+        raise InputError(f"{name} is a sparse array of {X.ndim} dimension(s); it must have two, samples by features")
+    if 0 in X.shape:
+        raise InputError(f"{name} is empty, with shape {X.shape}; give at least one sample and one feature")
+    if X.dtype.kind not in "buif":
+        raise InputError(f"{name} holds values of type {X.dtype}; give real numbers")
+    if X.shape[1] > np.iinfo(np.int32).max:
+        raise InputError(f"{name} has {X.shape[1]} columns; at most 2**31 - 1 are supported")
+    csr = sparse.csr_matrix(X, dtype=np.float64)
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    if csr.indices.dtype != np.int32:
+        csr = sparse.csr_matrix((csr.data, csr.indices.astype(np.int32), csr.indptr), shape=csr.shape)
+    data = csr.data
+    _finite(data, name, lambda k: (int(np.searchsorted(csr.indptr, k, side="right")) - 1, int(csr.indices[k])))
+    return csr
+
+
+def stored_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+    """A sparse matrix from a file, or ValueError where compiled code would read outside of its arrays.
+
+    The row starts are 64-bit numbers here: differences of 32-bit ones may wrap around and look right.
+    """
+    from scipy import sparse
+
+    starts = np.asarray(indptr).astype(np.int64)
+    if starts.shape != (shape[0] + 1,) or starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] > np.size(data):
+        raise ValueError("the rows of a sparse matrix do not follow each other")
+    if np.shape(indices) != np.shape(data):
+        raise ValueError("columns and values of a sparse matrix do not belong together")
+    X = sparse.csr_matrix((data, indices, starts), shape=shape)
+    X.check_format()
+    return X
+
+
+def gram(X: Any) -> FloatArray:
+    """A precomputed training kernel: square, finite and symmetric."""
+    if is_sparse(X) or hasattr(X, "tocsr"):
+        raise InputError('kernel="precomputed" needs a dense matrix; convert with X.toarray()')
+    K: FloatArray = features(X)
+    n = K.shape[0]
+    if K.shape != (n, n):
+        raise InputError(f'kernel="precomputed" needs a square matrix of kernel values; X has shape {K.shape}')
+    scale = float(np.abs(K).max())
+    for start in range(0, n, 1024):
+        difference = np.abs(K[start : start + 1024] - K[:, start : start + 1024].T)
+        if difference.max() > 1e-8 * scale:
+            i, j = np.unravel_index(int(difference.argmax()), difference.shape)
+            raise InputError(
+                f"the precomputed kernel is not symmetric: K[{start + i}, {j}] = {K[start + i, j]:g} but "
+                f"K[{j}, {start + i}] = {K[j, start + i]:g}; symmetrise it with (K + K.T) / 2"
+            )
+    return K
+
+
+def kernel(
+    name: Any, X: Any, gamma: Any, degree: Any, coef0: Any, offset: float = 0.0, weights: FloatArray | None = None
+) -> KernelSpec:
+    """A kernel and its parameters, with gamma="scale" and "auto" worked out on X."""
+    if callable(name):
+        return KernelSpec(Kernel(int(KernelKind.CALLABLE), 1.0, 0.0, 1, offset), name, "callable")
+    if not isinstance(name, str) or name not in KERNELS:
+        raise InputError(
+            f"kernel={name!r} is not known; choose one of {', '.join(map(repr, KERNELS))}, or give a function"
+        )
+    kind = KERNELS[name]
+    value = 1.0
+    if kind in (KernelKind.RBF, KernelKind.POLY, KernelKind.SIGMOID, KernelKind.LAPLACIAN):
+        value = _gamma(gamma, X, weights)
+    power = integer("degree", degree, low=0, high=LARGEST_DEGREE) if kind is KernelKind.POLY else 1
+    constant = number("coef0", coef0) if kind in (KernelKind.POLY, KernelKind.SIGMOID) else 0.0
+    return KernelSpec(Kernel(int(kind), value, constant, power, offset), None, name)
+
+
+def kernel_params(kernel: Kernel, function: Callable[[Any, Any], Any] | None) -> dict[str, Any]:
+    """A kernel in the words of `train_svc`: the parameters that apply to it."""
+    kind = KernelKind(kernel.kind)
+    params: dict[str, Any] = {"kernel": kind.name.lower() if function is None else function}
+    if kind in (KernelKind.RBF, KernelKind.POLY, KernelKind.SIGMOID, KernelKind.LAPLACIAN):
+        params["gamma"] = kernel.gamma
+    if kind is KernelKind.POLY:
+        params["degree"] = kernel.degree
+    if kind in (KernelKind.POLY, KernelKind.SIGMOID):
+        params["coef0"] = kernel.coef0
+    if kernel.offset:
+        params["intercept_scaling"] = math.sqrt(kernel.offset)
+    return params
+
+
+def _gamma(gamma: Any, X: Any, weights: FloatArray | None) -> float:
+    if isinstance(gamma, str):
+        if gamma == "auto":
+            return float(1.0 / X.shape[1])
+        if gamma != "scale":
+            raise InputError(f'gamma={gamma!r} is not known; give "scale", "auto" or a positive number')
+        variance = _variance(X, weights)
+        return float(1.0 / (X.shape[1] * variance)) if variance > 0 and math.isfinite(variance) else 1.0
+    return number("gamma", gamma, low=0.0, strict=True)
+
+
+def _variance(X: Any, weights: FloatArray | None) -> float:
+    """Variance of all entries of X, rows weighted."""
+    if weights is None and not is_sparse(X):
+        return float(X.var())
+    w = np.ones(X.shape[0]) if weights is None else weights
+    total = float(w.sum()) * X.shape[1]
+    if total == 0:
+        return 0.0
+    if not is_sparse(X):
+        mean = float(w @ X.sum(axis=1)) / total
+        return float(w @ np.square(X - mean).sum(axis=1) / total)
+    mean = float(w @ np.asarray(X.sum(axis=1)).ravel()) / total
+    square = float(w @ np.asarray(X.multiply(X).sum(axis=1)).ravel()) / total
+    return float(square - mean * mean)
+
+
+def vector(values: Any, name: str, n: int) -> FloatArray:
+    """A finite float64 vector of n numbers."""
+    _unmasked(values, name)
+    try:
+        array = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as failure:
+        reason = str(failure)
+        entries = list(values) if np.iterable(values) else []
+        row = _stranger(entries)
+        if row is not None and np.ndim(entries[row]) == 0:
+            if is_missing(entries[row]):
+                raise InputError(f"{name} has a missing value at row {row}; give one number per sample") from None
+            reason = f"it holds {entries[row]!r} at row {row}"
+        raise InputError(f"{name} cannot be read as numbers ({reason}); give one number per sample") from None
+    if array.ndim == 2 and 1 in array.shape:
+        array = array.reshape(-1)
+    if array.ndim != 1 or len(array) != n:
+        raise InputError(f"{name} has shape {np.shape(values)} for {n} samples; give one number per sample")
+    if not (np.abs(array) <= LARGEST).all():
+        bad = int(np.flatnonzero(~(np.abs(array) <= LARGEST))[0])
+        raise InputError(f"{name} contains {array[bad]} at row {bad}; give finite numbers of at most {LARGEST:g}")
+    return array
+
+
+def _distinct(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The values of an array in order; two numbers, the usual case, without sorting."""
+    if array.dtype.kind in "biuf":
+        ends = np.array([array.min(), array.max()])
+        if ends[0] < ends[1] and ((array == ends[0]) | (array == ends[1])).all():
+            return ends
+    return np.unique(array)
+
+
+def label_array(y: Any) -> np.ndarray[Any, Any]:
+    """Labels as an array of strings or numbers where all of them are; object arrays of data frames become such."""
+    _unmasked(y, "y")
+    array = np.asarray(y)
+    if array.dtype.kind == "T":  # numpy's strings of any length turn into nothing but objects
+        array = array.astype(object)
+    if array.dtype.kind != "O" or not array.size:
+        return array
+    kinds = set(map(type, array.flat))
+    for base, plain in ((str, str), ((bool, np.bool_), bool), (numbers.Integral, np.int64), (numbers.Real, np.float64)):
+        if all(issubclass(kind, base) for kind in kinds):
+            try:
+                return array.astype(plain)
+            except OverflowError:
+                return array
+    for row, value in enumerate(array.flat):
+        if is_missing(value):
+            raise InputError(f"y has no label at row {row} ({value!r}); every sample needs a label")
+    return array
+
+
+def _several(classes: np.ndarray[Any, Any]) -> InputError:
+    """What to do with more than two classes, or with numbers that are none."""
+    shown = ", ".join(str(value) for value in classes[:5].tolist()) + (", ..." if len(classes) > 5 else "")
+    if classes.dtype.kind == "f" and (classes != np.round(classes)).any():
+        return InputError(
+            f"y holds {len(classes)} different numbers ({shown}), not two classes; train_svr fits numbers"
+        )
+    numbers_too = (
+        "; to fit numbers use train_svr" if classes.dtype.kind in "iuf" and len(classes) > MANY_CLASSES else ""
+    )
+    return InputError(
+        f"y holds {len(classes)} classes ({shown}); this function separates two: take one pair at a time, or put an "
+        f"estimator into scikit-learn's OneVsOneClassifier{numbers_too}"
+    )
+
+
+def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any, Any]]:
+    """Signs -1 and +1, and the two classes; the second of the sorted classes is +1. `kept` masks points with weight."""
+    array = label_array(y)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array.reshape(-1)
+    if array.ndim != 1 or len(array) != n:
+        raise InputError(f"y has shape {np.shape(y)} for {n} samples; give one label per sample")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        bad = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise InputError(f"y contains {array[bad]} at row {bad}; every sample needs a label")
+    try:
+        classes = _distinct(array)
+    except TypeError:
+        raise InputError("y mixes labels of different types that cannot be sorted; use one type") from None
+    if len(classes) < 2:
+        raise InputError(f"y holds one class only ({', '.join(map(str, classes.tolist()))}); a classifier needs two")
+    if len(classes) > 2:
+        raise _several(classes)
+    signs = np.where(array == classes[1], 1.0, -1.0)
+    if kept is not None and not (np.any(signs[kept] > 0) and np.any(signs[kept] < 0)):
+        raise InputError("all samples of one class have weight zero; both classes need a sample with positive weight")
+    return signs, classes
+
+
+def sample_weights(values: Any, n: int) -> FloatArray | None:
+    """Non-negative weights, or None."""
+    if values is None:
+        return None
+    weights = vector(values, "sample_weight", n)
+    if (weights < 0).any():
+        bad = int(np.flatnonzero(weights < 0)[0])
+        raise InputError(f"sample_weight contains {weights[bad]:g} at row {bad}; weights must be at least 0")
+    if not weights.any():
+        raise InputError("sample_weight is zero everywhere; at least one sample needs a positive weight")
+    return weights
+
+
+def class_weights(values: Any, classes: Any, signs: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """One factor per sample: from a mapping label -> weight, or "balanced" (n / (2 n_class), weighted counts)."""
+    if values is None:
+        return np.ones(len(signs))
+    if isinstance(values, str):
+        if values != "balanced":
+            raise InputError(f'class_weight={values!r} is not known; give "balanced" or a mapping from label to weight')
+        w = np.ones(len(signs)) if weights is None else weights
+        total = w.sum()
+        factors = [total / (2.0 * w[signs < 0].sum()), total / (2.0 * w[signs > 0].sum())]
+    elif isinstance(values, Mapping):
+        known = list(classes.tolist())
+        for label in values:
+            if label not in known:
+                raise InputError(f"class_weight names the label {label!r}, but y holds {known[0]!r} and {known[1]!r}")
+        factors = [number(f"class_weight[{label!r}]", values.get(label, 1.0), low=0.0) for label in known]
+        if 0.0 in factors:
+            raise InputError("class_weight is 0 for a class; both classes need a positive weight")
+    else:
+        raise InputError(f'class_weight={values!r} is not known; give "balanced" or a mapping from label to weight')
+    return np.asarray(np.where(signs > 0, factors[1], factors[0]), dtype=np.float64)
+
+
+def cost(C: Any, name: str = "C", *, infinite: bool = True) -> float:
+    """A penalty C > 0, infinity included."""
+    value = number(name, C, low=0.0, strict=True, infinite=infinite)
+    if value < SMALLEST_COST:
+        raise InputError(f"{name}={C!r} is out of range; it must be at least {SMALLEST_COST:g}")
+    return value

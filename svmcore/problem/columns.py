@@ -1,0 +1,224 @@
+"""What a machine knows of the columns of its features: their names, and the scaling it was trained with.
+
+Users pass raw data everywhere. `Columns.apply` checks them, puts a data frame's columns in the order of the training data and
+scales them; nothing below it sees a name or a raw unit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._errors import InputError
+from svmcore._types import FloatArray, IntArray
+from svmcore.kernel.matrix import is_sparse
+from svmcore.problem import border
+
+_ROUNDING = 16.0 * np.finfo(np.float64).eps  # a spread below this share of the largest value is rounding
+_SHOWN = 5  # names in a message
+
+
+class Scaling(NamedTuple):
+    """A scaled column is ``(x - mean) / scale``."""
+
+    mean: FloatArray
+    scale: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """`count` columns; their names, or None; what standardises them, or None. `unit` is what a message calls a column.
+
+    `centre` is what they are moved by, for the sake of rounding alone, or None; then they are not standardised.
+    """
+
+    count: int
+    names: tuple[str, ...] | None = None
+    standardized: Scaling | None = None
+    unit: str = "features"
+    centre: FloatArray | None = None
+
+    @property
+    def _scaling(self) -> Scaling | None:
+        return self.standardized if self.centre is None else Scaling(self.centre, np.ones(self.count))
+
+    def of(self, names: Iterable[str]) -> IntArray:
+        """For every column of the training data its place among `names`, which must be the same names in any order."""
+        given = tuple(names)
+        if self.names is None or given == self.names:
+            self._check_count(len(given))
+            return np.arange(self.count)
+        known = set(self.names)
+        missing = [name for name in self.names if name not in set(given)]
+        strange = [name for name in given if name not in known]
+        if missing or strange:
+            faults = [f"it lacks {_listed(missing)}"] if missing else []
+            faults += [f"it has {_listed(strange)}, which the training data did not have"] if strange else []
+            raise InputError(
+                f"the columns of X are not those of the training data: {' and '.join(faults)}; "
+                "give the same columns, in any order"
+            )
+        twice = [name for name, times in Counter(given).items() if times > 1]
+        twice += [name for name, times in Counter(self.names).items() if times > 1 and name not in twice]
+        if twice:
+            raise InputError(
+                f"more than one column is called {_listed(twice)}; give the columns in the order of the training data"
+            )
+        place = {name: k for k, name in enumerate(given)}
+        return np.array([place[name] for name in self.names], dtype=np.int64)
+
+    def _check_count(self, count: int) -> None:
+        if count != self.count:
+            raise InputError(f"X has {count} {self.unit} a row; this machine was trained with {self.count}")
+
+    def apply(self, X: Any) -> Any:
+        """Raw data as the machine sees them: checked, in the order of the training data, scaled."""
+        names = border.column_names(X) if self.names is not None else None
+        order = None if names is None or names == self.names else self.of(names)
+        X = border.features(X)
+        self._check_count(X.shape[1])
+        if order is not None:
+            X = np.ascontiguousarray(X[:, order])
+        return X if self._scaling is None else _scaled(X, self._scaling)
+
+    def raw(self, X: Any) -> Any:
+        """Scaled data in the units that users know."""
+        if self._scaling is None:
+            return X
+        mean, scale = self._scaling
+        if is_sparse(X):
+            X = X.copy()
+            X.data *= scale[X.indices]
+            return X
+        return X * scale + mean
+
+    def weights(self, w: FloatArray, intercept: Any) -> tuple[FloatArray, Any]:
+        """A linear function ``w'z + intercept`` of scaled data as one of raw data. Leading axes of both agree."""
+        if self._scaling is None:
+            return w, intercept
+        w = w / self._scaling.scale
+        return w, intercept - w @ self._scaling.mean
+
+
+def fitted(
+    X: Any, weights: FloatArray | None, standardize: Any, names: tuple[str, ...] | None, kernel: Any
+) -> tuple[Columns, Any]:
+    """The columns of checked training data, and the data scaled by them. `weights` of the rows count in mean and spread."""
+    precomputed = isinstance(kernel, str) and kernel == "precomputed"
+    if names is not None and len(names) != X.shape[1]:
+        raise InputError(f"feature_names holds {len(names)} names for {X.shape[1]} columns of X; give one for each")
+    if border.flag("standardize", standardize):
+        if precomputed:
+            raise InputError(
+                'standardize=True needs features, and kernel="precomputed" gives kernel values; '
+                "scale the features before the kernel is computed"
+            )
+        if callable(kernel):
+            raise InputError(
+                "standardize=True cannot be used with a kernel function, which expects the data as they are; scale them "
+                "first, or inside of the function"
+            )
+        scaling = _spread(X, weights)
+        return Columns(X.shape[1], names, scaling), _scaled(X, scaling)
+    if precomputed:
+        return Columns(X.shape[1], unit="kernel values"), X
+    return Columns(X.shape[1], names), X
+
+
+def names_of(X: Any, given: Any) -> tuple[str, ...] | None:
+    """The names of the columns of training data: those given, or a data frame's."""
+    own = border.column_names(X)
+    if given is None:
+        return own
+    names = () if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else ()
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InputError(f"feature_names={given!r} are not names; give one string for every column of X")
+    names = tuple(map(str, names))
+    if own is not None and names != own:
+        raise InputError(
+            "feature_names differ from the names that the data frame X has; leave feature_names out, or rename its columns"
+        )
+    return names
+
+
+def _scaled(X: Any, scaling: Scaling) -> Any:
+    """The same dense or sparse format, except that sparse rows become dense when they have to be centred."""
+    mean, scale = scaling
+    with np.errstate(over="ignore"):
+        if is_sparse(X) and not mean.any():
+            X = X.copy()
+            X.data /= scale[X.indices]
+            values = X.data
+        else:
+            X = values = ((X.toarray() if is_sparse(X) else X) - mean) / scale
+    if values.size and not (np.abs(values) <= border.LARGEST).all():
+        raise InputError("X holds a value that is too large once it is standardised; look for a wrong value or unit")
+    return X
+
+
+def _spread(X: Any, weights: FloatArray | None) -> Scaling:
+    """Mean and standard deviation of every column, rows weighted; the deviation of a constant column counts as 1.
+
+    Zeros must stay zeros in sparse data, which are scaled only: their mean is given as 0.
+    """
+    if weights is not None and not weights.all():
+        X, weights = X[weights > 0], weights[weights > 0]
+    n, d = X.shape
+    w = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
+    sparse = is_sparse(X)
+    low, high = (np.asarray(ends.toarray()).ravel() if sparse else ends for ends in (X.min(axis=0), X.max(axis=0)))
+    largest = np.maximum(np.abs(low), np.abs(high))
+    unit = np.where(largest > 0, largest, 1.0)  # squares of values divided by it neither overflow nor vanish
+    if sparse:
+        row = np.repeat(w, np.diff(X.indptr))
+        values = X.data / unit[X.indices]
+        centre = np.bincount(X.indices, weights=row * values, minlength=d)
+        filled = np.bincount(X.indices, weights=row, minlength=d)
+        square = np.bincount(X.indices, weights=row * (values - centre[X.indices]) ** 2, minlength=d)
+        deviation = np.sqrt(square + np.maximum(1.0 - filled, 0.0) * centre**2) * unit
+        mean = np.zeros(d)
+    else:
+        mean = np.clip(w @ (X / unit) * unit, low, high)
+        deviation = np.sqrt(w @ np.square((X - mean) / unit)) * unit
+    return Scaling(mean, np.where((high > low) & (deviation > _ROUNDING * largest), deviation, 1.0))
+
+
+def _listed(names: list[str]) -> str:
+    rest = len(names) - _SHOWN
+    return ", ".join(map(repr, names[:_SHOWN])) + (f" and {rest} more" if rest > 0 else "")
+
+
+def stored(columns: Columns) -> dict[str, Any]:
+    """The columns as arrays of a file."""
+    parts: dict[str, Any] = {}
+    if columns.names is not None:
+        parts["feature_names"] = np.array(columns.names, dtype=str)
+    if columns.standardized is not None:
+        parts |= {"feature_mean": columns.standardized.mean, "feature_scale": columns.standardized.scale}
+    if columns.centre is not None:
+        parts["feature_centre"] = columns.centre
+    return parts
+
+
+def read(parts: dict[str, Any], count: int, precomputed: bool) -> Columns:
+    """The columns that `stored` wrote; a ValueError says what is wrong with them."""
+    if precomputed:
+        return Columns(count, unit="kernel values")
+    names = parts.get("feature_names")
+    if names is not None and (names.shape != (count,) or names.dtype.kind != "U"):
+        raise ValueError("the feature names do not belong to its features")
+    scaling = None
+    if "feature_mean" in parts or "feature_scale" in parts:
+        scaling = Scaling(parts["feature_mean"].astype(np.float64), parts["feature_scale"].astype(np.float64))
+        if not all(part.shape == (count,) and np.isfinite(part).all() for part in scaling) or scaling.scale.min() <= 0:
+            raise ValueError("mean and scale do not belong to its features, or are not finite and positive")
+    centre = parts.get("feature_centre")
+    if centre is not None:
+        centre = centre.astype(np.float64)
+        if centre.shape != (count,) or not np.isfinite(centre).all() or scaling is not None:
+            raise ValueError("the centre does not belong to its features, or is not finite")
+    return Columns(count, None if names is None else tuple(names.tolist()), scaling, centre=centre)

@@ -1,0 +1,85 @@
+"""Whether features are of one scale, and the warning where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from svmcore._errors import ScaleWarning, warn
+from svmcore._types import FloatArray, Kernel, KernelKind
+from svmcore.kernel.matrix import is_sparse
+
+_UNEVEN = 100.0  # ratio of spreads from which distances are those of one feature alone,
+_SLOW = 1e3  # and from which it explains why a fit was slow
+_GLANCE = 64  # rows that are looked at first
+_NO_DOUBT = 20.0  # a ratio of ranges there that leaves nothing to look for
+_AT_AN_END = 0.9  # share of values at the least or the largest one from which a feature counts as a rare event
+_PRESENT = 0.01  # share of the rows in which a sparse feature must be present to count
+
+_REMEDY = "Scale the features first: standardize=True does it (on the command line: --standardize)"
+
+
+def _dense_spreads(X: FloatArray) -> FloatArray:
+    """Standard deviations; of a rare event (a one-hot column, say) half its range: rarity is no scale."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    spread = np.where(high > low, X.std(axis=0), 0.0)
+    for k in np.flatnonzero((spread > 0) & (spread < spread.max(initial=0.0) / _UNEVEN)):
+        column = X[:, k]
+        if np.count_nonzero((column == low[k]) | (column == high[k])) >= _AT_AN_END * len(column):
+            spread[k] = 0.5 * (high[k] - low[k])
+    return np.asarray(spread)
+
+
+def _sparse_spreads(X: Any) -> FloatArray:
+    """The typical size of a feature where it is present; 0 for one that hardly ever is."""
+    count = np.bincount(X.indices, minlength=X.shape[1])
+    square = np.bincount(X.indices, weights=X.data * X.data, minlength=X.shape[1])
+    return np.where(count >= _PRESENT * X.shape[0], np.sqrt(square / np.maximum(count, 1)), 0.0)
+
+
+def _ratio(spreads: FloatArray) -> tuple[float, int, int]:
+    varying = np.flatnonzero(spreads > 0)
+    if len(varying) < 2:
+        return 1.0, 0, 0
+    widest, narrowest = varying[spreads[varying].argmax()], varying[spreads[varying].argmin()]
+    return float(spreads[widest] / spreads[narrowest]), int(widest), int(narrowest)
+
+
+def unevenness(X: Any) -> tuple[float, int, int]:
+    """The largest ratio of spread between two features that vary, and which two: (ratio, widest, narrowest).
+
+    Where a glance at a few rows shows no great difference, the answer is 1.
+    """
+    if is_sparse(X):
+        return _ratio(_sparse_spreads(X))
+    glance = X[:: max(1, len(X) // _GLANCE)]
+    ranges = np.asarray(glance.max(axis=0) - glance.min(axis=0))
+    if not ranges.all():
+        still = np.flatnonzero(ranges == 0)
+        ranges[still] = np.ptp(X[:, still], axis=0)
+        ranges = ranges[ranges > 0]
+    if not len(ranges) or ranges.max() <= _NO_DOUBT * ranges.min():
+        return 1.0, 0, 0
+    return _ratio(_dense_spreads(X))
+
+
+def warn_of_scales(
+    X: Any, kernel: Kernel, by_scale: bool, *, slow: bool = False, names: Sequence[str] | None = None
+) -> None:
+    """Warn where scales make a distance kernel with gamma="scale" (`by_scale`) meaningless, or made a fit `slow`."""
+    blind = by_scale and kernel.kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
+    if not (blind or slow) or kernel.kind >= KernelKind.PRECOMPUTED:
+        return
+    ratio, widest, narrowest = unevenness(X)
+    if ratio <= (_UNEVEN if blind else _SLOW):
+        return
+    wide, narrow = (repr(names[k]) if names is not None else str(k) for k in (widest, narrowest))
+    effect = (
+        'so with gamma="scale" the machine sees next to nothing of the other' if blind else "which makes the fit slow"
+    )
+    warn(
+        f"feature {wide} spreads {ratio:,.0f} times wider than feature {narrow}, {effect}. {_REMEDY}.",
+        ScaleWarning,
+    )

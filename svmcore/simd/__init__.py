@@ -1,0 +1,1 @@
+"""Vector instructions: what they are, what they mean, and the loops made of them."""

@@ -1,0 +1,202 @@
+"""Vector instructions, emitted through an llvmlite builder: the primitives of `simd/vector` are built from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from svmcore._jit import host_features
+
+_WIDE = "avx512f" in host_features()
+REGISTERS = 4 if _WIDE else 2
+REGISTER_BYTES = 64 if _WIDE else 32
+
+_EXP2_32 = (
+    1.0,
+    0.6931469775948397,
+    0.2402224208254222,
+    0.05550733749450752,
+    0.009671512769608074,
+    0.0013264725334697438,
+)
+_EXP2_64 = (
+    1.0,
+    0.6931471805599453,
+    0.2402265069591013,
+    0.05550410866482018,
+    0.00961812910759459,
+    0.0013333558146758065,
+    0.00015403530456645757,
+    1.525273350579181e-05,
+    1.3215435478450683e-06,
+    1.0178195047954177e-07,
+    7.0737534132806355e-09,
+    4.4353820776488477e-10,
+)
+"""2^r on [-1/2, 1/2], exact at 0: minimax polynomials with relative errors 9e-8 and 4e-18."""
+
+
+HALF = ir.IntType(16)
+BYTE = ir.IntType(8)
+UNITS_16 = 65535.0
+"""Kernel values in [0, 1] may be stored as 16-bit multiples of 1 / UNITS_16."""
+
+
+class Lanes:
+    """Arithmetic on one register of numbers, emitted through an llvmlite builder."""
+
+    def __init__(self, builder: Any, dtype: Any) -> None:
+        single = dtype == types.float32
+        self.b = builder
+        self.single = single
+        self.count = REGISTER_BYTES // (4 if single else 8)
+        self.real = ir.FloatType() if single else ir.DoubleType()
+        self.whole = ir.IntType(32 if single else 64)
+        self.vector = ir.VectorType(self.real, self.count)
+        self.wholes = ir.VectorType(self.whole, self.count)
+        self.suffix = f"v{self.count}f{32 if single else 64}"
+
+    def call(self, name: str, *args: Any, result: Any = None, flags: tuple[str, ...] = ()) -> Any:
+        """Call the LLVM instruction `name` on vectors."""
+        symbol = f"llvm.{name}.{self.suffix if args[0].type == self.vector else f'v{self.count}i{self.whole.width}'}"
+        function = self.b.module.globals.get(symbol)
+        if function is None:
+            kind = ir.FunctionType(result or self.vector, [a.type for a in args])
+            function = ir.Function(self.b.module, kind, symbol)
+        return self.b.call(function, args, fastmath=flags)
+
+    def constant(self, x: float) -> Any:
+        """One number in every lane."""
+        return ir.Constant(self.vector, [float(x)] * self.count)
+
+    def integers(self, x: Any) -> Any:
+        """Whole numbers: one in every lane, or one for each."""
+        return ir.Constant(self.wholes, [x] * self.count if isinstance(x, int) else list(x))
+
+    def scalar(self, x: Any) -> Any:
+        """A double argument in the register's own type."""
+        return self.b.fptrunc(x, self.real) if self.single and x.type == ir.DoubleType() else x
+
+    def splat(self, x: Any) -> Any:
+        """The same number in every lane."""
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.count), [0] * self.count)
+        empty = ir.Constant(self.vector, ir.Undefined)
+        first = self.b.insert_element(empty, self.scalar(x), ir.Constant(ir.IntType(32), 0))
+        return self.b.shuffle_vector(first, empty, zeros)
+
+    def load(self, pointer: Any, index: Any) -> Any:
+        """A register from an array of its own type, or of 16-bit integers."""
+        element = pointer.type.pointee
+        kind = ir.VectorType(element, self.count)
+        where = self.b.bitcast(self.b.gep(pointer, [index]), kind.as_pointer())
+        align = 2 if element == HALF else 4 if self.single else 8
+        value = self.b.load(where, align=align)
+        return self.b.sitofp(self.b.zext(value, self.wholes), self.vector) if element == HALF else value
+
+    def store(self, value: Any, pointer: Any, index: Any) -> None:
+        """A register to an array of its own type or a shorter one; to 16-bit integers as a fraction of `UNITS_16`."""
+        align = 4 if self.single else 8
+        if pointer.type.pointee == ir.FloatType() and not self.single:
+            value = self.b.fptrunc(value, ir.VectorType(ir.FloatType(), self.count))
+            align = 4
+        if pointer.type.pointee == HALF:
+            fraction = self.call("rint", self.b.fmul(value, self.constant(UNITS_16)))
+            value = self.b.trunc(self.b.fptosi(fraction, self.wholes), ir.VectorType(HALF, self.count))
+            align = 2
+        where = self.b.bitcast(self.b.gep(pointer, [index]), value.type.as_pointer())
+        self.b.store(value, where, align=align)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        """a b + c, in one rounding where the processor has it."""
+        return self.call("fmuladd", a, b, c)
+
+    def larger(self, a: Any, b: Any) -> Any:
+        """The larger one, lane by lane."""
+        return self.b.select(self.b.fcmp_ordered(">", a, b), a, b)
+
+    def smaller(self, a: Any, b: Any) -> Any:
+        """The smaller one, lane by lane."""
+        return self.b.select(self.b.fcmp_ordered("<", a, b), a, b)
+
+    def reciprocal(self, a: Any) -> Any:
+        """1 / a for positive a; in float32 by an integer guess and two Newton steps, to about 1e-5."""
+        if not self.single:
+            return self.b.fdiv(self.constant(1.0), a)
+        guess = self.b.sub(self.integers(0x7EF311C7), self.b.bitcast(a, self.wholes))
+        y = self.b.bitcast(guess, self.vector)
+        for _ in range(2):
+            y = self.b.fmul(y, self.fma(self.b.fneg(a), y, self.constant(2.0)))
+        return y
+
+    def sum(self, a: Any) -> Any:
+        """The sum of the lanes, by halves."""
+        count = self.count
+        while count > 1:
+            count //= 2
+            upper = ir.Constant(
+                ir.VectorType(ir.IntType(32), self.count), [(i + count) % self.count for i in range(self.count)]
+            )
+            a = self.b.fadd(a, self.b.shuffle_vector(a, a, upper))
+        return self.b.extract_element(a, ir.Constant(ir.IntType(32), 0))
+
+    def exp2_minus(self, x: Any) -> Any:
+        """2^-x for x >= 0: with n = round(x) and r = n - x, a polynomial in r whose exponent is lowered by n."""
+        x = self.smaller(x, self.constant(126.0 if self.single else 1022.0))
+        n = self.call("rint", x)
+        r = self.b.fsub(n, x)
+        coefficients = _EXP2_32 if self.single else _EXP2_64
+        p = self.constant(coefficients[-1])
+        for c in coefficients[-2::-1]:
+            p = self.fma(p, r, self.constant(c))
+        exponent = self.b.shl(self.b.fptosi(n, self.wholes), self.integers(23 if self.single else 52))
+        return self.b.bitcast(self.b.sub(self.b.bitcast(p, self.wholes), exponent), self.vector)
+
+
+def emit_for(builder: Any, stop: Any, step: int, carried: list[Any], body: Any) -> list[Any]:
+    """Emit ``for k in range(0, stop, step): carried = body(k, carried)`` and return the last `carried`."""
+    before = builder.block
+    head, inside, after = (builder.append_basic_block(name) for name in ("head", "inside", "after"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    k = builder.phi(stop.type)
+    k.add_incoming(ir.Constant(stop.type, 0), before)
+    values = [builder.phi(value.type) for value in carried]
+    for phi, value in zip(values, carried, strict=True):
+        phi.add_incoming(value, before)
+    builder.cbranch(builder.icmp_signed("<", k, stop), inside, after)
+    builder.position_at_end(inside)
+    following = body(k, values)
+    k.add_incoming(builder.add(k, ir.Constant(stop.type, step), flags=("nsw",)), builder.block)
+    for phi, value in zip(values, following, strict=True):
+        phi.add_incoming(value, builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)
+    return values
+
+
+def unpack(context: Any, builder: Any, kinds: Any, args: Any) -> list[Any]:
+    """Array arguments become (data pointer, shape); others stay as they are."""
+    out = []
+    for kind, value in zip(kinds, args, strict=True):
+        if isinstance(kind, types.Array):
+            array = context.make_array(kind)(context, builder, value)
+            out.append((array.data, cgutils.unpack_tuple(builder, array.shape)))
+        else:
+            out.append(value)
+    return out
+
+
+def position(builder: Any, shape: Any, *indices: Any) -> Any:
+    """Position of an element in a C-ordered array."""
+    position = indices[0]
+    for length, index in zip(shape[1:], indices[1:], strict=True):
+        position = builder.add(builder.mul(position, length), index)
+    return position
+
+
+def integer(i: int) -> Any:
+    """A 64-bit whole number."""
+    return ir.Constant(ir.IntType(64), i)

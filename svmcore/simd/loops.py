@@ -1,0 +1,304 @@
+"""Loops over tiles and rows of kernel values: packing points, storing blocks, adding products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from svmcore._jit import jit
+from svmcore._types import LANES
+from svmcore.simd.vector import (
+    COLUMNS_32,
+    COLUMNS_64,
+    ROWS,
+    add_sparse_tile,
+    add_tile,
+    add_tile_twice,
+    store_sparse_tile,
+    store_tile,
+)
+
+
+@jit
+def pack_rows(panels, points, out):
+    """Copy points to row groups: out[g, k, r] is feature k of points[g * ROWS + r]. In place: out (zero padded)."""
+    width = panels.shape[1]
+    count = points.shape[0]
+    for t in range(out.shape[0] * ROWS):
+        g = t // ROWS
+        r = t - g * ROWS
+        if t < count:
+            p = points[t] // LANES
+            lane = points[t] - p * LANES
+            for k in range(width):
+                out[g, k, r] = panels[p, k, lane]
+        else:
+            for k in range(width):
+                out[g, k, r] = 0.0
+
+
+@jit
+def gather_panels(panels, points, out):
+    """Copy points to panels of their own. In place: out (zero padded)."""
+    width = panels.shape[1]
+    count = points.shape[0]
+    for t in range(out.shape[0] * LANES):
+        q = t // LANES
+        j = t - q * LANES
+        if t < count:
+            p = points[t] // LANES
+            lane = points[t] - p * LANES
+            for k in range(width):
+                out[q, k, j] = panels[p, k, lane]
+        else:
+            for k in range(width):
+                out[q, k, j] = 0.0
+
+
+@jit
+def add_block_32(shape, rows, coef, panels, first, last, out):
+    """out += coef' K(rows, panels) for panels first..last-1, K never stored. In place: out."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_32):
+            for g in range(rows.shape[0]):
+                add_tile(shape, rows, g, panels, p, lane, coef, out)
+
+
+@jit
+def add_block_64(shape, rows, coef, panels, first, last, out):
+    """`add_block_32` in float64."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_64):
+            for g in range(rows.shape[0]):
+                add_tile(shape, rows, g, panels, p, lane, coef, out)
+
+
+@jit
+def add_symmetric(shape, rows, coef, panels, weights, first, step, out, sums):
+    """out + sums = K weights among one set of points, from panels first, first + step, ... and all that lie behind them.
+
+    `rows` are the points of the panels, each panel's filled up to whole groups with rows of coefficient 0; `weights` are
+    the coefficients by column. Values off the diagonal panels are used twice. In place: out (by column), sums (by row).
+    """
+    each = rows.shape[0] // panels.shape[0]
+    for p in range(first, panels.shape[0], step):
+        for lane in range(0, LANES, COLUMNS_64):
+            for g in range(p * each, (p + 1) * each):
+                add_tile(shape, rows, g, panels, p, lane, coef, out)
+            for g in range((p + 1) * each, rows.shape[0]):
+                add_tile_twice(shape, rows, g, panels, p, lane, coef, weights, out, sums)
+
+
+@jit
+def store_block_32(shape, rows, panels, first, last, out):
+    """out = K(rows, panels) for panels first..last-1. In place: out."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_32):
+            for g in range(rows.shape[0]):
+                store_tile(shape, rows, g, panels, p, lane, out)
+
+
+@jit
+def store_lower_32(shape, rows, panels, first, last, out):
+    """`store_block_32` when rows and columns are the same points: only tiles that reach the lower triangle."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_32):
+            for g in range((p * LANES + lane) // ROWS, rows.shape[0]):
+                store_tile(shape, rows, g, panels, p, lane, out)
+
+
+MIRROR = 16  # edge of the blocks that are transposed at a time: their rows fill one register each
+
+
+@jit
+def mirror(out, count):
+    """Copy the lower triangle of a symmetric matrix to the upper one. In place: out."""
+    for top in range(0, count, MIRROR):
+        bottom = min(top + MIRROR, count)
+        if bottom - top == MIRROR:
+            for left in range(0, top, MIRROR):
+                for j in range(left, left + MIRROR):
+                    for i in range(MIRROR):  # of known length, which makes it vector code
+                        out[j, top + i] = out[top + i, j]
+        for j in range(top if bottom - top == MIRROR else 0, bottom):
+            for i in range(max(top, j + 1), bottom):
+                out[j, i] = out[i, j]
+
+
+@jit
+def store_block_64(shape, rows, panels, first, last, out):
+    """`store_block_32` in float64."""
+    for p in range(first, last):
+        for lane in range(0, LANES, COLUMNS_64):
+            for g in range(rows.shape[0]):
+                store_tile(shape, rows, g, panels, p, lane, out)
+
+
+@jit
+def gather_lower(stored, points, scale, rounding, out):
+    """The lower triangle of scale stored[points, points] + rounding, in out's own number type. In place: out."""
+    for i in range(points.shape[0]):
+        row = stored[points[i]]
+        for j in range(i + 1):
+            out[i, j] = row[points[j]] * scale + rounding
+
+
+STRETCH = 1024  # columns summed at a time, which stay in the first-level cache
+
+
+@jit
+def add_rows(stored, rows, coef, first, last, out):
+    """out += coef' stored[rows] for the columns first..last-1; sums of four rows in float32. In place: out."""
+    count = rows.shape[0]
+    for left in range(first, last, STRETCH):
+        right = min(left + STRETCH, last)
+        piece = out[left:right]
+        for r in range(0, count - 3, 4):
+            a, b = stored[rows[r], left:right], stored[rows[r + 1], left:right]
+            c, d = stored[rows[r + 2], left:right], stored[rows[r + 3], left:right]
+            wa, wb, wc, wd = coef[r], coef[r + 1], coef[r + 2], coef[r + 3]
+            for j in range(right - left):
+                piece[j] += np.float64((wa * a[j] + wb * b[j]) + (wc * c[j] + wd * d[j]))
+        for r in range(count - count % 4, count):
+            a, wa = stored[rows[r], left:right], coef[r]
+            for j in range(right - left):
+                piece[j] += np.float64(wa * a[j])
+
+
+SPARSE_ROWS = 8  # sparse rows summed in registers before one float64 addition
+
+
+@jit
+def spread_all(columns, panels):
+    """Sparse columns as dense panels of all features. In place: panels (zeroed by the caller)."""
+    csr, points = columns.csr, columns.points
+    for t in range(points.shape[0]):
+        p = t // LANES
+        lane = t - p * LANES
+        for e in range(csr.indptr[points[t]], csr.indptr[points[t] + 1]):
+            panels[p, csr.indices[e], lane] = csr.data[e]
+
+
+@jit
+def _spread(columns, p, table, panel):
+    """Panel p of sparse columns as dense rows of the features that occur in it. In place: table, panel."""
+    csr, points = columns.csr, columns.points
+    used = 0
+    for lane in range(min(LANES, points.shape[0] - p * LANES)):
+        point = points[p * LANES + lane]
+        for e in range(csr.indptr[point], csr.indptr[point + 1]):
+            feature = csr.indices[e]
+            if table[feature] == 0:
+                used += 1
+                table[feature] = used
+                for j in range(LANES):
+                    panel[used, j] = 0
+            panel[table[feature], lane] = csr.data[e]
+
+
+@jit
+def _forget(columns, p, table):
+    """Undo what `_spread` did to the table. In place: table."""
+    csr, points = columns.csr, columns.points
+    for t in range(p * LANES, min((p + 1) * LANES, points.shape[0])):
+        for e in range(csr.indptr[points[t]], csr.indptr[points[t] + 1]):
+            table[csr.indices[e]] = 0
+
+
+@jit
+def _enter(columns, p, table, panels):
+    """Where panel p of the columns is: with a table it is put into the first of `panels`. In place: table, panels."""
+    if table is None:
+        return p
+    _spread(columns, p, table, panels[0])
+    return 0
+
+
+@jit
+def _leave(columns, p, table):
+    """The end of what `_enter` began. In place: table."""
+    if table is not None:
+        _forget(columns, p, table)
+
+
+@jit
+def add_sparse_32(shape, csr, points, coef, columns, table, panels, first, last, out):
+    """out += sum_r coef_r K(points_r, columns) for panels first..last-1, sums over entries in float32.
+
+    With a table of zeros (before and after), `panels` is room for one of them. In place: out.
+    """
+    count = points.shape[0]
+    for p in range(first, last):
+        panel = panels[_enter(columns, p, table, panels)]
+        for lane in range(0, LANES, COLUMNS_32):
+            for r in range(0, count, SPARSE_ROWS):
+                end = min(r + SPARSE_ROWS, count)
+                add_sparse_tile(shape, csr, points, (r, end), panel, table, columns.norms, p, lane, coef, out)
+        _leave(columns, p, table)
+
+
+@jit
+def add_sparse_64(shape, csr, points, coef, columns, table, panels, first, last, out):
+    """`add_sparse_32` in float64."""
+    count = points.shape[0]
+    for p in range(first, last):
+        panel = panels[_enter(columns, p, table, panels)]
+        for lane in range(0, LANES, COLUMNS_64):
+            add_sparse_tile(shape, csr, points, (0, count), panel, table, columns.norms, p, lane, coef, out)
+        _leave(columns, p, table)
+
+
+@jit
+def store_sparse_32(shape, csr, points, columns, table, panels, lower, first, last, out):
+    """out[r] = K(points_r, columns) for panels first..last-1, or only what reaches the lower triangle. In place: out."""
+    for p in range(first, last):
+        panel = panels[_enter(columns, p, table, panels)]
+        for lane in range(0, LANES, COLUMNS_32):
+            for r in range(p * LANES if lower else 0, points.shape[0]):
+                store_sparse_tile(shape, csr, points[r], panel, table, columns.norms, p, lane, out, r)
+        _leave(columns, p, table)
+
+
+@jit
+def store_sparse_64(shape, csr, points, columns, table, panels, lower, first, last, out):
+    """`store_sparse_32` in float64."""
+    for p in range(first, last):
+        panel = panels[_enter(columns, p, table, panels)]
+        for lane in range(0, LANES, COLUMNS_64):
+            for r in range(p * LANES if lower else 0, points.shape[0]):
+                store_sparse_tile(shape, csr, points[r], panel, table, columns.norms, p, lane, out, r)
+        _leave(columns, p, table)
+
+
+@jit
+def add_weighted_rows(out, rows, slot, coef):
+    """out += sum_k coef_k rows[slot_k]. In place: out."""
+    n = out.shape[0]
+    width = 2048
+    for start in range(0, n, width):
+        stop = min(start + width, n)
+        o = out[start:stop]
+        k = 0
+        while k + 3 < slot.shape[0]:
+            a = rows[slot[k], start:stop]
+            b = rows[slot[k + 1], start:stop]
+            c = rows[slot[k + 2], start:stop]
+            d = rows[slot[k + 3], start:stop]
+            a0, b0, c0, d0 = coef[k], coef[k + 1], coef[k + 2], coef[k + 3]
+            for i in range(stop - start):
+                o[i] += (a0 * a[i] + b0 * b[i]) + (c0 * c[i] + d0 * d[i])
+            k += 4
+        while k < slot.shape[0]:
+            a = rows[slot[k], start:stop]
+            a0 = coef[k]
+            for i in range(stop - start):
+                o[i] += a0 * a[i]
+            k += 1
+
+
+@jit
+def copy_block(out, rows, slot, index, columns):
+    """out = K[index, columns]. In place: out."""
+    for k in range(index.shape[0]):
+        row = rows[slot[index[k]]]
+        for j in range(columns.shape[0]):
+            out[k, j] = row[columns[j]]

@@ -1,0 +1,481 @@
+"""An active set on an updated Cholesky factor: SimpleSVM's enter and prune, exact moves of single variables, their scans.
+
+The members of S are free variables whose residuals all equal the multiplier b. ``L L' = K_SS + D_SS + shift`` in the order
+of `members`; with an equality row the constant `shift` changes nothing on the constraint and makes the matrix regular
+wherever the problem is. A variable c moves by t while S compensates:
+
+    w = L^-1 (k_c + shift),   u = L^-1 1,   b' = (1 - u'w) / u'u,   dS = -L^-T (w + b' u),
+    gamma = K_cc + D_cc + shift - w'w + b' (1 - u'w)
+
+and ``v_c - b`` falls by gamma t (b' = shift = 0 without an equality row).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from svmcore._jit import jit
+from svmcore._types import FloatArray, IntArray
+from svmcore.solvers._steps_jit import (
+    ADDS,
+    AT_TOLERANCE,
+    BIAS,
+    DROPS,
+    IDLE,
+    NEED_ROW,
+    NO_BOUND,
+    PAPER,
+    POSITION,
+    STUCK,
+    VIOLATION,
+    WORK,
+    count_step,
+    due,
+    extremes,
+    find_row,
+)
+
+NEED_ROOM = 20
+_LANDED = 1e-12  # a distance from a bound below this share of the box (infinite: of the way there) is rounding
+_FLAT = 1e-12  # gamma below this share of its terms counts as zero
+
+
+class Active(NamedTuple):
+    """The set S and its factor. `where[t]` is t's place in S or -1; `bounded` lists the others that are not zero."""
+
+    members: IntArray
+    where: IntArray
+    sizes: IntArray  # (|S|, |bounded|)
+    bounded: IntArray
+    place: IntArray  # t's place in bounded, or -1
+    L: FloatArray
+    u: FloatArray
+    w: FloatArray
+    d: FloatArray
+    cos: FloatArray
+    sin: FloatArray
+    before: FloatArray  # beta at the start of a move, of the variables in touched
+    touched: IntArray
+    shift: float
+
+
+@jit(sums=True)
+def _dot(a, b, n):
+    total = 0.0
+    for k in range(n):
+        total += a[k] * b[k]
+    return total
+
+
+@jit
+def forward(L, m, x):
+    """x := L^-1 x. In place: x."""
+    for i in range(m):
+        x[i] = (x[i] - _dot(L[i], x, i)) / L[i, i]
+
+
+@jit
+def backward(L, m, x):
+    """x := L^-T x. In place: x."""
+    for i in range(m - 1, -1, -1):
+        value = x[i] / L[i, i]
+        x[i] = value
+        row = L[i]
+        for k in range(i):
+            x[k] -= value * row[k]
+
+
+@jit
+def append(active, c, corner):
+    """c becomes a member; w holds its column, `corner` its diagonal entry of the shifted matrix. In place: active."""
+    m = active.sizes[0]
+    rho = math.sqrt(max(corner - _dot(active.w, active.w, m), 1e-30))
+    for k in range(m):
+        active.L[m, k] = active.w[k]
+    active.L[m, m] = rho
+    active.u[m] = (1.0 - _dot(active.u, active.w, m)) / rho
+    active.members[m] = c
+    active.where[c] = m
+    active.sizes[0] = m + 1
+
+
+@jit
+def remove(active, p):
+    """The member in place p leaves; Givens rotations make the factor triangular again. In place: active, also u and w."""
+    m = active.sizes[0]
+    L, u, w = active.L, active.u, active.w
+    active.where[active.members[p]] = -1
+    for r in range(p, m - 1):
+        row = L[r + 1]
+        target = L[r]
+        for k in range(p):
+            target[k] = row[k]
+        carry = row[p]
+        for k in range(p, r):
+            following = row[k + 1]
+            target[k] = active.cos[k] * carry + active.sin[k] * following
+            carry = active.cos[k] * following - active.sin[k] * carry
+        last = row[r + 1]
+        size = math.hypot(carry, last)
+        active.cos[r], active.sin[r] = carry / size, last / size
+        target[r] = size
+        active.members[r] = active.members[r + 1]
+        active.where[active.members[r]] = r
+    for k in range(p, m - 1):
+        a, b = u[k], u[k + 1]
+        u[k] = active.cos[k] * a + active.sin[k] * b
+        u[k + 1] = active.cos[k] * b - active.sin[k] * a
+        a, b = w[k], w[k + 1]
+        w[k] = active.cos[k] * a + active.sin[k] * b
+        w[k + 1] = active.cos[k] * b - active.sin[k] * a
+    active.sizes[0] = m - 1
+
+
+@jit(inline=True)
+def _file(duals, active, t):
+    """Put a variable that is not a member into, or out of, the list of bounded ones. In place: active."""
+    listed = active.place[t] >= 0
+    belongs = duals.beta[t] != 0.0 and active.where[t] < 0
+    if belongs and not listed:
+        e = active.sizes[1]
+        active.bounded[e] = t
+        active.place[t] = e
+        active.sizes[1] = e + 1
+    elif listed and not belongs:
+        e = active.sizes[1] - 1
+        hole = active.place[t]
+        moved = active.bounded[e]
+        active.bounded[hole] = moved
+        active.place[moved] = hole
+        active.place[t] = -1
+        active.sizes[1] = e
+
+
+@jit
+def _load_column(duals, rows, active, c):
+    """w := L^-1 (k_c + shift). In place: active.w."""
+    m = active.sizes[0]
+    for a in range(m):
+        row = rows.values[rows.slot[duals.point[active.members[a]]]]
+        active.w[a] = row[c] + active.shift
+    forward(active.L, m, active.w)
+
+
+@jit
+def _compensate(duals, active, c):
+    """(gamma, b') of a unit move of c, with dS in active.d. In place: active.d."""
+    m = active.sizes[0]
+    uw = _dot(active.u, active.w, m)
+    slope = 0.0
+    if duals.equality:
+        slope = (1.0 - uw) / _dot(active.u, active.u, m)
+    gamma = duals.curvature[c] + active.shift - _dot(active.w, active.w, m)
+    if duals.equality:
+        gamma += slope * (1.0 - uw)
+    for a in range(m):
+        active.d[a] = -(active.w[a] + slope * active.u[a])
+    backward(active.L, m, active.d)
+    return gamma, slope
+
+
+@jit
+def _first_blocker(duals, active, c, sign, limit):
+    """(step, blocker): how far c can go before a member (its place), c itself (-2) or nothing (-1) stops it."""
+    step = limit
+    blocker = -1
+    room = duals.upper[c] - duals.beta[c] if sign > 0 else duals.beta[c] - duals.lower[c]
+    if room <= step:
+        step = room
+        blocker = -2
+    for a in range(active.sizes[0]):
+        rate = sign * active.d[a]
+        if rate != 0.0:
+            t = active.members[a]
+            room = duals.upper[t] - duals.beta[t] if rate > 0 else duals.beta[t] - duals.lower[t]
+            if room < step * abs(rate):
+                step = max(room, 0.0) / abs(rate)
+                blocker = a
+    return step, blocker
+
+
+@jit
+def _land_ties(duals, active, progress, step):
+    """Members that a step has taken to a bound but for rounding land on it and leave. In place: beta, active."""
+    for a in range(active.sizes[0] - 1, -1, -1):
+        t = active.members[a]
+        up, down = duals.upper[t] - duals.beta[t], duals.beta[t] - duals.lower[t]
+        bound = duals.upper[t] if up < down else duals.lower[t]
+        span = up + down
+        if min(up, down) <= _LANDED * (abs(step * active.d[a]) if np.isinf(span) else span):
+            duals.beta[t] = bound
+            remove(active, a)
+            _file(duals, active, t)
+            progress.ints[DROPS] += 1
+
+
+@jit
+def move(duals, rows, active, progress, c, gap, limit):
+    """Move c by at most |limit| until ``v_c = b``, pruning blockers. Returns (reason or -1, gain).
+
+    gap = v_c - b gives the direction; an infinite `limit` is SimpleSVM's enter, a finite one (with gap its sign only)
+    takes c exactly that far and leaves it outside of S. In place: beta, active, progress.
+    """
+    sign = 1.0 if gap > 0 else -1.0
+    exact = not np.isinf(limit)
+    left = abs(limit)
+    gain = 0.0
+    if active.where[c] < 0:
+        _load_column(duals, rows, active, c)
+    while True:
+        m = active.sizes[0]
+        progress.floats[WORK] += 2.0 * m * m
+        if m == 0 and duals.equality:
+            if exact:
+                return STUCK, gain
+            progress.floats[BIAS] += gap
+            append(active, c, duals.curvature[c] + active.shift)
+            _file(duals, active, c)
+            return -1, gain
+        gamma, slope = _compensate(duals, active, c)
+        scale = duals.curvature[c] + active.shift
+        flat = gamma <= _FLAT * scale
+        if flat and duals.diag[c] > 0.0:
+            gamma = max(gamma, duals.diag[c])
+            flat = False
+        full = left if exact else (np.inf if flat else abs(gap) / gamma)
+        step, blocker = _first_blocker(duals, active, c, sign, full)
+        if np.isinf(step):
+            return NO_BOUND, gain
+        gain += abs(gap) * step - 0.5 * gamma * step * step
+        for a in range(m):
+            duals.beta[active.members[a]] += sign * step * active.d[a]
+        duals.beta[c] += sign * step
+        progress.floats[BIAS] += slope * sign * step
+        gap -= gamma * sign * step
+        left -= step
+        if blocker >= 0:
+            t = active.members[blocker]
+            duals.beta[t] = duals.upper[t] if sign * active.d[blocker] > 0 else duals.lower[t]
+            remove(active, blocker)
+            _file(duals, active, t)
+            progress.ints[DROPS] += 1
+            progress.floats[PAPER] += active.sizes[0] + 1.0
+            continue
+        _land_ties(duals, active, progress, sign * step)
+        if blocker == -2:
+            duals.beta[c] = duals.upper[c] if sign > 0 else duals.lower[c]
+        elif not exact:
+            append(active, c, duals.curvature[c] + active.shift)
+        _file(duals, active, c)
+        return -1, gain
+
+
+@jit
+def hold(duals, rows, active, progress, c):
+    """Remember beta of all that a move of c may change, and see that their rows are there: NEED_ROW or -1."""
+    m = active.sizes[0]
+    missing = find_row(duals, rows, progress, c) < 0
+    for a in range(m):
+        t = active.members[a]
+        active.touched[a] = t
+        active.before[a] = duals.beta[t]
+        if find_row(duals, rows, progress, t) < 0:
+            missing = True
+    active.touched[m] = c
+    active.before[m] = duals.beta[c]
+    if not missing:
+        return -1
+    for a in range(m + 1):
+        if rows.slot[duals.point[active.touched[a]]] < 0:
+            find_row(duals, rows, progress, active.touched[a])
+    return NEED_ROW
+
+
+@jit(sums=True)
+def _add_row(v, row, weight, n):
+    for k in range(n):
+        v[k] -= weight * row[k]
+
+
+@jit
+def carry(duals, rows, active, progress, m):
+    """Bring the residual up to date after a move of the first m touched variables. In place: v, progress."""
+    for a in range(m):
+        t = active.touched[a]
+        change = duals.beta[t] - active.before[a]
+        if change != 0.0:
+            _add_row(duals.v, rows.values[rows.slot[duals.point[t]]], change, duals.n)
+            duals.v[t] -= duals.diag[t] * change
+            progress.floats[WORK] += 2.0 * duals.n
+
+
+@jit
+def _worst(duals, active, b):
+    """(c, v_c - b): the variable outside of S that violates most with respect to b; (-1, 0) when none does."""
+    chosen = -1
+    worst = 0.0
+    for t in range(duals.n):
+        if active.where[t] >= 0:
+            continue
+        gap = duals.v[t] - b
+        if gap > 0.0:
+            if gap > abs(worst) and duals.beta[t] < duals.upper[t]:
+                worst = gap
+                chosen = t
+        elif -gap > abs(worst) and duals.beta[t] > duals.lower[t]:
+            worst = gap
+            chosen = t
+    return chosen, worst
+
+
+@jit
+def max_slice(duals, rows, active, progress, limits):
+    """SimpleSVM with the largest violator and the residual kept. In place: all but the problem."""
+    ints, floats = progress.ints, progress.floats
+    while True:
+        reason = due(progress, limits)
+        if reason >= 0:
+            return reason
+        if active.sizes[0] + 2 > active.L.shape[0]:
+            return NEED_ROOM
+        i, j = extremes(duals)
+        top = duals.v[i] if i >= 0 else -np.inf
+        bottom = duals.v[j] if j >= 0 else np.inf
+        floats[VIOLATION] = max(top - bottom, 0.0) if duals.equality else max(top, -bottom, 0.0)
+        floats[WORK] += 4.0 * duals.n
+        if floats[VIOLATION] <= limits.tol:
+            return AT_TOLERANCE
+        if active.sizes[0] == 0 and duals.equality:
+            if find_row(duals, rows, progress, i) < 0:
+                return NEED_ROW
+            if find_row(duals, rows, progress, j) < 0:
+                return NEED_ROW
+            floats[BIAS] = duals.v[j]
+            append(active, j, duals.curvature[j] + active.shift)
+            _file(duals, active, j)
+        if not duals.equality:
+            floats[BIAS] = 0.0
+        c, gap = _worst(duals, active, floats[BIAS])
+        if c < 0 or abs(gap) <= 1e-3 * limits.tol:
+            return STUCK
+        if hold(duals, rows, active, progress, c) == NEED_ROW:
+            return NEED_ROW
+        m = active.sizes[0]
+        reason, gain = move(duals, rows, active, progress, c, gap, np.inf)
+        if reason >= 0:
+            return reason
+        carry(duals, rows, active, progress, m + 1)
+        ints[ADDS] += 1
+        ints[IDLE] = ints[IDLE] + 1 if gain <= 0.0 else 0
+        count_step(progress, gain, c, -1, duals.beta[c] - active.before[m])
+        if ints[IDLE] > 20 + active.sizes[0]:
+            ints[IDLE] = 0
+            return STUCK
+
+
+@jit
+def _value(duals, rows, active, t):
+    """The residual of one variable, from the support. In the paper's words: |S| kernel evaluations."""
+    total = duals.c[t] - duals.diag[t] * duals.beta[t]
+    for a in range(active.sizes[0]):
+        s = active.members[a]
+        total -= duals.beta[s] * rows.values[rows.slot[duals.point[s]], t]
+    for e in range(active.sizes[1]):
+        s = active.bounded[e]
+        total -= duals.beta[s] * rows.values[rows.slot[duals.point[s]], t]
+    return total
+
+
+@jit
+def paper_slice(duals, rows, active, order, progress, limits, eps):
+    """SimpleSVM as published: a cyclic scan that goes on after an add, and the next violator met. In place: the state."""
+    ints, floats = progress.ints, progress.floats
+    n = order.shape[0]
+    while ints[IDLE] < n:
+        reason = due(progress, limits)
+        if reason >= 0:
+            return reason
+        if active.sizes[0] + 2 > active.L.shape[0]:
+            return NEED_ROOM
+        t = order[ints[POSITION]]
+        if active.where[t] >= 0:
+            ints[POSITION] = (ints[POSITION] + 1) % n
+            ints[IDLE] += 1
+            continue
+        gap = _value(duals, rows, active, t) - floats[BIAS]
+        size = active.sizes[0] + active.sizes[1]
+        violates = duals.beta[t] < duals.upper[t] if gap > 0 else duals.beta[t] > duals.lower[t]
+        if not violates or abs(gap) <= eps:
+            floats[PAPER] += size
+            floats[WORK] += 8.0 * size
+            ints[POSITION] = (ints[POSITION] + 1) % n
+            ints[IDLE] += 1
+            continue
+        if hold(duals, rows, active, progress, t) == NEED_ROW:
+            return NEED_ROW
+        if active.sizes[0] == 0 and duals.equality:
+            return STUCK
+        floats[PAPER] += 2.0 * size + 1.0
+        m = active.sizes[0]
+        floats[VIOLATION] = abs(gap)
+        reason, gain = move(duals, rows, active, progress, t, gap, np.inf)
+        if reason >= 0:
+            return reason
+        ints[ADDS] += 1
+        ints[IDLE] = 0
+        ints[POSITION] = (ints[POSITION] + 1) % n
+        count_step(progress, gain, t, -1, duals.beta[t] - active.before[m])
+    return AT_TOLERANCE
+
+
+@jit
+def settle(duals, active, x):
+    """Minimise over the members, pruning those that meet a bound; v of the members is used and kept. In place: the state.
+
+    x is scratch. Returns b. The residual of the others is left to the caller.
+    """
+    b = 0.0
+    while active.sizes[0] > 0:
+        m = active.sizes[0]
+        for a in range(m):
+            x[a] = duals.v[active.members[a]]
+        forward(active.L, m, x)
+        b = 0.0
+        if duals.equality:
+            b = _dot(active.u, x, m) / _dot(active.u, active.u, m)
+        for a in range(m):
+            active.d[a] = x[a] - b * active.u[a]
+        backward(active.L, m, active.d)
+        step = 1.0
+        blocker = -1
+        for a in range(m):
+            t = active.members[a]
+            rate = active.d[a]
+            room = duals.upper[t] - duals.beta[t] if rate > 0 else duals.beta[t] - duals.lower[t]
+            if room < step * abs(rate):
+                step = max(room, 0.0) / abs(rate)
+                blocker = a
+        for a in range(m):
+            t = active.members[a]
+            duals.beta[t] += step * active.d[a]
+            duals.v[t] -= step * (duals.v[t] - b)
+        if blocker < 0:
+            return b
+        t = active.members[blocker]
+        duals.beta[t] = duals.upper[t] if active.d[blocker] > 0 else duals.lower[t]
+        remove(active, blocker)
+        _file(duals, active, t)
+    return b
+
+
+@jit
+def file_all(duals, active):
+    """Rebuild the list of bounded variables. In place: active."""
+    active.sizes[1] = 0
+    for t in range(duals.n):
+        active.place[t] = -1
+    for t in range(duals.n):
+        _file(duals, active, t)

@@ -1,0 +1,310 @@
+"""The inner loops of the block solver: the choice of a working set, and the pair steps on it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._jit import jit
+from svmcore._types import FloatArray
+from svmcore.simd.passes import best_conjugate, best_partner, update_along, update_pair
+from svmcore.simd.vector import (
+    BIG,
+    BIG_32,
+    fmax,
+    fmin,
+)
+
+
+class WorkingSet(NamedTuple):
+    """The variables of one block, in float32 or float64 except for what must be exact; vectors padded to panels."""
+
+    gram: Any  # K + D among them, one row per variable and at least one row of zeros, in multiples of
+    unit: float  # this
+    diagonal: Any
+    values: Any  # residual, shifted so that the threshold is near zero
+    rise: Any  # 0 or -BIG_32: may it grow?
+    fall: Any  # 0 or +BIG_32: may it shrink?
+    beta: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+CANCELLED = 1e-3  # share of a curvature that is left when rounding may have decided it
+
+# what happened in the inner steps, as bits
+NONCONVEX, RAY = 1, 2
+
+
+@jit
+def set_masks(work, t):
+    """Refresh whether variable t may grow or shrink. In place: rise, fall."""
+    work.rise[t] = 0.0 if work.beta[t] < work.upper[t] else -BIG_32
+    work.fall[t] = 0.0 if work.beta[t] > work.lower[t] else BIG_32
+
+
+@jit
+def start_masks(work):
+    """All masks; padding can do neither. In place: rise, fall, and the padding of values."""
+    m = work.beta.shape[0]
+    for t in range(m):
+        set_masks(work, t)
+    for t in range(m, work.values.shape[0]):
+        work.rise[t] = -BIG_32
+        work.fall[t] = BIG_32
+        work.values[t] = 0.0
+
+
+@jit
+def still_moving(work, members):
+    """The variables that may yet take part in a step: not at a bound, or not beyond all that they could pair up with.
+
+    Returns how many. In place: members, in index order.
+    """
+    high, low = 0.0, 0.0
+    m = work.beta.shape[0]
+    for t in range(m):
+        high = max(high, work.values[t] + work.rise[t])
+        low = min(low, work.values[t] + work.fall[t])
+    count = 0
+    for t in range(m):
+        members[count] = t
+        stuck_low = work.fall[t] != 0.0 and work.values[t] < low
+        stuck_high = work.rise[t] != 0.0 and work.values[t] > high
+        count += not (stuck_low or stuck_high)
+    return count
+
+
+@jit
+def _move(work, t, step):
+    """beta_t += step, exactly to the bound when `step` reaches it. In place: beta and masks."""
+    if step >= 0.0:
+        there = step >= work.upper[t] - work.beta[t]
+        work.beta[t] = work.upper[t] if there else work.beta[t] + step
+    else:
+        there = step <= work.lower[t] - work.beta[t]
+        work.beta[t] = work.lower[t] if there else work.beta[t] + step
+    set_masks(work, t)
+
+
+@jit
+def pair_steps(work, stop, relax, tau, max_steps):
+    """Second-order SMO on one block until max - min <= stop; steps that no bound cuts are `relax` times too long.
+
+    Returns (steps, max - min, bits). In place: beta, values, masks.
+    """
+    beta, lower, upper = work.beta, work.lower, work.upper
+    diagonal, gram, values, rise, fall = work.diagonal, work.gram, work.values, work.rise, work.fall
+    unit = work.unit
+    i, high, low = update_pair(values, gram, 0, 0, 0.0, rise, fall)
+    steps, bits = 0, 0
+    while steps < max_steps and high - low > stop:
+        j = best_partner(values, gram, unit, i, diagonal, tau, fall)
+        if i >= beta.shape[0] or j >= beta.shape[0]:
+            break  # only NaN leads here
+        scale = np.float64(diagonal[i]) + np.float64(diagonal[j])
+        curvature = scale - 2.0 * unit * np.float64(gram[i, j])
+        slope = np.float64(values[i]) - np.float64(values[j])
+        room = min(upper[i] - beta[i], beta[j] - lower[j])
+        if curvature < -1e-5 * scale:
+            bits |= NONCONVEX
+            step = np.inf
+        else:
+            step = relax * slope / max(curvature, tau)
+        step = min(step, room)
+        if np.isinf(step) or (curvature <= tau and step < room):
+            bits |= RAY
+            break
+        if step <= 0.0:
+            break
+        _move(work, i, step)
+        _move(work, j, -step)
+        i, high, low = update_pair(values, gram, i, j, step * unit, rise, fall)
+        steps += 1
+    return steps, np.float64(high) - np.float64(low), bits
+
+
+class Direction(NamedTuple):
+    """What conjugate steps move along: the sum of coef[q] e_q over the members."""
+
+    members: Any
+    coef: Any
+    inside: Any  # whether a variable is a member
+    along: Any  # (K + D) times the direction, over the working set
+
+
+def new_direction(work: WorkingSet) -> Direction:
+    """No direction yet."""
+    m = len(work.beta)
+    return Direction(np.empty(m, np.int64), np.zeros(m), np.zeros(m, np.bool_), np.zeros_like(work.values))
+
+
+@jit
+def _fits(work, direction, count, keep, i, j, step):
+    """Whether step (keep direction + e_i - e_j) stays inside the boxes."""
+    for k in range(count):
+        q = direction.members[k]
+        move = keep * direction.coef[q]
+        if q == i:
+            move += 1.0
+        if q == j:
+            move -= 1.0
+        value = work.beta[q] + step * move
+        if value <= work.lower[q] or value >= work.upper[q]:
+            return False
+    i_fits = direction.inside[i] or work.beta[i] + step < work.upper[i]
+    return i_fits and (direction.inside[j] or work.beta[j] - step > work.lower[j])
+
+
+@jit
+def _turn(direction, count, keep, i, j):
+    """direction = keep direction + e_i - e_j; returns how many members it has. In place: direction."""
+    for k in range(count):
+        q = direction.members[k]
+        direction.coef[q] *= keep
+        direction.inside[q] = keep != 0.0
+    count = count if keep != 0.0 else 0
+    for q, unit in ((i, 1.0), (j, -1.0)):
+        if not direction.inside[q]:
+            direction.inside[q] = True
+            direction.members[count] = q
+            direction.coef[q] = 0.0
+            count += 1
+        direction.coef[q] += unit
+    return count
+
+
+@jit
+def conjugate_steps(work, direction, most, stop, tau, max_steps):
+    """`pair_steps` along directions that are conjugate to the one before, for as long as no bound is met.
+
+    A step that would meet one is a plain pair step, after which the directions start afresh. In place: also direction.
+    """
+    beta, lower, upper = work.beta, work.lower, work.upper
+    diagonal, gram, values, rise, fall = work.diagonal, work.gram, work.values, work.rise, work.fall
+    unit, along = work.unit, direction.along
+    i, high, low = update_pair(values, gram, 0, 0, 0.0, rise, fall)
+    steps, bits, count, inverse = 0, 0, 0, 0.0
+    while steps < max_steps and high - low > stop:
+        j = best_conjugate(values, along, inverse, gram, unit, i, diagonal, tau, fall)
+        if i >= beta.shape[0] or j >= beta.shape[0]:
+            break  # only NaN leads here
+        scale = np.float64(diagonal[i]) + np.float64(diagonal[j])
+        plain = scale - 2.0 * unit * np.float64(gram[i, j])
+        slope = np.float64(values[i]) - np.float64(values[j])
+        bend = np.float64(along[i]) - np.float64(along[j])
+        keep, curvature = -bend * inverse, plain - bend * bend * inverse
+        step = slope / max(curvature, tau)
+        if (
+            keep == 0.0
+            or count >= most
+            or curvature <= CANCELLED * plain
+            or not _fits(work, direction, count, keep, i, j, step)
+        ):
+            keep, curvature = 0.0, max(plain, tau)
+            room = min(upper[i] - beta[i], beta[j] - lower[j])
+            if plain < -1e-5 * scale:
+                bits |= NONCONVEX
+            step = slope / curvature if plain >= -1e-5 * scale else np.inf
+            step = min(step, room)
+            if np.isinf(step) or (plain <= tau and step < room):
+                bits |= RAY
+                break
+            inverse = 1.0 / curvature if step < room else 0.0
+        else:
+            inverse = 1.0 / curvature
+        if step <= 0.0:
+            break
+        count = _turn(direction, count, keep, i, j)
+        if keep == 0.0:
+            _move(work, i, step)
+            _move(work, j, -step)
+        else:
+            for k in range(count):
+                q = direction.members[k]
+                beta[q] = min(max(beta[q] + step * direction.coef[q], lower[q]), upper[q])
+            set_masks(work, i)
+            set_masks(work, j)
+        i, high, low = update_along(values, along, gram, unit, i, j, keep, step, rise, fall)
+        steps += 1
+    for k in range(count):
+        direction.inside[direction.members[k]] = False
+    return steps, np.float64(high) - np.float64(low), bits
+
+
+@jit
+def single_steps(work, stop, relax, tau, max_steps):
+    """`pair_steps` when there is no equality row: one variable at a time, the largest violation first."""
+    beta, lower, upper = work.beta, work.lower, work.upper
+    values, gram, rise, fall = work.values, work.gram, work.rise, work.fall
+    zero = gram.shape[0] - 1
+    i, high, low = update_pair(values, gram, zero, zero, 0.0, rise, fall)
+    steps, bits = 0, 0
+    while steps < max_steps and max(high, -low) > stop:
+        if high < -low:
+            i = 0
+            while i < beta.shape[0] and values[i] + fall[i] != low:
+                i += 1
+        if i >= beta.shape[0]:
+            break  # only NaN leads here
+        curvature = np.float64(work.diagonal[i])
+        if curvature < 0.0:
+            bits |= NONCONVEX
+            step = np.inf if values[i] > 0.0 else -np.inf
+        else:
+            step = relax * np.float64(values[i]) / max(curvature, tau)
+        step = min(max(step, lower[i] - beta[i]), upper[i] - beta[i])
+        if np.isinf(step) or (curvature <= tau and lower[i] - beta[i] < step < upper[i] - beta[i]):
+            bits |= RAY
+            break
+        if step == 0.0:
+            break
+        _move(work, i, step)
+        i, high, low = update_pair(values, gram, i, zero, step * work.unit, rise, fall)
+        steps += 1
+    return steps, max(np.float64(high), -np.float64(low)), bits
+
+
+@jit
+def extremes(v, beta, lower, upper):
+    """(largest residual that wants to grow, smallest that wants to shrink, number of free variables)."""
+    high, low, free = -BIG, BIG, 0
+    for t in range(beta.shape[0]):
+        grows = beta[t] < upper[t]
+        shrinks = beta[t] > lower[t]
+        high = fmax(high, v[t] if grows else -BIG)
+        low = fmin(low, v[t] if shrinks else BIG)
+        free += grows & shrinks
+    return high, low, free
+
+
+@jit
+def candidates(v, beta, bound, sign, threshold, taken, keys, ids):
+    """Variables not taken whose sign * v exceeds the threshold and whose beta is not at the bound: their number.
+
+    In place: keys (minus sign * v) and ids, in index order.
+    """
+    count = 0
+    for t in range(beta.shape[0]):
+        # written unconditionally, counted conditionally: no branch to mispredict
+        keys[count] = -sign * v[t]
+        ids[count] = t
+        count += (not taken[t]) & (sign * v[t] > threshold) & (beta[t] != bound[t])
+    return count
+
+
+@jit
+def take(keys, ids, count, limit, room, taken, chosen, m):
+    """Append to `chosen` up to `room` candidates: those with a key below `limit`, then those that equal it.
+
+    Many duplicates tie with the last that fits: they must not crowd out the worst violators. Returns the new length.
+    """
+    for ties in (False, True):
+        for e in range(count):
+            if room > 0 and (keys[e] == limit if ties else keys[e] < limit):
+                chosen[m] = ids[e]
+                taken[ids[e]] = True
+                m += 1
+                room -= 1
+    return m
