@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable
+from types import CodeType
 from typing import Any
 
 from llvmlite.binding import parse_assembly
-from numba.core import codegen, config, lowering, typed_passes, types
+from numba.core import codegen, config, lowering, typed_passes, types, untyped_passes
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder, Flags
-from numba.core.compiler_machinery import register_pass
+from numba.core.compiler_machinery import PassManager, _pass_registry, register_pass
+from numba.core.postproc import PostProcessor
 from numba.core.registry import CPUDispatcher
 
 from svmcore._records import by_reference, describe_arguments
@@ -122,15 +124,41 @@ class _PartLowering(_Lowering):
         return True
 
 
+_NEVER = {
+    untyped_passes.WithLifting,
+    untyped_passes.RewriteDynamicRaises,
+    untyped_passes.InlineInlinables,
+    untyped_passes.FindLiterallyCalls,
+    untyped_passes.LiteralUnroll,
+    untyped_passes.LiteralPropagationSubPipelinePass,
+    typed_passes.DumpParforDiagnostics,
+}
+"""Passes that look for what no home has, and look through the whole function each."""
+
+_CLOSURES = {untyped_passes.InlineClosureLikes, untyped_passes.MakeFunctionToJitFunction}
+
+
+class _Passes(PassManager):  # type: ignore[misc]
+    """Runs passes; without a description of each that nobody reads, and without looking again at what did not change."""
+
+    def _runPass(self, index: int, step: Any, state: Any) -> None:
+        step.analysis = self._analysis
+        changed = [stage(state) for stage in (step.run_initialization, step.run_pass, step.run_finalizer)]
+        if any(changed) and _pass_registry.get(type(step)).mutates_CFG:
+            PostProcessor(state.func_ir).run()
+
+
 class _Pipeline(CompilerBase):  # type: ignore[misc]
     lowering: Any
 
     def define_pipelines(self) -> list[Any]:
         """Numba's own, with our lowering in the place of its."""
-        manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        manager.passes = [
-            (self.lowering if step is typed_passes.NativeLowering else step, text) for step, text in manager.passes
-        ]
+        inner = any(isinstance(constant, CodeType) for constant in self.state.func_id.code.co_consts)
+        left_out = _NEVER if inner else _NEVER | _CLOSURES
+        manager = _Passes("parts and roots")
+        for step, text in DefaultPassBuilder.define_nopython_pipeline(self.state).passes:
+            if step not in left_out:
+                manager.add_pass(self.lowering if step is typed_passes.NativeLowering else step, text)
         manager.finalize()
         return [manager]
 
@@ -190,4 +218,7 @@ class Root(CPUDispatcher):  # type: ignore[misc]
             return super().compile(signature)
         finally:
             if collecting:
+                if not gc.get_freeze_count():  # what is there counts as old, and is not looked through at once
+                    gc.freeze()
+                    gc.unfreeze()
                 gc.enable()

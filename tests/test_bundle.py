@@ -23,6 +23,7 @@ from checkouts import PROGRAM, ROOT, checkout, edit, finish, posix, run, start
 import svmcore
 from svmcore import _bundle, _disk, _files
 from svmcore._control import Control
+from svmcore.cli import main
 
 sys.path.insert(0, str(ROOT / "tools"))
 import compiled_wheel
@@ -357,3 +358,15 @@ def test_both_wheels_installed_in_a_new_environment(tmp_path):
     home = here / "svmcore" / "_types.py"
     home.write_text(home.read_text(encoding="utf-8") + "\n# edited\n", encoding="utf-8")
     assert first()[0]
+
+
+def test_the_command_hands_over_what_was_typed(tmp_path, monkeypatch, capsys):
+    asked = []
+    file = tmp_path / "x.bundle"
+    file.write_bytes(b"x" * 2_100_000)
+    monkeypatch.setattr("svmcore.warm.warmup", lambda *what, **options: asked.append((*what, options)))
+    assert main(["warmup", "path", "--jobs", "2", "--bundle", str(file), "--processor", "x86-64-v3"]) == 0
+    assert asked == [("path", {"jobs": 2, "bundle": str(file), "processor": "x86-64-v3"})]
+    assert f"written      {file} (2.1 MB)" in capsys.readouterr().out
+    assert main(["warmup"]) == 0
+    assert asked[1:] == [("all", {"jobs": 1, "bundle": None, "processor": "native"})]

@@ -89,6 +89,24 @@ def test_an_edited_home_is_seen_by_its_importer_in_another_process(two_homes):
 
 
 @pytest.mark.compiled
+def test_an_edited_home_is_seen_from_another_folder(two_homes):
+    """The home below moves to a room of its own; the one above follows, by each way to import it."""
+    package = two_homes / "svmcore"
+    (package / "room").mkdir()
+    (package / "room" / "__init__.py").write_text("")
+    (package / "_kernels.py").rename(package / "room" / "kernels.py")
+    last, found = "from svmcore._kernels import _double", []
+    for line in ("from svmcore.room.kernels import _double", "from .room.kernels import _double"):
+        edit(package / "_smo_jit.py", last, line)
+        last = line
+        found += [run(PROGRAM, two_homes), run(PROGRAM, two_homes)]
+        edit(package / "room" / "kernels.py", "2.0", "5.0")
+        found.append(run(PROGRAM, two_homes))
+        edit(package / "room" / "kernels.py", "5.0", "2.0")
+    assert found == [[7.0, 0, 1], [7.0, 1, 0], [16.0, 0, 1]] * 2
+
+
+@pytest.mark.compiled
 def test_an_edited_kernel_is_seen_by_the_solver(tmp_path):
     """On the homes themselves: alpha = 1 / (1 - K) for two points, whose K = 1/e is squared.
 
@@ -109,14 +127,16 @@ def test_settings_of_the_compiler_are_part_of_the_key(two_homes):
     assert run(PROGRAM, two_homes, NUMBA_BOUNDSCHECK="1") == [7.0, 1, 0]
 
 
-@pytest.mark.compiled
-def test_old_variants_are_deleted(two_homes):
-    for k in range(20):
-        edit(two_homes / "svmcore" / "_smo_jit.py", "+ 1.0" if k == 0 else f"+ {k}.0", f"+ {k + 1}.0")
-        assert run(PROGRAM, two_homes)[0] == 7.0 + k
-        for age, file in enumerate(sorted(files(two_homes), key=lambda file: file.stat().st_mtime, reverse=True)):
-            os.utime(file, (time.time() - age - 10, time.time() - age - 10))
-    assert len([file for file in files(two_homes) if file.name.startswith("_smo_jit.step")]) == 16
+def test_old_variants_are_deleted(tmp_path):
+    """Of one function and its types: the oldest beyond 16. Those of another function stay."""
+    for age in range(20):
+        file = tmp_path / f"home.step-types-{age:02}{_disk.SUFFIX}"
+        _files.write(file, b"payload")
+        os.utime(file, (time.time() - age - 10, time.time() - age - 10))
+    other = tmp_path / f"home.step-othertypes-99{_disk.SUFFIX}"
+    _files.write(other, b"payload")
+    _disk._tidy(file)
+    assert [file.name[-7:-5] for file in files(tmp_path)] == ["99", *(f"{age:02}" for age in range(16))]
 
 
 # ---- where -----------------------------------------------------------------------------------------------------------
