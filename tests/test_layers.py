@@ -95,7 +95,7 @@ FOLDERS = {"svmcore", *(f"svmcore.{path.parent.name}" for path in (ROOT / "svmco
 OPTIONAL = ["sklearn", "matplotlib", "dask", "distributed", "joblib", "rich"]
 COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "jitclass", "cfunc", "stencil", "generated_jit"}
 MAX_FILE_LINES = 700
-MAX_FUNCTION_LINES = 90
+MAX_FUNCTION_LINES = 75  # of code: parameters and docstrings are as long as they must be
 MAX_PRIVATE_PARAMETERS = 12
 
 
@@ -280,9 +280,10 @@ def files_and_functions_are_short(files: list[File]) -> Iterator[str]:
         if (lines := len(file.text.splitlines())) > MAX_FILE_LINES:
             yield f"{file.path} has {lines} lines"
         for function in file.functions:
-            lines = (function.end_lineno or 0) - function.lineno + 1
+            said = ast.get_docstring(function, clean=False) is not None and len(function.body) > 1
+            lines = (function.end_lineno or 0) - function.body[said].lineno + 1
             if lines > MAX_FUNCTION_LINES:
-                yield f"{file.path}:{function.lineno} {function.name} has {lines} lines"
+                yield f"{file.path}:{function.lineno} {function.name} has {lines} lines of code"
             arity = len([*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs])
             if arity > MAX_PRIVATE_PARAMETERS and file.module is not None and function.name.startswith("_"):
                 yield f"{file.path}:{function.lineno} {function.name} has {arity} parameters"
@@ -345,7 +346,7 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
     ],
     files_and_functions_are_short: [
         ("tests/test_long.py", "x = 1\n" * (MAX_FILE_LINES + 1)),
-        ("svmcore/_smo_jit.py", "def f():\n" + "    x = 1\n" * MAX_FUNCTION_LINES),
+        ("svmcore/_smo_jit.py", "def f():\n" + "    x = 1\n" * (MAX_FUNCTION_LINES + 1)),
         ("svmcore/solve.py", "def _f(" + ", ".join(f"x{i}" for i in range(MAX_PRIVATE_PARAMETERS + 1)) + "): pass"),
     ],
     nothing_is_left_for_later: [("svmcore/solve.py", "# TO" + "DO")],
