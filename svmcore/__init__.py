@@ -31,6 +31,9 @@ if _typing.TYPE_CHECKING:
     from svmcore.models.incremental import LeaveOneOut, leave_one_out
     from svmcore.models.solution import Solution, load
     from svmcore.path.driver import svm_path
+    from svmcore.path.family import epsilon_path, one_class_path, quantile_path, svr_path
+    from svmcore.path.loss_curve import LossCurve
+    from svmcore.path.one_class import OneClassPath
     from svmcore.path.published import PublishedOptions
     from svmcore.path.result import Path, StepCurve
     from svmcore.solve import train_svc, train_svr
@@ -57,6 +60,12 @@ _HOMES = {
     "load": "svmcore.models.solution",
     "load_data": "svmcore.data",
     "svm_path": "svmcore.path.driver",
+    "LossCurve": "svmcore.path.loss_curve",
+    "OneClassPath": "svmcore.path.one_class",
+    "epsilon_path": "svmcore.path.family",
+    "one_class_path": "svmcore.path.family",
+    "quantile_path": "svmcore.path.family",
+    "svr_path": "svmcore.path.family",
     "train_svc": "svmcore.solve",
     "train_svr": "svmcore.solve",
     "certificate": "svmcore.certificates",
@@ -71,8 +80,10 @@ __all__ = [
     "GPSolution",
     "InputError",
     "LeaveOneOut",
+    "LossCurve",
     "MissingExtraError",
     "NotEnoughMemoryError",
+    "OneClassPath",
     "Path",
     "PathCV",
     "PublishedOptions",
@@ -85,14 +96,18 @@ __all__ = [
     "certificate",
     "cv_path",
     "duality_gap",
+    "epsilon_path",
     "gp_regression",
     "kkt_violation",
     "leave_one_out",
     "load",
     "load_data",
+    "one_class_path",
+    "quantile_path",
     "release_memory",
     "solvers",
     "svm_path",
+    "svr_path",
     "train_svc",
     "train_svr",
     "warmup",
