@@ -32,6 +32,9 @@ if _typing.TYPE_CHECKING:
     from svmcore.models.incremental import LeaveOneOut, leave_one_out
     from svmcore.models.solution import Solution, load
     from svmcore.path.driver import svm_path
+    from svmcore.path.family import epsilon_path, one_class_path, quantile_path, svr_path
+    from svmcore.path.loss_curve import LossCurve
+    from svmcore.path.one_class import OneClassPath
     from svmcore.path.published import PublishedOptions
     from svmcore.path.result import Path, StepCurve
     from svmcore.solvers import _CallablePackage
@@ -63,6 +66,12 @@ _HOMES = {
     "train_one_class": "svmcore.train",
     "train_svc": "svmcore.train",
     "train_svr": "svmcore.train",
+    "LossCurve": "svmcore.path.loss_curve",
+    "OneClassPath": "svmcore.path.one_class",
+    "epsilon_path": "svmcore.path.family",
+    "one_class_path": "svmcore.path.family",
+    "quantile_path": "svmcore.path.family",
+    "svr_path": "svmcore.path.family",
     "certificate": "svmcore.certificates",
     "duality_gap": "svmcore.certificates",
     "kkt_violation": "svmcore.certificates",
@@ -75,9 +84,11 @@ __all__ = [
     "GPSolution",
     "InputError",
     "LeaveOneOut",
+    "LossCurve",
     "Machines",
     "MissingExtraError",
     "NotEnoughMemoryError",
+    "OneClassPath",
     "Path",
     "PathCV",
     "PublishedOptions",
@@ -90,14 +101,18 @@ __all__ = [
     "certificate",
     "cv_path",
     "duality_gap",
+    "epsilon_path",
     "gp_regression",
     "kkt_violation",
     "leave_one_out",
     "load",
     "load_data",
+    "one_class_path",
+    "quantile_path",
     "release_memory",
     "solvers",
     "svm_path",
+    "svr_path",
     "train_classes",
     "train_one_class",
     "train_svc",

@@ -87,7 +87,7 @@ _ABSENT = {
 
 _FUNCTIONS = (
     "train_svc", "train_svr", "train_one_class", "svm_path", "cv_path", "leave_one_out", "certificate", "duality_gap",
-    "kkt_violation", "gp_regression",
+    "kkt_violation", "gp_regression", "svr_path", "epsilon_path", "quantile_path", "one_class_path",
 )  # fmt: skip
 _CLOSE = 0.6  # likeness, of difflib, from which a word is taken for a slip
 

@@ -2,12 +2,14 @@
 
 The problem, sign-free (see `_types`), with a linear term that moves with a parameter t:
 
-    minimise  1/2 b'K b - l(t)'b   over  lower <= b <= upper  [ and  sum b = 0 ],     l(t) = base + t slope
+    minimise  1/2 b'K b - l(t)'b   over  lower <= b <= upper  [ and  sum b = 0 ],     l(t) = fixed + base + t slope
 
+Here `base` is a shift that is to be nothing: what rounding has done to the residuals, and ties that were spread.
 Written ``r = l(t) - K b - bias`` (no bias without the equality row), a point is optimal when ``r <= 0`` where b is at
 its lower end (side LOW), ``r >= 0`` at the upper end (UP) and ``r = 0`` in between (ELBOW). Between two events b, bias
-and r are linear in t. The path itself has slope = labels and t = lambda (b = lambda y alpha, bias = lambda intercept);
-removing an error has slope = the error and t from 1 to 0. Both run through the same `follow`.
+and r are linear in t. The path of a classifier has slope = labels and t = lambda (b = lambda y alpha, bias = lambda
+intercept), and `path/problem` lists the others; removing an error has slope = the error and t from 1 to 0. All of them run
+through the same `follow`.
 
 A point that depends on the elbow (`path/elbow_jit`) is exchanged along its null vector; it needs no linear program,
 because that vector moves no other residual.
@@ -57,6 +59,7 @@ from svmcore.path.elbow_jit import (
     look,
     null_change,
     pivot_of,
+    size_at,
     solve_upper,
 )  # fmt: skip
 from svmcore.simd.vector import BIG, fmin
@@ -90,7 +93,7 @@ class Log(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Limits of one call. `scale` is what ties are measured against (0: the current t)."""
+    """Limits of one call. `scale` is what ties are measured against (0: the present size of the linear term)."""
 
     t_end: float
     rate_tol: float
@@ -401,9 +404,10 @@ def follow(P, S, W, L, opt):
             W.rate[i] = d0 - P.slope[i]
         add_rows(W.rate, P, S, W.d, S.cnt[M])
         longest = t - opt.t_end
-        if longest > (1.0 - opt.stretch) * t:
-            longest = (1.0 - opt.stretch) * t
-        scale = opt.scale if opt.scale > 0.0 else t
+        size = size_at(P, t)
+        if longest > (1.0 - opt.stretch) * size:
+            longest = (1.0 - opt.stretch) * size
+        scale = opt.scale if opt.scale > 0.0 else size
         least, limit = blocking_steps(S, W, opt.rate_tol, P.still, scale)
         point = -1
         place = -1
@@ -440,7 +444,7 @@ def follow(P, S, W, L, opt):
         S.cnt[SINCE] += 1
         if S.cnt[ZERO_RUN] > 0 and S.cnt[ZERO_RUN] % PERTURB_AFTER == 0:
             spread_ties(S, scale)
-        far = opt.scale == 0.0 and S.num[T] < opt.stretch * S.num[T_REFRESH]
+        far = opt.scale == 0.0 and size_at(P, S.num[T]) < opt.stretch * size_at(P, S.num[T_REFRESH])
         if S.cnt[SINCE] >= opt.refresh or (far and not look(P, S, opt.lower, opt.upper)):
             return REFRESH
     return BUDGET

@@ -107,7 +107,9 @@ def _curve(path: Path, test: tuple[Any, Any] | None, **limits: Any) -> StepCurve
     X, y = (None, None) if test is None else (border.features(test[0]), np.asarray(test[1]).reshape(-1))
     rows = data.X.shape[0] if X is None else X.shape[0]
     if rows * path.lambdas.size <= _EXACT_WORK:
-        return path.error_curve(X, y, **limits)
+        curve: StepCurve = path.error_curve(X, y, **limits)
+        return curve
+    assert data.classes is not None
     labels = data.classes[(data.signs > 0).astype(int)] if y is None else y
     Cs = _values(path, _limits(path))
     wrong = [
@@ -273,7 +275,9 @@ def short(value: float) -> str:
 
 
 def _class_names(path: Path) -> list[str]:
-    return [str(value)[:20] for value in path._data.classes.tolist()]
+    classes = path._data.classes
+    assert classes is not None
+    return [str(value)[:20] for value in classes.tolist()]
 
 
 # ---- the views -------------------------------------------------------------------------------------------------------

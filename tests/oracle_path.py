@@ -56,20 +56,32 @@ class _Range:
             self.high = self.low - 1
 
 
-def _piece(K, y, weight, sides, equality: bool, low: Fraction, high: Fraction) -> Piece | None:
-    n = len(y)
+class Problem(NamedTuple):
+    """min 1/2 b'Kb - (fixed + lambda slope)'b over lower <= b <= upper [, sum b = 0], all rational."""
+
+    K: list[Row]
+    fixed: Row
+    slope: Row
+    lower: Row
+    upper: Row
+    equality: bool
+
+
+def _piece(problem: Problem, sides, low: Fraction, high: Fraction) -> Piece | None:
+    K, fixed, slope, equality = problem.K, problem.fixed, problem.slope, problem.equality
+    n = len(slope)
     free = tuple(i for i in range(n) if sides[i] == 2)
-    bound = [weight[i] * y[i] if sides[i] == 1 else Fraction(0) for i in range(n)]
-    f = [sum((K[i][j] * bound[j] for j in range(n) if sides[j] == 1), Fraction(0)) for i in range(n)]
+    bound = [(problem.lower[i], problem.upper[i], Fraction(0))[sides[i]] for i in range(n)]
+    f = [sum((K[i][j] * bound[j] for j in range(n)), Fraction(0)) for i in range(n)]
     total = sum(bound, Fraction(0))
     m = len(free)
     span = _Range(low, high)
     if equality and m == 0:
         if total != 0:
             return None
-        return _without_free(y, sides, bound, f, span)
+        return _without_free(problem, sides, bound, f, span)
     A = [[K[i][j] for j in free] + ([Fraction(1)] if equality else []) for i in free]
-    B = [[-f[i], Fraction(y[i])] for i in free]
+    B = [[fixed[i] - f[i], slope[i]] for i in free]
     if equality:
         A.append([Fraction(1)] * m + [Fraction(0)])
         B.append([-total, Fraction(0)])
@@ -82,22 +94,23 @@ def _piece(K, y, weight, sides, equality: bool, low: Fraction, high: Fraction) -
     bias = (X[m][0], X[m][1]) if equality else (Fraction(0), Fraction(0))
     for i in range(n):
         if sides[i] == 2:
-            a, b = beta[i][0] * y[i], beta[i][1] * y[i]
-            span.require(a, b)
-            span.require(weight[i] - a, -b)
+            a, b = beta[i]
+            span.require(a - problem.lower[i], b)
+            span.require(problem.upper[i] - a, -b)
         else:
-            a = -sum((K[i][j] * beta[j][0] for j in range(n)), Fraction(0)) - bias[0]
-            b = y[i] - sum((K[i][j] * beta[j][1] for j in range(n)), Fraction(0)) - bias[1]
-            s = y[i] if sides[i] == 1 else -y[i]
+            a = fixed[i] - sum((K[i][j] * beta[j][0] for j in range(n)), Fraction(0)) - bias[0]
+            b = slope[i] - sum((K[i][j] * beta[j][1] for j in range(n)), Fraction(0)) - bias[1]
+            s = 1 if sides[i] == 1 else -1
             span.require(s * a, s * b)
     return Piece(span.low, span.high, beta, bias, free) if span.low <= span.high else None
 
 
-def _without_free(y, sides, bound, f, span: _Range) -> Piece | None:
+def _without_free(problem: Problem, sides, bound, f, span: _Range) -> Piece | None:
     """No free point: the bias lies between a largest lower and a smallest upper bound, all linear in lambda."""
-    n = len(y)
-    tops = [(-f[i], Fraction(y[i])) for i in range(n) if (sides[i] == 1) == (y[i] > 0)]
-    bottoms = [(-f[i], Fraction(y[i])) for i in range(n) if (sides[i] == 1) != (y[i] > 0)]
+    n = len(bound)
+    lines = [(problem.fixed[i] - f[i], problem.slope[i]) for i in range(n)]
+    tops = [lines[i] for i in range(n) if sides[i] == 1]
+    bottoms = [lines[i] for i in range(n) if sides[i] == 0]
     for a, b in tops:
         for c, d in bottoms:
             span.require(a - c, b - d)
@@ -113,15 +126,21 @@ def _without_free(y, sides, bound, f, span: _Range) -> Piece | None:
 
 
 def exact_path(K, y, weight, low, high, equality: bool = True) -> list[Piece]:
-    """Pieces that cover [low, high], from high to low."""
-    n = len(y)
-    K = [[Fraction(v) for v in row] for row in K]
+    """Pieces of a classifier's path that cover [low, high], from high to low."""
     y = [int(v) for v in y]
-    weight = [Fraction(w) for w in weight]
+    box = [int(s) * Fraction(w) for s, w in zip(y, weight, strict=True)]
+    zero = [Fraction(0)] * len(y)
+    return exact_box_path(K, zero, y, [min(b, 0) for b in box], [max(b, 0) for b in box], low, high, equality)
+
+
+def exact_box_path(K, fixed, slope, lower, upper, low, high, equality: bool = True) -> list[Piece]:
+    """Pieces that cover [low, high], from high to low; all numbers rational, and no box empty."""
+    vectors = ([Fraction(v) for v in vector] for vector in (fixed, slope, lower, upper))
+    problem = Problem([[Fraction(v) for v in row] for row in K], *vectors, equality)
     low, high = Fraction(low), Fraction(high)
     pieces = []
-    for sides in itertools.product((0, 1, 2), repeat=n):
-        piece = _piece(K, y, weight, sides, equality, low, high)
+    for sides in itertools.product((0, 1, 2), repeat=len(problem.slope)):
+        piece = _piece(problem, sides, low, high)
         if piece is not None and piece.low < piece.high:
             pieces.append(piece)
     cover = []

@@ -21,6 +21,7 @@ class Problem(NamedTuple):
     slot: np.ndarray
     slope: np.ndarray
     equality: bool
+    level: float = 0.0
 
 
 class State(NamedTuple):

@@ -12,6 +12,22 @@ from svmcore.kernel.tiles import exact_gram, has_gram
 from svmcore.simd.loops import add_weighted_rows, copy_block
 
 
+def whole_matrix(oracle: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
+    """All rows of a kernel, while `go_on(share done)`; None when that stops it. Rows may end in values without meaning."""
+    if has_gram(oracle):
+        return exact_gram(oracle, go_on)
+    kernel = oracle.kernel
+    if kernel.kind == KernelKind.PRECOMPUTED and kernel.offset == 0.0:
+        return np.ascontiguousarray(oracle.X)  # it is read, never written
+    rows = np.empty((oracle.n, oracle.n))
+    step = max(64, int(4e6 // max(1, oracle.n)))
+    for start in range(0, oracle.n, step):
+        if not go_on(start / oracle.n):
+            return None
+        rows[start : start + step] = oracle.rows(np.arange(start, min(start + step, oracle.n)))
+    return rows
+
+
 class RowStore:
     """Kernel rows the tracker may read: all of them when they fit into `budget` bytes, otherwise on demand."""
 
@@ -38,18 +54,8 @@ class RowStore:
 
     def _all(self, go_on: Callable[[float], bool]) -> FloatArray | None:
         """The whole matrix, while `go_on(share done)`; None when that stops it."""
-        if has_gram(self.oracle):
-            return exact_gram(self.oracle, go_on)
-        kernel = self.oracle.kernel
-        if kernel.kind == KernelKind.PRECOMPUTED and kernel.offset == 0.0:
-            return np.ascontiguousarray(self.oracle.X)  # it is read, never written
-        rows = np.empty((self.n, self.n))
-        step = max(64, int(4e6 // max(1, self.n)))
-        for start in range(0, self.n, step):
-            if not go_on(start / self.n):
-                return None
-            rows[start : start + step] = self.oracle.rows(np.arange(start, min(start + step, self.n)))
-        return rows
+        whole = getattr(self.oracle, "gram", None)  # of an oracle that knows a shorter way
+        return whole_matrix(self.oracle, go_on) if whole is None else whole(go_on)
 
     def product(self, coef: FloatArray) -> FloatArray:
         """K coef, from stored rows where they exist."""

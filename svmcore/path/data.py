@@ -1,17 +1,19 @@
-"""The problem of a path, from a checked one: duplicates merged, the kernel of what is left, slopes and boxes."""
+"""The data of a path, from a checked problem: duplicates merged, and the kernel of what is left."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from svmcore._errors import InputError
-from svmcore._types import DualQP, FloatArray, Kernel, KernelKind
+from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
-from svmcore.path.result import Data, Groups
+from svmcore.kernel.rows import whole_matrix
+from svmcore.path.problem import Data, Form, Groups
 from svmcore.problem import border
 
 _SMALL = 1 << 25
@@ -32,7 +34,7 @@ def snapped(X: Any, tol: float, kernel: Any) -> Any:
 
 
 def _row_keys(X: Any, signs: FloatArray) -> Any:
-    """One comparable key per row: equal keys are equal rows of equal label."""
+    """One comparable key per row: equal keys are equal rows of equal label, or target."""
     if is_sparse(X):
         X = X.copy()
         X.sort_indices()
@@ -49,9 +51,9 @@ def _row_keys(X: Any, signs: FloatArray) -> Any:
 
 
 def merged(problem: Any, n_threads: int, together: bool) -> Data:
-    """Duplicates of equal label become one variable whose box is the sum of theirs: the same problem, smaller.
+    """The data of a classifier's path.
 
-    The published algorithm keeps them apart (`together` is False), as its tables do.
+    The published algorithm keeps duplicates apart (`together` is False), as its tables do.
     """
     qp: DualQP = problem.qp
     n = problem.X.shape[0]
@@ -59,25 +61,78 @@ def merged(problem: Any, n_threads: int, together: bool) -> Data:
     signs = np.ones(n)
     weights[qp.point] = qp.upper - qp.lower
     signs[qp.point] = qp.c
-    key = _row_keys(problem.X, signs) if together else np.arange(n)
-    kept = qp.point
+    return grouped(problem, weights, signs, Form(), n_threads, together)
+
+
+def grouped(
+    problem: Any, weights: FloatArray, signs: FloatArray, form: Form, n_threads: int, together: bool = True
+) -> Data:
+    """Duplicates of equal label or target share their variables, whose boxes are the sums of theirs: a smaller problem."""
+    target = form.target if form.target.size else signs
+    key = _row_keys(problem.X, target) if together else np.arange(problem.X.shape[0])
+    kept = np.flatnonzero(weights)
     _, first, of = np.unique(key[kept], return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")  # variables in order of first appearance
     rank = np.empty_like(order)
     rank[order] = np.arange(order.size)
-    group = np.full(n, -1, dtype=np.int64)
+    group = np.full(weights.size, -1, dtype=np.int64)
     group[kept] = rank[np.reshape(of, -1)]
     total = np.bincount(group[kept], weights=weights[kept], minlength=order.size)
-    share = np.zeros(n)
+    share = np.zeros(weights.size)
     share[kept] = weights[kept] / total[group[kept]]
-    groups = Groups(group, share, kept[first[order]], np.bincount(group[kept], minlength=order.size))
+    of_each = kept[first[order]], np.bincount(group[kept], minlength=order.size)
+    groups = Groups(group, share, *(np.concatenate([a, a]) if form.twins else a for a in of_each))
     columns = replace(problem.columns, centre=problem.centre)
-    return Data(problem.points, signs, weights, problem.spec, problem.classes, qp.equality, groups, n_threads, columns)
+    return Data(
+        problem.points, signs, weights, problem.spec, problem.classes, problem.qp.equality, groups, n_threads, columns, form
+    )  # fmt: skip
+
+
+class Twins:
+    """The kernel of variables v and v + n that belong to the same point, from that of the points."""
+
+    def __init__(self, K: KernelMatrix) -> None:
+        self.base = K
+        self.n = 2 * K.n
+        self.cache_bytes = K.cache_bytes
+        self.point = np.concatenate([np.arange(K.n), np.arange(K.n)])
+
+    @property
+    def n_evals(self) -> int:
+        """Kernel values computed so far."""
+        return self.base.n_evals
+
+    @property
+    def diagonal(self) -> FloatArray:
+        """k(x, x) of every variable."""
+        return np.concatenate([self.base.diagonal, self.base.diagonal])
+
+    def rows(self, index: IntArray) -> FloatArray:
+        """Rows of the matrix."""
+        half = self.base.rows(index % self.base.n)
+        return np.concatenate([half, half], axis=1)
+
+    def gram(self, go_on: Callable[[float], bool]) -> FloatArray | None:
+        """The whole matrix, while `go_on(share done)`; None when that stops it."""
+        whole, n = whole_matrix(self.base, go_on), self.base.n
+        return None if whole is None else np.tile(whole[:, :n], (2, 2))
+
+    def product(self, index: IntArray, coef: FloatArray) -> FloatArray:
+        """K times a vector that is `coef` at `index` and zero elsewhere."""
+        net: FloatArray = np.bincount(index % self.base.n, weights=coef, minlength=self.base.n).astype(np.float64)
+        support = np.flatnonzero(net)
+        half = self.base.product(support, net[support])
+        return np.concatenate([half, half])
+
+
+def oracle_of(data: Data, K: KernelMatrix) -> Any:
+    """The kernel of the variables from that of the points that differ."""
+    return Twins(K) if data.form.twins else K
 
 
 def kernel_of(data: Data, cache_mb: float | None) -> KernelMatrix:
-    """The kernel of the variables."""
-    first = data.groups.first
+    """The kernel of the points that differ."""
+    first = data.groups.first[: data.n_groups]
     if cache_mb is None and 8 * first.size**2 <= _SMALL:
         budget = float(_SMALL)
     elif cache_mb is None:
@@ -93,27 +148,9 @@ def kernel_of(data: Data, cache_mb: float | None) -> KernelMatrix:
 
 
 def kernel_from(gram: FloatArray, data: Data) -> KernelMatrix:
-    """The kernel of the variables out of that of all points."""
-    first = data.groups.first
+    """The kernel of the points that differ out of that of all points."""
+    first = data.groups.first[: data.n_groups]
     if first.size < gram.shape[0]:
         gram = gram[np.ix_(first, first)]
     kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, data.spec.kernel.offset)
     return KernelMatrix(gram, kernel, cache_bytes=gram.nbytes, n_threads=data.n_threads)
-
-
-class Variables(NamedTuple):
-    """The tracker's problem: slope, boxes, and whether their sum is zero."""
-
-    c: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    equality: bool
-
-
-def variables_of(data: Data) -> Variables:
-    """The variables of the path in the form that its loops take."""
-    groups = data.groups
-    real = groups.of >= 0
-    size = np.bincount(groups.of[real], weights=data.weights[real], minlength=groups.first.size)
-    c = data.signs[groups.first]
-    return Variables(c, np.where(c > 0, 0.0, -size), np.where(c > 0, size, 0.0), data.equality)

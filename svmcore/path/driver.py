@@ -22,11 +22,13 @@ from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.rows import RowStore
-from svmcore.path.data import kernel_from, kernel_of, merged, snapped, variables_of
+from svmcore.path.data import kernel_from, kernel_of, merged, oracle_of, snapped
 from svmcore.path.measure import check_path
+from svmcore.path.one_class import OneClassPath
+from svmcore.path.problem import BoxPath, Data, unit_of, variables_of
 from svmcore.path.published import PaperTracker, PublishedOptions
-from svmcore.path.result import Data, Path, Track
-from svmcore.path.start import Smo, Top, at_rest, excess_of, limit_solution, majority_at_zero, put_at_top
+from svmcore.path.result import Path, Track
+from svmcore.path.start import Smo, Top, at_rest, limit_of, limit_point, limit_solution, put_at_top
 from svmcore.path.tracker import Record
 from svmcore.path.window import WindowTracker
 from svmcore.problem import border
@@ -42,7 +44,7 @@ _MEASURED = (2, 8, 64)
 """Stretches of a path by the fast tracker at which it is measured: at least, at most, one in so many."""
 _SMO_STEPS = 20.0
 """Steps per point that it may take; the fast tracker removes what is left."""
-_LAMBDA_MIN = 1e-3
+LAMBDA_MIN = 1e-3
 _FOR_ROWS = 0.5
 """Share of a time limit beyond which the whole kernel matrix is given up for rows on demand."""
 
@@ -75,7 +77,7 @@ def svm_path(
     sample_weight: Any = None,
     class_weight: Any = None,
     lambda_max: float | None = None,
-    lambda_min: float = _LAMBDA_MIN,
+    lambda_min: float = LAMBDA_MIN,
     C_min: float | None = None,
     C_max: float | None = None,
     factorization: Literal["auto", "svd", "qr", "update"] = "auto",
@@ -126,7 +128,7 @@ def svm_path(
     begin = time.perf_counter()
     mode = border.choice("factorization", factorization, FACTORIZATIONS)
     options = _published_options(published, mode)
-    high, low = _ends(lambda_max, lambda_min, C_min, C_max)
+    high, low = ends_of(lambda_max, lambda_min, C_min, C_max)
     threads = border.threads(n_threads)
     if max_events is not None:
         max_events = border.integer("max_events", max_events, low=0)
@@ -142,7 +144,7 @@ def svm_path(
     path = follow(problem, Way(high, low, mode, max_events, cache_mb, threads), control, options)
     path.stats["seconds"]["check"] += prepared - begin
     path.stats["seconds"]["total"] += prepared - begin
-    _speak(path)
+    speak(path)
     warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, names=problem.columns.names)
     return path
 
@@ -165,16 +167,24 @@ def follow(
 
     `options` are those of a published algorithm; `gram`: the kernel among all points without offset, where somebody has it.
     """
-    begin = time.perf_counter()
     if gram is not None:
         problem = problem._replace(centre=None)
-    data = merged(problem, way.threads, together=way.mode == "auto")
-    watch = _Watch(control, way.low)
+    return follow_data(merged(problem, way.threads, together=way.mode == "auto"), way, control, options, gram)
+
+
+def follow_data(
+    data: Data, way: Way, control: Control, options: PublishedOptions | None = None, gram: FloatArray | None = None
+) -> Path:
+    """The path of data that are ready."""
+    begin = time.perf_counter()
+    v = variables_of(data)
+    watch = Watch(control, way.low, v.level, unit_of(v))
     with control, one_blas_thread:
         K = kernel_of(data, way.cache_mb) if gram is None else kernel_from(gram, data)
         prepared = time.perf_counter()
         if options is None:
-            record, top, store = _auto(data, K, way, watch)
+            smooth = data.spec.kernel.kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
+            record, top, store = track(v, oracle_of(data, K), way, watch, smooth)
         else:
             record, top, store = _paper(data, K, way, watch, options)
         path = _assemble(data, record, top)
@@ -204,10 +214,10 @@ def _published_options(published: Any, mode: str) -> PublishedOptions | None:
     return published
 
 
-def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float | None, float]:
+def ends_of(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float | None, float]:
     """Both ends in lambda, the larger one or None first, whichever way they were given."""
     for C, C_name, value, name in (
-        (C_max, "C_max", lambda_min if lambda_min != _LAMBDA_MIN else None, "lambda_min"),
+        (C_max, "C_max", lambda_min if lambda_min != LAMBDA_MIN else None, "lambda_min"),
         (C_min, "C_min", lambda_max, "lambda_max"),
     ):
         if C is not None and value is not None:
@@ -229,54 +239,57 @@ def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[flo
 # ---- the two ways to follow it -----------------------------------------------------------------------------------------
 
 
-class _Watch:
+class Watch:
     """Limits, progress and callback, looked at between slices of work."""
 
-    def __init__(self, control: Control, lam_end: float) -> None:
+    def __init__(self, control: Control, end: float, level: float = 0.0, unit: float = 1.0) -> None:
         self.control = control
-        self.lam_end = lam_end
-        self.lam_start: float | None = None
+        self.level, self.unit = level, unit
+        self.last = level + end
+        self.first: float | None = None
 
     def __call__(self, tracker: Any) -> str | None:
-        lam = tracker.lam
-        if self.lam_start is None:
-            self.lam_start = lam
-        way = np.log(self.lam_start / self.lam_end) if self.lam_start > self.lam_end else 1.0
-        done = float(min(1.0, np.log(self.lam_start / lam) / way)) if lam > 0 else 1.0
+        lam = tracker.lam / self.unit
+        size = self.level + lam
+        if self.first is None:
+            self.first = size
+        way = np.log(self.first / self.last) if self.first > self.last > 0.0 else 1.0
+        done = float(min(1.0, np.log(self.first / size) / way)) if size > 0 else 1.0
         status = self.control.poll(
             PathProgress(lam, tracker.n_events, tracker.m, done, self.control.seconds),
             lambda: (
-                f"lambda {lam:.3e} ({100 * done:3.0f} % of the way in log lambda), {tracker.n_events} events, "
-                f"{tracker.m} on the margin"
+                f"{'epsilon' if self.level else 'lambda'} {lam:.3e} ({100 * done:3.0f} % of the way), "
+                f"{tracker.n_events} events, {tracker.m} on the margin"
             ),
         )
         return None if status is None else status.name.lower()
 
 
-def _auto(data: Data, K: KernelMatrix, way: Way, watch: _Watch) -> tuple[Record, Top, RowStore]:
-    """The fast tracker."""
-    v, control = variables_of(data), watch.control
+def track(v: BoxPath, K: Any, way: Way, watch: Watch, smooth: bool = False) -> tuple[Record, Top, RowStore]:
+    """The fast tracker. `smooth`: few points depend on others, so that those that are tied may join the margin at once."""
+    control, unit = watch.control, unit_of(v)
+    v = v.scaled(unit)
+    low, high = way.low * unit, None if way.high is None else way.high * unit
     clock = time.perf_counter()
-    kind = data.spec.kernel.kind
-    smooth = kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
-    tracker = WindowTracker(
-        K, v.c, v.lower, v.upper, equality=v.equality, budget=float(K.cache_bytes), batch=smooth,
-        solver=lambda lam, beta: smo.at(lam, beta, 1e-9 * lam), go_on=lambda: control.reason() is None,
+    tracker: WindowTracker = WindowTracker(
+        K, v, budget=float(K.cache_bytes), batch=smooth,
+        solver=lambda t, beta: smo.at(t, beta, 1e-9 * tracker.size(t)), go_on=lambda: control.reason() is None,
         rows_while=_while_worth(control),
     )  # fmt: skip
     smo: Smo = Smo(_stored(tracker.store, K), v, control)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
     with control.beginning():
-        top = put_at_top(tracker, smo, way.high, way.low)
+        top = put_at_top(tracker, smo, high, low)
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
     tracker.start_record()
-    ended = tracker.run(way.low, watch, way.max_events) if top.lam > way.low else "done"
+    ended = tracker.run(low, watch, way.max_events) if top.lam > low else "done"
     seconds["track"] = time.perf_counter() - clock
     record = tracker.record(ended)
     record.stats["seconds"] = seconds
-    return record, top, tracker.store
+    top = top._replace(lam=top.lam / unit, bias_slope=top.bias_slope * unit)
+    return record.in_units_of(unit), top, tracker.store
 
 
 def _while_worth(control: Control) -> Callable[[float], bool]:
@@ -290,16 +303,16 @@ def _while_worth(control: Control) -> Callable[[float], bool]:
     return worth
 
 
-def _stored(store: RowStore, K: KernelMatrix) -> KernelMatrix:
+def _stored(store: RowStore, K: Any) -> Any:
     """The kernel as an oracle that reads the tracker's rows, when it has them all."""
-    if not store.whole:
+    if not store.whole or not isinstance(K, KernelMatrix):
         return K
     kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, 0.0)
     return KernelMatrix(store.rows, kernel, cache_bytes=K.cache_bytes, n_threads=K.n_threads)
 
 
 def _paper(
-    data: Data, K: KernelMatrix, way: Way, watch: _Watch, options: PublishedOptions
+    data: Data, K: KernelMatrix, way: Way, watch: Watch, options: PublishedOptions
 ) -> tuple[Record, Top, RowStore]:
     """The published algorithm: IR by SMO at lambda_max from (55), then its own loop.
 
@@ -314,22 +327,23 @@ def _paper(
     clock = time.perf_counter()
     control = watch.control
     tracker = PaperTracker(
-        K, v.c, v.lower, v.upper, equality=v.equality, mode=way.mode, budget=float(K.cache_bytes), solver=by_smo,
+        K, v.slope, v.lower, v.upper, equality=v.equality, mode=way.mode, budget=float(K.cache_bytes), solver=by_smo,
         options=options, go_on=lambda: control.reason() is None, rows_while=_while_worth(control),
     )  # fmt: skip
     smo = Smo(_stored(tracker.store, K), v, control)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
+    limit = limit_of(v)
     with control.beginning():
         if way.high is None:
             beta, top = limit_solution(smo, max(options.start_tol, _ROUNDING))
             slope = top.bias_slope
             lam = 2.0 * max(top.lam, way.low)
         else:
-            beta, lam, slope = majority_at_zero(v), way.high, float(np.sign(excess_of(v)))
+            beta, lam, slope = limit_point(v, limit), way.high, limit.level
         tracker.begin(lam, beta)
         control.demand()
-    is_open = at_rest(tracker.S.beta, v, slope)
+    is_open = at_rest(tracker.S.beta, v, limit)
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
     ended = tracker.run(way.low, watch, way.max_events)
@@ -355,7 +369,8 @@ def _assemble(data: Data, record: Record, top: Top) -> Path:
     stats.setdefault("n_lp", 0)
     stats.setdefault("n_special", 0)
     stats.setdefault("n_backup", 0)
-    return Path(data, track, stats, record.ended)
+    kind = OneClassPath if data.form.kind == "one_class" else Path
+    return kind(data, track, stats, record.ended)
 
 
 def _checked(path: Path, store: RowStore, mode: str, control: Control) -> dict[str, Any]:
@@ -377,12 +392,18 @@ def _checked(path: Path, store: RowStore, mode: str, control: Control) -> dict[s
     return {"max_gap": max(path.stats["max_gap"], found.relative_gap), "null_dim_max": found.null_dim}
 
 
-def _speak(path: Path) -> None:
+def _where(path: Path) -> str:
+    """The end of a path in words."""
+    end = float(path._track.knot[-1, 0])
+    return f"epsilon={end:.3g}" if path.parameter == "epsilon" else f"C={1.0 / end:.6g}, where lambda={end:.3g}"
+
+
+def speak(path: Path) -> None:
     """Say when the path is shorter or less exact than was asked for."""
     if path.ended != "done":
         warn(
-            f"the path ended early ({path.ended}) at C={path.C_range[1]:.6g}, where lambda={path.lambdas[-1]:.3g}; it is "
-            "exact down to there. Remedy: a larger limit, or lambda_max=1/C to go on from here.",
+            f"the path ended early ({path.ended}) at {_where(path)}; it is exact down to there. "
+            f"Remedy: a larger limit{'' if path.parameter == 'epsilon' else ', or lambda_max=1/C to go on from here'}.",
             ConvergenceWarning,
         )
     gap = path.stats.get("max_gap", 0.0)

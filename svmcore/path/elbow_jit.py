@@ -36,16 +36,20 @@ GIVE = 1e-12  # boxes give way by this fraction when the best pivot is looked fo
 class Problem(NamedTuple):
     """What does not change during a call: `rows[slot[i]]` is kernel row i (slot -1: not there yet).
 
-    An elbow value whose rate is at most `still` does not move: that is rounding.
+    The linear term is ``fixed + t slope``. It is of size `level` + t, and a primal objective below `floor` is nothing to
+    measure a gap against. An elbow value whose rate is at most `still` does not move: that is rounding.
     """
 
     rows: FloatArray
     slot: IntArray
     diagonal: FloatArray
+    fixed: FloatArray
     slope: FloatArray
     bump: float
     equality: bool
     still: float
+    level: float
+    floor: float
 
 
 class State(NamedTuple):
@@ -312,8 +316,8 @@ def absorb(S):
 
 
 @jit
-def exact_gap(S, lam, c, lower, upper):
-    """Exact relative duality gap of the present point for the problem without shift, at `lam`."""
+def exact_gap(P, S, t, lower, upper):
+    """Exact relative duality gap of the present point for the problem without shift, at `t`."""
     bias = S.num[BIAS]
     total = 0.0
     gap = 0.0
@@ -324,9 +328,9 @@ def exact_gap(S, lam, c, lower, upper):
         hinge = (upper[i] if r > 0.0 else lower[i]) * r
         total += b
         gap += hinge - b * r
-        primal += 0.5 * b * (lam * c[i] - r - bias) + hinge
+        primal += 0.5 * b * (t * P.slope[i] + P.fixed[i] - r - bias) + hinge
     gap += abs(bias * total)  # what an unbalanced beta costs
-    return gap / max(primal, 1e-300)
+    return gap / max(primal, P.floor)
 
 
 @jit
@@ -369,6 +373,12 @@ def add_changes(out, P, S, count):
 
 
 @jit
+def size_at(P, t):
+    """The size of the linear term at t, against which residuals are measured."""
+    return P.level + t
+
+
+@jit
 def look(P, S, lower, upper):
     """A refresh that finds all well: residuals from beta alone, the shift decided anew. In place: S.
 
@@ -378,10 +388,10 @@ def look(P, S, lower, upper):
         return False
     t = S.num[T]
     for i in range(S.side.shape[0]):
-        S.resid[i] = t * P.slope[i] - S.image[i] - S.num[BIAS]
+        S.resid[i] = t * P.slope[i] + P.fixed[i] - S.image[i] - S.num[BIAS]
         S.base[i] = 0.0
     absorb(S)
-    gap = exact_gap(S, t, P.slope, lower, upper)
+    gap = exact_gap(P, S, t, lower, upper)
     if not gap <= FINE:
         return False
     S.num[WORST_GAP] = max(S.num[WORST_GAP], gap)

@@ -14,11 +14,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from svmcore._control import Control
+from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
 from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
+from svmcore.path.loss_curve import Rows, loss_curve
+from svmcore.problem import border
 from svmcore.step_curve import StepCurve, merged
 
 _STAGE = (1 << 18, 1 << 22)
@@ -69,7 +73,8 @@ class Follower:
     def __init__(self, path: Any, cross: Cross) -> None:
         self.track, self.cross = path._track, cross
         self.within = Cross(path._data, path._data.X)
-        self.at, self.bias = (np.ascontiguousarray(column) for column in path._track.knot.T)
+        self.at = np.ascontiguousarray(path._track.knot[:, 0])
+        self.bias = path._track.knot[:, 1] + path._data.form.level * self.at  # of lambda f, whole
         self.offset = 0.0 if path._data.equality else path._data.spec.kernel.offset
         self.c = path._sign
         self.replay = replay(path)
@@ -242,21 +247,61 @@ class Follower:
 def replay(path: Any) -> curve_jit.Replay:
     """A path's record in compiled form, at its first knot."""
     track = path._track
-    sign, upper = path._sign, path._upper
-    bounds = np.stack([np.where(sign > 0, 0.0, -upper), np.where(sign > 0, upper, 0.0)])
+    bounds = np.stack([path._problem.lower, path._problem.upper])
     record = curve_jit.Replay(
         knot_events=np.ascontiguousarray(track.knot_events, dtype=np.int64),
         event_index=np.ascontiguousarray(track.event_index, dtype=np.int64),
         event_to=np.ascontiguousarray(track.event_move[:, 1], dtype=np.int8),
         offset=np.ascontiguousarray(track.offset, dtype=np.int64),
         index=np.ascontiguousarray(track.index, dtype=np.int32), value=np.ascontiguousarray(track.value),
-        bounds=bounds, side=track.side0.astype(np.int8), beta=np.empty(sign.size),
-        place=np.full(sign.size, -1, dtype=np.int64),
+        bounds=bounds, side=track.side0.astype(np.int8), beta=np.empty(bounds.shape[1]),
+        place=np.full(bounds.shape[1], -1, dtype=np.int64),
     )  # fmt: skip
     record.beta[:] = next(path._vectors(np.zeros(1, dtype=np.int64)))
     before = slice(0, int(record.knot_events[0]))
     record.side[record.event_index[before]] = record.event_to[before]
     return record
+
+
+def curve_of(path: Any, X: Any, y: Any, sample_weight: Any, control: Control) -> tuple[Any, bool]:
+    """The error of a path on checked data, and whether all of its range is done; see `Path.error_curve`."""
+    data, kind = path._data, path._data.form.kind
+    if X is None:
+        if sample_weight is not None:
+            raise InputError("sample_weight belongs to other data X, y; the training set has its own weights")
+        if kind == "one_class":
+            return _outside(path), True
+        X, weight = data.X, data.weights
+        wanted = data.form.target + data.form.level if data.form.target.size else data.signs
+    else:
+        X = data.columns.apply(X)
+        wanted = _wanted(path, y, X.shape[0])
+        weight = _weights_of(sample_weight, X.shape[0])
+    there = weight > 0.0
+    if not there.all():
+        X, wanted, weight = X[there], wanted[there], weight[there]
+    if data.classes is not None:
+        return error_curve(path, Cross(data, X), wanted > 0.0, weight, control)
+    above, below = (data.form.tau, 1.0 - data.form.tau) if kind == "quantile" else (1.0, 1.0)
+    return loss_curve(path, Cross(data, X), Rows(wanted, weight / weight.sum(), above, below), control)
+
+
+def _wanted(path: Any, y: Any, n: int) -> FloatArray:
+    """Labels as +-1, or targets."""
+    data = path._data
+    if y is None:
+        if data.form.kind == "one_class":
+            return np.ones(n)
+        raise InputError(f"error_curve needs the {'targets' if data.classes is None else 'labels'} y of X")
+    return border.vector(y, "y", n) if data.classes is None else _signs_of(y, data.classes, n)
+
+
+def _outside(path: Any) -> StepCurve:
+    """The share of the training points of one class that lie outside. Those on the border count as inside."""
+    track, size = path._track, path._problem.upper
+    moved = size[track.event_index]
+    change = moved * ((track.event_move[:, 1] == 1).astype(float) - (track.event_move[:, 0] == 1))
+    return _assemble(track.event_lambda, change, float(size[track.side0 == 1].sum()), float(size.sum()), path.C_range)
 
 
 def error_curve(path: Any, cross: Cross, positive: Any, weight: FloatArray, control: Control) -> tuple[StepCurve, bool]:
@@ -274,7 +319,7 @@ def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips,
     follower = Follower(path, cross)
     with control.beginning():
         follower.start(control)
-    flips = [_above(follower, path._track.bias_slope)]
+    flips = [_above(follower, path._track.bias_slope + path._data.form.level)]
     start = _at_the_top(follower.F, flips[0])
     last = follower.at.size - 1
     while follower.done < last:
@@ -317,3 +362,26 @@ def _assemble(lam: FloatArray, change: FloatArray, begin: float, total: float, s
     C, count = C[first:stop], count[first : stop + 1]
     last = np.concatenate([C[1:] > C[:-1], [True]]) if C.size else np.empty(0, dtype=bool)
     return merged(C[last], np.clip(np.concatenate([count[:1], count[1:][last]]) / total, 0.0, 1.0), low, high)
+
+
+def _signs_of(y: Any, classes: NDArray[Any], n: int) -> FloatArray:
+    labels = border.label_array(y).reshape(-1)
+    if labels.size != n:
+        raise InputError(f"y has {labels.size} labels for {n} rows of X; give one label per row")
+    unknown = ~np.isin(labels, classes)
+    if unknown.any():
+        raise InputError(
+            f"y holds the label {labels[unknown][0]!r}; this path separates {classes[0]!r} and {classes[1]!r}"
+        )
+    return np.where(labels == classes[1], 1.0, -1.0)
+
+
+def _weights_of(sample_weight: Any, n: int) -> FloatArray:
+    if sample_weight is None:
+        return np.ones(n)
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n,):
+        raise InputError(f"sample_weight has shape {weight.shape} for {n} rows of X; give one weight per row")
+    if not (np.isfinite(weight).all() and (weight >= 0.0).all() and weight.sum() > 0.0):
+        raise InputError("sample_weight must be finite, not negative, and not all zero")
+    return weight

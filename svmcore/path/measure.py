@@ -65,15 +65,18 @@ class Measured(NamedTuple):
 def measure(path: Any, point: Point, product: FloatArray) -> Measured:
     """The measures, given K beta (with the embedded offset) in rows as `point.beta`."""
     lam, beta, bias = point
-    lower, upper = np.where(path._sign > 0, 0.0, -path._upper), np.where(path._sign > 0, path._upper, 0.0)
-    v = lam[:, None] * path._sign - product
+    problem = path._problem
+    lower, upper = problem.lower, problem.upper
+    term = problem.fixed + lam[:, None] * problem.slope
+    v = term - product
     u = v - bias[:, None]
     gap = np.maximum(u * (upper - beta), u * (lower - beta)).sum(axis=1) - bias * beta.sum(axis=1)
-    dual = -0.5 * np.einsum("ij,ij->i", beta, lam[:, None] * path._sign + v)
+    dual = -0.5 * np.einsum("ij,ij->i", beta, term + v)
     top = np.where(beta < upper, v, -np.inf).max(axis=1, initial=-np.inf)
     bottom = np.where(beta > lower, v, np.inf).min(axis=1, initial=np.inf)
     violation = np.maximum(top - bottom, 0.0) if path._data.equality else np.maximum(np.maximum(top, -bottom), 0.0)
-    return Measured(violation / lam, gap / np.maximum(np.abs(gap - dual), 1e-300), u)
+    size = 1.0 if path.parameter == "epsilon" else lam  # the violation is that of the dual variables themselves
+    return Measured(violation / size, gap / np.maximum(np.abs(gap - dual), problem.floor), u)
 
 
 # ---- products with the kernel ------------------------------------------------------------------------------------------
@@ -151,7 +154,7 @@ def _near(lam: FloatArray) -> Iterator[slice]:
 
 
 class Checked(NamedTuple):
-    """The largest KKT violation and relative gap, the C of that gap, and the largest null dimension.
+    """The largest KKT violation and relative gap, the C (or epsilon) of that gap, and the largest null dimension.
 
     -inf where nothing was measured. The null dimension is that of the bordered system of all points on the margin, merged
     duplicates counted apart.
@@ -174,7 +177,7 @@ def check_path(
     """
     source = Source(path, store)
     starts = stretches(path, most)
-    worst = Checked(-np.inf, -np.inf, 1.0 / float(path._track.knot[0, 0]), 0)
+    worst = Checked(-np.inf, -np.inf, path._value_of(float(path._track.knot[0, 0])), 0)
     few = _spread(starts, _FIRST_STRETCHES) if sure else starts[:0]
     for some, allowed in ((few, _always), (np.setdiff1d(starts, few), go_on)):
         for point, middle in _places(path, some):
@@ -182,8 +185,8 @@ def check_path(
             if product is None:
                 return worst
             found = measure(path, point, product)
-            margins = (np.abs(found.residual) <= ZERO * point.lam[:, None])[middle]
-            worst = _worse(worst, point, found)._replace(
+            margins = (np.abs(found.residual) <= ZERO * (path._problem.level + point.lam[:, None]))[middle]
+            worst = _worse(path, worst, point, found)._replace(
                 null_dim=_null_dim(path._data, source, _largest(path, margins, null), worst.null_dim, allowed)
             )
     return worst
@@ -192,14 +195,16 @@ def check_path(
 def stretches(path: Any, most: int | None = None) -> IntArray:
     """The knots that begin stretches of a path, all or `most` of them, and the last knot.
 
-    A quarter are the longest in log lambda, where rounding has most room; the others are spread evenly.
+    A quarter are the longest, in the logarithm of the linear term's size, where rounding has most room; the others are
+    spread evenly.
     """
     lam = path._track.knot[:, 0]
     last = lam.size - 1
     proper = np.flatnonzero(lam[1:] < lam[:-1])
     if most is None or proper.size <= most:
         return np.arange(last + 1)
-    long = np.argsort(-np.log(lam[proper] / lam[proper + 1]), kind="stable")[: most // 4]
+    size = path._problem.level + lam
+    long = np.argsort(-np.log(size[proper] / np.maximum(size[proper + 1], 1e-300)), kind="stable")[: most // 4]
     return np.unique(np.concatenate([_spread(proper, most - most // 4), proper[long], [last]]))
 
 
@@ -233,13 +238,13 @@ def _places(path: Any, starts: IntArray) -> Iterator[tuple[Point, NDArray[np.boo
         yield Point(np.array(lams), np.array(betas), np.array(biases)), np.array(middle)
 
 
-def _worse(worst: Checked, point: Point, found: Measured) -> Checked:
+def _worse(path: Any, worst: Checked, point: Point, found: Measured) -> Checked:
     """The worst of what is known and of these places."""
     k = int(np.argmax(np.where(np.isfinite(found.gap), found.gap, np.inf)))
     worst = worst._replace(kkt_violation=max(worst.kkt_violation, float(found.violation.max())))
     if found.gap[k] <= worst.relative_gap:
         return worst
-    return worst._replace(relative_gap=float(found.gap[k]), C=1.0 / float(point.lam[k]))
+    return worst._replace(relative_gap=float(found.gap[k]), C=path._value_of(float(point.lam[k])))
 
 
 def _largest(path: Any, margins: NDArray[np.bool_], most: int | None) -> list[IntArray]:

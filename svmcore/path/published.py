@@ -32,6 +32,7 @@ from svmcore.kernel.rows import RowStore
 from svmcore.path import published_jit as pub
 from svmcore.path.bordered import Bordered
 from svmcore.path.elbow_jit import ELBOW, LOW, UP
+from svmcore.path.problem import BoxPath
 from svmcore.path.tracker import Record, Tracker
 from svmcore.simd.loops import add_weighted_rows
 
@@ -166,7 +167,7 @@ class PaperTracker:
         if self.corrector is None:
             S = self.S
             self.corrector = Tracker(
-                self.K, S.c, S.lower, S.upper, equality=self.equality, budget=0.0,
+                self.K, BoxPath(np.zeros(S.c.size), S.c, S.lower, S.upper, self.equality), budget=0.0,
                 solver=lambda lam, beta: self.solver(lam, beta, tol), go_on=self.go_on,
             )  # fmt: skip
             self.corrector.store = self.store

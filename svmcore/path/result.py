@@ -12,6 +12,7 @@ piecewise linear, so phi is integrated exactly upwards from the value at the sma
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
@@ -23,15 +24,15 @@ from svmcore._html import html_table
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.path.cross import Cross
+from svmcore.path.problem import Data, variables_of
 from svmcore.problem import border
-from svmcore.problem.columns import Columns, Scaling
+from svmcore.problem.columns import Scaling
 from svmcore.step_curve import StepCurve
 
 if TYPE_CHECKING:
     from svmcore.models.solution import Solution
 
 CAUSES = ("box", "margin", "exchange", "batch", "repair", "special", "restart")
-EVENT = np.dtype([("lambda", "f8"), ("index", "i8"), ("from", "U1"), ("to", "U1"), ("cause", "U8")])
 _CHUNK = 1 << 22  # kernel or decision values held at a time
 
 
@@ -43,40 +44,8 @@ class PathCertificate(NamedTuple):
     n_values: int
 
 
-class Groups(NamedTuple):
-    """How training points share the tracker's variables: duplicates of equal label are one variable.
-
-    `of[i]` is point i's variable (-1: weight zero), `share[i]` its part of the variable's box, `first[v]` the first
-    point of variable v, `count[v]` the number of its points.
-    """
-
-    of: IntArray
-    share: FloatArray
-    first: IntArray
-    count: IntArray  # type: ignore[assignment]
-
-
-class Data(NamedTuple):
-    """The problem behind a path: scaled features, signs and weights per point, kernel, classes, and the variables."""
-
-    X: Any
-    signs: FloatArray
-    weights: FloatArray
-    spec: Any
-    classes: NDArray[Any]
-    equality: bool
-    groups: Groups
-    n_threads: int
-    columns: Columns
-
-    @property
-    def raw(self) -> Any:
-        """The features in the units that users know."""
-        return self.columns.raw(self.X)
-
-
 class Track(NamedTuple):
-    """What a tracker recorded (see `_follow.Record`), in terms of variables: sides 0 low, 1 up, 2 elbow."""
+    """What a tracker recorded (see `path/tracker.Record`), in terms of variables: sides 0 low, 1 up, 2 elbow."""
 
     side0: Any
     event_lambda: FloatArray
@@ -96,11 +65,17 @@ class Track(NamedTuple):
 class Path:
     """The exact solution for every C of an interval. Made by `svm_path`; see there for an example.
 
+    Paths of regressions, quantiles and one class (`svr_path`, `quantile_path`, `one_class_path`) have the same methods.
+    `epsilon_path` makes one over epsilon: its methods take epsilon where C is written here.
+
     Attributes
     ----------
+    parameter : what the path is over, "C" or "epsilon".
     lambdas, Cs : the breakpoints, lambda decreasing, C = 1 / lambda; first and last are the ends of the path.
+    epsilons : the breakpoints of a path over epsilon, decreasing; it has no lambdas and Cs.
     events : structured array (lambda, index, from, to, cause). Sides are the paper's: "L" (alpha = C), "R" (alpha = 0),
-        "E" (on the margin). The index of a merged group is its first point.
+        "E" (on the margin). The index of a merged group is its first point. For a quantile "L" is the upper end of the
+        box (the target lies above the function) and "R" the lower one.
     stats : n_events, n_distinct, elbow_max, null_dim_max, n_lp, n_special, n_backup, seconds by part, and more.
     ended : "done", or why the path stops early ("max_events", "time_limit", "interrupted", "callback").
     """
@@ -109,33 +84,32 @@ class Path:
         self._data = data
         self._track = track
         self.ended = ended
-        real = data.groups.of >= 0
-        self._upper: FloatArray = np.bincount(data.groups.of[real], weights=data.weights[real]).astype(np.float64)
+        self._problem = variables_of(data)
         self._sign = data.signs[data.groups.first]
         self.stats = stats
         stats["n_events"] = int(track.event_lambda.size)
-        self.lambdas = self._breakpoints()
+        self._breaks = self._breakpoints()
         stats["n_distinct"] = self._n_distinct
-        self.Cs = 1.0 / self.lambdas
         self._sum_c: FloatArray | None = None
 
     def __repr__(self) -> str:
-        low, high = self.C_range
+        low, high = self._range
         return (
-            f"<Path: C from {low:.3g} to {high:.3g}, {self.stats['n_events']} events at {self.stats['n_distinct']} "
-            f"values, at most {self.stats['elbow_max']} points on the margin, {self.ended}>"
+            f"<Path: {self.parameter} from {low:.3g} to {high:.3g}, {self.stats['n_events']} events at "
+            f"{self.stats['n_distinct']} values, at most {self.stats['elbow_max']} points on the margin, {self.ended}>"
         )
 
     def _repr_html_(self) -> str:
         """The table that notebooks show."""
-        low, high = self.C_range
+        low, high = self._range
+        classes = self._data.classes
         rows = {
-            "C": f"from {low:.6g} to {high:.6g}",
+            self.parameter: f"from {low:.6g} to {high:.6g}",
             **self.params,
-            "classes": ", ".join(str(label) for label in self._data.classes.tolist()),
+            **({} if classes is None else {"classes": ", ".join(str(label) for label in classes.tolist())}),
             "points": f"{self._data.X.shape[0]:,}",
             "features": f"{self._data.X.shape[1]:,}",
-            "events": f"{self.stats['n_events']:,} at {self.stats['n_distinct']:,} values of C",
+            "events": f"{self.stats['n_events']:,} at {self.stats['n_distinct']:,} values of {self.parameter}",
             "points on the margin": f"at most {self.stats['elbow_max']:,}",
             "ended": self.ended,
         }
@@ -144,10 +118,60 @@ class Path:
     # ---- what was recorded ---------------------------------------------------------------------------------------
 
     @property
+    def parameter(self) -> str:
+        """What the path is over: "C" or "epsilon"."""
+        return self._data.form.parameter
+
+    def _only_over(self, parameter: str, name: str) -> None:
+        if self.parameter != parameter:
+            raise AttributeError(f"this path is over {self.parameter}; {name} belongs to a path over {parameter}")
+
+    @property
+    def lambdas(self) -> FloatArray:
+        """The breakpoints, lambda = 1 / C, decreasing."""
+        self._only_over("C", "lambdas")
+        return self._breaks
+
+    @cached_property
+    def Cs(self) -> FloatArray:
+        """The breakpoints, increasing."""
+        self._only_over("C", "Cs")
+        return 1.0 / self._breaks
+
+    @property
+    def epsilons(self) -> FloatArray:
+        """The breakpoints of a path over epsilon, decreasing."""
+        self._only_over("epsilon", "epsilons")
+        return self._breaks
+
+    @property
+    def _values(self) -> FloatArray:
+        """The breakpoints in the users' parameter."""
+        return self._breaks if self.parameter == "epsilon" else self.Cs
+
+    def _value_of(self, t: float) -> float:
+        """The users' parameter at one place of the path."""
+        return t if self.parameter == "epsilon" else 1.0 / t
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        """The interval of the users' parameter that the path covers."""
+        first, last, is_open = float(self._track.knot[0, 0]), float(self._track.knot[-1, 0]), self._track.open_top
+        if self.parameter == "epsilon":
+            return last, np.inf if is_open else first
+        return 0.0 if is_open else self._value_of(first), self._value_of(last)
+
+    @property
     def C_range(self) -> tuple[float, float]:
         """The interval of C that the path covers; its lower end is 0 when nothing happens below the first breakpoint."""
-        low = 0.0 if self._track.open_top else 1.0 / float(self._track.knot[0, 0])
-        return low, 1.0 / float(self._track.knot[-1, 0])
+        self._only_over("C", "C_range")
+        return self._range
+
+    @property
+    def epsilon_range(self) -> tuple[float, float]:
+        """The interval that a path over epsilon covers; its upper end is infinite when nothing happens above."""
+        self._only_over("epsilon", "epsilon_range")
+        return self._range
 
     @property
     def C_min(self) -> float:
@@ -163,24 +187,35 @@ class Path:
     def events(self) -> NDArray[Any]:
         """All changes of side, in order."""
         track = self._track
-        out = np.empty(track.event_lambda.size, dtype=EVENT)
-        out["lambda"] = track.event_lambda
+        out = np.empty(track.event_lambda.size, dtype=self._event_type)
+        out[self._t_name] = track.event_lambda
         out["index"] = self._data.groups.first[track.event_index]
         names = np.array([["R", "L", "E"], ["L", "R", "E"]])  # a negative point at its lower end has alpha = C
-        row = (self._sign[track.event_index] < 0).astype(int)
+        row = (self._problem.upper[track.event_index] <= 0.0).astype(int)
         out["from"] = names[row, track.event_move[:, 0]]
         out["to"] = names[row, track.event_move[:, 1]]
         out["cause"] = np.array(CAUSES)[track.event_move[:, 2]]
         return out
 
+    @property
+    def _t_name(self) -> str:
+        """The name of what falls along the path."""
+        return "epsilon" if self.parameter == "epsilon" else "lambda"
+
+    @property
+    def _event_type(self) -> np.dtype[Any]:
+        return np.dtype([(self._t_name, "f8"), ("index", "i8"), ("from", "U1"), ("to", "U1"), ("cause", "U8")])
+
     def _breakpoints(self) -> FloatArray:
         lam = self._track.event_lambda
         ends = self._track.knot[[0, -1], 0]
+        level = self._problem.level
         if lam.size:
-            keep = np.concatenate([[True], lam[1:] < lam[:-1] * (1.0 - 1e-10)])
+            keep = np.concatenate([[True], lam[1:] < lam[:-1] * (1.0 - 1e-10) - 1e-10 * level])
             lam = lam[keep]
         self._n_distinct = int(lam.size)
-        lam = lam[(lam < ends[0] * (1.0 - 1e-12)) & (lam > ends[1] * (1.0 + 1e-12))]
+        above, below = ends[0] * (1.0 - 1e-12) - 1e-12 * level, ends[1] * (1.0 + 1e-12) + 1e-12 * level
+        lam = lam[(lam < above) & (lam > below)]
         if self._track.found_top and lam.size:  # recorded from somewhat above the first event
             ends = np.array([lam[0], ends[1]])
             lam = lam[1:]
@@ -189,7 +224,7 @@ class Path:
     def _vectors(self, knots: IntArray) -> Iterator[FloatArray]:
         """The variables at knots, given in increasing order: bounds from the events, elbow values over them."""
         track = self._track
-        bounds = np.stack([np.where(self._sign > 0, 0.0, -self._upper), np.where(self._sign > 0, self._upper, 0.0)])
+        bounds = np.stack([self._problem.lower, self._problem.upper])
         side = track.side0.astype(np.int64)
         every = np.arange(side.size)
         done = 0
@@ -204,7 +239,9 @@ class Path:
             yield np.clip(vector, bounds[0], bounds[1])
 
     def _lambdas_of(self, C: Any) -> tuple[FloatArray, FloatArray, bool]:
-        """Lambda and C as arrays, and whether C was one number."""
+        """Lambda and C as arrays, and whether C was one number. Over epsilon: epsilon, ones (b is the dual), the same."""
+        if self.parameter == "epsilon":
+            return self._epsilons_of(C)
         values = np.asarray(C, dtype=np.float64)
         if values.ndim > 1:
             raise InputError(f"C has {values.ndim} dimensions; give one number or a one-dimensional array")
@@ -223,6 +260,21 @@ class Path:
             lam = np.minimum(lam, self._track.knot[0, 0])
         return lam, flat, values.ndim == 0
 
+    def _epsilons_of(self, epsilon: Any) -> tuple[FloatArray, FloatArray, bool]:
+        values = np.asarray(epsilon, dtype=np.float64)
+        if values.ndim > 1:
+            raise InputError(f"epsilon has {values.ndim} dimensions; give one number or a one-dimensional array")
+        flat = np.atleast_1d(values)
+        low, high = self._range
+        room = 1e-9 * self._problem.level
+        bad = ~(flat >= low - room) | ~(flat <= high + room) | (flat < 0.0) | np.isinf(flat)
+        if bad.any():
+            raise InputError(
+                f"epsilon={flat[bad][0]:g} lies outside the path, which covers {low:.6g} to {high:.6g}; "
+                "compute it with a smaller epsilon_min"
+            )
+        return np.clip(flat, low, high), np.ones(flat.size), values.ndim == 0
+
     def _hat(self, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
         """beta-hat (one row per lambda) and bias-hat."""
         track = self._track
@@ -232,7 +284,7 @@ class Path:
         left = np.where((lam[order] >= at[0]) | (at.size == 1), 0, np.maximum(right - 1, 0))
         right = np.where(lam[order] >= at[0], 0, right)
         needed = np.unique(np.concatenate([left, right]))
-        out = np.empty((lam.size, self._sign.size))
+        out = np.empty((lam.size, self._problem.slope.size))
         bias = np.empty(lam.size)
         source = self._vectors(needed)
         held: dict[int, FloatArray] = {}
@@ -258,13 +310,21 @@ class Path:
         """y_i alpha_i of all n training points; one row per C when C is an array."""
         lam, C, scalar = self._lambdas_of(C)
         beta, _ = self._hat(lam)
-        groups = self._data.groups
+        data, problem, groups = self._data, self._problem, self._data.groups
+        lower, upper = problem.lower, problem.upper
+        if data.form.twins:  # at most one of a point's two variables is not zero
+            beta = beta[:, : data.n_groups] + beta[:, data.n_groups :]
+            lower, upper = lower[data.n_groups :], upper[: data.n_groups]
         real = np.flatnonzero(groups.of >= 0)
-        part = beta[:, groups.of[real]]
-        full = np.abs(part) == self._upper[groups.of[real]]  # at the bound: exactly C times the weight
+        part, at = beta[:, groups.of[real]], groups.of[real]
         out = np.zeros((lam.size, groups.of.size))
-        bound = C[:, None] * (self._data.signs * self._data.weights)[real]
-        out[:, real] = np.where(full, bound, part * groups.share[real] * C[:, None])
+        out[:, real] = part * groups.share[real] * C[:, None]
+        low, high = data.form.shares  # at a bound it is exactly C times the weight
+        size = C[:, None] * (data.signs * data.weights)[real]
+        for bound, share in ((lower, low), (upper, high)):
+            share = share if data.form.kind != "svc" else 1.0
+            full = (part == bound[at]) & (bound[at] != 0.0)
+            out[:, real] = np.where(full, share * size, out[:, real])
         return out[0] if scalar else out
 
     def alpha(self, C: Any) -> FloatArray:
@@ -278,15 +338,15 @@ class Path:
     def intercept(self, C: Any) -> Any:
         """The intercept; an array when C is one."""
         centre = self._data.columns.centre
-        out = self._bias(C) - (0.0 if centre is None else self.coef(C) @ centre)
+        out = self._bias(C) - (0.0 if centre is None else self.coef(C) @ centre) + self._data.form.level
         return float(out) if np.ndim(out) == 0 else out
 
     def _bias(self, C: Any) -> Any:
-        """The intercept that belongs to the points as the path sees them: moved to their mean where they are far off."""
+        """The intercept that belongs to the points and targets as the path sees them: moved to their middle."""
         lam, _, scalar = self._lambdas_of(C)
         beta, bias = self._hat(lam)
         offset = self._data.spec.kernel.offset
-        out = (bias + (0.0 if self._data.equality else offset * beta.sum(axis=1))) / lam
+        out = (bias + (0.0 if self._data.equality else offset * beta.sum(axis=1))) / self._divisor(lam)
         return float(out[0]) if scalar else out
 
     @overload
@@ -305,26 +365,33 @@ class Path:
         out = phi[right] - 0.5 * (here + total[right]) * (lam - at[right])
         above = lam > at[0]
         out[above] = phi[0] - total[0] * (lam[above] - at[0])
-        out /= lam * lam
+        out /= self._divisor(lam) ** 2
         return float(out[0]) if scalar else out
 
+    def _divisor(self, lam: FloatArray) -> FloatArray:
+        """What the recorded values are divided by: lambda, or one where they are the dual variables themselves."""
+        return np.ones_like(lam) if self.parameter == "epsilon" else lam
+
     def _potential(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """lambda, c'b and phi at every knot."""
+        """lambda, slope'b and phi at every knot."""
         track = self._track
         at = track.knot[:, 0]
         if self._sum_c is None:
             knots = np.arange(at.size)
-            self._sum_c = np.array([float(self._sign @ v) for v in self._vectors(knots)])
+            self._sum_c = np.array([float(self._problem.slope @ v) for v in self._vectors(knots)])
         total = self._sum_c
         pieces = 0.5 * (total[1:] + total[:-1]) * (at[:-1] - at[1:])
         phi = track.phi_end - np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]])
         return at, total, phi
 
     def support_counts(self) -> NDArray[Any]:
-        """Structured array (lambda, E, L, R): points on the margin, at C and at 0, just after each breakpoint."""
+        """Structured array (lambda, E, L, R): points on the margin, at C and at 0, just after each breakpoint.
+
+        For a quantile L and R are the points below and above which the function lies.
+        """
         track = self._track
         count = self._data.groups.count
-        negative = self._sign < 0
+        negative = self._problem.upper <= 0.0
         tally = np.zeros((track.event_lambda.size + 1, 3))
 
         def column(side: Any, index: Any) -> Any:  # 0: E, 1: L, 2: R
@@ -337,9 +404,12 @@ class Path:
         np.add.at(tally, (rows, column(track.event_move[:, 1], track.event_index)), weight)
         np.add.at(tally, (rows, column(track.event_move[:, 0], track.event_index)), -weight)
         tally = np.cumsum(tally, axis=0)
-        upto = np.searchsorted(-track.event_lambda, -self.lambdas * (1.0 - 1e-10), side="right")
-        out = np.empty(self.lambdas.size, dtype=[("lambda", "f8"), ("E", "i8"), ("L", "i8"), ("R", "i8")])
-        out["lambda"] = self.lambdas
+        if self._data.form.twins:  # the other variable of every point is at zero
+            tally[:, 2] -= 0.5 * count.sum()
+        reached = self._breaks * (1.0 - 1e-10) - 1e-10 * self._problem.level
+        upto = np.searchsorted(-track.event_lambda, -reached, side="right")
+        out = np.empty(self._breaks.size, dtype=[(self._t_name, "f8"), ("E", "i8"), ("L", "i8"), ("R", "i8")])
+        out[self._t_name] = self._breaks
         for k, name in enumerate("ELR"):
             out[name] = tally[upto, k]
         return out
@@ -362,7 +432,12 @@ class Path:
     def params(self) -> dict[str, Any]:
         """The training problem in the words of `svm_path`: whatever applies."""
         spec = self._data.spec
-        return {**border.kernel_params(spec.kernel, spec.function), "standardize": self.standardized is not None}
+        form = self._data.form.params
+        return {
+            **form,
+            **border.kernel_params(spec.kernel, spec.function),
+            "standardize": self.standardized is not None,
+        }
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -394,11 +469,14 @@ class Path:
             rows = np.arange(start, min(start + step, cross.n))
             out[:, rows] = coef @ cross.block(rows, columns).T
         out += bias[:, None]
-        out /= lam[:, None]
+        out /= self._divisor(lam)[:, None]
+        out += self._data.form.level
         return out[0] if scalar else out
 
     def predict(self, X: Any, C: Any) -> NDArray[Any]:
-        """The class of every row of X; with an array of C, one row of the result per C."""
+        """The class of every row of X (the value, for regression); with an array of C, one row of the result per C."""
+        if self._data.classes is None:
+            return self.decision_function(X, C)
         return np.asarray(self._data.classes[(self.decision_function(X, C) > 0).astype(int)])
 
     @one_blas_thread
@@ -411,36 +489,26 @@ class Path:
         time_limit: float | None = None,
         callback: Callback | None = None,
         verbose: int = 0,
-    ) -> StepCurve:
-        """The share of rows of X that are classified wrongly, as an exact step function of C (default: training set).
+    ) -> Any:
+        """The error on X, y as an exact function of C (default: on the training set).
 
+        Of a classifier it is the share of rows that are classified wrongly, a `StepCurve`; of one class the share of rows
+        that lie outside (or, given labels +1 and -1, that are on the wrong side). Of a regression it is the mean of
+        |y - f(x)|, and of a quantile the mean pinball loss: a continuous, piecewise linear function, a `LossCurve`.
         Rows count by their weight, and one of weight zero is not there. The training set has the weights it was trained
         with, class weights included; `sample_weight` is for other data. The curve covers `C_range`. When `time_limit`,
         Ctrl-C or `callback` (a function of one `WorkProgress`) ends the work, it covers the part that is done, from the
         smallest C on, and a ConvergenceWarning says so.
         """
-        from svmcore.path.error_curve import error_curve
+        from svmcore.path.error_curve import curve_of
 
-        data = self._data
-        if X is None:
-            if sample_weight is not None:
-                raise InputError("sample_weight belongs to other data X, y; the training set has its own weights")
-            X, wanted, weight = data.X, data.signs, data.weights
-        else:
-            if y is None:
-                raise InputError("error_curve needs the labels y of X")
-            X = data.columns.apply(X)
-            wanted = _signs_of(y, data.classes, X.shape[0])
-            weight = _weights_of(sample_weight, X.shape[0])
-        there = weight > 0.0
-        if not there.all():
-            X, wanted, weight = X[there], wanted[there], weight[there]
         with new_control("error curve", time_limit, callback, verbose) as control:
-            curve, whole = error_curve(self, Cross(data, X), wanted > 0.0, weight, control)
+            curve, whole = curve_of(self, X, y, sample_weight, control)
         if not whole:
+            reached = curve.C_max if isinstance(curve, StepCurve) else curve.span[self.parameter == "C"]
             warn(
-                f"the error curve ended early ({control.why}); it is exact up to C={curve.C_max:.6g} of {self.C_max:.6g}. "
-                "Remedy: a larger time_limit, or fewer rows.",
+                f"the error curve ended early ({control.why}); it is exact up to {self.parameter}={reached:.6g} of "
+                f"{self._range[self.parameter == 'C']:.6g}. Remedy: a larger time_limit, or fewer rows.",
                 ConvergenceWarning,
             )
         return curve
@@ -459,10 +527,11 @@ class Path:
         """The columns of `to_frame` as a dict of arrays."""
         if border.choice("what", what, ("breakpoints", "events")) == "events":
             events = self.events
-            return {name: events[name] for name in EVENT.names or ()}
+            return {name: events[name] for name in self._event_type.names or ()}
         counts = self.support_counts()
-        table = {name: counts[name] for name in ("lambda", "E", "L", "R")}
-        return {"lambda": table["lambda"], "C": self.Cs, **table, "objective": self.objective(self.Cs)}
+        values = {} if self.parameter == "epsilon" else {"C": self.Cs}
+        sets = {name: counts[name] for name in "ELR"}
+        return {self._t_name: self._breaks, **values, **sets, "objective": self.objective(self._values)}
 
     def at(self, C: float) -> Solution:
         """The solution at one C, with its own certificate recomputed from the data."""
@@ -474,6 +543,8 @@ class Path:
         """All solutions at one C, a `SolutionSet`: the null space in which they differ, and its bounds."""
         from svmcore.path.solution_set import solution_set_at
 
+        if self._data.form.kind != "svc":
+            raise InputError("solution_set is about the path of a classifier; this path has no labels")
         return solution_set_at(self, C)
 
     @one_blas_thread
@@ -514,27 +585,4 @@ class Path:
         save_path(self, file)
 
 
-def _signs_of(y: Any, classes: NDArray[Any], n: int) -> FloatArray:
-    labels = border.label_array(y).reshape(-1)
-    if labels.size != n:
-        raise InputError(f"y has {labels.size} labels for {n} rows of X; give one label per row")
-    unknown = ~np.isin(labels, classes)
-    if unknown.any():
-        raise InputError(
-            f"y holds the label {labels[unknown][0]!r}; this path separates {classes[0]!r} and {classes[1]!r}"
-        )
-    return np.where(labels == classes[1], 1.0, -1.0)
-
-
-def _weights_of(sample_weight: Any, n: int) -> FloatArray:
-    if sample_weight is None:
-        return np.ones(n)
-    weight = np.asarray(sample_weight, dtype=np.float64)
-    if weight.shape != (n,):
-        raise InputError(f"sample_weight has shape {weight.shape} for {n} rows of X; give one weight per row")
-    if not (np.isfinite(weight).all() and (weight >= 0.0).all() and weight.sum() > 0.0):
-        raise InputError("sample_weight must be finite, not negative, and not all zero")
-    return weight
-
-
-__all__ = ["Data", "Groups", "Path", "PathCertificate", "StepCurve", "Track"]
+__all__ = ["Path", "PathCertificate", "StepCurve", "Track"]

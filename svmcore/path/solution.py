@@ -17,13 +17,16 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution, Terms, check_kernel
 from svmcore.path import measure
-from svmcore.path.result import Data, Groups, Path, PathCertificate, Track
-from svmcore.problem import border, formulations
+from svmcore.path.one_class import OneClassPath
+from svmcore.path.problem import Data, Form, Groups, dual_at
+from svmcore.path.result import Path, PathCertificate, Track
+from svmcore.problem import border
 from svmcore.problem import columns as _columns
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.certify import Certificate, certificate
 
 FORMAT = "svmcore-path-2"
+FORM_FORMAT = "svmcore-path-3"  # of a path that is no classifier's: with its form
 _OLD_FORMATS = ("svmcore-path-1",)  # read, never written: without names and scaling
 _SCALARS = ("open_top", "found_top", "bias_slope", "phi_end")
 _DEFAULT_VALUES = 20
@@ -31,9 +34,9 @@ _PIECE = 1 << 20  # bytes of a file compressed at a time
 
 
 def _kernel_matrix(path: Path) -> KernelMatrix:
-    """The kernel of the path's variables."""
+    """The kernel of the path's points that differ."""
     data = path._data
-    first = data.groups.first
+    first = data.groups.first[: data.n_groups]
     X = data.X
     if data.spec.kernel.kind == KernelKind.PRECOMPUTED:
         X = np.ascontiguousarray(X[np.ix_(first, first)])
@@ -44,7 +47,7 @@ def _kernel_matrix(path: Path) -> KernelMatrix:
 
 def _certificate(path: Path, K: KernelMatrix, C: float, beta: FloatArray, intercept: float) -> Certificate:
     """Measure beta (per variable) at one C. Merged duplicates are one variable with a wider box: the same problem."""
-    qp = formulations.svc(path._sign, C * path._upper, "hinge", path._data.equality)
+    qp = dual_at(path._problem, path._data, C)
     return certificate(qp, K, beta, intercept)
 
 
@@ -57,19 +60,20 @@ def _beta(path: Path, C: FloatArray) -> FloatArray:
 def certify_path(path: Path, Cs: Any, control: Control) -> PathCertificate:
     """See `Path.certify`."""
     if Cs is None:
-        low, high = float(path.Cs[0]), path.C_max
-        values = np.geomspace(low, high, _DEFAULT_VALUES) if high > low else np.array([high])
+        first, last = path._values[[0, -1]]
+        spread = np.geomspace if min(first, last) > 0.0 else np.linspace
+        values = spread(first, last, _DEFAULT_VALUES) if first != last else np.array([last])
     else:
         values = np.atleast_1d(np.asarray(Cs, dtype=np.float64))
         if values.size == 0:
             raise InputError("Cs is empty; give at least one value of C")
-    order = np.roll(np.arange(values.size), 1)  # the largest C first: rounding has had most time there
+    order = np.roll(np.arange(values.size), 1)  # the last one first: rounding has had most time there
     with control:
         found, status = measure.certify(path, values[order], control)
     if status is not None:
         warnings.warn(
             f"certify ended early ({status.name.lower()}): the certificate is about {found.gap.size} of {values.size} "
-            "values of C. Remedy: a larger time_limit, or fewer values.",
+            f"values of {path.parameter}. Remedy: a larger time_limit, or fewer values.",
             ConvergenceWarning,
             stacklevel=4,
         )
@@ -93,14 +97,23 @@ def solution_at(path: Path, C: float) -> Solution:
         converged=True, n_iter=int(path.stats["n_events"]), n_kernel_evals=K.n_evals, fit_seconds=0.0, solver="path",
         classes=data.classes, kernel=data.spec.kernel,
         support_vectors=np.empty((0, 0)) if precomputed else data.X[support],
-        columns=replace(data.columns, centre=None), terms=Terms(C, "hinge"), function=data.spec.function,
+        columns=replace(data.columns, centre=None), terms=_terms(data, C), function=data.spec.function,
         n_threads=data.n_threads,
     )  # fmt: skip
 
 
+def _terms(data: Data, value: float) -> Terms:
+    """The terms of one machine of a path."""
+    form = data.form
+    if form.kind == "epsilon":
+        return Terms(form.C, form.loss, value)
+    return Terms(value, form.loss, form.epsilon if form.kind == "svr" else None)
+
+
 def save_path(path: Path, file: Any) -> None:
     """See `Path.save`."""
-    _write(file, {"format": np.array(FORMAT), **path_fields(path), **feature_fields(path._data.X)})
+    form = FORMAT if path._data.form.kind == "svc" else FORM_FORMAT
+    _write(file, {"format": np.array(form), **path_fields(path), **feature_fields(path._data.X)})
 
 
 def path_fields(path: Path) -> dict[str, Any]:
@@ -108,7 +121,7 @@ def path_fields(path: Path) -> dict[str, Any]:
     data, track = path._data, path._track
     if data.spec.function is not None:
         raise InputError("a path with a Python kernel function cannot be saved: a file holds data, not code")
-    if data.classes.dtype.kind == "O":
+    if data.classes is not None and data.classes.dtype.kind == "O":
         raise InputError("labels of Python object type cannot be saved; use numbers or strings")
     numbers = {k: v for k, v in path.stats.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
     fields: dict[str, Any] = {
@@ -117,14 +130,17 @@ def path_fields(path: Path) -> dict[str, Any]:
         "ended": np.array(path.ended),
         "signs": data.signs,
         "weights": data.weights,
-        "classes": data.classes,
         "flags": np.array(
             [float(data.equality), float(track.open_top), float(track.found_top), track.bias_slope, track.phi_end]
         ),
         "stat_names": np.array(list(numbers), dtype=str),
         "stat_values": np.array([float(v) for v in numbers.values()]),
     }
+    if data.classes is not None:
+        fields["classes"] = data.classes
     fields |= _columns.stored(data.columns)
+    if data.form.kind != "svc":
+        fields |= {f"form_{name}": np.asarray(value) for name, value in data.form._asdict().items()}
     fields |= {f"group_{name}": value for name, value in data.groups._asdict().items()}
     fields |= {f"track_{name}": np.asarray(value) for name, value in track._asdict().items() if name not in _SCALARS}
     return fields
@@ -154,7 +170,7 @@ def _write(file: Any, fields: dict[str, Any]) -> None:
 
 def assemble_path(file: Any, parts: dict[str, Any]) -> Path:
     """The path from the arrays that `Path.save` wrote to `file`."""
-    if str(parts.get("format")) not in (FORMAT, *_OLD_FORMATS):
+    if str(parts.get("format")) not in (FORMAT, FORM_FORMAT, *_OLD_FORMATS):
         raise InputError(f"{file} is not a path that this version of svmcore reads; it needs format {FORMAT!r}")
     try:
         return restored(parts, stored_features(parts))
@@ -188,6 +204,18 @@ def _check_ranges(track: Track, groups: Groups, n: int, size: int) -> None:
         raise ValueError("variables and sides do not belong together")
 
 
+def _stored_form(parts: dict[str, Any], n: int) -> Form:
+    """The form that `path_fields` wrote; that of a classifier where it wrote none."""
+    if "form_kind" not in parts:
+        return Form()
+    numbers = {name: float(parts[f"form_{name}"]) for name in ("level", "epsilon", "C", "tau")}
+    form = Form(str(parts["form_kind"]), np.asarray(parts["form_target"], dtype=np.float64), **numbers)
+    regression = form.kind in ("svr", "epsilon", "quantile")
+    if form.target.shape != ((n,) if regression else (0,)) or not (regression or form.kind == "one_class"):
+        raise ValueError(f"it is no path of the kind {form.kind!r}")
+    return form
+
+
 def restored(parts: dict[str, Any], X: Any) -> Path:
     """The path that `path_fields` wrote, over these features."""
     kind, gamma, coef0, degree, offset = parts["kernel"].tolist()
@@ -213,9 +241,16 @@ def restored(parts: dict[str, Any], X: Any) -> Path:
         raise ValueError("elbow values and indices do not belong together")
     _check_ranges(track, groups, n, size)
     columns = _columns.read(parts, X.shape[1], int(kind) == KernelKind.PRECOMPUTED)
-    data = Data(X, parts["signs"], parts["weights"], spec, parts["classes"], bool(equality), groups, 1, columns)
+    form = _stored_form(parts, n)
+    data = Data(
+        X, parts["signs"], parts["weights"], spec, None if form.target.size else parts["classes"], bool(equality), groups,
+        1, columns, form,
+    )  # fmt: skip
+    if form.twins and (size % 2 or (groups.of >= size // 2).any()):
+        raise ValueError("the arrays do not belong together")
     stats: dict[str, Any] = dict(zip(parts["stat_names"].tolist(), parts["stat_values"].tolist(), strict=True))
     for name, value in stats.items():
         if name.startswith("n_") or (name.endswith("_max") and float(value).is_integer()):
             stats[name] = int(value)
-    return Path(data, track, stats, str(parts["ended"]))
+    kind = OneClassPath if form.kind == "one_class" else Path
+    return kind(data, track, stats, str(parts["ended"]))

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from svmcore import solvers
 from svmcore._control import Control, Part
 from svmcore._types import DualQP, FloatArray
-from svmcore.kernel.matrix import KernelMatrix
-from svmcore.path.data import Variables
+from svmcore.path.data import Twins
+from svmcore.path.problem import BoxPath
 from svmcore.path.tracker import GAP, Tracker
 
 _ROUGH = 1e-6
 """The fast tracker's start by SMO, relative to the kernel's scale: the tracker does the rest faster than SMO."""
+
+
+_EQUAL = 1e-13
+"""Slopes that differ by less, relative to the largest, are equal in the limit of large t."""
+_ROUNDING = 1e-14
+"""A sum this small, relative to all boxes together, is zero."""
+_PAIRS = 100
+"""So many pairs of variables are looked at for the first event at most; a few are enough."""
+_TINY = 1e-300
 
 
 class Top(NamedTuple):
@@ -30,18 +40,22 @@ class Top(NamedTuple):
 
 
 class Smo(NamedTuple):
-    """SMO on the path's problem, with other linear terms and boxes, for at most `most` steps per variable."""
+    """SMO on the path's problem, with other linear terms and boxes, for at most `most` steps per variable.
 
-    K: KernelMatrix
-    v: Variables
+    K is a kernel matrix over the variables, or `path/data.Twins` over one.
+    """
+
+    K: Any
+    v: BoxPath
     control: Control
     most: float = 200.0
 
     def solve(self, c: FloatArray, lower: FloatArray, upper: FloatArray, start: FloatArray, tol: float) -> FloatArray:
         """The solution; the point that was reached when the control stops it."""
-        qp = DualQP(c, lower, upper, np.zeros(c.size), np.arange(c.size), self.v.equality)
+        K, point = (self.K.base, self.K.point) if isinstance(self.K, Twins) else (self.K, np.arange(c.size))
+        qp = DualQP(c, lower, upper, np.zeros(c.size), point, self.v.equality)
         raw = solvers.load("smo").run(
-            qp, self.K, control=Part(self.control, "looking for the start"), tol=tol, stopping="kkt",
+            qp, K, control=Part(self.control, "looking for the start"), tol=tol, stopping="kkt",
             max_iter=int(self.most * (c.size + 500)), start=start, seed=0, trace=False,
         )  # fmt: skip
         return np.asarray(raw.beta)
@@ -49,77 +63,137 @@ class Smo(NamedTuple):
     def at(self, lam: float, start: FloatArray, tol: float) -> FloatArray:
         """The solution at one lambda."""
         v = self.v
-        return self.solve(lam * v.c, v.lower, v.upper, np.clip(start, v.lower, v.upper), tol)
+        return self.solve(v.term(lam), v.lower, v.upper, np.clip(start, v.lower, v.upper), tol)
 
 
-def excess_of(v: Variables) -> float:
-    """By how much the positive class outweighs the other; zero when they balance, or need not."""
-    excess = float(np.where(v.c > 0, v.upper, v.lower).sum()) if v.equality else 0.0
-    return excess if abs(excess) > 1e-14 * float(np.sum(v.upper - v.lower)) else 0.0
+class Limit(NamedTuple):
+    """The linear problem that large t comes down to: maximise slope'b.
+
+    Variables whose slope is above `level` are at their upper end and those below it at their lower one. Those at it are
+    `tied`: they have what the others leave of the sum, and the quadratic term decides how they share it. Above the first
+    event the bias grows by `level` per unit of t.
+    """
+
+    level: float
+    tied: NDArray[np.bool_]
 
 
-def majority_at_zero(v: Variables) -> FloatArray:
-    """The start (55): every value at its label's bound, and the first points of the heavier class at zero to balance."""
-    beta = np.where(v.c > 0, v.upper, v.lower)
-    excess = float(beta.sum())
-    if not v.equality or excess == 0.0:
+def limit_of(v: BoxPath) -> Limit:
+    """Found by bisection over the different slopes; slopes that differ by rounding count as one."""
+    if not v.equality:
+        return Limit(0.0, v.slope == 0.0)
+    slopes = np.unique(v.slope)[::-1]
+    top = np.concatenate([[True], slopes[:-1] - slopes[1:] > _EQUAL * np.max(np.abs(slopes))])
+    starts = np.flatnonzero(top)
+    lowest = slopes[np.append(starts[1:] - 1, slopes.size - 1)]  # of each class of equal slopes
+    enough = _ROUNDING * float(np.sum(v.upper - v.lower))
+
+    def excess(k: int) -> float:
+        """The sum when all variables down to class k are at their upper ends."""
+        return float(np.where(v.slope >= lowest[k], v.upper, v.lower).sum())
+
+    low, high = 0, starts.size - 1
+    while low < high:
+        middle = (low + high) // 2
+        if excess(middle) >= -enough:
+            high = middle
+        else:
+            low = middle + 1
+    highest = slopes[starts[low]]
+    if abs(excess(low)) <= enough and low + 1 < starts.size:  # balanced between two classes
+        return Limit(0.5 * float(lowest[low] + slopes[starts[low + 1]]), np.zeros(v.slope.size, dtype=np.bool_))
+    return Limit(0.5 * float(highest + lowest[low]), (v.slope <= highest) & (v.slope >= lowest[low]))
+
+
+def limit_point(v: BoxPath, limit: Limit) -> FloatArray:
+    """A solution of the linear problem.
+
+    For a classifier it is the start (55): every value at its label's bound, and the first points of the heavier class at
+    zero to balance.
+    """
+    down = limit.level < 0.0
+    beta = np.where(v.slope > limit.level, v.upper, v.lower)
+    tied = np.flatnonzero(limit.tied)
+    size = (v.upper - v.lower)[tied]
+    beta[tied] = 0.0
+    if not v.equality or (not beta.sum() and (v.lower <= 0.0).all() and (v.upper >= 0.0).all()):
         return beta
-    heavy = np.flatnonzero(v.c == np.sign(excess))
-    size = np.abs(beta[heavy])
-    taken = np.minimum(size, np.maximum(abs(excess) - (np.cumsum(size) - size), 0.0))
-    beta[heavy] -= np.sign(excess) * taken
+    beta[tied] = (v.lower if down else v.upper)[tied]
+    if tied.size:
+        excess = float(beta.sum())
+        taken = np.minimum(size, np.maximum(abs(excess) - (np.cumsum(size) - size), 0.0))
+        beta[tied] -= np.sign(excess) * taken
     return beta
 
 
 def limit_solution(smo: Smo, tol: float) -> tuple[FloatArray, Top]:
-    """The solution for every large lambda, to a relative `tol`, and the lambda down to which it holds.
+    """The solution for every large t, to a relative `tol`, and the t down to which it holds.
 
-    For large lambda the lighter class sits at its bounds, and the heavier one minimises 1/2 b'Kb under its share of
-    the sum: the linear term is constant on it.
+    What is tied minimises 1/2 b'Kb - fixed'b under its share of the sum: the rest of the linear term is constant on it.
     """
     K, v = smo.K, smo.v
-    beta = majority_at_zero(v)
-    s = float(np.sign(excess_of(v)))
-    heavy = v.c == s
-    if s != 0.0:
-        lower, upper = np.where(heavy, v.lower, beta), np.where(heavy, v.upper, beta)
+    limit = limit_of(v)
+    beta = limit_point(v, limit)
+    if limit.tied.any():
+        lower, upper = np.where(limit.tied, v.lower, beta), np.where(limit.tied, v.upper, beta)
         scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
-        beta = smo.solve(np.zeros(v.c.size), lower, upper, beta, max(tol * scale, 1e-300))
+        beta = smo.solve(v.fixed, lower, upper, beta, max(tol * scale, _TINY))
         smo.control.demand()
     index = np.flatnonzero(beta)
-    f = np.array(K.product(index, beta[index]))
-    if not v.equality:
-        return beta, Top(float(np.max(v.c * f)), True, 0.0)
-    plus, minus = v.c > 0, v.c < 0
-    if s == 0.0:
-        return beta, Top(0.5 * float(f[plus].max() - f[minus].min()), True, 0.0)
+    pull = np.array(K.product(index, beta[index])) - v.fixed  # what the bias and t must outweigh
+    return beta, Top(_first_event(v, limit, beta, pull), True, limit.level)
+
+
+def _first_event(v: BoxPath, limit: Limit, beta: FloatArray, pull: FloatArray) -> float:
+    """The t down to which the limit solution holds."""
+    if limit.tied.any() or not v.equality:
+        rest = ~limit.tied
+        level = _level_of(v, limit, beta, pull) if v.equality else 0.0
+        return float(np.max((pull - level)[rest] / (v.slope - limit.level)[rest], initial=0.0))
+    above = v.slope > limit.level
+    below = ~above
+    # some bias lies between: t slope_i - pull_i >= t slope_j - pull_j for all i above and all j below
+    t = 0.0
+    for _ in range(_PAIRS):
+        i = int(np.argmax(np.where(above, pull - t * v.slope, -np.inf)))
+        j = int(np.argmin(np.where(below, pull - t * v.slope, np.inf)))
+        reached = float((pull[i] - pull[j]) / (v.slope[i] - v.slope[j]))
+        if not reached > t:
+            break
+        t = reached
+    return t
+
+
+def _level_of(v: BoxPath, limit: Limit, beta: FloatArray, pull: FloatArray) -> float:
+    """The pull of tied variables inside their boxes; of a vertex, what lies between its two sides."""
     width = v.upper - v.lower
-    inside = heavy & (beta > v.lower + 1e-9 * width) & (beta < v.upper - 1e-9 * width)
+    near = 1e-9 * width
+    inside = limit.tied & (beta > v.lower + near) & (beta < v.upper - near)
     if inside.any():
-        level = float(f[inside].mean())
-    else:  # the heavier class at a vertex: its level lies between the two sides
-        at_bound = heavy & (np.abs(beta) > 0.5 * width)
-        at_zero = heavy & ~at_bound
-        ends = [float((s * f)[at_bound].max(initial=-np.inf)), float((s * f)[at_zero].min(initial=np.inf))]
-        level = s * float(np.mean([e for e in ends if np.isfinite(e)]))
-    return beta, Top(float(np.max(0.5 * s * (level - f[~heavy]))), True, s)
+        return float(pull[inside].mean())
+    high = limit.tied & (beta - v.lower > 0.5 * width)
+    low = limit.tied & ~high
+    ends = [float(pull[high].max(initial=-np.inf)), float(pull[low].min(initial=np.inf))]
+    return float(np.mean([end for end in ends if np.isfinite(end)]))
 
 
 def put_at_top(tracker: Tracker, smo: Smo, high: float | None, low: float) -> Top:
     """Put the tracker at the top of the path: at `high`, or (None) safely above the first event."""
     K, v = smo.K, smo.v
+    limit = limit_of(v)
     if high is not None:
         scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
-        tol = max(1e-8 * high, min(1e-6 * high, _ROUGH * scale))
-        _settle(tracker, high, smo.at(high, majority_at_zero(v), tol), smo.control)
-        slope = float(np.sign(excess_of(v)))
-        is_open = at_rest(tracker.S.beta, v, slope)
-        return Top(high, is_open, slope if is_open else 0.0)
+        tol = max(1e-8 * tracker.size(high), min(1e-6 * tracker.size(high), _ROUGH * scale))
+        _settle(tracker, high, smo.at(high, limit_point(v, limit), tol), smo.control)
+        is_open = at_rest(tracker.S.beta, v, limit)
+        return Top(high, is_open, limit.level if is_open else 0.0)
     beta, top = limit_solution(smo, _ROUGH)
     lam = 2.0 * max(top.lam, low)
+    if not lam > 0.0:
+        lam = max(tracker.level, _TINY)
     for attempt in range(8):
         _settle(tracker, lam, beta, smo.control)
-        is_open = at_rest(tracker.S.beta, v, top.bias_slope)
+        is_open = at_rest(tracker.S.beta, v, limit)
         if is_open or attempt == 7:
             break
         lam *= 2.0  # the first event was misjudged: the limit solution is only as good as its solver
@@ -134,7 +208,8 @@ def _settle(tracker: Tracker, lam: float, beta: FloatArray, control: Control) ->
     control.demand()
 
 
-def at_rest(beta: FloatArray, v: Variables, slope: float) -> bool:
-    """Whether nothing changes for larger lambda: all points outside the heavier class are at their labels' bounds."""
-    light = v.c != slope
-    return bool(np.array_equal(beta[light], np.where(v.c > 0, v.upper, v.lower)[light]))
+def at_rest(beta: FloatArray, v: BoxPath, limit: Limit) -> bool:
+    """Whether nothing changes for larger t: all variables that are not tied are at the ends that the limit has for them."""
+    rest = ~limit.tied
+    ends = np.where(v.slope > limit.level, v.upper, v.lower)
+    return bool(np.array_equal(beta[rest], ends[rest]))

@@ -31,6 +31,7 @@ from svmcore.path.elbow_jit import (
     add_rows,
     exact_gap,
     look,
+    size_at,
 )
 from svmcore.path.window_jit import (
     CANDIDATES,
@@ -61,9 +62,9 @@ LENGTH, WIDTH, RETRIES, WANTED, RATED, LOOKED, FRESH_FOR, N_WINDOWS, N_BACK, N_I
 LONGEST = 32  # steps of a window
 ROOM = LONGEST + 4 + COLUMNS_64  # slots that one window may add, and the rest of a tile
 PIVOT = 1e-8  # a window neither starts with nor accepts a smaller relative pivot
-RESIDUAL = 1e-8  # an elbow residual above this times t asks for a refresh
+RESIDUAL = 1e-8  # an elbow residual above this times the size of the linear term asks for a refresh
 RESTING = 1e-15  # one below this is rounding
-CROSSED = 1e-11  # a residual beyond zero by more than this times t is on the wrong side
+CROSSED = 1e-11  # a residual beyond zero by more than this times that size is on the wrong side
 
 
 class Stretch(NamedTuple):
@@ -115,7 +116,7 @@ def elbow_step(P, S, w):
     for k in range(m):
         w.b[k] = S.resid[S.elbow[k]]
         worst = max(worst, abs(w.b[k]))
-    if worst <= RESTING * S.num[T]:
+    if worst <= RESTING * size_at(P, S.num[T]):
         return False, True, 0.0
     symmetric_product(S.factor, m, w.b, w.x)
     e = 0.0
@@ -343,7 +344,7 @@ def crosses_between(P, w, q, i, sign, ends, times):
     for n in range(a + 1, b):
         theta = (w.t_at[a] - w.t_at[n]) / span if span > 0.0 else 0.0
         value = ends[0] + theta * (ends[1] - ends[0]) - dot(q.bend[n], w.b, slots) - q.bend[n, slots]
-        if sign * value < -10.0 * CROSSED * w.t_at[b]:
+        if sign * value < -10.0 * CROSSED * size_at(P, w.t_at[b]):
             return True
     return False
 
@@ -352,7 +353,7 @@ def crosses_between(P, w, q, i, sign, ends, times):
 def find_objectors(P, S, w, q):
     """Points outside the candidates that changed sign on the way: marked in q.wanted. Returns how many. In place: w, q."""
     n_steps = w.count[STEPS]
-    t = w.t_at[n_steps]
+    size = size_at(P, w.t_at[n_steps])
     found = 0
     for third in range(3):
         a = (third * n_steps) // 3
@@ -366,10 +367,10 @@ def find_objectors(P, S, w, q):
                 continue
             sign = 1.0 if S.side[i] == UP else -1.0
             last = q.at[third, i]
-            bad = sign * last < -CROSSED * t
+            bad = sign * last < -CROSSED * size
             if inside and not bad:
                 before = S.resid[i] if third == 0 else q.at[third - 1, i]
-                reach = q.root[i] * (D * (1.0 + 1e-6)) + D0 + CROSSED * w.t_at[b]
+                reach = q.root[i] * (D * (1.0 + 1e-6)) + D0 + CROSSED * size_at(P, w.t_at[b])
                 if sign * before < reach or sign * last < reach:
                     bad = crosses_between(P, w, q, i, sign, (before, last), (a, b))
             if bad:
@@ -466,7 +467,7 @@ def compact(S, w):
 
 
 @jit
-def accept(S, w, q, code, gap, course):
+def accept(P, S, w, q, code, gap, course):
     """Take the window over: inverse, slots, rates, the pace of the next one. In place: S, w, q."""
     flush_inverse(S.factor, w, q.bend)
     compact(S, w)
@@ -495,7 +496,7 @@ def accept(S, w, q, code, gap, course):
     worst = 0.0
     for k in range(S.cnt[M]):
         worst = max(worst, abs(S.resid[S.elbow[k]]))
-    if worst > RESIDUAL * t or gap > course.gap:
+    if worst > RESIDUAL * size_at(P, t) or gap > course.gap:
         S.cnt[SINCE] = course.refresh
 
 
@@ -527,7 +528,8 @@ def why_return(P, S, w, L, code, course):
         return STOPPED
     if code == END and S.num[T] <= course.t_end * (1.0 + 1e-13):
         return DONE
-    due = code == END or S.cnt[SINCE] >= course.refresh or S.num[T] < course.stretch * S.num[T_REFRESH]
+    far = size_at(P, S.num[T]) < course.stretch * size_at(P, S.num[T_REFRESH])
+    due = code == END or S.cnt[SINCE] >= course.refresh or far
     return REFRESH if due and not look_with_care(P, S, w, L, course) else -1
 
 
@@ -583,13 +585,13 @@ def follow_windows(P, S, w, q, L, course):
         gap = np.inf
         if found == 0:
             swapped(S, q.at[2])
-            gap = exact_gap(S, S.num[T], P.slope, course.lower, course.upper)
+            gap = exact_gap(P, S, S.num[T], course.lower, course.upper)
             swapped(S, q.at[2])
         if not gap <= 3.0 * course.gap:
             if not take_back(S, L, w, q, found):
                 return DEFEATED
             continue
-        accept(S, w, q, code, gap, course)
+        accept(P, S, w, q, code, gap, course)
         code = why_return(P, S, w, L, code, course)
         if code >= 0:
             return code

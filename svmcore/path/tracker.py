@@ -26,6 +26,7 @@ from svmcore import _path_jit as pj
 from svmcore._types import FloatArray, IntArray
 from svmcore.kernel.rows import RowStore
 from svmcore.path import elbow_jit as ej
+from svmcore.path.problem import BoxPath
 from svmcore.simd.vector import BIG
 
 GAP = 1e-9
@@ -77,6 +78,12 @@ class Record(NamedTuple):
     stats: dict[str, Any]
     ended: str
 
+    def in_units_of(self, unit: float) -> Record:
+        """The same with t divided by `unit`, a power of two."""
+        if unit == 1.0:
+            return self
+        return self._replace(event_t=self.event_t / unit, knot=self.knot / [unit, 1.0])
+
 
 def new_state(n: int, lower: FloatArray, upper: FloatArray, capacity: int) -> ej.State:
     """An empty state with every point at the lower end of its box."""
@@ -117,16 +124,13 @@ def new_log(n: int, capacity: int, small: bool = False) -> pj.Log:
 
 
 class Tracker:
-    """Follows min 1/2 b'Kb - lambda c'b over boxes (and sum b = 0) as lambda falls."""
+    """Follows the solution of a box problem as its parameter t falls (`path/problem`); for a classifier t is lambda."""
 
     def __init__(
         self,
         oracle: Any,
-        c: FloatArray,
-        lower: FloatArray,
-        upper: FloatArray,
+        problem: BoxPath,
         *,
-        equality: bool,
         budget: float = 2e9,
         batch: bool = False,
         solver: Any = None,
@@ -137,14 +141,14 @@ class Tracker:
         self.solver = solver
         self.go_on = go_on  # asked inside of repairs
         self.n = n
-        self.c = np.ascontiguousarray(c, dtype=np.float64)
-        self.lower = np.ascontiguousarray(lower, dtype=np.float64)
-        self.upper = np.ascontiguousarray(upper, dtype=np.float64)
-        self.equality = equality
+        self.problem = problem
+        self.lower, self.upper = problem.lower, problem.upper
+        self.equality = problem.equality
+        self.level, self.floor = problem.level, problem.floor
         self.batch = batch
         self.store = RowStore(oracle, budget, go_on=rows_while or (lambda done: go_on()))
         mean = float(np.mean(self.store.diagonal)) if n else 1.0
-        self.bump = (mean if mean > 0.0 else 1.0) if equality else 0.0
+        self.bump = (mean if mean > 0.0 else 1.0) if self.equality else 0.0
         curved = self.store.diagonal[self.store.diagonal > 0.0]
         self.still = STILL / float(np.median(curved)) if len(curved) else STILL
         self.capacity = int(min(n + SPARE, ELBOW))
@@ -158,13 +162,20 @@ class Tracker:
             "n_polish": 0, "n_backup": 0, "n_redo": 0, "n_refresh": 0, "max_gap": 0.0, "max_shift": 0.0,
             "n_polish_events": 0,
         }  # fmt: skip
-        self._set_slope(self.c)
+        self._set_slope(problem.slope)
 
     # ---- small pieces ------------------------------------------------------------------------------------------
 
     def _set_slope(self, slope: FloatArray) -> None:
         store = self.store
-        self.P = ej.Problem(store.rows, store.slot, store.diagonal, slope, self.bump, self.equality, self.still)
+        self.P = ej.Problem(
+            store.rows, store.slot, store.diagonal, self.problem.fixed, slope, self.bump, self.equality, self.still,
+            self.level, self.floor,
+        )  # fmt: skip
+
+    def size(self, t: float) -> float:
+        """The size of the linear term at t, against which errors are measured."""
+        return self.level + t
 
     @property
     def m(self) -> int:
@@ -232,7 +243,7 @@ class Tracker:
     def _recompute(self, lam: float) -> None:
         """Residuals of the problem without shift, at `lam`, from beta alone."""
         S = self.S
-        S.resid[:] = lam * self.c - self._product() - S.num[ej.BIAS]
+        S.resid[:] = self.problem.term(lam) - self._product() - S.num[ej.BIAS]
         S.base[:] = 0.0
 
     def _absorb(self) -> float:
@@ -241,7 +252,7 @@ class Tracker:
 
     def relative_gap(self, lam: float) -> float:
         """Exact relative duality gap of the present point for the problem without shift, at `lam`."""
-        gap = float(ej.exact_gap(self.S, lam, self.c, self.lower, self.upper))
+        gap = float(ej.exact_gap(self.P, self.S, lam, self.lower, self.upper))
         return gap if np.isfinite(gap) else np.inf
 
     def _cholesky(self, index: IntArray) -> FloatArray | None:
@@ -298,7 +309,7 @@ class Tracker:
                 shift = self._absorb()
                 break
             before, gap = now, better
-        self.stats["max_shift"] = max(self.stats["max_shift"], shift / lam)
+        self.stats["max_shift"] = max(self.stats["max_shift"], shift / self.size(lam))
         return gap
 
     def _into_boxes(self) -> None:
@@ -360,7 +371,7 @@ class Tracker:
             return True
         self.stats["n_polish"] += 1
         before = int(S.cnt[ej.N_EVENT])
-        S.base[:] = lam * self.c
+        S.base[:] = self.problem.term(lam)
         S.num[ej.T] = size
         self._set_slope(shift / size)
         ej.restart_rhs(self.P, S)
@@ -381,13 +392,14 @@ class Tracker:
                 break
             if not self.go_on():
                 break
-            if code != pj.BUDGET or S.num[ej.T] <= NEARLY * lam:  # what is left is ties, and spreading them costs more
+            if code != pj.BUDGET or S.num[ej.T] <= NEARLY * self.size(lam):
+                # what is left is ties, and spreading them costs more
                 break
         self.stats["n_polish_events"] += int(S.cnt[ej.N_EVENT]) - before
         S.cnt[ej.N_EVENT] = before
         S.cnt[ej.ZERO_RUN] = 0
         S.num[ej.T] = lam
-        self._set_slope(self.c)
+        self._set_slope(self.problem.slope)
         if code == pj.SINGULAR:  # beta is feasible, but the sides no longer describe it
             self._seat(lam)
             return False
@@ -419,7 +431,7 @@ class Tracker:
             if not self.go_on():
                 break
             # the gap alone says little at large lambda, where the primal is all slack
-            if gap <= START_GAP and float(np.max(np.abs(self.S.base), initial=0.0)) <= 2 * ROUNDING * lam:
+            if gap <= START_GAP and float(np.max(np.abs(self.S.base), initial=0.0)) <= 2 * ROUNDING * self.size(lam):
                 return gap
             self._polish()
             now = self.relative_gap(lam)
@@ -450,7 +462,7 @@ class Tracker:
         if not self.store.whole and inside.size:
             for start in range(0, inside.size, 256):
                 self.store.fetch(inside[start : start + 256], inside)
-        self._set_slope(self.c)
+        self._set_slope(self.problem.slope)
         S.base[:] = 0.0
         pj.crash(self.P, S, self.W)
         S.cnt[ej.AGE] = ej.OLD
@@ -570,7 +582,7 @@ class Tracker:
             self.log.end[:] = 0
         if not self.store.whole:
             self.store.fetch(self.elbow, self.elbow)
-            self._set_slope(self.c)
+            self._set_slope(self.problem.slope)
         return bool(np.isfinite(self._refresh(self.lam, factor=True)))
 
     # ---- the path ------------------------------------------------------------------------------------------------
@@ -635,9 +647,9 @@ class Tracker:
                 return str(stop)
 
     def _phi(self) -> float:
-        """1/2 b'Kb - lambda c'b at the present point."""
-        b = self.S.beta
-        return float(0.5 * b @ self._product() - self.lam * (self.c @ b))
+        """1/2 b'Kb - (fixed + t slope)'b at the present point."""
+        b, problem = self.S.beta, self.problem
+        return float(0.5 * b @ self._product() - problem.fixed @ b - self.lam * (problem.slope @ b))
 
     def record(self, ended: str) -> Record:
         """The finished path."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
-from svmcore.path.elbow_jit import BIAS, ELBOW, GIVE, LOW, UP, WANT, T
+from svmcore.path.elbow_jit import BIAS, ELBOW, GIVE, LOW, UP, WANT, T, size_at
 from svmcore.simd.vector import BIG, fmax, fmin
 
 # why a window closed
@@ -190,7 +190,7 @@ def candidate_step(S, w, s, rate_tol):
 @jit
 def next_event(P, S, w, longest, rate_tol):
     """(step, candidate or -1, slot or -1): the first event, with the largest rate among ties. In place: w.step."""
-    t = S.num[T]
+    slack = TIE * size_at(P, S.num[T])
     slots = w.count[SLOTS]
     least, loose = slot_steps(w, P.still)
     for s in range(w.count[CANDIDATES]):
@@ -198,11 +198,11 @@ def next_event(P, S, w, longest, rate_tol):
         w.step[slots + s] = h
         if h < BIG:
             least = min(least, h)
-            loose = min(loose, h + TIE * t / abs(w.p[s]))
+            loose = min(loose, h + slack / abs(w.p[s]))
     least = max(least, 0.0)
     if least >= longest:
         return longest, -1, -1
-    limit = max(least, min(loose, least + TIE * t))
+    limit = max(least, min(loose, least + slack))
     best = -1.0
     chosen = -1
     slot = -1
@@ -384,12 +384,13 @@ def run_window(P, S, w, L, limits):
     while w.count[STEPS] < limits.steps:
         t = S.num[T]
         d0 = window_direction(P, w)
-        longest = min(t - limits.t_end, 0.5 * t)
+        size = size_at(P, t)
+        longest = min(t - limits.t_end, 0.5 * size)
         h, s, k = next_event(P, S, w, longest, limits.rate_tol)
         first = w.count[STEPS] == 0
         if begin - (t - h) > limits.region and not first:
             return LEFT_REGION
-        if h > LONG * t and not first:
+        if h > LONG * size and not first:
             return LONG_STEP
         if s >= 0 and P.slot[w.cand[s]] < 0:
             S.cnt[WANT] = w.cand[s]
@@ -403,7 +404,7 @@ def run_window(P, S, w, L, limits):
         remember(w)
         if h > 0.0:
             write_knot(S, w, L)
-        zero = zero + 1 if h <= TIE * t else 0
+        zero = zero + 1 if h <= TIE * size else 0
         if k >= 0:
             i = w.point[k]
             side = LOW if w.d[k] > 0.0 else UP
@@ -422,7 +423,7 @@ def run_window(P, S, w, L, limits):
             return END
         if zero >= 30:
             return TIED
-        if S.num[T] < 0.5 * begin:
+        if size_at(P, S.num[T]) < 0.5 * size_at(P, begin):
             return HALVED
     return FULL
 

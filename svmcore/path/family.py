@@ -1,0 +1,288 @@
+"""Paths of the other formulations: regression over C and over epsilon, quantiles, one class.
+
+Each of them is a row of the table in `path/problem`, followed by the same tracker as a classifier's path.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from svmcore._control import Control, new_control
+from svmcore._errors import InputError
+from svmcore._keywords import Gamma, KernelLike, checked
+from svmcore._types import FloatArray
+from svmcore.path.data import grouped, snapped
+from svmcore.path.driver import LAMBDA_MIN, PathProgress, Way, ends_of, follow_data, speak
+from svmcore.path.one_class import OneClassPath
+from svmcore.path.problem import Form
+from svmcore.path.result import Path
+from svmcore.problem import border
+from svmcore.problem.columns import names_of
+from svmcore.problem.scales import warn_of_scales
+from svmcore.solve import svr_problem
+
+Progress = Callable[[PathProgress], Any]
+
+
+@checked()
+def svr_path(
+    X: Any,
+    y: Any,
+    *,
+    epsilon: float = 0.1,
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    fit_intercept: bool = True,
+    intercept_scaling: float | None = None,
+    standardize: bool = False,
+    feature_names: Any = None,
+    sample_weight: Any = None,
+    lambda_max: float | None = None,
+    lambda_min: float = LAMBDA_MIN,
+    C_min: float | None = None,
+    C_max: float | None = None,
+    merge_tol: float = 0.0,
+    max_events: int | None = None,
+    time_limit: float | None = None,
+    cache_mb: float | None = None,
+    n_threads: int | None = None,
+    callback: Progress | None = None,
+    verbose: int = 0,
+) -> Path:
+    """Follow the optimal support vector regression for every C, with the tube's half-width `epsilon` fixed.
+
+    All other parameters are those of `svm_path` and `train_svr`. The machine at one C is
+    ``train_svr(X, y, C, epsilon)`` to rounding. The answer is a `Path`: `predict` returns values, `dual_coef` signed
+    coefficients, and `error_curve` the mean absolute error as an exact function of C.
+
+    Examples
+    --------
+    >>> import svmcore
+    >>> path = svmcore.svr_path([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0], epsilon=0.25, kernel="linear")
+    >>> path.predict([[2.0]], C=100.0).round(6).tolist()
+    [1.75]
+    """
+    epsilon = border.number("epsilon", epsilon, low=0.0)
+    ends = ends_of(lambda_max, lambda_min, C_min, C_max)
+    begin = _Begin(max_events, cache_mb, n_threads, time_limit, callback, verbose)
+    return begin.follow(
+        X, y, Form("svr", epsilon=epsilon), ends, merge_tol,
+        kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
+        intercept_scaling=intercept_scaling, sample_weight=sample_weight, standardize=standardize,
+        feature_names=feature_names,
+    )  # fmt: skip
+
+
+@checked()
+def epsilon_path(
+    X: Any,
+    y: Any,
+    C: float = 1.0,
+    *,
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    fit_intercept: bool = True,
+    intercept_scaling: float | None = None,
+    standardize: bool = False,
+    feature_names: Any = None,
+    sample_weight: Any = None,
+    epsilon_max: float | None = None,
+    epsilon_min: float = 0.0,
+    merge_tol: float = 0.0,
+    max_events: int | None = None,
+    time_limit: float | None = None,
+    cache_mb: float | None = None,
+    n_threads: int | None = None,
+    callback: Progress | None = None,
+    verbose: int = 0,
+) -> Path:
+    """Follow the optimal support vector regression for every half-width epsilon of the tube, with C fixed.
+
+    The path begins at `epsilon_max` (None: where the tube holds all targets and the function is constant; it then answers
+    for every larger epsilon too) and ends at `epsilon_min`. All other parameters are those of `svm_path` and `train_svr`.
+    The answer is a `Path` whose methods take epsilon where others take C: ``path.predict(X, 0.1)``; its breakpoints are
+    ``path.epsilons``. `error_curve` is the mean absolute error as an exact function of epsilon.
+
+    Examples
+    --------
+    >>> import svmcore
+    >>> path = svmcore.epsilon_path([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0], C=10.0, kernel="linear")
+    >>> path.predict([[2.0]], 0.25).round(6).tolist(), round(float(path.epsilons[0]), 6)
+    ([1.75], 1.0)
+    """
+    C = border.cost(C, "C", infinite=False)
+    low = border.number("epsilon_min", epsilon_min, low=0.0)
+    high = None if epsilon_max is None else border.number("epsilon_max", epsilon_max, low=low)
+    begin = _Begin(max_events, cache_mb, n_threads, time_limit, callback, verbose)
+    return begin.follow(
+        X, y, Form("epsilon", C=C), (high, low), merge_tol,
+        kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
+        intercept_scaling=intercept_scaling, sample_weight=sample_weight, standardize=standardize,
+        feature_names=feature_names,
+    )  # fmt: skip
+
+
+@checked()
+def quantile_path(
+    X: Any,
+    y: Any,
+    tau: float = 0.5,
+    *,
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    fit_intercept: bool = True,
+    intercept_scaling: float | None = None,
+    standardize: bool = False,
+    feature_names: Any = None,
+    sample_weight: Any = None,
+    lambda_max: float | None = None,
+    lambda_min: float = LAMBDA_MIN,
+    C_min: float | None = None,
+    C_max: float | None = None,
+    merge_tol: float = 0.0,
+    max_events: int | None = None,
+    time_limit: float | None = None,
+    cache_mb: float | None = None,
+    n_threads: int | None = None,
+    callback: Progress | None = None,
+    verbose: int = 0,
+) -> Path:
+    """Follow the optimal regression of the quantile `tau` for every C.
+
+    The machine at one C minimises ``1/2 |w|^2 + C sum_i s_i p(y_i - f(x_i))`` with the pinball loss
+    ``p(r) = max(tau r, (tau - 1) r)``, so that a share of about `tau` of the targets lies below f; tau = 0.5 is the absolute
+    loss. All other parameters are those of `svm_path`. The answer is a `Path`; `error_curve` is the mean pinball loss as an
+    exact function of C.
+
+    Examples
+    --------
+    >>> import svmcore
+    >>> path = svmcore.quantile_path([[0.0], [1.0], [2.0]], [0.0, 1.0, 5.0], tau=0.5, kernel="linear")
+    >>> path.predict([[1.0]], C=[1e-3, 10.0]).round(3).ravel().tolist()
+    [1.0, 2.5]
+    """
+    tau = border.number("tau", tau, low=0.0, high=1.0, strict=True)
+    if not tau < 1.0:
+        raise InputError(f"tau={tau!r} is no quantile; give a number between 0 and 1, both excluded")
+    ends = ends_of(lambda_max, lambda_min, C_min, C_max)
+    begin = _Begin(max_events, cache_mb, n_threads, time_limit, callback, verbose)
+    return begin.follow(
+        X, y, Form("quantile", tau=tau), ends, merge_tol,
+        kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
+        intercept_scaling=intercept_scaling, sample_weight=sample_weight, standardize=standardize,
+        feature_names=feature_names,
+    )  # fmt: skip
+
+
+@checked()
+def one_class_path(
+    X: Any,
+    *,
+    kernel: KernelLike = "rbf",
+    gamma: Gamma = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    standardize: bool = False,
+    feature_names: Any = None,
+    sample_weight: Any = None,
+    lambda_max: float | None = None,
+    lambda_min: float = LAMBDA_MIN,
+    C_min: float | None = None,
+    C_max: float | None = None,
+    merge_tol: float = 0.0,
+    max_events: int | None = None,
+    time_limit: float | None = None,
+    cache_mb: float | None = None,
+    n_threads: int | None = None,
+    callback: Progress | None = None,
+    verbose: int = 0,
+) -> OneClassPath:
+    """Follow the one-class machine for every nu at once.
+
+    The machine at one C minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - w.x_i)``: the C-SVC of all labels +1 without an
+    intercept. Scaled, it is the machine of Schoelkopf et al.: its nu is ``sum(alpha) / (n C)``, which falls from 1 as C
+    grows. ``path.nu(C)`` tells it and ``path.C_of(nu)`` finds the C of a nu. `decision_function` is at least 0 inside, and
+    `predict` is +1 there and -1 outside. `error_curve` is the share of points outside as an exact function of C.
+
+    The sets of different nu are not nested: a point that lies outside for one nu may lie inside for a larger one.
+
+    All other parameters are those of `svm_path`.
+
+    Examples
+    --------
+    >>> import svmcore
+    >>> path = svmcore.one_class_path([[0.0], [0.1], [0.2], [3.0]], gamma=1.0)
+    >>> C = path.C_of(0.5)
+    >>> round(path.nu(C), 6), path.predict([[0.1], [9.0]], C).tolist()
+    (0.5, [1, -1])
+    """
+    ends = ends_of(lambda_max, lambda_min, C_min, C_max)
+    begin = _Begin(max_events, cache_mb, n_threads, time_limit, callback, verbose)
+    n = 0 if not hasattr(X, "__len__") and not hasattr(X, "shape") else (X.shape[0] if hasattr(X, "shape") else len(X))
+    path = begin.follow(
+        X, np.ones(n), Form("one_class", level=-1.0), ends, merge_tol,
+        kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=False, sample_weight=sample_weight,
+        standardize=standardize, feature_names=feature_names,
+    )  # fmt: skip
+    assert isinstance(path, OneClassPath)
+    return path
+
+
+class _Begin:
+    """The checked limits of a path, and the clock from the start."""
+
+    def __init__(
+        self, max_events: Any, cache_mb: Any, n_threads: Any, time_limit: Any, callback: Any, verbose: Any
+    ) -> None:
+        self.clock = time.perf_counter()
+        self.threads = border.threads(n_threads)
+        self.cache_mb = cache_mb
+        self.max_events = None if max_events is None else border.integer("max_events", max_events, low=0)
+        self.control: Control = new_control("path", time_limit, callback, verbose)
+
+    def follow(
+        self, X: Any, y: Any, form: Form, ends: tuple[float | None, float], merge_tol: Any, **problem: Any
+    ) -> Path:
+        """The path of a regression of targets y (of one class: all 1), and a word where it is not what was asked for."""
+        names = names_of(X, problem["feature_names"])
+        X = snapped(X, border.number("merge_tol", merge_tol, low=0.0), problem["kernel"])
+        checked_problem = svr_problem(X, y, 1.0, 0.0, **problem | {"feature_names": names})
+        n = checked_problem.X.shape[0]
+        weights = np.zeros(n)
+        half = checked_problem.qp.point.size // 2
+        weights[checked_problem.qp.point[:half]] = checked_problem.qp.upper[:half]
+        if form.kind == "one_class":
+            checked_problem = checked_problem._replace(classes=np.array([-1, 1]))
+        else:
+            target = border.vector(y, "y", n)
+            level = _middle(target[weights > 0.0]) if checked_problem.qp.equality else 0.0
+            form = form._replace(target=target - level, level=level)
+        data = grouped(checked_problem, weights, np.ones(n), form, self.threads)
+        prepared = time.perf_counter()
+        way = Way(*ends, max_events=self.max_events, cache_mb=self.cache_mb, threads=self.threads)
+        path = follow_data(data, way, self.control)
+        path.stats["seconds"]["check"] += prepared - self.clock
+        path.stats["seconds"]["total"] += prepared - self.clock
+        speak(path)
+        warn_of_scales(
+            checked_problem.X,
+            checked_problem.spec.kernel,
+            checked_problem.by_scale,
+            names=checked_problem.columns.names,
+        )
+        return path
+
+
+def _middle(target: FloatArray) -> float:
+    """What targets are measured from, so that digits are not lost to a large mean."""
+    return float(np.median(target))

@@ -1,0 +1,76 @@
+"""`OneClassPath`: a path of one class, with nu in place of C."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from svmcore._errors import InputError
+from svmcore._types import FloatArray
+from svmcore.path.result import Path
+
+
+class OneClassPath(Path):
+    """The one-class machine for every C, which is: for every nu. Made by `one_class_path`; see there.
+
+    The machine of Schoelkopf et al. at ``nu = path.nu(C)`` has the dual variables ``alpha(C) / C`` (their sum is nu times
+    the sum of the weights) and the offset 1 / C: it has the same support vectors and the same inside. The sets of
+    different nu are not nested.
+    """
+
+    def nu(self, C: Any) -> Any:
+        """The nu that belongs to C: the sum of alpha over C times the sum of the weights. It falls as C grows."""
+        lam, _, scalar = self._lambdas_of(C)
+        at, total, _ = self._potential()
+        out = np.interp(-lam, -at, total) / self._whole
+        return float(out[0]) if scalar else out
+
+    def rho(self, C: Any) -> Any:
+        """The offset of the machine whose dual variables have the sum 1: 1 / sum(alpha)."""
+        lam, _, scalar = self._lambdas_of(C)
+        out = lam / (np.atleast_1d(self.nu(C)) * self._whole)
+        return float(out[0]) if scalar else out
+
+    @property
+    def nu_range(self) -> tuple[float, float]:
+        """The smallest and the largest nu that the path covers."""
+        _, total, _ = self._potential()
+        return float(total[-1] / self._whole), float(total[0] / self._whole)
+
+    def C_of(self, nu: Any) -> Any:
+        """The C that belongs to nu; where several do, the smallest of them."""
+        wanted = np.asarray(nu, dtype=np.float64)
+        low, high = self.nu_range
+        bad = ~((wanted >= low * (1.0 - 1e-12)) & (wanted <= high * (1.0 + 1e-12)))
+        if bad.any():
+            more = "a smaller lambda_min" if wanted[bad].flat[0] < low else "a larger lambda_max"
+            reach = f"this path covers nu from {low:.6g} to {high:.6g}"
+            hint = f"compute it with {more}" if wanted[bad].flat[0] <= 1.0 else "nu is at most 1"
+            raise InputError(f"nu={wanted[bad].flat[0]:g} is not feasible: {reach}; {hint}")
+        at, total, _ = self._potential()
+        share = np.maximum.accumulate(
+            total[::-1] / self._whole
+        )  # from small lambda to large: it grows, but for rounding
+        lam = at[::-1]
+        # of a flat stretch the largest lambda
+        last = np.concatenate([share[1:] > share[:-1], [True]])
+        out = 1.0 / _inverse(lam, share, last, np.clip(wanted, share[0], share[-1]))
+        return float(out) if out.ndim == 0 else out
+
+    @property
+    def _whole(self) -> float:
+        return float(self._problem.upper.sum())
+
+
+def _inverse(lam: FloatArray, share: FloatArray, last: Any, wanted: FloatArray) -> FloatArray:
+    """The largest lambda at which the growing, piecewise linear share is `wanted`."""
+    right = np.searchsorted(share, wanted, side="right")
+    ends = np.flatnonzero(last)
+    exact = np.minimum(np.searchsorted(share[ends], wanted, side="left"), ends.size - 1)
+    k = np.clip(right, 1, share.size - 1)
+    rise = share[k] - share[k - 1]
+    between = lam[k - 1] + np.divide(wanted - share[k - 1], rise, out=np.zeros_like(rise), where=rise > 0.0) * (
+        lam[k] - lam[k - 1]
+    )
+    return np.asarray(np.where(share[ends][exact] == wanted, lam[ends][exact], between))

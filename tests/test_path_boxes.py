@@ -1,0 +1,152 @@
+"""The tracker on problems of its general form: a linear term fixed + t slope, any boxes.
+
+Small ones against a path in exact rational arithmetic, larger ones against quadratic programs by HiGHS.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from engines import early_windows
+from oracle_path import exact_box_path, value
+
+from svmcore._control import new_control
+from svmcore._highs import solve_qp
+from svmcore._types import Kernel, KernelKind
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.path.driver import Watch, Way, track
+from svmcore.path.problem import BoxPath
+
+either_way = pytest.mark.parametrize("tracker", [nullcontext, early_windows], ids=["steps", "windows"])
+
+
+class Followed(NamedTuple):
+    """The knots of a path: t, bias, and all variables."""
+
+    t: np.ndarray
+    bias: np.ndarray
+    beta: np.ndarray
+
+    def at(self, t: float) -> np.ndarray:
+        """The variables at t, between knots by interpolation."""
+        return np.array([np.interp(-t, -self.t, column) for column in self.beta.T])
+
+
+def followed(K, problem: BoxPath, low: float, high: float | None) -> Followed:
+    n = problem.slope.size
+    matrix = KernelMatrix(
+        np.ascontiguousarray(K, dtype=float), Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, 0.0), cache_bytes=1 << 25
+    )
+    control = new_control("path", None, None, 0)
+    with control:
+        record, _, _ = track(problem, matrix, Way(high, low), Watch(control, low))
+    assert record.ended == "done"
+    side, out, start, event = record.side0.astype(int), [], 0, 0
+    ends = np.stack([problem.lower, problem.upper])
+    for upto, m in record.knot_at:
+        side[record.event_index[event:upto]] = record.event_move[event:upto, 1]
+        beta = ends[np.minimum(side, 1), np.arange(n)]
+        beta[record.index[start : start + m]] = record.value[start : start + m]
+        out.append(beta)
+        start, event = start + m, upto
+    return Followed(record.knot[:, 0], record.knot[:, 1], np.array(out))
+
+
+def rational_problem(seed: int, n: int | None = None):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 7)) if n is None else n
+    X = rng.integers(-2, 3, (n, int(rng.integers(1, 4))))
+    if seed % 3 == 0:
+        X[-1] = X[0]
+    K = X @ X.T + 1 if seed % 2 else (X @ X.T + 1) ** 2
+    fixed = rng.integers(-3, 4, n) if seed % 4 else np.zeros(n, dtype=int)
+    slope = rng.integers(-2, 3, n)
+    lower = -rng.integers(0, 3, n)
+    upper = lower + rng.integers(1, 4, n)
+    equality = seed % 5 != 0 and lower.sum() <= 0 <= upper.sum()
+    return K, fixed, slope, lower, upper, bool(equality)
+
+
+def check_against_oracle(seed, n, tracker):
+    K, fixed, slope, lower, upper, equality = rational_problem(seed, n)
+    low, high = Fraction(1, 64), Fraction(64)
+    pieces = exact_box_path(
+        K.tolist(), fixed.tolist(), slope.tolist(), lower.tolist(), upper.tolist(), low, high, equality
+    )
+    numbers = (np.asarray(v, dtype=float) for v in (fixed, slope, lower, upper))
+    with tracker():
+        path = followed(K, BoxPath(*numbers, equality), float(low), float(high))
+    scale = float(np.abs(K).max()) * float(np.abs([lower, upper]).max()) * len(slope) + 64.0
+    for piece in pieces:
+        for t in (piece.high, (piece.low + piece.high) / 2, (9 * piece.low + piece.high) / 10, piece.low):
+            product = [float(sum(int(k) * b for k, b in zip(row, value(piece, t), strict=True))) for row in K]
+            got = path.at(float(t))
+            assert K @ got == pytest.approx(product, abs=1e-12 * scale)  # unique; b itself need not be
+            assert (got >= lower - 1e-12).all()
+            assert (got <= upper + 1e-12).all()
+            assert not equality or abs(got.sum()) <= 1e-12 * scale
+
+
+@either_way
+@pytest.mark.parametrize("seed", range(60))
+def test_path_of_any_boxes_equals_the_rational_path(seed, tracker):
+    check_against_oracle(seed, None, tracker)
+
+
+@either_way
+@pytest.mark.parametrize("seed", [100, 101, pytest.param(102, marks=pytest.mark.slow)])
+def test_path_of_eight_variables_equals_the_rational_path(seed, tracker):
+    check_against_oracle(seed, 8 if seed > 100 else 7, tracker)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_top_is_found(seed):
+    """Without an end given, the path begins where nothing changes above, and the first event is below."""
+    K, fixed, slope, lower, upper, equality = rational_problem(seed)
+    numbers = [np.asarray(v, dtype=float) for v in (fixed, slope, lower, upper)]
+    path = followed(K, BoxPath(*numbers, equality), 1 / 64, None)
+    top = Fraction(float(path.t[0]))
+    pieces = exact_box_path(
+        K.tolist(), fixed.tolist(), slope.tolist(), lower.tolist(), upper.tolist(), top / 2, 8 * top, equality
+    )
+    assert pieces[0].low <= top
+    product = [float(sum(int(k) * b for k, b in zip(row, value(pieces[0], 8 * top), strict=True))) for row in K]
+    assert K @ path.beta[0] == pytest.approx(product, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_path_of_any_boxes_equals_quadratic_programs(seed):
+    rng = np.random.default_rng(seed)
+    n = 30
+    X = rng.standard_normal((n, 3))
+    K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2))
+    lower, upper = -rng.random(n) - 0.1 * (seed % 2), rng.random(n)
+    problem = BoxPath(rng.standard_normal(n) * (seed % 3), rng.standard_normal(n), lower, upper, seed % 4 != 0)
+    path = followed(K, problem, 1e-2, None)
+    for t in np.exp(rng.uniform(np.log(1e-2), np.log(path.t[0]), 6)):
+        rows, bound = (np.ones((1, n)), 0.0) if problem.equality else (np.empty((0, n)), np.empty(0))
+        best = solve_qp(K, -problem.term(t), rows, bound, bound, lower, upper)
+        got = path.at(t)
+        assert best.ok
+        assert (got >= lower - 1e-12).all()
+        assert (got <= upper + 1e-12).all()
+        assert not problem.equality or abs(got.sum()) <= 1e-12 * n
+        assert objective(K, problem, t, got) <= objective(K, problem, t, best.x) + 1e-9 * (1.0 + t)
+
+
+def objective(K, problem, t, b):
+    return 0.5 * b @ K @ b - problem.term(t) @ b
+
+
+def test_many_of_these_problems_are_followed_in_windows():
+    with early_windows() as windows:
+        for seed in range(30):
+            K, fixed, slope, lower, upper, equality = rational_problem(seed)
+            numbers = (np.asarray(v, dtype=float) for v in (fixed, slope, lower, upper))
+            followed(K, BoxPath(*numbers, equality), 1 / 64, 64.0)
+    assert np.count_nonzero(windows) >= 10
+    assert sum(windows) >= 50
