@@ -27,6 +27,10 @@ class Times:
         self.wall.append(wall)
         self.cpu.append(cpu)
 
+    def shared(self, calls: int) -> Times:
+        """Of one of so many calls that were timed together."""
+        return Times([x / calls for x in self.wall], [x / calls for x in self.cpu])
+
 
 def once(work: Callable[[], Any]) -> tuple[Any, float, float]:
     """Result, wall seconds, CPU seconds of one call, with the garbage collector out of the way."""

@@ -119,6 +119,16 @@ def text(n: int, d: int) -> DataSet:
     return DataSet(X, y)
 
 
+def embedding(n: int, d: int) -> DataSet:
+    """What a random network of two layers makes of 20 latent features, in float32, with noise: like learned embeddings."""
+    rng = np.random.default_rng(6)
+    latent = rng.standard_normal((n, 20))
+    hidden = np.tanh(latent @ rng.standard_normal((20, 64)) / np.sqrt(20.0))
+    X = np.tanh(hidden @ rng.standard_normal((64, d)) / 8.0) + 0.05 * rng.standard_normal((n, d))
+    score = 2.0 * latent[:, 0] + latent[:, 1] * latent[:, 2] + latent[:, 3] + 0.2 * rng.standard_normal(n)
+    return DataSet(standardised(X).astype(np.float32), np.where(score > 0.0, 1.0, -1.0))
+
+
 def waves(n: int, d: int) -> DataSet:
     """A smooth function of d features with noise: a regression."""
     rng = np.random.default_rng(4)
@@ -177,6 +187,7 @@ GENERATED: dict[str, Callable[..., DataSet]] = {
     "onehot": onehot,
     "text": text,
     "waves": waves,
+    "embedding": embedding,
 }
 BUILT_IN: dict[str, Callable[[], DataSet]] = {
     "checkerboard": checkerboard,
@@ -184,6 +195,18 @@ BUILT_IN: dict[str, Callable[[], DataSet]] = {
     "two_spirals": two_spirals,
     **{f"monk{k}": functools.partial(monk, k) for k in (1, 2, 3)},
 }
+
+
+def usps_odd() -> DataSet:
+    """Handwritten digits of 256 grey pixels: the odd ones against the even ones."""
+    where = folder()
+    assert where is not None
+    with np.load(where / "classes" / "usps.npz", allow_pickle=False) as stored:
+        return DataSet(stored["X"], np.where(stored["y"] % 2 == 1, 1.0, -1.0))  # classes are named after the digits
+
+
+FROM_CLASSES: dict[str, tuple[str, Callable[[], DataSet]]] = {"usps_odd": ("usps", usps_odd)}
+"""Sets made of those of several classes: which file, and how."""
 
 
 def from_folder(name: str) -> DataSet:
@@ -208,7 +231,8 @@ def missing(name: str) -> str:
     where = folder()
     if where is None:
         return "no data folder; give --data or set SVMCORE_DATA"
-    return "" if (where / f"{name}.npz").is_file() else "not in the data folder"
+    path = where / "classes" / f"{FROM_CLASSES[name][0]}.npz" if name in FROM_CLASSES else where / f"{name}.npz"
+    return "" if path.is_file() else "not in the data folder"
 
 
 @functools.lru_cache(maxsize=8)
@@ -219,4 +243,6 @@ def load(name: str) -> DataSet:
         return GENERATED[kind](*(int(size) for size in sizes))
     if name in BUILT_IN:
         return BUILT_IN[name]()
+    if name in FROM_CLASSES:
+        return FROM_CLASSES[name][1]()
     return from_folder(name)

@@ -144,7 +144,7 @@ BRANCHES = {
         ((block, {"ROUNDING": 1.0, "ROUNDING_64": 1.0}),), (block._Run, "refresh"), kernels=NO_SUMS
     ),
     "sums of polynomials": Branch(
-        (), (tiles, "_add_form"), kernels=({"kernel": "poly", "degree": 3, "gamma": 0.5, "coef0": 1.0},)
+        (), (tiles, "add_form"), kernels=({"kernel": "poly", "degree": 3, "gamma": 0.5, "coef0": 1.0},)
     ),
 }  # fmt: skip
 

@@ -89,7 +89,7 @@ def _origin(results: Results) -> str:
 
 def _classes(results: Results) -> Grid:
     """A row a class of problems, a column a peer: geometric mean, and the worst case against the baseline."""
-    found = cases(results, "fit", "gap")
+    found = cases(results, "fit", "gap") + [case for case in cases(results, "predict") if case.group]
     names = [name for name in solvers(found) if name != OURS and name != "ThunderSVM"]
     rows = []
     for group, part in groups(found).items():

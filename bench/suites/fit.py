@@ -23,6 +23,7 @@ class Case(NamedTuple):
 TINY = "rbf, n = 200"
 SMALL = "rbf, d <= 20, C <= 1"
 WIDE = "rbf, d = 60 to 500"
+EMBEDDED = "wide dense, d = 256 to 1,536"
 COSTLY = "rbf, C >= 100"
 TIGHT = "rbf, C <= 1, tol 1e-6"
 COSTLY_TIGHT = "rbf, C >= 100, tol 1e-6"
@@ -58,6 +59,14 @@ CASES = [
     Case(WIDE, Problem("clusters-2000-300")),
     Case(WIDE, Problem("splice")),
     Case(WIDE, Problem("madelon")),
+    Case(EMBEDDED, Problem("usps_odd")),
+    Case(EMBEDDED, Problem("embedding-5000-256")),
+    Case(EMBEDDED, Problem("embedding-2000-768", C=10.0)),
+    Case(EMBEDDED, Problem("embedding-5000-256", kernel="poly", coef0=1.0)),
+    Case(EMBEDDED, Problem("embedding-2000-1536", C=100.0)),
+    Case(EMBEDDED, Problem("embedding-5000-768", kernel="poly", coef0=1.0, C=10.0)),
+    Case(EMBEDDED, Problem("embedding-5000-768", C=100.0)),
+    Case(EMBEDDED, Problem("embedding-5000-256", C=10.0), tol=1e-6),
     Case(COSTLY, Problem("classification-5000-20", C=1000.0)),
     Case(COSTLY, Problem("classification-5000-20-30", C=100.0)),
     Case(COSTLY, Problem("classification-2000-10-30", C=1000.0)),
@@ -98,6 +107,7 @@ CASES = [
     Case(TWO, Problem("classification-5000-20"), threads=2),
     Case(TWO, Problem("classification-20000-20"), threads=2),
     Case(TWO, Problem("classification-5000-100"), threads=2),
+    Case(TWO, Problem("embedding-5000-768"), threads=2),
 ]
 
 

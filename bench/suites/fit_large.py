@@ -7,10 +7,13 @@ from bench.contest import Context, contest
 from bench.peers import DEFAULT, peers
 from bench.problems import Problem
 from bench.suite import Suite
-from bench.suites.fit import COSTLY, SMALL, SPARSE, TEXT, TWO, WIDE, Case
+from bench.suites.fit import COSTLY, EMBEDDED, SMALL, SPARSE, TEXT, TWO, WIDE, Case
 
 CASES = [
     Case(WIDE, Problem("clusters-20000-100")),
+    Case(EMBEDDED, Problem("embedding-10000-256")),
+    Case(EMBEDDED, Problem("embedding-10000-1536", C=10.0)),
+    Case(EMBEDDED, Problem("embedding-20000-768")),
     Case(SPARSE, Problem("onehot-20000-120", gamma=0.05)),
     Case(COSTLY, Problem("clusters-20000-20", C=100.0)),
     Case(SPARSE, Problem("a7a", gamma=0.05)),

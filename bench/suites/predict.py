@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,15 @@ CASES = [
     (Problem("clusters-5000-20", kernel="linear", C=0.1), 20_000, 1),
     (Problem("clusters-5000-20", kernel="poly", coef0=1.0), 10_000, 1),
     (Problem("clusters-5000-100"), 10_000, 2),
+    (Problem("clusters-1000-20"), 1, 1),
+    (Problem("clusters-5000-20", kernel="poly", coef0=1.0), 1, 1),
+    (Problem("clusters-5000-20", kernel="linear", C=0.1), 1, 1),
+    (Problem("onehot-5000-120", gamma=0.05), 1, 1),
+    (Problem("embedding-5000-768"), 1, 1),
+    (Problem("embedding-5000-768", kernel="poly", coef0=1.0), 1, 1),
 ]
+ONE_ROW = "one row"
+_CALLS = 50  # of one row, timed together
 _CHECKED = 200
 
 
@@ -44,6 +53,17 @@ def _error(problem: Problem, solver: Solver, fitted: Any, points: Any, values: n
     return float(np.abs(exact - values[:_CHECKED]).max())
 
 
+def _repeated(work: Callable[[], Any], calls: int) -> Callable[[], Any]:
+    """So many calls as one, which gives the last answer."""
+
+    def several() -> Any:
+        for _ in range(calls - 1):
+            work()
+        return work()
+
+    return several
+
+
 def run(context: Context) -> None:
     for problem, count, threads in CASES:
         kind, _, d = problem.data.split("-")
@@ -63,14 +83,18 @@ def run(context: Context) -> None:
                 works[solver.name] = solver.decide(fitted, points, threads)
                 values = np.ravel(works[solver.name]())
                 coef = solver.answer(problem, fitted).coef
+                works[solver.name] = _repeated(works[solver.name], _CALLS if count == 1 else 1)
                 n_sv = int(np.count_nonzero(np.asarray(coef)))
                 about[solver.name] = {"n_sv": n_sv, "error": _error(problem, solver, fitted, points, values)}
             one_round = sum(clock.once(work)[1] for work in works.values())
             times, _ = clock.alternate(works, clock.rounds_for(8.0, one_round))
+        if count == 1:
+            times = {name: took.shared(_CALLS) for name, took in times.items()}
         for name, took in times.items():
             context.results.add(
                 {
-                    "kind": "row", "suite": "predict", "group": "", "problem": problem.described(), "points": count,
+                    "kind": "row", "suite": "predict", "group": ONE_ROW if count == 1 else "",
+                    "problem": problem.described(), "points": count,
                     "solver": name, "mode": "tol", "tol": 1e-3, "threads": threads, "asked": 1e-3,
                     "score": about[name], "met": about[name]["error"] < 1e-3, "wall": took.wall, "cpu": took.cpu,
                 }
