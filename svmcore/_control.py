@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from svmcore._errors import InputError, StoppedError
+from svmcore._errors import StoppedError
 from svmcore._types import Status
 from svmcore.problem import border
 
@@ -191,9 +191,5 @@ class Part(Control):
 
 def new_control(name: str, time_limit: Any, callback: Any, verbose: Any) -> Control:
     """A control of checked arguments."""
-    if time_limit is not None:
-        time_limit = border.number("time_limit", time_limit, low=0.0)
-    if callback is not None and not callable(callback):
-        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    verbose = border.integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, low=0)
-    return Control(time_limit=time_limit, callback=callback, verbose=verbose, name=name)
+    limit, callback = border.time_limit(time_limit), border.callback(callback)
+    return Control(time_limit=limit, callback=callback, verbose=border.verbosity(verbose), name=name)

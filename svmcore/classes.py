@@ -75,7 +75,7 @@ def train_classes(
     if options.get("alpha0") is not None:
         raise InputError("alpha0 belongs to one machine, and train_classes trains several; leave it out")
     threads = border.threads(n_threads)
-    limit = None if time_limit is None else border.number("time_limit", time_limit, low=0.0)
+    limit = border.time_limit(time_limit)
     study = _study(
         X, y, (kernel, gamma, degree, coef0), standardize, feature_names, sample_weight, class_weight, options
     )

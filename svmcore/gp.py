@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from svmcore import _kernels
-from svmcore._control import Callback, Control
+from svmcore._control import Callback, Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import FloatArray, Kernel, KernelKind, Status
@@ -322,14 +322,9 @@ def gp_regression(
     targets = border.vector(y, "y", X.shape[0])
     spec = border.kernel(kernel, X, gamma, degree, coef0, 0.0, None)
     start = np.zeros(X.shape[0]) if alpha0 is None else border.vector(alpha0, "alpha0", X.shape[0]).copy()
-    cache = border.number("cache_mb", border.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
-    threads = border.threads(n_threads)
-    if time_limit is not None:
-        time_limit = border.number("time_limit", time_limit, low=0.0)
-    if callback is not None and not callable(callback):
-        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    with Control(time_limit=time_limit, callback=callback, verbose=int(verbose), name="gp") as control:
-        K = KernelMatrix(X, spec.kernel, spec.function, cache_bytes=int(cache * 1e6), n_threads=threads)
+    cache, threads = border.cache_bytes(cache_mb), border.threads(n_threads)
+    with new_control("gp", time_limit, callback, verbose) as control:
+        K = KernelMatrix(X, spec.kernel, spec.function, cache_bytes=cache, n_threads=threads)
         system = _System(K, noise)
         run = _Run(system, targets, tol, stopping)
         if solver == "cholesky":

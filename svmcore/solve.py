@@ -244,15 +244,12 @@ def _check_run(
     if not isinstance(solver, str):
         raise InputError(f"solver={solver!r} is not a name; see svmcore.solvers()")
     solvers.check_options(solver, options)
-    cache = border.number("cache_mb", border.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
-    if cache_mb is not None:
-        border.memory(cache * 1e6, f"cache_mb={cache_mb:g}", "give a smaller cache_mb")
     return Run(
         solver=solver,
         tol=border.number("tol", tol, low=0.0, strict=True),
         stopping=border.choice("stopping", stopping, border.STOPPING),
         max_iter=border.integer("max_iter", max_iter, low=-1),
-        cache_bytes=int(cache * 1e6),
+        cache_bytes=border.cache_bytes(cache_mb),
         n_threads=border.threads(n_threads),
         alpha0=alpha0,
         trace=border.flag("trace", trace),

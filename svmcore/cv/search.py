@@ -89,6 +89,8 @@ def cv_path(
     if intercept_scaling is not None:  # one for all folds: "auto" would be another in each
         border.number("intercept_scaling", intercept_scaling, low=0.0)
     seed = 0 if random_state is None else border.integer("random_state", random_state, low=0, high=2**32 - 1)
+    if cache_mb is not None:
+        cache_mb = border.number("cache_mb", cache_mb, low=0.0, strict=True)
     span = Span(*_ends(lambda_max, lambda_min, C_min, C_max), border.choice("align", align, ALIGN) == "C*n", cache_mb)
     weighing = Weighing(sample_weight, weight_training, weight_score, class_weight)
     strategy = border.choice("classes", classes, STRATEGIES)
@@ -136,10 +138,7 @@ def _study(
 
 
 def _progress(time_limit: Any, callback: Any, verbose: Any) -> Progress:
-    if callback is not None and not callable(callback):
-        raise InputError(f"callback={callback!r} cannot be called; give a function of one progress report")
-    limit = None if time_limit is None else border.number("time_limit", time_limit, low=0.0)
-    return Progress(limit, callback, int(verbose))
+    return Progress(border.time_limit(time_limit), border.callback(callback), border.verbosity(verbose))
 
 
 def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float, float | None]:

@@ -93,7 +93,7 @@ def _warm(training: Training, coef: FloatArray, n_threads: int) -> Solution:
 
 def _exact_run(tol: float, n_threads: int) -> Run:
     return Run(
-        solver="simple", tol=tol, stopping="kkt", max_iter=-1, cache_bytes=int(border.DEFAULT_CACHE_MB * 1e6),
+        solver="simple", tol=tol, stopping="kkt", max_iter=-1, cache_bytes=border.cache_bytes(None),
         n_threads=n_threads, alpha0=None, trace=False, seed=0, options={},
     )  # fmt: skip
 
@@ -237,8 +237,7 @@ def _set_of(solution: Solution) -> _Kept:
 
 
 def _kernel(problem: Problem, n_threads: int) -> KernelMatrix:
-    cache = int(border.DEFAULT_CACHE_MB * 1e6)
-    return problem.kernel_matrix(cache_bytes=cache, n_threads=n_threads)
+    return problem.kernel_matrix(cache_bytes=border.cache_bytes(None), n_threads=n_threads)
 
 
 def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) -> Solution | None:
@@ -443,10 +442,9 @@ def leave_one_out(
     if problem.get("loss") == formulations.PINBALL:
         raise InputError("loss='pinball' has no leave-one-out here; use loss='epsilon_insensitive', or refit")
     form = any_problem(X, y, C, epsilon, problem)
-    cache = border.number("cache_mb", border.DEFAULT_CACHE_MB if cache_mb is None else cache_mb, low=0.0, strict=True)
     run = Run(
         solver="simple", tol=border.number("tol", tol, low=0.0, strict=True), stopping="kkt", max_iter=-1,
-        cache_bytes=int(cache * 1e6), alpha0=None, trace=False, seed=0, options={},
+        cache_bytes=border.cache_bytes(cache_mb), alpha0=None, trace=False, seed=0, options={},
         n_threads=border.threads(n_threads),
     )  # fmt: skip
     with new_control("leave one out", time_limit, callback, verbose) as control, one_blas_thread:

@@ -92,6 +92,32 @@ def threads(n_threads: Any) -> int:
         raise InputError(f"{error}; leave it out for all processors") from None
 
 
+def time_limit(value: Any) -> float | None:
+    """Seconds, or no limit."""
+    return None if value is None else number("time_limit", value, low=0.0)
+
+
+def callback(value: Any) -> Any:
+    """A function of one progress report, or none."""
+    if value is not None and not callable(value):
+        raise InputError(f"callback={value!r} cannot be called; give a function of one progress report")
+    return value
+
+
+def verbosity(value: Any) -> int:
+    """How much to say: a whole number, or a truth value."""
+    return integer("verbose", int(value) if isinstance(value, bool) else value, low=0)
+
+
+def cache_bytes(cache_mb: Any) -> int:
+    """Memory for kernel rows, in bytes; `DEFAULT_CACHE_MB` by default."""
+    if cache_mb is None:
+        return int(DEFAULT_CACHE_MB * 1e6)
+    wanted = 1e6 * number("cache_mb", cache_mb, low=0.0, strict=True)
+    memory(wanted, f"cache_mb={cache_mb:g}", "give a smaller cache_mb")
+    return int(wanted)
+
+
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in allowed:

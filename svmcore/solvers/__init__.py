@@ -25,7 +25,7 @@ _MODULES = {
     "decomposition": "svmcore.solvers.decomposition",
     "npa": "svmcore.solvers.npa",
     "rosen": "svmcore.solvers.rosen",
-    "rosen-cg": "svmcore.solvers.rosen_cg",
+    "rosen-cg": "svmcore.solvers.rosen:Conjugate",
     "simple": "svmcore.solvers.simple",
 }
 
@@ -41,11 +41,13 @@ def names() -> tuple[str, ...]:
     return tuple(_MODULES)
 
 
-def load(name: str) -> ModuleType:
-    """The module of a solver."""
+def load(name: str) -> Any:
+    """The module of a solver, or the part of one that has another name."""
     if name not in _MODULES:
         raise InputError(f"solver={name!r} is not known; choose one of {', '.join(map(repr, (AUTO, *_MODULES)))}")
-    return importlib.import_module(_MODULES[name])
+    module, _, part = _MODULES[name].partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, part) if part else found
 
 
 @functools.cache
