@@ -260,8 +260,8 @@ def cv(results: Results) -> Iterator[Section]:
         "curve / path",
     ]
     text = Text(
-        "Five folds, kernel values included. Ours is exact for every C from 0.001 to 1,000; the others are fitted at the values "
-        "of a grid in it. The error of a grid is that over its own values.",
+        "Five folds, kernel values included. Ours is exact for every C from 0.001 to 1,000; the others are fitted at values "
+        "in it. The error of a grid is that over its own values.",
         note=True,
     )
     yield Section("Tuning C", [text, Grid(head, rows, strong)])
