@@ -205,6 +205,34 @@ def test_costs_and_balanced_error_of_several_classes():
             assert balanced.fold_errors(C)[k] == pytest.approx(np.mean([np.mean(p[t == c] != c) for c in range(3)]))
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic", "venn-abers"])
+def test_probabilities_of_several_classes(strategy, method):
+    X, y = clouds(240)
+    new, truth = clouds(600, seed=1)
+    cv = svmcore.cv_path(X, y, gamma=0.3, C_max=20.0, classes=strategy)
+    model = cv.calibrate(method)
+    p = model.predict_proba(new)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    own = p[np.arange(600), np.searchsorted(model.classes, truth)]
+    assert np.mean(-np.log(np.maximum(own, 1e-15))) < (1.5 if method == "isotonic" else 0.85)
+    assert np.mean(model.predict(new) == truth) > 0.6
+    assert f"3 classes, from 240 out-of-fold scores, log loss {model.log_loss:.4g}" in repr(model)
+    assert 0.0 < model.brier < 2.0 / 3.0
+    if method == "venn-abers":
+        low, high = np.moveaxis(model.intervals(new), 2, 0)
+        assert low.shape == (600, 3)
+        assert (low <= high).all()
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    assert "class red" in model.plot(label="red").get_ylabel()
+    plt.close("all")
+    with pytest.raises(svmcore.InputError, match="label='pink' is no class"):
+        model.plot(label="pink")
+
+
 def test_vote_ties_go_to_the_first_class():
     pairs = division(3, "ovo")
     none = np.empty(0, dtype=np.int64)

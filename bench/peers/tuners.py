@@ -13,18 +13,27 @@ from bench.environment import version
 from bench.problems import Problem
 
 
+def pairs_of(folds: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Training and validation rows of every fold."""
+    return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in np.unique(folds)]
+
+
 class Tuner:
-    """A way to tune, under one name. `prepare` returns the work to be timed, which returns (values of C) x n scores."""
+    """A way to tune, under one name. `prepare` returns the work to be timed; `scores` of its answer are (values of C) x n."""
 
     name = ""
     package = ""
     most_points = 10**9
+    workers = 1
 
     def missing(self) -> str:
         return "" if version(self.package) or self.package == "svmcore" else f"{self.package} is not installed"
 
-    def prepare(self, problem: Problem, Cs: np.ndarray, folds: np.ndarray, tol: float) -> Callable[[], np.ndarray]:
+    def prepare(self, problem: Problem, Cs: np.ndarray, folds: np.ndarray, tol: float) -> Callable[[], Any]:
         raise NotImplementedError
+
+    def scores(self, answer: Any, Cs: np.ndarray) -> np.ndarray:
+        return np.asarray(answer)
 
 
 class OursWarm(Tuner):
@@ -53,21 +62,19 @@ class OursWarm(Tuner):
 
 
 class OursEveryC(Tuner):
-    """`cv_path`: the exact curve for every C from the smallest to the largest, and scores at the values of the grid."""
+    """`cv_path`: the exact curve for every C from the smallest to the largest."""
 
     name = "svmcore, every C"
     package = "svmcore"
 
-    def prepare(self, problem: Problem, Cs: np.ndarray, folds: np.ndarray, tol: float) -> Callable[[], np.ndarray]:
+    def prepare(self, problem: Problem, Cs: np.ndarray, folds: np.ndarray, tol: float) -> Callable[[], Any]:
         X, y, keywords = problem.X, problem.y, problem.keywords()
         del keywords["loss"]
-        pairs = [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in np.unique(folds)]
+        pairs, low, high, workers = pairs_of(folds), float(Cs[0]), float(Cs[-1]), self.workers
+        return lambda: svmcore.cv_path(X, y, cv=pairs, C_min=low, C_max=high, n_jobs=workers, **keywords)
 
-        def tune() -> np.ndarray:
-            found = svmcore.cv_path(X, y, cv=pairs, C_min=float(Cs[0]), C_max=float(Cs[-1]), n_jobs=1, **keywords)
-            return np.asarray(found.decision_scores(Cs))
-
-        return tune
+    def scores(self, answer: Any, Cs: np.ndarray) -> np.ndarray:
+        return np.asarray(answer.decision_scores(Cs))
 
 
 class ScikitGrid(Tuner):

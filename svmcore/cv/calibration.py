@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._errors import InputError
-from svmcore._types import FloatArray
+from svmcore._types import FloatArray, IntArray
 from svmcore.problem import border
 
 METHODS = ("sigmoid", "isotonic", "venn-abers")
@@ -21,6 +21,7 @@ _NEWTON_STEPS = 100
 _GRADIENT = 1e-10  # relative to the number of rows
 _RIDGE = 1e-12
 _SHORTEST = 1e-10  # of a step
+_LEAST = 1e-12  # probability of a class against the rest
 _SUFFICIENT = 1e-4  # of the decrease that the gradient promises
 
 
@@ -238,9 +239,13 @@ class Calibrator:
 
     def intervals(self, X: Any) -> FloatArray:
         """Venn-Abers: the columns (p0, p1) between which the probability of the second class lies, one row for each of X."""
+        return self.intervals_from(self.machine.decision_function(X))
+
+    def intervals_from(self, scores: FloatArray) -> FloatArray:
+        """The same for decision values."""
         if not isinstance(self.model, VennAbers):
             raise InputError(f'method={self.method!r} has no intervals; calibrate with method="venn-abers"')
-        return self.model.interval(self.machine.decision_function(X))
+        return self.model.interval(scores)
 
     @property
     def log_loss(self) -> float:
@@ -277,3 +282,90 @@ def calibrator(
     fit = {"sigmoid": fit_sigmoid, "isotonic": fit_isotonic, "venn-abers": fit_venn_abers}[method]
     model: Any = fit(scores, positive, weight)
     return Calibrator(method, machine, classes, model, scores, positive, weight)
+
+
+# ---- several classes -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassCalibrator:
+    """Probabilities of several classes: each class against the rest, then all divided by their sum.
+
+    Attributes
+    ----------
+    method : "sigmoid", "isotonic" or "venn-abers".
+    machine : the `Machines` of all rows.
+    classes : the labels; columns of `predict_proba` are in their order.
+    parts : a `Calibrator` for each class, whose second class it is.
+    codes, weight : of the rows it learned from, the class as a place in `classes`, and the weight.
+    """
+
+    method: str
+    machine: Any
+    classes: NDArray[Any]
+    parts: tuple[Calibrator, ...]
+    codes: IntArray
+    weight: FloatArray
+
+    def __repr__(self) -> str:
+        return (
+            f"<ClassCalibrator: {self.method}, {self.classes.size} classes, from {self.codes.size} out-of-fold scores, "
+            f"log loss {self.log_loss:.4g}, Brier score {self.brier:.4g} on them>"
+        )
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities of all classes for every row of X, shape (m, k)."""
+        return self.from_scores(self.machine.decision_function(X))
+
+    def from_scores(self, scores: Any) -> FloatArray:
+        """The same for the scores of `Machines.decision_function`."""
+        scores = np.asarray(scores, dtype=np.float64)
+        each = [part.model.probability(scores[:, k]) for k, part in enumerate(self.parts)]
+        p = np.maximum(np.stack(each, axis=1), _LEAST)  # where no class is likely all are alike
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class of every row; it may differ from that of the machine."""
+        return np.asarray(self.classes[np.argmax(self.predict_proba(X), axis=1)])
+
+    def intervals(self, X: Any) -> FloatArray:
+        """Venn-Abers: (p0, p1) of every class against the rest, for every row of X: shape (m, k, 2)."""
+        scores = self.machine.decision_function(X)
+        return np.stack([part.intervals_from(scores[:, k]) for k, part in enumerate(self.parts)], axis=1)
+
+    @property
+    def _learned(self) -> FloatArray:
+        return self.from_scores(np.stack([part.scores for part in self.parts], axis=1))
+
+    @property
+    def log_loss(self) -> float:
+        """Mean of -log p(label) on the scores it learned from."""
+        own = np.take_along_axis(self._learned, self.codes[:, None], axis=1)[:, 0]
+        return float(np.average(-np.log(np.maximum(own, 1e-15)), weights=self.weight))
+
+    @property
+    def brier(self) -> float:
+        """Mean, over the rows it learned from, of the sum over the classes of the squared error of the probability."""
+        off = self._learned - np.eye(self.classes.size)[self.codes]
+        return float(np.average((off**2).sum(axis=1), weights=self.weight))
+
+    def plot(self, ax: Any = None, *, label: Any = None) -> Any:
+        """Draw the probability of one class against the rest (default: the first). Needs matplotlib."""
+        known = self.classes.tolist()
+        if label is not None and label not in known:
+            raise InputError(f"label={label!r} is no class; choose one of {', '.join(map(repr, known))}")
+        return self.parts[0 if label is None else known.index(label)].plot(ax)
+
+
+def class_calibrator(
+    method: Any, machine: Any, classes: NDArray[Any], scores: FloatArray, codes: IntArray, weight: FloatArray
+) -> ClassCalibrator:
+    """Learn from scores, a column for each class; rows without a score or a weight are left out."""
+    there = np.isfinite(scores).all(axis=1) & (weight > 0.0)
+    scores, codes, weight = scores[there], codes[there], weight[there]
+    rest = "other" if classes.dtype.kind in "US" else -1
+    parts = [
+        calibrator(method, machine, np.array([rest, label]), scores[:, k], codes == k, weight)
+        for k, label in enumerate(classes.tolist())
+    ]
+    return ClassCalibrator(method, machine, classes, tuple(parts), codes, weight)

@@ -19,7 +19,7 @@ from svmcore.problem import border
 from svmcore.step_curve import StepCurve, merged
 
 if TYPE_CHECKING:
-    from svmcore.cv.calibration import Calibrator
+    from svmcore.cv.calibration import Calibrator, ClassCalibrator
 
 SAME = 1e-12
 """Means that are nearer are one value, relative to the larger one or to 1."""
@@ -400,19 +400,22 @@ class PathCV:
 
         return plot_cv(self, what, ax=ax, **options)
 
-    def calibrate(self, method: str = "sigmoid", C: float | None = None) -> Calibrator:
+    def calibrate(self, method: str = "sigmoid", C: float | None = None) -> Calibrator | ClassCalibrator:
         """Probabilities for the machine at C (default: `best_C`), from its out-of-fold scores: no further fit but `refit`.
 
         "sigmoid" is Platt's, with two parameters and for few rows; "isotonic" any non-decreasing function, for some hundred
-        rows and more; "venn-abers" has an interval for every probability.
+        rows and more; "venn-abers" has an interval for every probability. Of several classes each is calibrated against the
+        rest, and the probabilities are divided by their sum.
         """
-        from svmcore.cv.calibration import METHODS, calibrator
+        from svmcore.cv.calibration import METHODS, calibrator, class_calibrator
 
         border.choice("method", method, METHODS)
         study = self._study
         C = self.best_C if C is None else C
         weight = np.ones(study.n) if self._score.weights is None else self._score.weights
         scores = self.decision_scores(C)
+        if study.division.n_classes > 2:
+            return class_calibrator(method, self.refit(C), study.classes, scores, study.codes, weight)
         return calibrator(method, self.refit(C), study.classes, scores, study.codes == 1, weight)
 
     # ---- out -------------------------------------------------------------------------------------------------------
