@@ -188,6 +188,19 @@ def test_the_null_dimension_is_that_of_all_points_on_the_margin():
         assert 0 < path.stats["null_dim_max"] <= largest
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_null_dimension_counts_duplicates_over_all_of_the_path(seed):
+    """With the rbf kernel nothing else depends on each other."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 2))[rng.integers(0, 40, 120)]
+    y = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, 1, -1)
+    y[rng.integers(0, 120, 10)] *= -1
+    path = svm_path(X, y, gamma=1.0, lambda_min=0.01)
+    assert path.stats["null_dim_max"] == check_path(path).null_dim > 5
+    middle = np.sqrt(path.Cs[1:] * path.Cs[:-1])
+    assert max(path.solution_set(C).null_space.shape[1] for C in middle) == path.stats["null_dim_max"]
+
+
 @pytest.mark.parametrize("mode", ["auto", "qr"])
 def test_all_solutions_at_one_C(mode):
     X = np.array([[float(a), float(b)] for a in range(-2, 3) for b in range(-2, 3)] * 2)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+
 import numpy as np
 import pytest
 
 from bench import data
 from bench.contest import Context
 from bench.results import Results
-from bench.tables import draw, ong, projection
+from bench.tables import MODULES, draw, ong, projection
 from bench.tables.base import Figure, over_steps
 from bench.tables.ong import Counted, Printed, verdict
 
@@ -64,18 +67,18 @@ def test_a_part_has_the_printed_size_and_reproduces_the_print(data_set):
 def test_madelon_counts_what_is_printed(data_set):
     """501 / 4061 / 0 are printed for the linear kernel; the Gaussian one has all 2,000 points on the margin."""
     data_set("madelon")
-    row = ong.large_row("madelon", "rbf", full=False)
+    row = ong.large_row("madelon", "rbf")
     assert row[3] == row[2] == 2000
     assert row[-1] == "close: events +3"
 
 
-def test_slow_rows_are_left_out_and_say_so(data_set, monkeypatch):
-    data_set("splice")
+def test_a_path_that_does_not_end_has_no_figures(data_set, monkeypatch):
+    data_set("svmguide3")
     monkeypatch.setattr(ong, "auto_cells", lambda *_: [None] * len(ong.AUTO))
-    monkeypatch.setattr(ong, "path", None)
-    row = ong.large_row("splice", "rbf", full=False)
-    assert row[2:8] == [3149, None, 156, None, 179, None]
-    assert "--full" in row[-1]
+    monkeypatch.setattr(ong, "CELL", 1e-3)
+    row = ong.large_row("svmguide3", "linear")
+    assert row[2:8] == [22, None, 920, None, 0, None]
+    assert row[-1] == "not ended within 0.001 s"
 
 
 def test_a_loose_d_gives_the_projection_fewer_steps_than_the_pair(data_set):
@@ -99,6 +102,14 @@ def test_full_takes_a_hundred_partitions(data_set):
     few = projection.partitions(projection.CASES["heart"])
     assert len(few) == 10
     assert np.array_equal(few[3].X, parts[3].X)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_yields_tables_and_knows_full(name):
+    module = importlib.import_module(f"bench.tables.{name}")
+    assert module.TITLE
+    assert module.SOURCE
+    assert list(inspect.signature(module.run).parameters) == ["full"]
 
 
 def test_figures_are_drawn(tmp_path):

@@ -23,7 +23,7 @@ from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.rows import RowStore
 from svmcore.path.data import kernel_from, kernel_of, merged, oracle_of, snapped
-from svmcore.path.measure import check_path
+from svmcore.path.measure import check_path, null_dim_of_duplicates
 from svmcore.path.one_class import OneClassPath
 from svmcore.path.problem import BoxPath, Data, unit_of, variables_of
 from svmcore.path.published import PaperTracker, PublishedOptions
@@ -374,7 +374,7 @@ def _assemble(data: Data, record: Record, top: Top) -> Path:
 
 
 def _checked(path: Path, store: RowStore, mode: str, control: Control) -> dict[str, Any]:
-    """What is measured on the finished path: its largest gap, and of the fast tracker the null dimension.
+    """What is measured on the finished path: its largest gap, and of the fast tracker the null dimension, at least.
 
     A published path is measured everywhere, the fast tracker's at some places and by the tracker itself. When somebody has
     stopped them, the one is measured at a few places and the other at none, so that nobody waits.
@@ -389,7 +389,8 @@ def _checked(path: Path, store: RowStore, mode: str, control: Control) -> dict[s
     with control.beginning():
         some = min(max(path._track.knot.shape[0] // one_in, least), most)
         found = check_path(path, store, go_on, most=some, null=1)
-    return {"max_gap": max(path.stats["max_gap"], found.relative_gap), "null_dim_max": found.null_dim}
+    null_dim = max(found.null_dim, null_dim_of_duplicates(path))
+    return {"max_gap": max(path.stats["max_gap"], found.relative_gap), "null_dim_max": null_dim}
 
 
 def _where(path: Path) -> str:

@@ -268,6 +268,13 @@ def _null_dim(data: Any, source: Source, margins: list[IntArray], known: int, go
     return known
 
 
+def null_dim_of_duplicates(path: Any) -> int:
+    """The largest null dimension that duplicates on the elbow make by themselves: k equal points have one that counts."""
+    track = path._track
+    others = np.concatenate([[0], np.cumsum(path._data.groups.count[track.index] - 1)])
+    return int(np.max(others[track.offset[1:]] - others[track.offset[:-1]], initial=0))
+
+
 def _rank(source: Source, index: IntArray, equality: bool) -> int:
     """The rank of K among some variables, bordered by an intercept where there is one."""
 
