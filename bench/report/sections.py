@@ -232,7 +232,8 @@ def cv(results: Results) -> Iterator[Section]:
     found = cases(results, "cv")
     if not found:
         return
-    rows, strong = [], set()
+    rows: list[list[str]] = []
+    strong = set()
     for case in found:
         reference = EVERY_C if EVERY_C in case.rows else OURS
         for name, row in case.rows.items():

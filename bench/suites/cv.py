@@ -6,6 +6,7 @@ The large case, ten folds of 10,000 points with 1,000 features and two processor
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,13 +119,10 @@ def _curve_share(problem: Problem, folds: np.ndarray) -> float:
     del keywords["loss"]
     paths = curves = 0.0
     for train, test in pairs_of(folds):
-        path, _, cpu = clock.once(
-            lambda train=train: svmcore.svm_path(
-                problem.X[train], problem.y[train], C_min=10.0**LOW, C_max=10.0**HIGH, n_threads=1, **keywords
-            )
-        )
+        follow = partial(svmcore.svm_path, problem.X[train], problem.y[train], n_threads=1, **keywords)
+        path, _, cpu = clock.once(partial(follow, C_min=10.0**LOW, C_max=10.0**HIGH))
         paths += cpu
-        curves += clock.once(lambda path=path, test=test: path.error_curve(problem.X[test], problem.y[test]))[2]
+        curves += clock.once(partial(path.error_curve, problem.X[test], problem.y[test]))[2]
     return curves / paths
 
 
