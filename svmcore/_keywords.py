@@ -33,8 +33,9 @@ class SolverOptions(TypedDict, total=False):
     shrinking: bool
     face_steps: bool
     max_passes: int
-    order: Literal["sequential", "random", "violation", "two-stage"]
+    order: Literal["sequential", "random", "violation", "gap", "two-stage", "batch"]
     omega: float
+    learning_rate: Any
     size: int
     highs_limit: int
     q: int

@@ -456,6 +456,7 @@ def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> 
     """Run the solver, or the chosen ones until one succeeds, certify, and speak."""
     if run.solver != solvers.AUTO:
         _refuse_what_it_cannot(run.solver, problem, run.alpha0 is not None)
+        solvers.check_lengths(run.solver, run.options, problem.X.shape[0])
     qp = problem.qp
     start = _start(problem, run.alpha0)
     with control:  # to the end: a late Ctrl-C does not lose the answer

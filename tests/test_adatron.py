@@ -7,7 +7,7 @@ import pytest
 
 import svmcore
 
-ORDERS = ("sequential", "random", "violation", "two-stage")
+ORDERS = ("sequential", "random", "violation", "gap", "two-stage", "batch")
 
 
 def problem(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -48,6 +48,80 @@ def test_one_update_is_the_book_s():
     assert solution.n_iter == 1
 
 
+def by_hand(X, y, C, rates, updates, choose):
+    """Table 7.1 to the letter, on k(x, z) = exp(-|x - z|^2 / 2): `choose` names the points of the next update."""
+    Q = np.outer(y, y) * np.exp(-0.5 * ((X[:, None] - X[None]) ** 2).sum(axis=-1))
+    alpha, k = np.zeros(len(y)), 0
+    for step in range(10_000):
+        gradient = 1.0 - Q @ alpha
+        chosen = choose(step, alpha, gradient)
+        before = alpha.copy()
+        alpha[chosen] = np.clip(alpha[chosen] + (rates * gradient)[chosen], 0.0, C)
+        k += bool((alpha != before).any())
+        if k == updates:
+            return alpha
+    raise AssertionError
+
+
+def one_by_one(n):
+    return lambda step, alpha, gradient: np.array([step % n])
+
+
+@pytest.mark.parametrize("rates", [0.3, np.linspace(0.1, 1.9, 60)])
+@pytest.mark.parametrize("order", ["sequential", "batch"])
+def test_learning_rates_are_those_of_table_7_1(order, rates):
+    X, y = problem()
+    if order == "batch":
+        rates = 0.05 * np.asarray(rates)  # below 2 over the largest eigenvalue: nothing is cut
+    options = {"gamma": 0.5, "fit_intercept": False, "solver": "adatron", "order": order, "learning_rate": rates}
+    choose = one_by_one(len(y)) if order == "sequential" else lambda step, alpha, gradient: np.arange(len(y))
+    for updates in (1, 5, 130):
+        with pytest.warns(svmcore.ConvergenceWarning):
+            solution = svmcore.train_svc(X, y, 0.8, tol=1e-12, max_iter=updates, **options)
+        np.testing.assert_allclose(solution.alpha, by_hand(X, y, 0.8, rates, updates, choose), atol=1e-12)
+        assert solution.stats.get("shortened", 0) == 0
+    reference = svmcore.train_svc(X, y, 0.8, gamma=0.5, fit_intercept=False, tol=1e-9)
+    solution = svmcore.train_svc(X, y, 0.8, tol=1e-7, **options)
+    assert solution.converged
+    assert solution.objective == pytest.approx(reference.objective, rel=1e-9)
+
+
+def test_the_order_of_gaps_takes_the_largest_part_of_the_gap():
+    """Remark 7.2: alpha_i (y_i f_i - 1) + C xi_i."""
+    X, y = problem()
+    C = 0.6
+
+    def largest(step, alpha, gradient):
+        return np.array([np.argmax(-alpha * gradient + C * np.maximum(gradient, 0.0))])
+
+    options = {"gamma": 0.5, "fit_intercept": False, "solver": "adatron", "order": "gap"}
+    for updates in (1, 2, 25, 80):
+        with pytest.warns(svmcore.ConvergenceWarning):
+            solution = svmcore.train_svc(X, y, C, tol=1e-12, max_iter=updates, **options)
+        np.testing.assert_allclose(solution.alpha, by_hand(X, y, C, 1.0, updates, largest), atol=1e-12)
+
+
+def test_a_rate_that_is_too_large_is_cut():
+    X, y = problem()
+    options = {"gamma": 0.5, "fit_intercept": False, "solver": "adatron", "tol": 1e-7, "face_steps": False}
+    exact, batch = (svmcore.train_svc(X, y, 2.0, order=order, **options) for order in ("sequential", "batch"))
+    found = svmcore.train_svc(X, y, 2.0, learning_rate=50.0, **options)
+    np.testing.assert_array_equal(found.alpha, exact.alpha)
+    found = svmcore.train_svc(X, y, 2.0, learning_rate=50.0, order="batch", **options)
+    assert found.stats["shortened"] == found.n_iter == batch.n_iter
+    np.testing.assert_array_equal(found.alpha, batch.alpha)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_all_at_once_without_room_for_rows(loss):
+    X, y = problem(300)
+    options = {"gamma": 0.5, "fit_intercept": False, "solver": "adatron", "order": "batch", "loss": loss, "tol": 1e-4}
+    solution = svmcore.train_svc(X, y, cache_mb=0.05, **options)
+    assert solution.converged
+    assert solution.stats["rows"] == 0
+    assert solution.objective == pytest.approx(svmcore.train_svc(X, y, **options).objective, rel=1e-9)
+
+
 def test_convergence_is_linear():
     """Section 7.2: W* - W falls by a constant factor or better; over halves of the run the rates are alike."""
     X, y = problem()
@@ -79,6 +153,11 @@ def test_refusals_are_in_words():
         svmcore.train_svc(X, y, fit_intercept=False, solver="adatron", omega=2.0)
     with pytest.raises(svmcore.InputError, match="two-stage"):
         svmcore.train_svc(X, y, fit_intercept=False, solver="adatron", order="sorted")
+    with pytest.raises(svmcore.InputError, match="2 values for 10 training points"):
+        svmcore.train_svc(X, y, fit_intercept=False, solver="adatron", learning_rate=[0.1, 0.2])
+    for bad in (0.0, -1.0, np.inf, np.nan, True, "fast", [], [[0.1] * 10], [0.1] * 9 + [-0.1]):
+        with pytest.raises(svmcore.InputError, match=r"learning_rate=.* a finite number above 0, or one for every"):
+            svmcore.train_svc(X, y, fit_intercept=False, solver="adatron", learning_rate=bad)
 
 
 def test_hard_margin_through_the_origin_that_does_not_exist():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -243,3 +244,16 @@ def test_notebooks_show_a_small_table():
     assert "relative gap" not in solution._repr_html_()
     assert solution.relative_gap >= 0.0
     assert "relative gap" in solution._repr_html_()
+
+
+def test_every_option_of_every_solver_is_in_the_documents():
+    page = (Path(__file__).parents[1] / "docs" / "solvers.md").read_text(encoding="utf-8")
+    rows, owners = page.split("## Options")[1].split("\n##")[0].splitlines(), []
+    found = {name: {} for name in solvers.names()}
+    for row in (row for row in rows if row.startswith(("| `", "| | `"))):
+        who, option, default = (cell.strip() for cell in row.split("|")[1:4])
+        owners = re.findall(r'"([a-z-]+)"', who) or owners
+        for owner in owners:
+            found[owner][option.strip("`")] = default.strip("`").replace('"', "")
+    for name, options in found.items():
+        assert options == {key: str(parameter.default) for key, parameter in solvers.options(name).items()}, name

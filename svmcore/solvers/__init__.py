@@ -104,6 +104,16 @@ def _check_value(name: str, key: str, value: Any) -> None:
         border.number(key, value)
 
 
+def check_lengths(name: str, given: dict[str, Any], n: int) -> None:
+    """Refuse an option that holds values for another number of training points."""
+    values = getattr(load(name), "OPTION_VALUES", {})
+    for key, value in given.items():
+        if getattr(values.get(key), "per_point", False) and hasattr(value, "__len__") and len(value) != n:
+            raise InputError(
+                f"{key} holds {len(value)} values for {n} training points; give one for each, or one for all"
+            )
+
+
 def capabilities() -> dict[str, Capabilities]:
     """What every solver can do."""
     return {name: load(name).CAPABILITIES for name in _MODULES}

@@ -67,6 +67,20 @@ class Pair:
         return "a tuple of two positions of training points"
 
 
+class PerPoint:
+    """A positive number for all training points, or one for each, for a solver's OPTION_VALUES."""
+
+    per_point = True
+
+    def __contains__(self, value: object) -> bool:
+        if isinstance(value, list | tuple | np.ndarray):
+            return bool(np.ndim(value) == 1 and len(value)) and all(each in Between(0.0, np.inf) for each in value)
+        return value in Between(0.0, np.inf)
+
+    def __str__(self) -> str:
+        return "a finite number above 0, or one for every training point"
+
+
 class RowStore:
     """Kernel rows in variable order, least recently used evicted first; it outgrows the cache rather than the need."""
 

@@ -36,8 +36,37 @@ def _pull(duals, t):
 
 
 @jit
-def _coordinate(duals, rows, progress, t, omega):
-    """beta_t += omega v_t / (K_tt + diag_t), clipped to its box. Returns -1, or why not. In place: beta, v, progress."""
+def _largest(duals, by_gap):
+    """(t, pull): the variable to move next and the largest pull of all. The next one pulls most, or, with `by_gap`, adds
+    most to the duality gap: its pull times its room. A variable without bound has the room of the largest one, plus 1.
+    """
+    ceiling = 1.0
+    if by_gap:
+        for k in range(duals.n):
+            ceiling = max(ceiling, abs(duals.beta[k]) + 1.0)
+    best = -1.0
+    worst = 0.0
+    t = 0
+    for k in range(duals.n):
+        pull = _pull(duals, k)
+        size = abs(pull)
+        worst = max(worst, size)
+        if by_gap and size > 0.0:
+            bound = (
+                min(duals.upper[k], ceiling) - duals.beta[k]
+                if pull > 0.0
+                else duals.beta[k] - max(duals.lower[k], -ceiling)
+            )
+            size *= bound
+        if size > best:
+            best = size
+            t = k
+    return t, worst
+
+
+@jit
+def _coordinate(duals, rows, progress, t, share):
+    """beta_t += share v_t / (K_tt + diag_t), clipped to its box. Returns -1, or why not. In place: beta, v, progress."""
     pull = _pull(duals, t)
     if pull == 0.0:
         return -1
@@ -46,7 +75,7 @@ def _coordinate(duals, rows, progress, t, omega):
         return NEED_ROW
     curvature = duals.curvature[t]
     if curvature > _FLAT:
-        step = omega * pull / curvature
+        step = share * pull / curvature
     else:
         step = np.inf if pull > 0 else -np.inf
     before = duals.beta[t]
@@ -67,8 +96,10 @@ def _coordinate(duals, rows, progress, t, omega):
 
 
 @jit
-def sweep_slice(duals, rows, order, progress, omega, greedy, limits):
-    """Coordinate steps over the rows of `order`, a sweep each (greedy: as many steps, each on the largest pull).
+def sweep_slice(duals, rows, order, progress, shares, greedy, limits):
+    """Coordinate steps over the rows of `order`, a sweep each. A step is that share of the one that ends at v_t = 0.
+
+    greedy: as many steps, each where the residual (1), or the share of the duality gap (2), is largest.
 
     Measures after every sweep, and returns early after one that changed nothing. In place: all but the problem.
     """
@@ -79,18 +110,13 @@ def sweep_slice(duals, rows, order, progress, omega, greedy, limits):
         if reason >= 0:
             return reason
         t = order[ints[POSITION] // length, ints[POSITION] % length]
-        if greedy:
-            worst = 0.0
-            for k in range(duals.n):
-                pull = abs(_pull(duals, k))
-                if pull > worst:
-                    worst = pull
-                    t = k
+        if greedy > 0:
+            t, worst = _largest(duals, greedy == 2)
             progress.floats[WORK] += 2.0 * duals.n
             progress.floats[VIOLATION] = worst
             if worst <= limits.tol:
                 return AT_TOLERANCE
-        reason = _coordinate(duals, rows, progress, t, omega)
+        reason = _coordinate(duals, rows, progress, t, shares[t])
         if reason >= 0:
             return reason
         progress.floats[WORK] += 4.0

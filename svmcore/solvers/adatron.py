@@ -1,11 +1,17 @@
-"""Kernel-Adatron (Hildreth's method) and its over-relaxed form SOR: one variable at a time, no bias.
+"""Kernel-Adatron (Hildreth's method), its over-relaxed form SOR, and steepest ascent; no bias.
 
 Solves   the dual without equality row: fixed bias, or the embedding K + tau^2; finite or infinite boxes.
 Cost     a kernel row of n values for each variable that ever moves; O(n) an update.
 Stops    at the tolerance of the chosen criterion, looked at after every sweep.
 Step     beta_t += omega v_t / (K_tt + D_t), clipped to its box; any omega in (0, 2) converges, linearly.
-Order    "sequential"; "random": a new permutation every sweep; "violation": the largest residual first;
-         "two-stage": the non-zero variables in ascending order of size until they make no progress, then the others.
+         With a learning rate eta_t: beta_t += eta_t v_t. A step that would gain nothing, because eta_t (K_tt + D_t) >= 2,
+         is cut to the exact one, v_t / (K_tt + D_t).
+Order    "sequential"; "random": a new permutation every sweep; "violation": the largest residual first; "gap": the
+         largest part of the duality gap first, |v_t| times the room that t has (remark 7.2; without a bound, that of the
+         largest variable, plus 1); "two-stage": the non-zero variables in ascending order of size until they make no
+         progress, then the others.
+         "batch": all at once, strictly along the gradient and clipped to the box: n m operations a step. Without a
+         learning rate as far as is best along the gradient, times omega; so too where its rate would gain nothing.
 Reference  Cristianini and Shawe-Taylor (2000), section 7.2, table 7.1, remarks 7.4 to 7.10.
 """
 
@@ -15,20 +21,23 @@ import numpy as np
 
 from svmcore._control import Control
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.matrix import KernelMatrix, kernel_product
+from svmcore.problem import measures
 from svmcore.solvers import _steps_jit, _sweeps_jit
-from svmcore.solvers._contract import Capabilities
-from svmcore.solvers._course import Between, Course
+from svmcore.solvers._contract import Capabilities, Crawl
+from svmcore.solvers._course import Between, Course, PerPoint
 
 CAPABILITIES = Capabilities(
     summary="kernel-Adatron, Hildreth's coordinate ascent and SOR, for problems without an equality row",
     equality=False,
 )
 
-ORDERS = ("sequential", "random", "violation", "two-stage")
-OPTION_VALUES = {"order": ORDERS, "omega": Between(0.0, 2.0)}
+ORDERS = ("sequential", "random", "violation", "gap", "two-stage", "batch")
+OPTION_VALUES = {"order": ORDERS, "omega": Between(0.0, 2.0), "learning_rate": PerPoint()}
 
 _UPDATES = 2000  # updates between two visits to Python
+_GREEDY = {"violation": 1, "gap": 2}
+_BATCHES = 300  # steps of all variables without halving the violation, before the face is asked
 _PROGRESS = 1e-2  # a sweep of the first stage that gains less than this share of the first one's gain ends the stage
 
 
@@ -65,6 +74,76 @@ class _Orders:
         return support[np.argsort(beta[support], kind="stable")]
 
 
+class _Ascent:
+    """Steepest ascent: the gradient at one point moves all variables."""
+
+    def __init__(self, course: Course, omega: float, rates: FloatArray | None) -> None:
+        self.course, self.omega, self.rates = course, omega, rates
+        course.crawl = Crawl(course.duals.n, _BATCHES, float(course.duals.n) ** 2)
+        course.stats |= {"shortened": 0}
+
+    def __call__(self, limits: _steps_jit.Limits) -> int:
+        """One step, or the reason for none."""
+        course, duals = self.course, self.course.duals
+        reason = int(_steps_jit.due(course.progress, limits))
+        if reason >= 0:
+            return reason
+        if course.violation <= limits.tol:
+            return _steps_jit.AT_TOLERANCE
+        v = duals.v
+        gradient = np.where(np.where(v > 0.0, duals.beta < duals.upper, duals.beta > duals.lower), v, 0.0)
+        target, change, slope, bend = self._towards(
+            gradient, self._best(gradient) if self.rates is None else self.rates
+        )
+        if self.rates is not None and bend >= 2.0 * slope:
+            course.stats["shortened"] += 1
+            target, change, slope, bend = self._towards(gradient, self._best(gradient))
+        if not np.isfinite(target).all():
+            return _steps_jit.NO_BOUND
+        share = 1.0
+        if bend >= 2.0 * slope:  # the clipped step gains nothing: to the best point on its way
+            share = slope / max(bend, 1e-300)
+            target = np.clip(duals.beta + share * (target - duals.beta), duals.lower, duals.upper)
+        moved = int(np.count_nonzero(target != duals.beta))
+        duals.beta[:] = target
+        duals.v[:] -= share * change
+        course.floats[_steps_jit.VIOLATION] = measures.violation(course.qp, duals.beta, duals.v)
+        _steps_jit.count_step(course.progress, share * slope - 0.5 * share**2 * bend, moved, -1, share)
+        course.floats[_steps_jit.WORK] += 2.0 * duals.n * moved
+        return -1 if moved else _steps_jit.STUCK
+
+    def _towards(self, gradient: FloatArray, rates: FloatArray | float) -> tuple[FloatArray, FloatArray, float, float]:
+        """Where these rates lead, clipped to the box; the product of that step, its slope and how it bends."""
+        duals = self.course.duals
+        with np.errstate(invalid="ignore"):
+            target = duals.beta + np.where(gradient == 0.0, 0.0, rates * gradient)
+        target = np.clip(target, duals.lower, duals.upper)
+        if not np.isfinite(target).all():
+            return target, target, np.inf, 0.0
+        step = target - duals.beta
+        change = self._product(step)
+        return target, change, float(step @ duals.v), float(step @ change)
+
+    def _best(self, gradient: FloatArray) -> float:
+        """The rate that is best along the gradient, times omega; infinite where the objective does not bend."""
+        bend, square = float(gradient @ self._product(gradient)), float(gradient @ gradient)
+        return self.omega * square / bend if bend > self.course.duals.tiny * square else np.inf
+
+    def _product(self, direction: FloatArray) -> FloatArray:
+        """(K + D) times a direction: from kept rows if they have room, else from the data."""
+        course, qp = self.course, self.course.qp
+        moving = np.flatnonzero(direction)
+        points = np.unique(qp.point[moving])
+        if len(points) > course.store.limit:
+            product = kernel_product(qp, course.K, direction)[qp.point]
+            course.ints[_steps_jit.EVALS] = course.K.n_evals
+        else:
+            course.supply(points)
+            weights = np.bincount(qp.point[moving], weights=direction[moving], minlength=course.K.n)
+            product = weights[points] @ course.store.values[course.store.slot[points]]
+        return np.asarray(product + qp.diag * direction)
+
+
 def run(
     qp: DualQP,
     K: KernelMatrix,
@@ -78,15 +157,25 @@ def run(
     trace: bool,
     order: str = "sequential",
     omega: float = 1.0,
+    learning_rate: float | FloatArray | None = None,
     face_steps: bool = True,
 ) -> Raw:
-    """Run coordinate ascent. `face_steps=False` leaves single steps alone even where they no longer help."""
+    """Run gradient ascent. `learning_rate`: one for all points, or one for each; None: that of the exact step, times omega.
+
+    `face_steps=False` leaves its steps alone even where they no longer help.
+    """
     course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
     course.face_steps = face_steps
+    rates = None if learning_rate is None else np.broadcast_to(np.asarray(learning_rate, np.float64), K.n)[qp.point]
+    if order == "batch":
+        status = _batched(course, _Ascent(course, float(omega), rates))
+        course.stats |= {"sweeps": course.n_iter, "paper_evals": float(course.n_iter) * len(start) ** 2}
+        return course.raw(status)
+    shares = np.full(len(start), float(omega)) if rates is None else rates * course.duals.curvature
+    shares = np.where(shares < 2.0, shares, 1.0)
     orders = _Orders(course, order, seed)
     ints = course.ints
     current = orders.next()
-    omega = float(omega)
     idle = 0
 
     def sweep_done(reason: int) -> Status | None:
@@ -105,7 +194,7 @@ def run(
     def work(limits: _steps_jit.Limits) -> int:
         return int(
             _sweeps_jit.sweep_slice(
-                course.duals, course.store.rows, current, course.progress, omega, order == "violation", limits
+                course.duals, course.store.rows, current, course.progress, shares, _GREEDY.get(order, 0), limits
             )
         )
 
@@ -113,3 +202,15 @@ def run(
     sweeps = int(ints[_sweeps_jit.SWEEPS])
     course.stats |= {"sweeps": sweeps, "paper_evals": float(sweeps) * len(start) ** 2}
     return course.raw(status)
+
+
+def _batched(course: Course, ascent: _Ascent) -> Status:
+    """Steps of all variables until one of them is the last."""
+
+    def work(limits: _steps_jit.Limits) -> int:
+        while (reason := ascent(limits)) < 0:
+            pass
+        return reason
+
+    course.refresh()
+    return course.follow(work)
