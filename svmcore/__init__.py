@@ -27,10 +27,11 @@ if _typing.TYPE_CHECKING:
     from svmcore.classes import Machines, train_classes
     from svmcore.cv import PathCV, cv_path
     from svmcore.data import load_data
+    from svmcore.files import load
     from svmcore.gp import GPSolution, gp_regression
     from svmcore.kernel.tiles import release_memory
     from svmcore.models.incremental import LeaveOneOut, leave_one_out
-    from svmcore.models.solution import Solution, load
+    from svmcore.models.solution import Solution
     from svmcore.path.driver import svm_path
     from svmcore.path.family import epsilon_path, one_class_path, quantile_path, svr_path
     from svmcore.path.loss_curve import LossCurve
@@ -59,7 +60,7 @@ _HOMES = {
     "LeaveOneOut": "svmcore.models.incremental",
     "gp_regression": "svmcore.gp",
     "leave_one_out": "svmcore.models.incremental",
-    "load": "svmcore.models.solution",
+    "load": "svmcore.files",
     "load_data": "svmcore.data",
     "svm_path": "svmcore.path.driver",
     "train_classes": "svmcore.classes",

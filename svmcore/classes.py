@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -19,6 +18,7 @@ from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.whole import whole_kernel
+from svmcore.models import archive, solution
 from svmcore.models.solution import Solution
 from svmcore.path.cross import Cross
 from svmcore.problem import border
@@ -31,7 +31,7 @@ from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import _checked_points
 from svmcore.train import train_svc
 
-FORMAT = "svmcore-classes-1"
+FORMAT = "svmcore-classes-2"  # 1: kernels had numbers
 _SHARED = 1e9  # bytes of a kernel matrix that is computed for all machines at once
 _SHARE = 0.25  # of the free memory
 _BLOCK = 1 << 22  # kernel values held in a prediction
@@ -348,9 +348,7 @@ class Machines:
         }  # fmt: skip
         for k, machine in enumerate(self.machines):
             fields |= {f"machine{k}_{name}": value for name, value in machine.fields().items()}
-        # given a name, numpy would append a suffix to it
-        with nullcontext(file) if hasattr(file, "write") else open(file, "wb") as stream:
-            np.savez_compressed(stream, **fields)
+        archive.write(file, fields)
 
 
 class _Points(NamedTuple):
@@ -369,27 +367,20 @@ class _Alone(NamedTuple):
     first: IntArray
 
 
-def assemble_machines(file: Any, parts: dict[str, Any]) -> Machines:
-    """The machines from the arrays that `Machines.save` wrote to `file`."""
-    from svmcore.models.solution import assembled
-
-    if str(parts.get("format")) != FORMAT:
-        raise InputError(f"{file} does not hold machines that this version of svmcore reads; it needs {FORMAT!r}")
-    try:
-        strategy, classes = str(parts["strategy"]), parts["classes"]
-        if strategy not in STRATEGIES or classes.ndim != 1 or classes.size < 2:
-            raise ValueError(f"it names {classes.size} classes and the strategy {strategy!r}")
-        count = len(division(classes.size, strategy).parts)
-        if int(parts["n_machines"]) != count:
-            raise ValueError(f"it holds {int(parts['n_machines'])} machines for {classes.size} classes")
-        machines = []
-        for k in range(count):
-            prefix = f"machine{k}_"
-            own = {name.removeprefix(prefix): value for name, value in parts.items() if name.startswith(prefix)}
-            machines.append(assembled(own))
-        return Machines(classes, strategy, tuple(machines))
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError, MemoryError) as error:
-        raise InputError(f"{file} is damaged: {error}") from None
+def assembled(parts: dict[str, Any]) -> Machines:
+    """The machines from the arrays that `Machines.save` wrote."""
+    strategy, classes = str(parts["strategy"]), parts["classes"]
+    if strategy not in STRATEGIES or classes.ndim != 1 or classes.size < 2:
+        raise ValueError(f"it names {classes.size} classes and the strategy {strategy!r}")
+    count = len(division(classes.size, strategy).parts)
+    if int(parts["n_machines"]) != count:
+        raise ValueError(f"it holds {int(parts['n_machines'])} machines for {classes.size} classes")
+    machines = []
+    for k in range(count):
+        prefix = f"machine{k}_"
+        own = {name.removeprefix(prefix): value for name, value in parts.items() if name.startswith(prefix)}
+        machines.append(solution.assembled(own))
+    return Machines(classes, strategy, tuple(machines))
 
 
-__all__ = ["Machines", "assemble_machines", "train_classes"]
+__all__ = ["Machines", "assembled", "train_classes"]

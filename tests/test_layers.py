@@ -73,6 +73,7 @@ LAYERS: dict[str, set[str]] = {
     "several classes": {"classes"},
     "model selection": {"cv"},
     "pictures": {"plots", "plots_cv"},
+    "files of answers": {"files"},
     "files of data": {"data"},
     "what people touch": {"warm", "cli", "", "__main__"},
 }
@@ -80,9 +81,6 @@ LAYERS: dict[str, set[str]] = {
 # The arrows that point up: methods that hand their work to a room above, when they are called.
 DOORS = {
     ("models.solution", "models.incremental"),  # Solution.add and remove
-    ("models.solution", "path.solution"),  # svmcore.load
-    ("models.solution", "cv.files"),
-    ("models.solution", "classes"),
     ("path.result", "plots"),  # Path.plot
     ("cv.result", "plots_cv"),  # PathCV.plot
     ("cv.calibration", "plots_cv"),

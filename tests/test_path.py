@@ -12,8 +12,8 @@ from scipy import sparse
 
 from svmcore._errors import ConvergenceWarning, InputError, StoppedError
 from svmcore.certificates import certificate
+from svmcore.files import load
 from svmcore.kernel.rows import RowStore
-from svmcore.models.solution import load
 from svmcore.path import measure
 from svmcore.path.driver import svm_path
 from svmcore.path.result import StepCurve

@@ -181,7 +181,7 @@ def load_test(args: argparse.Namespace, table: Table) -> tuple[Any, Any] | None:
 
 def load_machine(name: str) -> Any:
     """What `train -o` or `path -o` wrote."""
-    from svmcore.models.solution import load
+    from svmcore.files import load
 
     return load(name)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,13 @@ from svmcore.cv.members import Member, Span, Strand, Study, features_of, without
 from svmcore.cv.result import Curves, PathCV
 from svmcore.cv.scores import Curve, Score
 from svmcore.cv.values import LineCurve
+from svmcore.models import archive
 from svmcore.path.result import Path
 from svmcore.path.solution import feature_fields, path_fields, restored, stored_features
 from svmcore.problem.division import Part, division
 from svmcore.step_curve import StepCurve
 
-FORMAT = "svmcore-cv-2"
+FORMAT = "svmcore-cv-3"  # 2: kernels had numbers
 
 
 def save_cv(cv: PathCV, file: Any) -> None:
@@ -65,9 +65,7 @@ def save_cv(cv: PathCV, file: Any) -> None:
                 rests[f"rest{j}_"] = strand.rest
     for name, rest in rests.items():
         fields |= _named(name, rest)
-    # given a name, numpy would append a suffix to it
-    with nullcontext(file) if hasattr(file, "write") else open(file, "wb") as stream:
-        np.savez_compressed(stream, **fields)
+    archive.write(file, fields)
 
 
 def _plain(value: Any) -> Any:
@@ -106,17 +104,8 @@ def _unpacked(name: str, parts: dict[str, Any], lines: bool = False) -> list[Any
     return [StepCurve(b, v, low, high) for b, v, (low, high) in zip(breakpoints, values, ends, strict=True)]
 
 
-def assemble_cv(file: Any, parts: dict[str, Any]) -> PathCV:
-    """The cross-validation from the arrays that `PathCV.save` wrote to `file`."""
-    if str(parts.get("format")) != FORMAT:
-        raise InputError(f"{file} is not a cross-validation that this version of svmcore reads; it needs {FORMAT!r}")
-    try:
-        return _assemble(parts)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise InputError(f"{file} is damaged: {error}") from None
-
-
-def _assemble(parts: dict[str, Any]) -> PathCV:
+def assembled(parts: dict[str, Any]) -> PathCV:
+    """The cross-validation from the arrays that `PathCV.save` wrote."""
     about = json.loads(str(parts["about"]))
     factors = about["class_weight"]
     names = about["names"]

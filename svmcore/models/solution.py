@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,19 +14,14 @@ from svmcore._errors import InputError
 from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.kernel.points import is_sparse
+from svmcore.models import archive
 from svmcore.models.decision import Decision
 from svmcore.problem import border
 from svmcore.problem import columns as _columns
 from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns, Scaling
 
-if TYPE_CHECKING:
-    from svmcore.classes import Machines
-    from svmcore.cv import PathCV
-    from svmcore.path.result import Path
-
-_FORMAT = "svmcore-solution-2"
-_OLD_FORMATS = ("svmcore-solution-1",)  # read, never written: without names, scaling and the terms of the problem
+_FORMAT = "svmcore-solution-3"  # 1: without names, scaling and the terms of the problem; 2: kernels had numbers
 ONE_CLASS = "one_class"
 """The loss, by name, of a machine of one class."""
 
@@ -284,12 +278,7 @@ class Solution:
 
     def save(self, file: Any) -> None:
         """Write the machine to an .npz file that `svmcore.load` reads. Nothing is pickled."""
-        fields = self.fields()
-        if hasattr(file, "write"):
-            np.savez_compressed(file, **fields)
-            return
-        with open(file, "wb") as stream:  # given a name, numpy would append a suffix to it
-            np.savez_compressed(stream, **fields)
+        archive.write(file, self.fields())
 
     def fields(self) -> dict[str, Any]:
         """The machine as the arrays of a file."""
@@ -297,7 +286,7 @@ class Solution:
             raise InputError("a machine with a Python kernel function cannot be saved: a file holds data, not code")
         fields: dict[str, Any] = {
             "format": np.array(_FORMAT),
-            "kernel": np.array([float(value) for value in self.kernel]),
+            **archive.kernel_fields(self.kernel),
             "numbers": np.array(
                 [
                     self.intercept, self.objective, self.primal_objective, self.gap, self.relative_gap,
@@ -337,52 +326,9 @@ def _to_format_of(X: Any, like: Any) -> Any:
     return X.toarray()
 
 
-def load(file: Any) -> Solution | Machines | Path | PathCV:
-    """Read what `save` of a solution, of machines, a path or a cross-validation wrote. Never unpickles."""
-    try:
-        # opened here: numpy leaves a file that is no archive open
-        opened = nullcontext(file) if hasattr(file, "read") else open(file, "rb")  # noqa: SIM115
-        with opened as stream, np.load(stream, allow_pickle=False) as stored:
-            parts = {key: stored[key] for key in stored.files}
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
-        raise
-    except Exception as error:
-        reason = "it is no archive of arrays" if "pickle" in str(error) else str(error)
-        raise InputError(f"{file} is not a file that svmcore wrote ({reason})") from None
-    for key, part in parts.items():
-        if not isinstance(part, np.ndarray):  # numpy hands on what has no header of its own as bytes
-            raise InputError(f"{file} is damaged: {key} is no array")
-    if str(parts.get("format")).startswith("svmcore-path"):
-        from svmcore.path.solution import assemble_path
-
-        return assemble_path(file, parts)
-    if str(parts.get("format")).startswith("svmcore-cv"):
-        from svmcore.cv.files import assemble_cv
-
-        return assemble_cv(file, parts)
-    if str(parts.get("format")).startswith("svmcore-classes"):
-        from svmcore.classes import assemble_machines
-
-        return assemble_machines(file, parts)
-    if str(parts.get("format")) not in (_FORMAT, *_OLD_FORMATS):
-        raise InputError(f"{file} is not a file that this version of svmcore reads; it needs format {_FORMAT!r}")
-    try:
-        return assembled(parts)
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError, MemoryError) as error:
-        raise InputError(f"{file} is damaged: {error}") from None
-
-
-def check_kernel(kernel: Kernel) -> None:
-    """Refuse the numbers of a kernel that none has."""
-    if kernel.kind not in set(KernelKind) - {KernelKind.CALLABLE}:
-        raise ValueError(f"it names kernel {kernel.kind}")
-    if not (0 <= kernel.degree < 2**31 and np.isfinite([kernel.gamma, kernel.coef0, kernel.offset]).all()):
-        raise ValueError(f"it names {kernel}")
-
-
 def assembled(parts: dict[str, Any]) -> Solution:
     """The machine that `Solution.fields` wrote."""
-    kind, gamma, coef0, degree, offset = parts["kernel"].tolist()
+    kernel = archive.read_kernel(parts)
     (intercept, objective, primal, gap, relative, violation, n_iter, n_evals, seconds, n_features) = parts[
         "numbers"
     ].tolist()
@@ -391,13 +337,11 @@ def assembled(parts: dict[str, Any]) -> Solution:
     n = int(parts["n"])
     if not 0 < n <= _MOST_POINTS or (len(support) and support.max() >= n):
         raise ValueError(f"it claims {n} training points")
-    kernel = Kernel(int(kind), gamma, coef0, int(degree), offset)
-    check_kernel(kernel)
     alpha = np.zeros(n)
     if support.shape != dual_coef.shape or support.ndim != 1 or (len(support) and support.min() < 0):
         raise ValueError("support and dual_coef do not belong together")
     alpha[support] = np.abs(dual_coef)
-    columns = _columns.read(parts, int(n_features), int(kind) == KernelKind.PRECOMPUTED)
+    columns = _columns.read(parts, int(n_features), kernel.kind == KernelKind.PRECOMPUTED)
     stored: dict[str, Any] = {
         name: float(parts[name]) for name in ("C", "epsilon", "fixed_intercept", "tau", "nu") if name in parts
     }
@@ -408,7 +352,7 @@ def assembled(parts: dict[str, Any]) -> Solution:
         vectors = border.stored_csr(parts["sv_data"], parts["sv_indices"], parts["sv_indptr"], shape)
     else:
         vectors = np.ascontiguousarray(parts["support_vectors"], dtype=np.float64)
-        if vectors.ndim != 2 or (int(kind) != KernelKind.PRECOMPUTED and vectors.shape != (len(support), n_features)):
+        if vectors.ndim != 2 or (kernel.kind != KernelKind.PRECOMPUTED and vectors.shape != (len(support), n_features)):
             raise ValueError("the support vectors have the wrong shape")
     return Solution(
         alpha=alpha, intercept=intercept, support=support, dual_coef=dual_coef, kkt_violation=violation,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-import zipfile
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +10,11 @@ import numpy as np
 
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError
-from svmcore._types import FloatArray, Kernel, KernelKind, Status
+from svmcore._types import FloatArray, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
-from svmcore.models.solution import Solution, Terms, check_kernel
+from svmcore.models import archive
+from svmcore.models.solution import Solution, Terms
 from svmcore.path import measure
 from svmcore.path.one_class import OneClassPath
 from svmcore.path.problem import Data, Form, Groups, dual_at
@@ -25,12 +24,11 @@ from svmcore.problem import columns as _columns
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.certify import Certificate, certificate
 
-FORMAT = "svmcore-path-2"
-FORM_FORMAT = "svmcore-path-3"  # of a path that is no classifier's: with its form
-_OLD_FORMATS = ("svmcore-path-1",)  # read, never written: without names and scaling
+FORMAT = (
+    "svmcore-path-4"  # 1: without names and scaling; 2, 3: kernels had numbers; 3: with a form, where no classifier's
+)
 _SCALARS = ("open_top", "found_top", "bias_slope", "phi_end")
 _DEFAULT_VALUES = 20
-_PIECE = 1 << 20  # bytes of a file compressed at a time
 
 
 def _kernel_matrix(path: Path) -> KernelMatrix:
@@ -112,8 +110,7 @@ def _terms(data: Data, value: float) -> Terms:
 
 def save_path(path: Path, file: Any) -> None:
     """See `Path.save`."""
-    form = FORMAT if path._data.form.kind == "svc" else FORM_FORMAT
-    _write(file, {"format": np.array(form), **path_fields(path), **feature_fields(path._data.X)})
+    archive.write(file, {"format": np.array(FORMAT), **path_fields(path), **feature_fields(path._data.X)})
 
 
 def path_fields(path: Path) -> dict[str, Any]:
@@ -125,8 +122,7 @@ def path_fields(path: Path) -> dict[str, Any]:
         raise InputError("labels of Python object type cannot be saved; use numbers or strings")
     numbers = {k: v for k, v in path.stats.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
     fields: dict[str, Any] = {
-        "kernel": np.array([float(value) for value in data.spec.kernel]),
-        "kernel_name": np.array(data.spec.name),
+        **archive.kernel_fields(data.spec.kernel),
         "ended": np.array(path.ended),
         "signs": data.signs,
         "weights": data.weights,
@@ -153,29 +149,9 @@ def feature_fields(X: Any) -> dict[str, Any]:
     return {"X": X}
 
 
-def _write(file: Any, fields: dict[str, Any]) -> None:
-    """`numpy.savez_compressed`, twice as fast, in pieces so small that Ctrl-C is heard soon."""
-    if isinstance(file, str | os.PathLike) and not os.fspath(file).endswith(".npz"):
-        file = os.fspath(file) + ".npz"
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, value in fields.items():
-            array = np.ascontiguousarray(value)
-            array = array.reshape(np.shape(value))
-            with archive.open(name + ".npy", "w", force_zip64=True) as stream:
-                np.lib.format.write_array_header_2_0(stream, np.lib.format.header_data_from_array_1_0(array))
-                data = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, dtype=np.uint8)
-                for start in range(0, data.size, _PIECE):
-                    stream.write(data[start : start + _PIECE].tobytes())
-
-
-def assemble_path(file: Any, parts: dict[str, Any]) -> Path:
-    """The path from the arrays that `Path.save` wrote to `file`."""
-    if str(parts.get("format")) not in (FORMAT, FORM_FORMAT, *_OLD_FORMATS):
-        raise InputError(f"{file} is not a path that this version of svmcore reads; it needs format {FORMAT!r}")
-    try:
-        return restored(parts, stored_features(parts))
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError, MemoryError) as error:
-        raise InputError(f"{file} is damaged: {error}") from None
+def assembled(parts: dict[str, Any]) -> Path:
+    """The path from the arrays that `Path.save` wrote."""
+    return restored(parts, stored_features(parts))
 
 
 def stored_features(parts: dict[str, Any]) -> Any:
@@ -218,8 +194,8 @@ def _stored_form(parts: dict[str, Any], n: int) -> Form:
 
 def restored(parts: dict[str, Any], X: Any) -> Path:
     """The path that `path_fields` wrote, over these features."""
-    kind, gamma, coef0, degree, offset = parts["kernel"].tolist()
-    spec = KernelSpec(Kernel(int(kind), gamma, coef0, int(degree), offset), None, str(parts["kernel_name"]))
+    kernel = archive.read_kernel(parts)
+    spec = KernelSpec(kernel, None, KernelKind(kernel.kind).name.lower())
     equality, open_top, found, slope, phi = parts["flags"].tolist()
     groups = Groups(*(parts[f"group_{name}"] for name in Groups._fields))
     names = [name for name in Track._fields if name not in _SCALARS]
@@ -233,14 +209,13 @@ def restored(parts: dict[str, Any], X: Any) -> Path:
     for values in (*groups, *(getattr(track, name) for name in names), parts["signs"], parts["weights"]):
         if values.dtype.kind not in "iuf":
             raise ValueError(f"it holds {values.dtype} where numbers must be")
-    check_kernel(spec.kernel)
     n, size = X.shape[0], groups.first.size
     if parts["signs"].shape != (n,) or groups.of.shape != (n,) or track.offset.size != track.knot.shape[0] + 1:
         raise ValueError("the arrays do not belong together")
     if track.index.shape != track.value.shape or track.offset[-1] != track.index.size:
         raise ValueError("elbow values and indices do not belong together")
     _check_ranges(track, groups, n, size)
-    columns = _columns.read(parts, X.shape[1], int(kind) == KernelKind.PRECOMPUTED)
+    columns = _columns.read(parts, X.shape[1], kernel.kind == KernelKind.PRECOMPUTED)
     form = _stored_form(parts, n)
     data = Data(
         X, parts["signs"], parts["weights"], spec, None if form.target.size else parts["classes"], bool(equality), groups,

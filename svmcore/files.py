@@ -1,0 +1,53 @@
+"""Files of answers: `load` reads whatever `save` of any object wrote."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from svmcore._errors import InputError
+from svmcore.models import archive
+
+if TYPE_CHECKING:
+    from svmcore.classes import Machines
+    from svmcore.cv import PathCV
+    from svmcore.models.solution import Solution
+    from svmcore.path.result import Path
+
+KINDS = {
+    "solution": ("svmcore.models.solution", 3),
+    "classes": ("svmcore.classes", 2),
+    "path": ("svmcore.path.solution", 4),
+    "cv": ("svmcore.cv.files", 3),
+}
+"""For every kind of file: the module whose `assembled` makes the object from its arrays, and the newest version."""
+
+
+def load(file: Any) -> Solution | Machines | Path | PathCV:
+    """Read what `save` of a solution, of machines, a path or a cross-validation wrote. Never unpickles."""
+    opened = nullcontext(file) if hasattr(file, "read") else open(file, "rb")  # noqa: SIM115
+    with opened as stream:
+        try:
+            parts = archive.read("it", stream)
+        except InputError as error:
+            raise InputError(f"{_name(file)} is not a file that svmcore wrote ({error})") from None
+    found = re.fullmatch(r"svmcore-([a-z]+)-(\d{1,4})", str(parts.get("format")))
+    kind, version = (found[1], int(found[2])) if found else ("", 0)
+    home, newest = KINDS.get(kind, ("", 0))
+    if not 1 <= version <= newest:
+        newer = "; it was written by a newer one" if version > newest > 0 else ""
+        raise InputError(f"{_name(file)} is not a file that this version of svmcore reads{newer}")
+    try:
+        return importlib.import_module(home).assembled(parts)  # type: ignore[no-any-return]
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, MemoryError) as error:
+        raise InputError(f"{_name(file)} is damaged: {error}") from None
+
+
+def _name(file: Any) -> str:
+    return str(os.fspath(file) if isinstance(file, os.PathLike) else getattr(file, "name", file))
+
+
+__all__ = ["load"]
