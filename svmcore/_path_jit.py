@@ -27,14 +27,22 @@ from typing import NamedTuple
 import numpy as np
 
 from svmcore._jit import jit
-from svmcore._types import FloatArray, IntArray
+from svmcore._types import FloatArray
 from svmcore.path.elbow_jit import (
+    BATCH,
     BATCHED,
     BIAS,
+    BOX,
+    BUDGET,
+    DONE,
     ELBOW,
+    EXCHANGE,
+    FLUSH,
     GIVE,
+    GROW,
     LEAST_PIVOT,
     LOW,
+    MARGIN,
     N_BATCH,
     N_EVENT,
     N_EXCHANGE,
@@ -44,7 +52,10 @@ from svmcore.path.elbow_jit import (
     N_ZERO,
     N_ZERO_MAX,
     NOISE,
+    REFRESH,
+    ROWS,
     SINCE,
+    STALLED,
     T_REFRESH,
     UP,
     WANT,
@@ -62,34 +73,13 @@ from svmcore.path.elbow_jit import (
     size_at,
     solve_upper,
 )  # fmt: skip
+from svmcore.path.log_jit import EVENTS, KNOTS, VALUES, write_event, write_knot
 from svmcore.simd.vector import BIG, fmin
-
-# why `follow` returned
-DONE, STALLED, SINGULAR, REFRESH, GROW, ROWS, FLUSH, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7
-
-# causes written into the event log
-BOX, MARGIN, EXCHANGE, BATCH = 0, 1, 2, 3
-
-# Log.end
-EVENTS, KNOTS, VALUES = 0, 1, 2
 
 DEPENDENT = 1e-14  # a pivot below this times k_ii + bump may be that of a dependent point
 TIE = 1e-12  # events closer than this (times t) are simultaneous; 1e-10 already costs digits
 PERTURB_AFTER = 40  # zero steps in a row before ties are spread
 SPREAD = 1e-10
-
-
-class Log(NamedTuple):
-    """What happened: events, and a knot (t, bias, elbow and its values) at the end of each step. `end` holds counts."""
-
-    event_t: FloatArray
-    event_index: IntArray
-    event_move: np.ndarray
-    knot: FloatArray
-    knot_at: IntArray
-    index: np.ndarray  # type: ignore[assignment]
-    value: FloatArray
-    end: IntArray
 
 
 class Options(NamedTuple):
@@ -189,34 +179,22 @@ def advance(S, W, h, d0):
 
 @jit
 def log_event(S, L, i, old, new, cause):
-    """Append an event. In place: L, S.cnt."""
+    """Count an event, and append it (a polish, whose log nobody reads, may run out of room). In place: L, S.cnt."""
     S.cnt[N_EVENT] += 1
-    k = L.end[EVENTS]
-    if k < L.event_t.shape[0]:
-        L.event_t[k] = S.num[T]
-        L.event_index[k] = i
-        L.event_move[k, 0] = old
-        L.event_move[k, 1] = new
-        L.event_move[k, 2] = cause
-        L.end[EVENTS] = k + 1
+    if L.end[EVENTS] < L.event_t.shape[0]:
+        write_event(L, S.num[T], i, old, new, cause)
 
 
 @jit
 def log_knot(S, L):
     """Append a knot: t, bias and the elbow with its values, after all events logged so far. In place: L."""
-    k = L.end[KNOTS]
     v = L.end[VALUES]
     m = S.cnt[M]
-    L.knot[k, 0] = S.num[T]
-    L.knot[k, 1] = S.num[BIAS]
-    L.knot_at[k, 0] = L.end[EVENTS]
-    L.knot_at[k, 1] = m
     for j in range(m):
         i = S.elbow[j]
         L.index[v + j] = i
         L.value[v + j] = S.beta[i]
-    L.end[KNOTS] = k + 1
-    L.end[VALUES] = v + m
+    write_knot(L, S.num[T], S.num[BIAS], m)
 
 
 @jit

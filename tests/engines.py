@@ -81,13 +81,13 @@ def patched(thresholds: Thresholds) -> Iterator[None]:
 def early_windows() -> Iterator[list[int]]:
     """Windows wherever two points are on the elbow; the list tells how many there were in each path."""
     counts: list[int] = []
-    record = window.WindowTracker.record
+    told = window.Inverse.counts
 
-    def counted(tracker: Any, ended: str) -> Any:
-        counts.append(int(tracker.q.pace[window.sj.N_WINDOWS]))
-        return record(tracker, ended)
+    def counted(windows: Any) -> Any:
+        counts.append(told(windows)["n_windows"])
+        return told(windows)
 
-    thresholds = ((window, {"FEWEST": 2, "WORTH": 1.0}), (window.WindowTracker, {"record": counted}))
+    thresholds = ((window, {"FEWEST": 2, "WORTH": 1.0}), (window.Inverse, {"counts": counted}))
     with patched(thresholds):
         yield counts
 

@@ -313,7 +313,8 @@ def test_small_problems_of_every_kind(seed, power):
     y[:2] = [0, 1]
     kernel = ["rbf", "linear", "laplacian"][int(rng.integers(3))]
     C = 10.0**power
-    solution = svmcore.train_svc(X, y, C, kernel=kernel, gamma=0.5, tol=1e-5)
+    solution = svmcore.train_svc(X, y, C, kernel=kernel, gamma=0.5, tol=1e-5, solver="block")
+    assert solution.solver == "block"
     certified(solution, X, y, C, 1e-5, kernel=kernel, gamma=0.5)
 
 

@@ -27,7 +27,7 @@ MACHINERY = {"_jit", "_roots", "_records", "_disk", "_bundle", "_files"}
 BASE = {"_jit", "_types"}
 STEPS = BASE | {"solvers._steps_jit"}
 PAIRS = STEPS | {"solvers._pairs_jit"}
-ELBOW = BASE | {"path.elbow_jit", "simd.vector"}
+ELBOW = BASE | {"path.elbow_jit", "path.log_jit", "simd.vector"}
 HOMES = {
     "simd.lanes": BASE,
     "simd.vector": BASE | {"simd.lanes"},
@@ -46,6 +46,7 @@ HOMES = {
     "solvers._ipm_jit": BASE | {"simd.vector", "_kernels"},
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes"},
     "path.elbow_jit": BASE | {"simd.vector"},
+    "path.log_jit": BASE,
     "path.qr_jit": BASE,
     "path.curve_jit": BASE,
     "path.published_jit": ELBOW,

@@ -43,16 +43,17 @@ def followed(K, problem: BoxPath, low: float, high: float | None) -> Followed:
     )
     control = new_control("path", None, None, 0)
     with control:
-        record, _, _ = track(problem, matrix, Way(high, low), Watch(control, low))
-    assert record.ended == "done"
+        told, _, _ = track(problem, matrix, Way(high, low), Watch(control, low))
+    assert told.ended == "done"
+    record = told.track
     side, out, start, event = record.side0.astype(int), [], 0, 0
     ends = np.stack([problem.lower, problem.upper])
-    for upto, m in record.knot_at:
+    for upto, end in zip(record.knot_events, record.offset[1:], strict=True):
         side[record.event_index[event:upto]] = record.event_move[event:upto, 1]
         beta = ends[np.minimum(side, 1), np.arange(n)]
-        beta[record.index[start : start + m]] = record.value[start : start + m]
+        beta[record.index[start:end]] = record.value[start:end]
         out.append(beta)
-        start, event = start + m, upto
+        start, event = end, upto
     return Followed(record.knot[:, 0], record.knot[:, 1], np.array(out))
 
 

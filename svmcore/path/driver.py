@@ -27,10 +27,11 @@ from svmcore.path.measure import check_path, null_dim_of_duplicates
 from svmcore.path.one_class import OneClassPath
 from svmcore.path.problem import BoxPath, Data, unit_of, variables_of
 from svmcore.path.published import PaperTracker, PublishedOptions
-from svmcore.path.result import Path, Track
+from svmcore.path.record import Followed
+from svmcore.path.result import Path
 from svmcore.path.start import Smo, Top, at_rest, limit_of, limit_point, limit_solution, put_at_top
-from svmcore.path.tracker import Record
-from svmcore.path.window import WindowTracker
+from svmcore.path.tracker import Tracker
+from svmcore.path.window import Inverse
 from svmcore.problem import border
 from svmcore.problem.columns import names_of
 from svmcore.problem.scales import warn_of_scales
@@ -265,16 +266,16 @@ class Watch:
         return None if status is None else status.name.lower()
 
 
-def track(v: BoxPath, K: Any, way: Way, watch: Watch, smooth: bool = False) -> tuple[Record, Top, RowStore]:
+def track(v: BoxPath, K: Any, way: Way, watch: Watch, smooth: bool = False) -> tuple[Followed, Top, RowStore]:
     """The fast tracker. `smooth`: few points depend on others, so that those that are tied may join the margin at once."""
     control, unit = watch.control, unit_of(v)
     v = v.scaled(unit)
     low, high = way.low * unit, None if way.high is None else way.high * unit
     clock = time.perf_counter()
-    tracker: WindowTracker = WindowTracker(
+    tracker: Tracker = Tracker(
         K, v, budget=float(K.cache_bytes), batch=smooth,
         solver=lambda t, beta: smo.at(t, beta, 1e-9 * tracker.size(t)), go_on=lambda: control.reason() is None,
-        rows_while=_while_worth(control),
+        rows_while=_while_worth(control), windows=Inverse,
     )  # fmt: skip
     smo: Smo = Smo(_stored(tracker.store, K), v, control)
     seconds = {"kernel": time.perf_counter() - clock}
@@ -286,10 +287,10 @@ def track(v: BoxPath, K: Any, way: Way, watch: Watch, smooth: bool = False) -> t
     tracker.start_record()
     ended = tracker.run(low, watch, way.max_events) if top.lam > low else "done"
     seconds["track"] = time.perf_counter() - clock
-    record = tracker.record(ended)
-    record.stats["seconds"] = seconds
+    followed = tracker.record(ended)
+    followed.stats["seconds"] = seconds
     top = top._replace(lam=top.lam / unit, bias_slope=top.bias_slope * unit)
-    return record.in_units_of(unit), top, tracker.store
+    return followed._replace(track=followed.track.in_units_of(unit)), top, tracker.store
 
 
 def _while_worth(control: Control) -> Callable[[float], bool]:
@@ -313,7 +314,7 @@ def _stored(store: RowStore, K: Any) -> Any:
 
 def _paper(
     data: Data, K: KernelMatrix, way: Way, watch: Watch, options: PublishedOptions
-) -> tuple[Record, Top, RowStore]:
+) -> tuple[Followed, Top, RowStore]:
     """The published algorithm: IR by SMO at lambda_max from (55), then its own loop.
 
     Without a lambda_max it starts at the solution for every large lambda, which tells where the first event is.
@@ -348,29 +349,23 @@ def _paper(
     clock = time.perf_counter()
     ended = tracker.run(way.low, watch, way.max_events)
     seconds["track"] = time.perf_counter() - clock
-    record = tracker.record(ended)
-    record.stats["seconds"] = seconds
-    return record, Top(lam, is_open, slope if is_open else 0.0, way.high is None and is_open), tracker.store
+    followed = tracker.record(ended)
+    followed.stats["seconds"] = seconds
+    return followed, Top(lam, is_open, slope if is_open else 0.0, way.high is None and is_open), tracker.store
 
 
 # ---- the answer ------------------------------------------------------------------------------------------------------
 
 
-def _assemble(data: Data, record: Record, top: Top) -> Path:
-    offset = np.concatenate([[0], np.cumsum(record.knot_at[:, 1])]).astype(np.int64)
-    stats = record.stats
-    track = Track(
-        side0=record.side0, event_lambda=record.event_t, event_index=record.event_index, event_move=record.event_move,
-        knot=record.knot, knot_events=np.ascontiguousarray(record.knot_at[:, 0]), offset=offset, index=record.index,
-        value=record.value, open_top=top.open_top, found_top=top.found,
-        bias_slope=top.bias_slope, phi_end=float(stats.pop("phi_end")),
-    )  # fmt: skip
+def _assemble(data: Data, followed: Followed, top: Top) -> Path:
+    stats = followed.stats
+    track = followed.track._replace(open_top=top.open_top, found_top=top.found, bias_slope=top.bias_slope)
     stats.setdefault("null_dim_max", 0)
     stats.setdefault("n_lp", 0)
     stats.setdefault("n_special", 0)
     stats.setdefault("n_backup", 0)
     kind = OneClassPath if data.form.kind == "one_class" else Path
-    return kind(data, track, stats, record.ended)
+    return kind(data, track, stats, followed.ended)
 
 
 def _checked(path: Path, store: RowStore, mode: str, control: Control) -> dict[str, Any]:

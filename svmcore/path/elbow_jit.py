@@ -16,15 +16,26 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-LOW, UP, ELBOW = 0, 1, 2
+# where a point is: at the lower end of its box, at the upper end, on the elbow
+LOW, UP, ELBOW = range(3)
+
+# why a point changed sides, as the log has it, and the same in words
+BOX, MARGIN, EXCHANGE, BATCH, REPAIR, SPECIAL, RESTART = range(7)
+CAUSES = ("box", "margin", "exchange", "batch", "repair", "special", "restart")
+
+# why `follow` and `follow_windows` returned. DONE, REFRESH, BUDGET: arrived, a refresh is due, the budget of work is spent.
+# GROW, FLUSH, ROWS, AHEAD: Python must make room, empty the log, fetch the row WANT, fetch rows of candidates.
+# STALLED, SINGULAR: no way on, or no factor. STOPPED, DEFEATED: go on without windows, after a window that was accepted
+# or one that was taken back.
+DONE, REFRESH, BUDGET, GROW, FLUSH, ROWS, AHEAD, STALLED, SINGULAR, STOPPED, DEFEATED = range(11)
 
 # State.num
-T, BIAS, T_REFRESH, NOISE, WORST_GAP = 0, 1, 2, 3, 4
+T, BIAS, T_REFRESH, NOISE, WORST_GAP = range(5)
 # State.cnt
-M, N_EVENT, N_ZERO, N_ZERO_MAX, N_EXCHANGE, N_FLIP, N_BATCH, SINCE, WANT, N_PERTURB, M_MAX, ZERO_RUN, BATCHED, N_STEP = (
-    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
-)  # fmt: skip
-AGE, N_LOOK = 14, 15
+(
+    M, N_EVENT, N_ZERO, N_ZERO_MAX, N_EXCHANGE, N_FLIP, N_BATCH, SINCE, WANT, N_PERTURB, M_MAX, ZERO_RUN, BATCHED, N_STEP,
+    AGE, N_LOOK,
+) = range(16)  # fmt: skip
 
 LEAST_PIVOT = 1e-15
 NULL = 1e-13  # what counts as rounding where a null vector should move nothing

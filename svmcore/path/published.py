@@ -31,12 +31,11 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.kernel.rows import RowStore
 from svmcore.path import published_jit as pub
 from svmcore.path.bordered import Bordered
-from svmcore.path.elbow_jit import ELBOW, LOW, UP
+from svmcore.path.elbow_jit import BOX, ELBOW, LOW, MARGIN, RESTART, SPECIAL, UP
 from svmcore.path.problem import BoxPath
-from svmcore.path.tracker import Record, Tracker
+from svmcore.path.record import Followed, Track, offsets
+from svmcore.path.tracker import Tracker
 from svmcore.simd.loops import add_weighted_rows
-
-BOX, MARGIN, SPECIAL, RESTART = 0, 1, 5, 6
 
 NEAR = 1e-9  # a residual this close to zero, relative to lambda, has arrived
 TOUCH = 1e-11  # a value this close to its box, relative to its width, has arrived
@@ -107,7 +106,7 @@ class Shot(NamedTuple):
 
 
 class PaperTracker:
-    """The published algorithm over the same problem as `_follow.Tracker`, with the same record at the end."""
+    """The published algorithm over the same problem as `tracker.Tracker`, with the same record at the end."""
 
     def __init__(
         self, K: Any, c: FloatArray, lower: FloatArray, upper: FloatArray, *, equality: bool, mode: str, budget: float,
@@ -493,23 +492,21 @@ class PaperTracker:
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
-    def record(self, ended: str) -> Record:
+    def record(self, ended: str) -> Followed:
         """The finished path."""
         b = self.S.beta
-        stats = dict(self.stats)
-        stats["phi_end"] = float(0.5 * b @ self.store.product(b) - self.lam * (self.S.c @ b))
-        stats["n_decompositions"] = self.system.n_fresh
-        stats["n_updates"] = self.system.n_updates
+        stats = {**self.stats, "n_decompositions": self.system.n_fresh, "n_updates": self.system.n_updates}
         moves = np.concatenate([np.empty((0, 3)), *(move for _, _, move in self.events)])
-        return Record(
+        track = Track(
             side0=self.side0,
-            event_t=np.repeat([lam for lam, _, _ in self.events], [index.size for _, index, _ in self.events]),
+            event_lambda=np.repeat([lam for lam, _, _ in self.events], [index.size for _, index, _ in self.events]),
             event_index=np.concatenate([np.empty(0, dtype=np.int64), *(index for _, index, _ in self.events)]),
             event_move=moves.astype(np.int8),
             knot=np.array([[k[0], k[1]] for k in self.knots]),
-            knot_at=np.array([[k[2], k[3].size] for k in self.knots], dtype=np.int64),
+            knot_events=np.array([k[2] for k in self.knots], dtype=np.int64),
+            offset=offsets(np.array([k[3].size for k in self.knots], dtype=np.int64)),
             index=np.concatenate([k[3] for k in self.knots]),
             value=np.concatenate([k[4] for k in self.knots]),
-            stats=stats,
-            ended=ended,
+            phi_end=float(0.5 * b @ self.store.product(b) - self.lam * (self.S.c @ b)),
         )
+        return Followed(track, stats, ended)

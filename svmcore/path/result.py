@@ -24,7 +24,9 @@ from svmcore._html import html_table
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.path.cross import Cross
+from svmcore.path.elbow_jit import CAUSES
 from svmcore.path.problem import Data, variables_of
+from svmcore.path.record import Track
 from svmcore.problem import border
 from svmcore.problem.columns import Scaling
 from svmcore.step_curve import StepCurve
@@ -32,7 +34,6 @@ from svmcore.step_curve import StepCurve
 if TYPE_CHECKING:
     from svmcore.models.solution import Solution
 
-CAUSES = ("box", "margin", "exchange", "batch", "repair", "special", "restart")
 _CHUNK = 1 << 22  # kernel or decision values held at a time
 
 
@@ -42,24 +43,6 @@ class PathCertificate(NamedTuple):
     kkt_violation: float
     relative_gap: float
     n_values: int
-
-
-class Track(NamedTuple):
-    """What a tracker recorded (see `path/tracker.Record`), in terms of variables: sides 0 low, 1 up, 2 elbow."""
-
-    side0: Any
-    event_lambda: FloatArray
-    event_index: IntArray
-    event_move: Any
-    knot: FloatArray
-    knot_events: IntArray
-    offset: IntArray
-    index: Any
-    value: FloatArray
-    open_top: bool
-    found_top: bool
-    bias_slope: float
-    phi_end: float
 
 
 class Path:
@@ -585,4 +568,4 @@ class Path:
         save_path(self, file)
 
 
-__all__ = ["Path", "PathCertificate", "StepCurve", "Track"]
+__all__ = ["Path", "PathCertificate", "StepCurve"]

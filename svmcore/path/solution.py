@@ -18,7 +18,8 @@ from svmcore.models.solution import Solution, Terms
 from svmcore.path import measure
 from svmcore.path.one_class import OneClassPath
 from svmcore.path.problem import Data, Form, Groups, dual_at
-from svmcore.path.result import Path, PathCertificate, Track
+from svmcore.path.record import Track
+from svmcore.path.result import Path, PathCertificate
 from svmcore.problem import border
 from svmcore.problem import columns as _columns
 from svmcore.problem.border import KernelSpec

@@ -17,12 +17,21 @@ from svmcore._jit import jit
 from svmcore._path_jit import correct_knot
 from svmcore._types import FloatArray, IntArray
 from svmcore.path.elbow_jit import (
+    AHEAD,
     BIAS,
+    BUDGET,
+    DEFEATED,
+    DONE,
     ELBOW,
+    FLUSH,
+    GROW,
     M_MAX,
     N_EVENT,
     N_STEP,
+    REFRESH,
+    ROWS,
     SINCE,
+    STOPPED,
     T_REFRESH,
     UP,
     ZERO_RUN,
@@ -33,6 +42,7 @@ from svmcore.path.elbow_jit import (
     look,
     size_at,
 )
+from svmcore.path.log_jit import EVENTS, KNOTS, VALUES
 from svmcore.path.window_jit import (
     CANDIDATES,
     END,
@@ -53,11 +63,8 @@ from svmcore.path.window_jit import (
 )
 from svmcore.simd.vector import COLUMNS_64, OUTER_ROWS, add_outer
 
-# why `follow_windows` returned: arrived, refresh, budget; Python must make room, empty the log, fetch the row WANT, fetch
-# rows of candidates; or go on with the factor, after a window that was accepted or one that was taken back
-DONE, REFRESH, BUDGET, GROW, FLUSH, ROWS, AHEAD, STOPPED, DEFEATED = 0, 1, 2, 3, 4, 5, 6, 7, 8
 # Stretch.pace
-LENGTH, WIDTH, RETRIES, WANTED, RATED, LOOKED, FRESH_FOR, N_WINDOWS, N_BACK, N_INSIDE = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+LENGTH, WIDTH, RETRIES, WANTED, RATED, LOOKED, FRESH_FOR, N_WINDOWS, N_BACK, N_INSIDE = range(10)
 
 LONGEST = 32  # steps of a window
 ROOM = LONGEST + 4 + COLUMNS_64  # slots that one window may add, and the rest of a tile
@@ -538,9 +545,9 @@ def fits_log(S, L):
     """Whether the log has room for a whole window."""
     size = S.cnt[M] + ROOM
     return (
-        L.end[0] + ROOM <= L.event_t.shape[0]
-        and L.end[1] + ROOM <= L.knot.shape[0]
-        and L.end[2] + (LONGEST + 2) * size <= L.value.shape[0]
+        L.end[EVENTS] + ROOM <= L.event_t.shape[0]
+        and L.end[KNOTS] + ROOM <= L.knot.shape[0]
+        and L.end[VALUES] + (LONGEST + 2) * size <= L.value.shape[0]
     )
 
 

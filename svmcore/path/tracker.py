@@ -16,8 +16,7 @@ factorisation of |E|.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf
@@ -27,12 +26,12 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.kernel.rows import RowStore
 from svmcore.path import elbow_jit as ej
 from svmcore.path.problem import BoxPath
+from svmcore.path.record import REFRESH_EVERY, Followed, Recorder
 from svmcore.simd.vector import BIG
 
 GAP = 1e-9
 """Relative gap above which the shift is removed."""
 REDO_GAP = 5e-9
-REFRESH_EVERY = 200
 STRETCH = 0.5
 """Lambda falls to this share of itself at most between refreshes: interpolation magnifies rounding by the ratio."""
 RATE_TOL = 1e-9
@@ -52,37 +51,6 @@ ELBOW = 224
 """Places on the elbow at the start; more are made when they are needed."""
 SPARE = 80
 """Places on the elbow beyond the number of points: a window (`path/window_jit`) uses no place twice."""
-
-
-class Cause(IntEnum):
-    """Why a point changed sides."""
-
-    BOX = 0
-    MARGIN = 1
-    EXCHANGE = 2
-    BATCH = 3
-    REPAIR = 4
-
-
-class Record(NamedTuple):
-    """A finished path in the tracker's own terms: everything `Path` needs."""
-
-    side0: Any
-    event_t: FloatArray
-    event_index: IntArray
-    event_move: Any
-    knot: FloatArray
-    knot_at: IntArray
-    index: Any
-    value: FloatArray
-    stats: dict[str, Any]
-    ended: str
-
-    def in_units_of(self, unit: float) -> Record:
-        """The same with t divided by `unit`, a power of two."""
-        if unit == 1.0:
-            return self
-        return self._replace(event_t=self.event_t / unit, knot=self.knot / [unit, 1.0])
 
 
 def new_state(n: int, lower: FloatArray, upper: FloatArray, capacity: int) -> ej.State:
@@ -106,21 +74,76 @@ def new_state(n: int, lower: FloatArray, upper: FloatArray, capacity: int) -> ej
     )
 
 
-def new_log(n: int, capacity: int, small: bool = False) -> pj.Log:
-    """Room for what happens between two refreshes."""
-    events = n + 16 if small else 2 * n + 8 * REFRESH_EVERY
-    knots = 8 if small else 4 * REFRESH_EVERY
-    values = 16 if small else (REFRESH_EVERY + 60) * (capacity + 8)
-    return pj.Log(
-        event_t=np.empty(events),
-        event_index=np.empty(events, dtype=np.int64),
-        event_move=np.empty((events, 3), dtype=np.int8),
-        knot=np.empty((knots, 2)),
-        knot_at=np.empty((knots, 2), dtype=np.int64),
-        index=np.empty(values, dtype=np.int32),
-        value=np.empty(values),
-        end=np.zeros(3, dtype=np.int64),
-    )
+class Engine(Protocol):
+    """A form of the elbow's matrix, and a way down the path that lives on it."""
+
+    def factorise(self) -> bool:
+        """Bring the matrix of the present elbow into this form. False when it is too near to a singular one."""
+
+    def solve(self, b: FloatArray) -> FloatArray:
+        """(K_EE + bump 11')^-1 b."""
+
+    def doubt(self) -> bool:
+        """Whether the form may be stale; then the next `factorise` makes it afresh."""
+
+    def advance(self, opt: pj.Options) -> int:
+        """Go on down the path, recording. Returns why it stopped."""
+
+    def leave(self) -> None:
+        """Another engine takes over."""
+
+    def counts(self) -> dict[str, int]:
+        """What it has done."""
+
+
+class Factor:
+    """The triangular factor, brought up to date at every event: `_path_jit.follow`."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self.tracker = tracker
+
+    def factorise(self) -> bool:
+        """R from scratch."""
+        tracker, m = self.tracker, self.tracker.m
+        upper = self._cholesky(tracker.elbow) if m else np.empty((0, 0))
+        if upper is None:
+            return False
+        tracker.S.factor[:m, :m] = upper
+        ej.restart_rhs(tracker.P, tracker.S)
+        return True
+
+    def _cholesky(self, index: IntArray) -> FloatArray | None:
+        """R with R'R = K + bump 11' on `index`, its diagonal lifted as little as it takes. None when nothing helps."""
+        for lift in LIFTS:
+            A = self.tracker.store.block(index)
+            A += self.tracker.bump
+            A.flat[:: index.size + 1] *= 1.0 + lift
+            upper, info = dpotrf(A.T, lower=0, clean=1, overwrite_a=1)
+            if info == 0:
+                return np.asarray(upper)
+        return None
+
+    def solve(self, b: FloatArray) -> FloatArray:
+        """Two triangular solves."""
+        x = b.copy()
+        ej.solve_lower(self.tracker.S.factor, self.tracker.m, x)
+        ej.solve_upper(self.tracker.S.factor, self.tracker.m, x)
+        return x
+
+    def doubt(self) -> bool:
+        """It was made at this refresh."""
+        return False
+
+    def advance(self, opt: pj.Options) -> int:
+        """Event by event."""
+        return self.tracker.follow(opt, polish=False)
+
+    def leave(self) -> None:
+        """Nothing to do."""
+
+    def counts(self) -> dict[str, int]:
+        """The tracker counts its steps itself."""
+        return {}
 
 
 class Tracker:
@@ -136,6 +159,7 @@ class Tracker:
         solver: Any = None,
         go_on: Callable[[], bool] = lambda: True,
         rows_while: Callable[[float], bool] | None = None,
+        windows: Callable[[Tracker], Engine] = Factor,
     ) -> None:
         n = oracle.n
         self.solver = solver
@@ -154,19 +178,23 @@ class Tracker:
         self.capacity = int(min(n + SPARE, ELBOW))
         self.S = new_state(n, self.lower, self.upper, self.capacity)
         self.W = ej.Work(np.zeros(n + 2), np.zeros(n + 2), np.zeros(n), np.zeros(n))
-        self.log = new_log(n, self.capacity)
-        self.scratch_log = new_log(n, self.capacity, small=True)
-        self.chunks: list[tuple[Any, ...]] = []
+        self.recorder = Recorder(n, self.capacity)
         self.refresh_every = REFRESH_EVERY
         self.stats = {
             "n_polish": 0, "n_backup": 0, "n_redo": 0, "n_refresh": 0, "max_gap": 0.0, "max_shift": 0.0,
             "n_polish_events": 0,
         }  # fmt: skip
-        self._set_slope(problem.slope)
+        self.set_slope(problem.slope)
+        self.factor: Engine = Factor(self)
+        self.engine: Engine = self.factor
+        """Whose form of the elbow's matrix is the present one."""
+        self.guide = windows(self)
+        """Who goes on down the path. It may use the factor, or be it."""
 
     # ---- small pieces ------------------------------------------------------------------------------------------
 
-    def _set_slope(self, slope: FloatArray) -> None:
+    def set_slope(self, slope: FloatArray) -> None:
+        """The problem as compiled code sees it, with this slope and the rows there are."""
         store = self.store
         self.P = ej.Problem(
             store.rows, store.slot, store.diagonal, self.problem.fixed, slope, self.bump, self.equality, self.still,
@@ -197,7 +225,8 @@ class Tracker:
         """The present lambda (outside a polish)."""
         return float(self.S.num[ej.T])
 
-    def _grow(self) -> None:
+    def grow(self) -> None:
+        """Room for more points on the elbow."""
         old = self.capacity
         self.capacity = int(min(self.n + SPARE, max(old + 64, 1.5 * old)))
         S = self.S
@@ -210,12 +239,7 @@ class Tracker:
             w_slope=np.concatenate([S.w_slope, more]),
             w_one=np.concatenate([S.w_one, more]),
         )
-        log = new_log(self.n, self.capacity)
-        for name in ("event_t", "event_index", "event_move", "knot", "knot_at", "index", "value"):
-            source = getattr(self.log, name)
-            getattr(log, name)[: source.shape[0]] = source
-        log.end[:] = self.log.end
-        self.log = log
+        self.recorder.grow(self.capacity)
 
     def _fetch(self, point: int) -> None:
         """Store the kernel row of `point` and of those that will probably be wanted next."""
@@ -227,7 +251,7 @@ class Tracker:
         wanted = np.unique(np.append(outside, point))
         wanted = np.concatenate([[point], wanted[wanted != point]])
         if self.store.fetch(wanted, self.elbow):
-            self._set_slope(self.P.slope)
+            self.set_slope(self.P.slope)
 
     # ---- residuals, gap, factor ----------------------------------------------------------------------------------
 
@@ -255,28 +279,26 @@ class Tracker:
         gap = float(ej.exact_gap(self.P, self.S, lam, self.lower, self.upper))
         return gap if np.isfinite(gap) else np.inf
 
-    def _cholesky(self, index: IntArray) -> FloatArray | None:
-        """R with R'R = K + bump 11' on `index`, its diagonal lifted as little as it takes. None when nothing helps."""
-        for lift in LIFTS:
-            A = self.store.block(index)
-            A += self.bump
-            A.flat[:: index.size + 1] *= 1.0 + lift
-            upper, info = dpotrf(A.T, lower=0, clean=1, overwrite_a=1)
-            if info == 0:
-                return np.asarray(upper)
-        return None
-
-    def _factorise(self) -> bool:
-        """R from scratch. False when the elbow is numerically singular."""
-        m = self.m
-        upper = self._cholesky(self.elbow) if m else np.empty((0, 0))
-        if upper is None:
+    def use_factor(self) -> bool:
+        """From here on the triangular factor, which is still to be made. Whether another form was in use."""
+        if self.engine is self.factor:
             return False
-        self.S.factor[:m, :m] = upper
-        ej.restart_rhs(self.P, self.S)
+        self.engine.leave()
+        self.engine = self.factor
         return True
 
+    def _factorise(self) -> bool:
+        """The elbow's matrix in the present form, or else factorised. False when it is numerically singular."""
+        return self.engine.factorise() or (self.use_factor() and self.factor.factorise())
+
     def _refresh(self, lam: float, factor: bool) -> float:
+        """Recompute, correct, absorb, measure; once more where the form of the matrix may be to blame for a large gap."""
+        gap = self._renew(lam, factor)
+        if not gap <= GAP and self.engine.doubt():
+            gap = self._renew(lam, factor=True)
+        return gap
+
+    def _renew(self, lam: float, factor: bool) -> float:
         """Recompute, correct, absorb, measure. Returns the relative gap (infinite when the factor broke down).
 
         The shift is decided anew: a residual that fits its side needs none. What is left on the elbow is first
@@ -330,8 +352,8 @@ class Tracker:
         now, low, up = S.beta[index], self.lower[index], self.upper[index]
         sides = [np.ones(index.size)] if self.equality else []  # what the step must keep: the sum, values that stop
         goal = [-float(S.beta.sum())] if self.equality else []
-        free = self._solve_elbow(S.resid[index])
-        solved = [self._solve_elbow(b) for b in sides]
+        free = self.engine.solve(S.resid[index])
+        solved = [self.engine.solve(b) for b in sides]
         for _ in range(STOPS):
             B, Z = np.reshape(sides, (-1, index.size)), np.reshape(solved, (-1, index.size))
             try:
@@ -347,22 +369,17 @@ class Tracker:
             for k in over.tolist():
                 sides.append((np.arange(index.size) == k).astype(np.float64))
                 goal.append(float(new[k] - now[k]))
-                solved.append(self._solve_elbow(sides[-1]))
+                solved.append(self.engine.solve(sides[-1]))
         S.beta[index] = new
         if self.equality:
             S.num[ej.BIAS] -= float(force[0]) - self.bump * goal[0]
-
-    def _solve_elbow(self, b: FloatArray) -> FloatArray:
-        """(K_EE + bump 11')^-1 b."""
-        x = b.copy()
-        ej.solve_lower(self.S.factor, self.m, x)
-        ej.solve_upper(self.S.factor, self.m, x)
-        return x
 
     # ---- repairs -----------------------------------------------------------------------------------------------
 
     def _polish(self) -> bool:
         """Remove the shift at the present lambda: the tracker with slope = shift, from t = 1 to 0."""
+        if self.use_factor():
+            self.factor.factorise()
         S = self.S
         lam = self.lam
         shift = S.base.copy()
@@ -373,54 +390,49 @@ class Tracker:
         before = int(S.cnt[ej.N_EVENT])
         S.base[:] = self.problem.term(lam)
         S.num[ej.T] = size
-        self._set_slope(shift / size)
+        self.set_slope(shift / size)
         ej.restart_rhs(self.P, S)
         S.cnt[ej.ZERO_RUN] = 0
         budget = 40 * self.n + 4000
         fine = False
-        code = pj.BUDGET
+        code = ej.BUDGET
         while budget > 0:
             step = min(budget, 500)
             opt = pj.Options(
                 0.0, 1e-10, size, 0.0, 1 << 60, step, False, False, 1 << 60, self.lower, self.upper
             )  # fmt: skip
-            code = self._call(opt, self.scratch_log)
-            self.scratch_log.end[:] = 0
+            code = self.follow(opt, polish=True)
+            self.recorder.scratch.end[:] = 0
             budget -= step
-            if code == pj.DONE:
+            if code == ej.DONE:
                 fine = True
                 break
             if not self.go_on():
                 break
-            if code != pj.BUDGET or S.num[ej.T] <= NEARLY * self.size(lam):
+            if code != ej.BUDGET or S.num[ej.T] <= NEARLY * self.size(lam):
                 # what is left is ties, and spreading them costs more
                 break
         self.stats["n_polish_events"] += int(S.cnt[ej.N_EVENT]) - before
         S.cnt[ej.N_EVENT] = before
         S.cnt[ej.ZERO_RUN] = 0
         S.num[ej.T] = lam
-        self._set_slope(self.problem.slope)
-        if code == pj.SINGULAR:  # beta is feasible, but the sides no longer describe it
+        self.set_slope(self.problem.slope)
+        if code == ej.SINGULAR:  # beta is feasible, but the sides no longer describe it
             self._seat(lam)
             return False
         return bool(np.isfinite(self._refresh(lam, factor=True))) and fine
 
-    def _call(self, opt: pj.Options, log: pj.Log) -> int:
-        """`follow`, with rows fetched and room made where it asks for them."""
+    def follow(self, opt: pj.Options, polish: bool) -> int:
+        """`_path_jit.follow`, with rows fetched and room made where it asks for them. Nobody reads the log of a polish."""
         while True:
+            log = self.recorder.scratch if polish else self.recorder.log
             code = int(pj.follow(self.P, self.S, self.W, log, opt))
-            if code == pj.GROW:
-                own = log is self.log
-                self._grow()
-                log = self.log if own else log
-            elif code == pj.ROWS:
+            if code == ej.GROW:
+                self.grow()
+            elif code == ej.ROWS:
                 self._fetch(int(self.S.cnt[ej.WANT]))
             else:
                 return code
-
-    def _advance(self, opt: pj.Options) -> int:
-        """Go on down the path, recording."""
-        return self._call(opt, self.log)
 
     def settle(self, lam: float, beta: FloatArray) -> float:
         """Make `beta` the start at `lam`: elbow, bias, polish. Keeps the best state seen; returns its relative gap."""
@@ -443,6 +455,7 @@ class Tracker:
 
     def _seat(self, lam: float) -> None:
         """Elbow and bias for the present beta, moved into its boxes; everything that contradicts becomes shift."""
+        self.engine = self.factor
         S = self.S
         S.lower[:] = self.lower
         S.upper[:] = self.upper
@@ -457,12 +470,12 @@ class Tracker:
         S.cnt[ej.ZERO_RUN] = 0
         inside = np.flatnonzero((S.beta > S.lower) & (S.beta < S.upper))
         while inside.size + 4 > self.capacity:
-            self._grow()
+            self.grow()
             S = self.S
         if not self.store.whole and inside.size:
             for start in range(0, inside.size, 256):
                 self.store.fetch(inside[start : start + 256], inside)
-        self._set_slope(self.problem.slope)
+        self.set_slope(self.problem.slope)
         S.base[:] = 0.0
         pj.crash(self.P, S, self.W)
         S.cnt[ej.AGE] = ej.OLD
@@ -533,32 +546,13 @@ class Tracker:
         self.stats["max_gap"] = max(self.stats["max_gap"], gap)
         self.gap_now = gap
         S = self.S
-        for i in np.flatnonzero(S.side != before):
-            k = self.log.end[pj.EVENTS]
-            if k >= self.log.event_t.shape[0]:
-                self._flush()
-                k = 0
-            self.log.event_t[k] = lam
-            self.log.event_index[k] = i
-            self.log.event_move[k] = (before[i], S.side[i], int(Cause.REPAIR))
-            self.log.end[pj.EVENTS] = k + 1
-        if pj.log_full(S, self.log):
-            self._flush()
-        pj.log_knot(S, self.log)
+        for i in np.flatnonzero(S.side != before).tolist():
+            self.recorder.event(lam, i, before[i], S.side[i], ej.REPAIR)
+        if pj.log_full(S, self.recorder.log):
+            self.recorder.keep()
+        pj.log_knot(S, self.recorder.log)
 
-    # ---- log and snapshots ---------------------------------------------------------------------------------------
-
-    def _flush(self) -> None:
-        log = self.log
-        e, k, v = (int(a) for a in log.end)
-        if e or k:
-            self.chunks.append(
-                (
-                    log.event_t[:e].copy(), log.event_index[:e].copy(), log.event_move[:e].copy(),
-                    log.knot[:k].copy(), log.knot_at[:k].copy(), log.index[:v].copy(), log.value[:v].copy(),
-                )
-            )  # fmt: skip
-        log.end[:] = 0
+    # ---- snapshots -----------------------------------------------------------------------------------------------
 
     def _snapshot(self) -> tuple[Any, ...]:
         S = self.S
@@ -573,16 +567,17 @@ class Tracker:
         return beta if self.solver is None else self.solver(lam, beta)
 
     def _restore(self, shot: tuple[Any, ...], clear: bool = True) -> bool:
+        self.use_factor()
         S = self.S
         S.beta[:], S.base[:], S.lower[:], S.upper[:], S.side[:] = shot[:5]
         S.elbow[: shot[5].size] = shot[5]
         S.num[:] = shot[6]
         S.cnt[:] = shot[7]
         if clear:
-            self.log.end[:] = 0
+            self.recorder.forget()
         if not self.store.whole:
             self.store.fetch(self.elbow, self.elbow)
-            self._set_slope(self.problem.slope)
+            self.set_slope(self.problem.slope)
         return bool(np.isfinite(self._refresh(self.lam, factor=True)))
 
     # ---- the path ------------------------------------------------------------------------------------------------
@@ -594,10 +589,10 @@ class Tracker:
         S.cnt[:] = np.where(np.isin(np.arange(16), (ej.M, ej.AGE)), S.cnt, 0)
         S.num[ej.WORST_GAP] = 0.0
         S.cnt[ej.M_MAX] = self.m
-        self.log.end[:] = 0
-        self.chunks = []
-        pj.log_knot(S, self.log)
-        self._flush()
+        self.recorder.forget()
+        self.recorder.chunks = []
+        pj.log_knot(S, self.recorder.log)
+        self.recorder.keep()
 
     def run(self, lam_end: float, watch: Any, max_events: int | None = None) -> str:
         """Follow the path down to `lam_end`. `watch(self)` is called now and then; a string it returns ends the run."""
@@ -611,17 +606,17 @@ class Tracker:
             opt = pj.Options(
                 lam_end, RATE_TOL, 0.0, STRETCH, self.refresh_every, budget, self.batch, True, most, self.lower, self.upper
             )  # fmt: skip
-            code = self._advance(opt)
-            ended = code == pj.DONE
+            code = self.guide.advance(opt)
+            ended = code == ej.DONE
             stop = None
-            if code == pj.BUDGET:
+            if code == ej.BUDGET:
                 stop = "max_events" if S.cnt[ej.N_EVENT] >= most else watch(self)
                 if stop is None:
                     continue
-            trouble = code in (pj.STALLED, pj.SINGULAR)
-            factor = ended or stop is not None or S.cnt[ej.SINCE] >= self.refresh_every or code == pj.FLUSH
+            trouble = code in (ej.STALLED, ej.SINGULAR)
+            factor = ended or stop is not None or S.cnt[ej.SINCE] >= self.refresh_every or code == ej.FLUSH
             gap = np.inf if trouble else self._refresh(self.lam, factor)
-            pj.correct_knot(self.S, self.log)
+            pj.correct_knot(self.S, self.recorder.log)
             if not gap <= REDO_GAP and self.refresh_every > 4:
                 self.stats["n_redo"] += 1
                 self.refresh_every = max(4, self.refresh_every // 5)
@@ -638,7 +633,7 @@ class Tracker:
             elif redo and self.refresh_every < REFRESH_EVERY:
                 self.refresh_every = min(REFRESH_EVERY, 2 * self.refresh_every)
             self.stats["max_gap"] = max(self.stats["max_gap"], gap if np.isfinite(gap) else 0.0)
-            self._flush()
+            self.recorder.keep()
             shot = self._snapshot()
             if ended or stop is not None:
                 return str(stop or "done")
@@ -651,26 +646,15 @@ class Tracker:
         b, problem = self.S.beta, self.problem
         return float(0.5 * b @ self._product() - problem.fixed @ b - self.lam * (problem.slope @ b))
 
-    def record(self, ended: str) -> Record:
+    def record(self, ended: str) -> Followed:
         """The finished path."""
-        self._flush()
-        parts = [np.concatenate([c[k] for c in self.chunks]) for k in range(7)]
-        # knot_at: number of events before the knot counts from the start of its chunk
-        offset = 0
-        at = []
-        for c in self.chunks:
-            block = c[4].copy()
-            block[:, 0] += offset
-            at.append(block)
-            offset += c[0].size
-        parts[4] = np.concatenate(at)
         cnt = self.S.cnt
-        stats = dict(self.stats)
+        stats = {**self.stats, **self.guide.counts()}
         stats["max_gap"] = max(stats["max_gap"], float(self.S.num[ej.WORST_GAP]))
         stats["n_refresh"] += int(cnt[ej.N_LOOK])
         stats.update(
             n_steps=int(cnt[ej.N_STEP]), n_zero_steps=int(cnt[ej.N_ZERO]), n_exchange=int(cnt[ej.N_EXCHANGE]),
             n_flip=int(cnt[ej.N_FLIP]), n_batched=int(cnt[ej.BATCHED]), n_spread=int(cnt[ej.N_PERTURB]),
-            phi_end=self._phi(), elbow_max=int(cnt[ej.M_MAX]), zero_run_max=int(cnt[ej.N_ZERO_MAX]),
+            elbow_max=int(cnt[ej.M_MAX]), zero_run_max=int(cnt[ej.N_ZERO_MAX]),
         )  # fmt: skip
-        return Record(self.side0, *parts, stats, ended)  # type: ignore[call-arg, arg-type]
+        return Followed(self.recorder.track(self.side0, self._phi()), stats, ended)

@@ -1,8 +1,8 @@
-"""The fast tracker with windows: most events cost a pass over the elbow instead of one over all points.
+"""Windows for the fast tracker: most events cost a pass over the elbow instead of one over all points.
 
 A window follows up to `LONGEST` events on a few candidates with a lazy inverse (`path/window_jit`), and all points are
 looked at afterwards (`path/stretch_jit`), many windows in one call. Small elbows, ties, near-singular systems and repairs
-are left to `Tracker`, whose steps are the safety net, and whose refreshes measure what windows did.
+are left to the factor, whose steps are the safety net, and the tracker's refreshes measure what windows did.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WIDTH = 80  # candidates of the first window
 FACTOR_EVERY = 8192
 FEWEST, WORTH = 8, 6e3  # windows pay from so many points on the elbow on, and from WORTH / n
 REST = 64
-_CODES = {sj.DONE: pj.DONE, sj.REFRESH: pj.REFRESH, sj.BUDGET: pj.BUDGET, sj.FLUSH: pj.FLUSH}
+LONGEST_REST = 4096
 
 
 def new_window(n: int, capacity: int, candidates: int) -> wj.Window:
@@ -58,26 +58,28 @@ def new_stretch(n: int, diagonal: FloatArray, capacity: int) -> sj.Stretch:
     )  # fmt: skip
 
 
-class WindowTracker(Tracker):
-    """`Tracker` whose `_advance` uses windows where they pay."""
+class Inverse:
+    """An explicit inverse of the elbow's matrix, its lower triangle, where the factor was; and windows where they pay."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.windowed = False  # then the inverse is where the factor was
+    def __init__(self, tracker: Tracker) -> None:
+        self.tracker = tracker
         self.rest = 0  # events to follow without windows
-        self.penalty = REST
-        self.least = max(FEWEST, int(WORTH / max(1, self.n)))
-        self.q = new_stretch(self.n, self.store.diagonal, self.capacity)
-        self.w = new_window(self.n, self.capacity, min(WIDTH, self.n) + sj.ROOM)
-        self.stats["n_inverses"] = 0
+        self.penalty = REST  # the next rest
+        self.least = max(FEWEST, int(WORTH / max(1, tracker.n)))
+        self.q = new_stretch(tracker.n, tracker.store.diagonal, tracker.capacity)
+        self.w = new_window(tracker.n, tracker.capacity, min(WIDTH, tracker.n) + sj.ROOM)
+        self.n_inverses = 0
 
     # ---- the inverse -----------------------------------------------------------------------------------------------
 
+    def factorise(self) -> bool:
+        """The inverse from scratch, unless it is young enough."""
+        return bool(self.q.pace[sj.FRESH_FOR] < FACTOR_EVERY) or self._invert()
+
     def _invert(self) -> bool:
-        """The inverse of the elbow's matrix, its lower triangle. False when a pivot is too small for windows."""
-        m = self.m
-        A = self.store.block(self.elbow)
-        A += self.bump
+        tracker, m = self.tracker, self.tracker.m
+        A = tracker.store.block(tracker.elbow)
+        A += tracker.bump
         diagonal = np.diag(A).copy()
         upper, info = dpotrf(A.T, lower=0, clean=1, overwrite_a=1)
         if info != 0 or not np.all(np.diag(upper) ** 2 > sj.PIVOT * diagonal):
@@ -85,132 +87,112 @@ class WindowTracker(Tracker):
         half, info = dpotri(upper, lower=0, overwrite_c=1)
         if info != 0:
             return False
-        self.S.factor[:m, :m] = half.T
+        tracker.S.factor[:m, :m] = half.T
         self.q.pace[sj.FRESH_FOR] = 0
-        self.stats["n_inverses"] += 1
+        self.n_inverses += 1
         return True
 
-    def _factorise(self) -> bool:
-        if not self.windowed:
-            return super()._factorise()
-        if self.q.pace[sj.FRESH_FOR] < FACTOR_EVERY or self._invert():
-            return True
-        self._stop_windows()
-        return super()._factorise()
-
-    def _refresh(self, lam: float, factor: bool) -> float:
-        gap = super()._refresh(lam, factor)
-        if self.windowed and not gap <= GAP and self.q.pace[sj.FRESH_FOR] > 0:  # perhaps the inverse is stale
-            self.q.pace[sj.FRESH_FOR] = FACTOR_EVERY
-            gap = super()._refresh(lam, factor=True)
-        return gap
-
-    def _solve_elbow(self, b: FloatArray) -> FloatArray:
-        if not self.windowed:
-            return super()._solve_elbow(b)
+    def solve(self, b: FloatArray) -> FloatArray:
+        """A product with the inverse."""
         x = np.zeros(b.size)
-        wj.symmetric_product(self.S.factor, b.size, b, x)
+        wj.symmetric_product(self.tracker.S.factor, b.size, b, x)
         return x
 
-    def _stop_windows(self) -> None:
-        """Go on with the factor: after trouble, or on a small elbow."""
-        if self.windowed:
-            self.windowed = False
-            self.rest = self.penalty
-            self.penalty = min(2 * self.penalty, 4096)
+    def doubt(self) -> bool:
+        """Updates since it was made may have spoiled it."""
+        stale = bool(self.q.pace[sj.FRESH_FOR] > 0)
+        if stale:
+            self.q.pace[sj.FRESH_FOR] = FACTOR_EVERY
+        return stale
 
-    def _polish(self) -> bool:
-        if self.windowed:
-            self._stop_windows()
-            Tracker._factorise(self)
-        return super()._polish()
+    def leave(self) -> None:
+        """After trouble, or on a small elbow: a rest, and a longer one the next time."""
+        self.rest = self.penalty
+        self.penalty = min(2 * self.penalty, LONGEST_REST)
 
-    def _seat(self, lam: float) -> None:
-        self.windowed = False
-        super()._seat(lam)
+    # ---- the way down ----------------------------------------------------------------------------------------------
 
-    def _restore(self, shot: tuple[Any, ...], clear: bool = True) -> bool:
-        self._stop_windows()
-        return super()._restore(shot, clear)
-
-    # ---- the loop --------------------------------------------------------------------------------------------------
-
-    def _advance(self, opt: pj.Options) -> int:
-        if self.m < self.least or self.rest > 0:
-            if self.windowed:
-                self._stop_windows()
-                if not self._leave_windows():
-                    return pj.SINGULAR
-            known = self.n_events
-            code = self._call(opt._replace(budget=min(opt.budget, max(self.rest, REST))), self.log)
-            self.rest = max(0, self.rest - max(1, self.n_events - known))
-            return code
-        if not self.windowed:
+    def advance(self, opt: pj.Options) -> int:
+        """Windows, or steps while the elbow is small and during a rest."""
+        tracker = self.tracker
+        if tracker.m < self.least or self.rest > 0:
+            return self._steps(opt) if self._left() else ej.SINGULAR
+        if tracker.engine is not self:
             self.q.pace[[sj.RATED, sj.RETRIES, sj.WANTED]] = 0
             self.q.wanted[:] = 0
             if not self._invert():
-                self.rest = self.penalty
-                self.penalty = min(2 * self.penalty, 4096)
-                return self._advance(opt)
-            self.windowed = True
-        begin = self.n_events
+                self.leave()
+                return self.advance(opt)
+            tracker.engine = self
+        begin = tracker.n_events
         code = self._windows(opt)
-        if self.n_events - begin > REST:
+        if tracker.n_events - begin > REST:
             self.penalty = REST
-        if code in (sj.STOPPED, sj.DEFEATED):
-            self._stop_windows()
-            if code == sj.DEFEATED:  # the gap objects, or candidates do not help
-                self.rest = max(self.rest, REST)
-            if not self._leave_windows():
-                return pj.SINGULAR
-            return pj.BUDGET if code == sj.DEFEATED else pj.REFRESH
-        return _CODES[code]
+        if code not in (ej.STOPPED, ej.DEFEATED):
+            return code
+        left = self._left()
+        if code == ej.DEFEATED:  # the gap objects, or candidates do not help
+            self.rest = max(self.rest, REST)
+        if not left:
+            return ej.SINGULAR
+        return ej.BUDGET if code == ej.DEFEATED else ej.REFRESH
 
-    def _leave_windows(self) -> bool:
+    def _steps(self, opt: pj.Options) -> int:
+        tracker = self.tracker
+        known = tracker.n_events
+        code = tracker.factor.advance(opt._replace(budget=min(opt.budget, max(self.rest, REST))))
+        self.rest = max(0, self.rest - max(1, tracker.n_events - known))
+        return code
+
+    def _left(self) -> bool:
         """The triangular factor again, the elbow's residual booked as shift. False when it is singular."""
-        S = self.S
-        index = self.elbow
+        tracker = self.tracker
+        if not tracker.use_factor():
+            return True
+        S, index = tracker.S, tracker.elbow
         S.base[index] -= S.resid[index]
         S.resid[index] = 0.0
-        return Tracker._factorise(self)
+        return tracker.factor.factorise()
 
     def _windows(self, opt: pj.Options) -> int:
         """`follow_windows`, with rows fetched and room made where it asks for them."""
+        tracker = self.tracker
         course = sj.Course(
-            opt.t_end, RATE_TOL, opt.stretch, opt.refresh, opt.budget, opt.n_events_max, GAP, self.store.whole,
-            self.lower, self.upper,
+            opt.t_end, RATE_TOL, opt.stretch, opt.refresh, opt.budget, opt.n_events_max, GAP, tracker.store.whole,
+            tracker.lower, tracker.upper,
         )  # fmt: skip
         while True:
-            code = int(sj.follow_windows(self.P, self.S, self.w, self.q, self.log, course))
-            if code == sj.GROW:
+            code = int(sj.follow_windows(tracker.P, tracker.S, self.w, self.q, tracker.recorder.log, course))
+            if code == ej.GROW:
                 self._make_room()
-            elif code == sj.ROWS:
-                self._store_rows(self.S.cnt[[ej.WANT]])
-            elif code == sj.AHEAD:
+            elif code == ej.ROWS:
+                self._store_rows(tracker.S.cnt[[ej.WANT]])
+            elif code == ej.AHEAD:
                 cand = self.w.cand[: self.w.count[wj.CANDIDATES]]
                 self._store_rows(cand[np.argsort(self.q.score[cand])[: sj.LONGEST]])
             else:
                 return code
 
     def _store_rows(self, wanted: Any) -> None:
-        if self.store.fetch(wanted, self.elbow):
-            self._set_slope(self.P.slope)
+        tracker = self.tracker
+        if tracker.store.fetch(wanted, tracker.elbow):
+            tracker.set_slope(tracker.P.slope)
 
     def _make_room(self) -> None:
         """Room for the next window's slots and candidates."""
         assert SPARE >= sj.ROOM  # else this would not end
-        while self.m + sj.ROOM > self.capacity:
-            self._grow()
+        tracker = self.tracker
+        while tracker.m + sj.ROOM > tracker.capacity:
+            tracker.grow()
         pace = self.q.pace
         candidates = int(max(self.w.K.shape[0], 1.25 * (pace[sj.WIDTH] + pace[sj.WANTED] + sj.ROOM)))
-        self.w = new_window(self.n, self.capacity, candidates)
-        self.q = self.q._replace(bend=np.empty((sj.LONGEST + 2, self.capacity)))
+        self.w = new_window(tracker.n, tracker.capacity, candidates)
+        self.q = self.q._replace(bend=np.empty((sj.LONGEST + 2, tracker.capacity)))
 
-    def record(self, ended: str) -> Any:
-        """What was followed, with the counts of the windows."""
+    def counts(self) -> dict[str, int]:
+        """Of inverses and windows."""
         pace = self.q.pace
-        self.stats.update(
-            n_windows=int(pace[sj.N_WINDOWS]), n_taken_back=int(pace[sj.N_BACK]),
-            n_window_events=int(pace[sj.N_INSIDE]),
-        )  # fmt: skip
-        return super().record(ended)
+        return {
+            "n_inverses": self.n_inverses, "n_windows": int(pace[sj.N_WINDOWS]), "n_taken_back": int(pace[sj.N_BACK]),
+            "n_window_events": int(pace[sj.N_INSIDE]),
+        }  # fmt: skip

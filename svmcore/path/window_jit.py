@@ -17,17 +17,17 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
-from svmcore.path.elbow_jit import BIAS, ELBOW, GIVE, LOW, UP, WANT, T, size_at
+from svmcore.path.elbow_jit import BIAS, BOX, ELBOW, GIVE, LOW, MARGIN, UP, WANT, T, size_at
+from svmcore.path.log_jit import VALUES, write_event, write_knot
 from svmcore.simd.vector import BIG, fmax, fmin
 
 # why a window closed
-FULL, LEFT_REGION, LONG_STEP, HALVED, NEAR_SINGULAR, TIED, NEED_ROW, END = 0, 1, 2, 3, 4, 5, 6, 7
+FULL, LEFT_REGION, LONG_STEP, HALVED, NEAR_SINGULAR, TIED, NEED_ROW, END = range(8)
 # Window.count
-SLOTS, CANDIDATES, STEPS, PENDING, START = 0, 1, 2, 3, 4
+SLOTS, CANDIDATES, STEPS, PENDING, START = range(5)
 
 LONG = 0.1  # a step that takes a larger share of t must start from a refined direction
 TIE = 1e-12
-BOX, MARGIN = 0, 1
 
 
 class Window(NamedTuple):
@@ -346,34 +346,16 @@ def enter_slot(P, S, w, s, least_pivot):
 
 
 @jit
-def write_event(L, t, i, old, new, cause):
-    """Append an event to the tracker's log. In place: L."""
-    k = L.end[0]
-    L.event_t[k] = t
-    L.event_index[k] = i
-    L.event_move[k, 0] = old
-    L.event_move[k, 1] = new
-    L.event_move[k, 2] = cause
-    L.end[0] = k + 1
-
-
-@jit
-def write_knot(S, w, L):
-    """Append a knot to the tracker's log. In place: L."""
-    k = L.end[1]
-    v = L.end[2]
+def log_knot(S, w, L):
+    """Append a knot: t, bias, and the values of the slots in use. In place: L."""
+    v = L.end[VALUES]
     m = 0
-    for j in range(w.count[SLOTS]):
-        if not w.dead[j]:
-            L.index[v + m] = w.point[j]
-            L.value[v + m] = w.value[j]
+    for k in range(w.count[SLOTS]):
+        if not w.dead[k]:
+            L.index[v + m] = w.point[k]
+            L.value[v + m] = w.value[k]
             m += 1
-    L.knot[k, 0] = S.num[T]
-    L.knot[k, 1] = S.num[BIAS]
-    L.knot_at[k, 0] = L.end[0]
-    L.knot_at[k, 1] = m
-    L.end[1] = k + 1
-    L.end[2] = v + m
+    write_knot(L, S.num[T], S.num[BIAS], m)
 
 
 @jit
@@ -403,7 +385,7 @@ def run_window(P, S, w, L, limits):
             w.value[k] = w.low[k] if w.d[k] > 0.0 else w.high[k]
         remember(w)
         if h > 0.0:
-            write_knot(S, w, L)
+            log_knot(S, w, L)
         zero = zero + 1 if h <= TIE * size else 0
         if k >= 0:
             i = w.point[k]

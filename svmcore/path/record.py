@@ -1,0 +1,119 @@
+"""What trackers write down, and the track that is left of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._types import FloatArray, IntArray
+from svmcore.path.log_jit import EVENTS, Log, write_event
+
+REFRESH_EVERY = 200
+"""So many steps at most between two refreshes, at which logs are emptied."""
+
+
+class Track(NamedTuple):
+    """A path in terms of its variables: sides 0 low, 1 up, 2 elbow. The elbow's values at knots, and events between them.
+
+    Of knot k, ``index[offset[k] : offset[k + 1]]`` are the variables and ``value`` at the same places their values;
+    ``knot_events[k]`` is the number of events before it.
+    """
+
+    side0: Any
+    event_lambda: FloatArray
+    event_index: IntArray
+    event_move: Any  # (old side, new side, cause)
+    knot: FloatArray  # (t, bias)
+    knot_events: IntArray
+    offset: IntArray
+    index: Any
+    value: FloatArray
+    open_top: bool = False
+    found_top: bool = False
+    bias_slope: float = 0.0
+    phi_end: float = 0.0
+
+    def in_units_of(self, unit: float) -> Track:
+        """The same with t divided by `unit`, a power of two."""
+        if unit == 1.0:
+            return self
+        return self._replace(event_lambda=self.event_lambda / unit, knot=self.knot / [unit, 1.0])
+
+
+class Followed(NamedTuple):
+    """What a tracker hands over: the track, counts, and why it ended."""
+
+    track: Track
+    stats: dict[str, Any]
+    ended: str
+
+
+def offsets(sizes: IntArray) -> IntArray:
+    """Where the values of each knot begin, and where the last ones end."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def new_log(n: int, capacity: int, small: bool = False) -> Log:
+    """Room for what happens between two refreshes."""
+    events = n + 16 if small else 2 * n + 8 * REFRESH_EVERY
+    knots = 8 if small else 4 * REFRESH_EVERY
+    values = 16 if small else (REFRESH_EVERY + 60) * (capacity + 8)
+    return Log(
+        event_t=np.empty(events),
+        event_index=np.empty(events, dtype=np.int64),
+        event_move=np.empty((events, 3), dtype=np.int8),
+        knot=np.empty((knots, 2)),
+        knot_at=np.empty((knots, 2), dtype=np.int64),
+        index=np.empty(values, dtype=np.int32),
+        value=np.empty(values),
+        end=np.zeros(3, dtype=np.int64),
+    )
+
+
+class Recorder:
+    """The log that compiled code writes, emptied now and then into chunks."""
+
+    def __init__(self, n: int, capacity: int) -> None:
+        self.n = n
+        self.log = new_log(n, capacity)
+        self.scratch = new_log(n, capacity, small=True)
+        """Written by polishes, read by nobody."""
+        self.chunks: list[Log] = []
+
+    def grow(self, capacity: int) -> None:
+        """Room for larger elbows."""
+        log = new_log(self.n, capacity)
+        for new, old in zip(log, self.log, strict=True):
+            new[: old.shape[0]] = old
+        self.log = log
+
+    def forget(self) -> None:
+        """What has not been kept did not happen."""
+        self.log.end[:] = 0
+
+    def keep(self) -> None:
+        """Empty the log into a chunk."""
+        log = self.log
+        e, k, v = (int(a) for a in log.end)
+        if e or k:
+            ends = (e, e, e, k, k, v, v, 3)
+            self.chunks.append(Log(*(part[:end].copy() for part, end in zip(log, ends, strict=True))))
+        self.forget()
+
+    def event(self, t: float, point: int, old: int, new: int, cause: int) -> None:
+        """An event that Python has made."""
+        if self.log.end[EVENTS] >= self.log.event_t.shape[0]:
+            self.keep()
+        write_event(self.log, t, point, old, new, cause)
+
+    def track(self, side0: Any, phi_end: float) -> Track:
+        """All of it."""
+        self.keep()
+        whole = Log(*(np.concatenate(parts) for parts in zip(*self.chunks, strict=True)))
+        before = offsets(np.array([chunk.event_t.size for chunk in self.chunks], dtype=np.int64))[:-1]
+        return Track(
+            side0, whole.event_t, whole.event_index, whole.event_move, whole.knot,
+            whole.knot_at[:, 0] + np.repeat(before, [len(chunk.knot) for chunk in self.chunks]),
+            offsets(whole.knot_at[:, 1]), whole.index, whole.value, phi_end=phi_end,
+        )  # fmt: skip
