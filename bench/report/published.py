@@ -189,9 +189,50 @@ def path_block(results: Results) -> str:
     return f"{_origin(results)}\n\n{path_grid(cases(results, 'path')).markdown()}"
 
 
+def cost_block(results: Results) -> str:
+    """The tables of docs/cost.md: how fast, how long, how much memory, what tuning takes."""
+    found = cases(results, "fit") + cases(results, "fit-large")
+    names = [name for name in solvers(found) if name != OURS]
+    sizes = sorted((case for case in found if _SIZES.search(case.label)), key=lambda case: case.problem["n"])
+    tuned = cases(results, "cv")
+    tuners = [name for name in solvers(tuned) if name != OURS]
+    memory = [section.blocks[0] for section in processes(results) if section.title.startswith("Peak memory")]
+    return "\n\n".join(
+        [
+            _origin(results),
+            "### How fast",
+            _classes(results).markdown(),
+            "### How long",
+            _durations(sizes, [OURS, *names]).markdown(),
+            "### How much memory: MB above the loaded data",
+            *(grid.markdown() for grid in memory if isinstance(grid, Grid)),
+            "### How long a choice of C takes, by cross-validation",
+            _durations(tuned, [OURS, *tuners]).markdown(),
+        ]
+    )
+
+
+_SIZES = re.compile(r"^(clusters|onehot|text)-\d+-\d+ rbf C=1( gamma=\S+)?$")
+
+
+def _durations(found: list[Case], names: list[str]) -> Grid:
+    """A row a problem, a column a solver: its time, in parentheses where it misses the tolerance."""
+    rows = []
+    for case in found:
+        cells = []
+        for name in names:
+            row = case.rows.get(name)
+            cells.append(
+                "-" if row is None else duration(seconds(row)) if row["met"] else f"({duration(seconds(row))})"
+            )
+        rows.append([case.problem["name"], *cells])
+    return Grid(["problem", *names], rows)
+
+
 BLOCKS = {
     ROOT / "README.md": readme_block,
     ROOT / "docs" / "benchmarks.md": tables_block,
+    ROOT / "docs" / "cost.md": cost_block,
     ROOT / "docs" / "fit.md": fit_block,
     ROOT / "docs" / "path.md": path_block,
 }
