@@ -30,11 +30,11 @@ if _typing.TYPE_CHECKING:
     from svmcore.files import load
     from svmcore.gp import GPSolution, gp_regression
     from svmcore.kernel.tiles import release_memory
+    from svmcore.loss_curve import LossCurve
     from svmcore.models.incremental import LeaveOneOut, leave_one_out
     from svmcore.models.solution import Solution
     from svmcore.path.driver import svm_path
     from svmcore.path.family import epsilon_path, one_class_path, quantile_path, svr_path
-    from svmcore.path.loss_curve import LossCurve
     from svmcore.path.one_class import OneClassPath
     from svmcore.path.published import PublishedOptions
     from svmcore.path.result import Path, StepCurve
@@ -67,7 +67,7 @@ _HOMES = {
     "train_one_class": "svmcore.train",
     "train_svc": "svmcore.train",
     "train_svr": "svmcore.train",
-    "LossCurve": "svmcore.path.loss_curve",
+    "LossCurve": "svmcore.loss_curve",
     "OneClassPath": "svmcore.path.one_class",
     "epsilon_path": "svmcore.path.family",
     "one_class_path": "svmcore.path.family",

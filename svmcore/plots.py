@@ -11,7 +11,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -107,8 +107,7 @@ def _curve(path: Path, test: tuple[Any, Any] | None, **limits: Any) -> StepCurve
     X, y = (None, None) if test is None else (border.features(test[0]), np.asarray(test[1]).reshape(-1))
     rows = data.X.shape[0] if X is None else X.shape[0]
     if rows * path.lambdas.size <= _EXACT_WORK:
-        curve: StepCurve = path.error_curve(X, y, **limits)
-        return curve
+        return cast("StepCurve", path.error_curve(X, y, **limits))
     assert data.classes is not None
     labels = data.classes[(data.signs > 0).astype(int)] if y is None else y
     Cs = _values(path, _limits(path))

@@ -10,7 +10,8 @@ import numpy as np
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
 from svmcore.cv.calibration import Calibrator, VennAbers
-from svmcore.cv.result import Mean, PathCV, edges_of
+from svmcore.cv.result import Mean, PathCV
+from svmcore.loss_curve import LossCurve
 from svmcore.plots import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, canvas, percent, sheet, short
 
 _AFTER = 4.0  # times the last change's C is where the picture ends
@@ -42,7 +43,7 @@ def save_cv(cv: PathCV, file: str) -> None:
 def _limits(means: list[Mean]) -> tuple[float, float]:
     """The range of C to show: where something changes, and a little around it."""
     low, high = means[0].C_range
-    changes = np.concatenate([curve.breakpoints for mean in means for curve in (mean.curve, mean.support_steps)])
+    changes = np.concatenate([curve.edges[1:-1] for mean in means for curve in (mean.curve, mean.support_steps)])
     if not changes.size:
         return (low if low > 0.0 else 1e-3 * high), high
     return max(low, changes.min() / 2.0), min(high, _AFTER * changes.max())
@@ -50,19 +51,23 @@ def _limits(means: list[Mean]) -> tuple[float, float]:
 
 def _stretches(mean: Mean, limits: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
     """Edges and a C inside of each stretch that is seen; of very many a sample of equal distance in log C."""
-    edges = edges_of(mean.curve)
+    edges = mean.curve.edges
     edges = np.concatenate([limits[:1], edges[(edges > limits[0]) & (edges < limits[1])], limits[1:]])
-    if edges.size > _STEPS:
+    if edges.size > _STEPS or isinstance(mean.curve, LossCurve):
         edges = np.geomspace(*limits, _STEPS)
     return edges, np.sqrt(edges[:-1] * edges[1:])
 
 
 def _unit(cv: PathCV) -> tuple[float, str, Callable[[float], str]]:
     """Factor, axis label, and how to write a value."""
-    if cv.score == "hinge":
-        return 1.0, "hinge loss", lambda value: f"{value:.3g}"
-    names = {"error": "wrong, in %", "balanced_error": "balanced error, in %", "auc": "1 - AUC, in %"}
-    return 100.0, names.get(cv.score, cv.score), percent
+    names = {
+        "error": "wrong, in %", "balanced_error": "balanced error, in %", "auc": "1 - AUC, in %", "hinge": "hinge loss",
+        "absolute_error": "mean absolute error", "squared_error": "mean squared error", "pinball": "pinball loss",
+        "epsilon_insensitive": "epsilon-insensitive loss",
+    }  # fmt: skip
+    if cv._score.in_percent:
+        return 100.0, names[cv.score], percent
+    return 1.0, names[cv.score], lambda value: f"{value:.3g}"
 
 
 def draw_curve(cv: PathCV, ax: Any, *, gamma: Any = None) -> None:

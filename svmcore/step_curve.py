@@ -44,7 +44,7 @@ class StepCurve:
     C_max: float
 
     def __post_init__(self) -> None:
-        edges = self._edges
+        edges = self.edges
         if self.values.shape != (edges.size - 1,):
             raise InputError(f"{self.values.size} values for {self.breakpoints.size} breakpoints; give one value more")
         if not (edges[0] >= 0.0 and edges[-1] > 0.0 and edges[0] <= edges[-1]):
@@ -77,7 +77,8 @@ class StepCurve:
         return float(out) if out.ndim == 0 else out
 
     @property
-    def _edges(self) -> FloatArray:
+    def edges(self) -> FloatArray:
+        """The ends of all steps."""
         return np.concatenate([[self.C_min], self.breakpoints, [self.C_max]])
 
     @property
@@ -89,7 +90,7 @@ class StepCurve:
     def best_intervals(self) -> FloatArray:
         """Every C that attains the minimum: one row (from, to) per interval, in order."""
         best = np.concatenate([[False], self.values <= self.minimum + _ROUNDING, [False]])
-        edges = self._edges
+        edges = self.edges
         return np.stack([edges[np.flatnonzero(~best[:-1] & best[1:])], edges[np.flatnonzero(best[:-1] & ~best[1:])]], 1)
 
     @property

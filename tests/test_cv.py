@@ -469,7 +469,7 @@ def test_interrupt_keeps_complete_folds(monkeypatch, request):
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 
     X, y = noisy(120)
-    real, seen = members.follow, []
+    real, seen = members.follow_data, []
 
     def follow(*arguments, **options):
         seen.append(1)
@@ -477,7 +477,7 @@ def test_interrupt_keeps_complete_folds(monkeypatch, request):
             signal.raise_signal(signal.SIGINT)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(members, "follow", follow)
+    monkeypatch.setattr(members, "follow_data", follow)
     with pytest.warns(svmcore.ConvergenceWarning, match=r"ended early \(interrupted\): 3 of 5 folds"):
         cv = svmcore.cv_path(X, y, gamma=0.3)
     assert len(cv.folds) == 3

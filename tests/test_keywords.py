@@ -26,6 +26,9 @@ FUNCTIONS = {
     "duality_gap": lambda **more: svmcore.duality_gap(X, Y, np.zeros(300), 0.0, **more),
     "kkt_violation": lambda **more: svmcore.kkt_violation(X, Y, np.zeros(300), **more),
     "gp_regression": lambda **more: svmcore.gp_regression(X, X[:, 0], noise=0.1, **more),
+    "svr_path": lambda **more: svmcore.svr_path(X, X[:, 0], **more),
+    "epsilon_path": lambda **more: svmcore.epsilon_path(X, X[:, 0], **more),
+    "quantile_path": lambda **more: svmcore.quantile_path(X, X[:, 0], **more),
 }
 
 
@@ -51,11 +54,15 @@ def test_every_function_refuses_slips_in_its_own_name(name):
         ("train_svc", "shrinkage", "did you mean 'shrinking'?"),
         ("train_svc", "decision_function_shape", "it is not there: two classes have one decision value a row"),
         ("svm_path", "nu", "train_svc, train_svr, train_one_class have it"),
-        ("train_svc", "epsilon", "train_svr, leave_one_out, certificate have it"),
-        ("train_svc", "lambda_min", "svm_path, cv_path have it"),
+        ("train_svc", "epsilon", "train_svr, cv_path, leave_one_out, certificate, svr_path have it"),
+        ("train_svc", "lambda_min", "svm_path, cv_path, svr_path, quantile_path, one_class_path have it"),
         ("train_svc", "noise", "gp_regression has it"),
         ("train_svr", "class_weight", "train_svc, svm_path, cv_path have it"),
-        ("svm_path", "C", "train_svc, train_svr, leave_one_out, certificate, duality_gap, kkt_violation have it"),
+        (
+            "svm_path",
+            "C",
+            "train_svc, train_svr, leave_one_out, certificate, duality_gap, kkt_violation, epsilon_path have it",
+        ),
         ("svm_path", "c_max", "did you mean 'C_max'?"),
         ("gp_regression", "class_weight", "train_svc, svm_path, cv_path have it"),
     ],
@@ -81,7 +88,7 @@ def test_the_words_in_the_signatures_are_the_words_that_are_known():
     assert set(_keywords.SolverOptions.__annotations__) == {
         key for name in solvers.names() for key in solvers.options(name)
     }
-    assert set(_keywords._FUNCTIONS) - {"cv_path", "train_one_class"} == set(FUNCTIONS)
+    assert set(_keywords._FUNCTIONS) - {"cv_path", "train_one_class", "one_class_path"} == set(FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -67,7 +67,7 @@ LAYERS: dict[str, set[str]] = {
     "kernel values": {"kernel"},
     "the problem": {"problem", "_control", "_keywords", "parallel"},
     "solvers": {"solvers", "auto"},
-    "answers": {"models", "step_curve"},
+    "answers": {"models", "step_curve", "loss_curve"},
     "training": {"solve", "nu", "train", "gp"},
     "on top of training": {"certificates", "models.incremental"},
     "the path": {"path"},

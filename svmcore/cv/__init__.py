@@ -3,6 +3,7 @@
 | file | what it is |
 |---|---|
 | `search` | `cv_path`: checks, paths side by side |
+| `goals` | what machines learn, and what they are scored by |
 | `folds`, `members`, `grams`, `progress` | rows; one fold's machine; what folds share; what a person sees |
 | `curves`, `scores` | from paths to exact functions of C |
 | `result` | `PathCV` |

@@ -17,6 +17,7 @@ from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
 from svmcore.path.cross import Cross
 from svmcore.path.error_curve import sign_changes
+from svmcore.path.problem import idle_sides
 from svmcore.path.result import Path
 from svmcore.step_curve import StepCurve, merged
 
@@ -125,7 +126,7 @@ def steps(C: FloatArray, change: FloatArray, begin: float, total: float, C_range
 def support_curve(path: Path, ratio: float = 1.0) -> StepCurve:
     """The number of support vectors over C / ratio."""
     track, count = path._track, path._data.groups.count.astype(np.float64)
-    idle = np.where(path._sign > 0, 0, 1)
+    idle = idle_sides(path._problem)
     moved = track.event_index
     change = count[moved] * (
         (track.event_move[:, 0] == idle[moved]).astype(np.float64) - (track.event_move[:, 1] == idle[moved])

@@ -10,7 +10,7 @@ from svmcore._control import new_control
 from svmcore._types import IntArray
 from svmcore.cv.folds import Fold
 from svmcore.cv.members import Study
-from svmcore.path.driver import Way, follow
+from svmcore.path.driver import Way, follow_data
 from svmcore.problem import border
 from svmcore.problem.division import Part
 
@@ -60,7 +60,7 @@ def _sampled(study: Study, gamma: Any, rows: IntArray, part: Part, size: int) ->
         chosen.append(rng.permutation(own)[:count])
     some = np.sort(np.concatenate(chosen))
     control = new_control("path", None, None, 0)
-    path = follow(study.problem(gamma, some, part), Way(study.span.high, study.span.low), control)
+    path = follow_data(study.data(gamma, some, part), Way(study.span.high, study.span.low), control)
     elbow = np.diff(path._track.offset)
     work = float(path.stats["n_events"]) * float(elbow.mean()) * some.size
     return max(work, 1.0), max(float(elbow.max()), 1.0)

@@ -11,17 +11,18 @@ import numpy as np
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
 from svmcore.cv.band import FitMember, FitStrand
+from svmcore.cv.goals import Goal, divided
 from svmcore.cv.members import Member, Span, Strand, Study, features_of, without_features
 from svmcore.cv.result import Curves, PathCV
 from svmcore.cv.scores import Curve, Score
-from svmcore.cv.values import LineCurve
+from svmcore.loss_curve import LossCurve
 from svmcore.models import archive
 from svmcore.path.result import Path
 from svmcore.path.solution import feature_fields, path_fields, restored, stored_features
-from svmcore.problem.division import Part, division
+from svmcore.problem.division import Part
 from svmcore.step_curve import StepCurve
 
-FORMAT = "svmcore-cv-3"  # 2: kernels had numbers
+FORMAT = "svmcore-cv-3"  # 2: kernels had numbers, and curves no bends
 
 
 def save_cv(cv: PathCV, file: Any) -> None:
@@ -39,13 +40,16 @@ def save_cv(cv: PathCV, file: Any) -> None:
         "class_weight": factors.tolist() if isinstance(factors, np.ndarray) else factors,
         "stats": {name: value for name, value in cv.stats.items() if isinstance(value, (int, float))},
         "gammas": [mean.curves.gamma for mean in cv._means], "best": cv._best, "n_members": len(cv._members),
-        "strategy": study.division.strategy,
+        "strategy": study.division.strategy, "loss": study.goal.loss, "epsilon": study.goal.epsilon, "tau": study.goal.tau,
     }  # fmt: skip
     fields: dict[str, Any] = {
         "format": np.array(FORMAT), "about": np.array(json.dumps(about, default=_plain)), "codes": study.codes,
         "classes": study.classes, "cost": cv._score.cost,
     }  # fmt: skip
-    optional = {"weights": study.weights, "score_weights": cv._score.weights, "score_shares": cv._score.shares}
+    optional = {
+        "weights": study.weights, "score_weights": cv._score.weights, "score_shares": cv._score.shares,
+        "target": study.goal.target, "score_target": cv._score.target,
+    }  # fmt: skip
     fields |= {name: value for name, value in optional.items() if value is not None} | feature_fields(study.X)
     for k, mean in enumerate(cv._means):
         fields |= _packed(f"scores{k}", mean.curves.scores) | _packed(f"supports{k}", mean.curves.supports)
@@ -78,30 +82,28 @@ def _named(prefix: str, path: Path | None) -> dict[str, Any]:
 
 def _packed(name: str, curves: Sequence[Curve]) -> dict[str, FloatArray]:
     """Several curves, one after the other."""
-    if isinstance(curves[0], LineCurve):
-        curves = [
-            StepCurve(curve.C[1:], curve.levels, curve.C_min, np.inf)
-            for curve in curves
-            if isinstance(curve, LineCurve)
-        ]
-    return {
-        f"{name}_size": np.array([curve.breakpoints.size for curve in curves], dtype=np.float64),
-        f"{name}_breakpoints": np.concatenate([curve.breakpoints for curve in curves]),
+    out = {
+        f"{name}_size": np.array([curve.edges.size for curve in curves], dtype=np.float64),
+        f"{name}_edges": np.concatenate([curve.edges for curve in curves]),
         f"{name}_values": np.concatenate([curve.values for curve in curves]),
-        f"{name}_ends": np.array([[curve.C_min, curve.C_max] for curve in curves]),
     }
+    bends = [curve.bends for curve in curves if isinstance(curve, LossCurve) and curve.bends is not None]
+    return out | ({f"{name}_bends": np.concatenate(bends)} if bends else {})
 
 
-def _unpacked(name: str, parts: dict[str, Any], lines: bool = False) -> list[Any]:
+def _unpacked(name: str, parts: dict[str, Any]) -> list[Any]:
     size = parts[f"{name}_size"].astype(np.int64)
-    if (size < 0).any() or parts[f"{name}_breakpoints"].size != size.sum():
+    edges, values = parts[f"{name}_edges"], parts[f"{name}_values"]
+    smooth = values.size == edges.size  # one value at every edge, or one between two
+    if (size < 2 - smooth).any() or edges.size != size.sum() or (not smooth and values.size != (size - 1).sum()):
         raise ValueError("curves and their sizes do not belong together")
-    breakpoints = np.split(parts[f"{name}_breakpoints"], np.cumsum(size)[:-1])
-    values = np.split(parts[f"{name}_values"], np.cumsum(size + 1)[:-1])
-    ends = parts[f"{name}_ends"].tolist()
-    if lines:
-        return [LineCurve(np.append(low, b), v) for b, v, (low, _) in zip(breakpoints, values, ends, strict=True)]
-    return [StepCurve(b, v, low, high) for b, v, (low, high) in zip(breakpoints, values, ends, strict=True)]
+    every = np.split(edges, np.cumsum(size)[:-1])
+    if not smooth:
+        parted = np.split(values, np.cumsum(size - 1)[:-1])
+        return [StepCurve(e[1:-1], v, float(e[0]), float(e[-1])) for e, v in zip(every, parted, strict=True)]
+    parted, bends = np.split(values, np.cumsum(size)[:-1]), parts.get(f"{name}_bends")
+    bent = [None] * size.size if bends is None else np.split(bends, np.cumsum(size - 1)[:-1])
+    return [LossCurve("C", e, v, b) for e, v, b in zip(every, parted, bent, strict=True)]
 
 
 def assembled(parts: dict[str, Any]) -> PathCV:
@@ -109,18 +111,26 @@ def assembled(parts: dict[str, Any]) -> PathCV:
     about = json.loads(str(parts["about"]))
     factors = about["class_weight"]
     names = about["names"]
+    goal = Goal(about["loss"], about["epsilon"], about["tau"], parts.get("target"))
     study = Study(
         stored_features(parts), parts["codes"].astype(np.int64), parts["classes"], parts.get("weights"),
         np.array(factors) if isinstance(factors, list) else factors, about["form"], Span(**about["span"]),
-        None if names is None else tuple(names), division(parts["classes"].size, about["strategy"]),
+        None if names is None else tuple(names), divided(goal, parts["classes"].size, about["strategy"]), goal,
     )  # fmt: skip
     if study.codes.shape != (study.X.shape[0],) or study.codes.min() < 0 or study.codes.max() >= study.classes.size:
         raise ValueError("labels and features do not belong together")
-    score = Score(about["score"], parts["cost"], parts.get("score_weights"), parts.get("score_shares"))
+    score = Score(
+        about["score"],
+        parts["cost"],
+        parts.get("score_weights"),
+        parts["score_target"],
+        parts.get("score_shares"),
+        goal,
+    )
     members = [_member(k, parts, study, about["gammas"][about["best"]]) for k in range(int(about["n_members"]))]
     curves = []
     for k, gamma in enumerate(about["gammas"]):
-        scores = _unpacked(f"scores{k}", parts, about["score"] == "hinge")
+        scores = _unpacked(f"scores{k}", parts)
         band = None
         if f"fits{k}" in parts:
             band = _unpacked(f"lower{k}", parts), _unpacked(f"upper{k}", parts)

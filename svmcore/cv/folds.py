@@ -23,8 +23,10 @@ class Fold(NamedTuple):
     test: IntArray
 
 
-def make_folds(cv: Any, codes: IntArray, classes: NDArray[Any], groups: Any, seed: int) -> list[Fold]:
-    """The folds that `cv` stands for; `codes` are the labels as positions in `classes`."""
+def make_folds(
+    cv: Any, codes: IntArray, classes: NDArray[Any], groups: Any, seed: int, target: FloatArray | None = None
+) -> list[Fold]:
+    """The folds that `cv` stands for; `codes` are the labels as positions in `classes`, `target` those of a regression."""
     n = codes.size
     owner = None if groups is None else _groups(groups, n)
     if isinstance(cv, str):
@@ -39,7 +41,8 @@ def make_folds(cv: Any, codes: IntArray, classes: NDArray[Any], groups: Any, see
             return _pairs(_stratified(codes, classes, k, rng), k)
         return _pairs(_by_group(codes, classes.size, owner, k, rng), k)
     if hasattr(cv, "split"):
-        given = list(_iterate(cv.split(np.zeros((n, 1)), classes[codes], groups), "cv.split"))
+        y = classes[codes] if target is None else target
+        given = list(_iterate(cv.split(np.zeros((n, 1)), y, groups), "cv.split"))
         return [_checked(pair, k, n, "cv.split yielded") for k, pair in enumerate(given)]
     if groups is not None:
         raise InputError('groups go with a number of folds, "loo" or a splitter; index pairs are folds already')
@@ -54,6 +57,10 @@ def check_training(folds: list[Fold], codes: IntArray, classes: NDArray[Any], we
     for k, fold in enumerate(folds):
         rows = fold.train if weights is None else fold.train[weights[fold.train] > 0]
         count = np.bincount(codes[rows], minlength=classes.size)
+        if not count.any():
+            raise InputError(
+                f"all training rows of fold {k} have weight zero; use other folds, or weight_training=False"
+            )
         if (count == 0).any():
             there = ", ".join(repr(label) for label in classes[count > 0].tolist()) or "no class"
             missing = classes[count == 0].tolist()[0]
@@ -70,6 +77,8 @@ def _pairs(owner: IntArray, k: int) -> list[Fold]:
 def _stratified(codes: IntArray, classes: NDArray[Any], k: int, rng: np.random.Generator) -> IntArray:
     """The fold of every row: each class shuffled and dealt out in turn, going on where the class before ended."""
     count = np.bincount(codes, minlength=classes.size)
+    if classes.size == 1 and codes.size < k:
+        raise InputError(f'cv={k} needs at least {k} rows, and y holds {codes.size}; use fewer folds, or cv="loo"')
     if count.min() < k:
         rare = int(count.argmin())
         best = f"cv={count[rare]} or " if count[rare] > 1 else ""

@@ -13,18 +13,22 @@ from svmcore._errors import StoppedError
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, signs, support_curve
 from svmcore.cv.folds import Fold
+from svmcore.cv.goals import HINGE, ONE_CLASS, Goal
 from svmcore.cv.grams import Grams
 from svmcore.cv.progress import Progress
 from svmcore.cv.scores import Outcome, Score, joined, rescaled
 from svmcore.cv.several import Piece, largest, support_of_all, voted
 from svmcore.path.cross import Cross
-from svmcore.path.driver import Way, follow
+from svmcore.path.data import merged
+from svmcore.path.driver import Way, follow_data
+from svmcore.path.family import data_of
+from svmcore.path.problem import Data, idle_sides
 from svmcore.path.result import Path
 from svmcore.problem import border
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns, fitted
 from svmcore.problem.division import Division, Part
-from svmcore.solve import Problem, svc_problem
+from svmcore.solve import Problem, svc_problem, svr_problem
 from svmcore.step_curve import StepCurve
 
 _ROWS = 512  # validation rows looked at together
@@ -42,8 +46,8 @@ class Span(NamedTuple):
 class Study(NamedTuple):
     """What is cross-validated: the data, checked, and how machines are trained on a part of them.
 
-    `codes` are the labels as positions in `classes`; `form` are keywords of `svc_problem`, the same for every fold and
-    gamma; `class_weight` is a factor per class, or "balanced".
+    `codes` are the labels as positions in `classes` (all 0 where there are numbers instead); `form` are keywords of
+    `svc_problem`, the same for every fold and gamma; `class_weight` is a factor per class, or "balanced".
     """
 
     X: Any
@@ -55,11 +59,12 @@ class Study(NamedTuple):
     span: Span
     names: tuple[str, ...] | None
     division: Division
+    goal: Goal = Goal()
 
     @property
     def decides(self) -> bool:
         """Whether every machine decides for itself what it says to a row, so that its values need not be compared."""
-        return self.division.n_classes == 2 or self.division.strategy == "ovo"
+        return self.division.single or self.division.strategy == "ovo"
 
     @property
     def n(self) -> int:
@@ -72,7 +77,9 @@ class Study(NamedTuple):
         return isinstance(self.form["kernel"], str) and self.form["kernel"] == "precomputed"
 
     def total(self, rows: IntArray) -> float:
-        """The weight of some rows."""
+        """The weight of some rows, as far as machines are trained on them."""
+        if self.goal.loss == ONE_CLASS:
+            rows = rows[self.division.parts[0].holds(self.codes[rows])]
         return float(rows.size if self.weights is None else self.weights[rows].sum())
 
     def ratio(self, rows: IntArray) -> float:
@@ -107,17 +114,35 @@ class Study(NamedTuple):
 
     def problem(self, gamma: Any, rows: IntArray, part: Part) -> Problem:
         """The training problem of one machine of a fold that trains on these rows, for C = 1."""
+        if self.goal.loss == ONE_CLASS:
+            rows = rows[part.holds(self.codes[rows])]
         columns, X = self.columns(rows)
         weights = self.weights_of(rows)
         own = part.holds(self.codes[rows])
         if not own.all():
             X = X[np.ix_(own, own)] if self.precomputed else X[own]
             weights = None if weights is None else weights[own]
-        signs = part.positive(self.codes[rows[own]]).astype(np.int64)
-        form = {**self.form, "standardize": False}
-        problem = svc_problem(X, signs, 1.0, gamma=gamma, sample_weight=weights, **form)
+        form = {**self.form, "standardize": False, "gamma": gamma, "sample_weight": weights}
+        if self.goal.loss == HINGE:
+            problem = svc_problem(X, part.positive(self.codes[rows[own]]).astype(np.int64), 1.0, **form)
+        else:
+            problem = svr_problem(X, self.target(rows), 1.0, 0.0, **form)
         scaled = columns.standardized is not None  # and so not far from zero
         return problem._replace(columns=columns, centre=None if scaled else problem.centre)
+
+    def target(self, rows: IntArray) -> FloatArray:
+        """The targets of some rows; of one class all are 1."""
+        return np.ones(rows.size) if self.goal.target is None else self.goal.target[rows]
+
+    def data(self, gamma: Any, rows: IntArray, part: Part, threads: int = 1, shared: bool = False) -> Data:
+        """The data of the path of one machine. `shared`: its kernel is known, and its points need not be moved."""
+        problem = self.problem(gamma, rows, part)
+        if shared:
+            problem = problem._replace(centre=None)
+        if self.goal.loss == HINGE:
+            return merged(problem, threads, together=True)
+        own = rows[part.holds(self.codes[rows])]
+        return data_of(problem, self.target(own), self.goal.form, threads)
 
 
 class Strand(NamedTuple):
@@ -259,9 +284,7 @@ def run_task(study: Study, score: Score, task: Task, grams: Grams, progress: Pro
 
 def _outcome(study: Study, score: Score, path: Path, cross: Cross, test: IntArray, control: Control) -> Outcome | None:
     """What a path does to some rows."""
-    if study.division.n_classes > 2:
-        return signs(path, cross, control)
-    return score.outcome(path, cross, study.codes[test], test, control)
+    return signs(path, cross, control) if not study.division.single else score.outcome(path, cross, test, control)
 
 
 def finish_fold(study: Study, gamma: Any, fold: Fold, machines: list[Followed], grams: Grams) -> Result:
@@ -271,7 +294,7 @@ def finish_fold(study: Study, gamma: Any, fold: Fold, machines: list[Followed], 
     wholes = [strand.whole for strand in strands]
     low = max(path.C_range[0] for path in wholes)
     outcomes = [machine.outcome for machine in machines if machine.outcome is not None]
-    if study.division.n_classes == 2:
+    if study.division.single:
         outcome: Outcome = outcomes[0]
     elif study.decides:
         outcome = voted([each for each in outcomes if isinstance(each, Decisions)], study.division)
@@ -308,7 +331,7 @@ def _of_all(study: Study, score: Score, rest: Rest, test: IntArray) -> Outcome:
         return _only(rest.outcome, test)
     whole = with_features(rest.path, study, rest.rows)
     cross = cross_of(whole, study, Fold(rest.rows, test), None)
-    outcome = score.outcome(whole, cross, study.codes[test], test, new_control("path", None, None, 0))
+    outcome = score.outcome(whole, cross, test, new_control("path", None, None, 0))
     assert outcome is not None
     return outcome
 
@@ -320,7 +343,8 @@ def _follow(
     high = None if study.span.high is None else study.span.high / study.ratio(train)
     way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=threads)
     own = None if gram is None else gram[np.ix_(rows, rows)]
-    path = follow(study.problem(task.gamma, train, task.part), way, control, gram=own)
+    data = study.data(task.gamma, train, task.part, threads, shared=gram is not None)
+    path = follow_data(data, way, control, gram=own)
     return path if path.ended == "done" else None
 
 
@@ -355,10 +379,11 @@ def last_weight(strand: Strand, n: int) -> FloatArray:
     """For each of n rows the C from which on its alpha is zero for good; infinity where it is not at the end."""
     path = strand.whole
     track, groups = path._track, path._data.groups
-    idle = np.where(path._sign > 0, 0, 1)
+    idle = idle_sides(path._problem)
     until = np.where(track.side0 == idle, 0.0, np.inf)
     settled = track.event_move[:, 1] == idle[track.event_index]
     until[track.event_index] = np.where(settled, 1.0 / track.event_lambda, np.inf)  # the last event of a variable wins
+    until = until.reshape(-1, path._data.n_groups).max(axis=0)  # a point may own two
     out = np.zeros(n)
     out[strand.rows] = np.where(groups.of >= 0, until[groups.of], 0.0)
     return out

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from svmcore._errors import InputError, MissingExtraError
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.folds import Fold
-from svmcore.cv.members import Study
+from svmcore.cv.goals import HINGE
+from svmcore.cv.members import Study, features_of
 from svmcore.cv.scores import Curve, Score
-from svmcore.cv.values import LineCurve
+from svmcore.loss_curve import LossCurve
 from svmcore.problem import border
 from svmcore.step_curve import StepCurve, merged
 
@@ -54,7 +55,7 @@ class Curves(NamedTuple):
 
 def equals_of(least: dict[float | None, float]) -> list[float | None]:
     """The gammas with the least score, increasing."""
-    bound = min(least.values()) + SAME * max(1.0, abs(min(least.values())))
+    bound = min(least.values()) + SAME * max(abs(value) for value in least.values())
     equal = [gamma for gamma, value in least.items() if value <= bound]
     return sorted(equal, key=lambda gamma: -1.0 if gamma is None else gamma)
 
@@ -96,12 +97,8 @@ class Mean:
     @cached_property
     def curve(self) -> Curve:
         """The mean as a function of C."""
-        if not any(isinstance(curve, LineCurve) for curve in self.curves.scores):
-            return self._steps(self.mean, self.curves.scores)
-        low, high = self.C_range
-        C = np.unique(np.concatenate([[low, high], *(curve.breakpoints for curve in self.curves.scores)]))
-        C = C[(low <= C) & (high >= C)]
-        return LineCurve(C, self.mean(C))
+        losses = [curve.between(*self.C_range) for curve in self.curves.scores if isinstance(curve, LossCurve)]
+        return LossCurve.mean(losses) if losses else self._steps(self.mean, self.curves.scores)
 
     @cached_property
     def support_steps(self) -> StepCurve:
@@ -127,7 +124,8 @@ class Mean:
     @property
     def threshold(self) -> float:
         """One standard error above the least mean."""
-        return self.curve.minimum + float(self.spread(np.array([self.best_C]))[0]) + SAME
+        level = self.curve.minimum + float(self.spread(np.array([self.best_C]))[0])
+        return level + SAME * float(np.abs(self.curve.values).max())
 
     @property
     def one_se_C(self) -> float:
@@ -140,7 +138,7 @@ class Mean:
     @property
     def smallest_C(self) -> float:
         """In the middle of the widest interval of fewest support vectors within one standard error of the best."""
-        edges = np.union1d(self._edges, edges_of(self.support_steps))
+        edges = np.union1d(self._edges, self.support_steps.edges)
         at = inside(edges)
         count = np.where(self.curve(at) <= self.threshold, self.support_steps(at), np.inf)
         return merged(edges[1:-1], np.minimum(count, 2.0 * self.support_steps.values.max()), *self.C_range).best_C
@@ -148,9 +146,26 @@ class Mean:
     @property
     def _edges(self) -> FloatArray:
         """Between these the mean is on one side of the threshold."""
-        if isinstance(self.curve, LineCurve):
-            return np.union1d(edges_of(self.curve), self.curve.crossings(self.threshold))
-        return edges_of(self.curve)
+        curve = self.curve
+        return np.union1d(curve.edges, curve.crossings(self.threshold)) if isinstance(curve, LossCurve) else curve.edges
+
+
+def refit_other(study: Study, C: float, gamma: float | None, options: dict[str, Any]) -> Any:
+    """The machine of all rows of a regression, or of one class."""
+    from svmcore.path.family import one_class_path
+    from svmcore.train import train_one_class, train_svr
+
+    goal = study.goal
+    form = {**study.form} if gamma is None else {**study.form, "gamma": gamma}
+    form |= {"sample_weight": study.weights, "feature_names": study.names}
+    if goal.target is not None:
+        return train_svr(study.X, goal.target, C, **{**goal.words, **form, **options})
+    own = np.flatnonzero(study.division.parts[0].holds(study.codes))
+    X = features_of(study, own)
+    form = {name: value for name, value in form.items() if name not in ("fit_intercept", "intercept_scaling")}
+    form["sample_weight"] = None if study.weights is None else study.weights[own]
+    nu = one_class_path(X, C_min=C, C_max=C, **form).nu(C)
+    return train_one_class(X, nu, **{**form, **options})
 
 
 def snapped(values: FloatArray) -> FloatArray:
@@ -158,11 +173,6 @@ def snapped(values: FloatArray) -> FloatArray:
     every, place = np.unique(values, return_inverse=True)
     new = np.concatenate([[True], np.diff(every) > SAME * np.maximum(1.0, np.abs(every[1:]))])
     return np.asarray(every[new][np.cumsum(new) - 1][place])
-
-
-def edges_of(curve: Curve) -> FloatArray:
-    """The ends of all stretches."""
-    return np.concatenate([[curve.C_min], curve.breakpoints, [curve.C_max]])
 
 
 def inside(edges: FloatArray) -> FloatArray:
@@ -180,7 +190,7 @@ class PathCV:
     Attributes
     ----------
     folds : list of (train, test), index arrays.
-    classes : the labels. score : the name of the score.
+    classes : the labels; None where machines fit numbers. loss, score : their names.
     gammas : the values tried, increasing (empty for a kernel without gamma).
     ended : "done", or why folds are missing ("time_limit", "interrupted", "callback").
     stats : seconds, paths, events and the like.
@@ -204,9 +214,14 @@ class PathCV:
         return [Fold(member.train, member.test) for member in self._members]
 
     @property
-    def classes(self) -> NDArray[Any]:
-        """The labels, sorted."""
-        return self._study.classes
+    def classes(self) -> NDArray[Any] | None:
+        """The labels, sorted; None where machines fit numbers."""
+        return self._study.classes if self._study.goal.target is None else None
+
+    @property
+    def loss(self) -> str:
+        """The name of the loss that machines are trained with."""
+        return self._study.goal.loss
 
     @property
     def score(self) -> str:
@@ -234,7 +249,7 @@ class PathCV:
         every = "every C" if self._mean(None).curves.band is None else "certified for C"
         least, spread = self.best_error, float(self.standard_error(self.best_C))
         shown = (
-            f"{least:.4g} +- {spread:.2g}" if self.score == "hinge" else f"{100 * least:.3g} % +- {100 * spread:.2g} %"
+            f"{100 * least:.3g} % +- {100 * spread:.2g} %" if self._score.in_percent else f"{least:.4g} +- {spread:.2g}"
         )
         return (
             f"<PathCV: {self.score} {shown} at C = {self.best_C:.4g} (as good: {low:.4g} to {high:.4g}), {gamma}"
@@ -270,15 +285,17 @@ class PathCV:
     @property
     def breakpoints(self) -> FloatArray:
         """The values of C, increasing, at which `error` changes."""
-        return self._mean(None).curve.breakpoints
+        return self._mean(None).curve.edges[1:-1]
 
     @property
     def values(self) -> FloatArray:
         """The error between the breakpoints: ``values[k]`` holds from ``breakpoints[k - 1]`` to ``breakpoints[k]``.
 
-        The hinge loss is linear between breakpoints, and ``values[k]`` is what it is at ``breakpoints[k]``.
+        The hinge loss and the scores of regressions are continuous: linear between breakpoints, the squared error
+        quadratic. For them ``values[k]`` is the score at ``breakpoints[k]``.
         """
-        return self._mean(None).curve.values
+        curve = self._mean(None).curve
+        return curve.values[1:-1] if isinstance(curve, LossCurve) else curve.values
 
     def error(self, C: Any, gamma: Any = None) -> Any:
         """The mean score over the folds at C (a number or an array), exactly."""
@@ -356,7 +373,7 @@ class PathCV:
         """
         flat, scalar = self._Cs(self.best_C if C is None else C)
         division, n = self._study.division, self._study.n
-        shape = (flat.size, n) if division.n_classes == 2 else (flat.size, n, division.n_classes)
+        shape = (flat.size, n) if division.single else (flat.size, n, division.n_classes)
         out = np.zeros(shape)
         count = np.zeros(n)
         for member in self._members:
@@ -371,18 +388,21 @@ class PathCV:
     def refit(self, C: float | None = None, gamma: Any = None, **options: Any) -> Any:
         """The machine of all rows at C (default: `best_C`) and gamma (default: `best_gamma`), by `train_svc`.
 
-        For several classes the `Machines` of `train_classes`. `options` are further keywords, for example ``tol=1e-6``.
+        For several classes the `Machines` of `train_classes`; of a regression the machine of `train_svr`; of one class that
+        of `train_one_class` at the nu that belongs to C. `options` are further keywords, for example ``tol=1e-6``.
         """
-        study = self._study
         C = self.best_C if C is None else border.cost(C)
         gamma = self._mean(gamma).curves.gamma
+        if self.loss != HINGE:
+            return refit_other(self._study, C, gamma, options)
+        study = self._study
         y = study.classes[study.codes]
         weight = study.class_weight
         if weight is not None and not isinstance(weight, str):
             weight = dict(zip(study.classes.tolist(), weight.tolist(), strict=True))
         form = {**study.form} if gamma is None else {**study.form, "gamma": gamma}
         form |= {"sample_weight": study.weights, "class_weight": weight, "feature_names": study.names}
-        if study.division.n_classes == 2:
+        if study.division.single:
             from svmcore.train import train_svc
 
             return train_svc(study.X, y, C, **{**form, **options})
@@ -410,6 +430,8 @@ class PathCV:
         from svmcore.cv.calibration import METHODS, calibrator, class_calibrator
 
         border.choice("method", method, METHODS)
+        if self.loss != HINGE:
+            raise InputError(f"calibrate is about probabilities of classes; loss={self.loss!r} has none")
         study = self._study
         C = self.best_C if C is None else C
         weight = np.ones(study.n) if self._score.weights is None else self._score.weights
@@ -425,7 +447,7 @@ class PathCV:
         parts = []
         for mean in self._means:
             curve = mean.curve
-            edges = edges_of(curve)
+            edges = curve.edges
             at = inside(edges)
             part = {
                 "C_from": edges[:-1], "C_to": edges[1:], "error": curve(at), "standard_error": mean.spread(at),

@@ -10,46 +10,65 @@ from numpy.typing import NDArray
 
 from svmcore._control import Control
 from svmcore._errors import InputError
+from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, cost_curve, joined_decisions, signs
 from svmcore.cv.folds import Fold
-from svmcore.cv.values import LineCurve, auc_curve, hinge_curve
+from svmcore.cv.goals import PINBALL, TUBE, Goal
+from svmcore.cv.values import auc_curve
+from svmcore.loss_curve import LossCurve
 from svmcore.path.cross import Cross
+from svmcore.path.loss_curve import distances, loss_curve
 from svmcore.path.result import Path
 from svmcore.problem import border
 from svmcore.step_curve import StepCurve
 
-SCORES = ("error", "balanced_error", "hinge", "auc")
-
-Outcome = Decisions | LineCurve | StepCurve
+Outcome = Decisions | LossCurve | StepCurve
 """What happens to validation rows over C: their classes, or their score at once."""
-Curve = StepCurve | LineCurve
+Curve = StepCurve | LossCurve
 
 
 class Score(NamedTuple):
     """How validation rows are judged. `cost[i, j]`: what it costs to take a row of class i for one of class j.
 
     `weights` are those of the rows in the score (None: all alike). `shares`, for the balanced error where a fold lacks a
-    class: what a row of each class counts there.
+    class: what a row of each class counts there. `target`: what the function shall be, 1 and -1 for labels; and the numbers
+    of `goal` belong to losses.
     """
 
     name: str
     cost: FloatArray
     weights: FloatArray | None
+    target: FloatArray
     shares: FloatArray | None = None
+    goal: Goal = Goal()
 
-    def outcome(self, path: Path, cross: Cross, truth: IntArray, test: IntArray, control: Control) -> Outcome | None:
+    @property
+    def in_percent(self) -> bool:
+        """Whether it is a share."""
+        return self.name in ("error", "balanced_error", "auc")
+
+    @one_blas_thread
+    def outcome(self, path: Path, cross: Cross, test: IntArray, control: Control) -> Outcome | None:
         """What a path does to its validation rows; None when the work had to stop."""
         weight = np.ones(test.size) if self.weights is None else self.weights[test]
-        if self.name == "hinge":
-            return hinge_curve(path, cross, np.where(truth == 1, 1.0, -1.0), weight)
+        target = self.target[test]
         if self.name == "auc":
-            return auc_curve(path, cross, truth == 1, weight)
-        return signs(path, cross, control)
+            return auc_curve(path, cross, target > 0.0, weight)
+        if self.name in ("error", "balanced_error"):
+            return signs(path, cross, control)
+        kinds: dict[str, dict[str, Any]] = {
+            "hinge": {"above": target > 0.0, "below": target < 0.0},
+            "squared_error": {"squared": True},
+            PINBALL: {"above": self.goal.tau, "below": 1.0 - self.goal.tau},
+            TUBE: {"tube": self.goal.epsilon},
+        }
+        curve, whole = loss_curve(path, cross, distances(target, weight, **kinds.get(self.name, {})), control)
+        return curve if whole else None
 
     def curve(self, outcome: Outcome, codes: IntArray, test: IntArray, C_range: tuple[float, float]) -> Curve:
         """The score of one fold over C."""
-        if isinstance(outcome, LineCurve):
+        if isinstance(outcome, LossCurve):
             return outcome.between(*C_range)
         if isinstance(outcome, StepCurve):
             return cut(outcome, C_range)
@@ -82,12 +101,9 @@ def joined(first: Outcome, second: Outcome, at: float) -> Outcome:
     """`first` below C = `at`, `second` from there on."""
     if isinstance(first, Decisions) and isinstance(second, Decisions):
         return joined_decisions(first, second, at)
-    assert isinstance(first, LineCurve)
-    assert isinstance(second, LineCurve)
-    after = at < second.C
-    before = at > first.C
-    C = np.concatenate([first.C[before], [at], second.C[after]])
-    return LineCurve(C, np.concatenate([first.levels[before], [float(second(at))], second.levels[after]]))
+    assert isinstance(first, LossCurve)
+    assert isinstance(second, LossCurve)
+    return first.joined(second, at) if at < second.C_max else first  # or the row never leaves the machine
 
 
 def rescaled(outcome: Outcome, ratio: float) -> Outcome:
@@ -106,10 +122,15 @@ def cut(curve: StepCurve, C_range: tuple[float, float]) -> StepCurve:
 
 
 def make_score(
-    name: Any, costs: Any, codes: IntArray, classes: NDArray[Any], weights: FloatArray | None, folds: list[Fold]
+    name: str,
+    costs: Any,
+    codes: IntArray,
+    classes: NDArray[Any],
+    weights: FloatArray | None,
+    folds: list[Fold],
+    goal: Goal,
 ) -> Score:
     """Check what the user asked for."""
-    name = border.choice("score", name, SCORES)
     k = classes.size
     if k > 2 and name in ("hinge", "auc"):
         raise InputError(f'score={name!r} is for two classes, and y holds {k}; use score="error" or "balanced_error"')
@@ -133,7 +154,8 @@ def make_score(
         )
     if name == "balanced_error" and lacking:
         shares = own.sum() / (k * np.bincount(codes, weights=own, minlength=k))
-    return Score(name, cost, weights, shares)
+    target = np.where(codes == 1, 1.0, -1.0) if goal.target is None else goal.target
+    return Score(name, cost, weights, target, shares, goal)
 
 
 def _costs(costs: Any, classes: NDArray[Any]) -> FloatArray:

@@ -9,10 +9,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._keywords import checked
 from svmcore._types import FloatArray
 from svmcore.cv.folds import LOO, check_training, make_folds
 from svmcore.cv.gammas import plan_of
+from svmcore.cv.goals import HINGE, ONE_CLASS, Goal, divided, goal_of
 from svmcore.cv.job import Found, Job
 from svmcore.cv.members import Span, Study
 from svmcore.cv.progress import CVProgress, Progress
@@ -21,24 +25,26 @@ from svmcore.cv.scores import make_score
 from svmcore.parallel import worker_count
 from svmcore.problem import border
 from svmcore.problem.columns import names_of
-from svmcore.problem.division import STRATEGIES, division
+from svmcore.problem.division import STRATEGIES
 from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import _checked_points
 
 ALIGN = ("C", "C*n")
 
 
+@checked()
 def cv_path(
     X: Any, y: Any, *, cv: Any = 5, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 0.0,
     fit_intercept: bool = True, intercept_scaling: float | None = None, standardize: bool = False,
     feature_names: Any = None, sample_weight: Any = None, class_weight: Any = None, weight_training: bool = True,
-    weight_score: bool = True, score: str = "error", costs: Any = None, groups: Any = None, align: str = "C",
+    weight_score: bool = True, loss: str = "hinge", epsilon: float | None = None, tau: float | None = None,
+    score: str | None = None, costs: Any = None, groups: Any = None, align: str | None = None,
     lambda_max: float | None = None, lambda_min: float | None = None, C_min: float | None = None,
     C_max: float | None = None, n_jobs: int | None = None, random_state: int | None = None,
     time_limit: float | None = None, callback: Callable[[CVProgress], Any] | None = None, verbose: int = 0,
     cache_mb: float | None = None, eps: float | None = None, classes: str = "ovo",
 ) -> PathCV:  # fmt: skip
-    """Cross-validate a support vector machine for two or more classes for every C at once, exactly.
+    """Cross-validate a support vector machine, for classes or for numbers, for every C at once, exactly.
 
     Every fold has the exact path of its training rows, and its score on the validation rows is an exact function of C: no
     grid, no tolerance. Folds share the kernel matrix where it fits into memory.
@@ -46,17 +52,23 @@ def cv_path(
     Parameters
     ----------
     X, y, kernel, degree, coef0, fit_intercept, intercept_scaling, class_weight : as in `train_svc`.
-    cv : the number of folds (stratified, shuffled by `random_state`); "loo", leave one out; a list of pairs of index
-        arrays (train, test); or any scikit-learn splitter.
+    loss : what machines learn. "hinge", classes; "epsilon_insensitive", numbers, with a tube of the half-width `epsilon`
+        (default 0.1), as `train_svr`; "pinball", the quantile `tau` of numbers (default 0.5); "one_class", the second of two
+        classes alone, as `one_class_path`: rows of the first are there for validation only.
+    cv : the number of folds (of classes stratified, shuffled by `random_state`); "loo", leave one out; a list of pairs of
+        index arrays (train, test); or any scikit-learn splitter.
     groups : one group per row; rows of a group stay together. For a number of folds, "loo" or a splitter.
     gamma : "scale" or "auto", worked out once on all rows; a number; a list of these; or "search": from coarse to fine,
         around the distances of the data. Every gamma has its exact curve.
     standardize : give every feature mean 0 and standard deviation 1; in a fold by its training rows only.
     sample_weight : weights of the rows, in training (`weight_training`) and in the score (`weight_score`): two switches.
-    score : "error", the share of wrong predictions; "balanced_error", its mean over the classes; "hinge", the mean of
-        max(0, 1 - y f(x)), linear in C between breakpoints; "auc", one minus the area under the ROC curve. Less is better.
+    score : less is better. Of classes: "error", the share of wrong predictions; "balanced_error", its mean over the
+        classes; "hinge", the mean of max(0, 1 - y f(x)); "auc", one minus the area under the ROC curve. Of numbers, by the
+        distance |y - f(x)|: "absolute_error", "squared_error", "epsilon_insensitive" (what is beyond `epsilon`) and "pinball"
+        (with `tau`), all means. Default: "error", "absolute_error", or for loss="pinball" the same.
     costs : for score="error": what a mistake costs, a mapping from true label to cost, or a matrix of true by predicted.
-    align : folds have fewer rows than all. "C": the same C for all; "C*n": C times the weight of the rows is the same.
+    align : folds have fewer rows than all. "C": the same C for all; "C*n": C times the weight of the rows is the same (the
+        default of "one_class", where that is the same nu).
     lambda_max, lambda_min, C_min, C_max : the ends, lambda = 1 / C (default: up to C = 1000, from the smallest C).
     n_jobs : paths side by side, in threads (joblib's `parallel_backend` may choose processes); -1: one per processor. The
         result does not depend on it.
@@ -91,19 +103,21 @@ def cv_path(
     seed = 0 if random_state is None else border.integer("random_state", random_state, low=0, high=2**32 - 1)
     if cache_mb is not None:
         cache_mb = border.number("cache_mb", cache_mb, low=0.0, strict=True)
-    span = Span(*_ends(lambda_max, lambda_min, C_min, C_max), border.choice("align", align, ALIGN) == "C*n", cache_mb)
+    goal, score = goal_of(loss, score, epsilon, tau)
+    align = border.choice("align", align or ALIGN[goal.loss == ONE_CLASS], ALIGN)
+    span = Span(*_ends(lambda_max, lambda_min, C_min, C_max), align == "C*n", cache_mb)
     weighing = Weighing(sample_weight, weight_training, weight_score, class_weight)
     strategy = border.choice("classes", classes, STRATEGIES)
-    study, scored = _study(X, y, form, span, weighing, feature_names, strategy)
+    study, scored = _study(X, y, form, span, weighing, feature_names, strategy, goal)
     progress = _progress(time_limit, callback, verbose)
     worker_count(n_jobs)  # a wrong one is named before the work begins
-    folds = make_folds(cv, study.codes, study.classes, groups, seed)
+    folds = make_folds(cv, study.codes, study.classes, groups, seed, study.goal.target)
     check_training(folds, study.codes, study.classes, study.weights)
-    judge = make_score(score, costs, study.codes, study.classes, scored, folds)
+    judge = make_score(score, costs, study.codes, study.classes, scored, folds, study.goal)
     loo = isinstance(cv, str) and cv == LOO and groups is None
     job = Job(study, folds, judge, progress, n_jobs, worker_count(n_jobs), loo)
     plan = plan_of(study, gamma)
-    found = job.run(plan) if eps is None else job.run_cheaper(plan, _eps(eps, score))
+    found = job.run(plan) if eps is None else job.run_cheaper(plan, _eps(eps, score, goal))
     _speak(found, len(folds))
     if not study.form["standardize"]:
         by_scale = isinstance(gamma, str) and gamma == "scale"
@@ -121,7 +135,7 @@ class Weighing(NamedTuple):
 
 
 def _study(
-    X: Any, y: Any, form: dict[str, Any], span: Span, weighing: Weighing, feature_names: Any, strategy: str
+    X: Any, y: Any, form: dict[str, Any], span: Span, weighing: Weighing, feature_names: Any, strategy: str, goal: Goal
 ) -> tuple[Study, FloatArray | None]:
     """The checked data, and the weights in the score."""
     names = names_of(X, feature_names)
@@ -129,12 +143,22 @@ def _study(
     weights = border.sample_weights(weighing.sample_weight, X.shape[0])
     trained = weights if border.flag("weight_training", weighing.training) else None
     scored = weights if border.flag("weight_score", weighing.score) else None
-    codes, classes = border.class_codes(y, X.shape[0], trained)
     factors = weighing.class_weight
+    if goal.loss in (HINGE, ONE_CLASS):
+        codes, classes = border.class_codes(y, X.shape[0], trained)
+    else:
+        codes, classes = np.zeros(X.shape[0], dtype=np.int64), np.zeros(1)
+        goal = goal._replace(target=border.vector(y, "y", X.shape[0]))
+    if factors is not None and goal.loss != HINGE:
+        raise InputError(f"class_weight goes with loss={HINGE!r}; with loss={goal.loss!r} use sample_weight")
+    if goal.loss == ONE_CLASS:
+        if classes.size != 2:
+            raise InputError(f"loss={ONE_CLASS!r} validates on rows of two classes, and y holds {classes.size}")
+        form = {**form, "fit_intercept": False}
     checked = None if factors is None else border.class_factors(factors, classes, codes, trained)
-    which = division(classes.size, strategy)
+    which = divided(goal, classes.size, strategy)
     by_fold = factors if isinstance(factors, str) else checked  # "balanced" depends on the training rows
-    return Study(X, codes, classes, trained, by_fold, form, span, names, which), scored
+    return Study(X, codes, classes, trained, by_fold, form, span, names, which, goal), scored
 
 
 def _progress(time_limit: Any, callback: Any, verbose: Any) -> Progress:
@@ -156,7 +180,9 @@ def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[flo
     return low, None if lambda_max is None else border.number("lambda_max", lambda_max, low=low)
 
 
-def _eps(eps: Any, score: str) -> float:
+def _eps(eps: Any, score: str, goal: Goal) -> float:
+    if goal.loss != HINGE:
+        raise InputError(f"eps= goes with loss={HINGE!r}; with loss={goal.loss!r} leave it out")
     if score not in ("error", "balanced_error"):
         raise InputError(f'eps= goes with score="error" or "balanced_error"; with score={score!r} leave it out')
     return border.number("eps", eps, low=0.0, strict=True)

@@ -15,6 +15,7 @@ from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, steps, sweep
 from svmcore.path.cross import Cross
+from svmcore.path.problem import idle_sides
 from svmcore.path.result import Path
 from svmcore.problem.division import Division
 from svmcore.step_curve import StepCurve
@@ -256,7 +257,7 @@ def support_of_all(paths: Sequence[tuple[Path, IntArray]], n: int, ratio: float)
     rows, Cs, changes = [], [], []
     for path, own in paths:
         track, of = path._track, path._data.groups.of
-        idle = np.where(path._sign > 0, 0, 1)
+        idle = idle_sides(path._problem)
         there = np.flatnonzero(of >= 0)
         count[own[there]] += (track.side0 != idle)[of[there]]
         change = (track.event_move[:, 0] == idle[track.event_index]).astype(np.int64) - (

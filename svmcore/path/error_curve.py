@@ -21,7 +21,8 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
 from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
-from svmcore.path.loss_curve import Rows, loss_curve
+from svmcore.path.loss_curve import distances, loss_curve
+from svmcore.path.replay import replay
 from svmcore.problem import border
 from svmcore.step_curve import StepCurve, merged
 
@@ -244,25 +245,6 @@ class Follower:
             self.length = min(_LONGEST, 2 * self.length)
 
 
-def replay(path: Any) -> curve_jit.Replay:
-    """A path's record in compiled form, at its first knot."""
-    track = path._track
-    bounds = np.stack([path._problem.lower, path._problem.upper])
-    record = curve_jit.Replay(
-        knot_events=np.ascontiguousarray(track.knot_events, dtype=np.int64),
-        event_index=np.ascontiguousarray(track.event_index, dtype=np.int64),
-        event_to=np.ascontiguousarray(track.event_move[:, 1], dtype=np.int8),
-        offset=np.ascontiguousarray(track.offset, dtype=np.int64),
-        index=np.ascontiguousarray(track.index, dtype=np.int32), value=np.ascontiguousarray(track.value),
-        bounds=bounds, side=track.side0.astype(np.int8), beta=np.empty(bounds.shape[1]),
-        place=np.full(bounds.shape[1], -1, dtype=np.int64),
-    )  # fmt: skip
-    record.beta[:] = next(path._vectors(np.zeros(1, dtype=np.int64)))
-    before = slice(0, int(record.knot_events[0]))
-    record.side[record.event_index[before]] = record.event_to[before]
-    return record
-
-
 def curve_of(path: Any, X: Any, y: Any, sample_weight: Any, control: Control) -> tuple[Any, bool]:
     """The error of a path on checked data, and whether all of its range is done; see `Path.error_curve`."""
     data, kind = path._data, path._data.form.kind
@@ -283,7 +265,7 @@ def curve_of(path: Any, X: Any, y: Any, sample_weight: Any, control: Control) ->
     if data.classes is not None:
         return error_curve(path, Cross(data, X), wanted > 0.0, weight, control)
     above, below = (data.form.tau, 1.0 - data.form.tau) if kind == "quantile" else (1.0, 1.0)
-    return loss_curve(path, Cross(data, X), Rows(wanted, weight / weight.sum(), above, below), control)
+    return loss_curve(path, Cross(data, X), distances(wanted, weight, above, below), control)
 
 
 def _wanted(path: Any, y: Any, n: int) -> FloatArray:

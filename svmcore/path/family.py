@@ -18,14 +18,15 @@ from svmcore._types import FloatArray
 from svmcore.path.data import grouped, snapped
 from svmcore.path.driver import LAMBDA_MIN, PathProgress, Way, ends_of, follow_data, speak
 from svmcore.path.one_class import OneClassPath
-from svmcore.path.problem import Form
+from svmcore.path.problem import Data, Form
 from svmcore.path.result import Path
 from svmcore.problem import border
 from svmcore.problem.columns import names_of
 from svmcore.problem.scales import warn_of_scales
-from svmcore.solve import svr_problem
+from svmcore.solve import Problem, svr_problem
 
 Progress = Callable[[PathProgress], Any]
+ONE_CLASS = "one_class"
 
 
 @checked()
@@ -230,7 +231,7 @@ def one_class_path(
     begin = _Begin(max_events, cache_mb, n_threads, time_limit, callback, verbose)
     n = 0 if not hasattr(X, "__len__") and not hasattr(X, "shape") else (X.shape[0] if hasattr(X, "shape") else len(X))
     path = begin.follow(
-        X, np.ones(n), Form("one_class", level=-1.0), ends, merge_tol,
+        X, np.ones(n), Form(ONE_CLASS), ends, merge_tol,
         kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=False, sample_weight=sample_weight,
         standardize=standardize, feature_names=feature_names,
     )  # fmt: skip
@@ -257,17 +258,7 @@ class _Begin:
         names = names_of(X, problem["feature_names"])
         X = snapped(X, border.number("merge_tol", merge_tol, low=0.0), problem["kernel"])
         checked_problem = svr_problem(X, y, 1.0, 0.0, **problem | {"feature_names": names})
-        n = checked_problem.X.shape[0]
-        weights = np.zeros(n)
-        half = checked_problem.qp.point.size // 2
-        weights[checked_problem.qp.point[:half]] = checked_problem.qp.upper[:half]
-        if form.kind == "one_class":
-            checked_problem = checked_problem._replace(classes=np.array([-1, 1]))
-        else:
-            target = border.vector(y, "y", n)
-            level = _middle(target[weights > 0.0]) if checked_problem.qp.equality else 0.0
-            form = form._replace(target=target - level, level=level)
-        data = grouped(checked_problem, weights, np.ones(n), form, self.threads)
+        data = data_of(checked_problem, border.vector(y, "y", checked_problem.X.shape[0]), form, self.threads)
         prepared = time.perf_counter()
         way = Way(*ends, max_events=self.max_events, cache_mb=self.cache_mb, threads=self.threads)
         path = follow_data(data, way, self.control)
@@ -281,6 +272,21 @@ class _Begin:
             names=checked_problem.columns.names,
         )
         return path
+
+
+def data_of(problem: Problem, target: FloatArray, form: Form, threads: int) -> Data:
+    """The data of a path, from the checked regression problem of C = 1 and epsilon = 0; `target`: its targets."""
+    n = problem.X.shape[0]
+    weights = np.zeros(n)
+    half = problem.qp.point.size // 2
+    weights[problem.qp.point[:half]] = problem.qp.upper[:half]
+    if form.kind == ONE_CLASS:
+        problem = problem._replace(classes=np.array([-1, 1]))
+        form = form._replace(level=-1.0)
+    else:
+        level = _middle(target[weights > 0.0]) if problem.qp.equality else 0.0
+        form = form._replace(target=target - level, level=level)
+    return grouped(problem, weights, np.ones(n), form, threads)
 
 
 def _middle(target: FloatArray) -> float:

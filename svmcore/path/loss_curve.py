@@ -1,8 +1,8 @@
-"""The exact loss curve of a regression's path on any data.
+"""The exact loss of a path on any data, a `LossCurve`.
 
 Between two knots every prediction is linear in C (in epsilon, for a path over epsilon): lambda f is linear in lambda, so f
-is linear in 1 / lambda. The absolute and the pinball loss are therefore piecewise linear, with a kink where the function
-passes through a target. The curve is kept as its values at knots and kinks; its minimum is one of them.
+is linear in 1 / lambda. Absolute, pinball, hinge and tube losses are therefore piecewise linear, with a kink where the
+function passes through a target; the squared loss is piecewise quadratic.
 
 The knots are worked through in stages. Successive values of the variables differ in few entries, so a stage needs the
 kernel values between the rows and the variables that change in it. What is done when the work must stop is a curve over
@@ -11,115 +11,64 @@ a part of the range.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from svmcore._control import Control
-from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
+from svmcore.loss_curve import LossCurve
+from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
+from svmcore.path.replay import replay
 
-_KNOTS = 256
-"""Knots of a stage."""
+_SHORTEST, _LONGEST = 32, 256
+"""Knots of a stage: as many as points are on the margin, within these."""
 _BLOCK = 1 << 23
 """Kernel values, or predictions, held at a time."""
 
 
-class LossCurve:
-    """A loss as a continuous, piecewise linear function of the path's parameter.
-
-    Attributes
-    ----------
-    parameter : "C" or "epsilon".
-    breakpoints, values : where the slope changes, increasing, with both ends; and the loss there.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> curve = LossCurve("C", np.array([0.0, 1.0, 3.0]), np.array([2.0, 1.0, 4.0]))
-    >>> curve(0.5), curve.minimum, curve.best_C
-    (1.5, 1.0, 1.0)
-    """
-
-    def __init__(self, parameter: str, breakpoints: FloatArray, values: FloatArray) -> None:
-        self.parameter = parameter
-        self.breakpoints = breakpoints
-        self.values = values
-
-    def __repr__(self) -> str:
-        low, high = self.span
-        return (
-            f"<LossCurve: {self.parameter} from {low:.6g} to {high:.6g}, {self.breakpoints.size} breakpoints, "
-            f"minimum {self.minimum:.6g} at {self.parameter}={self._best:.6g}>"
-        )
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """Both ends of the curve."""
-        return float(self.breakpoints[0]), float(self.breakpoints[-1])
-
-    @overload
-    def __call__(self, at: float) -> float: ...
-    @overload
-    def __call__(self, at: Sequence[float] | NDArray[Any]) -> FloatArray: ...
-    def __call__(self, at: Any) -> Any:
-        """The loss at one value of the parameter, or at several."""
-        at = np.asarray(at, dtype=np.float64)
-        low, high = self.span
-        outside = ~((at >= low * (1.0 - 1e-9)) & (at <= high * (1.0 + 1e-9)))
-        if outside.any():
-            raise InputError(
-                f"{self.parameter}={at[outside].flat[0]:g} lies outside the curve, {low:.6g} to {high:.6g}"
-            )
-        out = np.interp(at, self.breakpoints, self.values)
-        return float(out) if out.ndim == 0 else out
-
-    @property
-    def minimum(self) -> float:
-        """The smallest loss."""
-        return float(self.values.min())
-
-    @property
-    def _best(self) -> float:
-        best = np.flatnonzero(self.values == self.values.min())
-        return float(self.breakpoints[best[0] if self.parameter == "C" else best[-1]])
-
-    @property
-    def best_C(self) -> float:
-        """The C of the smallest loss; the smallest one where there are several."""
-        if self.parameter != "C":
-            raise AttributeError("this curve is over epsilon; see best_epsilon")
-        return self._best
-
-    @property
-    def best_epsilon(self) -> float:
-        """The epsilon of the smallest loss; the largest one where there are several."""
-        if self.parameter != "epsilon":
-            raise AttributeError("this curve is over C; see best_C")
-        return self._best
-
-
 class Rows(NamedTuple):
-    """Data on which a loss is measured: targets and shares of the rows.
+    """Losses to be added up: of which row each is, its target, and its share in the mean.
 
-    A target above the function costs `above` for each unit of distance, one below it `below`.
+    A target above the function costs `above` for each unit of distance, one below it `below`; or the distance is squared.
     """
 
+    row: IntArray
     target: FloatArray
     share: FloatArray
-    above: float
-    below: float
+    above: FloatArray
+    below: FloatArray
+    squared: bool = False
 
     def loss(self, residual: FloatArray) -> FloatArray:
         """The mean loss of residuals target - f, one per row of `residual`."""
+        if self.squared:
+            return np.asarray(residual**2 @ self.share)
         return np.asarray(np.where(residual > 0.0, self.above * residual, -self.below * residual) @ self.share)
 
-    def part(self, some: slice) -> Rows:
-        """Some of the rows."""
-        return self._replace(target=self.target[some], share=self.share[some])
+    def part(self, start: int, stop: int) -> Rows:
+        """The losses of some rows, counted from `start`."""
+        own = (self.row >= start) & (self.row < stop)
+        return Rows(
+            self.row[own] - start, self.target[own], self.share[own], self.above[own], self.below[own], self.squared
+        )
+
+
+def distances(
+    target: FloatArray, weight: FloatArray, above: Any = 1.0, below: Any = 1.0, tube: float = 0.0, squared: bool = False
+) -> Rows:
+    """The weighted mean of the loss of |target - f|, with nothing to pay within a `tube` of this half-width."""
+    every = np.arange(target.size)
+    share = weight / weight.sum()
+    above, below = (np.broadcast_to(np.asarray(cost, dtype=np.float64), target.shape) for cost in (above, below))
+    if tube == 0.0 or squared:
+        return Rows(every, target, share, above, below, squared)
+    none = np.zeros(target.size)
+    return Rows(  # beyond one side of the tube, and beyond the other
+        np.concatenate([every, every]), np.concatenate([target - tube, target + tube]), np.concatenate([share, share]),
+        np.concatenate([above, none]), np.concatenate([none, below]),
+    )  # fmt: skip
 
 
 class Kinks(NamedTuple):
@@ -131,93 +80,141 @@ class Kinks(NamedTuple):
 
 
 class Knots(NamedTuple):
-    """Some successive knots: lambda (or epsilon), bias, and the variables, twins together. `first`: the path begins here."""
+    """Successive knots, the first known before: lambda (or epsilon), bias, which variables change, and how far so far."""
 
     t: FloatArray
     bias: FloatArray
-    beta: FloatArray
-    first: bool
+    members: IntArray
+    change: FloatArray
+
+
+class Piece(NamedTuple):
+    """A curve over some knots: parameter, loss, and how far each stretch lies below its chord."""
+
+    at: FloatArray
+    loss: FloatArray
+    bends: FloatArray
 
 
 def loss_curve(path: Any, cross: Cross, rows: Rows, control: Control) -> tuple[LossCurve, bool]:
     """The loss over the path's range, and whether all of the range is done."""
-    stages, total = _stages(path), int(path._track.knot.shape[0])
-    ends: list[FloatArray] = []
-    losses: list[FloatArray] = []
-    last, F, done = np.zeros(path._data.n_groups), np.zeros(cross.n), 0
-    for knots in stages:
-        if ends and (control.reason() is not None or control.step(done / total) is not None):
-            break
-        value, loss, F = _stage(path, cross, rows, knots, (last, F))
-        ends.append(value)
-        losses.append(loss)
-        last, done = knots.beta[-1], done + knots.t.size - (not knots.first)
-    at, loss = np.concatenate(ends), np.concatenate(losses)
-    if at[-1] < at[0]:
-        at, loss = at[::-1], loss[::-1]
-    keep = np.concatenate([[True], at[1:] > at[:-1]])
-    whole = done >= total
-    return LossCurve(path.parameter, np.ascontiguousarray(at[keep]), np.ascontiguousarray(loss[keep])), whole
+    follower = _Follower(path, cross, rows)
+    with control.beginning():
+        follower.start(control)
+    pieces = [follower.begin()]
+    last = follower.t.size - 1
+    while follower.done < last and control.step(follower.done / last) is None:
+        pieces.append(follower.stage())
+    at, loss, bends = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    if path.parameter == "epsilon":
+        at, loss, bends = at[::-1], loss[::-1], bends[::-1]
+    wide = at[1:] > at[:-1]
+    keep = np.concatenate([[True], wide])
+    curve = LossCurve(path.parameter, at[keep], loss[keep], bends[wide] if rows.squared else None)
+    return curve, follower.done == last
 
 
-def _stages(path: Any) -> Any:
-    """Knots in groups, each beginning with the last one of the group before."""
-    data, track = path._data, path._track
-    size = max(2, min(_KNOTS, _BLOCK // max(1, data.n_groups)))
-    held: list[FloatArray] = []
-    first = 0
-    for k, vector in enumerate(path._vectors(np.arange(track.knot.shape[0]))):
-        held.append(vector[: data.n_groups] + vector[data.n_groups :] if data.form.twins else vector)
-        if len(held) == size or k == track.knot.shape[0] - 1:
-            t, bias = track.knot[first : k + 1].T
-            yield Knots(t, bias, np.array(held), first == 0)
-            held, first = held[-1:], k
+class _Follower:
+    """Predictions followed down the path."""
+
+    def __init__(self, path: Any, cross: Cross, rows: Rows) -> None:
+        self.path, self.cross, self.rows = path, cross, rows
+        self.track, data = path._track, path._data
+        self.over_C = path.parameter == "C"
+        self.t = np.ascontiguousarray(self.track.knot[:, 0])
+        self.level = data.form.level
+        self.offset = 0.0 if data.equality else data.spec.kernel.offset
+        self.replay = replay(path)
+        self.total = float(self.replay.beta.sum())
+        self.members, self.count = (np.empty(self.replay.beta.size, dtype=np.int64) for _ in range(2))
+        self.sums = np.empty(cross.n)  # of kernel values times variables
+        self.done = 0
+
+    def start(self, control: Control) -> None:
+        """The sums at the first knot."""
+        beta = self.replay.beta
+        support = np.flatnonzero(beta)
+        step = max(1, _BLOCK // max(1, support.size))
+        for a in range(0, self.cross.n, step):
+            control.demand()
+            self.sums[a : a + step] = self.cross.values(slice(a, a + step), support, beta[support])
+
+    def begin(self) -> Piece:
+        """From where only the intercept is left to the first knot; or that knot alone."""
+        f = self.function(self.sums[None], self.t[:1], self.track.knot[:1, 1], np.array([self.total]))
+        value = 1.0 / self.t[:1] if self.over_C else self.t[:1]
+        if self.over_C and self.track.open_top:
+            intercept = np.full((1, self.cross.n), self.track.bias_slope + self.level)
+            value, f = np.concatenate([[0.0], value]), np.concatenate([intercept, f])
+        residual = self.rows.target - f[:, self.rows.row]
+        return _joined(value, self.rows.loss(residual), _kinks(residual, self.rows), _bends(residual, self.rows))
+
+    def function(self, sums: FloatArray, t: FloatArray, bias: FloatArray, total: FloatArray) -> FloatArray:
+        """Predictions from sums of kernel values, variables in total, and bias, at knots (one row each)."""
+        f = sums + (bias + self.offset * total)[:, None]
+        if self.over_C:
+            f /= t[:, None]
+        f += self.level
+        return f
+
+    def stage(self) -> Piece:
+        """The next knots, without the first of them, which is known."""
+        elbow = int(self.track.offset[self.done + 1] - self.track.offset[self.done])
+        last = min(self.done + int(np.clip(elbow, _SHORTEST, _LONGEST)), self.t.size - 1)
+        knots = self._knots(last)
+        total = self.total + knots.change.sum(axis=1)
+        columns = self.cross.columns(knots.members)
+        moved = knots.members.size > 0
+        value = 1.0 / knots.t if self.over_C else knots.t
+        loss, bends = np.zeros(knots.t.size), np.zeros(knots.t.size - 1)
+        kinks: list[Kinks] = []
+        step = max(1, _BLOCK // max(1, knots.members.size, knots.t.size))
+        for start in range(0, self.cross.n, step):
+            stop = min(start + step, self.cross.n)
+            sums = np.tile(self.sums[start:stop], (knots.t.size, 1))
+            if moved:
+                sums += knots.change @ self.cross.block(np.arange(start, stop), columns).T
+            self.sums[start:stop] = sums[-1]
+            f = self.function(sums, knots.t, knots.bias, total)
+            part = self.rows.part(start, stop) if step < self.cross.n else self.rows
+            residual = part.target - f[:, part.row]
+            loss += part.loss(residual)
+            bends += _bends(residual, part)
+            kinks.append(_kinks(residual, part))
+        self.done, self.total = last, float(total[-1])
+        every = Kinks(*(np.concatenate(column) for column in zip(*kinks, strict=True)))
+        piece = _joined(value, loss, every, bends)
+        return Piece(piece.at[1:], piece.loss[1:], piece.bends)
+
+    def _knots(self, last: int) -> Knots:
+        n = int(curve_jit.changing(self.replay, self.done, last, self.members, self.count))
+        values = np.empty((last - self.done + 1, n))
+        curve_jit.play(self.replay, self.done, last, self.members, n, values)
+        some = slice(self.done, last + 1)
+        return Knots(self.t[some], self.track.knot[some, 1], self.members[:n].copy(), values - values[0])
 
 
-def _stage(
-    path: Any, cross: Cross, rows: Rows, knots: Knots, before: tuple[FloatArray, FloatArray]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Parameter and loss at the knots and kinks of a stage, and the sums of kernel values at its end."""
-    last, F = before
-    data = path._data
-    offset = 0.0 if data.equality else data.spec.kernel.offset
-    moved = np.flatnonzero(np.any(knots.beta != last, axis=0))
-    change = knots.beta[:, moved] - last[moved]
-    columns = cross.columns(moved)
-    over_C = path.parameter == "C"
-    at_zero = over_C and path._track.open_top and knots.first  # where the function is the intercept alone
-    value = 1.0 / knots.t if over_C else knots.t
-    value = np.concatenate([[0.0], value]) if at_zero else value
-    end = np.empty(cross.n)
-    loss = np.zeros(value.size)
-    kinks: list[Kinks] = []
-    step = max(1, _BLOCK // max(1, moved.size, value.size))
-    for start in range(0, cross.n, step):
-        some = slice(start, min(start + step, cross.n))
-        index = np.arange(some.start, some.stop)
-        sums = F[some] + change @ cross.block(index, columns).T if moved.size else np.tile(F[some], (knots.t.size, 1))
-        end[some] = sums[-1]
-        f = sums + (knots.bias + offset * knots.beta.sum(axis=1))[:, None]
-        f = (f / knots.t[:, None] if over_C else f) + data.form.level
-        if at_zero:
-            f = np.vstack([np.full(f.shape[1], path._track.bias_slope + data.form.level), f])
-        part = rows.part(some)
-        residual = part.target - f
-        loss += part.loss(residual)
-        kinks.append(_kinks(residual, part))
-    return *_joined(value, loss, Kinks(*(np.concatenate(column) for column in zip(*kinks, strict=True)))), end
+def _bends(residual: FloatArray, rows: Rows) -> FloatArray:
+    """How far a squared loss lies below its chord in each stretch, without s (1 - s)."""
+    if not rows.squared:
+        return np.zeros(residual.shape[0] - 1)
+    return np.asarray(np.diff(residual, axis=0) ** 2 @ rows.share)
 
 
 def _kinks(residual: FloatArray, rows: Rows) -> Kinks:
     """Where rows pass through their targets."""
+    if rows.squared:
+        return Kinks(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
     positive = residual > 0.0
     stretch, row = np.nonzero(positive[1:] != positive[:-1])
     a, b = residual[stretch, row], residual[stretch + 1, row]
-    return Kinks(stretch, a / (a - b), (rows.above + rows.below) * rows.share[row] * np.abs(a - b))
+    return Kinks(stretch, a / (a - b), (rows.above[row] + rows.below[row]) * rows.share[row] * np.abs(a - b))
 
 
-def _joined(value: FloatArray, loss: FloatArray, kinks: Kinks) -> tuple[FloatArray, FloatArray]:
+def _joined(value: FloatArray, loss: FloatArray, kinks: Kinks, bends: FloatArray) -> Piece:
     """Parameter and loss at all knots and kinks in order: between two knots the loss is its chord less what kinks bend it."""
+    if not kinks.stretch.size:
+        return Piece(value, loss, bends)
     order = np.lexsort((kinks.way, kinks.stretch))
     k, way, bend = (column[order] for column in kinks)
     # at the share s of a stretch the loss lies below its chord by sum_j bend_j (min(s, s_j) - s s_j)
@@ -236,4 +233,7 @@ def _joined(value: FloatArray, loss: FloatArray, kinks: Kinks) -> tuple[FloatArr
     inner[place] = False
     out_value[place], out_loss[place] = value, loss
     out_value[inner], out_loss[inner] = at, chord - below
-    return out_value, out_loss
+    return Piece(out_value, out_loss, np.zeros(out_value.size - 1))
+
+
+__all__ = ["Kinks", "Rows", "distances", "loss_curve"]

@@ -180,6 +180,11 @@ def variables_of(data: Data) -> BoxPath:
     return BoxPath(zero, both - form.epsilon * sign, lower, upper, data.equality)
 
 
+def idle_sides(problem: BoxPath) -> IntArray:
+    """The side of every variable at which it is zero: 0 low, 1 up, -1 neither."""
+    return np.where(problem.lower == 0.0, 0, np.where(problem.upper == 0.0, 1, -1))
+
+
 def unit_of(problem: BoxPath) -> float:
     """A power of two by which the slope is divided, so that t and the linear term are of one size: 1 for labels."""
     if problem.fixed.any() or not problem.slope.any():

@@ -23,6 +23,7 @@ from svmcore._errors import ConvergenceWarning, InputError, MissingExtraError, w
 from svmcore._html import html_table
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
+from svmcore.loss_curve import LossCurve
 from svmcore.path.cross import Cross
 from svmcore.path.elbow_jit import CAUSES
 from svmcore.path.problem import Data, variables_of
@@ -472,7 +473,7 @@ class Path:
         time_limit: float | None = None,
         callback: Callback | None = None,
         verbose: int = 0,
-    ) -> Any:
+    ) -> StepCurve | LossCurve:
         """The error on X, y as an exact function of C (default: on the training set).
 
         Of a classifier it is the share of rows that are classified wrongly, a `StepCurve`; of one class the share of rows
@@ -486,6 +487,7 @@ class Path:
         from svmcore.path.error_curve import curve_of
 
         with new_control("error curve", time_limit, callback, verbose) as control:
+            curve: StepCurve | LossCurve
             curve, whole = curve_of(self, X, y, sample_weight, control)
         if not whole:
             reached = curve.C_max if isinstance(curve, StepCurve) else curve.span[self.parameter == "C"]

@@ -45,6 +45,11 @@ class Division(NamedTuple):
     strategy: str
     parts: tuple[Part, ...]
 
+    @property
+    def single(self) -> bool:
+        """Whether there is one machine only."""
+        return len(self.parts) == 1
+
     def votes(self, values: FloatArray) -> IntArray:
         """How many machines are for each class; `values`: one column per machine."""
         if self.n_classes > 2 and self.strategy == "ovr":
@@ -65,7 +70,7 @@ class Division(NamedTuple):
 
         One-vs-one: the votes, and less than a third of a vote for the sum of the decision values, as scikit-learn's `SVC`.
         """
-        if self.n_classes == 2:
+        if self.single:
             return values[:, 0]
         if self.strategy == "ovr":
             return values
@@ -90,7 +95,9 @@ class Division(NamedTuple):
 
 
 def division(n_classes: int, strategy: str) -> Division:
-    """The machines for so many classes."""
+    """The machines for so many classes. Of one class, or of numbers that are no classes, all rows are `plus`."""
+    if n_classes == 1:
+        return Division(1, strategy, (Part((), (0,)),))
     if n_classes == 2:
         return Division(2, strategy, (Part((0,), (1,)),))
     every = tuple(range(n_classes))
