@@ -1,17 +1,19 @@
-"""Gaussian-process regression (kernel ridge): ``(K + noise I) alpha = y`` by conjugate gradients, or by Cholesky.
+"""Gaussian-process regression (kernel ridge): ``(K + noise I) alpha = y`` by conjugate gradients, Cholesky or Widrow-Hoff.
 
 Cost     one product with K an iteration: n^2 kernel values, computed again each time where K does not fit the cache and
-         never stored then.
+         never stored then. Widrow-Hoff: a kernel row and n operations for each update of one weight.
 Stops    residual: ``|y - A alpha| <= tol |y|``, A = K + noise I; bounds: the relative width of the bounds below <= tol.
 Bounds   for any alpha with residual r, in the manner of Skilling: ``q = 2 y'alpha - alpha'A alpha`` is at most
          ``y' A^-1 y``, because A is positive definite, and ``q + r'r / noise`` is at least that, because A >= noise I.
          The same two sides bound the variance at a point.
+Widrow-Hoff  ``alpha_i += eta_i (y_i - (A alpha)_i)``, sweep by sweep: gradient ascent on ``y'alpha - 1/2 alpha'A alpha``, one
+         weight at a time. That is the solver "adatron" without bounds; eta_i = 1 / A_ii is the exact step.
 Reference  Cristianini and Shawe-Taylor (2000), section 7.6, table 7.3; Gibbs and MacKay (1997) for the bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,20 +21,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from svmcore import _kernels
+from svmcore import _kernels, solvers
 from svmcore._control import Callback, Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import Gamma, KernelLike, checked
-from svmcore._types import FloatArray, Kernel, KernelKind, Status
+from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import aligned, dense_points, is_sparse, new_scratch, padded, sparse_points
 from svmcore.kernel.products import call_kernel
 from svmcore.models.decision import Decision
 from svmcore.problem import border
+from svmcore.problem import columns as _columns
+from svmcore.problem.columns import Columns, Scaling
 
-SOLVERS = ("cg", "cholesky")
+SOLVERS = ("cg", "cholesky", "widrow-hoff")
 STOPPING = ("residual", "bounds")
 _REFRESH = 50  # iterations between two residuals computed from the data
+_TIGHTER = 0.1  # what a sweep's tolerance is multiplied with where it was not enough
 _COLUMNS = 256  # test points whose variances are computed together
 
 
@@ -128,6 +133,33 @@ class _Run:
                 return alpha, Status.PRECISION, n_iter
 
 
+class _WidrowHoff:
+    """Sweeps of single weights, by the solver that does the same for support vector machines."""
+
+    def __init__(self, run: _Run, rates: Any) -> None:
+        self.run, self.rates = run, rates
+        n, free = run.system.K.n, np.full(run.system.K.n, np.inf)
+        self.qp = DualQP(run.y, -free, free, np.full(n, run.system.noise), np.arange(n), equality=False)
+
+    def solve(self, start: FloatArray, max_iter: int, control: Control, trace: bool) -> tuple[FloatArray, Status, int]:
+        """Sweep until the criterion holds: the largest residual at first small enough for its norm, then smaller."""
+        run, alpha, n_iter = self.run, start, 0
+        tol = max(run.tol * run.size / np.sqrt(len(start)), 1e-300)
+        while True:
+            raw: Raw = solvers.load("adatron").run(
+                self.qp, run.system.K, control=control, tol=tol, stopping="kkt",
+                max_iter=max_iter if max_iter < 0 else max_iter - n_iter, start=alpha, seed=0, trace=trace,
+                learning_rate=self.rates, face_steps=False,
+            )  # fmt: skip
+            alpha, n_iter = raw.beta, n_iter + raw.n_iter
+            if raw.trace is not None:  # bounds need the whole residual, which sweeps do not have at hand
+                values = zip(raw.trace["objective"], raw.trace["n_kernel_evals"], strict=True)
+                run.trace += [(np.nan, -2.0 * objective, np.inf, int(count)) for objective, count in values]
+            if not raw.status.ok or run.met(alpha, run.y - (run.system @ alpha)):
+                return alpha, raw.status, n_iter
+            tol *= _TIGHTER
+
+
 def _many(system: _System, B: FloatArray, tol: float) -> tuple[FloatArray, FloatArray]:
     """A^-1 B by simultaneous conjugate gradients: the solutions and their residuals."""
     X = np.zeros_like(B)
@@ -173,6 +205,8 @@ class GPSolution:
     noise : the variance of the noise, added to the diagonal of K.
     residual : ``|y - A alpha| / |y|``, recomputed from the data.
     lower, upper : bounds on ``y' A^-1 y``.
+    y_mean, y_scale : of the targets, where `normalize_y` was asked for; else 0 and 1. `alpha` and the bounds are those of
+        ``(y - y_mean) / y_scale``, predictions are in the units of y.
     status, converged, n_iter, n_kernel_evals, fit_seconds, solver, trace : the course of the run.
     """
 
@@ -189,8 +223,10 @@ class GPSolution:
     solver: str
     kernel: Kernel
     X: Any
-    n_features: int
+    columns: Columns
     tol: float
+    y_mean: float = 0.0
+    y_scale: float = 1.0
     function: Callable[[Any, Any], Any] | None = None
     n_threads: int = 1
     cache_bytes: int = 0
@@ -203,11 +239,27 @@ class GPSolution:
             f"{self.n_iter} iterations, {self.status.name.lower()}>"
         )
 
+    @property
+    def n_features(self) -> int:
+        """The number of columns that X must have."""
+        return self.columns.count
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the features, or None where the training data had none."""
+        return self.columns.names
+
+    @property
+    def standardized(self) -> Scaling | None:
+        """Mean and scale of every feature, where the process was trained with ``standardize=True``; else None."""
+        return self.columns.standardized
+
+    def columns_of(self, names: Iterable[str]) -> IntArray:
+        """For every feature of the training data its place among `names`; InputError where they are not the same names."""
+        return self.columns.of(names)
+
     def _checked(self, X: Any) -> Any:
-        X = border.features(X)
-        if X.shape[1] != self.n_features:
-            what = "kernel values" if self.kernel.kind == KernelKind.PRECOMPUTED else "features"
-            raise InputError(f"X has {X.shape[1]} {what} a row; this process was trained with {self.n_features}")
+        X = self.columns.apply(X)
         if self.function is None and self.kernel.kind != KernelKind.PRECOMPUTED and is_sparse(X) != is_sparse(self.X):
             from scipy import sparse
 
@@ -219,19 +271,23 @@ class GPSolution:
         X = self._checked(X)
         if "decision" not in self._kept:
             self._kept["decision"] = Decision(self.X, self.alpha, self.kernel, self.function)
-        mean: FloatArray = self._kept["decision"](X, self.n_threads)
+        mean: FloatArray = self._kept["decision"](X, self.n_threads) * self.y_scale + self.y_mean
         if not return_std:
             return mean
-        return mean, np.sqrt(np.maximum(self.variance(X), 0.0))
+        return mean, np.sqrt(np.maximum(self._variances(X)[1], 0.0))
 
     def variance(self, X: Any, *, bounded: bool = False) -> Any:
         """``k(x, x) - k' A^-1 k`` at every row of X, without noise; `bounded`: its (lower, upper) sides instead.
 
         A process of a precomputed kernel does not know k(x, x) of new points and refuses.
         """
+        low, value = self._variances(self._checked(X))
+        return (low, value) if bounded else value
+
+    def _variances(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Both sides of the variance at rows that are checked already; the upper one is what is known for sure."""
         if self.kernel.kind == KernelKind.PRECOMPUTED:
             raise InputError("the variance needs k(x, x), which a precomputed kernel does not give; pass the features")
-        X = self._checked(X)
         prior = KernelMatrix(X, self.kernel, self.function, cache_bytes=0, n_threads=1).diagonal
         system = self._system()
         sides = np.empty((2, X.shape[0]))
@@ -245,9 +301,7 @@ class GPSolution:
             low, high = bounds(B, solved, residual, self.noise)
             sides[0, start : start + _COLUMNS] = low
             sides[1, start : start + _COLUMNS] = high
-        if bounded:
-            return prior - sides[1], prior - sides[0]
-        return prior - sides[0]
+        return self.y_scale**2 * (prior - sides[1]), self.y_scale**2 * (prior - sides[0])
 
     def _cross(self, X: Any) -> FloatArray:
         """k(test, training)."""
@@ -272,6 +326,24 @@ class GPSolution:
         return self._kept["factor"]
 
 
+def _spread(y: FloatArray) -> tuple[float, float]:
+    """Mean and standard deviation of the targets; a deviation of rounding size counts as 1."""
+    mean = float(y.mean())
+    scale = float(np.sqrt(np.mean((y - mean) ** 2)))
+    return mean, scale if scale > 1e-14 * float(np.abs(y).max(initial=0.0)) else 1.0
+
+
+def _rates(solver: str, given: Any, n: int) -> Any:
+    """The learning rates, checked as those of the solver that uses them."""
+    if given is None:
+        return None
+    if solver != "widrow-hoff":
+        raise InputError(f"learning_rate belongs to solver='widrow-hoff'; solver={solver!r} has none")
+    solvers.check_options("adatron", {"learning_rate": given})
+    solvers.check_lengths("adatron", {"learning_rate": given}, n)
+    return given
+
+
 @checked()
 def gp_regression(
     X: Any,
@@ -282,7 +354,11 @@ def gp_regression(
     gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
+    standardize: bool = False,
+    normalize_y: bool = False,
+    feature_names: Any = None,
     solver: str = "cg",
+    learning_rate: Any = None,
     tol: float = 1e-6,
     stopping: str = "residual",
     max_iter: int = -1,
@@ -300,7 +376,11 @@ def gp_regression(
     ----------
     X, y : n points and their targets. kernel, gamma, degree, coef0 : as in `train_svc`.
     noise : the variance of the noise, greater than 0.
-    solver : "cg" (never stores K where it does not fit `cache_mb`) or "cholesky" (dense, for small n).
+    standardize, feature_names : as in `train_svc`.
+    normalize_y : give the targets mean 0 and variance 1 first; `noise` is then that of the scaled targets.
+    solver : "cg" (never stores K where it does not fit `cache_mb`), "cholesky" (dense, for small n) or "widrow-hoff" (one
+        weight at a time; `n_iter` counts updates, and its trace has the lower bound only).
+    learning_rate : of "widrow-hoff", one for all points or one for each. None: the exact step, 1 / (k(x, x) + noise).
     tol, stopping : "residual" (``|y - A alpha| <= tol |y|``) or "bounds" (relative width of the bounds on y'A^-1 y).
     alpha0 : weights to start from.
     max_iter, time_limit, cache_mb, n_threads, callback, verbose, trace : as in `train_svc`.
@@ -318,8 +398,13 @@ def gp_regression(
     noise = border.number("noise", noise, low=0.0, strict=True)
     tol = border.number("tol", tol, low=0.0, strict=True)
     max_iter = border.integer("max_iter", max_iter, low=-1)
+    names = _columns.names_of(X, feature_names)
     X = border.gram(X) if isinstance(kernel, str) and kernel == "precomputed" else border.features(X)
-    targets = border.vector(y, "y", X.shape[0])
+    given = border.vector(y, "y", X.shape[0])
+    y_mean, y_scale = _spread(given) if border.flag("normalize_y", normalize_y) else (0.0, 1.0)
+    targets = (given - y_mean) / y_scale
+    columns, X = _columns.fitted(X, None, standardize, names, kernel)
+    rates = _rates(solver, learning_rate, X.shape[0])
     spec = border.kernel(kernel, X, gamma, degree, coef0, 0.0, None)
     start = np.zeros(X.shape[0]) if alpha0 is None else border.vector(alpha0, "alpha0", X.shape[0]).copy()
     cache, threads = border.cache_bytes(cache_mb), border.threads(n_threads)
@@ -331,7 +416,8 @@ def gp_regression(
             alpha = _cholesky(system, targets)
             status, n_iter = Status.CONVERGED, 1
         else:
-            alpha, status, n_iter = run.solve(start, max_iter, control, border.flag("trace", trace))
+            way = _WidrowHoff(run, rates) if solver == "widrow-hoff" else run
+            alpha, status, n_iter = way.solve(start, max_iter, control, border.flag("trace", trace))
         residual = targets - (system @ alpha)
         seconds = control.seconds
     lower, upper = bounds(targets, alpha, residual, noise)
@@ -342,13 +428,13 @@ def gp_regression(
             f"{status}: residual {run.relative(residual):.1e} (tol {tol:g}). Remedy: raise the limit, tol or noise.",
             ConvergenceWarning,
         )  # fmt: skip
-    columns = np.array(run.trace).reshape(-1, 4).T
-    names = ("residual", "lower", "upper", "n_kernel_evals")
+    records = np.array(run.trace).reshape(-1, 4).T
+    measured = ("residual", "lower", "upper", "n_kernel_evals")
     solution = GPSolution(
         alpha=alpha, noise=noise, residual=run.relative(residual), lower=float(lower), upper=float(upper),
         status=status, converged=status.ok, n_iter=n_iter, n_kernel_evals=K.n_evals, fit_seconds=seconds, solver=solver,
-        kernel=spec.kernel, X=X, n_features=X.shape[1], tol=tol, function=spec.function, n_threads=threads,
-        cache_bytes=K.cache_bytes, trace=dict(zip(names, columns, strict=True)) if trace else None,
+        kernel=spec.kernel, X=X, columns=columns, tol=tol, y_mean=y_mean, y_scale=y_scale, function=spec.function,
+        n_threads=threads, cache_bytes=K.cache_bytes, trace=dict(zip(measured, records, strict=True)) if trace else None,
     )  # fmt: skip
     if K.function is spec.function and K.kernel == spec.kernel:
         solution._kept["system"] = system

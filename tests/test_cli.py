@@ -610,7 +610,7 @@ def test_user_warnings_are_back_afterwards(run, csv):
 
 
 def test_help(run):
-    for words in ([], ["path"], ["cv"], ["train"], ["predict"], ["info"], ["demo"]):
+    for words in ([], ["path"], ["cv"], ["train"], ["predict"], ["gp"], ["info"], ["demo"]):
         status, out, _ = run(*words, "--help")
         assert status == 0
         assert out.startswith("usage: svmcore")

@@ -74,6 +74,80 @@ def test_kernel_values_are_counted(problem):
     assert fresh.n_kernel_evals >= n**2 * fresh.n_iter
 
 
+@pytest.mark.parametrize("stopping", ["residual", "bounds"])
+@pytest.mark.parametrize("rate", [None, 0.3, np.linspace(0.2, 1.2, 120)])
+def test_widrow_hoff_comes_to_the_same_process(problem, stopping, rate):
+    X, y, Z = problem
+    noise = 0.6
+    exact = np.linalg.solve(kernel(X, X) + noise * np.eye(len(X)), y)
+    gp = svmcore.gp_regression(
+        X, y, noise=noise, gamma=GAMMA, solver="widrow-hoff", tol=1e-7, stopping=stopping, learning_rate=rate
+    )
+    assert gp.converged
+    assert gp.solver == "widrow-hoff"
+    np.testing.assert_allclose(gp.predict(Z), kernel(Z, X) @ exact, atol=1e-4 if stopping == "bounds" else 1e-6)
+    assert gp.lower <= float(y @ exact) <= gp.upper * (1.0 + 1e-12)
+
+
+def test_widrow_hoff_updates_are_those_of_the_rule(problem):
+    X, y, _ = problem
+    noise, rate = 0.2, 0.4
+    A, alpha = kernel(X, X) + noise * np.eye(len(X)), np.zeros(len(X))
+    for k in range(150):
+        i = k % len(X)
+        alpha[i] += rate * (y[i] - A[i] @ alpha)
+    with pytest.warns(svmcore.ConvergenceWarning, match="max_iter"):
+        gp = svmcore.gp_regression(
+            X, y, noise=noise, gamma=GAMMA, solver="widrow-hoff", learning_rate=rate, max_iter=150, trace=True
+        )
+    np.testing.assert_allclose(gp.alpha, alpha, atol=1e-12)
+    lower = gp.trace["lower"]
+    assert len(lower) == gp.n_iter == 150
+    assert (np.diff(lower) >= 0.0).all()  # every update raises the lower bound
+    assert lower[-1] == pytest.approx(gp.lower, rel=1e-9)
+
+
+def test_widrow_hoff_that_crawls_says_so():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 2))
+    with pytest.warns(svmcore.ConvergenceWarning, match="own limit"):
+        gp = svmcore.gp_regression(X, np.sin(X[:, 0]), noise=1e-6, gamma=0.1, solver="widrow-hoff", tol=1e-9)
+    assert gp.status.name == "LIMITED"
+
+
+def test_scaled_features_and_targets():
+    rng = np.random.default_rng(2)
+    X, Z = rng.normal(size=(80, 2)) * [1.0, 1e3] + [5.0, 0.0], rng.normal(size=(9, 2)) * [1.0, 1e3] + [5.0, 0.0]
+    y = 300.0 + 40.0 * np.sin(X[:, 0])
+    gp = svmcore.gp_regression(X, y, noise=0.1, gamma=0.5, standardize=True, normalize_y=True, tol=1e-10)
+    mean, scale = X.mean(axis=0), X.std(axis=0)
+    by_hand = svmcore.gp_regression((X - mean) / scale, (y - y.mean()) / y.std(), noise=0.1, gamma=0.5, tol=1e-10)
+    expected, std = by_hand.predict((Z - mean) / scale, return_std=True)
+    found, found_std = gp.predict(Z, return_std=True)
+    np.testing.assert_allclose(found, expected * y.std() + y.mean(), rtol=1e-9)
+    np.testing.assert_allclose(found_std, std * y.std(), rtol=1e-7)
+    np.testing.assert_allclose(
+        gp.variance(Z, bounded=True),
+        np.square(y.std()) * np.array(by_hand.variance((Z - mean) / scale, bounded=True)),
+        rtol=1e-6,
+        atol=1e-12 * y.std() ** 2,
+    )
+    flat = svmcore.gp_regression(X, np.full(80, 7.0), noise=0.1, normalize_y=True)
+    np.testing.assert_allclose(flat.predict(Z), 7.0)
+    with pytest.raises(svmcore.InputError, match="3 features a row"):
+        gp.predict(np.zeros((2, 3)))
+
+
+def test_a_process_of_a_data_frame_knows_its_columns(problem):
+    pandas = pytest.importorskip("pandas")
+    X, y, Z = problem
+    gp = svmcore.gp_regression(pandas.DataFrame(X, columns=["a", "b", "c"]), y, noise=0.1)
+    swapped = pandas.DataFrame(Z[:, [2, 0, 1]], columns=["c", "a", "b"])
+    np.testing.assert_array_equal(gp.predict(swapped), gp.predict(Z))
+    with pytest.raises(svmcore.InputError, match="lacks 'a'"):
+        gp.predict(pandas.DataFrame(Z, columns=["z", "b", "c"]))
+
+
 def test_other_inputs(problem):
     X, y, Z = problem
     reference = svmcore.gp_regression(X, y, noise=0.1, gamma=GAMMA, tol=1e-10).predict(Z)
@@ -100,8 +174,19 @@ def test_limits_are_honoured(problem):
     assert svmcore.gp_regression(X, 0.0 * y, noise=1.0).n_iter == 0
 
 
-@pytest.mark.parametrize("bad", [{"noise": 0.0}, {"noise": "x"}, {"noise": 1.0, "solver": "lu"}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"noise": 0.0},
+        {"noise": "x"},
+        {"noise": 1.0, "solver": "lu"},
+        {"noise": 1.0, "learning_rate": 0.1},
+        {"noise": 1.0, "solver": "widrow-hoff", "learning_rate": [0.1]},
+        {"noise": 1.0, "solver": "widrow-hoff", "learning_rate": 0.0},
+        {"noise": 1.0, "normalize_y": "yes"},
+    ],
+)
 def test_refusals(problem, bad):
     X, y, _ = problem
-    with pytest.raises(svmcore.InputError, match=r"noise|solver"):
+    with pytest.raises(svmcore.InputError, match=r"noise|solver|learning_rate|normalize_y"):
         svmcore.gp_regression(X, y, **bad)

@@ -46,7 +46,7 @@ def test_python_example_runs(tmp_path, monkeypatch):
     assert names["machine"].converged
 
 
-@pytest.mark.parametrize(("file", "count"), [(README, 2), (CLI, 4)])
+@pytest.mark.parametrize(("file", "count"), [(README, 2), (CLI, 5)])
 def test_commands_are_known(file, count):
     commands = [line for block in blocks("sh", file) for line in block.splitlines() if line.startswith("svmcore ")]
     assert len(commands) == count

@@ -1,6 +1,6 @@
-"""The command line: ``svmcore cv``, ``path``, ``train``, ``predict``, ``info``, ``demo``, over the public functions only.
+"""The command line: ``cv``, ``path``, ``train``, ``predict``, ``gp``, ``info``, ``demo``, over the public functions only.
 
-`parser` says what may be typed, `paths`, `cv` and `machines` are the commands, `files` reads and writes, `output` prints.
+`parser` says what may be typed; `paths`, `cv`, `machines`, `gp` are the commands; `files` reads and writes, `output` prints.
 
 Results go to standard output, everything else to standard error. Exit status: 0 done, 1 did not converge or ended early
 (the result is still written), 2 bad input (one line that says what and where), 130 interrupted (what there was is

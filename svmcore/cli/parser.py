@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from svmcore import __version__
 from svmcore.cli.cv import cv
+from svmcore.cli.gp import gp
 from svmcore.cli.machines import info, predict, train
 from svmcore.cli.output import BAD_INPUT
 from svmcore.cli.paths import DEMO_PICTURE, demo, path
@@ -166,6 +167,7 @@ def build() -> argparse.ArgumentParser:
             "svmcore predict my-path.npz new.csv -C 10 -o classes.txt",
         )
     )
+    _add_gp(command)
     sub = command("info", info, "say what a file holds", "svmcore info my-model.npz")
     sub.add_argument("model", metavar="MODEL", help="what train -o or path -o wrote")
     _add_json(sub)
@@ -288,6 +290,36 @@ def _train_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--tol", type=float, default=1e-3, help="largest violation of the optimality conditions (default 0.001)"
     )
+    _add_limits(sub)
+    _add_json(sub)
+
+
+def _add_gp(command: Callable[..., argparse.ArgumentParser]) -> None:
+    sub = command(
+        "gp",
+        gp,
+        "regression by a Gaussian process, with standard deviations",
+        "svmcore gp houses.csv --noise 0.1 --standardize --normalize-y",
+        "svmcore gp houses.csv --noise 0.1 --standardize --normalize-y --test new.csv -o means.txt",
+    )
+    sub.set_defaults(svr=True)  # the labels are numbers
+    _add_data(sub)
+    _add_kernel(sub)
+    sub.add_argument("--noise", type=float, required=True, metavar="S2", help="variance of the noise of the targets")
+    sub.add_argument(
+        "--normalize-y", action="store_true",
+        help="give the targets mean 0 and variance 1 first; S2 is then that of the scaled targets",
+    )  # fmt: skip
+    sub.add_argument("--test", metavar="DATA", help="other data, to predict; targets in them are compared with")
+    sub.add_argument("-o", "--output", metavar="OUT", help="write mean and standard deviation for every row of --test")
+    sub.add_argument(
+        "--solver", default="cg", choices=("cg", "cholesky", "widrow-hoff"), help="default cg: conjugate gradients"
+    )
+    sub.add_argument("--tol", type=float, default=1e-6, help="of the residual, or of the bounds (default 1e-6)")
+    sub.add_argument(
+        "--stopping", default="residual", choices=("residual", "bounds"),
+        help="residual: |y - A alpha| <= tol |y| (default); bounds: relative width of the bounds on y'inverse(A)y",
+    )  # fmt: skip
     _add_limits(sub)
     _add_json(sub)
 

@@ -35,8 +35,8 @@ def add_data(report: Report, name: str, X: Any, y: Any, regression: bool = False
     report.add("data", f"{text}, classes {shown}{more}", **size, classes=dict(zip(classes, counts, strict=True)))
 
 
-def add_kernel(report: Report, kernel: Any, standardized: bool) -> None:
-    """A kernel, those of its parameters that count, and whether features are scaled before it."""
+def add_kernel(report: Report, kernel: Any, standardized: bool, kept: bool = True) -> None:
+    """A kernel, those of its parameters that count, and whether features are scaled before it (`kept`: in a file)."""
     from svmcore._types import KernelKind
 
     name = KernelKind(kernel.kind).name.lower()
@@ -48,7 +48,8 @@ def add_kernel(report: Report, kernel: Any, standardized: bool) -> None:
     if name in ("poly", "sigmoid"):
         facts["coef0"] = kernel.coef0
     text = ", ".join([name, *(f"{key} {value:.6g}" for key, value in facts.items() if key != "name")])
-    scaled = ", of standardised features (kept in the file, predict does the same)" if standardized else ""
+    scaled = ", of standardised features" if standardized else ""
+    scaled += " (kept in the file, predict does the same)" if standardized and kept else ""
     report.add("kernel", text + scaled, **facts, standardized=standardized)
 
 

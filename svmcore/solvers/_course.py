@@ -369,7 +369,9 @@ class Course:
         if not self.crawl.seen(self.violation, self.n_iter):
             self.rested()
         elif self.crawl.endless or self.violation <= rounding(self.qp, self.K, self.beta()):
-            status = Status.CONVERGED if self.refresh() else Status.PRECISION
+            literal = not self.face_steps and self.violation > rounding(self.qp, self.K, self.beta())
+            status = Status.LIMITED if literal else Status.PRECISION
+            status = Status.CONVERGED if self.refresh() else status
         else:
             status = self._rescued()
         return self.outside() if status is None else status
