@@ -76,6 +76,7 @@ LAYERS: dict[str, set[str]] = {
     "pictures": {"plots", "plots_cv"},
     "files of answers": {"files"},
     "files of data": {"data"},
+    "beyond one machine": {"distributed"},
     "what people touch": {"warm", "cli", "", "__main__"},
 }
 
@@ -91,7 +92,7 @@ FORBIDDEN_TO_SOLVERS = {"solvers", "problem", "solve"}
 MEASURES = "problem.measures"  # which solvers share with certificates
 SHARED_BY_SOLVERS = "solvers._"  # private files of that folder are no solvers
 FOLDERS = {"svmcore", *(f"svmcore.{path.parent.name}" for path in (ROOT / "svmcore").glob("*/__init__.py"))}
-OPTIONAL = ["sklearn", "matplotlib", "dask", "distributed", "joblib", "rich"]
+OPTIONAL = ["sklearn", "matplotlib", "dask", "distributed", "pyarrow", "joblib", "rich"]
 COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "jitclass", "cfunc", "stencil", "generated_jit"}
 MAX_FILE_LINES = 700
 MAX_FUNCTION_LINES = 75  # of code: parameters and docstrings are as long as they must be

@@ -156,7 +156,7 @@ def _response(inverse, weighted, fitted, out):
 
 
 @jit(sums=True)
-def _predicted(x, step, db):
+def predicted(x, step, db):
     """(length to the boundary, share of its square in the sum of s z + u t) for a direction that aims at zero."""
     most, curve = 1.0, 0.0
     for i in range(x.s.shape[0]):
@@ -168,7 +168,7 @@ def _predicted(x, step, db):
 
 
 @jit(sums=True)
-def _correct(x, step, bias, db, mu):
+def correct(x, step, bias, db, mu):
     """Right-hand sides that aim at mu, corrected for the curvature of the predictor. In place: step."""
     for i in range(x.s.shape[0]):
         move = step.base[i] - db * step.unit[i]
@@ -183,7 +183,7 @@ def _correct(x, step, bias, db, mu):
 
 
 @jit(sums=True)
-def _reach(x, step, db):
+def reach(x, step, db):
     """Length to the boundary of the corrected direction."""
     most = 1.0
     for i in range(x.s.shape[0]):
@@ -249,12 +249,12 @@ def advance(x, step, design, at, count, equality, factorised):
     unit = fmax(_response(inverse, inverse, step.fitted[0], step.unit), SMALLEST)
     free = _response(inverse, weighted, step.fitted[1], step.base) + at.excess
     db = free / unit if equality else 0.0
-    length, curve = _predicted(x, step, db)
+    length, curve = predicted(x, step, db)
     mu = at.complementarity / count
     after = (1.0 - length) * mu + length * length * curve / count
-    _correct(x, step, at.bias, db, mu * min((after / mu) ** 3, 1.0))
+    correct(x, step, at.bias, db, mu * min((after / mu) ** 3, 1.0))
     _fit(step, design, np.int64(1))
     free = _response(inverse, weighted, step.fitted[1], step.base) + at.excess
     db = free / unit if equality else 0.0
-    length = min(1.0, BACK_OFF * _reach(x, step, db))
+    length = min(1.0, BACK_OFF * reach(x, step, db))
     return move(x, step, length, db, at.bias + length * db)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack, qr
+from scipy.linalg import lapack
 
 from svmcore._control import Control
 from svmcore._kernels import weighted_gram
@@ -27,6 +27,7 @@ from svmcore.kernel.points import dense_points, is_sparse
 from svmcore.problem import measures
 from svmcore.solvers import _ipm_jit as ipm
 from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual
+from svmcore.solvers._settle import LONG, settle
 
 CAPABILITIES = Capabilities(
     summary="interior point with crossover: the linear kernel with few features",
@@ -48,7 +49,6 @@ SHORTER = 8  # times as short as it could be
 FAR = 1e4  # error of the margins, in units of |c|, from which they pay
 STEEPEST = 1e-8  # ridge of the first fit, as a share of the trace of Z' Z
 FLATTEST = 1e-6  # smallest mean margin error that sets the first barrier, in units of |c|
-LONG = 1e9  # operations between two looks at the clock
 FEASIBLE = 1e-9  # share of sum |beta| by which an inner point may miss the equality row
 ROUNDS = 40  # changes of the free set in one crossover
 
@@ -317,70 +317,20 @@ class _Crossover:
         self.beta = np.where(at_lower, qp.lower, np.where(at_upper, qp.upper, x.beta))
         self.free = list(np.flatnonzero(~at_lower & ~at_upper))
 
-    def _step(self, free: IntArray, w: FloatArray) -> tuple[FloatArray, float]:
-        """Change of the free variables that makes their residuals equal (to the bias, which is returned)."""
-        qp = self.qp
-        Z, d = self.data.features(free), self.data.d
-        ones = np.ones((len(free), int(qp.equality)))
-        excess = -np.full(int(qp.equality), self.beta.sum())
-        diag = qp.diag[free]
-        if diag.all():
-            v = qp.c[free] - Z @ w - diag * self.beta[free]
-            scaled = Z / diag[:, None]
-            normal = np.eye(d)
-            rows = max(1, int(LONG / d**2))
-            for first in range(0, len(free), rows):
-                normal += Z[first : first + rows].T @ scaled[first : first + rows]
-                if self.data.poll():
-                    return np.zeros(len(free)), 0.0
-            right = np.column_stack([v, ones])
-            fitted, failed = lapack.dposv(normal, scaled.T @ right)[1:]
-            if failed:
-                fitted = np.linalg.lstsq(normal, scaled.T @ right, rcond=1e-15)[0]
-            x = right / diag[:, None] - scaled @ fitted
-            if not qp.equality:
-                return x[:, 0], 0.0
-            bias = (x[:, 0].sum() - excess[0]) / x[:, 1].sum()
-            return x[:, 0] - bias * x[:, 1], float(bias)
-        # the step lies in the span of [Z, 1]: an orthonormal basis keeps duplicate and dependent rows cheap and harmless
-        basis: FloatArray = np.eye(len(free))
-        if len(free) > d + 1:
-            q, r, _ = qr(np.hstack([Z, ones]), mode="economic", pivoting=True)
-            size = np.abs(np.diag(r))
-            basis = np.asarray(q[:, : int(np.count_nonzero(size > 1e-11 * size[0]))], dtype=np.float64)
-        reduced = basis.T @ Z
-        f, e = basis.shape[1], ones.shape[1]
-        system = np.zeros((f + e, f + e))
-        system[:f, :f] = reduced @ reduced.T + (basis.T * diag) @ basis
-        system[:f, f:] = basis.T @ ones
-        system[f:, :f] = system[:f, f:].T
-        right = np.concatenate([basis.T @ (qp.c[free] - Z @ w - diag * self.beta[free]), excess])
-        solution = np.linalg.lstsq(system, right, rcond=1e-13)[0]
-        return basis @ solution[:f], float(solution[f]) if e else 0.0
-
     def _settle(self) -> float:
         """Solve for the free variables, dropping those that would leave their boxes; returns the bias."""
-        qp, bias = self.qp, 0.0
-        while self.free and not self.data.poll():
-            free = np.array(self.free)
-            w = self.data.columns(self.beta)
-            if not np.isfinite(w).all():
-                break
-            step, bias = self._step(free, w)
-            target = self.beta[free] + step
-            outside = (target < qp.lower[free]) | (target > qp.upper[free])
-            if not outside.any():
-                self.beta[free] = target
-                break
-            bound = np.where(step > 0, qp.upper[free], qp.lower[free])
-            with np.errstate(divide="ignore", invalid="ignore"):
-                reach = np.where(outside, (bound - self.beta[free]) / step, np.inf)
-            first = int(np.argmin(reach))
-            self.beta[free] += max(0.0, float(reach[first])) * step
-            self.beta[free[first]] = bound[first]
-            self.beta = np.clip(self.beta, qp.lower, qp.upper)
-            del self.free[first]
-        return bias
+        if not self.free:
+            return 0.0
+        free = np.array(self.free)
+        rest = self.beta.copy()
+        rest[free] = 0.0
+        found = settle(
+            self.qp.part(free), self.data.features(free), self.beta[free], self.data.columns(rest), float(rest.sum()),
+            self.data.poll,
+        )  # fmt: skip
+        self.beta[free] = found.beta
+        self.free = free[found.inside].tolist()
+        return found.bias
 
     def _exact(self) -> _Exact:
         """Where it stands now."""

@@ -1,0 +1,13 @@
+"""Machines over parts of a data set: beyond one computer's memory, or beyond one computer.
+
+>>> from svmcore.distributed import train_linear
+>>> train_linear([([[0.0], [1.0]], [0, 0]), ([[3.0], [4.0]], [1, 1])], C=1.0).converged  # doctest: +SKIP
+True
+"""
+
+from __future__ import annotations
+
+from svmcore.distributed.answer import PartsSolution
+from svmcore.distributed.training import train_linear
+
+__all__ = ["PartsSolution", "train_linear"]

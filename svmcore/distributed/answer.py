@@ -1,0 +1,223 @@
+"""The answer of a fit over parts: its certificate, its course, predictions by blocks, and the same machine in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore._errors import InputError
+from svmcore._html import html_table
+from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore.distributed.engine import dask_engine
+from svmcore.kernel.points import is_sparse
+from svmcore.models.solution import Solution, Terms
+from svmcore.problem.certify import Certificate
+from svmcore.problem.columns import Columns
+
+_ROWS = 1 << 16  # rows predicted at a time
+
+
+class Round(NamedTuple):
+    """A round of a kernel machine, or a step of a linear one."""
+
+    seconds: float
+    violation: float
+    free: int
+    dual: float
+    gap: float
+    moved: int  # rows whose products went into the field
+    groups: int  # of variables that were improved side by side
+
+
+class Vectors(NamedTuple):
+    """Support vectors: their parts' rows, signed coefficients, features."""
+
+    at: IntArray
+    coef: FloatArray
+    X: Any
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PartsSolution:
+    """A machine trained over parts, with its certificate.
+
+    Attributes
+    ----------
+    objective, primal_objective, gap, relative_gap, kkt_violation, intercept : as those of `svmcore.Solution`. The violation
+        and the intercept are always computed in float64 from the rows. The others are, where ``stats["exact"]``; else they
+        are sums over the parts' single-precision fields, and may be off by ``stats["error"]`` times sum |alpha|.
+    coef_ : the weights of a linear machine, else None.
+    status, converged, fit_seconds : how the run ended.
+    n_support, n_free : support vectors, and those of them strictly between their bounds.
+    rounds : one `Round` each.
+    rows, parts : rows of every part, and their names.
+    stats : passes over the support vectors (or the data), rows the master has seen, bytes up and down, workers lost.
+    """
+
+    kind: str
+    intercept: float
+    certificate: Certificate
+    status: Status
+    fit_seconds: float
+    n_support: int
+    n_free: int
+    rounds: list[Round]
+    rows: list[int]
+    parts: list[str]
+    classes: NDArray[Any] | None
+    kernel: Kernel
+    terms: Terms
+    n_features: int
+    coef_: FloatArray | None
+    engine: str
+    gather: Callable[[], list[Vectors]]
+    stats: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the run met its tolerance."""
+        return self.status.ok
+
+    @property
+    def objective(self) -> float:
+        """The dual objective in minimised form."""
+        return self.certificate.objective
+
+    @property
+    def primal_objective(self) -> float:
+        """The primal objective."""
+        return self.certificate.primal_objective
+
+    @property
+    def gap(self) -> float:
+        """primal_objective + objective."""
+        return self.certificate.gap
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap divided by |primal_objective|."""
+        return self.certificate.relative_gap
+
+    @property
+    def kkt_violation(self) -> float:
+        """The KKT violation."""
+        return self.certificate.kkt_violation
+
+    @cached_property
+    def vectors(self) -> list[Vectors]:
+        """The support vectors of every part, fetched from where they are when first asked for."""
+        return self.gather()
+
+    @property
+    def alpha(self) -> list[FloatArray]:
+        """The dual variables of the rows of every part, at least 0."""
+        found = []
+        for count, part in zip(self.rows, self.vectors, strict=True):
+            alpha = np.zeros(count)
+            alpha[part.at] = np.abs(part.coef)
+            found.append(alpha)
+        return found
+
+    @cached_property
+    def _local(self) -> Solution:
+        firsts = np.cumsum([0, *self.rows])
+        support = np.concatenate([part.at + first for part, first in zip(self.vectors, firsts, strict=False)])
+        coef = np.concatenate([part.coef for part in self.vectors])
+        blocks = [part.X for part in self.vectors if len(part.at)]
+        X: Any = np.zeros((0, self.n_features))
+        if blocks and is_sparse(blocks[0]):
+            from scipy import sparse
+
+            X = sparse.csr_matrix(sparse.vstack(blocks))
+        elif blocks:
+            X = np.concatenate(blocks).astype(np.float64)
+        alpha = np.zeros(int(firsts[-1]))
+        alpha[support] = np.abs(coef)
+        return Solution(
+            alpha=alpha, intercept=self.intercept, support=support.astype(np.int64), dual_coef=coef,
+            kkt_violation=self.kkt_violation, measured=self.certificate, status=self.status, converged=self.converged,
+            n_iter=len(self.rounds), n_kernel_evals=0, fit_seconds=self.fit_seconds, solver=self.engine,
+            classes=self.classes, kernel=self.kernel, support_vectors=X, columns=Columns(self.n_features),
+            terms=self.terms, stats=self.stats,
+        )  # fmt: skip
+
+    def to_local(self) -> Solution:
+        """The same machine as a `svmcore.Solution`, with its support vectors: to save, to predict, to keep.
+
+        Its training points are the rows of all parts, one after the other.
+        """
+        return self._local
+
+    def decision_function(self, X: Any) -> Any:
+        """f(x) for every row of X, by blocks of rows; a lazy dask array where X is a collection of dask."""
+        if hasattr(X, "dask"):
+            return dask_engine().map_rows(X, self._machine, False)
+        return self._by_blocks(X, False)
+
+    def predict(self, X: Any) -> Any:
+        """The class (or value) of every row of X; a lazy dask array where X is a collection of dask."""
+        if hasattr(X, "dask"):
+            return dask_engine().map_rows(X, self._machine, True)
+        return self._by_blocks(X, True)
+
+    @property
+    def _machine(self) -> Any:
+        """What predicts: a few numbers for a linear machine."""
+        if self.coef_ is not None:
+            return Weights(self.coef_, self.intercept, self.classes)
+        return self._local
+
+    def _by_blocks(self, X: Any, labels: bool) -> NDArray[Any]:
+        machine = self._machine
+        function = machine.predict if labels else machine.decision_function
+        if not hasattr(X, "shape") or len(X.shape) != 2 or X.shape[0] <= _ROWS or hasattr(X, "iloc"):
+            return np.asarray(function(X))
+        return np.concatenate([function(X[first : first + _ROWS]) for first in range(0, X.shape[0], _ROWS)])
+
+    def __str__(self) -> str:
+        n, status = sum(self.rows), self.status.name.lower()
+        return (
+            f"{KernelKind(self.kernel.kind).name.lower()}, {n:,} rows in {len(self.rows)} parts, {len(self.rounds)} rounds, "
+            f"{self.n_support:,} vectors ({self.n_free:,} free), relative gap {self.relative_gap:.1e}, "
+            f"KKT violation {self.kkt_violation:.1e}, {status}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<PartsSolution: {self}>"
+
+    def _repr_html_(self) -> str:
+        """The table that notebooks show."""
+        rows = {
+            "rows": f"{sum(self.rows):,} in {len(self.rows)} parts",
+            "rounds": len(self.rounds),
+            "support vectors": f"{self.n_support:,}, {self.n_free:,} free",
+            "KKT violation": f"{self.kkt_violation:.1e}",
+            "relative gap": f"{self.relative_gap:.1e}",
+            "status": self.status,
+        }
+        return html_table("PartsSolution", rows)
+
+
+class Weights(NamedTuple):
+    """A linear machine."""
+
+    coef: FloatArray
+    intercept: float
+    classes: NDArray[Any] | None
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """f(x) for every row of X."""
+        X = X.to_numpy() if hasattr(X, "to_numpy") else X if is_sparse(X) else np.asarray(X)
+        if len(X.shape) != 2 or X.shape[1] != len(self.coef):
+            raise InputError(f"X has shape {X.shape}; this machine was trained with {len(self.coef)} features")
+        return np.asarray(X @ self.coef, dtype=np.float64) + self.intercept
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of every row of X, or the value."""
+        values = self.decision_function(X)
+        return values if self.classes is None else np.asarray(self.classes[(values > 0).astype(int)])

@@ -1,0 +1,213 @@
+"""What users call their data becomes a list of sources, one a part: arrays, lists of arrays, files, lists of files.
+
+Arrays in .npy files, and in .npz files that are not compressed, are mapped: their rows are read from disk as they are
+needed. Parquet files have one part for each row group, and need pyarrow. Everything else is read by `svmcore.load_data`.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import zipfile
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._errors import InputError, MissingExtraError
+from svmcore.data import load_data
+from svmcore.distributed.parts import Held, Piece
+from svmcore.kernel.points import is_sparse
+
+_KEYS = ("X", "y", "sample_weight")
+_ZIP_HEADER = 30  # bytes of a member's own header, without its name and its extra field
+_ROWS = 50_000  # rows of a part where nobody says
+_MOST = 64  # parts, then
+
+
+class File(NamedTuple):
+    """The source of a part that is a file, or a row group of a parquet file."""
+
+    path: str
+    y: Any = None  # another file, or an array, with the labels
+    label: Any = None
+    weight: Any = None
+    group: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.path if self.group is None else f"{self.path}, row group {self.group}"
+
+    @property
+    def mapped(self) -> bool:
+        """As `Held.mapped`."""
+        return self.path.endswith((".npy", ".npz"))
+
+    def read(self) -> Piece:
+        """The rows."""
+        try:
+            return self._read()
+        except FileNotFoundError:
+            raise InputError(
+                f"part {self.name} is gone: there is no such file any more; put it back, or leave it out"
+            ) from None
+        except OSError as error:
+            raise InputError(f"part {self.name} cannot be read: {error}") from None
+
+    def _read(self) -> Piece:
+        if self.group is not None:
+            return _row_group(self.path, self.group, self.label, self.weight)
+        if self.path.endswith(".npy"):
+            y = np.load(self.y, mmap_mode="r") if isinstance(self.y, str) else self.y
+            weight = np.load(self.weight) if isinstance(self.weight, str) else self.weight
+            return Piece(np.load(self.path, mmap_mode="r"), y, weight)
+        if self.path.endswith(".npz"):
+            return _archive(self.path)
+        X, y = load_data(self.path, label=-1 if self.label is None else self.label)
+        return Piece(X, y)
+
+
+def _archive(path: str) -> Piece:
+    """X, y and sample_weight of an .npz file, mapped where they are stored as they are."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            names = set(stored.files)
+            if "X" not in names:
+                return Piece(*load_data(path))
+            y = stored["y"] if "y" in names else None
+            weight = stored["sample_weight"] if "sample_weight" in names else None
+        return Piece(_member(path, "X.npy"), y, weight)
+    except (ValueError, zipfile.BadZipFile) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"part {path} is no archive of arrays ({error})") from None
+
+
+def _member(path: str, name: str) -> Any:
+    """One array of an archive: mapped if it is not compressed, else read."""
+    with zipfile.ZipFile(path) as archive:
+        info = archive.getinfo(name)
+        if info.compress_type != zipfile.ZIP_STORED:
+            with np.load(path, allow_pickle=False) as stored:
+                return stored[name.removesuffix(".npy")]
+    with open(path, "rb") as file:
+        file.seek(info.header_offset)
+        header = file.read(_ZIP_HEADER)
+        skip = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+        file.seek(info.header_offset + _ZIP_HEADER + skip)
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(file)
+        offset = file.tell()
+    if fortran or dtype.hasobject or 0 in shape:
+        with np.load(path, allow_pickle=False) as stored:
+            return stored[name.removesuffix(".npy")]
+    return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape)
+
+
+def _parquet() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtraError(
+            "reading parquet files needs pyarrow; install it with: pip install pyarrow, or give .npy files"
+        ) from None
+    return pyarrow.parquet
+
+
+def _row_group(path: str, group: int, label: Any, weight: Any) -> Piece:
+    table = _parquet().ParquetFile(path).read_row_group(group)
+    columns = {name: table.column(name).to_numpy() for name in table.column_names}
+    for name in (label, weight):
+        if name is not None and name not in columns:
+            raise InputError(f"{path} has no column {name!r}; its columns are {', '.join(columns)}")
+    y = columns.pop(label)
+    w = None if weight is None else columns.pop(weight)
+    single = all(column.dtype == np.float32 for column in columns.values())
+    try:
+        X = np.column_stack([np.asarray(column, np.float32 if single else np.float64) for column in columns.values()])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path} holds columns that are no numbers ({error}); leave them out of the file") from None
+    return Piece(X, y, w)
+
+
+def _names(X: Any) -> list[str] | None:
+    """File names, if that is what was given: one, a pattern, or a list."""
+    if isinstance(X, (str, os.PathLike)):
+        name = os.fspath(X)
+        found = sorted(glob.glob(name)) if any(sign in name for sign in "*?[") else [name]
+        if not found:
+            raise InputError(f"no file is called {name!r}; give a pattern that fits, or a list of files")
+        return [str(each) for each in found]
+    if isinstance(X, Sequence) and len(X) and all(isinstance(each, (str, os.PathLike)) for each in X):
+        return [os.fspath(each) for each in X]
+    return None
+
+
+def _of_files(names: list[str], y: Any, label: Any, weight: Any) -> list[Any]:
+    found: list[Any] = []
+    for k, name in enumerate(names):
+        if not os.path.isfile(name):
+            raise InputError(f"part {name} is not there: no such file")
+        if name.endswith((".parquet", ".pq")):
+            if not isinstance(label, str):
+                raise InputError(f"{name} is a parquet file; name the column of its labels with label=")
+            groups = _parquet().ParquetFile(name).num_row_groups
+            found += [File(name, None, label, weight, group) for group in range(groups)]
+            continue
+        if name.endswith(".npy") and (y is None or len(y) != len(names)):
+            raise InputError(f"{name} holds features only; give as many files, or arrays, of labels as y")
+        own = (os.fspath(y[k]) if isinstance(y[k], (str, os.PathLike)) else y[k]) if y is not None else None
+        found.append(File(name, own, label, None if weight is None else weight[k]))
+    return found
+
+
+def _cut(X: Any, y: Any, weight: Any, parts: int | None) -> list[Any]:
+    """One array of rows as parts of neighbouring rows."""
+    n = int(X.shape[0])
+    count = parts or min(_MOST, -(-n // _ROWS))
+    edges = np.linspace(0, n, max(1, min(count, n)) + 1).astype(int).tolist()
+    if y is None or len(y) != n:
+        raise InputError(f"X has {n} rows and y {'is missing' if y is None else f'has {len(y)}'}; give one label a row")
+    if weight is not None and len(weight) != n:
+        raise InputError(f"sample_weight has {len(weight)} numbers for {n} samples; give one number per sample")
+    return [
+        Held(str(k), Piece(X[a:b], y[a:b], None if weight is None else weight[a:b]))
+        for k, (a, b) in enumerate(pairwise(edges))
+    ]
+
+
+def _shaped(X: Any) -> Any:
+    """A matrix as something that has rows: frames become arrays, sparse ones CSR."""
+    if hasattr(X, "tocsr"):
+        return X.tocsr()
+    return X if isinstance(X, np.ndarray) or is_sparse(X) else np.asarray(X)
+
+
+def _is_piece(value: Any) -> bool:
+    """Whether it looks like (X, y) or (X, y, weights) of a part."""
+    return isinstance(value, tuple) and len(value) in (2, 3) and len(getattr(value[0], "shape", ())) == 2
+
+
+def sources(X: Any, y: Any = None, weight: Any = None, *, label: Any = None, parts: int | None = None) -> list[Any]:
+    """The parts of what the user gave."""
+    names = _names(X)
+    if names is not None:
+        if isinstance(y, (str, os.PathLike)):
+            y = _names(y)
+        return _of_files(names, y, label, weight)
+    if isinstance(X, (list, tuple)) and len(X) and all(hasattr(each, "shape") and len(each.shape) == 2 for each in X):
+        for name, values in (("y", y), ("sample_weight", weight)):
+            if (name == "y" or values is not None) and (values is None or len(values) != len(X)):
+                raise InputError(f"X is a list of {len(X)} parts; give {name} as a list of as many parts")
+        return [Held(str(k), Piece(each, y[k], None if weight is None else weight[k])) for k, each in enumerate(X)]
+    if isinstance(X, (list, tuple)) and len(X) and all(_is_piece(each) for each in X):
+        return [Held(str(k), Piece(*each)) for k, each in enumerate(X)]
+    y = None if y is None else np.asarray(y)
+    weight = None if weight is None else np.asarray(weight)
+    X = _shaped(X)
+    if len(X.shape) != 2:
+        raise InputError(f"X has {len(X.shape)} dimension(s); it must have two, samples by features")
+    return _cut(X, y, weight, parts)

@@ -1,0 +1,70 @@
+"""Checkpoints: what a fit over parts needs to set out again, in an .npz file without pickle that is replaced in one piece.
+
+A file belongs to one problem: it holds the problem's own description, and one of another problem is refused by what differs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from svmcore._errors import InputError
+
+_FORMAT = "svmcore-checkpoint-1"
+
+
+class Ledger:
+    """A checkpoint file, or none (`path` is None)."""
+
+    def __init__(self, path: Any, problem: dict[str, Any]) -> None:
+        try:
+            self.path = None if path is None else os.fspath(path)
+        except TypeError:
+            raise InputError(f"checkpoint={path!r} is no file name") from None
+        self.problem = json.loads(json.dumps(problem))
+        if self.path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(self.path))):
+            raise InputError(f"checkpoint={self.path!r} is in a folder that does not exist; make it first")
+
+    def __bool__(self) -> bool:
+        return self.path is not None
+
+    def read(self) -> dict[str, Any] | None:
+        """What was written last, or None where there is no such file."""
+        if self.path is None or not os.path.exists(self.path):
+            return None
+        try:
+            with np.load(self.path, allow_pickle=False) as stored:
+                found = {name: stored[name] for name in stored.files}
+            if str(found.pop("format")) != _FORMAT:
+                raise ValueError(f"it is not of the format {_FORMAT}")
+            problem = json.loads(str(found.pop("problem")))
+        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+            raise InputError(
+                f"checkpoint={self.path!r} is no checkpoint ({error}); delete it, or name another"
+            ) from None
+        for name, value in self.problem.items():
+            if problem.get(name) != value:
+                raise InputError(
+                    f"checkpoint={self.path!r} belongs to another problem: {name} is {problem.get(name)!r} there and "
+                    f"{value!r} here; delete it, or name another file"
+                )
+        return found
+
+    def write(self, **arrays: Any) -> None:
+        """Replace the file."""
+        if self.path is None:
+            return
+        other = f"{self.path}.{os.getpid()}.tmp"
+        try:
+            with open(other, "wb") as file:
+                np.savez(file, format=np.array(_FORMAT), problem=np.array(json.dumps(self.problem)), **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(other, self.path)
+        finally:
+            if os.path.exists(other):
+                os.remove(other)

@@ -1,0 +1,163 @@
+"""From the words of a user to a problem over parts: the engine, the sources, a first pass, and what all parts must know."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._control import Control, new_control
+from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._types import Kernel, KernelKind, Status
+from svmcore.distributed import files
+from svmcore.distributed.engine import Serial, Threads, dask_engine
+from svmcore.distributed.ledger import Ledger
+from svmcore.distributed.parts import CLASSIFICATION, REGRESSION, Task, Whole, summary, together
+from svmcore.models.solution import Terms
+from svmcore.problem import border, formulations
+
+ENGINES = ("serial", "threads", "dask")
+LOSSES = (*formulations.SVC_LOSSES, *formulations.SVR_LOSSES[:2])
+KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian")
+_LARGE_GAP = 0.01
+
+
+class Setup(NamedTuple):
+    """A problem over parts, checked."""
+
+    engine: Serial
+    sources: list[Any]
+    whole: Whole
+    task: Task
+    terms: Terms
+    tol: float
+    control: Control
+    ledger: Ledger
+
+
+class Words(NamedTuple):
+    """How to run it, as users say it."""
+
+    engine: Any
+    client: Any
+    label: Any
+    parts: Any
+    checkpoint: Any
+    tol: Any
+    time_limit: Any
+    callback: Any
+    verbose: Any
+    n_threads: Any
+
+
+def _engine(X: Any, words: Words) -> Serial:
+    name = words.engine
+    if name is None:
+        lazy = hasattr(X, "dask") or (isinstance(X, (list, tuple)) and any(hasattr(each, "dask") for each in X))
+        name = "dask" if words.client is not None or lazy else "serial"
+    border.choice("engine", name, ENGINES)
+    if words.client is not None and name != "dask":
+        raise InputError(f"client= belongs to engine='dask', and engine={name!r} is given; leave one of them out")
+    threads = None if words.n_threads is None else border.threads(words.n_threads)
+    if name == "serial":
+        return Serial(threads)
+    if name == "threads":
+        return Threads(threads)
+    return dask_engine().Dask(words.client, threads)  # type: ignore[no-any-return]
+
+
+def _labels(whole: Whole, class_weight: Any) -> tuple[Any, tuple[float, float]]:
+    """The two classes and their weights."""
+    labels = whole.labels
+    if len(labels) > 2:
+        shown = ", ".join(map(str, labels[:5].tolist())) + (", ..." if len(labels) > 5 else "")
+        raise InputError(f"y holds {len(labels)} classes ({shown}); this function separates two; DaskSVC takes several")
+    if len(labels) < 2:
+        raise InputError(f"y holds one class only ({', '.join(map(str, labels))}) in all parts; a classifier needs two")
+    if not whole.counts.all():
+        raise InputError("all samples of one class have weight zero; both classes need a sample with positive weight")
+    down, up = border.class_factors(class_weight, labels, np.arange(2), whole.counts)
+    return labels, (float(down), float(up))
+
+
+def _kernel(name: Any, gamma: Any, degree: Any, coef0: Any, whole: Whole) -> Kernel:
+    if name not in KERNELS:
+        raise InputError(f"kernel={name!r} is not known over parts; choose one of {', '.join(map(repr, KERNELS))}")
+    kind, value = border.KERNELS[name], 1.0
+    if kind is not KernelKind.LINEAR:
+        value = 1.0 / whole.features
+        if gamma == "scale":
+            variance = whole.variance
+            value = 1.0 / (whole.features * variance) if variance > 0 and math.isfinite(variance) else 1.0
+        elif gamma != "auto":
+            if isinstance(gamma, str):
+                raise InputError(f'gamma={gamma!r} is not known; give "scale", "auto" or a positive number')
+            value = border.number("gamma", gamma, low=0.0, strict=True)
+    power = border.integer("degree", degree, low=0, high=border.LARGEST_DEGREE) if kind is KernelKind.POLY else 1
+    constant = border.number("coef0", coef0) if kind in (KernelKind.POLY, KernelKind.SIGMOID) else 0.0
+    return Kernel(int(kind), float(value), constant, power, 0.0)
+
+
+def setup(X: Any, y: Any, sample_weight: Any, form: dict[str, Any], words: Words) -> Setup:
+    """Check everything, make the engine, read the parts once."""
+    loss = border.choice("loss", form["loss"], LOSSES)
+    kind = REGRESSION if loss in formulations.SVR_LOSSES else CLASSIFICATION
+    C = border.cost(form["C"], infinite=False)
+    epsilon = border.number("epsilon", form["epsilon"], low=0.0) if kind == REGRESSION else 0.0
+    equality = border.flag("fit_intercept", form["fit_intercept"])
+    tol = border.number("tol", words.tol, low=0.0, strict=True)
+    parts = None if words.parts is None else border.integer("parts", words.parts, low=1)
+    control = new_control("fit", words.time_limit, words.callback, words.verbose)
+    engine = _engine(X, words)
+    if engine.name == "dask":
+        found = engine.sources(X, y, sample_weight, words.label, parts)  # type: ignore[attr-defined]
+    else:
+        found = files.sources(X, y, sample_weight, label=words.label, parts=parts)
+    whole = together(engine.gather(engine.run(summary, [(source, kind) for source in found])))
+    classes, factors = (None, (1.0, 1.0)) if kind == REGRESSION else _labels(whole, form.get("class_weight"))
+    kernel = _kernel(form["kernel"], form["gamma"], form["degree"], form["coef0"], whole)
+    task = Task(kind, kernel, C, loss, epsilon, equality, classes, factors, whole.features, whole.mean, whole.sparse)
+    terms = Terms(C, loss, epsilon if kind == REGRESSION else None)
+    ledger = Ledger(words.checkpoint, _described(task, whole))
+    return Setup(engine, found, whole, task, terms, tol, control, ledger)
+
+
+def _described(task: Task, whole: Whole) -> dict[str, Any]:
+    """What a checkpoint must agree with."""
+    return {
+        "kernel": [float(value) for value in task.kernel],
+        "C": task.C,
+        "loss": task.loss,
+        "epsilon": task.epsilon,
+        "fit_intercept": task.equality,
+        "classes": None if task.classes is None else [str(label) for label in task.classes],
+        "class_weight": list(task.factors),
+        "features": task.n_features,
+        "rows of the parts": [part.rows for part in whole.parts],
+        "mean of the rows": whole.mean.tolist(),
+    }
+
+
+_REMEDIES = {
+    Status.TIME_LIMIT: "raise time_limit or tol; with checkpoint= the next run goes on from here",
+    Status.INTERRUPTED: "run it again; with checkpoint= it goes on from here",
+    Status.CALLBACK: "run it again; with checkpoint= it goes on from here",
+    Status.PRECISION: "raise tol, scale the features, or lower C",
+    Status.LIMITED: "raise working_set or tol",
+    Status.STATIONARY: "use a positive semi-definite kernel (rbf, linear, poly with coef0 >= 0) when that matters",
+}
+
+
+def speak(status: Status, violation: float, relative: float, tol: float, estimated: bool = False) -> None:
+    """Warn when the answer is not what was asked for, or when meeting the tolerance means little."""
+    about = "about " if estimated else ""
+    lost = f"KKT violation {about}{violation:.1e} (tol {tol:g}), relative gap {about}{relative:.1e}"
+    if status in _REMEDIES:
+        warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning)
+    elif abs(relative) > _LARGE_GAP:
+        warn(
+            f"the tolerance is met but the objective may be off by {100 * abs(relative):.2g} %: {lost}. "
+            "Remedy: a smaller tol.",
+            ConvergenceWarning,
+        )

@@ -1,0 +1,251 @@
+"""Linear machines over parts: the answer of one machine, whatever the parts are; files, checkpoints, limits, messages."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+import svmcore
+from svmcore.distributed import files as sources
+from svmcore.distributed import train_linear
+from svmcore.distributed.ledger import Ledger
+
+pytestmark = pytest.mark.compiled
+
+
+def overlapping(n=1500, d=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, np.where(X @ rng.normal(size=d) + 0.7 * rng.normal(size=n) > 0.3, "yes", "no")
+
+
+def same(ours, ref, tol):
+    assert ours.converged
+    assert ours.kkt_violation <= tol
+    assert abs(ours.objective - ref.objective) <= 1e-8 * abs(ref.objective)
+    assert ours.relative_gap < 1e-6
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("parts", [1, 2, 7, 16])
+def test_any_number_of_parts_gives_the_answer_of_one_machine(parts, loss):
+    X, y = overlapping()
+    ref = svmcore.train_svc(X, y, kernel="linear", loss=loss, tol=1e-8)
+    ours = train_linear(X, y, loss=loss, tol=1e-6, parts=parts)
+    same(ours, ref, 1e-6)
+    assert len(ours.rows) == parts
+    assert np.allclose(ours.coef_, ref.coef_, atol=1e-5)
+    assert abs(ours.intercept - ref.intercept) < 1e-5
+    # nobody's word: the certificate of the library for what came out
+    found = svmcore.certificate(X, y, np.concatenate(ours.alpha), ours.intercept, C=1.0, kernel="linear", loss=loss)
+    assert found.kkt_violation <= 2e-6
+    assert abs(found.objective - ours.objective) <= 1e-9 * abs(ref.objective)
+    assert found.infeasibility < 1e-9
+    local = ours.to_local()
+    assert (local.predict(X) == ours.predict(X)).all()
+    assert np.allclose(local.decision_function(X), ours.decision_function(X))
+
+
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_regression_has_two_variables_a_row(loss, fit_intercept):
+    X, _ = overlapping(700)
+    y = X @ np.arange(6.0) + np.random.default_rng(1).normal(size=700)
+    ref = svmcore.train_svr(X, y, kernel="linear", loss=loss, tol=1e-8, fit_intercept=fit_intercept)
+    same(train_linear(X, y, loss=loss, tol=1e-6, parts=3, fit_intercept=fit_intercept), ref, 1e-6)
+
+
+def _by_class(X, y):
+    order = np.argsort(y, kind="stable")
+    return [(X[a], y[a]) for a in np.array_split(order, 5)]
+
+
+def _empty_and_unequal(X, y):
+    edges = [0, 0, 1, 3, 700, 700, len(y)]
+    return [(X[a:b], y[a:b]) for a, b in pairwise(edges)]
+
+
+def _twice(X, y):
+    return [(X[:750], y[:750]), (X[750:], y[750:]), (X[:750], y[:750]), (X[750:], y[750:])]
+
+
+def _sparse(X, y):
+    return [(csr_matrix(X[a]), y[a]) for a in np.array_split(np.arange(len(y)), 3)]
+
+
+@pytest.mark.parametrize("cut", [_by_class, _empty_and_unequal, _twice, _sparse])
+def test_any_parts_will_do(cut):
+    X, y = overlapping()
+    parts = cut(X, y)
+    rows = np.concatenate([p[0].toarray() if hasattr(p[0], "toarray") else p[0] for p in parts])
+    ref = svmcore.train_svc(rows, np.concatenate([p[1] for p in parts]), kernel="linear", tol=1e-8)
+    same(train_linear(parts, tol=1e-6), ref, 1e-6)
+    same(train_linear([p[0] for p in parts], [p[1] for p in parts], tol=1e-6, engine="threads"), ref, 1e-6)
+
+
+def test_weights_and_single_precision():
+    X, y = overlapping()
+    X = X.astype(np.float32)
+    weight = np.random.default_rng(2).uniform(0.0, 2.0, len(y))
+    weight[::3] = 0.0
+    words = {"C": 10.0, "sample_weight": weight, "class_weight": "balanced"}
+    ref = svmcore.train_svc(X, y, kernel="linear", tol=1e-8, **words)
+    same(train_linear(X, y, tol=1e-6, parts=4, **words), ref, 1e-6)
+
+
+def test_bits_depend_on_the_parts_alone():
+    X, y = overlapping()
+    one = train_linear(X, y, parts=5)
+    two = train_linear(X, y, parts=5, engine="threads", n_threads=3)
+    assert one.objective == two.objective
+    assert (one.coef_ == two.coef_).all()
+    assert two.engine == "threads"
+
+
+@settings(max_examples=60)
+@given(st.integers(2, 40), st.integers(1, 3), st.integers(1, 6), st.sampled_from([1e-3, 1.0, 1e3]), st.integers(0, 99))
+def test_small_problems_with_ties(n, d, parts, C, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-1, 2, (n, d)).astype(float)
+    y = rng.integers(0, 2, n)
+    y[:2] = 0, 1
+    ours = train_linear(X, y, C=C, parts=parts, tol=1e-6)
+    ref = svmcore.train_svc(X, y, C=C, kernel="linear", tol=1e-8)
+    assert ours.kkt_violation <= 1e-6
+    assert abs(ours.objective - ref.objective) <= 1e-8 * max(1.0, abs(ref.objective)) * max(C, 1.0)
+
+
+def test_parts_from_files(tmp_path):
+    X, y = overlapping()
+    y = (y == "yes").astype(np.int64)
+    ref = svmcore.train_svc(X, y, kernel="linear", tol=1e-8)
+    cuts = np.array_split(np.arange(len(y)), 3)
+    for k, a in enumerate(cuts):
+        np.savez(tmp_path / f"{k}.npz", X=X[a], y=y[a])
+        np.savez_compressed(tmp_path / f"c{k}.npz", X=X[a], y=y[a])
+        np.save(tmp_path / f"X{k}.npy", X[a])
+        np.save(tmp_path / f"y{k}.npy", y[a])
+        rows = [" ".join(f"{j + 1}:{v!r}" for j, v in enumerate(row)) for row in X[a].tolist()]
+        lines = [f"{label} {row}" for label, row in zip(y[a].tolist(), rows, strict=True)]
+        (tmp_path / f"{k}.svm").write_text("\n".join(lines) + "\n")
+    same(train_linear(str(tmp_path / "?.npz"), tol=1e-6), ref, 1e-6)
+    same(train_linear([tmp_path / f"c{k}.npz" for k in range(3)], tol=1e-6), ref, 1e-6)
+    same(train_linear([tmp_path / f"{k}.svm" for k in range(3)], tol=1e-6), ref, 1e-6)
+    xs, ys = [tmp_path / f"X{k}.npy" for k in range(3)], [tmp_path / f"y{k}.npy" for k in range(3)]
+    ours = train_linear(xs, ys, tol=1e-6)
+    same(ours, ref, 1e-6)
+    assert ours.parts == [str(x) for x in xs]
+    found = sources.sources(str(tmp_path / "0.npz"))[0].read()
+    assert isinstance(found.X, np.memmap)
+    assert np.array_equal(found.X, X[cuts[0]])
+
+
+def test_parquet_has_a_part_for_every_row_group(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    X, y = overlapping()
+    columns = {f"f{k}": X[:, k] for k in range(6)} | {"label": y, "w": np.ones(len(y))}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet", row_group_size=400)
+    ref = svmcore.train_svc(X, y, kernel="linear", tol=1e-8)
+    ours = train_linear(tmp_path / "a.parquet", label="label", sample_weight="w", tol=1e-6)
+    same(ours, ref, 1e-6)
+    assert ours.rows == [400, 400, 400, 300]
+    with pytest.raises(svmcore.InputError, match="no column 'klass'"):
+        train_linear(tmp_path / "a.parquet", label="klass")
+
+
+def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path):
+    X, y = overlapping()
+    file = tmp_path / "run.npz"
+    whole = train_linear(X, y, parts=4, C=100.0, tol=1e-6)
+    with pytest.warns(svmcore.ConvergenceWarning, match="callback"):
+        cut = train_linear(
+            X, y, parts=4, C=100.0, tol=1e-6, checkpoint=file, callback=lambda report: report.n_iter >= 9
+        )
+    assert 0.0 < cut.relative_gap < 1.0  # what was reached is feasible, and known
+    assert cut.certificate.objective >= whole.objective
+    rest = train_linear(X, y, parts=4, C=100.0, tol=1e-6, checkpoint=file)
+    assert rest.converged
+    assert len(rest.rounds) < len(whole.rounds)
+    assert abs(rest.objective - whole.objective) <= 1e-8 * abs(whole.objective)
+    with pytest.raises(svmcore.InputError, match=r"another problem: C is 100\.0 there and 1\.0 here"):
+        train_linear(X, y, parts=4, checkpoint=file)
+    (tmp_path / "bad.npz").write_bytes(b"nothing")
+    with pytest.raises(svmcore.InputError, match="is no checkpoint"):
+        train_linear(X, y, checkpoint=tmp_path / "bad.npz")
+
+
+def test_a_checkpoint_is_replaced_in_one_piece(tmp_path):
+    ledger = Ledger(tmp_path / "a.npz", {"n": 1})
+    ledger.write(x=np.arange(3))
+
+    class Broken:
+        def __array__(self, dtype=None, copy=None):
+            raise RuntimeError("no disk")
+
+    with pytest.raises(RuntimeError, match="no disk"):  # a write that fails leaves the old file
+        ledger.write(x=Broken())
+    assert [p.name for p in tmp_path.iterdir()] == ["a.npz"]
+    assert np.array_equal(ledger.read()["x"], np.arange(3))
+
+
+def test_a_time_limit_keeps_what_was_reached():
+    X, y = overlapping()
+    with pytest.warns(svmcore.ConvergenceWarning, match="time_limit"):
+        cut = train_linear(X, y, time_limit=0.0)
+    assert not cut.converged
+    assert cut.gap >= 0.0
+
+
+def test_lines_of_progress(capsys):
+    X, y = overlapping(200)
+    ours = train_linear(X, y, verbose=1)
+    assert capsys.readouterr().err.count("fit:") == len(ours.rounds)
+    assert "parts" in str(ours)
+    assert "<table" in ours._repr_html_()
+
+
+def _bad(X, y):
+    part = X.copy()
+    part[3, 2] = np.nan
+    return [(X, y), (part, y)]
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (_bad, "part 1 contains nan at row 3, column 2"),
+        (lambda X, y: [(X, y), (X[:, :2], y)], "part 1 has 2 columns and another part has 6"),
+        (lambda X, y: [(X, y), (X, y[:3])], "part 1 has 1500 rows of X and y of shape"),
+        (lambda X, y: [(X, y), (csr_matrix(X), y)], "part 0 is dense and part 1 is not"),
+        (lambda X, y: [(X, np.ones(len(y)))], "one class only"),
+        (lambda X, y: [(X, y), (X, np.full(len(y), "other"))], "3 classes"),
+        (lambda X, y: [(X[:0], y[:0])], "all 1 parts are empty"),
+        (lambda X, y: [(X, y, -np.ones(len(y)))], "sample_weight of part 0 contains -1"),
+    ],
+)
+def test_messages_name_the_part(parts, message):
+    with pytest.raises(svmcore.InputError, match=message):
+        train_linear(parts(*overlapping()))
+
+
+def test_messages_about_files(tmp_path):
+    with pytest.raises(svmcore.InputError, match="no such file"):
+        train_linear([str(tmp_path / "a.npz")])
+    with pytest.raises(svmcore.InputError, match="no file is called"):
+        train_linear(str(tmp_path / "*.npz"))
+    X, y = overlapping(100)
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    gone = sources.sources(str(tmp_path / "a.npz"))[0]
+    (tmp_path / "a.npz").unlink()
+    with pytest.raises(svmcore.InputError, match=r"part .*a.npz is gone"):
+        gone.read()
+    with pytest.raises(svmcore.InputError, match="client= belongs to"):
+        train_linear(X, y, engine="serial", client=object())
+    with pytest.raises(svmcore.InputError, match="engine='spark'"):
+        train_linear(X, y, engine="spark")
