@@ -27,6 +27,12 @@ if _typing.TYPE_CHECKING:
     from svmcore.classes import Machines, train_classes
     from svmcore.cv import PathCV, cv_path
     from svmcore.data import load_data
+    from svmcore.estimators import SVC as SVC
+    from svmcore.estimators import SVR as SVR
+    from svmcore.estimators import NuSVC as NuSVC
+    from svmcore.estimators import NuSVR as NuSVR
+    from svmcore.estimators import OneClassSVM as OneClassSVM
+    from svmcore.estimators import QuantileSVR as QuantileSVR
     from svmcore.files import load
     from svmcore.gp import GPSolution, gp_regression
     from svmcore.kernel.tiles import release_memory
@@ -79,6 +85,10 @@ _HOMES = {
     "release_memory": "svmcore.kernel.tiles",
     "warmup": "svmcore.warm",
 }
+
+# scikit-learn's interface, which needs scikit-learn: not in __all__, so that `from svmcore import *` works without it
+_ESTIMATORS = ("SVC", "SVR", "NuSVC", "NuSVR", "OneClassSVM", "QuantileSVR")
+_HOMES |= dict.fromkeys(_ESTIMATORS, "svmcore.estimators")
 
 __all__ = [
     "ConvergenceWarning",
@@ -133,4 +143,4 @@ def __getattr__(name: str) -> _typing.Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *_ESTIMATORS, "__version__"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 __all__ = [
     "ConvergenceWarning",
@@ -44,8 +47,26 @@ class ScaleWarning(UserWarning):
     """Features differ so much in scale, or targets are so large, that the fit is slow or meaningless."""
 
 
+_listener: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening() -> Iterator[list[tuple[str, type[Warning]]]]:
+    """What `warn` says inside goes to a list, in this thread only: somebody says it later, in other words."""
+    told: list[tuple[str, type[Warning]]] = []
+    token = _listener.set(told)
+    try:
+        yield told
+    finally:
+        _listener.reset(token)
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """A warning that points at the line outside of the library from which it was called, however deep this is."""
+    told = _listener.get()
+    if told is not None:
+        told.append((message, category))
+        return
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "svmcore":
         level, frame = level + 1, frame.f_back

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._errors import ConvergenceWarning, InputError, listening, warn
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
@@ -57,6 +56,8 @@ def train_classes(
     class_weight : a mapping from labels to factors, or "balanced": n / (k n_class) for k classes.
     n_threads, time_limit : for all machines together. Further keywords are those of `train_svc`, but for `alpha0`.
 
+    `C` and `nu` may also be sequences with a value for each machine.
+
     Returns
     -------
     Machines
@@ -83,13 +84,13 @@ def train_classes(
     gram = _shared_gram(study, threads)
     machines, told = [], []
     begin, stopped = time.perf_counter(), False
-    for part in which.parts:
+    each = [_for_each(name, value, len(which.parts)) for name, value in (("C", C), ("nu", options.pop("nu", None)))]
+    for part, cost, nu in zip(which.parts, *each, strict=True):
         left = None if limit is None else max(0.0, limit - (time.perf_counter() - begin))
-        how = {**options, "n_threads": threads, "time_limit": 0.0 if stopped else left}
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ConvergenceWarning)
-            machine = _trained(study, part, C, gram, how)
-        told += [(part.name(study.classes), str(w.message)) for w in caught if w.category is ConvergenceWarning]
+        how = {**options, "nu": nu, "n_threads": threads, "time_limit": 0.0 if stopped else left}
+        with listening() as heard:
+            machine = _trained(study, part, cost, gram, how)
+        told += [(part.name(study.classes), message) for message, kind in heard if kind is ConvergenceWarning]
         machines.append(machine)
         stopped |= machine.status in (Status.INTERRUPTED, Status.CALLBACK)
     _speak(told, len(machines))
@@ -97,6 +98,17 @@ def train_classes(
     slow = not all(machine.converged for machine in machines)
     warn_of_scales(study.X, study.spec.kernel, by_scale, slow=slow, names=study.columns.names)
     return Machines(study.classes, strategy, tuple(machines))
+
+
+def _for_each(name: str, value: Any, n_machines: int) -> list[Any]:
+    """A word's value for every machine."""
+    if np.ndim(value) == 0:
+        return [value] * n_machines
+    if len(value) != n_machines:
+        raise InputError(
+            f"{name} holds {len(value)} values for {n_machines} machines; give one number, or one for each machine"
+        )
+    return [float(one) for one in value]
 
 
 class _Study(NamedTuple):

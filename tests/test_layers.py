@@ -73,6 +73,7 @@ LAYERS: dict[str, set[str]] = {
     "the path": {"path"},
     "several classes": {"classes"},
     "model selection": {"cv"},
+    "scikit-learn's interface": {"estimators"},
     "pictures": {"plots", "plots_cv"},
     "files of answers": {"files"},
     "files of data": {"data"},

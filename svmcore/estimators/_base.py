@@ -1,0 +1,316 @@
+"""What all estimators share: a fit is check -> form -> solve -> store, with scikit-learn's conventions around it.
+
+Arrays that need no conversion are checked once, by the functions that train; whatever else comes (lists, frames, other
+types), and whatever they refuse, goes through scikit-learn's own checks, so that errors are in the words its users know.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from svmcore._errors import ConvergenceWarning, InputError, listening, warn
+from svmcore._types import FloatArray, IntArray, Status
+from svmcore.classes import Machines, train_classes
+from svmcore.estimators import _sklearn as sk
+from svmcore.estimators._fitted import Fitted, count, stacked, taken
+from svmcore.kernel.points import is_sparse
+from svmcore.models.solution import Solution
+from svmcore.problem import border
+from svmcore.train import train_one_class, train_svc, train_svr
+
+_EVERY = 0.05  # seconds between two reports to callbacks
+_FEW = 100  # rows that are solved to rounding:
+_SHARP = 1e-11  # this tolerance,
+_PATIENCE = 10_000  # if so many steps reach it
+_SEEDS = 2**31 - 1
+
+
+class Data(NamedTuple):
+    """Checked training data. `y`: places among `classes`, or numbers; `w`: weights, or None."""
+
+    X: Any
+    y: Any
+    w: FloatArray | None
+    classes: Any = None
+
+
+class Form(NamedTuple):
+    """An estimator's problem: the function that trains it, and its words for the estimator's parameters.
+
+    `words` maps words of the function to parameters; `fixed` are words with one value; `targets` are "classes",
+    "numbers" or "none".
+    """
+
+    train: Callable[..., Solution]
+    words: dict[str, str]
+    fixed: dict[str, Any]
+    targets: str
+
+
+_KERNEL_WORDS = {
+    word: word
+    for word in (
+        "kernel",
+        "gamma",
+        "degree",
+        "coef0",
+        "tol",
+        "max_iter",
+        "verbose",
+        "solver",
+        "n_threads",
+        "time_limit",
+    )
+}
+SVC_FORM = Form(train_svc, _KERNEL_WORDS | {"C": "C"}, {}, "classes")
+NU_SVC_FORM = Form(train_svc, _KERNEL_WORDS | {"nu": "nu"}, {}, "classes")
+SVR_FORM = Form(train_svr, _KERNEL_WORDS | {"C": "C", "epsilon": "epsilon"}, {}, "numbers")
+NU_SVR_FORM = Form(train_svr, _KERNEL_WORDS | {"C": "C", "nu": "nu"}, {}, "numbers")
+QUANTILE_FORM = Form(train_svr, _KERNEL_WORDS | {"C": "C", "tau": "quantile"}, {"loss": "pinball"}, "numbers")
+ONE_CLASS_FORM = Form(train_one_class, _KERNEL_WORDS | {"nu": "nu"}, {}, "none")
+
+
+def seed(random_state: Any) -> int | None:
+    """A seed from whatever scikit-learn takes for one."""
+    if random_state is None or isinstance(random_state, int):
+        return random_state
+    return int(sk.check_random_state(random_state).randint(_SEEDS))
+
+
+def plain(X: Any) -> bool:
+    """Whether X needs no conversion."""
+    return type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.shape[0] > 1 and X.shape[1] > 0
+
+
+def refuse_other_arrays(X: Any) -> None:
+    """Say in words that arrays of other libraries are not computed with where they are."""
+    if isinstance(X, np.ndarray) or not hasattr(X, "__array_namespace__"):
+        return
+    if sk.get_config().get("array_api_dispatch"):
+        raise InputError(
+            f"X is an array of {type(X).__module__.partition('.')[0]}, and svmcore computes with numpy arrays on the CPU; "
+            "convert it with numpy.asarray (or X.cpu().numpy()), or switch array_api_dispatch off"
+        )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc]
+    """check -> form -> solve -> store; the kinds of estimators say what each of them is."""
+
+    _targets: ClassVar[str] = "numbers"
+
+    # ---- check -------------------------------------------------------------------------------------------------------
+
+    def _check(self, X: Any, y: Any, sample_weight: Any) -> Data:
+        """Training data as arrays, and what they tell: `n_features_in_`, `classes_`."""
+        refuse_other_arrays(X)
+        X, y = self._check_points(X, y)
+        n, classes = count(X), None
+        if self._targets == "classes":
+            y, classes = self._check_labels(y, n)
+        elif self._targets == "numbers":
+            if type(y) is not np.ndarray or y.ndim != 1:
+                y = sk.column_or_1d(y, warn=True)
+            y = border.vector(y, "y", n)
+        return Data(X, y, self._check_weights(sample_weight, n, y, classes), classes)
+
+    def _check_points(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """X as a matrix, and y."""
+        labelled = self._targets != "none"
+        if plain(X) and (not labelled or (y is not None and len(y) == len(X))):
+            self.__dict__.pop("feature_names_in_", None)
+            self.n_features_in_ = X.shape[1]
+            return X, y
+        how = {"accept_sparse": "csr", "dtype": np.float64, "order": "C"}
+        if not labelled:
+            return sk.validate_data(self, X, **how), y
+        if self._targets == "numbers":
+            X, y = sk.validate_data(self, X, y, **how, y_numeric=True)
+        else:
+            X, y = sk.validate_data(self, X, y, **how)
+        return X, y
+
+    def _check_labels(self, y: Any, n: int) -> tuple[IntArray, Any]:
+        """Labels as places among the sorted classes."""
+        if type(y) is not np.ndarray or y.ndim != 1:
+            y = sk.column_or_1d(y, warn=True)
+        if y.dtype.kind not in "biuU":
+            sk.check_classification_targets(y)
+        if y.dtype.kind == "O":
+            classes, codes = np.unique(y, return_inverse=True)
+        else:
+            codes, classes = border.label_codes(y, n)
+        if len(classes) < 2:
+            raise InputError(f"The number of classes has to be greater than one; got {len(classes)} class")
+        return codes, classes
+
+    def _check_weights(self, sample_weight: Any, n: int, y: Any, classes: Any) -> FloatArray | None:
+        """Weights; a negative one takes its row away, as in LIBSVM."""
+        if sample_weight is None:
+            return None
+        weights = np.asarray(sample_weight, dtype=np.float64)
+        weights = np.full(n, weights) if weights.ndim == 0 else weights
+        if weights.ndim != 1:
+            raise InputError(f"Sample weights must be 1D array or scalar, got {weights.ndim}D array")
+        weights = np.maximum(border.vector(weights, "sample_weight", n), 0.0)
+        if not weights.any():
+            raise InputError(
+                "Invalid input - all samples have zero or negative weights. sample_weight is zero everywhere; at least one "
+                "sample needs a positive weight"
+            )
+        if classes is not None and np.ptp(y[weights > 0]) == 0:
+            raise InputError(
+                "Invalid input - all samples with positive weights belong to the same class; a classifier needs two classes"
+            )
+        return weights
+
+    # ---- fit ---------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Train, and certify the answer.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of n rows; for ``kernel="precomputed"`` n x n kernel values; for a kernel function any
+            container that it takes.
+        y : n labels or numbers.
+        sample_weight : n weights; a row whose weight is not positive does not count.
+
+        Returns
+        -------
+        self
+        """
+        return self._told(self._run(X, y, sample_weight))
+
+    def _told(self, told: list[tuple[str, type[Warning]]]) -> Any:
+        """Say what the functions below have to say, in one warning each of which scikit-learn's filters apply."""
+        for message, kind in told:
+            if kind is ConvergenceWarning:
+                limit = getattr(self, "max_iter", -1)
+                if getattr(self, "fit_status_", 0) and message.find(Status.MAX_ITER.value) >= 0:
+                    message = self._limit_sentence.format(limit) + "  " + message
+                warn(message, sk.FitWarning)
+            else:
+                warn(message, kind)
+        return self
+
+    _limit_sentence: ClassVar[str] = (
+        "Solver terminated early (max_iter={}).  Consider pre-processing your data with StandardScaler or MinMaxScaler."
+    )
+
+    @sk.with_callbacks  # type: ignore[untyped-decorator]
+    def _run(self, X: Any, y: Any, sample_weight: Any) -> list[tuple[str, type[Warning]]]:
+        """`fit` with callbacks around it; what is to be said when it is over."""
+        context = self._context()
+        if context is not None:
+            metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
+            context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata=metadata)
+        with listening() as told:
+            try:
+                data = self._check(X, y, sample_weight)
+                self._solve(data, self._hook(context))
+            except InputError:
+                self._in_their_words(X, y)
+                raise
+        if context is not None:
+            context.call_on_fit_task_end(
+                estimator=self, X=X, y=y, metadata=metadata, reconstruction_attributes=lambda: dict(vars(self))
+            )
+        return told
+
+    def _in_their_words(self, X: Any, y: Any) -> None:
+        """Raise what scikit-learn's checks say about X and y, if they find something."""
+        sk.validate_data(
+            self, X, y if self._targets != "none" else "no_validation", accept_sparse=True, dtype=np.float64
+        )
+
+    def _solve(self, data: Data, callback: Callable[[Any], Any] | None) -> None:
+        raise NotImplementedError
+
+    def _context(self) -> Any:
+        """The context of scikit-learn's callbacks, where there are some."""
+        if "_skl_callbacks" in self.__dict__ or "_parent_callback_ctx" in self.__dict__:
+            return self._init_callback_context(max_subtasks=None)
+        return None
+
+    def _hook(self, context: Any) -> Callable[[Any], bool] | None:
+        """A callback of ours that makes a task of scikit-learn's of each report, now and then."""
+        if context is None or "_skl_callbacks" not in self.__dict__:
+            return None
+        last = time.perf_counter()
+
+        def report(_progress: Any) -> bool:
+            nonlocal last
+            now = time.perf_counter()
+            if now - last < _EVERY:
+                return False
+            last = now
+            task = context.subcontext(task_name="progress")
+            task.call_on_fit_task_begin(estimator=self)
+            return bool(task.call_on_fit_task_end(estimator=self))
+
+        return report
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_fitted" in self.__dict__
+
+    @property
+    def _known(self) -> Any:
+        """What has been found; AttributeError, which is also scikit-learn's error, where nothing has."""
+        try:
+            return self.__dict__["_fitted"]
+        except KeyError:
+            raise sk.NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before using "
+                "this estimator."
+            ) from None
+
+    def __getstate__(self) -> Any:
+        """The training data stay behind."""
+        state = dict(super().__getstate__())
+        state.pop("_rows", None)
+        return state
+
+    # ---- predict -----------------------------------------------------------------------------------------------------
+
+    def _new_points(self, X: Any) -> Any:
+        """Rows to predict, checked as far as nobody below does."""
+        if plain(X) and "feature_names_in_" not in self.__dict__ and X.shape[1] == self.n_features_in_:
+            return X
+        refuse_other_arrays(X)
+        return sk.validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
+
+
+def machines_for(form: Form, data: Data, words: dict[str, Any], strategy: Any) -> Solution | Machines:
+    """Train what the form says, on checked data.
+
+    Few rows without a limit are solved to rounding, whatever the tolerance: a weight of two is then exactly a row twice.
+    """
+    if count(data.X) <= _FEW and words["max_iter"] == -1 and words["time_limit"] is None:
+        with listening() as told:
+            found = _trained(form, data, words | {"tol": min(words["tol"], _SHARP), "max_iter": _PATIENCE}, strategy)
+        if found.converged:
+            for message, kind in told:
+                warn(message, kind)
+            return found
+    return _trained(form, data, words, strategy)
+
+
+def _trained(form: Form, data: Data, words: dict[str, Any], strategy: Any) -> Solution | Machines:
+    """One call of the function."""
+    if form.targets == "none":
+        return form.train(data.X, sample_weight=data.w, **words)
+    if data.classes is not None and len(data.classes) > 2:
+        return train_classes(data.X, data.y, sample_weight=data.w, strategy=strategy, **words)
+    return form.train(data.X, data.y, sample_weight=data.w, **words)
+
+
+__all__ = [
+    "NU_SVC_FORM", "NU_SVR_FORM", "ONE_CLASS_FORM", "QUANTILE_FORM", "SVC_FORM", "SVR_FORM", "Data", "Estimator", "Fitted",
+    "Form", "is_sparse", "machines_for", "plain", "seed", "stacked", "taken",
+]  # fmt: skip

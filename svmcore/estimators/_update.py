@@ -1,0 +1,198 @@
+"""Rows added to and removed from a trained estimator, exactly.
+
+Each machine whose rows change is moved by `Solution.add` and `Solution.remove`; the others stay. Where a change of rows
+changes the problem of the rest (nu, balanced class weights, kernel values that are given or come from a function), the
+machine of all rows is trained anew: with the same gamma, so that the answer is that of the same problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from svmcore._errors import InputError, listening
+from svmcore._types import FloatArray, IntArray
+from svmcore.classes import Machines
+from svmcore.estimators import _sklearn as sk
+from svmcore.estimators._base import Data
+from svmcore.estimators._fitted import count, stacked, taken
+from svmcore.models.solution import Solution
+from svmcore.problem import border
+from svmcore.problem.division import Part
+from svmcore.solve import Training
+
+if TYPE_CHECKING:
+    from svmcore.estimators._kernel import KernelMachine
+
+Told = list[tuple[str, type[Warning]]]
+
+
+def add(machine: KernelMachine, X: Any, y: Any, sample_weight: Any) -> Told:
+    """The machine of the rows so far and these."""
+    old = _rows(machine)
+    if machine._given:
+        raise InputError("rows cannot be added to a precomputed kernel; fit with the larger matrix of all rows")
+    new = _checked(machine, old, X, y, sample_weight)
+    n, m = count(old.X), count(new.X)
+    w = None
+    if old.w is not None or new.w is not None:
+        w = np.concatenate([np.ones(n) if old.w is None else old.w, np.ones(m) if new.w is None else new.w])
+    both = old._replace(X=stacked(old.X, new.X), y=None if old.y is None else np.concatenate([old.y, new.y]), w=w)
+    return _changed(machine, both, np.arange(n))
+
+
+def remove(machine: KernelMachine, indices: Any) -> Told:
+    """The machine of the rows so far without some."""
+    machine._known  # noqa: B018  (an estimator without a fit says so)
+    old = _rows(machine)
+    n = count(old.X)
+    gone = np.unique(np.arange(n)[np.asarray(indices)])
+    keep = np.setdiff1d(np.arange(n), gone)
+    if not keep.size:
+        raise InputError("indices names all rows; at least one row must stay")
+    X = np.ascontiguousarray(old.X[np.ix_(keep, keep)]) if machine._given else taken(old.X, keep)
+    rest = old._replace(X=X, y=None if old.y is None else old.y[keep], w=None if old.w is None else old.w[keep])
+    if rest.classes is not None and np.unique(rest.y).size < len(rest.classes):
+        left = rest.classes[np.unique(rest.y)].tolist()
+        raise InputError(
+            f"indices names all rows of a class, and only {left} would stay; fit anew on the other classes"
+        )
+    return _changed(machine, rest, keep)
+
+
+def _rows(machine: KernelMachine) -> Data:
+    """The training data."""
+    rows = machine.__dict__.get("_rows")
+    if rows is None:
+        raise InputError(
+            "this estimator does not carry its training data (it was copied, pickled or converted), so rows can be neither "
+            "added nor removed; fit it again"
+        )
+    return rows  # type: ignore[no-any-return]
+
+
+def _checked(machine: KernelMachine, old: Data, X: Any, y: Any, sample_weight: Any) -> Data:
+    """Further rows as arrays."""
+    if callable(machine.kernel):
+        X = X if hasattr(X, "shape") else list(X)
+    else:
+        X = sk.validate_data(machine, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
+    if y is not None and machine._targets != "none":
+        sk.check_consistent_length(X, y)
+        y = sk.column_or_1d(y)
+    elif machine._targets != "none":
+        raise InputError("y is missing: every new row needs a label or a target")
+    if old.classes is not None:
+        places = np.searchsorted(old.classes, y)
+        strange = old.classes[np.minimum(places, len(old.classes) - 1)] != y
+        if strange.any():
+            raise InputError(
+                f"y contains {np.asarray(y)[strange].tolist()[0]!r}, and the classes of the first rows are "
+                f"{old.classes.tolist()}; fit on all rows to have another class"
+            )
+        y = places
+    elif machine._targets == "numbers":
+        y = border.vector(y, "y", count(X))
+    w = None if sample_weight is None else np.maximum(border.vector(sample_weight, "sample_weight", count(X)), 0.0)
+    return Data(X, y, w, old.classes)
+
+
+def _changed(machine: KernelMachine, rows: Data, keep: IntArray) -> Told:
+    """The machine of `rows`, whose first are the rows `keep` of the old ones."""
+    with listening() as told:
+        if machine._form.targets == "none" or not _moves(machine):
+            gamma, machine.gamma = machine.gamma, _same_gamma(machine)
+            try:
+                machine._solve(rows, None)
+            finally:
+                machine.gamma = gamma
+        else:
+            found = _moved(machine, rows, keep)
+            machine._store(found, rows, None)
+    return told
+
+
+def _same_gamma(machine: KernelMachine) -> Any:
+    """The gamma of the machine as a number, where it has one."""
+    gamma = None if callable(machine.kernel) else machine._known.machines[0].gamma
+    return machine.gamma if gamma is None else gamma
+
+
+def _moves(machine: KernelMachine) -> bool:
+    """Whether the problem of rows that stay does not depend on the others."""
+    balanced = isinstance(getattr(machine, "class_weight", None), str)
+    given = callable(machine.kernel) or machine._given
+    return not (balanced or given or "nu" in machine._form.words)
+
+
+def _moved(machine: KernelMachine, rows: Data, keep: IntArray) -> Solution | Machines:
+    """Every machine of the estimator, moved to the new rows."""
+    found = machine._known.found
+    if not isinstance(found, Machines):
+        return _step(machine, found, _whole(_rows(machine), None), _whole(rows, None), keep)
+    moved = []
+    for one, part in zip(found.machines, machine._known.division.parts, strict=True):
+        moved.append(_step(machine, one, _whole(_rows(machine), part), _whole(rows, part), keep))
+    return replace(found, machines=tuple(moved))
+
+
+class _Whole(NamedTuple):
+    """All rows, and what one machine sees of them: the places of its rows, and what they are told apart by."""
+
+    rows: Data
+    mine: IntArray
+    targets: Any
+    pair: bool
+
+
+def _whole(rows: Data, part: Part | None) -> _Whole:
+    if part is None:
+        return _Whole(rows, np.arange(count(rows.X)), rows.y, False)
+    mine = np.flatnonzero(part.holds(rows.y))
+    return _Whole(rows, mine, part.positive(rows.y).astype(np.int64), True)
+
+
+def _step(machine: KernelMachine, one: Solution, old: _Whole, new: _Whole, keep: IntArray) -> Solution:
+    """One machine, in terms of all rows, moved to the new rows. Where none of its rows changes, only their places do."""
+    local = _local(machine, one, old)
+    stay = np.isin(old.mine, keep)
+    added = new.mine[new.mine >= keep.size]
+    if not stay.all():
+        local = local.remove(np.flatnonzero(~stay))
+    if added.size:
+        weights = _weights(machine, new)
+        weights = None if weights is None else weights[added]
+        local = local.add(new.rows.X[added], new.targets[added], sample_weight=weights)
+    alpha = np.zeros(count(new.rows.X))
+    alpha[new.mine] = local.alpha
+    support = new.mine[local.support]
+    training = None if new.pair else local.training
+    return replace(local, alpha=alpha, support=support, classes=one.classes, training=training)
+
+
+def _local(machine: KernelMachine, one: Solution, old: _Whole) -> Solution:
+    """A machine in terms of its own rows, with what it was trained on."""
+    if one.training is not None:
+        return one
+    weights = _weights(machine, old)
+    form = {name: value for name, value in one.params.items() if name != "standardize"}
+    form |= {"sample_weight": None if weights is None else weights[old.mine]}
+    training = Training(old.rows.X[old.mine], old.targets[old.mine], form, machine.tol, one.columns)
+    return replace(
+        one, alpha=one.alpha[old.mine], support=np.searchsorted(old.mine, one.support), training=training,
+        classes=np.array([0, 1]),
+    )  # fmt: skip
+
+
+def _weights(machine: KernelMachine, whole: _Whole) -> FloatArray | None:
+    """The weights of all rows; of a machine of several classes with the factors of their classes."""
+    w = whole.rows.w
+    if not whole.pair:
+        return w
+    factors: FloatArray = machine.class_weight_[whole.rows.y]
+    return factors if w is None else factors * w
+
+
+__all__ = ["add", "remove"]

@@ -1,0 +1,269 @@
+"""Estimators: scikit-learn's own checks, equality with its machines, and the exact changes they do not have."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn import svm
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
+
+import svmcore
+from svmcore import estimators
+
+rng = np.random.default_rng(0)
+N = 150
+X = rng.normal(size=(N, 3))
+TWO = np.where(X[:, 0] * X[:, 1] + 0.5 * rng.normal(size=N) > 0, "yes", "no")
+THREE = np.array(["a", "b", "c"])[(2.0 * X[:, 0] + 0.7 * rng.normal(size=N)).round().clip(-1, 1).astype(int) + 1]
+NUMBERS = X[:, 0] ** 2 + X[:, 1] + 0.3 * rng.normal(size=N)
+WEIGHTS = rng.integers(0, 4, N).astype(float)
+SINGLE = 2e-6  # LIBSVM keeps kernel values in single precision
+TIGHT = {"gamma": 0.4, "tol": 1e-10}
+CASES = {
+    "SVC": [({"C": 3.0}, TWO), ({"C": 3.0}, THREE), ({"kernel": "linear", "class_weight": {"a": 2.0}}, THREE)],
+    "NuSVC": [({"nu": 0.6}, TWO), ({"nu": 0.2}, THREE)],
+    "SVR": [({"C": 2.0}, NUMBERS), ({"kernel": "linear", "epsilon": 0.3}, NUMBERS)],
+    "NuSVR": [({"nu": 0.3}, NUMBERS), ({"nu": 0.6, "C": 0.3, "kernel": "linear"}, NUMBERS)],
+    "OneClassSVM": [({"nu": 0.2}, None), ({"nu": 0.7, "kernel": "poly", "coef0": 1.0}, None)],
+}
+
+
+def shown(value):
+    return None if value is None or isinstance(value, np.ndarray) else str(value)
+
+
+def values(machine, points=X):
+    return machine.decision_function(points) if hasattr(machine, "decision_function") else machine.predict(points)
+
+
+# ---- scikit-learn's checks -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.compiled
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", estimators.__all__)
+def test_checks_of_scikit_learn(name):
+    results = check_estimator(getattr(svmcore, name)(), on_fail=None, on_skip=None)
+    assert len(results) > 40
+    assert [each["check_name"] for each in results if each["status"] in ("failed", "xfail")] == []
+
+
+def test_without_the_extra_a_sentence_names_it():
+    program = (
+        "import sys; sys.modules['sklearn'] = None\nimport svmcore\nfrom svmcore import *\n"
+        "try:\n    svmcore.SVC\nexcept ImportError as error:\n    print(error)"
+    )
+    root = Path(__file__).parents[1]
+    said = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    assert 'pip install "svmcore[sklearn]"' in said.stdout
+
+
+# ---- equality with scikit-learn --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "y"), [(name, *case) for name, cases in CASES.items() for case in cases], ids=shown
+)
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_attributes_and_values_are_those_of_scikit_learn(name, params, y, sparse):
+    from scipy.sparse import csr_matrix
+
+    A = csr_matrix(X) if sparse else X
+    ours = getattr(svmcore, name)(**TIGHT, **params).fit(A, y)
+    theirs = getattr(svm, name)(**TIGHT, **params).fit(A, y)
+    assert ours.converged_
+    assert ours.kkt_violation_ <= 1e-10
+    assert ours.dual_gap_ <= 1e-6
+    for attribute in ("support_", "n_support_", "support_vectors_", "dual_coef_", "intercept_", "coef_"):
+        if not hasattr(theirs, attribute):
+            assert not hasattr(ours, attribute)
+            continue
+        a, b = getattr(ours, attribute), getattr(theirs, attribute)
+        assert type(a).__name__.replace("matrix", "array") == type(b).__name__.replace("matrix", "array")
+        a, b = (value.toarray() if hasattr(value, "toarray") else value for value in (a, b))
+        assert a.shape == b.shape
+        assert np.allclose(a, b, rtol=1e-4, atol=1e-5 * (1.0 + np.abs(b).max(initial=0.0)))
+    assert ours.fit_status_ == theirs.fit_status_
+    assert ours.shape_fit_ == theirs.shape_fit_
+    assert np.shape(ours.n_iter_) == np.shape(theirs.n_iter_)
+    if hasattr(theirs, "classes_"):
+        assert np.array_equal(ours.classes_, theirs.classes_)
+        assert np.allclose(ours.class_weight_, theirs.class_weight_)
+    f, g = values(ours), values(theirs)
+    assert np.allclose(f, g, rtol=1e-5, atol=SINGLE * (1.0 + np.abs(g).max()))
+    if y is not NUMBERS:
+        sure = np.abs(f).reshape(N, -1).min(axis=1) > 1e-6
+        assert np.array_equal(ours.predict(X)[sure], theirs.predict(X)[sure])
+
+
+@pytest.mark.parametrize("C", [0.1, 10.0, 1000.0])
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_objectives_are_equal_to_nine_digits(C, kernel):
+    form = {"kernel": kernel, "gamma": 0.4, "C": C}
+    for name, y, more in (("SVC", TWO, {}), ("SVR", NUMBERS, {"epsilon": 0.1})):
+        measured = []
+        for library in (svmcore, svm):
+            machine = getattr(library, name)(**form, **more, tol=1e-10).fit(X, y)
+            coef = np.zeros(N)
+            coef[machine.support_] = np.abs(machine.dual_coef_[0]) if name == "SVC" else machine.dual_coef_[0]
+            measured.append(svmcore.certificate(X, y, coef, float(machine.intercept_[0]), **form, **more))
+        ours, theirs = measured
+        assert ours.infeasibility <= 1e-9 * C
+        assert ours.objective <= theirs.objective + 1e-9 * abs(theirs.objective)
+        if C <= 10.0:  # beyond, theirs feels its single precision
+            assert ours.objective == pytest.approx(theirs.objective, rel=1e-9)
+        assert ours.primal_objective <= theirs.primal_objective * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
+@pytest.mark.parametrize("params", [{"decision_function_shape": "ovo"}, {"break_ties": True}])
+def test_shapes_of_decisions(y, params):
+    ours, theirs = svmcore.SVC(**TIGHT, **params).fit(X, y), svm.SVC(**TIGHT, **params).fit(X, y)
+    assert np.allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-6)
+    assert np.array_equal(ours.predict(X), theirs.predict(X))
+
+
+def test_one_against_the_rest_is_trained():
+    from sklearn.multiclass import OneVsRestClassifier
+
+    ours = svmcore.SVC(**TIGHT, multi_class="ovr").fit(X, THREE)
+    theirs = OneVsRestClassifier(svm.SVC(**TIGHT)).fit(X, THREE)
+    assert np.allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-6)
+    assert np.array_equal(ours.predict(X), theirs.predict(X))
+    assert ours.dual_coef_.shape == (3, ours.support_.size)
+    with pytest.raises(svmcore.InputError, match="shows the machines of pairs of classes"):
+        ours.set_params(decision_function_shape="ovo").decision_function(X)
+
+
+def test_weights_are_repetitions_and_negative_ones_take_rows_away():
+    twice = svmcore.SVC(tol=1e-10).fit(np.repeat(X, WEIGHTS.astype(int), axis=0), np.repeat(TWO, WEIGHTS.astype(int)))
+    weighted = svmcore.SVC(tol=1e-10).fit(X, TWO, np.where(WEIGHTS > 0, WEIGHTS, -1.0))
+    assert np.allclose(twice.decision_function(X), weighted.decision_function(X), atol=1e-7)
+    theirs = svm.SVC(tol=1e-10, gamma=weighted._gamma).fit(X, TWO, np.where(WEIGHTS > 0, WEIGHTS, -1.0))
+    assert np.allclose(theirs.decision_function(X), weighted.decision_function(X), atol=1e-6)
+
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def test_kernel_values_of_all_rows_or_of_support_vectors():
+    K = np.exp(-0.4 * ((X[:, None] - X) ** 2).sum(axis=2))
+    for y in (TWO, THREE):
+        given, own = svmcore.SVC(kernel="precomputed", tol=1e-10).fit(K, y), svmcore.SVC(**TIGHT).fit(X, y)
+        assert np.allclose(given.decision_function(K), own.decision_function(X), atol=1e-6)
+        assert np.array_equal(given.predict(K[:, given.support_]), given.predict(K))
+        assert given.support_vectors_.size == 0
+        with pytest.raises(svmcore.InputError, match="the number of support vectors"):
+            given.predict(K[:, :2])
+
+
+def test_kernel_functions_over_objects_that_are_no_numbers():
+    words = ["aab", "ab", "b", "bb", "abbb", "aaab", "ba", "bbb"]
+    labels = ["a", "a", "b", "b", "b", "a", "a", "b"]
+    asked = []
+
+    def spectrum(A, B):
+        asked.append((len(A), len(B)))
+        assert all(isinstance(word, str) for word in [*A, *B])
+        return np.array([[sum(u.count(x) * v.count(x) for x in "ab") for v in B] for u in A], dtype=float)
+
+    machine = svmcore.SVC(kernel=spectrum, C=10.0).fit(words, labels)
+    assert machine.shape_fit_ == (8,)
+    assert list(machine.predict(["aaa", "bbbbb"])) == ["a", "b"]
+    assert asked[-1] == (2, len(machine.support_))
+    assert len(machine.support_) < len(words)
+    counts = np.array([[word.count("a"), word.count("b")] for word in words], dtype=float)
+    linear = svmcore.SVC(kernel="linear", C=10.0).fit(counts, labels)
+    assert np.allclose(machine.decision_function(words), linear.decision_function(counts), atol=1e-6)
+    again = machine.partial_fit(["aabb"], ["a"]).forget([0])
+    anew = svmcore.SVC(kernel=spectrum, C=10.0).fit([*words[1:], "aabb"], [*labels[1:], "a"])
+    assert np.allclose(again.decision_function(words), anew.decision_function(words), atol=1e-6)
+    regression = svmcore.SVR(kernel=spectrum).fit(words, counts[:, 0])
+    assert np.allclose(regression.predict(words), counts[:, 0], atol=0.2)
+
+
+def test_a_kernel_function_is_held_to_its_shape():
+    with pytest.raises(svmcore.InputError, match=r"returned shape \(150, 3\) for 150 and 150 objects"):
+        svmcore.SVC(kernel=lambda A, B: A).fit(X, TWO)
+    with pytest.raises(svmcore.InputError, match="NaN or infinity"):
+        svmcore.SVC(kernel=lambda A, B: np.full((len(A), len(B)), np.nan)).fit(X, TWO)
+
+
+# ---- rows added and removed ------------------------------------------------------------------------------------------
+
+CHANGES = [(name, *case) for name, cases in CASES.items() for case in cases]
+CHANGES += [("SVC", {"multi_class": "ovr"}, THREE), ("SVC", {"class_weight": "balanced"}, TWO)]
+CHANGES += [("QuantileSVR", {"quantile": 0.3}, NUMBERS)]
+
+
+@pytest.mark.parametrize(("name", "params", "y"), CHANGES, ids=shown)
+def test_rows_added_and_removed_give_the_machine_of_all_rows(name, params, y):
+    machine = getattr(svmcore, name)(**TIGHT, **params)
+    whole, cut, gone = clone(machine), 110, np.array([3, 5, 120])
+    for rows in (slice(None, cut), slice(cut, None)):
+        machine.partial_fit(X[rows], None if y is None else y[rows], sample_weight=WEIGHTS[rows])
+    assert np.allclose(values(machine), values(whole.fit(X, y, WEIGHTS)), atol=1e-6)
+    assert machine.forget(gone) is machine
+    rest = np.setdiff1d(np.arange(N), gone)
+    whole.fit(X[rest], None if y is None else y[rest], sample_weight=WEIGHTS[rest])
+    assert np.allclose(values(machine), values(whole), atol=1e-6)
+    assert machine.shape_fit_ == (N - 3, 3)
+    if name in ("SVC", "SVR", "QuantileSVR") and params.get("class_weight") != "balanced":
+        assert {each.solver for each in machine._fitted.machines} == {"simple"}  # moved, and not trained anew
+
+
+def test_what_cannot_be_changed_is_refused():
+    machine = svmcore.SVC().fit(X, TWO)
+    with pytest.raises(svmcore.InputError, match=r"y contains 'maybe', and the classes of the first rows are"):
+        machine.partial_fit(X[:2], ["maybe", "yes"])
+    with pytest.raises(svmcore.InputError, match="names all rows of a class"):
+        machine.forget(np.flatnonzero(TWO == "yes"))
+    with pytest.raises(svmcore.InputError, match="does not carry its training data"):
+        pickle.loads(pickle.dumps(machine)).forget([0])
+    with pytest.raises(svmcore.InputError, match="rows cannot be added to a precomputed kernel"):
+        svmcore.SVC(kernel="precomputed").fit(X @ X.T, TWO).partial_fit(X[:2] @ X.T, TWO[:2])
+
+
+# ---- words and warnings ----------------------------------------------------------------------------------------------
+
+
+def test_probabilities_are_refused_with_the_way_to_them():
+    with pytest.raises(svmcore.InputError, match=r"SVCPathCV.*CalibratedClassifierCV"):
+        svmcore.SVC(probability=True).fit(X, TWO)
+    assert not hasattr(svmcore.SVC(), "predict_proba")
+    with pytest.raises(AttributeError, match=r"SVC has no probabilities; use svmcore\.SVCPathCV"):
+        svmcore.SVC().predict_proba(X)
+
+
+def test_a_warning_is_of_both_kinds_and_points_at_the_caller():
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        machine = svmcore.SVC(max_iter=1).fit(X, TWO)
+    (warning,) = caught
+    assert issubclass(warning.category, ConvergenceWarning)
+    assert issubclass(warning.category, svmcore.ConvergenceWarning)
+    assert str(warning.message).startswith("Solver terminated early (max_iter=1).  Consider pre-processing")
+    assert warning.filename == __file__
+    assert machine.fit_status_ == 1
+    assert not machine.converged_
+
+
+def test_an_infeasible_nu_is_named_with_its_range():
+    y = np.array([0] * 5 + [1] * 25)
+    with pytest.warns(
+        svmcore.ConvergenceWarning, match=r"nu is infeasible: nu=0.5, and for 1 against 0 it can be at most 0.333"
+    ):
+        machine = svmcore.NuSVC(gamma=1.0).fit(X[:30], y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        less = svmcore.NuSVC(gamma=1.0, nu=0.333).fit(X[:30], y)
+    assert machine._fitted.found.C < less._fitted.found.C
