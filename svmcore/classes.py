@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._errors import ConvergenceWarning, InputError, listening, warn
+from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._html import html_table
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models import archive, solution
-from svmcore.models.solution import Solution
+from svmcore.models.solution import FORMATS, Solution
 from svmcore.path.cross import Cross
 from svmcore.problem import border
 from svmcore.problem import columns as features
@@ -208,10 +210,26 @@ class Machines:
 
     def __repr__(self) -> str:
         what = f"{self.classes.size} classes, {self.strategy}, {len(self.machines)} machines"
+        if self.status is Status.UNKNOWN:
+            return f"<Machines: {what}, {self.support.size} support vectors, {self.machines[0].solver}>"
         return (
             f"<Machines: {what}, {self.support.size} of {self.n_points} support vectors, largest KKT violation "
             f"{self.kkt_violation:.1e}, {'converged' if self.converged else 'not converged'}>"
         )
+
+    def _repr_html_(self) -> str:
+        """The table that notebooks show."""
+        way = "every pair of classes" if self.strategy == "ovo" else "every class against the rest"
+        rows = {
+            "classes": ", ".join(str(label) for label in self.classes.tolist()),
+            **self.machines[0].params,
+            "machines": f"{len(self):,}, one for {way} ({self.strategy})",
+            "support vectors": f"{self.support.size:,} of {self.n_points:,}",
+            "features": f"{self.n_features:,}",
+        }
+        if self.status is not Status.UNKNOWN:
+            rows |= {"seconds": f"{self.fit_seconds:.3g}", "largest KKT violation": f"{self.kkt_violation:.1e}"}
+        return html_table("Machines", rows | {"status": self.status})
 
     def __len__(self) -> int:
         return len(self.machines)
@@ -308,7 +326,7 @@ class Machines:
         if apart or not self.support.size:
             return np.stack([machine.decision_function(X) for machine in self.machines], axis=1)
         X = first.columns.apply(X)
-        vectors = self._vectors
+        vectors = self.support_vectors
         cross = Cross(_Points(vectors, KernelSpec(first.kernel, first.function, first.kernel_name)), X)
         columns = cross.columns(np.arange(self.support.size))
         coef = np.zeros((self.support.size, len(self.machines)))
@@ -324,7 +342,7 @@ class Machines:
         return out
 
     @cached_property
-    def _vectors(self) -> Any:
+    def support_vectors(self) -> Any:
         """The support vectors of all machines, in the order of `support`."""
         blocks = [machine.support_vectors for machine in self.machines]
         _, first = np.unique(np.concatenate([machine.support for machine in self.machines]), return_index=True)
@@ -350,8 +368,16 @@ class Machines:
         """The class of every row: most votes, or the largest value. Of equals the first class wins, as in scikit-learn."""
         return np.asarray(self.classes[self._division.choose(self._values(X))])
 
-    def save(self, file: Any) -> None:
-        """Write all machines to an .npz file that `svmcore.load` reads. Nothing is pickled."""
+    def save(self, file: Any, *, format: Literal["npz", "libsvm"] = "npz") -> None:  # noqa: A002
+        """Write all machines to an .npz file, or as a model of LIBSVM ("ovo" only); `svmcore.load` reads both.
+
+        Nothing is pickled. `Solution.save` says what a model of LIBSVM holds.
+        """
+        if border.choice("format", format, FORMATS) == "libsvm":
+            from svmcore import libsvm
+
+            libsvm.write(file, self)
+            return
         if self.classes.dtype.kind == "O":
             raise InputError("labels of Python object type cannot be saved; train with numbers or strings")
         fields: dict[str, Any] = {

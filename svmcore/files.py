@@ -1,4 +1,4 @@
-"""Files of answers: `load` reads whatever `save` of any object wrote."""
+"""Files of answers: `load` reads whatever `save` of any object wrote, and models of LIBSVM."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from svmcore import libsvm
 from svmcore._errors import InputError
 from svmcore.models import archive
 
@@ -27,9 +28,18 @@ KINDS = {
 
 
 def load(file: Any) -> Solution | Machines | Path | PathCV:
-    """Read what `save` of a solution, of machines, a path or a cross-validation wrote. Never unpickles."""
+    """Read what `save` of a solution, of machines, a path or a cross-validation wrote, or a model that LIBSVM wrote.
+
+    Nothing is unpickled. A model of LIBSVM is a `Solution`, or `Machines` for several classes. It predicts here what it
+    predicts there. Its classes are sorted where there are two, so that decision values may have the other sign; several
+    classes keep the order of the file, which decides ties. How good its answer is the file does not say (`verify` does).
+    """
     opened = nullcontext(file) if hasattr(file, "read") else open(file, "rb")  # noqa: SIM115
     with opened as stream:
+        start = stream.read(len(libsvm.MAGIC))
+        stream.seek(0)
+        if start == libsvm.MAGIC:
+            return libsvm.read(_name(file), stream)
         try:
             parts = archive.read("it", stream)
         except InputError as error:

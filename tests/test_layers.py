@@ -75,15 +75,17 @@ LAYERS: dict[str, set[str]] = {
     "model selection": {"cv"},
     "scikit-learn's interface": {"estimators"},
     "pictures": {"plots", "plots_cv"},
-    "files of answers": {"files"},
     "files of data": {"data"},
     "beyond one machine": {"distributed"},
+    "files of answers": {"files", "libsvm"},
     "what people touch": {"warm", "cli", "", "__main__"},
 }
 
 # The arrows that point up: methods that hand their work to a room above, when they are called.
 DOORS = {
     ("models.solution", "models.incremental"),  # Solution.add and remove
+    ("models.solution", "libsvm"),  # save(format="libsvm")
+    ("classes", "libsvm"),
     ("path.result", "plots"),  # Path.plot
     ("cv.result", "plots_cv"),  # PathCV.plot
     ("cv.calibration", "plots_cv"),

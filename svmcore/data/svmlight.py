@@ -41,10 +41,10 @@ def looks_like_svmlight(lines: list[bytes]) -> bool:
     return False
 
 
-class _Rows(NamedTuple):
-    """Sparse rows: label and number of entries of each, then all column indices and values, as the file counts."""
+class Rows(NamedTuple):
+    """Sparse rows: what leads each (n, k), its number of entries, then all column indices and values, as the file counts."""
 
-    label: Array
+    lead: Array
     length: Array
     feature: Array
     value: Array
@@ -54,16 +54,10 @@ def read_svmlight(name: str, pieces: Iterator[Piece], wanted: Wanted) -> Table:
     """Read svmlight text."""
     from scipy import sparse
 
-    parts: list[_Rows] = []
-    held = 0
-    for piece in pieces:
-        rows = _svmlight_bulk(piece.text)
-        parts.append(_svmlight_lines(name, piece, wanted.unlabelled) if rows is None else rows)
-        held += sum(array.nbytes for array in parts[-1])
-        check_memory(2.0 * held, name)
-    y, count, index, value = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    if y.size == 0:
+    found = read_rows(name, pieces, 1, wanted.unlabelled)
+    if found is None:
         raise InputError(f"{name} holds no data")
+    y, count, index, value = found.lead[:, 0], *found[1:]
     if index.size == 0:
         raise InputError(f"{name} holds labels only; give at least one index:value pair")
     base = 0 if index.min() == 0 else 1
@@ -76,7 +70,21 @@ def read_svmlight(name: str, pieces: Iterator[Piece], wanted: Wanted) -> Table:
     return Table(X, whole(y[known]), known=None if known.all() else known)
 
 
-def _svmlight_bulk(text: bytes) -> _Rows | None:
+def read_rows(name: str, pieces: Iterator[Piece], lead: int, unlabelled: bool = False) -> Rows | None:
+    """Lines of `lead` numbers and index:value pairs; None where there are no lines."""
+    parts: list[Rows] = []
+    held = 0
+    for piece in pieces:
+        rows = _bulk(piece.text, lead)
+        parts.append(_line_by_line(name, piece, lead, unlabelled) if rows is None else rows)
+        held += sum(array.nbytes for array in parts[-1])
+        check_memory(2.0 * held, name)
+    if not any(len(part.lead) for part in parts):
+        return None
+    return Rows(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _bulk(text: bytes, lead: int) -> Rows | None:
     """All rows of a piece at once, or None where a line is out of the ordinary."""
     if b"#" in text:
         text = COMMENT.sub(b"", text)
@@ -87,21 +95,23 @@ def _svmlight_bulk(text: bytes) -> _Rows | None:
     colon = np.flatnonzero(letters == ord(":"))
     words = np.diff(np.searchsorted(begin, np.flatnonzero(letters == ord("\n"))), prepend=0)
     words = words[words > 0]
+    if words.size and words.min() < lead:
+        return None
     first = np.cumsum(words) - words
     entry = np.ones(begin.size, dtype=bool)
-    entry[first] = False
-    # The k-th colon lies inside of the k-th word that is no label.
-    if colon.size != begin.size - first.size or np.any(colon <= begin[entry]) or np.any(colon >= end[entry] - 1):
+    entry[first[:, None] + np.arange(lead)] = False
+    # The k-th colon lies inside of the k-th word that is a pair.
+    if colon.size != begin.size - lead * first.size or np.any(colon <= begin[entry]) or np.any(colon >= end[entry] - 1):
         return None
     found = numbers(text.replace(b":", b" "), begin.size + colon.size)
     if found is None:
         return None
-    at = 2 * first - np.arange(first.size)  # labels are one number, entries two
-    y = found[at]
+    at = (2 * first - lead * np.arange(first.size))[:, None] + np.arange(lead)  # what leads is one number, a pair two
+    leading = found[at]
     pairs = np.ones(found.size, dtype=bool)
     pairs[at] = False
     index, value = found[pairs].reshape(-1, 2).T
-    count = words - 1
+    count = words - lead
     if index.size:
         row_start = np.zeros(index.size, dtype=bool)
         row_start[(np.cumsum(count) - count)[count > 0]] = True
@@ -109,12 +119,12 @@ def _svmlight_bulk(text: bytes) -> _Rows | None:
         integral = index.min() >= 0 and index.max() <= _LARGEST_INDEX and np.all(index == np.floor(index))
         if not (ordered and integral):
             return None
-    return _Rows(y, count, index.astype(np.int32), np.ascontiguousarray(value))
+    return Rows(leading, count, index.astype(np.int32), np.ascontiguousarray(value))
 
 
-def _svmlight_lines(name: str, piece: Piece, unlabelled: bool = False) -> _Rows:
+def _line_by_line(name: str, piece: Piece, lead: int, unlabelled: bool) -> Rows:
     """The same line by line; where labels may be missing, those that are become NaN."""
-    y: list[float] = []
+    leading: list[list[float]] = []
     count: list[int] = []
     index: list[int] = []
     value: list[float] = []
@@ -123,14 +133,18 @@ def _svmlight_lines(name: str, piece: Piece, unlabelled: bool = False) -> _Rows:
         if not words:
             continue
         label = words[0].group()
-        start = 1
         if unlabelled and (b":" in label or label.lower() in MISSING):
-            y.append(np.nan)
+            leading.append([np.nan] * lead)
             start = int(b":" not in label)
         elif b":" in label:
             fail(name, number, words[0].start() + 1, f"{shown(label)} where the label belongs")
         else:
-            y.append(number_of(name, number, words[0].start() + 1, label, "(the label)"))
+            start = lead
+            heads = [(word.start() + 1, word.group()) for word in words[:lead]]
+            if len(heads) < lead:
+                fail(name, number, None, f"{len(heads)} numbers where {lead} belong")
+            what = "(the label)" if lead == 1 else ""
+            leading.append([number_of(name, number, column, word, what) for column, word in heads])
         row: dict[int, float] = {}
         for word in words[start:]:
             column = word.start() + 1
@@ -149,4 +163,7 @@ def _svmlight_lines(name: str, piece: Piece, unlabelled: bool = False) -> _Rows:
         for key in sorted(row):
             index.append(key)
             value.append(row[key])
-    return _Rows(np.array(y), np.array(count, dtype=np.int64), np.array(index, dtype=np.int32), np.array(value))
+    return Rows(
+        np.array(leading, dtype=np.float64).reshape(-1, lead), np.array(count, dtype=np.int64),
+        np.array(index, dtype=np.int32), np.array(value, dtype=np.float64),
+    )  # fmt: skip

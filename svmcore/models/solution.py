@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns, Scaling
 
 _FORMAT = "svmcore-solution-3"  # 1: without names, scaling and the terms of the problem; 2: kernels had numbers
+FORMATS = ("npz", "libsvm")  # of files
 ONE_CLASS = "one_class"
 """The loss, by name, of a machine of one class."""
 
@@ -148,6 +149,8 @@ class Solution:
         ]
         terms += ["standardized"] if self.standardized is not None else []
         known = "" if callable(self.measured) else f"relative gap {self.relative_gap:.1e}, "  # computing it takes time
+        if self.status is Status.UNKNOWN:
+            return f"<Solution: {self.kind}, {' '.join(terms)}, {len(self.support)} support vectors, {self.solver}>"
         return (
             f"<Solution: {self.kind}, {' '.join(terms)}, {len(self.support)} of {len(self.alpha)} support vectors, "
             f"{self.solver}, {known}KKT violation {self.kkt_violation:.1e}, {self.status.name.lower()}>"
@@ -165,6 +168,10 @@ class Solution:
         }
         if not callable(self.measured):
             rows["relative gap"] = f"{self.relative_gap:.1e}"
+        if self.status is Status.UNKNOWN:
+            rows = {
+                name: value for name, value in rows.items() if name not in ("KKT violation", "relative gap", "solver")
+            }
         return html_table("Solution", rows | {"status": self.status})
 
     # ---- the training problem ----------------------------------------------------------------------------------------
@@ -276,9 +283,18 @@ class Solution:
         above = values >= 0 if self.terms.loss == ONE_CLASS else values > 0
         return np.asarray(self.classes[above.astype(int)])
 
-    def save(self, file: Any) -> None:
-        """Write the machine to an .npz file that `svmcore.load` reads. Nothing is pickled."""
-        archive.write(file, self.fields())
+    def save(self, file: Any, *, format: Literal["npz", "libsvm"] = "npz") -> None:  # noqa: A002
+        """Write the machine to an .npz file, or as a model of LIBSVM; `svmcore.load` reads both. Nothing is pickled.
+
+        With the text file LIBSVM's tools predict what this machine predicts. It holds the decision function, but nothing of
+        the training: no C, no names, no certificate. It has no place for scaled features, nor for kernels that LIBSVM lacks.
+        """
+        if border.choice("format", format, FORMATS) == "libsvm":
+            from svmcore import libsvm
+
+            libsvm.write(file, self)
+        else:
+            archive.write(file, self.fields())
 
     def fields(self) -> dict[str, Any]:
         """The machine as the arrays of a file."""
@@ -346,13 +362,14 @@ def assembled(parts: dict[str, Any]) -> Solution:
         name: float(parts[name]) for name in ("C", "epsilon", "fixed_intercept", "tau", "nu") if name in parts
     }
     terms = Terms(None, str(parts["loss"]) if "loss" in parts else None)._replace(**stored)
+    width = int(n_features) + columns.open
     vectors: Any
     if "sv_data" in parts:
-        shape = (len(support), int(n_features))
+        shape = (len(support), width)
         vectors = border.stored_csr(parts["sv_data"], parts["sv_indices"], parts["sv_indptr"], shape)
     else:
         vectors = np.ascontiguousarray(parts["support_vectors"], dtype=np.float64)
-        if vectors.ndim != 2 or (kernel.kind != KernelKind.PRECOMPUTED and vectors.shape != (len(support), n_features)):
+        if vectors.ndim != 2 or (kernel.kind != KernelKind.PRECOMPUTED and vectors.shape != (len(support), width)):
             raise ValueError("the support vectors have the wrong shape")
     return Solution(
         alpha=alpha, intercept=intercept, support=support, dual_coef=dual_coef, kkt_violation=violation,

@@ -34,6 +34,8 @@ class Columns:
     """`count` columns; their names, or None; what standardises them, or None. `unit` is what a message calls a column.
 
     `centre` is what they are moved by, for the sake of rounding alone, or None; then they are not standardised.
+    `open` columns, of machines that other programs trained, take rows of any width: missing columns are zero, and one more
+    column holds the length of all that lies beyond, which the distance to every support vector has in common.
     """
 
     count: int
@@ -41,6 +43,7 @@ class Columns:
     standardized: Scaling | None = None
     unit: str = "features"
     centre: FloatArray | None = None
+    open: bool = False
 
     @property
     def _scaling(self) -> Scaling | None:
@@ -80,7 +83,10 @@ class Columns:
         names = border.column_names(X) if self.names is not None else None
         order = None if names is None or names == self.names else self.of(names)
         X = border.features(X)
-        self._check_count(X.shape[1])
+        if self.open and self.unit == Columns.unit:
+            return _folded(X, self.count)
+        if not (self.open and X.shape[1] >= self.count):
+            self._check_count(X.shape[1])
         if order is not None:
             X = np.ascontiguousarray(X[:, order])
         return X if self._scaling is None else _scaled(X, self._scaling)
@@ -102,6 +108,22 @@ class Columns:
             return w, intercept
         w = w / self._scaling.scale
         return w, intercept - w @ self._scaling.mean
+
+
+def _folded(X: Any, count: int) -> Any:
+    """Rows of any width as `count` columns and one more, the length of the rest."""
+    inside, beyond = X[:, :count], X[:, count:]
+    if is_sparse(X):
+        from scipy import sparse
+
+        rest = np.sqrt(np.asarray(beyond.multiply(beyond).sum(axis=1)).reshape(-1, 1))
+        inside = inside.copy()
+        inside.resize(X.shape[0], count)
+        return sparse.csr_matrix(sparse.hstack([inside, rest]))
+    out = np.zeros((X.shape[0], count + 1))
+    out[:, : inside.shape[1]] = inside
+    out[:, count] = np.sqrt(np.square(beyond).sum(axis=1))
+    return out
 
 
 def fitted(
@@ -201,13 +223,16 @@ def stored(columns: Columns) -> dict[str, Any]:
         parts |= {"feature_mean": columns.standardized.mean, "feature_scale": columns.standardized.scale}
     if columns.centre is not None:
         parts["feature_centre"] = columns.centre
+    if columns.open:
+        parts["feature_open"] = np.array(True)
     return parts
 
 
 def read(parts: dict[str, Any], count: int, precomputed: bool) -> Columns:
     """The columns that `stored` wrote; a ValueError says what is wrong with them."""
+    is_open = bool(parts.get("feature_open", False))
     if precomputed:
-        return Columns(count, unit="kernel values")
+        return Columns(count, unit="kernel values", open=is_open)
     names = parts.get("feature_names")
     if names is not None and (names.shape != (count,) or names.dtype.kind != "U"):
         raise ValueError("the feature names do not belong to its features")
@@ -221,4 +246,4 @@ def read(parts: dict[str, Any], count: int, precomputed: bool) -> Columns:
         centre = centre.astype(np.float64)
         if centre.shape != (count,) or not np.isfinite(centre).all() or scaling is not None:
             raise ValueError("the centre does not belong to its features, or is not finite")
-    return Columns(count, None if names is None else tuple(names.tolist()), scaling, centre=centre)
+    return Columns(count, None if names is None else tuple(names.tolist()), scaling, centre=centre, open=is_open)
