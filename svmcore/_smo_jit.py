@@ -220,6 +220,14 @@ def worst_coordinate(v, grow, shrink, weight, tiny, score, best):
     return _best_score(score, best), worst
 
 
+@jit
+def measure(duals, scan, cache, progress):
+    """Extremes of the current point, after somebody else changed it. In place: progress."""
+    progress.floats[TOP], progress.floats[BOTTOM] = advance(
+        duals.v, 0.0, cache.zero, cache.zero, scan.grow, scan.shrink, scan.best_top
+    )
+
+
 @jit(inline=True)
 def _step(duals, scan, cache, progress, i, j):
     """Minimise over the pair (i, j), or over i alone when j < 0; update the residual and the counters.
@@ -246,6 +254,7 @@ def _step(duals, scan, cache, progress, i, j):
     if j >= 0:
         set_masks(duals, scan, j)
     if step == 0.0 or duals.beta[i] == before:
+        measure(duals, scan, cache, progress)  # j may have landed on a bound by less than i can tell
         return STUCK
     duals.v[i] -= duals.diag[i] * step
     if j >= 0:
@@ -255,29 +264,22 @@ def _step(duals, scan, cache, progress, i, j):
     return -1
 
 
-@jit
-def measure(duals, scan, cache, progress):
-    """Extremes of the current point, after somebody else changed it. In place: progress."""
-    progress.floats[TOP], progress.floats[BOTTOM] = advance(
-        duals.v, 0.0, cache.zero, cache.zero, scan.grow, scan.shrink, scan.best_top
-    )
-
-
 @jit(inline=True)
 def _greedy_pair(duals, scan, cache, progress, rule):
     """The working set of the greedy rules: (reason or -1, i, j). Sets the violation."""
     ints, floats = progress.ints, progress.floats
+    last = duals.n - 1  # a residual that overflowed is found nowhere, and the search ends in the padding
     if not duals.equality:
         weight = cache.ones if rule == MVP else duals.curvature
         i, floats[VIOLATION] = worst_coordinate(
             duals.v, scan.grow, scan.shrink, weight, duals.tiny, scan.score, scan.best
         )
-        return -1, i, -1
+        return -1, min(i, last), -1
     top, bottom = floats[TOP], floats[BOTTOM]
     floats[VIOLATION] = violation(top, bottom, duals.equality)
     if floats[VIOLATION] == 0.0:
         return -1, 0, 0
-    i = _find_top(duals.v, scan.grow, scan.best_top, top)
+    i = min(_find_top(duals.v, scan.grow, scan.best_top, top), last)
     if rule == SECOND:
         slot = _fetch(duals, cache, ints, i)
         if slot < 0:
@@ -288,7 +290,7 @@ def _greedy_pair(duals, scan, cache, progress, rule):
         )  # fmt: skip
     else:
         j = _find_bottom(duals.v, scan.shrink, bottom)
-    return -1, i, j
+    return -1, i, min(j, last)
 
 
 @jit

@@ -376,12 +376,13 @@ def _attempt(
 ) -> tuple[Reached, Status]:
     """Run one solver, certify, and start it again where the certificate disagrees: the best point, and how it ended."""
     solver = solvers.load(name)
-    rounds = _ROUNDS if solver.CAPABILITIES.warm_start else 1
-    spent = 0
+    warm = solver.CAPABILITIES.warm_start
+    rounds = _ROUNDS if warm else 2
+    spent, tol = 0, run.tol
     best: Reached | None = None
     for attempt in range(rounds):
         raw = solver.run(
-            qp, K, control=control, tol=run.tol, stopping=run.stopping,
+            qp, K, control=control, tol=tol, stopping=run.stopping,
             max_iter=run.max_iter if run.max_iter < 0 else max(run.max_iter - spent, 0),
             start=start, seed=run.seed, trace=run.trace, **solvers.accepted(name, run.options),
         )  # fmt: skip
@@ -402,6 +403,8 @@ def _attempt(
         if not halved or attempt == rounds - 1:
             break
         start = raw.beta
+        if not warm:  # the same run again would end at the same point
+            tol *= 0.5
     assert best is not None
     return best._replace(raw=best.raw._replace(n_iter=spent)), Status.PRECISION
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -115,14 +113,9 @@ def test_many_points_that_enter_together_are_not_switched_to_and_fro(mode):
 
 
 @pytest.mark.compiled
-@pytest.mark.skipif("SVMCORE_DATA" not in os.environ, reason="needs the data sets")
 @pytest.mark.parametrize("mode", ["qr", "update"])
-def test_madelon_takes_a_few_steps(mode):
-    file = Path(os.environ["SVMCORE_DATA"]) / "madelon.npz"
-    if not file.exists():
-        pytest.skip("madelon is not there")
-    with np.load(file) as source:
-        X, y = source["X"], source["y"]
+def test_madelon_takes_a_few_steps(mode, data_set):
+    X, y = data_set("madelon")
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     kernel = {"kernel": "rbf", "gamma": 2.0, "lambda_max": 1e4}
     path, gap, _ = ends_with_the_truth(X, y, mode, kernel)
@@ -326,11 +319,8 @@ def test_options_reach_the_tracker(option, monkeypatch):
 
 
 @pytest.mark.compiled
-@pytest.mark.skipif("SVMCORE_DATA" not in os.environ, reason="needs the data sets")
-def test_monk2_starts_with_the_elbow_that_is_printed():
-    file = Path(os.environ["SVMCORE_DATA"]) / "monk2.npz"
-    with np.load(file) as source:
-        X, y = source["X"], source["y"]
+def test_monk2_starts_with_the_elbow_that_is_printed(data_set):
+    X, y = data_set("monk2")
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     path = svm_path(X, y, kernel="linear", lambda_max=1e4, factorization="svd")
     assert (path.stats["elbow_max"], path.stats["null_dim_max"]) == (288, 281)  # printed: 290, 283

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from strategies import Case, as_sparse, cases, coefficients
 
 import svmcore
-from svmcore import _smo_jit
 from svmcore._types import Status
+from svmcore.solvers import _steps_jit
 
 TOL = 1e-7
 PRECISE = {"tol": TOL, "time_limit": 60.0}
@@ -357,7 +357,7 @@ def test_a_small_cache_changes_nothing(engine, case, cache_mb):
 def test_the_trace_tells_the_run(engine, case):
     solution = engine.fit(case, tol=1e-4, trace=True, time_limit=60.0)
     trace = solution.trace
-    assert tuple(trace) == _smo_jit.TRACE_COLUMNS
+    assert tuple(trace) == _steps_jit.TRACE_COLUMNS
     steps = len(trace["objective"])
     assert steps <= solution.n_iter
     if steps:

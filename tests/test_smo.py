@@ -15,7 +15,7 @@ from svmcore import _smo_jit
 from svmcore._jit import DISABLED
 from svmcore._types import LANES, Kernel, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.kernel.points import padded
+from svmcore.kernel.points import new_scratch, padded
 from svmcore.problem import formulations, measures
 from svmcore.simd.vector import BIG
 from svmcore.solvers import _course, _steps_jit, smo
@@ -109,6 +109,28 @@ def test_a_pair_moves_as_far_as_its_bounds(step):
     assert alone == -abs(taken)
     assert duals.beta[up] == 0.0
     assert scan.shrink[up] == BIG
+
+
+@pytest.mark.parametrize("rule", [_smo_jit.PLATT, _smo_jit.SIMPLIFIED])
+def test_a_partner_that_lands_by_less_than_the_other_can_tell_is_no_extreme_any_more(rule):
+    qp, K, work = problem(8, C=1e4)
+    duals, scan, cache = work.duals, work.scan, work.cache
+    i, j = int(np.argmax(qp.c)), int(np.argmin(qp.c))
+    duals.beta[i], duals.lower[j], duals.beta[j] = 5e3, -1.0, np.nextafter(-1.0, 0.0)
+    duals.v[j] = -3.0
+    work.refresh_masks()
+    progress = _steps_jit.Progress(np.zeros(16, np.int64), np.zeros(8), np.empty((0, 6)))
+    _smo_jit.measure(duals, scan, cache, progress)
+    assert progress.floats[_smo_jit.BOTTOM] == -3.0
+    progress.ints[[_smo_jit.PENDING_I, _smo_jit.PENDING_J, _steps_jit.POSITION]] = i, j, 1
+    limits = _steps_jit.Limits(tol=1e-3, max_iter=9, check_every=9, work=1.0)
+    progress.ints[_steps_jit.NEXT_CHECK] = 9
+    arguments = (duals, scan, cache, new_scratch(3), progress, rule, limits, 0)
+    while _smo_jit.smo_slice(K.kernel, work.points, *arguments) == _steps_jit.SLICE_SPENT and duals.beta[j] > -1.0:
+        pass
+    assert (duals.beta[i], duals.beta[j]) == (5e3, -1.0)
+    assert progress.floats[_smo_jit.TOP] == np.max(duals.v + scan.grow)
+    assert progress.floats[_smo_jit.BOTTOM] == np.min(duals.v + scan.shrink) > -3.0
 
 
 def test_a_full_cache_gives_the_slot_that_was_used_least():
