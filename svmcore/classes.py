@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._errors import ConvergenceWarning, InputError, listening, warn
-from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._html import html_table
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
 from svmcore._threads import one_blas_thread
