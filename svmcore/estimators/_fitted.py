@@ -135,8 +135,7 @@ class Fitted:
         found = self.found
         if found.kernel.kind == KernelKind.PRECOMPUTED:
             return np.empty((0, 0))
-        vectors = found.support_vectors if isinstance(found, Machines) else found.support_vectors
-        return vectors[np.searchsorted(found.support, self.support)]
+        return found.support_vectors[np.searchsorted(found.support, self.support)]
 
     @cached_property
     def weights(self) -> Any:
