@@ -20,6 +20,7 @@ from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
+from svmcore.kernel.table import is_positive
 from svmcore.models.solution import ONE_CLASS, Solution, Terms
 from svmcore.problem import border, formulations, measures
 from svmcore.problem import columns as _columns
@@ -28,7 +29,7 @@ from svmcore.problem.certify import WORTH_IT, Certificate, certificate, confirm
 from svmcore.problem.columns import Columns
 from svmcore.problem.intercept import settled, wanted
 from svmcore.problem.scales import warn_of_scales
-from svmcore.solvers._contract import STOPPED, positive, product_work, rounding
+from svmcore.solvers._contract import STOPPED, product_work, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
 _LARGE_GAP = 0.01
@@ -422,7 +423,7 @@ def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
     """A convex problem whose boxes are closed has a solution: a solver that finds none has met rounding."""
     if raw.status is not Status.UNBOUNDED:
         return raw
-    convex = positive(K.kernel) or not qp.infinite
+    convex = is_positive(K.kernel) or not qp.infinite
     return raw._replace(status=Status.PRECISION) if convex and not qp.open_box else raw
 
 

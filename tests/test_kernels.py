@@ -18,6 +18,7 @@ from svmcore.kernel import products
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import aligned, dense_points, new_scratch, padded, sparse_points
 from svmcore.kernel.products import point_product
+from svmcore.kernel.table import TABLE, facts_of, is_positive, name_of, parameters_of
 from svmcore.simd.vector import exp_nonpositive, fmax, fmin
 
 KERNELS = {
@@ -215,3 +216,46 @@ def test_the_same_product_is_answered_from_memory():
 def test_a_kernel_that_overflows_is_refused():
     with pytest.raises(InputError, match="kernel of sample 1 with itself is inf; scale the features down"):
         matrix("poly", np.array([[0.0], [1e140]]))
+
+
+# ---------------------------------------------------------------- the table of kernels
+
+
+def test_every_kernel_has_a_row():
+    assert set(TABLE) == set(KernelKind)
+
+
+@pytest.mark.parametrize("name", ["linear", "poly", "sigmoid", "rbf", "laplacian"])
+def test_a_kernel_depends_on_its_parameters_and_on_no_other(name):
+    kernel = Kernel(int(KernelKind[name.upper()]), 0.3, 0.7, 2, 0.0)
+    X = np.random.default_rng(0).standard_normal((6, 3))
+    values = KernelMatrix(X, kernel, cache_bytes=1 << 20).rows(np.arange(6))
+    found = {"gamma": 0.4, "coef0": 0.9, "degree": 3}
+    assert name_of(kernel) == name
+    assert parameters_of(kernel) == {key: getattr(kernel, key) for key in facts_of(kernel).parameters}
+    for field, value in found.items():
+        other = KernelMatrix(X, kernel._replace(**{field: value}), cache_bytes=1 << 20).rows(np.arange(6))
+        assert np.array_equal(other, values) == (field not in facts_of(kernel).parameters)
+    if facts_of(kernel).exponential:
+        assert values.min() > 0.0
+        assert np.diag(values) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", ["linear", "poly", "sigmoid", "rbf", "laplacian"])
+@given(strategies.points(2, 30), st.sampled_from([0.0, 0.1, 2.0]), st.sampled_from([0.0, 0.5]), st.integers(1, 4))
+def test_positive_kernels_have_positive_matrices(name, X, gamma, coef0, degree):
+    kernel = Kernel(int(KernelKind[name.upper()]), gamma, coef0, degree, 0.0)
+    K = KernelMatrix(X, kernel, cache_bytes=1 << 20).rows(np.arange(len(X)))[:, : len(X)]
+    assert is_positive(kernel) == (name != "sigmoid")
+    if is_positive(kernel):
+        assert np.linalg.eigvalsh(K).min() >= -1e-12 * max(1.0, np.abs(K).max()) * len(X)
+
+
+def test_signs_decide_whether_a_polynomial_is_positive():
+    poly = Kernel(int(KernelKind.POLY), 0.5, 1.0, 3, 0.0)
+    assert is_positive(poly)
+    for change in ({"gamma": -0.5}, {"coef0": -1.0}):
+        assert not is_positive(poly._replace(**change))
+    X = np.array([[1.0], [2.0]])
+    K = KernelMatrix(X, poly._replace(coef0=-1.0), cache_bytes=1 << 20).rows(np.arange(2))
+    assert np.linalg.eigvalsh(K).min() < 0.0

@@ -37,17 +37,10 @@ def add_data(report: Report, name: str, X: Any, y: Any, regression: bool = False
 
 def add_kernel(report: Report, kernel: Any, standardized: bool, kept: bool = True) -> None:
     """A kernel, those of its parameters that count, and whether features are scaled before it (`kept`: in a file)."""
-    from svmcore._types import KernelKind
+    from svmcore.kernel.table import name_of, parameters_of
 
-    name = KernelKind(kernel.kind).name.lower()
-    facts: dict[str, Any] = {"name": name}
-    if name in ("rbf", "poly", "sigmoid", "laplacian"):
-        facts["gamma"] = kernel.gamma
-    if name == "poly":
-        facts["degree"] = kernel.degree
-    if name in ("poly", "sigmoid"):
-        facts["coef0"] = kernel.coef0
-    text = ", ".join([name, *(f"{key} {value:.6g}" for key, value in facts.items() if key != "name")])
+    facts: dict[str, Any] = {"name": name_of(kernel), **parameters_of(kernel)}
+    text = ", ".join([name_of(kernel), *(f"{key} {value:.6g}" for key, value in facts.items() if key != "name")])
     scaled = ", of standardised features" if standardized else ""
     scaled += " (kept in the file, predict does the same)" if standardized and kept else ""
     report.add("kernel", text + scaled, **facts, standardized=standardized)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore import _kernels
-from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind, Points
+from svmcore._types import LANES, FloatArray, IntArray, Kernel, Points
+from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
 
 STAGGER = 32
@@ -105,7 +106,7 @@ def packed_weights(packed: Real, coef: FloatArray) -> Real:
 
 def magnitudes(kernel: Kernel, indptr: IntArray, data: FloatArray) -> FloatArray:
     """What distances of sparse points are made of: sums of squares, for the Laplacian kernel of absolute values."""
-    return row_sums(indptr, np.abs(data) if kernel.kind == KernelKind.LAPLACIAN else data * data)
+    return row_sums(indptr, np.abs(data) if facts_of(kernel).measure == "cityblock" else data * data)
 
 
 def row_sums(indptr: IntArray, values: FloatArray) -> FloatArray:

@@ -30,6 +30,7 @@ from svmcore.kernel.points import (
     packed_weights,
     padded,
 )
+from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
 
 KernelFunction = Callable[[Any, Any], Any]
@@ -41,7 +42,6 @@ SHAPES = {
     KernelKind.RBF: vector.Rbf,
     KernelKind.LAPLACIAN: vector.Laplacian,
 }
-EXPONENTIAL = (KernelKind.RBF, KernelKind.LAPLACIAN)
 _THREAD_VALUES = 1 << 20  # feature operations below which a second thread costs more than it brings
 _PANEL_BYTES = 1 << 19  # a panel of sparse points with all features fits the cache below this,
 _PANELS_BYTES = 1 << 28  # and is kept while all of them are smaller than this
@@ -69,7 +69,7 @@ def call_kernel(function: KernelFunction, A: Any, B: Any, offset: float) -> Floa
 def shape_of(kernel: Kernel) -> vector.Shape:
     """A kernel as the type and numbers that a tile is compiled for. The exponential ones are powers of two."""
     kind = KernelKind(kernel.kind)
-    scale = kernel.gamma * (_LOG2E if kind in EXPONENTIAL else 1.0)
+    scale = kernel.gamma * (_LOG2E if facts_of(kernel).exponential else 1.0)
     shape: vector.Shape = SHAPES[kind](float(scale), float(kernel.coef0), int(kernel.degree))  # type: ignore[assignment]
     return shape
 
@@ -178,7 +178,7 @@ def has_tile(kernel: Kernel, targets: Points, sources: Points) -> bool:
         return True
     if targets.panels.shape[0] or sources.panels.shape[0]:
         return False
-    if kernel.kind not in EXPONENTIAL:
+    if not facts_of(kernel).exponential:
         return True
     largest = max(magnitudes(kernel, p.indptr, p.data).max(initial=0.0) for p in (targets, sources))
     return bool(kernel.gamma * largest < _CANCELS_64)

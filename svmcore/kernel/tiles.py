@@ -21,7 +21,6 @@ from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore.kernel.columns import ColumnStore
 from svmcore.kernel.points import STAGGER, Real, groups_of, is_binary, magnitudes, packed_rows, packed_weights
 from svmcore.kernel.products import (
-    EXPONENTIAL,
     FEW_TERMS,
     SHAPES,
     Spread,
@@ -32,6 +31,7 @@ from svmcore.kernel.products import (
     terms_of,
     with_constant,
 )
+from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
 from svmcore.simd.lanes import UNITS_16
 
@@ -138,7 +138,7 @@ class _Tiles:
         self.n_threads = n_threads
         self.shape = shape_of(K.kernel)
         self.offset = float(K.kernel.offset)
-        self.fits_16_bits = K.kernel.kind in EXPONENTIAL and self.offset == 0.0
+        self.fits_16_bits = facts_of(K.kernel).exponential and self.offset == 0.0
         self.linear = K.kernel.kind == KernelKind.LINEAR
         self.exact_products = self.linear
         self.effort = 0.0  # features that a kernel value costs
@@ -330,7 +330,7 @@ class DenseTiles(_Tiles):
         self.form = with_constant(self.exact) if 0 < terms_of(K.kernel, width) <= FEW_TERMS else None
         self.exact_products = self.exact_products or self.form is not None
         centre = np.zeros(width)
-        if kind in EXPONENTIAL or (kind == KernelKind.LINEAR and centred):
+        if facts_of(K.kernel).exponential or (kind == KernelKind.LINEAR and centred):
             centre = K.X.sum(axis=0) / self.n
         self.effort = float(width)
         factor = np.sqrt(scale) if kind == KernelKind.RBF else scale if kind == KernelKind.LAPLACIAN else 1.0
@@ -390,7 +390,7 @@ class DenseTiles(_Tiles):
         times that many of the power of A. The sum over a few rows adds less than 8.
         """
         terms = min(width, vector.CHUNK) + -(-width // vector.CHUNK)
-        if self.K.kernel.kind in EXPONENTIAL:
+        if facts_of(self.K.kernel).exponential:
             if self.K.kernel.kind == KernelKind.LAPLACIAN:
                 largest = float(np.abs(self.panels).sum(axis=1).max(initial=0.0))
             else:
@@ -477,7 +477,7 @@ class SparseTiles(_Tiles):
         super().__init__(K, K.n_threads)
         self.binary = is_binary(indptr, data)
         norms = magnitudes(K.kernel, indptr, data)
-        largest = float(self.shape.scale * norms.max(initial=0.0)) if K.kernel.kind in EXPONENTIAL else 0.0
+        largest = float(self.shape.scale * norms.max(initial=0.0)) if facts_of(K.kernel).exponential else 0.0
         self.single = np.float64 if largest > _CANCELS and not self.binary else np.float32
         self.csr = {
             real: vector.Csr(indptr, indices, data.astype(real), norms.astype(real))
@@ -486,7 +486,7 @@ class SparseTiles(_Tiles):
         self._all: dict[Any, Spread] = {}
         self.effort = len(data) / max(K.n, 1) * (1.0 if self.binary else _ENTRY)
         longest = int(np.diff(indptr).max(initial=0))
-        if K.kernel.kind in EXPONENTIAL:
+        if facts_of(K.kernel).exponential:
             worst = (0.0 if self.binary else 2.0 * (longest + 2)) * largest + 3.0 * largest + 8.0
             self.error_factor = np.full(K.n, np.sqrt(_ROUNDING * worst))
         else:

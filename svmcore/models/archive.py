@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from svmcore._errors import InputError
 from svmcore._types import Kernel, KernelKind
+from svmcore.kernel.table import name_of
 
 FREE = 1 << 26  # bytes that any file may unpack to,
 RATIO = 100  # and beyond them so many times its length
@@ -182,7 +183,7 @@ def read(name: str, stream: BinaryIO) -> dict[str, Array]:
 
 def kernel_fields(kernel: Kernel) -> dict[str, Any]:
     """A kernel as arrays of a file: its name, and its numbers by name."""
-    name = KernelKind(kernel.kind).name.lower()
+    name = name_of(kernel)
     return {"kernel": np.array(name)} | {
         f"kernel_{field}": np.array(getattr(kernel, field)) for field in ("gamma", "coef0", "degree", "offset")
     }

@@ -26,13 +26,13 @@ from svmcore._types import LANES, FloatArray, Kernel, KernelKind, Points
 from svmcore.kernel import matrix
 from svmcore.kernel.points import aligned, dense_points, is_sparse, new_scratch, padded, sparse_points
 from svmcore.kernel.products import call_kernel, point_product
+from svmcore.kernel.table import facts_of
 
 FEW = 24  # rows up to which a tile of 64 rows does not pay,
 FEW_PRODUCTS = 64  # for kernels of products;
 _ONE_BY_ONE = 8  # so many products with a matrix are slower together than one by one
 _TEST_ROWS = 4096  # rows packed at a time
 _MOST_WEIGHTS = 1 << 24  # features up to which a linear machine keeps a weight for each
-_PRODUCTS = (KernelKind.LINEAR, KernelKind.POLY, KernelKind.SIGMOID)
 _CANCELS = 1e4  # gamma |x|^2 above which a distance is not to be had from norms and a product
 
 
@@ -51,6 +51,7 @@ class Decision:
         self.function = function
         self.sparse = is_sparse(support)
         self.n_features = int(support.shape[1])
+        self._products = facts_of(kernel).measure == "product"
 
     def __call__(self, X: Any, n_threads: int) -> FloatArray:
         """The values of the rows of X, as dense or sparse as the support; for a precomputed kernel its columns."""
@@ -64,7 +65,7 @@ class Decision:
         if self.kernel.kind == KernelKind.LINEAR and self.n_features <= _MOST_WEIGHTS:
             with one_blas_thread:
                 return np.asarray(X @ self.weights)
-        if X.shape[0] <= (FEW_PRODUCTS if self.kernel.kind in _PRODUCTS else FEW):
+        if X.shape[0] <= (FEW_PRODUCTS if self._products else FEW):
             return self._few(X)
         out = np.empty(X.shape[0])
         for start in range(0, X.shape[0], _TEST_ROWS):
@@ -111,7 +112,7 @@ class Decision:
 
     @one_blas_thread
     def _few(self, X: Any) -> FloatArray:
-        products = self.kernel.kind in _PRODUCTS
+        products = self._products
         if self.sparse and (products or self.kernel.kind == KernelKind.RBF):
             transposed, squares = self._by_feature
             dots = (X @ transposed).toarray()

@@ -14,6 +14,7 @@ from svmcore._errors import InputError
 from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.kernel.points import is_sparse
+from svmcore.kernel.table import name_of
 from svmcore.models import archive
 from svmcore.models.decision import Decision
 from svmcore.problem import border
@@ -230,7 +231,7 @@ class Solution:
     @property
     def kernel_name(self) -> str:
         """The kernel as `train_svc` calls it; "callable" for a function."""
-        return KernelKind(self.kernel.kind).name.lower()
+        return name_of(self.kernel)
 
     @property
     def gamma(self) -> float | None:

@@ -16,6 +16,7 @@ from svmcore._errors import InputError, NotEnoughMemoryError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
 from svmcore.kernel.matrix import available_threads
 from svmcore.kernel.points import is_sparse
+from svmcore.kernel.table import TABLE, name_of, parameters_of
 
 KERNELS = {kind.name.lower(): kind for kind in KernelKind if kind is not KernelKind.CALLABLE}
 STOPPING = ("kkt", "gap", "objective")
@@ -324,24 +325,16 @@ def kernel(
             f"kernel={name!r} is not known; choose one of {', '.join(map(repr, KERNELS))}, or give a function"
         )
     kind = KERNELS[name]
-    value = 1.0
-    if kind in (KernelKind.RBF, KernelKind.POLY, KernelKind.SIGMOID, KernelKind.LAPLACIAN):
-        value = _gamma(gamma, X, weights)
-    power = integer("degree", degree, low=0, high=LARGEST_DEGREE) if kind is KernelKind.POLY else 1
-    constant = number("coef0", coef0) if kind in (KernelKind.POLY, KernelKind.SIGMOID) else 0.0
+    used = TABLE[kind].parameters
+    value = _gamma(gamma, X, weights) if "gamma" in used else 1.0
+    power = integer("degree", degree, low=0, high=LARGEST_DEGREE) if "degree" in used else 1
+    constant = number("coef0", coef0) if "coef0" in used else 0.0
     return KernelSpec(Kernel(int(kind), value, constant, power, offset), None, name)
 
 
 def kernel_params(kernel: Kernel, function: Callable[[Any, Any], Any] | None) -> dict[str, Any]:
     """A kernel in the words of `train_svc`: the parameters that apply to it."""
-    kind = KernelKind(kernel.kind)
-    params: dict[str, Any] = {"kernel": kind.name.lower() if function is None else function}
-    if kind in (KernelKind.RBF, KernelKind.POLY, KernelKind.SIGMOID, KernelKind.LAPLACIAN):
-        params["gamma"] = kernel.gamma
-    if kind is KernelKind.POLY:
-        params["degree"] = kernel.degree
-    if kind in (KernelKind.POLY, KernelKind.SIGMOID):
-        params["coef0"] = kernel.coef0
+    params: dict[str, Any] = {"kernel": name_of(kernel) if function is None else function, **parameters_of(kernel)}
     if kernel.offset:
         params["intercept_scaling"] = math.sqrt(kernel.offset)
     return params

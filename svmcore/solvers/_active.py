@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._types import DualQP, FloatArray, IntArray, Status
+from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import measures
 from svmcore.solvers import _active_jit, _pairs_jit, _steps_jit
@@ -223,7 +223,7 @@ def closest_pair(qp: DualQP, K: KernelMatrix) -> tuple[int, int]:
     if not len(up) or not len(down) or qp.twins:
         return -1, -1
     X: Any = K.X
-    euclid = K.function is None and K.kernel.kind in (0, 3)
+    euclid = K.function is None and K.kernel.kind in (KernelKind.LINEAR, KernelKind.RBF)
     first, second = up, down
     best, pair = np.inf, (-1, -1)
     if euclid:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._types import DualQP, FloatArray, Kernel, KernelKind, Status
+from svmcore._types import DualQP, FloatArray, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.problem import measures
 
@@ -58,13 +58,6 @@ def landed(qp: DualQP, beta: FloatArray) -> FloatArray:
         return beta
     up = qp.upper - beta < beta - qp.lower
     return np.where(free, np.where(up, qp.upper, qp.lower), beta).astype(np.float64)
-
-
-def positive(kernel: Kernel) -> bool:
-    """Whether the kernel's matrix is known to be positive semi-definite."""
-    if kernel.kind == KernelKind.POLY:
-        return kernel.gamma >= 0.0 and kernel.coef0 >= 0.0
-    return kernel.kind in (KernelKind.LINEAR, KernelKind.RBF, KernelKind.LAPLACIAN)
 
 
 def rounding(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> float:

@@ -13,9 +13,10 @@ import numpy as np
 from svmcore._control import Control
 from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.table import is_positive
 from svmcore.problem import measures
 from svmcore.solvers import _steps_jit as steps
-from svmcore.solvers._contract import STOPPED, Crawl, Criterion, fresh_residual, landed, positive, rounding
+from svmcore.solvers._contract import STOPPED, Crawl, Criterion, fresh_residual, landed, rounding
 from svmcore.solvers._face import FaceResult, face_step
 from svmcore.solvers._steps_jit import Duals, Limits, Progress, Rows
 
@@ -433,7 +434,7 @@ class Course:
         if not len(stored):
             return True
         H = self.store.values[self.store.slot[self.qp.point[stored]]][:, stored]
-        if positive(self.K.kernel):
+        if is_positive(self.K.kernel):
             return True
         d = np.diag(H)
         scale = float(np.abs(d).max(initial=0.0))

@@ -23,13 +23,14 @@ import numpy as np
 from svmcore._control import Control
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
+from svmcore.kernel.table import is_positive
 from svmcore.kernel.tiles import PIECE, make_tiles, part_of
 from svmcore.problem import measures
 from svmcore.simd import loops
 from svmcore.simd.lanes import UNITS_16
 from svmcore.simd.vector import BIG, ROWS
 from svmcore.solvers import _block_jit as block_jit
-from svmcore.solvers._contract import STOPPED, Capabilities, Crawl, Criterion, positive, product_work, rounding
+from svmcore.solvers._contract import STOPPED, Capabilities, Crawl, Criterion, product_work, rounding
 from svmcore.solvers._face import FaceResult, face_step
 
 CAPABILITIES = Capabilities(
@@ -375,7 +376,7 @@ class _Run:
 
     def success(self) -> Status:
         """How a run ends that has met its criterion."""
-        bent = self.bits & block_jit.NONCONVEX and not positive(self.K.kernel)  # else it is rounding that bends
+        bent = self.bits & block_jit.NONCONVEX and not is_positive(self.K.kernel)  # else it is rounding that bends
         return Status.STATIONARY if bent else Status.CONVERGED
 
     def sharpen(self, level: int, control: Control, unbounded: bool) -> Status | None:
