@@ -8,6 +8,6 @@ True
 from __future__ import annotations
 
 from svmcore.distributed.answer import PartsSolution
-from svmcore.distributed.training import train_linear
+from svmcore.distributed.training import train_linear, train_svc, train_svr
 
-__all__ = ["PartsSolution", "train_linear"]
+__all__ = ["PartsSolution", "train_linear", "train_svc", "train_svr"]

@@ -68,10 +68,12 @@ class Threads(Serial):
     def __init__(self, n_threads: int | None = None) -> None:
         super().__init__(n_threads)
         self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="svmcore-parts")
-        self.n_threads = 1
+        self.n_threads, self._closed = 1, False
 
     def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], *, ask: bool = True) -> list[Any]:
         """As `Serial.run`."""
+        if self._closed:
+            return super().run(function, tasks, ask=ask)
         futures = [self._pool.submit(function, *task) for task in tasks]
         try:
             while wait_for(futures, timeout=POLL).not_done:
@@ -84,6 +86,7 @@ class Threads(Serial):
 
     def close(self) -> None:
         """As `Serial.close`."""
+        self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 

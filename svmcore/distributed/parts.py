@@ -275,6 +275,7 @@ class Part:
         self._X = _widened(piece.X, task.n_features)
         self.n = piece.X.shape[0]
         self.qp = dual(piece, task)
+        self.largest = self.diagonal = 0.0  # the largest scaled norm and kernel value of a row with itself: `scan.load`
 
     @property
     def X(self) -> Any:

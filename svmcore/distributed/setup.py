@@ -34,6 +34,7 @@ class Setup(NamedTuple):
     tol: float
     control: Control
     ledger: Ledger
+    verbose: int
 
 
 class Words(NamedTuple):
@@ -108,7 +109,8 @@ def setup(X: Any, y: Any, sample_weight: Any, form: dict[str, Any], words: Words
     equality = border.flag("fit_intercept", form["fit_intercept"])
     tol = border.number("tol", words.tol, low=0.0, strict=True)
     parts = None if words.parts is None else border.integer("parts", words.parts, low=1)
-    control = new_control("fit", words.time_limit, words.callback, words.verbose)
+    verbose = border.verbosity(words.verbose)
+    control = new_control("fit", words.time_limit, words.callback, 0)
     engine = _engine(X, words)
     if engine.name == "dask":
         found = engine.sources(X, y, sample_weight, words.label, parts)  # type: ignore[attr-defined]
@@ -120,12 +122,13 @@ def setup(X: Any, y: Any, sample_weight: Any, form: dict[str, Any], words: Words
     task = Task(kind, kernel, C, loss, epsilon, equality, classes, factors, whole.features, whole.mean, whole.sparse)
     terms = Terms(C, loss, epsilon if kind == REGRESSION else None)
     ledger = Ledger(words.checkpoint, _described(task, whole))
-    return Setup(engine, found, whole, task, terms, tol, control, ledger)
+    return Setup(engine, found, whole, task, terms, tol, control, ledger, verbose)
 
 
 def _described(task: Task, whole: Whole) -> dict[str, Any]:
     """What a checkpoint must agree with."""
     return {
+        "rows of the parts": [part.rows for part in whole.parts],
         "kernel": [float(value) for value in task.kernel],
         "C": task.C,
         "loss": task.loss,
@@ -134,7 +137,6 @@ def _described(task: Task, whole: Whole) -> dict[str, Any]:
         "classes": None if task.classes is None else [str(label) for label in task.classes],
         "class_weight": list(task.factors),
         "features": task.n_features,
-        "rows of the parts": [part.rows for part in whole.parts],
         "mean of the rows": whole.mean.tolist(),
     }
 

@@ -9,13 +9,16 @@ import numpy as np
 
 from svmcore._control import Callback
 from svmcore._threads import one_blas_thread
-from svmcore._types import FloatArray, Kernel, KernelKind, Status
-from svmcore.distributed import linear, stages
+from svmcore._types import Kernel, KernelKind, Status
+from svmcore.distributed import linear, rounds, scan, stages
 from svmcore.distributed.answer import PartsSolution, Round, Vectors
 from svmcore.distributed.engine import Crew, Halted
 from svmcore.distributed.setup import Setup, Words, setup, speak
+from svmcore.problem import border, formulations
 from svmcore.problem.certify import Certificate
 
+MOST_FEATURES = 500  # of a linear kernel that the interior point takes
+_ATTEMPTS = 3  # of a run whose certificate misses the tolerance
 _TINY = 1e-300
 
 
@@ -93,14 +96,14 @@ def train_linear(
 def fit_linear(problem: Setup) -> PartsSolution:
     """The linear machine of a checked problem."""
     engine, task, control, tol = problem.engine, problem.task, problem.control, problem.tol
-    rounds: list[Round] = []
+    steps: list[Round] = []
     d = task.n_features
 
-    def log(steps: int, mu: float, residual: float) -> None:
-        rounds.append(Round(control.seconds, residual, 0, np.nan, mu, 0, 1))
-        if control.verbose:
+    def log(step: int, mu: float, residual: float) -> None:
+        steps.append(Round(control.seconds, residual, 0, np.nan, mu, 0, 1))
+        if problem.verbose:
             sys.stderr.write(
-                f"fit: {control.seconds:6.1f} s, step {steps}, complementarity {mu:.2e}, dual residual {residual:.2e}\n"
+                f"fit: {control.seconds:6.1f} s, step {step}, complementarity {mu:.2e}, dual residual {residual:.2e}\n"
             )
 
     def keep(stand: linear.Stand) -> None:
@@ -113,8 +116,8 @@ def fit_linear(problem: Setup) -> PartsSolution:
         stored = problem.ledger.read()
         stand = None
         if stored is not None:
-            bias, mu, steps = stored["numbers"].tolist()
-            stand = linear.Stand(stored["w"], bias, mu, int(steps))
+            bias, mu, number = stored["numbers"].tolist()
+            stand = linear.Stand(stored["w"], bias, mu, int(number))
         try:
             found, status = fit.run(stand, keep)
         except Halted:
@@ -132,19 +135,199 @@ def fit_linear(problem: Setup) -> PartsSolution:
         certificate=Certificate(
             -found.dual, primal, found.gap, relative, found.violation, 0.0, found.bias - shift
         ),
-        status=status, fit_seconds=control.seconds, n_support=found.support, n_free=found.free, rounds=rounds,
+        status=status, fit_seconds=control.seconds, n_support=found.support, n_free=found.free, rounds=steps,
         rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
         classes=task.classes, kernel=Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0), terms=problem.terms,
-        n_features=d, coef_=found.w, engine=engine.name, gather=_gather(crew), stats=stats,
+        n_features=d, coef_=found.w, engine=engine.name, gather=_FromCrew(crew), stats=stats,
     )  # fmt: skip
 
 
-class _gather:
+class _FromCrew:
     """Fetches the support vectors of a linear machine from its parts."""
 
     def __init__(self, crew: Crew) -> None:
         self.crew = crew
 
     def __call__(self) -> list[Vectors]:
-        found: list[tuple[Any, FloatArray, Any]] = self.crew.all("vectors")
-        return [Vectors(*part) for part in found]
+        return [Vectors(*part) for part in self.crew.all("vectors")]
+
+
+class _FromParts:
+    """Fetches those of a kernel machine."""
+
+    def __init__(self, fit: rounds.Rounds) -> None:
+        assert fit.stand is not None
+        self.engine, self.pairs = fit.engine, list(zip(fit.parts, fit.stand.states, strict=True))
+
+    def __call__(self) -> list[Vectors]:
+        return [Vectors(*part) for part in self.engine.gather(self.engine.run(scan.vectors, self.pairs))]
+
+
+def train_svc(
+    X: Any,
+    y: Any = None,
+    C: float = 1.0,
+    *,
+    kernel: str = "rbf",
+    gamma: Any = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    loss: str = "hinge",
+    fit_intercept: bool = True,
+    sample_weight: Any = None,
+    class_weight: Any = None,
+    label: Any = None,
+    engine: str | None = None,
+    client: Any = None,
+    parts: int | None = None,
+    checkpoint: Any = None,
+    working_set: int | None = None,
+    certificate: str = "auto",
+    tol: float = 1e-3,
+    time_limit: float | None = None,
+    callback: Callback | None = None,
+    verbose: int = 0,
+    n_threads: int | None = None,
+) -> PartsSolution:
+    """Train a two-class support vector machine over parts of a data set, and certify the answer.
+
+    The problem is that of `svmcore.train_svc`, and so is the answer, up to the tolerance. A part keeps 16 bytes a row and
+    reads its rows where they are. Each round the variables that violate, the free ones and those nearest to violating are
+    solved for at one place, and the rows that change go to all parts: bounded support vectors never move. A linear kernel
+    with up to 500 features is trained by `train_linear`.
+
+    Parameters
+    ----------
+    X, y, label, sample_weight, class_weight, engine, client, parts, tol, time_limit, callback, verbose, n_threads : as in
+        `train_linear`; a callback is called, and a line is written, once a round.
+    C, kernel, gamma, degree, coef0, loss, fit_intercept : as in `svmcore.train_svc`.
+    checkpoint : a file that is written after every round: a bit or two a row. If it is there, the fit goes on from it.
+    working_set : variables solved for together; by default chosen from the number of rows and of free variables.
+    certificate : "auto": the violation and the intercept in float64 from the rows that decide, objectives and gap from the
+        parts' own fields where a pass over all rows is dear; "whole": everything in float64.
+
+    Returns
+    -------
+    PartsSolution
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from svmcore.distributed import train_svc
+    >>> X = np.random.default_rng(0).normal(size=(600, 2))
+    >>> solution = train_svc(X, np.hypot(X[:, 0], X[:, 1]) < 1.0, C=10.0, parts=3)
+    >>> solution.converged
+    True
+    """
+    form = {
+        "C": C, "loss": _one_of(loss, formulations.SVC_LOSSES), "epsilon": 0.0, "fit_intercept": fit_intercept,
+        "class_weight": class_weight, "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0,
+    }  # fmt: skip
+    words = Words(engine, client, label, parts, checkpoint, tol, time_limit, callback, verbose, n_threads)
+    return _train(X, y, sample_weight, form, words, working_set, certificate)
+
+
+def train_svr(
+    X: Any,
+    y: Any = None,
+    C: float = 1.0,
+    epsilon: float = 0.1,
+    *,
+    kernel: str = "rbf",
+    gamma: Any = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    loss: str = "epsilon_insensitive",
+    fit_intercept: bool = True,
+    sample_weight: Any = None,
+    label: Any = None,
+    engine: str | None = None,
+    client: Any = None,
+    parts: int | None = None,
+    checkpoint: Any = None,
+    working_set: int | None = None,
+    certificate: str = "auto",
+    tol: float = 1e-3,
+    time_limit: float | None = None,
+    callback: Callback | None = None,
+    verbose: int = 0,
+    n_threads: int | None = None,
+) -> PartsSolution:
+    """Train a support vector regression over parts of a data set, and certify the answer.
+
+    The problem is that of `svmcore.train_svr`; all other parameters are those of `train_svc` here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from svmcore.distributed import train_svr
+    >>> X = np.linspace(0.0, 6.0, 300).reshape(-1, 1)
+    >>> solution = train_svr(X, np.sin(X.ravel()), C=10.0, epsilon=0.01, parts=3)
+    >>> bool(abs(solution.predict([[1.0]])[0] - np.sin(1.0)) < 0.02)
+    True
+    """
+    form = {
+        "C": C, "loss": _one_of(loss, formulations.SVR_LOSSES[:2]), "epsilon": epsilon, "fit_intercept": fit_intercept,
+        "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0,
+    }  # fmt: skip
+    words = Words(engine, client, label, parts, checkpoint, tol, time_limit, callback, verbose, n_threads)
+    return _train(X, y, sample_weight, form, words, working_set, certificate)
+
+
+def _one_of(loss: Any, losses: tuple[str, ...]) -> str:
+    return border.choice("loss", loss, losses)
+
+
+def _train(
+    X: Any, y: Any, weight: Any, form: dict[str, Any], words: Words, working_set: Any, certificate: Any
+) -> PartsSolution:
+    """Choose the method, run it."""
+    size = None if working_set is None else border.integer("working_set", working_set, low=2)
+    whole = border.choice("certificate", certificate, ("auto", "whole")) == "whole"
+    problem = setup(X, y, weight, form, words)
+    try:
+        if problem.task.kernel.kind == KernelKind.LINEAR and problem.task.n_features <= MOST_FEATURES:
+            return fit_linear(problem)
+        return fit_kernel(problem, size, whole)
+    finally:
+        problem.engine.close()
+
+
+@one_blas_thread
+def fit_kernel(problem: Setup, working_set: int | None, whole: bool) -> PartsSolution:
+    """The kernel machine of a checked problem."""
+    control, task, tol = problem.control, problem.task, problem.tol
+    with control:
+        fit = rounds.Rounds(problem, working_set)
+        status = fit.run()
+        for attempt in range(_ATTEMPTS):
+            proof = rounds.prove(fit, whole=whole, brief=not status.ok)
+            if not status.ok or proof.violation <= tol or proof.estimated:
+                break
+            if attempt == _ATTEMPTS - 1:
+                status = Status.PRECISION
+                break
+            status = fit.resume()
+    if status is Status.CONVERGED:
+        status = rounds.success(fit)
+    primal = proof.gap + proof.dual
+    relative = proof.gap / max(abs(primal), _TINY)
+    speak(status, proof.violation, relative, tol, proof.estimated)
+    assert fit.stand is not None
+    at = fit.stand
+    n_support = sum(part.support for part in at.surveys)
+    stats = {
+        "passes": fit.rows_moved / max(n_support, 1), "rows_moved": fit.rows_moved, "rows_seen": len(fit.seen.names),
+        "bytes_up": fit.bytes_up, "bytes_down": fit.bytes_down, "decisive": proof.decisive, "exact": proof.exact,
+        "error": proof.error, "precision": "float64" if fit.exact else "float32", "lost": list(problem.engine.lost),
+    }  # fmt: skip
+    if proof.estimated:
+        stats["estimated"] = True
+    return PartsSolution(
+        kind=task.kind, intercept=proof.bias,
+        certificate=Certificate(-proof.dual, primal, proof.gap, relative, proof.violation, 0.0, proof.bias),
+        status=status, fit_seconds=control.seconds, n_support=n_support, n_free=at.free, rounds=fit.rounds,
+        rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
+        classes=task.classes, kernel=task.kernel, terms=problem.terms, n_features=task.n_features, coef_=None,
+        engine=problem.engine.name, gather=_FromParts(fit), stats=stats,
+    )  # fmt: skip

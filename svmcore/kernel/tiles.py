@@ -321,6 +321,12 @@ class _Tiles:
         return out
 
 
+def exponential_error(width: int, largest: float) -> float:
+    """How far a float32 value of an exponential kernel may be off, by the largest scaled norm; see `DenseTiles._bound`."""
+    terms = min(width, vector.CHUNK) + -(-width // vector.CHUNK)
+    return _ROUNDING * ((terms + 2.0) / np.e + 1.5 * largest + 8.0)
+
+
 class DenseTiles(_Tiles):
     """Tiles over dense points. `centred` data have the same dual solution when the kernel is linear and sum(beta) = 0."""
 
@@ -395,8 +401,7 @@ class DenseTiles(_Tiles):
                 largest = float(np.abs(self.panels).sum(axis=1).max(initial=0.0))
             else:
                 largest = float(np.sqrt(squares.max(initial=0.0)))
-            worst = _ROUNDING * ((terms + 2.0) / np.e + 1.5 * largest + 8.0)
-            return np.full(self.n, np.sqrt(worst))
+            return np.full(self.n, np.sqrt(exponential_error(width, largest)))
         return self._bound_of_dot(squares, terms)
 
     def _compute(self, points: IntArray, dtype: Any) -> Real:

@@ -1,0 +1,482 @@
+"""The master of a kernel machine over parts: rounds over a large working set, and the certificate.
+
+A round takes the variables that violate, those that are free and a guard band of those nearest to violating, solves for their
+best change while all others stay, and sends the rows that changed to all parts. Bounded variables are known to their parts
+alone. While far more variables violate than a working set holds, several working sets are solved side by side as if the
+Hessian were as many times larger, which makes the sum of their steps a descent step, whatever they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._control import Control
+from svmcore._control import Part as PartOfControl
+from svmcore._types import DualQP, FloatArray, IntArray, Status
+from svmcore.distributed import scan
+from svmcore.distributed.answer import Round
+from svmcore.distributed.engine import Halted
+from svmcore.distributed.scan import Change, Near, Survey
+from svmcore.distributed.setup import Setup
+from svmcore.kernel.points import is_sparse
+from svmcore.kernel.tiles import exponential_error
+from svmcore.problem import measures
+from svmcore.solvers._contract import positive
+
+START_SHARE = 4  # the start of a part is solved with so many times its costs, or as many as there are parts
+LEAST_SET = 4096  # variables of a working set, at least,
+SET_SHARE = 16  # and so many of all,
+SET_FREE = 2.5  # and this times the free ones;
+MOST_SET = 40_000  # at most, unless the user says
+CROWD = 1.5  # working sets of violators from which groups are solved side by side,
+MOST_GROUPS = 8  # at most so many
+INNER = 0.1  # a working set is solved to this share of the violation,
+INNER_TOL = 0.5  # or of the tolerance
+CANDIDATES = 3  # times a working set that all parts together offer,
+LEAST_CANDIDATES = 1024  # and each at least
+PATIENCE = 5  # rounds without halving the violation after which the working set grows,
+GROWTH = 1.5  # by this factor
+IDLE = 40  # rounds without halving it after which it is given up
+RISE = 1e-7  # share of the objective by which rounding may lower it
+ROUNDING = 2e-7  # typical error of float32 products, per unit of |beta|
+ROUNDING_64 = 1e-15  # of float64 products, per unit of sum |beta|
+CLOSE = 20.0  # violations over that error from which float64 products are worth it
+CROWDED = 0.5  # share of variables that could decide from which all are computed again
+CHEAP = 2e9  # features of kernel values that the exact certificate may cost in any case
+
+
+class _Seen:
+    """Rows the master has asked for, by name."""
+
+    def __init__(self) -> None:
+        self.names: IntArray = np.empty(0, np.int64)
+        self.X: Any = None
+        self.bytes = 0
+
+    def missing(self, names: IntArray) -> IntArray:
+        """Those that it does not have."""
+        return np.setdiff1d(names, self.names)
+
+    def put(self, names: IntArray, blocks: list[Any]) -> None:
+        """Add rows; `names` are sorted, as the blocks are."""
+        if not len(names):
+            return
+        blocks = blocks if self.X is None else [self.X, *blocks]
+        order = np.argsort(np.concatenate([self.names, names]), kind="stable")
+        if is_sparse(blocks[0]):
+            from scipy import sparse
+
+            rows: Any = sparse.csr_matrix(sparse.vstack(blocks))
+        else:
+            rows = np.concatenate(blocks)
+        self.X, self.names = rows[order], np.concatenate([self.names, names])[order]
+
+    def get(self, names: IntArray) -> Any:
+        """Rows that are here."""
+        return self.X[np.searchsorted(self.names, names)]
+
+
+class Stand(NamedTuple):
+    """Where all parts stand."""
+
+    states: list[Any]
+    surveys: list[Survey]
+    violation: float
+    bias: float
+    dual: float
+    gap: float
+    free: int
+
+
+class Rounds:
+    """One fit."""
+
+    def __init__(self, problem: Setup, working_set: int | None) -> None:
+        self.problem, self.engine, self.task = problem, problem.engine, problem.task
+        self.control: Control = problem.control
+        self.working_set = working_set
+        self.exact = not scan.is_single(self.task)
+        self.convex = positive(self.task.kernel)  # else the steps of groups may add up to more than they promise
+        self.bent = False  # a step has met negative curvature
+        self.moved = self.moved_single = 0.0  # sum of |coefficients| that went into the fields, and those by float32
+        self.seen = _Seen()
+        self.rounds: list[Round] = []
+        self.rows_moved = self.bytes_up = self.bytes_down = 0
+        self.previous: IntArray = np.empty(0, np.int64)
+        self.growth = 1.0
+        self.crowded = True  # far more variables may violate than a working set holds
+        self.first_round = 0
+        self.parts: list[Any] = []
+        self.stand: Stand | None = None
+
+    # ---- the start ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> Status:
+        """Rounds until the tolerance is met or nothing helps; where it stands is in `stand`."""
+        self.engine.poll = lambda: self.control.reason() is not None
+        try:
+            self.begin()
+            return self.go_on()
+        except Halted:
+            if self.stand is None:
+                self.control.demand()
+            return self.control.reason() or Status.INTERRUPTED
+        finally:
+            self.engine.poll = lambda: False
+
+    def resume(self) -> Status:
+        """Go on after a certificate that missed the tolerance, with fields that are computed afresh."""
+        self.refresh()
+        self.engine.poll = lambda: self.control.reason() is not None
+        try:
+            return self.go_on()
+        except Halted:
+            return self.control.reason() or Status.INTERRUPTED
+        finally:
+            self.engine.poll = lambda: False
+
+    def begin(self) -> None:
+        """Load the parts and let each solve itself; or take the point of a checkpoint."""
+        engine, problem, threads = self.engine, self.problem, self.engine.n_threads
+        P = len(problem.sources)
+        self.parts = engine.run(scan.load, [(k, source, self.task) for k, source in enumerate(problem.sources)])
+        stored = problem.ledger.read()
+        if stored is None:
+            limit = self.control.time_limit
+            left = None if limit is None else max(limit - self.control.seconds, 0.0)
+            share = float(min(P, START_SHARE)) if self.convex else 0.0
+            betas = engine.run(scan.start, [(part, share, problem.tol, left, threads) for part in self.parts])
+        else:
+            names = scan.Bits._fields
+            bits = [scan.Bits(*(stored[f"{name}_{k}"] for name in names)) for k in range(P)]
+            betas = engine.run(scan.unpack, list(zip(self.parts, bits, strict=True)))
+            self.first_round = int(stored["round"])
+        self.sum_up(betas)
+
+    def sum_up(self, betas: list[Any]) -> None:
+        """Compute all fields from all supports: the one exchange of everybody with everybody."""
+        engine = self.engine
+        supports = engine.run(scan.support, list(zip(self.parts, betas, strict=True)))
+        words = (self.exact, engine.n_threads)
+        states = engine.run(
+            scan.begin, [(part, beta, *words, *supports) for part, beta in zip(self.parts, betas, strict=True)]
+        )
+        first = engine.gather(engine.run(scan.survey, [(*pair, 0.0, 1, self.previous) for pair in self._pairs(states)]))
+        size = sum(part.size for part in first)
+        self.moved, self.moved_single = size, 0.0 if self.exact else size
+        self.rows_moved += sum(part.support for part in first)
+        self.stand = self.look(states, _bias(first, self.task.equality))
+
+    def _pairs(self, states: list[Any]) -> list[tuple[Any, Any]]:
+        return list(zip(self.parts, states, strict=True))
+
+    def look(self, states: list[Any], bias: float) -> Stand:
+        """Ask all parts how they stand."""
+        engine, P = self.engine, len(self.parts)
+        offers = MOST_GROUPS if self.crowded else CANDIDATES
+        most = max(LEAST_CANDIDATES, offers * self.size(0) // P)
+        tasks = [(*pair, bias, most, self.previous) for pair in self._pairs(states)]
+        found: list[Survey] = engine.gather(engine.run(scan.survey, tasks))
+        self.bytes_up += sum(array.nbytes for part in found for array in part.near)
+        top, bottom = max(part.top for part in found), min(part.bottom for part in found)
+        violation = max(top - bottom, 0.0) if self.task.equality else max(top, -bottom, 0.0)
+        return Stand(
+            states, found, violation, _bias(found, self.task.equality), sum(part.dual for part in found),
+            sum(part.gap for part in found), sum(part.free for part in found),
+        )  # fmt: skip
+
+    def size(self, free: int) -> int:
+        """Variables of the next working set."""
+        n = self.problem.whole.rows
+        if self.working_set is not None:
+            return int(self.growth * self.working_set)
+        wanted = max(LEAST_SET, n // SET_SHARE, int(SET_FREE * free))
+        return int(self.growth * min(wanted, MOST_SET))
+
+    # ---- rounds ------------------------------------------------------------------------------------------------------
+
+    def go_on(self) -> Status:
+        """Round after round."""
+        best, since, lowest = np.inf, 0, -np.inf
+        while True:
+            at = self.stand
+            assert at is not None
+            self.say(at)
+            met = at.violation <= self.goal(at)
+            if met:
+                return Status.CONVERGED
+            if self.control.check(len(self.rounds), at.violation, -at.dual) is not None:
+                raise Halted
+            since = 0 if at.violation < 0.5 * best else since + 1
+            best = min(best, at.violation)
+            fell = at.dual < lowest - RISE * abs(lowest)
+            lowest = max(lowest, at.dual)
+            if not self.exact and (fell or self.blurred(at) or since >= IDLE // 2):
+                self.refresh()
+                best, since, lowest = np.inf, 0, -np.inf
+                continue
+            if since >= IDLE or (fell and self.exact):
+                return Status.PRECISION if self.exact else Status.LIMITED
+            if since and since % PATIENCE == 0:
+                self.growth *= GROWTH
+            self.round(at)
+
+    def goal(self, at: Stand) -> float:
+        """A violation by these fields at which the exact one is likely to be below the tolerance."""
+        tol = self.problem.tol
+        return tol if self.exact else max(INNER_TOL * tol, tol - 2.0 * self.rounding(at))
+
+    def rounding(self, at: Stand) -> float:
+        """How far float32 products have moved the residual, typically at most."""
+        if self.exact:
+            return 0.0
+        largest = max(part.diagonal for part in at.surveys)
+        return ROUNDING * largest * float(np.sqrt(sum(part.squares for part in at.surveys)))
+
+    def blurred(self, at: Stand) -> bool:
+        """Whether float32 products hide what is left to do."""
+        noise = self.rounding(at)
+        return noise > INNER_TOL * self.problem.tol and at.violation <= max(self.problem.tol, CLOSE * noise)
+
+    def refresh(self) -> None:
+        """All fields afresh in float64."""
+        assert self.stand is not None
+        self.exact = True
+        self.sum_up(self.engine.run(_beta, [(state,) for state in self.stand.states]))
+
+    def round(self, at: Stand) -> None:
+        """Choose, fetch, correct, tell everybody."""
+        engine, task = self.engine, self.task
+        near = Near(*(np.concatenate(arrays) for arrays in zip(*(part.near for part in at.surveys), strict=True)))
+        size = self.size(at.free)
+        bias = at.bias if task.equality else 0.0
+        chosen, owner, groups = choose(near, bias, size, self.previous, len(self.rounds) if self.convex else None)
+        self.crowded = groups > 1
+        near = _some(near, chosen)
+        self.fetch(np.unique(near.rows))
+        delta = self.correct(near, bias, owner, groups, at.violation)
+        value = near.beta + delta
+        value = np.where(delta == near.upper - near.beta, near.upper, value)
+        value = np.where(delta == near.lower - near.beta, near.lower, value)
+        changed = np.flatnonzero(value != near.beta)
+        rows, which = np.unique(near.rows[changed], return_inverse=True)
+        step = np.bincount(which, weights=value[changed] - near.beta[changed], minlength=len(rows)).astype(np.float64)
+        change = Change(self.seen.get(rows), step, near.ids[changed], value[changed])
+        self.bytes_down += sum(a.data.nbytes if is_sparse(a) else a.nbytes for a in change)
+        shared = engine.share(change)
+        self.previous = near.ids
+        words = (shared, self.exact, engine.n_threads)
+        states = engine.run(scan.advance, [(*pair, *words) for pair in self._pairs(at.states)])
+        size_moved = float(np.abs(step).sum())
+        self.moved += size_moved
+        self.moved_single += 0.0 if self.exact else size_moved
+        self.rows_moved += len(rows)
+        after = self.look(states, bias)
+        self.rounds.append(Round(self.control.seconds, at.violation, at.free, at.dual, at.gap, len(rows), groups))
+        self.stand = after
+        self.keep()
+
+    def fetch(self, names: IntArray) -> None:
+        """Rows that the master has not seen."""
+        new = self.seen.missing(names)
+        owner = scan.owner_of(new)
+        wanted = np.unique(owner)
+        tasks = [(self.parts[k], new[owner == k]) for k in wanted]
+        blocks = self.engine.gather(self.engine.run(scan.fetch, tasks))
+        self.bytes_up += sum(block.data.nbytes if is_sparse(block) else block.nbytes for block in blocks)
+        self.seen.put(new, blocks)
+
+    def correct(self, near: Near, bias: float, owner: IntArray, groups: int, violation: float) -> FloatArray:
+        """The best change of each group, `groups` times as careful."""
+        tol = max(INNER_TOL * self.problem.tol, INNER * violation) / groups
+        tasks = []
+        for group in range(groups):
+            own = np.flatnonzero(owner == group)
+            rows, point = np.unique(near.rows[own], return_inverse=True)
+            qp = DualQP(
+                (near.v[own] - bias) / groups, near.lower[own] - near.beta[own], near.upper[own] - near.beta[own],
+                near.diag[own], point.astype(np.int64), self.task.equality,
+            )  # fmt: skip
+            tasks.append((self.task.kernel, self.seen.get(rows), qp, tol, 1 << 29, self.engine.n_threads))
+        delta: FloatArray = np.zeros(len(near.ids))
+        if groups == 1:
+            control = PartOfControl(self.control, f"round {len(self.rounds)}, {len(owner)} variables")
+            found = [scan.correct(*tasks[0], control)]
+            if self.control.reason() is not None:
+                raise Halted
+        else:
+            found = self.engine.gather(self.engine.run(scan.correct, tasks))
+        for group, (step, bent) in enumerate(found):
+            delta[owner == group] = step
+            self.bent |= bent
+        return delta
+
+    def say(self, at: Stand) -> None:
+        """One line a round."""
+        if self.problem.verbose:
+            sys.stderr.write(
+                f"fit: {self.control.seconds:6.1f} s, round {self.first_round + len(self.rounds)}, violation "
+                f"{at.violation:.2e}, {at.free} free, dual {at.dual:.8g}, relative gap "
+                f"{at.gap / max(abs(at.dual + at.gap), 1e-300):.1e}\n"
+            )
+
+    def keep(self) -> None:
+        """Write the checkpoint."""
+        if not self.problem.ledger or self.stand is None:
+            return
+        pairs = [(state, part) for part, state in self._pairs(self.stand.states)]
+        packed = self.engine.gather(self.engine.run(scan.pack, pairs))
+        arrays = {f"{name}_{k}": array for k, bits in enumerate(packed) for name, array in bits._asdict().items()}
+        self.problem.ledger.write(round=np.array(self.first_round + len(self.rounds)), **arrays)
+
+
+def _some(near: Near, chosen: IntArray) -> Near:
+    arrays: Any = (array[chosen] for array in near)
+    return Near(*arrays)
+
+
+def _beta(state: scan.State) -> FloatArray:
+    return state.beta
+
+
+def _bias(parts: list[Survey], equality: bool) -> float:
+    """The mean residual of the free variables; the midpoint of what is optimal where there are none."""
+    if not equality:
+        return 0.0
+    free = sum(part.free for part in parts)
+    if free:
+        return sum(part.free_sum for part in parts) / free
+    top, bottom = max(part.top for part in parts), min(part.bottom for part in parts)
+    if np.isinf(top):
+        return 0.0 if np.isinf(bottom) else bottom
+    return top if np.isinf(bottom) else 0.5 * (top + bottom)
+
+
+def choose(near: Near, bias: float, size: int, previous: IntArray, seed: int | None) -> tuple[IntArray, IntArray, int]:
+    """The next working set: places in `near`, the group of each, the number of groups (one, without a `seed`)."""
+    up, down = near.beta < near.upper, near.beta > near.lower
+    pull = np.maximum(np.where(up, near.v - bias, -np.inf), np.where(down, bias - near.v, -np.inf))
+    violating = pull > 0.0
+    count = int(np.count_nonzero(violating))
+    if len(pull) <= size:
+        chosen = np.arange(len(pull))
+    elif count > CROWD * size and seed is not None:
+        rng = np.random.default_rng(seed)
+        chosen = np.sort(rng.permutation(np.flatnonzero(violating))[: MOST_GROUPS * size])
+        groups = -(-len(chosen) // size)
+        return chosen, rng.permutation(len(chosen)) % groups, groups
+    elif count <= size:  # all that violate or are free, and the guard band
+        key = np.where(up & down, np.inf, pull)
+        chosen = np.sort(np.argsort(-key, kind="stable")[:size])
+    else:
+        chosen = _worst(pull, near, bias, size, previous)
+    return chosen, np.zeros(len(chosen), np.int64), 1
+
+
+def _worst(pull: FloatArray, near: Near, bias: float, size: int, previous: IntArray) -> IntArray:
+    """Half of it free variables of the last working set, the others the worst violators of both kinds."""
+    up, down = near.beta < near.upper, near.beta > near.lower
+    free = np.flatnonzero(up & down & np.isin(near.ids, previous))
+    taken = np.zeros(len(pull), bool)
+    taken[free[np.argsort(-pull[free], kind="stable")][: size // 2]] = True
+    for want, share in ((up & (near.v > bias), 2), (down & (near.v < bias), 1)):
+        open_ = np.flatnonzero(want & ~taken)
+        room = (size - int(np.count_nonzero(taken))) // share
+        taken[open_[np.argsort(-pull[open_], kind="stable")][:room]] = True
+    return np.flatnonzero(taken)
+
+
+# ---- the certificate -------------------------------------------------------------------------------------------------
+
+
+class Proof(NamedTuple):
+    """What is known of a point: violation and bias exactly unless `estimated`, the sums to within `error` sum |beta|."""
+
+    violation: float
+    bias: float
+    dual: float
+    gap: float
+    exact: bool
+    estimated: bool
+    error: float
+    decisive: int
+
+
+def error_of(fit: Rounds) -> float:
+    """A bound on the error of every entry of the fields."""
+    assert fit.stand is not None
+    surveys = fit.stand.surveys
+    double = ROUNDING_64 * max(part.diagonal for part in surveys) * (fit.moved + 1.0)
+    if not fit.moved_single:
+        return double
+    largest = max(part.largest for part in surveys)
+    return double + exponential_error(fit.task.n_features, largest) * fit.moved_single
+
+
+def prove(fit: Rounds, *, whole: bool, brief: bool) -> Proof:
+    """The certificate of where a fit stands.
+
+    `whole`: all fields are computed again in float64. `brief`: somebody waits; as much as costs little.
+    """
+    engine, task = fit.engine, fit.task
+    assert fit.stand is not None
+    n, vectors = fit.problem.whole.rows, sum(part.support for part in fit.stand.surveys)
+    work = float(n) * vectors * max(task.n_features, 8)
+    if whole or (work <= CHEAP and not fit.exact):
+        fit.refresh()
+        whole = True
+    at = fit.stand
+    error = error_of(fit)
+    top = max(part.top for part in at.surveys) - error
+    bottom = min(part.bottom for part in at.surveys) + error
+    violation, bias, estimated, count = at.violation, at.bias, True, 0
+    found: list[scan.Decisive] = []
+    if np.isfinite(top) and np.isfinite(bottom):
+        found = engine.gather(
+            engine.run(scan.decisive, [(*pair, error, top, bottom) for pair in fit._pairs(at.states)])
+        )
+        count = sum(len(part.beta) for part in found)
+        if count > CROWDED * n and not fit.exact and not brief:
+            fit.refresh()
+            return prove(fit, whole=False, brief=brief)
+        if not (brief and count * work / n > CHEAP):
+            violation, bias = _decided(fit, found)
+            estimated = False
+    elif not vectors:
+        estimated = False
+    surveys: list[Survey] = engine.gather(
+        engine.run(scan.survey, [(*pair, bias, 0, fit.previous[:0]) for pair in fit._pairs(at.states)])
+    )
+    dual, gap = sum(part.dual for part in surveys), sum(part.gap for part in surveys)
+    fit.bytes_up += sum(part.X.data.nbytes if is_sparse(part.X) else part.X.nbytes for part in found)
+    return Proof(violation, bias, dual, gap, whole or fit.exact, estimated, error, count)
+
+
+def _decided(fit: Rounds, found: list[scan.Decisive]) -> tuple[float, float]:
+    """Violation and bias from the exact residuals of the variables that decide."""
+    assert fit.stand is not None
+    blocks = [part.X for part in found]
+    if is_sparse(blocks[0]):
+        from scipy import sparse
+
+        X: Any = sparse.csr_matrix(sparse.vstack(blocks))
+    else:
+        X = np.concatenate(blocks)
+    c, beta, lower, upper, diag = (np.concatenate(arrays) for arrays in list(zip(*found, strict=True))[1:])
+    shared = fit.engine.share(X)
+    tasks = [(*pair, shared, fit.engine.n_threads) for pair in fit._pairs(fit.stand.states)]
+    shares: list[FloatArray] = fit.engine.gather(fit.engine.run(scan.share_of_product, tasks))
+    product = shares[0]
+    for share in shares[1:]:
+        product = product + share
+    qp = DualQP(c, lower, upper, diag, np.arange(len(c)), fit.task.equality)
+    v = measures.residual(qp, beta, product)
+    return measures.violation(qp, beta, v), measures.bias(qp, beta, v)
+
+
+def success(fit: Rounds) -> Status:
+    """How a run ends that has met its tolerance: after negative curvature it may stand at a local optimum."""
+    return Status.STATIONARY if fit.bent and not fit.convex else Status.CONVERGED

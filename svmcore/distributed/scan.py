@@ -1,0 +1,332 @@
+"""What a part does for a kernel machine: pure functions of a part, its state and what the master sends.
+
+A part keeps ``beta`` and ``field = K beta`` over its rows, 16 bytes a row, and nothing else: its rows are read by blocks
+from where they are at every product. Variables and rows of all parts have names: the part's number in the high bits, their
+place in it in the low ones. Products are float32 for dense rows and kernels of distances, with a bound on their error, and
+float64 for everything else, or where a part is told so.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._control import Control
+from svmcore._threads import one_blas_thread, split
+from svmcore._types import LANES, DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore.distributed.parts import Part, Task, blocks
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import dense_points, is_sparse, packed_rows, packed_weights, padded, sparse_points
+from svmcore.kernel.products import EXPONENTIAL, point_product, shape_of
+from svmcore.problem import measures
+from svmcore.simd import loops
+from svmcore.solvers import block
+
+_PLACE = 40  # bits of a place in a part
+_START_TOL = 0.1  # tolerance of a part's own start, in units of the targets
+_START_BYTES = 1 << 28  # memory for its Gram matrices
+
+
+class State(NamedTuple):
+    """Where a part stands."""
+
+    beta: FloatArray
+    field: FloatArray  # over the rows, padded to panels
+
+
+class Change(NamedTuple):
+    """What a round changes: rows with the change of their coefficients, and the new values of the variables."""
+
+    X: Any
+    coef: FloatArray
+    ids: IntArray
+    values: FloatArray
+
+
+class Near(NamedTuple):
+    """Variables near to violating, by name, each with the name of its row."""
+
+    ids: IntArray
+    rows: IntArray
+    v: FloatArray
+    beta: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    diag: FloatArray
+
+
+class Survey(NamedTuple):
+    """What a part says of its state."""
+
+    top: float
+    bottom: float
+    free: int
+    free_sum: float
+    dual: float
+    gap: float
+    support: int
+    size: float  # sum of |beta|
+    squares: float  # sum of beta^2
+    largest: float  # scaled norm of a row
+    diagonal: float  # of the kernel matrix, at most
+    near: Near
+
+
+def name_of(part: int, place: IntArray) -> IntArray:
+    """The names of places in a part."""
+    return (np.int64(part) << _PLACE) | place
+
+
+def owner_of(names: IntArray) -> IntArray:
+    """The parts that names belong to."""
+    return names >> _PLACE
+
+
+def place_of(names: IntArray) -> IntArray:
+    """The places that names stand for."""
+    return names & ((np.int64(1) << _PLACE) - 1)
+
+
+def is_single(task: Task) -> bool:
+    """Whether products may be computed in float32."""
+    return not task.sparse and task.kernel.kind in EXPONENTIAL
+
+
+def _factor(kernel: Kernel) -> float:
+    """What coordinates are scaled by, so that the kernel is a power of two of their distance."""
+    scale = shape_of(kernel).scale
+    return float(np.sqrt(scale) if kernel.kind == KernelKind.RBF else scale)
+
+
+def _panels(X: Any, task: Task) -> Any:
+    """Rows in float32 panels, centred and scaled."""
+    count = -(-len(X) // LANES)
+    out, squares = np.empty((count, X.shape[1], LANES), np.float32), np.empty(count * LANES)
+    loops.pack_single(np.ascontiguousarray(X), task.centre, _factor(task.kernel), 0, count, out, squares)
+    return out
+
+
+def _add(part: Part, X: Any, coef: FloatArray, exact: bool, n_threads: int, out: FloatArray) -> None:
+    """out += K(part, X) coef. In place: out, padded to panels."""
+    task = part.task
+    if not X.shape[0]:
+        return
+    if is_single(task) and not exact:
+        shape = shape_of(task.kernel)
+        rows = packed_rows(_panels(X, task), np.arange(X.shape[0]))
+        weights = packed_weights(rows, coef)
+        for first, rows_here in blocks(part.X):
+            panels = _panels(rows_here, task)
+            here = out[first : first + len(panels) * LANES]
+            work = float(rows.size * len(here))
+            split(partial(_add_panels, shape, rows, weights, panels, here), len(panels), work, n_threads)
+        return
+    sources = _points(X)
+    for first, rows_here in blocks(part.X):
+        targets = _points(rows_here)
+        n = rows_here.shape[0]
+        out[first : first + n] += point_product(task.kernel, targets, sources, coef, task.n_features, n_threads)
+
+
+def _add_panels(shape: Any, rows: Any, weights: Any, panels: Any, out: FloatArray, first: int, last: int) -> None:
+    loops.add_block_32(shape, rows, weights, panels, first, last, out)
+
+
+def _points(X: Any) -> Any:
+    return sparse_points(X, None) if is_sparse(X) else dense_points(X.astype(np.float64), np.arange(X.shape[0]))
+
+
+# ---- the start -------------------------------------------------------------------------------------------------------
+
+
+def load(number: int, source: Any, task: Task) -> Part:
+    """The part, and what it must know of its rows: the largest scaled norm."""
+    part = Part(number, source, task)
+    kernel = task.kernel
+    if is_single(task):
+        for _, rows in blocks(part.X):
+            scaled = np.abs((rows.astype(np.float64) - task.centre) * _factor(kernel))
+            size = scaled.sum(axis=1) if kernel.kind == KernelKind.LAPLACIAN else np.sqrt((scaled * scaled).sum(axis=1))
+            part.largest = max(part.largest, float(size.max(initial=0.0)))
+        part.diagonal = 1.0
+    elif part.n:
+        for _, rows in blocks(part.X):
+            wide = rows if is_sparse(rows) else rows.astype(np.float64)
+            diagonal = KernelMatrix(wide, kernel, cache_bytes=1 << 20).diagonal
+            part.diagonal = max(part.diagonal, float(np.abs(diagonal).max(initial=0.0)))
+    return part
+
+
+@one_blas_thread
+def start(part: Part, share: float, tol: float, time_left: float | None, n_threads: int) -> FloatArray:
+    """The part solved by itself with `share` times its costs, divided by `share`: feasible for the whole problem.
+
+    A part of one class has only zero to offer, and so has any where `share` is 0.
+    """
+    qp = part.qp
+    m = len(qp.c)
+    zero: FloatArray = np.zeros(m)
+    if not m or not share or (qp.equality and (not (qp.lower < 0.0).any() or not (qp.upper > 0.0).any())):
+        return zero
+    unit = float(np.mean(np.abs(qp.c)))
+    rows = part.X if is_sparse(part.X) else np.array(part.X, dtype=np.float64)
+    K = KernelMatrix(rows, part.task.kernel, cache_bytes=_START_BYTES, n_threads=n_threads)
+    own = qp._replace(lower=share * qp.lower, upper=share * qp.upper, diag=qp.diag / share)
+    raw = block.run(
+        own, K, control=_control(time_left), tol=max(tol, _START_TOL * unit), stopping="kkt", max_iter=-1, start=zero,
+        seed=0, trace=False,
+    )  # fmt: skip
+    beta = raw.beta / share
+    for bound, given in ((own.lower, qp.lower), (own.upper, qp.upper)):  # exactly at its bound is at its bound
+        beta = np.where(raw.beta == bound, given, beta)
+    return beta
+
+
+def _control(time_left: float | None) -> Control:
+    return Control(time_limit=time_left, callback=None, verbose=0)
+
+
+def support(part: Part, beta: FloatArray) -> Change:
+    """The rows with a coefficient, and these."""
+    coef: FloatArray = np.bincount(part.qp.point, weights=beta, minlength=part.n).astype(np.float64)
+    rows = np.flatnonzero(coef)
+    return Change(part.X[rows], coef[rows], np.empty(0, np.int64), np.empty(0))
+
+
+@one_blas_thread
+def begin(part: Part, beta: FloatArray, exact: bool, n_threads: int, *changes: Change) -> State:
+    """The field of a point of which all parts have sent their support."""
+    field: FloatArray = np.zeros(padded(part.n))
+    for change in changes:
+        _add(part, change.X, change.coef, exact, n_threads, field)
+    return State(beta, field)
+
+
+# ---- a round ---------------------------------------------------------------------------------------------------------
+
+
+@one_blas_thread
+def advance(part: Part, state: State, change: Change, exact: bool, n_threads: int) -> State:
+    """The state after a round."""
+    beta, field = state.beta.copy(), state.field.copy()
+    _add(part, change.X, change.coef, exact, n_threads, field)
+    mine = owner_of(change.ids) == part.number
+    beta[place_of(change.ids[mine])] = change.values[mine]
+    return State(beta, field)
+
+
+def _residual(part: Part, state: State) -> FloatArray:
+    return measures.residual(part.qp, state.beta, state.field[: part.n])
+
+
+def survey(part: Part, state: State, bias: float, most: int, also: IntArray) -> Survey:
+    """Sums of the certificate at `bias`, and the variables nearest to violating, with those that `also` names."""
+    qp, beta = part.qp, state.beta
+    v = _residual(part, state)
+    up, down = beta < qp.upper, beta > qp.lower
+    free = up & down
+    top, bottom = measures.extremes(qp, beta, v)
+    near = np.maximum(np.where(up, v - bias, -np.inf), np.where(down, bias - v, -np.inf))
+    chosen = np.argpartition(-near, most - 1)[:most] if 0 < most < len(v) else np.arange(len(v) if most else 0)
+    chosen = np.union1d(chosen, place_of(also[owner_of(also) == part.number])).astype(np.int64)
+    return Survey(
+        top, bottom, int(np.count_nonzero(free)), float(v[free].sum()), -measures.objective(qp, beta, v),
+        measures.gap(qp, beta, v, bias), int(np.count_nonzero(beta)), float(np.abs(beta).sum()), float(beta @ beta),
+        part.largest, part.diagonal,
+        Near(
+            name_of(part.number, chosen), name_of(part.number, qp.point[chosen]), v[chosen], beta[chosen],
+            qp.lower[chosen], qp.upper[chosen], qp.diag[chosen],
+        ),
+    )  # fmt: skip
+
+
+def fetch(part: Part, rows: IntArray) -> Any:
+    """Some rows, by name."""
+    return part.X[place_of(rows)]
+
+
+@one_blas_thread
+def correct(
+    kernel: Kernel, X: Any, qp: DualQP, tol: float, cache_bytes: int, n_threads: int, control: Control | None = None
+) -> tuple[FloatArray, bool]:
+    """The best change of some variables while all others stay: a dual problem of its own, from zero.
+
+    And whether the kernel was found not to be positive.
+    """
+    rows = X if is_sparse(X) else np.array(X, dtype=np.float64)
+    K = KernelMatrix(rows, kernel, cache_bytes=cache_bytes, n_threads=n_threads)
+    raw = block.run(
+        qp, K, control=control or _control(None), tol=tol, stopping="kkt", max_iter=-1, start=np.zeros(len(qp.c)), seed=0,
+        trace=False,
+    )  # fmt: skip
+    return raw.beta, raw.status is Status.STATIONARY
+
+
+# ---- the end ---------------------------------------------------------------------------------------------------------
+
+
+class Decisive(NamedTuple):
+    """Variables whose exact residual could decide the violation or the bias, with their rows."""
+
+    X: Any
+    c: FloatArray
+    beta: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    diag: FloatArray
+
+
+def decisive(part: Part, state: State, error: float, top: float, bottom: float) -> Decisive:
+    """Those that are free, or may be beyond `top` or `bottom` with residuals that are off by `error`."""
+    qp, beta = part.qp, state.beta
+    v = _residual(part, state)
+    up, down = beta < qp.upper, beta > qp.lower
+    i = np.flatnonzero((up & down) | (up & (v + error >= top)) | (down & (v - error <= bottom)))
+    return Decisive(part.X[qp.point[i]], qp.c[i], beta[i], qp.lower[i], qp.upper[i], qp.diag[i])
+
+
+@one_blas_thread
+def share_of_product(part: Part, state: State, X: Any, n_threads: int) -> FloatArray:
+    """What this part's support adds to the product at the rows of X, in float64."""
+    own = support(part, state.beta)
+    if not own.X.shape[0]:
+        return np.zeros(X.shape[0])
+    return point_product(part.task.kernel, _points(X), _points(own.X), own.coef, part.task.n_features, n_threads)
+
+
+class Bits(NamedTuple):
+    """A point in a bit or two a variable, and the values of those inside their boxes: what a checkpoint holds."""
+
+    upper: Any
+    lower: Any
+    free: Any
+    values: FloatArray
+
+
+def pack(state: State, part: Part) -> Bits:
+    """The point of a part."""
+    qp, beta = part.qp, state.beta
+    upper, lower = (beta == qp.upper) & (beta != 0.0), (beta == qp.lower) & (beta != 0.0)
+    free = np.flatnonzero((beta != 0.0) & ~upper & ~lower)
+    return Bits(np.packbits(upper), np.packbits(lower), free.astype(np.uint32), beta[free])
+
+
+def unpack(part: Part, bits: Bits) -> FloatArray:
+    """The point that was packed."""
+    qp = part.qp
+    m = len(qp.c)
+    beta: FloatArray = np.zeros(m)
+    for packed, bound in ((bits.upper, qp.upper), (bits.lower, qp.lower)):
+        at = np.unpackbits(packed, count=m).astype(bool)
+        beta[at] = bound[at]
+    beta[bits.free] = bits.values
+    return beta
+
+
+def vectors(part: Part, state: State) -> tuple[IntArray, FloatArray, Any]:
+    """Rows with a coefficient, these, and their features."""
+    coef: FloatArray = np.bincount(part.qp.point, weights=state.beta, minlength=part.n).astype(np.float64)
+    rows = np.flatnonzero(coef)
+    return rows, coef[rows], part.X[rows]
