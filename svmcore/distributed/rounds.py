@@ -22,9 +22,9 @@ from svmcore.distributed.engine import Halted
 from svmcore.distributed.scan import Change, Near, Survey
 from svmcore.distributed.setup import Setup
 from svmcore.kernel.points import is_sparse
+from svmcore.kernel.table import is_positive
 from svmcore.kernel.tiles import exponential_error
 from svmcore.problem import measures
-from svmcore.solvers._contract import positive
 
 START_SHARE = 4  # the start of a part is solved with so many times its costs, or as many as there are parts
 LEAST_SET = 4096  # variables of a working set, at least,
@@ -99,7 +99,7 @@ class Rounds:
         self.control: Control = problem.control
         self.working_set = working_set
         self.exact = not scan.is_single(self.task)
-        self.convex = positive(self.task.kernel)  # else the steps of groups may add up to more than they promise
+        self.convex = is_positive(self.task.kernel)  # else the steps of groups may add up to more than they promise
         self.bent = False  # a step has met negative curvature
         self.moved = self.moved_single = 0.0  # sum of |coefficients| that went into the fields, and those by float32
         self.seen = _Seen()

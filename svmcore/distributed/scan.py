@@ -19,7 +19,8 @@ from svmcore._types import LANES, DualQP, FloatArray, IntArray, Kernel, KernelKi
 from svmcore.distributed.parts import Part, Task, blocks
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import dense_points, is_sparse, packed_rows, packed_weights, padded, sparse_points
-from svmcore.kernel.products import EXPONENTIAL, point_product, shape_of
+from svmcore.kernel.products import point_product, shape_of
+from svmcore.kernel.table import facts_of
 from svmcore.problem import measures
 from svmcore.simd import loops
 from svmcore.solvers import block
@@ -91,7 +92,7 @@ def place_of(names: IntArray) -> IntArray:
 
 def is_single(task: Task) -> bool:
     """Whether products may be computed in float32."""
-    return not task.sparse and task.kernel.kind in EXPONENTIAL
+    return not task.sparse and facts_of(task.kernel).exponential
 
 
 def _factor(kernel: Kernel) -> float:
