@@ -37,6 +37,7 @@ if _typing.TYPE_CHECKING:
     from svmcore.gp import GPSolution, gp_regression
     from svmcore.kernel.tiles import release_memory
     from svmcore.loss_curve import LossCurve
+    from svmcore.many import train_many
     from svmcore.models.incremental import LeaveOneOut, leave_one_out
     from svmcore.models.solution import Solution
     from svmcore.path.driver import svm_path
@@ -70,6 +71,7 @@ _HOMES = {
     "load_data": "svmcore.data",
     "svm_path": "svmcore.path.driver",
     "train_classes": "svmcore.classes",
+    "train_many": "svmcore.many",
     "train_one_class": "svmcore.train",
     "train_svc": "svmcore.train",
     "train_svr": "svmcore.train",
@@ -125,6 +127,7 @@ __all__ = [
     "svm_path",
     "svr_path",
     "train_classes",
+    "train_many",
     "train_one_class",
     "train_svc",
     "train_svr",

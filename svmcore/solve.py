@@ -142,17 +142,16 @@ def svc_problem(
     X: Any, y: Any, C: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3, coef0: Any = 0.0,
     loss: Any = "hinge", fit_intercept: Any = True, intercept_scaling: Any = None, fixed_intercept: Any = None,
     sample_weight: Any = None, class_weight: Any = None, standardize: Any = False, feature_names: Any = None,
+    like: Problem | None = None,
 ) -> Problem:  # fmt: skip
-    """Check a classification problem and form its dual."""
+    """Check a classification problem and form its dual. The points and the kernel may be those of another one, `like`."""
     C = border.cost(C)
     loss = border.choice("loss", loss, formulations.SVC_LOSSES)
     bias = wanted(fit_intercept, intercept_scaling, fixed_intercept)
-    names = _columns.names_of(X, feature_names)
-    X = _checked_points(X, kernel)
-    weights = border.sample_weights(sample_weight, X.shape[0])
-    columns, X = _columns.fitted(X, weights, standardize, names, kernel)
+    X, columns, spec, weights = _points_of(
+        X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names, like
+    )
     signs, classes = border.labels(y, X.shape[0], None if weights is None else weights > 0)
-    spec = bias.embedded(border.kernel(kernel, X, gamma, degree, coef0, 0.0, weights), X, weights)
     share = border.class_weights(class_weight, classes, signs, weights)
     if weights is not None:
         share = share * weights
@@ -160,27 +159,41 @@ def svc_problem(
         costs = np.where(share > 0, C * share, 0.0)
     qp = formulations.with_intercept(formulations.svc(signs, costs, loss, bias.found), bias.fixed)
     terms = Terms(C, loss, fixed_intercept=bias.fixed or None)
-    return Problem(qp, spec, X, classes, columns, terms, _centre(X, spec, qp), _by_scale(gamma), bias.fixed)
+    centre = _centre(X, spec, qp) if like is None else like.centre
+    return Problem(qp, spec, X, classes, columns, terms, centre, _by_scale(gamma), bias.fixed)
+
+
+def _points_of(
+    X: Any, kernel: tuple[Any, ...], bias: Any, sample_weight: Any, standardize: Any, feature_names: Any,
+    like: Problem | None,
+) -> tuple[Any, Columns, KernelSpec, FloatArray | None]:  # fmt: skip
+    """The checked points, how they are scaled, the kernel, and the weights."""
+    if like is not None:
+        return like.X, like.columns, like.spec, border.sample_weights(sample_weight, like.X.shape[0])
+    name, gamma, degree, coef0 = kernel
+    names = _columns.names_of(X, feature_names)
+    X = _checked_points(X, name)
+    weights = border.sample_weights(sample_weight, X.shape[0])
+    columns, X = _columns.fitted(X, weights, standardize, names, name)
+    return X, columns, bias.embedded(border.kernel(name, X, gamma, degree, coef0, 0.0, weights), X, weights), weights
 
 
 def svr_problem(
     X: Any, y: Any, C: Any, epsilon: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3,
     coef0: Any = 0.0, loss: Any = "epsilon_insensitive", tau: Any = 0.5, fit_intercept: Any = True,
     intercept_scaling: Any = None, fixed_intercept: Any = None, sample_weight: Any = None, standardize: Any = False,
-    feature_names: Any = None,
+    feature_names: Any = None, like: Problem | None = None,
 ) -> Problem:  # fmt: skip
-    """Check a regression problem and form its dual."""
+    """Check a regression problem and form its dual; `like` as in `svc_problem`."""
     C = border.cost(C)
     epsilon = border.number("epsilon", epsilon, low=0.0)
     loss = border.choice("loss", loss, formulations.SVR_LOSSES)
     tau = _tau(tau, loss, C)
     bias = wanted(fit_intercept, intercept_scaling, fixed_intercept)
-    names = _columns.names_of(X, feature_names)
-    X = _checked_points(X, kernel)
+    X, columns, spec, weights = _points_of(
+        X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names, like
+    )
     targets = border.vector(y, "y", X.shape[0])
-    weights = border.sample_weights(sample_weight, X.shape[0])
-    columns, X = _columns.fitted(X, weights, standardize, names, kernel)
-    spec = bias.embedded(border.kernel(kernel, X, gamma, degree, coef0, 0.0, weights), X, weights)
     share = np.ones(X.shape[0]) if weights is None else weights
     with np.errstate(invalid="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
@@ -189,7 +202,8 @@ def svr_problem(
     else:
         qp, terms = formulations.svr(targets, costs, epsilon, loss, bias.found), Terms(C, loss, epsilon)
     qp, terms = formulations.with_intercept(qp, bias.fixed), terms._replace(fixed_intercept=bias.fixed or None)
-    return Problem(qp, spec, X, None, columns, terms, _centre(X, spec, qp), _by_scale(gamma), bias.fixed)
+    centre = _centre(X, spec, qp) if like is None else like.centre
+    return Problem(qp, spec, X, None, columns, terms, centre, _by_scale(gamma), bias.fixed)
 
 
 def _tau(tau: Any, loss: str, C: float) -> float:
@@ -456,8 +470,8 @@ def _chain(
     return best._replace(raw=best.raw._replace(n_iter=spent, status=status)), noise
 
 
-def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> Solution:
-    """Run the solver, or the chosen ones until one succeeds, certify, and speak."""
+def _fit(problem: Problem, run: Run, control: Control, training: Any = None, K: KernelMatrix | None = None) -> Solution:
+    """Run the solver, or the chosen ones until one succeeds, certify, and speak. `K`: the kernel matrix, if it is there."""
     if run.solver != solvers.AUTO:
         _refuse_what_it_cannot(run.solver, problem, run.alpha0 is not None)
         solvers.check_lengths(run.solver, run.options, problem.X.shape[0])
@@ -466,7 +480,10 @@ def _fit(problem: Problem, run: Run, control: Control, training: Any = None) -> 
     with control:  # to the end: a late Ctrl-C does not lose the answer
         with one_blas_thread, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # an unbounded run may overflow; its status says so
-            K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
+            if K is None:
+                K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
+            else:
+                K.n_evals = K.certificate_evals = 0
             if run.grows and 4.0 * K.n**2 > run.cache_bytes:
                 K.column_bytes = max(run.cache_bytes, int(border.spare_bytes()))
             chain = auto.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)

@@ -71,7 +71,7 @@ LAYERS: dict[str, set[str]] = {
     "training": {"solve", "nu", "train", "gp"},
     "on top of training": {"certificates", "models.incremental"},
     "the path": {"path"},
-    "several classes": {"classes"},
+    "several classes": {"classes", "many"},
     "model selection": {"cv"},
     "scikit-learn's interface": {"estimators"},
     "pictures": {"plots", "plots_cv"},

@@ -50,6 +50,8 @@ class KernelMatrix:
         self.cache_bytes = cache_bytes
         self.column_bytes = cache_bytes  # what columns that are dear may take; the driver may allow more
         self.n_threads = n_threads
+        self.shared = False  # by several fits, one after the other: then what they keep of it stays,
+        self.tiles: Any = None  # here
         self.n: int = X.shape[0]
         self.n_evals = 0  # values computed: by a solver,
         self.certificate_evals = 0  # and for a certificate (`solve` tells them apart)

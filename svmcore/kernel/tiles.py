@@ -179,14 +179,17 @@ class _Tiles:
         field[: self.n] += product + self.offset * coef.sum()
 
     def release(self) -> None:
-        """Hand the buffer on to the next fit; the last Gram matrix is gone."""
+        """Hand the buffer on to the next fit; the last Gram matrix is gone. Where fits share K, nothing happens."""
+        if self.K.shared:
+            return
         _spare.give(*(self._spared or (self._buffer, self._touched)))
         self._buffer, self._kept, self._spared = np.empty(0, np.float32), None, None
         self._columns, self._second = None, np.empty(0, np.float32)
 
     def keep(self) -> None:
         """From now on float32 blocks and products read K from memory, if it fits and the memory is worth its price."""
-        room = min(self.K.cache_bytes, max(_KEPT_LEAST, int(self.effort * _KEPT_PER_FEATURE)))
+        worth = self.K.cache_bytes if self.K.shared else max(_KEPT_LEAST, int(self.effort * _KEPT_PER_FEATURE))
+        room = min(self.K.cache_bytes, worth)
         if self._kept is None and not self.linear and 4 * self.n * (self.n + 2 * LANES) <= room:
             self._columns = None
             self._kept = self._compute(np.arange(self.n), np.float32)
@@ -537,10 +540,13 @@ class OracleTiles:
         self.fits_16_bits = False
         self.linear = self.costly = self.keeps = self.exact_products = self.by_columns = False
         self.error_factor = np.zeros(K.n)
+        self._kept: Real | None = None
 
     def gram(self, points: IntArray, dtype: Any = np.float32, *, shared: bool = False) -> Real:
         """As `DenseTiles.gram`."""
         count = len(points)
+        if self._kept is not None and shared and dtype == np.float32 and count == self.n:
+            return self._kept
         out = np.zeros((count + 1, -(-count // LANES) * LANES), dtype)
         out[:count, :count] = self.K.block(points, points)
         return out
@@ -556,7 +562,9 @@ class OracleTiles:
         return False
 
     def keep(self) -> None:
-        """`KernelMatrix` has done so already, if it could."""
+        """`KernelMatrix` has done so already, if it could; where fits share it, here in float32."""
+        if self.K.shared and self._kept is None and 4 * self.n**2 <= max(self.K.cache_bytes, _KEPT_LEAST):
+            self._kept = self.gram(np.arange(self.n))
 
     def release(self) -> None:
         """Nothing is kept."""
@@ -569,7 +577,19 @@ def _looks_binary(X: FloatArray) -> bool:
 
 
 def make_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTiles:
-    """The fastest tiles for a kernel matrix: sparse ones for sparse data, and for dense data that turn out one-hot."""
+    """The fastest tiles for a kernel matrix: sparse ones for sparse data, and for dense data that turn out one-hot.
+
+    Fits that share the matrix share its tiles.
+    """
+    if not K.shared:
+        return _new_tiles(K, centred=centred)
+    if K.tiles is None:
+        K.tiles = _new_tiles(K, centred=centred)
+    K.tiles.n_evals = 0
+    return K.tiles  # type: ignore[no-any-return]
+
+
+def _new_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTiles:
     if K.kernel.kind not in SHAPES or K.function is not None:
         return OracleTiles(K)
     dense = K.dense

@@ -1,0 +1,208 @@
+"""Many machines over the same points: columns of labels, of targets or of weights, with one kernel."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
+from svmcore._threads import one_blas_thread
+from svmcore._types import FloatArray, Kernel, KernelKind, Status
+from svmcore.kernel.matrix import KernelMatrix, available_threads
+from svmcore.kernel.whole import whole_kernel
+from svmcore.models.solution import Solution
+from svmcore.parallel import run_all, worker_count
+from svmcore.problem import border
+from svmcore.problem.formulations import PINBALL, SVC_LOSSES, SVR_LOSSES
+from svmcore.problem.scales import warn_of_scales
+from svmcore.solve import Problem, Run, _check_run, _control, _fit, svc_problem, svr_problem
+from svmcore.train import train_svc
+
+_LIMIT = 1e9  # bytes of a kernel matrix in float64
+_SHARE = 0.25  # of the free memory
+_COSTLY = 64  # features from which such a matrix pays: a certificate then reads it
+_FEW_FEATURES = 0.25  # per point: below, linear machines are trained without a kernel matrix
+_ROUNDS = 4  # shares of the work that a worker gets, one after the other
+_ABSENT = ("alpha0", "nu", "callback", "verbose", "trace")
+
+
+@checked(train_svc, options=SolverOptions.__annotations__)
+def train_many(
+    X: Any, Y: Any, C: float = 1.0, *, loss: str = "hinge", epsilon: float | None = None, tau: float = 0.5,
+    kernel: KernelLike = "rbf", gamma: Gamma = "scale", degree: int = 3, coef0: float = 0.0, standardize: bool = False,
+    feature_names: Any = None, sample_weight: Any = None, class_weight: Any = None, n_jobs: int | None = None,
+    n_threads: int | None = None, time_limit: float | None = None, **options: Any,
+) -> list[Solution]:  # fmt: skip
+    """Train many machines over the same points: one for every column of labels, of targets or of weights.
+
+    The points are checked and packed once, and the kernel is computed once where it fits into memory. Permutation tests,
+    bootstraps, and several labels or targets of the same rows need nothing else.
+
+    Parameters
+    ----------
+    X : as in `train_svc`.
+    Y : labels or targets, shape (n, m); or (n,) where the weights have columns.
+    sample_weight : weights, shape (n,) or (n, m). Y and the weights have the same number of columns, or one of them has one.
+    loss : "hinge" or "squared_hinge": labels, two values in each column. "epsilon_insensitive" (with `epsilon`, default
+        0.1), "squared_epsilon_insensitive" or "pinball" (with `tau`): targets.
+    gamma, standardize : "scale" and standardisation look at all rows alike; weights count there only where they are (n,).
+    n_jobs : machines side by side, in threads; -1: one per processor. The result does not depend on it.
+    n_threads : processors for kernel products of one machine (default: those that `n_jobs` leaves).
+    time_limit : for all machines together; each returns what it has then. Further keywords are those of `train_svc`, but for
+        `nu`, `alpha0`, `callback`, `verbose` and `trace`.
+
+    Returns
+    -------
+    list of Solution, one for each column
+
+    Examples
+    --------
+    >>> import numpy as np, svmcore
+    >>> X = np.linspace(0.0, 1.0, 20).reshape(-1, 1)
+    >>> Y = np.column_stack([X.ravel() > 0.3, X.ravel() > 0.7])
+    >>> machines = svmcore.train_many(X, Y, C=100.0, kernel="linear")
+    >>> [int(np.sum(machine.predict(X))) for machine in machines]
+    [14, 6]
+    """
+    loss = border.choice("loss", loss, SVC_LOSSES + SVR_LOSSES)
+    for name in _ABSENT:
+        if name in options:
+            raise InputError(f"{name} belongs to one machine, and train_many trains several; leave it out")
+    workers = worker_count(n_jobs)
+    threads = max(1, available_threads() // workers) if n_threads is None else border.threads(n_threads)
+    form = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0, "loss": loss}
+    form |= {
+        name: options.pop(name) for name in ("fit_intercept", "intercept_scaling", "fixed_intercept") if name in options
+    }
+    if loss in SVC_LOSSES:
+        if epsilon is not None:
+            raise InputError(
+                f"epsilon={epsilon!r} belongs to a regression, and loss={loss!r} is for labels; leave it out"
+            )
+        form["class_weight"] = class_weight
+    else:
+        if class_weight is not None:
+            raise InputError(f"class_weight belongs to labels; with loss={loss!r} use sample_weight")
+        form |= {"tau": tau, "epsilon": (0.0 if loss == PINBALL else 0.1) if epsilon is None else epsilon}
+    run = _run(threads, options)
+    table = _Table.of(Y, sample_weight)
+    shared = None if table.weights is None or table.weights.ndim == 2 else table.weights
+    base = _problem(X, table.y(0), C, form | {"sample_weight": shared, "standardize": standardize}, feature_names)
+    limit = border.time_limit(time_limit)
+    begin = time.perf_counter()
+    gram = _gram(base, threads)
+    chunks = np.array_split(np.arange(table.n_columns), min(table.n_columns, workers * (_ROUNDS if workers > 1 else 1)))
+    left = None if limit is None else max(0.0, limit - (time.perf_counter() - begin))
+    tasks = [(base, gram, table, chunk.tolist(), C, form, run, left, begin) for chunk in chunks]
+    found = [each for part in run_all(_some, tasks, n_jobs) for each in part]
+    told = [(k, words) for k, (_, words) in enumerate(found) if words]
+    if told:
+        warn(f"{len(told)} of {table.n_columns} machines; column {told[0][0]}: {told[0][1]}", ConvergenceWarning)
+    warn_of_scales(base.X, base.spec.kernel, base.by_scale, names=base.columns.names)
+    return [solution for solution, _ in found]
+
+
+class _Table(NamedTuple):
+    """Columns of labels or targets, and of weights: (n,) stands for all columns."""
+
+    values: Any
+    weights: Any
+    n_columns: int
+
+    @staticmethod
+    def of(Y: Any, sample_weight: Any) -> _Table:
+        """The checked shapes."""
+        values = np.asarray(Y)
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        for name, array in (("Y", values), ("sample_weight", weights)):
+            if array is not None and not (array.ndim in (1, 2) and array.size):
+                raise InputError(f"{name} has shape {array.shape}; give (n,), or (n, m) with a column for each machine")
+        counts = {array.shape[1] for array in (values, weights) if array is not None and array.ndim == 2}
+        counts = counts - {1} or counts
+        if len(counts) > 1:
+            raise InputError(
+                f"Y has {values.shape[1]} columns and sample_weight {weights.shape[1]}; give as many of both, or one column"  # type: ignore[union-attr]
+            )
+        return _Table(values, weights, counts.pop() if counts else 1)
+
+    def y(self, k: int) -> Any:
+        """The labels, or targets, of machine k."""
+        return _column(self.values, k)
+
+    def weight(self, k: int) -> Any:
+        """The weights of machine k."""
+        return None if self.weights is None else _column(self.weights, k)
+
+
+def _column(array: Any, k: int) -> Any:
+    return array if array.ndim == 1 else array[:, min(k, array.shape[1] - 1)]
+
+
+def _run(threads: int, options: dict[str, Any]) -> Run:
+    """How to solve each problem."""
+    words = {"solver": "auto", "tol": 1e-3, "stopping": "kkt", "max_iter": -1, "cache_mb": None, "random_state": None}
+    words |= {name: options.pop(name) for name in list(options) if name in words}
+    return _check_run(
+        words["solver"], words["tol"], words["stopping"], words["max_iter"], words["cache_mb"], threads, None, False,
+        words["random_state"], options,
+    )  # fmt: skip
+
+
+def _problem(X: Any, y: Any, C: Any, form: dict[str, Any], names: Any = None, like: Problem | None = None) -> Problem:
+    make = svc_problem if form["loss"] in SVC_LOSSES else svr_problem
+    epsilon = () if make is svc_problem else (form["epsilon"],)
+    words = {name: value for name, value in form.items() if name != "epsilon"}
+    return make(X, y, C, *epsilon, feature_names=names, like=like, **words)
+
+
+def _gram(base: Problem, threads: int) -> FloatArray | None:
+    """The kernel among all points without its offset, where it fits and pays; moved points are left to their features."""
+    kernel, n = base.spec.kernel, base.X.shape[0]
+    if kernel.kind == KernelKind.PRECOMPUTED:
+        return np.asarray(base.X)
+    if 8.0 * n * n > min(_LIMIT, _SHARE * border.available_bytes()) or base.centre is not None:
+        return None
+    if base.spec.function is None:
+        width = base.X.shape[1]
+        if width < _COSTLY or (kernel.kind == KernelKind.LINEAR and width < _FEW_FEATURES * n):
+            return None
+    with one_blas_thread:
+        return np.ascontiguousarray(whole_kernel(base.X, kernel, base.spec.function, threads))
+
+
+def _some(
+    base: Problem, gram: FloatArray | None, table: _Table, columns: Sequence[int], C: Any, form: dict[str, Any], run: Run,
+    limit: float | None, begin: float,
+) -> list[tuple[Solution, str]]:  # fmt: skip
+    """Some machines, one after the other, over one kernel matrix; and what is to be said about each."""
+    if gram is None:
+        K = base.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
+    else:
+        kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, base.spec.kernel.offset)
+        K = KernelMatrix(gram, kernel, cache_bytes=run.cache_bytes, n_threads=run.n_threads)
+    K.shared = True
+    out, stopped = [], False
+    try:
+        for k in columns:
+            problem = _problem(base.X, table.y(k), C, form | {"sample_weight": table.weight(k)}, like=base)
+            left = None if limit is None else max(0.0, limit - (time.perf_counter() - begin))
+            control = _control(0.0 if stopped else left, None, 0)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", ConvergenceWarning)
+                solution = _fit(problem, run, control, K=K)
+            said = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
+            out.append((solution, said[0] if said else ""))
+            stopped |= solution.status is Status.INTERRUPTED
+    finally:
+        K.shared = False
+        if K.tiles is not None:
+            K.tiles.release()
+    return out
+
+
+__all__ = ["train_many"]
