@@ -297,12 +297,14 @@ def _refuse_what_it_cannot(name: str, problem: Problem, warm: bool) -> None:
         ),
         (qp.twins, can.twins, "regression"),
         (qp.equality and qp.total != 0.0, can.totals, "dual variables whose sum must not be zero"),
-        (problem.spec.kernel.kind != KernelKind.LINEAR, not can.linear_only, "kernels other than the linear one"),
         (warm, can.warm_start, "a start from alpha0; leave it out"),
         (problem.spec.function is not None, can.callable_kernel, "a Python kernel; use kernel='precomputed'"),
     ]:
         if needed and not able:
             raise InputError(f"solver {name!r} does not do {what}, or choose another solver")
+    if can.factorises and problem.spec.kernel.kind != KernelKind.LINEAR:
+        n = problem.X.shape[0]
+        border.memory(32.0 * n**2, f"factors of a {n} x {n} kernel matrix", "choose another solver")
 
 
 def _start(problem: Problem, alpha0: Any) -> FloatArray:

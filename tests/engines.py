@@ -32,21 +32,9 @@ class Engine(NamedTuple):
     thresholds: Thresholds = ()
 
     @property
-    def kernels(self) -> tuple[str, ...] | None:
-        """The kernels it knows, or None: all."""
-        return ("linear",) if self.solver == "interior" else None
-
-    @property
     def starts_anywhere(self) -> bool:
         """Whether it sets out from where it is told to."""
         return self.solver == "auto" or svmcore.solvers()[self.solver].warm_start
-
-    def suited(self, case: Case) -> Case:
-        """The case with a kernel that the engine knows."""
-        if self.kernels is None or case.options["kernel"] in self.kernels:
-            return case
-        shape = {key: value for key, value in case.options.items() if key not in ("gamma", "degree", "coef0")}
-        return case._replace(options={**shape, "kernel": self.kernels[0]})
 
     def fit(self, case: Case, **more: Any) -> svmcore.Solution:
         """Train, and make sure that this engine has answered: of "auto" the one that was chosen, or one that relieved it."""

@@ -85,13 +85,14 @@ def test_regression_agrees_with_smo(solver, loss, kernel):
     assert np.abs(mine.decision_function(X) - other.decision_function(X)).max() < 1e-3
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("solver", ["block", "interior"])
-def test_solvers_reach_the_optimum_of_libsvm(solver):
+def test_solvers_reach_the_optimum_of_libsvm(solver, kernel):
     svm = pytest.importorskip("sklearn.svm")
     X, y = mixture()
-    kernel = "linear" if solver == "interior" else "rbf"
     reference = svm.SVC(C=2.0, kernel=kernel, gamma=0.3, tol=1e-10).fit(X, y)
     mine = svmcore.train_svc(X, y, 2.0, kernel=kernel, gamma=0.3, tol=1e-8, solver=solver)
+    assert mine.solver == solver
     assert np.abs(mine.decision_function(X) - reference.decision_function(X)).max() < 1e-4
 
 

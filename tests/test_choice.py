@@ -103,7 +103,7 @@ def test_a_start_is_used_or_refused_as_the_solver_declares(solver):
     X[:, 0] += np.where(X[:, 0] > 0, 1.0, -1.0)
     y = np.where(X[:, 0] > 0, 1, -1)
     options = {
-        "kernel": "linear" if can.linear_only else "rbf",
+        "kernel": "rbf",
         "fit_intercept": can.equality,
         "solver": solver,
         "tol": 1e-6,

@@ -171,8 +171,6 @@ def suited(rng: np.random.Generator, name: str, o: dict[str, Any]) -> dict[str, 
     if can is None:
         return o
     o = dict(o)
-    if can.linear_only:
-        o = {key: value for key, value in o.items() if key not in ("gamma", "coef0", "degree")} | {"kernel": "linear"}
     if o["fit_intercept"] and not can.equality:
         o["fit_intercept"] = False
     elif not o["fit_intercept"] and not can.no_equality:
@@ -198,7 +196,7 @@ def fit(seed: int) -> str | None:
     form = rng.random()
     if form < 0.15:
         given = sparse.csr_matrix(X)
-    elif form < 0.25 and not svmcore.solvers()["interior" if name == "auto" else name].linear_only:
+    elif form < 0.25:
         given, o = (
             case.K,
             {key: o[key] for key in o if key not in ("gamma", "coef0", "degree")} | {"kernel": "precomputed"},

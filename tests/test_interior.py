@@ -1,4 +1,4 @@
-"""The interior point for the linear kernel: exact bounds, hard cases, and refusal of other kernels."""
+"""The interior point, of the linear kernel and of others by their factors: exact bounds, hard cases, indefinite kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from scipy.sparse import csr_matrix
 import svmcore
 from svmcore._jit import DISABLED
 from svmcore._types import LANES
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.problem import border
 from svmcore.solvers import _ipm_jit as ipm
+from svmcore.solvers import interior
 
 SIZE = 80 if DISABLED else 600
 
@@ -113,11 +116,82 @@ def test_sparse_rows_and_bias_embedding():
 
 
 @pytest.mark.compiled
-def test_auto_takes_it_and_other_kernels_are_refused():
+def test_auto_takes_it_for_the_linear_kernel():
     X, y = data()
     assert svmcore.train_svc(X, y, 1.0, kernel="linear").solver == "interior"
-    with pytest.raises(svmcore.InputError, match="kernels other than the linear one"):
-        svmcore.train_svc(X, y, 1.0, kernel="rbf", solver="interior")
+    assert svmcore.train_svc(X, y, 1.0, gamma=0.5).solver != "interior"
+
+
+KERNELS = {
+    "rbf": {"gamma": 0.3},
+    "smooth rbf": {"gamma": 1e-3},
+    "rough rbf": {"gamma": 30.0},
+    "poly": {"kernel": "poly", "degree": 2, "gamma": 0.5, "coef0": 1.0},
+    "laplacian": {"kernel": "laplacian", "gamma": 0.4},
+    "embedded": {"gamma": 0.3, "fit_intercept": False, "intercept_scaling": 2.0},
+    "wide": {"kernel": "linear"},
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("form", ["hinge", "squared_hinge", "regression"])
+def test_other_kernels_through_their_factors(name, form):
+    rng = np.random.default_rng(7)
+    n = SIZE // 2
+    X = rng.normal(size=(n, 3 if name != "wide" else n + 10))
+    target = np.sin(X[:, 0]) + 0.3 * rng.normal(size=n)
+    options = {**KERNELS[name], "tol": 1e-7}
+    if form == "regression":
+        train, y = svmcore.train_svr, target
+    else:
+        train, y, options["loss"] = svmcore.train_svc, np.where(target > 0, 1, -1), form
+    for C in (0.1, 100.0):
+        mine = train(X, y, C, solver="interior", **options)
+        assert mine.solver == "interior"
+        assert mine.converged
+        assert mine.n_iter <= 40
+        other = train(X, y, C, **options)
+        assert other.solver != "interior"
+        assert mine.objective == pytest.approx(other.objective, rel=1e-6)
+
+
+def test_a_kernel_of_low_rank_takes_few_values():
+    """The kernel (1 + x'z)^2 of two features has rank 6: so many pivots, and not the whole matrix, are computed."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(4 * SIZE, 2))
+    K = KernelMatrix(X, border.kernel("poly", X, 1.0, 2, 1.0, 0.0, None).kernel, cache_bytes=0)
+    Z = interior._factorised(K, lambda: False)
+    assert Z.shape == (len(X), 6)
+    np.testing.assert_allclose(Z @ Z.T, (1.0 + X @ X.T) ** 2, rtol=1e-11, atol=1e-11)
+    solution = svmcore.train_svc(X, np.sign(X[:, 0] * X[:, 1]), kernel="poly", degree=2, coef0=1.0, solver="interior")
+    assert solution.converged
+    assert solution.n_kernel_evals < 0.8 * len(X) ** 2
+
+
+@pytest.mark.parametrize(
+    "K",
+    [np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 5.0], [5.0, 1.0]]), -np.eye(2)],
+    ids=["hidden", "open", "minus"],
+)
+def test_a_kernel_that_is_not_positive_has_no_factors(K):
+    with pytest.warns(svmcore.ConvergenceWarning, match="own limit"):
+        solution = svmcore.train_svc(K, [1, -1], kernel="precomputed", solver="interior")
+    assert solution.status.name == "LIMITED"
+
+
+def test_a_time_limit_is_seen_while_the_kernel_is_factorised():
+    X, y = data()
+    with pytest.warns(svmcore.ConvergenceWarning, match="time_limit"):
+        solution = svmcore.train_svc(X, y, gamma=0.5, solver="interior", time_limit=0.0)
+    assert solution.status.name == "TIME_LIMIT"
+    assert not solution.alpha.any()
+
+
+def test_more_points_than_the_memory_has_room_for_are_refused(monkeypatch):
+    monkeypatch.setattr(border, "available_bytes", lambda: 1e6)
+    X, y = np.random.default_rng(0).normal(size=(2000, 2)), np.tile([1, -1], 1000)
+    with pytest.raises(svmcore.NotEnoughMemoryError, match="2000 x 2000 kernel matrix"):
+        svmcore.train_svc(X, y, gamma=0.5, solver="interior")
 
 
 def test_a_system_that_cannot_be_factorised_ends_the_steps():

@@ -42,7 +42,7 @@ class Ours(Solver):
             return ""
         can = registry()[self.solver]
         for needed, able, what in [
-            (problem.kernel != "linear", not can.linear_only, "kernels other than the linear one"),
+            (problem.kernel != "linear" and problem.n > 3000, not can.factorises, "kernel matrices above 3,000 points"),
             (problem.fit_intercept, can.equality, "an intercept"),
             (not problem.fit_intercept, can.no_equality, "problems without an intercept"),
             (problem.regression, can.twins, "regression"),

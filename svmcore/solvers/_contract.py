@@ -37,7 +37,7 @@ class Capabilities(NamedTuple):
     twins: bool = True  # two variables on one point (regression)
     warm_start: bool = True
     callable_kernel: bool = True
-    linear_only: bool = False
+    factorises: bool = False  # the matrix of any kernel but the linear one
     totals: bool = True  # an equality row sum(beta) = total, where the total is not zero
 
 

@@ -1,7 +1,9 @@
-"""Interior point for the linear kernel with few features, and crossover to exact bounds.
+"""Interior point for kernels of few features or of moderate n, and crossover to exact bounds.
 
-Solves   every formulation of the sign-free dual whose boxes are bounded or whose diagonal is positive; linear kernel.
-Cost     10 to 20 iterations of n d^2 / 2 + 6 n d operations, whatever C is; d x d systems (Woodbury), nothing n x n.
+Solves   every formulation of the sign-free dual whose boxes are bounded or whose diagonal is positive; positive kernels.
+Cost     10 to 20 iterations of n d^2 / 2 + 6 n d operations, whatever C is; d x d systems (Woodbury). The linear kernel has
+         d features, and nothing is n x n. Any other kernel, and the linear one of more features than points, is factorised
+         first: K = Z Z' by pivoted Cholesky, d = its numerical rank; n d kernel values and n d^2 operations.
 Stops    after crossover, on the residual of the exact point; when that misses the tolerance the interior point goes on
          from where it was, ten times closer, and crosses over again.
 Method   Mehrotra's predictor-corrector (1992); Ferris and Munson's (2003) use of Woodbury for support vector machines.
@@ -17,11 +19,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import lapack, solve_triangular
 
 from svmcore._control import Control
 from svmcore._kernels import weighted_gram
-from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
+from svmcore._types import LANES, DualQP, FloatArray, IntArray, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import dense_points, is_sparse
 from svmcore.problem import measures
@@ -30,11 +32,10 @@ from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual
 from svmcore.solvers._settle import LONG, settle
 
 CAPABILITIES = Capabilities(
-    summary="interior point with crossover: the linear kernel with few features",
+    summary="interior point with crossover: the linear kernel with few features, or moderate n",
     warm_start=False,
-    callable_kernel=False,
-    linear_only=True,
     totals=False,
+    factorises=True,
 )
 
 OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
@@ -50,7 +51,16 @@ FAR = 1e4  # error of the margins, in units of |c|, from which they pay
 STEEPEST = 1e-8  # ridge of the first fit, as a share of the trace of Z' Z
 FLATTEST = 1e-6  # smallest mean margin error that sets the first barrier, in units of |c|
 FEASIBLE = 1e-9  # share of sum |beta| by which an inner point may miss the equality row
+BLOCK = 64  # pivots of the kernel matrix at a time
+SMALLEST_PIVOT = 1e-2  # as a share of the largest one: smaller ones wait
+INDEFINITE = 1e-9  # share of the largest k(x, x) by which a positive kernel may miss its factors
+PROBED = 256  # rows of K that the factors are held against
 ROUNDS = 40  # changes of the free set in one crossover
+
+
+def has_features(K: KernelMatrix) -> bool:
+    """Whether the features themselves are few enough to be worked with."""
+    return K.function is None and K.kernel.kind == KernelKind.LINEAR and K.n_features <= K.n
 
 
 class _Poll:
@@ -67,16 +77,55 @@ class _Poll:
         return self.status is not None
 
 
+def _features(K: KernelMatrix, poll: _Poll) -> tuple[FloatArray, int] | None:
+    """Panels of features whose inner products are K, and how many features; None where K is not positive."""
+    if has_features(K):
+        points = dense_points(K.X.toarray(), np.arange(K.n)) if is_sparse(K.X) else K.points
+        return points.panels, K.n_features
+    Z = _factorised(K, poll)
+    return None if Z is None else (dense_points(Z, np.arange(K.n)).panels, Z.shape[1])
+
+
+def _factorised(K: KernelMatrix, poll: _Poll) -> FloatArray | None:
+    """Z with Z Z' = K to rounding, by Cholesky with pivots in blocks; None where K is not positive, or somebody asks to stop.
+
+    A block holds the points of largest residual diagonal; of these, pivots far below the largest wait for a later block.
+    """
+    n, diagonal = K.n, K.diagonal.copy()
+    scale = float(diagonal.max(initial=0.0))
+    least = n * float(np.finfo(np.float64).eps) * scale
+    Z = np.empty((n, 0))
+    while Z.shape[1] < n and (largest := float(diagonal.max(initial=0.0))) > least:
+        if diagonal.min() < -INDEFINITE * scale or poll():
+            return None
+        block = np.argsort(-diagonal, kind="stable")[:BLOCK]
+        rest = K.rows(block) - Z[block] @ Z.T
+        factor, order, rank, _ = lapack.dpstrf(rest[:, block], tol=max(least, SMALLEST_PIVOT * largest), lower=1)
+        if not rank:  # what seemed to be left was rounding
+            break
+        chosen = order[:rank] - 1
+        new = solve_triangular(factor[:rank, :rank], rest[chosen], lower=True, check_finite=False)
+        Z = np.hstack([Z, new.T])
+        diagonal -= np.square(new).sum(axis=0)
+        diagonal[block[chosen]] = 0.0
+    rng = np.random.default_rng(0)
+    sample, probe = rng.permutation(n)[:PROBED], rng.normal(size=n)
+    error = np.abs(K.product_at(sample, np.arange(n), probe) - Z[sample] @ (Z.T @ probe)).max(initial=0.0)
+    if error > INDEFINITE * scale * n:
+        return None
+    return Z if Z.shape[1] else np.zeros((n, 1))
+
+
 class _Data:
     """The features behind the variables, centred when sum(beta) = 0 makes that free, in whole panels."""
 
-    def __init__(self, qp: DualQP, K: KernelMatrix, poll: _Poll) -> None:
+    def __init__(self, qp: DualQP, K: KernelMatrix, features: tuple[FloatArray, int], poll: _Poll) -> None:
         self.poll = poll
-        points = dense_points(K.X.toarray(), np.arange(K.n)) if is_sparse(K.X) else K.points
-        source, width = points.panels, K.n_features
+        source, width = features
         self.m = len(qp.point)
         self.size = -(-self.m // LANES) * LANES
-        self.d = d = width + (K.kernel.offset != 0.0)
+        embedded = K.kernel.offset if has_features(K) else 0.0  # else it is in the kernel values
+        self.d = d = width + (embedded != 0.0)
         centre = np.zeros((1, source.shape[1]))
         if qp.equality:
             ipm.columns_times(source, np.ones((1, len(source) * LANES)), centre)
@@ -87,7 +136,7 @@ class _Data:
         else:
             rows = source.transpose(0, 2, 1).reshape(-1, source.shape[1])[np.resize(qp.point, self.size), :width]
             self.panels[:, :width] = (rows - centre[0, :width]).reshape(-1, LANES, width).transpose(0, 2, 1)
-        self.panels[:, width:] = np.sqrt(K.kernel.offset)
+        self.panels[:, width:] = np.sqrt(embedded)
         if self.m < self.size:
             self.panels[-1, :, self.m - self.size :] = 0.0
         self._values = np.zeros((1, self.size))
@@ -391,7 +440,10 @@ def run(
     poll = _Poll(control)
     if met(best._replace(violation=measures.violation(qp, best.beta, qp.c))):  # targets below the tolerance, say
         return Raw(best.beta, Status.CONVERGED, 0, _table(records) if trace else None, {"crossovers": 0})
-    data = _Data(qp, K, poll)
+    features = _features(K, poll)
+    if features is None:
+        return Raw(best.beta, poll.status or Status.LIMITED, 0, _table(records) if trace else None, {"crossovers": 0})
+    data = _Data(qp, K, features, poll)
     solver = _Solver(qp, data)
     while status is None:
         mu, at = solver.complementarity, solver.at
