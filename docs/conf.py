@@ -77,8 +77,9 @@ html_title = f"svmcore {release}"
 html_static_path = ["_static"]
 html_css_files = ["svmcore.css"]
 html_show_sourcelink = False
+html_sidebars = {page: [] for page in ("index", "start", "cli", "changes")}
 html_theme_options = {
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 7,
     "navbar_align": "left",
     "show_toc_level": 2,
     "footer_start": ["copyright"],
