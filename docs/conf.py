@@ -115,6 +115,23 @@ def plain(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[st
     ]
 
 
+def unmade(app: Any, what: str, name: str, obj: Any, options: Any, signature: str, returns: str) -> Any:
+    """Results are made by functions: nobody calls their constructors."""
+    made = {
+        "Solution",
+        "Machines",
+        "Path",
+        "OneClassPath",
+        "PathCV",
+        "LeaveOneOut",
+        "GPSolution",
+        "StepCurve",
+        "LossCurve",
+    }
+    return ("", None) if what == "class" and name.rpartition(".")[2] in made else None
+
+
 def setup(app: Any) -> None:
     """Before numpydoc, whose hook has the default priority of 500."""
+    app.connect("autodoc-process-signature", unmade)
     app.connect("autodoc-process-docstring", plain, priority=400)

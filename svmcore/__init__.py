@@ -51,7 +51,7 @@ if _typing.TYPE_CHECKING:
 
     solvers: _CallablePackage
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # loaded on first use, so that `import svmcore` does not wait for the compiler
 _HOMES = {
