@@ -131,7 +131,13 @@ def unmade(app: Any, what: str, name: str, obj: Any, options: Any, signature: st
     return ("", None) if what == "class" and name.rpartition(".")[2] in made else None
 
 
+def inherited(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """What estimators have from scikit-learn is described there."""
+    return True if (getattr(obj, "__module__", None) or "").startswith("sklearn") else None
+
+
 def setup(app: Any) -> None:
     """Before numpydoc, whose hook has the default priority of 500."""
     app.connect("autodoc-process-signature", unmade)
+    app.connect("autodoc-skip-member", inherited)
     app.connect("autodoc-process-docstring", plain, priority=400)
