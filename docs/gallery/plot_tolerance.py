@@ -22,7 +22,7 @@ for C in Cs:
         warnings.simplefilter("ignore", svmcore.ConvergenceWarning)  # they say what this picture shows
         machine = svmcore.train_svc(X, y, C=C, gamma=0.15, solver="smo", tol=1e-3)
     kkt.append(machine.kkt_violation)
-    gap.append(machine.primal_objective / path.objective(C) - 1.0)
+    gap.append(machine.primal_objective / -path.objective(C) - 1.0)
 
 figure, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
 ax.loglog(Cs, kkt, color="#0072B2", label="KKT violation: the tolerance is met")
