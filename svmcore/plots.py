@@ -253,7 +253,7 @@ def _over_C(ax: Any, span: Span, title: str, label: str) -> None:
         ax.set_xlim(*span)
     ax.set_xlabel("C")
     ax.set_ylabel(label)
-    ax.set_title(title)
+    ax.set_title(title, loc="left")
 
 
 def _legend_above(ax: Any, handles: list[Any], labels: list[str]) -> None:
@@ -452,7 +452,7 @@ def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | N
     ax.set_xlabel(f"{first}   (ringed: support vectors; dashed: the margin)")
     ax.set_ylabel(second)
     _legend_above(ax, *ax.get_legend_handles_labels())
-    ax.set_title(title or f"Decision boundary at C = {short(C)}")
+    ax.set_title(title or f"Decision boundary at C = {short(C)}", loc="left")
 
 
 def has_boundary(path: Path) -> bool:

@@ -105,7 +105,7 @@ def draw_curve(cv: PathCV, ax: Any, *, gamma: Any = None) -> None:
     _frame(ax, limits, value, spread)
     ax.set_ylabel(label)
     way = "every C" if mean.curves.fits is None else f"{mean.curves.fits.size} values of C"
-    ax.set_title(f"{len(mean.curves.scores)} folds, {way}", pad=22)
+    ax.set_title(f"{len(mean.curves.scores)} folds, {way}", pad=22, loc="left")
     ax.set_title(f"least {write(least)} at C = {short(best)}", loc="right", color=MARGIN, fontsize=8.5, pad=22)
     ax.legend(loc="best")
     _support_on_top(mean, ax, limits)
@@ -164,7 +164,7 @@ def draw_map(cv: PathCV, ax: Any) -> None:
     ax.plot(interval, [best, best], color=INK, linewidth=1.5, solid_capstyle="butt")
     ax.plot([cv.best_C], [best], "o", markersize=8, markerfacecolor=MARGIN, markeredgecolor="white")
     ax.figure.colorbar(mesh, ax=ax, label=label, pad=0.02)
-    ax.set_title("Every C, by gamma")
+    ax.set_title("Every C, by gamma", loc="left")
     ax.set_title(
         f"least {write(cv.best_error)} at C = {short(cv.best_C)}, gamma = {short(best)}", loc="right", color=MARGIN,
         fontsize=8.5,
@@ -197,7 +197,7 @@ def plot_calibration(calibrator: Calibrator, ax: Any = None) -> Any:
         ax.set_ylim(-6.0, 106.0)
         ax.set_xlabel("out-of-fold decision value")
         ax.set_ylabel(f"class {str(calibrator.classes[1])[:20]}, in %")
-        ax.set_title("Probability")
+        ax.set_title("Probability", loc="left")
         ax.set_title(
             f"log loss {calibrator.log_loss:.3g}, Brier score {calibrator.brier:.3g}", loc="right", fontsize=8.5,
             color=MUTED,

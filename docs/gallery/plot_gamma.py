@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import svmcore
 
 X, y = svmcore.load_data("demo:spirals")
-figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
+figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
 for gamma, ax in zip([0.005, 0.15, 5.0], axes, strict=True):
     path = svmcore.svm_path(X, y, gamma=gamma, C_min=1.0, C_max=10.0)
     path.plot("boundary", ax=ax, C=10.0, title=f"gamma = {gamma:g}")

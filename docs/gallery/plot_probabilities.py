@@ -16,7 +16,7 @@ truth = 1.0 / (1.0 + np.exp(-2.0 * (X[:, 0] + X[:, 1] ** 2 - 1.0)))
 y = (rng.uniform(size=500) < truth).astype(int)
 
 cv = svmcore.cv_path(X, y, gamma=0.3, C_max=100.0)
-figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
+figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
 for method, ax in zip(["sigmoid", "isotonic", "venn-abers"], axes, strict=True):
     calibrator = cv.calibrate(method)
     calibrator.plot(ax)
