@@ -26,7 +26,7 @@ if _typing.TYPE_CHECKING:
     from svmcore.certificates import certificate, duality_gap, kkt_violation
     from svmcore.classes import Machines, train_classes
     from svmcore.cv import PathCV, cv_path
-    from svmcore.data import load_data
+    from svmcore.data import load_data, save_data
     from svmcore.estimators import SVC as SVC
     from svmcore.estimators import SVR as SVR
     from svmcore.estimators import NuSVC as NuSVC
@@ -69,6 +69,7 @@ _HOMES = {
     "leave_one_out": "svmcore.models.incremental",
     "load": "svmcore.files",
     "load_data": "svmcore.data",
+    "save_data": "svmcore.data",
     "svm_path": "svmcore.path.driver",
     "train_classes": "svmcore.classes",
     "train_many": "svmcore.many",
@@ -123,6 +124,7 @@ __all__ = [
     "one_class_path",
     "quantile_path",
     "release_memory",
+    "save_data",
     "solvers",
     "svm_path",
     "svr_path",

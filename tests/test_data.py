@@ -131,7 +131,7 @@ def test_bulk_is_taken_and_fast(write, monkeypatch):
     text = "\n".join(",".join(f"{v:.8g}" for v in row) + ",spam eggs" for row in X)
     light = "\n".join("1 " + " ".join(f"{j + 1}:{v:.8g}" for j, v in enumerate(row)) for row in X)
     monkeypatch.setattr(delimited, "_csv_lines", None)
-    monkeypatch.setattr(svmlight, "_svmlight_lines", None)
+    monkeypatch.setattr(svmlight, "_line_by_line", None)
     for content in (text, light):
         file = write(content)
         start = time.process_time()
@@ -172,7 +172,8 @@ def test_bulk_is_taken_and_fast(write, monkeypatch):
         ("id,1,2,0\n", r"line 1, column 1: 'id' is not a finite number"),
         (b"1,2,0\n3,\x00,1\n", "line 2: a zero byte"),
         (b"\xff\xfe1\x00,\x00", "UTF-16"),
-        (b"\x1f\x8b\x08\x00", "decompress"),
+        (b"\x1f\x8b\x08\x00", "cut off"),
+        (b"\x28\xb5\x2f\xfd\x00\x00", "compressed by zstd"),
         (b"\x93NUMPY", "one array"),
         ("1,2,0\n3,4_0,1\n", r"line 2, column 2: '4_0' is not"),
     ],
@@ -268,7 +269,7 @@ def test_words_name_the_column_and_the_remedy(write):
     people = "age,sex,sick\n50,F,1\n60,M,0\n"
     message = (
         r"line 2, column 2: 'F' is not a finite number \(column 'sex'\); if this is the label: --label sex; "
-        "else encode it as numbers, or leave the column out: --drop sex"
+        "else make features of its words: --categorical sex, or leave the column out: --drop sex"
     )
     with pytest.raises(svmcore.InputError, match=message):
         svmcore.load_data(write(people))
@@ -522,18 +523,21 @@ def test_any_damage_to_an_archive_is_an_input_error(draws):
 @example(b"1 qid:2 1:3\n2  qid:3 1:1")
 def test_bulk_and_line_by_line_agree(content):
     text = content.replace(b"\0", b"") + b"\n"
-    rows = svmlight._svmlight_bulk(text)
-    if rows is not None:
-        for bulk, line in zip(rows, svmlight._svmlight_lines("x", reader.Piece(1, text)), strict=True):
-            np.testing.assert_array_equal(bulk, line)
+    for lead in (1, 2):
+        rows = svmlight._bulk(text, lead)
+        if rows is not None:
+            for bulk, line in zip(rows, svmlight._line_by_line("x", reader.Piece(1, text), lead, False), strict=True):
+                np.testing.assert_array_equal(bulk, line)
     for delimiter in (b",", b";", b""):
         for width in (2, 3):
-            layout = Layout(delimiter, width, width - 1, None)
+            layout = Layout(delimiter, width, width - 1, None, categories=frozenset([0]) if width == 3 else frozenset())
             table = delimited._csv_bulk(text, layout)
             if table is not None:
-                X, y = delimited._csv_lines("x", reader.Piece(1, text), layout)
-                np.testing.assert_array_equal(table[0], X)
-                assert table[1].tolist() == y.tolist()
+                line = delimited._csv_lines("x", reader.Piece(1, text), layout)
+                np.testing.assert_array_equal(table.X, line.X)
+                assert list(table.texts) == list(line.texts)
+                for k, column in table.texts.items():
+                    assert column.tolist() == line.texts[k].tolist()
 
 
 @given(

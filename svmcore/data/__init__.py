@@ -1,4 +1,5 @@
-"""Data files: svmlight text, CSV, .npz and built-in sets become (X, y), or one line that says what is wrong, and where.
+"""Data files: svmlight text, CSV, .npz, tables of Arrow and built-in sets become (X, y), or one line that says what is
+wrong, and where.
 
 Text is read in pieces of whole lines. A piece is first taken in bulk: a few array passes check that its separators lie
 where they must, and one call converts all of its numbers. What does not pass goes through a plain parser, line by line,
@@ -15,13 +16,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 from svmcore._errors import InputError
+from svmcore.data.arrow import ARROW, PARQUET, read_arrow
+from svmcore.data.compressed import unpacked
 from svmcore.data.delimited import read_delimited
 from svmcore.data.demo import DEMO_SETS, demo_set, spirals, two_spirals
 from svmcore.data.npz import read_npz
 from svmcore.data.svmlight import looks_like_svmlight, read_svmlight
-from svmcore.data.text import Array, Piece, Table, Wanted, pieces_of, refuse_other_formats
+from svmcore.data.text import Array, Piece, Table, Wanted, pieces_of
+from svmcore.data.writing import save_data
 
-__all__ = ["DEMO_SETS", "Table", "Wanted", "demo_set", "load_data", "read", "spirals", "two_spirals"]
+__all__ = ["DEMO_SETS", "Table", "Wanted", "demo_set", "load_data", "read", "save_data", "spirals", "two_spirals"]
 
 
 def load_data(
@@ -38,6 +42,7 @@ def load_data(
           indices start at 1, or at 0 where one of them is 0.
         - CSV separated by comma, semicolon, tab or spaces, with or without a header: X is an array. Lines that begin
           with ``#`` are comments; ``True`` and ``False`` are 1 and 0.
+        - text compressed by gzip, bzip2 or xz; parquet, feather and Arrow files (``svmcore[arrow]``).
         - .npz with ``X`` and ``y``, or with ``data``, ``indices``, ``indptr``, ``shape`` and ``y`` (CSR).
     label : the column of labels in CSV: its name in the header, or its number, counted from 1 as error messages do;
         -1, the default, is the last. None: there are no labels, and y is None.
@@ -76,17 +81,18 @@ def read(source: Any, wanted: Wanted) -> Table:
     except TypeError:
         raise InputError(_no_file(source)) from None
     if path == "-":
-        return _text("standard input", sys.stdin.buffer, wanted)
+        stream = sys.stdin.buffer
+        magic = stream.peek(6)[:6] if hasattr(stream, "peek") else b""
+        return _text("standard input", unpacked("standard input", stream, magic), wanted)
     try:
         with open(path, "rb") as file:
-            if file.seekable():
-                magic = file.read(6)
-                file.seek(0)
-                if magic.startswith(b"PK\x03\x04"):
-                    _refuse_drop(wanted, path)
-                    return read_npz(path, file, wanted)
-                refuse_other_formats(path, magic)
-            return _text(path, file, wanted)
+            magic = file.peek(6)[:6]
+            if file.seekable() and magic.startswith(b"PK\x03\x04"):
+                _refuse_drop(wanted, path)
+                return read_npz(path, file, wanted)
+            if file.seekable() and magic.startswith((PARQUET, ARROW)):
+                return read_arrow(path, file, magic, wanted)
+            return _text(path, unpacked(path, file, magic), wanted)
     except ValueError as error:
         if isinstance(error, InputError):
             raise
@@ -117,6 +123,8 @@ def _no_file(source: Any) -> str:
 def _refuse_drop(wanted: Wanted, name: str) -> None:
     if wanted.drop:
         raise InputError(f"{name} has no named or numbered columns to drop; that is for CSV")
+    if wanted.categorical:
+        raise InputError(f"{name} has no columns of words, so none is categorical; that is for CSV")
 
 
 def _text(name: str, file: BinaryIO, wanted: Wanted) -> Table:

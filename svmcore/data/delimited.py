@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from svmcore._errors import InputError
+from svmcore.data.categories import encoded
 from svmcore.data.layout import Layout, fields_of, find_layout
 from svmcore.data.text import (
     BOOLEAN,
@@ -36,7 +38,7 @@ _FALSE = re.compile(rb"(?<!\S)false(?!\S)", re.IGNORECASE)
 def read_delimited(name: str, pieces: Iterator[Piece], lines: list[bytes], wanted: Wanted) -> Table:
     """Read a CSV file, whose first lines are known."""
     layout: Layout | None = None
-    parts: list[tuple[Array, Array]] = []
+    parts: list[Rows] = []
     held = 0
     for piece in pieces:
         if layout is None:
@@ -51,23 +53,35 @@ def read_delimited(name: str, pieces: Iterator[Piece], lines: list[bytes], wante
             piece = Piece(number, piece.text[start:])
         rows = _csv_bulk(piece.text, layout)
         parts.append(_csv_lines(name, piece, layout) if rows is None else rows)
-        held += parts[-1][0].nbytes + parts[-1][1].nbytes
+        held += parts[-1].X.nbytes + sum(column.nbytes for column in parts[-1].texts.values())
         check_memory(2.0 * held, name)
-    X = np.concatenate([part[0] for part in parts])
-    if not X.size:
+    X = np.concatenate([part.X for part in parts])
+    if not len(X):
         raise InputError(f"{name} holds a header and no data")
     assert layout is not None
-    names = None if layout.names is None else [layout.names[k] for k in layout.features]
-    label = None if layout.names is None or layout.label is None else layout.names[layout.label]
-    raw = np.concatenate([part[1] for part in parts])
+    words = {k: _decoded(np.concatenate([part.texts[k] for part in parts])) for k in sorted(layout.categories)}
+    X, names, categories = encoded(name, X, words, layout, wanted)
+    distinct = tuple(names) if names is not None and len(set(names)) == len(names) else None
+    if layout.label is None:
+        return Table(X, None, distinct, categories=categories)
+    title = None if layout.names is None else layout.names[layout.label]
+    raw = np.concatenate([part.texts[layout.label] for part in parts])
     missing = np.isin(np.strings.lower(raw), np.array(MISSING))
-    return Table(
-        X,
-        None if missing.all() else _labels(raw[~missing]),
-        tuple(names) if names is not None and len(set(names)) == len(names) else None,
-        label,
-        ~missing if missing.any() and not missing.all() else None,
-    )
+    y = None if missing.all() else _labels(raw[~missing])
+    return Table(X, y, distinct, title, ~missing if missing.any() and not missing.all() else None, categories)
+
+
+class Rows(NamedTuple):
+    """Rows of a file: the features that are numbers, and columns that are taken as text (bytes), by their places."""
+
+    X: Array
+    texts: dict[int, Array]
+
+
+def _decoded(raw: Array) -> Array:
+    """Bytes as words."""
+    values, index = np.unique(raw, return_inverse=True)
+    return np.array([value.decode("utf-8", "replace") for value in values.tolist()], dtype=str)[index]
 
 
 def _labels(raw: Array) -> Array:
@@ -79,8 +93,8 @@ def _labels(raw: Array) -> Array:
     return np.array([value.decode("utf-8", "replace") for value in known])[index]
 
 
-def _csv_bulk(text: bytes, layout: Layout) -> tuple[Array, Array] | None:
-    """All rows of a piece at once, features and labels as bytes; None where a line is out of the ordinary."""
+def _csv_bulk(text: bytes, layout: Layout) -> Rows | None:
+    """All rows of a piece at once; None where a line is out of the ordinary."""
     if b'"' in text:
         return None
     if b"#" in text:
@@ -89,7 +103,7 @@ def _csv_bulk(text: bytes, layout: Layout) -> tuple[Array, Array] | None:
     width = layout.width
     letters = np.frombuffer(text, dtype=np.uint8).copy()
     if not letters.size:
-        return np.empty((0, len(layout.features))), np.empty(0, dtype="S1")
+        return _nothing(layout)
     newline = letters == ord("\n")
     n = int(np.count_nonzero(newline))
     if layout.delimiter:
@@ -107,16 +121,17 @@ def _csv_bulk(text: bytes, layout: Layout) -> tuple[Array, Array] | None:
         per_line = np.diff(np.searchsorted(begin, np.flatnonzero(newline)), prepend=0)
         if np.any(per_line != width):
             return None
-    labels = np.zeros(n, dtype="S1")
-    others = [] if layout.label is None else [layout.label]
-    for k in sorted({*others, *layout.dropped}):
+    texts: dict[int, Array] = {}
+    for k in sorted({*_texts_of(layout), *layout.dropped}):
         taken = _cut_out(letters, begin[k::width], stop[k::width])
         if taken is None:
             return None
-        if k == layout.label:
-            labels = taken
-    if not layout.optional and np.isin(np.strings.lower(labels), np.array(MISSING)).any():
-        return None
+        if k in layout.dropped:
+            continue
+        texts[k] = taken
+        needed = k != layout.label or not layout.optional
+        if needed and np.isin(np.strings.lower(taken), np.array(MISSING)).any():
+            return None
     if layout.delimiter:
         # One word in every field: the k-th word begins inside of the k-th field.
         letters[stop] = ord(" ")
@@ -129,7 +144,22 @@ def _csv_bulk(text: bytes, layout: Layout) -> tuple[Array, Array] | None:
     values = numbers(content, n * width)
     if values is None:
         return None
-    return np.ascontiguousarray(values.reshape(n, width)[:, layout.features]), labels
+    return Rows(np.ascontiguousarray(values.reshape(n, width)[:, _numbers_of(layout)]), texts)
+
+
+def _texts_of(layout: Layout) -> list[int]:
+    """The columns that are taken as text."""
+    return sorted({*([] if layout.label is None else [layout.label]), *layout.categories})
+
+
+def _numbers_of(layout: Layout) -> list[int]:
+    """The features that are numbers."""
+    return [k for k in layout.features if k not in layout.categories]
+
+
+def _nothing(layout: Layout) -> Rows:
+    empty = np.empty(0, dtype="S1")
+    return Rows(np.empty((0, len(_numbers_of(layout)))), dict.fromkeys(_texts_of(layout), empty))
 
 
 def _cut_out(letters: Array, begin: Array, stop: Array) -> Array | None:
@@ -146,11 +176,11 @@ def _cut_out(letters: Array, begin: Array, stop: Array) -> Array | None:
     return np.asarray(labels)
 
 
-def _csv_lines(name: str, piece: Piece, layout: Layout) -> tuple[Array, Array]:
+def _csv_lines(name: str, piece: Piece, layout: Layout) -> Rows:
     """The same line by line."""
     rows: list[list[float]] = []
-    labels: list[bytes] = []
-    features = layout.features
+    texts: dict[int, list[bytes]] = {k: [] for k in _texts_of(layout)}
+    features = _numbers_of(layout)
     for number, line in enumerate(piece.text.split(b"\n"), piece.line):
         if not line.strip() or line.lstrip().startswith(b"#"):
             continue
@@ -161,14 +191,17 @@ def _csv_lines(name: str, piece: Piece, layout: Layout) -> tuple[Array, Array]:
         if len(fields) != layout.width:
             found = f"{len(fields)} column{'s' if len(fields) > 1 else ''}"
             fail(name, number, None, f"{found}, where the first line has {layout.width}")
-        label = b"" if layout.label is None else fields[layout.label].rstrip(b"\0")
-        if label.lower() in MISSING and layout.label is not None and not layout.optional:
-            fail(name, number, layout.label + 1, f"the label is missing {layout.column(layout.label)}".rstrip())
-        labels.append(label)
+        for k, column in texts.items():
+            text = fields[k].rstrip(b"\0")
+            if text.lower() in MISSING and (k != layout.label or not layout.optional):
+                what = "the label is missing" if k == layout.label else "a missing value"
+                fail(name, number, k + 1, f"{what} {layout.column(k)}".rstrip())
+            column.append(text)
         rows.append([_value(name, number, k, fields[k], layout) for k in features])
     if not rows:
-        return np.empty((0, len(features))), np.empty(0, dtype="S1")
-    return np.array(rows), np.array(labels, dtype="S")
+        return _nothing(layout)
+    X = np.array(rows, dtype=np.float64).reshape(len(rows), len(features))
+    return Rows(X, {k: np.array(column, dtype="S") for k, column in texts.items()})
 
 
 def _value(name: str, line: int, k: int, field: bytes, layout: Layout) -> float:

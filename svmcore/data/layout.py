@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from svmcore._errors import InputError
-from svmcore.data.text import BOOLEAN, MISSING, NUMBER, Wanted, fail
+from svmcore.data.text import BOOLEAN, MISSING, NUMBER, WORDS, Wanted, fail
 
 _SAMPLE = 50  # lines looked at
 _WHOLE = re.compile(rb"\d+\Z")
@@ -18,7 +18,8 @@ _MOST_NAMES = 8  # in a message
 class Layout(NamedTuple):
     """How the lines are divided; an empty delimiter means any white space. Columns count from 0.
 
-    `label` is None where there are no labels; `optional`: some may be missing. `words`: columns that hold no numbers.
+    `label` is None where there are no labels; `optional`: some may be missing. `words`: columns that hold no numbers;
+    `categories`: feature columns whose words become features.
     """
 
     delimiter: bytes
@@ -28,6 +29,7 @@ class Layout(NamedTuple):
     dropped: frozenset[int] = frozenset()
     optional: bool = False
     words: frozenset[int] = frozenset()
+    categories: frozenset[int] = frozenset()
 
     @property
     def features(self) -> list[int]:
@@ -38,13 +40,13 @@ class Layout(NamedTuple):
         """What to call column k beyond its number."""
         return f"(column {self.names[k]!r})" if self.names else ""
 
-    def remedy(self, k: int) -> str:
+    def remedy(self, k: int, always: bool = False) -> str:
         """What to do about words in feature column k, where all of the file has words there."""
-        if k not in self.words:
+        if k not in self.words and not always:
             return ""
         name = shell_word(self.names[k]) if self.names else str(k + 1)
         label = "" if self.optional else f"if this is the label: --label {name}; else "
-        return f"; {label}encode it as numbers, or leave the column out: --drop {name}"
+        return f"; {label}make features of its words: --categorical {name}, or leave the column out: --drop {name}"
 
 
 def shell_word(name: str) -> str:
@@ -95,11 +97,44 @@ def find_layout(name: str, lines: list[bytes], number: int, wanted: Wanted) -> L
     dropped = frozenset(_column(name, column, width, names, "to drop") for column in wanted.drop)
     label = _label(name, width, names, dropped, wanted)
     layout = Layout(delimiter, width, label, names, dropped, wanted.unlabelled, _words(rows, width))
+    layout = _with_categories(name, layout, wanted)
     if not layout.features:
         raise InputError(f"{name} has no column left for a feature")
     if names:
         _check_names(name, number, layout)
     return layout
+
+
+def columns_of_interest(name: str, names: list[str], wanted: Wanted) -> Layout:
+    """The layout of a table whose columns have names."""
+    dropped = frozenset(_column(name, column, len(names), names, "to drop") for column in wanted.drop)
+    label = _label(name, len(names), names, dropped, wanted)
+    layout = Layout(b"", len(names), label, names, dropped, wanted.unlabelled)
+    layout = _with_categories(name, layout, wanted)
+    if not layout.features:
+        raise InputError(f"{name} has no column left for a feature")
+    return layout
+
+
+def _with_categories(name: str, layout: Layout, wanted: Wanted) -> Layout:
+    """The layout, and which of its features are columns of words."""
+    features, names = layout.features, layout.names
+    if wanted.categories:
+        if names is not None:
+            known = {category.name for category in wanted.categories}
+            return layout._replace(categories=frozenset(k for k in features if names[k] in known))
+        places = {category.place for category in wanted.categories}
+        return layout._replace(categories=frozenset(k for place, k in enumerate(features) if place in places))
+    found: set[int] = set()
+    for column in wanted.categorical:
+        if column == WORDS and column not in (names or ()):
+            found |= layout.words & set(features)
+            continue
+        k = _column(name, column, layout.width, names, "of categories")
+        if k not in features:
+            raise InputError(f"{name}: column {column!r} is no feature, so it cannot be categorical")
+        found.add(k)
+    return layout._replace(categories=frozenset(found))
 
 
 def _delimiter(lines: list[bytes]) -> bytes:

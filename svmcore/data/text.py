@@ -12,13 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._errors import InputError
+from svmcore.problem.categories import Category
 
 Array = NDArray[Any]
 
-PIECE = 1 << 24  # bytes of text taken at a time
+PIECE = 1 << 22  # bytes of text taken at a time
 _LONGEST_LINE = 1 << 28
 NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
 MISSING = (b"", b"?", b"na", b"n/a", b"nan", b"null", b"none")
+WORDS = "words"
+"""Of `Wanted.categorical`: all columns of words."""
 BOOLEAN = {b"true": 1.0, b"false": 0.0}
 COMMENT = re.compile(rb"#[^\n]*")
 
@@ -26,7 +29,9 @@ COMMENT = re.compile(rb"#[^\n]*")
 class Wanted(NamedTuple):
     """What to make of a file: `label`, `header` and `drop` are those of `load_data`.
 
-    `width` and `names` are the features of a machine that shall predict: then labels may be missing.
+    `width` and `names` are the columns for a machine that shall predict: then labels may be missing. `categorical` are
+    columns of words to be encoded, or WORDS for all such columns; `categories` are those that a machine knows already, and
+    `unknown` says what a word is that it does not know: an "error", or ("ignore") none of them.
     """
 
     label: int | str | None = -1
@@ -34,6 +39,9 @@ class Wanted(NamedTuple):
     drop: tuple[int | str, ...] = ()
     width: int | None = None
     names: tuple[str, ...] | None = None
+    categorical: tuple[int | str, ...] = ()
+    categories: tuple[Category, ...] = ()
+    unknown: str = "error"
 
     @property
     def unlabelled(self) -> bool:
@@ -42,13 +50,17 @@ class Wanted(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A data set. `known`: which rows have a label, where not all have; `y` holds the labels of those."""
+    """A data set. `known`: which rows have a label, where not all have; `y` holds the labels of those.
+
+    `categories`: the columns of words that became several features each.
+    """
 
     X: Any
     y: Array | None
     names: tuple[str, ...] | None = None
     label_name: str | None = None
     known: Array | None = None
+    categories: tuple[Category, ...] = ()
 
 
 def fail(name: str, line: int, column: int | None, what: str) -> NoReturn:
@@ -75,8 +87,10 @@ def refuse_other_formats(name: str, magic: bytes) -> None:
     """Name the formats that are no text."""
     if magic.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InputError(f"{name} is UTF-16 text; save it as UTF-8")
-    if magic.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")):
-        raise InputError(f"{name} is compressed; decompress it first")
+    if magic.startswith(b"\x28\xb5\x2f\xfd"):
+        raise InputError(f"{name} is compressed by zstd; decompress it first (gzip, bzip2 and xz are read as they are)")
+    if magic.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04", b"PAR1", b"ARROW1")):
+        raise InputError(f"{name} is no text once it is unpacked; unpack it first")
     if magic.startswith(b"\x93NUMPY"):
         raise InputError(f"{name} holds one array; give an .npz with X and y: np.savez(file, X=X, y=y)")
 

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._errors import InputError, MissingExtraError
+from svmcore._errors import InputError
 from svmcore.data import load_data
+from svmcore.data.arrow import pyarrow
 from svmcore.distributed.parts import Held, Piece
 from svmcore.kernel.points import is_sparse
 
@@ -107,18 +108,8 @@ def _member(path: str, name: str) -> Any:
     return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape)
 
 
-def _parquet() -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError(
-            "reading parquet files needs pyarrow; install it with: pip install pyarrow, or give .npy files"
-        ) from None
-    return pyarrow.parquet
-
-
 def _row_group(path: str, group: int, label: Any, weight: Any) -> Piece:
-    table = _parquet().ParquetFile(path).read_row_group(group)
+    table = pyarrow("parquet").ParquetFile(path).read_row_group(group)
     columns = {name: table.column(name).to_numpy() for name in table.column_names}
     for name in (label, weight):
         if name is not None and name not in columns:
@@ -154,7 +145,7 @@ def _of_files(names: list[str], y: Any, label: Any, weight: Any) -> list[Any]:
         if name.endswith((".parquet", ".pq")):
             if not isinstance(label, str):
                 raise InputError(f"{name} is a parquet file; name the column of its labels with label=")
-            groups = _parquet().ParquetFile(name).num_row_groups
+            groups = pyarrow("parquet").ParquetFile(name).num_row_groups
             found += [File(name, None, label, weight, group) for group in range(groups)]
             continue
         if name.endswith(".npy") and (y is None or len(y) != len(names)):

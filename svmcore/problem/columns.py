@@ -6,6 +6,7 @@ scales them; nothing below it sees a name or a raw unit.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
 from svmcore.kernel.points import is_sparse
 from svmcore.problem import border
+from svmcore.problem.categories import Category
 
 _ROUNDING = 16.0 * np.finfo(np.float64).eps  # a spread below this share of the largest value is rounding
 _SHOWN = 5  # names in a message
@@ -36,6 +38,7 @@ class Columns:
     `centre` is what they are moved by, for the sake of rounding alone, or None; then they are not standardised.
     `open` columns, of machines that other programs trained, take rows of any width: missing columns are zero, and one more
     column holds the length of all that lies beyond, which the distance to every support vector has in common.
+    `categories` are columns of words that the command line made features of; predictions there do the same.
     """
 
     count: int
@@ -44,6 +47,7 @@ class Columns:
     unit: str = "features"
     centre: FloatArray | None = None
     open: bool = False
+    categories: tuple[Category, ...] = ()
 
     @property
     def _scaling(self) -> Scaling | None:
@@ -225,6 +229,8 @@ def stored(columns: Columns) -> dict[str, Any]:
         parts["feature_centre"] = columns.centre
     if columns.open:
         parts["feature_open"] = np.array(True)
+    if columns.categories:
+        parts["categories"] = np.array(json.dumps(columns.categories))
     return parts
 
 
@@ -246,4 +252,26 @@ def read(parts: dict[str, Any], count: int, precomputed: bool) -> Columns:
         centre = centre.astype(np.float64)
         if centre.shape != (count,) or not np.isfinite(centre).all() or scaling is not None:
             raise ValueError("the centre does not belong to its features, or is not finite")
-    return Columns(count, None if names is None else tuple(names.tolist()), scaling, centre=centre, open=is_open)
+    return Columns(
+        count,
+        None if names is None else tuple(names.tolist()),
+        scaling,
+        centre=centre,
+        open=is_open,
+        categories=_categories(parts, count),
+    )
+
+
+def _categories(parts: dict[str, Any], count: int) -> tuple[Category, ...]:
+    """The categories of a file; a ValueError says what is wrong with them."""
+    if "categories" not in parts:
+        return ()
+    found = tuple(
+        Category(int(place), str(name), tuple(map(str, levels)))
+        for place, name, levels in json.loads(str(parts["categories"]))
+    )
+    if sum(len(category.levels) for category in found) > count or not all(
+        category.levels == tuple(sorted(set(category.levels))) and category.levels for category in found
+    ):
+        raise ValueError("the categories do not belong to its features")
+    return found

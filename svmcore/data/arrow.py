@@ -1,0 +1,129 @@
+"""Tables of Arrow: parquet, feather and Arrow files, by pyarrow (which is optional, and imported here only)."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from svmcore._errors import InputError, MissingExtraError
+from svmcore.data.categories import encoded
+from svmcore.data.layout import Layout, columns_of_interest
+from svmcore.data.text import MISSING, Array, Table, Wanted, check_memory, whole
+from svmcore.models.archive import Allowance
+
+PARQUET, ARROW = b"PAR1", b"ARROW1"
+
+
+def pyarrow(module: str) -> Any:
+    """A module of pyarrow, or the word about what is missing."""
+    try:
+        import pyarrow as pa
+
+        return importlib.import_module(f"{pa.__name__}.{module}")
+    except ImportError:
+        raise MissingExtraError(
+            'parquet, feather and Arrow files need pyarrow; install it with: pip install "svmcore[arrow]"'
+        ) from None
+
+
+def read_arrow(name: str, file: BinaryIO, magic: bytes, wanted: Wanted) -> Table:
+    """Read a table."""
+    try:
+        table = _table(name, file, magic)
+        names = [str(column) for column in table.column_names]
+        layout = columns_of_interest(name, names, wanted)
+        check_memory(8.0 * table.num_rows * max(1, len(layout.features)), name)
+        if not table.num_rows:
+            raise InputError(f"{name} holds no rows")
+        words = {k: _words(name, table.column(k), names[k]) for k in layout.categories}
+        numbers = [_numbers(name, table.column(k), layout, k) for k in layout.features if k not in words]
+        y = None if layout.label is None else _label(name, table.column(layout.label), layout)
+    except (InputError, MissingExtraError, MemoryError):
+        raise
+    except Exception as error:  # whatever a damaged file sets off
+        raise InputError(
+            f"{name} is a damaged file ({type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''})"
+        ) from None
+    X = np.stack(numbers, axis=1) if numbers else np.empty((table.num_rows, 0))
+    X, found, categories = encoded(name, X, words, layout, wanted)
+    label_name = None if layout.label is None else names[layout.label]
+    known = None if y is None else y[1]
+    labels = None if y is None or not len(y[0]) else y[0]
+    distinct = tuple(found) if found is not None and len(set(found)) == len(found) else None
+    return Table(X, labels, distinct, label_name, known, categories)
+
+
+def _table(name: str, file: BinaryIO, magic: bytes) -> Any:
+    """The table, once it is known how much of it there is."""
+    length = file.seek(0, 2)
+    file.seek(0)
+    allowance = Allowance(name, lambda: length, "convert it to .npz first")
+    if magic.startswith(PARQUET):
+        opened = pyarrow("parquet").ParquetFile(file)
+        allowance.take(8 * opened.metadata.num_rows * opened.metadata.num_columns)
+        return opened.read()
+    reader = pyarrow("ipc").open_file(file)
+    batches = []
+    for k in range(reader.num_record_batches):
+        batch = reader.get_batch(k)
+        allowance.take(8 * batch.num_rows * batch.num_columns)
+        batches.append(batch)
+    table = pyarrow("lib").Table.from_batches(batches, reader.schema)
+    table.validate(full=True)
+    return table
+
+
+def _numbers(name: str, column: Any, layout: Layout, k: int) -> Array:
+    """A column of numbers, or the complaint about it."""
+    assert layout.names is not None
+    title = layout.names[k]
+    kind = str(column.type)
+    types = pyarrow("types")
+    if not (types.is_integer(column.type) or types.is_floating(column.type) or types.is_boolean(column.type)):
+        raise InputError(f"{name}: column {title!r} holds {kind}, which are no numbers{layout.remedy(k, always=True)}")
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy())[0]) + 1
+        raise InputError(
+            f"{name}, row {row}: a missing value in column {title!r}; remove or impute missing values first"
+        )
+    values = np.asarray(column.to_numpy()).astype(np.float64)
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise InputError(
+            f"{name}, row {row + 1}: {values[row]} in column {title!r}; remove or impute such values first"
+        )
+    return values
+
+
+def _texts(column: Any) -> list[str | None]:
+    return [None if value is None else str(value) for value in column.to_pylist()]
+
+
+def _words(name: str, column: Any, title: str) -> Array:
+    """A column of categories."""
+    values = _texts(column)
+    row = next((k for k, value in enumerate(values) if value is None or value.encode().lower() in MISSING), None)
+    if row is not None:
+        raise InputError(
+            f"{name}, row {row + 1}: a missing value in column {title!r}; remove or impute missing values first"
+        )
+    return np.array(values, dtype=str)
+
+
+def _label(name: str, column: Any, layout: Layout) -> tuple[Array, Array | None]:
+    """The labels that there are, and which rows have one (None: all)."""
+    types = pyarrow("types")
+    known = ~np.asarray(column.is_null().to_numpy(zero_copy_only=False))
+    if not known.all() and not layout.optional:
+        raise InputError(f"{name}, row {int(np.flatnonzero(~known)[0]) + 1}: the label is missing")
+    column = column.filter(pyarrow("lib").array(known))
+    if types.is_integer(column.type) or types.is_floating(column.type) or types.is_boolean(column.type):
+        y = np.asarray(column.to_numpy())
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            raise InputError(f"{name}: a label is not finite")
+        y = whole(y.astype(np.float64)) if y.dtype.kind == "f" else y.astype(np.int64)
+    else:
+        y = np.array(_texts(column), dtype=str)
+    return y, None if known.all() or not known.any() else known

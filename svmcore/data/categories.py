@@ -1,0 +1,93 @@
+"""Columns of words become columns of zeros and ones, one for each word; which words there are is kept for prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from svmcore._errors import InputError
+from svmcore.data.text import Array, Wanted, check_memory, shown
+from svmcore.problem.categories import Category
+
+if TYPE_CHECKING:
+    from svmcore.data.layout import Layout
+
+_MOST_LEVELS = 1000  # words of one column
+
+
+def encoded(
+    name: str, X: Array, words: dict[int, Array], layout: Layout, wanted: Wanted
+) -> tuple[Array, list[str] | None, tuple[Category, ...]]:
+    """Features with categories in their places, the names of the new columns, and the categories.
+
+    `words` has the text of every categorical column, by its place in the file; `X` the other features, in order.
+    """
+    titles = None if layout.names is None else [layout.names[k] for k in layout.features]
+    if not words:
+        return X, titles, ()
+    known = {(category.name if layout.names else category.place): category for category in wanted.categories}
+    blocks: list[Array] = []
+    names: list[str] = []
+    categories: list[Category] = []
+    at = 0
+    for place, k in enumerate(layout.features):
+        title = layout.names[k] if layout.names else str(k + 1)
+        if k not in words:
+            blocks.append(X[:, at : at + 1])
+            names.append(title)
+            at += 1
+            continue
+        category = known.get(title if layout.names else place)
+        if category is None:
+            category = Category(place, title, _levels(name, words[k], title))
+        block = _one_hot(name, words[k], category, k, wanted)
+        blocks.append(block)
+        names += [f"{title}={level}" for level in category.levels]
+        categories.append(category)
+    check_memory(8.0 * len(X) * len(names), name)
+    return np.concatenate(blocks, axis=1), names if layout.names else None, tuple(categories)
+
+
+def _levels(name: str, values: Array, title: str) -> tuple[str, ...]:
+    """The words of a column, sorted."""
+    levels = np.unique(values).tolist()
+    if len(levels) > _MOST_LEVELS:
+        raise InputError(
+            f"{name}: column {title!r} holds {len(levels):,} different words, too many for categories; leave it out with "
+            "--drop"
+        )
+    return tuple(levels)
+
+
+def _one_hot(name: str, values: Array, category: Category, column: int, wanted: Wanted) -> Array:
+    levels = np.array(category.levels, dtype=str)
+    at = np.minimum(np.searchsorted(levels, values), len(levels) - 1)
+    hit = levels[at] == values
+    if not hit.all() and wanted.unknown == "error":
+        row = int(np.flatnonzero(~hit)[0])
+        raise InputError(
+            f"{name}, row {row + 1} of the data, column {column + 1}: {shown(str(values[row]).encode())} is no category of "
+            f"{category.name!r} that the machine knows ({_some(category.levels)}); --unknown ignore takes it for none of them"
+        )
+    out = np.zeros((len(values), len(levels)))
+    out[np.flatnonzero(hit), at[hit]] = 1.0
+    return out
+
+
+def _some(levels: Sequence[str]) -> str:
+    return ", ".join(map(repr, levels[:5])) + (", ..." if len(levels) > 5 else "")
+
+
+def wide(n_features: int, categories: Sequence[Category]) -> int:
+    """The number of columns that a file has for so many features of a machine."""
+    return n_features - sum(len(category.levels) - 1 for category in categories)
+
+
+def raw_names(names: Sequence[str] | None, categories: Sequence[Any]) -> tuple[str, ...] | None:
+    """The columns of a file for the features of a machine: the words of a category are one column."""
+    if names is None:
+        return None
+    made = {f"{category.name}={level}": category.name for category in categories for level in category.levels}
+    return tuple(dict.fromkeys(made.get(name, name) for name in names))
