@@ -16,6 +16,7 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
+from svmcore.simd.sums import dot
 from svmcore.simd.vector import EDGE, FORM_COLUMNS, add_form, exp_nonpositive, store_products
 
 LINEAR = int(KernelKind.LINEAR)
@@ -237,14 +238,6 @@ def kernel_diagonal(kernel, points, scratch, out):
         _epilogue(kernel, block, bits, power)
 
 
-@jit(sums=True)
-def _dot(a, b, n):
-    total = 0.0
-    for k in range(n):
-        total += a[k] * b[k]
-    return total
-
-
 CHUNK_VALUES = 16384  # source features that stay in a core's second-level cache while all targets pass by
 
 
@@ -263,7 +256,7 @@ def kernel_product(kernel, target, start, stop, source, coef, scratch, row, out)
         last = min(first + chunk, panels)
         for t in range(start, stop):
             kernel_row(kernel, target, t, source, first, last, scratch, row)
-            out[t] += _dot(row, coef[first * LANES : last * LANES], (last - first) * LANES)
+            out[t] += dot(row, coef[first * LANES : last * LANES], (last - first) * LANES)
 
 
 @jit

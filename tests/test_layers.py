@@ -25,15 +25,16 @@ MACHINERY = {"_jit", "_roots", "_records", "_disk", "_bundle", "_files"}
 
 # The compiled homes, and what each may import from the package. pyproject.toml names the same ones.
 BASE = {"_jit", "_types"}
-STEPS = BASE | {"solvers._steps_jit"}
+STEPS = BASE | {"solvers._steps_jit", "simd.sums"}
 PAIRS = STEPS | {"solvers._pairs_jit"}
-ELBOW = BASE | {"path.elbow_jit", "path.log_jit", "simd.vector"}
+ELBOW = BASE | {"path.elbow_jit", "path.log_jit", "simd.sums", "simd.vector"}
 HOMES = {
     "simd.lanes": BASE,
+    "simd.sums": BASE,
     "simd.vector": BASE | {"simd.lanes"},
     "simd.passes": BASE | {"simd.vector", "simd.lanes"},
     "simd.loops": BASE | {"simd.vector"},
-    "_kernels": BASE | {"simd.vector"},
+    "_kernels": BASE | {"simd.sums", "simd.vector"},
     "_smo_jit": STEPS | {"simd.vector", "_kernels"},
     "_path_jit": ELBOW,
     "solvers._steps_jit": BASE,
@@ -45,7 +46,7 @@ HOMES = {
     "solvers._chunk_jit": PAIRS,
     "solvers._ipm_jit": BASE | {"simd.vector", "_kernels"},
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes"},
-    "path.elbow_jit": BASE | {"simd.vector"},
+    "path.elbow_jit": BASE | {"simd.sums", "simd.vector"},
     "path.log_jit": BASE,
     "path.qr_jit": BASE,
     "path.curve_jit": BASE,

@@ -15,6 +15,7 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore.simd.sums import dot, dot_between
 
 # where a point is: at the lower end of its box, at the upper end, on the elbow
 LOW, UP, ELBOW = range(3)
@@ -95,15 +96,6 @@ class Work(NamedTuple):
 # ---- triangular factor -------------------------------------------------------------------------------------------
 
 
-@jit(sums=True)
-def dot_from(a, b, start, stop):
-    """sum over start <= j < stop of a_j b_j."""
-    total = 0.0
-    for j in range(start, stop):
-        total += a[j] * b[j]
-    return total
-
-
 @jit
 def solve_lower(R, m, b):
     """Solve R'x = b. In place: b."""
@@ -120,7 +112,7 @@ def solve_lower(R, m, b):
 def solve_upper(R, m, b):
     """Solve R x = b. In place: b."""
     for k in range(m - 1, -1, -1):
-        b[k] = (b[k] - dot_from(R[k], b, k + 1, m)) / R[k, k]
+        b[k] = (b[k] - dot_between(R[k], b, k + 1, m)) / R[k, k]
 
 
 @jit
@@ -134,7 +126,7 @@ def pivot_of(P, S, i, x):
     whole = P.diagonal[i] + P.bump
     if not whole > 0.0:
         return 0.0
-    return (whole - dot_from(x, x, 0, m)) / whole
+    return (whole - dot(x, x, m)) / whole
 
 
 @jit
@@ -145,8 +137,8 @@ def append(P, S, i, x, pivot):
     for k in range(m):
         S.factor[k, m] = x[k]
     S.factor[m, m] = r
-    S.w_slope[m] = (P.slope[i] - dot_from(x, S.w_slope, 0, m)) / r
-    S.w_one[m] = (1.0 - dot_from(x, S.w_one, 0, m)) / r
+    S.w_slope[m] = (P.slope[i] - dot(x, S.w_slope, m)) / r
+    S.w_one[m] = (1.0 - dot(x, S.w_one, m)) / r
     S.elbow[m] = i
     S.side[i] = ELBOW
     S.cnt[M] = m + 1
@@ -210,7 +202,7 @@ def direction(P, S, d):
     m = S.cnt[M]
     d0 = 0.0
     if P.equality and m > 0:
-        d0 = dot_from(S.w_slope, S.w_one, 0, m) / dot_from(S.w_one, S.w_one, 0, m)
+        d0 = dot(S.w_slope, S.w_one, m) / dot(S.w_one, S.w_one, m)
     for k in range(m):
         d[k] = S.w_slope[k] - d0 * S.w_one[k]
     solve_upper(S.factor, m, d)

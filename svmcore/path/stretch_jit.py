@@ -56,11 +56,11 @@ from svmcore.path.window_jit import (
     STEPS,
     TIED,
     Limits,
-    dot,
     run_window,
     symmetric_product,
     three_products,
 )
+from svmcore.simd.sums import dot
 from svmcore.simd.vector import COLUMNS_64, OUTER_ROWS, add_outer
 
 # Stretch.pace

@@ -19,6 +19,7 @@ from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 from svmcore.path.elbow_jit import BIAS, BOX, ELBOW, GIVE, LOW, MARGIN, UP, WANT, T, size_at
 from svmcore.path.log_jit import VALUES, write_event, write_knot
+from svmcore.simd.sums import add_multiple, dot
 from svmcore.simd.vector import BIG, fmax, fmin
 
 # why a window closed
@@ -71,22 +72,6 @@ class Limits(NamedTuple):
 
 
 @jit(sums=True)
-def dot(a, b, n):
-    """sum of a_j b_j over j < n."""
-    total = 0.0
-    for j in range(n):
-        total += a[j] * b[j]
-    return total
-
-
-@jit
-def axpy(out, f, v, n):
-    """out += f v on the first n. In place: out."""
-    for j in range(n):
-        out[j] += f * v[j]
-
-
-@jit(sums=True)
 def product(K, n_rows, d, n, out):
     """out = K d on the first rows and columns, four rows at a time. In place: out."""
     s = 0
@@ -130,7 +115,7 @@ def apply_inverse(S, w, b, x):
     for k in range(start, slots):
         x[k] = 0.0
     for r in range(w.count[PENDING]):
-        axpy(x, w.sign[r] * dot(w.V[r], b, slots), w.V[r], slots)
+        add_multiple(x, w.sign[r] * dot(w.V[r], b, slots), w.V[r], slots)
     for k in range(slots):
         if w.dead[k]:
             x[k] = 0.0
@@ -257,7 +242,7 @@ def leave_slot(P, S, w, k):
         x[j] = 0.0
     pending = w.count[PENDING]
     for r in range(pending):
-        axpy(x, w.sign[r] * w.V[r, k], w.V[r], slots)
+        add_multiple(x, w.sign[r] * w.V[r, k], w.V[r], slots)
     for j in range(slots):
         if w.dead[j]:
             x[j] = 0.0
@@ -269,8 +254,8 @@ def leave_slot(P, S, w, k):
         v[j] = x[j] * root
     w.sign[pending] = -1.0
     w.count[PENDING] = pending + 1
-    axpy(w.u1, -w.u1[k] * root, v, slots)
-    axpy(w.u2, -w.u2[k] * root, v, slots)
+    add_multiple(w.u1, -w.u1[k] * root, v, slots)
+    add_multiple(w.u2, -w.u2[k] * root, v, slots)
     w.u1[k] = 0.0
     w.u2[k] = 0.0
     w.dead[k] = 1
@@ -338,8 +323,8 @@ def enter_slot(P, S, w, s, least_pivot):
         v[k] = -w.x[k] * root
     open_slot(P, S, w, s)
     v[slots] = root
-    axpy(w.u1, (P.slope[i] - with_c) * root, v, slots + 1)
-    axpy(w.u2, (1.0 - with_one) * root, v, slots + 1)
+    add_multiple(w.u1, (P.slope[i] - with_c) * root, v, slots + 1)
+    add_multiple(w.u2, (1.0 - with_one) * root, v, slots + 1)
     w.sign[w.count[PENDING]] = 1.0
     w.count[PENDING] += 1
     return True

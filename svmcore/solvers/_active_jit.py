@@ -19,6 +19,7 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore.simd.sums import dot
 from svmcore.solvers._steps_jit import (
     AT_TOLERANCE,
     NEED_ROOM,
@@ -34,6 +35,7 @@ from svmcore.solvers._steps_jit import (
     due,
     find_row,
     find_rows,
+    follow_change,
     room,
     worst_pair,
 )
@@ -64,19 +66,11 @@ class Active(NamedTuple):
     shift: float
 
 
-@jit(sums=True)
-def _dot(a, b, n):
-    total = 0.0
-    for k in range(n):
-        total += a[k] * b[k]
-    return total
-
-
 @jit
 def forward(L, m, x):
     """x := L^-1 x. In place: x."""
     for i in range(m):
-        x[i] = (x[i] - _dot(L[i], x, i)) / L[i, i]
+        x[i] = (x[i] - dot(L[i], x, i)) / L[i, i]
 
 
 @jit
@@ -94,11 +88,11 @@ def backward(L, m, x):
 def append(active, c, corner):
     """c becomes a member; w holds its column, `corner` its diagonal entry of the shifted matrix. In place: active."""
     m = active.sizes[0]
-    rho = math.sqrt(max(corner - _dot(active.w, active.w, m), 1e-30))
+    rho = math.sqrt(max(corner - dot(active.w, active.w, m), 1e-30))
     for k in range(m):
         active.L[m, k] = active.w[k]
     active.L[m, m] = rho
-    active.u[m] = (1.0 - _dot(active.u, active.w, m)) / rho
+    active.u[m] = (1.0 - dot(active.u, active.w, m)) / rho
     active.members[m] = c
     active.where[c] = m
     active.sizes[0] = m + 1
@@ -170,11 +164,11 @@ def _load_column(duals, rows, active, c):
 def _compensate(duals, active, c):
     """(gamma, b') of a unit move of c, with dS in active.d. In place: active.d."""
     m = active.sizes[0]
-    uw = _dot(active.u, active.w, m)
+    uw = dot(active.u, active.w, m)
     slope = 0.0
     if duals.equality:
-        slope = (1.0 - uw) / _dot(active.u, active.u, m)
-    gamma = duals.curvature[c] + active.shift - _dot(active.w, active.w, m)
+        slope = (1.0 - uw) / dot(active.u, active.u, m)
+    gamma = duals.curvature[c] + active.shift - dot(active.w, active.w, m)
     if duals.equality:
         gamma += slope * (1.0 - uw)
     for a in range(m):
@@ -286,12 +280,6 @@ def hold(duals, rows, active, progress, c):
     return -1 if find_rows(duals, rows, progress, active.touched, m + 1) else NEED_ROW
 
 
-@jit(sums=True)
-def _add_row(v, row, weight, n):
-    for k in range(n):
-        v[k] -= weight * row[k]
-
-
 @jit
 def carry(duals, rows, active, progress, m):
     """Bring the residual up to date after a move of the first m touched variables. In place: v, progress."""
@@ -299,8 +287,7 @@ def carry(duals, rows, active, progress, m):
         t = active.touched[a]
         change = duals.beta[t] - active.before[a]
         if change != 0.0:
-            _add_row(duals.v, rows.values[rows.slot[duals.point[t]]], change, duals.n)
-            duals.v[t] -= duals.diag[t] * change
+            follow_change(duals, rows.values[rows.slot[duals.point[t]]], t, change)
             progress.floats[WORK] += 2.0 * duals.n
 
 
@@ -434,7 +421,7 @@ def settle(duals, active, x):
         forward(active.L, m, x)
         b = 0.0
         if duals.equality:
-            b = _dot(active.u, x, m) / _dot(active.u, active.u, m)
+            b = dot(active.u, x, m) / dot(active.u, active.u, m)
         for a in range(m):
             active.d[a] = x[a] - b * active.u[a]
         backward(active.L, m, active.d)

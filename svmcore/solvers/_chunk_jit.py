@@ -25,6 +25,7 @@ from svmcore.solvers._steps_jit import (
     count_step,
     due,
     find_rows,
+    follow_change,
     worst_pair,
 )
 
@@ -138,10 +139,7 @@ def store(duals, rows, small, part, m):
         t = small.chosen[a]
         change = part.beta[a] - duals.beta[t]
         if change != 0.0:
-            row = rows.values[rows.slot[duals.point[t]]]
-            for k in range(duals.n):
-                duals.v[k] -= change * row[k]
-            duals.v[t] -= duals.diag[t] * change
+            follow_change(duals, rows.values[rows.slot[duals.point[t]]], t, change)
             duals.beta[t] = part.beta[a]
             largest = max(largest, abs(change))
     return largest

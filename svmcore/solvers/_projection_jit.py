@@ -8,6 +8,7 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore.simd.sums import add_multiple
 from svmcore.solvers._steps_jit import (
     AT_TOLERANCE,
     NEED_ROW,
@@ -92,13 +93,6 @@ def _set_residual(duals, face):
         face.r[a] = duals.v[face.J[a]] - mean
         largest = max(largest, abs(face.r[a]))
     return largest
-
-
-@jit(sums=True)
-def _add_row(z, row, weight, n):
-    """z += weight row. In place: z."""
-    for k in range(n):
-        z[k] += weight * row[k]
 
 
 @jit
@@ -244,7 +238,7 @@ def rosen_slice(duals, rows, face, previous, progress, limits, factor, d_tol):
             face.z[k] = 0.0
         for a in range(m):
             t = face.J[a]
-            _add_row(face.z, rows.values[rows.slot[duals.point[t]]], face.d[a], duals.n)
+            add_multiple(face.z, face.d[a], rows.values[rows.slot[duals.point[t]]], duals.n)
         for a in range(m):
             face.z[face.J[a]] += duals.diag[face.J[a]] * face.d[a]
         progress.floats[WORK] += 2.0 * duals.n * (m + 4.0)

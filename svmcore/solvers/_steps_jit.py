@@ -195,6 +195,15 @@ def move(duals, i, j, step):
     return step
 
 
+@jit
+def follow_change(duals, row, t, change):
+    """The residual after beta_t has changed by so much; `row` is the kernel row of t. In place: v."""
+    v = duals.v
+    for k in range(duals.n):
+        v[k] -= change * row[k]
+    v[t] -= duals.diag[t] * change
+
+
 @jit(inline=True)
 def pair_length(duals, progress, row_i, i, j):
     """(step, slope, curvature) of the pair (i, j), or of i alone when j < 0: the minimum along it, if no bound interferes.

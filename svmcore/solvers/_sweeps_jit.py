@@ -18,6 +18,7 @@ from svmcore.solvers._steps_jit import (
     count_step,
     due,
     find_row,
+    follow_change,
     move,
     worst_pair,
 )
@@ -84,11 +85,7 @@ def _coordinate(duals, rows, progress, t, share):
         return NO_BOUND
     if duals.beta[t] == before:
         return -1
-    row = rows.values[slot]
-    v = duals.v
-    for k in range(duals.n):
-        v[k] -= step * row[k]
-    v[t] -= duals.diag[t] * step
+    follow_change(duals, rows.values[slot], t, step)
     progress.floats[WORK] += 2.0 * duals.n
     progress.ints[CHANGED] += 1
     count_step(progress, step * pull - 0.5 * curvature * step * step, t, -1, step)
