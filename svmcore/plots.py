@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from svmcore._errors import InputError, MissingExtraError
 from svmcore._types import FloatArray, KernelKind
@@ -256,7 +257,7 @@ def _over_C(ax: Any, span: Span, title: str, label: str) -> None:
     ax.set_title(title, loc="left")
 
 
-def _legend_above(ax: Any, handles: list[Any], labels: list[str]) -> None:
+def legend_above(ax: Any, handles: list[Any], labels: list[str]) -> None:
     """A legend in the line of the title, where it hides nothing."""
     ax.legend(
         handles, labels, loc="lower right", bbox_to_anchor=(1.02, 0.985), ncols=len(labels), handlelength=1.0,
@@ -310,7 +311,7 @@ def draw_alphas(path: Path, ax: Any, *, max_lines: int = _LINES, span: Span | No
     if shown.size < first.size:
         ax.set_xlabel(f"C   ({shown.size} of {first.size:,} points shown)")
     handles = [Line2D([], [], color=colour, linewidth=1.5) for colour in (NEGATIVE, POSITIVE)]
-    _legend_above(ax, handles, [f"class {name}" for name in _class_names(path)])
+    legend_above(ax, handles, [f"class {name}" for name in _class_names(path)])
 
 
 def draw_sets(path: Path, ax: Any, *, span: Span | None = None) -> None:
@@ -331,7 +332,7 @@ def draw_sets(path: Path, ax: Any, *, span: Span | None = None) -> None:
     ax.set_ylim(0, 1.02 * n)
     _over_C(ax, _limits(path) if span is None else span, "Margin", "number of points")
     handles, labels = ax.get_legend_handles_labels()
-    _legend_above(ax, handles[::-1], labels[::-1])
+    legend_above(ax, handles[::-1], labels[::-1])
 
 
 def draw_objective(path: Path, ax: Any, *, span: Span | None = None) -> None:
@@ -410,49 +411,65 @@ def _of_interest(curves: list[StepCurve], span: Span) -> tuple[float, float]:
     return 100.0 * (low - 0.08 * room if low > 0.5 * high else -0.03 * high), 100.0 * (high + 0.15 * room)
 
 
+class Dots(NamedTuple):
+    """Points of two features: their groups (name, which of the points), and which of them are support vectors."""
+
+    X: FloatArray
+    groups: list[tuple[str, NDArray[np.bool_]]]
+    support: NDArray[np.bool_]
+    names: Sequence[str] | None
+
+
 def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | None = None) -> None:
     """The decision function of two features at one C (default: 1, or the path's end next to it), and the training points."""
     data = path._data
     if not has_boundary(path):
         raise InputError("the decision boundary can be drawn for two features in a dense X only")
-    C = float(np.clip(1.0, path.Cs[0], path.Cs[-1])) if C is None else C
-    X = data.raw
+    at = float(np.clip(1.0, path.Cs[0], path.Cs[-1])) if C is None else C
+    groups = [(f"class {name}", data.signs == sign) for sign, name in zip((-1, 1), _class_names(path), strict=True)]
+    dots = Dots(data.raw, groups, path.alpha(at) > 0, getattr(path, "feature_names", None))
+    draw_plane(
+        ax, dots, lambda mesh: path.decision_function(mesh, at), title or f"Decision boundary at C = {short(at)}"
+    )
+
+
+def draw_plane(ax: Any, dots: Dots, f: Callable[[FloatArray], FloatArray], title: str, margins: bool = True) -> None:
+    """A decision function over the plane: its sign, its zero line, its margins (-1 and 1), and points on it."""
+    X = dots.X
     low, high = X.min(axis=0), X.max(axis=0)
     half = 0.56 * np.where(high > low, high - low, 1.0)
     square = 0.5 < half[0] / half[1] < 2.0  # comparable scales: draw both the same
     half = np.full(2, half.max()) if square else half
     middle = 0.5 * (low + high)
     x, y = (np.linspace(m - h, m + h, _GRID) for m, h in zip(middle, half, strict=True))
-    mesh = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    f = path.decision_function(mesh, C).reshape(y.size, x.size)
-    limit = float(np.abs(f).max()) + 1.0
-    ax.contourf(x, y, f, levels=[-limit, 0.0, limit], colors=[NEGATIVE, POSITIVE], alpha=0.10)
-    ax.contour(x, y, f, levels=[-1.0, 1.0], colors=[MUTED], linewidths=0.7, linestyles="--")
-    ax.contour(x, y, f, levels=[0.0], colors=[INK], linewidths=1.4)
-    alpha = path.alpha(C)
-    support = alpha > 0
-    every = np.arange(X.shape[0])
-    if every.size > _DOTS:
-        every = np.linspace(0, every.size - 1, _DOTS).astype(int)
-    size = 16.0 if every.size <= 800 else 6.0
-    for sign, colour, name, marker in zip((-1, 1), (NEGATIVE, POSITIVE), _class_names(path), "os", strict=True):
-        own = every[data.signs[every] == sign]
-        edge = np.where(support[own], 1.0, 0.0)
+    values = f(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)).reshape(y.size, x.size)
+    limit = float(np.abs(values).max()) + 1.0
+    ax.contourf(x, y, values, levels=[-limit, 0.0, limit], colors=[NEGATIVE, POSITIVE], alpha=0.10)
+    inside = [level for level in (-1.0, 1.0) if margins and values.min() < level < values.max()]
+    if inside:
+        ax.contour(x, y, values, levels=inside, colors=[MUTED], linewidths=0.7, linestyles="--")
+    if values.min() < 0.0 < values.max():
+        ax.contour(x, y, values, levels=[0.0], colors=[INK], linewidths=1.4)
+    shown = np.zeros(len(X), bool)
+    shown[np.linspace(0, len(X) - 1, min(len(X), _DOTS)).astype(int)] = True
+    size = 16.0 if shown.sum() <= 800 else 6.0
+    for (name, group), colour, marker in zip(dots.groups, (NEGATIVE, POSITIVE), "os", strict=False):
+        own = np.flatnonzero(group & shown)
         ax.scatter(
-            X[own, 0], X[own, 1], s=size, c=colour, marker=marker, linewidths=0.7 * edge, edgecolors=INK,
-            label=f"class {name}", rasterized=own.size > 1000,
+            X[own, 0], X[own, 1], s=size, c=colour, marker=marker, linewidths=0.7 * dots.support[own], edgecolors=INK,
+            label=name, rasterized=own.size > 1000,
         )  # fmt: skip
     ax.set_xlim(x[0], x[-1])
     ax.set_ylim(y[0], y[-1])
     if square:
         ax.set_aspect("equal", anchor="NW")
     ax.grid(False)
-    names = getattr(path, "feature_names", None)
-    first, second = ("feature 1", "feature 2") if names is None else (str(name)[:30] for name in names)
-    ax.set_xlabel(f"{first}   (ringed: support vectors; dashed: the margin)")
+    first, second = ("feature 1", "feature 2") if dots.names is None else (str(name)[:30] for name in dots.names)
+    notes = ["ringed: support vectors"] * bool(dots.support.any()) + ["dashed: the margin"] * bool(inside)
+    ax.set_xlabel(first + (f"   ({'; '.join(notes)})" if notes else ""))
     ax.set_ylabel(second)
-    _legend_above(ax, *ax.get_legend_handles_labels())
-    ax.set_title(title or f"Decision boundary at C = {short(C)}", loc="left")
+    legend_above(ax, *ax.get_legend_handles_labels())
+    ax.set_title(title, loc="left")
 
 
 def has_boundary(path: Path) -> bool:

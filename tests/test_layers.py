@@ -75,7 +75,7 @@ LAYERS: dict[str, set[str]] = {
     "several classes": {"classes", "many"},
     "model selection": {"cv"},
     "scikit-learn's interface": {"estimators"},
-    "pictures": {"plots", "plots_cv"},
+    "pictures": {"plots", "plots_cv", "plots_machine"},
     "files of data": {"data"},
     "beyond one machine": {"distributed"},
     "files of answers": {"files", "libsvm"},
@@ -87,6 +87,7 @@ DOORS = {
     ("models.solution", "models.incremental"),  # Solution.add and remove
     ("models.solution", "libsvm"),  # save(format="libsvm")
     ("classes", "libsvm"),
+    ("models.solution", "plots_machine"),  # Solution.plot
     ("path.result", "plots"),  # Path.plot
     ("cv.result", "plots_cv"),  # PathCV.plot
     ("cv.calibration", "plots_cv"),

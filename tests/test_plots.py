@@ -240,3 +240,87 @@ def test_without_matplotlib_the_extra_is_named(path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(svmcore.MissingExtraError, match=r'pip install "svmcore\[plot\]"'):
         path.plot()
+
+
+# ---- one machine -----------------------------------------------------------------------------------------------------
+
+
+def scattered(ax) -> list:
+    return [dots for dots in ax.collections if isinstance(dots, matplotlib.collections.PathCollection)]
+
+
+def drawn(ax) -> np.ndarray:
+    """The points of a picture, sorted by their height."""
+    found = np.concatenate([np.asarray(dots.get_offsets()) for dots in scattered(ax)])
+    return found[np.argsort(found[:, 1], kind="stable")]
+
+
+def ringed(ax) -> int:
+    return sum(
+        int((np.broadcast_to(dots.get_linewidths(), len(dots.get_offsets())) > 0).sum()) for dots in scattered(ax)
+    )
+
+
+def test_a_machine_of_two_features_shows_boundary_margins_and_support_vectors(tmp_path):
+    X, y = svmcore.load_data("demo:two-spirals")
+    labels = np.where(y > 0, "in", "out")
+    machine = svmcore.train_svc(X * [1.0, 100.0], labels, 5.0, gamma=8.0, standardize=True)
+    ax = machine.plot()
+    np.testing.assert_allclose(drawn(ax)[:, 1], np.sort(100.0 * X[:, 1]), atol=1e-9)  # in raw units
+    assert ringed(ax) == len(machine.support)
+    assert ax.get_title(loc="left") == "rbf, gamma = 8, C = 5"
+    assert {text.get_text() for text in ax.get_legend().get_texts()} == {"class in", "class out"}
+    assert "dashed: the margin" in ax.get_xlabel()
+    levels = {float(level) for lines in ax.collections if hasattr(lines, "levels") for level in lines.levels}
+    assert {-1.0, 0.0, 1.0} <= levels
+    machine.save(tmp_path / "m.npz")
+    again = svmcore.load(tmp_path / "m.npz").plot()
+    np.testing.assert_allclose(drawn(again)[:, 1], np.sort(100.0 * X[machine.support, 1]), atol=1e-9)
+    mine = plt.subplots()[1]
+    assert machine.plot(X[:7] * [1.0, 100.0], labels[:7], ax=mine) is mine
+    assert len(drawn(mine)) == 7
+    assert ringed(mine) == 0
+
+
+def test_a_function_of_one_feature_and_its_tube():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.0, 6.0, (40, 1))
+    target = np.sin(x[:, 0]) + 0.2 * rng.normal(size=40)
+    machine = svmcore.train_svr(x, target, 10.0, 0.2, gamma=0.5, feature_names=["hours"])
+    ax = machine.plot()
+    at, f = ax.lines[0].get_data()
+    np.testing.assert_allclose(f, machine.decision_function(np.asarray(at)[:, None]))
+    np.testing.assert_allclose(drawn(ax)[:, 1], np.sort(target))
+    assert ax.get_xlabel().startswith("hours   (ringed: support vectors; green: the tube")
+    ax = svmcore.train_svc(x, target > 0, gamma=0.5).plot()
+    assert len(drawn(ax)) == 40
+    assert "margin" in ax.get_xlabel()
+
+
+def test_one_class_and_sparse_data():
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    ax = svmcore.train_one_class(X, nu=0.2, gamma=0.5).plot()
+    assert "margin" not in ax.get_xlabel()
+    assert len(drawn(ax)) == 50
+    ax = svmcore.train_svc(sparse.csr_matrix(X), X[:, 0] > 0, kernel="linear").plot()
+    assert len(drawn(ax)) == 50
+
+
+def test_what_cannot_be_drawn_of_a_machine_is_said():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), np.tile([-1, 1], 15)
+    with pytest.raises(
+        svmcore.InputError, match="classification can be drawn over one or two features; this machine has 3"
+    ):
+        svmcore.train_svc(X, y).plot()
+    with pytest.raises(svmcore.InputError, match="regression can be drawn over one feature; this machine has 2"):
+        svmcore.train_svr(X[:, :2], y).plot()
+    with pytest.raises(svmcore.InputError, match="precomputed"):
+        svmcore.train_svc(X @ X.T, y, kernel="precomputed").plot()
+    machine = svmcore.train_svc(X[:, :2], y)
+    with pytest.raises(svmcore.InputError, match="give X as well"):
+        machine.plot(y=y)
+    with pytest.raises(svmcore.InputError, match="29 labels for 30 points"):
+        machine.plot(X[:, :2], y[:29])
+    with pytest.raises(svmcore.InputError, match="3 features a row"):
+        machine.plot(X, y)

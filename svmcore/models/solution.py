@@ -284,6 +284,17 @@ class Solution:
         above = values >= 0 if self.terms.loss == ONE_CLASS else values > 0
         return np.asarray(self.classes[above.astype(int)])
 
+    def plot(self, X: Any = None, y: Any = None, *, ax: Any = None) -> Any:
+        """Draw the machine over one or two features, and return the Axes: boundary, margins and support vectors; or a
+        regression over one feature, with its tube.
+
+        The points are X (and y), those of training, or the support vectors where the machine comes from a file. Needs
+        matplotlib: ``pip install "svmcore[plot]"``.
+        """
+        from svmcore.plots_machine import plot_machine
+
+        return plot_machine(self, X, y, ax=ax)
+
     def save(self, file: Any, *, format: Literal["npz", "libsvm"] = "npz") -> None:  # noqa: A002
         """Write the machine to an .npz file, or as a model of LIBSVM; `svmcore.load` reads both. Nothing is pickled.
 
