@@ -29,6 +29,8 @@ if _typing.TYPE_CHECKING:
     from svmcore.data import load_data, save_data
     from svmcore.estimators import SVC as SVC
     from svmcore.estimators import SVR as SVR
+    from svmcore.estimators import LinearSVC as LinearSVC
+    from svmcore.estimators import LinearSVR as LinearSVR
     from svmcore.estimators import NuSVC as NuSVC
     from svmcore.estimators import NuSVR as NuSVR
     from svmcore.estimators import OneClassSVM as OneClassSVM
@@ -90,7 +92,7 @@ _HOMES = {
 }
 
 # scikit-learn's interface, which needs scikit-learn: not in __all__, so that `from svmcore import *` works without it
-_ESTIMATORS = ("SVC", "SVR", "NuSVC", "NuSVR", "OneClassSVM", "QuantileSVR")
+_ESTIMATORS = ("SVC", "SVR", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM", "QuantileSVR")
 _HOMES |= dict.fromkeys(_ESTIMATORS, "svmcore.estimators")
 
 __all__ = [

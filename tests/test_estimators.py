@@ -267,3 +267,167 @@ def test_an_infeasible_nu_is_named_with_its_range():
         warnings.simplefilter("error")
         less = svmcore.NuSVC(gamma=1.0, nu=0.333).fit(X[:30], y)
     assert machine._fitted.found.C < less._fitted.found.C
+
+
+# ---- linear machines -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize(
+    "more", [{}, {"intercept_scaling": 3.0}, {"fit_intercept": False}, {"class_weight": "balanced"}]
+)
+@pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
+def test_linear_classifiers_are_those_of_liblinear(loss, more, y):
+    C = 0.1
+    ours = svmcore.LinearSVC(loss=loss, C=C, tol=1e-10, **more).fit(X, y, WEIGHTS)
+    how = {"tol": 1e-12, "max_iter": 20_000, "dual": loss == "hinge", "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # at such a tolerance theirs stops by its limit only
+        theirs = svm.LinearSVC(loss=loss, C=C, **how, **more).fit(X, y, WEIGHTS)
+    assert ours.converged_
+    assert ours.coef_.shape == theirs.coef_.shape
+    assert np.allclose(ours.coef_, theirs.coef_, atol=1e-6)
+    assert np.allclose(ours.intercept_, theirs.intercept_, atol=1e-6)
+    f = ours.decision_function(X)
+    assert np.allclose(f, theirs.decision_function(X), atol=1e-5)
+    best = np.sort(np.stack([f, 0.0 * f], axis=1) if f.ndim == 1 else f, axis=1)
+    sure = best[:, -1] - best[:, -2] > 1e-5
+    assert np.array_equal(ours.predict(X)[sure], theirs.predict(X)[sure])
+    for row in range(len(ours.coef_)):  # nobody is better, by LIBLINEAR's own objective
+        signs = np.where(y == (ours.classes_[1] if len(ours.coef_) == 1 else ours.classes_[row]), 1.0, -1.0)
+        costs = C * WEIGHTS * ours.class_weight_[np.searchsorted(ours.classes_, y)]
+        if more.get("class_weight") is None:
+            a, b = (liblinear_objective(each, row, signs, costs, loss, more) for each in (ours, theirs))
+            assert a == pytest.approx(b, rel=1e-9)
+
+
+def liblinear_objective(machine, row, signs, costs, loss, more):
+    w, b = machine.coef_[row], np.ravel(machine.intercept_)[row if np.ndim(machine.intercept_) else 0]
+    slack = np.maximum(0.0, 1.0 - signs * (X @ w + b))
+    slack = slack**2 if loss == "squared_hinge" else slack
+    return 0.5 * w @ w + 0.5 * (b / more.get("intercept_scaling", 1.0)) ** 2 + costs @ slack
+
+
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
+def test_linear_regressions_are_those_of_liblinear(loss):
+    ours = svmcore.LinearSVR(loss=loss, C=0.5, epsilon=0.2, tol=1e-10).fit(X, NUMBERS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = svm.LinearSVR(loss=loss, C=0.5, epsilon=0.2, tol=1e-12, max_iter=20_000, random_state=0).fit(
+            X, NUMBERS
+        )
+    assert np.allclose(ours.coef_, theirs.coef_, atol=1e-6)
+    assert np.allclose(ours.intercept_, theirs.intercept_, atol=1e-6)
+    assert np.allclose(ours.predict(X), theirs.predict(X), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "message"),
+    [
+        ("LinearSVC", {"penalty": "l1"}, "penalty='l1' makes a problem of another kind.*sklearn.svm.LinearSVC"),
+        ("LinearSVC", {"multi_class": "crammer_singer"}, "makes one problem of all classes"),
+        ("LinearSVC", {"loss": "hinge", "dual": False}, "are not supported when dual=False"),
+        ("LinearSVC", {"intercept_scaling": 0.0}, "intercept_scaling=0.0 is out of range"),
+        ("SVC", {"C": -1.0}, "C=-1.0 is out of range"),
+        ("SVC", {"multi_class": "all"}, "multi_class='all' is not known"),
+        ("NuSVC", {"nu": 1.5}, "nu=1.5 is out of range"),
+    ],
+)
+def test_parameters_are_refused_by_name(name, params, message):
+    with pytest.raises(svmcore.InputError, match=message):
+        getattr(svmcore, name)(**params).fit(X, TWO)
+
+
+@pytest.mark.parametrize("weight", [None, {"a": 3.0}])
+def test_linear_machines_are_changed_exactly(weight):
+    machine = svmcore.LinearSVC(tol=1e-10, class_weight=weight)
+    whole = clone(machine)
+    machine.partial_fit(X[:100], THREE[:100]).partial_fit(X[100:], THREE[100:])
+    assert np.allclose(machine.coef_, whole.fit(X, THREE).coef_, atol=1e-7)
+    assert np.allclose(machine.forget([0]).coef_, whole.fit(X[1:], THREE[1:]).coef_, atol=1e-7)
+
+
+# ---- scikit-learn around them ------------------------------------------------------------------------------------------
+
+
+def test_pipelines_grids_copies_and_files(tmp_path):
+    import copy
+
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    grid = GridSearchCV(make_pipeline(StandardScaler(), svmcore.SVC()), {"svc__C": [0.1, 1.0, 10.0]}, cv=3).fit(X, TWO)
+    theirs = GridSearchCV(make_pipeline(StandardScaler(), svm.SVC()), {"svc__C": [0.1, 1.0, 10.0]}, cv=3).fit(X, TWO)
+    assert grid.best_params_ == theirs.best_params_
+    for machine in (svmcore.SVC().fit(X, THREE), svmcore.SVR().fit(X, NUMBERS), svmcore.LinearSVC().fit(X, THREE)):
+        for again in (pickle.loads(pickle.dumps(machine)), copy.deepcopy(machine)):
+            assert np.array_equal(values(machine), values(again))
+            assert again.dual_gap_ == machine.dual_gap_
+
+
+def test_frames_have_names():
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    names = ["age", "income", "rooms"]
+    for frame in (pandas.DataFrame(X, columns=names), polars.DataFrame(X, schema=names)):
+        machine = svmcore.SVC().fit(frame, TWO)
+        assert list(machine.feature_names_in_) == names
+        assert np.array_equal(machine.predict(frame), machine.predict(frame))
+        with pytest.warns(UserWarning, match="X does not have valid feature names"):
+            machine.predict(X)
+        with pytest.raises(ValueError, match="must be in the same order"):
+            machine.predict(frame[names[::-1]])
+    assert not hasattr(machine.fit(X, TWO), "feature_names_in_")
+
+
+def test_metadata_is_routed():
+    from sklearn import config_context
+    from sklearn.model_selection import cross_val_score
+
+    with config_context(enable_metadata_routing=True):
+        machine = svmcore.SVC(tol=1e-9).set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        scores = cross_val_score(machine, X, TWO, params={"sample_weight": WEIGHTS}, cv=3)
+    assert scores.shape == (3,)
+
+
+def test_callbacks_of_scikit_learn():
+    callback = pytest.importorskip("sklearn.callback")
+    monitor = callback.ScoringMonitor(scoring="accuracy")
+    machine = svmcore.SVC().set_callbacks(monitor).fit(X, TWO)
+    assert monitor.get_logs().data[-1]["accuracy"] == machine.score(X, TWO)
+
+    class Stop:
+        calls = 0
+
+        def setup(self, estimator, context):
+            self.calls += 1
+
+        def teardown(self, estimator, context):
+            self.calls += 1
+
+        def on_fit_task_begin(self, estimator, context):
+            self.calls += 1
+
+        def on_fit_task_end(self, estimator, context):
+            self.calls += 1
+            return True
+
+    stop = Stop()
+    assert svmcore.SVC().set_callbacks(stop).fit(X, TWO).converged_
+    assert stop.calls >= 4
+    much = rng.normal(size=(3000, 20))
+    hard = svmcore.SVC(C=1e6, tol=1e-12, kernel="poly", coef0=1.0).set_callbacks(Stop())
+    with pytest.warns(svmcore.ConvergenceWarning, match="stopped by the callback"):
+        hard.fit(much, rng.integers(0, 2, 3000))
+    assert not hard.converged_
+
+
+def test_arrays_of_other_libraries_are_refused_in_words(monkeypatch):
+    class Elsewhere:
+        __array_namespace__ = None
+
+    from svmcore.estimators import _base
+
+    monkeypatch.setattr(_base.sk, "get_config", lambda: {"array_api_dispatch": True})
+    with pytest.raises(svmcore.InputError, match="svmcore computes with numpy arrays on the CPU; convert it"):
+        svmcore.SVC().fit(Elsewhere(), TWO)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,16 +17,18 @@ from svmcore._errors import ConvergenceWarning, InputError, listening, warn
 from svmcore._types import FloatArray, IntArray, Status
 from svmcore.classes import Machines, train_classes
 from svmcore.estimators import _sklearn as sk
-from svmcore.estimators._fitted import Fitted, count, stacked, taken
-from svmcore.kernel.points import is_sparse
+from svmcore.estimators._fitted import count
 from svmcore.models.solution import Solution
 from svmcore.problem import border
 from svmcore.train import train_one_class, train_svc, train_svr
 
 _EVERY = 0.05  # seconds between two reports to callbacks
-_FEW = 100  # rows that are solved to rounding:
+_FEW = 200  # rows that are solved to rounding:
 _SHARP = 1e-11  # this tolerance,
-_PATIENCE = 10_000  # if so many steps reach it
+_PATIENCE = 10_000  # if so many steps reach it,
+_LEAST = 1000  # and so many are allowed;
+_ROUGH = 0.1  # a tolerance from which on nobody asks for exactness
+_LARGE_GAP = 0.01  # relative; then the driver has something to say
 _SEEDS = 2**31 - 1
 
 
@@ -73,6 +75,9 @@ SVR_FORM = Form(train_svr, _KERNEL_WORDS | {"C": "C", "epsilon": "epsilon"}, {},
 NU_SVR_FORM = Form(train_svr, _KERNEL_WORDS | {"C": "C", "nu": "nu"}, {}, "numbers")
 QUANTILE_FORM = Form(train_svr, _KERNEL_WORDS | {"C": "C", "tau": "quantile"}, {"loss": "pinball"}, "numbers")
 ONE_CLASS_FORM = Form(train_one_class, _KERNEL_WORDS | {"nu": "nu"}, {}, "none")
+_LINEAR_WORDS = {word: word for word in ("loss", "tol", "verbose", "solver", "n_threads", "time_limit")}
+LINEAR_SVC_FORM = Form(train_svc, _LINEAR_WORDS, {"kernel": "linear"}, "classes")
+LINEAR_SVR_FORM = Form(train_svr, _LINEAR_WORDS | {"epsilon": "epsilon"}, {"kernel": "linear"}, "numbers")
 
 
 def seed(random_state: Any) -> int | None:
@@ -84,7 +89,7 @@ def seed(random_state: Any) -> int | None:
 
 def plain(X: Any) -> bool:
     """Whether X needs no conversion."""
-    return type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.shape[0] > 1 and X.shape[1] > 0
+    return type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.size > 0
 
 
 def refuse_other_arrays(X: Any) -> None:
@@ -108,7 +113,6 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
 
     def _check(self, X: Any, y: Any, sample_weight: Any) -> Data:
         """Training data as arrays, and what they tell: `n_features_in_`, `classes_`."""
-        refuse_other_arrays(X)
         X, y = self._check_points(X, y)
         n, classes = count(X), None
         if self._targets == "classes":
@@ -206,6 +210,7 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
     @sk.with_callbacks  # type: ignore[untyped-decorator]
     def _run(self, X: Any, y: Any, sample_weight: Any) -> list[tuple[str, type[Warning]]]:
         """`fit` with callbacks around it; what is to be said when it is over."""
+        refuse_other_arrays(X)
         context = self._context()
         if context is not None:
             metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
@@ -291,14 +296,30 @@ def machines_for(form: Form, data: Data, words: dict[str, Any], strategy: Any) -
 
     Few rows without a limit are solved to rounding, whatever the tolerance: a weight of two is then exactly a row twice.
     """
-    if count(data.X) <= _FEW and words["max_iter"] == -1 and words["time_limit"] is None:
+    steps = _PATIENCE if words["max_iter"] == -1 else min(_PATIENCE, words["max_iter"])
+    if count(data.X) <= _FEW and steps >= _LEAST and words["time_limit"] is None and words["tol"] < _ROUGH:
         with listening() as told:
-            found = _trained(form, data, words | {"tol": min(words["tol"], _SHARP), "max_iter": _PATIENCE}, strategy)
-        if found.converged:
+            found = _trained(form, data, words | {"tol": min(words["tol"], _SHARP), "max_iter": steps}, strategy)
+        answer = _as_asked(found, words["tol"])
+        if answer is not None:
             for message, kind in told:
-                warn(message, kind)
-            return found
+                if kind is not ConvergenceWarning:
+                    warn(message, kind)
+            return answer  # type: ignore[no-any-return]
     return _trained(form, data, words, strategy)
+
+
+def _as_asked(found: Solution | Machines, tol: float) -> Any:
+    """A sharp answer as one at the tolerance that was asked for; None where it is none."""
+    if isinstance(found, Machines):
+        each = [_as_asked(machine, tol) for machine in found.machines]
+        return None if None in each else replace(found, machines=tuple(each))
+    if found.converged:
+        return found
+    rounding = found.status in (Status.PRECISION, Status.MAX_ITER, Status.LIMITED)
+    if not rounding or found.kkt_violation > tol or abs(found.relative_gap) > _LARGE_GAP:
+        return None
+    return replace(found, status=Status.CONVERGED, converged=True)
 
 
 def _trained(form: Form, data: Data, words: dict[str, Any], strategy: Any) -> Solution | Machines:
@@ -311,6 +332,6 @@ def _trained(form: Form, data: Data, words: dict[str, Any], strategy: Any) -> So
 
 
 __all__ = [
-    "NU_SVC_FORM", "NU_SVR_FORM", "ONE_CLASS_FORM", "QUANTILE_FORM", "SVC_FORM", "SVR_FORM", "Data", "Estimator", "Fitted",
-    "Form", "is_sparse", "machines_for", "plain", "seed", "stacked", "taken",
+    "LINEAR_SVC_FORM", "LINEAR_SVR_FORM", "NU_SVC_FORM", "NU_SVR_FORM", "ONE_CLASS_FORM", "QUANTILE_FORM", "SVC_FORM",
+    "SVR_FORM", "Data", "Estimator", "Form", "machines_for", "plain", "seed",
 ]  # fmt: skip

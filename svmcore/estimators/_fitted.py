@@ -15,9 +15,13 @@ from svmcore._errors import InputError
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.classes import Machines
+from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
 from svmcore.problem.division import Division, division
+
+_ROUNDING = 1e-12  # of values, relative to the sum of absolute terms
+_SHARP = 1e-10  # the largest KKT violation that counts as rounding
 
 
 class Fitted:
@@ -85,6 +89,16 @@ class Fitted:
             row[place[machine.support]] = machine.dual_coef
         return out
 
+    @cached_property
+    def edge(self) -> float:
+        """How far values of the first machine may be from zero by rounding, and by what is left of its KKT violation."""
+        machine = self.machines[0]
+        scale = abs(machine.intercept)
+        if machine.kernel.kind != KernelKind.PRECOMPUTED and machine.support.size:
+            K = KernelMatrix(machine.support_vectors, machine.kernel, None, cache_bytes=0, n_threads=1)
+            scale = max(scale, float(np.abs(machine.dual_coef) @ np.abs(K.diagonal)))
+        return _ROUNDING * scale + min(machine.kkt_violation, _SHARP)
+
     # ---- as scikit-learn shows it ------------------------------------------------------------------------------------
 
     @cached_property
@@ -99,8 +113,8 @@ class Fitted:
         for part, row in zip(which.parts, self.coef, strict=True):
             (first,), (second,) = part.minus, part.plus
             of_first, of_second = self.support_codes == first, self.support_codes == second
-            out[second - 1, of_first] = -row[of_first]
-            out[first, of_second] = -row[of_second]
+            out[second - 1, of_first] = 0.0 - row[of_first]
+            out[first, of_second] = 0.0 - row[of_second]
         return self._shown(out)
 
     def _shown(self, values: FloatArray) -> Any:

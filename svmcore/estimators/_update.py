@@ -24,12 +24,12 @@ from svmcore.problem.division import Part
 from svmcore.solve import Training
 
 if TYPE_CHECKING:
-    from svmcore.estimators._kernel import KernelMachine
+    from svmcore.estimators._machine import Machine
 
 Told = list[tuple[str, type[Warning]]]
 
 
-def add(machine: KernelMachine, X: Any, y: Any, sample_weight: Any) -> Told:
+def add(machine: Machine, X: Any, y: Any, sample_weight: Any) -> Told:
     """The machine of the rows so far and these."""
     old = _rows(machine)
     if machine._given:
@@ -43,7 +43,7 @@ def add(machine: KernelMachine, X: Any, y: Any, sample_weight: Any) -> Told:
     return _changed(machine, both, np.arange(n))
 
 
-def remove(machine: KernelMachine, indices: Any) -> Told:
+def remove(machine: Machine, indices: Any) -> Told:
     """The machine of the rows so far without some."""
     machine._known  # noqa: B018  (an estimator without a fit says so)
     old = _rows(machine)
@@ -62,7 +62,7 @@ def remove(machine: KernelMachine, indices: Any) -> Told:
     return _changed(machine, rest, keep)
 
 
-def _rows(machine: KernelMachine) -> Data:
+def _rows(machine: Machine) -> Data:
     """The training data."""
     rows = machine.__dict__.get("_rows")
     if rows is None:
@@ -73,7 +73,7 @@ def _rows(machine: KernelMachine) -> Data:
     return rows  # type: ignore[no-any-return]
 
 
-def _checked(machine: KernelMachine, old: Data, X: Any, y: Any, sample_weight: Any) -> Data:
+def _checked(machine: Machine, old: Data, X: Any, y: Any, sample_weight: Any) -> Data:
     """Further rows as arrays."""
     if callable(machine.kernel):
         X = X if hasattr(X, "shape") else list(X)
@@ -99,7 +99,7 @@ def _checked(machine: KernelMachine, old: Data, X: Any, y: Any, sample_weight: A
     return Data(X, y, w, old.classes)
 
 
-def _changed(machine: KernelMachine, rows: Data, keep: IntArray) -> Told:
+def _changed(machine: Machine, rows: Data, keep: IntArray) -> Told:
     """The machine of `rows`, whose first are the rows `keep` of the old ones."""
     with listening() as told:
         if machine._form.targets == "none" or not _moves(machine):
@@ -110,24 +110,24 @@ def _changed(machine: KernelMachine, rows: Data, keep: IntArray) -> Told:
                 machine.gamma = gamma
         else:
             found = _moved(machine, rows, keep)
-            machine._store(found, rows, None)
+            machine._store(found, rows)
     return told
 
 
-def _same_gamma(machine: KernelMachine) -> Any:
+def _same_gamma(machine: Machine) -> Any:
     """The gamma of the machine as a number, where it has one."""
     gamma = None if callable(machine.kernel) else machine._known.machines[0].gamma
     return machine.gamma if gamma is None else gamma
 
 
-def _moves(machine: KernelMachine) -> bool:
+def _moves(machine: Machine) -> bool:
     """Whether the problem of rows that stay does not depend on the others."""
     balanced = isinstance(getattr(machine, "class_weight", None), str)
     given = callable(machine.kernel) or machine._given
     return not (balanced or given or "nu" in machine._form.words)
 
 
-def _moved(machine: KernelMachine, rows: Data, keep: IntArray) -> Solution | Machines:
+def _moved(machine: Machine, rows: Data, keep: IntArray) -> Solution | Machines:
     """Every machine of the estimator, moved to the new rows."""
     found = machine._known.found
     if not isinstance(found, Machines):
@@ -144,17 +144,17 @@ class _Whole(NamedTuple):
     rows: Data
     mine: IntArray
     targets: Any
-    pair: bool
+    part: Part | None
 
 
 def _whole(rows: Data, part: Part | None) -> _Whole:
     if part is None:
-        return _Whole(rows, np.arange(count(rows.X)), rows.y, False)
+        return _Whole(rows, np.arange(count(rows.X)), rows.y, None)
     mine = np.flatnonzero(part.holds(rows.y))
-    return _Whole(rows, mine, part.positive(rows.y).astype(np.int64), True)
+    return _Whole(rows, mine, part.positive(rows.y).astype(np.int64), part)
 
 
-def _step(machine: KernelMachine, one: Solution, old: _Whole, new: _Whole, keep: IntArray) -> Solution:
+def _step(machine: Machine, one: Solution, old: _Whole, new: _Whole, keep: IntArray) -> Solution:
     """One machine, in terms of all rows, moved to the new rows. Where none of its rows changes, only their places do."""
     local = _local(machine, one, old)
     stay = np.isin(old.mine, keep)
@@ -168,17 +168,17 @@ def _step(machine: KernelMachine, one: Solution, old: _Whole, new: _Whole, keep:
     alpha = np.zeros(count(new.rows.X))
     alpha[new.mine] = local.alpha
     support = new.mine[local.support]
-    training = None if new.pair else local.training
+    training = local.training if new.part is None else None
     return replace(local, alpha=alpha, support=support, classes=one.classes, training=training)
 
 
-def _local(machine: KernelMachine, one: Solution, old: _Whole) -> Solution:
+def _local(machine: Machine, one: Solution, old: _Whole) -> Solution:
     """A machine in terms of its own rows, with what it was trained on."""
     if one.training is not None:
         return one
     weights = _weights(machine, old)
     form = {name: value for name, value in one.params.items() if name != "standardize"}
-    form |= {"sample_weight": None if weights is None else weights[old.mine]}
+    form |= {"sample_weight": None if weights is None else weights[old.mine], "fit_intercept": machine._free_intercept}
     training = Training(old.rows.X[old.mine], old.targets[old.mine], form, machine.tol, one.columns)
     return replace(
         one, alpha=one.alpha[old.mine], support=np.searchsorted(old.mine, one.support), training=training,
@@ -186,13 +186,12 @@ def _local(machine: KernelMachine, one: Solution, old: _Whole) -> Solution:
     )  # fmt: skip
 
 
-def _weights(machine: KernelMachine, whole: _Whole) -> FloatArray | None:
+def _weights(machine: Machine, whole: _Whole) -> FloatArray | None:
     """The weights of all rows; of a machine of several classes with the factors of their classes."""
-    w = whole.rows.w
-    if not whole.pair:
-        return w
-    factors: FloatArray = machine.class_weight_[whole.rows.y]
-    return factors if w is None else factors * w
+    if whole.part is None:
+        return whole.rows.w
+    factors: FloatArray = machine._factors_of(whole.rows.y, whole.part)
+    return factors if whole.rows.w is None else factors * whole.rows.w
 
 
 __all__ = ["add", "remove"]

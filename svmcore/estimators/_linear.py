@@ -1,0 +1,177 @@
+"""LinearSVC and LinearSVR: linear machines as LIBLINEAR has them, with an intercept that is regularised.
+
+LIBLINEAR adds a feature with the value `intercept_scaling` to every row; here it is the kernel x'z + intercept_scaling^2,
+which is the same problem. Its squared losses are not halved: C here is 2 C there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from svmcore._errors import InputError
+from svmcore._keywords import SolverName
+from svmcore._types import FloatArray, IntArray
+from svmcore.classes import Machines
+from svmcore.estimators import _base as base
+from svmcore.estimators import _sklearn as sk
+from svmcore.estimators._base import Data
+from svmcore.estimators._machine import Labelled, Machine
+from svmcore.problem import border
+from svmcore.problem.division import Part
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Linear(Machine):
+    """What linear classification and regression share."""
+
+    C: float = 1.0
+    tol: float = 1e-4
+    fit_intercept: bool = True
+    intercept_scaling: float = 1.0
+    dual: bool | Literal["auto"] = "auto"
+    max_iter: int = 1000
+    verbose: bool | int = 0
+    random_state: Any = None
+    solver: SolverName = "auto"
+    n_threads: int | None = None
+    time_limit: float | None = None
+
+    kernel = "linear"
+    _free_intercept: ClassVar[bool] = False
+    _limit_sentence: ClassVar[str] = "Liblinear failed to converge, increase the number of iterations."
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _words(self, data: Data) -> dict[str, Any]:
+        self._check_set(getattr(self, "penalty", "l2"))
+        words = super()._words(data)
+        squared = words["loss"].startswith("squared")
+        words["C"] = border.cost(self.C) * (2.0 if squared else 1.0)
+        words["fit_intercept"] = self._free_intercept
+        if border.flag("fit_intercept", self.fit_intercept):
+            words["intercept_scaling"] = border.number(
+                "intercept_scaling", self.intercept_scaling, low=0.0, strict=True
+            )
+        passes = border.integer("max_iter", self.max_iter, low=0)
+        return words | {"max_iter": passes * data.X.shape[0]}
+
+    def _check_set(self, penalty: str) -> None:
+        """Refuse what LIBLINEAR does not have, in its words, and what is not here."""
+        loss, dual = self.loss, self.dual
+        said = None
+        if penalty not in ("l1", "l2"):
+            said = f"The penalty {penalty!r} is not known"
+        elif not loss.startswith("squared") and (dual is False or penalty == "l1"):
+            said = f"The combination of penalty={penalty!r} and loss={loss!r} are not supported when dual={dual}"
+        elif penalty == "l1":
+            said = (
+                "penalty='l1' makes a problem of another kind, which svmcore does not solve; use penalty='l2', or "
+                "sklearn.svm.LinearSVC"
+            )
+        if said is not None:
+            raise InputError(
+                f"Unsupported set of arguments: {said}, Parameters: penalty={penalty!r}, loss={loss!r}, dual={dual!r}"
+            )
+
+    def _store(self, found: Any, data: Data) -> None:
+        super()._store(found, data)
+        machines = self._fitted.machines
+        self.coef_ = np.stack([machine.coef_ for machine in machines])
+        self.intercept_ = np.array([machine.intercept for machine in machines]) if self.fit_intercept else 0.0
+        self.n_iter_ = max(1, -(-max(machine.n_iter for machine in machines) // data.X.shape[0]))
+        self.fit_status_ = int(not self._fitted.converged)
+
+    def _of_coef(self, X: Any) -> FloatArray:
+        """X coef' + intercept."""
+        self._known  # noqa: B018  (an estimator without a fit says so)
+
+        def values(X: Any) -> FloatArray:
+            product = border.features(X) @ self.coef_.T
+            return np.asarray(product.toarray() if hasattr(product, "toarray") else product) + self.intercept_
+
+        return self._looked_at(values, X)  # type: ignore[no-any-return]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, Linear):  # type: ignore[misc]
+    """Linear support vector classification; several classes one against the rest.
+
+    Examples
+    --------
+    >>> from svmcore import LinearSVC
+    >>> machine = LinearSVC(C=10.0).fit([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
+    >>> machine.predict([[0.5], [4.5]]).tolist()
+    [0, 1]
+    """
+
+    _form = base.LINEAR_SVC_FORM
+    _strategy: ClassVar[str] = "ovr"
+
+    penalty: str = field(default="l2", kw_only=False)
+    loss: Literal["hinge", "squared_hinge"] = field(default="squared_hinge", kw_only=False)
+    multi_class: Literal["ovr", "crammer_singer"] = "ovr"
+    class_weight: Any = None
+
+    def _factors(self, data: Data) -> FloatArray:
+        if self.multi_class == "crammer_singer":
+            raise InputError(
+                "multi_class='crammer_singer' makes one problem of all classes, which svmcore does not solve; use "
+                "multi_class='ovr', or sklearn.svm.LinearSVC"
+            )
+        border.choice("multi_class", self.multi_class, ("ovr",))
+        if data.w is not None and isinstance(self.class_weight, str):  # by weight, as LIBLINEAR's wrapper counts
+            return border.class_factors(self.class_weight, data.classes, data.y, data.w)
+        return super()._factors(data)
+
+    def _find(self, data: Data, words: dict[str, Any]) -> Any:
+        k = len(data.classes)
+        if k == 2 or (self.class_weight_ == 1.0).all():
+            return super()._find(data, words)
+        factors = self.class_weight_  # as in LIBLINEAR, of the class alone: the rest keeps its weight
+        each = [data._replace(y=data.y == code, classes=np.array([False, True])) for code in range(k)]
+        machines = [
+            super(LinearSVC, self)._find(one, words | {"class_weight": {1: f}})
+            for one, f in zip(each, factors, strict=True)
+        ]
+        return Machines(np.arange(k), self._strategy, tuple(replace(machine, training=None) for machine in machines))
+
+    def _factors_of(self, codes: IntArray, part: Part) -> FloatArray:
+        own = part.plus[0]
+        return np.where(codes == own, self.class_weight_[own], 1.0)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """f(x) for two classes, shape (m,); else the value of each class, shape (m, k)."""
+        values = self._of_coef(X)
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predict(self, X: Any) -> Any:
+        """The class of every row of X."""
+        values = self.decision_function(X)
+        return self.classes_[(values > 0.0).astype(np.intp) if values.ndim == 1 else np.argmax(values, axis=1)]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearSVR(sk.RegressorMixin, Linear):  # type: ignore[misc]
+    """Linear support vector regression."""
+
+    _form = base.LINEAR_SVR_FORM
+
+    epsilon: float = 0.0
+    loss: Literal["epsilon_insensitive", "squared_epsilon_insensitive"] = "epsilon_insensitive"
+
+    def _store(self, found: Any, data: Data) -> None:
+        super()._store(found, data)
+        self.coef_ = self.coef_[0]
+
+    def predict(self, X: Any) -> FloatArray:
+        """The value at every row of X."""
+        return self._of_coef(X)
+
+
+__all__ = ["LinearSVC", "LinearSVR"]

@@ -1,0 +1,159 @@
+"""Estimators that are made of machines: how a form is solved and kept, certificates, exact changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from svmcore._errors import InputError
+from svmcore._types import FloatArray, IntArray
+from svmcore.estimators import _base as base
+from svmcore.estimators import _sklearn as sk
+from svmcore.estimators import _update as update
+from svmcore.estimators._base import Data, Estimator, Form
+from svmcore.estimators._fitted import Fitted
+from svmcore.kernel.points import is_sparse
+from svmcore.problem.division import Part
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Machine(Estimator):
+    """What machines with one kernel, or none to choose, have in common."""
+
+    _form: ClassVar[Form]
+    if TYPE_CHECKING:
+        kernel: Any
+    _strategy: ClassVar[str] = "ovo"
+    _free_intercept: ClassVar[bool] = True  # one that is found, and costs nothing
+
+    @property
+    def _targets(self) -> str:  # type: ignore[override]
+        return self._form.targets
+
+    @property
+    def _given(self) -> bool:
+        """Whether X holds kernel values."""
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    # ---- form, solve, store ------------------------------------------------------------------------------------------
+
+    def _words(self, data: Data) -> dict[str, Any]:
+        """The problem in the words of the function that trains."""
+        words = {word: getattr(self, name) for word, name in self._form.words.items()} | self._form.fixed
+        words["random_state"] = base.seed(getattr(self, "random_state", None))
+        if data.classes is not None:
+            words["class_weight"] = dict(enumerate(self.class_weight_.tolist()))
+        return words
+
+    def _solve(self, data: Data, callback: Callable[[Any], Any] | None) -> None:
+        if data.classes is not None:
+            self.class_weight_ = self._factors(data)
+        words = self._words(data) | {"callback": callback}
+        self._store(self._find(data, words), data)
+
+    def _find(self, data: Data, words: dict[str, Any]) -> Any:
+        """Train on checked data."""
+        return base.machines_for(self._form, data, words, self._strategy)
+
+    def _store(self, found: Any, data: Data) -> None:
+        """Keep what was found, with the rows for later changes."""
+        sparse = is_sparse(data.X) and not callable(self.kernel)
+        outside = callable(self.kernel) or (isinstance(self.kernel, str) and self.kernel == "linear" and not sparse)
+        objects = data.X if outside else None  # linear machines may have moved theirs to their mean
+        self._fitted = Fitted(found, None if data.classes is None else data.y, objects, sparse)
+        self._rows = data
+        if data.classes is not None:
+            self.classes_ = data.classes
+
+    def _factors(self, data: Data) -> FloatArray:
+        raise NotImplementedError
+
+    def _factors_of(self, codes: IntArray, part: Part) -> FloatArray:
+        """What `class_weight` multiplies the weights of rows by, in the machine of one part of several classes."""
+        return np.asarray(self.class_weight_[codes])
+
+    def _looked_at(self, function: Callable[[Any], Any], X: Any) -> Any:
+        """A function of new rows; what it refuses is said in scikit-learn's words, if these have some."""
+        X = self._new_points(X)
+        try:
+            return function(X)
+        except InputError:
+            sk.validate_data(self, X, accept_sparse=True, dtype=np.float64, reset=False)
+            raise
+
+    # ---- certificates ------------------------------------------------------------------------------------------------
+
+    @property
+    def dual_gap_(self) -> float:
+        """Primal minus dual objective, recomputed from the data; of several machines the largest."""
+        return float(max(machine.gap for machine in self._known.machines))
+
+    @property
+    def kkt_violation_(self) -> float:
+        """The KKT violation, recomputed from the data; of several machines the largest."""
+        return float(max(machine.kkt_violation for machine in self._known.machines))
+
+    @property
+    def converged_(self) -> bool:
+        """Whether every machine met its tolerance."""
+        return bool(self._known.converged)
+
+    # ---- exact changes -----------------------------------------------------------------------------------------------
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Add rows: afterwards the machine is the exact one of all rows so far. The kernel's gamma stays what it was.
+
+        Parameters
+        ----------
+        X, y, sample_weight : further rows, as in `fit`; the first call is a `fit`.
+        """
+        if "_fitted" not in self.__dict__:
+            return self.fit(X, y, sample_weight)
+        return self._told(update.add(self, X, y, sample_weight))
+
+    def forget(self, indices: Any) -> Any:
+        """Remove rows: afterwards the machine is the exact one of the others.
+
+        Parameters
+        ----------
+        indices : their places among all rows so far; the places of the rows that stay close up.
+        """
+        return self._told(update.remove(self, indices))
+
+
+class Labelled(Machine):
+    """Machines that tell classes apart."""
+
+    class_weight: Any
+
+    def _factors(self, data: Data) -> FloatArray:
+        """One factor for each class, by scikit-learn's rule."""
+        if self.class_weight is None:
+            return np.ones(len(data.classes))
+        y = data.classes[data.y]
+        factors = sk.compute_class_weight(self.class_weight, classes=data.classes, y=y)
+        return np.asarray(factors, dtype=np.float64)
+
+    def partial_fit(  # type: ignore[override]
+        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
+    ) -> Any:
+        """Add rows: afterwards the machine is the exact one of all rows so far. The kernel's gamma stays what it was.
+
+        Parameters
+        ----------
+        X, y, sample_weight : further rows, as in `fit`. The first call is a `fit`, and has rows of every class.
+        classes : all classes there are, to be checked.
+        """
+        super().partial_fit(X, y, sample_weight)
+        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            missing = np.setdiff1d(np.unique(classes), self.classes_).tolist()
+            raise InputError(
+                f"classes names {missing or 'fewer classes than y has'}; the first rows must have a row of every class"
+            )
+        return self
+
+
+__all__ = ["Labelled", "Machine"]

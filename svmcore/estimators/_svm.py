@@ -1,0 +1,189 @@
+"""SVC, NuSVC, SVR, NuSVR, QuantileSVR and OneClassSVM: a solver's parameters, and a form each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._keywords import SolverName
+from svmcore._types import FloatArray
+from svmcore.estimators import _base as base
+from svmcore.estimators import _sklearn as sk
+from svmcore.estimators._base import Data
+from svmcore.estimators._kernel import CALIBRATE, Classifier, Kernel
+from svmcore.problem import border
+from svmcore.problem.division import division
+
+_CACHE = 200  # scikit-learn's cache_size, which stands for "not said"
+_INSIDE = 1e-6  # below the largest nu, where C is not the only one any more
+_ROUNDING = 1e-12
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Solved(Kernel):
+    """The parameters of the solvers."""
+
+    tol: float = 1e-3
+    shrinking: bool = True
+    cache_size: float = _CACHE
+    verbose: bool | int = False
+    max_iter: int = -1
+    solver: SolverName = "auto"
+    n_threads: int | None = None
+    time_limit: float | None = None
+
+    def _words(self, data: Data) -> dict[str, Any]:
+        words = super()._words(data) | {"cache_mb": None if self.cache_size == _CACHE else self.cache_size}
+        return words if self.shrinking else words | {"shrinking": False}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SolvedClassifier(Classifier, Solved):
+    """What SVC and NuSVC share."""
+
+    probability: bool | str = "deprecated"
+    multi_class: Literal["ovo", "ovr"] = "ovo"
+    random_state: Any = None
+
+    @property
+    def _strategy(self) -> str:  # type: ignore[override]
+        return self.multi_class
+
+    def _factors(self, data: Data) -> FloatArray:
+        if self.probability not in (False, "deprecated"):
+            raise InputError(CALIBRATE.format(type(self).__name__))
+        if self.probability is False:
+            warn("the `probability` parameter is deprecated, as in scikit-learn 1.9; leave it out", FutureWarning)
+        border.choice("multi_class", self.multi_class, ("ovo", "ovr"))
+        return super()._factors(data)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SVC(SolvedClassifier):
+    """Support vector classification, with scikit-learn's parameters and attributes.
+
+    Examples
+    --------
+    >>> from svmcore import SVC
+    >>> machine = SVC(kernel="linear").fit([[0.0], [1.0], [4.0], [5.0]], ["low", "low", "high", "high"])
+    >>> [str(label) for label in machine.predict([[0.5], [4.5]])]
+    ['low', 'high']
+    """
+
+    _form = base.SVC_FORM
+    C: float = 1.0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NuSVC(SolvedClassifier):
+    """Classification by the share `nu` of points at the wrong side of their margins, in place of C.
+
+    No machine can have a share above twice that of its smaller class in the weight. A larger nu makes C smaller than it is at
+    that share, in proportion, with a warning.
+    """
+
+    _form = base.NU_SVC_FORM
+    nu: float = 0.5
+
+    def _find(self, data: Data, words: dict[str, Any]) -> Any:
+        nu, most = border.share("nu", self.nu), self._largest_shares(data)
+        if not (nu > most).any():
+            return super()._find(data, words)
+        found = super()._find(data, words | {"nu": _for_each(np.minimum(nu, (1.0 - _INSIDE) * most))})
+        machines = found.machines if hasattr(found, "machines") else (found,)
+        C = np.array([machine.C for machine in machines]) * np.minimum(1.0, most / nu)
+        return super()._find(data, words | {"nu": None, "C": _for_each(C)})
+
+    def _largest_shares(self, data: Data) -> FloatArray:
+        """The largest nu of each machine: twice the share of its smaller class in the weight. Says where `nu` is larger."""
+        weights = self.class_weight_[data.y] if data.w is None else self.class_weight_[data.y] * data.w
+        mass = np.bincount(data.y, weights=weights)
+        parts = division(mass.size, self.multi_class).parts
+        sides = np.array([[mass[list(part.minus)].sum(), mass[list(part.plus)].sum()] for part in parts])
+        most = np.asarray(2.0 * sides.min(axis=1) / sides.sum(axis=1))
+        if self.nu > most.min() * (1.0 + _ROUNDING):
+            part = parts[int(np.argmin(most))]
+            warn(
+                f"specified nu is infeasible: nu={self.nu:g}, and for {part.name(data.classes)} it can be at most "
+                f"{most.min():.6g}, twice the share of the smaller class in the weight. The C of that share, times "
+                f"{most.min() / self.nu:.3g}, is taken. Remedy: a smaller nu, or class_weight='balanced'.",
+                ConvergenceWarning,
+            )
+        return np.where(np.abs(self.nu - most) <= _ROUNDING * most, self.nu, most)
+
+
+def _for_each(values: FloatArray) -> Any:
+    """A word with a value for each machine, where there are several."""
+    return values if values.size > 1 else float(values[0])
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Regressor(sk.RegressorMixin, Solved):  # type: ignore[misc]
+    """What regressions share."""
+
+    C: float = 1.0
+
+    def predict(self, X: Any) -> FloatArray:
+        """The value at every row of X."""
+        return self._values(X)[:, 0]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SVR(Regressor):
+    """Support vector regression with a tube of half-width `epsilon`."""
+
+    _form = base.SVR_FORM
+    epsilon: float = 0.1
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NuSVR(Regressor):
+    """Support vector regression by the share `nu` of points outside of the tube, in place of epsilon."""
+
+    _form = base.NU_SVR_FORM
+    nu: float = 0.5
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class QuantileSVR(Regressor):
+    """The `quantile` of the targets as a function of the features, by the pinball loss."""
+
+    _form = base.QUANTILE_FORM
+    quantile: float = 0.5
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OneClassSVM(sk.OutlierMixin, Solved):  # type: ignore[misc]
+    """The region that holds all but about the share `nu` of the points."""
+
+    _form = base.ONE_CLASS_FORM
+    nu: float = 0.5
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Train on the rows of X; y is not looked at."""
+        return self._told(self._run(X, None, sample_weight))
+
+    @property
+    def offset_(self) -> FloatArray:
+        """What `score_samples` exceeds `decision_function` by: minus `intercept_`."""
+        return -self.intercept_  # type: ignore[no-any-return]
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """At least 0 inside of the region, below 0 outside."""
+        values = self._values(X)[:, 0]
+        values[np.abs(values) <= self._known.edge] = 0.0  # on the edge, but for rounding
+        return values
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """The decision function without its constant."""
+        return self.decision_function(X) + self.offset_
+
+    def predict(self, X: Any) -> Any:
+        """1 inside of the region and -1 outside."""
+        return np.where(self.decision_function(X) >= 0.0, 1, -1).astype(np.intp)
+
+
+__all__ = ["SVC", "SVR", "NuSVC", "NuSVR", "OneClassSVM", "QuantileSVR"]

@@ -1,0 +1,103 @@
+"""scikit-learn's own tests of its support vector machines, with the classes of this library in place of theirs.
+
+docs/sklearn.md lists the tests that do not hold, with the reasons. A listed test that passes is an error, and so is a name in
+the list that no test has.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.util
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import sklearn.svm
+from sklearn.svm import tests as theirs
+
+import svmcore
+from svmcore._jit import DISABLED
+
+NAMES = ("SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM", "LinearSVC", "LinearSVR")
+MODULES = ("test_svm", "test_sparse", "test_bounds")
+PAGE = Path(__file__).parents[1] / "docs" / "sklearn.md"
+LISTED = dict(re.findall(r"^\| `(test_[^`]*)` \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+
+if DISABLED:
+    pytest.skip("needs compiled code", allow_module_level=True)
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def loaded(name):
+    """A module of scikit-learn's tests, read anew while its library has our classes."""
+    original = {each: getattr(sklearn.svm, each) for each in NAMES}
+    ours = {each: getattr(svmcore, each) for each in NAMES}
+    spec = importlib.util.spec_from_file_location(f"theirs_{name}", Path(theirs.__file__).parent / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        vars(sklearn.svm).update(ours)
+        spec.loader.exec_module(module)
+    finally:
+        vars(sklearn.svm).update(original)
+    if hasattr(module, "svm"):
+        module.svm = SimpleNamespace(**{**vars(sklearn.svm), **ours})
+    return module
+
+
+def collected():
+    for name in MODULES:
+        for key, function in vars(loaded(name)).items():
+            if key.startswith("test_") and callable(function):
+                function.pytestmark = [
+                    mark if mark.name != "parametrize"
+                    else pytest.mark.parametrize(mark.args[0], list(mark.args[1]), *mark.args[2:], **mark.kwargs).mark
+                    for mark in getattr(function, "pytestmark", [])
+                ]  # fmt: skip
+                yield key.replace("test_", f"{name}__", 1), function
+
+
+for _name, _function in collected():
+    globals()[f"test_{_name.removeprefix('test_')}"] = _function
+
+
+@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf", "sigmoid"])
+def test_sparse_and_dense_machines_are_equal(kernel):
+    """The body of their `test_sparse.test_svc`, which asks for probabilities besides."""
+    module = loaded("test_sparse")
+    machine = svmcore.SVC(gamma=1, kernel=kernel, random_state=0, decision_function_shape="ovo")
+    blobs = module.X_blobs, module.y_blobs
+    for X, y, T in [
+        (module.X, module.Y, module.T),
+        (module.X2, module.Y2, module.T2),
+        (blobs[0][:80], blobs[1][:80], blobs[0][80:]),
+    ]:
+        for container in module.CSR_CONTAINERS:
+            module.check_svm_model_equal(machine, container(X), y, T)
+
+
+def reason(name):
+    return next(
+        (why for pattern, why in LISTED.items() if fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))), None
+    )
+
+
+@pytest.fixture
+def global_random_seed():
+    return 42
+
+
+@pytest.fixture(autouse=True)
+def _listed(request):
+    why = reason(request.node.name)
+    if why is not None:
+        request.applymarker(pytest.mark.xfail(reason=why, strict=True))
+
+
+def test_every_name_in_the_list_is_a_test(request):
+    names = [item.name for item in request.session.items if item.fspath == request.node.fspath]
+    if len(names) < 200:
+        pytest.skip("only some of the tests were asked for")
+    unknown = [each for each in LISTED if not any(reason(name) == LISTED[each] for name in names)]
+    assert unknown == []
+    assert LISTED
