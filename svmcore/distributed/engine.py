@@ -33,7 +33,7 @@ class Serial:
     def __init__(self, n_threads: int | None = None) -> None:
         self.n_threads = n_threads or available_threads()
         self.poll: Callable[[], bool] = lambda: False
-        self.lost: list[str] = []  # what was lost on the way, in words
+        self.lost: list[str] = []
 
     def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], *, ask: bool = True) -> list[Any]:
         """function(*task) for every task; the k-th belongs to part k. Without `ask`, all or nothing."""
@@ -55,6 +55,10 @@ class Serial:
     def crew(self, make: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> Crew:
         """make(*task) for every part, kept."""
         return Crew(self, self.run(make, tasks))
+
+    def losses(self) -> list[str]:
+        """What was lost on the way, in words."""
+        return list(self.lost)
 
     def close(self) -> None:
         """Let go of what was started."""

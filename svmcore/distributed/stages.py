@@ -23,6 +23,8 @@ from svmcore.solvers import _ipm_jit as ipm
 from svmcore.solvers import interior
 
 _BLOCK = 1 << 17  # features of a block that is widened
+CHANGES_NOTHING = ("sizes", "ridge", "farthest", "newton", "bounded", "weight", "measure", "coefficients", "vectors")
+"""Stages that need not be done again on the way back to where a part was."""
 WITHOUT_A_PASS = ("begin", "inside", "spread")
 """Stages that all parts are asked for and that do not look at the rows."""
 

@@ -128,7 +128,7 @@ def fit_linear(problem: Setup) -> PartsSolution:
     speak(status, found.violation, relative, tol)
     stats = {
         "syncs": fit.syncs, "passes": fit.passes, "crossovers": fit.crossovers, "rows_up": fit.moved, "exact": True,
-        "bytes_up": fit.syncs * 8 * d * (d + 2), "lost": list(engine.lost),
+        "bytes_up": fit.syncs * 8 * d * (d + 2), "lost": engine.losses(),
     }  # fmt: skip
     return PartsSolution(
         kind=task.kind, intercept=found.bias - shift,
@@ -319,7 +319,7 @@ def fit_kernel(problem: Setup, working_set: int | None, whole: bool) -> PartsSol
     stats = {
         "passes": fit.rows_moved / max(n_support, 1), "rows_moved": fit.rows_moved, "rows_seen": len(fit.seen.names),
         "bytes_up": fit.bytes_up, "bytes_down": fit.bytes_down, "decisive": proof.decisive, "exact": proof.exact,
-        "error": proof.error, "precision": "float64" if fit.exact else "float32", "lost": list(problem.engine.lost),
+        "error": proof.error, "precision": "float64" if fit.exact else "float32", "lost": problem.engine.losses(),
     }  # fmt: skip
     if proof.estimated:
         stats["estimated"] = True

@@ -1,0 +1,354 @@
+"""The engine of a dask cluster, collections of dask as parts, and predictions as lazy arrays. The only importer of dask.
+
+Kernel machines are futures: few rounds, little state, and dask computes again what a lost worker held, from the sources and
+the changes of all rounds, which the scheduler keeps. Linear machines are actors: a hundred short stages on much state in
+place; what a lost worker held is made again elsewhere from a log of the stages. Either way the bits are the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import dask
+import numpy as np
+from dask import array as da
+from distributed import Client, Future, KilledWorker, get_client, get_worker, wait
+
+from svmcore._errors import InputError, SVMError
+from svmcore.distributed import files
+from svmcore.distributed.engine import POLL, Crew, Halted, Serial
+from svmcore.distributed.parts import Held, Piece
+from svmcore.distributed.stages import CHANGES_NOTHING
+
+_RUNS = itertools.count()
+_TRIES = 20  # workers that may be lost in one stage of a linear machine
+_LOOK = 2.0  # seconds between looks whether a worker is still there
+_PATIENCE = 60.0  # seconds to wait for a worker
+
+
+def _client(client: Any) -> Client:
+    if client is None:
+        try:
+            return get_client()
+        except ValueError:
+            raise InputError(
+                "client=None and there is no current client of dask; make one with distributed.Client(...), "
+                "or use engine='serial'"
+            ) from None
+    if not isinstance(client, Client) or client.asynchronous:
+        raise InputError(f"client={client!r} is no (synchronous) distributed.Client")
+    return client
+
+
+class Dask(Serial):
+    """The workers of a cluster."""
+
+    name = "dask"
+    remote = True
+
+    def __init__(self, client: Any, n_threads: int | None = None) -> None:
+        super().__init__(n_threads or 1)
+        self.client = _client(client)
+        self.began = self.workers()
+        if not self.began:
+            self.client.wait_for_workers(1, timeout=_PATIENCE)
+            self.began = self.workers()
+        self.count = 0
+        self._run = next(_RUNS)
+        self._numbers = itertools.count()
+
+    def workers(self) -> list[str]:
+        """Addresses of the workers that are there now."""
+        found: dict[str, Any] = self.client.sync(self.client.scheduler.identity, n_workers=-1)
+        return sorted(found["workers"])
+
+    def sources(self, X: Any, y: Any, weight: Any, label: Any, parts: int | None) -> list[Any]:
+        """Collections become futures of parts, whose lineage dask keeps; files are read by the workers."""
+        lazy = _delayed_parts(X, y, weight, label)
+        if lazy is not None:
+            found: list[Any] = self.client.compute(lazy, optimize_graph=False)
+        else:
+            if parts is None and hasattr(X, "shape"):
+                parts = max(1, min(4 * max(1, len(self.began)), int(X.shape[0]) // 1000))
+            found = files.sources(X, y, weight, label=label, parts=parts)
+            found = [self.share(source) if isinstance(source, Held) else source for source in found]
+        self.count = len(found)
+        return found
+
+    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], *, ask: bool = True) -> list[Any]:
+        """As `Serial.run`: futures. Part k begins on worker k, and may go on anywhere."""
+        if ask and self.poll():
+            raise Halted
+        here = self.began if len(tasks) == self.count else []
+        return [
+            self.client.submit(
+                function, *task, pure=False, key=f"svmcore-{function.__name__}-{self._run}-{next(self._numbers)}",
+                workers=[here[k % len(here)]] if here else None, allow_other_workers=bool(here),
+            )
+            for k, task in enumerate(tasks)
+        ]  # fmt: skip
+
+    def share(self, value: Any) -> Any:
+        """As the result of a task, which can be done again. What is scattered is lost with the worker that holds it.
+
+        Copies on all workers would not help: dask's memory manager takes them away after two seconds.
+        """
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            return self.client.submit(_same, value, pure=False, key=f"svmcore-value-{self._run}-{next(self._numbers)}")
+
+    def gather(self, handles: list[Any]) -> list[Any]:
+        """As `Serial.gather`."""
+        pending = [handle for handle in handles if isinstance(handle, Future)]
+        while pending:
+            try:
+                wait(pending, timeout=POLL)
+                break
+            except TimeoutError:
+                if self.poll():
+                    raise Halted from None
+        try:
+            found: list[Any] = self.client.gather(handles)
+        except KilledWorker as error:
+            raise SVMError(
+                f"a part ended the process of every worker that took it ({error}); most often it needs more memory than "
+                "a worker has: give more and smaller parts"
+            ) from None
+        except Exception as error:
+            if isinstance(error, SVMError) or not _is_loss(error):
+                raise
+            raise SVMError(
+                f"data that no other worker holds were lost with a worker ({error}); run again, with checkpoint= to go on "
+                "from the last round, and give files or collections instead of arrays"
+            ) from None
+        return found
+
+    def crew(self, make: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> Crew:
+        """As `Serial.crew`: actors."""
+        return _Actors(self, make, tasks)
+
+    def losses(self) -> list[str]:
+        """As `Serial.losses`: workers that are gone, and actors that were made again."""
+        return [*sorted(set(self.began) - set(self.workers())), *self.lost]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _is_loss(error: Exception) -> bool:
+    """Whether dask says that something has vanished with a worker."""
+    return type(error).__name__ in (
+        "CancelledError",
+        "FutureCancelledError",
+        "FuturesCancelledError",
+        "FutureLostError",
+    )
+
+
+class _Holder:
+    """The actor of one worker: its parts, side by side in the worker's threads."""
+
+    def __init__(self, make: Callable[..., Any], *tasks: Any) -> None:
+        *flat, count = tasks
+        width = len(flat) // count
+        own = [flat[k * width : (k + 1) * width] for k in range(count)]
+        self._pool = ThreadPoolExecutor(max(1, get_worker().state.nthreads))
+        self.members = list(self._pool.map(lambda task: make(*task), own))
+
+    def call(self, name: str, args: list[tuple[Any, ...]]) -> list[Any]:
+        """One stage of all members, each with its own arguments."""
+        return list(self._pool.map(lambda pair: getattr(pair[0], name)(*pair[1]), zip(self.members, args, strict=True)))
+
+    def replay(self, log: list[tuple[str, list[tuple[Any, ...]]]]) -> int:
+        """The stages so far."""
+        for name, args in log:
+            self.call(name, args)
+        return len(log)
+
+
+class _Actors(Crew):
+    """Members on the workers of a cluster. `log` holds all stages that changed something, and is all that recovery needs."""
+
+    def __init__(self, engine: Dask, make: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> None:
+        self.dask, self.make, self.tasks = engine, make, list(tasks)
+        workers = engine.began
+        self.owned = [list(range(k, len(tasks), len(workers))) for k in range(min(len(workers), len(tasks)))]
+        self.log: list[tuple[str, list[tuple[Any, ...]]]] = []
+        started = [self._submit(own, [workers[k]]) for k, own in enumerate(self.owned)]
+        self.actors = [self._made(k, future) for k, future in enumerate(started)]
+        super().__init__(engine, [])
+
+    def _submit(self, own: list[int], workers: list[str] | None) -> Future:
+        """A new actor; its tasks are flat, for futures in them to be resolved."""
+        flat = [argument for k in own for argument in self.tasks[k]]
+        return self.dask.client.submit(
+            _Holder,
+            self.make,
+            *flat,
+            len(own),
+            actor=True,
+            pure=False,
+            workers=workers,
+            allow_other_workers=bool(workers),
+        )
+
+    def _waited(self, future: Any, address: str | None = None) -> Any:
+        """The result of a future, unless the worker that works on it goes away."""
+        while True:
+            try:
+                return future.result(timeout=_LOOK)
+            except TimeoutError:
+                workers = self.dask.workers()
+                if address is not None and address not in workers:
+                    raise RuntimeError("its worker is gone") from None
+                if not workers:
+                    self.dask.client.wait_for_workers(1, timeout=_PATIENCE)
+
+    def _made(self, k: int, future: Future) -> Any:
+        try:
+            return self._waited(future)
+        except (OSError, RuntimeError) as error:
+            return self._again(k, error)
+
+    def _again(self, k: int, error: Exception) -> Any:
+        """The actor k, made anew on any worker and brought to where it was."""
+        for _ in range(_TRIES):
+            try:
+                self.dask.client.wait_for_workers(1, timeout=_PATIENCE)
+                actor = self._waited(self._submit(self.owned[k], None))
+                log = [(name, [args[i] for i in self.owned[k]]) for name, args in self.log]
+                self._waited(actor.replay(log), actor._address)
+                self.dask.lost.append(f"the actor of parts {self.owned[k]}, after {len(self.log)} stages")
+                return actor
+            except (OSError, RuntimeError) as again:
+                error = again
+        raise SVMError(f"parts {self.owned[k]} lost {_TRIES} workers one after the other ({error})")
+
+    def all(self, name: str, *args: Any) -> list[Any]:
+        """As `Crew.all`."""
+        return self.each(name, [args] * len(self.tasks))
+
+    def each(self, name: str, args: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """As `Crew.each`."""
+        calls = []
+        for k, own in enumerate(self.owned):
+            try:
+                calls.append(self.actors[k].call(name, [args[i] for i in own]))
+            except (OSError, RuntimeError):
+                calls.append(None)
+        found: list[Any] = [None] * len(self.tasks)
+        for k, own in enumerate(self.owned):
+            for i, value in zip(own, self._result(k, calls[k], name, [args[i] for i in own]), strict=True):
+                found[i] = value
+        if name not in CHANGES_NOTHING:
+            self.log.append((name, list(args)))
+        return found
+
+    def _result(self, k: int, call: Any, name: str, args: list[tuple[Any, ...]]) -> list[Any]:
+        """The answer of an actor, or of the one that takes its place."""
+        for _ in range(_TRIES):
+            try:
+                if call is None:
+                    raise RuntimeError("its worker is gone")
+                found: list[Any] = self._waited(call, self.actors[k]._address)
+                return found
+            except (OSError, RuntimeError) as error:
+                if isinstance(error, SVMError):
+                    raise
+                self.actors[k] = self._again(k, error)
+                call = self.actors[k].call(name, args)
+        raise SVMError(f"parts {self.owned[k]} lost {_TRIES} workers in one stage")
+
+
+# ---- collections -----------------------------------------------------------------------------------------------------
+
+
+def _held(name: str, X: Any, y: Any, weight: Any) -> Held:
+    """A chunk as a part."""
+    X = X.to_numpy() if hasattr(X, "to_numpy") else X
+    return Held(name, Piece(X, np.asarray(y), None if weight is None else np.asarray(weight)))
+
+
+def _of_frame(name: str, frame: Any, label: Any, weight: Any) -> Held:
+    """A partition of a frame: its columns are told apart here, since dask may fuse partitions of some of them."""
+    drop = [label] if weight is None else [label, weight]
+    for column in drop:
+        if column not in frame.columns:
+            raise InputError(
+                f"the frame has no column {column!r}; its columns are {', '.join(map(str, frame.columns))}"
+            )
+    return _held(name, frame.drop(columns=drop), frame[label], None if weight is None else frame[weight])
+
+
+def _of_pair(name: str, pair: Any) -> Held:
+    return Held(name, Piece(*pair))
+
+
+def _chunks(values: Any, like: Any, name: str, count: int) -> list[Any]:
+    """A vector in as many pieces as X has."""
+    if values is None:
+        return [None] * count
+    if not hasattr(values, "dask"):
+        sizes = getattr(like, "chunks", ((np.nan,),))[0]
+        if np.isnan(sum(sizes)):
+            raise InputError(f"X has parts of unknown lengths; give {name} as a collection of dask with the same parts")
+        values = da.from_array(np.asarray(values), chunks=(sizes,))
+    if isinstance(values, da.Array):
+        values = values.reshape(-1) if values.ndim > 1 else values
+        if isinstance(like, da.Array) and not np.isnan(sum(like.chunks[0]) + sum(values.chunks[0])):
+            if like.shape[0] != values.shape[0]:
+                raise InputError(f"X has {like.shape[0]} rows and {name} {values.shape[0]}; give one number a row")
+            values = values.rechunk((like.chunks[0],))
+        pieces = list(values.to_delayed().ravel())
+    else:
+        pieces = list(values.to_delayed(optimize_graph=False))
+    if len(pieces) != count:
+        raise InputError(f"X has {count} parts and {name} has {len(pieces)}; give collections with the same parts")
+    return pieces
+
+
+def _delayed_parts(X: Any, y: Any, weight: Any, label: Any) -> list[Any] | None:
+    """The parts of a collection, or None for anything else."""
+    held, of_frame, of_pair = (dask.delayed(function, pure=False) for function in (_held, _of_frame, _of_pair))
+    if isinstance(X, (list, tuple)) and len(X) and all(hasattr(x, "dask") or isinstance(x, Future) for x in X):
+        if isinstance(X[0], da.Array):
+            X, y = da.concatenate(X), None if y is None else da.concatenate(y)
+            weight = None if weight is None else da.concatenate(weight)
+        else:
+            return [of_pair(str(k), pair) for k, pair in enumerate(X)]
+    if not hasattr(X, "dask"):
+        return None
+    if isinstance(X, da.Array):
+        if X.ndim != 2:
+            raise InputError(f"X has {X.ndim} dimension(s); it must have two, samples by features")
+        X = X.rechunk({1: -1})
+        pieces = list(X.to_delayed().ravel())
+    else:
+        pieces = list(X.to_delayed(optimize_graph=False))
+        if y is None:
+            if label is None:
+                raise InputError("a data frame needs y, or the name of the column of labels as label=")
+            return [of_frame(str(k), piece, label, weight) for k, piece in enumerate(pieces)]
+    if y is None:
+        raise InputError("y is missing; give one label a row")
+    labels, weights = _chunks(y, X, "y", len(pieces)), _chunks(weight, X, "sample_weight", len(pieces))
+    return [held(str(k), *piece) for k, piece in enumerate(zip(pieces, labels, weights, strict=True))]
+
+
+def _predicted(rows: Any, machine: Any, labels: bool) -> Any:
+    return machine.predict(rows) if labels else machine.decision_function(rows)
+
+
+def map_rows(X: Any, machine: Any, labels: bool) -> Any:
+    """Predictions for a collection, as a lazy array by the same parts. The machine goes to every worker once."""
+    if not isinstance(X, da.Array):
+        X = X.to_dask_array()
+    X = X.rechunk({1: -1})
+    classes = machine.classes if labels else None
+    dtype = np.dtype(np.float64) if classes is None else classes.dtype
+    return X.map_blocks(
+        _predicted, dask.delayed(machine), labels, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype=dtype)
+    )

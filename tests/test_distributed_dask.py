@@ -1,0 +1,198 @@
+"""Parts on a cluster of two worker processes: same bits as in one process, also when a worker is killed on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import svmcore
+from svmcore.distributed import rounds, scan, train_linear, train_svc
+
+pytest.importorskip("dask", reason="needs dask")
+pytest.importorskip("distributed", reason="needs distributed")
+pytestmark = [
+    pytest.mark.compiled,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+FORM = {"working_set": 400, "tol": 1e-3}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    from distributed import Client, LocalCluster
+
+    here = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(rounds.__file__).split("/svmcore/distributed")[0], here])
+    folder = str(tmp_path_factory.mktemp("dask"))
+    words = {"dashboard_address": None, "memory_limit": "2GB", "local_directory": folder, "silence_logs": 50}
+    with LocalCluster(n_workers=2, threads_per_worker=1, **words) as cluster, Client(cluster) as client:
+        yield client
+    os.environ["PYTHONPATH"] = here
+
+
+def wavy(n=3000, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    return X, np.sign(np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.7 * rng.normal(size=n))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Six parts on disk, and all of their rows."""
+    folder = tmp_path_factory.mktemp("parts")
+    X, y = wavy()
+    for k, a in enumerate(np.array_split(np.arange(len(y)), 6)):
+        np.savez(folder / f"{k}.npz", X=X[a], y=y[a])
+    return str(folder / "*.npz"), X, y
+
+
+def same_bits(one, other):
+    assert one.objective == other.objective
+    assert one.intercept == other.intercept
+    assert one.kkt_violation == other.kkt_violation
+    assert all((a == b).all() for a, b in zip(one.alpha, other.alpha, strict=True))
+
+
+def test_a_cluster_gives_the_bits_of_one_process(client, files):
+    pattern, X, y = files
+    one = train_svc(pattern, **FORM)
+    two = train_svc(pattern, client=client, **FORM)
+    assert (one.engine, two.engine) == ("serial", "dask")
+    same_bits(one, two)
+    assert abs(two.objective - svmcore.train_svc(X, y, tol=1e-7).objective) < 1e-5 * abs(two.objective)
+
+
+def _kill_one(client):
+    """The operating system ends one worker process, by its id."""
+    pid = min(client.run(os.getpid).values())
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [
+        pytest.param("start", marks=pytest.mark.slow),
+        "advance",
+        pytest.param("share_of_product", marks=pytest.mark.slow),
+    ],
+)
+def test_a_killed_worker_changes_no_bit(client, files, phase, monkeypatch):
+    monkeypatch.setattr(rounds, "CHEAP", 0.0)  # the certificate is that of the rows that decide
+    pattern, *_ = files
+    one = train_svc(pattern, **FORM)
+    dask_engine = pytest.importorskip("svmcore.distributed.dask_engine")
+    run, killed = dask_engine.Dask.run, []
+
+    def with_a_kill(self, function, tasks, *, ask=True):
+        handles = run(self, function, tasks, ask=ask)
+        if function is getattr(scan, phase) and not killed:
+            killed.append(phase)
+            time.sleep(0.02)
+            _kill_one(client)
+        return handles
+
+    monkeypatch.setattr(dask_engine.Dask, "run", with_a_kill)
+    two = train_svc(pattern, client=client, **FORM)
+    assert killed == [phase]
+    assert two.engine == "dask"
+    same_bits(one, two)
+    assert len(two.stats["lost"]) == 1
+    client.wait_for_workers(2, timeout=60)
+
+
+@pytest.mark.parametrize("stage", [pytest.param("bounds", marks=pytest.mark.slow), "predict"])
+def test_a_killed_worker_changes_no_bit_of_a_linear_machine(client, files, stage, monkeypatch):
+    pattern, *_ = files
+    one = train_linear(pattern)
+    dask_engine = pytest.importorskip("svmcore.distributed.dask_engine")
+    each, killed = dask_engine._Actors.each, []
+
+    def with_a_kill(self, name, args):
+        if name == stage and not killed:
+            killed.append(stage)
+            _kill_one(client)
+        return each(self, name, args)
+
+    monkeypatch.setattr(dask_engine._Actors, "each", with_a_kill)
+    two = train_linear(pattern, client=client)
+    assert killed == [stage]
+    assert any("actor" in word for word in two.stats["lost"])
+    assert two.objective == one.objective
+    assert (two.coef_ == one.coef_).all()
+    client.wait_for_workers(2, timeout=60)
+
+
+def test_collections_of_dask(client, files):
+    da = pytest.importorskip("dask.array")
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    _, X, y = files
+    parts = [(X[a : a + 1000], y[a : a + 1000]) for a in (0, 1000, 2000)]
+    one = train_svc(parts, **FORM)
+    lazy_X, lazy_y = da.from_array(X, chunks=(1000, 2)), da.from_array(y, chunks=700)
+    two = train_svc(lazy_X, lazy_y, **FORM)  # the current client
+    same_bits(one, two)
+    assert two.engine == "dask"
+    found = two.predict(lazy_X)
+    assert isinstance(found, da.Array)
+    assert (found.compute() == one.predict(X)).all()
+    assert np.allclose(two.decision_function(lazy_X).compute(), one.decision_function(X))
+    frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")).assign(label=y), npartitions=3)
+    linear = train_linear(frame, label="label")
+    assert linear.converged
+    assert abs(linear.objective - train_linear(parts).objective) < 1e-5 * abs(linear.objective)
+    with pytest.raises(svmcore.InputError, match="no column 'klass'"):
+        train_linear(frame, label="klass")
+    with pytest.raises(svmcore.InputError, match="X has 3000 rows and y 2999"):
+        train_svc(lazy_X, lazy_y[1:])
+
+
+def test_a_part_that_vanishes_is_named(client, tmp_path, monkeypatch):
+    X, y = wavy(600)
+    for k in range(3):
+        np.savez(tmp_path / f"{k}.npz", X=X[k::3], y=y[k::3])
+    begin = rounds.Rounds.begin
+
+    def begin_without_it(self):
+        (tmp_path / "1.npz").unlink()
+        begin(self)
+
+    monkeypatch.setattr(rounds.Rounds, "begin", begin_without_it)
+    with pytest.raises(svmcore.InputError, match=r"part .*1\.npz is gone"):
+        train_svc(str(tmp_path / "*.npz"), client=client, working_set=50)
+
+
+@pytest.mark.slow
+def test_a_straggler_changes_no_bit(client, files, monkeypatch):
+    pattern, *_ = files
+    one = train_svc(pattern, **FORM)
+    slow = min(client.scheduler_info()["workers"])
+    client.run(_slow_down, workers=[slow])
+    two = train_svc(pattern, client=client, **FORM)
+    same_bits(one, two)
+    client.restart()
+
+
+def _slow_down():
+    from svmcore.distributed import scan
+
+    advance = scan._add
+
+    def late(*args):
+        time.sleep(0.3)
+        return advance(*args)
+
+    scan._add = late
+
+
+def test_a_client_is_asked_for(files):
+    pattern, *_ = files
+    with pytest.raises(svmcore.InputError, match="is no"):
+        train_svc(pattern, client=object())
