@@ -4,6 +4,21 @@
 >>> solution = svmcore.train_svc([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1], kernel="linear")
 >>> solution.converged
 True
+
+| you want | call |
+|---|---|
+| one machine | `train_svc` (two classes), `train_classes`, `train_svr` (numbers, quantiles), `train_one_class` |
+| the machine for every C | `svm_path`, `svr_path`; for every epsilon `epsilon_path`; `quantile_path`, `one_class_path` |
+| the best C and gamma | `cv_path`, then `refit`; probabilities: `calibrate` |
+| rows added, removed, left out | `Solution.add`, `Solution.remove`, `leave_one_out` |
+| many labels, targets or weights of the same rows | `train_many` |
+| scikit-learn's interface | `SVC`, `SVR`, `NuSVC`, `NuSVR`, `OneClassSVM`, ... |
+| rows in parts, on several machines | `svmcore.distributed` |
+| how good an answer is, whoever found it | `certificate` |
+| data and files | `load_data`, `load`, and `save` of every result |
+| no waiting for the compiler | `warmup` |
+
+`help(svmcore.train_svc)` explains a function. On the command line: `svmcore --help`.
 """
 
 from __future__ import annotations
