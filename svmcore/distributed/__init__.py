@@ -8,6 +8,7 @@ True
 from __future__ import annotations
 
 from svmcore.distributed.answer import PartsSolution
+from svmcore.distributed.estimators import DaskLinearSVC, DaskSVC, DaskSVR
 from svmcore.distributed.training import train_linear, train_svc, train_svr
 
-__all__ = ["PartsSolution", "train_linear", "train_svc", "train_svr"]
+__all__ = ["DaskLinearSVC", "DaskSVC", "DaskSVR", "PartsSolution", "train_linear", "train_svc", "train_svr"]

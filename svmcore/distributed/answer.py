@@ -155,15 +155,11 @@ class PartsSolution:
 
     def decision_function(self, X: Any) -> Any:
         """f(x) for every row of X, by blocks of rows; a lazy dask array where X is a collection of dask."""
-        if hasattr(X, "dask"):
-            return dask_engine().map_rows(X, self._machine, False)
-        return self._by_blocks(X, False)
+        return by_blocks(X, self._machine, labels=False)
 
     def predict(self, X: Any) -> Any:
         """The class (or value) of every row of X; a lazy dask array where X is a collection of dask."""
-        if hasattr(X, "dask"):
-            return dask_engine().map_rows(X, self._machine, True)
-        return self._by_blocks(X, True)
+        return by_blocks(X, self._machine, labels=True)
 
     @property
     def _machine(self) -> Any:
@@ -171,13 +167,6 @@ class PartsSolution:
         if self.coef_ is not None:
             return Weights(self.coef_, self.intercept, self.classes)
         return self._local
-
-    def _by_blocks(self, X: Any, labels: bool) -> NDArray[Any]:
-        machine = self._machine
-        function = machine.predict if labels else machine.decision_function
-        if not hasattr(X, "shape") or len(X.shape) != 2 or X.shape[0] <= _ROWS or hasattr(X, "iloc"):
-            return np.asarray(function(X))
-        return np.concatenate([function(X[first : first + _ROWS]) for first in range(0, X.shape[0], _ROWS)])
 
     def __str__(self) -> str:
         n, status = sum(self.rows), self.status.name.lower()
@@ -203,6 +192,23 @@ class PartsSolution:
         return html_table("PartsSolution", rows)
 
 
+class ManyWeights(NamedTuple):
+    """Linear machines of several classes, each against the rest."""
+
+    coef: FloatArray
+    intercept: FloatArray
+    classes: NDArray[Any]
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """One value for every row and class."""
+        one = Weights(self.coef[0], 0.0, None)
+        return np.asarray(one.rows(X) @ self.coef.T, dtype=np.float64) + self.intercept
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of largest value."""
+        return np.asarray(self.classes[np.argmax(self.decision_function(X), axis=1)])
+
+
 class Weights(NamedTuple):
     """A linear machine."""
 
@@ -210,14 +216,28 @@ class Weights(NamedTuple):
     intercept: float
     classes: NDArray[Any] | None
 
-    def decision_function(self, X: Any) -> FloatArray:
-        """f(x) for every row of X."""
+    def rows(self, X: Any) -> Any:
+        """X as it can be multiplied."""
         X = X.to_numpy() if hasattr(X, "to_numpy") else X if is_sparse(X) else np.asarray(X)
         if len(X.shape) != 2 or X.shape[1] != len(self.coef):
             raise InputError(f"X has shape {X.shape}; this machine was trained with {len(self.coef)} features")
-        return np.asarray(X @ self.coef, dtype=np.float64) + self.intercept
+        return X
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """f(x) for every row of X."""
+        return np.asarray(self.rows(X) @ self.coef, dtype=np.float64) + self.intercept
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of every row of X, or the value."""
         values = self.decision_function(X)
         return values if self.classes is None else np.asarray(self.classes[(values > 0).astype(int)])
+
+
+def by_blocks(X: Any, machine: Any, *, labels: bool) -> Any:
+    """Predictions, or decision values, of a machine for rows of any number."""
+    if hasattr(X, "dask"):
+        return dask_engine().map_rows(X, machine, labels)
+    function = machine.predict if labels else machine.decision_function
+    if not hasattr(X, "shape") or len(X.shape) != 2 or X.shape[0] <= _ROWS or hasattr(X, "iloc"):
+        return np.asarray(function(X))
+    return np.concatenate([function(X[first : first + _ROWS]) for first in range(0, X.shape[0], _ROWS)])

@@ -347,8 +347,14 @@ def map_rows(X: Any, machine: Any, labels: bool) -> Any:
     if not isinstance(X, da.Array):
         X = X.to_dask_array()
     X = X.rechunk({1: -1})
-    classes = machine.classes if labels else None
-    dtype = np.dtype(np.float64) if classes is None else classes.dtype
+    classes = machine.classes
+    dtype = classes.dtype if labels and classes is not None else np.dtype(np.float64)
+    if not labels and classes is not None and len(classes) > 2:
+        width = machine.decision_function(np.zeros((1, X.shape[1]))).shape[1]
+        return X.map_blocks(
+            _predicted, dask.delayed(machine), labels, dtype=dtype, chunks=(X.chunks[0], (width,)),
+            meta=np.empty((0, 0), dtype=dtype),
+        )  # fmt: skip
     return X.map_blocks(
         _predicted, dask.delayed(machine), labels, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype=dtype)
     )

@@ -57,8 +57,9 @@ class Task(NamedTuple):
     loss: str
     epsilon: float
     equality: bool
-    classes: Any  # of a classifier: the two labels, the second is the positive one
-    factors: tuple[float, float]  # weights of the two classes
+    classes: Any  # of a classifier: the two labels, the second is the positive one; None as the first: all others
+    labels: Any  # all labels there are,
+    factors: tuple[float, ...]  # and their weights
     n_features: int
     centre: FloatArray
     sparse: bool
@@ -259,8 +260,11 @@ def dual(piece: Piece, task: Task) -> DualQP:
     if task.kind == REGRESSION:
         costs = np.where(share > 0, task.C * share, 0.0)
         return formulations.svr(piece.y, costs, task.epsilon, task.loss, task.equality)
-    up, down = piece.y == task.classes[1], piece.y == task.classes[0]
-    share = share * np.where(up, task.factors[1], np.where(down, task.factors[0], 0.0))
+    minus, plus = task.classes
+    up = piece.y == plus
+    known = up | (piece.y == minus) if minus is not None else np.ones(n, bool)
+    factor = np.array(task.factors)[np.searchsorted(task.labels, piece.y)] if n else np.zeros(0)
+    share = share * np.where(known, factor, 0.0)
     costs = np.where(share > 0, task.C * share, 0.0)
     return formulations.svc(np.where(up, 1.0, -1.0), costs, task.loss, task.equality)
 

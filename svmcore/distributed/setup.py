@@ -68,18 +68,23 @@ def _engine(X: Any, words: Words) -> Serial:
     return dask_engine().Dask(words.client, threads)  # type: ignore[no-any-return]
 
 
-def _labels(whole: Whole, class_weight: Any) -> tuple[Any, tuple[float, float]]:
-    """The two classes and their weights."""
+def _labels(whole: Whole, class_weight: Any, several: bool) -> tuple[Any, tuple[float, ...]]:
+    """The classes and their weights."""
     labels = whole.labels
-    if len(labels) > 2:
+    if len(labels) > 2 and not several:
         shown = ", ".join(map(str, labels[:5].tolist())) + (", ..." if len(labels) > 5 else "")
-        raise InputError(f"y holds {len(labels)} classes ({shown}); this function separates two; DaskSVC takes several")
+        raise InputError(
+            f"y holds {len(labels)} classes ({shown}); this function separates two; DaskSVC and DaskLinearSVC take several"
+        )
     if len(labels) < 2:
         raise InputError(f"y holds one class only ({', '.join(map(str, labels))}) in all parts; a classifier needs two")
     if not whole.counts.all():
-        raise InputError("all samples of one class have weight zero; both classes need a sample with positive weight")
-    down, up = border.class_factors(class_weight, labels, np.arange(2), whole.counts)
-    return labels, (float(down), float(up))
+        gone = labels[int(np.argmin(whole.counts))]
+        raise InputError(
+            f"all samples of class {gone} have weight zero; every class needs a sample with positive weight"
+        )
+    factors = border.class_factors(class_weight, labels, np.arange(len(labels)), whole.counts)
+    return labels, tuple(factors.tolist())
 
 
 def _kernel(name: Any, gamma: Any, degree: Any, coef0: Any, whole: Whole) -> Kernel:
@@ -100,8 +105,8 @@ def _kernel(name: Any, gamma: Any, degree: Any, coef0: Any, whole: Whole) -> Ker
     return Kernel(int(kind), float(value), constant, power, 0.0)
 
 
-def setup(X: Any, y: Any, sample_weight: Any, form: dict[str, Any], words: Words) -> Setup:
-    """Check everything, make the engine, read the parts once."""
+def setup(X: Any, y: Any, sample_weight: Any, form: dict[str, Any], words: Words, *, several: bool = False) -> Setup:
+    """Check everything, make the engine, read the parts once. With `several` classes the task is that of the first two."""
     loss = border.choice("loss", form["loss"], LOSSES)
     kind = REGRESSION if loss in formulations.SVR_LOSSES else CLASSIFICATION
     C = border.cost(form["C"], infinite=False)
@@ -117,9 +122,12 @@ def setup(X: Any, y: Any, sample_weight: Any, form: dict[str, Any], words: Words
     else:
         found = files.sources(X, y, sample_weight, label=words.label, parts=parts)
     whole = together(engine.gather(engine.run(summary, [(source, kind) for source in found])))
-    classes, factors = (None, (1.0, 1.0)) if kind == REGRESSION else _labels(whole, form.get("class_weight"))
+    labels, factors = (None, ()) if kind == REGRESSION else _labels(whole, form.get("class_weight"), several)
+    classes = None if labels is None else labels[:2]
     kernel = _kernel(form["kernel"], form["gamma"], form["degree"], form["coef0"], whole)
-    task = Task(kind, kernel, C, loss, epsilon, equality, classes, factors, whole.features, whole.mean, whole.sparse)
+    task = Task(
+        kind, kernel, C, loss, epsilon, equality, classes, labels, factors, whole.features, whole.mean, whole.sparse
+    )
     terms = Terms(C, loss, epsilon if kind == REGRESSION else None)
     ledger = Ledger(words.checkpoint, _described(task, whole))
     return Setup(engine, found, whole, task, terms, tol, control, ledger, verbose)
@@ -134,7 +142,7 @@ def _described(task: Task, whole: Whole) -> dict[str, Any]:
         "loss": task.loss,
         "epsilon": task.epsilon,
         "fit_intercept": task.equality,
-        "classes": None if task.classes is None else [str(label) for label in task.classes],
+        "classes": None if task.labels is None else [str(label) for label in task.labels],
         "class_weight": list(task.factors),
         "features": task.n_features,
         "mean of the rows": whole.mean.tolist(),

@@ -137,9 +137,17 @@ def fit_linear(problem: Setup) -> PartsSolution:
         ),
         status=status, fit_seconds=control.seconds, n_support=found.support, n_free=found.free, rounds=steps,
         rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
-        classes=task.classes, kernel=Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0), terms=problem.terms,
+        classes=_classes(problem), kernel=Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0), terms=problem.terms,
         n_features=d, coef_=found.w, engine=engine.name, gather=_FromCrew(crew), stats=stats,
     )  # fmt: skip
+
+
+def _classes(problem: Setup) -> Any:
+    """The two labels of a machine; of one class against the rest these are False and True."""
+    if problem.task.classes is None:
+        return None
+    minus, plus = problem.task.classes
+    return np.array([False, True]) if minus is None else np.array([minus, plus])
 
 
 class _FromCrew:
@@ -328,6 +336,6 @@ def fit_kernel(problem: Setup, working_set: int | None, whole: bool) -> PartsSol
         certificate=Certificate(-proof.dual, primal, proof.gap, relative, proof.violation, 0.0, proof.bias),
         status=status, fit_seconds=control.seconds, n_support=n_support, n_free=at.free, rounds=fit.rounds,
         rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
-        classes=task.classes, kernel=task.kernel, terms=problem.terms, n_features=task.n_features, coef_=None,
+        classes=_classes(problem), kernel=task.kernel, terms=problem.terms, n_features=task.n_features, coef_=None,
         engine=problem.engine.name, gather=_FromParts(fit), stats=stats,
     )  # fmt: skip

@@ -1,0 +1,79 @@
+"""Estimators over parts: parameters, several classes, regression, what they are fitted to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import svmcore
+from svmcore.distributed import DaskLinearSVC, DaskSVC, DaskSVR
+
+pytestmark = pytest.mark.compiled
+
+
+def three(n=900):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    return X, np.array(["a", "b", "c"])[np.clip(np.floor(1.5 * np.abs(X[:, 0] + 0.3 * X[:, 1])), 0, 2).astype(int)]
+
+
+def test_several_classes_are_told_apart_in_pairs():
+    X, y = three()
+    model = DaskSVC(C=5.0, parts=4, tol=1e-6, class_weight="balanced").fit(X, y)
+    ref = svmcore.train_classes(X, y, 5.0, tol=1e-8, class_weight="balanced")
+    assert len(model.solutions_) == 3
+    for ours, theirs in zip(model.solutions_, ref.machines, strict=True):
+        assert abs(ours.objective - theirs.objective) <= 1e-8 * abs(theirs.objective)
+    assert (model.predict(X) == ref.predict(X)).all()
+    assert model.score(X, y) > 0.9
+    assert model.decision_function(X[:5]).shape == (5, 3)
+    assert isinstance(model.to_local(), svmcore.Machines)
+    assert model.converged_
+    assert model.kkt_violation_ <= 1e-6
+    assert model.dual_gap_ >= 0.0
+    with pytest.raises(svmcore.InputError, match="3 classes"):
+        _ = model.solution_
+
+
+def test_linear_machines_are_one_against_the_rest():
+    X, y = three()
+    model = DaskLinearSVC(C=5.0, parts=4, tol=1e-6).fit(X, y)
+    ref = svmcore.train_classes(X, y, 5.0, kernel="linear", strategy="ovr", tol=1e-8)
+    assert model.coef_.shape == (3, 3)
+    assert np.allclose(model.decision_function(X), ref.decision_function(X), atol=1e-4)
+    assert (model.predict(X) == ref.predict(X)).mean() > 0.999
+    assert (model.to_local().predict(X) == ref.predict(X)).mean() > 0.999
+
+
+def test_two_classes_and_regression():
+    X, y = three()
+    model = DaskSVC(parts=2).fit(X, y == "a")
+    assert model.solution_.converged
+    assert model.classes_.tolist() == [False, True]
+    assert model.client_ is None
+    assert isinstance(model.to_local(), svmcore.Solution)
+    target = np.sin(X[:, 0]) + X[:, 1]
+    fitted = DaskSVR(C=10.0, epsilon=0.05, parts=3).fit(X, target)
+    ref = svmcore.train_svr(X, target, C=10.0, epsilon=0.05)
+    assert fitted.score(X, target) > 0.98
+    assert np.allclose(fitted.predict(X), ref.predict(X), atol=1e-2)
+    with pytest.raises(AttributeError, match="linear kernel"):
+        _ = fitted.coef_
+
+
+def test_parameters():
+    model = DaskSVC(C=3.0)
+    assert repr(model) == "DaskSVC(C=3.0)"
+    assert model.set_params(gamma=0.5).get_params()["gamma"] == 0.5
+    with pytest.raises(svmcore.InputError, match="no parameter 'cost'"):
+        model.set_params(cost=1)
+    with pytest.raises(svmcore.InputError, match="not fitted"):
+        model.predict(np.zeros((1, 2)))
+    X, y = three(60)
+    with pytest.raises(svmcore.InputError, match="checkpoint="):
+        DaskSVC(parts=2, checkpoint="run.npz").fit(X, y)
+
+
+def test_scikit_learn_clones_them():
+    base = pytest.importorskip("sklearn.base")
+    assert base.clone(DaskLinearSVC(C=2.0)).C == 2.0
