@@ -58,6 +58,16 @@ class Odd:
         yield [1, 2, 3]
 
 
+class Foreign:
+    """A splitter of another library."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def split(self, X, y, groups):
+        return iter(self.answer)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -74,6 +84,8 @@ class Odd:
         ({"cv": [([0, 0, 1], [2])] * 2}, "names row 0 twice"),
         ({"cv": [([0.5], [2])] * 2}, "whole numbers"),
         ({"cv": [([], [2])] * 2}, "at least one row"),
+        ({"cv": Foreign([])}, r"test_cv_folds.Foreign, whose split.X, y, groups. yields no folds"),
+        ({"cv": Foreign(None)}, r"test_cv_folds.Foreign, whose split.X, y, groups. fails: 'NoneType'"),
         ({"groups": np.arange(3)}, "groups has 3 entries for 60 rows"),
         ({"groups": np.zeros(60)}, "at least 5 groups"),
         ({"groups": "by class", "cv": 2}, "fold 0 trains without a row of class"),

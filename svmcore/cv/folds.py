@@ -42,7 +42,7 @@ def make_folds(
         return _pairs(_by_group(codes, classes.size, owner, k, rng), k)
     if hasattr(cv, "split"):
         y = classes[codes] if target is None else target
-        given = list(_iterate(cv.split(np.zeros((n, 1)), y, groups), "cv.split"))
+        given = _split(cv, n, y, groups)
         return [_checked(pair, k, n, "cv.split yielded") for k, pair in enumerate(given)]
     if groups is not None:
         raise InputError('groups go with a number of folds, "loo" or a splitter; index pairs are folds already')
@@ -131,6 +131,21 @@ def _by_group(codes: IntArray, n_classes: int, owner: IntArray, k: int, rng: np.
         size[j] += count[g].sum()
         place[g] = j
     return place[owner]
+
+
+def _split(cv: Any, n: int, y: Any, groups: Any) -> list[Any]:
+    """What a splitter yields."""
+    name = f"{type(cv).__module__}.{type(cv).__qualname__}"
+    try:
+        given = list(cv.split(np.zeros((n, 1)), y, groups))
+    except Exception as error:  # of another library: anything may happen there
+        raise InputError(
+            f"cv is a {name}, whose split(X, y, groups) fails: {error}; give groups= where it needs them, a scikit-learn "
+            "splitter that fits these data, or a list of index pairs (train, test)"
+        ) from error
+    if not given:
+        raise InputError(f"cv is a {name}, whose split(X, y, groups) yields no folds; give another one, or a number of folds")
+    return given
 
 
 def _iterate(values: Any, name: str) -> Iterator[Any]:
