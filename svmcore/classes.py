@@ -34,7 +34,7 @@ from svmcore.train import train_svc
 FORMAT = "svmcore-classes-2"  # 1: kernels had numbers
 _SHARED = 1e9  # bytes of a kernel matrix that is computed for all machines at once
 _SHARE = 0.25  # of the free memory
-_BLOCK = 1 << 22  # kernel values held in a prediction
+_BLOCK = 1 << 20  # kernel values held in a prediction
 
 
 @checked(train_svc, options=SolverOptions.__annotations__)
@@ -327,18 +327,45 @@ class Machines:
         X = first.columns.apply(X)
         vectors = self.support_vectors
         cross = Cross(_Points(vectors, KernelSpec(first.kernel, first.function, first.kernel_name)), X)
-        columns = cross.columns(np.arange(self.support.size))
-        coef = np.zeros((self.support.size, len(self.machines)))
-        for k, machine in enumerate(self.machines):
-            coef[np.searchsorted(self.support, machine.support), k] = machine.dual_coef
+        columns = cross.columns(np.concatenate([team.support for team in self._teams]))
+        ends = np.cumsum([0, *(team.support.size for team in self._teams)])
         constant = np.array([machine.intercept for machine in self.machines])
         out = np.empty((cross.n, len(self.machines)))
+        order = np.argsort(np.concatenate([team.machines for team in self._teams]), kind="stable")
+        one, *others = order.reshape(len(self.machines), -1).T  # every machine has as many teams: one, or two
         step = max(1, _BLOCK // self.support.size)
         with one_blas_thread:
             for start in range(0, cross.n, step):
-                rows = np.arange(start, min(start + step, cross.n))
-                out[rows] = cross.block(rows, columns) @ coef + constant
+                stop = min(start + step, cross.n)
+                K = cross.block(np.arange(start, stop), columns)
+                sums = np.concatenate(
+                    [K[:, a:b] @ team.coef for team, a, b in zip(self._teams, ends[:-1], ends[1:], strict=True)], axis=1
+                )
+                values = sums[:, one] + constant
+                for other in others:
+                    values += sums[:, other]
+                out[start:stop] = values
         return out
+
+    @cached_property
+    def _teams(self) -> list[_Team]:
+        """Support vectors by the machines that they are in: with a machine for every pair, those of their class."""
+        parts, every = self._division.parts, np.arange(len(self.machines))
+        coef = np.zeros((self.support.size, every.size))
+        code = np.zeros(self.support.size, dtype=np.int64)
+        for k, (machine, part) in enumerate(zip(self.machines, parts, strict=True)):
+            place = np.searchsorted(self.support, machine.support)
+            coef[place, k] = machine.dual_coef
+            if self.strategy == "ovo":
+                code[place] = np.where(machine.dual_coef > 0.0, part.plus[0], part.minus[0])
+        teams = []
+        for c in range(self.classes.size if self.strategy == "ovo" else 1):
+            own = np.flatnonzero(code == c)
+            of = (
+                every if self.strategy != "ovo" else np.array([k for k in every if c in parts[k].minus + parts[k].plus])
+            )
+            teams.append(_Team(own, of, np.ascontiguousarray(coef[np.ix_(own, of)])))
+        return teams
 
     @cached_property
     def support_vectors(self) -> Any:
@@ -386,6 +413,14 @@ class Machines:
         for k, machine in enumerate(self.machines):
             fields |= {f"machine{k}_{name}": value for name, value in machine.fields().items()}
         archive.write(file, fields)
+
+
+class _Team(NamedTuple):
+    """Some support vectors, as places in `support`; the machines they are in; and their coefficients there."""
+
+    support: IntArray
+    machines: IntArray
+    coef: FloatArray
 
 
 class _Points(NamedTuple):

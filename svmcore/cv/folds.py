@@ -144,7 +144,9 @@ def _split(cv: Any, n: int, y: Any, groups: Any) -> list[Any]:
             "splitter that fits these data, or a list of index pairs (train, test)"
         ) from error
     if not given:
-        raise InputError(f"cv is a {name}, whose split(X, y, groups) yields no folds; give another one, or a number of folds")
+        raise InputError(
+            f"cv is a {name}, whose split(X, y, groups) yields no folds; give another one, or a number of folds"
+        )
     return given
 
 

@@ -216,6 +216,7 @@ def one_class_path(
     `predict` is +1 there and -1 outside. `error_curve` is the share of points outside as an exact function of C.
 
     The sets of different nu are not nested: a point that lies outside for one nu may lie inside for a larger one.
+    ``path.depth(X)`` makes them so: the largest nu at which each row is inside.
 
     All other parameters are those of `svm_path`.
 

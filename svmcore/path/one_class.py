@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from svmcore._control import new_control
 from svmcore._errors import InputError
+from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray
+from svmcore.path.cross import Cross
+from svmcore.path.error_curve import sign_changes
 from svmcore.path.result import Path
+
+_BORDER = 1e-12  # decision values, of functions around 1, that are zero but for rounding
 
 
 class OneClassPath(Path):
@@ -16,7 +24,7 @@ class OneClassPath(Path):
 
     The machine of Schoelkopf et al. at ``nu = path.nu(C)`` has the dual variables ``alpha(C) / C`` (their sum is nu times
     the sum of the weights) and the offset 1 / C: it has the same support vectors and the same inside. The sets of
-    different nu are not nested.
+    different nu are not nested; `depth` is about the smallest nested sets that hold them.
     """
 
     def nu(self, C: Any) -> Any:
@@ -57,6 +65,30 @@ class OneClassPath(Path):
         last = np.concatenate([share[1:] > share[:-1], [True]])
         out = 1.0 / _inverse(lam, share, last, np.clip(wanted, share[0], share[-1]))
         return float(out) if out.ndim == 0 else out
+
+    def predict(self, X: Any, C: Any) -> NDArray[Any]:
+        """1 for rows that are inside or on the border, -1 for others; with an array of C, one row of the result per C."""
+        return np.where(self.decision_function(X, C) >= -_BORDER, 1, -1)
+
+    @one_blas_thread
+    def depth(self, X: Any) -> FloatArray:
+        """For every row the largest nu whose set holds it, exactly; 0 where no set of the path does.
+
+        The sets of different nu are not nested. The rows of depth nu or more are the smallest nested sets that hold
+        them: all points that are inside for nu or for any larger one.
+        """
+        wide = copy.copy(self)  # a point on the border is inside, whatever rounding says
+        wide._data = self._data._replace(form=self._data.form._replace(level=_BORDER - 1.0))
+        cross = Cross(self._data, self._data.columns.apply(X))
+        start, flips, _ = sign_changes(wide, cross, new_control("depth", None, None, 0))
+        first = np.where(start, 0.0, np.inf)
+        enters = np.asarray(flips.positive, dtype=bool)
+        np.minimum.at(first, flips.row[enters], 1.0 / flips.lam[enters])
+        inside = np.isfinite(first)
+        out = np.zeros(cross.n)
+        low, high = self.C_range
+        out[inside] = self.nu(np.clip(first[inside], max(low, 1.0 / self._track.knot[0, 0]), high))
+        return out
 
     @property
     def _whole(self) -> float:

@@ -469,7 +469,7 @@ def class_codes(y: Any, n: int, weights: FloatArray | None) -> tuple[IntArray, n
     ):
         shown = ", ".join(str(value) for value in classes[:5].tolist())
         raise InputError(
-            f"y holds {len(classes)} different numbers ({shown}, ...) in {n} rows, not classes; train_svr, and loss=\"epsilon_insensitive\" of cv_path, fit numbers. If "
+            f"y holds {len(classes)} different numbers ({shown}, ...) in {n} rows, not classes; train_svr fits numbers. If "
             "they are classes, give them as strings"
         )
     present = np.bincount(codes, weights=weights, minlength=len(classes))

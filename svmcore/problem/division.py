@@ -8,9 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
 
 STRATEGIES = ("ovo", "ovr")
+
+
+def _among(codes: IntArray, some: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Which codes, from 0 on, are among some: a look into a table, where `numpy.isin` would search."""
+    table = np.zeros(max(int(codes.max(initial=0)), *some) + 1, dtype=np.bool_)
+    table[list(some)] = True
+    return table[codes]
 
 
 class Part(NamedTuple):
@@ -21,11 +29,11 @@ class Part(NamedTuple):
 
     def holds(self, codes: IntArray) -> NDArray[np.bool_]:
         """Which rows it is trained on."""
-        return np.isin(codes, self.minus + self.plus)
+        return _among(codes, self.minus + self.plus)
 
     def positive(self, codes: IntArray) -> NDArray[np.bool_]:
         """Which rows are of `plus`."""
-        return np.isin(codes, self.plus)
+        return _among(codes, self.plus)
 
     def name(self, classes: NDArray[Any]) -> str:
         """What it tells apart, in words."""
@@ -54,10 +62,17 @@ class Division(NamedTuple):
         """How many machines are for each class; `values`: one column per machine."""
         if self.n_classes > 2 and self.strategy == "ovr":
             return (values > 0.0).astype(np.int64)
-        out = np.zeros((values.shape[0], self.n_classes), dtype=np.int64)
+        sides = self._sides
+        against = np.minimum(sides, 0.0).sum(axis=0)  # as if all machines were
+        with one_blas_thread:  # whole numbers, exact in single precision
+            return np.asarray((values > 0.0).astype(np.float32) @ sides - against).astype(np.int64)
+
+    @property
+    def _sides(self) -> NDArray[np.float32]:
+        """For every machine (row) 1 at the class it is for, -1 at the one it is against; one-vs-one."""
+        out = np.zeros((len(self.parts), self.n_classes), dtype=np.float32)
         for k, part in enumerate(self.parts):
-            out[:, part.plus[0]] += values[:, k] > 0.0
-            out[:, part.minus[0]] += values[:, k] <= 0.0
+            out[k, part.plus[0]], out[k, part.minus[0]] = 1.0, -1.0
         return out
 
     def choose(self, values: FloatArray) -> IntArray:
@@ -74,10 +89,8 @@ class Division(NamedTuple):
             return values[:, 0]
         if self.strategy == "ovr":
             return values
-        sure = np.zeros((values.shape[0], self.n_classes))
-        for k, part in enumerate(self.parts):
-            sure[:, part.plus[0]] += values[:, k]
-            sure[:, part.minus[0]] -= values[:, k]
+        with one_blas_thread:
+            sure = values @ self._sides.astype(np.float64)
         return self.votes(values) + sure / (3.0 * (np.abs(sure) + 1.0))
 
     def possible(self, low: FloatArray, high: FloatArray) -> NDArray[np.bool_]:
