@@ -8,7 +8,18 @@ True
 from __future__ import annotations
 
 from svmcore.distributed.answer import PartsSolution
+from svmcore.distributed.approximate import Approximation, train_approximate
 from svmcore.distributed.estimators import DaskLinearSVC, DaskSVC, DaskSVR
 from svmcore.distributed.training import train_linear, train_svc, train_svr
 
-__all__ = ["DaskLinearSVC", "DaskSVC", "DaskSVR", "PartsSolution", "train_linear", "train_svc", "train_svr"]
+__all__ = [
+    "Approximation",
+    "DaskLinearSVC",
+    "DaskSVC",
+    "DaskSVR",
+    "PartsSolution",
+    "train_approximate",
+    "train_linear",
+    "train_svc",
+    "train_svr",
+]
