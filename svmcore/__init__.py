@@ -44,12 +44,16 @@ if _typing.TYPE_CHECKING:
     from svmcore.data import load_data, save_data
     from svmcore.estimators import SVC as SVC
     from svmcore.estimators import SVR as SVR
+    from svmcore.estimators import GPRegressor as GPRegressor
     from svmcore.estimators import LinearSVC as LinearSVC
     from svmcore.estimators import LinearSVR as LinearSVR
     from svmcore.estimators import NuSVC as NuSVC
     from svmcore.estimators import NuSVR as NuSVR
     from svmcore.estimators import OneClassSVM as OneClassSVM
     from svmcore.estimators import QuantileSVR as QuantileSVR
+    from svmcore.estimators import SVCPath as SVCPath
+    from svmcore.estimators import SVCPathCV as SVCPathCV
+    from svmcore.estimators import SVRPathCV as SVRPathCV
     from svmcore.files import load
     from svmcore.gp import GPSolution, gp_regression
     from svmcore.kernel.tiles import release_memory
@@ -107,7 +111,10 @@ _HOMES = {
 }
 
 # scikit-learn's interface, which needs scikit-learn: not in __all__, so that `from svmcore import *` works without it
-_ESTIMATORS = ("SVC", "SVR", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM", "QuantileSVR")
+_ESTIMATORS = (
+    "SVC", "SVR", "GPRegressor", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM", "QuantileSVR", "SVCPath",
+    "SVCPathCV", "SVRPathCV",
+)  # fmt: skip
 _HOMES |= dict.fromkeys(_ESTIMATORS, "svmcore.estimators")
 
 __all__ = [

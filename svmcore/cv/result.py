@@ -420,8 +420,12 @@ class PathCV:
 
         return plot_cv(self, what, ax=ax, **options)
 
-    def calibrate(self, method: str = "sigmoid", C: float | None = None) -> Calibrator | ClassCalibrator:
+    def calibrate(
+        self, method: str = "sigmoid", C: float | None = None, machine: Any = None
+    ) -> Calibrator | ClassCalibrator:
         """Probabilities for the machine at C (default: `best_C`), from its out-of-fold scores: no further fit but `refit`.
+
+        `machine` is that machine, where it is there already.
 
         "sigmoid" is Platt's, with two parameters and for few rows; "isotonic" any non-decreasing function, for some hundred
         rows and more; "venn-abers" has an interval for every probability. Of several classes each is calibrated against the
@@ -437,8 +441,8 @@ class PathCV:
         weight = np.ones(study.n) if self._score.weights is None else self._score.weights
         scores = self.decision_scores(C)
         if study.division.n_classes > 2:
-            return class_calibrator(method, self.refit(C), study.classes, scores, study.codes, weight)
-        return calibrator(method, self.refit(C), study.classes, scores, study.codes == 1, weight)
+            return class_calibrator(method, machine or self.refit(C), study.classes, scores, study.codes, weight)
+        return calibrator(method, machine or self.refit(C), study.classes, scores, study.codes == 1, weight)
 
     # ---- out -------------------------------------------------------------------------------------------------------
 

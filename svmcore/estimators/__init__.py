@@ -9,15 +9,23 @@
 | `_kernel` | estimators with a kernel: what they take and show |
 | `_svm` | SVC, NuSVC, SVR, NuSVR, QuantileSVR, OneClassSVM |
 | `_linear` | LinearSVC, LinearSVR |
+| `_paths` | SVCPath, SVCPathCV, SVRPathCV |
+| `_gp` | GPRegressor |
+| `_convert` | to scikit-learn's estimators and from them |
 | `_update` | rows added and removed |
 """
 
 from __future__ import annotations
 
+from svmcore.estimators._gp import GPRegressor
 from svmcore.estimators._linear import LinearSVC, LinearSVR
+from svmcore.estimators._paths import SVCPath, SVCPathCV, SVRPathCV
 from svmcore.estimators._svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM, QuantileSVR
 
-__all__ = ["SVC", "SVR", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM", "QuantileSVR"]
+__all__ = [
+    "SVC", "SVR", "GPRegressor", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM", "QuantileSVR", "SVCPath",
+    "SVCPathCV", "SVRPathCV",
+]  # fmt: skip
 
 for _name in __all__:  # shown, and pickled, under the name by which users know them
     globals()[_name].__module__ = "svmcore"

@@ -48,7 +48,7 @@ class Form(NamedTuple):
     "numbers" or "none".
     """
 
-    train: Callable[..., Solution]
+    train: Callable[..., Any]
     words: dict[str, str]
     fixed: dict[str, Any]
     targets: str
@@ -325,10 +325,10 @@ def _as_asked(found: Solution | Machines, tol: float) -> Any:
 def _trained(form: Form, data: Data, words: dict[str, Any], strategy: Any) -> Solution | Machines:
     """One call of the function."""
     if form.targets == "none":
-        return form.train(data.X, sample_weight=data.w, **words)
+        return form.train(data.X, sample_weight=data.w, **words)  # type: ignore[no-any-return]
     if data.classes is not None and len(data.classes) > 2:
         return train_classes(data.X, data.y, sample_weight=data.w, strategy=strategy, **words)
-    return form.train(data.X, data.y, sample_weight=data.w, **words)
+    return form.train(data.X, data.y, sample_weight=data.w, **words)  # type: ignore[no-any-return]
 
 
 __all__ = [

@@ -60,10 +60,13 @@ class Kernel(Machine):
     # ---- solve -------------------------------------------------------------------------------------------------------
 
     def _find(self, data: Data, words: dict[str, Any]) -> Any:
-        if callable(self.kernel):
-            data = data._replace(X=kernel_values(self.kernel, data.X, data.X))
-            words = words | {"kernel": "precomputed"}
-        return super()._find(data, words)
+        return super()._find(*self._outside(data, words))
+
+    def _outside(self, data: Data, words: dict[str, Any]) -> tuple[Data, dict[str, Any]]:
+        """Data and words with kernel values in place of the objects of a kernel function."""
+        if not callable(self.kernel):
+            return data, words
+        return data._replace(X=kernel_values(self.kernel, data.X, data.X)), words | {"kernel": "precomputed"}
 
     def _store(self, found: Any, data: Data) -> None:
         super()._store(found, data)

@@ -40,6 +40,7 @@ class Linear(Machine):
     time_limit: float | None = None
 
     kernel = "linear"
+    _linear: ClassVar[bool] = True
     _free_intercept: ClassVar[bool] = False
     _limit_sentence: ClassVar[str] = "Liblinear failed to converge, increase the number of iterations."
 

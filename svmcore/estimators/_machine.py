@@ -11,6 +11,7 @@ import numpy as np
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
 from svmcore.estimators import _base as base
+from svmcore.estimators import _convert as convert
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators import _update as update
 from svmcore.estimators._base import Data, Estimator, Form
@@ -27,6 +28,8 @@ class Machine(Estimator):
     if TYPE_CHECKING:
         kernel: Any
     _strategy: ClassVar[str] = "ovo"
+    _linear: ClassVar[bool] = False
+    _movable: ClassVar[bool] = True  # rows added and removed may move the machine, and need not train it
     _free_intercept: ClassVar[bool] = True  # one that is found, and costs nothing
 
     @property
@@ -100,6 +103,17 @@ class Machine(Estimator):
     def converged_(self) -> bool:
         """Whether every machine met its tolerance."""
         return bool(self._known.converged)
+
+    # ---- to and from scikit-learn ------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_sklearn(cls, fitted: Any) -> Any:
+        """An estimator of this class that predicts as a fitted one of scikit-learn. It has no certificate."""
+        return convert.from_sklearn(cls, fitted)
+
+    def to_sklearn(self) -> Any:
+        """A fitted estimator of scikit-learn that predicts as this one."""
+        return convert.to_sklearn(self)
 
     # ---- exact changes -----------------------------------------------------------------------------------------------
 

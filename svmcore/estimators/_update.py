@@ -124,7 +124,7 @@ def _moves(machine: Machine) -> bool:
     """Whether the problem of rows that stay does not depend on the others."""
     balanced = isinstance(getattr(machine, "class_weight", None), str)
     given = callable(machine.kernel) or machine._given
-    return not (balanced or given or "nu" in machine._form.words)
+    return machine._movable and not (balanced or given or "nu" in machine._form.words)
 
 
 def _moved(machine: Machine, rows: Data, keep: IntArray) -> Solution | Machines:

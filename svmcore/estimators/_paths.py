@@ -1,0 +1,211 @@
+"""Estimators that know every C: SVCPath, where C is chosen after the fit, and the two that choose it by cross-validation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from svmcore._errors import InputError, warn
+from svmcore._types import FloatArray
+from svmcore.cv import PathCV, cv_path
+from svmcore.estimators import _base as base
+from svmcore.estimators import _sklearn as sk
+from svmcore.estimators._base import Data, Form
+from svmcore.estimators._fitted import Fitted, count
+from svmcore.estimators._kernel import Classifier, Kernel
+from svmcore.kernel.points import is_sparse
+from svmcore.path.driver import svm_path
+from svmcore.path.result import Path
+from svmcore.problem import border
+from svmcore.train import train_svc, train_svr
+
+_PATH_WORDS = {word: word for word in ("kernel", "gamma", "degree", "coef0", "C_max", "verbose", "time_limit")}
+_CV_WORDS = _PATH_WORDS | {"cv": "cv", "n_jobs": "n_jobs", "score": "scoring"}
+_RULES = ("min", "1se")
+
+
+class _AtC:
+    """A path, and its machine at the C that was asked for last."""
+
+    def __init__(self, path: Path, data: Data, points: Any, sparse: bool) -> None:
+        self.path, self.codes, self.points, self.sparse = path, data.y, points, sparse
+        self._last: tuple[float, Fitted] | None = None
+
+    def at(self, C: Any) -> Fitted:
+        """The machine at one C."""
+        last = self._last
+        if last is None or last[0] != C:
+            found = Fitted(self.path.at(border.cost(C)), self.codes, self.points, self.sparse)
+            self._last = last = (float(C), found)
+        return last[1]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SVCPath(Classifier):
+    """Two classes, for every C up to `C_max` by one fit: `set_params(C=...)` afterwards needs no other.
+
+    Examples
+    --------
+    >>> from svmcore import SVCPath
+    >>> machine = SVCPath(kernel="linear").fit([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
+    >>> machine.predict([[2.0]]).tolist(), machine.set_params(C=0.01).predict([[2.0]]).tolist()
+    ([0], [0])
+    """
+
+    _form = Form(svm_path, _PATH_WORDS | {"n_threads": "n_threads"}, {}, "classes")
+    _movable: ClassVar[bool] = False
+
+    C: float = 1.0
+    C_max: float = 1000.0
+    n_threads: int | None = None
+    time_limit: float | None = None
+    verbose: bool | int = False
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _find(self, data: Data, words: dict[str, Any]) -> Path:
+        if len(data.classes) > 2:
+            raise InputError(
+                f"Only binary classification is supported. The type of the target is multiclass, with {len(data.classes)} "
+                "classes; SVCPathCV takes several"
+            )
+        del words["random_state"]
+        data, words = self._outside(data, words)
+        return svm_path(data.X, data.y, sample_weight=data.w, **words)
+
+    def _store(self, found: Path, data: Data) -> None:
+        self.path_ = found
+        kept = is_sparse(data.X) and not callable(self.kernel)
+        points = data.X if callable(self.kernel) or (self.kernel == "linear" and not kept) else None
+        self._fitted: Any = _AtC(found, data, points, kept)
+        self._rows = data
+        self.classes_ = data.classes
+        self.shape_fit_ = tuple(data.X.shape) if hasattr(data.X, "shape") else (count(data.X),)
+        self.fit_status_ = int(found.ended != "done")
+        self.n_iter_ = np.array([found.stats["n_events"]])
+
+    @property
+    def _known(self) -> Fitted:
+        return super()._known.at(self.C)  # type: ignore[no-any-return]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Chosen(Kernel):
+    """C by the exact curve of the cross-validated score: `cv_`. `gamma` may be a list, or "search"."""
+
+    _movable: ClassVar[bool] = False
+
+    cv: Any = 5
+    rule: Literal["min", "1se"] = "min"
+    scoring: str | None = None
+    C_max: float = 1000.0
+    tol: float = 1e-3
+    n_jobs: int | None = None
+    n_threads: int | None = None
+    time_limit: float | None = None
+    random_state: Any = None
+    verbose: bool | int = False
+
+    _refit: ClassVar[Form]
+
+    def _find(self, data: Data, words: dict[str, Any]) -> Any:
+        """The curve, C by the rule, and the machine of all rows at that C."""
+        border.choice("rule", self.rule, _RULES)
+        words |= {"cv": self._folds(data)}
+        data, words = self._outside(data, words)
+        self.cv_: PathCV = cv_path(data.X, data.y, sample_weight=data.w, **words)
+        self.best_C_ = float(self.cv_.best_C if self.rule == "min" else self.cv_.one_se_C)
+        self.best_gamma_ = self.cv_.best_gamma
+        shared = ("kernel", "gamma", "degree", "coef0", "class_weight")
+        form: dict[str, Any] = {word: words[word] for word in shared if word in words}
+        form |= {name: getattr(self, name) for name in ("tol", "n_threads", "time_limit", "verbose")}
+        if self.best_gamma_ is not None:
+            form["gamma"] = self.best_gamma_
+        form |= self._refit.fixed | {word: getattr(self, name) for word, name in self._refit.words.items()}
+        return base.machines_for(self._refit, data, form | {"C": self.best_C_, "max_iter": -1}, self._strategy)
+
+    def _folds(self, data: Data) -> Any:
+        """`cv`; a number of folds is not above the number of rows of any class, as far as there are two."""
+        n = count(data.X)
+        if n < 2:
+            raise InputError(f"X has {n} sample; cross-validation needs at least 2")
+        least = n if data.classes is None else int(np.bincount(data.y).min())
+        if not isinstance(self.cv, int) or isinstance(self.cv, bool) or not 2 <= least < self.cv:
+            return self.cv
+        warn(
+            f"cv={self.cv} folds need as many rows of every class, and y holds {least} of one; cv={least} is used",
+            UserWarning,
+        )
+        return least
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SVCPathCV(Classifier, Chosen):
+    """Classification at the best C by exact cross-validation, with probabilities from the out-of-fold scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from svmcore import SVCPathCV
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> machine = SVCPathCV(cv=3).fit(X, X[:, 0] > 0)
+    >>> machine.predict_proba(X[:1]).shape
+    (1, 2)
+    """
+
+    _form = Form(cv_path, _CV_WORDS | {"classes": "multi_class"}, {}, "classes")
+    _refit = Form(train_svc, {}, {}, "classes")
+
+    multi_class: Literal["ovo", "ovr"] = "ovo"
+    calibration: Literal["sigmoid", "isotonic", "venn-abers"] = "sigmoid"
+
+    @property
+    def _strategy(self) -> str:  # type: ignore[override]
+        return self.multi_class
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """The probability of every class for every row of X."""
+        known = self._known
+        values = self._values(X)
+        scores = values[:, 0] if len(self.classes_) == 2 else known.division.scores(values)
+        return np.asarray(self._calibrator.from_scores(scores))
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """The logarithm of `predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+    def _store(self, found: Any, data: Data) -> None:
+        super()._store(found, data)
+        self._calibrator = self.cv_.calibrate(self.calibration, self.best_C_, found)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SVRPathCV(sk.RegressorMixin, Chosen):  # type: ignore[misc]
+    """Regression, or with ``loss="pinball"`` a quantile of the targets, at the best C by exact cross-validation."""
+
+    loss: Literal["epsilon_insensitive", "pinball"] = "epsilon_insensitive"
+    epsilon: float = 0.1
+    quantile: float = 0.5
+
+    _form = Form(cv_path, _CV_WORDS | {"loss": "loss"}, {}, "numbers")
+
+    @property
+    def _refit(self) -> Form:  # type: ignore[override]
+        words = {"loss": "loss"} | ({"tau": "quantile"} if self.loss == "pinball" else {"epsilon": "epsilon"})
+        return Form(train_svr, words, {}, "numbers")
+
+    def _words(self, data: Data) -> dict[str, Any]:
+        own = {"tau": self.quantile} if self.loss == "pinball" else {"epsilon": self.epsilon}
+        return super()._words(data) | own
+
+    def predict(self, X: Any) -> FloatArray:
+        """The value at every row of X."""
+        return self._values(X)[:, 0]
+
+
+__all__ = ["SVCPath", "SVCPathCV", "SVRPathCV"]
