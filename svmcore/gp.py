@@ -7,7 +7,8 @@ Bounds   for any alpha with residual r, in the manner of Skilling: ``q = 2 y'alp
          ``y' A^-1 y``, because A is positive definite, and ``q + r'r / noise`` is at least that, because A >= noise I.
          The same two sides bound the variance at a point.
 Widrow-Hoff  ``alpha_i += eta_i (y_i - (A alpha)_i)``, sweep by sweep: gradient ascent on ``y'alpha - 1/2 alpha'A alpha``, one
-         weight at a time. That is the solver "adatron" without bounds; eta_i = 1 / A_ii is the exact step.
+         weight at a time. That is the solver "adatron" without bounds; eta_i = 1 / A_ii is the exact step. Each sweep has a
+         new order, drawn with a fixed seed: in the order of the file some hundred times as many sweeps may be needed.
 Reference  Cristianini and Shawe-Taylor (2000), section 7.6, table 7.3; Gibbs and MacKay (1997) for the bounds.
 """
 
@@ -25,6 +26,7 @@ from svmcore import _kernels, solvers
 from svmcore._control import Callback, Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import Gamma, KernelLike, checked
+from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import aligned, dense_points, is_sparse, new_scratch, padded, sparse_points
@@ -149,7 +151,7 @@ class _WidrowHoff:
             raw: Raw = solvers.load("adatron").run(
                 self.qp, run.system.K, control=control, tol=tol, stopping="kkt",
                 max_iter=max_iter if max_iter < 0 else max_iter - n_iter, start=alpha, seed=0, trace=trace,
-                learning_rate=self.rates, face_steps=False,
+                order="random", learning_rate=self.rates, face_steps=False,
             )  # fmt: skip
             alpha, n_iter = raw.beta, n_iter + raw.n_iter
             if raw.trace is not None:  # bounds need the whole residual, which sweeps do not have at hand
@@ -408,7 +410,7 @@ def gp_regression(
     spec = border.kernel(kernel, X, gamma, degree, coef0, 0.0, None)
     start = np.zeros(X.shape[0]) if alpha0 is None else border.vector(alpha0, "alpha0", X.shape[0]).copy()
     cache, threads = border.cache_bytes(cache_mb), border.threads(n_threads)
-    with new_control("gp", time_limit, callback, verbose) as control:
+    with new_control("gp", time_limit, callback, verbose) as control, one_blas_thread:
         K = KernelMatrix(X, spec.kernel, spec.function, cache_bytes=cache, n_threads=threads)
         system = _System(K, noise)
         run = _Run(system, targets, tol, stopping)

@@ -93,8 +93,8 @@ def test_widrow_hoff_updates_are_those_of_the_rule(problem):
     X, y, _ = problem
     noise, rate = 0.2, 0.4
     A, alpha = kernel(X, X) + noise * np.eye(len(X)), np.zeros(len(X))
-    for k in range(150):
-        i = k % len(X)
+    orders = np.random.default_rng(0).permuted(np.tile(np.arange(len(X)), (2000 // len(X) + 1, 1)), axis=1).ravel()
+    for i in orders[:150]:
         alpha[i] += rate * (y[i] - A[i] @ alpha)
     with pytest.warns(svmcore.ConvergenceWarning, match="max_iter"):
         gp = svmcore.gp_regression(

@@ -11,7 +11,7 @@ import pytest
 from bench import data
 from bench.contest import Context
 from bench.results import Results
-from bench.tables import MODULES, draw, ong, projection
+from bench.tables import MODULES, draw, gaussian, ong, projection, working_sets
 from bench.tables.base import Figure, over_steps
 from bench.tables.ong import Counted, Printed, verdict
 
@@ -139,3 +139,24 @@ def test_the_runner_writes_tables_and_pictures(tmp_path):
     assert any(name.startswith("figure-6") for name in pictures)
     assert any(name.startswith("figure-1") for name in pictures)
     assert any("Two working-set" in line or "Ding" in line for line in said)
+
+
+def test_gaussian_processes_between_their_bounds(monkeypatch):
+    monkeypatch.setattr(gaussian, "SIZES", (60,))
+    monkeypatch.setattr(gaussian, "NOISES", (1.0,))
+    table = gaussian.ways(full=False)
+    found = {row[2]: dict(zip(table.columns, row, strict=True)) for row in table.rows if row[0] == 60}
+    assert found["cholesky"]["residual"] < 1e-12
+    for way in ("cg", "widrow-hoff"):
+        assert found[way]["end"] == "converged"
+        assert found[way]["off in the mean"] < 1e-6
+    assert found["cg"]["iterations"] < 60 < found["widrow-hoff"]["iterations"]
+
+
+def test_margins_grow_to_the_largest_one():
+    table = working_sets.margins()
+    assert [row[0] for row in table.rows] == list(working_sets.ORDERS[:-1])
+    for row in table.rows:
+        assert row[1] <= row[2] <= row[3]
+        assert row[-2] == pytest.approx(1.0, abs=2e-3)
+    assert set(table.figures[0].series) == set(working_sets.ORDERS[:-1])
