@@ -8,10 +8,11 @@ A mutant is one change of the syntax tree: a comparison, a sum, a product or a b
 min and max are exchanged, the two sides of a condition too, a statement is removed. All runs are in a copy of the checkout,
 in plain Python, with the small hypothesis profile.
 
-A mutant is run against the few tests that `TESTS` names for its file, until the first failure. These tests take seconds, and
-they run once without a change, which says how many CPU seconds they need. A mutant is noticed when a test fails, or when they
-use several times as much: some mutants are loops without end. A mutant that these tests do not notice may still be noticed by
-others, so the share is a lower bound.
+`TESTS` names the tests of each file. They run once without a change, in turn from every word of the row, until `--seconds` of
+CPU time are used. Those that got their turn, and are not long, are the tests of all mutants of that file, the quickest first,
+until the first failure. A mutant is noticed when a test fails, or when they use several times the CPU time that they need
+without it: some mutants are loops without end. A mutant that these few tests do not notice may still be noticed by others, so
+the share is a lower bound.
 
 Printed are the share that was noticed, and the survivors. The exit status is 1 when the share is below `--least`. A survivor
 is a missing test, or a change that nothing can notice: another tolerance, another order of equal work.
@@ -23,6 +24,7 @@ import argparse
 import ast
 import copy
 import importlib
+import json
 import os
 import random
 import resource
@@ -30,14 +32,15 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PATH = "path_exact:rational_path[1 window windows:[1 windows:1] path_boxes:boxes_equals_the_rational_path[1"
+PATH = "path_exact:equals_the_rational_path path_boxes:any_boxes window windows:crosses windows:taken_back windows:candidates"
 CERTIFIED = "properties:test_every_answer_is_certified"
-# hot files, and the tests that are about them, the quickest first: a test file, and after a colon what a test's name contains
+# hot files, and the tests that are about them, the nearest first: a test file, and after a colon what a test's name contains
 TESTS = {
     "_kernels": "kernels",
     "_path_jit": PATH,
@@ -55,7 +58,7 @@ TESTS = {
     "path/record": PATH,
     "path/result": "path_exact:rational_path[1 path:events path:break path",
     "path/start": PATH,
-    "path/stretch_jit": f"windows {PATH}",
+    "path/stretch_jit": f"windows:bend windows:thirds windows:crossings {PATH}",
     "path/tracker": f"{PATH} path_hard:near",
     "path/window": PATH,
     "path/window_jit": f"window {PATH}",
@@ -64,6 +67,7 @@ TESTS = {
     "problem/measures": f"measures {CERTIFIED}[second",
     "simd/loops": "vector block:tiles block:kept block_branches",
     "simd/passes": "block_branches block:conjugate",
+    "simd/sums": "steps:sums",
     "simd/vector": "vector kernels",
     "solvers/_active": "simple:paper simple update:add",
     "solvers/_active_jit": "simple:paper simple update:add",
@@ -74,10 +78,10 @@ TESTS = {
     "solvers/_face": "smo block_branches:face",
     "solvers/_ipm_jit": "interior",
     "solvers/_npa_jit": "npa",
-    "solvers/_pairs_jit": "working_sets simple",
+    "solvers/_pairs_jit": "steps working_sets",
     "solvers/_projection_jit": "projection",
-    "solvers/_steps_jit": "smo working_sets:retrace npa",
-    "solvers/_sweeps_jit": "adatron",
+    "solvers/_steps_jit": "steps smo npa",
+    "solvers/_sweeps_jit": "steps adatron",
     "solvers/adatron": "adatron",
     "solvers/block": "block_branches",
     "solvers/chunking": "working_sets:chunk",
@@ -87,8 +91,8 @@ TESTS = {
     "solvers/simple": "simple",
     "solvers/smo": f"smo {CERTIFIED}[second",
 }
-PATIENCE = 5.0  # so many times the CPU seconds that tests need without a change, ...
-START = 15.0  # and so many more, is slow
+PATIENCE = 2.5  # so many times the CPU seconds that tests need without a change, ...
+START = 4.0  # and so many more, is slow
 LONGEST = 300.0  # CPU seconds of a row without a change
 COMPARISONS: dict[type, type] = {
     ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -188,27 +192,51 @@ def sample(files: list[Path], count: int, seed: int) -> list[Mutant]:
 
 
 class Chosen:
-    """A plugin of pytest: the tests of a row of `TESTS`, in its order, and no others."""
+    """A plugin of pytest: the tests of a row of `TESTS`, in turn from its words, until the time is used."""
 
-    def __init__(self, row: str) -> None:
+    def __init__(self, row: str, seconds: float) -> None:
         self.words = [word.partition(":") for word in row.split()]
-
-    def rank(self, test: str) -> int:
-        """The place in the row of the first word that names a test, by its full name; the length where none does."""
-        name = test.partition("::")[2]
-        ranks = [k for k, (file, _, part) in enumerate(self.words) if f"/test_{file}.py" in test and part in name]
-        return min(ranks, default=len(self.words))
+        self.seconds = seconds
+        self.took: dict[str, float] = {}
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Called by pytest with all tests of the files."""
-        items[:] = sorted(
-            (i for i in items if self.rank(i.nodeid) < len(self.words)), key=lambda i: self.rank(i.nodeid)
-        )
+        """Called with all tests of the files."""
+        chance = random.Random(0)
+        piles = []
+        for file, _, part in self.words:
+            pile = [i for i in items if f"/test_{file}.py" in i.nodeid and part in i.nodeid.partition("::")[2]]
+            piles.append(chance.sample(pile, len(pile)))
+        longest = max(map(len, piles))
+        items[:] = dict.fromkeys(pile[k] for k in range(longest) for pile in piles if k < len(pile))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Called before, in and after every test."""
+        self.took[report.nodeid] = self.took.get(report.nodeid, 0.0) + report.duration
+
+    def pytest_runtest_teardown(self, item: Any) -> None:
+        """Called after every test."""
+        if time.process_time() > self.seconds:
+            item.session.shouldstop = "the time is used"
+
+    @property
+    def quick(self) -> list[str]:
+        """The tests that are not long, the quickest first."""
+        return sorted((t for t in self.took if self.took[t] < 0.5 * self.seconds), key=lambda t: self.took[t])
 
 
-def tested(tree: Path, row: str, seconds: float) -> tuple[str, float]:
-    """Run the tests of a row in a child, which has no need to load what they load: ("failed", "slow" or "", CPU seconds)."""
-    files = dict.fromkeys(f"tests/test_{word.partition(':')[0]}.py" for word in row.split())
+class These:
+    """A plugin of pytest: these tests, in this order."""
+
+    def __init__(self, tests: list[str]) -> None:
+        self.rank = {test: rank for rank, test in enumerate(tests)}
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Called with all tests of the files."""
+        items[:] = sorted((i for i in items if i.nodeid in self.rank), key=lambda i: self.rank[i.nodeid])
+
+
+def in_child(tree: Path, files: list[str], plugin: Chosen | These, seconds: float, told: Path) -> tuple[str, float]:
+    """Run tests in a child, which has no need to load what they load: ("failed", "slow" or "", CPU seconds)."""
     child = os.fork()
     if not child:
         code = 70  # whatever happens, the child goes no further than this
@@ -222,7 +250,10 @@ def tested(tree: Path, row: str, seconds: float) -> tuple[str, float]:
             os.dup2(quiet, 2)
             import pytest
 
-            code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *files], plugins=[Chosen(row)]))
+            code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *files], plugins=[plugin]))
+            if isinstance(plugin, Chosen):
+                told.write_text(json.dumps(plugin.quick))
+                code = 0 if code == pytest.ExitCode.INTERRUPTED else code
         finally:
             os._exit(code)
     _, status, used = os.wait4(child, 0)
@@ -230,18 +261,31 @@ def tested(tree: Path, row: str, seconds: float) -> tuple[str, float]:
     return how, used.ru_utime + used.ru_stime
 
 
-def row_of(file: Path) -> str:
-    """The tests of a file."""
-    return TESTS.get(file.relative_to(ROOT / "svmcore").with_suffix("").as_posix(), f"{CERTIFIED} contract")
+class Row(NamedTuple):
+    """The tests of a file, and the CPU seconds they need without a change."""
+
+    tests: list[str]
+    seconds: float
 
 
-def noticed(tree: Path, mutant: Mutant, seconds: float) -> str:
-    """How the tests noticed it ("failed", "slow"), or "" if they did not; `seconds` are what they need without a change."""
+def row_of(tree: Path, words: str, seconds: float) -> Row:
+    """Run the tests of a row of `TESTS` without a change."""
+    files = list(dict.fromkeys(f"tests/test_{word.partition(':')[0]}.py" for word in words.split()))
+    told = tree / ".quick"
+    how, used = in_child(tree, files, Chosen(words, seconds), LONGEST, told)
+    if how:
+        sys.exit(f"these tests do not pass without any change: {words}")
+    return Row(json.loads(told.read_text()), used)
+
+
+def noticed(tree: Path, mutant: Mutant, row: Row) -> tuple[str, float]:
+    """How the tests noticed it ("failed", "slow"), or "" if they did not; and the CPU seconds."""
     file = tree / mutant.file.relative_to(ROOT)
     text = file.read_bytes()
     file.write_bytes(text[: mutant.start] + mutant.text.encode() + text[mutant.stop :])
+    files = sorted({test.partition("::")[0] for test in row.tests})
     try:
-        return tested(tree, row_of(mutant.file), START + PATIENCE * seconds)[0]
+        return in_child(tree, files, These(row.tests), START + PATIENCE * row.seconds, tree)
     finally:
         file.write_bytes(text)
 
@@ -252,6 +296,7 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path, help="hot files; all of them by default")
     parser.add_argument("--count", type=int, default=150, help="how many mutants (150)")
     parser.add_argument("--seed", type=int, default=0, help="of the sample (0)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of CPU time for the tests of a file (4)")
     parser.add_argument("--least", type=float, default=0.9, help="share that must be noticed (0.9)")
     options = parser.parse_args()
     os.environ |= {
@@ -262,29 +307,24 @@ def main() -> int:
         importlib.import_module(module)
     files = [file.resolve() for file in options.files] or [ROOT / "svmcore" / f"{name}.py" for name in TESTS]
     chosen = sample(files, options.count, options.seed)
-    survivors, slow, total = [], 0, os.times()
-    without: dict[str, float] = {}  # CPU seconds of a row
+    survivors, slow, spent = [], 0, 0.0
+    rows: dict[str, Row] = {}
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "checkout"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", "__pycache__", ".*_cache", ".hypothesis"))
         for number, mutant in enumerate(chosen, 1):
-            row = row_of(mutant.file)
-            if row not in without:
-                how, without[row] = tested(tree, row, LONGEST)
-                print(f"     without a change {without[row]:5.1f} s: {row}", flush=True)
-                if how:
-                    print("these tests do not pass without any change")
-                    return 2
-            before = os.times()
-            how = noticed(tree, mutant, without[row])
-            now = os.times()
-            spent = now.children_user + now.children_system - before.children_user - before.children_system
+            key = mutant.file.relative_to(ROOT / "svmcore").with_suffix("").as_posix()
+            words = TESTS.get(key, f"{CERTIFIED} contract")
+            if words not in rows:
+                rows[words] = row_of(tree, words, options.seconds)
+                spent += rows[words].seconds
+                print(f"     {len(rows[words].tests)} tests, {rows[words].seconds:.1f} s: {words}", flush=True)
+            how, seconds = noticed(tree, mutant, rows[words])
+            spent += seconds
             slow += how == "slow"
             survivors += [] if how else [mutant]
-            print(f"{number:4d} {how or 'SURVIVED':8s} {spent:6.1f} s  {mutant}", flush=True)
+            print(f"{number:4d} {how or 'SURVIVED':8s} {seconds:6.1f} s  {mutant}", flush=True)
     share = 1.0 - len(survivors) / max(1, len(chosen))
-    end = os.times()
-    spent = end.children_user + end.children_system - total.children_user - total.children_system
     print(f"\n{share:.1%} of {len(chosen)} mutants noticed ({slow} by being slow), {spent:.0f} s of CPU; survivors:")
     for mutant in survivors:
         print(f"  {mutant}")

@@ -188,6 +188,8 @@ def move(duals, i, j, step):
     size = min(abs(step), room_i, room_j)
     if np.isinf(size):
         return np.inf
+    if size == 0.0:
+        return 0.0
     step = size if step > 0 else -size
     _land(duals, i, step, room_i)
     if j >= 0:
