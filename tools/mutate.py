@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PATH = "path_exact:equals_the_rational_path path_boxes:any_boxes window windows:crosses windows:taken_back windows:candidates"
+PATH = "path_pieces path_exact:equals_the_rational_path path_boxes:any_boxes window windows:crosses windows:taken_back windows:candidates"
 CERTIFIED = "properties:test_every_answer_is_certified"
 # hot files, and the tests that are about them, the nearest first: a test file, and after a colon what a test's name contains
 TESTS = {

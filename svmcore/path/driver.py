@@ -22,6 +22,7 @@ from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.rows import RowStore
+from svmcore.kernel.table import facts_of
 from svmcore.path.data import kernel_from, kernel_of, merged, oracle_of, snapped
 from svmcore.path.measure import check_path, null_dim_of_duplicates
 from svmcore.path.one_class import OneClassPath
@@ -184,7 +185,7 @@ def follow_data(
         K = kernel_of(data, way.cache_mb) if gram is None else kernel_from(gram, data)
         prepared = time.perf_counter()
         if options is None:
-            smooth = data.spec.kernel.kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
+            smooth = facts_of(data.spec.kernel).exponential
             record, top, store = track(v, oracle_of(data, K), way, watch, smooth)
         else:
             record, top, store = _paper(data, K, way, watch, options)
