@@ -99,6 +99,8 @@ SHARED_BY_SOLVERS = "solvers._"  # private files of that folder are no solvers
 FOLDERS = {"svmcore", *(f"svmcore.{path.parent.name}" for path in (ROOT / "svmcore").glob("*/__init__.py"))}
 OPTIONAL = ["sklearn", "matplotlib", "dask", "distributed", "pyarrow", "joblib", "rich"]
 COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "jitclass", "cfunc", "stencil", "generated_jit"}
+# Class names that mean two things in their rooms. They ought to become fewer.
+TWICE = {("solvers", "Direction"), ("solvers", "Progress"), ("data", "Rows"), ("distributed", "Stand")}
 MAX_FILE_LINES = 700
 MAX_FUNCTION_LINES = 75  # of code: parameters and docstrings are as long as they must be
 MAX_PRIVATE_PARAMETERS = 12
@@ -294,6 +296,17 @@ def files_and_functions_are_short(files: list[File]) -> Iterator[str]:
                 yield f"{file.path}:{function.lineno} {function.name} has {arity} parameters"
 
 
+def a_class_name_has_one_meaning_in_a_room(files: list[File]) -> Iterator[str]:
+    first: dict[tuple[str, str], str] = {}
+    for file in package(files):
+        room = str(file.module).rpartition(".")[0]
+        for node in ast.walk(file.tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and (room, node.name) not in TWICE:
+                if (room, node.name) in first:
+                    yield f"{file.path}:{node.lineno} {node.name} is the name of a class in {first[room, node.name]}"
+                first[room, node.name] = file.path
+
+
 def nothing_is_left_for_later(files: list[File]) -> Iterator[str]:
     for file in files:
         for number, line in enumerate(file.text.splitlines(), 1):
@@ -354,6 +367,7 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
         ("svmcore/_smo_jit.py", "def f():\n" + "    x = 1\n" * (MAX_FUNCTION_LINES + 1)),
         ("svmcore/solve.py", "def _f(" + ", ".join(f"x{i}" for i in range(MAX_PRIVATE_PARAMETERS + 1)) + "): pass"),
     ],
+    a_class_name_has_one_meaning_in_a_room: [("svmcore/parallel.py", "class Job: pass\nclass Job: pass")],
     nothing_is_left_for_later: [("svmcore/solve.py", "# TO" + "DO")],
 }
 
@@ -391,6 +405,14 @@ def test_layers_name_only_what_exists(files):
     assert named <= modules | folders
     assert {name for door in DOORS for name in door} <= modules
     assert set(HOMES) <= modules
+
+
+def test_architecture_names_every_room(files):
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+?)(?:\.py)?`", text))
+    modules = {str(file.module) for file in package(files)} - {"", "__main__"}
+    rooms = {module.partition(".")[0] for module in modules}
+    assert sorted(room for room in rooms if not {room, f"{room}/"} & named) == []
 
 
 def test_pyproject_names_the_same_homes():

@@ -38,7 +38,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PATH = "path_pieces path_exact:equals_the_rational_path path_boxes:any_boxes window windows:crosses windows:taken_back windows:candidates"
+PATH = (
+    "path_pieces path_exact:equals_the_rational_path path_boxes:any_boxes window windows:crosses windows:taken_back "
+    "windows:candidates"
+)
 CERTIFIED = "properties:test_every_answer_is_certified"
 # hot files, and the tests that are about them, the nearest first: a test file, and after a colon what a test's name contains
 TESTS = {
@@ -47,7 +50,7 @@ TESTS = {
     "_smo_jit": f"smo {CERTIFIED}[second {CERTIFIED}[mvp {CERTIFIED}[platt {CERTIFIED}[simplified",
     "auto": f"choice {CERTIFIED}[auto",
     "kernel/products": "kernels vector block:tiles block:symmetric",
-    "kernel/rows": "path:rows path_exact:rational_path[1",
+    "kernel/rows": "path:row_budget path:copied path_exact:equals_the_rational_path",
     "path/curve_jit": "error_curve",
     "path/driver": f"{PATH} path:stopped",
     "path/elbow_jit": PATH,

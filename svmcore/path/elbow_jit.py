@@ -45,7 +45,7 @@ OLD = 10  # so often K beta is brought up to date by changes before it is comput
 GIVE = 1e-12  # boxes give way by this fraction when the best pivot is looked for
 
 
-class Problem(NamedTuple):
+class Setting(NamedTuple):
     """What does not change during a call: `rows[slot[i]]` is kernel row i (slot -1: not there yet).
 
     The linear term is ``fixed + t slope``. It is of size `level` + t, and a primal objective below `floor` is nothing to

@@ -38,7 +38,7 @@ _OVERHEAD = 2e6  # operations that a window costs in any case
 _ROUNDING = 1e-12
 
 
-class Window(NamedTuple):
+class Section(NamedTuple):
     """Knots `first` to `last`, and what changes between them: row k of `values` is that of knot first + k.
 
     A row x of data stays within sqrt(k(x, x)) `reach` + `shift` of its chord.
@@ -97,9 +97,9 @@ class Follower:
 
     # ---- windows -------------------------------------------------------------------------------------------------
 
-    def stage(self, control: Control) -> list[Window] | None:
+    def stage(self, control: Control) -> list[Section] | None:
         """The next windows; None when the work must stop."""
-        windows: list[Window] = []
+        windows: list[Section] = []
         size, first = 0, self.done
         while size < self.budget and first < self.at.size - 1:
             if control.reason() is not None:
@@ -119,17 +119,17 @@ class Follower:
         costs = _LOOKED_AT * elbow * (_CHORD + 20 + self.cross.X.shape[1]) + _OVERHEAD
         return bool(0.4 * self.cross.n * elbow * _CHORD > costs)
 
-    def _window(self, first: int, last: int, chords: bool) -> Window:
+    def _window(self, first: int, last: int, chords: bool) -> Section:
         n = int(curve_jit.changing(self.replay, first, last, self.members, self.count))
         values = np.empty((last - first + 1, n))
         curve_jit.play(self.replay, first, last, self.members, n, values)
-        window = Window(first, last, self.members[:n].copy(), values, np.inf, np.inf)
+        window = Section(first, last, self.members[:n].copy(), values, np.inf, np.inf)
         if not chords:
             return window
         reach, shift = self._deviation(window, self.count[:n] == last - first + 1)
         return window._replace(reach=reach, shift=shift)
 
-    def _deviation(self, window: Window, stays: Any) -> tuple[float, float]:
+    def _deviation(self, window: Section, stays: Any) -> tuple[float, float]:
         """(D, D0) of a window.
 
         Where a variable `stays` on the elbow, lambda f is lambda times its label, so K times the deviation is minus the
@@ -164,7 +164,7 @@ class Follower:
 
     # ---- rows ----------------------------------------------------------------------------------------------------
 
-    def follow(self, windows: list[Window], progress: Progress) -> list[Flips] | None:
+    def follow(self, windows: list[Section], progress: Progress) -> list[Flips] | None:
         """Take all rows through the windows; None (and nothing has changed) when the work must stop."""
         union = np.unique(np.concatenate([w.members for w in windows]))
         places = [np.searchsorted(union, w.members) for w in windows]
@@ -212,7 +212,7 @@ class Follower:
             out[a : a + step] = self.cross.block(rows[a : a + step], columns)
         return out
 
-    def _near(self, window: Window, before: FloatArray, after: FloatArray, rows: IntArray) -> IntArray:
+    def _near(self, window: Section, before: FloatArray, after: FloatArray, rows: IntArray) -> IntArray:
         """The rows that may change their class in a window."""
         if self.roots is None or not np.isfinite(window.reach):
             return np.arange(rows.size)
@@ -220,7 +220,7 @@ class Follower:
         return np.flatnonzero((room <= self.roots[rows] * window.reach) | ((before > 0.0) != (after > 0.0)))
 
     def _flips(
-        self, window: Window, K: FloatArray, place: IntArray, near: IntArray, ends: FloatArray, start: int
+        self, window: Section, K: FloatArray, place: IntArray, near: IntArray, ends: FloatArray, start: int
     ) -> Flips:
         """Where some rows change their class in a window."""
         first, last = window.first, window.last

@@ -76,7 +76,7 @@ class PublishedOptions(NamedTuple):
     refine: bool = True
 
 
-class Direction(NamedTuple):
+class Heading(NamedTuple):
     """Per fall of lambda: change of the bias, of -beta on the elbow, and of every residual."""
 
     bias: float
@@ -84,7 +84,7 @@ class Direction(NamedTuple):
     rate: FloatArray
 
 
-class Step(NamedTuple):
+class Advance(NamedTuple):
     """How far lambda falls; what the null space adds to the elbow; change of the bias alone; multipliers of the boxes."""
 
     length: float
@@ -114,7 +114,7 @@ class PaperTracker:
         rows_while: Callable[[float], bool] = lambda done: True,
     ) -> None:  # fmt: skip
         n = c.size
-        self.S = pub.Points(
+        self.S = pub.PublishedState(
             beta=lower.copy(), resid=np.zeros(n), fixed=np.zeros(n), side=np.zeros(n, dtype=np.int8),
             move=np.zeros(n, dtype=np.int8), switched=np.zeros(n, dtype=np.int8),
             c=np.ascontiguousarray(c), lower=np.ascontiguousarray(lower), upper=np.ascontiguousarray(upper),
@@ -345,20 +345,20 @@ class PaperTracker:
             self.bias = bias
             self._residuals()
 
-    def _direction(self) -> Direction:
+    def _direction(self) -> Heading:
         """(27) and (35), with the minimum norm or the basic solution for d."""
         S = self.S
         if not self.m:
-            return Direction(0.0, np.empty(0), -S.c)
+            return Heading(0.0, np.empty(0), -S.c)
         border = self.system.border
         full = self.system.solve(np.concatenate([np.zeros(border), S.c[self.elbow]]))
         bias = float(full[0]) if border else 0.0
         d = np.ascontiguousarray(full[border:])
         rate = bias - S.c
         add_weighted_rows(rate, self.store.rows, self.store.slot[self.elbow], d)
-        return Direction(bias, d, rate)
+        return Heading(bias, d, rate)
 
-    def _special(self, way: Direction) -> bool:
+    def _special(self, way: Heading) -> bool:
         """SR: change the sides of all points that block descent at once, (S1)-(S4) and (57)-(63)."""
         options = self.options
         count = pub.special_moves(
@@ -368,7 +368,7 @@ class PaperTracker:
             self._carry_out(special=True)
         return bool(count)
 
-    def _step(self, way: Direction, nullity: int, low: float) -> None:
+    def _step(self, way: Heading, nullity: int, low: float) -> None:
         """The step of the linear program, in closed form where there is no null space; then (36)-(46)."""
         S, lam, index = self.S, self.lam, self.elbow
         outside = float(pub.outside_step(S, way.rate, LEAST_RATE))
@@ -376,7 +376,7 @@ class PaperTracker:
         if self.m == 0 and self.equality:
             step = self._empty(longest)
         elif nullity == 0:
-            step = Step(min(outside, float(pub.box_step(S, index, way.elbow)), longest))
+            step = Advance(min(outside, float(pub.box_step(S, index, way.elbow)), longest))
         else:
             step = self._program(way.elbow, min(outside, lam - low))
         stuck = step.length <= self.options.step_tol * lam
@@ -398,7 +398,7 @@ class PaperTracker:
         self._carry_out()
         self._knot()
 
-    def _mark_blockers(self, way: Direction, step: Step, outside: float) -> None:
+    def _mark_blockers(self, way: Heading, step: Advance, outside: float) -> None:
         """Who blocks a step that makes no way changes sides: all, or after two such steps the first. In place: S.move."""
         S = self.S
         if not self.m:
@@ -418,7 +418,7 @@ class PaperTracker:
         elif self.n_blocked > 2:
             pub.keep_first(S)
 
-    def _empty(self, longest: float) -> Step:
+    def _empty(self, longest: float) -> Advance:
         """|E| = 0: the bias is the null space; the program has one row per point (C3)."""
         S = self.S
         rows = np.column_stack([-S.c, -np.ones(S.c.size)])
@@ -430,10 +430,10 @@ class PaperTracker:
         self.stats["n_lp"] += 1
         if not got.ok:
             self.stats["n_lp_failed"] += 1
-            return Step(0.0)
-        return Step(float(got.x[0]), None, float(got.x[1]))
+            return Advance(0.0)
+        return Advance(float(got.x[0]), None, float(got.x[1]))
 
-    def _program(self, d: FloatArray, longest: float) -> Step:
+    def _program(self, d: FloatArray, longest: float) -> Advance:
         """(30)-(34): the longest step for which some element of the null space keeps the elbow in its boxes."""
         S = self.S
         U = self.system.null_basis()[self.system.border :]
@@ -449,8 +449,8 @@ class PaperTracker:
         self.stats["n_lp"] += 1
         if not got.ok:
             self.stats["n_lp_failed"] += 1
-            return Step(0.0, np.zeros(self.m), dual=np.zeros(self.m))
-        return Step(float(got.x[0]) * scale, U @ got.x[1:], dual=got.dual)
+            return Advance(0.0, np.zeros(self.m), dual=np.zeros(self.m))
+        return Advance(float(got.x[0]) * scale, U @ got.x[1:], dual=got.dual)
 
     def _check(self) -> None:
         """(56), and the gap: BR at the same lambda where they fail by more than BR could mend the last time.

@@ -21,7 +21,7 @@ STILL = 1e-13  # an elbow value whose rate is smaller does not move
 TIE = 1e-12  # events closer than this (times lambda) block together
 
 
-class Points(NamedTuple):
+class PublishedState(NamedTuple):
     """One entry per point. All but `c` and the boxes are changed in place."""
 
     beta: FloatArray

@@ -55,7 +55,7 @@ from svmcore.path.window_jit import (
     START,
     STEPS,
     TIED,
-    Limits,
+    Closing,
     run_window,
     symmetric_product,
     three_products,
@@ -94,7 +94,7 @@ class Stretch(NamedTuple):
     pace: IntArray
 
 
-class Course(NamedTuple):
+class Reach(NamedTuple):
     """The limits of one call, and the boxes as they are without spread ties."""
 
     t_end: float
@@ -582,7 +582,7 @@ def follow_windows(P, S, w, q, L, course):
         q.pace[LOOKED] = 0
         fill_candidates(P, S, w, q)
         steps = min(q.pace[LENGTH], course.n_events_max - S.cnt[N_EVENT])
-        code = run_window(P, S, w, L, Limits(course.t_end, region, steps, PIVOT, course.rate_tol))
+        code = run_window(P, S, w, L, Closing(course.t_end, region, steps, PIVOT, course.rate_tol))
         for k in range(w.count[SLOTS]):
             if not w.dead[k]:
                 S.beta[w.point[k]] = w.value[k]

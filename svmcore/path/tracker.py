@@ -122,7 +122,7 @@ class Tracker:
     def set_slope(self, slope: FloatArray) -> None:
         """The problem as compiled code sees it, with this slope and the rows there are."""
         store = self.store
-        self.P = ej.Problem(
+        self.P = ej.Setting(
             store.rows, store.slot, store.diagonal, self.problem.fixed, slope, self.bump, self.equality, self.still,
             self.level, self.floor,
         )  # fmt: skip

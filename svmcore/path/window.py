@@ -157,7 +157,7 @@ class Inverse:
     def _windows(self, opt: pj.Options) -> int:
         """`follow_windows`, with rows fetched and room made where it asks for them."""
         tracker = self.tracker
-        course = sj.Course(
+        course = sj.Reach(
             opt.t_end, RATE_TOL, opt.stretch, opt.refresh, opt.budget, opt.n_events_max, GAP, tracker.store.whole,
             tracker.lower, tracker.upper,
         )  # fmt: skip

@@ -61,7 +61,7 @@ class Window(NamedTuple):
     count: IntArray  # type: ignore[assignment]
 
 
-class Limits(NamedTuple):
+class Closing(NamedTuple):
     """When to close."""
 
     t_end: float
