@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from engines import early_windows
 from hypothesis import HealthCheck, settings
+from numba import config
 from scipy.sparse import csr_matrix
 
 from svmcore._jit import DISABLED
@@ -36,11 +37,21 @@ os.environ.setdefault("SVMCORE_BUNDLE", "")  # what they compile is counted, wha
 DATA = Path(os.environ.get("SVMCORE_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
 
+# What these files test does not depend on how code is compiled. Plain Python and bounds checks leave them out.
+ONE_MODE = {
+    "test_archive", "test_bench", "test_bundle", "test_calibration", "test_cli", "test_cli_gp", "test_cli_process",
+    "test_data", "test_disk", "test_distributed_dask", "test_distributed_estimators", "test_estimators",
+    "test_estimators_paths", "test_estimators_sklearn", "test_formats", "test_interrupt", "test_keywords", "test_layers",
+    "test_libsvm", "test_memory", "test_plots", "test_processes", "test_project", "test_readme", "test_tables", "test_warm",
+}  # fmt: skip
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if DISABLED:
-        for item in items:
-            if item.get_closest_marker("compiled") or "data_set" in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.skip(reason="needs compiled code"))
+    for item in items:
+        if (DISABLED or config.BOUNDSCHECK) and item.path.stem in ONE_MODE:
+            item.add_marker(pytest.mark.skip(reason="runs with compiled code, without bounds checks"))
+        elif DISABLED and (item.get_closest_marker("compiled") or "data_set" in getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.skip(reason="needs compiled code"))
 
 
 @pytest.fixture(params=["steps", "windows"])
