@@ -38,6 +38,7 @@ from svmcore._errors import (
 
 if _typing.TYPE_CHECKING:
     from svmcore._control import WorkProgress
+    from svmcore.audit import Audit, verify
     from svmcore.certificates import certificate, duality_gap, kkt_violation
     from svmcore.classes import Machines, train_classes
     from svmcore.cv import PathCV, cv_path
@@ -76,6 +77,8 @@ __version__ = "0.2.0"
 
 # loaded on first use, so that `import svmcore` does not wait for the compiler
 _HOMES = {
+    "Audit": "svmcore.audit",
+    "verify": "svmcore.audit",
     "Machines": "svmcore.classes",
     "Path": "svmcore.path.result",
     "PathCV": "svmcore.cv",
@@ -118,6 +121,7 @@ _ESTIMATORS = (
 _HOMES |= dict.fromkeys(_ESTIMATORS, "svmcore.estimators")
 
 __all__ = [
+    "Audit",
     "ConvergenceWarning",
     "GPSolution",
     "InputError",
@@ -157,6 +161,7 @@ __all__ = [
     "train_one_class",
     "train_svc",
     "train_svr",
+    "verify",
     "warmup",
 ]
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from svmcore._keywords import checked
+from svmcore._types import FloatArray
 from svmcore.problem import border, formulations
 from svmcore.problem.certify import Certificate
 from svmcore.problem.certify import certificate as _measure
-from svmcore.solve import any_problem, svc_problem
+from svmcore.solve import Problem, any_problem, svc_problem
 
 
 @checked(svc_problem)
@@ -52,12 +53,17 @@ def certificate(
         coef = coef * signs
     if intercept is not None:
         intercept = border.number("intercept", intercept)
-    beta = formulations.to_beta(qp, coef)
-    if not formulations.nearly_balanced(qp, beta):  # then a translation of the points does change the objective
+    return measured(form, coef, intercept, border.threads(n_threads))
+
+
+def measured(form: Problem, coef: FloatArray, intercept: float | None, n_threads: int) -> Certificate:
+    """The certificate of signed coefficients, one per point of a problem."""
+    beta = formulations.to_beta(form.qp, coef)
+    if not formulations.nearly_balanced(form.qp, beta):  # then a translation of the points does change the objective
         form = form._replace(centre=None)
-    K = form.kernel_matrix(cache_bytes=0, n_threads=border.threads(n_threads))
+    K = form.kernel_matrix(cache_bytes=0, n_threads=n_threads)
     shift = form.shift(K, beta)
-    found = _measure(qp, K, beta, None if intercept is None else intercept - shift)
+    found = _measure(form.qp, K, beta, None if intercept is None else intercept - shift)
     return found._replace(intercept=found.intercept + shift)
 
 

@@ -121,6 +121,7 @@ class _Study(NamedTuple):
     weights: FloatArray
     spec: KernelSpec
     columns: Columns
+    factors: FloatArray | None
 
     def kernel_form(self) -> dict[str, Any]:
         """The kernel in the words of `train_svc`."""
@@ -145,8 +146,9 @@ def _study(
     words = (options.get("intercept_scaling"), options.get("fixed_intercept"))
     bias = intercepts.wanted(options.get("fit_intercept", True), *words)
     spec = bias.embedded(border.kernel(name, X, gamma, degree, coef0, 0.0, given), X, given)
-    weights = border.class_factors(class_weight, classes, codes, given)[codes]
-    return _Study(X, codes, classes, weights if given is None else weights * given, spec, columns)
+    factors = border.class_factors(class_weight, classes, codes, given)
+    weights = factors[codes] if given is None else factors[codes] * given
+    return _Study(X, codes, classes, weights, spec, columns, None if class_weight is None else factors)
 
 
 def _shared_gram(study: _Study, threads: int) -> FloatArray | None:
@@ -176,10 +178,13 @@ def _trained(study: _Study, part: Part, C: Any, gram: FloatArray | None, options
     given = study.spec.kernel.kind == KernelKind.PRECOMPUTED
     vectors = found.support_vectors if gram is None or given else study.X[support]
     pair = len(part.minus) == 1
+    terms = found.terms
+    if study.factors is not None and pair:
+        terms = terms._replace(factors=(float(study.factors[part.minus[0]]), float(study.factors[part.plus[0]])))
     return replace(
         found, alpha=alpha, support=support, kernel=study.spec.kernel, function=study.spec.function,
         classes=study.classes[[part.minus[0], part.plus[0]]] if pair else np.array([False, True]),
-        support_vectors=vectors, columns=study.columns, training=None,
+        support_vectors=vectors, columns=study.columns, terms=terms, training=None,
     )  # fmt: skip
 
 
@@ -242,7 +247,7 @@ class Machines:
         labels = self.classes.tolist()
         return [
             (labels[part.minus[0]] if len(part.minus) == 1 else None, labels[part.plus[0]])
-            for part in self._division.parts
+            for part in self.division.parts
         ]
 
     @property
@@ -300,6 +305,11 @@ class Machines:
         return self.machines[0].gamma
 
     @property
+    def columns(self) -> Columns:
+        """What the machines know of the columns of their features."""
+        return self.machines[0].columns
+
+    @property
     def feature_names(self) -> tuple[str, ...] | None:
         """The names of the features, or None where the training data had none."""
         return self.machines[0].feature_names
@@ -315,7 +325,8 @@ class Machines:
         return np.unique(np.concatenate([machine.support for machine in self.machines]))
 
     @cached_property
-    def _division(self) -> Division:
+    def division(self) -> Division:
+        """Which classes each machine tells apart."""
         return division(self.classes.size, self.strategy)
 
     def _values(self, X: Any) -> FloatArray:
@@ -380,7 +391,7 @@ class Machines:
 
     def votes(self, X: Any) -> IntArray:
         """How many machines are for each class, one row for each of X ("ovr": 1 where the class's own machine is)."""
-        return self._division.votes(self._values(X))
+        return self.division.votes(self._values(X))
 
     def decision_function(self, X: Any) -> FloatArray:
         """A score for each row and class, shape (m, k); for two classes f(x), shape (m,).
@@ -388,11 +399,11 @@ class Machines:
         "ovr": the value of each machine. "ovo": the votes, and less than a third of a vote for the sum of the values of the
         machines, as scikit-learn's `SVC`. The values of the pairs are those of `machines`.
         """
-        return self._division.scores(self._values(X))
+        return self.division.scores(self._values(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of every row: most votes, or the largest value. Of equals the first class wins, as in scikit-learn."""
-        return np.asarray(self.classes[self._division.choose(self._values(X))])
+        return np.asarray(self.classes[self.division.choose(self._values(X))])
 
     def save(self, file: Any, *, format: Literal["npz", "libsvm"] = "npz") -> None:  # noqa: A002
         """Write all machines to an .npz file, or as a model of LIBSVM ("ovo" only); `svmcore.load` reads both.

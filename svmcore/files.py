@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from svmcore import libsvm
 from svmcore._errors import InputError
+from svmcore.data import Table, Wanted, read
+from svmcore.data.categories import raw_names, wide
 from svmcore.models import archive
 
 if TYPE_CHECKING:
@@ -56,8 +58,31 @@ def load(file: Any) -> Solution | Machines | Path | PathCV:
         raise InputError(f"{_name(file)} is damaged: {error}") from None
 
 
+def read_like(source: Any, machine: Any, wanted: Wanted, what: str = "the machine") -> Table:
+    """Data for a machine or a path: its columns in its order, its width, its categories, labels where there are some."""
+    columns = machine.columns
+    width = wide(columns.count, columns.categories)
+    names = raw_names(columns.names, columns.categories)
+    table = read(source, wanted._replace(width=width, names=names, categories=columns.categories))
+    X = table.X
+    if columns.unit != "features" and hasattr(X, "toarray"):  # LIBSVM's text: the first is the row's number
+        X = X.toarray()[:, 1:] if X.shape[1] != columns.count else X.toarray()
+    if hasattr(X, "tocsr") and X.shape[1] < columns.count:  # sparse text does not say how many features there are
+        X = X.copy()
+        X.resize(X.shape[0], columns.count)
+    if X.shape[1] != columns.count and not columns.open:
+        raise InputError(f"{source} has {_count(X.shape[1])}; {what} has {_count(columns.count)}")
+    if columns.names is not None and table.names is not None and columns.names != table.names:
+        X = X[:, columns.of(table.names)]
+    return table._replace(X=X)
+
+
+def _count(features: int) -> str:
+    return f"{features:,} feature{'s' if features != 1 else ''}"
+
+
 def _name(file: Any) -> str:
     return str(os.fspath(file) if isinstance(file, os.PathLike) else getattr(file, "name", file))
 
 
-__all__ = ["load"]
+__all__ = ["load", "read_like"]

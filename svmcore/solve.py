@@ -159,6 +159,9 @@ def svc_problem(
         costs = np.where(share > 0, C * share, 0.0)
     qp = formulations.with_intercept(formulations.svc(signs, costs, loss, bias.found), bias.fixed)
     terms = Terms(C, loss, fixed_intercept=bias.fixed or None)
+    if class_weight is not None:
+        codes = (signs > 0).astype(np.int64)
+        terms = terms._replace(factors=tuple(border.class_factors(class_weight, classes, codes, weights).tolist()))
     centre = _centre(X, spec, qp) if like is None else like.centre
     return Problem(qp, spec, X, classes, columns, terms, centre, _by_scale(gamma), bias.fixed)
 

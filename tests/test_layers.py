@@ -78,7 +78,7 @@ LAYERS: dict[str, set[str]] = {
     "pictures": {"plots", "plots_cv", "plots_machine"},
     "files of data": {"data"},
     "beyond one machine": {"distributed"},
-    "files of answers": {"files", "libsvm"},
+    "files of answers": {"files", "libsvm", "audit"},
     "what people touch": {"warm", "cli", "", "__main__"},
 }
 

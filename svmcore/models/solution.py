@@ -39,6 +39,7 @@ class Terms(NamedTuple):
     fixed_intercept: float | None = None
     tau: float | None = None
     nu: float | None = None
+    factors: tuple[float, float] | None = None  # what the classes multiply C by, where they do
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -241,7 +242,9 @@ class Solution:
     @property
     def params(self) -> dict[str, Any]:
         """The training problem in the words of `train_svc` and `train_svr`: whatever is known and applies."""
-        terms = {name: value for name, value in self.terms._asdict().items() if value is not None}
+        terms = {name: value for name, value in self.terms._asdict().items() if value is not None and name != "factors"}
+        if self.terms.factors is not None and self.classes is not None:
+            terms["class_weight"] = dict(zip(self.classes.tolist(), self.terms.factors, strict=True))
         kernel = border.kernel_params(self.kernel, self.function)
         return {**terms, **kernel, "standardize": self.standardized is not None}
 
@@ -374,6 +377,9 @@ def assembled(parts: dict[str, Any]) -> Solution:
         name: float(parts[name]) for name in ("C", "epsilon", "fixed_intercept", "tau", "nu") if name in parts
     }
     terms = Terms(None, str(parts["loss"]) if "loss" in parts else None)._replace(**stored)
+    if "factors" in parts:
+        first, second = parts["factors"].astype(np.float64).tolist()
+        terms = terms._replace(factors=(first, second))
     width = int(n_features) + columns.open
     vectors: Any
     if "sv_data" in parts:
