@@ -58,6 +58,19 @@ def load(file: Any) -> Solution | Machines | Path | PathCV:
         raise InputError(f"{_name(file)} is damaged: {error}") from None
 
 
+def is_model(name: str) -> bool:
+    """Whether a file looks like what `load` reads, rather than like data."""
+    with open(name, "rb") as stream:
+        if stream.peek(len(libsvm.MAGIC)).startswith(libsvm.MAGIC):
+            return True
+        if not stream.peek(4).startswith(b"PK\x03\x04"):
+            return False
+        try:
+            return "format" in archive.Archive("it", stream)
+        except InputError:
+            return False
+
+
 def read_like(source: Any, machine: Any, wanted: Wanted, what: str = "the machine") -> Table:
     """Data for a machine or a path: its columns in its order, its width, its categories, labels where there are some."""
     columns = machine.columns

@@ -9,14 +9,18 @@ written). Heavy modules are imported by the command that needs them, so that hel
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import os
 import sys
 import warnings
 from collections.abc import Sequence
 
 from svmcore._errors import StoppedError, SVMError
+from svmcore.cli.files import KeptElsewhereError
 from svmcore.cli.output import BAD_INPUT, EARLY, INTERRUPTED, say
 from svmcore.cli.parser import build
+from svmcore.cli.svmtrain import translated
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            args = build().parse_args(argv)
+            args = parsed(sys.argv[1:] if argv is None else argv)
             status = int(args.run(args))
             sys.stdout.flush()
             return status
@@ -38,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         say("interrupted; nothing was written")
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _no_more_output()
+        return EARLY
+    except KeptElsewhereError:
         return EARLY
     except StoppedError as error:  # before there was anything to keep
         say(f"{error}; nothing was written")
@@ -49,4 +55,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         say("error: not enough memory for this; try --sample-limit")
     except OSError as error:
         say(f"error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
+        _no_more_output()
     return BAD_INPUT
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """What was typed; after "train" it may be what svm-train understands."""
+    words = list(words)
+    return build().parse_args(words[:1] + translated(words[1:]) if words[:1] == ["train"] else words)
+
+
+def _no_more_output() -> None:
+    """What is still waiting to be printed would fail once more when the process ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

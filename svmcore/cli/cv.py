@@ -6,7 +6,7 @@ import argparse
 import functools
 from typing import TYPE_CHECKING, Any, cast
 
-from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, write, write_picture
+from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_categories, write, write_picture
 from svmcore.cli.machines import retyped
 from svmcore.cli.output import (
     DONE,
@@ -93,7 +93,7 @@ def cv(args: argparse.Namespace) -> int:
         time_limit=clock.left, classes=args.classes or "ovo", eps=args.eps, **options, **ends_of(args),
     )  # fmt: skip
     with warnings_as_lines():
-        machine = found.refit()
+        machine = with_categories(found.refit(), table)
     written = []
     if args.output:
         write(args.output, machine.save)

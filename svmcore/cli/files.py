@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import io
 import math
 import os
+import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
+from svmcore.cli.output import say
 
 if TYPE_CHECKING:
-    from svmcore.data import Table
+    from svmcore.data import Table, Wanted
 
 _MOST_CLASSES = 50
 
@@ -22,7 +26,7 @@ _MOST_CLASSES = 50
 
 def check_outputs(args: argparse.Namespace) -> None:
     """Refuse before the work what could not be written after it, or would be written over what is read."""
-    inputs = [getattr(args, name, None) for name in ("data", "test", "model")]
+    inputs = [getattr(args, name, None) for name in ("data", "test", "model", "source")]
     outputs = [name for name in (getattr(args, "output", None), getattr(args, "plot", None)) if name is not None]
     for name in outputs:
         _check_output(name)
@@ -51,12 +55,31 @@ def _check_output(name: str) -> None:
         raise InputError(f"{name} cannot be written: permission denied")
 
 
-def write(name: str, save: Callable[[Any], None]) -> None:
-    """Write a file whole or not at all."""
-    target = File(name)
+def write(name: str, save: Callable[[Any], None]) -> str:
+    """Write a file whole or not at all; says where it is. Where there is no room, what was computed is kept elsewhere."""
+    try:
+        _write(File(name), save)
+    except OSError as error:
+        kept = File(tempfile.gettempdir()) / f"svmcore-{os.getpid()}-{File(name).name}"
+        say(f"{name} could not be written: {error.strerror or error}")
+        if kept.absolute().parent == File(name).absolute().parent:
+            raise
+        _write(kept, save)
+        say(f"what was computed is kept in {kept}")
+        raise KeptElsewhereError(str(kept)) from None
+    return name
+
+
+class KeptElsewhereError(Exception):
+    """A result is in another file than it should be, and that has been said."""
+
+
+def _write(target: File, save: Callable[[Any], None]) -> None:
     if target.exists() and not target.is_file():  # a device, a pipe
         with target.open("wb") as file:
-            save(file)
+            room = io.BytesIO()  # archives are written back and forth
+            save(room)
+            file.write(room.getbuffer())
         return
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -85,27 +108,57 @@ def write_picture(name: str, save: Callable[[str], None]) -> bool:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _dropped(args: argparse.Namespace) -> tuple[str, ...]:
-    return tuple(name.strip() for names in args.drop for name in names.split(","))
+def _listed(given: list[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for names in given for name in names.split(","))
+
+
+def _wanted(args: argparse.Namespace) -> Wanted:
+    """What the options say about reading a file."""
+    from svmcore.data import Wanted
+
+    label = None if getattr(args, "one_class", False) and args.command == "train" and args.label == -1 else args.label
+    categorical = _listed(getattr(args, "categorical", []))
+    return Wanted(
+        label, args.header, _listed(args.drop), categorical=categorical, unknown=getattr(args, "unknown", "error")
+    )
 
 
 def load(args: argparse.Namespace) -> Table:
     """The data of a command that trains, or a sample of them."""
-    from svmcore.data import Wanted, read
+    from svmcore.data import read
 
-    table = read(args.data, Wanted(args.label, args.header, _dropped(args)))
+    table = read(args.data, _wanted(args))
+    if getattr(args, "kernel", None) == "precomputed":
+        table = table._replace(X=_kernel_values(args.data, table.X))
     limit = args.sample_limit
     if limit is not None and limit < 2:
         raise InputError(f"--sample-limit {limit} is out of range; it must be at least 2")
-    assert table.y is not None
-    if limit is not None and limit < table.y.size:
+    n = table.X.shape[0]
+    if limit is not None and limit < n:
         import numpy as np
 
-        kept = np.sort(np.random.default_rng(0).permutation(table.y.size)[:limit])
-        table = table._replace(X=table.X[kept], y=table.y[kept])
-    if not getattr(args, "svr", False):
+        kept = np.sort(np.random.default_rng(0).permutation(n)[:limit])
+        table = table._replace(X=table.X[kept], y=None if table.y is None else table.y[kept])
+    if not getattr(args, "svr", False) and table.y is not None and args.command != "gp":
         _refuse_numbers(args.data, table.y)
     return table
+
+
+def _kernel_values(name: str, X: Any) -> Any:
+    """A kernel matrix; LIBSVM's text has the number of every row before its values."""
+    if not hasattr(X, "toarray"):
+        return X
+    import numpy as np
+
+    K = X.toarray()
+    n = len(K)
+    if K.shape == (n, n + 1) and np.array_equal(K[:, 0], np.arange(1, n + 1)):
+        return np.ascontiguousarray(K[:, 1:])
+    if K.shape != (n, n):
+        raise InputError(
+            f"{name} is {n} x {K.shape[1]}; a precomputed kernel needs rows 0:NUMBER 1:VALUE ... n:VALUE, numbered from 1"
+        )
+    return K
 
 
 def _refuse_numbers(name: str, y: Any) -> None:
@@ -124,43 +177,22 @@ def _refuse_numbers(name: str, y: Any) -> None:
 
 def load_like(source: str, args: argparse.Namespace, machine: Any) -> Table:
     """Data for a machine or a path: its columns in its order, its width, labels where there are some."""
-    from svmcore.data import Wanted, read
+    from svmcore.files import read_like
 
-    width, names = machine.n_features, machine.feature_names
-    table = read(source, Wanted(args.label, args.header, _dropped(args), width, names))
-    X = _widened(table.X, width)
-    if X.shape[1] != width:
-        raise InputError(f"{source} has {_count(X.shape[1])}; {getattr(args, 'model', args.data)} has {_count(width)}")
-    if names is not None and table.names is not None and names != table.names:
-        X = X[:, machine.columns_of(table.names)]
-    return table._replace(X=X)
+    return read_like(source, machine, _wanted(args)._replace(categorical=()), getattr(args, "model", args.data))
 
 
-def _count(features: int) -> str:
-    return f"{features:,} feature{'s' if features != 1 else ''}"
-
-
-def _widened(X: Any, width: int) -> Any:
-    """Sparse text does not say how many features there are: missing ones at the end are zero."""
-    if hasattr(X, "tocsr") and X.shape[1] < width:
-        X = X.copy()
-        X.resize(X.shape[0], width)
-    return X
-
-
-class Features:
-    """What `load_like` asks of a machine, known before there is one."""
-
-    def __init__(self, table: Table) -> None:
-        self.n_features: int = table.X.shape[1]
-        self.feature_names = table.names
-
-    def columns_of(self, names: tuple[str, ...]) -> Any:
-        """For every feature its place among the names."""
-        import numpy as np
-
-        assert self.feature_names is not None
-        return np.array([names.index(name) for name in self.feature_names])
+def with_categories(model: Any, table: Table) -> Any:
+    """The model, which remembers what words its features stand for."""
+    if not table.categories:
+        return model
+    if hasattr(model, "machines"):
+        return replace(model, machines=tuple(with_categories(machine, table) for machine in model.machines))
+    if hasattr(model, "_data"):  # a path
+        columns = replace(model._data.columns, categories=table.categories)
+        model._data = model._data._replace(columns=columns)
+        return model
+    return replace(model, columns=replace(model.columns, categories=table.categories))
 
 
 def load_test(args: argparse.Namespace, table: Table) -> tuple[Any, Any] | None:
@@ -169,7 +201,10 @@ def load_test(args: argparse.Namespace, table: Table) -> tuple[Any, Any] | None:
         return None
     import numpy as np
 
-    other = load_like(args.test, args, Features(table))
+    from svmcore.problem.columns import Columns
+
+    columns = Columns(table.X.shape[1], table.names, categories=table.categories)
+    other = load_like(args.test, args, argparse.Namespace(columns=columns))
     assert table.y is not None
     if other.y is None or other.known is not None:
         raise InputError(f"{args.test} lacks labels; it needs one in every row, to count errors")
@@ -192,6 +227,8 @@ def load_machine(name: str) -> Any:
 def problem_of(args: argparse.Namespace, table: Table) -> dict[str, Any]:
     """The keywords that define the problem."""
     found = {name: getattr(args, name) for name in ("kernel", "gamma", "degree", "coef0", "standardize")}
+    if found["gamma"] is None:
+        found["gamma"] = "auto" if getattr(args, "as_svm_train", False) else "scale"
     if table.names is not None and args.kernel != "precomputed":
         found["feature_names"] = table.names
     weights = getattr(args, "class_weight", None)

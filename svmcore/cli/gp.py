@@ -32,7 +32,7 @@ def gp(args: argparse.Namespace) -> int:
         )  # fmt: skip
     report = Report("gp", args.json)
     add_data(report, args.data, table.X, table.y, regression=True)
-    _add_process(report, process)
+    add_process(report, process)
     add_regressed(report, process.predict(table.X), table.y, "on the training set")
     if args.test:
         _add_test(report, args, process)
@@ -43,7 +43,7 @@ def gp(args: argparse.Namespace) -> int:
     return DONE if process.converged else EARLY
 
 
-def _add_process(report: Report, process: GPSolution) -> None:
+def add_process(report: Report, process: GPSolution) -> None:
     """What a process is."""
     add_kernel(report, process.kernel, process.standardized is not None, kept=False)
     units = ", of targets with mean 0 and variance 1" if process.y_scale != 1.0 or process.y_mean else ""

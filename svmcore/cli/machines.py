@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import functools
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
-from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, write
-from svmcore.cli.output import DONE, EARLY, INTERRUPTED, Progress, Report, say, seconds_text, warnings_as_lines
+from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, with_categories, write
+from svmcore.cli.output import DONE, EARLY, INTERRUPTED, Progress, Report, percent, say, seconds_text, warnings_as_lines
 from svmcore.cli.report import add_classified, add_data, add_path, add_regressed, add_solution, quoted
 
 if TYPE_CHECKING:
@@ -19,26 +21,22 @@ if TYPE_CHECKING:
 
 def train(args: argparse.Namespace) -> int:
     """Train one machine, say how good it is, and write it."""
+    if args.output is None and args.folds is None:
+        args.output = args.file
     check_outputs(args)
-    if args.epsilon is not None and not args.svr:
-        raise InputError("--epsilon belongs to regression; add --svr, or leave it out")
-    if args.classes is not None and args.svr:
-        raise InputError("--classes belongs to classification; leave out --svr, or it")
-    if args.class_weight is not None and args.svr:
-        raise InputError("--class-weight belongs to classification; leave out --svr, or it")
+    _check_words(args)
     table = load(args)
-    solution = _trained(args, table)
-    if args.output:
-        write(args.output, solution.save)
+    if args.folds is not None:
+        from svmcore.cli.folds import validated
+
+        return validated(args, table, _trained)
+    solution = with_categories(_trained(args, table), table)
     report = Report("train", args.json)
+    report.sealing(lambda: _save(args, solution))
     add_data(report, args.data, table.X, table.y, args.svr)
     add_solution(report, solution)
     report.tell("seconds", solution.fit_seconds, seconds_text(solution.fit_seconds))
-    found = solution.predict(table.X)
-    if args.svr:
-        add_regressed(report, found, table.y, "on the training set")
-    else:
-        add_classified(report, found, table.y, solution.classes, "on the training set")
+    add_agreement(report, solution, table, "on the training set")
     if args.output:
         report.tell("written", [args.output], args.output)
         report.tell("next", f"svmcore predict {quoted(args.output)} DATA{retyped(args, reading=True)}")
@@ -51,23 +49,68 @@ def train(args: argparse.Namespace) -> int:
     return DONE if solution.converged else EARLY
 
 
+def _check_words(args: argparse.Namespace) -> None:
+    """Refuse options that do not go together."""
+    kind = "one class" if args.one_class else "regression" if args.svr else "classification"
+    if args.svr and args.one_class:
+        raise InputError("--svr and --one-class are two kinds of machines; leave out one of them")
+    others = {"--epsilon": ("regression", args.epsilon), "--classes": ("classification", args.classes),
+              "--class-weight": ("classification", args.class_weight)}  # fmt: skip
+    for option, (where, value) in others.items():
+        if value is not None and where != kind:
+            remedy = "add --svr, or leave it out" if where == "regression" else f"this is {kind}; leave it out"
+            raise InputError(f"{option} belongs to {where}; {remedy}")
+    if args.one_class and args.loss is not None:
+        raise InputError("--loss belongs to classification and regression; leave it out with --one-class")
+
+
+def _save(args: argparse.Namespace, machine: Any) -> None:
+    """Write the machine: as text of LIBSVM where its command line asked for one, and the text can hold it."""
+    if not args.output:
+        return
+    if args.output == args.file and not args.output.endswith(".npz"):
+        try:
+            write(args.output, functools.partial(machine.save, format="libsvm"))
+            return
+        except InputError as error:
+            say(f"{args.output} is written in svmcore's own format, not LIBSVM's: {error}")
+    write(args.output, machine.save)
+
+
 def _trained(args: argparse.Namespace, table: Table) -> Solution | Machines:
     import numpy as np
 
     from svmcore.classes import train_classes
-    from svmcore.train import train_svc, train_svr
+    from svmcore.train import train_one_class, train_svc, train_svr
 
     options: dict[str, Any] = problem_of(args, table)
     options |= {} if args.loss is None else {"loss": args.loss}
-    options |= {"solver": args.solver, "tol": args.tol, "time_limit": args.time_limit}
+    options |= {"solver": args.solver, "tol": args.tol, "time_limit": args.time_limit, "cache_mb": args.cache_mb}
     with warnings_as_lines(), Progress("train", args.quiet) as progress:
+        options["callback"] = progress
+        if args.one_class:
+            return train_one_class(table.X, 0.5 if args.nu is None else args.nu, **options)
+        options |= {} if args.nu is None else {"nu": args.nu}
+        assert table.y is not None
         if not args.svr and np.unique(np.asarray(table.y)).size > 2:
             strategy: Any = args.classes or "ovo"
-            return train_classes(table.X, table.y, args.C, strategy=strategy, callback=progress, **options)
+            return train_classes(table.X, table.y, args.C, strategy=strategy, **options)
         if not args.svr:
-            return train_svc(table.X, table.y, args.C, callback=progress, **options)
+            return train_svc(table.X, table.y, args.C, **options)
         epsilon = 0.1 if args.epsilon is None else args.epsilon
-        return train_svr(table.X, table.y, args.C, epsilon, callback=progress, **options)
+        return train_svr(table.X, table.y, args.C, epsilon, **options)
+
+
+def add_agreement(report: Report, machine: Any, table: Table, where: str) -> None:
+    """How good predictions are on labelled data; of one class the share outside."""
+    found = machine.predict(table.X)
+    if getattr(machine, "kind", "") == "one class":
+        outside = float((found < 0).mean())
+        report.tell("outside", outside, f"{percent(outside)} {where}")
+    elif machine.classes is None:
+        add_regressed(report, found, table.y, where)
+    else:
+        add_classified(report, found, table.y, machine.classes, where)
 
 
 def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | None = None) -> str:
@@ -79,14 +122,15 @@ def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | N
         parts.append(" --header" if args.header else " --no-header")
     if reading:
         return "".join(parts)
+    parts += [f" --categorical {quoted(names)}" for names in getattr(args, "categorical", [])]
     shape = {
         "-k": args.kernel,
         "-g": args.gamma if gamma is None else f"{gamma:.6g}",
         "-d": args.degree,
         "-r": args.coef0,
     }
-    usual = {"-k": "rbf", "-g": "scale", "-d": 3, "-r": 0.0}
-    parts += [f" {name} {value}" for name, value in shape.items() if value != usual[name]]
+    usual = {"-k": ("rbf",), "-g": ("scale", None), "-d": (3,), "-r": (0.0,)}
+    parts += [f" {name} {value}" for name, value in shape.items() if value not in usual[name]]
     parts += [" --standardize"] if args.standardize else []
     parts += [f" --classes {args.classes}"] if getattr(args, "classes", None) else []
     parts += [f" --class-weight {quoted(args.class_weight)}"] if args.class_weight else []
@@ -95,8 +139,9 @@ def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | N
 
 def predict(args: argparse.Namespace) -> int:
     """Predict with a machine, or with a path at one C."""
+    _put_in_order(args)
     check_outputs(args)
-    machine = _machine_at(args)
+    machine = machine_at(args)
     table = load_like(args.data, args, machine)
     regression = machine.classes is None
     found = machine.predict(table.X)
@@ -106,6 +151,7 @@ def predict(args: argparse.Namespace) -> int:
         write(args.output, lambda file: file.write("".join(f"{word}\n" for word in words).encode()))
     elif not args.json:
         sys.stdout.write("".join(f"{word}\n" for word in words))
+        sys.stdout.flush()
     report = Report("predict", args.json)
     report.facts |= {"model": args.model, "data": args.data, "points": len(words), "written": args.output}
     if args.json and not args.output:
@@ -118,6 +164,20 @@ def predict(args: argparse.Namespace) -> int:
     return DONE
 
 
+def _put_in_order(args: argparse.Namespace) -> None:
+    """svm-predict names the data before the model, and the output last: that order is understood, too."""
+    if args.output is None:
+        args.output = args.file
+    if not _is_model(args.model) and _is_model(args.data):
+        args.model, args.data = args.data, args.model
+
+
+def _is_model(name: str) -> bool:
+    from svmcore.files import is_model
+
+    return os.path.isfile(name) and is_model(name)
+
+
 def _word(value: Any, number: bool) -> str:
     """A prediction as a line; several classes have one decision value each."""
     if isinstance(value, list):
@@ -125,18 +185,24 @@ def _word(value: Any, number: bool) -> str:
     return repr(value) if number else str(value)
 
 
-def _machine_at(args: argparse.Namespace) -> Any:
-    """The machine of the file, or that of a path at the C that is asked for."""
+def machine_at(args: argparse.Namespace) -> Any:
+    """The machine of the file, or that of a path, or of a cross-validation, at the C that is asked for."""
     model = load_machine(args.model)
-    from svmcore.path.result import Path
-
-    if isinstance(model, Path):
+    if hasattr(model, "refit"):
+        with warnings_as_lines():
+            return model.refit(args.C)
+    if hasattr(model, "at"):
+        low, high = model._range
         if args.C is None:
-            low, high = model.C_range
-            raise InputError(f"{args.model} holds a path; say at which C with -C, from {low:.6g} to {high:.6g}")
+            raise InputError(
+                f"{args.model} holds a path; say at which {model.parameter} with -C, from {low:.6g} to {high:.6g}"
+            )
         return model.at(args.C)
     if args.C is not None:
         raise InputError(f"{args.model} holds a model trained at one C; leave -C out")
+    if not hasattr(model, "classes"):
+        model = argparse.Namespace(predict=model.predict, decision_function=model.predict, classes=None,
+                                   columns=model.columns, kind="process")  # fmt: skip
     return model
 
 
@@ -157,6 +223,10 @@ def _compare(report: Report, machine: Any, found: Any, table: Table) -> None:
         add_regressed(report, found, y, f"over {y.size:,} rows")
         return
     classes = machine.classes
+    if getattr(machine, "kind", "") == "one class":
+        report.tell(
+            "outside", float((found < 0).mean()), f"{percent(float((found < 0).mean()))} of {found.size:,} rows"
+        )
     if (y.dtype.kind in "US") != (classes.dtype.kind in "US"):  # numbers here, and among them words there
         found, y, classes = (part.astype(str) for part in (found, y, classes))
     strange = y[~np.isin(y, classes)]
@@ -174,22 +244,51 @@ def _compare(report: Report, machine: Any, found: Any, table: Table) -> None:
 def info(args: argparse.Namespace) -> int:
     """Say what a file holds."""
     model = load_machine(args.model)
-    from svmcore.path.result import Path
-
     report = Report("info", args.json)
-    is_path = isinstance(model, Path)
-    classes = model._data.classes if is_path else model.classes
-    width = model._data.columns.count if is_path else model.n_features
-    named = "" if classes is None else ", classes " + ", ".join(map(str, classes[:-1])) + f" and {classes[-1]}"
-    points = f"{model._data.signs.size:,} points, " if is_path else ""
-    kind = "path" if is_path else "model" if classes is not None else "regression model"
+    data = model._data if hasattr(model, "_data") else model._study if hasattr(model, "_study") else model
+    classes = getattr(data, "classes", None)
+    columns = getattr(data, "columns", None)
+    width = data.X.shape[1] if columns is None else columns.count
+    one_class = getattr(model, "kind", "") == "one class"
+    named = (
+        "" if classes is None or one_class else ", classes " + ", ".join(map(str, classes[:-1])) + f" and {classes[-1]}"
+    )
+    n = data.X.shape[0] if hasattr(data, "X") else None
+    kind = _kind(model)
     report.add(
-        "file", f"{args.model}: a {kind} of {points}{width:,} features{named}",
-        name=args.model, kind=kind, features=width, classes=classes,
+        "file", f"{args.model}: a {kind} of {'' if n is None else f'{n:,} points, '}{width:,} features{named}",
+        name=args.model, kind=kind, features=width, classes=classes, points=n,
     )  # fmt: skip
-    if model.feature_names is not None:
-        names = ", ".join(model.feature_names[:10]) + (", ..." if width > 10 else "")
-        report.tell("columns", list(model.feature_names), names)
-    (add_path if is_path else add_solution)(report, model)
+    names = getattr(columns, "names", None)
+    if names is not None:
+        report.tell("columns", list(names), ", ".join(names[:10]) + (", ..." if width > 10 else ""))
+    for category in getattr(columns, "categories", ()):
+        levels = ", ".join(category.levels[:10]) + (", ..." if len(category.levels) > 10 else "")
+        report.add(f"words of {category.name}", levels, levels=list(category.levels))
+    if hasattr(model, "refit"):
+        from svmcore.cli.cv import add_cv
+
+        add_cv(report, model)
+    elif hasattr(model, "at"):
+        add_path(report, model)
+    elif hasattr(model, "noise"):
+        from svmcore.cli.gp import add_process
+
+        add_process(report, model)
+    else:
+        add_solution(report, model)
     report.show()
     return DONE
+
+
+def _kind(model: Any) -> str:
+    """What a model is, in words."""
+    if hasattr(model, "refit"):
+        return "cross-validation"
+    if hasattr(model, "at"):
+        return "path" if model.parameter == "C" else f"path over {model.parameter}"
+    if hasattr(model, "noise"):
+        return "Gaussian process"
+    words = {"regression": "regression model", "one class": "one-class model"}
+    word = words.get(getattr(model, "kind", ""), "model")
+    return f"LIBSVM {word}" if model.status.name == "UNKNOWN" else word

@@ -49,6 +49,7 @@ class Report:
         self.as_json = as_json
         self.rows: list[tuple[str, str]] = []
         self.facts: dict[str, Any] = {"command": command}
+        self.elsewhere: Exception | None = None
 
     def add(self, name: str, text: str | None = None, /, **facts: Any) -> None:
         """One line, and the facts behind it. Without a text: for programs only."""
@@ -62,10 +63,35 @@ class Report:
         self.rows.append((name, str(value) if text is None else text))
         self.facts[name.replace(" ", "_")] = value
 
+    def sealing(self, save: Callable[[], None]) -> None:
+        """Write a result now. Where it ends up elsewhere, the report is shown all the same, and then it is said."""
+        try:
+            save()
+        except Exception as error:
+            if type(error).__name__ != "KeptElsewhereError":
+                raise
+            self.elsewhere = error
+
     def show(self) -> None:
         """Print it."""
+        self._print()
+        if self.elsewhere is not None:
+            raise self.elsewhere
+
+    def _print(self) -> None:
         if self.as_json:
             print(json.dumps(_plain(self.facts), ensure_ascii=False))
+        elif sys.stdout.isatty() and _rich():
+            from rich.console import Console
+            from rich.table import Table
+            from rich.text import Text
+
+            table = Table.grid(padding=(0, 2))
+            table.add_column(style="bold", no_wrap=True)
+            table.add_column(overflow="fold")
+            for name, text in self.rows:
+                table.add_row(Text(name), Text(text))
+            Console().print(table)
         else:
             width = max(len(name) for name, _ in self.rows)
             for name, text in self.rows:

@@ -8,17 +8,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from svmcore import __version__
+from svmcore.cli.audit import convert, verify
 from svmcore.cli.cv import cv
 from svmcore.cli.gp import gp
 from svmcore.cli.machines import info, predict, train
 from svmcore.cli.output import BAD_INPUT
 from svmcore.cli.paths import DEMO_PICTURE, demo, path
+from svmcore.cli.svmtrain import KERNELS as LETTERS
 from svmcore.cli.warm import warmup
 
 KERNELS = ("rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed")
 LOSSES = ("hinge", "squared_hinge", "epsilon_insensitive", "squared_epsilon_insensitive")
-_DATA_HELP = "svmlight text, CSV, .npz, '-' (standard input), or demo:spirals, demo:two-spirals, demo:monk1, -2, -3"
-_LIBSVM_KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
+_DATA_HELP = (
+    "svmlight text, CSV (also .gz, .bz2, .xz), .npz, .parquet, .feather, '-' (standard input), or demo:spirals, "
+    "demo:two-spirals, demo:monk1, -2, -3"
+)
 _LIBSVM = {
     "-c": "-C {}",
     "-e": "--tol {}",
@@ -26,14 +30,7 @@ _LIBSVM = {
     "-v": "--cv {}",
     "-z": "--standardize",
 }
-"""LIBSVM's letters, and what they are called here."""
-_ELSEWHERE = {
-    "-b": "there are no probabilities on the command line",
-    "-v": "cross-validation is a command of its own: svmcore cv DATA",
-    "-m": "memory is shared out without it",
-    "-n": "there is no nu; C, or epsilon of --svr, takes its place",
-}
-"""What LIBSVM's other letters ask for."""
+"""LIBSVM's letters, which `train` understands, and what they are called in other commands."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -60,9 +57,6 @@ class _Parser(argparse.ArgumentParser):
             return f"there is one argument too many: {rest[0]}"
         option, _, value = rest[k].partition("=")
         meant = self._meant(option, value or (rest[k + 1] if k + 1 < len(rest) else ""))
-        if meant is None and not option.startswith("--") and "--tol" in self._option_string_actions:
-            elsewhere = _ELSEWHERE.get(option[:2])
-            return f"unknown option {option}" + (f": {elsewhere}" if elsewhere else "")
         return f"unknown option {option}" + (f": did you mean {meant}?" if meant else "")
 
     def _meant(self, option: str, value: str) -> str | None:
@@ -75,9 +69,7 @@ class _Parser(argparse.ArgumentParser):
             value = attached or value
             if letter == "-t" and "-k" in known:
                 at = int(value) if value in ("0", "1", "2", "3", "4") else None
-                return "-k KERNEL" if at is None else f"-k {_LIBSVM_KERNELS[at]}"
-            if letter == "-s" and "--svr" in known:
-                return "--svr" if value in ("3", "4") else None
+                return "-k KERNEL" if at is None else f"-k {LETTERS[at]}"
             text = _LIBSVM.get(letter)
             if text is not None and text.split()[0] in known:
                 return text.format(value or "VALUE")
@@ -156,6 +148,7 @@ def build() -> argparse.ArgumentParser:
             "train at one C",
             "svmcore train my.csv --standardize -C 10 -o my-model.npz",
             "svmcore train houses.csv --svr --epsilon 0.5 --standardize -o houses.npz",
+            "svmcore train -s 0 -t 2 -c 10 -g 0.5 -e 1e-4 train.txt train.model",
         )
     )
     _predict_options(
@@ -168,8 +161,26 @@ def build() -> argparse.ArgumentParser:
         )
     )
     _add_gp(command)
+    _verify_options(
+        command(
+            "verify",
+            verify,
+            "recompute the certificate of a model, LIBSVM's included, from the data it was trained on",
+            "svmcore verify my-model.npz my.csv",
+            "svmcore verify their.model train.txt --tol 0.01",
+        )
+    )
+    _convert_options(
+        command(
+            "convert",
+            convert,
+            "write a model, or a data set, in another format",
+            "svmcore convert my-model.npz my.model",
+            "svmcore convert my.csv my.svm.gz --label sick --categorical town",
+        )
+    )
     sub = command("info", info, "say what a file holds", "svmcore info my-model.npz")
-    sub.add_argument("model", metavar="MODEL", help="what train -o or path -o wrote")
+    sub.add_argument("model", metavar="MODEL", help="what -o of any command wrote, or LIBSVM")
     _add_json(sub)
 
     sub = command(
@@ -177,6 +188,7 @@ def build() -> argparse.ArgumentParser:
     )
     sub.add_argument("--plot", metavar="FILE", help=f"where to write the picture (default {DEMO_PICTURE})")
     sub.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    _add_json(sub)
     _warmup_options(
         command(
             "warmup",
@@ -201,6 +213,7 @@ def _warmup_options(sub: argparse.ArgumentParser) -> None:
         help="of a bundle: native (default), x86-64-v3, x86-64-v4 or aarch64",
     )
     sub.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    _add_json(sub)
 
 
 def _path_options(sub: argparse.ArgumentParser) -> None:
@@ -279,9 +292,17 @@ def _train_options(sub: argparse.ArgumentParser) -> None:
     _add_kernel(sub)
     _add_class_weight(sub)
     _add_classes(sub)
+    sub.add_argument(
+        "file", nargs="?", metavar="MODEL", help="as svm-train: write the model as LIBSVM's text; .npz: as -o",
+    )  # fmt: skip
     sub.add_argument("-o", "--output", metavar="MODEL", help="write the model (.npz); without it nothing is written")
     sub.add_argument("-C", type=float, default=1.0, help="penalty (default 1)")
     sub.add_argument("--svr", action="store_true", help="regression: labels are numbers to be predicted")
+    sub.add_argument("--one-class", action="store_true", help="a region that holds most points; there are no labels")
+    sub.add_argument("--nu", type=float, metavar="NU", help="in place of C, of epsilon, or of one class (default 0.5)")
+    sub.add_argument("--folds", type=int, metavar="K", help="-v of svm-train: only the error of K folds at this C")
+    sub.add_argument("--cache-mb", type=float, metavar="MB", help="memory for kernel rows")
+    sub.add_argument("--as-svm-train", action="store_true", help=argparse.SUPPRESS)
     sub.add_argument("--epsilon", type=float, metavar="E", help="regression: errors up to E cost nothing (default 0.1)")
     sub.add_argument("--loss", choices=LOSSES, help="default hinge, or epsilon_insensitive with --svr")
     sub.add_argument(
@@ -324,9 +345,39 @@ def _add_gp(command: Callable[..., argparse.ArgumentParser]) -> None:
     _add_json(sub)
 
 
-def _predict_options(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("model", metavar="MODEL", help="what train -o or path -o wrote")
+def _verify_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("model", metavar="MODEL", help="what train -o, cv -o or path -o wrote, or LIBSVM")
     _add_data(sub)
+    sub.add_argument(
+        "-C", type=float, help="the penalty of the training, where the file does not say; of a path: which C"
+    )
+    sub.add_argument("--epsilon", type=float, metavar="E", help="of a regression, where the file does not say")
+    _add_class_weight(sub)
+    sub.add_argument(
+        "--tol", type=float, default=1e-3, help="violation up to which an answer is optimal (default 0.001)"
+    )
+    _add_json(sub)
+
+
+def _convert_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("source", metavar="FROM", help="a model, or data: " + _DATA_HELP)
+    sub.add_argument(
+        "output", metavar="TO", help="models: .npz, else LIBSVM's text; data: .svm, .csv, .npz, .parquet, ..."
+    )
+    sub.add_argument("--to", choices=("npz", "libsvm"), help="the format of a model, whatever the name")
+    _add_columns(sub)
+    _add_categorical(sub)
+    _add_json(sub)
+
+
+def _predict_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("model", metavar="MODEL", help="what train -o, cv -o or path -o wrote, or LIBSVM")
+    _add_data(sub)
+    sub.add_argument("file", nargs="?", metavar="OUT", help="as svm-predict: the same as -o")
+    sub.add_argument(
+        "--unknown", choices=("error", "ignore"), default="error",
+        help="words that a categorical column did not have in training: refuse them (default), or take them for none",
+    )  # fmt: skip
     sub.add_argument("--no-label", dest="label", action="store_const", const=None, help="CSV: there are no labels")
     sub.add_argument("-C", type=float, help="for a path: which C")
     sub.add_argument("-o", "--output", metavar="OUT", help="write predictions to a file (default: standard output)")
@@ -337,6 +388,17 @@ def _predict_options(sub: argparse.ArgumentParser) -> None:
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help=_DATA_HELP)
+    _add_columns(parser)
+
+
+def _add_categorical(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--categorical", action="append", default=[], metavar="COLUMNS",
+        help="CSV: columns of words to make features of, a,b; or words: all of them. The model keeps them for predict",
+    )  # fmt: skip
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label", type=_column, default=-1, metavar="COLUMN",
         help="CSV: the column of labels, its name or its number from 1 (default: the last)",
@@ -357,7 +419,7 @@ def _add_kernel(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """The kernel; `several`: gamma may be chosen among several."""
     parser.add_argument("-k", "--kernel", default="rbf", choices=KERNELS, help="default rbf")
     parser.add_argument(
-        "-g", "--gamma", type=_gammas if several else _gamma, default="scale", metavar="G",
+        "-g", "--gamma", type=_gammas if several else _gamma, default=None, metavar="G",
         help='a number, "scale" (default) or "auto"' + ("; several: 0.1,1,10; or search" if several else ""),
     )  # fmt: skip
     parser.add_argument("-d", "--degree", type=int, default=3, help="of poly (default 3)")
@@ -366,6 +428,7 @@ def _add_kernel(parser: argparse.ArgumentParser, several: bool = False) -> None:
         "--standardize", action="store_true",
         help="give every feature mean 0 and variance 1 (sparse: mean square 1); predict does the same",
     )  # fmt: skip
+    _add_categorical(parser)
     parser.add_argument("--sample-limit", type=int, metavar="N", help="use N points drawn at random, if there are more")
 
 

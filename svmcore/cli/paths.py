@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import StoppedError
 from svmcore.cli.cv import add_cv, cross_validated, curve_of, draw, folds
-from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, write, write_picture
+from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_categories, write, write_picture
 from svmcore.cli.machines import retyped
 from svmcore.cli.output import (
     DONE,
@@ -40,6 +40,7 @@ DEMO_PICTURE = "svmcore-demo.png"
 _LARGEST_GAP = 1e-6  # of a path that counts as exact
 _SPOT_SECONDS = 2.0  # for a certificate when somebody waits
 _DEMO_TOL = 1e-6
+_COLUMNS = ("problem", "points", "validation", "best C", "test", "off by at most", "seconds")
 _COMPILING = 10.0  # seconds of a demo that were spent on more than the problem
 
 
@@ -76,6 +77,7 @@ def path(args: argparse.Namespace) -> int:
         "path", args.quiet, table.X, table.y, **problem_of(args, table), **ends_of(args), time_limit=clock.left,
         factorization=args.factorization, merge_tol=args.merge_tol, max_events=args.max_events,
     )  # fmt: skip
+    found = with_categories(found, table)
     written = []
     if args.output:  # first of all: what comes now may be interrupted too
         write(args.output, found.save)
@@ -215,6 +217,12 @@ def demo(args: argparse.Namespace) -> int:
         if name == "spirals" and drawn:
             path = _followed("picture", args.quiet, X, y, gamma=gamma, lambda_min=0.01)
             draw(picture, path, "Two spirals", curve_of(found))
+    if args.json:
+        report = Report("demo", True)
+        report.facts |= {"problems": [dict(zip(_COLUMNS, row, strict=True)) for row in rows]}
+        report.facts |= {"picture": picture if drawn else None, "seconds": clock.seconds}
+        report.show()
+        return status
     if rows:
         _print_demo(rows, compiled, picture if drawn else None)
     print(f"({clock.seconds:.1f} s in all)")
@@ -235,7 +243,7 @@ def _problems() -> Iterator[tuple[str, float, tuple[Any, Any], tuple[Any, Any]]]
 
 def _print_demo(rows: list[list[str]], compiled: bool, picture: str | None) -> None:
     print("Two problems. C is chosen by 5-fold cross-validation, exactly, over every C up to 100 (rbf kernel):\n")
-    print_table(("problem", "points", "validation", "best C", "test", "off by at most", "seconds"), rows)
+    print_table(_COLUMNS, rows)
     print("\nvalidation: least mean error of the folds, attained for the C beside it")
     print("test: error of the machine trained at that C on points that it has never seen")
     print(

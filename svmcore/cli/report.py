@@ -25,6 +25,9 @@ def add_data(report: Report, name: str, X: Any, y: Any, regression: bool = False
 
     size = {"file": name, "points": X.shape[0], "features": X.shape[1]}
     text = f"{name}: {X.shape[0]:,} points, {X.shape[1]:,} features"
+    if y is None:
+        report.add("data", text, **size)
+        return
     if regression:
         low, high = float(y.min()), float(y.max())
         report.add("data", f"{text}, targets from {low:.6g} to {high:.6g}", **size, target=[low, high])
@@ -49,11 +52,12 @@ def add_kernel(report: Report, kernel: Any, standardized: bool, kept: bool = Tru
 def add_path(report: Report, path: Path) -> None:
     """What a path is, its stored record alone."""
     stats = path.stats
-    low, high = (float(path.Cs[k]) for k in (0, -1))
+    low, high = sorted(float(path._values[k]) for k in (0, -1))
     early = "" if path.ended == "done" else f"; ended early ({path.ended.replace('_', ' ')})"
     add_kernel(report, path._data.spec.kernel, path.standardized is not None)
-    report.add("path", f"every C from {number(low)} to {number(high)}{early}", C_min=low, C_max=high, ended=path.ended)
-    values = f"{stats['n_distinct']:,} value{'s' if stats['n_distinct'] != 1 else ''} of C"
+    report.add("path", f"every {path.parameter} from {number(low)} to {number(high)}{early}",
+               **{f"{path.parameter}_min": low, f"{path.parameter}_max": high}, ended=path.ended)  # fmt: skip
+    values = f"{stats['n_distinct']:,} value{'s' if stats['n_distinct'] != 1 else ''} of {path.parameter}"
     report.add(
         "changes",
         f"{stats['n_events']:,} at {values} (points that reach or leave the margin); "
@@ -79,6 +83,7 @@ def add_path_certificate(report: Report, found: PathCertificate) -> None:
 
 def add_machines(report: Report, machines: Machines) -> None:
     """What the machines for several classes are."""
+    unknown = machines.status.name == "UNKNOWN"
     add_kernel(report, machines.kernel, machines.standardized is not None)
     if machines.C is not None:
         report.tell("C", machines.C, f"{machines.C:.6g}")
@@ -87,6 +92,10 @@ def add_machines(report: Report, machines: Machines) -> None:
         "machines", f"{len(machines)}, one for {way}", number=len(machines), strategy=machines.strategy,
     )  # fmt: skip
     support, points = int(machines.support.size), machines.n_points
+    if unknown:
+        report.add("vectors", f"{support:,}", support=support)
+        report.add("status", f"{machines.status}", name="unknown", converged=False)
+        return
     report.add("vectors", f"{support:,} of {points:,} points support them", support=support, points=points)
     report.add(
         "certificate",
@@ -109,6 +118,12 @@ def add_solution(report: Report, solution: Solution | Machines) -> None:
         report.tell("C", solution.C, f"{solution.C:.6g}")
     if solution.epsilon is not None:
         report.tell("epsilon", solution.epsilon, f"{solution.epsilon:.6g}")
+    if solution.nu is not None:
+        report.tell("nu", solution.nu, f"{solution.nu:.6g}")
+    if solution.status.name == "UNKNOWN":
+        report.add("vectors", f"{len(solution.support):,}", support=len(solution.support))
+        report.add("status", f"{solution.status}", name="unknown", converged=False)
+        return
     report.add(
         "vectors", f"{len(solution.support):,} of {len(solution.alpha):,} points support the machine",
         support=len(solution.support), points=len(solution.alpha),

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from svmcore.cli.output import DONE
+from svmcore.cli.output import DONE, Report
 
 
 def warmup(args: argparse.Namespace) -> int:
@@ -18,8 +18,12 @@ def warmup(args: argparse.Namespace) -> int:
         print("compiling, for up to a minute", file=sys.stderr)
     begin = time.perf_counter()
     compile_ahead(args.what, jobs=args.jobs, bundle=args.bundle, processor=args.processor)
-    print(f"seconds      {time.perf_counter() - begin:.1f}")
+    report = Report("warmup", args.json)
+    report.tell("seconds", time.perf_counter() - begin, f"{time.perf_counter() - begin:.1f}")
+    report.facts["what"] = args.what
     if args.bundle:
-        print(f"written      {args.bundle} ({Path(args.bundle).stat().st_size / 1e6:.1f} MB)")
-        print(f"next         SVMCORE_BUNDLE={args.bundle} where it shall be used")
+        size = Path(args.bundle).stat().st_size
+        report.add("written", f"{args.bundle} ({size / 1e6:.1f} MB)", file=args.bundle, bytes=size)
+        report.rows.append(("next", f"SVMCORE_BUNDLE={args.bundle} where it shall be used"))
+    report.show()
     return DONE

@@ -1,0 +1,105 @@
+"""The commands ``verify`` and ``convert``."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+from typing import Any
+
+from svmcore._errors import InputError
+from svmcore.cli.files import _class_weights, _listed, check_outputs, load_machine, write
+from svmcore.cli.output import DONE, EARLY, Report, percent
+
+
+def verify(args: argparse.Namespace) -> int:
+    """Recompute the certificate of a model from the data it was trained on."""
+    from svmcore.audit import data_of
+    from svmcore.audit import verify as audited
+    from svmcore.data import Wanted
+
+    model = load_machine(args.model)
+    weights = None
+    if args.class_weight is not None:
+        first = model.machines[0] if hasattr(model, "machines") else model
+        table = data_of(args.data, first, Wanted(args.label, args.header, _listed(args.drop)))
+        weights = _class_weights(args.class_weight, table.y)
+    found = audited(
+        model, args.data, C=args.C, epsilon=args.epsilon, class_weight=weights, tol=args.tol, label=args.label,
+        header=args.header, drop=_listed(args.drop),
+    )  # fmt: skip
+    report = Report("verify", args.json)
+    report.facts |= {"model": args.model, "data": args.data, "ok": found.ok}
+    machines = f"{found.n_machines} machines" if found.n_machines > 1 else "one machine"
+    report.add(
+        "model", f"{args.model}: {found.kind}, {machines}, {found.found:,} of {found.n_support:,} support vectors found "
+        "among the rows", kind=found.kind, machines=found.n_machines, support=found.n_support, found=found.found,
+    )  # fmt: skip
+    _add_terms(report, found)
+    if found.certificate is not None:
+        c = found.certificate
+        report.add(
+            "objective",
+            f"{c.primal_objective:.8g} (dual {-c.objective:.8g})",
+            primal=c.primal_objective,
+            dual=-c.objective,
+        )
+        report.facts["certificate"] = {
+            "kkt_violation": c.kkt_violation, "gap": c.gap, "relative_gap": c.relative_gap, "infeasibility": c.infeasibility,
+        }  # fmt: skip
+    if found.error is not None:
+        word = {"classification": "wrong", "one class": "outside"}.get(found.kind)
+        text = f"{percent(found.error)} of the rows" if word else f"{found.error:.4g} over the rows (root mean square)"
+        report.tell(word or "off by", found.error, text)
+    report.tell("verdict", str(found))
+    report.show()
+    return DONE if found.ok else EARLY
+
+
+def _add_terms(report: Report, found: Any) -> None:
+    """The problem that the answer was measured against."""
+    terms = {name: getattr(found, name) for name in ("C", "epsilon", "nu") if getattr(found, name) is not None}
+    if found.class_C is not None and len(set(found.class_C.values())) > 1:
+        text = ", ".join(f"C {value:.6g} for {label}" for label, value in found.class_C.items())
+        text = ", ".join([text, *(f"{name} {value:.6g}" for name, value in terms.items() if name != "C")])
+    else:
+        text = ", ".join(f"{name} {value:.6g}" for name, value in terms.items())
+    if found.inferred:
+        text += f" ({' and '.join(found.inferred)} read off the coefficients: the file does not say)"
+    report.add("problem", text, **terms, class_C=found.class_C, inferred=list(found.inferred))
+
+
+def convert(args: argparse.Namespace) -> int:
+    """Write a model or a data set in another format."""
+    from svmcore.files import is_model
+
+    check_outputs(args)
+    report = Report("convert", args.json)
+    if os.path.isfile(args.source) and is_model(args.source):
+        model = load_machine(args.source)
+        to = args.to or ("npz" if args.output.endswith(".npz") else "libsvm")
+        if (to == "libsvm" and hasattr(model, "_data")) or hasattr(model, "_study"):
+            raise InputError(f"{args.source} holds no single machine; a model of LIBSVM is one")
+        write(args.output, model.save if to == "npz" else functools.partial(model.save, format="libsvm"))
+        what = f"a model in {'svmcore' if to == 'npz' else 'LIBSVM'}'s format"
+    else:
+        what = _data(args)
+    report.facts["source"] = args.source
+    report.tell("written", [args.output], f"{args.output}: {what}")
+    report.show()
+    return DONE
+
+
+def _data(args: argparse.Namespace) -> str:
+    from svmcore.data import Wanted, read, save_data
+
+    if args.to is not None:
+        raise InputError("--to is for models; of data the end of the name says the format")
+    table = read(
+        args.source, Wanted(args.label, args.header, _listed(args.drop), categorical=_listed(args.categorical))
+    )
+    if table.known is not None:
+        raise InputError(f"{args.source}: some rows have no label; remove them, or leave the column out")
+    names = None if table.names is None else list(table.names)
+    save_data(args.output, table.X, table.y, feature_names=names, label_name=table.label_name or "label")
+    return f"{table.X.shape[0]:,} points, {table.X.shape[1]:,} features"

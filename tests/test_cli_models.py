@@ -1,0 +1,236 @@
+"""The command line for those who come from LIBSVM, models of every kind, words in data, and places without room."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import svmcore
+from svmcore import cli
+from svmcore.cli.svmtrain import translated
+
+pytestmark = pytest.mark.compiled
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 3)).round(3)
+Y = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, 1, -1)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capfd):
+    """Run a command in an empty folder with data in it: status, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+    svmcore.save_data("train.txt", X, Y)
+    svmcore.save_data("three.txt", X, Y + (X[:, 2] > 0.5))
+    svmcore.save_data("numbers.txt", X, X[:, 0] - X[:, 2])
+
+    def call(*words: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        status = cli.main(words)
+        return status, *capfd.readouterr()
+
+    return call
+
+
+# ---- svm-train's command line ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("-s 0 -t 2 -c 10 -g 0.5 -e 1e-4 d m", "--kernel=rbf -C 10 --tol 1e-4 --as-svm-train -g 0.5 d m"),
+        ("-c10 -t0 d", "--kernel=linear -C 10 --as-svm-train d"),
+        ("-s 1 -n 0.3 -c 5 d", "--nu=0.3 --as-svm-train d"),
+        ("-s 2 -p 0.3 d", "--one-class --nu=0.5 --as-svm-train d"),
+        ("-s 3 -p 0.3 -n 0.2 d", "--svr --epsilon=0.3 --as-svm-train d"),
+        ("-s 4 -n 0.2 -p 0.3 -c 2 d", "--svr --nu=0.2 -C 2 --as-svm-train d"),
+        ("-w1 5 -w-1 2 -m 200 -h 0 -q -b 0 d", "--cache-mb 200 --class-weight=1=5,-1=2 --as-svm-train -q d"),
+        ("-v 5 d", "--folds 5 --as-svm-train d"),
+        ("d -C 3 --svr -k poly -o m.npz", "d -C 3 --svr -k poly -o m.npz"),
+        ("-h", "-h"),
+        ("--svr -p 0.2 d", "--epsilon=0.2 --as-svm-train --svr d"),
+    ],
+)
+def test_letters_of_svm_train(typed, meant):
+    assert " ".join(translated(typed.split())) == meant
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [("-b 1 d", "-b 1 asks for probabilities"), ("-s 5 d", "no such type"), ("-t 9 d", "no such kernel"),
+     ("d -c", "-c needs a value")],
+)  # fmt: skip
+def test_letters_that_mean_nothing(run, typed, message):
+    status, out, err = run("train", *typed.split())
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+def test_a_command_line_of_libsvm_works_as_it_is(run):
+    status, out, _ = run(
+        "train", *["-s", "0", "-t", "2", "-c", "10", "-g", "0.5", "-e", "1e-4", "-q", "train.txt", "model"]
+    )
+    assert status == 0
+    assert "written      model" in out
+    assert Path("model").read_text().startswith("svm_type c_svc\nkernel_type rbf\ngamma 0.5\nnr_class 2\n")
+    assert run("predict", "train.txt", "model", "out", "-q")[0] == 0  # in the order of svm-predict
+    found = svmcore.train_svc(X, Y, 10.0, gamma=0.5, tol=1e-4)
+    np.testing.assert_array_equal(np.loadtxt("out"), found.predict(X))
+    assert run("predict", "model", "train.txt", "-o", "out", "-q")[0] == 0
+    status, out, _ = run("train", "-c", "10", "-q", "train.txt", "-o", "own.npz", "--json")
+    assert json.loads(out)["kernel"]["gamma"] == pytest.approx(1 / 3)  # svm-train's default
+
+
+def test_what_the_text_has_no_place_for_is_kept_all_the_same(run):
+    status, _, err = run("train", "-q", "train.txt", "model", "--standardize")
+    assert status == 0
+    assert "written in svmcore's own format" in err
+    assert svmcore.load("model").standardized is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [("-s 0 train.txt", "Cross Validation Accuracy"), ("-s 3 numbers.txt", "Cross Validation Mean squared error"),
+     ("three.txt", "Cross Validation Accuracy")],
+)  # fmt: skip
+def test_cross_validation_at_one_C(run, words, line):
+    status, out, _ = run("train", "-v", "3", "-c", "5", "-q", *words.split())
+    assert status == 0
+    assert line in out
+    status, out, err = run("train", "-v", "3", "-q", *words.split(), "-o", "m.npz")
+    assert (status, out) == (2, "")
+    assert "nothing to write" in err
+
+
+def test_precomputed_kernels_of_libsvm(run):
+    K = X @ X.T
+    lines = [f"{y} 0:{i + 1} " + " ".join(f"{j + 1}:{v!r}" for j, v in enumerate(row)) for i, (row, y) in
+             enumerate(zip(K.tolist(), Y.tolist(), strict=True))]  # fmt: skip
+    Path("K.txt").write_text("\n".join(lines) + "\n")
+    assert run("train", "-t", "4", "-q", "K.txt", "K.model")[0] == 0
+    assert run("predict", "K.model", "K.txt", "-o", "out", "-q")[0] == 0
+    found = svmcore.train_svc(K, Y, kernel="precomputed")
+    np.testing.assert_array_equal(np.loadtxt("out"), found.predict(K))
+    assert run("verify", "K.model", "K.txt", "--tol", "0.01")[0] == 0
+
+
+# ---- every kind of machine, through every command --------------------------------------------------------------------
+
+KINDS = {
+    "classes": ("train.txt", []), "several": ("three.txt", []), "rest": ("three.txt", ["--classes", "ovr"]),
+    "weights": ("train.txt", ["--class-weight", "balanced"]), "svr": ("numbers.txt", ["--svr", "--epsilon", "0.05"]),
+    "nu": ("train.txt", ["--nu", "0.3"]), "nu-svr": ("numbers.txt", ["--svr", "--nu", "0.3"]),
+    "one class": ("train.txt", ["--one-class", "--nu", "0.2"]), "standardized": ("train.txt", ["--standardize"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_train_info_predict_verify(run, kind):
+    data, options = KINDS[kind]
+    found = {}
+    for command in (["train", data, "-o", "m.npz", "-q", *options], ["info", "m.npz"],
+                    ["predict", "m.npz", data, "-q"], ["verify", "m.npz", data]):  # fmt: skip
+        status, out, err = run(*command, "--json")
+        assert status == 0, err
+        found[command[0]] = json.loads(out)
+        assert found[command[0]]["command"] == command[0]
+        assert run(*command)[0] == 0
+    assert found["verify"]["ok"] is True
+    assert found["verify"]["certificate"]["kkt_violation"] <= 1.1e-3
+    assert len(found["predict"]["predictions"]) == 60
+    model = svmcore.load("m.npz")
+    np.testing.assert_allclose(found["predict"]["predictions"], model.predict(svmcore.load_data(data)[0]), rtol=1e-12)
+
+
+def test_verify_says_no(run):
+    assert run("train", "train.txt", "-q", "-o", "m.npz")[0] == 0
+    status, out, _ = run("verify", "m.npz", "numbers.txt")
+    assert status == 2
+    status, out, _ = run("verify", "m.npz", "train.txt", "-C", "0.3")
+    assert status == 1
+    assert "not optimal" in out
+    svmcore.save_data("other.txt", X + 1.0, Y)
+    status, out, _ = run("verify", "m.npz", "other.txt")
+    assert status == 1
+    assert "are no rows of these data" in out
+
+
+def test_convert_models_and_data(run):
+    assert run("train", "train.txt", "-q", "-o", "m.npz")[0] == 0
+    assert run("convert", "m.npz", "m.model")[0] == 0
+    assert Path("m.model").read_bytes().startswith(b"svm_type")
+    status, out, _ = run("convert", "m.model", "back", "--to", "npz", "--json")
+    assert (status, json.loads(out)["written"]) == (0, ["back"])
+    np.testing.assert_array_equal(svmcore.load("back").predict(X), svmcore.load("m.npz").predict(X))
+    for name in ("x.csv.gz", "x.npz", "x.svm.xz"):
+        assert run("convert", "train.txt", name)[0] == 0
+        got, labels = svmcore.load_data(name)
+        np.testing.assert_array_equal(got.toarray() if hasattr(got, "toarray") else got, X)
+        np.testing.assert_array_equal(labels, Y)
+    status, _, err = run("convert", "train.txt", "train.txt")
+    assert status == 2
+    assert "would be lost" in err
+
+
+# ---- columns of words ------------------------------------------------------------------------------------------------
+
+
+def table(file: str, towns: Any, columns: tuple[str, ...] = ("age", "town", "sick")) -> None:
+    values = {"age": X[:, 0], "town": towns, "sick": np.where(Y > 0, "yes", "no")}
+    lines = [
+        ",".join(columns),
+        *(",".join(str(v) for v in row) for row in zip(*(values[c] for c in columns), strict=True)),
+    ]
+    Path(file).write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("command", [["train"], ["cv", "--cv", "3", "--C-max", "10"], ["path", "--C-max", "10"]])
+def test_the_model_keeps_the_words_of_its_columns(run, command):
+    towns = np.array(["Oslo", "Rome", "Lima"])[np.arange(60) % 3]
+    table("a.csv", towns)
+    at = ["-C", "2"] if command[0] == "path" else []
+    assert run(command[0], "a.csv", *command[1:], "--categorical", "town", "--standardize", "-q", "-o", "m.npz")[0] == 0
+    assert "Lima, Oslo, Rome" in run("info", "m.npz")[1] or command[0] == "path"
+    status, first, _ = run("predict", "m.npz", "a.csv", *at, "-q")
+    assert status == 0
+    table("b.csv", towns, ("town", "sick", "age"))
+    assert run("predict", "m.npz", "b.csv", *at, "-q")[1] == first
+    strange = towns.copy()
+    strange[4] = "Bonn"
+    table("c.csv", strange)
+    status, out, err = run("predict", "m.npz", "c.csv", *at, "-q")
+    assert (status, out) == (2, "")
+    assert "c.csv, row 5 of the data, column 2: 'Bonn' is no category of 'town'" in err
+    assert run("predict", "m.npz", "c.csv", *at, "-q", "--unknown", "ignore")[0] == 0
+    status, _, err = run("train", "a.csv", "-q")
+    assert status == 2
+    assert "--categorical town" in err
+
+
+# ---- places without room ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+def test_a_full_disk_loses_nothing(run, tmp_path, monkeypatch):
+    room = tmp_path / "room"
+    room.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(room))
+    status, out, err = run("train", "train.txt", "-q", "-o", "/dev/full")
+    assert status == 1
+    assert "/dev/full could not be written: No space left on device" in err
+    assert "certificate" in out
+    (kept,) = room.iterdir()
+    assert f"kept in {kept}" in err
+    assert svmcore.load(kept).converged
+
+
+def test_json_of_demo_and_warmup(run, monkeypatch):
+    monkeypatch.setattr("svmcore.warm.warmup", lambda *_, **__: None)
+    status, out, _ = run("warmup", "--json", "-q")
+    assert status == 0
+    assert json.loads(out)["what"] == "all"
