@@ -361,7 +361,7 @@ class Machines:
     @cached_property
     def _teams(self) -> list[_Team]:
         """Support vectors by the machines that they are in: with a machine for every pair, those of their class."""
-        parts, every = self._division.parts, np.arange(len(self.machines))
+        parts, every = self.division.parts, np.arange(len(self.machines))
         coef = np.zeros((self.support.size, every.size))
         code = np.zeros(self.support.size, dtype=np.int64)
         for k, (machine, part) in enumerate(zip(self.machines, parts, strict=True)):

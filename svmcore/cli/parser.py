@@ -161,6 +161,12 @@ def build() -> argparse.ArgumentParser:
         )
     )
     _add_gp(command)
+    _commands_of_files(command)
+    return parser
+
+
+def _commands_of_files(command: Callable[..., argparse.ArgumentParser]) -> None:
+    """What is done with a model that there is, and what needs none."""
     _verify_options(
         command(
             "verify",
@@ -199,7 +205,6 @@ def build() -> argparse.ArgumentParser:
             "svmcore warmup --bundle svmcore.bundle --processor x86-64-v3",
         )
     )
-    return parser
 
 
 def _warmup_options(sub: argparse.ArgumentParser) -> None:
