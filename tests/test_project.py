@@ -31,7 +31,6 @@ USED_IN = {  # where an extra's packages are used; the default is the library
     "dev": [".ci/run", "pyproject.toml", "CONTRIBUTING.md", ".github"],
 }
 TYPES_ONLY = {"scipy-stubs"}  # read by mypy
-HANDED_OVER = {"dask", "distributed"}  # collections and clients of theirs are what users hand over
 BY_OPTION = {"pytest-xdist": r"-n 2", "pytest-cov": r"--cov"}
 
 
@@ -73,7 +72,7 @@ def test_nothing_is_asked_for_in_vain(extra):
         said = extra in ("dev", "docs", "test") and (
             package in whole or re.search(BY_OPTION.get(package, r"\Z\w"), whole)
         )
-        assert used or said or package in TYPES_ONLY | HANDED_OVER, f"nothing uses {package} of [{extra}]"
+        assert used or said or package in TYPES_ONLY, f"nothing uses {package} of [{extra}]"
 
 
 def test_all_has_what_users_need():
