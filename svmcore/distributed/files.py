@@ -124,7 +124,7 @@ def _row_group(path: str, group: int, label: Any, weight: Any) -> Piece:
     return Piece(X, y, w)
 
 
-def _names(X: Any) -> list[str] | None:
+def names_of(X: Any) -> list[str] | None:
     """File names, if that is what was given: one, a pattern, or a list."""
     if isinstance(X, (str, os.PathLike)):
         name = os.fspath(X)
@@ -184,10 +184,10 @@ def _is_piece(value: Any) -> bool:
 
 def sources(X: Any, y: Any = None, weight: Any = None, *, label: Any = None, parts: int | None = None) -> list[Any]:
     """The parts of what the user gave."""
-    names = _names(X)
+    names = names_of(X)
     if names is not None:
         if isinstance(y, (str, os.PathLike)):
-            y = _names(y)
+            y = names_of(y)
         return _of_files(names, y, label, weight)
     if isinstance(X, (list, tuple)) and len(X) and all(hasattr(each, "shape") and len(each.shape) == 2 for each in X):
         for name, values in (("y", y), ("sample_weight", weight)):

@@ -1,0 +1,172 @@
+"""Beyond one machine: what parts cost against all rows in memory, how counts grow, and what a cluster would need.
+
+Every fit runs in a process of its own, over parts in files. The large cases take minutes and run with `--full`. Rounds,
+passes, rows and bytes do not depend on the load of the machine; seconds are of the processor.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bench import data
+from bench.contest import Context
+from bench.data import ROOT
+from bench.suite import Suite
+from bench.worker import _forget_peak, _status
+
+KINDS = {"clean": data.clusters, "noisy": data.noisy, "classification": data.classification}
+RATES = {10: 7.0e9, 20: 4.6e9}  # kernel values a second and core, by features: measured with `add_block_32`
+
+
+class Case(NamedTuple):
+    """A fit: of which kind ("kernel", "linear", "one", "landmarks"), over which data, in how many parts."""
+
+    group: str
+    fit: str
+    kind: str
+    n: int
+    d: int
+    parts: int
+    landmarks: int = 0
+    full: bool = False
+
+
+OVERHEAD, GROWTH, WORKERS, LARGE, LANDMARKS = "overhead", "growth with n", "growth with parts", "large", "landmarks"
+CASES = [
+    *(Case(OVERHEAD, fit, kind, 200_000, d, 16) for kind, d in (("clean", 20), ("classification", 10))
+      for fit in ("one", "kernel")),
+    *(Case(GROWTH, "kernel", kind, n, d, n // 12_500) for kind, d in (("clean", 20), ("noisy", 20), ("classification", 10))
+      for n in (25_000, 50_000, 100_000)),
+    *(Case(WORKERS, "kernel", "clean", 50_000, 20, parts) for parts in (2, 8, 32)),
+    *(Case(LANDMARKS, "landmarks", kind, 20_000, d, 4, m, full=m > 500)
+      for kind, d in (("classification", 10), ("clean", 20)) for m in (500, 2000)),
+    Case(LARGE, "linear", "classification", 200_000, 20, 16),
+    Case(LARGE, "linear", "classification", 2_000_000, 20, 16, full=True),
+    Case(LARGE, "kernel", "classification", 1_000_000, 20, 16, full=True),
+]  # fmt: skip
+
+
+def write(folder: Path, case: Case) -> str:
+    """The parts of a case as files; their pattern."""
+    sets = KINDS[case.kind](case.n, case.d)
+    order = np.random.default_rng(0).permutation(case.n)
+    for k, rows in enumerate(np.array_split(order, case.parts)):
+        np.savez(folder / f"{k:04d}.npz", X=sets.X[rows].astype(np.float32), y=sets.y[rows].astype(np.int8))
+    return str(folder / "*.npz")
+
+
+def measure(pattern: str, case: Case) -> dict[str, float]:
+    """One fit: counts, seconds of the processor, memory on top of what was there."""
+    import svmcore
+    from svmcore import distributed
+    from svmcore.distributed import files
+
+    warnings.simplefilter("ignore")
+    warm = np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32)
+    distributed.train_svc(warm, warm[:, 0] > 0, parts=2)
+    distributed.train_linear(warm, warm[:, 0] > 0, parts=2)
+    X = y = np.empty(0)
+    if case.fit == "one":
+        pieces = [np.load(name) for name in files.names_of(pattern) or []]
+        X = np.concatenate([piece["X"] for piece in pieces]).astype(np.float64)
+        y = np.concatenate([piece["y"] for piece in pieces])
+    _forget_peak()
+    before, wall, cpu = _status("VmRSS"), time.perf_counter(), time.process_time()
+    if case.fit == "one":
+        one = svmcore.train_svc(X, y)
+        found: dict[str, float] = {"support": len(one.support), "objective": -one.objective}
+    elif case.fit == "landmarks":
+        near = distributed.train_approximate(pattern, landmarks=case.landmarks)
+        found = {"relative_gap": near.relative_gap, "objective": near.upper_bound}
+    else:
+        train = distributed.train_linear if case.fit == "linear" else distributed.train_svc
+        parts = train(pattern)
+        counts = ("passes", "syncs", "rows_seen", "bytes_up", "bytes_down", "decisive")
+        found = {
+            "rounds": len(parts.rounds), "support": parts.n_support, "free": parts.n_free, "objective": -parts.objective,
+            "relative_gap": parts.relative_gap, "violation": parts.kkt_violation, "converged": float(parts.converged),
+        } | {name: float(parts.stats[name]) for name in counts if name in parts.stats}  # fmt: skip
+    found |= {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+    return found | {"peak_mb": _status("VmHWM"), "before_mb": before}
+
+
+def _spawn(case: Case) -> dict[str, float]:
+    """`measure` in a process of its own, over files that are gone afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        pattern = write(Path(folder), case)
+        command = [sys.executable, "-m", "bench.suites.scale", pattern, json.dumps(case)]
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    if ended.returncode:
+        raise RuntimeError((ended.stderr.strip() or "no output").splitlines()[-1])
+    found: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+def model(case: Case, found: dict[str, float], n: float, cores: int) -> dict[str, float]:
+    """What the counts of a fit say of n rows on so many cores: not measured. Its clocks and its network are guesses.
+
+    Rounds and passes stay what they are; support vectors grow with n, the free ones with the root of n.
+    """
+    support = found["support"] * n / case.n
+    rate = RATES.get(case.d, 4.6e9)
+    return {
+        "rows": n,
+        "support": support,
+        "free": found["free"] * float(np.sqrt(n / case.n)),
+        "pass_seconds": found["passes"] * support * n / rate / cores,
+        "worker_bytes": found["passes"] * support * (4.0 * case.d + 8.0),
+    }
+
+
+def run(context: Context) -> None:
+    one: dict[tuple[str, int], float] = {}
+    for case in CASES:
+        if case.full and not context.full:
+            continue
+        if context.out_of_time():
+            return
+        name = f"{case.kind}-{case.n}-{case.d}"
+        try:
+            found = _spawn(case)
+        except RuntimeError as error:
+            context.skip("scale", case.fit, f"failed: {error}", name)
+            continue
+        if case.fit == "one":
+            one[case.kind, case.n] = found["cpu"]
+        elif (case.kind, case.n) in one and case.group == OVERHEAD:
+            found["cpu_ratio"] = found["cpu"] / one[case.kind, case.n]
+        if case.fit == "kernel" and case.group in (GROWTH, LARGE):
+            for n in (1e8, 1e9):
+                guessed = model(case, found, n, 800)
+                found |= {f"{key}_at_{n:.0e}": value for key, value in guessed.items()}
+        context.results.add(
+            {
+                "kind": "row", "suite": "scale", "group": case.group, "problem": {"name": name}, "solver": _called(case),
+                "mode": "tol", "tol": 1e-3, "threads": 2, "asked": 1e-3, "score": found, "met": True,
+                "wall": [found["wall"]], "cpu": [found["cpu"]],
+            }
+        )  # fmt: skip
+        shown = ", ".join(f"{key} {value:.4g}" for key, value in found.items() if "_at_" not in key)
+        context.say(f"  {case.group}, {name}, {_called(case)}: {shown}")
+
+
+def _called(case: Case) -> str:
+    return {
+        "one": "in memory", "kernel": f"{case.parts} parts", "linear": f"linear, {case.parts} parts",
+        "landmarks": f"{case.landmarks} landmarks",
+    }[case.fit]  # fmt: skip
+
+
+SUITE = Suite("scale", "over parts in files: overhead, growth, memory, landmarks (large cases: --full)", 12, run)
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1], Case(*json.loads(sys.argv[2])))))
