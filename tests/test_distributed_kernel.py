@@ -257,3 +257,20 @@ def test_messages(words, message):
     X, y = wavy(50)
     with pytest.raises(svmcore.InputError, match=message):
         train_svc(X, y, **words)
+
+
+@pytest.mark.slow
+def test_a_million_rows_from_files(tmp_path):
+    """Out of core: 1,000,000 rows of 20 features; minutes."""
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(20, 3))
+    for k in range(16):
+        X = rng.normal(size=(62_500, 20)).astype(np.float32)
+        y = np.sign(np.tanh(X @ w[:, 0]) + np.sin(X @ w[:, 1] / 3.0) + 0.2 * rng.normal(size=len(X)))
+        np.savez(tmp_path / f"{k:02d}.npz", X=X, y=y.astype(np.int8))
+    ours = train_svc(str(tmp_path / "*.npz"), C=0.1)
+    assert ours.converged
+    assert ours.kkt_violation <= 1e-3
+    assert ours.relative_gap < 1e-3
+    assert len(ours.rounds) <= 20
+    assert sum(ours.rows) == 1_000_000
