@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.suite import Suite
-from bench.suites import cv, fit, fit_large, path, predict, processes, scale, scaling, smoke, solvers
+from bench.suites import cv, estimators, fit, fit_large, path, predict, processes, scale, scaling, smoke, solvers
 from bench.tables import SUITE as TABLES
 
 __all__ = ["SUITES", "Suite"]
@@ -12,6 +12,6 @@ SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in [
         smoke.SUITE, fit.SUITE, fit_large.SUITE, path.SUITE, cv.SUITE, predict.SUITE, solvers.SUITE, scaling.SUITE,
-        scale.SUITE, processes.COLD_SUITE, processes.MEMORY_SUITE, TABLES,
+        scale.SUITE, estimators.SUITE, processes.COLD_SUITE, processes.MEMORY_SUITE, TABLES,
     ]
 }  # fmt: skip
