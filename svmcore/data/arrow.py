@@ -59,11 +59,11 @@ def _table(name: str, file: BinaryIO, magic: bytes) -> Any:
     """The table, once it is known how much of it there is."""
     length = file.seek(0, 2)
     file.seek(0)
-    allowance = Allowance(name, lambda: length, "convert it to .npz first")
+    allowance = Allowance(name, length, "convert it to .npz first")
     if magic.startswith(PARQUET):
         opened = pyarrow("parquet").ParquetFile(file)
         allowance.take(8 * opened.metadata.num_rows * opened.metadata.num_columns)
-        return opened.read()
+        return opened.read(use_threads=False)
     reader = pyarrow("ipc").open_file(file)
     batches = []
     for k in range(reader.num_record_batches):

@@ -52,8 +52,7 @@ class Unpacked:
         self.name, self.file, self.kind = name, file, kind
         self._one = _decompressor(kind)
         self._packed = b""
-        self._taken = 0
-        self._allowance = Allowance(name, lambda: self._taken, "decompress the file first")
+        self._allowance = Allowance(name, 0, "decompress the file first")
 
     def read(self, size: int) -> bytes:
         """At most so many bytes of the content; none at the end."""
@@ -90,7 +89,7 @@ class Unpacked:
 
     def _fresh(self) -> bytes:
         block = self.file.read(_BLOCK)
-        self._taken += len(block)
+        self._allowance.length += len(block)
         return block
 
 

@@ -12,7 +12,6 @@ import os
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, BinaryIO
 
@@ -34,16 +33,16 @@ Array = NDArray[Any]
 
 
 class Allowance:
-    """How much a compressed file may still unpack to; `length` says how long it is, as far as that is known."""
+    """How much a compressed file may still unpack to; `length` is how long it is, as far as that is known."""
 
-    def __init__(self, name: str, length: Callable[[], int], remedy: str) -> None:
+    def __init__(self, name: str, length: int, remedy: str) -> None:
         self.name, self.length, self.remedy = name, length, remedy
         self.taken = 0
 
     def take(self, size: int) -> None:
         """So many bytes more, or a refusal."""
         self.taken += size
-        if self.taken > FREE and self.taken > FREE + RATIO * self.length():
+        if self.taken > FREE and self.taken > FREE + RATIO * self.length:
             raise InputError(
                 f"{self.name} unpacks to more than {RATIO} times its length; no data do, so it is not read. If these do: "
                 f"{self.remedy}"
@@ -96,7 +95,7 @@ class Archive:
         except Exception as error:  # whatever a damaged archive sets off
             raise self._damage(error) from None
         self._members = {info.filename.removesuffix(".npy"): info for info in self._zip.infolist()}
-        self._allowance = Allowance(name, lambda: length, "save them without compression (numpy.savez)")
+        self._allowance = Allowance(name, length, "save them without compression (numpy.savez)")
 
     def __contains__(self, key: str) -> bool:
         return key in self._members
