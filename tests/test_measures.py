@@ -232,3 +232,45 @@ def test_what_rounding_of_a_huge_sum_leaves_is_put_right_too():
     qp = formulations.svc(np.array([1.0, -1.0, 1.0, 1.0]), np.full(4, np.inf), "hinge", True)
     found = formulations.balanced(qp, np.array([6.8e13, 0.0, 7.67e14, 90.1]))
     assert found.sum() == 0.0
+
+
+# ---------------------------------------------------------------- what rounding has done to a point
+
+
+@given(st.integers(0, 2**20), st.sampled_from([0.0, 1e-12, 1e-3]), st.sampled_from([0.0, 1.5]))
+def test_a_point_is_put_right_where_there_is_most_room(seed, error, total):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 12))
+    upper = rng.choice([1.0, 2.0, 5.0], n)
+    qp = DualQP(np.zeros(n), -rng.choice([0.0, 1.0], n), upper, np.zeros(n), np.arange(n), True, total)
+    beta = np.clip(rng.normal(size=n), qp.lower, qp.upper)
+    inside = int(rng.integers(n))
+    beta[inside] = 0.5 * (qp.lower[inside] + qp.upper[inside])
+    qp = qp._replace(total=float(beta.sum()) if total == 0.0 else total)
+    given = beta.copy()
+    given[inside] += error
+    found = formulations.balanced(qp, given)
+    assert abs(found.sum() - qp.total) <= 1e-12 * max(1.0, np.abs(found).sum())
+    assert (found >= qp.lower).all()
+    assert (found <= qp.upper).all()
+    if total == 0.0:  # room for what is missing is enough in one variable: the one with most
+        room = np.minimum(given - qp.lower, qp.upper - given)
+        moved = np.flatnonzero(found != given)
+        assert len(moved) == (abs(given.sum() - qp.total) > 1e-13 * np.linalg.norm(given))
+        assert (room[moved] == room.max()).all()
+
+
+def test_the_two_variables_of_a_point_take_nothing_from_each_other():
+    qp = formulations.svr(np.array([1.0, -1.0, 0.5]), np.ones(3), 0.1, "epsilon_insensitive", False)
+    beta = np.array([0.75, 0.0, 0.5, -0.25, -0.5, 0.0])
+    assert formulations.balanced(qp, beta).tolist() == [0.5, 0.0, 0.5, 0.0, -0.5, 0.0]
+    assert formulations.balanced(qp, np.array([2.0, 0.0, 0.5, 0.0, -3.0, 0.0])).tolist() == [
+        1.0,
+        0.0,
+        0.5,
+        0.0,
+        -1.0,
+        0.0,
+    ]
+    fine = np.array([0.5, 0.0, 0.5, 0.0, -0.5, 0.0])
+    assert formulations.balanced(qp, fine) is fine
