@@ -79,7 +79,9 @@ from svmcore.simd.vector import BIG, fmin
 DEPENDENT = 1e-14  # a pivot below this times k_ii + bump may be that of a dependent point
 TIE = 1e-12  # events closer than this (times t) are simultaneous; 1e-10 already costs digits
 PERTURB_AFTER = 40  # zero steps in a row before ties are spread
-SPREAD = 1e-10
+SPREAD = 1e-10  # times the size of the linear term: how far apart ties are spread
+NEAR_TIE = 1e-7  # ties within this many times that size, or share of a box, are spread
+SAFE_PIVOT = 1e-9  # of points that join together, each is at least so independent of those before
 
 
 class Options(NamedTuple):
@@ -295,7 +297,7 @@ def enter_tied(P, S, W, L, limit, most):
         if side == ELBOW or W.step[i] > limit or P.slot[i] < 0:
             continue
         pivot = pivot_of(P, S, i, W.x)
-        if pivot > 1e-9:
+        if pivot > SAFE_PIVOT:
             enter(P, S, i, W.x, pivot)
             log_event(S, L, i, side, ELBOW, BATCH)
             joined += 1
@@ -321,19 +323,19 @@ def spread_ties(S, scale):
     S.cnt[N_PERTURB] += 1
     for i in range(S.side.shape[0]):
         side = S.side[i]
-        if side == UP and S.resid[i] < 1e-7 * scale:
+        if side == UP and S.resid[i] < NEAR_TIE * scale:
             e = scale * size * noise(S)
             S.base[i] += e
             S.resid[i] += e
-        elif side == LOW and S.resid[i] > -1e-7 * scale:
+        elif side == LOW and S.resid[i] > -NEAR_TIE * scale:
             e = scale * size * noise(S)
             S.base[i] -= e
             S.resid[i] -= e
         elif side == ELBOW:  # ten times less: a box cannot be shifted back without a step
             width = 0.1 * (S.upper[i] - S.lower[i])
-            if S.beta[i] < S.lower[i] + 1e-7 * width:
+            if S.beta[i] < S.lower[i] + NEAR_TIE * width:
                 S.lower[i] -= SPREAD * width * noise(S)
-            elif S.beta[i] > S.upper[i] - 1e-7 * width:
+            elif S.beta[i] > S.upper[i] - NEAR_TIE * width:
                 S.upper[i] += SPREAD * width * noise(S)
 
 

@@ -41,6 +41,7 @@ from svmcore.solve import svc_problem
 FACTORIZATIONS = ("auto", "svd", "qr", "update")
 _WARN_GAP = 1e-6
 _ROUNDING = 1e-15
+_SOLVED = 1e-9  # tolerance of SMO where a tracker asks for help, relative to the size of the linear term
 """SMO of the published modes is asked for no more than this, relative to the kernel's scale."""
 _MEASURED = (2, 8, 64)
 """Stretches of a path by the fast tracker at which it is measured: at least, at most, one in so many."""
@@ -275,7 +276,7 @@ def track(v: BoxPath, K: Any, way: Way, watch: Watch, smooth: bool = False) -> t
     clock = time.perf_counter()
     tracker: Tracker = Tracker(
         K, v, budget=float(K.cache_bytes), batch=smooth,
-        solver=lambda t, beta: smo.at(t, beta, 1e-9 * tracker.size(t)), go_on=lambda: control.reason() is None,
+        solver=lambda t, beta: smo.at(t, beta, _SOLVED * tracker.size(t)), go_on=lambda: control.reason() is None,
         rows_while=_while_worth(control), windows=Inverse,
     )  # fmt: skip
     smo: Smo = Smo(_stored(tracker.store, K), v, control)

@@ -42,6 +42,7 @@ LEAST_PIVOT = 1e-15
 NULL = 1e-13  # what counts as rounding where a null vector should move nothing
 FINE = 1e-11  # a relative gap below this needs no correction
 OLD = 10  # so often K beta is brought up to date by changes before it is computed afresh
+STEADY = 1e-12  # an entry of a null vector that is smaller does not move its value
 GIVE = 1e-12  # boxes give way by this fraction when the best pivot is looked for
 
 
@@ -252,7 +253,7 @@ def first_box(S, x, sign, own):
     far = own * (1.0 + GIVE)
     for k in range(S.cnt[M]):
         speed = -sign * x[k]
-        if abs(speed) > 1e-12:
+        if abs(speed) > STEADY:
             j = S.elbow[k]
             h = (room_along(S, k, speed) + GIVE * (S.upper[j] - S.lower[j])) / abs(speed)
             far = min(far, h)
@@ -261,7 +262,7 @@ def first_box(S, x, sign, own):
     size = 1.0 if own <= far else 0.0
     for k in range(S.cnt[M]):
         speed = -sign * x[k]
-        if abs(speed) > size and abs(speed) > 1e-12:
+        if abs(speed) > size and abs(speed) > STEADY:
             h = room_along(S, k, speed) / abs(speed)
             if h <= far:
                 length = h

@@ -36,6 +36,7 @@ _LOOKED_AT = 96  # members of a window of which K times the deviation is compute
 _PROBES = 16  # of them so many at least that stay on the elbow
 _OVERHEAD = 2e6  # operations that a window costs in any case
 _ROUNDING = 1e-12
+_MARGIN = 1.0 + 1e-6  # bounds are widened by this, against the rounding of what they are made of
 
 
 class Section(NamedTuple):
@@ -160,7 +161,7 @@ class Follower:
             square += -level * bend[:, rest].sum(axis=1) + error * np.abs(bend[:, rest]).sum(axis=1)
         reach = float(np.sqrt(np.maximum(square, 0.0).max()))
         scale = float(at[0]) + float(np.abs(bias).max())
-        return (1.0 + 1e-6) * reach, (1.0 + 1e-6) * float(np.abs(level).max()) + _ROUNDING * scale
+        return _MARGIN * reach, _MARGIN * float(np.abs(level).max()) + _ROUNDING * scale
 
     # ---- rows ----------------------------------------------------------------------------------------------------
 

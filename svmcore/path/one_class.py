@@ -16,6 +16,7 @@ from svmcore.path.cross import Cross
 from svmcore.path.error_curve import sign_changes
 from svmcore.path.result import Path
 
+_ROUNDING = 1e-12  # values of nu outside of the path by this share are its ends
 _BORDER = 1e-12  # decision values, of functions around 1, that are zero but for rounding
 
 
@@ -50,7 +51,7 @@ class OneClassPath(Path):
         """The C that belongs to nu; where several do, the smallest of them."""
         wanted = np.asarray(nu, dtype=np.float64)
         low, high = self.nu_range
-        bad = ~((wanted >= low * (1.0 - 1e-12)) & (wanted <= high * (1.0 + 1e-12)))
+        bad = ~((wanted >= low * (1.0 - _ROUNDING)) & (wanted <= high * (1.0 + _ROUNDING)))
         if bad.any():
             more = "a smaller lambda_min" if wanted[bad].flat[0] < low else "a larger lambda_max"
             reach = f"this path covers nu from {low:.6g} to {high:.6g}"

@@ -39,6 +39,9 @@ from svmcore.simd.loops import add_weighted_rows
 
 NEAR = 1e-9  # a residual this close to zero, relative to lambda, has arrived
 TOUCH = 1e-11  # a value this close to its box, relative to its width, has arrived
+AT_BOX = 1e-12  # a value of a solver this close to its box, relative to its width, is at its box
+ARRIVED = 1e-12  # lambda this close to its end, relatively, is there
+NOTHING = 1e-13  # entries of a program that are smaller are rounding, which would only spoil it
 LEAST_RATE = 1e-9
 ROUNDING = 1e-14  # a residual this small, relative to lambda, needs no refinement
 FAR = 1e-3  # a refinement that moves a value by more of its box is none
@@ -181,7 +184,7 @@ class PaperTracker:
 
     def _take(self, beta: FloatArray) -> None:
         """Sides, elbow and bias from beta."""
-        S, near = self.S, 1e-12 * self.width
+        S, near = self.S, AT_BOX * self.width
         S.beta[:] = np.where(beta <= S.lower + near, S.lower, np.where(beta >= S.upper - near, S.upper, beta))
         inside = (S.beta > S.lower) & (S.beta < S.upper)
         S.side[:] = np.where(inside, ELBOW, np.where(S.beta >= S.upper, UP, LOW))
@@ -266,7 +269,7 @@ class PaperTracker:
         """Follow the path down to lambda = low."""
         most, last = self.options.most_blocked, self.lam
         before = self._shot()
-        while self.lam > low * (1.0 + 1e-12):
+        while self.lam > low * (1.0 + ARRIVED):
             self.stats["n_iterations"] += 1
             stop = "max_events" if max_events is not None and self.n_events >= max_events else watch(self)
             if stop is not None:
@@ -440,7 +443,7 @@ class PaperTracker:
         b, low, up = S.beta[self.elbow], S.lower[self.elbow], S.upper[self.elbow]
         scale = max(longest, 1e-300)
         rows = np.column_stack([-d * scale, U])
-        rows[np.abs(rows) < 1e-13] = 0.0  # rounding, which would only spoil the program
+        rows[np.abs(rows) < NOTHING] = 0.0
         free = np.full(U.shape[1], np.inf)
         got = self.program.solve(
             np.concatenate([[-1.0], np.zeros(free.size)]), rows, np.minimum(low - b, 0.0), np.maximum(up - b, 0.0),

@@ -35,6 +35,9 @@ from svmcore.step_curve import StepCurve
 if TYPE_CHECKING:
     from svmcore.models.solution import Solution
 
+_SAME = 1e-10  # events closer than this, relative to the size of the linear term, are at one breakpoint
+_END = 1e-12  # an event this close to an end of the path is at it
+_OUTSIDE = 1e-9  # values this far outside of the path are taken for its end
 _CHUNK = 1 << 22  # kernel or decision values held at a time
 
 
@@ -195,10 +198,10 @@ class Path:
         ends = self._track.knot[[0, -1], 0]
         level = self._problem.level
         if lam.size:
-            keep = np.concatenate([[True], lam[1:] < lam[:-1] * (1.0 - 1e-10) - 1e-10 * level])
+            keep = np.concatenate([[True], lam[1:] < lam[:-1] * (1.0 - _SAME) - _SAME * level])
             lam = lam[keep]
         self._n_distinct = int(lam.size)
-        above, below = ends[0] * (1.0 - 1e-12) - 1e-12 * level, ends[1] * (1.0 + 1e-12) + 1e-12 * level
+        above, below = ends[0] * (1.0 - _END) - _END * level, ends[1] * (1.0 + _END) + _END * level
         lam = lam[(lam < above) & (lam > below)]
         if self._track.found_top and lam.size:  # recorded from somewhat above the first event
             ends = np.array([lam[0], ends[1]])
@@ -231,7 +234,7 @@ class Path:
             raise InputError(f"C has {values.ndim} dimensions; give one number or a one-dimensional array")
         flat = np.atleast_1d(values)
         low, high = self.C_range
-        bad = ~(flat > 0) | (flat < low * (1 - 1e-9)) | (flat > high * (1 + 1e-9))
+        bad = ~(flat > 0) | (flat < low * (1 - _OUTSIDE)) | (flat > high * (1 + _OUTSIDE))
         if bad.any():
             raise InputError(
                 f"C={flat[bad][0]:g} lies outside the path, which covers {low:.6g} to {high:.6g}; "
@@ -250,7 +253,7 @@ class Path:
             raise InputError(f"epsilon has {values.ndim} dimensions; give one number or a one-dimensional array")
         flat = np.atleast_1d(values)
         low, high = self._range
-        room = 1e-9 * self._problem.level
+        room = _OUTSIDE * self._problem.level
         bad = ~(flat >= low - room) | ~(flat <= high + room) | (flat < 0.0) | np.isinf(flat)
         if bad.any():
             raise InputError(
@@ -390,7 +393,7 @@ class Path:
         tally = np.cumsum(tally, axis=0)
         if self._data.form.twins:  # the other variable of every point is at zero
             tally[:, 2] -= 0.5 * count.sum()
-        reached = self._breaks * (1.0 - 1e-10) - 1e-10 * self._problem.level
+        reached = self._breaks * (1.0 - _SAME) - _SAME * self._problem.level
         upto = np.searchsorted(-track.event_lambda, -reached, side="right")
         out = np.empty(self._breaks.size, dtype=[(self._t_name, "f8"), ("E", "i8"), ("L", "i8"), ("R", "i8")])
         out[self._t_name] = self._breaks

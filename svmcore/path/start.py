@@ -16,8 +16,10 @@ from svmcore.path.tracker import GAP, Tracker
 
 _ROUGH = 1e-6
 """The fast tracker's start by SMO, relative to the kernel's scale: the tracker does the rest faster than SMO."""
-
-
+_FINE = 1e-8
+"""No tolerance of the start is finer than this, relative to the size of the linear term."""
+_NEAR = 1e-9
+"""A value this close to its box, relative to its width, is at it."""
 _EQUAL = 1e-13
 """Slopes that differ by less, relative to the largest, are equal in the limit of large t."""
 _ROUNDING = 1e-14
@@ -167,7 +169,7 @@ def _first_event(v: BoxPath, limit: Limit, beta: FloatArray, pull: FloatArray) -
 def _level_of(v: BoxPath, limit: Limit, beta: FloatArray, pull: FloatArray) -> float:
     """The pull of tied variables inside their boxes; of a vertex, what lies between its two sides."""
     width = v.upper - v.lower
-    near = 1e-9 * width
+    near = _NEAR * width
     inside = limit.tied & (beta > v.lower + near) & (beta < v.upper - near)
     if inside.any():
         return float(pull[inside].mean())
@@ -183,7 +185,7 @@ def put_at_top(tracker: Tracker, smo: Smo, high: float | None, low: float) -> To
     limit = limit_of(v)
     if high is not None:
         scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
-        tol = max(1e-8 * tracker.size(high), min(1e-6 * tracker.size(high), _ROUGH * scale))
+        tol = max(_FINE * tracker.size(high), min(_ROUGH * tracker.size(high), _ROUGH * scale))
         _settle(tracker, high, smo.at(high, limit_point(v, limit), tol), smo.control)
         is_open = at_rest(tracker.S.beta, v, limit)
         return Top(high, is_open, limit.level if is_open else 0.0)

@@ -71,6 +71,10 @@ ROOM = LONGEST + 4 + COLUMNS_64  # slots that one window may add, and the rest o
 PIVOT = 1e-8  # a window neither starts with nor accepts a smaller relative pivot
 RESIDUAL = 1e-8  # an elbow residual above this times the size of the linear term asks for a refresh
 RESTING = 1e-15  # one below this is rounding
+SMALL_STEP = 1e-6  # a correction of an elbow value by more is none
+ARRIVED = 1e-13  # t this close to its end, relatively, is there
+WIDENED = 1e-6  # share by which the bound on a deviation is widened, against rounding
+TINY = 1e-200  # against division by zero
 CROSSED = 1e-11  # a residual beyond zero by more than this times that size is on the wrong side
 
 
@@ -138,7 +142,7 @@ def elbow_step(P, S, w):
     for k in range(m):
         i = S.elbow[k]
         w.x[k] -= e * w.u2[k]
-        fits = fits and S.lower[i] <= S.beta[i] + w.x[k] <= S.upper[i] and abs(w.x[k]) <= 1e-6
+        fits = fits and S.lower[i] <= S.beta[i] + w.x[k] <= S.upper[i] and abs(w.x[k]) <= SMALL_STEP
     return True, fits, e
 
 
@@ -235,7 +239,7 @@ def mean_size(a):
 def choose_candidates(S, w, q):
     """The points that may meet zero soonest; returns how far in t the others are safe if rates stay. In place: w, q."""
     n = S.side.shape[0]
-    slack = 0.5 * mean_size(q.rate) + 1e-200
+    slack = 0.5 * mean_size(q.rate) + TINY
     outside = 0
     for i in range(n):
         w.place[i] = -1
@@ -377,7 +381,7 @@ def find_objectors(P, S, w, q):
             bad = sign * last < -CROSSED * size
             if inside and not bad:
                 before = S.resid[i] if third == 0 else q.at[third - 1, i]
-                reach = q.root[i] * (D * (1.0 + 1e-6)) + D0 + CROSSED * size_at(P, w.t_at[b])
+                reach = q.root[i] * (D * (1.0 + WIDENED)) + D0 + CROSSED * size_at(P, w.t_at[b])
                 if sign * before < reach or sign * last < reach:
                     bad = crosses_between(P, w, q, i, sign, (before, last), (a, b))
             if bad:
@@ -533,7 +537,7 @@ def why_return(P, S, w, L, code, course):
         return ROWS
     if code in (NEAR_SINGULAR, TIED):
         return STOPPED
-    if code == END and S.num[T] <= course.t_end * (1.0 + 1e-13):
+    if code == END and S.num[T] <= course.t_end * (1.0 + ARRIVED):
         return DONE
     far = size_at(P, S.num[T]) < course.stretch * size_at(P, S.num[T_REFRESH])
     due = code == END or S.cnt[SINCE] >= course.refresh or far

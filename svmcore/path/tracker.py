@@ -35,6 +35,12 @@ REDO_GAP = 5e-9
 STRETCH = 0.5
 """Lambda falls to this share of itself at most between refreshes: interpolation magnifies rounding by the ratio."""
 RATE_TOL = 1e-9
+POLISH_RATE_TOL = 1e-10
+"""Residuals whose rate is smaller meet nothing: on the path, and in a polish."""
+NEAR_BOX = 1e-11
+"""A value this close to a bound, relative to its box, is on it: spreading ties may have left so much."""
+BALANCED = 1e-13
+"""A sum of values that is smaller, relative to the sum of their sizes, is zero but for rounding."""
 STILL = 1e-13
 """An elbow value whose rate is smaller, in units of one over a kernel value of typical size, does not move."""
 START_GAP = 1e-11
@@ -325,7 +331,7 @@ class Tracker:
         while budget > 0:
             step = min(budget, 500)
             opt = pj.Options(
-                0.0, 1e-10, size, 0.0, 1 << 60, step, False, False, 1 << 60, self.lower, self.upper
+                0.0, POLISH_RATE_TOL, size, 0.0, 1 << 60, step, False, False, 1 << 60, self.lower, self.upper
             )  # fmt: skip
             code = self.follow(opt, polish=True)
             self.recorder.scratch.end[:] = 0
@@ -385,7 +391,7 @@ class Tracker:
         S = self.S
         S.lower[:] = self.lower
         S.upper[:] = self.upper
-        near = 1e-11 * (self.upper - self.lower)  # what spreading ties may have left of a bound
+        near = NEAR_BOX * (self.upper - self.lower)
         clipped = np.clip(S.beta, self.lower, self.upper)
         clipped = np.where(clipped - self.lower <= near, self.lower, clipped)
         S.beta[:] = np.where(self.upper - clipped <= near, self.upper, clipped)
@@ -433,7 +439,7 @@ class Tracker:
             return
         S = self.S
         excess = float(S.beta.sum())
-        if abs(excess) <= 1e-13 * float(np.abs(S.beta).sum()):
+        if abs(excess) <= BALANCED * float(np.abs(S.beta).sum()):
             return
         for i in np.argsort(np.abs(S.beta - 0.5 * (self.lower + self.upper))):
             value = min(max(S.beta[i] - excess, self.lower[i]), self.upper[i])

@@ -23,6 +23,7 @@ STOPPING = ("kkt", "gap", "objective")
 DEFAULT_CACHE_MB = 512.0
 LARGEST = 1e150  # squares of larger numbers overflow
 SMALLEST_COST = 1e-150
+_SYMMETRIC = 1e-8  # differences of a kernel matrix from its transpose, relative to its size, that are rounding
 _CACHE_SHARE = 0.4  # of the free memory
 _CACHE_LIMIT = 4e9
 _BLOCK = 1 << 16  # numbers that a pass over X looks at together
@@ -305,7 +306,7 @@ def gram(X: Any) -> FloatArray:
     scale = float(np.abs(K).max())
     for start in range(0, n, 1024):
         difference = np.abs(K[start : start + 1024] - K[:, start : start + 1024].T)
-        if difference.max() > 1e-8 * scale:
+        if difference.max() > _SYMMETRIC * scale:
             i, j = np.unravel_index(int(difference.argmax()), difference.shape)
             raise InputError(
                 f"the precomputed kernel is not symmetric: K[{start + i}, {j}] = {K[start + i, j]:g} but "

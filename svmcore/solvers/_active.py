@@ -17,6 +17,7 @@ from svmcore.solvers._active_jit import Active
 from svmcore.solvers._course import Course
 
 _REGULAR = 1e-6  # smallest pivot of a factor, relative to the largest, that LAPACK's is kept for
+_FLAT = 1e-12  # a curvature below this share of its terms is zero
 _RESCUE = 200  # pair steps (at least) after the active set got stuck
 
 
@@ -144,7 +145,7 @@ class ActiveSet:
             return
         curvature = duals.curvature[i] + duals.curvature[j] - 2.0 * kij
         pull = duals.v[i] - duals.v[j]
-        if pull <= 0 or curvature <= 1e-12 * (duals.curvature[i] + duals.curvature[j]):
+        if pull <= 0 or curvature <= _FLAT * (duals.curvature[i] + duals.curvature[j]):
             return
         step = min(pull / curvature, duals.upper[i], -duals.lower[j])
         duals.beta[i], duals.beta[j] = step, -step

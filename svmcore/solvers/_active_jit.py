@@ -44,6 +44,7 @@ from svmcore.solvers._steps_jit import (
 ADDS, DROPS, IDLE = range(OWN_INT, OWN_INT + 3)
 PAPER, BIAS = range(OWN_FLOAT, OWN_FLOAT + 2)
 _LANDED = 1e-12  # a distance from a bound below this share of the box (infinite: of the way there) is rounding
+_LEAST_SQUARE = 1e-30  # of a diagonal entry of the factor
 _FLAT = 1e-12  # gamma below this share of its terms counts as zero
 
 
@@ -88,7 +89,7 @@ def backward(L, m, x):
 def append(active, c, corner):
     """c becomes a member; w holds its column, `corner` its diagonal entry of the shifted matrix. In place: active."""
     m = active.sizes[0]
-    rho = math.sqrt(max(corner - dot(active.w, active.w, m), 1e-30))
+    rho = math.sqrt(max(corner - dot(active.w, active.w, m), _LEAST_SQUARE))
     for k in range(m):
         active.L[m, k] = active.w[k]
     active.L[m, m] = rho

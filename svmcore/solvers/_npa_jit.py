@@ -31,6 +31,8 @@ from svmcore.solvers._steps_jit import (
 
 PAPER = OWN_FLOAT
 UU, VV, UV, SUPPORT = range(4)
+_REGULAR = 1e-12  # a determinant below this share of its terms is zero
+_DUST = 1e-15  # a weight below this is rounding
 _MEET = 1e-14  # |z|^2 below this share of |u|^2 + |v|^2: the hulls meet
 
 
@@ -116,7 +118,7 @@ def _edge(g, curvature):
 def _triangle(g1, g2, q11, q22, q12):
     """(p, q) >= 0, p + q <= 1 that minimise g1 p + g2 q + (q11 p^2 + q22 q^2) / 2 + q12 p q: the inside, else three edges."""
     determinant = q11 * q22 - q12 * q12
-    if determinant > 1e-12 * q11 * q22:
+    if determinant > _REGULAR * q11 * q22:
         p = (q12 * g2 - q22 * g1) / determinant
         q = (q12 * g1 - q11 * g2) / determinant
         if p >= 0.0 and q >= 0.0 and p + q <= 1.0:
@@ -209,7 +211,7 @@ def _move(duals, hulls, row_k, row_m, k, m, p, q, grows):
             value = (1.0 - p) * abs(theta[t])
             if t == m:
                 value = left - shift if q < 1.0 or p > 0.0 else 0.0
-                if value <= 1e-15:
+                if value <= _DUST:
                     value = 0.0
             if t == k:
                 value += p + shift
