@@ -115,6 +115,7 @@ class _Run:
         self.gram: Any = None
         self.gram_of: tuple[IntArray, Any] | None = None
         self.steps = 0
+        self.outer = 0
         self.last_steps = self.last_free = 0
         self.bits = 0
         self.halves = bool(self.tiles.fits_16_bits and not qp.diag.any())
@@ -516,7 +517,6 @@ def run(
     limit = max_iter if max_iter >= 0 else np.iinfo(np.int64).max
     criterion, watch = Criterion(stopping, tol), _Watch(state.crawl, len(start))
     records: list[tuple[float, float, int, int]] = []
-    outer = 0
     while status is None:
         gauge = state.gauge()
         objective = state.objective(gauge)
@@ -541,7 +541,7 @@ def run(
         elif watch.idles(gauge.violation, objective) or state.hopeless(gauge):
             status = state.sharpen(state.level + 1, control, state.hopeless(gauge))
             watch.forget()
-        elif watch.crawls(gauge.violation, objective, state.steps, outer):
+        elif watch.crawls(gauge.violation, objective, state.steps, state.outer):
             hidden = watch.endless or gauge.violation <= rounding(qp, K, state.beta)
             status = Status.PRECISION if hidden else state.face(0.1 * tol, control)
             watch.forget()
@@ -554,27 +554,42 @@ def run(
             if status is None:
                 before = state.steps
                 status = _outer_step(state, gauge, target, limit - state.steps, control)
-                outer += 1
+                state.outer += 1
                 ray = bool(state.bits & block_jit.RAY)
                 if status is None and (ray or state.steps == before):
                     status = state.sharpen(DOUBLE, control, ray)
-    columns = ("objective", "violation", "n_kernel_evals", "free")
-    table = {name: np.array(column) for name, column in zip(columns, zip(*records, strict=True), strict=False)}
     if status.ok:
         state.settle()
     K.n_evals += state.tiles.n_evals
+    return _answer(state, start, status, objective, records if trace else None)
+
+
+def _answer(
+    state: _Run,
+    start: FloatArray,
+    status: Status,
+    objective: float,
+    records: list[tuple[float, float, int, int]] | None,
+) -> Raw:
+    """What the run hands over, and with it the residual where nobody else knows it."""
+    table = None
+    if records is not None:
+        columns = ("objective", "violation", "n_kernel_evals", "free")
+        table = {name: np.array(column) for name, column in zip(columns, zip(*records, strict=True), strict=False)}
     state.gram = None
     state.tiles.release()
-    stats = {"n_outer": outer, "precision": ("float32", "mixed", "float64")[state.level], "exact": state.exact}
+    stats = {"n_outer": state.outer, "precision": ("float32", "mixed", "float64")[state.level], "exact": state.exact}
     if status is Status.PRECISION and not objective >= -RUNAWAY:
         status = Status.UNBOUNDED
-    if not np.isfinite(state.beta).all() or (not status.ok and objective > 0.0):
+    worse = not np.isfinite(state.beta).all() or (not status.ok and objective > 0.0)
+    if worse:
         state.beta[:] = start  # whatever came of it is worse than nothing
-        return Raw(state.beta, status, state.steps, table if trace else None, stats)
-    raw = Raw(state.beta, status, state.steps, table if trace else None, stats)
-    if state.remembered or not state.whole or not (status.ok or status in STOPPED):
+    raw = Raw(state.beta, status, state.steps, table, stats)
+    if worse or state.remembered or not state.whole or not (status.ok or status in STOPPED):
         return raw  # the certificate computes the same product, which is remembered; or all of it
-    return raw._replace(residual=measures.residual(qp, state.beta, state.field), residual_error=state.residual_error())
+    return raw._replace(
+        residual=measures.residual(state.qp, state.beta, state.field), residual_error=state.residual_error()
+    )
 
 
 def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: Control) -> Status | None:
