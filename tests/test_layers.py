@@ -103,12 +103,12 @@ COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "jitclass", "cfunc", "st
 TWICE = {("solvers", "Direction"), ("solvers", "Progress"), ("data", "Rows"), ("distributed", "Stand")}
 # Tolerances inside of functions that have no names yet, by module. They ought to become fewer.
 UNNAMED = {
-    "cli.parser": 1, "cv.band": 1, "cv.calibration": 3, "cv.result": 3, "distributed.linear": 1, "gp": 1,
+    "audit": 2, "cli.parser": 1, "cv.band": 1, "cv.calibration": 3, "cv.result": 3, "distributed.linear": 1, "gp": 1,
     "loss_curve": 2, "solvers._block_jit": 3, "solvers._course": 1, "solvers._settle": 2, "solvers.block": 4,
     "solvers.chunking": 2, "solvers.interior": 2, "solvers.npa": 1, "step_curve": 2, "warm": 2,
 }  # fmt: skip
-MAX_FILE_LINES = 700
-MAX_FUNCTION_LINES = 75  # of code: parameters and docstrings are as long as they must be
+MAX_FILE_LINES = 680
+MAX_FUNCTION_LINES = 60  # of code: parameters and docstrings are as long as they must be
 MAX_PRIVATE_PARAMETERS = 12
 
 
