@@ -160,17 +160,23 @@ def scaling(found: list[Case]) -> bytes:
     return _png(plt, figure)
 
 
+RINGED = "support vectors"
+"""A series of this name is drawn as rings around the points of others."""
+
+
 def figure(drawn: dict[str, Any]) -> bytes:
     """A figure of a table (`bench.tables.base.Figure`, as a mapping)."""
     plt = _style()
-    picture, axis = plt.subplots(figsize=(5.2, 5.0) if drawn["field"] else (7, 3.4))
+    picture, axis = plt.subplots(figsize=(6.6, 5.0) if drawn["marks"] else (7, 3.4))
     if drawn["field"]:
         x, y, values = drawn["field"]
         largest = 1.0 + max(abs(value) for row in values for value in row)
         axis.contourf(x, y, values, levels=[-largest, 0.0, largest], colors=[_COLOURS[1], _COLOURS[0]], alpha=0.15)
         axis.contour(x, y, values, levels=[-1.0, 0.0, 1.0], colors="black", linewidths=[0.6, 1.4, 0.6], linestyles="-")
     for colour, (name, (x, y)) in zip(itertools.cycle(_COLOURS), drawn["series"].items(), strict=False):
-        style = {"ls": "", "marker": ".", "ms": 4} if drawn["marks"] else {"lw": 1.5}
+        style = {"ls": "", "marker": ".", "ms": 5} if drawn["marks"] else {"lw": 1.5}
+        if name == RINGED:
+            style, colour = {"ls": "", "marker": "o", "ms": 6, "mfc": "none", "mew": 0.7}, "black"
         axis.plot(x, y, label=name, color=colour, **style)
     if "x" in drawn["log"]:
         axis.set_xscale("log")
@@ -179,7 +185,11 @@ def figure(drawn: dict[str, Any]) -> bytes:
     axis.set_title(drawn["title"], fontsize=9)
     axis.set_xlabel(drawn["x"])
     axis.set_ylabel(drawn["y"])
-    axis.legend(fontsize=8)
+    if drawn["marks"]:  # points are everywhere: the legend stands beside them
+        axis.set_aspect("equal")
+        axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    else:
+        axis.legend(fontsize=8)
     return _png(plt, picture)
 
 

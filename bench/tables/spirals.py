@@ -10,6 +10,7 @@ import numpy as np
 
 import svmcore
 from bench import data
+from bench.report.plots import RINGED
 from bench.tables.base import Figure, Table, libsvm_seconds, linear_rate, over_steps, ratio
 
 TITLE = "Two working-set rules on noisy spirals"
@@ -208,6 +209,7 @@ def machine() -> Table:
         for sign, label in ((1.0, "+1"), (-1.0, "-1"))
     }
     training = {name: points for name, points in sides.items() if name.startswith("training")}
+    training[RINGED] = (X[solution.support, 0].tolist(), X[solution.support, 1].tolist())
     reach = float(np.abs(X).max()) + 0.5
     grid = np.linspace(-reach, reach, 121)
     across, up = np.meshgrid(grid, grid)
@@ -221,7 +223,7 @@ def machine() -> Table:
         [[0.0, errors[0], 0.0, errors[1], len(support), solution.relative_gap]],
         figures=[
             Figure("Figure 1: the spirals", "x", "y", sides, marks=True),
-            Figure("Figure 6: boundary and margins", "x", "y", training, marks=True, field=field),
+            Figure("Figure 6: boundary, margins and support vectors", "x", "y", training, marks=True, field=field),
         ],
     )
 
