@@ -98,6 +98,15 @@ def test_weights_and_single_precision():
     same(train_linear(X, y, tol=1e-6, parts=4, **words), ref, 1e-6)
 
 
+def test_regression_with_rows_of_weight_zero():
+    # 5 rows of 10 are left: their 10 variables span as many places as they are, without being neighbours
+    X = np.arange(20.0).reshape(10, 2) % 7
+    y = np.arange(10.0) % 4
+    weight = np.array([1.0, 0, 1, 0, 1, 0, 1, 0, 0, 1])
+    ref = svmcore.train_svr(X, y, kernel="linear", tol=1e-8, sample_weight=weight)
+    same(train_linear(X, y, loss="epsilon_insensitive", tol=1e-6, sample_weight=weight, parts=1), ref, 1e-6)
+
+
 def test_bits_depend_on_the_parts_alone():
     X, y = overlapping()
     one = train_linear(X, y, parts=5)

@@ -38,7 +38,7 @@ INNER_TOL = 0.5  # or of the tolerance
 CANDIDATES = 3  # times a working set that all parts together offer,
 LEAST_CANDIDATES = 1024  # and each at least
 PATIENCE = 5  # rounds without halving the violation after which the working set grows,
-GROWTH = 1.5  # by this factor
+GROWTH = 2.0  # by this factor
 IDLE = 40  # rounds without halving it after which it is given up
 RISE = 1e-7  # share of the objective by which rounding may lower it
 ROUNDING = 2e-7  # typical error of float32 products, per unit of |beta|
@@ -219,7 +219,7 @@ class Rounds:
                 best, since, lowest = np.inf, 0, -np.inf
                 continue
             if since >= IDLE or (fell and self.exact):
-                return Status.PRECISION if self.exact else Status.LIMITED
+                return Status.PRECISION if fell else Status.LIMITED
             if since and since % PATIENCE == 0:
                 self.growth *= GROWTH
             self.round(at)

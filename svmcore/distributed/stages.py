@@ -338,7 +338,7 @@ def _panels(part: Part, size: int, centre: FloatArray) -> Any:
     m = len(qp.point)
     for first in range(0, m, BLOCK):
         point = qp.point[first : first + BLOCK]
-        rows = X[point] if len(point) and point[-1] - point[0] + 1 != len(point) else _run(X, point)
+        rows = _run(X, point) if (np.diff(point) == 1).all() else X[point]
         rows = rows.toarray() if is_sparse(rows) else rows
         block = np.empty((-(-len(point) // LANES) * LANES, d), dtype)
         block[: len(point)] = rows
