@@ -234,3 +234,15 @@ def test_json_of_demo_and_warmup(run, monkeypatch):
     status, out, _ = run("warmup", "--json", "-q")
     assert status == 0
     assert json.loads(out)["what"] == "all"
+
+
+def test_regressions_are_cross_validated(run):
+    status, out, err = run(
+        "cv", "numbers.txt", "--svr", "--cv", "3", "--C-max", "10", "-q", "-o", "m.npz", "--test", "numbers.txt"
+    )
+    assert status == 0, err
+    assert "absolute error" in out
+    assert "off by" in out
+    assert "regression" in run("info", "m.npz")[1]
+    assert run("cv", "numbers.txt", "--svr", "--cv", "3", "--C-max", "10", "-q", "--json")[0] == 0
+    assert "add --svr" in run("cv", "train.txt", "--epsilon", "1")[2]

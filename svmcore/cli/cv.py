@@ -6,6 +6,7 @@ import argparse
 import functools
 from typing import TYPE_CHECKING, Any, cast
 
+from svmcore._errors import InputError
 from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_categories, write, write_picture
 from svmcore.cli.machines import retyped
 from svmcore.cli.output import (
@@ -23,7 +24,7 @@ from svmcore.cli.output import (
     seconds_text,
     warnings_as_lines,
 )
-from svmcore.cli.report import add_classified, add_data, add_solution, quoted
+from svmcore.cli.report import add_classified, add_data, add_regressed, add_solution, quoted
 
 if TYPE_CHECKING:
     from svmcore.cv import PathCV
@@ -55,16 +56,19 @@ def add_cv(report: Report, found: PathCV) -> None:
     """What cross-validation says."""
     low, high = found.best_interval
     spread = float(found.standard_error(found.best_C))
-    name = {"error": "error", "balanced_error": "mean error of the classes", "auc": "1 - AUC"}[found.score]
+    name = {"balanced_error": "mean error of the classes", "auc": "1 - AUC"}.get(
+        found.score, found.score.replace("_", " ")
+    )
+    shown = percent if found.score in ("error", "balanced_error", "auc") else number
     gamma = "" if found.best_gamma is None or found.gammas.size < 2 else f" and gamma {found.best_gamma:.6g}"
     early = "" if found.ended == "done" else f"; ended early ({found.ended.replace('_', ' ')})"
     certified = found.stats.get("certified")
-    way = "exact" if certified is None else f"no C is better by more than {percent(found.stats['eps'])}"
+    way = "exact" if certified is None else f"no C is better by more than {shown(found.stats['eps'])}"
     way = "with certified bounds" if certified is False else way
     report.add(
         "validation",
-        f"{name} {percent(found.best_error)} for {interval(low, high)}{gamma} (mean of {len(found.folds)} folds, {way}; "
-        f"standard error {percent(spread)}){early}",
+        f"{name} {shown(found.best_error)} for {interval(low, high)}{gamma} (mean of {len(found.folds)} folds, {way}; "
+        f"standard error {shown(spread)}){early}",
         error=found.best_error, standard_error=spread, C_from=low, C_to=high, best_C=found.best_C, folds=len(found.folds),
         score=found.score, gamma=found.best_gamma, one_se_C=found.one_se_C, ended=found.ended,
     )  # fmt: skip
@@ -87,7 +91,7 @@ def cv(args: argparse.Namespace) -> int:
 
         check_file(args.plot)
 
-    options = problem_of(args, table)
+    options = problem_of(args, table) | _loss(args)
     found = cross_validated(
         "cv", args.quiet, table.X, table.y, cv=folds(args.cv), score=args.score, random_state=args.seed,
         time_limit=clock.left, classes=args.classes or "ovo", eps=args.eps, **options, **ends_of(args),
@@ -100,29 +104,47 @@ def cv(args: argparse.Namespace) -> int:
         written.append(args.output)
     phases = Phases(args.quiet, clock, found.ended == "interrupted")
     report = Report("cv", args.json)
-    add_data(report, args.data, table.X, table.y)
+    add_data(report, args.data, table.X, table.y, args.svr)
     add_cv(report, found)
     add_solution(report, machine)
     if test is not None:
-        add_classified(
-            report, machine.predict(test[0]), test[1], machine.classes, f"of {test[1].size:,} rows of {args.test}"
-        )
+        predicted, where = machine.predict(test[0]), f"of {test[1].size:,} rows of {args.test}"
+        if args.svr:
+            add_regressed(report, predicted, test[1], where)
+        else:
+            add_classified(report, predicted, test[1], machine.classes, where)
     if args.plot and phases.run("picture", lambda **_: _draw(args.plot, found)):
         written.append(args.plot)
     report.tell("seconds", clock.seconds, seconds_text(clock.seconds))
     if phases.skipped:
         report.tell("left out", phases.skipped, phases.note)
     report.tell("written", written, ", ".join(written) or "nothing")
-    train = (
-        f"svmcore train {quoted(args.data)} -C {found.best_C:.6g}{retyped(args, gamma=found.best_gamma)} -o model.npz"
-    )
-    report.tell(
-        "next", f"svmcore predict {quoted(args.output)} DATA{retyped(args, reading=True)}" if args.output else train
-    )
+    again = retyped(args, gamma=found.best_gamma)
+    train = f"svmcore train {quoted(args.data)}{_kind(args)} -C {found.best_C:.6g}{again} -o model.npz"
+    predict = f"svmcore predict {quoted(args.output)} DATA{retyped(args, reading=True)}" if args.output else train
+    report.tell("next", predict)
     report.show()
     if phases.interrupted:
         return INTERRUPTED
     return DONE if found.ended == "done" and machine.converged and not phases.skipped else EARLY
+
+
+def _loss(args: argparse.Namespace) -> dict[str, Any]:
+    """What machines learn."""
+    if args.epsilon is not None and not args.svr:
+        raise InputError("--epsilon belongs to regression; add --svr, or leave it out")
+    if args.svr and (args.classes is not None or args.class_weight is not None):
+        raise InputError("--classes and --class-weight belong to classification; leave out --svr, or them")
+    if args.svr:
+        return {"loss": "epsilon_insensitive", "epsilon": args.epsilon}
+    return {}
+
+
+def _kind(args: argparse.Namespace) -> str:
+    """The words of a regression."""
+    if not args.svr:
+        return ""
+    return " --svr" + ("" if args.epsilon is None else f" --epsilon {args.epsilon:g}")
 
 
 def folds(text: str) -> int | str:

@@ -248,12 +248,13 @@ def _cv_options(sub: argparse.ArgumentParser) -> None:
     _add_class_weight(sub)
     _add_classes(sub)
     _add_cv(sub, default="5")
+    sub.add_argument("--svr", action="store_true", help="regression: labels are numbers to be predicted")
+    sub.add_argument("--epsilon", type=float, metavar="E", help="regression: errors up to E cost nothing (default 0.1)")
     sub.add_argument(
-        "--score",
-        default="error",
-        choices=("error", "balanced_error", "auc"),
-        help="what to make small: error (default), its mean over the classes, or 1 - AUC",
-    )
+        "--score", default=None,
+        choices=("error", "balanced_error", "auc", "absolute_error", "squared_error", "epsilon_insensitive"),
+        help="what to make small: error (default), its mean over the classes, 1 - AUC; of numbers absolute_error (default)",
+    )  # fmt: skip
     sub.add_argument(
         "--eps", type=float, metavar="E",
         help="where exact paths take too long: stop where no C can be better by more than E (0.01 is one per cent)",

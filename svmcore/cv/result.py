@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._errors import InputError, MissingExtraError
+from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.folds import Fold
 from svmcore.cv.goals import HINGE
@@ -242,6 +243,29 @@ class PathCV:
     def C_range(self) -> tuple[float, float]:
         """The range of C. It begins at 0 where the folds' machines are known for every small C, too."""
         return self._range
+
+    def _repr_html_(self) -> str:
+        """The table that notebooks show."""
+        low, high = self.best_interval
+        least, spread = self.best_error, float(self.standard_error(self.best_C))
+        shown = (
+            f"{100 * least:.3g} % ± {100 * spread:.2g} %" if self._score.in_percent else f"{least:.4g} ± {spread:.2g}"
+        )
+        form = self._study.form
+        rows = {
+            f"least {self.score.replace('_', ' ')}": shown,
+            "best C": f"{self.best_C:.6g} (as good: {low:.6g} to {high:.6g})",
+            "simplest C within one standard error": f"{self.one_se_C:.6g}",
+            **({} if self.best_gamma is None else {"best gamma": self.best_gamma}),
+            "kernel": form["kernel"] if isinstance(form["kernel"], str) else "callable",
+            "loss": self.loss,
+            **({} if self.classes is None else {"classes": ", ".join(str(label) for label in self.classes.tolist())}),
+            "points": f"{self._study.n:,}",
+            "folds": f"{len(self._members):,}",
+            "C": f"from {self._range[0]:.6g} to {self._range[1]:.6g}",
+            "ended": self.ended,
+        }
+        return html_table("PathCV", rows)
 
     def __repr__(self) -> str:
         low, high = self.best_interval
