@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -258,3 +262,35 @@ def test_messages_about_files(tmp_path):
         train_linear(X, y, engine="serial", client=object())
     with pytest.raises(svmcore.InputError, match="engine='spark'"):
         train_linear(X, y, engine="spark")
+
+
+def test_nothing_optional_is_loaded():
+    heavy = "dask", "distributed", "pyarrow"
+    program = f"import sys, svmcore.distributed as d; d.DaskSVC; print(*(set({heavy}) & set(sys.modules)))"
+    root = Path(svmcore.__file__).parents[1]
+    loaded = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == []
+
+
+def test_without_dask_a_sentence_says_what_to_install(monkeypatch):
+    def missing(name):
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    X, y = overlapping(20)
+    with pytest.raises(svmcore.MissingExtraError, match=r"svmcore\[dask\]"):
+        train_linear(X, y, engine="dask")
+
+
+def test_without_pyarrow_a_sentence_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(svmcore.MissingExtraError, match="pyarrow"):
+        train_linear(tmp_path / "a.parquet", label="y")
+
+
+def test_a_word_of_another_library():
+    X, y = overlapping(20)
+    with pytest.raises(svmcore.InputError, match="it is called n_threads here"):
+        train_linear(X, y, n_jobs=2)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from svmcore._control import Callback
 from svmcore._errors import InputError
+from svmcore._keywords import checked as known_words
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, Kernel, KernelKind
 from svmcore.distributed import scan
@@ -154,6 +155,7 @@ def _lifted(part: Part, state: scan.State) -> FloatArray:
     return np.array([qp.c @ beta, state.field[qp.point] @ beta + beta @ (qp.diag * beta)])
 
 
+@known_words()
 def train_approximate(
     X: Any, y: Any = None, C: float = 1.0, *, landmarks: int = 500, kernel: str = "rbf", gamma: Any = "scale",
     degree: int = 3, coef0: float = 0.0, loss: str = "hinge", epsilon: float = 0.1, fit_intercept: bool = True,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from svmcore._control import Callback
+from svmcore._keywords import checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import Kernel, KernelKind, Status
 from svmcore.distributed import linear, rounds, scan, stages
@@ -22,6 +23,7 @@ _ATTEMPTS = 3  # of a run whose certificate misses the tolerance
 _TINY = 1e-300
 
 
+@checked()
 def train_linear(
     X: Any,
     y: Any = None,
@@ -171,6 +173,7 @@ class _FromParts:
         return [Vectors(*part) for part in self.engine.gather(self.engine.run(scan.vectors, self.pairs))]
 
 
+@checked()
 def train_svc(
     X: Any,
     y: Any = None,
@@ -235,6 +238,7 @@ def train_svc(
     return _train(X, y, sample_weight, form, words, working_set, certificate)
 
 
+@checked()
 def train_svr(
     X: Any,
     y: Any = None,
