@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import svmcore
 from svmcore import estimators
 
+pytestmark = pytest.mark.compiled
 rng = np.random.default_rng(0)
 N = 150
 X = rng.normal(size=(N, 3))
@@ -46,11 +47,17 @@ def values(machine, points=X):
 # ---- scikit-learn's checks -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.compiled
+VARIANTS = [
+    ("SVC", {"kernel": "precomputed"}), ("SVC", {"kernel": "poly"}), ("SVC", {"multi_class": "ovr"}),
+    ("SVR", {"kernel": "precomputed"}), ("LinearSVC", {"class_weight": "balanced"}), ("LinearSVC", {"loss": "hinge"}),
+    ("GPRegressor", {"solver": "cg"}),
+]  # fmt: skip
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", estimators.__all__)
-def test_checks_of_scikit_learn(name):
-    results = check_estimator(getattr(svmcore, name)(), on_fail=None, on_skip=None)
+@pytest.mark.parametrize(("name", "params"), [*((name, {}) for name in estimators.__all__), *VARIANTS], ids=str)
+def test_checks_of_scikit_learn(name, params):
+    results = check_estimator(getattr(svmcore, name)(**params), on_fail=None, on_skip=None)
     assert len(results) > 40
     assert [each["check_name"] for each in results if each["status"] in ("failed", "xfail")] == []
 
@@ -160,7 +167,7 @@ def test_kernel_values_of_all_rows_or_of_support_vectors():
         assert np.allclose(given.decision_function(K), own.decision_function(X), atol=1e-6)
         assert np.array_equal(given.predict(K[:, given.support_]), given.predict(K))
         assert given.support_vectors_.size == 0
-        with pytest.raises(svmcore.InputError, match="the number of support vectors"):
+        with pytest.raises(svmcore.InputError, match="values of all training rows, or of the"):
             given.predict(K[:, :2])
 
 
@@ -227,8 +234,13 @@ def test_what_cannot_be_changed_is_refused():
         machine.forget(np.flatnonzero(TWO == "yes"))
     with pytest.raises(svmcore.InputError, match="does not carry its training data"):
         pickle.loads(pickle.dumps(machine)).forget([0])
-    with pytest.raises(svmcore.InputError, match="rows cannot be added to a precomputed kernel"):
-        svmcore.SVC(kernel="precomputed").fit(X @ X.T, TWO).partial_fit(X[:2] @ X.T, TWO[:2])
+    given = svmcore.SVC(kernel="precomputed").fit(X @ X.T, TWO)
+    assert not hasattr(given, "partial_fit")
+    rest = np.arange(1, N)
+    anew = svmcore.SVC(kernel="precomputed").fit((X @ X.T)[np.ix_(rest, rest)], TWO[1:])
+    assert np.allclose(given.forget([0]).dual_coef_, anew.dual_coef_)
+    with pytest.raises(ValueError, match="NaN"):
+        given.predict(np.full((1, N - 1), np.nan))
 
 
 # ---- words and warnings ----------------------------------------------------------------------------------------------

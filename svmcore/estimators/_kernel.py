@@ -92,15 +92,15 @@ class Kernel(Machine):
         """The columns of the support vectors in rows of kernel values: all columns are given, or these."""
         if not base.plain(X):
             X = sk.check_array(X, dtype=np.float64, order="C")
+        if not np.isfinite(X).all():
+            raise InputError("X contains NaN or infinity; a kernel has finite values")
         if X.shape[1] == known.n:
             X = X[:, known.support]
         elif X.shape[1] != known.support.size:
             raise InputError(
-                f"X.shape[1] = {X.shape[1]} should be equal to {known.n}, the number of samples at training time, or to "
-                f"{known.support.size}, the number of support vectors"
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {known.n} features as input: the "
+                f"kernel values of all training rows, or of the {known.support.size} support vectors"
             )
-        if not np.isfinite(X).all():
-            raise InputError("X contains NaN or infinity; a kernel has finite values")
         return np.asarray(X)
 
     # ---- attributes --------------------------------------------------------------------------------------------------

@@ -117,6 +117,13 @@ class Machine(Estimator):
 
     # ---- exact changes -----------------------------------------------------------------------------------------------
 
+    def _adds(self) -> bool:
+        """Whether rows can be added; a given kernel has no values for them."""
+        if not self._given:
+            return True
+        raise AttributeError("rows cannot be added to a precomputed kernel; fit with the larger matrix of all rows")
+
+    @sk.available_if(_adds)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Add rows: afterwards the machine is the exact one of all rows so far. The kernel's gamma stays what it was.
 
@@ -124,6 +131,10 @@ class Machine(Estimator):
         ----------
         X, y, sample_weight : further rows, as in `fit`; the first call is a `fit`.
         """
+        return self._grow(X, y, sample_weight)
+
+    def _grow(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        """A first fit, or rows added."""
         if "_fitted" not in self.__dict__:
             return self.fit(X, y, sample_weight)
         return self._told(update.add(self, X, y, sample_weight))
@@ -151,9 +162,8 @@ class Labelled(Machine):
         factors = sk.compute_class_weight(self.class_weight, classes=data.classes, y=y)
         return np.asarray(factors, dtype=np.float64)
 
-    def partial_fit(  # type: ignore[override]
-        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
-    ) -> Any:
+    @sk.available_if(Machine._adds)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Any:
         """Add rows: afterwards the machine is the exact one of all rows so far. The kernel's gamma stays what it was.
 
         Parameters
@@ -161,7 +171,7 @@ class Labelled(Machine):
         X, y, sample_weight : further rows, as in `fit`. The first call is a `fit`, and has rows of every class.
         classes : all classes there are, to be checked.
         """
-        super().partial_fit(X, y, sample_weight)
+        self._grow(X, y, sample_weight)
         if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             missing = np.setdiff1d(np.unique(classes), self.classes_).tolist()
             raise InputError(

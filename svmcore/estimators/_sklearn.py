@@ -13,6 +13,7 @@ try:
     from sklearn.exceptions import ConvergenceWarning, NotFittedError
     from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
     from sklearn.utils import check_array, check_random_state, column_or_1d, compute_class_weight
+    from sklearn.utils.metaestimators import available_if
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_consistent_length, validate_data
 except ImportError as error:
@@ -53,6 +54,7 @@ __all__ = [
     "OutlierMixin",
     "RegressorMixin",
     "SparseCoefMixin",
+    "available_if",
     "check_array",
     "check_classification_targets",
     "check_consistent_length",

@@ -26,14 +26,21 @@ from svmcore.solve import Training
 if TYPE_CHECKING:
     from svmcore.estimators._machine import Machine
 
+_FORM = (
+    "C",
+    "loss",
+    "kernel",
+    "gamma",
+    "degree",
+    "coef0",
+    "intercept_scaling",
+)  # class weights are in those of the rows
 Told = list[tuple[str, type[Warning]]]
 
 
 def add(machine: Machine, X: Any, y: Any, sample_weight: Any) -> Told:
     """The machine of the rows so far and these."""
     old = _rows(machine)
-    if machine._given:
-        raise InputError("rows cannot be added to a precomputed kernel; fit with the larger matrix of all rows")
     new = _checked(machine, old, X, y, sample_weight)
     n, m = count(old.X), count(new.X)
     w = None
@@ -103,11 +110,14 @@ def _changed(machine: Machine, rows: Data, keep: IntArray) -> Told:
     """The machine of `rows`, whose first are the rows `keep` of the old ones."""
     with listening() as told:
         if machine._form.targets == "none" or not _moves(machine):
-            gamma, machine.gamma = machine.gamma, _same_gamma(machine)
+            asked = machine.get_params(deep=False).get("gamma")
+            if asked is not None:
+                machine.gamma = _same_gamma(machine)
             try:
                 machine._solve(rows, None)
             finally:
-                machine.gamma = gamma
+                if asked is not None:
+                    machine.gamma = asked
         else:
             found = _moved(machine, rows, keep)
             machine._store(found, rows)
@@ -174,10 +184,10 @@ def _step(machine: Machine, one: Solution, old: _Whole, new: _Whole, keep: IntAr
 
 def _local(machine: Machine, one: Solution, old: _Whole) -> Solution:
     """A machine in terms of its own rows, with what it was trained on."""
-    if one.training is not None:
+    if one.training is not None and old.part is None:
         return one
     weights = _weights(machine, old)
-    form = {name: value for name, value in one.params.items() if name != "standardize"}
+    form = {name: value for name, value in one.params.items() if name in _FORM}
     form |= {"sample_weight": None if weights is None else weights[old.mine], "fit_intercept": machine._free_intercept}
     training = Training(old.rows.X[old.mine], old.targets[old.mine], form, machine.tol, one.columns)
     return replace(
