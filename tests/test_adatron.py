@@ -114,9 +114,9 @@ def test_a_rate_that_is_too_large_is_cut():
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_all_at_once_without_room_for_rows(loss):
-    X, y = problem(300)
+    X, y = problem(100)
     options = {"gamma": 0.5, "fit_intercept": False, "solver": "adatron", "order": "batch", "loss": loss, "tol": 1e-4}
-    solution = svmcore.train_svc(X, y, cache_mb=0.05, **options)
+    solution = svmcore.train_svc(X, y, cache_mb=1e-3, **options)
     assert solution.converged
     assert solution.stats["rows"] == 0
     assert solution.objective == pytest.approx(svmcore.train_svc(X, y, **options).objective, rel=1e-9)

@@ -107,6 +107,7 @@ def test_widrow_hoff_updates_are_those_of_the_rule(problem):
     assert lower[-1] == pytest.approx(gp.lower, rel=1e-9)
 
 
+@pytest.mark.compiled
 def test_widrow_hoff_that_crawls_says_so():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(60, 2))
