@@ -259,6 +259,18 @@ def test_messages(words, message):
         train_svc(X, y, **words)
 
 
+@pytest.mark.parametrize("form", [np.asarray, csr_matrix])
+def test_linear_machines_of_many_features_take_rounds(form):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 600)) * (rng.random((200, 600)) < 0.1)
+    y = X[:, :20].sum(axis=1) + rng.normal(size=200) > 0
+    ref = svmcore.train_svc(X, y, kernel="linear", tol=1e-8)
+    ours = train_svc(form(X), y, kernel="linear", parts=3, tol=1e-6, working_set=60)
+    same(ours, ref)
+    assert np.allclose(ours.coef_, ref.coef_, atol=1e-5)
+    assert (ours.predict(form(X)) == ref.predict(X)).all()
+
+
 @pytest.mark.slow
 def test_a_million_rows_from_files(tmp_path):
     """Out of core: 1,000,000 rows of 20 features; minutes."""

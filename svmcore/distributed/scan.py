@@ -331,3 +331,9 @@ def vectors(part: Part, state: State) -> tuple[IntArray, FloatArray, Any]:
     coef: FloatArray = np.bincount(part.qp.point, weights=state.beta, minlength=part.n).astype(np.float64)
     rows = np.flatnonzero(coef)
     return rows, coef[rows], part.X[rows]
+
+
+def weights(part: Part, state: State) -> FloatArray:
+    """What the part adds to the weights of a linear machine."""
+    own = support(part, state.beta)
+    return np.asarray(own.X.T @ own.coef, dtype=np.float64).ravel()

@@ -328,6 +328,10 @@ def fit_kernel(problem: Setup, working_set: int | None, whole: bool) -> PartsSol
     assert fit.stand is not None
     at = fit.stand
     n_support = sum(part.support for part in at.surveys)
+    coef = None
+    if task.kernel.kind == KernelKind.LINEAR:
+        shares = problem.engine.gather(problem.engine.run(scan.weights, list(zip(fit.parts, at.states, strict=True))))
+        coef = np.sum(shares, axis=0)
     stats = {
         "passes": fit.rows_moved / max(n_support, 1), "rows_moved": fit.rows_moved, "rows_seen": len(fit.seen.names),
         "bytes_up": fit.bytes_up, "bytes_down": fit.bytes_down, "decisive": proof.decisive, "exact": proof.exact,
@@ -340,6 +344,6 @@ def fit_kernel(problem: Setup, working_set: int | None, whole: bool) -> PartsSol
         certificate=Certificate(-proof.dual, primal, proof.gap, relative, proof.violation, 0.0, proof.bias),
         status=status, fit_seconds=control.seconds, n_support=n_support, n_free=at.free, rounds=fit.rounds,
         rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
-        classes=_classes(problem), kernel=task.kernel, terms=problem.terms, n_features=task.n_features, coef_=None,
+        classes=_classes(problem), kernel=task.kernel, terms=problem.terms, n_features=task.n_features, coef_=coef,
         engine=problem.engine.name, gather=_FromParts(fit), stats=stats,
     )  # fmt: skip
