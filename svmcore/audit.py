@@ -23,6 +23,7 @@ from svmcore.problem.certify import Certificate
 from svmcore.solve import one_class_problem, svc_problem, svr_problem
 
 _SLACK = 1.1  # of the tolerance: the file may have been rounded
+_OFF = 0.01  # relative gap from which a word is said of it, as after a fit
 _OUTSIDE = 1e-6  # share of the largest coefficient by which a bound may be missed
 
 
@@ -77,6 +78,11 @@ class Audit:
         return (
             f"{word}: KKT violation {c.kkt_violation:.2e} (tolerance {self.tol:g}), relative duality gap "
             f"{c.relative_gap:.2e}, infeasibility {c.infeasibility:.1e}"
+            + (
+                f"; the objective may still be off by {100 * c.relative_gap:.2g} %"
+                if self.ok and c.relative_gap > _OFF
+                else ""
+            )
         )
 
 

@@ -128,3 +128,13 @@ def test_precomputed_kernels():
         (svmcore.train_classes(K, Y["three"], 2.0, kernel="precomputed", tol=1e-6), Y["three"]),
     ):
         assert svmcore.verify(machine, (K, y), tol=1e-5).ok
+
+
+def test_a_large_gap_is_said():
+    wide = np.random.default_rng(1).normal(size=(60, 200))
+    y = (wide[:, 0] > 0).astype(int)
+    with pytest.warns(svmcore.ConvergenceWarning):
+        machine = svmcore.train_svc(wide, y, kernel="linear", tol=0.05)
+    found = svmcore.verify(machine, (wide, y), tol=0.05)
+    assert found.ok
+    assert "may still be off by" in str(found)

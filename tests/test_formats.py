@@ -137,6 +137,13 @@ def test_a_data_frame_by_way_of_parquet(tmp_path):
         read(file, Wanted())
 
 
+def test_the_index_of_a_data_frame_is_no_feature(tmp_path):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    pd.DataFrame({"a": [1.0, 2.0], "y": [0, 1]}, index=["p", "q"]).to_parquet(tmp_path / "a.parquet")
+    assert svmcore.load_data(tmp_path / "a.parquet")[0].tolist() == [[1.0], [2.0]]
+
+
 def test_what_tables_lack(tmp_path):
     with pytest.raises(svmcore.InputError, match="row 2: a missing value in column 'a'"):
         svmcore.load_data(frame(tmp_path / "a.parquet", a=[1, None], y=[0, 1]))

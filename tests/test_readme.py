@@ -62,7 +62,10 @@ def figures(text: str) -> list[str]:
     text = re.sub(
         r"^(changes +)[\d,]+ at [\d,]+ values", r"\1", text, flags=re.MULTILINE
     )  # ties are broken by rounding
-    text = re.sub(r"(at most )\S+( % from)|(gap )\S+?(,)|(violation )\S+?(\))", r"\1\2\3\4\5\6", text)
+    text = re.sub(
+        r"(at most )\S+( % from)|(gap )\S+?(,)|(violation )\S+?(\)| \()|(infeasibility )\S+", r"\1\2\3\4\5\6\7", text
+    )
+    text = re.sub(r"(\(dual )[\d.]+", r"\1", text)
     return text.splitlines()
 
 
@@ -70,11 +73,11 @@ def figures(text: str) -> list[str]:
 def test_sessions_of_the_command_line_are_true(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     sessions = [block for block in blocks("text", CLI) if block.startswith("$ svmcore ")]
-    assert len(sessions) == 3
+    assert len(sessions) == 4
     for session in sessions:
         command, _, expected = session.partition("\n")
         words = command.split()[2:]
-        assert main(words if words[0] == "predict" else [*words, "-q"]) == 0
+        assert main(words if words[0] in ("predict", "verify") else [*words, "-q"]) == 0
         assert figures("".join(capsys.readouterr())) == figures(expected)
 
 

@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         say("error: not enough memory for this; try --sample-limit")
     except OSError as error:
-        say(f"error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
+        say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
         _no_more_output()
     return BAD_INPUT
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -13,6 +14,7 @@ from svmcore.data.layout import Layout, columns_of_interest
 from svmcore.data.text import MISSING, Array, Table, Wanted, check_memory, whole
 from svmcore.models.archive import Allowance
 
+_INDEX = re.compile(r"__index_level_\d+__")  # the index of a data frame: names of rows, no feature
 PARQUET, ARROW = b"PAR1", b"ARROW1"
 
 
@@ -32,6 +34,7 @@ def read_arrow(name: str, file: BinaryIO, magic: bytes, wanted: Wanted) -> Table
     """Read a table."""
     try:
         table = _table(name, file, magic)
+        table = table.select([title for title in table.column_names if not _INDEX.fullmatch(title)])
         names = [str(column) for column in table.column_names]
         layout = columns_of_interest(name, names, wanted)
         check_memory(8.0 * table.num_rows * max(1, len(layout.features)), name)

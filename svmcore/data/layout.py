@@ -46,7 +46,9 @@ class Layout(NamedTuple):
             return ""
         name = shell_word(self.names[k]) if self.names else str(k + 1)
         label = "" if self.optional else f"if this is the label: --label {name}; else "
-        return f"; {label}make features of its words: --categorical {name}, or leave the column out: --drop {name}"
+        several = len(self.words & set(self.features)) > 1
+        how = f"--categorical {name}" + (" (or of all such columns: --categorical words)" if several else "")
+        return f"; {label}make features of its words: {how}, or leave the column out: --drop {name}"
 
 
 def shell_word(name: str) -> str:
