@@ -11,7 +11,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from svmcore._errors import InputError, MissingExtraError
 from svmcore._types import FloatArray, KernelKind
 from svmcore.kernel.points import is_sparse
+from svmcore.loss_curve import LossCurve
 from svmcore.path.result import Path, StepCurve
 from svmcore.problem import border
 
@@ -65,12 +66,12 @@ _STYLE = {
 class Curves(NamedTuple):
     """Error over C: exact step functions, for the training set and, where there are such, other data and folds."""
 
-    training: StepCurve
-    test: StepCurve | None = None
-    cross_validated: StepCurve | None = None
+    training: StepCurve | LossCurve
+    test: StepCurve | LossCurve | None = None
+    cross_validated: StepCurve | LossCurve | None = None
 
     @property
-    def best(self) -> StepCurve | None:
+    def best(self) -> StepCurve | LossCurve | None:
         """The curve by which to choose C. The training error is none: it falls with C whatever the data."""
         return self.test if self.cross_validated is None else self.cross_validated
 
@@ -103,12 +104,12 @@ def _pair(test: Any) -> tuple[Any, Any]:
     return test[0], test[1]
 
 
-def _curve(path: Path, test: tuple[Any, Any] | None, **limits: Any) -> StepCurve:
+def _curve(path: Path, test: tuple[Any, Any] | None, **limits: Any) -> StepCurve | LossCurve:
     data = path._data
     X, y = (None, None) if test is None else (border.features(test[0]), np.asarray(test[1]).reshape(-1))
     rows = data.X.shape[0] if X is None else X.shape[0]
-    if rows * path.lambdas.size <= _EXACT_WORK:
-        return cast("StepCurve", path.error_curve(X, y, **limits))
+    if rows * path.lambdas.size <= _EXACT_WORK or data.form.kind != "svc":
+        return path.error_curve(X, y, **limits)
     assert data.classes is not None
     labels = data.classes[(data.signs > 0).astype(int)] if y is None else y
     Cs = _values(path, _limits(path))
@@ -164,6 +165,9 @@ def plot_path(path: Path, what: str = "alphas", *, ax: Any = None, **options: An
     if what != "overview" and what not in views:
         known = ", ".join(map(repr, [*views, "overview"]))
         raise InputError(f"what={what!r} is not known; choose one of {known}")
+    if path.parameter != "C":
+        raise InputError(f"pictures are of paths over C, and this one is over {path.parameter}; draw its `table`")
+
     draw = draw_overview if what == "overview" else views[what]
     has = [
         name for name in inspect.signature(draw).parameters if name not in ("path", "ax", "figure", "curves", "span")
@@ -234,7 +238,7 @@ def _values(path: Path, span: Span) -> FloatArray:
     return np.union1d(Cs, few) if few.size <= _POINTS else Cs
 
 
-def _limits(path: Path, best: StepCurve | None = None) -> Span:
+def _limits(path: Path, best: StepCurve | LossCurve | None = None) -> Span:
     """The range of C to show: all of the path, but not long after the last event, when nothing happens any more.
 
     The best C is inside, wherever it lies.
@@ -284,20 +288,24 @@ def _class_names(path: Path) -> list[str]:
 
 
 def draw_alphas(path: Path, ax: Any, *, max_lines: int = _LINES, span: Span | None = None) -> None:
-    """The weight alpha of points over C, as a share of its limit C; those longest on the margin in front."""
+    """The weight alpha of points over C, as a share of its limit C; those longest on the margin in front.
+
+    Of a regression the signed coefficients.
+    """
     from matplotlib.collections import LineCollection
     from matplotlib.lines import Line2D
 
     span = _limits(path) if span is None else span
     Cs = _values(path, span)
-    first = path._data.groups.first
+    first = path._data.groups.first[: path._data.n_groups]
     shown = first
+    weight = path.alpha if path._data.classes is not None else path.dual_coef
     if first.size > max_lines:
         shown = first[np.linspace(0, first.size - 1, max_lines).astype(int)]
-    share = np.concatenate([path.alpha(Cs[k : k + 64])[:, shown] for k in range(0, Cs.size, 64)]) / Cs[:, None]
+    share = np.concatenate([weight(Cs[k : k + 64])[:, shown] for k in range(0, Cs.size, 64)]) / Cs[:, None]
     share /= path._data.weights[shown]
     signs = path._data.signs[shown]
-    middling = (share * (1.0 - share)).sum(axis=0)  # long on the margin, away from both ends
+    middling = (np.abs(share) * (1.0 - np.abs(share))).sum(axis=0)  # long on the margin, away from both ends
     x = np.broadcast_to(Cs[:, None], share.shape)
     lines = np.stack([x, share], axis=-1).transpose(1, 0, 2)
     for sign, colour in ((-1.0, NEGATIVE), (1.0, POSITIVE)):
@@ -305,13 +313,14 @@ def draw_alphas(path: Path, ax: Any, *, max_lines: int = _LINES, span: Span | No
         ax.add_collection(LineCollection(list(lines[own]), colors=colour, linewidths=0.6, alpha=0.25, rasterized=True))
         front = own[np.argsort(-middling[own], kind="stable")[:_HIGHLIGHTS]]
         ax.add_collection(LineCollection(list(lines[front]), colors=colour, linewidths=1.5, zorder=3))
-    top = float(share.max(initial=0.0)) or 1.0
-    ax.set_ylim(-0.02 * top, 1.04 * top)
+    top, bottom = float(share.max(initial=0.0)) or 1.0, float(share.min(initial=0.0))
+    ax.set_ylim(1.04 * bottom - 0.02 * top, 1.04 * top)
     _over_C(ax, span, "Weights", r"share of their limit, $\alpha_i \,/\, C$")
     if shown.size < first.size:
         ax.set_xlabel(f"C   ({shown.size} of {first.size:,} points shown)")
-    handles = [Line2D([], [], color=colour, linewidth=1.5) for colour in (NEGATIVE, POSITIVE)]
-    legend_above(ax, handles, [f"class {name}" for name in _class_names(path)])
+    if path._data.classes is not None:
+        handles = [Line2D([], [], color=colour, linewidth=1.5) for colour in (NEGATIVE, POSITIVE)]
+        legend_above(ax, handles, [f"class {name}" for name in _class_names(path)])
 
 
 def draw_sets(path: Path, ax: Any, *, span: Span | None = None) -> None:
@@ -357,7 +366,7 @@ def draw_error(
     curves: Curves | None = None,
     span: Span | None = None,
 ) -> None:
-    """The share of wrong predictions over C: training, held out (`test`, a pair X, y), cross-validated (`cv`).
+    """The error over C, of classes the share of wrong ones: training, held out (`test`, a pair X, y), cross-validated (`cv`).
 
     The best C is that of the cross-validated or held-out error. The training error alone says nothing about it.
     """
@@ -372,43 +381,52 @@ def draw_error(
         )
         if curve is not None
     ]
+    smooth = isinstance(curves.training, LossCurve)
+    factor, write = (1.0, "{:.3g}".format) if smooth else (100.0, percent)
     for label, curve, colour in shown:
         edges, values = _steps(curve, span)
         ax.plot(
-            edges, 100 * values, drawstyle="steps-post", color=colour, linewidth=1.6, label=label,
-            rasterized=edges.size > 20_000,
+            edges, factor * values, drawstyle="default" if smooth else "steps-post", color=colour, linewidth=1.6,
+            label=label, rasterized=edges.size > 20_000,
         )  # fmt: skip
-    ax.set_ylim(*_of_interest([curve for _, curve, _ in shown], span))
+    ax.set_ylim(
+        *(factor * end for end in _of_interest([curve for _, curve, _ in shown], span, 0.0 if smooth else 0.02))
+    )
     best = curves.best
     if best is not None:
         at = best.best_C
         ax.axvline(at, color=MARGIN, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
-        ax.plot([at], [100 * best.minimum], "o", color=MARGIN, markersize=6, zorder=4)
-        note, colour = f"least {percent(best.minimum)} at C = {short(at)}, {shown[-1][0]}", MARGIN
+        ax.plot([at], [factor * best.minimum], "o", color=MARGIN, markersize=6, zorder=4)
+        note, colour = f"least {write(best.minimum)} at C = {short(at)}, {shown[-1][0]}", MARGIN
     else:
-        note, colour = f"least training error {percent(curves.training.minimum)}", MUTED
+        note, colour = f"least training error {write(curves.training.minimum)}", MUTED
     if len(shown) > 1:
         ax.legend(loc="best")
-    _over_C(ax, span, "Error", "wrong, in %")
+    losses = {"quantile": "mean pinball loss", "one_class": "outside, in %"}
+    label = losses.get(path._data.form.kind, "mean absolute error" if smooth else "wrong, in %")
+    _over_C(ax, span, "Error", label)
     ax.set_title(note, loc="right", color=colour, fontsize=7.5, fontweight="normal")
 
 
-def _steps(curve: StepCurve, span: Span) -> tuple[FloatArray, FloatArray]:
+def _steps(curve: StepCurve | LossCurve, span: Span) -> tuple[FloatArray, FloatArray]:
     """The part of a curve inside a picture: where steps begin, its end, and the values from there on."""
     low, high = max(span[0], curve.C_min), min(span[1], curve.C_max)
     inside = curve.breakpoints[(curve.breakpoints > low) & (curve.breakpoints < high)]
     edges = np.concatenate([[low], inside, [high]])
+    if isinstance(curve, LossCurve):
+        edges = np.union1d(edges, np.geomspace(low, high, _POINTS))
+        return edges, curve(edges)
     values = curve.values[np.searchsorted(curve.breakpoints, edges[:-1], side="right")]
     return edges, np.concatenate([values, values[-1:]])
 
 
-def _of_interest(curves: list[StepCurve], span: Span) -> tuple[float, float]:
-    """The range of errors to show, in percent: what nine tenths of the picture's width need, and every minimum."""
+def _of_interest(curves: Sequence[StepCurve | LossCurve], span: Span, least: float) -> tuple[float, float]:
+    """The range of errors to show: what nine tenths of the picture's width need, and every minimum; `least`: room for it."""
     ends = [(max(span[0], c.C_min), min(span[1], c.C_max)) for c in curves]
     values = np.stack([c(np.clip(np.geomspace(*span, _POINTS), *e)) for c, e in zip(curves, ends, strict=True)])
     low, high = float(values.min()), float(np.quantile(values, 0.9, axis=1).max())
-    room = max(high - low, 0.02, 0.1 * high)
-    return 100.0 * (low - 0.08 * room if low > 0.5 * high else -0.03 * high), 100.0 * (high + 0.15 * room)
+    room = max(high - low, least, 0.1 * high) or 1.0
+    return (low - 0.08 * room if low > 0.5 * high else -0.03 * high), high + 0.15 * room
 
 
 class Dots(NamedTuple):
@@ -424,7 +442,7 @@ def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | N
     """The decision function of two features at one C (default: 1, or the path's end next to it), and the training points."""
     data = path._data
     if not has_boundary(path):
-        raise InputError("the decision boundary can be drawn for two features in a dense X only")
+        raise InputError("the decision boundary can be drawn for classes and two features in a dense X only")
     at = float(np.clip(1.0, path.Cs[0], path.Cs[-1])) if C is None else C
     groups = [(f"class {name}", data.signs == sign) for sign, name in zip((-1, 1), _class_names(path), strict=True)]
     dots = Dots(data.raw, groups, path.alpha(at) > 0, getattr(path, "feature_names", None))
@@ -475,7 +493,8 @@ def draw_plane(ax: Any, dots: Dots, f: Callable[[FloatArray], FloatArray], title
 def has_boundary(path: Path) -> bool:
     """Whether a decision boundary can be drawn."""
     data = path._data
-    return bool(data.X.shape[1] == 2 and not is_sparse(data.X) and data.spec.kernel.kind != KernelKind.PRECOMPUTED)
+    plane = data.X.shape[1] == 2 and not is_sparse(data.X) and data.spec.kernel.kind != KernelKind.PRECOMPUTED
+    return bool(plane and data.classes is not None)
 
 
 def _size(path: Path) -> tuple[float, float]:

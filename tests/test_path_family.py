@@ -200,6 +200,28 @@ def test_what_cannot_be_is_refused_in_words(call, words):
         call(X, y)
 
 
+def test_pictures_say_what_they_are_of():
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot as plt
+
+    X, y = waves(40)
+    paths = {"mean absolute error": svmcore.svr_path(X, y), "mean pinball loss": svmcore.quantile_path(X, y, 0.3)}
+    for label, path in paths.items():
+        ax = path.plot("error", test=(X[:10], y[:10]))
+        assert ax.get_ylabel() == label
+        drawn = ax.lines[0].get_xydata()
+        curve = path.error_curve()
+        np.testing.assert_allclose(drawn[:, 1], curve(drawn[:, 0]))
+        assert path.plot("alphas").get_legend() is None
+        assert "boundary" not in path.plot("overview")
+        with pytest.raises(svmcore.InputError, match="for classes and two features"):
+            path.plot("boundary")
+    assert svmcore.one_class_path(X).plot("error").get_ylabel() == "outside, in %"
+    with pytest.raises(svmcore.InputError, match="over epsilon"):
+        svmcore.epsilon_path(X, y).plot()
+    plt.close("all")
+
+
 def test_few_points_and_equal_targets():
     for n in (1, 2, 3):
         X, y = np.arange(n, dtype=float).reshape(-1, 1), np.full(n, 2.0)

@@ -163,9 +163,9 @@ def test_held_out_error_and_classes_have_colours_of_their_own(path):
 def test_the_range_of_errors_is_that_of_the_curve():
     C = np.geomspace(0.01, 100.0, 41)[1:-1]
     curve = svmcore.StepCurve(C, np.concatenate([[0.5, 0.3], np.linspace(0.08, 0.05, 38)]), 0.0, 100.0)
-    low, high = plots._of_interest([curve], (0.01, 100.0))
-    assert 2.0 < low < 5.0
-    assert 8.0 < high < 12.0
+    low, high = plots._of_interest([curve], (0.01, 100.0), 0.02)
+    assert 0.02 < low < 0.05
+    assert 0.08 < high < 0.12
 
 
 def test_the_boundary_has_a_legend_and_the_names_of_its_features(path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
 from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_categories, write, write_picture
@@ -163,5 +163,5 @@ def draw(file: str, path: Path, title: str, validation: StepCurve) -> bool:
     """The overview of a path whose C is chosen by cross-validation."""
     from svmcore.plots import Curves, save_overview
 
-    curves = Curves(cast("StepCurve", path.error_curve()), cross_validated=validation)
+    curves = Curves(path.error_curve(), cross_validated=validation)
     return write_picture(file, functools.partial(save_overview, path, title=title, curves=curves))

@@ -9,6 +9,7 @@ from svmcore.cli.output import Report, interval, number, percent
 
 if TYPE_CHECKING:
     from svmcore.classes import Machines
+    from svmcore.loss_curve import LossCurve
     from svmcore.models.solution import Solution
     from svmcore.path.result import Path, PathCertificate
     from svmcore.step_curve import StepCurve
@@ -140,7 +141,7 @@ def add_solution(report: Report, solution: Solution | Machines) -> None:
     report.add("status", f"{solution.status}", name=solution.status.name.lower(), converged=solution.converged)
 
 
-def add_least(report: Report, name: str, curve: StepCurve, start: float, note: str) -> None:
+def add_least(report: Report, name: str, curve: StepCurve | LossCurve, start: float, note: str) -> None:
     """Where an error curve is least, in a path that begins at `start`."""
     low, high = curve.best_interval
     if high > start > low:
