@@ -341,7 +341,7 @@ def _follow(
 ) -> Path | None:
     train = task.fold.train
     high = None if study.span.high is None else study.span.high / study.ratio(train)
-    way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=threads)
+    way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=threads, null=False)
     own = None if gram is None else gram[np.ix_(rows, rows)]
     data = study.data(task.gamma, train, task.part, threads, shared=gram is not None)
     path = follow_data(data, way, control, gram=own)

@@ -153,7 +153,7 @@ def svm_path(
 
 
 class Way(NamedTuple):
-    """How to follow a path, checked: its ends in lambda, its tracker, its limits."""
+    """How to follow a path, checked: its ends in lambda, its tracker, its limits; whether null dimensions are wanted."""
 
     high: float | None
     low: float
@@ -161,6 +161,7 @@ class Way(NamedTuple):
     max_events: int | None = None
     cache_mb: float | None = None
     threads: int = 1
+    null: bool = True
 
 
 def follow(
@@ -193,7 +194,7 @@ def follow_data(
         path = _assemble(data, record, top)
         path.stats |= {"factorization": way.mode, "n_kernel_evals": K.n_evals if gram is None else 0}
         tracked = time.perf_counter()
-        path.stats |= _checked(path, store, way.mode, control)
+        path.stats |= _checked(path, store, way, control)
         path.stats["seconds"]["measure"] = time.perf_counter() - tracked
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     return path
@@ -370,7 +371,7 @@ def _assemble(data: Data, followed: Followed, top: Top) -> Path:
     return kind(data, track, stats, followed.ended)
 
 
-def _checked(path: Path, store: RowStore, mode: str, control: Control) -> dict[str, Any]:
+def _checked(path: Path, store: RowStore, way: Way, control: Control) -> dict[str, Any]:
     """What is measured on the finished path: its largest gap, and of the fast tracker the null dimension, at least.
 
     A published path is measured everywhere, the fast tracker's at some places and by the tracker itself. When somebody has
@@ -380,13 +381,13 @@ def _checked(path: Path, store: RowStore, mode: str, control: Control) -> dict[s
     def go_on() -> bool:
         return control.reason() is None
 
-    if mode != "auto":
+    if way.mode != "auto":
         return {"max_gap": check_path(path, store, go_on, null=0, sure=True).relative_gap}
     least, most, one_in = _MEASURED
     with control.beginning():
         some = min(max(path._track.knot.shape[0] // one_in, least), most)
-        found = check_path(path, store, go_on, most=some, null=1)
-    null_dim = max(found.null_dim, null_dim_of_duplicates(path))
+        found = check_path(path, store, go_on, most=some, null=int(way.null))
+    null_dim = max(found.null_dim, null_dim_of_duplicates(path)) if way.null else 0
     return {"max_gap": max(path.stats["max_gap"], found.relative_gap), "null_dim_max": null_dim}
 
 
