@@ -42,12 +42,13 @@ def monk():
 
 @pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
 def test_overview_is_a_file_and_no_open_figure(path, monk, tmp_path, kind):
+    before = plt.get_fignums()
     for name, each in (("path", path), ("monk", monk)):
         file = tmp_path / f"{name}.{kind}"
         plots.save_overview(each, str(file), title=name)
         assert 10_000 < file.stat().st_size < 1_000_000
         assert file.read_bytes()[:5] in (b"\x89PNG\r", b"%PDF-", b"<?xml")
-    assert not plt.get_fignums()
+    assert plt.get_fignums() == before
 
 
 def test_every_view_has_title_and_labels(path):
