@@ -8,6 +8,8 @@ from scipy import sparse
 
 import svmcore
 
+pytestmark = pytest.mark.compiled
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(150, 4))
 WIDE = RNG.normal(size=(60, 100))
