@@ -45,7 +45,9 @@ def load(file: Any) -> Solution | Machines | Path | PathCV:
         try:
             parts = archive.read("it", stream)
         except InputError as error:
-            raise InputError(f"{_name(file)} is not a file that svmcore wrote ({error})") from None
+            raise InputError(
+                f"{_name(file)} is not a file that svmcore wrote ({error}); data sets are read by load_data"
+            ) from None
     found = re.fullmatch(r"svmcore-([a-z]+)-(\d{1,4})", str(parts.get("format")))
     kind, version = (found[1], int(found[2])) if found else ("", 0)
     home, newest = KINDS.get(kind, ("", 0))
