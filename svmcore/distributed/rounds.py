@@ -189,11 +189,11 @@ class Rounds:
         )  # fmt: skip
 
     def size(self, free: int) -> int:
-        """Variables of the next working set."""
+        """Variables of the next working set. At first few of the free ones stay free: they are those of all starts."""
         n = self.problem.whole.rows
         if self.working_set is not None:
             return int(self.growth * self.working_set)
-        wanted = max(LEAST_SET, n // SET_SHARE, int(SET_FREE * free))
+        wanted = max(LEAST_SET, n // SET_SHARE, int(SET_FREE * free) if self.rounds else 0)
         return int(self.growth * min(wanted, MOST_SET))
 
     # ---- rounds ------------------------------------------------------------------------------------------------------
