@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from svmcore.path import elbow_jit as ej
 from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
+from svmcore.path.tracker import new_state
 from svmcore.path.window import new_stretch, new_window
 
 
@@ -36,3 +38,141 @@ def test_smallest_is_the_value_that_sorting_puts_there(seed):
     a = rng.integers(0, 5, 50).astype(float) if seed % 2 else rng.normal(size=50)
     k = int(rng.integers(0, 50))
     assert sj.smallest(a.copy(), 50, k) == np.sort(a)[k]
+
+
+# ---------------------------------------------------------------- the lazy inverse and the direction
+
+
+def opened(seed: int, equality: bool):
+    """A window just opened on a random elbow: setting, state, window, stretch, kernel matrix."""
+    rng = np.random.default_rng([3, seed])
+    n, m = 14, 5
+    A = rng.normal(size=(n, n))
+    K = A @ A.T / n + np.eye(n)
+    order = rng.permutation(n)
+    slot = rng.permutation(n)
+    rows = np.empty((n, n))
+    rows[slot] = K
+    S = new_state(n, np.zeros(n), np.ones(n), n + sj.ROOM)
+    S.side[:] = np.where(rng.random(n) < 0.5, ej.LOW, ej.UP)
+    S.elbow[:m], S.cnt[ej.M] = order[:m], m
+    S.side[order[:m]] = ej.ELBOW
+    S.beta[:] = np.where(S.side == ej.UP, 1.0, np.where(S.side == ej.ELBOW, 0.2 + 0.6 * rng.random(n), 0.0))
+    S.resid[:] = np.choose(S.side, [-1.0, 1.0, 1e-9]) * rng.random(n)
+    S.num[ej.T] = 1.5
+    bump = 0.75 if equality else 0.0
+    P = ej.Setting(rows, slot, np.diag(K).copy(), np.zeros(n), rng.normal(size=n), bump, equality, 1e-13, 0.0, 1e-300)
+    inverse = np.linalg.inv(K[np.ix_(order[:m], order[:m])] + bump)
+    S.factor[:m, :m] = np.tril(inverse)
+    w, q = new_window(n, n + sj.ROOM, n), new_stretch(n, np.diag(K).copy(), n + sj.ROOM)
+    sj.open_window(P, S, w, q)
+    outside = np.flatnonzero(S.side != ej.ELBOW)
+    w.cand[: outside.size], w.count[wj.CANDIDATES] = outside, outside.size
+    w.place[:] = -1
+    w.place[outside] = np.arange(outside.size)
+    w.K[: outside.size, :m] = K[np.ix_(outside, order[:m])]
+    w.r[: outside.size] = S.resid[outside]
+    w.r_at[0, : outside.size] = S.resid[outside]
+    w.t_at[0], w.bias_at[0] = S.num[ej.T], S.num[ej.BIAS]
+    return P, S, w, q, K
+
+
+def check_inverse(P, w, K):
+    """u1, u2, products with the inverse, the direction and the rates are those of the present elbow."""
+    slots = w.count[wj.SLOTS]
+    alive = np.flatnonzero(w.dead[:slots] == 0)
+    points = w.point[alive]
+    M = np.linalg.inv(K[np.ix_(points, points)] + P.bump)
+    assert w.u1[alive] == pytest.approx(M @ P.slope[points], abs=1e-9)
+    assert w.u2[alive] == pytest.approx(M @ np.ones(alive.size), abs=1e-9)
+    assert d0_of(P, w) == pytest.approx(wj.window_direction(P, w))
+    d0, d = d0_of(P, w), np.zeros(len(K))
+    d[points] = w.d[alive]
+    assert not w.d[:slots][w.dead[:slots] != 0].any()
+    assert (K @ d)[points] + d0 == pytest.approx(P.slope[points], abs=1e-9)
+    assert not P.equality or abs(d.sum()) <= 1e-9
+    candidates = w.cand[: w.count[wj.CANDIDATES]]
+    assert w.p[: candidates.size] == pytest.approx((K @ d)[candidates] + d0 - P.slope[candidates], abs=1e-9)
+
+
+def d0_of(P, w):
+    slots = w.count[wj.SLOTS]
+    return w.u1[:slots].sum() / w.u2[:slots].sum() if P.equality else 0.0
+
+
+@pytest.mark.parametrize("equality", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_points_enter_and_leave_and_the_inverse_follows(seed, equality):
+    P, S, w, q, K = opened(seed, equality)
+    rng = np.random.default_rng(seed)
+    check_inverse(P, w, K)
+    assert q.rate[w.point[: w.count[wj.SLOTS]]] == pytest.approx(0.0, abs=1e-9)
+    for _ in range(9):
+        slots = w.count[wj.SLOTS]
+        alive = np.flatnonzero(w.dead[:slots] == 0)
+        outside = [s for s in range(w.count[wj.CANDIDATES]) if S.side[w.cand[s]] != ej.ELBOW]
+        if alive.size > 2 and (rng.random() < 0.5 or not outside):
+            k = int(rng.choice(alive))
+            S.side[w.point[k]] = ej.LOW
+            assert wj.leave_slot(P, S, w, k)
+            assert w.dead[k]
+            assert w.cand[w.spot[k]] == w.point[k]
+        else:
+            s = int(rng.choice(outside))
+            assert wj.enter_slot(P, S, w, s, 1e-8)
+            S.side[w.cand[s]] = ej.ELBOW
+            assert w.point[w.count[wj.SLOTS] - 1] == w.cand[s]
+        check_inverse(P, w, K)
+
+
+@pytest.mark.parametrize("equality", [True, False])
+def test_a_dependent_point_may_not_enter(equality):
+    P, S, w, _, K = opened(0, equality)
+    s, twin = 0, w.point[0]
+    i = w.cand[s]
+    P.rows[P.slot[i]] = K[twin]
+    P.diagonal[i] = K[twin, twin]
+    w.K[s, : w.count[wj.SLOTS]] = K[twin, w.point[: w.count[wj.SLOTS]]]
+    before = int(w.count[wj.PENDING]), int(w.count[wj.SLOTS])
+    assert not wj.enter_slot(P, S, w, s, 1e-8)
+    assert (w.count[wj.PENDING], w.count[wj.SLOTS]) == before
+
+
+@pytest.mark.parametrize("equality", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_window_opens_with_the_elbow_corrected(seed, equality):
+    """A Newton step removes the residual of the elbow and keeps the sum; where it does not fit, it is booked as shift."""
+    P, S, w, _, K = opened(seed, equality)
+    m = w.count[wj.SLOTS]
+    points = w.point[:m]
+    move, e = w.moved[0, :m], S.num[ej.BIAS]
+    assert move.any()
+    assert K[np.ix_(points, points)] @ move + e == pytest.approx(S.resid[points], abs=1e-15)
+    assert not equality or abs(move.sum()) <= 1e-15
+    assert w.value[:m] == pytest.approx(w.start[:m] + move)
+    S.num[ej.BIAS] = 0.0
+    S.upper[points[0]] = S.lower[points[0]] = S.beta[points[0]]  # no room
+    resid = S.resid[points].copy()
+    sj.correct_elbow(P, S, w)
+    assert not S.resid[points].any()
+    assert S.base[points] == pytest.approx(-resid)
+    assert S.num[ej.BIAS] == 0.0
+    assert not w.moved[0, :m].any()
+
+
+def test_the_first_event_of_a_window():
+    P, S, w, _, _ = opened(1, True)
+    wj.window_direction(P, w)
+    slots, count = w.count[wj.SLOTS], w.count[wj.CANDIDATES]
+    h, s, k = wj.next_event(P, S, w, 1e9, 1e-9)
+    steps = []
+    for j in range(slots):
+        room = w.value[j] - w.low[j] if w.d[j] > 0 else w.high[j] - w.value[j]
+        steps.append(room / abs(w.d[j]))
+    for c in range(count):
+        side, p = S.side[w.cand[c]], w.p[c]
+        meets = (side == ej.UP and p < 0) or (side == ej.LOW and p > 0)
+        steps.append(abs(w.r[c] / p) if meets else np.inf)
+    assert h == pytest.approx(min(steps))
+    assert int(np.argmin(steps)) == (k if k >= 0 else slots + s)
+    assert wj.next_event(P, S, w, 0.5 * h, 1e-9) == (0.5 * h, -1, -1)

@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PATH = (
-    "path_pieces path_exact:equals_the_rational_path path_boxes:any_boxes window windows:crosses windows:taken_back "
+    "window path_pieces path_exact:equals_the_rational_path path_boxes:any_boxes windows:crosses windows:taken_back "
     "windows:candidates"
 )
 CERTIFIED = "properties:test_every_answer_is_certified"
