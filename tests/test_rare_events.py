@@ -53,8 +53,8 @@ def test_rows_of_a_python_kernel_are_supplied_when_they_are_asked_for(solver, lo
 @pytest.mark.parametrize(
     "solver",
     [
-        "chunking",
-        pytest.param("decomposition", marks=pytest.mark.compiled),  # tens of thousands of small steps
+        pytest.param("chunking", marks=pytest.mark.compiled),  # tens of thousands of small steps, as in the next one
+        pytest.param("decomposition", marks=pytest.mark.compiled),
         "simple",
         "rosen",
         "adatron",
