@@ -55,7 +55,11 @@ VARIANTS = [
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "params"), [*((name, {}) for name in estimators.__all__), *VARIANTS], ids=str)
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [*((name, {}) for name in estimators.__all__), *(pytest.param(*each, marks=pytest.mark.slow) for each in VARIANTS)],
+    ids=str,
+)
 def test_checks_of_scikit_learn(name, params):
     results = check_estimator(getattr(svmcore, name)(**params), on_fail=None, on_skip=None)
     assert len(results) > 40

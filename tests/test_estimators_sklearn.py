@@ -76,6 +76,15 @@ def test_sparse_and_dense_machines_are_equal(kernel):
             module.check_svm_model_equal(machine, container(X), y, T)
 
 
+def test_the_example_of_the_page_runs(capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile(example, str(PAGE), "exec"), {})
+    score, gap, converged = capsys.readouterr().out.split()
+    assert float(score) > 0.95
+    assert float(gap) < 1.0
+    assert converged == "True"
+
+
 def reason(name):
     return next(
         (why for pattern, why in LISTED.items() if fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))), None

@@ -15,9 +15,10 @@ from bench import clock, data
 from bench.contest import Context
 from bench.suite import Suite
 
-OURS, THEIRS, FUNCTION = "svmcore", "scikit-learn", "svmcore function"
+OURS, THEIRS = "svmcore", "scikit-learn"
 CACHE_MB = 2000
 _AGREE = 0.995
+_CALLS = 100  # of what is over in no time, timed together
 _CLOSE = 0.05  # difference of regressions, as a share of the spread of the targets
 
 
@@ -92,13 +93,24 @@ def _predictions() -> Any:
 
 
 def _on_top() -> Any:
-    """An estimator's fit and its function's; no goal as a ratio, but 0.1 ms."""
+    """What an estimator's fit costs without its function, whose answer is there already; no goal as a ratio, but 0.1 ms."""
     import svmcore
+    from svmcore.estimators import _base
 
     found = data.load("clusters-1000-10")
-    own, train_svc = svmcore.SVC(n_threads=1), svmcore.train_svc
-    works = {OURS: lambda: own.fit(found.X, found.y), FUNCTION: lambda: train_svc(found.X, found.y, n_threads=1)}
-    return works, lambda machine: machine.predict(found.X), *found.X.shape
+    own = svmcore.SVC(n_threads=1).fit(found.X, found.y)
+    known, trained = own._fitted.found, _base._trained
+
+    def added() -> Any:
+        _base._trained = lambda *_: known
+        try:
+            for _ in range(_CALLS):
+                own.fit(found.X, found.y)
+        finally:
+            _base._trained = trained
+        return own
+
+    return {OURS: added}, lambda machine: machine.predict(found.X), *found.X.shape
 
 
 CASES = [
@@ -108,7 +120,7 @@ CASES = [
     Case("nu, classes", 4.0, _nu_classes),
     Case("nu, numbers", 4.0, _nu_numbers),
     Case("predict 26 classes", 20.0, _predictions),
-    Case("on top of the function", 0.0, _on_top),
+    Case("on top of the function, 0.1 ms at most", 0.0, _on_top),
 ]
 
 
@@ -138,6 +150,8 @@ def run(context: Context) -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 times, found = clock.alternate(works, clock.rounds_for(8.0, one_round, least=1))
+        if not case.goal:
+            times = {name: took.shared(_CALLS) for name, took in times.items()}
         said = {name: np.asarray(look(value)) for name, value in found.items()}
         met = len(said) < 2 or _agree(*said.values())
         for name, took in times.items():

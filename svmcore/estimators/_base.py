@@ -143,12 +143,14 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
         """Labels as places among the sorted classes."""
         if type(y) is not np.ndarray or y.ndim != 1:
             y = sk.column_or_1d(y, warn=True)
-        if y.dtype.kind not in "biuU":
+        if y.dtype.kind not in "biufU":
             sk.check_classification_targets(y)
         if y.dtype.kind == "O":
             classes, codes = np.unique(y, return_inverse=True)
         else:
             codes, classes = border.label_codes(y, n)
+            if y.dtype.kind == "f" and (classes != np.round(classes)).any():
+                sk.check_classification_targets(y)
         if len(classes) < 2:
             raise InputError(f"The number of classes has to be greater than one; got {len(classes)} class")
         return codes, classes
