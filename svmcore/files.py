@@ -17,6 +17,7 @@ from svmcore.models import archive
 if TYPE_CHECKING:
     from svmcore.classes import Machines
     from svmcore.cv import PathCV
+    from svmcore.gp import GPSolution
     from svmcore.models.solution import Solution
     from svmcore.path.result import Path
 
@@ -25,12 +26,13 @@ KINDS = {
     "classes": ("svmcore.classes", 2),
     "path": ("svmcore.path.solution", 4),
     "cv": ("svmcore.cv.files", 3),
+    "gp": ("svmcore.gp", 1),
 }
 """For every kind of file: the module whose `assembled` makes the object from its arrays, and the newest version."""
 
 
-def load(file: Any) -> Solution | Machines | Path | PathCV:
-    """Read what `save` of a solution, of machines, a path or a cross-validation wrote, or a model that LIBSVM wrote.
+def load(file: Any) -> Solution | Machines | Path | PathCV | GPSolution:
+    """Read what `save` of a solution, machines, a path, a cross-validation or a process wrote, or a model that LIBSVM wrote.
 
     Nothing is unpickled. A model of LIBSVM is a `Solution`, or `Machines` for several classes. It predicts here what it
     predicts there. Its classes are sorted where there are two, so that decision values may have the other sign; several

@@ -31,11 +31,15 @@ from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Raw
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import aligned, dense_points, is_sparse, new_scratch, padded, sparse_points
 from svmcore.kernel.products import call_kernel
+from svmcore.models import archive
 from svmcore.models.decision import Decision
 from svmcore.problem import border
 from svmcore.problem import columns as _columns
 from svmcore.problem.columns import Columns, Scaling
 
+FORMAT = "svmcore-gp-1"
+_REALS = ("noise", "residual", "lower", "upper", "fit_seconds", "tol", "y_mean", "y_scale")
+_WHOLES = ("n_iter", "n_kernel_evals")
 SOLVERS = ("cg", "cholesky", "widrow-hoff")
 STOPPING = ("residual", "bounds")
 _REFRESH = 50  # iterations between two residuals computed from the data
@@ -268,6 +272,20 @@ class GPSolution:
             X = sparse.csr_matrix(X) if is_sparse(self.X) else X.toarray()
         return X
 
+    def save(self, file: Any) -> None:
+        """Write the process to an .npz file that `svmcore.load` reads, training data included. Nothing is pickled."""
+        if self.function is not None:
+            raise InputError("a process with a Python kernel function cannot be saved: a file holds data, not code")
+        numbers = {name: np.array(getattr(self, name)) for name in (*_REALS, *_WHOLES)}
+        archive.write(
+            file,
+            {
+                "format": np.array(FORMAT), **archive.kernel_fields(self.kernel), **numbers, "alpha": self.alpha,
+                "status": np.array(self.status.name), "solver": np.array(self.solver),
+                **_columns.stored(self.columns), **_columns.feature_fields(self.X),
+            },
+        )  # fmt: skip
+
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean at every row of X; with `return_std` also the standard deviation of the function there (no noise)."""
         X = self._checked(X)
@@ -344,6 +362,31 @@ def _rates(solver: str, given: Any, n: int) -> Any:
     solvers.check_options("adatron", {"learning_rate": given})
     solvers.check_lengths("adatron", {"learning_rate": given}, n)
     return given
+
+
+def assembled(parts: dict[str, Any]) -> GPSolution:
+    """The process from the arrays that `GPSolution.save` wrote."""
+    kernel = archive.read_kernel(parts)
+    X, alpha = _columns.stored_features(parts), parts["alpha"].astype(np.float64)
+    if X.ndim != 2 or alpha.shape != (X.shape[0],) or not len(alpha):
+        raise ValueError("weights and training points do not belong together")
+    reals: dict[str, Any] = {name: float(parts[name]) for name in _REALS}
+    wholes: dict[str, Any] = {name: int(parts[name]) for name in _WHOLES}
+    status, solver = Status[str(parts["status"])], str(parts["solver"])
+    if solver not in SOLVERS or not (reals["noise"] > 0.0 and reals["tol"] > 0.0 and reals["y_scale"] > 0.0):
+        raise ValueError(f"it names the solver {solver!r} and noise {reals['noise']}")
+    columns = _columns.read(parts, X.shape[1], kernel.kind == KernelKind.PRECOMPUTED)
+    return GPSolution(
+        alpha=alpha,
+        status=status,
+        converged=status.ok,
+        solver=solver,
+        kernel=kernel,
+        X=X,
+        columns=columns,
+        **reals,
+        **wholes,
+    )
 
 
 @checked()

@@ -131,7 +131,8 @@ def test_older_files_numbered_kernels(number, name):
     "damage",
     [
         {"kernel": np.array("callable")}, {"kernel": np.array("rbg")}, {"kernel_degree": np.array(-1)},
-        {"kernel_gamma": np.array(np.nan)}, {"kernel": np.array([6.0, 1, 1, 1, 1])}, {"kernel": np.array(["rbf", "rbf"])},
+        {"kernel_gamma": np.array(np.nan)}, {"kernel_offset": np.array(-1.0)}, {"kernel": np.array([6.0, 1, 1, 1, 1])},
+        {"kernel": np.array(["rbf", "rbf"])},
     ],
 )  # fmt: skip
 def test_kernels_that_there_are_not(damage):
@@ -182,3 +183,20 @@ def test_files_of_newer_versions_say_so(tmp_path: Path):
     np.savez(tmp_path / "m.npz", format=np.array("svmcore-solution-99"))
     with pytest.raises(svmcore.InputError, match="written by a newer one"):
         svmcore.load(tmp_path / "m.npz")
+
+
+@pytest.mark.parametrize("solver", ["cg", "cholesky"])
+def test_processes_are_kept_in_files(solver, tmp_path):
+    gp = svmcore.gp_regression(X, 3.0 * X[:, 0] + 5.0, noise=0.1, solver=solver, standardize=True, normalize_y=True)
+    gp.save(tmp_path / "gp.npz")
+    again = svmcore.load(tmp_path / "gp.npz")
+    assert repr(again) == repr(gp)
+    for mine, theirs in zip(
+        again.predict(X[:5] + 0.1, return_std=True), gp.predict(X[:5] + 0.1, return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9)
+    with np.load(tmp_path / "gp.npz") as stored:
+        parts = dict(stored)
+    for damage in ({"alpha": np.zeros(3)}, {"solver": np.array("guess")}, {"noise": np.array(-1.0)}):
+        with pytest.raises(svmcore.InputError, match="is damaged"):
+            svmcore.load(written(**{**parts, **damage}))

@@ -95,6 +95,7 @@ def made(folder: Path) -> dict[str, Format]:
             svmcore.train_svc(X, Y, gamma=0.5), svmcore.train_svc(S, words, kernel="linear", standardize=True),
             svmcore.train_svr(X, X[:, 0], kernel="poly"), svmcore.train_classes(X, three, gamma=0.5),
             svmcore.svm_path(X, Y, gamma=0.5, C_max=10.0), svmcore.cv_path(X, Y, gamma=0.5, C_max=5.0, cv=2),
+            svmcore.gp_regression(X, X[:, 0], noise=0.1),
         ]  # fmt: skip
     texts = [saved(found, format="libsvm") for found in (machines[0], machines[2], machines[3])]
     formats = {

@@ -18,7 +18,8 @@ from svmcore.cv.scores import Curve, Score
 from svmcore.loss_curve import LossCurve
 from svmcore.models import archive
 from svmcore.path.result import Path
-from svmcore.path.solution import feature_fields, path_fields, restored, stored_features
+from svmcore.path.solution import path_fields, restored
+from svmcore.problem.columns import feature_fields, stored_features
 from svmcore.problem.division import Part
 from svmcore.step_curve import StepCurve
 

@@ -202,7 +202,7 @@ def read_kernel(parts: dict[str, Any]) -> Kernel:
         name = _NUMBERED[int(kind)]
     if name not in _NUMBERED and (name.upper() not in KernelKind.__members__ or name == "callable"):
         raise ValueError(f"it names kernel {name[:40]!r}")
-    if not (0 <= degree < 2**31 and np.isfinite([gamma, coef0, offset]).all()):
+    if not (0 <= degree < 2**31 and offset >= 0.0 and np.isfinite([gamma, coef0, offset]).all()):
         raise ValueError(f"it names the kernel numbers {gamma}, {coef0}, {degree}, {offset}")
     return Kernel(int(KernelKind[name.upper()]), gamma, coef0, int(degree), offset)
 

@@ -12,7 +12,6 @@ from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._types import FloatArray, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.kernel.points import is_sparse
 from svmcore.models import archive
 from svmcore.models.solution import Solution, Terms
 from svmcore.path import measure
@@ -20,7 +19,6 @@ from svmcore.path.one_class import OneClassPath
 from svmcore.path.problem import Data, Form, Groups, dual_at
 from svmcore.path.record import Track
 from svmcore.path.result import Path, PathCertificate
-from svmcore.problem import border
 from svmcore.problem import columns as _columns
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.certify import Certificate, certificate
@@ -111,7 +109,7 @@ def _terms(data: Data, value: float) -> Terms:
 
 def save_path(path: Path, file: Any) -> None:
     """See `Path.save`."""
-    archive.write(file, {"format": np.array(FORMAT), **path_fields(path), **feature_fields(path._data.X)})
+    archive.write(file, {"format": np.array(FORMAT), **path_fields(path), **_columns.feature_fields(path._data.X)})
 
 
 def path_fields(path: Path) -> dict[str, Any]:
@@ -143,24 +141,9 @@ def path_fields(path: Path) -> dict[str, Any]:
     return fields
 
 
-def feature_fields(X: Any) -> dict[str, Any]:
-    """Dense or sparse features as arrays."""
-    if is_sparse(X):
-        return {"X_data": X.data, "X_indices": X.indices, "X_indptr": X.indptr, "X_shape": np.array(X.shape)}
-    return {"X": X}
-
-
 def assembled(parts: dict[str, Any]) -> Path:
     """The path from the arrays that `Path.save` wrote."""
-    return restored(parts, stored_features(parts))
-
-
-def stored_features(parts: dict[str, Any]) -> Any:
-    """What `feature_fields` wrote."""
-    if "X_data" not in parts:
-        return np.ascontiguousarray(parts["X"], dtype=np.float64)
-    rows, width = (int(v) for v in parts["X_shape"])
-    return border.stored_csr(parts["X_data"], parts["X_indices"], parts["X_indptr"], (rows, width))
+    return restored(parts, _columns.stored_features(parts))
 
 
 def _check_ranges(track: Track, groups: Groups, n: int, size: int) -> None:

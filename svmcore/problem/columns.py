@@ -275,3 +275,18 @@ def _categories(parts: dict[str, Any], count: int) -> tuple[Category, ...]:
     ):
         raise ValueError("the categories do not belong to its features")
     return found
+
+
+def feature_fields(X: Any) -> dict[str, Any]:
+    """Dense or sparse features as arrays."""
+    if is_sparse(X):
+        return {"X_data": X.data, "X_indices": X.indices, "X_indptr": X.indptr, "X_shape": np.array(X.shape)}
+    return {"X": X}
+
+
+def stored_features(parts: dict[str, Any]) -> Any:
+    """What `feature_fields` wrote."""
+    if "X_data" not in parts:
+        return np.ascontiguousarray(parts["X"], dtype=np.float64)
+    rows, width = (int(v) for v in parts["X_shape"])
+    return border.stored_csr(parts["X_data"], parts["X_indices"], parts["X_indptr"], (rows, width))
