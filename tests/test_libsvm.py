@@ -182,6 +182,26 @@ def test_rows_may_be_wider_or_narrower_than_support_vectors(form, kernel):
         assert found.decision_function(form([x]))[0] == pytest.approx(want, rel=1e-12)
 
 
+def test_columns_that_are_not_there_take_no_memory():
+    text = MODEL.replace("2:0.5", "2:0.5 99999999:2")
+    found = svmcore.load(io.BytesIO(text.encode()))
+    x = np.array([[1.0, 1.0, 0.0]])
+    values = np.exp(-0.5 * np.array([5.0, 1.25 + 4.0, 4.0]))
+    want = np.array([0.75, -0.5, -0.25]) @ values - 0.25
+    for form in (np.asarray, sparse.csr_matrix):
+        assert found.decision_function(form(x))[0] == pytest.approx(want, rel=1e-12)
+    several = (
+        text.replace("nr_class 2", "nr_class 3")
+        .replace("rho 0.25", "rho 0.25 0 0")
+        .replace("label 1 -1", "label 1 2 3")
+    )
+    several = (
+        several.replace("nr_sv 1 2", "nr_sv 1 1 1").replace("\n0.75 ", "\n0.75 1 ").replace("\n-0.5 ", "\n-0.5 1 ")
+    )
+    several = several.replace("\n-0.25 ", "\n-0.25 -1 ")
+    assert svmcore.load(io.BytesIO(several.encode())).predict(x).shape == (1,)
+
+
 DAMAGE = [
     ("svm_type c_svc", "svm_type d_svc", "is none of c_svc"),
     ("kernel_type rbf\n", "", "kernel_type is missing"),

@@ -21,6 +21,7 @@ from svmcore.problem import border
 from svmcore.problem.categories import Category
 
 _ROUNDING = 16.0 * np.finfo(np.float64).eps  # a spread below this share of the largest value is rounding
+_WIDER = 10  # times as many columns as there are in the data
 _SHOWN = 5  # names in a message
 
 
@@ -116,10 +117,12 @@ class Columns:
 
 def _folded(X: Any, count: int) -> Any:
     """Rows of any width as `count` columns and one more, the length of the rest."""
+    from scipy import sparse
+
+    if count > _WIDER * max(X.shape[1], 100):  # columns that are not there take no memory
+        X = sparse.csr_matrix(X)
     inside, beyond = X[:, :count], X[:, count:]
     if is_sparse(X):
-        from scipy import sparse
-
         rest = np.sqrt(np.asarray(beyond.multiply(beyond).sum(axis=1)).reshape(-1, 1))
         inside = inside.copy()
         inside.resize(X.shape[0], count)
