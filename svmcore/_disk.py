@@ -159,7 +159,6 @@ class DiskCache:
         """The compiled function: of the user's own file, else of a bundle; None where neither has it."""
         if not self._enabled:
             return None
-        target_context.refresh()
         types = str(tuple(getattr(signature, "args", signature)))
         key, name = self._entry(types, target_context.codegen().magic_tuple())
         result = _rebuilt(target_context, key, read(folder() / name))
@@ -201,6 +200,7 @@ def _rebuilt(target_context: Any, key: Key, payload: bytes | None) -> CompileRes
         return None
     try:
         stored, code = pickle.loads(payload)
+        target_context.refresh()
         return CompileResult._rebuild(target_context, *pickle.loads(code)) if stored == key else None
     except Exception:  # whatever a file says that another state of the library has written
         return None

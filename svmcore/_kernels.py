@@ -213,31 +213,6 @@ def kernel_block(kernel, source, rows, target, scratch, out):
         kernel_row(kernel, source, rows[r], target, np.int64(0), panels, scratch, out[r])
 
 
-@jit
-def kernel_diagonal(kernel, points, scratch, out):
-    """out_i = k(x_i, x_i), padded to whole panels. In place: out."""
-    bits, power = scratch[1], scratch[2]
-    kind = kernel.kind
-    for first in range(0, points.n, LANES):
-        count = min(LANES, points.n - first)
-        block = out[first : first + LANES]
-        for j in range(LANES):
-            block[j] = 0.0
-        if kind == PRECOMPUTED:
-            for j in range(count):
-                block[j] = points.gram[points.ids[first + j], points.ids[first + j]]
-        elif kind != RBF and kind != LAPLACIAN:
-            if points.panels.shape[0] > 0:
-                panel = points.panels[first // LANES]
-                for k in range(panel.shape[0]):
-                    for j in range(LANES):
-                        block[j] += panel[k, j] * panel[k, j]
-            else:
-                for j in range(count):
-                    block[j] = points.norms[first + j]
-        _epilogue(kernel, block, bits, power)
-
-
 CHUNK_VALUES = 16384  # source features that stay in a core's second-level cache while all targets pass by
 
 
@@ -257,6 +232,17 @@ def kernel_product(kernel, target, start, stop, source, coef, scratch, row, out)
         for t in range(start, stop):
             kernel_row(kernel, target, t, source, first, last, scratch, row)
             out[t] += dot(row, coef[first * LANES : last * LANES], (last - first) * LANES)
+
+
+@jit(sums=True)
+def given_product(gram, rows, columns, coef, first, last, out):
+    """out_t = sum_s coef_s gram[rows_t, columns_s] for the rows first..last-1. In place: out."""
+    for t in range(first, last):
+        row = gram[rows[t]]
+        total = 0.0
+        for s in range(columns.shape[0]):
+            total += coef[s] * row[columns[s]]
+        out[t] = total
 
 
 @jit

@@ -12,23 +12,37 @@ plain decorator, which does the same in three times the time, for any other.
 
 from __future__ import annotations
 
+import contextlib
 import gc
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any
 
 from llvmlite.binding import parse_assembly
 from numba.core import codegen, config, lowering, typed_passes, types, untyped_passes
-from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder, Flags
-from numba.core.compiler_machinery import PassManager, _pass_registry, register_pass
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.cpu import CPUContext
+from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
+from numba.core.imputils import builtin_registry
 from numba.core.postproc import PostProcessor
 from numba.core.registry import CPUDispatcher
+from numba.core.types.functions import BaseFunction
 
 from svmcore._records import by_reference, describe_arguments
 
 
 class _PartLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
     """The code of a part: each function tidied by itself, as what is worth copying into a caller is judged by its size."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        """Tidy up, at the first level: the roots do the rest."""
+        module.data_layout = self._codegen._data_layout
+        builder = self._codegen._pass_builder(opt=min(int(config.OPT), 1), loop_vectorize=False, slp_vectorize=False)
+        passes = builder.getFunctionPassManager()
+        for function in module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
 
     def finalize(self) -> None:
         """Nothing more is added; the roots optimise."""
@@ -44,15 +58,16 @@ class _RootLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
     """The code of a root and of all its parts."""
 
     def _optimize_functions(self, module: Any) -> None:
-        if module.name == "wrapper":  # what Python calls; it calls the function
-            module.data_layout = self._codegen._data_layout
-        else:
-            super()._optimize_functions(module)
+        """What is added to a root is what Python calls; there is nothing to do about it."""
+        module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
         """Once, at the second level: the third takes longer, and its code was never faster."""
         passes, builder = self._codegen._module_pass_manager(opt=min(int(config.OPT), 2), slp_vectorize=False)
         passes.run(self._final_module, builder)
+        for function in self._final_module.functions:  # names of parts may mean something else to another root
+            if not function.is_declaration and function.linkage.name == "linkonce_odr":
+                function.linkage = "internal"
 
     def finalize(self) -> None:
         """Link the parts of the parts, too; then optimise and translate."""
@@ -86,35 +101,20 @@ class _Lower(lowering.Lower):  # type: ignore[misc]
         describe_arguments(self.function, description)
 
 
-class _Lowering(typed_passes.NativeLowering):  # type: ignore[misc]
-    """Numba's last pass, with a library of ours."""
-
-    library_class: Any
-    lowering_class = _Lower
-
-    def run_pass(self, state: Any) -> bool:
-        """Write a function down in the optimiser's language."""
-        state.library = self.library_class(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.enable_object_caching()
-        return bool(super().run_pass(state))
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _RootLowering(_Lowering):
-    _name = "root_lowering"
-    library_class = _RootLibrary
-
-
 class _NoEntry:
     """What numba knows a part by, as it has no address."""
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _PartLowering(_Lowering):
+class _PartLowering(typed_passes.NativeLowering):  # type: ignore[misc]
+    """Numba's last pass, with a library of ours, and without translation."""
+
     _name = "part_lowering"
-    library_class = _PartLibrary
+    lowering_class = _Lower
 
     def run_pass(self, state: Any) -> bool:
+        """Write a function down in the optimiser's language."""
+        state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         super().run_pass(state)
         lowered, entry = state["cr"], _NoEntry()
@@ -139,36 +139,95 @@ _CLOSURES = {untyped_passes.InlineClosureLikes, untyped_passes.MakeFunctionToJit
 
 
 class _Passes(PassManager):  # type: ignore[misc]
-    """Runs passes; without a description of each that nobody reads, and without looking again at what did not change."""
+    """Runs passes, without a description of each that nobody reads."""
 
     def _runPass(self, index: int, step: Any, state: Any) -> None:
         step.analysis = self._analysis
-        changed = [stage(state) for stage in (step.run_initialization, step.run_pass, step.run_finalizer)]
-        if any(changed) and _pass_registry.get(type(step)).mutates_CFG:
-            PostProcessor(state.func_ir).run()
+        for stage in (step.run_initialization, step.run_pass, step.run_finalizer):
+            stage(state)
 
 
-class _Pipeline(CompilerBase):  # type: ignore[misc]
-    lowering: Any
-
+class _PartPipeline(CompilerBase):  # type: ignore[misc]
     def define_pipelines(self) -> list[Any]:
         """Numba's own, with our lowering in the place of its."""
+        self.state.func_id.counts_references = self.state.flags.nrt
         inner = any(isinstance(constant, CodeType) for constant in self.state.func_id.code.co_consts)
         left_out = _NEVER if inner else _NEVER | _CLOSURES
-        manager = _Passes("parts and roots")
+        manager = _Passes("parts")
         for step, text in DefaultPassBuilder.define_nopython_pipeline(self.state).passes:
             if step not in left_out:
-                manager.add_pass(self.lowering if step is typed_passes.NativeLowering else step, text)
+                manager.add_pass(_PartLowering if step is typed_passes.NativeLowering else step, text)
         manager.finalize()
         return [manager]
 
 
-class _PartPipeline(_Pipeline):
-    lowering = _PartLowering
+# ---- numba, quicker --------------------------------------------------------------------------------------------------
 
 
-class _RootPipeline(_Pipeline):
-    lowering = _RootLowering
+def _process(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
+    """After a pass: which variable lives how long matters only where references are counted."""
+    if self.func_ir.variable_lifetime is None or getattr(self.func_ir.func_id, "counts_references", True):
+        _SLOWER[PostProcessor, "run"](self, emit_dels, extend_lifetimes)
+
+
+def _get_abi_sizeof(self: Any, kind: Any) -> int:
+    """The size of a type, which llvmlite has a module of its own printed and read for, each time."""
+    if kind not in _sizes:
+        _sizes[kind] = _SLOWER[CPUContext, "get_abi_sizeof"](self, kind)
+    return _sizes[kind]
+
+
+def _get_call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
+    """The signature of an operator on some types; numba tries all there are each time."""
+    question = (self.key, args)
+    if kws or question not in _answers:
+        answer = _SLOWER[BaseFunction, "get_call_type"](self, context, args, kws)
+        if kws:
+            return answer
+        _answers[question] = (answer, self._impl_keys[answer.args])
+    answer, self._impl_keys[answer.args] = _answers[question]
+    return answer
+
+
+def _get_function(self: Any, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
+    """How to write a call down. Each array is asked for something that none has, and numba looks for it everywhere."""
+    return _SLOWER[CPUContext, "get_function"](self, fn, sig, _firstcall=_firstcall and fn != "__array__")
+
+
+def _refresh(self: Any) -> None:
+    """Learn what numba's modules define. Each definition would have all that is known looked through again."""
+    if not _refreshing:
+        _refreshing.append(self)
+        try:
+            _SLOWER[CPUContext, "refresh"](self)
+        finally:
+            _refreshing.pop()
+        self.install_registry(builtin_registry)
+
+
+_refreshing: list[Any] = []
+_sizes: dict[Any, int] = {}
+_answers: dict[Any, Any] = {}
+_QUICKER = {
+    (CPUContext, "refresh"): _refresh,
+    (CPUContext, "get_function"): _get_function,
+    (PostProcessor, "run"): _process,
+    (CPUContext, "get_abi_sizeof"): _get_abi_sizeof,
+    (BaseFunction, "get_call_type"): _get_call_type,
+}
+_SLOWER = {(owner, name): getattr(owner, name) for owner, name in _QUICKER}
+
+
+@contextlib.contextmanager
+def _quicker() -> Iterator[None]:
+    """While a root compiles, with numba's lock held, some methods of numba's are replaced by quicker ones."""
+    for (owner, name), method in _QUICKER.items():
+        setattr(owner, name, method)
+    try:
+        yield
+    finally:
+        for (owner, name), method in _SLOWER.items():
+            setattr(owner, name, method)
 
 
 class _QuickFlags(Flags):  # type: ignore[misc]
@@ -182,25 +241,55 @@ class _QuickFlags(Flags):  # type: ignore[misc]
 
 
 class _Part(CPUDispatcher):  # type: ignore[misc]
+    """A function as compiled code sees it."""
+
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """The signature of a call. A literal number is a number: not every one needs a function of its own."""
         plain = types.unliteral  # type: ignore[attr-defined]
         return super().get_call_template(tuple(map(plain, args)), {name: plain(kind) for name, kind in kws.items()})
 
-    def add_overload(self, result: CompileResult) -> None:
-        """Remember it for compiled callers; there is nothing that Python could call."""
-        self.overloads[tuple(result.signature.args)] = result
+    def compile(self, signature: Any) -> Any:
+        """Lower it, once for each list of types. Who compiles a root has the lock, and is who is heard of."""
+        args = tuple(signature)
+        if args not in self.overloads:
+            self.overloads[args] = self._compiler.compile(args, None)
+        return self.overloads[args].entry_point
+
+
+class _RootCompiler(_FunctionCompiler):  # type: ignore[misc]
+    """Makes a root of a part: it adds what Python calls, and has all of it optimised and translated."""
+
+    def __init__(self, part: _Part) -> None:
+        super().__init__(part.py_func, part.targetdescr, part.targetoptions, part.locals, _PartPipeline)
+        self.part = part
+
+    def _compile_core(self, args: Any, return_type: Any) -> Any:
+        with _quicker():
+            return self._root(args)
+
+    def _root(self, args: Any) -> Any:
+        self.targetdescr.target_context.refresh()
+        self.part.compile(args)
+        part = self.part.overloads[args]
+        context = part.target_context  # knows whether references are counted
+        library = _RootLibrary(context.codegen(), part.library.name)
+        library.enable_object_caching()
+        library.add_linking_library(part.library)
+        what = part.fndesc, part.environment
+        with context.push_code_library(library):
+            context.create_cpython_wrapper(library, *what, part.call_helper, release_gil=True)
+        return part._replace(library=library, entry_point=context.get_executable(library, *what))
 
 
 class Root(CPUDispatcher):  # type: ignore[misc]
     """A function as Python sees it. Compiled code sees its part."""
 
     def __init__(self, function: Any, locals: Any = None, targetoptions: Any = None) -> None:  # noqa: A002  (numba's name)
-        options = {"nopython": True, "boundscheck": None, **(targetoptions or {})}
-        super().__init__(function, locals, options, _RootPipeline)
-        self.part = _Part(function, locals, {**options, "no_cpython_wrapper": True}, _PartPipeline)
-        for dispatcher in (self, self.part):
-            dispatcher._compiler._customize_flags = _QuickFlags
+        options = {"nopython": True, "boundscheck": None, "no_cpython_wrapper": True, **(targetoptions or {})}
+        super().__init__(function, locals, options)
+        self.part = _Part(function, locals, options, _PartPipeline)
+        self.part._compiler._customize_flags = _QuickFlags
+        self._compiler = _RootCompiler(self.part)
 
     @property
     def _numba_type_(self) -> Any:

@@ -37,12 +37,20 @@ def fit():
             svmcore.certificate(data, y, machine.alpha, machine.intercept, C=1.0, kernel=kernel)
     svmcore.train_svr(X, X[:, 0], 1.0)
     svmcore.leave_one_out(X, y, 1.0)
+    svmcore.train_one_class(X).predict(X)
+    svmcore.train_svc(X, y, nu=0.3)
+    svmcore.train_classes(X, np.digitize(X[:, 0], [-0.4, 0.4])).predict(X)
+    svmcore.gp_regression(X, X[:, 0], noise=0.1).predict(X)
 
 def path():
     for data in (X, X.astype(np.float32), sparse):
         path = svmcore.svm_path(data, y, gamma=0.5, lambda_min=0.01)
         path.certify(), path.error_curve().best_C, path.predict(data[:2], C=[1.0])
     svmcore.svm_path(X, y, kernel="linear", lambda_min=0.1)
+    svmcore.cv_path(X, y, C_min=0.1, C_max=10.0)
+    for follow in (svmcore.svr_path, svmcore.epsilon_path, svmcore.quantile_path):
+        follow(X, X[:, 0])
+    svmcore.one_class_path(X)
 """
 REPORT = """
 print(*sorted({e.data["dispatcher"].py_func.__qualname__ for _, e in record.buffer if e.is_start}))

@@ -21,11 +21,17 @@ from svmcore.kernel.points import (
     gram_points,
     is_sparse,
     new_scratch,
-    norm_points,
     padded,
     sparse_points,
 )
-from svmcore.kernel.products import KernelFunction, call_kernel, needs_pairs, point_product, symmetric_product
+from svmcore.kernel.products import (
+    KernelFunction,
+    call_kernel,
+    needs_pairs,
+    point_product,
+    symmetric_product,
+)
+from svmcore.kernel.table import facts_of
 
 BLOCK_VALUES = 1 << 22  # kernel values that a Python callable is asked for at a time
 _SYMMETRIC_POINTS = 600  # from which a product of targets that are sources, too, uses their values twice,
@@ -96,10 +102,19 @@ class KernelMatrix:
             ones = [call_kernel(self.function, self.X[i : i + 1], self.X[i : i + 1], 0.0)[0, 0] for i in range(self.n)]
             self.n_evals += self.n
             return np.array(ones) + self.kernel.offset
-        diagonal = aligned((padded(self.n),))
-        points = norm_points(np.einsum("ij,ij->i", self.X, self.X)) if self.dense else self.points
-        _kernels.kernel_diagonal(self.kernel, points, new_scratch(self.n_features), diagonal)
-        return diagonal[: self.n]
+        kernel = self.kernel
+        if facts_of(kernel).exponential:  # of a distance, which is zero
+            values = np.ones(self.n)
+        elif kernel.kind == KernelKind.PRECOMPUTED:
+            values = self.X.diagonal()
+        else:
+            values = np.einsum("ij,ij->i", self.X, self.X) if self.dense else self.points.norms
+            with np.errstate(over="ignore", invalid="ignore"):  # the caller says so
+                if kernel.kind == KernelKind.POLY:
+                    values = (kernel.gamma * values + kernel.coef0) ** kernel.degree
+                elif kernel.kind == KernelKind.SIGMOID:
+                    values = np.tanh(kernel.gamma * values + kernel.coef0)
+        return np.asarray(values + kernel.offset)
 
     def subset(self, order: IntArray | None) -> Points:
         """The training points `order` (None: all of them) in the layout of the compiled kernels."""

@@ -66,11 +66,6 @@ def sparse_points(X: Any, order: IntArray | None) -> Points:
     )  # fmt: skip
 
 
-def norm_points(squares: FloatArray) -> Points:
-    """Points of which only the squared norms are known, which is all that a diagonal needs."""
-    return Points(len(squares), _NO_PANELS, _NO_INTS, _NO_INDICES, _NO_FLOATS, squares, _NO_INTS, _NO_GRAM)
-
-
 def gram_points(gram: FloatArray, order: IntArray) -> Points:
     """The points `order` of a given kernel matrix."""
     return Points(

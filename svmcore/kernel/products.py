@@ -262,6 +262,12 @@ def point_product(
         return out
     if has_tile(kernel, targets, sources):
         return tile_product(kernel, targets, sources, coef, n_features, n_threads)
+    if kernel.kind == KernelKind.PRECOMPUTED:
+        rows, columns, weights = targets.ids, sources.ids, np.ascontiguousarray(coef, np.float64)
+        multiply = _kernels.given_product
+        work = float(targets.n) * sources.n
+        split(lambda a, b: multiply(targets.gram, rows, columns, weights, a, b, out), targets.n, work, n_threads)
+        return np.asarray(out + kernel.offset * weights.sum())
     weights = aligned((padded(sources.n),), zero=True)
     weights[: sources.n] = coef
     chunk = max(1, _kernels.CHUNK_VALUES // (max(1, sources.panels.shape[1]) * LANES))
