@@ -47,6 +47,17 @@ def once(work: Callable[[], Any]) -> tuple[Any, float, float]:
     return result, wall, cpu
 
 
+def repeated(work: Callable[[], Any], calls: int) -> Callable[[], Any]:
+    """So many calls as one, which gives the last answer: for what is too short to be timed alone."""
+
+    def several() -> Any:
+        for _ in range(calls - 1):
+            work()
+        return work()
+
+    return several
+
+
 def alternate(
     works: dict[str, Callable[[], Any]], rounds: int, sits_out: Callable[[str, int], bool] = lambda name, done: False
 ) -> tuple[dict[str, Times], dict[str, Any]]:

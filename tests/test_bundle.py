@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -300,6 +301,7 @@ import json, time
 import numpy as np
 from numba.core import event
 import svmcore
+from svmcore._bundle import words
 record = event.RecordingListener()
 event.register("numba:compile", record)
 rng = np.random.default_rng(7)
@@ -309,7 +311,7 @@ t = [time.process_time()]
 svmcore.train_svc(X, y, 1.0).predict(X[:3]); t.append(time.process_time())
 svmcore.svm_path(X, y, gamma=1.0, lambda_min=0.01).certify(); t.append(time.process_time())
 names = {e.data["dispatcher"].py_func.__qualname__ for _, e in record.buffer if e.is_start}
-print(json.dumps([sorted(names), t[1] - t[0], t[2] - t[1], svmcore.__file__]))
+print(json.dumps([sorted(names), t[1] - t[0], t[2] - t[1], words(), svmcore.__file__]))
 """
 
 
@@ -339,25 +341,31 @@ def test_both_wheels_installed_in_a_new_environment(tmp_path):
     assert len(wheels) == 2
     subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", str(here), *wheels], check=True)
 
-    def first(**environment: str) -> tuple[list[str], float, float]:
+    def first(**environment: str) -> tuple[list[str], float, float, list[str]]:
         empty = {"NUMBA_CACHE_DIR": str(tmp_path / f"cache-{time.monotonic_ns()}"), "SVMCORE_QUIET": "1", **environment}
         settings = {**{k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", _bundle.NAMED)}, **empty}
         out = subprocess.run(
             [python, "-c", FIRST], env=settings, cwd=tmp_path, capture_output=True, text=True, check=True
         ).stdout
-        names, fit, path, file = json.loads(out)
+        names, fit, path, lines, file = json.loads(out)
         assert Path(file).is_relative_to(here)
-        return names, fit, path
+        return names, fit, path, lines
 
-    names, fit, path = first()
-    assert names == []
+    names, fit, path, lines = first()
+    assert (names, lines) == ([], [])
     assert fit < 1.0
     assert path < 1.0
-    assert first(NUMBA_BOUNDSCHECK="0")[0]  # another setting of the compiler
-    assert first(NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")[0]  # another processor
+
+    def refused(why: str, **environment: str) -> None:
+        names, _, _, (line,) = first(**environment)
+        assert names
+        assert why in line
+
+    refused("another compiler made it", NUMBA_BOUNDSCHECK="0")
+    refused("this processor lacks", NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
     home = here / "svmcore" / "_types.py"
     home.write_text(home.read_text(encoding="utf-8") + "\n# edited\n", encoding="utf-8")
-    assert first()[0]
+    refused("svmcore has other sources")
 
 
 def test_the_command_hands_over_what_was_typed(tmp_path, monkeypatch, capsys):
@@ -367,6 +375,6 @@ def test_the_command_hands_over_what_was_typed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("svmcore.warm.warmup", lambda *what, **options: asked.append((*what, options)))
     assert main(["warmup", "path", "--jobs", "2", "--bundle", str(file), "--processor", "x86-64-v3"]) == 0
     assert asked == [("path", {"jobs": 2, "bundle": str(file), "processor": "x86-64-v3"})]
-    assert f"written      {file} (2.1 MB)" in capsys.readouterr().out
+    assert re.search(rf"^written +{re.escape(str(file))} \(2\.1 MB\)$", capsys.readouterr().out, re.MULTILINE)
     assert main(["warmup"]) == 0
     assert asked[1:] == [("all", {"jobs": 1, "bundle": None, "processor": "native"})]

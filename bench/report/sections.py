@@ -224,6 +224,13 @@ def predict(results: Results) -> Iterator[Section]:
     yield Section("Predict", [_standing_grid(found), Folded("Every row", [grid])])
 
 
+def small_calls(results: Results) -> Iterator[Section]:
+    """Calls of less than a millisecond."""
+    found = cases(results, "small")
+    if found:
+        yield Section("Small calls", [_case_grid(found)])
+
+
 EVERY_C = "svmcore, every C"
 
 
@@ -408,6 +415,7 @@ SECTIONS: list[Callable[[Results], Iterator[Section]]] = [
     path,
     cv,
     predict,
+    small_calls,
     scaling,
     own_solvers,
     processes,

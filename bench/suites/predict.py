@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,17 +52,6 @@ def _error(problem: Problem, solver: Solver, fitted: Any, points: Any, values: n
     return float(np.abs(exact - values[:_CHECKED]).max())
 
 
-def _repeated(work: Callable[[], Any], calls: int) -> Callable[[], Any]:
-    """So many calls as one, which gives the last answer."""
-
-    def several() -> Any:
-        for _ in range(calls - 1):
-            work()
-        return work()
-
-    return several
-
-
 def run(context: Context) -> None:
     for problem, count, threads in CASES:
         kind, _, d = problem.data.split("-")
@@ -83,7 +71,7 @@ def run(context: Context) -> None:
                 works[solver.name] = solver.decide(fitted, points, threads)
                 values = np.ravel(works[solver.name]())
                 coef = solver.answer(problem, fitted).coef
-                works[solver.name] = _repeated(works[solver.name], _CALLS if count == 1 else 1)
+                works[solver.name] = clock.repeated(works[solver.name], _CALLS if count == 1 else 1)
                 n_sv = int(np.count_nonzero(np.asarray(coef)))
                 about[solver.name] = {"n_sv": n_sv, "error": _error(problem, solver, fitted, points, values)}
             one_round = sum(clock.once(work)[1] for work in works.values())
