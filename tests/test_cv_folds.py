@@ -64,6 +64,9 @@ class Foreign:
     def __init__(self, answer):
         self.answer = answer
 
+    def __repr__(self):
+        return "Foreign"  # the same in every process: tests are named after it
+
     def split(self, X, y, groups):
         return iter(self.answer)
 

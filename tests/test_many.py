@@ -64,7 +64,7 @@ def test_every_column_is_what_it_is_alone(options, Y, W, n_jobs):
         {"X": WIDE, "kernel": lambda A, B: A @ B.T},
         {"X": WIDE, "kernel": "linear", "fit_intercept": False, "intercept_scaling": 2.0},
     ],
-    ids=str,
+    ids=["linear", "rbf", "sparse", "precomputed", "a function", "embedded"],
 )
 def test_a_kernel_that_is_computed_once_answers_alike(given):
     options = {name: value for name, value in given.items() if name != "X"}
