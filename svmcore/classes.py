@@ -1,4 +1,4 @@
-"""Several classes: `train_classes` trains a machine for every pair of classes, or for every class, over one kernel."""
+"""Several classes: `train_classes` trains a machine for every pair of classes, or for every class, with one kernel."""
 
 from __future__ import annotations
 

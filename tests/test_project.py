@@ -85,9 +85,7 @@ def test_all_has_what_users_need():
 def test_the_version_is_one():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.search(r"^version: (.*)$", citation, re.MULTILINE)[1] == svmcore.__version__
-    newest = re.search(
-        r"^## (?:Unreleased: )?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    newest = re.search(r"^## (\d+\.\d+\.\d+) - ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert newest[1] == svmcore.__version__
 
 
