@@ -76,8 +76,10 @@ def class_factors(case: Case, weights: np.ndarray) -> np.ndarray:
     given = case.options.get("class_weight")
     factors = np.ones(len(case.y))
     if given == "balanced":
-        for label in np.unique(case.y):
-            factors[case.y == label] = weights.sum() / (2.0 * weights[case.y == label].sum())
+        labels = np.unique(case.y)
+        counts = [np.cumsum(weights[case.y == label])[-1] for label in labels]  # one by one
+        for label, count in zip(labels, counts, strict=True):
+            factors[case.y == label] = sum(counts) / (2.0 * count)
     elif given is not None:
         for label, factor in given.items():
             factors[case.y == label] = factor

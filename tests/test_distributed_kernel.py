@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import threading
@@ -211,7 +212,9 @@ def test_packed_points_come_back_exactly():
     assert (again == state.beta).all()
 
 
-def test_ctrl_c_keeps_the_last_round():
+def test_ctrl_c_keeps_the_last_round(request):
+    request.addfinalizer(functools.partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     X, y = wavy(3000)
     rounds_seen = []
 

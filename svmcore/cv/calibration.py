@@ -18,11 +18,12 @@ from svmcore.problem import border
 
 METHODS = ("sigmoid", "isotonic", "venn-abers")
 _NEWTON_STEPS = 100
-_GRADIENT = 1e-10  # relative to the number of rows
+_GRADIENT = 1e-13  # relative to the number of rows
 _RIDGE = 1e-12
 _SHORTEST = 1e-10  # of a step
 _LEAST = 1e-12  # probability of a class against the rest
 _SUFFICIENT = 1e-4  # of the decrease that the gradient promises
+_ROUNDING = 1e-15  # relative rounding of the likelihood, below which it cannot tell whether a step is one down
 
 
 # ---- from scores to probabilities ------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ def fit_sigmoid(scores: FloatArray, positive: NDArray[np.bool_], weight: FloatAr
         share = 1.0
         while share > _SHORTEST:
             trial = loss(a + share * step[0], b + share * step[1])
-            if trial < value + _SUFFICIENT * share * float(gradient @ step):
+            if trial <= value + _SUFFICIENT * share * float(gradient @ step) + _ROUNDING * abs(value):
                 break
             share *= 0.5
         else:

@@ -515,9 +515,10 @@ def class_factors(values: Any, classes: Any, codes: IntArray, weights: FloatArra
     if values is None:
         return np.ones(k)
     if isinstance(values, str) and values == "balanced":
-        if weights is None:
-            weights = np.ones(len(codes))
-        return np.asarray([weights.sum() / (k * weights[codes == code].sum()) for code in range(k)])
+        count = np.bincount(
+            codes, weights=weights, minlength=k
+        )  # one by one: weights of zero do not change the rounding
+        return np.asarray(count.sum() / (k * count), dtype=np.float64)
     if not isinstance(values, Mapping):
         raise InputError(f'class_weight={values!r} is not known; give "balanced" or a mapping from label to weight')
     known = list(classes.tolist())
