@@ -80,7 +80,8 @@ def read_like(source: Any, machine: Any, wanted: Wanted, what: str = "the machin
     columns = machine.columns
     width = wide(columns.count, columns.categories)
     names = raw_names(columns.names, columns.categories)
-    table = read(source, wanted._replace(width=width, names=names, categories=columns.categories))
+    base = columns.base if columns.unit == "features" else None
+    table = read(source, wanted._replace(width=width, names=names, categories=columns.categories, base=base))
     X = table.X
     if columns.unit != "features" and hasattr(X, "toarray"):  # LIBSVM's text: the first is the row's number
         X = X.toarray()[:, 1:] if X.shape[1] != columns.count else X.toarray()

@@ -149,11 +149,15 @@ def _header(name: str, stream: BinaryIO) -> _Header:
 
 
 class _Support(NamedTuple):
-    """Support vectors: rows of features, or for a precomputed kernel the places of training points, `width` in all."""
+    """Support vectors: rows of features, or for a precomputed kernel the places of training points, `width` in all.
+
+    `base` is the number of the first feature.
+    """
 
     vectors: Any
     places: IntArray | None
     width: int
+    base: int | None = None
 
 
 def _support(header: _Header, stream: BinaryIO, lead: int) -> tuple[FloatArray, _Support]:
@@ -177,13 +181,12 @@ def _support(header: _Header, stream: BinaryIO, lead: int) -> tuple[FloatArray, 
         if np.unique(places).size != places.size:
             header.wrong("a training row appears twice among the support vectors")
         return rows.lead, _Support(None, places, int(places.max()) + 1)
-    if rows.feature.size and rows.feature.min() < 1:
-        header.wrong("a feature has number 0; they begin with 1")
-    width = int(rows.feature.max(initial=1))
+    base = int(rows.feature.min(initial=1))
+    width = int(rows.feature.max(initial=1)) + 1 - base
     starts = np.concatenate([[0], np.cumsum(rows.length)])
-    X = sparse.csr_matrix((rows.value, rows.feature - np.int32(1), starts), shape=(total, width + 1))
+    X = sparse.csr_matrix((rows.value, rows.feature - np.int32(base), starts), shape=(total, width + 1))
     dense = X.nnz > _DENSE * X.shape[0] * X.shape[1]
-    return rows.lead, _Support(X.toarray() if dense else X, None, width)
+    return rows.lead, _Support(X.toarray() if dense else X, None, width, base)
 
 
 def _solution(
@@ -203,7 +206,7 @@ def _solution(
         columns = Columns(support.width, unit="kernel values", open=True)
     else:
         places, n, vectors = rows, max(1, support.vectors.shape[0]), support.vectors[rows]
-        columns = Columns(support.width, open=True)
+        columns = Columns(support.width, open=True, base=support.base)
     alpha = np.zeros(n)
     alpha[places] = np.abs(coef)
     return Solution(
@@ -325,14 +328,17 @@ def _lines(machine: Solution, text: _Text) -> Iterator[str]:
         yield "label " + " ".join(map(str, text.labels))
         yield "nr_sv " + " ".join(map(str, text.counts))
     yield "SV"
+    base = 0 if machine.columns.base == 0 else 1
     for k, coef in enumerate(text.coef.tolist()):
         head = " ".join(map(repr, coef))
         if kernel.kind == KernelKind.PRECOMPUTED:
             yield f"{head} 0:{int(text.rows[k]) + 1}"
             continue
         columns, values = _entries(text.rows, k)
-        pairs = zip(columns.tolist(), values.tolist(), strict=True)
-        yield " ".join([head, *(f"{column + 1}:{value!r}" for column, value in pairs if value)])
+        pairs = {column: value for column, value in zip(columns.tolist(), values.tolist(), strict=True) if value}
+        if k == base == 0:
+            pairs = {0: 0.0} | pairs  # it says from where the features are numbered
+        yield " ".join([head, *(f"{column + base}:{value!r}" for column, value in pairs.items())])
 
 
 def _entries(X: Any, row: int) -> tuple[Any, Any]:

@@ -177,6 +177,50 @@ def test_convert_models_and_data(run):
     assert "would be lost" in err
 
 
+# ---- features numbered from 0 ----------------------------------------------------------------------------------------
+
+
+def svmlight_from_0(file: str, rows: Any, labels: Any) -> None:
+    lines = [
+        f"{y} " + " ".join(f"{j}:{v}" for j, v in enumerate(row) if v) for row, y in zip(rows, labels, strict=True)
+    ]
+    Path(file).write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("model", ["m.npz", "two.model", "three.model", "path.npz"])
+def test_the_model_knows_from_where_its_features_are_numbered(run, model):
+    labels = Y + (X[:, 2] > 0.5) if model == "three.model" else Y
+    rest = X * [0, 1, 1]
+    svmlight_from_0("zero.txt", X, labels)
+    svmlight_from_0("rest.txt", rest, labels)  # nothing here shows a feature 0
+    path = model == "path.npz"
+    command = ["path", "--C-max", "10", "-k", "rbf"] if path else ["train", "-C", "2"]
+    assert run(*command, "zero.txt", "-q", "-o", model)[0] == 0
+    want = (
+        svmcore.train_classes(X, labels, 2.0, kernel="rbf") if model == "three.model" else svmcore.train_svc(X, Y, 2.0)
+    )
+    for file, rows in (("zero.txt", X), ("rest.txt", rest)):
+        status, out, _ = run("predict", model, file, *(["-C", "2"] if path else []), "-q")
+        assert status == 0
+        np.testing.assert_array_equal(np.array(out.split(), dtype=int), want.predict(rows))
+
+
+def test_a_process_knows_from_where_its_features_are_numbered(run):
+    svmlight_from_0("zero.txt", X, Y)
+    svmlight_from_0("rest.txt", X * [0, 1, 1], Y)
+    assert run("gp", "zero.txt", "--noise", "0.1", "--test", "rest.txt", "-q", "-o", "found")[0] == 0
+    want = svmcore.gp_regression(X, Y, noise=0.1).predict(X * [0, 1, 1])
+    np.testing.assert_allclose(np.loadtxt("found")[:, 0], want, atol=1e-3)
+
+
+def test_a_feature_0_that_the_model_does_not_know(run):
+    assert run("train", "train.txt", "-q", "-o", "m.npz")[0] == 0
+    svmlight_from_0("zero.txt", X, Y)
+    status, out, err = run("predict", "m.npz", "zero.txt", "-q")
+    assert (status, out) == (2, "")
+    assert "zero.txt has a feature 0" in err
+
+
 # ---- columns of words ------------------------------------------------------------------------------------------------
 
 

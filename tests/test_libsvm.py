@@ -202,6 +202,17 @@ def test_columns_that_are_not_there_take_no_memory():
     assert svmcore.load(io.BytesIO(several.encode())).predict(x).shape == (1,)
 
 
+def test_features_may_be_numbered_from_0():
+    ours = svmcore.load(io.BytesIO(MODEL.replace("1:3 2:1", "0:3 1:1").encode()))
+    assert ours.columns.base == 0
+    room = io.BytesIO()
+    ours.save(room, format="libsvm")
+    again = svmcore.load(io.BytesIO(room.getvalue()))
+    assert again.columns.base == 0
+    rows = RNG.normal(size=(9, ours.n_features))
+    np.testing.assert_array_equal(again.decision_function(rows), ours.decision_function(rows))
+
+
 DAMAGE = [
     ("svm_type c_svc", "svm_type d_svc", "is none of c_svc"),
     ("kernel_type rbf\n", "", "kernel_type is missing"),
@@ -212,7 +223,6 @@ DAMAGE = [
     ("total_sv 3", "total_sv 4", "total_sv is 4, and there are 3"),
     ("label 1 -1", "label 1 1", "label does not name 2 different classes"),
     ("nr_sv 1 2", "nr_sv 2 2", "nr_sv does not add up"),
-    ("1:3 2:1", "0:3 2:1", "a feature has number 0"),
     ("1:3 2:1", "1:3 2:x", "line 12, column 13: 'x' is not a finite number"),
     ("SV\n", "VS\n", "line 9: 'VS' has no place"),
     ("SV\n", "colour red\nSV\n", "line 9: 'colour red' has no place"),

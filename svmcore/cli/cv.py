@@ -7,7 +7,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
-from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_categories, write, write_picture
+from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_origin, write, write_picture
 from svmcore.cli.machines import retyped
 from svmcore.cli.output import (
     DONE,
@@ -97,7 +97,7 @@ def cv(args: argparse.Namespace) -> int:
         time_limit=clock.left, classes=args.classes or "ovo", eps=args.eps, **options, **ends_of(args),
     )  # fmt: skip
     with warnings_as_lines():
-        machine = with_categories(found.refit(), table)
+        machine = with_origin(found.refit(), table)
     written = []
     if args.output:
         write(args.output, machine.save)

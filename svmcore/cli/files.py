@@ -129,7 +129,7 @@ def load(args: argparse.Namespace) -> Table:
 
     table = read(args.data, _wanted(args))
     if getattr(args, "kernel", None) == "precomputed":
-        table = table._replace(X=_kernel_values(args.data, table.X))
+        table = table._replace(X=_kernel_values(args.data, table.X), base=None)
     limit = args.sample_limit
     if limit is not None and limit < 2:
         raise InputError(f"--sample-limit {limit} is out of range; it must be at least 2")
@@ -182,17 +182,18 @@ def load_like(source: str, args: argparse.Namespace, machine: Any) -> Table:
     return read_like(source, machine, _wanted(args)._replace(categorical=()), getattr(args, "model", args.data))
 
 
-def with_categories(model: Any, table: Table) -> Any:
-    """The model, which remembers what words its features stand for."""
-    if not table.categories:
+def with_origin(model: Any, table: Table) -> Any:
+    """The model, which remembers what words its features stand for, and how the file numbers them."""
+    origin: dict[str, Any] = {"categories": table.categories, "base": table.base}
+    if not any(value not in ((), None) for value in origin.values()):
         return model
     if hasattr(model, "machines"):
-        return replace(model, machines=tuple(with_categories(machine, table) for machine in model.machines))
+        return replace(model, machines=tuple(with_origin(machine, table) for machine in model.machines))
     if hasattr(model, "_data"):  # a path
-        columns = replace(model._data.columns, categories=table.categories)
+        columns = replace(model._data.columns, **origin)
         model._data = model._data._replace(columns=columns)
         return model
-    return replace(model, columns=replace(model.columns, categories=table.categories))
+    return replace(model, columns=replace(model.columns, **origin))
 
 
 def load_test(args: argparse.Namespace, table: Table) -> tuple[Any, Any] | None:
@@ -203,7 +204,7 @@ def load_test(args: argparse.Namespace, table: Table) -> tuple[Any, Any] | None:
 
     from svmcore.problem.columns import Columns
 
-    columns = Columns(table.X.shape[1], table.names, categories=table.categories)
+    columns = Columns(table.X.shape[1], table.names, categories=table.categories, base=table.base)
     other = load_like(args.test, args, argparse.Namespace(columns=columns))
     assert table.y is not None
     if other.y is None or other.known is not None:

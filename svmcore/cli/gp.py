@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
-from svmcore.cli.files import check_outputs, load, load_like, problem_of, write
+from svmcore.cli.files import check_outputs, load, load_like, problem_of, with_origin, write
 from svmcore.cli.output import DONE, EARLY, INTERRUPTED, Progress, Report, seconds_text, warnings_as_lines
 from svmcore.cli.report import add_data, add_kernel, add_regressed
 
@@ -30,6 +30,7 @@ def gp(args: argparse.Namespace) -> int:
             table.X, table.y, noise=args.noise, normalize_y=args.normalize_y, solver=args.solver, tol=args.tol,
             stopping=args.stopping, time_limit=args.time_limit, callback=progress, **options,
         )  # fmt: skip
+    process = with_origin(process, table)
     report = Report("gp", args.json)
     add_data(report, args.data, table.X, table.y, regression=True)
     add_process(report, process)

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
-from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, with_categories, write
+from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, with_origin, write
 from svmcore.cli.output import DONE, EARLY, INTERRUPTED, Progress, Report, percent, say, seconds_text, warnings_as_lines
 from svmcore.cli.report import add_classified, add_data, add_path, add_regressed, add_solution, quoted
 
@@ -30,7 +30,7 @@ def train(args: argparse.Namespace) -> int:
         from svmcore.cli.folds import validated
 
         return validated(args, table, _trained)
-    solution = with_categories(_trained(args, table), table)
+    solution = with_origin(_trained(args, table), table)
     report = Report("train", args.json)
     report.sealing(lambda: _save(args, solution))
     add_data(report, args.data, table.X, table.y, args.svr)

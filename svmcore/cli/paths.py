@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import StoppedError
 from svmcore.cli.cv import add_cv, cross_validated, curve_of, draw, folds
-from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_categories, write, write_picture
+from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_origin, write, write_picture
 from svmcore.cli.machines import retyped
 from svmcore.cli.output import (
     DONE,
@@ -77,7 +77,7 @@ def path(args: argparse.Namespace) -> int:
         "path", args.quiet, table.X, table.y, **problem_of(args, table), **ends_of(args), time_limit=clock.left,
         factorization=args.factorization, merge_tol=args.merge_tol, max_events=args.max_events,
     )  # fmt: skip
-    found = with_categories(found, table)
+    found = with_origin(found, table)
     written = []
     if args.output:  # first of all: what comes now may be interrupted too
         write(args.output, found.save)

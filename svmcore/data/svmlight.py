@@ -61,13 +61,19 @@ def read_svmlight(name: str, pieces: Iterator[Piece], wanted: Wanted) -> Table:
     if index.size == 0:
         raise InputError(f"{name} holds labels only; give at least one index:value pair")
     base = 0 if index.min() == 0 else 1
+    if base == 0 and wanted.base == 1:
+        raise InputError(
+            f"{name} has a feature 0, and the machine knows features from 1 on only; number the features of both files from "
+            "1, or those of both from 0, and train again"
+        )
+    base = base if wanted.base is None else wanted.base
     indptr = np.concatenate([[0], np.cumsum(count)])
     shape = (y.size, int(index.max()) + 1 - base)
     X = sparse.csr_matrix((value, index - np.int32(base), indptr), shape=shape)
     known = ~np.isnan(y)
     if wanted.label is None or not known.any():
-        return Table(X, None)
-    return Table(X, whole(y[known]), known=None if known.all() else known)
+        return Table(X, None, base=base)
+    return Table(X, whole(y[known]), known=None if known.all() else known, base=base)
 
 
 def read_rows(name: str, pieces: Iterator[Piece], lead: int, unlabelled: bool = False) -> Rows | None:

@@ -31,7 +31,8 @@ class Wanted(NamedTuple):
 
     `width` and `names` are the columns for a machine that shall predict: then labels may be missing. `categorical` are
     columns of words to be encoded, or WORDS for all such columns; `categories` are those that a machine knows already, and
-    `unknown` says what a word is that it does not know: an "error", or ("ignore") none of them.
+    `unknown` says what a word is that it does not know: an "error", or ("ignore") none of them. `base` is the number that
+    svmlight text gives to the first feature; None: the file is looked at.
     """
 
     label: int | str | None = -1
@@ -42,6 +43,7 @@ class Wanted(NamedTuple):
     categorical: tuple[int | str, ...] = ()
     categories: tuple[Category, ...] = ()
     unknown: str = "error"
+    base: int | None = None
 
     @property
     def unlabelled(self) -> bool:
@@ -52,7 +54,8 @@ class Wanted(NamedTuple):
 class Table(NamedTuple):
     """A data set. `known`: which rows have a label, where not all have; `y` holds the labels of those.
 
-    `categories`: the columns of words that became several features each.
+    `categories`: the columns of words that became several features each. `base`: the number of the first feature in
+    svmlight text, 0 or 1.
     """
 
     X: Any
@@ -61,6 +64,7 @@ class Table(NamedTuple):
     label_name: str | None = None
     known: Array | None = None
     categories: tuple[Category, ...] = ()
+    base: int | None = None
 
 
 def fail(name: str, line: int, column: int | None, what: str) -> NoReturn:

@@ -39,7 +39,8 @@ class Columns:
     `centre` is what they are moved by, for the sake of rounding alone, or None; then they are not standardised.
     `open` columns, of machines that other programs trained, take rows of any width: missing columns are zero, and one more
     column holds the length of all that lies beyond, which the distance to every support vector has in common.
-    `categories` are columns of words that the command line made features of; predictions there do the same.
+    `categories` are columns of words that the command line made features of; predictions there do the same. `base` is the
+    number that svmlight text gave to the first feature, or None: test data may not show it, and then they count as it does.
     """
 
     count: int
@@ -49,6 +50,7 @@ class Columns:
     centre: FloatArray | None = None
     open: bool = False
     categories: tuple[Category, ...] = ()
+    base: int | None = None
 
     @property
     def _scaling(self) -> Scaling | None:
@@ -234,6 +236,8 @@ def stored(columns: Columns) -> dict[str, Any]:
         parts["feature_open"] = np.array(True)
     if columns.categories:
         parts["categories"] = np.array(json.dumps(columns.categories))
+    if columns.base is not None:
+        parts["feature_base"] = np.array(columns.base)
     return parts
 
 
@@ -255,6 +259,9 @@ def read(parts: dict[str, Any], count: int, precomputed: bool) -> Columns:
         centre = centre.astype(np.float64)
         if centre.shape != (count,) or not np.isfinite(centre).all() or scaling is not None:
             raise ValueError("the centre does not belong to its features, or is not finite")
+    base = None if "feature_base" not in parts else int(parts["feature_base"])
+    if base not in (None, 0, 1):
+        raise ValueError(f"its features are numbered from {base}")
     return Columns(
         count,
         None if names is None else tuple(names.tolist()),
@@ -262,6 +269,7 @@ def read(parts: dict[str, Any], count: int, precomputed: bool) -> Columns:
         centre=centre,
         open=is_open,
         categories=_categories(parts, count),
+        base=base,
     )
 
 
