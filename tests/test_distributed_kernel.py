@@ -204,6 +204,32 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path):
         train_svc(X, y, **(form | {"parts": 3}), checkpoint=file)
 
 
+@pytest.mark.parametrize("which", ["y", "sample_weight"])
+def test_a_checkpoint_belongs_to_its_labels_and_weights(tmp_path, which):
+    X, y = wavy(300)
+    file, weight = tmp_path / "run.npz", np.linspace(0.5, 1.5, 300)
+    train_svc(X, y, sample_weight=weight, parts=2, checkpoint=file, working_set=50)
+    if which == "y":
+        y = -y
+    else:
+        weight = weight[::-1]
+    with pytest.raises(svmcore.InputError, match="another problem: checksum of y and sample_weight"):
+        train_svc(X, y, sample_weight=weight, parts=2, checkpoint=file)
+
+
+@pytest.mark.parametrize("value", [5.0, 0.5, np.nan])
+def test_a_checkpoint_whose_point_is_not_allowed_is_refused(tmp_path, value):
+    X, y = wavy(300)
+    file = tmp_path / "run.npz"
+    train_svc(X, y, parts=2, checkpoint=file, working_set=50)
+    with np.load(file) as stored:
+        arrays = dict(stored)
+    arrays["values_0"] = np.where(np.arange(len(arrays["values_0"])) == 0, value, arrays["values_0"])
+    np.savez(file, **arrays)
+    with pytest.raises(svmcore.InputError, match="holds a point that this problem does not allow"):
+        train_svc(X, y, parts=2, checkpoint=file)
+
+
 def test_packed_points_come_back_exactly():
     X, y = wavy(300)
     source = train_svc(X, y, parts=2)

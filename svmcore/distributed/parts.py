@@ -7,6 +7,7 @@ Single precision stays single: a part of float32 rows takes, and sends, half of 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -124,6 +125,12 @@ def blocks(X: Any, rows: int = BLOCK) -> Iterator[tuple[int, Any]]:
         yield first, block if is_sparse(block) else np.array(block)
 
 
+def _checksum(order: NDArray[Any], w: FloatArray, labels: NDArray[Any]) -> int:
+    """One of targets, or of the places of labels among `labels`, and weights."""
+    values = "\0".join(map(str, labels.tolist())).encode()
+    return zlib.crc32(w.tobytes(), zlib.crc32(order.tobytes(), zlib.crc32(values)))
+
+
 class Summary(NamedTuple):
     """What a first pass learns of a part."""
 
@@ -140,6 +147,7 @@ class Summary(NamedTuple):
     size: float  # sum of |y|, of a regression
     given: bool  # whether the part has weights
     positive: int  # rows with weight
+    checksum: int  # of labels, or targets, and weights
 
 
 def _join(weight: float, mean: FloatArray, spread: FloatArray, more: tuple[float, FloatArray, FloatArray]) -> Any:
@@ -177,6 +185,7 @@ def summary(source: Any, kind: str) -> Summary:
         moments = _join(*moments, _moments(block, w[first : first + block.shape[0]]))
     labels: NDArray[Any] = np.empty(0)
     counts: FloatArray = np.zeros(0)
+    order = y
     if kind == CLASSIFICATION and n:
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             bad = int(np.flatnonzero(~np.isfinite(y))[0])
@@ -187,9 +196,11 @@ def summary(source: Any, kind: str) -> Summary:
                 f"y of part {source.name} holds {len(labels)} different values, not classes; train_svr fits numbers"
             )
         counts = np.bincount(codes, weights=w, minlength=len(labels)).astype(np.float64)
+        order = codes.astype(np.int32)
     return Summary(
         source.name, n, d, is_sparse(X), not is_sparse(X) and X.dtype == np.float32, labels, counts, *moments,
         float(np.abs(y).sum()) if kind == REGRESSION else 0.0, weight is not None, int(np.count_nonzero(w > 0.0)),
+        _checksum(order, w, labels),
     )  # fmt: skip
 
 

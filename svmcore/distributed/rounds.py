@@ -15,6 +15,7 @@ import numpy as np
 
 from svmcore._control import Control
 from svmcore._control import Part as PartOfControl
+from svmcore._errors import InputError
 from svmcore._types import DualQP, FloatArray, IntArray, Status
 from svmcore.distributed import scan
 from svmcore.distributed.answer import Round
@@ -40,6 +41,7 @@ LEAST_CANDIDATES = 1024  # and each at least
 PATIENCE = 5  # rounds without halving the violation after which the working set grows,
 GROWTH = 2.0  # by this factor
 IDLE = 40  # rounds without halving it after which it is given up
+BALANCE = 1e-9  # share of sum |beta| by which the equality may be missed in a checkpoint
 RISE = 1e-7  # share of the objective by which rounding may lower it
 ROUNDING = 2e-7  # typical error of float32 products, per unit of |beta|
 ROUNDING_64 = 1e-15  # of float64 products, per unit of sum |beta|
@@ -153,8 +155,20 @@ class Rounds:
             names = scan.Bits._fields
             bits = [scan.Bits(*(stored[f"{name}_{k}"] for name in names)) for k in range(P)]
             betas = engine.run(scan.unpack, list(zip(self.parts, bits, strict=True)))
+            self._check(betas)
             self.first_round = int(stored["round"])
         self.sum_up(betas)
+
+    def _check(self, betas: list[Any]) -> None:
+        """Refuse a checkpoint whose point is not one of this problem."""
+        found = self.engine.gather(self.engine.run(scan.balance, list(zip(self.parts, betas, strict=True))))
+        inside = all(part.inside for part in found)
+        total, size = sum(part.total for part in found), sum(part.size for part in found)
+        if not inside or (self.task.equality and abs(total) > BALANCE * size):
+            raise InputError(
+                f"checkpoint={self.problem.ledger.path!r} holds a point that this problem does not allow; "
+                "delete the file, or name another"
+            )
 
     def sum_up(self, betas: list[Any]) -> None:
         """Compute all fields from all supports: the one exchange of everybody with everybody."""

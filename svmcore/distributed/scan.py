@@ -326,6 +326,20 @@ def unpack(part: Part, bits: Bits) -> FloatArray:
     return beta
 
 
+class Balance(NamedTuple):
+    """Whether a point is in its boxes, the sum of its variables, and that of their sizes."""
+
+    inside: bool
+    total: float
+    size: float
+
+
+def balance(part: Part, beta: FloatArray) -> Balance:
+    """What a checkpoint must hold of a point."""
+    inside = bool(((part.qp.lower <= beta) & (beta <= part.qp.upper)).all())
+    return Balance(inside, float(beta.sum()), float(np.abs(beta).sum()))
+
+
 def vectors(part: Part, state: State) -> tuple[IntArray, FloatArray, Any]:
     """Rows with a coefficient, these, and their features."""
     coef: FloatArray = np.bincount(part.qp.point, weights=state.beta, minlength=part.n).astype(np.float64)

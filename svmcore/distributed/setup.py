@@ -137,12 +137,13 @@ def _described(task: Task, whole: Whole) -> dict[str, Any]:
     """What a checkpoint must agree with."""
     return {
         "rows of the parts": [part.rows for part in whole.parts],
+        "classes": None if task.labels is None else [str(label) for label in task.labels],
+        "checksum of y and sample_weight": [part.checksum for part in whole.parts],
         "kernel": [float(value) for value in task.kernel],
         "C": task.C,
         "loss": task.loss,
         "epsilon": task.epsilon,
         "fit_intercept": task.equality,
-        "classes": None if task.labels is None else [str(label) for label in task.labels],
         "class_weight": list(task.factors),
         "features": task.n_features,
         "mean of the rows": whole.mean.tolist(),
