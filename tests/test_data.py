@@ -72,6 +72,10 @@ def test_svmlight(write, text, X, y):
         ("1,2,Iris setosa\n3,4,Iris virginica\n", [[1, 2], [3, 4]], ["Iris setosa", "Iris virginica"], -1),
         ("größe,y\n1,größer\n2,kleiner\n", [[1], [2]], ["größer", "kleiner"], -1),
         ("1,2,0.5\n3,4,1\n", [[1, 2], [3, 4]], [0.5, 1], -1),
+        ("1,2,True\n3,4,false\n", [[1, 2], [3, 4]], [1, 0], -1),
+        ("1,2,True\n3,4,Falsey\n", [[1, 2], [3, 4]], ["True", "Falsey"], -1),
+        ("#1.5,2,1\n1.5,2,1\n3,4,0\n", [[1.5, 2], [3, 4]], [1, 0], -1),
+        ("\n# x,y\nx,y\n3,0\n", [[3]], [0], -1),
     ],
 )
 def test_csv(write, text, X, y, label):
@@ -123,6 +127,26 @@ def test_pieces_join(write, monkeypatch):
         got, labels = svmcore.load_data(light)
         np.testing.assert_array_equal(got.toarray(), X)
         np.testing.assert_array_equal(labels, np.arange(300) % 2)
+
+
+@pytest.mark.parametrize("piece", [10_000, 1 << 22])
+def test_any_number_of_comments_may_come_first(write, monkeypatch, piece):
+    monkeypatch.setattr("svmcore.data.text.PIECE", piece)
+    comments = ("# " + "x" * 78 + "\n") * 1400
+    for header in ("", "a,y\n"):
+        X, y = svmcore.load_data(write(comments + header + "0.5,1\n0.25,0\n" * 9000))
+        assert X.shape == (18_000, 1)
+        assert y.tolist() == [1, 0] * 9000
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_lines_may_be_long(write, named):
+    values = np.random.default_rng(0).normal(size=(60, 8000))
+    lines = [",".join(map(repr, row.tolist())) + ",1" for row in values]
+    header = [",".join([*(f"feature number {k}" for k in range(8000)), "y"])] if named else []
+    X, y = svmcore.load_data(write("\n".join(header + lines)))
+    np.testing.assert_array_equal(X, values)
+    assert y.tolist() == [1] * 60
 
 
 def test_bulk_is_taken_and_fast(write, monkeypatch):

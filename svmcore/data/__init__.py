@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, BinaryIO
 
 from svmcore._errors import InputError
@@ -20,6 +21,7 @@ from svmcore.data.arrow import ARROW, PARQUET, read_arrow
 from svmcore.data.compressed import unpacked
 from svmcore.data.delimited import read_delimited
 from svmcore.data.demo import DEMO_SETS, demo_set, spirals, two_spirals
+from svmcore.data.layout import SAMPLE
 from svmcore.data.npz import read_npz
 from svmcore.data.svmlight import looks_like_svmlight, read_svmlight
 from svmcore.data.text import Array, Piece, Table, Wanted, pieces_of
@@ -85,18 +87,17 @@ def read(source: Any, wanted: Wanted) -> Table:
         magic = stream.peek(6)[:6] if hasattr(stream, "peek") else b""
         return _text("standard input", unpacked("standard input", stream, magic), wanted)
     try:
-        with open(path, "rb") as file:
-            magic = file.peek(6)[:6]
-            if file.seekable() and magic.startswith(b"PK\x03\x04"):
-                _refuse_drop(wanted, path)
-                return read_npz(path, file, wanted)
-            if file.seekable() and magic.startswith((PARQUET, ARROW)):
-                return read_arrow(path, file, magic, wanted)
-            return _text(path, unpacked(path, file, magic), wanted)
+        file = open(path, "rb")  # noqa: SIM115
     except ValueError as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{path!r} is not a possible file name ({error})") from None
+    with file:
+        magic = file.peek(6)[:6]
+        if file.seekable() and magic.startswith(b"PK\x03\x04"):
+            _refuse_drop(wanted, path)
+            return read_npz(path, file, wanted)
+        if file.seekable() and magic.startswith((PARQUET, ARROW)):
+            return read_arrow(path, file, magic, wanted)
+        return _text(path, unpacked(path, file, magic), wanted)
 
 
 def _check(wanted: Wanted) -> None:
@@ -127,14 +128,23 @@ def _refuse_drop(wanted: Wanted, name: str) -> None:
         raise InputError(f"{name} has no columns of words, so none is categorical; that is for CSV")
 
 
+def _content(text: bytes) -> Iterator[bytes]:
+    """The lines that are neither blank nor comments."""
+    start = 0
+    while start < len(text):
+        end = text.index(b"\n", start)
+        line = text[start:end]
+        if line.strip() and not line.lstrip().startswith(b"#"):
+            yield line
+        start = end + 1
+
+
 def _text(name: str, file: BinaryIO, wanted: Wanted) -> Table:
     """Read svmlight text or CSV, whichever the first lines look like."""
     pieces = pieces_of(name, file)
     skipped: list[Piece] = []
     for piece in pieces:
-        lines = [
-            line for line in piece.text[:100_000].split(b"\n") if line.strip() and not line.lstrip().startswith(b"#")
-        ]
+        lines = list(islice(_content(piece.text), SAMPLE + 1))  # one may be a header
         skipped.append(piece)
         if lines:
             break

@@ -42,8 +42,9 @@ def read_delimited(name: str, pieces: Iterator[Piece], lines: list[bytes], wante
     held = 0
     for piece in pieces:
         if layout is None:
-            start = piece.text.find(lines[0] + b"\n")
-            if start < 0:
+            first = lines[0] + b"\n"
+            start = 0 if piece.text.startswith(first) else piece.text.find(b"\n" + first) + 1
+            if not piece.text.startswith(first, start):  # comments only
                 continue
             number = piece.line + piece.text.count(b"\n", 0, start)
             layout = find_layout(name, lines, number, wanted)
@@ -88,8 +89,8 @@ def _labels(raw: Array) -> Array:
     """Labels, read as bytes: integers, numbers or strings."""
     values, index = np.unique(raw, return_inverse=True)
     known = values.tolist()
-    if all(NUMBER.match(value) for value in known):
-        return whole(np.array([float(value) for value in known])[index])
+    if all(NUMBER.match(value) or value.lower() in BOOLEAN for value in known):
+        return whole(np.array([float(BOOLEAN.get(value.lower(), value)) for value in known])[index])
     return np.array([value.decode("utf-8", "replace") for value in known])[index]
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from svmcore._errors import InputError
 from svmcore.data.text import BOOLEAN, MISSING, NUMBER, WORDS, Wanted, fail
 
-_SAMPLE = 50  # lines looked at
+SAMPLE = 50  # lines looked at
 _WHOLE = re.compile(rb"\d+\Z")
 _MOST_NAMES = 8  # in a message
 
@@ -153,7 +153,7 @@ def _delimiter(lines: list[bytes]) -> bytes:
 def _sample(lines: list[bytes], delimiter: bytes, width: int) -> list[list[bytes]]:
     """The fields of some lines; those that are out of the ordinary are met again when everything is read."""
     rows = []
-    for line in lines[:_SAMPLE]:
+    for line in lines[:SAMPLE]:
         try:
             rows.append(fields_of(line, delimiter))
         except csv.Error:

@@ -26,6 +26,7 @@ from svmcore.data.text import (
 )
 
 _LARGEST_INDEX = 2**31 - 1
+_LOOKED_AT = 100_000  # bytes of a line, to see what it is
 _QUERY = re.compile(rb"(?<=\S[ \t])qid:\d+(?=[ \t\r\n])")
 _PAIR = re.compile(rb"[^\s:]+:[^\s:]+\Z")
 
@@ -33,6 +34,7 @@ _PAIR = re.compile(rb"[^\s:]+:[^\s:]+\Z")
 def looks_like_svmlight(lines: list[bytes]) -> bool:
     """Whether one of the first lines has an index:value pair after its label; separators of CSV tell against it."""
     for line in lines[:50]:
+        line = line[:_LOOKED_AT]
         words = COMMENT.sub(b"", line).split()
         if any(separator in line for separator in (b",", b";")):
             return False
