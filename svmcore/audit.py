@@ -16,13 +16,15 @@ from svmcore.certificates import measured
 from svmcore.classes import Machines
 from svmcore.data import Table, Wanted
 from svmcore.files import load, read_like
+from svmcore.kernel.matrix import kernel_product
 from svmcore.models.solution import ONE_CLASS, Solution
 from svmcore.path.result import Path
-from svmcore.problem import border, formulations
+from svmcore.problem import border, formulations, measures
 from svmcore.problem.certify import Certificate
-from svmcore.solve import one_class_problem, svc_problem, svr_problem
+from svmcore.solve import Problem, one_class_problem, svc_problem, svr_problem
 
 _SLACK = 1.1  # of the tolerance: the file may have been rounded
+_ROUNDED = 1e-5  # of an intercept: older versions of LIBSVM write six digits
 _OFF = 0.01  # relative gap from which a word is said of it, as after a fit
 _OUTSIDE = 1e-6  # share of the largest coefficient by which a bound may be missed
 
@@ -37,6 +39,7 @@ class Audit:
         vectors are missing from the data.
     C, epsilon, nu : of the problem that was measured. class_C : C by label, where the classes have different ones.
     inferred : which of these the file does not say: they are read off the coefficients, which can only be optimal for them.
+    intercept_error : how far the intercept is from those that are optimal for the coefficients.
     found, n_support : how many support vectors are rows of the data, and how many there are.
     error : on the data: the share of wrong classes, the root mean square error, or the share of points outside.
     tol : what `ok` asks of the KKT violation.
@@ -55,6 +58,7 @@ class Audit:
     error: float | None
     kind: str
     tol: float
+    intercept_error: float = 0.0
 
     @property
     def ok(self) -> bool:
@@ -64,7 +68,13 @@ class Audit:
             return False
         largest = max([1e-300, *(value for value in (self.C, *(self.class_C or {}).values()) if value is not None)])
         outside = _OUTSIDE * (largest if np.isfinite(largest) else 1.0)
-        return bool(c.kkt_violation <= _SLACK * self.tol and c.infeasibility <= max(outside, _OUTSIDE))
+        return bool(self._violation <= _SLACK * self.tol and c.infeasibility <= max(outside, _OUTSIDE))
+
+    @property
+    def _violation(self) -> float:
+        """Of the coefficients or of the intercept: the larger one."""
+        c = self.certificate
+        return np.inf if c is None else max(c.kkt_violation, self.intercept_error - _ROUNDED * abs(c.intercept))
 
     def __str__(self) -> str:
         if self.certificate is None:
@@ -78,6 +88,7 @@ class Audit:
         return (
             f"{word}: KKT violation {c.kkt_violation:.2e} (tolerance {self.tol:g}), relative duality gap "
             f"{c.relative_gap:.2e}, infeasibility {c.infeasibility:.1e}"
+            + (f"; the intercept is off by {self.intercept_error:.2g}" if self.intercept_error > self.tol else "")
             + (
                 f"; the objective may still be off by {100 * c.relative_gap:.2g} %"
                 if self.ok and c.relative_gap > _OFF
@@ -140,7 +151,7 @@ def verify(
     extra = {"C": C, "epsilon": epsilon, "class_weight": class_weight, "threads": border.threads(n_threads)}
     cases = _cases(model, table, given_weights)
     audits = [_audited(case, tol, extra) for case in cases]
-    worst = max(audits, key=lambda audit: np.inf if audit.certificate is None else audit.certificate.kkt_violation)
+    worst = max(audits, key=lambda audit: audit._violation)
     return replace(
         worst, error=_error(model, table), n_machines=len(audits),
         found=sum(audit.found for audit in audits), n_support=sum(audit.n_support for audit in audits),
@@ -222,7 +233,20 @@ def _audited(case: _Case, tol: float, extra: dict[str, Any]) -> Audit:
     settled = _terms(case, coef, sides, extra)
     form = _form(case, y if sides is None else sides > 0.0, coef, settled)
     certificate = measured(form, coef, machine.intercept, extra["threads"])
-    return replace(audit, certificate=certificate, **settled)
+    off = _intercept_error(form, coef, machine.intercept, extra["threads"])
+    return replace(audit, certificate=certificate, intercept_error=off, **settled)
+
+
+def _intercept_error(form: Problem, coef: FloatArray, intercept: float, threads: int) -> float:
+    """How far the intercept is from those that are optimal for the coefficients."""
+    qp, beta = form.qp, formulations.to_beta(form.qp, coef)
+    form = form if formulations.nearly_balanced(qp, beta) else form._replace(centre=None)
+    K = form.kernel_matrix(cache_bytes=0, n_threads=threads)
+    b = intercept - form.shift(K, beta)
+    if not qp.equality:
+        return abs(b - K.kernel.offset * float(beta.sum()))
+    top, bottom = measures.extremes(qp, beta, measures.residual(qp, beta, kernel_product(qp, K, beta)))
+    return max(min(top, bottom) - b, b - max(top, bottom), 0.0)
 
 
 def _terms(case: _Case, coef: FloatArray, sides: Any, extra: dict[str, Any]) -> dict[str, Any]:
@@ -310,11 +334,9 @@ def _places(machine: Solution, Z: Any, sides: Any) -> IntArray:
             fits[fits] = sides[support[fits]] == signs[fits]
         return np.where(fits, support, -1)
     if len(machine.alpha) == n and len(support) and machine.solver != "LIBSVM":
-        rows = Z[support]
-        moved = machine.support_vectors - rows
-        moved = moved.toarray() if hasattr(moved, "toarray") else moved
-        still = machine.kernel.kind == KernelKind.LINEAR and len(moved) and not np.ptp(moved, axis=0).any()
-        if (still or not moved.any()) and (sides is None or (sides[support] == signs).all()):
+        moved = machine.support_vectors - Z[support]
+        same = not moved.nnz if hasattr(moved, "nnz") else not moved.any()
+        if same and (sides is None or (sides[support] == signs).all()):
             return support
     return _matched(machine, Z, sides, signs)
 

@@ -58,7 +58,7 @@ class Problem(NamedTuple):
 
     @property
     def points(self) -> Any:
-        """The points as solvers, certificates and machines see them."""
+        """The points as solvers and certificates see them."""
         return self.X if self.centre is None else self.X - self.centre
 
     def kernel_matrix(self, *, cache_bytes: int, n_threads: int) -> KernelMatrix:
@@ -513,7 +513,6 @@ def _solution(
     coef = formulations.to_coef(problem.qp, raw.beta, problem.X.shape[0])
     support = np.flatnonzero(coef)
     precomputed = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
-    points = problem.X if problem.centre is None else K.X
     intercept = measured.intercept + problem.shift(K, raw.beta)
 
     def certified() -> Certificate:
@@ -534,7 +533,7 @@ def _solution(
         solver=run.solver,
         classes=problem.classes,
         kernel=problem.spec.kernel,
-        support_vectors=np.empty((0, 0)) if precomputed else points[support],
+        support_vectors=np.empty((0, 0)) if precomputed else problem.X[support],
         columns=problem.columns,
         terms=problem.terms,
         function=problem.spec.function,

@@ -82,7 +82,11 @@ def test_wrong_answers_are_not_verified():
     assert not found.ok
     assert found.certificate.infeasibility == pytest.approx(1.0, rel=1e-6)
     shifted = replace(machine, intercept=machine.intercept + 0.5)
-    assert svmcore.verify(shifted, (X, Y["two"])).certificate.relative_gap > 0.01
+    found = svmcore.verify(shifted, (X, Y["two"]))
+    assert found.certificate.relative_gap > 0.01
+    assert found.intercept_error == pytest.approx(0.5, abs=1e-2)
+    assert not found.ok
+    assert "the intercept is off by" in str(found)
 
 
 def test_other_data_are_noticed():
@@ -96,6 +100,30 @@ def test_other_data_are_noticed():
         svmcore.verify(machine, (X, Y["three"]))
     with pytest.raises(svmcore.InputError, match="hold no labels"):
         svmcore.verify(machine, (X, None))
+
+
+FAR = np.random.default_rng(1).normal(size=(60, 3)) + 100.0  # a mean that is much larger than the spread
+FAR_Y = {
+    "two": (FAR[:, 0] > 100.1).astype(int),
+    "three": np.digitize(FAR[:, 0] - 100.0 + 0.5 * (FAR[:, 1] - 100.0) ** 2, [-0.3, 0.6]),
+    "number": FAR[:, 0] - FAR[:, 1] ** 2,
+}
+
+
+@pytest.mark.parametrize("form", ["npz", "libsvm"])
+@pytest.mark.parametrize("kind", FAR_Y)
+def test_data_far_from_zero_are_verified_in_any_order(kind, form):
+    y, order = FAR_Y[kind], np.random.default_rng(2).permutation(60)
+    train = {"two": svmcore.train_svc, "three": svmcore.train_classes, "number": svmcore.train_svr}[kind]
+    machine = train(FAR, y, 2.0, kernel="linear")
+    file = io.BytesIO()
+    machine.save(file, format=form)
+    file.seek(0)
+    read = svmcore.load(file)
+    for rows in (slice(None), order):
+        found = svmcore.verify(read, (FAR[rows], y[rows]), C=2.0, epsilon=0.1 if kind == "number" else None)
+        assert found.ok, str(found)
+    assert not svmcore.verify(read, (FAR + 3.0, y), C=2.0).ok  # moved: the coefficients would do, but not the rest
 
 
 def test_paths_are_verified_at_a_C():

@@ -164,6 +164,13 @@ def test_weights_are_repetitions_and_negative_ones_take_rows_away():
 # ---- kernels ---------------------------------------------------------------------------------------------------------
 
 
+def test_support_vectors_are_training_rows():
+    rows = X[:, :3] + 1e3  # so far from zero that a linear machine is trained on moved rows
+    for estimator, y in ((svmcore.SVC(kernel="linear"), X[:, 0] > 0), (svmcore.SVR(kernel="linear"), X[:, 1])):
+        fitted = estimator.fit(rows, y)
+        np.testing.assert_array_equal(fitted.support_vectors_, rows[fitted.support_])
+
+
 def test_kernel_values_of_all_rows_or_of_support_vectors():
     K = np.exp(-0.4 * ((X[:, None] - X) ** 2).sum(axis=2))
     for y in (TWO, THREE):

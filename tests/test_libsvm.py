@@ -254,3 +254,32 @@ def test_what_libsvm_has_no_place_for(machine, message):
 def test_formats_have_names():
     with pytest.raises(svmcore.InputError, match="format='text'"):
         svmcore.train_svc(X, Y["two"]).save(io.BytesIO(), format="text")
+
+
+@pytest.mark.parametrize("kind", ["two", "three"])
+def test_data_far_from_zero_keep_their_classes(kind):
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(60, 3))
+    y = np.digitize(rows[:, 0] + 0.5 * rows[:, 1] ** 2, [-0.3, 0.6] if kind == "three" else [0.0])
+    rows += 100.0
+    machine = svmcore.train_classes(rows, y, 2.0, kernel="linear")
+    file = io.BytesIO()
+    machine.save(file, format="libsvm")
+    file.seek(0)
+    read = svmcore.load(file)
+    np.testing.assert_array_equal(read.predict(rows), machine.predict(rows))
+    np.testing.assert_array_equal(machine.support_vectors, rows[machine.support])
+    for one, other in zip(getattr(read, "machines", (read,)), machine, strict=True):
+        values = other.decision_function(rows)
+        np.testing.assert_allclose(one.decision_function(rows), values, atol=1e-8 * np.abs(values).max())
+
+
+def test_time_stamps_keep_their_digits():
+    """Weights of raw support vectors would lose all digits in sums of terms that cancel."""
+    days = np.arange(40.0)[:, None]
+    stamps = 1.7e9 + 86400.0 * days
+    y = np.where(days[:, 0] > 19.5, 1, -1)
+    machine = svmcore.train_svc(stamps, y, 1.0, kernel="linear")
+    np.testing.assert_array_equal(machine.support_vectors, stamps[machine.support])
+    assert machine.coef_[0] == pytest.approx(2.0 / 86400.0, rel=1e-6)
+    np.testing.assert_array_equal(machine.predict(stamps), y)

@@ -33,6 +33,8 @@ FEW_PRODUCTS = 64  # for kernels of products;
 _ONE_BY_ONE = 8  # so many products with a matrix are slower together than one by one
 _TEST_ROWS = 4096  # rows packed at a time
 _MOST_WEIGHTS = 1 << 24  # features up to which a linear machine keeps a weight for each
+_OFF_CENTRE = 0.1  # share of the squared norms of support vectors that is left when they are moved to their mean:
+_BALANCED = 1e-9  # and share of the coefficients' sizes up to which their sum is zero, so that moving changes no weight
 _CANCELS = 1e4  # gamma |x|^2 above which a distance is not to be had from norms and a product
 
 
@@ -62,7 +64,7 @@ class Decision:
             return np.zeros(X.shape[0])
         if self.function is not None:
             return self._called(self.function, X)
-        if self.kernel.kind == KernelKind.LINEAR and self.n_features <= _MOST_WEIGHTS:
+        if self.kernel.kind == KernelKind.LINEAR and (not self.sparse or self.n_features <= _MOST_WEIGHTS):
             with one_blas_thread:
                 return np.asarray(X @ self.weights)
         if X.shape[0] <= (FEW_PRODUCTS if self._products else FEW):
@@ -88,7 +90,7 @@ class Decision:
     def weights(self) -> FloatArray:
         """One weight per feature: the linear machine itself."""
         with one_blas_thread:
-            return np.asarray(self.support.T @ self.coef)
+            return np.asarray(_centred(self.support, self.coef).T @ self.coef)
 
     def _packed(self, X: Any) -> Points:
         return sparse_points(X, None) if self.sparse else dense_points(X, np.arange(X.shape[0]))
@@ -139,6 +141,15 @@ class Decision:
             values += self.kernel.coef0
             values = np.tanh(values) if self.kernel.kind == KernelKind.SIGMOID else _power(values, self.kernel.degree)
         return float(values @ self.coef)
+
+
+def _centred(support: Any, coef: FloatArray) -> Any:
+    """Support vectors far from zero (time stamps, say) moved to their mean, where that changes nothing but the rounding."""
+    if is_sparse(support) or abs(float(coef.sum())) > _BALANCED * float(np.abs(coef).sum()):
+        return support
+    mean, energy = support.mean(axis=0), float(np.vdot(support, support))
+    far = energy - len(support) * float(mean @ mean) < _OFF_CENTRE * energy
+    return support - mean if far else support
 
 
 def _power(base: FloatArray, exponent: int) -> FloatArray:
