@@ -117,7 +117,7 @@ def train_svc(
     run = _check_run(
         solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
     )
-    return _trained(problem, nu, run, _control(time_limit, callback, verbose), y, form)
+    return _trained(problem, nu, run, _control(time_limit, callback, verbose), X, y, form)
 
 
 @checked(options=SolverOptions.__annotations__)
@@ -180,7 +180,7 @@ def train_svr(
     run = _check_run(
         solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
     )
-    solution = _trained(problem, nu, run, _control(time_limit, callback, verbose), y, form)
+    solution = _trained(problem, nu, run, _control(time_limit, callback, verbose), X, y, form)
     flat = advice.nearly_constant(solution, problem.qp, problem.X)
     if flat is not None:
         warn(
@@ -248,7 +248,7 @@ def train_one_class(
         solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
     )
     y = np.ones(problem.X.shape[0], dtype=np.int64)
-    return _trained(problem, None, run, _control(time_limit, callback, verbose), y, form)
+    return _trained(problem, None, run, _control(time_limit, callback, verbose), X, y, form)
 
 
 _WITH_NU = ("hinge", "epsilon_insensitive")
@@ -267,9 +267,16 @@ def _place(nu: Any, name: str, value: Any, default: float, loss: Any) -> Any:
     return 1.0 if name == "C" else 0.0
 
 
-def _trained(problem: Problem, nu: Any, run: Run, control: Any, y: Any, form: dict[str, Any]) -> Solution:
+def _own(points: Any, given: Any) -> Any:
+    """Checked points in memory that is nobody else's, whatever becomes of the array that was given."""
+    return points if points is not given and isinstance(points, np.ndarray) and points.flags.owndata else points.copy()
+
+
+def _trained(problem: Problem, nu: Any, run: Run, control: Any, X: Any, y: Any, form: dict[str, Any]) -> Solution:
     """Solve a problem, or the one of its family that has this nu."""
-    training = Training(problem.X, y, form | _worked_out(problem, form), run.tol, problem.columns)
+    weights = form["sample_weight"]
+    form = form | {"sample_weight": None if weights is None else np.array(weights)} | _worked_out(problem, form)
+    training = Training(_own(problem.X, X), np.array(y), form, run.tol, problem.columns)
     if nu is None:
         return _fit(problem, run, control, training)
     return nu_fit(problem, border.share("nu", nu), run, control, training)

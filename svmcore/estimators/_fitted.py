@@ -201,9 +201,14 @@ def stacked(old: Any, new: Any) -> Any:
     raise InputError(f"rows cannot be added to a {type(old).__name__}; give lists or arrays to a kernel function")
 
 
+def own(points: Any) -> Any:
+    """The same objects in memory that nobody else writes to, where their container can be copied."""
+    return points.copy() if callable(getattr(points, "copy", None)) else points
+
+
 def count(points: Any) -> int:
     """The number of objects in a container."""
     return int(points.shape[0]) if hasattr(points, "shape") else len(points)
 
 
-__all__ = ["Fitted", "count", "stacked", "taken"]
+__all__ = ["Fitted", "count", "own", "stacked", "taken"]

@@ -12,6 +12,7 @@ from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import Data, Estimator
+from svmcore.estimators._fitted import own
 from svmcore.gp import GPSolution, gp_regression
 
 _DENSE = 2000  # rows up to which a factor of the kernel matrix is the quickest
@@ -79,6 +80,7 @@ class GPRegressor(sk.RegressorMixin, Estimator):  # type: ignore[misc]
             "verbose",
         )
         words = {name: getattr(self, name) for name in names} | {"callback": callback}
+        data = data._replace(X=own(data.X), y=np.array(data.y))
         dense = data.X.shape[0] <= _DENSE
         solver = ("cholesky" if dense else "cg") if self.solver == "auto" else self.solver
         found: GPSolution = gp_regression(data.X, data.y, solver=solver, **words)

@@ -15,7 +15,7 @@ from svmcore.estimators import _convert as convert
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators import _update as update
 from svmcore.estimators._base import Data, Estimator, Form
-from svmcore.estimators._fitted import Fitted
+from svmcore.estimators._fitted import Fitted, own
 from svmcore.kernel.points import is_sparse
 from svmcore.problem.division import Part
 
@@ -67,9 +67,15 @@ class Machine(Estimator):
         outside = callable(self.kernel) or (isinstance(self.kernel, str) and self.kernel == "linear" and not sparse)
         objects = data.X if outside else None  # linear machines may have moved theirs to their mean
         self._fitted = Fitted(found, None if data.classes is None else data.y, objects, sparse)
-        self._rows = data
+        self._rows = self._kept(found, data)
         if data.classes is not None:
             self.classes_ = data.classes
+
+    def _kept(self, found: Any, data: Data) -> Data:
+        """The rows in memory that is nobody else's: later changes of the array that `fit` got do not count."""
+        training = getattr(found, "training", None)  # of one machine, which has its own rows already
+        X = own(data.X) if training is None or callable(self.kernel) else training.X
+        return data._replace(X=X, y=np.array(data.y) if self._targets == "numbers" else data.y)
 
     def _factors(self, data: Data) -> FloatArray:
         raise NotImplementedError

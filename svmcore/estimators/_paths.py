@@ -13,7 +13,7 @@ from svmcore.cv import PathCV, cv_path
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import Data, Form
-from svmcore.estimators._fitted import Fitted, count
+from svmcore.estimators._fitted import Fitted, count, own
 from svmcore.estimators._kernel import Classifier, Kernel
 from svmcore.kernel.points import is_sparse
 from svmcore.path.driver import svm_path
@@ -76,14 +76,14 @@ class SVCPath(Classifier):
             )
         del words["random_state"]
         data, words = self._outside(data, words)
-        return svm_path(data.X, data.y, sample_weight=data.w, **words)
+        return svm_path(own(data.X), data.y, sample_weight=data.w, **words)
 
     def _store(self, found: Path, data: Data) -> None:
         self.path_ = found
         kept = is_sparse(data.X) and not callable(self.kernel)
         points = data.X if callable(self.kernel) or (self.kernel == "linear" and not kept) else None
         self._fitted: Any = _AtC(found, data, points, kept)
-        self._rows = data
+        self._rows = self._kept(found, data)
         self.classes_ = data.classes
         self.shape_fit_ = tuple(data.X.shape) if hasattr(data.X, "shape") else (count(data.X),)
         self.fit_status_ = int(found.ended != "done")
