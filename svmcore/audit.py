@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,14 +137,15 @@ def verify(
     >>> svmcore.verify(machine, (X, y)).ok
     True
     """
-    model = model_file if hasattr(model_file, "decision_function") else load(model_file)
+    model = load(model_file) if isinstance(model_file, str | PathLike) or hasattr(model_file, "read") else model_file
     tol = border.number("tol", tol, low=0.0, strict=True)
     if isinstance(model, Path):
         if C is None:
             raise InputError("the model is a path; say with C where it shall be verified")
         model, C = model.at(C), None
     if not isinstance(model, (Solution, Machines)):
-        raise InputError(f"{type(model).__name__} holds more than one machine; verify the one that its refit gives")
+        remedy = "; verify the one that its refit gives" if hasattr(model, "refit") else ""
+        raise InputError(f"a {type(model).__name__} is no machine of support vectors{remedy}")
     first = model.machines[0] if isinstance(model, Machines) else model
     given = Wanted(None if first.terms.loss == ONE_CLASS and label == -1 else label, header, tuple(drop))
     table = data_of(data, first, given)

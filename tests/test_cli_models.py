@@ -147,6 +147,28 @@ def test_train_info_predict_verify(run, kind):
     np.testing.assert_allclose(found["predict"]["predictions"], model.predict(svmcore.load_data(data)[0]), rtol=1e-12)
 
 
+def test_files_of_several_machines(run):
+    svmcore.cv_path(X, Y, cv=3, kernel="linear", lambda_min=1.0).save("cv.npz")
+    svmcore.svm_path(X, Y, kernel="linear", C_max=10.0, class_weight="balanced").save("path.npz")
+    svmcore.gp_regression(X, X[:, 0], noise=0.1).save("gp.npz")
+    status, out, _ = run("info", "cv.npz")
+    assert status == 0
+    assert "cross-validation of 60 points, 3 features, classes -1 and 1" in out
+    for file, said in (("cv.npz", "PathCV is no machine of support vectors; verify the one"), ("gp.npz", "no machine")):
+        for more in ([], ["--class-weight", "balanced"]):
+            status, out, err = run("verify", file, "train.txt", *more)
+            assert (status, out) == (2, "")
+            assert said in err
+    status, out, err = run("verify", "path.npz", "train.txt", "--class-weight", "balanced")
+    assert "say with C where" in err
+    assert run("verify", "path.npz", "train.txt", "-C", "2", "--class-weight", "balanced")[0] == 0
+    status, _, err = run("convert", "gp.npz", "gp.model")
+    assert status == 2
+    assert "holds no single machine" in err
+    status, out, _ = run("verify", "path.npz", "train.txt", "-C", "2", "--json")
+    assert json.loads(out)["model"]["name"] == "path.npz"
+
+
 def test_verify_says_no(run):
     assert run("train", "train.txt", "-q", "-o", "m.npz")[0] == 0
     status, out, _ = run("verify", "m.npz", "numbers.txt")

@@ -17,23 +17,28 @@ def verify(args: argparse.Namespace) -> int:
     from svmcore.audit import data_of
     from svmcore.audit import verify as audited
     from svmcore.data import Wanted
+    from svmcore.models.solution import Solution
+    from svmcore.path.result import Path
 
-    model = load_machine(args.model)
+    model, C = load_machine(args.model), args.C
+    if isinstance(model, Path) and C is not None:
+        model, C = model.at(C), None
     weights = None
-    if args.class_weight is not None:
-        first = model.machines[0] if hasattr(model, "machines") else model
+    first = model.machines[0] if hasattr(model, "machines") else model
+    if args.class_weight is not None and isinstance(first, Solution):
         table = data_of(args.data, first, Wanted(args.label, args.header, _listed(args.drop)))
         weights = _class_weights(args.class_weight, table.y)
     found = audited(
-        model, args.data, C=args.C, epsilon=args.epsilon, class_weight=weights, tol=args.tol, label=args.label,
+        model, args.data, C=C, epsilon=args.epsilon, class_weight=weights, tol=args.tol, label=args.label,
         header=args.header, drop=_listed(args.drop),
     )  # fmt: skip
     report = Report("verify", args.json)
-    report.facts |= {"model": args.model, "data": args.data, "ok": found.ok}
+    report.facts |= {"data": args.data, "ok": found.ok}
     machines = f"{found.n_machines} machines" if found.n_machines > 1 else "one machine"
     report.add(
         "model", f"{args.model}: {found.kind}, {machines}, {found.found:,} of {found.n_support:,} support vectors found "
-        "among the rows", kind=found.kind, machines=found.n_machines, support=found.n_support, found=found.found,
+        "among the rows", name=args.model, kind=found.kind, machines=found.n_machines, support=found.n_support,
+        found=found.found,
     )  # fmt: skip
     _add_terms(report, found)
     if found.certificate is not None:
@@ -78,7 +83,7 @@ def convert(args: argparse.Namespace) -> int:
     if os.path.isfile(args.source) and is_model(args.source):
         model = load_machine(args.source)
         to = args.to or ("npz" if args.output.endswith(".npz") else "libsvm")
-        if (to == "libsvm" and hasattr(model, "_data")) or hasattr(model, "_study"):
+        if (to == "libsvm" and (hasattr(model, "_data") or hasattr(model, "noise"))) or hasattr(model, "_study"):
             raise InputError(f"{args.source} holds no single machine; a model of LIBSVM is one")
         write(args.output, model.save if to == "npz" else functools.partial(model.save, format="libsvm"))
         what = f"a model in {'svmcore' if to == 'npz' else 'LIBSVM'}'s format"

@@ -247,7 +247,7 @@ def info(args: argparse.Namespace) -> int:
     report = Report("info", args.json)
     data = model._data if hasattr(model, "_data") else model._study if hasattr(model, "_study") else model
     classes = getattr(data, "classes", None)
-    columns = getattr(data, "columns", None)
+    columns = None if hasattr(model, "_study") else getattr(data, "columns", None)  # those of folds differ
     width = data.X.shape[1] if columns is None else columns.count
     one_class = getattr(model, "kind", "") == "one class"
     named = (
@@ -259,7 +259,7 @@ def info(args: argparse.Namespace) -> int:
         "file", f"{args.model}: a {kind} of {'' if n is None else f'{n:,} points, '}{width:,} features{named}",
         name=args.model, kind=kind, features=width, classes=classes, points=n,
     )  # fmt: skip
-    names = getattr(columns, "names", None)
+    names = getattr(data if columns is None else columns, "names", None)
     if names is not None:
         report.tell("columns", list(names), ", ".join(names[:10]) + (", ..." if width > 10 else ""))
     for category in getattr(columns, "categories", ()):
