@@ -148,6 +148,13 @@ def test_collections_of_dask(client, files):
     linear = train_linear(frame, label="label")
     assert linear.converged
     assert abs(linear.objective - train_linear(parts).objective) < 1e-5 * abs(linear.objective)
+    values = linear.decision_function(X[:, :4])
+    assert np.allclose(linear.decision_function(frame[["d", "a", "c", "b"]]).compute(), values)
+    with pytest.raises(svmcore.InputError, match="it has 'label'"):
+        linear.predict(frame)
+    chosen = lazy_X[lazy_X[:, 0] > lazy_X[1000:2000, 0].max().compute()]  # a chunk of these is empty
+    for machine in (linear, two):
+        assert len(machine.predict(chosen).compute()) == (X[:, 0] > X[1000:2000, 0].max()).sum()
     with pytest.raises(svmcore.InputError, match="no column 'klass'"):
         train_linear(frame, label="klass")
     with pytest.raises(svmcore.InputError, match="X has 3000 rows and y 2999"):

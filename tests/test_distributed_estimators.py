@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_matrix
 
 import svmcore
 from svmcore.distributed import DaskLinearSVC, DaskSVC, DaskSVR
@@ -77,3 +78,44 @@ def test_parameters():
 def test_scikit_learn_clones_them():
     base = pytest.importorskip("sklearn.base")
     assert base.clone(DaskLinearSVC(C=2.0)).C == 2.0
+
+
+class Frame:
+    """What a data frame is to us: columns that have names."""
+
+    def __init__(self, names, X):
+        self.columns, self.X, self.shape = list(names), X, X.shape
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.X, dtype)
+
+
+@pytest.mark.parametrize("form", [DaskSVC, DaskLinearSVC])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_columns_are_known_by_their_names(form, classes):
+    X, y = three(200)
+    y = y if classes == 3 else y == "a"
+    model = form(parts=2).fit(Frame("abc", X), y)
+    asked = model.decision_function(X[:9])
+    assert np.array_equal(model.decision_function(Frame("cab", X[:9, [2, 0, 1]])), asked)
+    assert model.solutions_[0].feature_names == ("a", "b", "c")
+    with pytest.raises(svmcore.InputError, match="it lacks 'a'"):
+        model.predict(Frame("dbc", X[:9]))
+    mixed = [(Frame("abc", X[:100]), y[:100]), (Frame("bac", X[100:]), y[100:])]
+    with pytest.raises(svmcore.InputError, match="the same columns in the same order"):
+        form().fit(mixed)
+
+
+@pytest.mark.parametrize("form", [DaskSVC, DaskLinearSVC])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_points_to_predict_are_checked_and_may_be_sparse(form, classes):
+    X, y = three(200)
+    y = y if classes == 3 else y == "a"
+    model = form(parts=2).fit(X, y)
+    assert np.allclose(model.decision_function(coo_matrix(X)), model.decision_function(X), atol=1e-12)
+    assert (model.predict(coo_matrix(X)) == model.predict(X)).all()
+    bad = X[:9].copy()
+    bad[3, 1] = np.nan
+    for wrong, message in ((bad, "nan at row 3, column 1"), (X[:9, :2], "2 features a row; .* trained with 3")):
+        with pytest.raises(svmcore.InputError, match=message):
+            model.predict(wrong)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._errors import InputError
 from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.distributed.engine import dask_engine
@@ -56,6 +55,7 @@ class PartsSolution:
     n_support, n_free : support vectors, and those of them strictly between their bounds.
     rounds : one `Round` each.
     rows, parts : rows of every part, and their names.
+    feature_names : the columns' names, or None. A data frame with the same columns in another order is put right.
     stats : passes over the support vectors (or the data), rows the master has seen, bytes up and down, workers lost.
     """
 
@@ -77,6 +77,7 @@ class PartsSolution:
     engine: str
     gather: Callable[[], list[Vectors]]
     stats: dict[str, Any] = field(default_factory=dict)
+    feature_names: tuple[str, ...] | None = None
 
     @property
     def converged(self) -> bool:
@@ -123,6 +124,10 @@ class PartsSolution:
             found.append(alpha)
         return found
 
+    @property
+    def _columns(self) -> Columns:
+        return Columns(self.n_features, self.feature_names)
+
     @cached_property
     def _local(self) -> Solution:
         firsts = np.cumsum([0, *self.rows])
@@ -142,7 +147,7 @@ class PartsSolution:
             alpha=alpha, intercept=self.intercept, support=support.astype(np.int64), dual_coef=coef,
             kkt_violation=self.kkt_violation, measured=self.certificate, status=self.status, converged=self.converged,
             n_iter=len(self.rounds), n_kernel_evals=0, fit_seconds=self.fit_seconds, solver=self.engine,
-            classes=self.classes, kernel=self.kernel, support_vectors=X, columns=Columns(self.n_features),
+            classes=self.classes, kernel=self.kernel, support_vectors=X, columns=self._columns,
             terms=self.terms, stats=self.stats,
         )  # fmt: skip
 
@@ -165,7 +170,7 @@ class PartsSolution:
     def _machine(self) -> Any:
         """What predicts: a few numbers for a linear machine."""
         if self.coef_ is not None:
-            return Weights(self.coef_, self.intercept, self.classes)
+            return Weights(self.coef_, self.intercept, self.classes, self._columns)
         return self._local
 
     def __str__(self) -> str:
@@ -198,11 +203,11 @@ class ManyWeights(NamedTuple):
     coef: FloatArray
     intercept: FloatArray
     classes: NDArray[Any]
+    columns: Columns
 
     def decision_function(self, X: Any) -> FloatArray:
         """One value for every row and class."""
-        one = Weights(self.coef[0], 0.0, None)
-        return np.asarray(one.rows(X) @ self.coef.T, dtype=np.float64) + self.intercept
+        return np.asarray(self.columns.apply(X) @ self.coef.T, dtype=np.float64) + self.intercept
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of largest value."""
@@ -215,17 +220,11 @@ class Weights(NamedTuple):
     coef: FloatArray
     intercept: float
     classes: NDArray[Any] | None
-
-    def rows(self, X: Any) -> Any:
-        """X as it can be multiplied."""
-        X = X.to_numpy() if hasattr(X, "to_numpy") else X if is_sparse(X) else np.asarray(X)
-        if len(X.shape) != 2 or X.shape[1] != len(self.coef):
-            raise InputError(f"X has shape {X.shape}; this machine was trained with {len(self.coef)} features")
-        return X
+    columns: Columns
 
     def decision_function(self, X: Any) -> FloatArray:
         """f(x) for every row of X."""
-        return np.asarray(self.rows(X) @ self.coef, dtype=np.float64) + self.intercept
+        return np.asarray(self.columns.apply(X) @ self.coef, dtype=np.float64) + self.intercept
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of every row of X, or the value."""
@@ -237,6 +236,7 @@ def by_blocks(X: Any, machine: Any, *, labels: bool) -> Any:
     """Predictions, or decision values, of a machine for rows of any number."""
     if hasattr(X, "dask"):
         return dask_engine().map_rows(X, machine, labels)
+    X = X.tocsr() if hasattr(X, "tocsr") else X
     function = machine.predict if labels else machine.decision_function
     if not hasattr(X, "shape") or len(X.shape) != 2 or X.shape[0] <= _ROWS or hasattr(X, "iloc"):
         return np.asarray(function(X))

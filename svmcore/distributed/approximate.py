@@ -28,6 +28,7 @@ from svmcore.kernel.points import dense_points
 from svmcore.kernel.products import exact_block
 from svmcore.models.decision import Decision
 from svmcore.problem import border, formulations
+from svmcore.problem.columns import Columns
 
 _RANK = 1e-8  # share of the largest eigenvalue below which a direction of the landmarks is left out
 
@@ -41,6 +42,7 @@ class Approximation:
     upper_bound : its primal objective, in the exact problem. lower_bound : a dual objective of the exact problem.
     gap, relative_gap : their difference, and that divided by the upper bound. The optimum lies between them.
     landmarks, coef, intercept : ``f(x) = sum coef * k(landmark, x) + intercept``.
+    feature_names : the columns' names, or None. A data frame with the same columns in another order is put right.
     linear : the linear machine on the features. Its ``alpha`` is feasible for the exact problem.
     """
 
@@ -52,6 +54,7 @@ class Approximation:
     kernel: Kernel
     classes: NDArray[Any] | None
     linear: PartsSolution
+    feature_names: tuple[str, ...] | None = None
 
     @property
     def gap(self) -> float:
@@ -65,7 +68,8 @@ class Approximation:
 
     @cached_property
     def _machine(self) -> Landmarks:
-        return Landmarks(self.landmarks, self.coef, self.intercept, self.kernel, self.classes)
+        columns = Columns(self.landmarks.shape[1], self.feature_names)
+        return Landmarks(self.landmarks, self.coef, self.intercept, self.kernel, self.classes, columns)
 
     def decision_function(self, X: Any) -> Any:
         """f(x) for every row of X; a lazy dask array where X is a collection of dask."""
@@ -90,13 +94,11 @@ class Landmarks(NamedTuple):
     intercept: float
     kernel: Kernel
     classes: NDArray[Any] | None
+    columns: Columns
 
     def decision_function(self, X: Any) -> FloatArray:
         """f(x) for every row of X."""
-        X = border.features(X)
-        if X.shape[1] != self.X.shape[1]:
-            raise InputError(f"X has {X.shape[1]} features a row; this machine was trained with {self.X.shape[1]}")
-        return Decision(self.X, self.coef, self.kernel, None)(X, 1) + self.intercept
+        return Decision(self.X, self.coef, self.kernel, None)(self.columns.apply(X), 1) + self.intercept
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of every row of X, or the value."""
@@ -123,7 +125,7 @@ class Featured(NamedTuple):
     @one_blas_thread
     def read(self) -> Piece:
         """The features of the rows."""
-        X, y, weight = checked(self.source, self.kind)
+        X, y, weight, _ = checked(self.source, self.kind)
         out = np.empty((X.shape[0], self.turn.shape[1]), np.float32)
         for first, rows in blocks(X, BLOCK // 16):
             out[first : first + len(rows)] = _values(self.kernel, rows, self.landmarks) @ self.turn
@@ -216,7 +218,7 @@ def _fit(problem: Setup, m: int, seed: int) -> Approximation:
     words = (points, turn, task.kernel, task.kind)
     flat = _linear_task(task, turn.shape[1])
     featured = engine.run(_featured, [(source, *words) for source in problem.sources])
-    linear = fit_linear(problem._replace(sources=featured, task=flat))
+    linear = fit_linear(problem._replace(sources=featured, task=flat, whole=whole._replace(names=None)))
     assert linear.coef_ is not None
     betas = engine.run(
         _beta_of, [(part, found.at, found.coef) for part, found in zip(parts, linear.vectors, strict=True)]
@@ -230,7 +232,7 @@ def _fit(problem: Setup, m: int, seed: int) -> Approximation:
     lower = share * float(gain) - 0.5 * share * share * float(curve)
     return Approximation(
         points, turn @ linear.coef_, linear.intercept, linear.primal_objective, lower, task.kernel, linear.classes,
-        linear,
+        linear, whole.names,
     )  # fmt: skip
 
 

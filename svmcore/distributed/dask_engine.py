@@ -22,6 +22,7 @@ from svmcore.distributed import files
 from svmcore.distributed.engine import POLL, Crew, Halted, Serial
 from svmcore.distributed.parts import Held, Piece
 from svmcore.distributed.stages import CHANGES_NOTHING
+from svmcore.problem import border
 
 _RUNS = itertools.count()
 _TRIES = 20  # workers that may be lost in one stage of a linear machine
@@ -268,8 +269,9 @@ class _Actors(Crew):
 
 def _held(name: str, X: Any, y: Any, weight: Any) -> Held:
     """A chunk as a part."""
+    names = border.column_names(X)
     X = X.to_numpy() if hasattr(X, "to_numpy") else X
-    return Held(name, Piece(X, np.asarray(y), None if weight is None else np.asarray(weight)))
+    return Held(name, Piece(X, np.asarray(y), None if weight is None else np.asarray(weight), names))
 
 
 def _of_frame(name: str, frame: Any, label: Any, weight: Any) -> Held:
@@ -339,12 +341,17 @@ def _delayed_parts(X: Any, y: Any, weight: Any, label: Any) -> list[Any] | None:
 
 
 def _predicted(rows: Any, machine: Any, labels: bool) -> Any:
-    return machine.predict(rows) if labels else machine.decision_function(rows)
+    count = rows.shape[0]
+    rows = rows if count else np.zeros((1, rows.shape[1]))  # a chunk may be empty, and the data of a user may not
+    return (machine.predict(rows) if labels else machine.decision_function(rows))[:count]
 
 
 def map_rows(X: Any, machine: Any, labels: bool) -> Any:
     """Predictions for a collection, as a lazy array by the same parts. The machine goes to every worker once."""
     if not isinstance(X, da.Array):
+        names = border.column_names(X)
+        if names is not None:
+            X = X[[names[place] for place in machine.columns.of(names)]]
         X = X.to_dask_array()
     X = X.rechunk({1: -1})
     classes = machine.classes

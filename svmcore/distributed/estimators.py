@@ -129,7 +129,7 @@ class _Estimator:
         if len(self.solutions_) == 1:
             return first._machine
         if first.coef_ is not None and self.strategy == "ovr":
-            return ManyWeights(self.coef_, self.intercept_, self.classes_)
+            return ManyWeights(self.coef_, self.intercept_, self.classes_, first._columns)
         return self.to_local()
 
     @property

@@ -20,6 +20,7 @@ from svmcore.data import load_data
 from svmcore.data.arrow import pyarrow
 from svmcore.distributed.parts import Held, Piece
 from svmcore.kernel.points import is_sparse
+from svmcore.problem import border
 
 _KEYS = ("X", "y", "sample_weight")
 _ZIP_HEADER = 30  # bytes of a member's own header, without its name and its extra field
@@ -121,7 +122,7 @@ def _row_group(path: str, group: int, label: Any, weight: Any) -> Piece:
         X = np.column_stack([np.asarray(column, np.float32 if single else np.float64) for column in columns.values()])
     except (TypeError, ValueError) as error:
         raise InputError(f"{path} holds columns that are no numbers ({error}); leave them out of the file") from None
-    return Piece(X, y, w)
+    return Piece(X, y, w, tuple(columns))
 
 
 def names_of(X: Any) -> list[str] | None:
@@ -155,7 +156,7 @@ def _of_files(names: list[str], y: Any, label: Any, weight: Any) -> list[Any]:
     return found
 
 
-def _cut(X: Any, y: Any, weight: Any, parts: int | None) -> list[Any]:
+def _cut(X: Any, y: Any, weight: Any, names: tuple[str, ...] | None, parts: int | None) -> list[Any]:
     """One array of rows as parts of neighbouring rows."""
     n = int(X.shape[0])
     count = parts or min(_MOST, -(-n // _ROWS))
@@ -165,7 +166,7 @@ def _cut(X: Any, y: Any, weight: Any, parts: int | None) -> list[Any]:
     if weight is not None and len(weight) != n:
         raise InputError(f"sample_weight has {len(weight)} numbers for {n} samples; give one number per sample")
     return [
-        Held(str(k), Piece(X[a:b], y[a:b], None if weight is None else weight[a:b]))
+        Held(str(k), Piece(X[a:b], y[a:b], None if weight is None else weight[a:b], names))
         for k, (a, b) in enumerate(pairwise(edges))
     ]
 
@@ -198,7 +199,8 @@ def sources(X: Any, y: Any = None, weight: Any = None, *, label: Any = None, par
         return [Held(str(k), Piece(*each)) for k, each in enumerate(X)]
     y = None if y is None else np.asarray(y)
     weight = None if weight is None else np.asarray(weight)
+    columns = border.column_names(X)
     X = _shaped(X)
     if len(X.shape) != 2:
         raise InputError(f"X has {len(X.shape)} dimension(s); it must have two, samples by features")
-    return _cut(X, y, weight, parts)
+    return _cut(X, y, weight, columns, parts)

@@ -34,6 +34,7 @@ class Piece(NamedTuple):
     X: Any
     y: Any
     weight: Any = None
+    names: tuple[str, ...] | None = None  # of the columns, where X is no frame that has them
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,9 @@ def _check_finite(block: Any, first: int, name: str) -> None:
 
 def checked(source: Any, kind: str) -> Piece:
     """The rows of a source with labels or targets and weights that belong to them. Values are looked at by `summary`."""
-    X, y, weight = source.read()
+    X, y, weight, names = source.read()
     name = f"part {source.name}"
+    names = border.column_names(X) if names is None else names
     X = _real(X, name)
     n = X.shape[0]
     if y is None:
@@ -115,7 +117,7 @@ def checked(source: Any, kind: str) -> Piece:
         weight = border.vector(weight, f"sample_weight of {name}", n)
         if (weight < 0).any():
             raise InputError(f"sample_weight of {name} contains {weight.min():g}; weights must be at least 0")
-    return Piece(X, y, weight)
+    return Piece(X, y, weight, names)
 
 
 def blocks(X: Any, rows: int = BLOCK) -> Iterator[tuple[int, Any]]:
@@ -148,6 +150,7 @@ class Summary(NamedTuple):
     given: bool  # whether the part has weights
     positive: int  # rows with weight
     checksum: int  # of labels, or targets, and weights
+    names: tuple[str, ...] | None  # of the columns
 
 
 def _join(weight: float, mean: FloatArray, spread: FloatArray, more: tuple[float, FloatArray, FloatArray]) -> Any:
@@ -176,7 +179,7 @@ def _moments(block: Any, w: FloatArray) -> tuple[float, FloatArray, FloatArray]:
 
 def summary(source: Any, kind: str) -> Summary:
     """One pass over a part: sizes, labels, moments; refuses values that no machine can use."""
-    X, y, weight = checked(source, kind)
+    X, y, weight, names = checked(source, kind)
     n, d = X.shape
     w = np.ones(n) if weight is None else weight
     moments = 0.0, np.zeros(d), np.zeros(d)
@@ -200,7 +203,7 @@ def summary(source: Any, kind: str) -> Summary:
     return Summary(
         source.name, n, d, is_sparse(X), not is_sparse(X) and X.dtype == np.float32, labels, counts, *moments,
         float(np.abs(y).sum()) if kind == REGRESSION else 0.0, weight is not None, int(np.count_nonzero(w > 0.0)),
-        _checksum(order, w, labels),
+        _checksum(order, w, labels), names,
     )  # fmt: skip
 
 
@@ -215,6 +218,7 @@ class Whole(NamedTuple):
     weight: float
     mean: FloatArray
     spread: FloatArray
+    names: tuple[str, ...] | None  # of the columns, where every part has them
 
     @property
     def rows(self) -> int:
@@ -261,7 +265,19 @@ def together(parts: list[Summary]) -> Whole:
     counts = np.zeros(len(labels))
     for part in filled:
         counts[np.searchsorted(labels, part.labels)] += part.counts
-    return Whole(parts, d, first.sparse, labels, counts, *moments)
+    return Whole(parts, d, first.sparse, labels, counts, *moments, _common_names(filled))
+
+
+def _common_names(filled: list[Summary]) -> tuple[str, ...] | None:
+    """The names of the columns; refuses parts whose names, or their orders, differ."""
+    named = [part for part in filled if part.names is not None]
+    for part in named:
+        if part.names != named[0].names:
+            raise InputError(
+                f"part {part.name} has the columns {part.names} and part {named[0].name} has {named[0].names}; "
+                "give all parts the same columns in the same order"
+            )
+    return named[0].names if named and len(named) == len(filled) else None
 
 
 def dual(piece: Piece, task: Task) -> DualQP:

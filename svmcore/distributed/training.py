@@ -141,6 +141,7 @@ def fit_linear(problem: Setup) -> PartsSolution:
         rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
         classes=_classes(problem), kernel=Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0), terms=problem.terms,
         n_features=d, coef_=found.w, engine=engine.name, gather=_FromCrew(crew), stats=stats,
+        feature_names=problem.whole.names,
     )  # fmt: skip
 
 
@@ -346,4 +347,5 @@ def fit_kernel(problem: Setup, working_set: int | None, whole: bool) -> PartsSol
         rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
         classes=_classes(problem), kernel=task.kernel, terms=problem.terms, n_features=task.n_features, coef_=coef,
         engine=problem.engine.name, gather=_FromParts(fit), stats=stats,
+        feature_names=problem.whole.names,
     )  # fmt: skip
