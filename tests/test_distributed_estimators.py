@@ -75,6 +75,26 @@ def test_parameters():
         DaskSVC(parts=2, checkpoint="run.npz").fit(X, y)
 
 
+@pytest.mark.parametrize(
+    ("form", "loss"),
+    [(DaskSVC, "epsilon_insensitive"), (DaskLinearSVC, "squared_epsilon_insensitive"), (DaskSVR, "hinge")],
+)
+def test_a_loss_of_another_problem_is_refused(form, loss):
+    X, y = three(60)
+    with pytest.raises(svmcore.InputError, match=f"loss='{loss}'"):
+        form(loss=loss).fit(X, y == "a")
+
+
+def test_a_score_takes_labels_as_a_column_and_no_other_shapes():
+    X, y = three(200)
+    y = (y == "a").astype(float)
+    for model in (DaskSVC(parts=2).fit(X, y), DaskSVR(parts=2).fit(X, y)):
+        assert model.score(X, y.reshape(-1, 1)) == model.score(X, y)
+        for wrong in (y[:-1], np.stack([y, y], axis=1), y[:1]):
+            with pytest.raises(svmcore.InputError, match="one label a row"):
+                model.score(X, wrong)
+
+
 def test_scikit_learn_clones_them():
     base = pytest.importorskip("sklearn.base")
     assert base.clone(DaskLinearSVC(C=2.0)).C == 2.0

@@ -18,7 +18,7 @@ from svmcore.distributed.answer import ManyWeights, PartsSolution, by_blocks
 from svmcore.distributed.setup import Setup, Words, setup
 from svmcore.distributed.training import MOST_FEATURES, fit_kernel, fit_linear
 from svmcore.models.solution import Solution
-from svmcore.problem import border
+from svmcore.problem import border, formulations
 from svmcore.problem.division import division
 
 _RUN = ("engine", "client", "label", "parts", "checkpoint", "tol", "time_limit", "callback", "verbose", "n_threads")
@@ -29,6 +29,7 @@ class _Estimator:
     """What the estimators share: how to run, parameters by name, and the machines behind them."""
 
     strategy: ClassVar[str] = "ovo"
+    losses: ClassVar[tuple[str, ...]] = formulations.SVC_LOSSES
     tol: float = 1e-3
     client: Any = None
     engine: str | None = None
@@ -67,6 +68,7 @@ class _Estimator:
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train over the parts of X: collections of dask, files, arrays; see `svmcore.distributed.train_linear`."""
+        border.choice("loss", getattr(self, "loss", self.losses[0]), self.losses)
         words = Words(*(getattr(self, name, None) for name in _RUN))
         problem = setup(X, y, sample_weight, self._form(), words, several=True)
         try:
@@ -163,6 +165,9 @@ class _Estimator:
     def score(self, X: Any, y: Any) -> float:
         """The share of right labels, or R squared of a regression."""
         predicted, y = (np.asarray(values) for values in (self.predict(X), y))
+        y = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
+        if y.shape != predicted.shape:
+            raise InputError(f"y has shape {y.shape} and X has {len(predicted)} rows; give one label a row")
         if self.classes_ is not None:
             return float(np.mean(predicted == y))
         return float(1.0 - np.sum((y - predicted) ** 2) / np.sum((y - y.mean()) ** 2))
@@ -208,6 +213,7 @@ class DaskSVC(_Estimator):
 class DaskSVR(_Estimator):
     """Kernel regression over parts; parameters as `svmcore.distributed.train_svr`."""
 
+    losses: ClassVar[tuple[str, ...]] = formulations.SVR_LOSSES[:2]
     C: float = 1.0
     epsilon: float = 0.1
     kernel: str = field(default="rbf", kw_only=True)
