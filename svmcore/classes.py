@@ -78,13 +78,15 @@ def train_classes(
         raise InputError("alpha0 belongs to one machine, and train_classes trains several; leave it out")
     threads = border.threads(n_threads)
     limit = border.time_limit(time_limit)
+    begin, stopped = time.perf_counter(), False
     study = _study(
         X, y, (kernel, gamma, degree, coef0), standardize, feature_names, sample_weight, class_weight, options
     )
+    if isinstance(options.get("intercept_scaling"), str):  # one for all machines, as the kernel says it
+        options["intercept_scaling"] = intercepts.settled("auto", study.spec.kernel)
     which = division(study.classes.size, strategy)
     gram = _shared_gram(study, threads)
     machines, told = [], []
-    begin, stopped = time.perf_counter(), False
     each = [_for_each(name, value, len(which.parts)) for name, value in (("C", C), ("nu", options.pop("nu", None)))]
     for part, cost, nu in zip(which.parts, *each, strict=True):
         left = None if limit is None else max(0.0, limit - (time.perf_counter() - begin))

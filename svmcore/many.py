@@ -73,6 +73,7 @@ def train_many(
     for name in _ABSENT:
         if name in options:
             raise InputError(f"{name} belongs to one machine, and train_many trains several; leave it out")
+    begin, limit = time.perf_counter(), border.time_limit(time_limit)
     workers = worker_count(n_jobs)
     threads = max(1, available_threads() // workers) if n_threads is None else border.threads(n_threads)
     form = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0, "loss": loss}
@@ -91,14 +92,12 @@ def train_many(
         form |= {"tau": tau, "epsilon": (0.0 if loss == PINBALL else 0.1) if epsilon is None else epsilon}
     run = _run(threads, options)
     table = _Table.of(Y, sample_weight)
+    table.check(class_weight if loss in SVC_LOSSES else None, loss)
     shared = None if table.weights is None or table.weights.ndim == 2 else table.weights
     base = _problem(X, table.y(0), C, form | {"sample_weight": shared, "standardize": standardize}, feature_names)
-    limit = border.time_limit(time_limit)
-    begin = time.perf_counter()
     gram = _gram(base, threads)
     chunks = np.array_split(np.arange(table.n_columns), min(table.n_columns, workers * (_ROUNDS if workers > 1 else 1)))
-    left = None if limit is None else max(0.0, limit - (time.perf_counter() - begin))
-    tasks = [(base, gram, table, chunk.tolist(), C, form, run, left, begin) for chunk in chunks]
+    tasks = [(base, gram, table, chunk.tolist(), C, form, run, limit, begin) for chunk in chunks]
     found = [each for part in run_all(_some, tasks, n_jobs) for each in part]
     told = [(k, words) for k, (_, words) in enumerate(found) if words]
     if told:
@@ -129,6 +128,22 @@ class _Table(NamedTuple):
                 f"Y has {values.shape[1]} columns and sample_weight {weights.shape[1]}; give as many of both, or one column"  # type: ignore[union-attr]
             )
         return _Table(values, weights, counts.pop() if counts else 1)
+
+    def check(self, class_weight: Any, loss: str) -> None:
+        """Refuse bad columns before the first machine is trained; of several the message says which."""
+        n = len(self.values)
+        for k in range(self.n_columns):
+            try:
+                weights = border.sample_weights(self.weight(k), n)
+                if loss in SVC_LOSSES:
+                    signs, classes = border.labels(self.y(k), n, None if weights is None else weights > 0)
+                    border.class_weights(class_weight, classes, signs, weights)
+                else:
+                    border.vector(self.y(k), "y", n)
+            except InputError as error:
+                if self.n_columns == 1:
+                    raise
+                raise InputError(f"column {k}: {error}") from None
 
     def y(self, k: int) -> Any:
         """The labels, or targets, of machine k."""

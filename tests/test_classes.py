@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import sparse
 from test_cv_classes import STRATEGIES, clouds
 
 import svmcore
+from svmcore import classes
 from svmcore.problem.division import division
 
 pytestmark = pytest.mark.compiled
@@ -160,3 +163,36 @@ def test_bad_input_is_named(change, message):
         arguments["sample_weight"] = (y != "red").astype(float)
     with pytest.raises(svmcore.InputError, match=message):
         svmcore.train_classes(X, **arguments)
+
+
+def test_the_time_that_a_kernel_takes_is_counted_once(monkeypatch):
+    X, y = clouds(60)
+    clock, limits = [0.0], []
+    real = classes.train_svc
+
+    def kernel(A, B):
+        clock[0] = 3.0
+        return A @ B.T
+
+    def train(*words, time_limit, **options):
+        limits.append(time_limit)
+        return real(*words, **options)
+
+    monkeypatch.setattr(classes, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(classes, "train_svc", train)
+    classes.train_classes(X, y, 1.0, kernel=kernel, time_limit=10.0)
+    assert limits == [7.0] * 3
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("kernel", ["linear", "precomputed"])
+def test_an_intercept_that_is_scaled_to_the_data_is_one_for_all_machines(kernel, strategy):
+    X, y = clouds(60)
+    words = {"strategy": strategy, "fit_intercept": False, "tol": 1e-8}
+    machines = classes.train_classes(
+        X @ X.T if kernel == "precomputed" else X, y, 1.0, kernel=kernel, intercept_scaling="auto", **words
+    )
+    largest = float(np.sqrt((X**2).sum(axis=1).max()))
+    other = svmcore.train_classes(X, y, 1.0, kernel="linear", intercept_scaling=largest, **words)
+    values = machines.decision_function(X @ X.T if kernel == "precomputed" else X)
+    np.testing.assert_allclose(values, other.decision_function(X), atol=1e-6)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 import svmcore
+from svmcore import many
 
 pytestmark = pytest.mark.compiled
 
@@ -111,10 +114,31 @@ def test_limits_hold_for_all_and_one_warning_is_given():
         (LABELS, {"alpha0": np.ones(150)}, "alpha0 belongs to one machine"),
         (LABELS, {"n_jobs": 0}, "n_jobs=0 is not a number of workers"),
         (LABELS, {"gama": 1.0}, "did you mean 'gamma'"),
-        (np.zeros((150, 2)), {}, "one class"),
+        (np.zeros((150, 2)), {}, "column 0: y holds one class"),
+        (np.column_stack([LABELS[:, 0], np.ones(150)]), {}, "column 1: y holds one class"),
+        (np.column_stack([TARGETS[:, 0], np.full(150, np.nan)]), {"loss": "pinball"}, "column 1: y contains nan"),
+        (LABELS[:, 0], {"sample_weight": np.eye(150)[:, :2] * [1.0, -1.0]}, "column 0: all samples of one class"),
     ],
     ids=lambda value: str(value)[:30],
 )
 def test_what_cannot_be_is_refused_in_words(Y, options, words):
     with pytest.raises(svmcore.InputError, match=words):
         svmcore.train_many(X, Y, **options)
+
+
+def test_the_time_that_a_kernel_takes_is_counted_once(monkeypatch):
+    clock, limits = [0.0], []
+    real = many._control
+
+    def kernel(A, B):
+        clock[0] = 3.0
+        return A @ B.T
+
+    def control(limit, *words):
+        limits.append(limit)
+        return real(None, *words)
+
+    monkeypatch.setattr(many, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(many, "_control", control)
+    many.train_many(X, LABELS, 1.0, kernel=kernel, time_limit=10.0)
+    assert limits == [7.0] * 3
