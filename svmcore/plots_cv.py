@@ -77,7 +77,7 @@ def draw_curve(cv: PathCV, ax: Any, *, gamma: Any = None) -> None:
     limits = _limits([mean])
     factor, label, write = _unit(cv)
     edges, at = _stretches(mean, limits)
-    value, spread = factor * mean.curve(at), factor * mean.spread(at)
+    value, spread = factor * mean.curve(at), factor * np.nan_to_num(mean.spread(at))  # one fold has no spread
     low, high = (np.append(v, v[-1]) for v in (np.maximum(value - spread, 0.0), value + spread))
     many = edges.size > 1000
     ax.fill_between(edges, low, high, step="post", color=NEGATIVE, alpha=0.15, linewidth=0, rasterized=many)

@@ -547,3 +547,49 @@ def test_any_problem_agrees_with_brute_force(problem):
         assume("trains without" not in str(error))  # weights of zero can be dealt to one fold
         raise
     check(case.X, case.y, cv, weights, None, most=3, **options)
+
+
+@pytest.mark.parametrize("problem", [{"standardize": True}, {"class_weight": "balanced"}], ids=str)
+def test_leave_one_out_where_every_row_scales_or_weighs_the_others(problem):
+    X, y = noisy(24, share=0.3)
+    cv = svmcore.cv_path(X, y, cv="loo", gamma=0.3, C_max=50.0, **problem)
+    for C in (0.3, 40.0):
+        scores = cv.decision_scores(C)
+        for k, fold in enumerate(cv.folds):
+            _, values, unique = fit(X, y, fold, C, cv, **problem)
+            if unique:
+                assert scores[k] == pytest.approx(values[0], abs=1e-5)
+
+
+@pytest.mark.parametrize("sparsely", [False, True])
+def test_later_changes_of_the_data_change_nothing(sparsely):
+    X, y = noisy(40)
+    weights = np.linspace(0.5, 1.5, 40)
+    given = sparse.csr_matrix(X) if sparsely else X.copy()
+    cv = svmcore.cv_path(given, y, gamma=0.3, C_max=5.0, cv=2, sample_weight=weights)
+    scores, alpha = cv.decision_scores(1.0), cv.refit(1.0).alpha
+    given *= 0.0
+    weights *= 0.0
+    np.testing.assert_array_equal(cv.decision_scores(1.0), scores)
+    np.testing.assert_array_equal(cv.refit(1.0).alpha, alpha)
+
+
+def test_one_fold_has_no_standard_error():
+    model_selection = pytest.importorskip("sklearn.model_selection")
+    X, y = noisy(40)
+    cv = svmcore.cv_path(X, y, gamma=0.3, C_max=5.0, cv=model_selection.ShuffleSplit(1, random_state=0))
+    assert np.isnan(cv.standard_error(1.0))
+    assert "+-" not in repr(cv)
+    assert "nan" not in repr(cv) + cv._repr_html_()
+    assert cv.error(cv.one_se_C) == cv.error(cv.smallest_C) == cv.best_error
+    assert np.isnan(cv.table()["standard_error"]).all()
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    assert all(np.isfinite(cv.plot().get_ylim()))
+    pyplot.close("all")
+
+
+def test_a_range_of_one_C():
+    X, y = noisy(40)
+    for C in (93.0, 49.0, 0.1):  # 1 / (1 / C) rounds to less, to less, and to C
+        cv = svmcore.cv_path(X, y, gamma=0.3, cv=2, C_min=C, C_max=C)
+        assert cv.error(C) == cv.best_error

@@ -308,3 +308,14 @@ def test_numbers_are_no_classes():
     X, _ = clouds(60)
     with pytest.raises(svmcore.InputError, match=r"60 different numbers .* not classes; train_svr fits numbers"):
         svmcore.cv_path(X, X[:, 0], C_max=1.0)
+
+
+@pytest.mark.parametrize("cv", [3, "loo"])
+def test_a_given_kernel_has_scores_and_probabilities(cv):
+    X, y = clouds(30)
+    squares = ((X[:, None] - X) ** 2).sum(axis=2)
+    given = svmcore.cv_path(np.exp(-0.5 * squares), y, cv=cv, kernel="precomputed", C_max=10.0)
+    named = svmcore.cv_path(X, y, cv=cv, gamma=0.5, C_max=10.0)
+    np.testing.assert_allclose(given.decision_scores(1.0), named.decision_scores(1.0), atol=1e-8)
+    found = given.calibrate(C=1.0).predict_proba(np.exp(-0.5 * squares[:4]))
+    np.testing.assert_allclose(found, named.calibrate(C=1.0).predict_proba(X[:4]), atol=1e-3)

@@ -103,6 +103,7 @@ class Foreign:
         ({"gamma": 0.0}, "gamma=0.0"),
         ({"gamma": [0.1, 0.0]}, "gamma=0.0"),
         ({"gamma": [0.1, 1.0, 0.1]}, "gamma holds 0.1 twice .positions 0 and 2"),
+        ({"gamma": np.array(0.5)}, r"gamma=array.0.5. is not a number"),
         ({"gamma": []}, "gamma is an empty list"),
         ({"gamma": "best"}, "gamma='best' is not known"),
         ({"gamma": "search", "kernel": "linear"}, "kernel='linear' has no gamma to choose"),
@@ -125,6 +126,14 @@ def test_bad_input_is_named(change, message):
         change = {**change, "groups": y}
     with pytest.raises(svmcore.InputError, match=message):
         svmcore.cv_path(X, y, **change)
+
+
+@pytest.mark.parametrize("cv", [5, "loo"])
+def test_a_class_of_one_row_is_named_with_what_helps(cv):
+    X, y = noisy(30)
+    y[0] = "so"
+    with pytest.raises(svmcore.InputError, match=r"'so'.*its only row .* leave this row out"):
+        svmcore.cv_path(X, y, cv=cv)
 
 
 def test_C_outside_is_refused_and_unknown_gammas_too():

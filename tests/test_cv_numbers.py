@@ -282,3 +282,19 @@ def test_one_class_is_saved_and_loaded(tmp_path):
     np.testing.assert_array_equal(same.refit(1.0).alpha, cv.refit(1.0).alpha)
     with pytest.raises(svmcore.InputError, match="y holds 3"):
         svmcore.cv_path(X, np.arange(len(y)) % 3, loss="one_class")
+
+
+def test_one_class_needs_rows_of_its_own_class_alone():
+    X, y = strangers(20)
+    X, y = X[:21], y[:21]  # one stranger
+    for cv in (4, "loo"):
+        found = svmcore.cv_path(X, y, loss="one_class", gamma=0.3, cv=cv, C_max=1.0, align="C")
+        assert sum(fold.test.size for fold in found.folds) == 21
+        row = found.folds[next(k for k, fold in enumerate(found.folds) if 20 in fold.test)]
+        machine = svmcore.one_class_path(X[row.train[row.train < 20]], gamma=0.3, C_min=0.5, C_max=0.5)
+        expected = machine.decision_function(X[20:], 0.5)
+        assert found.decision_scores(0.5)[20] == pytest.approx(float(np.ravel(expected)[0]), abs=1e-6)
+    with pytest.raises(svmcore.InputError, match="cv=21 needs at least 21 rows of the class that is learned"):
+        svmcore.cv_path(X, y, loss="one_class", cv=21)
+    with pytest.raises(svmcore.InputError, match=r"only row cannot be both .* join its class"):
+        svmcore.cv_path(X, np.where(y == "usual", "strange", "usual"), loss="one_class", cv="loo")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
@@ -65,12 +66,14 @@ def add_cv(report: Report, found: PathCV) -> None:
     certified = found.stats.get("certified")
     way = "exact" if certified is None else f"no C is better by more than {shown(found.stats['eps'])}"
     way = "with certified bounds" if certified is False else way
+    deviation = "one fold has no standard error" if math.isnan(spread) else f"standard error {shown(spread)}"
     report.add(
         "validation",
         f"{name} {shown(found.best_error)} for {interval(low, high)}{gamma} (mean of {len(found.folds)} folds, {way}; "
-        f"standard error {shown(spread)}){early}",
-        error=found.best_error, standard_error=spread, C_from=low, C_to=high, best_C=found.best_C, folds=len(found.folds),
-        score=found.score, gamma=found.best_gamma, one_se_C=found.one_se_C, ended=found.ended,
+        f"{deviation}){early}",
+        error=found.best_error, standard_error=None if math.isnan(spread) else spread, C_from=low, C_to=high,
+        best_C=found.best_C, folds=len(found.folds), score=found.score, gamma=found.best_gamma,
+        one_se_C=found.one_se_C, ended=found.ended,
     )  # fmt: skip
     report.rows.append(
         (

@@ -14,6 +14,7 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.problem import border
 
 LOO = "loo"
+_ALONE = "its only row cannot be both trained on and validated: leave this row out, or join its class to another"
 
 
 class Fold(NamedTuple):
@@ -24,10 +25,15 @@ class Fold(NamedTuple):
 
 
 def make_folds(
-    cv: Any, codes: IntArray, classes: NDArray[Any], groups: Any, seed: int, target: FloatArray | None = None
-) -> list[Fold]:
-    """The folds that `cv` stands for; `codes` are the labels as positions in `classes`, `target` those of a regression."""
+    cv: Any, codes: IntArray, classes: NDArray[Any], groups: Any, seed: int, target: FloatArray | None = None,
+    learned: IntArray | None = None,
+) -> list[Fold]:  # fmt: skip
+    """The folds that `cv` stands for; `codes` are the labels as positions in `classes`, `target` those of a regression.
+
+    Machines are trained on the classes `learned` (default: all).
+    """
     n = codes.size
+    learned = np.arange(classes.size) if learned is None else learned
     owner = None if groups is None else _groups(groups, n)
     if isinstance(cv, str):
         border.choice("cv", cv, (LOO,))
@@ -38,7 +44,7 @@ def make_folds(
         k = border.integer("cv", cv, low=2)
         rng = np.random.default_rng(seed)
         if owner is None:
-            return _pairs(_stratified(codes, classes, k, rng), k)
+            return _pairs(_stratified(codes, classes, k, rng, learned), k)
         return _pairs(_by_group(codes, classes.size, owner, k, rng), k)
     if hasattr(cv, "split"):
         y = classes[codes] if target is None else target
@@ -52,8 +58,10 @@ def make_folds(
     return folds
 
 
-def check_training(folds: list[Fold], codes: IntArray, classes: NDArray[Any], weights: FloatArray | None) -> None:
-    """Refuse folds that train without one of the classes."""
+def check_training(
+    folds: list[Fold], codes: IntArray, classes: NDArray[Any], weights: FloatArray | None, learned: IntArray
+) -> None:
+    """Refuse folds that train without one of the classes `learned`."""
     for k, fold in enumerate(folds):
         rows = fold.train if weights is None else fold.train[weights[fold.train] > 0]
         count = np.bincount(codes[rows], minlength=classes.size)
@@ -61,12 +69,14 @@ def check_training(folds: list[Fold], codes: IntArray, classes: NDArray[Any], we
             raise InputError(
                 f"all training rows of fold {k} have weight zero; use other folds, or weight_training=False"
             )
-        if (count == 0).any():
+        missing = learned[count[learned] == 0]
+        if missing.size:
             there = ", ".join(repr(label) for label in classes[count > 0].tolist()) or "no class"
-            missing = classes[count == 0].tolist()[0]
+            name, every = classes.tolist()[missing[0]], codes == missing[0]
+            total = int(np.count_nonzero(every if weights is None else every & (weights > 0)))
             raise InputError(
-                f"fold {k} trains without a row of class {missing!r} (on {there} only); use fewer folds, other groups, or "
-                "stratified folds (cv=5)"
+                f"fold {k} trains without a row of class {name!r} (on {there} only); "
+                + (_ALONE if total == 1 else "use fewer folds, other groups, or stratified folds (cv=5)")
             )
 
 
@@ -74,17 +84,19 @@ def _pairs(owner: IntArray, k: int) -> list[Fold]:
     return [Fold(np.flatnonzero(owner != j), np.flatnonzero(owner == j)) for j in range(k)]
 
 
-def _stratified(codes: IntArray, classes: NDArray[Any], k: int, rng: np.random.Generator) -> IntArray:
+def _stratified(
+    codes: IntArray, classes: NDArray[Any], k: int, rng: np.random.Generator, learned: IntArray
+) -> IntArray:
     """The fold of every row: each class shuffled and dealt out in turn, going on where the class before ended."""
     count = np.bincount(codes, minlength=classes.size)
     if classes.size == 1 and codes.size < k:
         raise InputError(f'cv={k} needs at least {k} rows, and y holds {codes.size}; use fewer folds, or cv="loo"')
-    if count.min() < k:
-        rare = int(count.argmin())
-        best = f"cv={count[rare]} or " if count[rare] > 1 else ""
+    rare = int(learned[count[learned].argmin()])
+    if count[rare] < k:
+        every = "every class" if learned.size == classes.size else "the class that is learned"
         raise InputError(
-            f"cv={k} needs at least {k} rows of every class, and y holds {count[rare]} of {classes.tolist()[rare]!r}; "
-            f'use {best}cv="loo"'
+            f"cv={k} needs at least {k} rows of {every}, and y holds {count[rare]} of {classes.tolist()[rare]!r}; "
+            + (f'use cv={count[rare]} or cv="loo"' if count[rare] > 1 else _ALONE)
         )
     owner = np.empty(codes.size, dtype=np.int64)
     turn = 0

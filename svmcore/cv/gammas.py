@@ -68,7 +68,7 @@ class Search(Fixed):
 def plan_of(study: Study, gamma: Any) -> Fixed:
     """How to come to the values of gamma."""
     kernel = study.form["kernel"]
-    several = not isinstance(gamma, str) and isinstance(gamma, Iterable)
+    several = not isinstance(gamma, str) and isinstance(gamma, Iterable) and getattr(gamma, "ndim", 1) > 0
     searching = isinstance(gamma, str) and gamma == SEARCH
     if (several or searching) and not (isinstance(kernel, str) and kernel in SHAPED):
         raise InputError(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from svmcore._errors import InputError
-from svmcore._types import FloatArray
+from svmcore._types import FloatArray, IntArray
 from svmcore.path.problem import Form
 from svmcore.problem import border
 from svmcore.problem.division import Division, Part, division
@@ -35,6 +37,10 @@ class Goal(NamedTuple):
         """The row of the table of paths."""
         forms = {TUBE: Form("svr", epsilon=self.epsilon), PINBALL: Form("quantile", tau=self.tau)}
         return forms.get(self.loss) or Form(self.loss)
+
+    def learned(self, n_classes: int) -> IntArray:
+        """The classes that every fold needs rows of, to train on; the others are there for validation only."""
+        return np.array([1]) if self.loss == ONE_CLASS else np.arange(n_classes)
 
     @property
     def words(self) -> dict[str, Any]:

@@ -34,7 +34,10 @@ class Found(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What is to be done, and by how many workers. `loo`: the folds leave out one row each."""
+    """What is to be done, and by how many workers.
+
+    `loo`: the folds leave out one row each, and the path of all rows is theirs, too, where that row has no weight.
+    """
 
     study: Study
     folds: list[Fold]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +77,11 @@ class Study(NamedTuple):
         """Whether X holds kernel values."""
         return isinstance(self.form["kernel"], str) and self.form["kernel"] == "precomputed"
 
+    @property
+    def rowwise(self) -> bool:
+        """Whether rows outside of the support leave the machine as it is: not where they scale or weigh the others."""
+        return not self.form["standardize"] and not isinstance(self.class_weight, str)
+
     def total(self, rows: IntArray) -> float:
         """The weight of some rows, as far as machines are trained on them."""
         if self.goal.loss == ONE_CLASS:
@@ -121,6 +127,7 @@ class Study(NamedTuple):
         own = part.holds(self.codes[rows])
         if not own.all():
             X = X[np.ix_(own, own)] if self.precomputed else X[own]
+            columns = replace(columns, count=X.shape[1])  # of a given kernel these are the rows
             weights = None if weights is None else weights[own]
         form = {**self.form, "standardize": False, "gamma": gamma, "sample_weight": weights}
         if self.goal.loss == HINGE:

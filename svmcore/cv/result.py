@@ -83,8 +83,10 @@ class Mean:
         return self._chunks(C, lambda part: self.folds(part).mean(axis=0))
 
     def spread(self, C: FloatArray) -> FloatArray:
-        """The standard error of the mean, from the spread of the folds."""
+        """The standard error of the mean, from the spread of the folds; NaN where there is one only."""
         k = len(self.curves.scores)
+        if k == 1:
+            return np.full(C.size, np.nan)
         return self._chunks(C, lambda part: self.folds(part).std(axis=0, ddof=1) / np.sqrt(k))
 
     def support(self, C: FloatArray) -> FloatArray:
@@ -124,8 +126,8 @@ class Mean:
 
     @property
     def threshold(self) -> float:
-        """One standard error above the least mean."""
-        level = self.curve.minimum + float(self.spread(np.array([self.best_C]))[0])
+        """One standard error above the least mean; of one fold that mean itself."""
+        level = self.curve.minimum + float(np.nan_to_num(self.spread(np.array([self.best_C]))[0]))
         return level + SAME * float(np.abs(self.curve.values).max())
 
     @property
@@ -247,13 +249,9 @@ class PathCV:
     def _repr_html_(self) -> str:
         """The table that notebooks show."""
         low, high = self.best_interval
-        least, spread = self.best_error, float(self.standard_error(self.best_C))
-        shown = (
-            f"{100 * least:.3g} % ± {100 * spread:.2g} %" if self._score.in_percent else f"{least:.4g} ± {spread:.2g}"
-        )
         form = self._study.form
         rows = {
-            f"least {self.score.replace('_', ' ')}": shown,
+            f"least {self.score.replace('_', ' ')}": self._least("±"),
             "best C": f"{self.best_C:.6g} (as good: {low:.6g} to {high:.6g})",
             "simplest C within one standard error": f"{self.one_se_C:.6g}",
             **({} if self.best_gamma is None else {"best gamma": self.best_gamma}),
@@ -271,15 +269,18 @@ class PathCV:
         low, high = self.best_interval
         gamma = "" if self.best_gamma is None else f"gamma {self.best_gamma:.4g}, "
         every = "every C" if self._mean(None).curves.band is None else "certified for C"
-        least, spread = self.best_error, float(self.standard_error(self.best_C))
-        shown = (
-            f"{100 * least:.3g} % +- {100 * spread:.2g} %" if self._score.in_percent else f"{least:.4g} +- {spread:.2g}"
-        )
         return (
-            f"<PathCV: {self.score} {shown} at C = {self.best_C:.4g} (as good: {low:.4g} to {high:.4g}), {gamma}"
+            f"<PathCV: {self.score} {self._least('+-')} at C = {self.best_C:.4g} (as good: {low:.4g} to {high:.4g}), {gamma}"
             f"{len(self._members)} folds, {every} from {self._range[0]:.3g} to {self._range[1]:.3g}"
             f"{'' if self.ended == 'done' else ', ' + self.ended}>"
         )
+
+    def _least(self, sign: str) -> str:
+        """The least mean score and its standard error, which one fold has not."""
+        factor, unit, digits = (100.0, " %", 3) if self._score.in_percent else (1.0, "", 4)
+        spread = float(self.standard_error(self.best_C))
+        shown = f"{factor * self.best_error:.{digits}g}{unit}"
+        return shown if np.isnan(spread) else f"{shown} {sign} {factor * spread:.2g}{unit}"
 
     def _mean(self, gamma: Any) -> Mean:
         if gamma is None:
@@ -334,7 +335,10 @@ class PathCV:
         return out[:, 0] if scalar else out
 
     def standard_error(self, C: Any, gamma: Any = None) -> Any:
-        """The standard error of `error`: the standard deviation over the k folds divided by the square root of k."""
+        """The standard error of `error`: the standard deviation over the k folds divided by the square root of k.
+
+        NaN where there is one fold only.
+        """
         flat, scalar = self._Cs(C)
         out = self._mean(gamma).spread(flat)
         return float(out[0]) if scalar else out

@@ -111,11 +111,12 @@ def cv_path(
     study, scored = _study(X, y, form, span, weighing, feature_names, strategy, goal)
     progress = _progress(time_limit, callback, verbose)
     worker_count(n_jobs)  # a wrong one is named before the work begins
-    folds = make_folds(cv, study.codes, study.classes, groups, seed, study.goal.target)
-    check_training(folds, study.codes, study.classes, study.weights)
+    learned = study.goal.learned(study.classes.size)
+    folds = make_folds(cv, study.codes, study.classes, groups, seed, study.goal.target, learned)
+    check_training(folds, study.codes, study.classes, study.weights, learned)
     judge = make_score(score, costs, study.codes, study.classes, scored, folds, study.goal)
-    loo = isinstance(cv, str) and cv == LOO and groups is None
-    job = Job(study, folds, judge, progress, n_jobs, worker_count(n_jobs), loo)
+    shared = isinstance(cv, str) and cv == LOO and groups is None and study.rowwise
+    job = Job(study, folds, judge, progress, n_jobs, worker_count(n_jobs), shared)
     plan = plan_of(study, gamma)
     found = job.run(plan) if eps is None else job.run_cheaper(plan, _eps(eps, score, goal))
     _speak(found, len(folds))
@@ -139,8 +140,8 @@ def _study(
 ) -> tuple[Study, FloatArray | None]:
     """The checked data, and the weights in the score."""
     names = names_of(X, feature_names)
-    X = _checked_points(X, form["kernel"])
-    weights = border.sample_weights(weighing.sample_weight, X.shape[0])
+    X = _own(_checked_points(X, form["kernel"]))
+    weights = _own(border.sample_weights(weighing.sample_weight, X.shape[0]))
     trained = weights if border.flag("weight_training", weighing.training) else None
     scored = weights if border.flag("weight_score", weighing.score) else None
     factors = weighing.class_weight
@@ -148,7 +149,7 @@ def _study(
         codes, classes = border.class_codes(y, X.shape[0], trained)
     else:
         codes, classes = np.zeros(X.shape[0], dtype=np.int64), np.zeros(1)
-        goal = goal._replace(target=border.vector(y, "y", X.shape[0]))
+        goal = goal._replace(target=_own(border.vector(y, "y", X.shape[0])))
     if factors is not None and goal.loss != HINGE:
         raise InputError(f"class_weight goes with loss={HINGE!r}; with loss={goal.loss!r} use sample_weight")
     if goal.loss == ONE_CLASS:
@@ -159,6 +160,11 @@ def _study(
     which = divided(goal, classes.size, strategy)
     by_fold = factors if isinstance(factors, str) else checked  # "balanced" depends on the training rows
     return Study(X, codes, classes, trained, by_fold, form, span, names, which, goal), scored
+
+
+def _own(array: Any) -> Any:
+    """A copy: a `PathCV` looks at the data again, and the caller's array may have changed by then."""
+    return None if array is None else array.copy()
 
 
 def _progress(time_limit: Any, callback: Any, verbose: Any) -> Progress:
@@ -175,8 +181,10 @@ def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[flo
     else:
         low = border.number("lambda_min", 1e-3 if lambda_min is None else lambda_min, low=0.0, strict=True)
     if C_min is not None:
-        high = 1.0 / border.number("C_min", C_min, low=0.0, high=1.0 / low, strict=True)
-        return low, max(high, low)
+        high = 1.0 / border.number("C_min", C_min, low=0.0, strict=True)
+        if high < low:  # not C_min > 1 / low, which rounds twice
+            raise InputError(f"C_min={C_min!r} is out of range; it must be at most C_max, here {1.0 / low:g}")
+        return low, high
     return low, None if lambda_max is None else border.number("lambda_max", lambda_max, low=low)
 
 
