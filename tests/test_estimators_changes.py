@@ -79,3 +79,104 @@ def test_what_is_worked_out_later_is_that_of_the_fit():
     once = svmcore.SVC(C=5.0, gamma=0.4, tol=1e-9).fit(X, TWO)
     assert np.allclose(values(machines[0].set_params(C=5.0)), values(once), atol=1e-6)
     assert np.allclose(values(machines[1]), values(svmcore.GPRegressor(gamma=0.4).fit(X, NUMBERS)))
+
+
+# ---- the parameters of the fit -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "params", [{"C": 100.0}, {"kernel": "poly", "degree": 2}, {"gamma": 3.0}, {"class_weight": {0: 5.0}}], ids=str
+)
+def test_parameters_that_come_after_the_fit_count(params):
+    machine = svmcore.SVC(gamma=0.4, tol=1e-9).fit(X, TWO).set_params(**params)
+    whole = clone(machine).fit(np.concatenate([X, MORE]), np.concatenate([TWO, MORE_TWO]))
+    assert np.allclose(values(machine.partial_fit(MORE, MORE_TWO)), values(whole), atol=1e-6)
+    assert np.allclose(values(machine.forget(np.arange(N, N + 10))), values(clone(machine).fit(X, TWO)), atol=1e-6)
+    assert machine._fitted.found.solver == "simple"  # the second change moves the machine again
+
+
+def test_a_weight_that_is_written_to_counts():
+    factors = {0: 1.0, 1: 1.0}
+    machine = svmcore.SVC(gamma=0.4, class_weight=factors, tol=1e-9).fit(X, TWO)
+    factors[0] = 9.0
+    assert np.allclose(values(machine.forget([0])), values(clone(machine).fit(X[1:], TWO[1:])), atol=1e-6)
+
+
+def test_gamma_scale_stays_until_another_is_asked_for():
+    machine = svmcore.NuSVC(nu=0.2).fit(X, TWO)
+    gamma = machine._gamma
+    assert machine.forget([0])._gamma == gamma
+    assert machine.gamma == "scale"
+    assert machine.set_params(gamma="auto").forget([0])._gamma == 1.0 / 3.0
+
+
+def test_data_of_a_kernel_of_another_kind_are_refused():
+    given = svmcore.SVC(kernel="precomputed").fit(X @ X.T, TWO).set_params(kernel="linear")
+    with pytest.raises(svmcore.InputError, match="kernel='linear' came after the fit"):
+        given.forget([0])
+
+
+# ---- all or nothing ----------------------------------------------------------------------------------------------------
+
+
+def test_a_calibration_is_looked_at_first():
+    machine = svmcore.SVCPathCV(cv=3, C_max=10.0).fit(X, TWO)
+    before = machine.predict_proba(X), machine.best_C_
+    with pytest.raises(svmcore.InputError, match="calibration='none' is not known"):
+        machine.set_params(calibration="none").fit(X[:30], TWO[:30])
+    assert np.array_equal(machine.predict_proba(X), before[0])
+    assert machine.best_C_ == before[1]
+
+
+def test_classes_are_compared_before_rows_are_added():
+    machine = svmcore.SVC()
+    with pytest.raises(svmcore.InputError, match=r"classes names \[2\]"):
+        machine.partial_fit(X, TWO, classes=[0, 1, 2])
+    assert not hasattr(machine, "shape_fit_")
+    machine.partial_fit(X, TWO, classes=[0, 1])
+    with pytest.raises(svmcore.InputError, match="classes names fewer classes than y has"):
+        machine.partial_fit(MORE, MORE_TWO, classes=[0])
+    assert machine.shape_fit_ == (N, 3)
+
+
+def test_a_kernel_function_of_objects_hears_of_its_own_errors():
+    words = ["one", "two", "three", "four"]
+    with pytest.raises(svmcore.InputError, match=r"C=-1.0 is out of range"):
+        svmcore.SVC(C=-1.0, kernel=lambda A, B: np.eye(len(A), len(B))).fit(words, [0, 1, 0, 1])
+
+
+def test_a_fit_that_fails_changes_nothing():
+    machine = svmcore.SVC(class_weight={0: 2.0}).fit(X, TWO)
+    before = dict(vars(machine))
+    for points, y in ((X[:, :2], np.zeros(N)), (X[:, :2] * np.nan, TWO)):
+        with pytest.raises(ValueError, match=r"class|NaN"):
+            machine.fit(points, y)
+        assert vars(machine) == before
+    with pytest.raises(svmcore.InputError, match=r"C=-1\.0"):
+        machine.set_params(C=-1.0).partial_fit(MORE, MORE_TWO)
+    assert vars(machine) == before | {"C": -1.0}
+
+
+def test_fewer_kernel_values_are_fewer_features():
+    machine = svmcore.SVC(kernel="precomputed").fit(X @ X.T, TWO).forget([0, 1])
+    assert machine.n_features_in_ == N - 2
+    assert values(machine, (X @ X.T)[:, 2:]).shape == (N,)
+
+
+def test_places_are_none_some_or_wrong():
+    machine = svmcore.SVC(gamma=0.4).fit(X, TWO)
+    before = values(machine)
+    assert np.array_equal(values(machine.forget([])), before)
+    assert machine.forget(np.arange(N) == 3).shape_fit_ == (N - 1, 3)
+    with pytest.raises(svmcore.InputError, match="indices reach from 99 to 99; there are 39"):
+        machine.forget([99])
+    with pytest.raises(svmcore.InputError, match="are not whole numbers"):
+        machine.forget(["first"])
+
+
+def test_one_weight_for_all_is_taken_early_and_late():
+    machine = svmcore.SVC(gamma=0.4, tol=1e-9).partial_fit(X, TWO, sample_weight=2.0)
+    machine.partial_fit(MORE, MORE_TWO, sample_weight=3.0)
+    whole = svmcore.SVC(gamma=0.4, tol=1e-9)
+    whole.fit(np.concatenate([X, MORE]), np.concatenate([TWO, MORE_TWO]), np.repeat([2.0, 3.0], [N, 10]))
+    assert np.allclose(values(machine), values(whole), atol=1e-6)

@@ -7,8 +7,9 @@ types), and whatever they refuse, goes through scikit-learn's own checks, so tha
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -103,6 +104,33 @@ def refuse_other_arrays(X: Any) -> None:
         )
 
 
+@contextmanager
+def as_it_was(estimator: Any) -> Iterator[None]:
+    """All or nothing: where something fails, the estimator keeps every attribute that it had."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def asked(estimator: Any) -> dict[str, Any]:
+    """The parameters, by name; what can be written to in their place is copied."""
+    values = {field.name: getattr(estimator, field.name) for field in fields(estimator)}
+    return {name: value.copy() if isinstance(value, dict) else value for name, value in values.items()}
+
+
+def weights_of(sample_weight: Any, n: int) -> FloatArray:
+    """A weight for each row, from one for all or one for each; none is negative."""
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    weights = np.full(n, weights) if weights.ndim == 0 else weights
+    if weights.ndim != 1:
+        raise InputError(f"Sample weights must be 1D array or scalar, got {weights.ndim}D array")
+    return np.maximum(border.vector(weights, "sample_weight", n), 0.0)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc]
     """check -> form -> solve -> store; the kinds of estimators say what each of them is."""
@@ -159,11 +187,7 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
         """Weights; a negative one takes its row away, as in LIBSVM."""
         if sample_weight is None:
             return None
-        weights = np.asarray(sample_weight, dtype=np.float64)
-        weights = np.full(n, weights) if weights.ndim == 0 else weights
-        if weights.ndim != 1:
-            raise InputError(f"Sample weights must be 1D array or scalar, got {weights.ndim}D array")
-        weights = np.maximum(border.vector(weights, "sample_weight", n), 0.0)
+        weights = weights_of(sample_weight, n)
         if not weights.any():
             raise InputError(
                 "Invalid input - all samples have zero or negative weights. sample_weight is zero everywhere; at least one "
@@ -217,13 +241,14 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
         if context is not None:
             metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
             context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata=metadata)
-        with listening() as told:
+        with as_it_was(self), listening() as told:
             try:
                 data = self._check(X, y, sample_weight)
                 self._solve(data, self._hook(context))
             except InputError:
                 self._in_their_words(X, y)
                 raise
+            self._asked = asked(self)
         if context is not None:
             context.call_on_fit_task_end(
                 estimator=self, X=X, y=y, metadata=metadata, reconstruction_attributes=lambda: dict(vars(self))
@@ -231,7 +256,9 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
         return told
 
     def _in_their_words(self, X: Any, y: Any) -> None:
-        """Raise what scikit-learn's checks say about X and y, if they find something."""
+        """Raise what scikit-learn's checks say about X and y, if they find something. Objects are no business of theirs."""
+        if callable(getattr(self, "kernel", None)):
+            return
         sk.validate_data(
             self, X, y if self._targets != "none" else "no_validation", accept_sparse=True, dtype=np.float64
         )
@@ -280,7 +307,8 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
     def __getstate__(self) -> Any:
         """The training data stay behind."""
         state = dict(super().__getstate__())
-        state.pop("_rows", None)
+        for name in ("_rows", "_asked"):
+            state.pop(name, None)
         return state
 
     # ---- predict -----------------------------------------------------------------------------------------------------
@@ -335,5 +363,6 @@ def _trained(form: Form, data: Data, words: dict[str, Any], strategy: Any) -> So
 
 __all__ = [
     "LINEAR_SVC_FORM", "LINEAR_SVR_FORM", "NU_SVC_FORM", "NU_SVR_FORM", "ONE_CLASS_FORM", "QUANTILE_FORM", "SVC_FORM",
-    "SVR_FORM", "Data", "Estimator", "Form", "machines_for", "plain", "seed",
+    "SVR_FORM", "Data", "Estimator", "Form", "as_it_was", "asked", "machines_for", "plain",
+    "seed", "weights_of",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from svmcore.estimators import _update as update
 from svmcore.estimators._base import Data, Estimator, Form
 from svmcore.estimators._fitted import Fitted, own
 from svmcore.kernel.points import is_sparse
+from svmcore.problem import border
 from svmcore.problem.division import Part
 
 
@@ -177,13 +178,14 @@ class Labelled(Machine):
         X, y, sample_weight : further rows, as in `fit`. The first call is a `fit`, and has rows of every class.
         classes : all classes there are, to be checked.
         """
-        self._grow(X, y, sample_weight)
-        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            missing = np.setdiff1d(np.unique(classes), self.classes_).tolist()
-            raise InputError(
-                f"classes names {missing or 'fewer classes than y has'}; the first rows must have a row of every class"
-            )
-        return self
+        if classes is not None and (y is not None or "_fitted" in self.__dict__):
+            known = self.classes_ if "_fitted" in self.__dict__ else border.label_codes(np.ravel(y), np.size(y))[1]
+            if not np.array_equal(np.unique(classes), known):
+                missing = np.setdiff1d(np.unique(classes), known).tolist()
+                raise InputError(
+                    f"classes names {missing or 'fewer classes than y has'}; the first rows must have a row of every class"
+                )
+        return self._grow(X, y, sample_weight)
 
 
 __all__ = ["Labelled", "Machine"]

@@ -24,6 +24,7 @@ from svmcore.train import train_svc, train_svr
 _PATH_WORDS = {word: word for word in ("kernel", "gamma", "degree", "coef0", "C_max", "verbose", "time_limit")}
 _CV_WORDS = _PATH_WORDS | {"cv": "cv", "n_jobs": "n_jobs", "score": "scoring"}
 _RULES = ("min", "1se")
+_CALIBRATIONS = ("sigmoid", "isotonic", "venn-abers")
 
 
 class _AtC:
@@ -178,6 +179,10 @@ class SVCPathCV(Classifier, Chosen):
     def predict_log_proba(self, X: Any) -> FloatArray:
         """The logarithm of `predict_proba`."""
         return np.log(self.predict_proba(X))
+
+    def _find(self, data: Data, words: dict[str, Any]) -> Any:
+        border.choice("calibration", self.calibration, _CALIBRATIONS)
+        return super()._find(data, words)
 
     def _store(self, found: Any, data: Data) -> None:
         super()._store(found, data)

@@ -15,9 +15,11 @@ import numpy as np
 from svmcore._errors import InputError, listening
 from svmcore._types import FloatArray, IntArray
 from svmcore.classes import Machines
+from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import Data
 from svmcore.estimators._fitted import count, stacked, taken
+from svmcore.models.incremental import positions
 from svmcore.models.solution import Solution
 from svmcore.problem import border
 from svmcore.problem.division import Part
@@ -55,7 +57,9 @@ def remove(machine: Machine, indices: Any) -> Told:
     machine._known  # noqa: B018  (an estimator without a fit says so)
     old = _rows(machine)
     n = count(old.X)
-    gone = np.unique(np.arange(n)[np.asarray(indices)])
+    gone = positions(indices, n)
+    if not gone.size:
+        return []
     keep = np.setdiff1d(np.arange(n), gone)
     if not keep.size:
         raise InputError("indices names all rows; at least one row must stay")
@@ -66,18 +70,40 @@ def remove(machine: Machine, indices: Any) -> Told:
         raise InputError(
             f"indices names all rows of a class, and only {left} would stay; fit anew on the other classes"
         )
-    return _changed(machine, rest, keep)
+    with base.as_it_was(machine):
+        if machine._given:
+            machine.n_features_in_ = keep.size
+        return _changed(machine, rest, keep)
 
 
 def _rows(machine: Machine) -> Data:
-    """The training data."""
+    """The training data, as long as the kernel is one of such data."""
     rows = machine.__dict__.get("_rows")
     if rows is None:
         raise InputError(
             "this estimator does not carry its training data (it was copied, pickled or converted), so rows can be neither "
             "added nor removed; fit it again"
         )
+    was = machine._asked.get("kernel")
+    kinds = [
+        callable(kernel) or (isinstance(kernel, str) and kernel == "precomputed") for kernel in (was, machine.kernel)
+    ]
+    if any(kinds) and not _same(was, machine.kernel) and "kernel" in machine._asked:
+        raise InputError(
+            f"kernel={machine.kernel!r} came after the fit, and its training data are those of kernel={was!r}; fit it again"
+        )
     return rows  # type: ignore[no-any-return]
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two values of a parameter are one, also where they are arrays."""
+    return a is b or (type(a) is type(b) and bool(np.all(a == b)))
+
+
+def _unchanged(machine: Machine, names: tuple[str, ...] = ()) -> bool:
+    """Whether parameters, or some of them, are still those of the fit."""
+    now = base.asked(machine)
+    return all(_same(machine._asked.get(name), now.get(name)) for name in names or now)
 
 
 def _checked(machine: Machine, old: Data, X: Any, y: Any, sample_weight: Any) -> Data:
@@ -102,13 +128,13 @@ def _checked(machine: Machine, old: Data, X: Any, y: Any, sample_weight: Any) ->
         y = places
     elif machine._targets == "numbers":
         y = border.vector(y, "y", count(X))
-    w = None if sample_weight is None else np.maximum(border.vector(sample_weight, "sample_weight", count(X)), 0.0)
+    w = None if sample_weight is None else base.weights_of(sample_weight, count(X))
     return Data(X, y, w, old.classes)
 
 
 def _changed(machine: Machine, rows: Data, keep: IntArray) -> Told:
     """The machine of `rows`, whose first are the rows `keep` of the old ones."""
-    with listening() as told:
+    with base.as_it_was(machine), listening() as told:
         if machine._form.targets == "none" or not _moves(machine):
             asked = machine.get_params(deep=False).get("gamma")
             if asked is not None:
@@ -121,20 +147,22 @@ def _changed(machine: Machine, rows: Data, keep: IntArray) -> Told:
         else:
             found = _moved(machine, rows, keep)
             machine._store(found, rows)
+        machine._asked = base.asked(machine)
     return told
 
 
 def _same_gamma(machine: Machine) -> Any:
-    """The gamma of the machine as a number, where it has one."""
-    gamma = None if callable(machine.kernel) else machine._known.machines[0].gamma
+    """The gamma of the machine as a number, where it has one and nobody asks for another."""
+    kept = _unchanged(machine, ("kernel", "gamma"))
+    gamma = None if callable(machine.kernel) or not kept else machine._known.machines[0].gamma
     return machine.gamma if gamma is None else gamma
 
 
 def _moves(machine: Machine) -> bool:
-    """Whether the problem of rows that stay does not depend on the others."""
+    """Whether the problem of rows that stay depends neither on the others nor on a parameter that came after the fit."""
     balanced = isinstance(getattr(machine, "class_weight", None), str)
     given = callable(machine.kernel) or machine._given
-    return machine._movable and not (balanced or given or "nu" in machine._form.words)
+    return machine._movable and not (balanced or given or "nu" in machine._form.words) and _unchanged(machine)
 
 
 def _moved(machine: Machine, rows: Data, keep: IntArray) -> Solution | Machines:

@@ -144,7 +144,8 @@ def add(solution: Solution, X: Any, y: Any, sample_weight: Any = None) -> Soluti
     return _changed(solution, larger, keep=np.arange(n))
 
 
-def _indices(indices: Any, n: int) -> IntArray:
+def positions(indices: Any, n: int) -> IntArray:
+    """The points that `indices`, places or a mask, name among n, each once and in order."""
     array = np.atleast_1d(np.asarray(indices))
     if array.dtype == bool:
         if array.shape != (n,):
@@ -183,7 +184,7 @@ def remove(solution: Solution, indices: Any) -> Solution:
     training = _training(solution)
     _refuse_nu(solution)
     n = training.X.shape[0]
-    gone = _indices(indices, n)
+    gone = positions(indices, n)
     keep = np.setdiff1d(np.arange(n), gone)
     precomputed = solution.kernel.kind == KernelKind.PRECOMPUTED
     weights = _weights(training)
