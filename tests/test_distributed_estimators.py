@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+import time
+
 import numpy as np
 import pytest
 from scipy.sparse import coo_matrix
 
 import svmcore
-from svmcore.distributed import DaskLinearSVC, DaskSVC, DaskSVR
+from svmcore.distributed import DaskLinearSVC, DaskSVC, DaskSVR, scan
 
 pytestmark = pytest.mark.compiled
 
@@ -93,6 +96,76 @@ def test_a_score_takes_labels_as_a_column_and_no_other_shapes():
         for wrong in (y[:-1], np.stack([y, y], axis=1), y[:1]):
             with pytest.raises(svmcore.InputError, match="one label a row"):
                 model.score(X, wrong)
+
+
+def keeps_the_first(model, X, y, warning):
+    with pytest.warns(svmcore.ConvergenceWarning, match=warning):
+        model.fit(X, y)
+    assert len(model.solutions_) == 3
+    assert not model.converged_
+    for machine in model.solutions_:
+        assert machine.intercept == machine.intercept
+        assert machine.gap >= -1e-9
+    assert set(model.predict(X[:9])) <= set(model.classes_)
+
+
+@pytest.mark.parametrize("form", [DaskSVC, DaskLinearSVC])
+@pytest.mark.parametrize("engine", ["serial", "threads"])
+def test_a_callback_that_stops_keeps_all_machines(form, engine):
+    X, y = three(300)
+    model = form(parts=2, engine=engine, callback=lambda report: True)
+    keeps_the_first(model, X, y, "callback")
+
+
+@pytest.mark.parametrize("place", ["load", "start", "survey"])
+def test_a_time_limit_in_the_second_machine_keeps_the_first(monkeypatch, place):
+    X, y = three(300)
+    model, work, calls = DaskSVC(parts=2, tol=1e-8), getattr(scan, place), []
+
+    def late(*words):
+        calls.append(words)
+        if machines and not past:
+            past.append(True)
+            machines[0].control.start -= 1e6
+        return work(*words)
+
+    machines, past = [], []
+    solved = DaskSVC._solved
+
+    def watched(self, problem):
+        if problem.begun:
+            machines.append(problem)
+        return solved(self, problem)
+
+    monkeypatch.setattr(scan, place, late)
+    monkeypatch.setattr(DaskSVC, "_solved", watched)
+    keeps_the_first(model.set_params(time_limit=1e5), X, y, "time_limit")
+    assert model.solutions_[0].converged
+    assert model.solutions_[2].n_support == 0
+
+
+@pytest.mark.parametrize("form", [DaskSVC, DaskLinearSVC])
+def test_every_machine_has_its_own_time(form):
+    X, y = three(300)
+    began = time.perf_counter()
+    machines = form(parts=2).fit(X, y).solutions_
+    took = time.perf_counter() - began
+    assert sum(machine.fit_seconds for machine in machines) <= took
+    for machine in machines:
+        assert 0.0 < machine.rounds[-1].seconds <= machine.fit_seconds
+
+
+@pytest.mark.parametrize("engine", ["serial", "threads"])
+@pytest.mark.parametrize("form", [DaskSVC, DaskLinearSVC])
+def test_fitted_estimators_and_their_machines_are_pickled(form, engine):
+    X, y = three(300)
+    model = form(parts=2, engine=engine).fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.decision_function(X), model.decision_function(X))
+    one, other = model.solutions_[0], pickle.loads(pickle.dumps(model.solutions_[0]))
+    assert other.objective == one.objective
+    assert all(np.array_equal(a, b) for a, b in zip(one.alpha, other.alpha, strict=True))
+    assert np.array_equal(other.to_local().predict(X), one.to_local().predict(X))
 
 
 def test_scikit_learn_clones_them():

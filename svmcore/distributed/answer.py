@@ -41,6 +41,16 @@ class Vectors(NamedTuple):
     X: Any
 
 
+class Fetched(NamedTuple):
+    """Support vectors that are here: what `PartsSolution.gather` is after a journey."""
+
+    found: list[Vectors]
+
+    def __call__(self) -> list[Vectors]:
+        """All of them."""
+        return self.found
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class PartsSolution:
     """A machine trained over parts, with its certificate.
@@ -113,6 +123,10 @@ class PartsSolution:
     def vectors(self) -> list[Vectors]:
         """The support vectors of every part, fetched from where they are when first asked for."""
         return self.gather()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With its support vectors, and without the engine and the parts that they are fetched from."""
+        return self.__dict__ | {"gather": Fetched(self.vectors)}
 
     @property
     def alpha(self) -> list[FloatArray]:

@@ -80,9 +80,11 @@ class _Estimator:
                         "checkpoint= belongs to one machine, and several classes have several; leave it out"
                     )
                 machines = _of_classes(problem, self.strategy)
-            self.solutions_: list[PartsSolution] = [self._solved(machine) for machine in machines]
+            solutions = [self._solved(machines[0])]
+            solutions += (self._solved(each._replace(begun=problem.control.seconds)) for each in machines[1:])
         finally:
             problem.engine.close()
+        self.solutions_: list[PartsSolution] = solutions
         self.client_ = getattr(problem.engine, "client", None)
         self.classes_ = labels
         self.n_features_in_ = problem.whole.features
@@ -93,6 +95,10 @@ class _Estimator:
             return fit_linear(problem)
         size = getattr(self, "working_set", None)
         return fit_kernel(problem, None if size is None else border.integer("working_set", size, low=2), False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without clients, which belong to their process."""
+        return {name: None if name in ("client", "client_") else value for name, value in self.__dict__.items()}
 
     @property
     def solution_(self) -> PartsSolution:

@@ -124,7 +124,7 @@ class Rounds:
             return self.go_on()
         except Halted:
             if self.stand is None:
-                self.control.demand()
+                self._begin_late()
             return self.control.reason() or Status.INTERRUPTED
         finally:
             self.engine.poll = lambda: False
@@ -140,8 +140,15 @@ class Rounds:
         finally:
             self.engine.poll = lambda: False
 
-    def begin(self) -> None:
-        """Load the parts and let each solve itself; or take the point of a checkpoint."""
+    def _begin_late(self) -> None:
+        """Stopped before there was a point. Where machines of other classes are there, this one is zero to keep them."""
+        if not self.problem.begun:
+            self.control.demand()
+        self.engine.poll = lambda: False
+        self.begin(zero=True)
+
+    def begin(self, *, zero: bool = False) -> None:
+        """Load the parts and let each solve itself, or none with `zero`; or take the point of a checkpoint."""
         engine, problem, threads = self.engine, self.problem, self.engine.n_threads
         P = len(problem.sources)
         self.parts = engine.run(scan.load, [(k, source, self.task) for k, source in enumerate(problem.sources)])
@@ -149,7 +156,7 @@ class Rounds:
         if stored is None:
             limit = self.control.time_limit
             left = None if limit is None else max(limit - self.control.seconds, 0.0)
-            share = float(min(P, START_SHARE)) if self.convex else 0.0
+            share = float(min(P, START_SHARE)) if self.convex and not zero else 0.0
             betas = engine.run(scan.start, [(part, share, problem.tol, left, threads) for part in self.parts])
         else:
             names = scan.Bits._fields
@@ -289,7 +296,7 @@ class Rounds:
         self.moved_single += 0.0 if self.exact else size_moved
         self.rows_moved += len(rows)
         after = self.look(states, bias)
-        self.rounds.append(Round(self.control.seconds, at.violation, at.free, at.dual, at.gap, len(rows), groups))
+        self.rounds.append(Round(self.problem.seconds, at.violation, at.free, at.dual, at.gap, len(rows), groups))
         self.stand = after
         self.keep()
 

@@ -35,6 +35,12 @@ class Setup(NamedTuple):
     control: Control
     ledger: Ledger
     verbose: int
+    begun: float = 0.0  # when the turn of this machine came; later than 0 where those of other classes are there
+
+    @property
+    def seconds(self) -> float:
+        """Time since the work on this machine began."""
+        return self.control.seconds - self.begun
 
 
 class Words(NamedTuple):

@@ -102,7 +102,7 @@ def fit_linear(problem: Setup) -> PartsSolution:
     d = task.n_features
 
     def log(step: int, mu: float, residual: float) -> None:
-        steps.append(Round(control.seconds, residual, 0, np.nan, mu, 0, 1))
+        steps.append(Round(problem.seconds, residual, 0, np.nan, mu, 0, 1))
         if problem.verbose:
             sys.stderr.write(
                 f"fit: {control.seconds:6.1f} s, step {step}, complementarity {mu:.2e}, dual residual {residual:.2e}\n"
@@ -137,7 +137,7 @@ def fit_linear(problem: Setup) -> PartsSolution:
         certificate=Certificate(
             -found.dual, primal, found.gap, relative, found.violation, 0.0, found.bias - shift
         ),
-        status=status, fit_seconds=control.seconds, n_support=found.support, n_free=found.free, rounds=steps,
+        status=status, fit_seconds=problem.seconds, n_support=found.support, n_free=found.free, rounds=steps,
         rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
         classes=_classes(problem), kernel=Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0), terms=problem.terms,
         n_features=d, coef_=found.w, engine=engine.name, gather=_FromCrew(crew), stats=stats,
@@ -343,7 +343,7 @@ def fit_kernel(problem: Setup, working_set: int | None, whole: bool) -> PartsSol
     return PartsSolution(
         kind=task.kind, intercept=proof.bias,
         certificate=Certificate(-proof.dual, primal, proof.gap, relative, proof.violation, 0.0, proof.bias),
-        status=status, fit_seconds=control.seconds, n_support=n_support, n_free=at.free, rounds=fit.rounds,
+        status=status, fit_seconds=problem.seconds, n_support=n_support, n_free=at.free, rounds=fit.rounds,
         rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
         classes=_classes(problem), kernel=task.kernel, terms=problem.terms, n_features=task.n_features, coef_=coef,
         engine=problem.engine.name, gather=_FromParts(fit), stats=stats,
