@@ -53,6 +53,7 @@ def test_tolerance_is_met(kernel, C, tol):
     certified(solution, X, y, C, tol, kernel=kernel, coef0=1.0)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("solver", ["block", "auto"])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])

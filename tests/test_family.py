@@ -296,6 +296,7 @@ def test_nu_on_real_data(name, data_set):
     assert classifier_objective(K, a, mine.C) == pytest.approx(classifier_objective(K, b, np.abs(b).max()), rel=1e-9)
 
 
+@pytest.mark.compiled
 def test_many_points_are_looked_at_in_part_first(monkeypatch):
     from svmcore import nu as module
 
@@ -348,6 +349,7 @@ def random_nu(seed: int) -> None:
     assert machine.kkt_violation <= 1e-7
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("seed", range(60))
 def test_random_problems_have_their_nu(seed):
     random_nu(seed)

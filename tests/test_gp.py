@@ -23,6 +23,7 @@ def kernel(A, B):
     return np.exp(-GAMMA * ((A[:, None] - B[None]) ** 2).sum(axis=-1))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("noise", [1e-3, 0.1, 5.0])
 @pytest.mark.parametrize("cache_mb", [None, 1e-3])
 def test_it_solves_the_system(problem, noise, cache_mb):

@@ -91,6 +91,7 @@ def kernel_of_polynomials(A, B):
     return (1.0 + A @ B.T) ** 2
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("kernel", "sparse"),
     [(name, sparse) for name in ("linear", "rbf", "poly") for sparse in (False, True)]

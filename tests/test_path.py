@@ -379,6 +379,7 @@ def test_a_kernel_matrix_that_takes_too_long_is_given_up(mode, monkeypatch):
     assert stores[0].whole
 
 
+@pytest.mark.compiled
 def test_rows_on_demand_are_never_copied_to_make_room(monkeypatch):
     X, y = two_clouds(500)
     whole = svm_path(X, y, gamma=2.0, lambda_min=0.5)

@@ -66,6 +66,7 @@ def test_a_step_of_the_library_is_the_explicit_projection(seed, larger):
     np.testing.assert_allclose(solution.alpha, alpha + step * d, atol=1e-12)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("solver", ["rosen", "rosen-cg"])
 @pytest.mark.parametrize("C", [0.5, 20.0])
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -138,6 +139,7 @@ def test_targets_of_the_study(data_set, case):
         assert counts["smo"] / counts["rosen-cg"] >= target
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("solver", ["rosen", "rosen-cg"])
 def test_rounding_does_not_add_up_on_the_equality_row(solver):
     rng = np.random.default_rng(4)

@@ -148,6 +148,7 @@ def outlier(n: int) -> Case:
     return Case(X, 2.0 * y - 1.0, {"C": 1.0, "kernel": "linear"})
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("n", [4, 20, 80])
 @pytest.mark.parametrize("solver", ["auto", "smo"])
 def test_one_cell_of_another_size(n, solver):

@@ -72,6 +72,7 @@ def test_every_row_is_computed_once_and_the_certificate_counts_apart(scan):
         assert solution.n_kernel_evals < solution.stats["paper_evals"]
 
 
+@pytest.mark.compiled
 def test_rows_that_do_not_fit_are_computed_again():
     rng = np.random.default_rng(2)
     X = rng.normal(size=(150, 3))
@@ -84,6 +85,7 @@ def test_rows_that_do_not_fit_are_computed_again():
     assert small.objective == pytest.approx(whole.objective, rel=1e-9)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("scan", SCANS)
 @pytest.mark.parametrize("C", [0.1, 10.0, 1000.0, np.inf])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])

@@ -110,6 +110,7 @@ def test_several_at_once_and_back():
     np.testing.assert_allclose(solution.remove(mask).alpha, solution.remove(-1).alpha)
 
 
+@pytest.mark.compiled
 def test_regression_and_weights():
     X = np.linspace(0.0, 6.0, 40).reshape(-1, 1)
     y, weights = np.sin(X).ravel(), np.linspace(0.5, 2.0, 40)

@@ -27,6 +27,7 @@ def test_two_variables_retrace_the_maximal_violating_pair(loss, C):
         np.testing.assert_array_equal(ours.trace[column], smo.trace[column])
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("q", [2, 4, 10, 40])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_every_size_reaches_the_optimum(q, fit_intercept):
@@ -51,6 +52,7 @@ def test_odd_sizes_are_refused(q):
         svmcore.train_svc(X, y, solver="decomposition", q=q)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("highs_limit", [0, 300])
 @pytest.mark.parametrize("fit_intercept", [True, False])
