@@ -319,10 +319,13 @@ class _Search:
     def check_depth(self, more: _End) -> None:
         """Refuse a nu that no C is large enough for: the classes overlap in the kernel's space."""
         if self.line.nothing == 0.0 and self.less.t == 0.0 and more.t < _DEEP * _size(self.K):
-            raise InputError(
-                f"specified nu is infeasible: nu={self.nu:g}, and it must be above {more.share:.4g} here, since the classes "
-                "overlap; give a larger nu"
-            )
+            said = f"specified nu is infeasible: nu={self.nu:g}, and it "
+            if more.share >= _most(self.line.at(1.0)) * (1.0 - _EXACT):
+                raise InputError(
+                    f"{said}can only be {more.share:.4g} here, since the kernel does not tell the classes apart (their "
+                    "points are equal, say); look at the features, or give C in place of nu"
+                )
+            raise InputError(f"{said}must be above {more.share:.4g} here, since the classes overlap; give a larger nu")
 
 
 __all__ = ["check_feasible", "nu_fit"]

@@ -180,3 +180,42 @@ def test_one_weight_for_all_is_taken_early_and_late():
     whole = svmcore.SVC(gamma=0.4, tol=1e-9)
     whole.fit(np.concatenate([X, MORE]), np.concatenate([TWO, MORE_TWO]), np.repeat([2.0, 3.0], [N, 10]))
     assert np.allclose(values(machine), values(whole), atol=1e-6)
+
+
+# ---- words -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "y", "message"),
+    [
+        ("SVC", {"tol": None}, TWO, "^tol=None is not a number"),
+        ("SVC", {"tol": "a"}, TWO, "^tol='a' is not a number"),
+        ("SVC", {"max_iter": None}, TWO, "^max_iter=None is not a whole number"),
+        ("SVC", {"cache_size": -1.0}, TWO, r"^cache_size=-1\.0 is out of range"),
+        ("SVC", {"shrinking": "no"}, TWO, "^shrinking='no' is neither True nor False"),
+        ("SVC", {}, 3, "y"),
+        ("LinearSVC", {"loss": None}, TWO, "^loss=None is not known; choose one of 'hinge'"),
+        ("LinearSVR", {"loss": "pinball"}, NUMBERS, "^loss='pinball' is not known"),
+        ("QuantileSVR", {"quantile": 1.0}, NUMBERS, "^quantile=1 is out of range"),
+        ("SVRPathCV", {"loss": "hinge"}, NUMBERS, "^loss='hinge' is not known; choose one of 'epsilon_insensitive'"),
+        ("SVRPathCV", {"loss": "pinball", "quantile": 2.0}, NUMBERS, r"^quantile=2\.0 is out of range"),
+        ("SVCPathCV", {"scoring": "best"}, TWO, "^scoring='best'"),
+        ("SVCPathCV", {"multi_class": "all"}, THREE, "^multi_class='all' is not known"),
+    ],
+    ids=str,
+)
+def test_errors_name_the_parameter(name, params, y, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(svmcore, name)(**params).fit(X, y)
+
+
+def test_a_cost_beyond_the_path_names_its_end():
+    machine = svmcore.SVCPath(C_max=10.0).fit(X, TWO)
+    with pytest.raises(svmcore.InputError, match=r"^C=20 lies above 10.*fit again with C_max=20 or more"):
+        machine.set_params(C=20.0).predict(X)
+    assert machine.set_params(C=10.0).predict(X).shape == (N,)
+
+
+def test_no_larger_nu_is_advised_where_there_is_none():
+    with pytest.raises(svmcore.InputError, match=r"nu=0\.5, and it can only be 1 here, since the kernel does not tell"):
+        svmcore.NuSVC().fit(np.ones((10, 2)), np.arange(10) % 2)

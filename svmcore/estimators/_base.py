@@ -154,7 +154,7 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
     def _check_points(self, X: Any, y: Any) -> tuple[Any, Any]:
         """X as a matrix, and y."""
         labelled = self._targets != "none"
-        if plain(X) and (not labelled or (y is not None and len(y) == len(X))):
+        if plain(X) and (not labelled or np.shape(y)[:1] == (len(X),)):
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = X.shape[1]
             return X, y
@@ -326,11 +326,13 @@ def machines_for(form: Form, data: Data, words: dict[str, Any], strategy: Any) -
 
     Few rows without a limit are solved to rounding, whatever the tolerance: a weight of two is then exactly a row twice.
     """
-    steps = _PATIENCE if words["max_iter"] == -1 else min(_PATIENCE, words["max_iter"])
-    if count(data.X) <= _FEW and steps >= _LEAST and words["time_limit"] is None and words["tol"] < _ROUGH:
+    tol = border.number("tol", words["tol"], low=0.0, strict=True)
+    limit = border.integer("max_iter", words["max_iter"], low=-1)
+    steps = _PATIENCE if limit == -1 else min(_PATIENCE, limit)
+    if count(data.X) <= _FEW and steps >= _LEAST and words["time_limit"] is None and tol < _ROUGH:
         with listening() as told:
-            found = _trained(form, data, words | {"tol": min(words["tol"], _SHARP), "max_iter": steps}, strategy)
-        answer = _as_asked(found, words["tol"])
+            found = _trained(form, data, words | {"tol": min(tol, _SHARP), "max_iter": steps}, strategy)
+        answer = _as_asked(found, tol)
         if answer is not None:
             for message, kind in told:
                 if kind is not ConvergenceWarning:

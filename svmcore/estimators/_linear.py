@@ -40,6 +40,7 @@ class Linear(Machine):
     time_limit: float | None = None
 
     kernel = "linear"
+    _losses: ClassVar[tuple[str, ...]]
     _linear: ClassVar[bool] = True
     _free_intercept: ClassVar[bool] = False
     _limit_sentence: ClassVar[str] = "Liblinear failed to converge, increase the number of iterations."
@@ -50,6 +51,7 @@ class Linear(Machine):
         return tags
 
     def _words(self, data: Data) -> dict[str, Any]:
+        border.choice("loss", self.loss, self._losses)
         self._check_set(getattr(self, "penalty", "l2"))
         words = super()._words(data)
         squared = words["loss"].startswith("squared")
@@ -112,6 +114,7 @@ class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, Linear):
     """
 
     _form = base.LINEAR_SVC_FORM
+    _losses = ("hinge", "squared_hinge")
     _strategy: ClassVar[str] = "ovr"
 
     penalty: str = field(default="l2", kw_only=False)
@@ -162,6 +165,7 @@ class LinearSVR(sk.RegressorMixin, Linear):  # type: ignore[misc]
     """Linear support vector regression."""
 
     _form = base.LINEAR_SVR_FORM
+    _losses = ("epsilon_insensitive", "squared_epsilon_insensitive")
 
     epsilon: float = 0.0
     loss: Literal["epsilon_insensitive", "squared_epsilon_insensitive"] = "epsilon_insensitive"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -28,6 +29,7 @@ class Machine(Estimator):
     _form: ClassVar[Form]
     if TYPE_CHECKING:
         kernel: Any
+    _renamed: ClassVar[dict[str, str]] = {}  # words of functions for parameters, beyond those of the form
     _strategy: ClassVar[str] = "ovo"
     _linear: ClassVar[bool] = False
     _movable: ClassVar[bool] = True  # rows added and removed may move the machine, and need not train it
@@ -55,8 +57,21 @@ class Machine(Estimator):
     def _solve(self, data: Data, callback: Callable[[Any], Any] | None) -> None:
         if data.classes is not None:
             self.class_weight_ = self._factors(data)
-        words = self._words(data) | {"callback": callback}
-        self._store(self._find(data, words), data)
+        try:
+            words = self._words(data) | {"callback": callback}
+            self._store(self._find(data, words), data)
+        except InputError as error:
+            said = self._by_our_names(str(error))
+            if said == str(error):
+                raise
+            raise InputError(said) from None
+
+    def _by_our_names(self, message: str) -> str:
+        """What a function says of its words, said of the parameters that these came from."""
+        for word, name in (self._form.words | self._renamed).items():
+            if word != name:
+                message = re.sub(rf"(?<![\w.]){word}(?==)", name, message)
+        return message
 
     def _find(self, data: Data, words: dict[str, Any]) -> Any:
         """Train on checked data."""

@@ -23,6 +23,7 @@ from svmcore.train import train_svc, train_svr
 
 _PATH_WORDS = {word: word for word in ("kernel", "gamma", "degree", "coef0", "C_max", "verbose", "time_limit")}
 _CV_WORDS = _PATH_WORDS | {"cv": "cv", "n_jobs": "n_jobs", "score": "scoring"}
+_ROUNDING = 1e-9  # of the largest C of a path
 _RULES = ("min", "1se")
 _CALIBRATIONS = ("sigmoid", "isotonic", "venn-abers")
 
@@ -38,7 +39,12 @@ class _AtC:
         """The machine at one C."""
         last = self._last
         if last is None or last[0] != C:
-            found = Fitted(self.path.at(border.cost(C)), self.codes, self.points, self.sparse)
+            C, most = border.cost(C), self.path.C_range[1]
+            if most * (1.0 + _ROUNDING) < C:
+                raise InputError(
+                    f"C={C:g} lies above {most:g}, up to which the machines are known; fit again with C_max={C:g} or more"
+                )
+            found = Fitted(self.path.at(C), self.codes, self.points, self.sparse)
             self._last = last = (float(C), found)
         return last[1]
 
@@ -198,6 +204,7 @@ class SVRPathCV(sk.RegressorMixin, Chosen):  # type: ignore[misc]
     quantile: float = 0.5
 
     _form = Form(cv_path, _CV_WORDS | {"loss": "loss"}, {}, "numbers")
+    _renamed: ClassVar[dict[str, str]] = {"tau": "quantile"}
 
     @property
     def _refit(self) -> Form:  # type: ignore[override]
@@ -205,6 +212,7 @@ class SVRPathCV(sk.RegressorMixin, Chosen):  # type: ignore[misc]
         return Form(train_svr, words, {}, "numbers")
 
     def _words(self, data: Data) -> dict[str, Any]:
+        border.choice("loss", self.loss, ("epsilon_insensitive", "pinball"))
         own = {"tau": self.quantile} if self.loss == "pinball" else {"epsilon": self.epsilon}
         return super()._words(data) | own
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -26,6 +26,8 @@ _ROUNDING = 1e-12
 class Solved(Kernel):
     """The parameters of the solvers."""
 
+    _renamed: ClassVar[dict[str, str]] = {"cache_mb": "cache_size"}
+
     tol: float = 1e-3
     shrinking: bool = True
     cache_size: float = _CACHE
@@ -37,7 +39,7 @@ class Solved(Kernel):
 
     def _words(self, data: Data) -> dict[str, Any]:
         words = super()._words(data) | {"cache_mb": None if self.cache_size == _CACHE else self.cache_size}
-        return words if self.shrinking else words | {"shrinking": False}
+        return words if border.flag("shrinking", self.shrinking) else words | {"shrinking": False}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
