@@ -50,8 +50,8 @@ def write(file: Path, payload: bytes) -> None:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o644)
         with open(descriptor, "wb") as stream:
             stream.write(_MAGIC + hashlib.sha256(payload).digest() + payload)
-        if os.name == "posix":
-            temporary.chmod(0o644)  # whatever the umask: files that others may write to are not read
+            if os.name == "posix":
+                os.fchmod(descriptor, 0o644)  # whatever the umask: files that others may write to are not read
         temporary.replace(file)
     except OSError:
         delete(temporary)

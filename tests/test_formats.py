@@ -63,6 +63,25 @@ def test_what_cannot_be_written(name, y, message, tmp_path):
         svmcore.save_data(tmp_path / name, X, y)
 
 
+@pytest.mark.parametrize("name", ["a.svm", "a.csv.gz", "a.npz"])
+def test_what_goes_wrong_leaves_the_old_file(name, tmp_path, monkeypatch):
+    file = tmp_path / name
+    link = tmp_path / f"link-{name}"
+    link.symlink_to(file)
+    svmcore.save_data(link, X, LABELS)
+    assert link.is_symlink()
+    before = file.read_bytes()
+    with pytest.raises(svmcore.InputError, match=r"needs numbers|one label per row"):
+        svmcore.save_data(file, X, WORDS if name == "a.svm" else LABELS[:5])
+    with monkeypatch.context() as patch:
+        patch.setattr("svmcore.data.writing._pieces", lambda X: iter([(0, X[:5]), (5, None)]))
+        patch.setattr("svmcore.data.writing._arrays", lambda X, y: {"X": X, "y": np.array([object()])})
+        with pytest.raises((AttributeError, TypeError, ValueError)):
+            svmcore.save_data(file, X, LABELS)
+    assert file.read_bytes() == before
+    assert sorted(tmp_path.iterdir()) == sorted([file, link])
+
+
 # ---- compressed ------------------------------------------------------------------------------------------------------
 
 PACKERS = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress}

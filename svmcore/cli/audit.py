@@ -96,7 +96,8 @@ def convert(args: argparse.Namespace) -> int:
 
 
 def _data(args: argparse.Namespace) -> str:
-    from svmcore.data import Wanted, read, save_data
+    from svmcore.data import Wanted, read
+    from svmcore.data.writing import data_writer
 
     if args.to is not None:
         raise InputError("--to is for models; of data the end of the name says the format")
@@ -106,5 +107,5 @@ def _data(args: argparse.Namespace) -> str:
     if table.known is not None:
         raise InputError(f"{args.source}: some rows have no label; remove them, or leave the column out")
     names = None if table.names is None else list(table.names)
-    save_data(args.output, table.X, table.y, feature_names=names, label_name=table.label_name or "label")
+    write(args.output, data_writer(args.output, table.X, table.y, names, table.label_name or "label"))
     return f"{table.X.shape[0]:,} points, {table.X.shape[1]:,} features"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import math
 import os
 import tempfile
@@ -57,14 +56,16 @@ def _check_output(name: str) -> None:
 
 def write(name: str, save: Callable[[Any], None]) -> str:
     """Write a file whole or not at all; says where it is. Where there is no room, what was computed is kept elsewhere."""
+    from svmcore.data.whole import write_whole
+
     try:
-        _write(File(name), save)
+        write_whole(name, save)
     except OSError as error:
-        kept = File(tempfile.gettempdir()) / f"svmcore-{os.getpid()}-{File(name).name}"
         say(f"{name} could not be written: {error.strerror or error}")
-        if kept.absolute().parent == File(name).absolute().parent:
+        if File(tempfile.gettempdir()).absolute() == File(name).absolute().parent:
             raise
-        _write(kept, save)
+        kept = File(tempfile.mkdtemp(prefix="svmcore-")) / File(name).name  # a folder that nobody else writes to
+        write_whole(str(kept), save)
         say(f"what was computed is kept in {kept}")
         raise KeptElsewhereError(str(kept)) from None
     return name
@@ -72,22 +73,6 @@ def write(name: str, save: Callable[[Any], None]) -> str:
 
 class KeptElsewhereError(Exception):
     """A result is in another file than it should be, and that has been said."""
-
-
-def _write(target: File, save: Callable[[Any], None]) -> None:
-    if target.exists() and not target.is_file():  # a device, a pipe
-        with target.open("wb") as file:
-            room = io.BytesIO()  # archives are written back and forth
-            save(room)
-            file.write(room.getbuffer())
-        return
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with draft.open("wb") as file:
-            save(file)
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def write_picture(name: str, save: Callable[[str], None]) -> bool:

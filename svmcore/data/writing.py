@@ -8,7 +8,8 @@ import gzip
 import io
 import lzma
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,16 @@ import numpy as np
 from svmcore._errors import InputError
 from svmcore.data.arrow import pyarrow
 from svmcore.data.text import Array
+from svmcore.data.whole import write_whole
 from svmcore.models import archive
 
 SVMLIGHT = (".svmlight", ".svm", ".libsvm", ".txt", ".dat")
 ARROW = (".parquet", ".feather", ".arrow")
-_PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_PACKED: dict[str, Callable[[Any], Any]] = {
+    ".gz": lambda stream: gzip.GzipFile("", "wb", fileobj=stream, mtime=0),  # the same data make the same file
+    ".bz2": lambda stream: bz2.BZ2File(stream, "wb"),
+    ".xz": lambda stream: lzma.LZMAFile(stream, "wb"),  # noqa: SIM115
+}
 _ROWS = 256  # rows made text at a time
 
 
@@ -30,7 +36,8 @@ def save_data(file: Any, X: Any, y: Any = None, *, feature_names: Any = None, la
     Parameters
     ----------
     file : a name that ends in .svmlight, .svm, .libsvm, .txt or .dat (svmlight text), .csv, .tsv, .npz, .parquet, .feather
-        or .arrow. Text may be compressed: .csv.gz, .svm.bz2, .txt.xz. Rows are written as they come, a few at a time.
+        or .arrow. Text may be compressed: .csv.gz, .svm.bz2, .txt.xz. Rows are written as they come, a few at a time. What
+        goes wrong leaves a file that is there already as it was.
     X : array or scipy sparse matrix. y : labels or targets; svmlight text needs numbers. None: there are none.
     feature_names, label_name : names of columns, for the formats that have names.
 
@@ -44,6 +51,11 @@ def save_data(file: Any, X: Any, y: Any = None, *, feature_names: Any = None, la
     ([[1.0, 2.5], [3.0, 4.0]], ['yes', 'no'])
     """
     name = os.fspath(file)
+    write_whole(name, data_writer(name, X, y, feature_names, label_name))
+
+
+def data_writer(name: str, X: Any, y: Any, feature_names: Any, label_name: str) -> Callable[[Any], None]:
+    """What writes checked data to a stream of bytes, in the format that the end of the name says."""
     stem, packed = os.path.splitext(name)
     end = os.path.splitext(stem if packed in _PACKED else name)[1].lower()
     if end not in (*SVMLIGHT, *ARROW, ".csv", ".tsv", ".npz") or (packed in _PACKED and end in (*ARROW, ".npz")):
@@ -59,15 +71,21 @@ def save_data(file: Any, X: Any, y: Any = None, *, feature_names: Any = None, la
     if names is not None and len(names) != X.shape[1]:
         raise InputError(f"feature_names holds {len(names)} names for {X.shape[1]} columns of X; give one for each")
     if end == ".npz":
-        archive.write(name, _arrays(X, labels))
-    elif end in ARROW:
-        _write_arrow(name, end, X, labels, names, label_name)
-    else:
+        return lambda stream: archive.write(stream, _arrays(X, labels))
+    if end in ARROW:
+        return lambda stream: _write_arrow(stream, name, end, X, labels, names, label_name)
+    if end in SVMLIGHT and labels is not None and labels.dtype.kind not in "biuf":
+        raise InputError(
+            f"svmlight text needs numbers as labels, and these are {labels[:1].tolist()[0]!r}, ...; number them"
+        )
+
+    def write(stream: Any) -> None:
         lines = _svmlight(X, labels) if end in SVMLIGHT else _delimited(X, labels, names, label_name, end)
-        opened: Any = _PACKED[packed](name, "wb") if packed in _PACKED else open(name, "wb")  # noqa: SIM115
-        with opened as stream:
+        with _PACKED[packed](stream) if packed in _PACKED else nullcontext(stream) as opened:
             for line in lines:
-                stream.write(line)
+                opened.write(line)
+
+    return write
 
 
 def _arrays(X: Any, y: Array | None) -> dict[str, Any]:
@@ -86,10 +104,6 @@ def _svmlight(X: Any, y: Array | None) -> Iterator[bytes]:
     """Lines ``label index:value ...``, indices from 1, entries that are zero left out; the first row keeps its last entry."""
     if y is None:
         y = np.zeros(X.shape[0], dtype=np.int64)
-    if y.dtype.kind not in "biuf":
-        raise InputError(
-            f"svmlight text needs numbers as labels, and these are {y[:1].tolist()[0]!r}, ...; number them"
-        )
     y = y.astype(np.int64) if y.dtype.kind == "b" else y
     for start, part in _pieces(X):
         dense = not hasattr(part, "indptr")
@@ -121,7 +135,9 @@ def _delimited(X: Any, y: Array | None, names: list[str] | None, label_name: str
         room.truncate()
 
 
-def _write_arrow(name: str, end: str, X: Any, y: Array | None, names: list[str] | None, label_name: str) -> None:
+def _write_arrow(
+    stream: Any, name: str, end: str, X: Any, y: Array | None, names: list[str] | None, label_name: str
+) -> None:
     dense = X.toarray() if hasattr(X, "indptr") else X
     lib = pyarrow("lib")
     titles = names or [f"x{k + 1}" for k in range(dense.shape[1])]
@@ -132,6 +148,6 @@ def _write_arrow(name: str, end: str, X: Any, y: Array | None, names: list[str] 
         columns[label_name] = lib.array(y.tolist())
     table = lib.Table.from_pydict(columns)
     if end == ".parquet":
-        pyarrow("parquet").write_table(table, name)
+        pyarrow("parquet").write_table(table, stream)
     else:
-        pyarrow("feather").write_feather(table, name, compression="uncompressed")
+        pyarrow("feather").write_feather(table, stream, compression="uncompressed")
