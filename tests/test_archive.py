@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -66,6 +67,22 @@ def test_a_trap_is_refused_before_it_is_unpacked(packed):
     assert len(file.getvalue()) < 200_000
     with pytest.raises(svmcore.InputError, match="unpacks to more than 100 times its length"):
         archive.read("it", file)
+
+
+def test_the_length_of_a_header_is_no_claim_on_memory():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as out, out.open("X.npy", "w") as member:
+        member.write(b"\x93NUMPY\x02\x00" + (40 << 20).to_bytes(4, "little"))
+        for _ in range(40):
+            member.write(b" " * (1 << 20))
+    file.seek(0)
+    tracemalloc.start()
+    try:
+        with pytest.raises(svmcore.InputError, match="X claims a header of 41,943,040 bytes"):
+            archive.read("it", file)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_claim_is_compared_with_the_archive():

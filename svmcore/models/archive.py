@@ -7,6 +7,7 @@ case). `write` stores, and does not compress, what would not come back under tha
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import sys
@@ -25,6 +26,7 @@ from svmcore.kernel.table import name_of
 FREE = 1 << 26  # bytes that any file may unpack to,
 RATIO = 100  # and beyond them so many times its length
 _PIECE = 1 << 20  # bytes handled at a time: Ctrl-C is heard between them
+_LONGEST_HEADER = 10_000  # bytes: numpy believes no longer one, either
 _PROBES = 8  # pieces whose compression is tried
 _NUMBERED = ("linear", "poly", "sigmoid", "rbf", "laplacian", "precomputed")
 """Kernels as older files numbered them. Never changed: files of today have names."""
@@ -153,7 +155,10 @@ class Archive:
         header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
         if header is None:
             raise InputError(f"{self.name}: {key} has format version {version}; save it again with numpy.savez")
-        shape, fortran, dtype = header(member)
+        claim = member.read(2 * version[0])  # numpy would take that much memory before it looks
+        if int.from_bytes(claim, "little") > _LONGEST_HEADER:
+            raise InputError(f"{self.name}: {key} claims a header of {int.from_bytes(claim, 'little'):,} bytes")
+        shape, fortran, dtype = header(io.BytesIO(claim + member.read(int.from_bytes(claim, "little"))))
         if dtype.hasobject:
             raise InputError(f"{self.name}: {key} holds Python objects, which are never unpickled; save numbers")
         if dtype.kind not in kinds or not dtype.itemsize:
