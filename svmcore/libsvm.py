@@ -261,6 +261,12 @@ def _refuse(model: Any, first: Solution) -> None:
         raise InputError(
             f"LIBSVM has no kernel {first.kernel_name!r}; it knows linear, poly, rbf, sigmoid, precomputed"
         )
+    if first.columns.categories:
+        words = ", ".join(repr(category.name) for category in first.columns.categories)
+        raise InputError(
+            f"a model of LIBSVM has no place for columns of words, and this machine has made features of {words}; write "
+            "it as .npz"
+        )
     if first.standardized is not None:
         raise InputError(
             "a model of LIBSVM has no place for the scaling of features that this machine does itself (standardize); scale "

@@ -278,6 +278,19 @@ def test_the_model_keeps_the_words_of_its_columns(run, command):
     assert "--categorical town" in err
 
 
+def test_text_of_libsvm_has_no_place_for_words(run):
+    table("a.csv", np.array(["Oslo", "Rome", "Lima"])[np.arange(60) % 3])
+    Path("b.csv").write_text(Path("a.csv").read_text().replace("yes", "1").replace("no\n", "0\n"))
+    status, _, err = run("train", "b.csv", "m.model", "--categorical", "town", "-q")
+    assert status == 0
+    assert "svmcore's own format, not LIBSVM's: a model of LIBSVM has no place for columns of words" in err
+    assert svmcore.load("m.model").columns.categories
+    status, _, err = run("convert", "m.model", "x.model", "--to", "libsvm")
+    assert status == 2
+    assert "features of 'town'" in err
+    assert not os.path.exists("x.model")
+
+
 # ---- places without room ---------------------------------------------------------------------------------------------
 
 
