@@ -53,6 +53,9 @@ def run(tmp_path, monkeypatch, capfd):
         ("-v 5 d", "--folds 5 --as-svm-train d"),
         ("d -C 3 --svr -k poly -o m.npz", "d -C 3 --svr -k poly -o m.npz"),
         ("-h", "-h"),
+        ("d -c 2 -h", "d -c 2 -h"),
+        ("-s 3 -w1 5 d", "--svr --as-svm-train d"),
+        ("-s 1 -w1 5 d", "--nu=0.5 --as-svm-train d"),
         ("--svr -p 0.2 d", "--epsilon=0.2 --as-svm-train --svr d"),
     ],
 )
@@ -84,6 +87,24 @@ def test_a_command_line_of_libsvm_works_as_it_is(run):
     assert run("predict", "model", "train.txt", "-o", "out", "-q")[0] == 0
     status, out, _ = run("train", "-c", "10", "-q", "train.txt", "-o", "own.npz", "--json")
     assert json.loads(out)["kernel"]["gamma"] == pytest.approx(1 / 3)  # svm-train's default
+
+
+def test_command_lines_of_libsvm_that_say_less_or_more(run):
+    assert run("train", "-t", "2", "-g", "0", "-q", "train.txt")[0] == 0  # gamma 0 is 1 / features
+    assert "gamma 0.333333" in Path("train.txt.model").read_text()
+    assert run("train", "-t", "3", "-r", "-5e-1", "-g", ".1", "-q", "train.txt", "m")[0] == 0
+    assert "coef0 -0.5" in Path("m").read_text()
+    status, _, err = run("train", "-w7", "2", "-c", "1", "-q", "train.txt", "m")
+    assert status == 0
+    assert "-w7 is left out" in err
+    assert run("train", "train.txt", "-h")[:2] == run("train", "-h")[:2]
+    svmcore.save_data("many.txt", np.repeat(X[:51], 4, axis=0), np.repeat(np.arange(51), 4))
+    assert run("train", "-t", "0", "-q", "many.txt")[0] == 0
+    assert svmcore.load("many.txt.model").classes.size == 51
+    svmcore.save_data("rare.txt", X, np.where(np.arange(60) < 3, 5, Y))  # three rows of a class in five folds
+    status, out, _ = run("train", "-v", "5", "-t", "0", "-q", "rare.txt")
+    assert status == 0
+    assert "Cross Validation Accuracy" in out
 
 
 def test_what_the_text_has_no_place_for_is_kept_all_the_same(run):

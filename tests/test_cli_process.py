@@ -93,3 +93,26 @@ def test_standard_input_and_closed_output():
     assert process.wait(timeout=300) == 1
     assert process.stderr.read() == ""
     process.stderr.close()
+
+
+def test_labels_that_the_output_has_no_letters_for(tmp_path):
+    (tmp_path / "d.csv").write_text("1,é\n2,é\n3,n\n4,n\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "svmcore", "train", "d.csv"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env=os.environ | INTERACTIVE | {"PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "\\xe9" in done.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell")
+@pytest.mark.parametrize(("words", "status"), [("train - <&-", 2), ("train d.csv -o m.npz >&-", 0)])
+def test_closed_streams(tmp_path, words, status):
+    (tmp_path / "d.csv").write_text("1,a\n2,a\n3,b\n4,b\n")
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -m svmcore {words}'], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env=os.environ | INTERACTIVE,
+    )  # fmt: skip
+    assert done.returncode == status
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "m.npz").exists() == (status == 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import sys
 import warnings
@@ -29,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "numpy" not in sys.modules
     ):  # the products are small: threads of the linear algebra would only wait for each other
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    _open_streams()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -55,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         say("error: not enough memory for this; try --sample-limit")
     except OSError as error:
         say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
-        _no_more_output()
+        if error.filename is None:
+            _no_more_output()
     return BAD_INPUT
 
 
@@ -63,6 +66,16 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     """What was typed; after "train" it may be what svm-train understands."""
     words = list(words)
     return build().parse_args(words[:1] + translated(words[1:]) if words[:1] == ["train"] else words)
+
+
+def _open_streams() -> None:
+    """Streams that are closed are empty; what the encoding of an output lacks is written as its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _no_more_output() -> None:

@@ -125,7 +125,7 @@ def load(args: argparse.Namespace) -> Table:
         kept = np.sort(np.random.default_rng(0).permutation(n)[:limit])
         table = table._replace(X=table.X[kept], y=None if table.y is None else table.y[kept])
     if not getattr(args, "svr", False) and table.y is not None and args.command != "gp":
-        _refuse_numbers(args.data, table.y)
+        _refuse_numbers(args.data, table.y, math.inf if getattr(args, "as_svm_train", False) else _MOST_CLASSES)
     return table
 
 
@@ -146,14 +146,14 @@ def _kernel_values(name: str, X: Any) -> Any:
     return K
 
 
-def _refuse_numbers(name: str, y: Any) -> None:
-    """Labels that are no classes."""
+def _refuse_numbers(name: str, y: Any, most: float) -> None:
+    """Labels that are no classes: more than `most` of them, or fractions."""
     import numpy as np
 
     if y.dtype.kind in "SU":
         return
     count = np.unique(y).size
-    if count > _MOST_CLASSES or (count > 2 and y.dtype.kind == "f"):
+    if count > most or (count > 2 and y.dtype.kind == "f"):
         raise InputError(
             f"{name}: the labels are {count:,} different numbers, from {y.min():.6g} to {y.max():.6g}; classes are "
             "needed here, and numbers are fitted by svmcore train --svr (another column holds the labels? --label)"
@@ -215,13 +215,14 @@ def load_machine(name: str) -> Any:
 def problem_of(args: argparse.Namespace, table: Table) -> dict[str, Any]:
     """The keywords that define the problem."""
     found = {name: getattr(args, name) for name in ("kernel", "gamma", "degree", "coef0", "standardize")}
-    if found["gamma"] is None:
-        found["gamma"] = "auto" if getattr(args, "as_svm_train", False) else "scale"
+    as_svm_train = getattr(args, "as_svm_train", False)
+    if found["gamma"] is None or (as_svm_train and found["gamma"] == 0.0):
+        found["gamma"] = "auto" if as_svm_train else "scale"
     if table.names is not None and args.kernel != "precomputed":
         found["feature_names"] = table.names
     weights = getattr(args, "class_weight", None)
     if weights is not None:
-        found["class_weight"] = _class_weights(weights, table.y)
+        found["class_weight"] = _class_weights(weights, table.y, lenient=as_svm_train)
     return found
 
 
@@ -238,8 +239,8 @@ def ends_of(args: argparse.Namespace) -> dict[str, Any]:
     return {"lambda_min": low, "lambda_max": high}
 
 
-def _class_weights(text: str, y: Any) -> Any:
-    """The weights of labels: "balanced", or a mapping read from "yes=5,no=1"."""
+def _class_weights(text: str, y: Any, *, lenient: bool = False) -> Any:
+    """The weights of labels: "balanced", or a mapping read from "yes=5,no=1". `lenient`: absent labels are only said."""
     if text == "balanced":
         return text
     import numpy as np
@@ -255,9 +256,12 @@ def _class_weights(text: str, y: Any) -> Any:
             label = label[1:]
         if label not in labels:
             known = ", ".join(list(labels)[:6])
+            if lenient:
+                say(f"-w{label} is left out: the data hold no label {label!r}; they hold {known}")
+                continue
             raise InputError(f"--class-weight {text}: the data hold no label {label!r}; they hold {known}")
         try:
             weights[labels[label]] = float(weight)
         except ValueError:
             raise InputError(f"--class-weight {text}: {weight!r} is no number") from None
-    return weights
+    return weights or None

@@ -30,9 +30,14 @@ def validated(args: argparse.Namespace, table: Table, trained: Callable[[argpars
     if not 2 <= args.folds <= n:
         raise InputError(f"-v {args.folds} is out of range; there are {n} rows, so it can be 2 to {n}")
     classes, codes = (np.array([0]), np.zeros(n, dtype=np.int64)) if args.svr else np.unique(y, return_inverse=True)
+    count = np.bincount(codes)
+    few = count[codes] < args.folds
+    together, groups = np.unique(
+        np.where(few, count.argmax(), codes), return_inverse=True
+    )  # rare classes are no layers
     found = np.empty_like(y, dtype=np.float64 if args.svr else y.dtype)
     status = DONE
-    for fold in make_folds(args.folds, codes, classes, None, 0):
+    for fold in make_folds(args.folds, groups, together, None, 0):
         args.time_limit = clock.left
         machine = trained(args, table._replace(X=_rows(args, table.X, fold.train, fold.train), y=y[fold.train]))
         if machine.status.name == "INTERRUPTED":

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 def train(args: argparse.Namespace) -> int:
     """Train one machine, say how good it is, and write it."""
+    if args.file is None and args.as_svm_train and os.path.isfile(args.data):
+        args.file = os.path.basename(args.data) + ".model"  # as svm-train calls it
     if args.output is None and args.folds is None:
         args.output = args.file
     check_outputs(args)

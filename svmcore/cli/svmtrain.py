@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from svmcore._errors import InputError
 
@@ -17,14 +18,14 @@ def translated(argv: Sequence[str]) -> list[str]:
 
     With a letter of LIBSVM its rules hold: gamma is 1 / features by default, and the model is LIBSVM's text.
     """
+    if any(word == "-h" and after not in ("0", "1") for word, after in zip_longest(argv, argv[1:])):
+        return list(argv)  # help
     given: dict[str, str] = {}
     weights: list[str] = []
     rest: list[str] = []
     words = iter(argv)
     for word in words:
         found = _LETTER.match(word)
-        if word == "-h" and not given and len(argv) == 1:
-            found = None  # help
         if found is None:
             rest.append(word)
             continue
@@ -39,6 +40,8 @@ def translated(argv: Sequence[str]) -> list[str]:
         raise InputError(
             "-b 1 asks for probabilities, which no model file holds; svmcore cv and PathCV.calibrate in Python give them"
         )
+    if given.get("s", "0") != "0":
+        weights = []  # they belong to C-SVC
     return [*_words(given), *_weighted(weights), "--as-svm-train", *rest]
 
 
