@@ -138,6 +138,8 @@ def test_precomputed_kernels_of_libsvm(run):
     found = svmcore.train_svc(K, Y, kernel="precomputed")
     np.testing.assert_array_equal(np.loadtxt("out"), found.predict(K))
     assert run("verify", "K.model", "K.txt", "--tol", "0.01")[0] == 0
+    assert run("path", "K.txt", "-k", "precomputed", "--C-max", "1", "--test", "K.txt", "-q")[0] == 0
+    assert run("train", "K.txt", "-k", "precomputed", "--sample-limit", "30", "-q")[0] == 0
 
 
 # ---- every kind of machine, through every command --------------------------------------------------------------------

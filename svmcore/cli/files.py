@@ -123,7 +123,9 @@ def load(args: argparse.Namespace) -> Table:
         import numpy as np
 
         kept = np.sort(np.random.default_rng(0).permutation(n)[:limit])
-        table = table._replace(X=table.X[kept], y=None if table.y is None else table.y[kept])
+        given = getattr(args, "kernel", None) == "precomputed"
+        rows = table.X[np.ix_(kept, kept)] if given and table.X.shape[1] == n else table.X[kept]
+        table = table._replace(X=rows, y=None if table.y is None else table.y[kept])
     if not getattr(args, "svr", False) and table.y is not None and args.command != "gp":
         _refuse_numbers(args.data, table.y, math.inf if getattr(args, "as_svm_train", False) else _MOST_CLASSES)
     return table
@@ -190,6 +192,8 @@ def load_test(args: argparse.Namespace, table: Table) -> tuple[Any, Any] | None:
     from svmcore.problem.columns import Columns
 
     columns = Columns(table.X.shape[1], table.names, categories=table.categories, base=table.base)
+    if getattr(args, "kernel", None) == "precomputed":
+        columns = replace(columns, unit="kernel values")
     other = load_like(args.test, args, argparse.Namespace(columns=columns))
     assert table.y is not None
     if other.y is None or other.known is not None:
