@@ -39,7 +39,8 @@ class Audit:
     certificate : objectives, gap and KKT violation, from the data; of several machines the worst. None where support
         vectors are missing from the data.
     C, epsilon, nu : of the problem that was measured. class_C : C by label, where the classes have different ones.
-    inferred : which of these the file does not say: they are read off the coefficients, which can only be optimal for them.
+    inferred : which of these the file does not say: they are read off the coefficients. The C is the smallest
+        that these allow; where none of them is at its bound, any larger C is as good.
     intercept_error : how far the intercept is from those that are optimal for the coefficients.
     found, n_support : how many support vectors are rows of the data, and how many there are.
     error : on the data: the share of wrong classes, the root mean square error, or the share of points outside.
