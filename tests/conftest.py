@@ -39,10 +39,12 @@ DATA = Path(os.environ.get("SVMCORE_DATA") or Path(__file__).parents[2] / "share
 
 # What these files test does not depend on how code is compiled. Plain Python and bounds checks leave them out.
 ONE_MODE = {
-    "test_archive", "test_bench", "test_bundle", "test_calibration", "test_cli", "test_cli_gp", "test_cli_process",
-    "test_data", "test_disk", "test_distributed_dask", "test_distributed_estimators", "test_estimators",
-    "test_estimators_paths", "test_estimators_sklearn", "test_formats", "test_interrupt", "test_keywords", "test_layers",
-    "test_libsvm", "test_memory", "test_plots", "test_processes", "test_project", "test_readme", "test_tables", "test_warm",
+    "test_archive", "test_audit", "test_bench", "test_bundle", "test_calibration", "test_cli", "test_cli_gp",
+    "test_cli_models", "test_cli_process", "test_data", "test_disk", "test_distributed_dask",
+    "test_distributed_estimators", "test_estimators", "test_estimators_changes", "test_estimators_paths",
+    "test_estimators_sklearn", "test_formats", "test_fuzz_files", "test_html", "test_interrupt", "test_keywords",
+    "test_layers", "test_libsvm", "test_memory", "test_plots", "test_processes", "test_project", "test_readme",
+    "test_tables", "test_warm",
 }  # fmt: skip
 
 
