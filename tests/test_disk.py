@@ -324,7 +324,7 @@ print(repr(float(machine.objective)), float(machine.decision_function(data).sum(
 
 @posix
 @pytest.mark.compiled
-@pytest.mark.parametrize("count", [12, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [6, pytest.param(50, marks=pytest.mark.slow)])
 def test_many_processes_start_at_once_on_an_empty_cache(tmp_path, count):
     together = [start(MANY.format(k=k), ROOT, tmp_path / "cache") for k in range(count)]
     found = [finish(process) for process in together]

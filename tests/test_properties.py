@@ -252,6 +252,7 @@ def test_a_point_of_weight_zero_is_absent(engine, case):
 # ---------------------------------------------------------------- agreement
 
 
+@pytest.mark.compiled
 @given(cases())
 def test_all_engines_agree(case):
     first, *others = [answer(case, engine) for engine in ENGINES.values()]
