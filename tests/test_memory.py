@@ -93,3 +93,21 @@ def test_a_gram_matrix_touches_memory_as_it_is_filled(offset):
     command = [sys.executable, "-c", FILLED, str(offset)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("follow", [svmcore.svm_path, svmcore.svr_path])
+def test_a_path_owns_its_points(layout, follow):
+    rng = np.random.default_rng(0)
+    X = layout(rng.normal(size=(40, 2)))
+    y = np.where(rng.random(40) > 0.5, 1.0, -1.0)
+    new = rng.normal(size=(5, 2))
+    path = follow(X, y, gamma=0.5, lambda_min=0.1)
+    before = path.decision_function(new, 3.0) if follow is svmcore.svm_path else path.predict(new, 3.0)
+    if sparse.issparse(X):
+        X.data[:] = 0.0
+    else:
+        X[:] = 0.0
+    after = path.decision_function(new, 3.0) if follow is svmcore.svm_path else path.predict(new, 3.0)
+    assert np.array_equal(before, after)
+    assert path.at(3.0).kkt_violation < 1e-6

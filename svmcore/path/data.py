@@ -21,10 +21,14 @@ _SMALL = 1 << 25
 
 
 def snapped(X: Any, tol: float, kernel: Any) -> Any:
-    """X with near-duplicates made equal: points that round to the same multiples of `tol` take the first one's values."""
+    """X with near-duplicates made equal: points that round to the same multiples of `tol` take the first one's values.
+
+    An array is copied, as a path needs its points as long as it lives. A kernel matrix is not: it may fill the memory.
+    """
+    given = isinstance(kernel, str) and kernel == "precomputed"
     if tol == 0.0:
-        return X
-    if isinstance(kernel, str) and kernel == "precomputed":
+        return X.copy() if not given and (isinstance(X, np.ndarray) or is_sparse(X)) else X
+    if given:
         raise InputError('merge_tol compares features; with kernel="precomputed" merge the points before')
     X = border.features(X)
     if is_sparse(X):
