@@ -147,6 +147,22 @@ def test_products_do_not_depend_on_threads(name, pack, monkeypatch):
     assert one == pytest.approx(expected(name, Z, X) @ coef, rel=1e-11, abs=1e-11)
 
 
+@pytest.mark.parametrize("pack", [dense_points, lambda X, order: sparse_points(sparse.csr_matrix(X), order)])
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("panels", [1, 2, 9])
+def test_a_product_is_the_sum_over_its_chunks(panels, name, pack):
+    rng = np.random.default_rng(6)
+    n, width = 2 * LANES + 9, padded(2 * LANES + 9)
+    X, Z = rng.normal(size=(n, 3)), rng.normal(size=(5, 3))
+    coef, out = np.zeros(width), np.full(5, 7.0)
+    coef[:n] = rng.normal(size=n)
+    targets, sources = pack(Z, np.arange(5)), pack(X, np.arange(n))
+    row = np.empty(panels * LANES)
+    _kernels.kernel_product(KERNELS[name], targets, 1, 4, sources, coef, new_scratch(3), row, out)
+    assert out[1:4] == pytest.approx(expected(name, Z[1:4], X) @ coef[:n], rel=1e-11, abs=1e-11)
+    assert list(out[[0, 4]]) == [7.0, 7.0]
+
+
 def test_long_products_run_over_chunks():
     rng = np.random.default_rng(2)
     width = _kernels.CHUNK_VALUES // LANES // 2  # two panels a chunk

@@ -80,11 +80,11 @@ def test_worst_coordinate_has_the_largest_gain(a):
     assert gains[i] == pytest.approx(max(gains), rel=1e-14)
 
 
-def problem(n: int = 90, C: float = 1.0, cache_bytes: int = 1 << 20) -> tuple:
+def problem(n: int = 90, C: float = 1.0, cache_bytes: int = 1 << 20, equality: bool = True) -> tuple:
     rng = np.random.default_rng(n)
     X = rng.normal(size=(n, 3))
     y = np.where(X[:, 0] + 0.5 * rng.normal(size=n) > 0, 1.0, -1.0)
-    qp = formulations.svc(y, np.full(n, C), "hinge", True)
+    qp = formulations.svc(y, np.full(n, C), "hinge", equality)
     K = KernelMatrix(X, Kernel(int(KernelKind.RBF), 0.5, 0.0, 1, 0.0), cache_bytes=cache_bytes)
     return qp, K, smo._Problem(qp, K, np.arange(n), np.zeros(n), qp.c.copy())
 
@@ -131,6 +131,162 @@ def test_a_partner_that_lands_by_less_than_the_other_can_tell_is_no_extreme_any_
     assert (duals.beta[i], duals.beta[j]) == (5e3, -1.0)
     assert progress.floats[_smo_jit.TOP] == np.max(duals.v + scan.grow)
     assert progress.floats[_smo_jit.BOTTOM] == np.min(duals.v + scan.shrink) > -3.0
+
+
+@pytest.mark.parametrize("winner", [0, 63, 64, 139])
+def test_the_best_score_is_found_in_any_block(winner):
+    score = np.zeros(3 * LANES)
+    score[winner:140] = 2.5  # of equal ones the first
+    assert _smo_jit._best_score(score, score.reshape(-1, LANES).max(axis=1)) == winner
+
+
+# ---------------------------------------------------------------- the sweeps of Platt's rule and of the simplified one
+
+PLATT, SIMPLIFIED = _smo_jit.PLATT, _smo_jit.SIMPLIFIED
+
+
+class Sweep:
+    """Variables of these residuals, each "free", "low" (it can only grow) or "high" (it can only shrink)."""
+
+    def __init__(self, v: list[float], where: str, equality: bool, **progress: float) -> None:
+        _, _, work = problem(len(v), equality=equality)
+        self.duals, self.scan, self.cache = work.duals, work.scan, work.cache
+        n = self.duals.n
+        places = where.split()
+        self.duals.lower[:n], self.duals.upper[:n] = 0.0, 1.0
+        self.duals.beta[:n] = [{"free": 0.5, "low": 0.0, "high": 1.0}[place] for place in places]
+        self.duals.v[:n] = v
+        work.refresh_masks()
+        self.progress = _steps_jit.Progress(np.zeros(16, np.int64), np.zeros(8), np.empty((0, 6)))
+        for name, value in progress.items():
+            in_floats = name in ("THRESHOLD", "TOP", "BOTTOM", "VIOLATION")
+            (self.progress.floats if in_floats else self.progress.ints)[getattr(_smo_jit, name)] = value
+
+    def pair(self, position: int, rule: int, tol: float = 0.1) -> tuple[int, int]:
+        self.progress.ints[_smo_jit.POSITION] = position
+        with np.errstate(over="ignore"):  # the random numbers wrap around
+            found = _smo_jit._sweep_pair(self.duals, self.scan, self.progress, rule, tol)
+        assert self.progress.ints[_smo_jit.POSITION] == position + 1
+        return tuple(found)
+
+    def after(self, i: int, j: int) -> float:
+        _smo_jit._after_sweep_step(self.duals, self.scan, self.progress, i, j)
+        assert self.progress.ints[_smo_jit.CHANGED] == 1
+        return self.progress.floats[_smo_jit.THRESHOLD]
+
+    def end(self, rule: int, max_passes: int = 0) -> tuple[int, int, int]:
+        _smo_jit.measure(self.duals, self.scan, self.cache, self.progress)
+        ints = self.progress.ints
+        passes = ints[_smo_jit.PASSES]
+        ints[_smo_jit.POSITION] = self.duals.n
+        found = _smo_jit._end_of_sweep(self.duals, self.scan, self.cache, self.progress, rule, max_passes)
+        assert (ints[_smo_jit.CHANGED], ints[_smo_jit.POSITION], ints[_smo_jit.PASSES]) == (0, 0, passes + 1)
+        return tuple(found)
+
+
+@pytest.mark.parametrize("rule", [PLATT, SIMPLIFIED])
+def test_a_sweep_without_equality_row_moves_each_violator_alone(rule):
+    sweep = Sweep([0.3, -0.3, 0.3, -0.3, 0.0, 0.09], "low low high high free free", False, EXAMINE_ALL=1)
+    assert [sweep.pair(i, rule) for i in range(6)] == [(0, -1), (-1, -1), (-1, -1), (3, -1), (-1, -1), (-1, -1)]
+    assert sweep.pair(5, rule, 0.08) == (5, -1)  # the whole tolerance counts, not its half
+
+
+def test_a_sweep_measures_from_its_threshold_and_takes_half_the_tolerance():
+    sweep = Sweep([1.06, 1.04, 0.94, 0.0], "free free free free", True, EXAMINE_ALL=1, THRESHOLD=1.0)
+    assert [sweep.pair(i, PLATT) for i in range(4)] == [(0, 3), (-1, -1), (2, 0), (3, 0)]
+
+
+def test_platt_takes_the_farthest_free_variable_then_any_free_one_then_any():
+    low, free = "low", "free"
+    far = Sweep([5.0, 1.0, -9.0, 2.0, -2.0], f"{low} {free} {low} {free} {free}", True, EXAMINE_ALL=1)
+    assert far.pair(0, PLATT) == (0, 4)
+    assert far.pair(2, PLATT) == (-1, -1)  # it can only grow, and its residual is the lowest
+    # the farthest free one is on the wrong side: another free one, which is the only one that helps
+    near = Sweep([1.0, 9.0, 0.5, 3.0], f"{low} {free} {free} high", True, EXAMINE_ALL=1)
+    assert near.pair(0, PLATT) == (0, 2)
+    # no free one helps: one at a bound
+    bound = Sweep([1.0, 9.0, 0.5, -3.0], f"{low} {free} high {low}", True, EXAMINE_ALL=1)
+    assert bound.pair(0, PLATT) == (0, 2)
+    shrinks = Sweep([-1.0, -9.0, 0.5, 3.0], f"high {free} {low} high", True, EXAMINE_ALL=1)
+    assert shrinks.pair(0, PLATT) == (0, 2)
+    alone = Sweep([1.0, 9.0, 0.96, -3.0], f"{low} {free} high {low}", True, EXAMINE_ALL=1)
+    assert alone.pair(0, PLATT) == (-1, -1)  # less than half the tolerance is no progress
+
+
+def test_platt_looks_at_bound_variables_in_full_sweeps_only():
+    sweep = Sweep([1.0, -1.0, 1.0, -1.0], "low high free free", True)
+    assert [sweep.pair(i, PLATT)[0] for i in range(4)] == [-1, -1, 2, 3]
+    sweep.progress.ints[_smo_jit.EXAMINE_ALL] = 1
+    assert [sweep.pair(i, PLATT)[0] for i in range(4)] == [0, 1, 2, 3]
+
+
+def test_the_simplified_rule_draws_any_other_variable():
+    sweep = Sweep([1.0, 0.0, -1.0, 0.5], "free free free free", True)
+    assert {sweep.pair(0, SIMPLIFIED) for _ in range(64)} == {(0, 1), (0, 2), (0, 3)}
+    sweep = Sweep([1.0, 0.0, -1.0, 0.5], "free low high low", True)
+    assert {sweep.pair(0, SIMPLIFIED) for _ in range(64)} == {(-1, -1), (0, 2)}
+    assert {sweep.pair(2, SIMPLIFIED) for _ in range(64)} == {(2, 0), (2, 1), (2, 3)}
+
+
+def test_the_threshold_after_a_step_is_the_residual_of_a_free_variable():
+    v = [1.0, 2.0, 4.0, 8.0]
+    assert Sweep(v, "free low free high", True).after(0, 2) == 1.0
+    assert Sweep(v, "free low free high", True).after(1, 2) == 4.0
+    assert Sweep(v, "free low free high", True).after(3, 1) == 5.0
+    assert Sweep(v, "free low free high", False, THRESHOLD=0.25).after(0, -1) == 0.25
+
+
+@pytest.mark.parametrize("equality", [True, False])
+def test_a_sweep_that_changed_nothing_ends_with_the_worst_pair(equality):
+    sweep = Sweep([1.0, -0.5, 0.25, -2.0], "low low free free", equality, EXAMINE_ALL=1, THRESHOLD=9.0)
+    assert sweep.end(PLATT) == ((-1, 0, 3) if equality else (-1, 3, -1))
+    assert sweep.progress.floats[_smo_jit.THRESHOLD] == (-0.5 if equality else 0.0)
+    assert sweep.progress.floats[_smo_jit.VIOLATION] == (3.0 if equality else 2.0)
+    # the simplified rule has patience: ten such sweeps in a row
+    sweep = Sweep([1.0, -0.5, 0.25, -2.0], "low low free free", equality, THRESHOLD=9.0)
+    assert [sweep.end(SIMPLIFIED)[1] >= 0 for _ in range(20)] == ([False] * 9 + [True]) * 2
+
+
+def test_sweeps_over_all_variables_and_over_free_ones_take_turns():
+    sweep = Sweep([1.0, -0.5, 0.25, -2.0], "low low free free", True, EXAMINE_ALL=1, CHANGED=3)
+    ints = sweep.progress.ints
+    assert sweep.end(PLATT) == (-1, -1, -1)
+    assert ints[_smo_jit.EXAMINE_ALL] == 0  # something changed: the free ones, until they are quiet
+    ints[_smo_jit.CHANGED] = 1
+    assert sweep.end(PLATT) == (-1, -1, -1)
+    assert ints[_smo_jit.EXAMINE_ALL] == 0
+    assert sweep.end(PLATT) == (-1, -1, -1)
+    assert ints[_smo_jit.EXAMINE_ALL] == 1
+    ints[[_smo_jit.EXAMINE_ALL, _smo_jit.CHANGED, _smo_jit.PASSES]] = 0, 1, 99
+    assert sweep.end(PLATT) == (-1, -1, -1)
+    assert ints[_smo_jit.EXAMINE_ALL] == 1  # after a hundred sweeps even without rest
+
+
+def test_idle_sweeps_are_counted_in_a_row():
+    sweep = Sweep([1.0, -0.5, 0.25, -2.0], "low low free free", True)
+    assert [sweep.end(SIMPLIFIED, 3)[0] for _ in range(2)] == [-1, -1]
+    sweep.progress.ints[_smo_jit.CHANGED] = 1
+    assert [sweep.end(SIMPLIFIED, 3)[0] for _ in range(4)] == [-1, -1, -1, _steps_jit.PASSES_DONE]
+
+
+@pytest.mark.parametrize("rule", smo.RULES)
+def test_classes_on_one_point_have_no_finite_hard_margin(rule):
+    X, y = np.array([[0.0], [0.0], [1.0], [2.0]]), np.array([1.0, -1.0, 1.0, -1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        found = svmcore.train_svc(X, y, np.inf, gamma=1.0, solver="smo", rule=rule)
+    assert found.status is Status.UNBOUNDED
+
+
+@pytest.mark.parametrize("rule", smo.RULES)
+def test_the_minimum_without_equality_row(rule):
+    qp, K, _ = problem(12, C=2.0, equality=False)
+    X, y = K.X, np.sign(qp.c)
+    found = svmcore.train_svc(X, y, 2.0, gamma=0.5, solver="smo", rule=rule, fit_intercept=False, tol=1e-10)
+    assert found.solver == "smo"
+    coef = found.alpha * y
+    v = measures.residual(qp, coef, oracle.kernel_matrix("rbf", X, X, 0.5) @ coef)
+    assert measures.violation(qp, coef, v) <= 1e-9
 
 
 def test_a_full_cache_gives_the_slot_that_was_used_least():

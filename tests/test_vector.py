@@ -126,6 +126,48 @@ def test_the_exponential_is_accurate_over_its_range():
         assert np.abs(relative).max() <= ulps * np.finfo(dtype).eps
 
 
+def test_a_tile_serves_its_columns_and_its_rows():
+    rng = np.random.default_rng(12)
+    x, z = rng.standard_normal((2 * vector.ROWS, 3)), rng.standard_normal((2 * LANES, 3))
+    shape = vector.Rbf(0.7, 0.0, 1)
+    coef, weights = rng.standard_normal(len(x)), rng.standard_normal(len(z))
+    out, sums = np.ones(len(z)), np.ones(len(x))
+    rows, panels = rows_of(x, np.float64), panels_of(z, np.float64)
+    for lane in range(0, LANES, vector.COLUMNS_64):
+        vector._add_tile_twice(shape, rows, 1, panels, 1, lane, coef, weights, out, sums)
+    K = np.exp2(-0.7 * ((x[vector.ROWS :, None] - z[LANES:]) ** 2).sum(axis=2))
+    assert np.abs(out[LANES:] - 1.0 - coef[vector.ROWS :] @ K).max() <= 1e-13
+    assert np.abs(sums[vector.ROWS :] - 1.0 - K @ weights[LANES:]).max() <= 1e-13
+    assert (out[:LANES] == 1.0).all()
+    assert (sums[: vector.ROWS] == 1.0).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint16], ids=["single", "half"])
+def test_a_stored_sparse_tile_is_a_row_of_kernel_values(dtype):
+    rng = np.random.default_rng(13)
+    x, csr = csr_points(rng, 5, 7, False, np.float32, False)
+    panel, stored = panels_of(x, np.float32)[0], np.zeros((3, 2 * LANES), dtype)
+    shape = vector.Rbf(0.4, 0.0, 1)
+    for lane in range(0, LANES, vector.COLUMNS_32):
+        vector._store_sparse_tile(shape, csr, 3, panel, None, csr.norms, 0, lane, stored, 1)
+    values = np.exp2(-0.4 * ((x[3] - x) ** 2).sum(axis=1)) * (vector.UNITS_16 if dtype == np.uint16 else 1.0)
+    assert np.abs(stored[1, :5] - values).max() <= (0.51 if dtype == np.uint16 else 1e-6)
+    assert not stored[[0, 2]].any()
+
+
+def test_products_of_columns_are_added_to_their_square():
+    rng = np.random.default_rng(14)
+    n = vector.COLUMNS_64 + vector.OUTER_ROWS
+    left, right = rng.standard_normal((2, 4, n))
+    A = np.ones((n, n))
+    k, first = vector.OUTER_ROWS, n - vector.COLUMNS_64
+    vector._add_outer(A, k, first, left, right, 3)
+    expected = np.ones((n, n))
+    square = np.ix_(range(k, k + vector.OUTER_ROWS), range(first, n))
+    expected[square] += (left[:3].T @ right[:3])[square]
+    assert np.abs(A - expected).max() <= 1e-14
+
+
 @pytest.mark.compiled
 @pytest.mark.parametrize("shape", SHAPES, ids=IDS)
 def test_tiles_used_twice_match_their_plain_definition(shape):
