@@ -177,8 +177,10 @@ def test_the_null_dimension_is_that_of_all_points_on_the_margin():
             G = G if kernel["kernel"] == "linear" else (G + 1.0) ** 2
             A = np.block([[np.zeros((1, 1)), np.ones((1, len(G)))], [np.ones((len(G), 1)), G]])
             largest = max(largest, len(A) - np.linalg.matrix_rank(A, tol=1e-9))
-        assert check_path(path).null_dim == largest
         assert 0 < path.stats["null_dim_max"] <= largest
+        assert not path.stats["null_dim_exact"]
+        assert path.null_dim_max() == largest
+        assert (path.stats["null_dim_max"], path.stats["null_dim_exact"]) == (largest, True)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -192,6 +194,34 @@ def test_the_null_dimension_counts_duplicates_over_all_of_the_path(seed):
     assert path.stats["null_dim_max"] == check_path(path).null_dim > 5
     middle = np.sqrt(path.Cs[1:] * path.Cs[:-1])
     assert max(path.solution_set(C).null_space.shape[1] for C in middle) == path.stats["null_dim_max"]
+
+
+def test_the_null_dimension_is_known_where_nothing_can_depend_on_anything():
+    X, y = clouds(40)
+    path = svm_path(X, y, gamma=1e-3)  # K is singular to rounding, and definite
+    assert (path.stats["null_dim_max"], path.stats["null_dim_exact"]) == (0, True)
+    few = svm_path([[0.0], [1.0], [4.0], [5.0]], [-1, -1, 1, 1], kernel="linear", lambda_min=0.1)
+    assert (few.stats["null_dim_max"], few.stats["null_dim_exact"]) == (0, True)  # every stretch was looked at
+
+
+def test_a_margin_of_the_elbow_alone_needs_no_rank(monkeypatch):
+    X, y = clouds(40)
+    monkeypatch.setattr("svmcore.path.measure._rank", None)
+    path = svm_path(X, y, kernel="linear")
+    assert path.stats["n_distinct"] > 20
+    assert path.null_dim_max() == 0
+
+
+def test_a_null_dimension_that_is_cut_short_says_so():
+    X, y, _ = integer_grid(1, 60, 90)
+    path = svm_path(X, y, kernel="linear")
+    before = path.stats["null_dim_max"]
+    with pytest.warns(ConvergenceWarning, match="null_dim_max ended early"):
+        found = path.null_dim_max(time_limit=1e-9)
+    assert found <= path.stats["null_dim_max"] == before
+    assert not path.stats["null_dim_exact"]
+    assert path.null_dim_max() >= before
+    assert path.stats["null_dim_exact"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "qr"])

@@ -24,7 +24,7 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.rows import RowStore
 from svmcore.kernel.table import facts_of
 from svmcore.path.data import kernel_from, kernel_of, merged, oracle_of, snapped
-from svmcore.path.measure import check_path, null_dim_of_duplicates
+from svmcore.path.measure import check_path, null_dim_is_zero, null_dim_of_duplicates
 from svmcore.path.one_class import OneClassPath
 from svmcore.path.problem import BoxPath, Data, unit_of, variables_of
 from svmcore.path.published import PaperTracker, PublishedOptions
@@ -45,6 +45,7 @@ _SOLVED = 1e-9  # tolerance of SMO where a tracker asks for help, relative to th
 """SMO of the published modes is asked for no more than this, relative to the kernel's scale."""
 _MEASURED = (2, 8, 64)
 """Stretches of a path by the fast tracker at which it is measured: at least, at most, one in so many."""
+_FEW = 16  # knots of a path that is measured at all of them
 _SMO_STEPS = 20.0
 """Steps per point that it may take; the fast tracker removes what is left."""
 LAMBDA_MIN = 1e-3
@@ -384,11 +385,16 @@ def _checked(path: Path, store: RowStore, way: Way, control: Control) -> dict[st
     if way.mode != "auto":
         return {"max_gap": check_path(path, store, go_on, null=0, sure=True).relative_gap}
     least, most, one_in = _MEASURED
+    n_knots, zero = path._track.knot.shape[0], null_dim_is_zero(path)
+    some = None if n_knots <= _FEW else min(max(n_knots // one_in, least), most)
+    margins = 0 if zero or not way.null else None if some is None else 1
     with control.beginning():
-        some = min(max(path._track.knot.shape[0] // one_in, least), most)
-        found = check_path(path, store, go_on, most=some, null=int(way.null))
-    null_dim = max(found.null_dim, null_dim_of_duplicates(path)) if way.null else 0
-    return {"max_gap": max(path.stats["max_gap"], found.relative_gap), "null_dim_max": null_dim}
+        found = check_path(path, store, go_on, most=some, null=margins)
+    gap = {"max_gap": max(path.stats["max_gap"], found.relative_gap)}
+    if not way.null:
+        return gap
+    null_dim = max(found.null_dim, null_dim_of_duplicates(path))
+    return gap | {"null_dim_max": null_dim, "null_dim_exact": zero or found.complete}
 
 
 def _where(path: Path) -> str:

@@ -21,6 +21,7 @@ from scipy.linalg import lapack
 from svmcore._control import Control
 from svmcore._types import FloatArray, IntArray, Status
 from svmcore.kernel.rows import RowStore
+from svmcore.kernel.table import facts_of
 from svmcore.path.cross import Cross
 
 ZERO = 1e-10
@@ -157,13 +158,14 @@ class Checked(NamedTuple):
     """The largest KKT violation and relative gap, the C (or epsilon) of that gap, and the largest null dimension.
 
     -inf where nothing was measured. The null dimension is that of the bordered system of all points on the margin, merged
-    duplicates counted apart.
+    duplicates counted apart; `complete`: it is the largest of all stretches.
     """
 
     kkt_violation: float
     relative_gap: float
     C: float
     null_dim: int
+    complete: bool = False
 
 
 def check_path(
@@ -172,8 +174,8 @@ def check_path(
 ) -> Checked:  # fmt: skip
     """Measure `path` (a `Path`) at all of its stretches or `most` of them.
 
-    Its null dimension is that of each margin half way between two knots, or of the `null` largest. When `go_on()` says
-    no, the answer is about the places reached. `sure`: a few places are measured whatever it says.
+    Its null dimension is that of each margin half way between two knots, or of at most `null` margins in a group. When
+    `go_on()` says no, the answer is about the places reached. `sure`: a few places are measured whatever it says.
     """
     source = Source(path, store)
     starts = stretches(path, most)
@@ -185,11 +187,10 @@ def check_path(
             if product is None:
                 return worst
             found = measure(path, point, product)
-            margins = (np.abs(found.residual) <= ZERO * (path._problem.level + point.lam[:, None]))[middle]
-            worst = _worse(path, worst, point, found)._replace(
-                null_dim=_null_dim(path._data, source, _largest(path, margins, null), worst.null_dim, allowed)
-            )
-    return worst
+            worst = _worse(path, worst, point, found)
+            margins = [] if null == 0 else _margins(path, point, found, middle)[:null]
+            worst = worst._replace(null_dim=_null_dim(path, source, margins, worst.null_dim, allowed))
+    return worst._replace(complete=null is None and starts.size == path._track.knot.shape[0] and go_on())
 
 
 def stretches(path: Any, most: int | None = None) -> IntArray:
@@ -247,25 +248,54 @@ def _worse(path: Any, worst: Checked, point: Point, found: Measured) -> Checked:
     return worst._replace(relative_gap=float(found.gap[k]), C=path._value_of(float(point.lam[k])))
 
 
-def _largest(path: Any, margins: NDArray[np.bool_], most: int | None) -> list[IntArray]:
-    """Different margins, those of most points first."""
-    if most == 0:
-        return []
-    different = [np.flatnonzero(margin) for margin in {margin.tobytes(): margin for margin in margins}.values()]
-    return sorted(different, key=lambda index: -int(path._data.groups.count[index].sum()))[:most]
+class Margin(NamedTuple):
+    """The variables with residual zero at one place, and the largest null dimension that they can have."""
+
+    members: IntArray
+    most: int
 
 
-def _null_dim(data: Any, source: Source, margins: list[IntArray], known: int, go_on: GoOn) -> int:
+def _margins(path: Any, point: Point, found: Measured, middle: NDArray[np.bool_]) -> list[Margin]:
+    """The different margins in the middles of stretches, those of the largest possible null dimension first.
+
+    The fast tracker's elbow is independent: a margin without anybody else on it has the null dimension of its duplicates.
+    """
+    problem, count = path._problem, path._data.groups.count
+    zero = np.abs(found.residual) <= ZERO * (problem.level + point.lam[:, None])
+    inside = (problem.lower < point.beta) & (point.beta < problem.upper)
+    inside &= path.stats.get("factorization") == "auto"
+    margins = {}
+    for on, elbow in zip((zero | inside)[middle], inside[middle], strict=True):
+        most = int(count[on].sum()) - max(1, int(elbow.sum()))
+        margins[on.tobytes()] = Margin(np.flatnonzero(on), most)
+    return sorted(margins.values(), key=lambda margin: -margin.most)
+
+
+def _null_dim(path: Any, source: Source, margins: list[Margin], known: int, go_on: GoOn) -> int:
     """The largest null dimension of the systems of the points of one margin, if it is above `known`.
 
-    It is the number of points less the rank of K + s 11' among them (K alone without an intercept).
+    It is the number of points less the rank of K + s 11' among them (K alone without an intercept). Points that differ are
+    independent where the kernel is an exponential of their distance.
     """
-    for index in margins:
-        points = int(data.groups.count[index].sum())
-        if points - 1 <= known or not go_on():
+    data, independent = path._data, _independent(path)
+    for index, most in margins:
+        if most <= known or not go_on():
             break
-        known = max(known, points - _rank(source, index, data.equality))
+        points = int(data.groups.count[index].sum())
+        known = max(known, points - (index.size if independent else _rank(source, index, data.equality)))
     return known
+
+
+def _independent(path: Any) -> bool:
+    """Whether variables on one margin are independent whatever their values: equal points are merged, and K is definite."""
+    kernel, data = path._data.spec.kernel, path._data
+    merged = path.stats.get("factorization") == "auto" and not data.form.twins
+    return merged and facts_of(kernel).exponential and kernel.gamma > 0.0
+
+
+def null_dim_is_zero(path: Any) -> bool:
+    """Whether nobody has to look: no two points are equal, and the kernel makes those that differ independent."""
+    return _independent(path) and int(path._data.groups.count.max(initial=1)) == 1
 
 
 def null_dim_of_duplicates(path: Any) -> int:

@@ -63,7 +63,8 @@ class Path:
     events : structured array (lambda, index, from, to, cause). Sides are the paper's: "L" (alpha = C), "R" (alpha = 0),
         "E" (on the margin). The index of a merged group is its first point. For a quantile "L" is the upper end of the
         box (the target lies above the function) and "R" the lower one.
-    stats : n_events, n_distinct, elbow_max, null_dim_max, n_lp, n_special, n_backup, seconds by part, and more.
+    stats : n_events, n_distinct, elbow_max, null_dim_max, n_lp, n_special, n_backup, seconds by part, and more. Where
+        "null_dim_exact" is False, "null_dim_max" is a lower bound until the method `null_dim_max` has been called.
     ended : "done", or why the path stops early ("max_events", "time_limit", "interrupted", "callback").
     """
 
@@ -534,6 +535,18 @@ class Path:
         if self._data.form.kind != "svc":
             raise InputError("solution_set is about the path of a classifier; this path has no labels")
         return solution_set_at(self, C)
+
+    @one_blas_thread
+    def null_dim_max(self, *, time_limit: float | None = None) -> int:
+        """The largest null dimension of the system of all points on the margin: 0 where every solution is unique.
+
+        All stretches of the path are looked at, which takes 5 to 30 times as long as the path. `svm_path` itself looks at a
+        few for ``stats["null_dim_max"]``, which now becomes this number. When `time_limit` or Ctrl-C ends the work, it is
+        the largest of those looked at, and a ConvergenceWarning says so.
+        """
+        from svmcore.path.solution import null_dim_of
+
+        return null_dim_of(self, new_control("null dimension", time_limit, None, 0))
 
     @one_blas_thread
     def certify(

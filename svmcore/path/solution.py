@@ -77,6 +77,22 @@ def certify_path(path: Path, Cs: Any, control: Control) -> PathCertificate:
     return PathCertificate(float(found.violation.max()), float(found.gap.max()), found.gap.size)
 
 
+def null_dim_of(path: Path, control: Control) -> int:
+    """See `Path.null_dim_max`."""
+    with control:
+        found = measure.check_path(path, go_on=lambda: control.reason() is None)
+    if not found.complete:
+        warnings.warn(
+            "null_dim_max ended early: there are stretches that it has not looked at. Remedy: a larger time_limit.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    null_dim = max(found.null_dim, measure.null_dim_of_duplicates(path))
+    if path.stats.get("factorization", "auto") == "auto":  # the published modes report their own elbow's
+        path.stats |= {"null_dim_max": max(null_dim, path.stats["null_dim_max"]), "null_dim_exact": found.complete}
+    return null_dim
+
+
 def solution_at(path: Path, C: float) -> Solution:
     """See `Path.at`."""
     if np.ndim(C) != 0:
