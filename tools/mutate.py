@@ -1,18 +1,18 @@
 """Break one place of a hot file at a time, and see whether a test notices.
 
-    python tools/mutate.py                       a seeded sample over all hot files
+    python tools/mutate.py                       a seeded sample over the compiled homes
     python tools/mutate.py --count 300 --seed 1  another, larger one
     python tools/mutate.py svmcore/auto.py       only of these files
 
 A mutant is one change of the syntax tree: a comparison, a sum, a product or a boolean is turned round, a constant changed,
-min and max are exchanged, the two sides of a condition too, a statement is removed. All runs are in a copy of the checkout,
-in plain Python, with the small hypothesis profile.
+min and max are exchanged, the two sides of a condition too, a statement is removed. Everything runs in plain Python, with
+the small hypothesis profile, in forks of one process that has loaded the tests once.
 
 `TESTS` names the tests of each file. They run once without a change, in turn from every word of the row, until `--seconds` of
-CPU time are used. Those that got their turn are the tests of all mutants of that file, the quickest first, until the first
-failure. A mutant is noticed when a test fails, or when they use several times the CPU time that they need
-without it: some mutants are loops without end. A mutant that these few tests do not notice may still be noticed by others, so
-the share is a lower bound.
+CPU time are used, and it is noted which lines each one runs. The tests of a mutant are those that run its line, the quickest
+first, until the first failure. A mutant is noticed when a test fails, or when the tests use several times the CPU time that
+they need without it: some mutants are loops without end. A mutant that these few tests do not notice may still be noticed by
+others, so the share is a lower bound. `--notes FILE` keeps what was noted, for the next run of the same sources.
 
 Printed are the share that was noticed, and the survivors. The exit status is 1 when the share is below `--least`. A survivor
 is a missing test, or a change that nothing can notice: another tolerance, another order of equal work.
@@ -23,18 +23,18 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
-import importlib
+import hashlib
 import json
 import os
 import random
 import resource
-import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FunctionType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
@@ -72,9 +72,9 @@ TESTS = {
     "simd/passes": "block_branches block:conjugate",
     "simd/sums": "steps:sums",
     "simd/vector": "vector kernels",
-    "solvers/_active": "simple:paper simple update:add",
-    "solvers/_active_jit": "simple:paper simple update:add",
-    "solvers/_block_jit": "block:worst block_branches",
+    "solvers/_active": "active simple:paper simple update:add",
+    "solvers/_active_jit": "active simple:paper",
+    "solvers/_block_jit": "block_steps block:worst",
     "solvers/_chunk_jit": "working_sets",
     "solvers/_contract": f"{CERTIFIED} properties:criterion",
     "solvers/_course": "npa working_sets:retrace simple",
@@ -94,21 +94,22 @@ TESTS = {
     "solvers/simple": "simple",
     "solvers/smo": f"smo {CERTIFIED}[second",
 }
-PATIENCE = 2.5  # so many times the CPU seconds that tests need without a change, ...
-START = 4.0  # and so many more, is slow
-LONGEST = 300.0  # CPU seconds of a row without a change
+PATIENCE = 3.0  # so many times the CPU seconds that tests need without a change, ...
+START = 2.0  # and so many more, is slow
 COMPARISONS: dict[type, type] = {
     ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
 OPERATORS: dict[type, type] = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
 OPPOSITE = {"min": "max", "max": "min", "fmin": "fmax", "fmax": "fmin", "minimum": "maximum", "maximum": "minimum"}
-LOADED_ONCE = ["numba", "scipy.linalg", "scipy.sparse", "sklearn.svm", "highspy", "pytest"]
 COMPILED_ONLY = {"intrinsic", "overload"}  # decorators of what plain Python never runs
+# exit codes of a child: a test failed; the changed module cannot even be loaded; something else went wrong
+FAILED, BROKEN, ODD = 1, 2, 3
+AT_LOAD = (0, 0)  # in place of its lines: a statement that runs when its module is loaded
 
 
 class Mutant(NamedTuple):
-    """A change: the text from `start` to `stop` of a file becomes `text`."""
+    """A change: the text from `start` to `stop` of a file becomes `text`, in a statement of the lines `lines`."""
 
     file: Path
     line: int
@@ -116,6 +117,7 @@ class Mutant(NamedTuple):
     stop: int
     before: str
     text: str
+    lines: tuple[int, int]
 
     def __str__(self) -> str:
         old, new = (" ".join(part.split())[:70] for part in (self.before, self.text))
@@ -149,19 +151,32 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
         yield ast.Pass()
 
 
-def code(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that plain Python runs: no annotations, docstrings, decorators, nor what exists compiled only."""
+def code(
+    tree: ast.AST, lines: tuple[int, int] = AT_LOAD, inside: bool = False
+) -> Iterator[tuple[ast.AST, tuple[int, int]]]:
+    """The nodes that plain Python runs, with the lines of their statements.
+
+    Left out are annotations, docstrings, decorators, fields of classes, and what exists compiled only.
+    """
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "decorator_list", "type_comment"):
             continue
+        within = inside or (isinstance(tree, ast.FunctionDef) and name == "body")
         for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, ast.AST):
+                continue
+            if isinstance(tree, ast.ClassDef) and not isinstance(child, ast.FunctionDef):
                 continue
             marks = getattr(child, "decorator_list", [])
             if any(getattr(m, "id", getattr(getattr(m, "func", None), "id", "")) in COMPILED_ONLY for m in marks):
                 continue
-            yield child
-            yield from code(child)
+            around = lines
+            if isinstance(child, ast.stmt) and within:
+                body = getattr(child, "body", None)
+                last = max(child.lineno, body[0].lineno - 1) if body else child.end_lineno
+                around = (child.lineno, last or child.lineno)
+            yield child, around
+            yield from code(child, around, within)
 
 
 def mutants(file: Path) -> list[Mutant]:
@@ -171,7 +186,7 @@ def mutants(file: Path) -> list[Mutant]:
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     found = []
-    for node in code(ast.parse(text)):
+    for node, lines in code(ast.parse(text)):
         for other in changes(node):
             assert isinstance(node, ast.expr | ast.stmt)
             assert node.end_lineno is not None
@@ -179,7 +194,7 @@ def mutants(file: Path) -> list[Mutant]:
             start, stop = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
             new = ast.unparse(ast.fix_missing_locations(other))
             new = f"({new})" if isinstance(other, ast.expr) and not isinstance(other, ast.Constant | ast.Call) else new
-            found.append(Mutant(file, node.lineno, start, stop, text[start:stop].decode(), new))
+            found.append(Mutant(file, node.lineno, start, stop, text[start:stop].decode(), new, lines))
     return found
 
 
@@ -194,145 +209,216 @@ def sample(files: list[Path], count: int, seed: int) -> list[Mutant]:
     return chosen[:count]
 
 
-class Chosen:
-    """A plugin of pytest: the tests of a row of `TESTS`, in turn from its words, until the time is used."""
-
-    def __init__(self, row: str, seconds: float) -> None:
-        self.words = [word.partition(":") for word in row.split()]
-        self.seconds = seconds
-        self.took: dict[str, float] = {}
-
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Called with all tests of the files."""
-        chance = random.Random(0)
-        piles = []
-        for file, _, part in self.words:
-            pile = [i for i in items if f"/test_{file}.py" in i.nodeid and part in i.nodeid.partition("::")[2]]
-            piles.append(chance.sample(pile, len(pile)))
-        longest = max(map(len, piles))
-        items[:] = dict.fromkeys(pile[k] for k in range(longest) for pile in piles if k < len(pile))
-        self.seconds += time.process_time()
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        """Called before, in and after every test."""
-        self.took[report.nodeid] = self.took.get(report.nodeid, 0.0) + report.duration
-
-    def pytest_runtest_teardown(self, item: Any) -> None:
-        """Called after every test."""
-        if time.process_time() > self.seconds:
-            item.session.shouldstop = "the time is used"
-
-    @property
-    def quick(self) -> list[str]:
-        """The tests that ran, the quickest first."""
-        return sorted(self.took, key=lambda t: self.took[t])
+def functions(space: dict[str, Any], module: str) -> Iterator[FunctionType]:
+    """The functions and methods that a module defines."""
+    for value in list(space.values()):
+        if getattr(value, "__module__", None) != module:
+            continue
+        for part in vars(value).values() if isinstance(value, type) else [value]:
+            inner = getattr(part, "fget", None) or getattr(part, "func", None) or getattr(part, "__func__", part)
+            while hasattr(inner, "__wrapped__"):
+                inner = inner.__wrapped__
+            if isinstance(inner, FunctionType) and inner.__module__ == module:
+                yield inner
 
 
-class These:
-    """A plugin of pytest: these tests, in this order."""
+def apply(mutant: Mutant) -> None:
+    """Change the loaded module: the code of its functions, and its constants wherever they were imported by name."""
+    name = ".".join(mutant.file.relative_to(ROOT).with_suffix("").parts)
+    live = vars(sys.modules[name])
+    text = mutant.file.read_bytes()
+    text = text[: mutant.start] + mutant.text.encode() + text[mutant.stop :]
+    fresh: dict[str, Any] = {key: live[key] for key in ("__name__", "__file__", "__package__", "__spec__")}
+    try:
+        exec(compile(text, str(mutant.file), "exec"), fresh)
+    except Exception:
+        os._exit(BROKEN)
+    olds = {old.__qualname__: old for old in functions(live, name)}
+    for new in functions(fresh, name):
+        old = olds[new.__qualname__]
+        old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+    for key, value in fresh.items():
+        before = live.get(key)
+        if isinstance(value, int | float | str | tuple) and type(value) is type(before) and value != before:
+            for module in list(sys.modules.values()):
+                space = getattr(module, "__dict__", {})
+                if type(space.get(key)) is type(before) and space[key] == before:
+                    space[key] = value
 
-    def __init__(self, tests: list[str]) -> None:
-        self.rank = {test: rank for rank, test in enumerate(tests)}
 
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Called with all tests of the files."""
-        items[:] = sorted((i for i in items if i.nodeid in self.rank), key=lambda i: self.rank[i.nodeid])
-
-
-def in_child(tree: Path, files: list[str], plugin: Chosen | These, seconds: float, told: Path) -> tuple[str, float]:
-    """Run tests in a child, which has no need to load what they load: ("failed", "slow" or "", CPU seconds)."""
+def in_child(work: Callable[[], None], seconds: float) -> tuple[int, float]:
+    """Do this in a fork: (exit code or -signal, CPU seconds)."""
     child = os.fork()
     if not child:
-        code = 70  # whatever happens, the child goes no further than this
+        code = ODD  # whatever happens, the child goes no further than this
         try:
             resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 10))
             signal.alarm(600 + 20 * int(seconds))  # for those that wait for ever
-            os.chdir(tree)
-            sys.path[:0] = [str(tree), str(tree / "tests")]
-            quiet = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(quiet, 1)
-            os.dup2(quiet, 2)
-            import pytest
-
-            code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *files], plugins=[plugin]))
-            if isinstance(plugin, Chosen):
-                told.write_text(json.dumps(plugin.quick))
-                code = 0 if code == pytest.ExitCode.INTERRUPTED else code
+            work()
+            code = 0
         finally:
             os._exit(code)
     _, status, used = os.wait4(child, 0)
-    how = "slow" if os.WIFSIGNALED(status) else "failed" if status else ""
-    return how, used.ru_utime + used.ru_stime
+    return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
 
 
-class Row(NamedTuple):
-    """The tests of a file, and the CPU seconds they need without a change."""
+class Test(NamedTuple):
+    """CPU seconds that a test needs without a change, and the lines it runs, by file."""
 
-    tests: list[str]
     seconds: float
+    lines: dict[str, list[int]]
 
 
-def row_of(tree: Path, words: str, seconds: float) -> Row:
-    """Run the tests of a row of `TESTS` without a change."""
-    files = list(dict.fromkeys(f"tests/test_{word.partition(':')[0]}.py" for word in words.split()))
-    told = tree / ".quick"
-    how, used = in_child(tree, files, Chosen(words, seconds), LONGEST, told)
-    if how:
-        sys.exit(f"these tests do not pass without any change: {words}")
-    return Row(json.loads(told.read_text()), used)
+class Bench:
+    """A plugin of pytest, which runs the mutants in place of the tests."""
+
+    def __init__(self, chosen: list[Mutant], seconds: float, notes: Path) -> None:
+        self.chosen, self.seconds, self.notes = chosen, seconds, notes
+        self.survivors: list[Mutant] = []
+        self.slow, self.spent = 0, 0.0
+        self.out = os.fdopen(os.dup(1), "w", buffering=1)
+        self.items: dict[str, Any] = {}
+        self.tests: dict[str, Test] = {}
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Called in a child before, in and after every test."""
+        if report.failed:
+            if not self.tests:
+                self.out.write(f"{report.nodeid} does not pass without any change\n{report.longreprtext}\n")
+            os._exit(FAILED)
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """Called with all tests of the files."""
+        self.items = {item.nodeid: item for item in session.items if item.get_closest_marker("skip") is None}
+        self.tests = self.noted()
+        for number, mutant in enumerate(self.chosen, 1):
+            how = self.noticed(mutant)
+            self.survivors += [] if how.islower() else [mutant]
+            self.slow += how == "slow"
+            self.out.write(f"{number:4d} {how:8s} {self.spent:6.0f} s  {mutant}\n")
+        return True
+
+    def run(self, names: list[str]) -> None:
+        """Run these tests, until one fails."""
+        for name in names:
+            item = self.items[name]
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+
+    def noted(self) -> dict[str, Test]:
+        """What each test of the rows needs and runs: measured, or read from an earlier run."""
+        files = sorted({mutant.file for mutant in self.chosen})
+        sources = [file for folder in ("svmcore", "tests") for file in sorted((ROOT / folder).rglob("*.py"))]
+        parts = [file.read_bytes() for file in [*sources, Path(__file__)]]
+        key = hashlib.sha256(b"".join(parts) + repr((files, self.seconds)).encode()).hexdigest()
+        if not (self.notes.is_file() and json.loads(self.notes.read_text())["key"] == key):
+            code, seconds = in_child(lambda: self.measure(files, key), 3600.0)
+            self.spent += seconds
+            if code:
+                sys.exit("the tests must pass without any change")
+        tests = json.loads(self.notes.read_text())["tests"]
+        self.out.write(f"{len(tests)} tests, {sum(test[0] for test in tests.values()):.0f} s of CPU\n")
+        return {name: Test(*test) for name, test in tests.items()}
+
+    def measure(self, files: list[Path], key: str) -> None:
+        """Run the rows' tests without a change; which lines of which files does each one run?"""
+        import coverage
+
+        cover = coverage.Coverage(data_file=None, config_file=False, include=[str(file) for file in files])
+        took: dict[str, float] = {}
+        cover.start()
+        for file in files:
+            left = self.seconds
+            for name in self.row(file):
+                if left <= 0.0:
+                    break
+                if name not in took:
+                    cover.switch_context(name)
+                    began = time.process_time()
+                    self.run([name])
+                    took[name] = time.process_time() - began
+                left -= took[name]
+        cover.stop()
+        lines: dict[str, dict[str, list[int]]] = {name: {} for name in took}
+        for file in files:
+            for line, names in cover.get_data().contexts_by_lineno(str(file)).items():
+                for name in names:
+                    if name in lines:
+                        lines[name].setdefault(str(file), []).append(line)
+        tests = {name: Test(took[name], lines[name]) for name in took}
+        self.notes.write_text(json.dumps({"key": key, "tests": tests}))
+
+    def row(self, file: Path) -> list[str]:
+        """The tests of a file, in turn from its words."""
+        chance = random.Random(0)
+        piles = []
+        for word in words_of(file):
+            where, _, part = word.partition(":")
+            pile = [name for name in self.items if f"/test_{where}.py" in name and part in name.partition("::")[2]]
+            piles.append(chance.sample(pile, len(pile)))
+        return list(dict.fromkeys(p[k] for k in range(max(map(len, piles))) for p in piles if k < len(p)))
+
+    def noticed(self, mutant: Mutant) -> str:
+        """How the tests noticed it ("failed", "slow", "broken"), or that they did not (in capitals)."""
+        wanted = set(range(mutant.lines[0], mutant.lines[1] + 1))
+        reach = {}
+        for name, test in self.tests.items():
+            run = test.lines.get(str(mutant.file), [])
+            if run and (mutant.lines == AT_LOAD or not wanted.isdisjoint(run)):
+                reach[name] = test.seconds
+        if not reach:
+            return "NOT RUN"
+        names, seconds = [], 0.0
+        for name in sorted(reach, key=lambda name: reach[name]):
+            if seconds < self.seconds:
+                names.append(name)
+                seconds += reach[name]
+
+        def work() -> None:
+            apply(mutant)
+            self.run(names)
+
+        code, used = in_child(work, START + PATIENCE * seconds)
+        self.spent += used
+        return {0: "SURVIVED", FAILED: "failed", BROKEN: "broken", ODD: "ODD"}.get(code, "slow")
 
 
-def noticed(tree: Path, mutant: Mutant, row: Row) -> tuple[str, float]:
-    """How the tests noticed it ("failed", "slow"), or "" if they did not; and the CPU seconds."""
-    file = tree / mutant.file.relative_to(ROOT)
-    text = file.read_bytes()
-    file.write_bytes(text[: mutant.start] + mutant.text.encode() + text[mutant.stop :])
-    files = sorted({test.partition("::")[0] for test in row.tests})
-    try:
-        return in_child(tree, files, These(row.tests), START + PATIENCE * row.seconds, tree)
-    finally:
-        file.write_bytes(text)
+def words_of(file: Path) -> list[str]:
+    """The row of a file."""
+    return TESTS.get(file.relative_to(ROOT / "svmcore").with_suffix("").as_posix(), f"{CERTIFIED} contract").split()
 
 
 def main() -> int:
     """Run the sample."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", nargs="*", type=Path, help="hot files; all of them by default")
+    parser.add_argument("files", nargs="*", type=Path, help="hot files; the compiled homes by default")
     parser.add_argument("--count", type=int, default=150, help="how many mutants (150)")
     parser.add_argument("--seed", type=int, default=0, help="of the sample (0)")
     parser.add_argument("--seconds", type=float, default=10.0, help="of CPU time for the tests of a file (10)")
     parser.add_argument("--least", type=float, default=0.9, help="share that must be noticed (0.9)")
+    parser.add_argument("--notes", type=Path, help="file that keeps which lines the tests run")
     options = parser.parse_args()
-    os.environ |= {
-        "NUMBA_DISABLE_JIT": "1", "SVMCORE_HYPOTHESIS": "small", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"
-    }  # fmt: skip
-    sys.dont_write_bytecode = True
-    for module in LOADED_ONCE:
-        importlib.import_module(module)
-    files = [file.resolve() for file in options.files] or [ROOT / "svmcore" / f"{name}.py" for name in TESTS]
-    chosen = sample(files, options.count, options.seed)
-    survivors, slow, spent = [], 0, 0.0
-    rows: dict[str, Row] = {}
+    os.environ |= {"NUMBA_DISABLE_JIT": "1", "SVMCORE_HYPOTHESIS": "small", "OPENBLAS_NUM_THREADS": "1"}
+    os.chdir(ROOT)
+    sys.path[:0] = [str(ROOT)]
+    homes = [
+        ROOT / "svmcore" / f"{name}.py" for name in TESTS if name.endswith(("_jit", "_kernels")) or name[:5] == "simd/"
+    ]
+    chosen = sample([file.resolve() for file in options.files] or homes, options.count, options.seed)
+    words = {word.partition(":")[0] for mutant in chosen for word in words_of(mutant.file)}
     with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "checkout"
-        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", "__pycache__", ".*_cache", ".hypothesis"))
-        for number, mutant in enumerate(chosen, 1):
-            key = mutant.file.relative_to(ROOT / "svmcore").with_suffix("").as_posix()
-            words = TESTS.get(key, f"{CERTIFIED} contract")
-            if words not in rows:
-                rows[words] = row_of(tree, words, options.seconds)
-                spent += rows[words].seconds
-                print(f"     {len(rows[words].tests)} tests, {rows[words].seconds:.1f} s: {words}", flush=True)
-            how, seconds = noticed(tree, mutant, rows[words])
-            spent += seconds
-            slow += how == "slow"
-            survivors += [] if how else [mutant]
-            print(f"{number:4d} {how or 'SURVIVED':8s} {seconds:6.1f} s  {mutant}", flush=True)
-    share = 1.0 - len(survivors) / max(1, len(chosen))
-    print(f"\n{share:.1%} of {len(chosen)} mutants noticed ({slow} by being slow), {spent:.0f} s of CPU; survivors:")
-    for mutant in survivors:
+        bench = Bench(chosen, options.seconds, options.notes or Path(folder) / "notes.json")
+        import pytest
+
+        plugins = ["-o", "addopts=", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:terminal"]
+        code = pytest.main([*plugins, *(f"tests/test_{word}.py" for word in sorted(words))], plugins=[bench])
+    if code:
+        return int(code)
+    noticed = len(chosen) - len(bench.survivors)
+    print(f"\n{noticed} of {len(chosen)} mutants noticed, {noticed / max(1, len(chosen)):.1%}", end="")
+    print(f" ({bench.slow} by being slow), {bench.spent:.0f} s of CPU; survivors:")
+    for mutant in bench.survivors:
         print(f"  {mutant}")
-    return int(share < options.least)
+    return int(noticed < options.least * len(chosen))
 
 
 if __name__ == "__main__":
