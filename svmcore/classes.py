@@ -16,7 +16,7 @@ from svmcore._html import html_table
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
-from svmcore.kernel.points import is_sparse
+from svmcore.kernel.points import is_sparse, mostly_empty, narrowed
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models import archive, solution
 from svmcore.models.solution import FORMATS, Solution
@@ -339,6 +339,8 @@ class Machines:
             return np.stack([machine.decision_function(X) for machine in self.machines], axis=1)
         X = first.columns.apply(X)
         vectors = self.support_vectors
+        if is_sparse(vectors) and is_sparse(X) and mostly_empty(vectors, X):
+            vectors, X = narrowed(vectors, X)
         cross = Cross(_Points(vectors, KernelSpec(first.kernel, first.function, first.kernel_name)), X)
         columns = cross.columns(np.concatenate([team.support for team in self._teams]))
         ends = np.cumsum([0, *(team.support.size for team in self._teams)])

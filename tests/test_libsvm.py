@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import io
 from pathlib import Path
 from typing import Any
@@ -283,3 +284,30 @@ def test_time_stamps_keep_their_digits():
     np.testing.assert_array_equal(machine.support_vectors, stamps[machine.support])
     assert machine.coef_[0] == pytest.approx(2.0 / 86400.0, rel=1e-6)
     np.testing.assert_array_equal(machine.predict(stamps), y)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly", "linear"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_columns_that_hold_nothing_take_no_memory(kernel, classes):
+    """A file of a few lines may name feature 2**31 - 1; an array as long as a row would take 16 GB."""
+    rng = np.random.default_rng(0)
+    X, Z = (sparse.random(n, 30, 0.3, format="csr", random_state=n) for n in (60, 90))
+    train = svmcore.train_classes if classes > 2 else svmcore.train_svc
+    machine = train(X, np.arange(60) % classes, kernel=kernel, gamma=0.5)
+    width = 2**31 - 1
+    place = np.sort(rng.choice(width, 30, replace=False))
+
+    def spread(M):
+        return sparse.csr_matrix((M.data, place[M.indices], M.indptr), shape=(M.shape[0], width))
+
+    def wide(one):
+        columns = dataclasses.replace(one.columns, count=width)
+        return dataclasses.replace(one, support_vectors=spread(one.support_vectors), columns=columns)
+
+    if classes > 2:
+        far = dataclasses.replace(machine, machines=tuple(map(wide, machine.machines)))
+    else:
+        far = wide(machine)
+    for rows in (Z, Z[:3]):
+        np.testing.assert_array_equal(far.decision_function(spread(rows)), machine.decision_function(rows))

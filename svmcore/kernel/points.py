@@ -16,6 +16,9 @@ from svmcore.simd import loops, vector
 STAGGER = 32
 """Unused columns at the end of every stored row of kernel values, which keep the rows of caches apart."""
 
+_WIDE = 1 << 20  # columns up to which an array as long as a row is no matter,
+_EMPTY = 16  # and beyond them so many for each entry
+
 Real = NDArray[Any]
 
 _NO_PANELS = np.empty((0, 0, LANES))
@@ -64,6 +67,22 @@ def sparse_points(X: Any, order: IntArray | None) -> Points:
         X.shape[0], _NO_PANELS, X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False),
         X.data.astype(np.float64, copy=False), row_sums(X.indptr, X.data * X.data), _NO_INTS, _NO_GRAM,
     )  # fmt: skip
+
+
+def mostly_empty(A: Any, B: Any) -> bool:
+    """Whether two CSR matrices have many more columns than entries: arrays as long as a row would be waste."""
+    return bool(A.shape[1] > max(_WIDE, _EMPTY * (A.nnz + B.nnz)))
+
+
+def narrowed(A: Any, B: Any) -> tuple[Any, Any]:
+    """Two CSR matrices without the columns in which neither has an entry; kernels see no difference."""
+    used = np.unique(np.concatenate([A.indices, B.indices]))
+    shapes = [(M.shape[0], max(1, used.size)) for M in (A, B)]
+    first, second = (
+        type(M)((M.data, np.searchsorted(used, M.indices), M.indptr), shape=shape)
+        for M, shape in zip((A, B), shapes, strict=True)
+    )
+    return first, second
 
 
 def gram_points(gram: FloatArray, order: IntArray) -> Points:

@@ -24,7 +24,16 @@ from svmcore import _kernels
 from svmcore._threads import one_blas_thread
 from svmcore._types import LANES, FloatArray, Kernel, KernelKind, Points
 from svmcore.kernel import matrix
-from svmcore.kernel.points import aligned, dense_points, is_sparse, new_scratch, padded, sparse_points
+from svmcore.kernel.points import (
+    aligned,
+    dense_points,
+    is_sparse,
+    mostly_empty,
+    narrowed,
+    new_scratch,
+    padded,
+    sparse_points,
+)
 from svmcore.kernel.products import call_kernel, point_product
 from svmcore.kernel.table import facts_of
 
@@ -64,6 +73,9 @@ class Decision:
             return np.zeros(X.shape[0])
         if self.function is not None:
             return self._called(self.function, X)
+        if self.sparse and is_sparse(X) and mostly_empty(self.support, X):
+            support, X = narrowed(self.support, X)
+            return Decision(support, self.coef, self.kernel, None)(X, n_threads)
         if self.kernel.kind == KernelKind.LINEAR and (not self.sparse or self.n_features <= _MOST_WEIGHTS):
             with one_blas_thread:
                 return np.asarray(X @ self.weights)
