@@ -148,8 +148,7 @@ def verify(
         remedy = "; verify the one that its refit gives" if hasattr(model, "refit") else ""
         raise InputError(f"a {type(model).__name__} is no machine of support vectors{remedy}")
     first = model.machines[0] if isinstance(model, Machines) else model
-    given = Wanted(None if first.terms.loss == ONE_CLASS and label == -1 else label, header, tuple(drop))
-    table = data_of(data, first, given)
+    table = data_of(data, first, Wanted(label, header, tuple(drop)))
     given_weights = border.sample_weights(sample_weight, table.X.shape[0])
     extra = {"C": C, "epsilon": epsilon, "class_weight": class_weight, "threads": border.threads(n_threads)}
     cases = _cases(model, table, given_weights)
@@ -163,7 +162,11 @@ def verify(
 
 def data_of(data: Any, machine: Solution, wanted: Wanted) -> Table:
     """Data from a file, or from arrays."""
+    if isinstance(data, Table):
+        return data
     if not isinstance(data, tuple):
+        if machine.terms.loss == ONE_CLASS and wanted.label == -1:
+            wanted = wanted._replace(label=None)
         return read_like(data, machine, wanted)
     if len(data) != 2:
         raise InputError(f"data holds {len(data)} things; give a file, or the pair (X, y)")

@@ -10,7 +10,6 @@ data, and `svmcore.verify`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore._whole import write_whole
 from svmcore.data.svmlight import read_rows
 from svmcore.data.text import NUMBER, Piece, fail, pieces_of, shown
 
@@ -248,10 +248,7 @@ def write(file: Any, model: Solution | Machines) -> None:
         )  # fmt: skip
     else:
         text = _Text(None, None, [-first.intercept], first.dual_coef[:, None], _rows(first))
-    opened = nullcontext(file) if hasattr(file, "write") else open(file, "wb")  # noqa: SIM115
-    with opened as stream:
-        for line in _lines(first, text):
-            stream.write(line.encode("ascii") + b"\n")
+    write_whole(file, lambda stream: stream.writelines(line.encode("ascii") + b"\n" for line in _lines(first, text)))
 
 
 def _refuse(model: Any, first: Solution) -> None:

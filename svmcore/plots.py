@@ -203,14 +203,14 @@ def canvas(ax: Any, size: tuple[float, float]) -> Iterator[Any]:
         yield plt.subplots(figsize=size, layout="constrained")[1]
 
 
-def save_overview(path: Path, file: str, **options: Any) -> None:
-    """Write the overview to a file."""
-    with sheet(file, _size(path)) as figure:
+def save_overview(path: Path, file: Any, *, format: str, **options: Any) -> None:  # noqa: A002
+    """Write the overview to a file or a stream."""
+    with sheet(file, format, _size(path)) as figure:
         draw_overview(path, figure, **options)
 
 
 @contextmanager
-def sheet(file: str, size: tuple[float, float]) -> Iterator[Any]:
+def sheet(file: Any, format: str, size: tuple[float, float]) -> Iterator[Any]:  # noqa: A002
     """A figure that is written to a file at the end, without touching pyplot's list of open figures."""
     _matplotlib()
     from matplotlib.figure import Figure
@@ -218,7 +218,7 @@ def sheet(file: str, size: tuple[float, float]) -> Iterator[Any]:
     with _styled():
         figure = Figure(figsize=size, layout="constrained")
         yield figure
-        figure.savefig(file, dpi=120)
+        figure.savefig(file, dpi=120, format=format)
 
 
 # ---- what is shared --------------------------------------------------------------------------------------------------

@@ -34,9 +34,9 @@ def plot_cv(cv: PathCV, what: str = "curve", *, ax: Any = None, **options: Any) 
     return ax
 
 
-def save_cv(cv: PathCV, file: str) -> None:
-    """Write the curve over C to a file."""
-    with sheet(file, (6.8, 4.3)) as figure:
+def save_cv(cv: PathCV, file: Any, *, format: str) -> None:  # noqa: A002
+    """Write the curve over C to a file or a stream."""
+    with sheet(file, format, (6.8, 4.3)) as figure:
         draw_curve(cv, figure.subplots())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -217,3 +218,40 @@ def test_processes_are_kept_in_files(solver, tmp_path):
     for damage in ({"alpha": np.zeros(3)}, {"solver": np.array("guess")}, {"noise": np.array(-1.0)}):
         with pytest.raises(svmcore.InputError, match="is damaged"):
             svmcore.load(written(**{**parts, **damage}))
+
+
+class _Stop(Exception):
+    pass
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links and permissions as POSIX has them")
+@pytest.mark.parametrize("kind", ["npz", "libsvm"])
+def test_a_machine_is_saved_whole_or_not_at_all(kind, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 2))
+    machine = svmcore.train_svc(X, X[:, 0] > 0, C=1.0, gamma=0.5)
+    target, link = tmp_path / "real.npz", tmp_path / "link.npz"
+    machine.save(target, format=kind)
+    target.chmod(0o600)
+    link.symlink_to(target)
+    before = target.read_bytes()
+
+    def half(stream, *_):
+        stream.write(b"half of it")
+        raise _Stop
+
+    with monkeypatch.context() as patched:
+        if kind == "npz":
+            patched.setattr("svmcore.models.archive._write", half)
+        else:
+            patched.setattr("svmcore.libsvm._lines", lambda *_: (_ for _ in (1,) if half(io.BytesIO())))
+        with pytest.raises(_Stop):
+            machine.save(link, format=kind)
+    assert target.read_bytes() == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["link.npz", "real.npz"]  # no draft is left
+    svmcore.train_svc(X, X[:, 1] > 0, C=1.0, gamma=0.5).save(link, format=kind)
+    assert link.is_symlink()
+    assert target.read_bytes() != before
+    assert target.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FileNotFoundError, match=r"nowhere/m\.npz"):
+        machine.save(tmp_path / "nowhere" / "m.npz", format=kind)

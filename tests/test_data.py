@@ -259,7 +259,9 @@ def test_files_that_are_not_there(tmp_path):
 )
 def test_a_line_of_numbers_that_may_be_names_is_a_question(write, text):
     file = write(text)
-    with pytest.raises(svmcore.InputError, match=r"line 1: the numbers .* can be names .*: --header or --no-header"):
+    with pytest.raises(
+        svmcore.InputError, match=r"line 1: the numbers .* can be names .*: header=True or header=False"
+    ):
         svmcore.load_data(file)
     assert svmcore.load_data(file, header=True)[0].shape[0] == 2
     if "y" not in text and "sick" not in text:
@@ -292,8 +294,8 @@ def test_true_and_false_are_numbers(write, monkeypatch):
 def test_words_name_the_column_and_the_remedy(write):
     people = "age,sex,sick\n50,F,1\n60,M,0\n"
     message = (
-        r"line 2, column 2: 'F' is not a finite number \(column 'sex'\); if this is the label: --label sex; "
-        "else make features of its words: --categorical sex, or leave the column out: --drop sex"
+        r"line 2, column 2: 'F' is not a finite number \(column 'sex'\); if this is the label: label='sex'; "
+        r"else make numbers of its words first \(pandas.get_dummies\), or leave the column out: drop='sex'"
     )
     with pytest.raises(svmcore.InputError, match=message):
         svmcore.load_data(write(people))
@@ -301,7 +303,7 @@ def test_words_name_the_column_and_the_remedy(write):
         svmcore.load_data(write(people.replace("60", "x")), drop="sex")
     X, y = svmcore.load_data(write(people), drop="sex")
     assert (X.tolist(), y.tolist()) == ([[50], [60]], [1, 0])
-    with pytest.raises(svmcore.InputError, match="--drop 'the sex'"):
+    with pytest.raises(svmcore.InputError, match="drop='the sex'"):
         svmcore.load_data(write(people.replace("sex", "the sex")))
 
 
@@ -326,11 +328,11 @@ def test_dropped_columns_may_hold_anything(write, monkeypatch):
 
 def test_index_of_a_data_frame_is_recognised(write):
     file = write(",a,y\n0,1.5,no\n1,2.5,yes\n")
-    with pytest.raises(svmcore.InputError, match=r"the first column has no name, like the index .* --drop 1"):
+    with pytest.raises(svmcore.InputError, match=r"the first column has no name, like the index .* drop=1,"):
         svmcore.load_data(file)
     for drop in (1, ""):
         assert svmcore.load_data(file, drop=drop)[0].tolist() == [[1.5], [2.5]]
-    with pytest.raises(svmcore.InputError, match=r"column 2: this column has no name; leave it out with --drop 2"):
+    with pytest.raises(svmcore.InputError, match=r"column 2: this column has no name; leave it out with drop=2"):
         svmcore.load_data(write("a,,y\n1,2,0\n3,4,1\n"))
 
 
@@ -392,7 +394,7 @@ def test_labels_may_be_missing_where_a_machine_predicts(write, content, labels, 
         ("b,a", None, None),
         ("y,b,a", "y", None),
         ("b,y,a", "y", None),
-        ("id,b,a,y", None, "not trained with: 'id', 'y'; say which holds the labels with --label, and leave out"),
+        ("id,b,a,y", None, "not trained with: 'id', 'y'; say which holds the labels with label=, and leave out"),
         ("a,c,y", None, "has no column 'b', which the machine was trained with; its header names 'a', 'c', 'y'"),
     ],
 )
@@ -579,3 +581,14 @@ def test_numbers_survive_exactly(rows, light):
     got, y = load_bytes(content.encode())
     np.testing.assert_array_equal(dense(got), X)
     assert (y == 1).all()
+
+
+def test_files_that_count_from_0(write):
+    text = "1 1:2 2:3\n-1 2:5\n"  # feature 0 is zero everywhere
+    assert svmcore.load_data(write(text))[0].shape == (2, 2)
+    assert svmcore.load_data(write(text), zero_based=False)[0].shape == (2, 2)
+    assert svmcore.load_data(write(text), zero_based=True)[0].toarray().tolist() == [[0, 2, 3], [0, 0, 5]]
+    with pytest.raises(svmcore.InputError, match="has a feature 0, and zero_based=False says"):
+        svmcore.load_data(write("1 0:2 1:3\n"), zero_based=False)
+    with pytest.raises(svmcore.InputError, match="zero_based='no' is not known"):
+        svmcore.load_data(write(text), zero_based="no")

@@ -59,7 +59,7 @@ HOMES = {
 # or as a home. Inside a layer arrows may go anywhere, as long as they do not close a ring.
 LAYERS: dict[str, set[str]] = {
     "the compiler": {"_files", "_disk", "_bundle", "_records", "_roots", "_jit"},
-    "words that all speak": {"_errors", "_types", "_html", "_threads", "_highs"},
+    "words that all speak": {"_errors", "_types", "_html", "_threads", "_highs", "_whole"},
     "vector instructions": {"simd"},
     "kernel values, compiled": {"_kernels"},
     "compiled loops": {

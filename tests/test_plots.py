@@ -45,7 +45,7 @@ def test_overview_is_a_file_and_no_open_figure(path, monk, tmp_path, kind):
     before = plt.get_fignums()
     for name, each in (("path", path), ("monk", monk)):
         file = tmp_path / f"{name}.{kind}"
-        plots.save_overview(each, str(file), title=name)
+        plots.save_overview(each, str(file), format="png", title=name)
         assert 10_000 < file.stat().st_size < 1_000_000
         assert file.read_bytes()[:5] in (b"\x89PNG\r", b"%PDF-", b"<?xml")
     assert plt.get_fignums() == before
@@ -232,7 +232,7 @@ def test_names_that_are_not_known(path):
 @pytest.mark.filterwarnings("ignore::svmcore.ConvergenceWarning")
 def test_paths_with_little_to_show(tmp_path, options):
     path = svmcore.svm_path([[0.0, 1.0], [1.0, 1.0], [4.0, 1.0], [5.0, 1.0]], [0, 0, 1, 1], **options)
-    plots.save_overview(path, str(tmp_path / "x.png"))
+    plots.save_overview(path, str(tmp_path / "x.png"), format="png")
     for what in (*VIEWS, "boundary"):
         path.plot(what).figure.canvas.draw()
 

@@ -23,15 +23,13 @@ def verify(args: argparse.Namespace) -> int:
     model, C = load_machine(args.model), args.C
     if isinstance(model, Path) and C is not None:
         model, C = model.at(C), None
-    weights = None
     first = model.machines[0] if hasattr(model, "machines") else model
-    if args.class_weight is not None and isinstance(first, Solution):
-        table = data_of(args.data, first, Wanted(args.label, args.header, _listed(args.drop)))
-        weights = _class_weights(args.class_weight, table.y)
-    found = audited(
-        model, args.data, C=C, epsilon=args.epsilon, class_weight=weights, tol=args.tol, label=args.label,
-        header=args.header, drop=_listed(args.drop),
-    )  # fmt: skip
+    data, weights = args.data, None
+    if isinstance(first, Solution):
+        data = data_of(args.data, first, Wanted(args.label, args.header, _listed(args.drop), typed=True))
+        if args.class_weight is not None:
+            weights = _class_weights(args.class_weight, data.y)
+    found = audited(model, data, C=C, epsilon=args.epsilon, class_weight=weights, tol=args.tol)
     report = Report("verify", args.json)
     report.facts |= {"data": args.data, "ok": found.ok}
     machines = f"{found.n_machines} machines" if found.n_machines > 1 else "one machine"
@@ -102,7 +100,8 @@ def _data(args: argparse.Namespace) -> str:
     if args.to is not None:
         raise InputError("--to is for models; of data the end of the name says the format")
     table = read(
-        args.source, Wanted(args.label, args.header, _listed(args.drop), categorical=_listed(args.categorical))
+        args.source,
+        Wanted(args.label, args.header, _listed(args.drop), categorical=_listed(args.categorical), typed=True),
     )
     if table.known is not None:
         raise InputError(f"{args.source}: some rows have no label; remove them, or leave the column out")

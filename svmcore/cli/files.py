@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import os
 import tempfile
@@ -56,7 +57,7 @@ def _check_output(name: str) -> None:
 
 def write(name: str, save: Callable[[Any], None]) -> str:
     """Write a file whole or not at all; says where it is. Where there is no room, what was computed is kept elsewhere."""
-    from svmcore.data.whole import write_whole
+    from svmcore._whole import write_whole
 
     try:
         write_whole(name, save)
@@ -75,18 +76,9 @@ class KeptElsewhereError(Exception):
     """A result is in another file than it should be, and that has been said."""
 
 
-def write_picture(name: str, save: Callable[[str], None]) -> bool:
-    """Pictures are known by the ends of their names: drawn beside the target, then moved there. True: it is done."""
-    target = File(name)
-    if target.exists() and not target.is_file():
-        save(name)
-        return True
-    draft = target.with_name(f".{os.getpid()}.{target.name}")
-    try:
-        save(str(draft))
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+def write_picture(name: str, save: Callable[..., None]) -> bool:
+    """Write a picture as any other file; the end of the name is its format. True: it is done."""
+    write(name, functools.partial(save, format=File(name).suffix[1:].lower()))
     return True
 
 
@@ -103,9 +95,8 @@ def _wanted(args: argparse.Namespace) -> Wanted:
 
     label = None if getattr(args, "one_class", False) and args.command == "train" and args.label == -1 else args.label
     categorical = _listed(getattr(args, "categorical", []))
-    return Wanted(
-        label, args.header, _listed(args.drop), categorical=categorical, unknown=getattr(args, "unknown", "error")
-    )
+    unknown = getattr(args, "unknown", "error")
+    return Wanted(label, args.header, _listed(args.drop), categorical=categorical, unknown=unknown, typed=True)
 
 
 def load(args: argparse.Namespace) -> Table:

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from svmcore._errors import InputError
 from svmcore.data.arrow import ARROW, PARQUET, read_arrow
@@ -31,7 +31,12 @@ __all__ = ["DEMO_SETS", "Table", "Wanted", "demo_set", "load_data", "read", "sav
 
 
 def load_data(
-    source: Any, *, label: int | str | None = -1, header: bool | None = None, drop: Sequence[int | str] | int | str = ()
+    source: Any,
+    *,
+    label: int | str | None = -1,
+    header: bool | None = None,
+    drop: Sequence[int | str] | int | str = (),
+    zero_based: bool | Literal["auto"] = "auto",
 ) -> tuple[Any, Array | None]:
     """Read a data set: (X, y).
 
@@ -50,6 +55,9 @@ def load_data(
         -1, the default, is the last. None: there are no labels, and y is None.
     header : CSV: whether the first line names the columns. None, the default, finds out, and asks where it could be both.
     drop : CSV: columns to leave out, by name or number from 1; one, or a list.
+    zero_based : svmlight text: whether the first feature has the number 0, as scikit-learn writes it. "auto", the default:
+        if the file has a feature 0. A matrix does not know how its file counted. So give the same to the files of training
+        and of test data, where a test file may lack the first feature.
 
     Returns
     -------
@@ -67,7 +75,10 @@ def load_data(
     >>> X.shape, y[:5].tolist()
     ((432, 6), [1, 1, 1, 1, 1])
     """
-    table = read(source, Wanted(label, header, (drop,) if isinstance(drop, (int, str)) else tuple(drop)))
+    if not isinstance(zero_based, bool) and zero_based != "auto":
+        raise InputError(f'zero_based={zero_based!r} is not known; give True, False or "auto"')
+    base = None if zero_based == "auto" else int(not zero_based)
+    table = read(source, Wanted(label, header, (drop,) if isinstance(drop, (int, str)) else tuple(drop), base=base))
     return table.X, table.y
 
 

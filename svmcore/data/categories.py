@@ -41,7 +41,7 @@ def encoded(
             continue
         category = known.get(title if layout.names else place)
         if category is None:
-            category = Category(place, title, _levels(name, words[k], title))
+            category = Category(place, title, _levels(name, words[k], title, wanted))
         block = _one_hot(name, words[k], category, k, wanted)
         blocks.append(block)
         names += [f"{title}={level}" for level in category.levels]
@@ -50,13 +50,13 @@ def encoded(
     return np.concatenate(blocks, axis=1), names if layout.names else None, tuple(categories)
 
 
-def _levels(name: str, values: Array, title: str) -> tuple[str, ...]:
+def _levels(name: str, values: Array, title: str, wanted: Wanted) -> tuple[str, ...]:
     """The words of a column, sorted."""
     levels = np.unique(values).tolist()
     if len(levels) > _MOST_LEVELS:
         raise InputError(
             f"{name}: column {title!r} holds {len(levels):,} different words, too many for categories; leave it out with "
-            "--drop"
+            + wanted.option("drop", title)
         )
     return tuple(levels)
 
@@ -67,9 +67,10 @@ def _one_hot(name: str, values: Array, category: Category, column: int, wanted: 
     hit = levels[at] == values
     if not hit.all() and wanted.unknown == "error":
         row = int(np.flatnonzero(~hit)[0])
+        remedy = "; --unknown ignore takes it for none of them" if wanted.typed else ""
         raise InputError(
             f"{name}, row {row + 1} of the data, column {column + 1}: {shown(str(values[row]).encode())} is no category of "
-            f"{category.name!r} that the machine knows ({_some(category.levels)}); --unknown ignore takes it for none of them"
+            f"{category.name!r} that the machine knows ({_some(category.levels)}){remedy}"
         )
     out = np.zeros((len(values), len(levels)))
     out[np.flatnonzero(hit), at[hit]] = 1.0

@@ -30,6 +30,7 @@ class Layout(NamedTuple):
     optional: bool = False
     words: frozenset[int] = frozenset()
     categories: frozenset[int] = frozenset()
+    wanted: Wanted = Wanted()
 
     @property
     def features(self) -> list[int]:
@@ -44,16 +45,19 @@ class Layout(NamedTuple):
         """What to do about words in feature column k, where all of the file has words there."""
         if k not in self.words and not always:
             return ""
-        name = shell_word(self.names[k]) if self.names else str(k + 1)
-        label = "" if self.optional else f"if this is the label: --label {name}; else "
-        several = len(self.words & set(self.features)) > 1
-        how = f"--categorical {name}" + (" (or of all such columns: --categorical words)" if several else "")
-        return f"; {label}make features of its words: {how}, or leave the column out: --drop {name}"
-
-
-def shell_word(name: str) -> str:
-    """A name as it is typed."""
-    return name if re.fullmatch(r"[\w.+-]+", name) else "'" + name.replace("'", "'\\''") + "'"
+        option, column = self.wanted.option, self.names[k] if self.names else k + 1
+        if self.wanted.names is not None and self.names is None:
+            known = some(self.wanted.names)
+            return (
+                f"; this file has no header, and the machine knows its columns by name: {known}; begin with their names"
+            )
+        label = "" if self.optional else f"if this is the label: {option('label', column)}; else "
+        how = "make numbers of its words first (pandas.get_dummies)"
+        if self.wanted.typed:
+            several = len(self.words & set(self.features)) > 1
+            how = f"make features of its words: {option('categorical', column)}"
+            how += " (or of all such columns: --categorical words)" if several else ""
+        return f"; {label}{how}, or leave the column out: {option('drop', column)}"
 
 
 def some(names: Sequence[str]) -> str:
@@ -94,11 +98,11 @@ def find_layout(name: str, lines: list[bytes], number: int, wanted: Wanted) -> L
     if header is None and named:
         header = any(column in texts for column in named) or None
     if header is None:
-        header = _is_header(name, number, fields, rows, wanted.label)
+        header = _is_header(name, number, fields, rows, wanted)
     names = texts if header else None
     dropped = frozenset(_column(name, column, width, names, "to drop") for column in wanted.drop)
     label = _label(name, width, names, dropped, wanted)
-    layout = Layout(delimiter, width, label, names, dropped, wanted.unlabelled, _words(rows, width))
+    layout = Layout(delimiter, width, label, names, dropped, wanted.unlabelled, _words(rows, width), wanted=wanted)
     layout = _with_categories(name, layout, wanted)
     if not layout.features:
         raise InputError(f"{name} has no column left for a feature")
@@ -111,7 +115,7 @@ def columns_of_interest(name: str, names: list[str], wanted: Wanted) -> Layout:
     """The layout of a table whose columns have names."""
     dropped = frozenset(_column(name, column, len(names), names, "to drop") for column in wanted.drop)
     label = _label(name, len(names), names, dropped, wanted)
-    layout = Layout(b"", len(names), label, names, dropped, wanted.unlabelled)
+    layout = Layout(b"", len(names), label, names, dropped, wanted.unlabelled, wanted=wanted)
     layout = _with_categories(name, layout, wanted)
     if not layout.features:
         raise InputError(f"{name} has no column left for a feature")
@@ -170,21 +174,17 @@ def _words(rows: list[list[bytes]], width: int) -> frozenset[int]:
     return frozenset(k for k in range(width) if rows and not any(_is_value(row[k]) for row in rows))
 
 
-def _is_header(name: str, number: int, fields: list[bytes], rows: list[list[bytes]], label: int | str | None) -> bool:
+def _is_header(name: str, number: int, fields: list[bytes], rows: list[list[bytes]], wanted: Wanted) -> bool:
     """Whether the first line names the columns; refuses to guess where its numbers could be either."""
+    label = wanted.label
     at = len(fields) - 1 if label == -1 else int(str(label)) - 1 if str(label).isdecimal() else None
     features = [field for k, field in enumerate(fields) if k != at]
     if any(map(bytes.strip, features)) and not any(field and _is_value(field) for field in features):
         return True  # words, and perhaps cells without a name
     if _could_be_names(fields, at, rows):
         shown = ", ".join(field.decode() for field in features[:4]) + (", ..." if len(features) > 4 else "")
-        fail(
-            name,
-            number,
-            None,
-            f"the numbers {shown} can be names of columns, or data; say which: --header or --no-header "
-            "(header=True or header=False)",
-        )
+        how = "--header or --no-header" if wanted.typed else "header=True or header=False"
+        fail(name, number, None, f"the numbers {shown} can be names of columns, or data; say which: {how}")
     return False
 
 
@@ -243,9 +243,10 @@ def _label(name: str, width: int, names: list[str] | None, dropped: frozenset[in
             )
         if len(others) > 1:
             found = [names[k] for k in others]
+            label, drop = ("--label", "--drop") if wanted.typed else ("label=", "drop=")
             raise InputError(
                 f"{name} has columns that the machine was not trained with: {some(found)}; say which holds the labels "
-                "with --label, and leave out the others with --drop"
+                f"with {label}, and leave out the others with {drop}"
             )
         return others[0] if others else None
     if wanted.width is not None and len(kept) == wanted.width:
@@ -262,4 +263,5 @@ def _check_names(name: str, number: int, layout: Layout) -> None:
         what = "this column has no name"
         if k == 0:
             what = "the first column has no name, like the index of a data frame"
-        fail(name, number, k + 1, f"{what}; leave it out with --drop {k + 1}, or give it a name")
+        out = layout.wanted.option("drop", k + 1)
+        fail(name, number, k + 1, f"{what}; leave it out with {out}, or give it a name")

@@ -64,6 +64,10 @@ def read_svmlight(name: str, pieces: Iterator[Piece], wanted: Wanted) -> Table:
         raise InputError(f"{name} holds labels only; give at least one index:value pair")
     base = 0 if index.min() == 0 else 1
     if base == 0 and wanted.base == 1:
+        if wanted.width is None:
+            raise InputError(
+                f"{name} has a feature 0, and zero_based=False says that features count from 1; leave it out"
+            )
         raise InputError(
             f"{name} has a feature 0, and the machine knows features from 1 on only; number the features of both files from "
             "1, or those of both from 0, and train again"

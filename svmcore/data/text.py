@@ -32,7 +32,8 @@ class Wanted(NamedTuple):
     `width` and `names` are the columns for a machine that shall predict: then labels may be missing. `categorical` are
     columns of words to be encoded, or WORDS for all such columns; `categories` are those that a machine knows already, and
     `unknown` says what a word is that it does not know: an "error", or ("ignore") none of them. `base` is the number that
-    svmlight text gives to the first feature; None: the file is looked at.
+    svmlight text gives to the first feature; None: the file is looked at. `typed`: on the command line, so that messages
+    name its letters, and not the arguments of functions.
     """
 
     label: int | str | None = -1
@@ -44,6 +45,14 @@ class Wanted(NamedTuple):
     categories: tuple[Category, ...] = ()
     unknown: str = "error"
     base: int | None = None
+    typed: bool = False
+
+    def option(self, name: str, column: int | str) -> str:
+        """How a column is given to an option: ``--drop town``, or ``drop='town'``."""
+        if not self.typed:
+            return f"{name}={column!r}"
+        plain = isinstance(column, int) or re.fullmatch(r"[\w.+-]+", column)
+        return f"--{name} {column}" if plain else f"--{name} '" + str(column).replace("'", "'\\''") + "'"
 
     @property
     def unlabelled(self) -> bool:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from svmcore._errors import InputError
+from svmcore._whole import write_whole
 from svmcore.data.arrow import pyarrow
 from svmcore.data.text import Array
-from svmcore.data.whole import write_whole
 from svmcore.models import archive
 
 SVMLIGHT = (".svmlight", ".svm", ".libsvm", ".txt", ".dat")

@@ -5,6 +5,8 @@ A file belongs to one problem: it holds the problem's own description, and one o
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import zipfile
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from svmcore._errors import InputError
+from svmcore._whole import write_whole
 
 _FORMAT = "svmcore-checkpoint-1"
 
@@ -58,13 +61,11 @@ class Ledger:
         """Replace the file."""
         if self.path is None:
             return
-        other = f"{self.path}.{os.getpid()}.tmp"
-        try:
-            with open(other, "wb") as file:
-                np.savez(file, format=np.array(_FORMAT), problem=np.array(json.dumps(self.problem)), **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(other, self.path)
-        finally:
-            if os.path.exists(other):
-                os.remove(other)
+
+        def save(stream: Any) -> None:
+            np.savez(stream, format=np.array(_FORMAT), problem=np.array(json.dumps(self.problem)), **arrays)
+            stream.flush()
+            with contextlib.suppress(io.UnsupportedOperation):  # no file: a device, a pipe
+                os.fsync(stream.fileno())
+
+        write_whole(self.path, save)

@@ -13,7 +13,6 @@ import os
 import sys
 import zipfile
 import zlib
-from contextlib import nullcontext
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from svmcore._errors import InputError
 from svmcore._types import Kernel, KernelKind
+from svmcore._whole import write_whole
 from svmcore.kernel.table import name_of
 
 FREE = 1 << 26  # bytes that any file may unpack to,
@@ -55,11 +55,14 @@ class Allowance:
 
 
 def write(file: Any, fields: dict[str, Any]) -> None:
-    """Write arrays to a file of exactly this name, or to a stream."""
+    """Write arrays to a file of exactly this name, whole or not at all, or to a stream."""
     arrays = {name: np.asarray(value) for name, value in fields.items()}
+    write_whole(file, lambda stream: _write(stream, arrays))
+
+
+def _write(stream: Any, arrays: dict[str, Array]) -> None:
     large = sum(array.nbytes for array in arrays.values()) > FREE
-    opened = nullcontext(file) if hasattr(file, "write") else open(file, "wb")  # noqa: SIM115
-    with opened as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, array in arrays.items():
             data = np.ascontiguousarray(array).reshape(-1)
             data = data.view(np.uint8) if data.nbytes else np.empty(0, dtype=np.uint8)
