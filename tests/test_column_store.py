@@ -81,6 +81,29 @@ def test_a_store_without_room_keeps_nothing():
     assert (slots == -1).all()
 
 
+@pytest.mark.parametrize("gamma", [0.01, 0.3, 2.5, 3.5, 50.0])
+def test_distances_from_squares_where_these_are_small(gamma):
+    """Near points in float32, with a rigorous bound; beyond a size of the squares, sums of squared differences."""
+    n, d = 90, 100
+    rng = np.random.default_rng(8)
+    X = 7.0 + rng.standard_normal((n, d)) / np.sqrt(d)
+    X[1:20] = X[0] + 1e-4 * rng.standard_normal((19, d))
+    X[20] = X[0]
+    K = KernelMatrix(X, Kernel(int(KernelKind.RBF), gamma, 0.0, 3, 0.0), cache_bytes=1 << 20, n_threads=1)
+    mine = tiles.make_tiles(K, centred=False)
+    assert type(mine.single_shape).__name__ == ("NearRbf" if gamma < 2.0 else "Rbf")
+    found, exact = mine.gram(np.arange(n))[:n, :n].astype(float), K.rows(np.arange(n))
+    bound = mine.error_factor[:, None] * mine.error_factor
+    assert (np.abs(found - exact) <= bound).all()
+    assert bound.max() < 3e-5
+    assert found[0, 0] == found[0, 20] == found[20, 20]
+    assert np.linalg.eigvalsh(found).min() > -1e-5
+    field = np.zeros(-(-n // LANES) * LANES)
+    mine.add(np.arange(20), np.ones(20), field)
+    assert np.abs(field[:n] - exact[:, :20].sum(axis=1)).max() < 2e-5
+    mine.release()
+
+
 @pytest.mark.parametrize("kind", [KernelKind.RBF, KernelKind.POLY, KernelKind.SIGMOID, KernelKind.LAPLACIAN])
 @pytest.mark.parametrize("offset", [0.0, 0.5])
 @pytest.mark.parametrize("n_threads", [1, 2])

@@ -17,7 +17,7 @@ from svmcore.simd import loops, passes, vector
 
 ROOT = Path(__file__).parents[1]
 SHAPES = [
-    vector.Linear(1.0, 0.0, 1),
+    vector.Poly(1.0, 0.0, 1),
     vector.Poly(0.3, 0.7, 3),
     vector.Poly(0.3, 0.7, 0),
     vector.Sigmoid(0.2, -0.4, 1),
@@ -34,8 +34,6 @@ def exact_kernel(shape, x, z):
     if isinstance(shape, vector.Laplacian):
         return 2.0 ** (-shape.scale * np.abs(x[:, None] - z[None]).sum(axis=2))
     dot = x @ z.T
-    if isinstance(shape, vector.Linear):
-        return dot
     dot = shape.scale * dot + shape.coef0
     return dot**shape.degree if isinstance(shape, vector.Poly) else np.tanh(dot)
 
@@ -101,6 +99,37 @@ def test_tiles_match_their_plain_definition(shape, dtype):
                 vector._add_tile(shape, rows, g, panels, p, lane, coef, plain)
     scale = max(1.0, np.abs(plain).max())
     assert np.abs(compiled - plain).max() <= scale * (2e-6 if single else 1e-14)
+
+
+@pytest.mark.parametrize("d", [1, 20, 130])
+def test_distances_from_squares(d):
+    """The last feature is the square of the others; equal points have the same values, the larger square none below 0."""
+    rng = np.random.default_rng(d)
+    x, z = rng.standard_normal((14, d)) / np.sqrt(d), rng.standard_normal((70, d)) / np.sqrt(d)
+    x[5] = x[4]
+    z[:14] = x
+    shape = vector.NearRbf(1.0, 0.0, 1)
+    expected = exact_kernel(vector.Rbf(1.0, 0.0, 1), x, z)
+    rows, panels = (
+        make(np.column_stack([a, (a * a).sum(axis=1)]), np.float32) for make, a in ((rows_of, x), (panels_of, z))
+    )
+    stored = np.zeros((rows.shape[0] * vector.ROWS, 2 * LANES), np.float32)
+    loops.store_block_32(shape, rows, panels, 0, 2, stored)
+    assert np.abs(stored[:14, :70] - expected).max() <= 2e-6
+    assert stored.max() <= 1.0
+    among = stored[:14, :14]
+    if not DISABLED:  # numpy multiplies matrices in an order of its own
+        assert (among == among.T).all()
+        assert among[4, 4] == among[4, 5] == among[5, 5]
+    coef = np.zeros(rows.shape[0] * vector.ROWS, np.float32)
+    coef[:14] = rng.standard_normal(14)
+    out = np.zeros(2 * LANES)
+    loops.add_block_32(shape, rows, coef, panels, 0, 2, out)
+    assert np.abs(out[:70] - coef[:14].astype(float) @ expected).max() <= 14 * 2e-6
+    packed, squares = np.empty((1, d + 1, LANES), np.float32), np.empty(LANES)
+    loops.pack_single(x, np.zeros(d), 2.0, 0, 1, packed, squares)
+    assert np.allclose(packed[0, d, :14], 4.0 * (x * x).sum(axis=1), rtol=1e-6, atol=0.0)
+    assert (packed[0, :, 14:] == 0).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])

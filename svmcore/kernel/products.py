@@ -36,7 +36,7 @@ from svmcore.simd import loops, vector
 KernelFunction = Callable[[Any, Any], Any]
 _LOG2E = 1.4426950408889634
 SHAPES = {
-    KernelKind.LINEAR: vector.Linear,
+    KernelKind.LINEAR: vector.Poly,
     KernelKind.POLY: vector.Poly,
     KernelKind.SIGMOID: vector.Sigmoid,
     KernelKind.RBF: vector.Rbf,
@@ -69,8 +69,10 @@ def call_kernel(function: KernelFunction, A: Any, B: Any, offset: float) -> Floa
 def shape_of(kernel: Kernel) -> vector.Shape:
     """A kernel as the type and numbers that a tile is compiled for. The exponential ones are powers of two."""
     kind = KernelKind(kernel.kind)
+    if kind == KernelKind.LINEAR:
+        return vector.Poly(1.0, 0.0, 1)
     scale = kernel.gamma * (_LOG2E if facts_of(kernel).exponential else 1.0)
-    shape: vector.Shape = SHAPES[kind](float(scale), float(kernel.coef0), int(kernel.degree))  # type: ignore[assignment]
+    shape: vector.Shape = SHAPES[kind](float(scale), float(kernel.coef0), int(kernel.degree))
     return shape
 
 

@@ -50,7 +50,8 @@ _WORTH_READING = (
 )
 _BETWEEN_LOOKS = 2e8  # kernel values times features computed between two looks at the clock
 _SPARSE = 0.25  # share of stored entries below which sparse tiles win
-_CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse
+_CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse,
+_CANCELS_WIDE = 4.0  # and above which they are more so than sums of many squared differences
 _ROUNDING = 2.0**-24
 PIECE = 1 << 26  # kernel values between two looks at the clock
 
@@ -344,12 +345,22 @@ class DenseTiles(_Tiles):
         self.effort = float(width)
         factor = np.sqrt(scale) if kind == KernelKind.RBF else scale if kind == KernelKind.LAPLACIAN else 1.0
         count = -(-self.n // LANES)
-        self.panels, squares = np.empty((count, width, LANES), np.float32), np.empty(count * LANES)
+        near = kind == KernelKind.RBF and self.costly
+        self.panels, squares = np.empty((count, width + near, LANES), np.float32), np.empty(count * LANES)
         split(
             lambda a, b: loops.pack_single(K.X, centre, float(factor), a, b, self.panels, squares),
             count, _PACK * float(self.panels.size), self.n_threads,
         )  # fmt: skip
+        self.single_shape = self.shape
+        if near and squares[: self.n].max(initial=0.0) <= _CANCELS_WIDE:
+            self.single_shape = vector.NearRbf(*self.shape)
+        elif near:
+            self.panels[:, width] = 0.0  # a difference of nothing
         self.error_factor = self._bound(width, squares[: self.n])
+
+    def _shape(self, *, single: bool) -> vector.Shape:
+        """The tile of a number type."""
+        return self.single_shape if single else self.shape
 
     @cached_property
     def exact(self) -> FloatArray:
@@ -383,7 +394,7 @@ class DenseTiles(_Tiles):
         def run(a: int, b: int) -> None:
             for group in range(0, len(packed), step):
                 rows = out[group * vector.ROWS :]
-                store(self.shape, packed[group : group + step], source, a, b, rows)
+                store(self._shape(single=single), packed[group : group + step], source, a, b, rows)
 
         split(run, len(source), work, self.n_threads)
 
@@ -396,9 +407,14 @@ class DenseTiles(_Tiles):
         city-block one by 2 R u. K = 2^-m makes of a relative error at most 1 / e of it, of sqrt(m) at most 0.36, and of 1
         at most 0.7. A product x'z is off by d + 2 roundings of |x| |z|, and ``a = scale x'z + coef0`` by d + 4 of
         ``A = |scale| |x| |z| + |coef0|``, at most the root of the product of its values at x and at z; a power by `degree`
-        times that many of the power of A. The sum over a few rows adds less than 8.
+        times that many of the power of A. The sum over a few rows adds less than 8. A distance from squares |x|^2 + |z|^2
+        and a product is off by d + 2 roundings of 2 |x| |z| and by 2 of the squares; log 2 of this goes into K.
         """
         terms = min(width, vector.CHUNK) + -(-width // vector.CHUNK)
+        if self.single_shape is not self.shape:
+            largest = float(squares.max(initial=0.0))
+            each = 1.4 * (terms + 2.0) * squares + 2.8 * largest + 1.5 * np.sqrt(largest) + 9.0
+            return np.asarray(np.sqrt(_ROUNDING * each))
         if facts_of(self.K.kernel).exponential:
             if self.K.kernel.kind == KernelKind.LAPLACIAN:
                 largest = float(np.abs(self.panels).sum(axis=1).max(initial=0.0))
@@ -423,7 +439,8 @@ class DenseTiles(_Tiles):
         half = single and source.shape[1] >= _WIDE
         store = loops.store_lower_32 if half else loops.store_block_32 if single else loops.store_block_64
         work = float(out.size * source.shape[1])
-        split(lambda a, b: store(self.shape, packed, panels, a, b, out), columns, work, self.n_threads)
+        shape = self._shape(single=single)
+        split(lambda a, b: store(shape, packed, panels, a, b, out), columns, work, self.n_threads)
         return self._finish(out, count, half=half)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
@@ -440,7 +457,8 @@ class DenseTiles(_Tiles):
         packed = packed_rows(panels, points)
         weights = packed_weights(packed, coef)
         work = float(packed.size * len(panels) * LANES)
-        split(lambda a, b: add(self.shape, packed, weights, panels, a, b, field), len(panels), work, self.n_threads)
+        shape = self._shape(single=single)
+        split(lambda a, b: add(shape, packed, weights, panels, a, b, field), len(panels), work, self.n_threads)
         if self.offset:
             field += self.offset * coef.sum()
         self.n_evals += count * self.n

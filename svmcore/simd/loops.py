@@ -38,7 +38,10 @@ def pack_rows(panels, points, out):
 
 @jit
 def pack_single(X, centre, factor, first, last, out, squares):
-    """Panels first..last-1 of (X - centre) factor, and their sums of squares, in one pass over X. In place: out, squares."""
+    """Panels first..last-1 of (X - centre) factor, and their sums of squares, in one pass over X. In place: out, squares.
+
+    Where the panels have room for a feature more, the squares are the last one.
+    """
     n, width = X.shape
     for p in range(first, last):
         panel, start = out[p], p * LANES
@@ -58,6 +61,9 @@ def pack_single(X, centre, factor, first, last, out, squares):
                     value = (X[start + lane, k] - centre[k]) * factor if start + lane < n else 0.0
                     panel[k, lane] = value
                     squares[start + lane] += value * value
+        if panel.shape[0] > width:
+            for lane in range(LANES):
+                panel[width, lane] = squares[start + lane]
 
 
 @jit

@@ -102,48 +102,36 @@ def exp_nonpositive(x, bits, power):
 # square root of it for rbf), so that K = 2^-measure costs nothing more; in float64 they read the data as they are.
 
 
-class Linear(NamedTuple):
-    """x'z."""
+class Shape(NamedTuple):
+    """A kernel as a type, so that numba compiles one tile per kernel, and only for the kernels that are used."""
 
     scale: float
     coef0: float
     degree: int
 
 
-class Poly(NamedTuple):
-    """(scale x'z + coef0)^degree."""
-
-    scale: float
-    coef0: float
-    degree: int
+class Poly(Shape):
+    """(scale x'z + coef0)^degree; also x'z itself, to the bit."""
 
 
-class Sigmoid(NamedTuple):
+class Sigmoid(Shape):
     """tanh(scale x'z + coef0)."""
 
-    scale: float
-    coef0: float
-    degree: int
 
-
-class Rbf(NamedTuple):
+class Rbf(Shape):
     """2^-(scale |x - z|^2)."""
 
-    scale: float
-    coef0: float
-    degree: int
+
+class NearRbf(Shape):
+    """`Rbf` of points of small norm, in float32 only: 2^-(|x|^2 + |z|^2 - 2 x'z), where the last feature is the square.
+
+    One operation a feature in the place of two. The difference cancels, so its error is that of the squares.
+    """
 
 
-class Laplacian(NamedTuple):
+class Laplacian(Shape):
     """2^-(scale |x - z|_1)."""
 
-    scale: float
-    coef0: float
-    degree: int
-
-
-Shape = Linear | Poly | Sigmoid | Rbf | Laplacian
-"""A kernel as a type, so that numba compiles one tile per kernel, and only for the kernels that are used."""
 
 ROWS = 6
 CHUNK = 64
@@ -156,10 +144,8 @@ def _kernel_value(lanes: Lanes, shape: Any, shape_value: Any, measure: Any) -> A
     """Kernel values from one register of measures."""
     b = lanes.b
     scale, coef0, degree = (b.extract_value(shape_value, i) for i in range(3))
-    if shape is Rbf or shape is Laplacian:
+    if shape in (Rbf, NearRbf, Laplacian):
         return lanes.exp2_minus(measure if lanes.single else b.fmul(measure, lanes.splat(scale)))
-    if shape is Linear:
-        return measure
     x = lanes.fma(lanes.splat(scale), measure, lanes.splat(coef0))
     if shape is Poly:
         return emit_for(b, degree, 1, [lanes.constant(1.0)], lambda _, p: [b.fmul(p[0], x)])[0]
@@ -197,13 +183,23 @@ def _tile(lanes: Lanes, shape: Any, shape_value: Any, rows: Any, g: Any, panels:
                     out.append(lanes.fma(x, z[v], total))
         return out
 
+    near = shape is NearRbf
+    width = b.sub(row_shape[1], integer(1)) if near else row_shape[1]
+
+    def distance(r: int, v: int) -> Any:
+        """From the squares, which are the last feature, and the product."""
+        own = lanes.splat(b.load(b.gep(row_base, [b.add(b.mul(width, integer(ROWS)), integer(r))])))
+        other = lanes.load(panel_base, b.add(b.mul(width, integer(LANES)), integer(v * lanes.count)))
+        difference = lanes.fma(lanes.constant(-2.0), measures[r * REGISTERS + v], b.fadd(own, other))
+        return lanes.larger(difference, lanes.constant(0.0))
+
     zeros = [lanes.constant(0.0)] * (ROWS * REGISTERS)
     if not lanes.single:
         measures = emit_for(b, row_shape[1], 1, zeros, one_feature)
         return lambda r, v: _kernel_value(lanes, shape, shape_value, measures[r * REGISTERS + v])
 
     def chunk(first: Any) -> list[Any]:
-        left = b.sub(row_shape[1], first)
+        left = b.sub(width, first)
         length = b.select(b.icmp_signed("<", left, integer(CHUNK)), left, integer(CHUNK))
         return emit_for(b, length, 1, zeros, lambda k, sums: one_feature(b.add(first, k), sums))
 
@@ -211,9 +207,10 @@ def _tile(lanes: Lanes, shape: Any, shape_value: Any, rows: Any, g: Any, panels:
         sums = chunk(b.mul(b.add(c, integer(1)), integer(CHUNK)))
         return [b.fadd(total, part) for total, part in zip(totals, sums, strict=True)]
 
-    others = b.sdiv(b.sub(row_shape[1], integer(1)), integer(CHUNK))
+    others = b.sdiv(b.sub(width, integer(1)), integer(CHUNK))
     measures = emit_for(b, others, 1, chunk(integer(0)), one_more)
-    return lambda r, v: _kernel_value(lanes, shape, shape_value, measures[r * REGISTERS + v])
+    measure = distance if near else lambda r, v: measures[r * REGISTERS + v]
+    return lambda r, v: _kernel_value(lanes, shape, shape_value, measure(r, v))
 
 
 def _add_to_doubles(lanes: Lanes, value: Any, pointer: Any, index: Any) -> None:
@@ -569,8 +566,9 @@ def kernel_tile(shape: Shape, x: np.ndarray, z: np.ndarray) -> np.ndarray:
         scale = 1.0 if x.dtype == np.float32 else shape.scale
         measure = (difference**2 if isinstance(shape, Rbf) else abs(difference)).sum(axis=0)
         return np.exp2(-scale * measure)
-    dot = x.T @ z
-    return dot if isinstance(shape, Linear) else _of_dot(shape, dot)
+    if isinstance(shape, NearRbf):
+        return np.exp2(-np.maximum(x[-1][:, None] + z[-1] - x.dtype.type(2) * (x[:-1].T @ z[:-1]), x.dtype.type(0)))
+    return _of_dot(shape, x.T @ z)
 
 
 def _of_dot(shape: Shape, dot: np.ndarray) -> np.ndarray:
@@ -616,7 +614,7 @@ def sparse_kernel_row(shape, csr, point, panel, table, norms, p, lane):
         dot = (x * z).sum(axis=0)
         common = real(2) * dot
     if not isinstance(shape, Rbf | Laplacian):
-        return dot if isinstance(shape, Linear) else _of_dot(shape, dot)
+        return _of_dot(shape, dot)
     start = p * LANES + lane
     distance = np.maximum(csr.norms[point] + norms[start : start + columns] - common, real(0))
     return np.exp2(-real(shape.scale) * distance)
