@@ -16,6 +16,7 @@ def problem(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, np.where(X[:, 0] + 0.7 * rng.normal(size=n) > 0, 1, -1)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("omega", [0.5, 1.0, 1.7])
 def test_every_order_and_omega_agrees_with_smo(order, omega):
@@ -67,6 +68,7 @@ def one_by_one(n):
     return lambda step, alpha, gradient: np.array([step % n])
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("rates", [0.3, np.linspace(0.1, 1.9, 60)])
 @pytest.mark.parametrize("order", ["sequential", "batch"])
 def test_learning_rates_are_those_of_table_7_1(order, rates):

@@ -6,40 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_duals import ENDS, INF, objective, problem, random_problem, residual, without_trace
 
 from svmcore.simd import sums
+from svmcore.solvers import _chunk_jit as chunk
 from svmcore.solvers import _pairs_jit as pairs
 from svmcore.solvers import _steps_jit as steps
 from svmcore.solvers import _sweeps_jit as sweeps
-from svmcore.solvers._steps_jit import Duals, Limits, Progress, Rows
-
-INF = np.inf
-
-
-def problem(K, c, lower, upper, *, beta=None, diag=None, equality=True, tiny=1e-12):
-    """A dual point with all of its rows stored, and counters with room for a trace of three steps."""
-    K, c = np.array(K, dtype=float), np.array(c, dtype=float)
-    n = len(c)
-    beta = np.zeros(n) if beta is None else np.array(beta, dtype=float)
-    diag = np.zeros(n) if diag is None else np.array(diag, dtype=float)
-    duals = Duals(
-        n=n, equality=equality, total=0.0, beta=beta, v=c - K @ beta - diag * beta, c=c, lower=np.array(lower, dtype=float),
-        upper=np.array(upper, dtype=float), diag=diag, curvature=np.diag(K) + diag, point=np.arange(n), tiny=tiny,
-    )  # fmt: skip
-    rows = Rows(K.copy(), np.arange(n), np.zeros(n, np.int64))
-    progress = Progress(np.zeros(16, np.int64), np.zeros(8), np.empty((3, len(steps.TRACE_COLUMNS))))
-    progress.ints[steps.NEXT_CHECK] = 100
-    return duals, rows, progress
-
-
-def residual(duals, rows):
-    return duals.c - rows.values @ duals.beta - duals.diag * duals.beta
-
-
-def objective(duals, rows):
-    b = duals.beta
-    return 0.5 * b @ (rows.values @ b + duals.diag * b) - duals.c @ b
-
+from svmcore.solvers._steps_jit import Limits
 
 TWO = ([[2.0, 0.5], [0.5, 1.0]], [1.0, -1.0], [0.0, -5.0], [5.0, 0.0])
 
@@ -232,3 +206,185 @@ def test_what_a_change_does_to_the_residual():
     duals.beta[0] += 0.75
     steps.follow_change(duals, rows.values[0], 0, 0.75)
     assert duals.v == pytest.approx(residual(duals, rows), abs=1e-15)
+
+
+# ---------------------------------------------------------------- pair slices and working sets
+
+
+@pytest.mark.parametrize("equality", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_pair_slices_end_at_the_optimum(seed, equality):
+    duals, rows, progress = random_problem(seed, equality=equality)
+    progress = without_trace(progress)
+    assert pairs.pair_slice(duals, rows, progress, ENDS) == steps.AT_TOLERANCE
+    assert duals.v == pytest.approx(residual(duals, rows), abs=1e-12)
+    assert steps.worst_pair(duals)[2] <= 1e-9
+    assert progress.floats[steps.OBJECTIVE] == pytest.approx(objective(duals, rows), rel=1e-9)
+    if equality:
+        assert duals.beta.sum() == pytest.approx(0.0, abs=1e-14)
+
+
+def test_the_partner_has_the_largest_gain():
+    duals, rows, _ = random_problem(5)
+    duals.v[:] = [3.0, 1.0, 2.0, -1.0, 4.0, 2.5, 0.0]
+    duals.beta[:] = 0.5 * (duals.lower + duals.upper)
+    duals.beta[3] = duals.lower[3]  # of the lowest residual, and cannot shrink
+    gains = np.full(7, -1.0)
+    for t in (1, 2, 5, 6):
+        curvature = duals.curvature[0] + duals.curvature[t] - 2.0 * rows.values[0, t]
+        gains[t] = max(3.0 - duals.v[t], 0.0) ** 2 / curvature
+    assert pairs._partner(duals, rows.values[0], 0) == np.argmax(gains)
+    duals.beta[:] = duals.lower
+    assert pairs._partner(duals, rows.values[0], 0) == -1
+
+
+@pytest.mark.parametrize("equality", [True, False])
+def test_pair_slices_return_for_what_they_lack(equality):
+    duals, rows, progress = random_problem(6, equality=equality)
+    i, j, _ = steps.worst_pair(duals)
+    i = i if equality else steps.stronger(duals, i, j)
+    rows.slot[i] = -1
+    assert pairs.pair_slice(duals, rows, progress, ENDS) == steps.NEED_ROW
+    assert progress.ints[steps.ROW] == i
+    rows.slot[i] = i
+    assert pairs.pair_slice(duals, rows, progress, Limits(1e-9, 2, 100, INF)) == steps.AT_MAX_ITER
+    assert progress.ints[steps.ITERATION] == 2
+
+
+def test_a_sorted_stretch_keeps_the_smallest_keys():
+    index, key = np.full(6, -1), np.full(6, np.nan)
+    count = 0
+    for t, value in enumerate([3.0, 1.0, 2.0, 1.0, 5.0, 0.0]):
+        count = chunk._insert(index, key, 2, count, 3, t, value)
+    assert count == 3
+    assert list(index[2:5]) == [5, 1, 3]  # of equal keys the earlier one comes first
+    assert list(key[2:5]) == [0.0, 1.0, 1.0]
+    assert list(index[[0, 1, 5]]) == [-1, -1, -1]
+
+
+def test_a_working_set_wants_most_to_grow_and_to_shrink():
+    duals, _, _ = random_problem(7, n=8)
+    duals.v[:] = [1.0, -2.0, 3.0, -1.0, 2.0, 0.5, -3.0, 4.0]
+    duals.beta[:] = 0.5 * (duals.lower + duals.upper)
+    small = chunk.new_small(duals, 8)[0]
+    assert chunk._working_set(duals, small, 4) == 4
+    assert list(small.chosen[:4]) == [7, 2, 6, 1]
+    duals.beta[7], duals.beta[6] = duals.upper[7], duals.lower[6]
+    assert chunk._working_set(duals, small, 4) == 4
+    assert list(small.chosen[:4]) == [2, 4, 1, 3]
+    # a variable that is among both is chosen once
+    assert chunk._working_set(duals, small, 8) == 6
+    assert list(small.chosen[:6]) == [2, 4, 0, 5, 1, 3]
+
+
+def test_a_working_set_without_equality_row_violates_most():
+    duals, _, _ = random_problem(7, n=8, equality=False)
+    duals.v[:] = [1.0, -2.0, 3.0, -1.0, 0.0, 0.5, -3.0, 4.0]
+    small = chunk.new_small(duals, 8)[0]  # all at zero: even ones can grow, odd ones shrink
+    assert chunk._working_set(duals, small, 3) == 3
+    assert list(small.chosen[:3]) == [2, 1, 0]
+    assert chunk._working_set(duals, small, 8) == 4
+    assert list(small.chosen[:4]) == [2, 1, 0, 3]
+
+
+def decompose(duals, rows, progress, q, limits=ENDS):
+    return chunk.decompose_slice(duals, rows, *chunk.new_small(duals, max(q, 4)), progress, limits, q)
+
+
+@pytest.mark.parametrize("equality", [True, False])
+@pytest.mark.parametrize("q", [2, 4])
+def test_decomposition_ends_at_the_optimum(q, equality):
+    duals, rows, progress = random_problem(8, equality=equality)
+    progress = without_trace(progress)
+    assert decompose(duals, rows, progress, q) == steps.AT_TOLERANCE
+    assert duals.v == pytest.approx(residual(duals, rows), abs=1e-12)
+    assert steps.worst_pair(duals)[2] <= 1e-9
+    assert progress.floats[steps.OBJECTIVE] == pytest.approx(objective(duals, rows), rel=1e-9)
+
+
+@pytest.mark.parametrize("q", [2, 4])
+def test_decomposition_returns_for_what_it_lacks(q):
+    duals, rows, progress = random_problem(9)
+    missing = steps.worst_pair(duals)[0]
+    rows.slot[missing] = -1
+    assert decompose(duals, rows, progress, q) == steps.NEED_ROW
+    assert progress.ints[steps.ROW] == missing
+    rows.slot[missing] = missing
+    assert decompose(duals, rows, progress, q, Limits(1e-9, 1, 100, INF)) == steps.AT_MAX_ITER
+    duals, rows, progress = problem(np.ones((2, 2)), [1.0, -1.0], [0.0, -INF], [INF, 0.0])
+    assert decompose(duals, rows, progress, q) == steps.NO_BOUND
+    # a step that the sum with beta does not show
+    duals, rows, progress = problem(np.eye(2), [1.0, -1.0], [-9.0, -9.0], [9.0, 9.0], beta=[1.0, -1.0])
+    duals.v[:] = 1e-17, 0.0
+    assert decompose(duals, rows, progress, q, Limits(0.0, 100, 100, INF)) == steps.STUCK
+    assert list(duals.beta) == [1.0, -1.0]
+
+
+def test_a_sweep_moves_each_variable_of_its_order():
+    duals, rows, progress = random_problem(10, equality=False)
+    order, shares = np.array([[2, 0], [1, 2]]), np.array([0.5, 1.0, 1.0] + 4 * [1.0])
+    value, beta = objective(duals, rows), duals.beta.copy()
+    v = residual(duals, rows)
+    expected = {}
+    for t in (2, 0, 1, 2):
+        now = min(max(beta[t] + shares[t] * v[t] / duals.curvature[t], duals.lower[t]), duals.upper[t])
+        v -= (now - beta[t]) * rows.values[t]
+        v[t] -= (now - beta[t]) * duals.diag[t]
+        expected[t] = beta[t] = now
+    progress = without_trace(progress)
+    assert sweeps.sweep_slice(duals, rows, order, progress, shares, 0, ENDS) == steps.SWEEP_DONE
+    assert duals.beta == pytest.approx(beta, abs=1e-14)
+    assert duals.v == pytest.approx(residual(duals, rows), abs=1e-13)
+    assert progress.ints[sweeps.SWEEPS] == 2
+    assert objective(duals, rows) == pytest.approx(value + progress.floats[steps.OBJECTIVE], abs=1e-13)
+
+
+def test_a_sweep_that_reaches_the_tolerance_ends_at_once():
+    duals, rows, progress = problem(np.eye(2), [0.5, 0.25], [0, 0], [1, 1], equality=False)
+    order, shares = np.array([[0, 1], [0, 1]]), np.ones(2)
+    assert sweeps.sweep_slice(duals, rows, order, progress, shares, 0, ENDS) == steps.AT_TOLERANCE
+    assert list(duals.beta) == [0.5, 0.25]
+    assert (progress.ints[sweeps.SWEEPS], progress.ints[steps.POSITION]) == (1, 2)
+
+
+def test_a_step_that_does_not_show_is_no_step():
+    duals, rows, progress = problem([[1.0]], [1.0], [0.0], [9.0], beta=[1.0], equality=False)
+    duals.v[0] = 1e-17
+    order, shares = np.zeros((3, 1), np.int64), np.ones(1)
+    ends = Limits(0.0, 100, 100, INF)
+    assert sweeps.sweep_slice(duals, rows, order, progress, shares, 0, ends) == steps.SWEEP_DONE
+    assert (progress.ints[steps.ITERATION], progress.ints[steps.POSITION]) == (0, 1)
+
+
+def test_sweeps_return_for_what_they_lack():
+    order, shares = np.array([[0, 1]]), np.ones(7)
+    for case, reason in (("row", steps.NEED_ROW), ("idle", steps.SWEEP_DONE), ("most", steps.AT_MAX_ITER)):
+        duals, rows, progress = random_problem(11, equality=False)
+        limits = ENDS
+        if case == "row":
+            duals.v[0] = 1.0
+            rows.slot[0] = -1
+        if case == "idle":
+            duals.v[:2] = -1.0, 1.0  # neither can follow; others could
+            order = np.array([[0, 1], [0, 1]])
+        if case == "most":
+            limits = Limits(1e-9, 0, 100, INF)
+        assert sweeps.sweep_slice(duals, rows, order, progress, shares, 0, limits) == reason
+        assert progress.ints[steps.POSITION] == (2 if case == "idle" else 0)
+
+
+@pytest.mark.parametrize("by_gap", [True, False])
+def test_the_next_coordinate_pulls_most_or_adds_most_to_the_gap(by_gap):
+    duals, rows, progress = problem(
+        np.eye(4), [2.0, 3.0, -1.0, 9.0], [0, 0, -INF, 0], [5.0, 1.0, 0.0, 0.0], equality=False
+    )
+    duals.beta[2] = -4.0  # rooms: 5, 1, and 1 more than the largest one has gone; the last one cannot grow
+    assert tuple(sweeps._largest(duals, by_gap)) == ((0, 3.0) if by_gap else (1, 3.0))
+    duals.beta[2] = -8.0
+    duals.v[:] = [2.0, 3.0, 1.5, 9.0]
+    expected = (2, 3.0) if by_gap else (1, 3.0)
+    assert tuple(sweeps._largest(duals, by_gap)) == expected
+    order, shares = np.zeros((1, 1), np.int64), np.ones(4)
+    ends = Limits(3.0, 100, 100, INF)
+    assert sweeps.sweep_slice(duals, rows, order, progress, shares, 2 if by_gap else 1, ends) == steps.AT_TOLERANCE
+    assert progress.ints[steps.ITERATION] == 0

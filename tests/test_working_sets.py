@@ -14,6 +14,7 @@ def problem(n: int = 80) -> tuple[np.ndarray, np.ndarray]:
     return X, np.where(X[:, 0] * X[:, 1] + 0.5 * rng.normal(size=n) > 0, 1, -1)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("C", [1.0, 100.0])
 def test_two_variables_retrace_the_maximal_violating_pair(loss, C):
@@ -82,6 +83,7 @@ def test_chunks_keep_the_support_vectors():
     assert (np.diff(solution.trace["objective"]) <= 1e-9).all()
 
 
+@pytest.mark.compiled
 def test_chunking_regression():
     X = np.linspace(0.0, 6.0, 50).reshape(-1, 1)
     y = np.sin(X).ravel()

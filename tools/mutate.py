@@ -68,23 +68,23 @@ TESTS = {
     "problem/certify": f"confirm measures {CERTIFIED}[block",
     "problem/formulations": f"measures total {CERTIFIED}[second",
     "problem/measures": f"measures {CERTIFIED}[second",
-    "simd/loops": "vector block:kept block_branches",
-    "simd/passes": "block_branches block:conjugate",
+    "simd/loops": "vector block:kept",
+    "simd/passes": "block_steps vector:passes block:conjugate",
     "simd/sums": "steps:sums",
     "simd/vector": "vector kernels",
     "solvers/_active": "active simple:paper simple update:add",
     "solvers/_active_jit": "active simple:paper",
     "solvers/_block_jit": "block_steps block:worst",
-    "solvers/_chunk_jit": "working_sets",
+    "solvers/_chunk_jit": "steps",
     "solvers/_contract": f"{CERTIFIED} properties:criterion",
     "solvers/_course": "npa working_sets:retrace simple",
     "solvers/_face": "smo block_branches:face",
     "solvers/_ipm_jit": "interior",
-    "solvers/_npa_jit": "npa",
-    "solvers/_pairs_jit": "steps working_sets",
-    "solvers/_projection_jit": "projection",
-    "solvers/_steps_jit": "steps smo npa",
-    "solvers/_sweeps_jit": "steps adatron",
+    "solvers/_npa_jit": "faces_and_hulls",
+    "solvers/_pairs_jit": "steps",
+    "solvers/_projection_jit": "faces_and_hulls projection",
+    "solvers/_steps_jit": "steps smo",
+    "solvers/_sweeps_jit": "steps",
     "solvers/adatron": "adatron",
     "solvers/block": "block_branches",
     "solvers/chunking": "working_sets:chunk",
@@ -96,6 +96,7 @@ TESTS = {
 }
 PATIENCE = 3.0  # so many times the CPU seconds that tests need without a change, ...
 START = 2.0  # and so many more, is slow
+LONGEST = 3.0  # CPU seconds; tests that need more are left out
 COMPARISONS: dict[type, type] = {
     ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -279,13 +280,15 @@ class Bench:
         self.out = os.fdopen(os.dup(1), "w", buffering=1)
         self.items: dict[str, Any] = {}
         self.tests: dict[str, Test] = {}
+        self.failed: set[str] = set()  # without any change
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Called in a child before, in and after every test."""
         if report.failed:
-            if not self.tests:
-                self.out.write(f"{report.nodeid} does not pass without any change\n{report.longreprtext}\n")
-            os._exit(FAILED)
+            if self.tests:
+                os._exit(FAILED)
+            self.out.write(f"left out, it does not pass without any change: {report.nodeid}\n")
+            self.failed.add(report.nodeid)
 
     def pytest_runtestloop(self, session: Any) -> bool:
         """Called with all tests of the files."""
@@ -314,7 +317,7 @@ class Bench:
             code, seconds = in_child(lambda: self.measure(files, key), 3600.0)
             self.spent += seconds
             if code:
-                sys.exit("the tests must pass without any change")
+                raise RuntimeError(f"the tests ended with {code} without any change")
         tests = json.loads(self.notes.read_text())["tests"]
         self.out.write(f"{len(tests)} tests, {sum(test[0] for test in tests.values()):.0f} s of CPU\n")
         return {name: Test(*test) for name, test in tests.items()}
@@ -344,7 +347,8 @@ class Bench:
                 for name in names:
                     if name in lines:
                         lines[name].setdefault(str(file), []).append(line)
-        tests = {name: Test(took[name], lines[name]) for name in took}
+        usable = [name for name in took if took[name] <= LONGEST and name not in self.failed]
+        tests = {name: Test(took[name], lines[name]) for name in usable}
         self.notes.write_text(json.dumps({"key": key, "tests": tests}))
 
     def row(self, file: Path) -> list[str]:
