@@ -13,6 +13,7 @@ from scipy import sparse
 import svmcore
 from svmcore.kernel import tiles
 from svmcore.path import data
+from svmcore.solvers import block
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,14 +24,54 @@ def train(n=500):
 
 
 def test_a_fit_leaves_one_buffer_behind_that_can_be_given_back():
+    svmcore.release_memory()
     first = train()
-    assert tiles._spare._buffer is not None
+    assert list(tiles._spare._buffers) == ["gram"]
     freed = svmcore.release_memory()
     assert 4 * 500 * 500 <= freed <= 4 * tiles._KEPT_VALUES
-    assert tiles._spare._buffer is None
+    assert not tiles._spare._buffers
     assert svmcore.release_memory() == 0
     assert np.array_equal(train().alpha, first.alpha)
     assert svmcore.release_memory() == freed
+
+
+def train_wide(**options):
+    X = np.random.default_rng(1).normal(size=(700, 60))
+    return svmcore.train_svc(X, X[:, 0] + X[:, 1] > 0, solver="block", n_threads=1, **options)
+
+
+def test_columns_leave_their_memory_to_the_next_fit(monkeypatch):
+    monkeypatch.setattr(block, "SMALL_COSTLY", 300)  # more than one working set, so that columns are kept
+    monkeypatch.setattr(block, "LEAST_BLOCK", 200)
+    monkeypatch.setattr(tiles, "_KEPT_LEAST", 0)
+    monkeypatch.setattr(tiles, "_KEPT_PER_FEATURE", 0)
+    svmcore.release_memory()
+    first = train_wide(C=10.0)
+    kept = dict(tiles._spare._buffers)
+    assert sorted(kept) == ["columns", "gram"]
+    assert 4 * 700 < kept["columns"][1] <= len(kept["columns"][0])
+    again = train_wide(C=10.0)
+    assert np.array_equal(again.alpha, first.alpha)
+    assert tiles._spare._buffers["columns"][0] is kept["columns"][0]
+    train_wide(C=10.0, tol=1e-9)  # columns in double precision, too
+    assert tiles._spare._buffers["columns"][1] >= kept["columns"][1]
+    assert np.array_equal(train_wide(C=10.0).alpha, first.alpha)
+    written = sum(touched for _, touched in tiles._spare._buffers.values())
+    assert svmcore.release_memory() == 4 * written
+
+
+def test_buffers_together_stay_below_the_limit(monkeypatch):
+    monkeypatch.setattr(tiles, "_KEPT_VALUES", 1000)
+    spare, (one, other) = tiles._Spare(), np.empty((2, 900), np.float32)
+    spare.give("one", one, 600)
+    spare.give("other", other, 500)
+    assert spare.take("other", 10)[0] is not other
+    spare.give("other", other, 400)
+    buffer, written = spare.take("other", 900)
+    assert buffer is other
+    assert written == 400
+    assert spare.take("one", 901)[1] == 0
+    assert spare.clear() == 0
 
 
 def test_a_large_buffer_is_not_kept(monkeypatch):

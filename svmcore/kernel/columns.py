@@ -22,18 +22,36 @@ class ColumnStore:
     their last row group.
     """
 
-    def __init__(self, n: int, room: int, dtype: Any, compute: Callable[[IntArray, Real], None]) -> None:
-        """`room` is in bytes; a store without room for a row group stays empty."""
+    def __init__(
+        self,
+        n: int,
+        room: int,
+        dtype: Any,
+        compute: Callable[[IntArray, Real], None],
+        take: Callable[[int], tuple[Real, int]] = lambda size: (np.empty(size, np.float32), 0),
+    ) -> None:
+        """`room` is in bytes; a store without room for a row group stays empty.
+
+        `take(size)` finds so many numbers of float32 and says how many of them have been written before.
+        """
         self.dtype = np.dtype(dtype)
         width = -(-n // LANES) * LANES + STAGGER
         self.capacity = max(0, min(n, room // (self.dtype.itemsize * width) - ROWS))
-        self.rows = np.empty((self.capacity + ROWS, width), dtype)  # memory is touched as it is used
+        shape = self.capacity + ROWS, width
+        size = shape[0] * width * self.dtype.itemsize // 4
+        self._memory, self._written = take(size)
+        self.rows = self._memory[:size].view(dtype).reshape(shape)  # memory is touched as it is used
         self.slot = np.full(n, -1)
         self.filled = 0
         self._compute = compute
         self._owner = np.full(self.capacity, -1)
         self._last_use = np.zeros(self.capacity, np.int64)
         self._now = 0
+
+    def memory(self) -> tuple[Real, int]:
+        """The numbers of float32 that it lives in, and how many of them have been written."""
+        used = min(self.filled + ROWS, len(self.rows)) * self.rows.shape[1] * self.dtype.itemsize // 4
+        return self._memory, max(self._written, used)
 
     def find(self, points: IntArray) -> IntArray:
         """Where the columns of the points are, as rows; -1 for those that are not kept. They count as used now."""

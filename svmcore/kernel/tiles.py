@@ -57,30 +57,30 @@ PIECE = 1 << 26  # kernel values between two looks at the clock
 
 
 class _Spare:
-    """Keeps one buffer between fits: memory that has been touched before costs several times less than fresh memory."""
+    """Keeps buffers between fits, by their use: memory that has been touched costs several times less than fresh one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._buffer: Real | None = None
-        self._touched = 0
+        self._buffers: dict[str, tuple[Real, int]] = {}
 
-    def take(self, size: int) -> Real:
-        """A float32 array of at least this size; what has never been written takes no memory."""
+    def take(self, use: str, size: int) -> tuple[Real, int]:
+        """A float32 array of at least this size, and how much of it has been written; the rest takes no memory."""
         with self._lock:
-            buffer, self._buffer = self._buffer, None
-        return buffer if buffer is not None and len(buffer) >= size else np.empty(size, np.float32)
+            buffer, touched = self._buffers.pop(use, (np.empty(0, np.float32), 0))
+        return (buffer, touched) if len(buffer) >= size else (np.empty(size, np.float32), 0)
 
-    def give(self, buffer: Real, touched: int) -> None:
+    def give(self, use: str, buffer: Real, touched: int) -> None:
         """Keep a buffer of which `touched` values have been written, unless that is a lot."""
-        if touched <= _KEPT_VALUES:
-            with self._lock:
-                self._buffer, self._touched = buffer, touched
+        with self._lock:
+            self._buffers.pop(use, None)
+            if touched + sum(others for _, others in self._buffers.values()) <= _KEPT_VALUES:
+                self._buffers[use] = buffer, touched
 
     def clear(self) -> int:
-        """Let go of the buffer; the bytes of it that had been written."""
+        """Let go of the buffers; the bytes of them that had been written."""
         with self._lock:
-            freed = 0 if self._buffer is None else self._buffer.itemsize * self._touched
-            self._buffer, self._touched = None, 0
+            freed = sum(buffer.itemsize * touched for buffer, touched in self._buffers.values())
+            self._buffers.clear()
         return freed
 
 
@@ -90,7 +90,7 @@ _spare = _Spare()
 def release_memory() -> int:
     """Give back what the process keeps between fits, and return its size in bytes.
 
-    A fit leaves one work buffer of at most 128 MB behind, since the next one starts faster in memory that is there already.
+    Fits leave at most 128 MB of work buffers behind, since the next one starts faster in memory that is there already.
     Nothing else depends on it: call this where a process goes on living without training.
 
     >>> import svmcore
@@ -145,8 +145,7 @@ class _Tiles:
         self.effort = 0.0  # features that a kernel value costs
         self.error_factor = np.zeros(self.n)
         self._most = max(1, min((self.n + 8) * (self.n + LANES + STAGGER), K.cache_bytes // 4))
-        self._buffer = _spare.take(self._most)
-        self._touched = 0
+        self._buffer, self._touched = _spare.take("gram", self._most)
         self._kept: Real | None = None
         self._columns: ColumnStore | None = None
         self._second = np.empty(0, np.float32)  # room for the part of a Gram matrix that has no stored columns
@@ -167,7 +166,7 @@ class _Tiles:
         rows, width = _layout(count)
         size = (rows * width * np.dtype(dtype).itemsize + 3) // 4
         if len(self._buffer) < size:
-            self._buffer = np.empty(max(size, self._most), np.float32)
+            self._buffer, self._touched = np.empty(max(size, self._most), np.float32), 0
         self._touched = max(self._touched, size)
         space: Real = self._buffer[:size].view(dtype)[: rows * width].reshape(rows, width)
         return space
@@ -183,16 +182,17 @@ class _Tiles:
         """Hand the buffer on to the next fit; the last Gram matrix is gone. Where fits share K, nothing happens."""
         if self.K.shared:
             return
-        _spare.give(*(self._spared or (self._buffer, self._touched)))
+        self._close()
+        _spare.give("gram", *(self._spared or (self._buffer, self._touched)))
         self._buffer, self._kept, self._spared = np.empty(0, np.float32), None, None
-        self._columns, self._second = None, np.empty(0, np.float32)
+        self._second = np.empty(0, np.float32)
 
     def keep(self) -> None:
         """From now on float32 blocks and products read K from memory, if it fits and the memory is worth its price."""
         worth = self.K.cache_bytes if self.K.shared else max(_KEPT_LEAST, int(self.effort * _KEPT_PER_FEATURE))
         room = min(self.K.cache_bytes, worth)
         if self._kept is None and not self.linear and 4 * self.n * (self.n + 2 * LANES) <= room:
-            self._columns = None
+            self._close()
             self._kept = self._compute(np.arange(self.n), np.float32)
             self.error_factor = np.sqrt(
                 self.error_factor**2 + 8.0 * _ROUNDING * abs(self.offset)
@@ -251,6 +251,12 @@ class _Tiles:
     def _opened(self, dtype: Any) -> ColumnStore | None:
         """The column store of this number type, if columns are worth keeping. One of another type makes way for it."""
         return None
+
+    def _close(self) -> None:
+        """Hand the memory of the columns on."""
+        if self._columns is not None:
+            _spare.give("columns", *self._columns.memory())
+            self._columns = None
 
     @property
     def by_columns(self) -> bool:
@@ -378,8 +384,9 @@ class DenseTiles(_Tiles):
         if not self.by_columns or (self._kept is not None and dtype == np.float32):
             return None
         if self._columns is None or self._columns.dtype != dtype:
-            self._columns = None  # first of all: its memory
-            self._columns = ColumnStore(self.n, self.K.column_bytes, dtype, self._store)
+            self._close()
+            take = functools.partial(_spare.take, "columns")
+            self._columns = ColumnStore(self.n, self.K.column_bytes, dtype, self._store, take)
         return self._columns
 
     def _store(self, points: IntArray, out: Real) -> None:
