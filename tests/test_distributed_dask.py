@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore.distributed import rounds, scan, train_linear, train_svc
+from svmcore.distributed import band, rounds, scan, train_linear, train_svc
 
 pytest.importorskip("dask", reason="needs dask")
 pytest.importorskip("distributed", reason="needs distributed")
@@ -107,22 +107,37 @@ def test_a_killed_worker_changes_no_bit(client, files, phase, monkeypatch):
     client.wait_for_workers(2, timeout=60)
 
 
-@pytest.mark.parametrize("stage", [pytest.param("bounds", marks=pytest.mark.slow), "predict"])
-def test_a_killed_worker_changes_no_bit_of_a_linear_machine(client, files, stage, monkeypatch):
+@pytest.mark.parametrize(
+    ("stage", "nth", "most_rounds"),
+    [
+        pytest.param("take", 1, band.MOST_ROUNDS, marks=pytest.mark.slow),
+        pytest.param("take", 2, band.MOST_ROUNDS, marks=pytest.mark.slow),
+        ("look", 2, band.MOST_ROUNDS),
+        pytest.param("bounds", 1, 0, marks=pytest.mark.slow),
+        ("predict", 1, 0),
+    ],
+)
+def test_a_killed_worker_changes_no_bit_of_a_linear_machine(client, files, stage, nth, most_rounds, monkeypatch):
+    """Rounds of bands, and with none of them the interior point."""
+    monkeypatch.setattr(band, "LEAST", 300)
+    monkeypatch.setattr(band, "SPREAD", 0.0)
+    monkeypatch.setattr(band, "MOST_ROUNDS", most_rounds)
     pattern, *_ = files
     one = train_linear(pattern)
     dask_engine = pytest.importorskip("svmcore.distributed.dask_engine")
-    each, killed = dask_engine._Actors.each, []
+    each, seen = dask_engine._Actors.each, []
 
     def with_a_kill(self, name, args):
-        if name == stage and not killed:
-            killed.append(stage)
-            _kill_one(client)
+        if name == stage:
+            seen.append(stage)
+            if len(seen) == nth:
+                _kill_one(client)
         return each(self, name, args)
 
     monkeypatch.setattr(dask_engine._Actors, "each", with_a_kill)
     two = train_linear(pattern, client=client)
-    assert killed == [stage]
+    assert len(seen) >= nth
+    assert two.stats["method"] == ("band" if most_rounds else "interior point")
     assert any("actor" in word for word in two.stats["lost"])
     assert two.objective == one.objective
     assert (two.coef_ == one.coef_).all()

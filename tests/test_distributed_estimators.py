@@ -45,8 +45,11 @@ def test_linear_machines_are_one_against_the_rest():
     ref = svmcore.train_classes(X, y, 5.0, kernel="linear", strategy="ovr", tol=1e-8)
     assert model.coef_.shape == (3, 3)
     assert np.allclose(model.decision_function(X), ref.decision_function(X), atol=1e-4)
-    assert (model.predict(X) == ref.predict(X)).mean() > 0.999
-    assert (model.to_local().predict(X) == ref.predict(X)).mean() > 0.999
+    two = np.sort(ref.decision_function(X), axis=1)[:, -2:]
+    clear = two[:, 1] - two[:, 0] > 1e-3  # two machines of three are constant here
+    assert clear.mean() > 0.2
+    assert (model.predict(X)[clear] == ref.predict(X)[clear]).all()
+    assert (model.to_local().predict(X)[clear] == ref.predict(X)[clear]).all()
 
 
 def test_two_classes_and_regression():

@@ -15,11 +15,26 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import svmcore
+from svmcore.distributed import band, train_linear
 from svmcore.distributed import files as sources
-from svmcore.distributed import train_linear
 from svmcore.distributed.ledger import Ledger
 
 pytestmark = pytest.mark.compiled
+
+
+# Where a fit of a thousand rows is solved: at the master, by rounds over thin bands, by the interior point over all parts.
+METHODS = {
+    "memory": {},
+    "bands": {"LEAST": 100, "SPREAD": 0.0},
+    "interior": {"LEAST": 2, "SPREAD": 0.0, "MOST_ROUNDS": 0, "NEWTON_STEPS": 0},
+}
+
+
+@pytest.fixture(params=METHODS)
+def method(request, monkeypatch):
+    for name, value in METHODS[request.param].items():
+        monkeypatch.setattr(band, name, value)
+    return request.param
 
 
 def overlapping(n=1500, d=6, seed=0):
@@ -37,11 +52,13 @@ def same(ours, ref, tol):
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("parts", [1, 2, 7, 16])
-def test_any_number_of_parts_gives_the_answer_of_one_machine(parts, loss):
+def test_any_number_of_parts_gives_the_answer_of_one_machine(parts, loss, method):
     X, y = overlapping()
     ref = svmcore.train_svc(X, y, kernel="linear", loss=loss, tol=1e-8)
     ours = train_linear(X, y, loss=loss, tol=1e-6, parts=parts)
     same(ours, ref, 1e-6)
+    assert ours.stats["method"] == ("interior point" if method == "interior" else "band")
+    assert ours.stats["passes"] <= (130 if method == "interior" else 13 if loss == "squared_hinge" else 6)
     assert len(ours.rows) == parts
     assert np.allclose(ours.coef_, ref.coef_, atol=1e-5)
     assert abs(ours.intercept - ref.intercept) < 1e-5
@@ -57,7 +74,7 @@ def test_any_number_of_parts_gives_the_answer_of_one_machine(parts, loss):
 
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_regression_has_two_variables_a_row(loss, fit_intercept):
+def test_regression_has_two_variables_a_row(loss, fit_intercept, method):
     X, _ = overlapping(700)
     y = X @ np.arange(6.0) + np.random.default_rng(1).normal(size=700)
     ref = svmcore.train_svr(X, y, kernel="linear", loss=loss, tol=1e-8, fit_intercept=fit_intercept)
@@ -83,7 +100,7 @@ def _sparse(X, y):
 
 
 @pytest.mark.parametrize("cut", [_by_class, _empty_and_unequal, _twice, _sparse])
-def test_any_parts_will_do(cut):
+def test_any_parts_will_do(cut, method):
     X, y = overlapping()
     parts = cut(X, y)
     rows = np.concatenate([p[0].toarray() if hasattr(p[0], "toarray") else p[0] for p in parts])
@@ -92,7 +109,7 @@ def test_any_parts_will_do(cut):
     same(train_linear([p[0] for p in parts], [p[1] for p in parts], tol=1e-6, engine="threads"), ref, 1e-6)
 
 
-def test_weights_and_single_precision():
+def test_weights_and_single_precision(method):
     X, y = overlapping()
     X = X.astype(np.float32)
     weight = np.random.default_rng(2).uniform(0.0, 2.0, len(y))
@@ -111,23 +128,30 @@ def test_regression_with_rows_of_weight_zero():
     same(train_linear(X, y, loss="epsilon_insensitive", tol=1e-6, sample_weight=weight, parts=1), ref, 1e-6)
 
 
-def test_bits_depend_on_the_parts_alone():
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_bits_depend_on_the_parts_alone(loss, method):
     X, y = overlapping()
-    one = train_linear(X, y, parts=5)
-    two = train_linear(X, y, parts=5, engine="threads", n_threads=3)
+    one = train_linear(X, y, parts=5, loss=loss)
+    two = train_linear(X, y, parts=5, loss=loss, engine="threads", n_threads=3)
     assert one.objective == two.objective
     assert (one.coef_ == two.coef_).all()
     assert two.engine == "threads"
 
 
-@settings(max_examples=60)
-@given(st.integers(2, 40), st.integers(1, 3), st.integers(1, 6), st.sampled_from([1e-3, 1.0, 1e3]), st.integers(0, 99))
-def test_small_problems_with_ties(n, d, parts, C, seed):
+@settings(max_examples=90)
+@given(
+    st.integers(2, 40), st.integers(1, 3), st.integers(1, 6), st.sampled_from([1e-3, 1.0, 1e3]), st.integers(0, 99),
+    st.sampled_from([{}, {"LEAST": 5, "SPREAD": 0.0}, {"MOST_ROUNDS": 0}]),
+)  # fmt: skip
+def test_small_problems_with_ties(n, d, parts, C, seed, method):
     rng = np.random.default_rng(seed)
     X = rng.integers(-1, 2, (n, d)).astype(float)
     y = rng.integers(0, 2, n)
     y[:2] = 0, 1
-    ours = train_linear(X, y, C=C, parts=parts, tol=1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in method.items():
+            patch.setattr(band, name, value)
+        ours = train_linear(X, y, C=C, parts=parts, tol=1e-6)
     ref = svmcore.train_svc(X, y, C=C, kernel="linear", tol=1e-8)
     assert ours.kkt_violation <= 1e-6
     assert abs(ours.objective - ref.objective) <= 1e-8 * max(1.0, abs(ref.objective)) * max(C, 1.0)
@@ -172,7 +196,8 @@ def test_parquet_has_a_part_for_every_row_group(tmp_path):
         train_linear(tmp_path / "a.parquet", label="klass")
 
 
-def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path):
+def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(band, "MOST_ROUNDS", 0)
     X, y = overlapping()
     file = tmp_path / "run.npz"
     whole = train_linear(X, y, parts=4, C=100.0, tol=1e-6)
@@ -193,6 +218,25 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path):
         train_linear(X, y, checkpoint=tmp_path / "bad.npz")
 
 
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_rounds_that_were_stopped_go_on_from_their_checkpoint(tmp_path, monkeypatch, loss):
+    monkeypatch.setattr(band, "LEAST", 100)
+    monkeypatch.setattr(band, "SPREAD", 0.0)
+    X, y = overlapping()
+    file = tmp_path / "run.npz"
+    words = {"parts": 4, "C": 0.1, "tol": 1e-6, "loss": loss}
+    whole = train_linear(X, y, **words)
+    with pytest.warns(svmcore.ConvergenceWarning, match="callback"):
+        cut = train_linear(X, y, **words, checkpoint=file, callback=lambda report: report.n_iter >= 1)
+    assert cut.certificate.objective >= whole.objective
+    assert np.isfinite(cut.gap)
+    rest = train_linear(X, y, **words, checkpoint=file)
+    assert rest.converged
+    assert len(rest.rounds) <= len(whole.rounds)
+    assert not any(np.isnan(at.dual) for at in rest.rounds)  # no sample is drawn again
+    assert abs(rest.objective - whole.objective) <= 1e-8 * abs(whole.objective)
+
+
 def test_a_checkpoint_is_replaced_in_one_piece(tmp_path):
     ledger = Ledger(tmp_path / "a.npz", {"n": 1})
     ledger.write(x=np.arange(3))
@@ -207,15 +251,16 @@ def test_a_checkpoint_is_replaced_in_one_piece(tmp_path):
     assert np.array_equal(ledger.read()["x"], np.arange(3))
 
 
-def test_a_time_limit_keeps_what_was_reached():
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_a_time_limit_keeps_what_was_reached(loss, method):
     X, y = overlapping()
     with pytest.warns(svmcore.ConvergenceWarning, match="time_limit"):
-        cut = train_linear(X, y, time_limit=0.0)
+        cut = train_linear(X, y, time_limit=0.0, loss=loss)
     assert not cut.converged
     assert cut.gap >= 0.0
 
 
-def test_lines_of_progress(capsys):
+def test_lines_of_progress(capsys, method):
     X, y = overlapping(200)
     ours = train_linear(X, y, verbose=1)
     assert capsys.readouterr().err.count("fit:") == len(ours.rounds)

@@ -181,6 +181,7 @@ class _Actors(Crew):
         started = [self._submit(own, [workers[k]]) for k, own in enumerate(self.owned)]
         self.actors = [self._made(k, future) for k, future in enumerate(started)]
         super().__init__(engine, [])
+        self.count = len(self.tasks)
 
     def _submit(self, own: list[int], workers: list[str] | None) -> Future:
         """A new actor; its tasks are flat, for futures in them to be resolved."""
@@ -227,10 +228,6 @@ class _Actors(Crew):
             except (OSError, RuntimeError) as again:
                 error = again
         raise SVMError(f"parts {self.owned[k]} lost {_TRIES} workers one after the other ({error})")
-
-    def all(self, name: str, *args: Any) -> list[Any]:
-        """As `Crew.all`."""
-        return self.each(name, [args] * len(self.tasks))
 
     def each(self, name: str, args: Sequence[tuple[Any, ...]]) -> list[Any]:
         """As `Crew.each`."""

@@ -98,11 +98,11 @@ class Crew:
     """Objects that own a part each. A stage of theirs is never cut short: what they hold would no longer fit together."""
 
     def __init__(self, engine: Serial, members: list[Any]) -> None:
-        self.engine, self.members = engine, members
+        self.engine, self.members, self.count = engine, members, len(members)
 
     def all(self, name: str, *args: Any) -> list[Any]:
         """member.name(*args) of every member."""
-        return self.engine.run(_call, [(member, name, *args) for member in self.members], ask=False)
+        return self.each(name, [args] * self.count)
 
     def each(self, name: str, args: Sequence[tuple[Any, ...]]) -> list[Any]:
         """member.name(*own) with arguments of its own for every member."""

@@ -48,6 +48,13 @@ class Found(NamedTuple):
     support: int
 
 
+class Rest(NamedTuple):
+    """(Z' beta, sum beta) of variables that stay where they are, and that no part of the crew holds."""
+
+    w: Any
+    total: float
+
+
 class Stand(NamedTuple):
     """All that it takes to set out again from here: what a checkpoint of a linear machine holds."""
 
@@ -68,16 +75,27 @@ def _sum(parts: list[Moments]) -> Moments:
 class Linear:
     """One fit. `crew` holds the parts; `log` is called with every step; `stop` says whether to end."""
 
-    def __init__(self, crew: Crew, equality: bool, tol: float, log: Callable[[int, float, float], Any]) -> None:
+    def __init__(
+        self, crew: Crew, equality: bool, tol: float, log: Callable[[int, float, float], Any], rest: Rest | None = None
+    ) -> None:
         self.crew, self.equality, self.tol, self.log = crew, equality, tol, log
-        self.syncs = self.passes = self.steps = self.crossovers = self.moved = 0
+        self.rest = Rest(0.0, 0.0) if rest is None else rest
+        self.syncs = self.passes = self.steps = self.crossovers = self.moved = self.bytes_up = 0
         self.stop: Callable[[], bool] = lambda: False
 
     def ask(self, name: str, *args: Any) -> list[Any]:
         """One stage of all parts."""
+        return self._counted(name, self.crew.all(name, *args))
+
+    def each(self, name: str, args: list[tuple[Any, ...]]) -> list[Any]:
+        """One stage of all parts, each with arguments of its own."""
+        return self._counted(name, self.crew.each(name, args))
+
+    def _counted(self, name: str, answers: list[Any]) -> list[Any]:
         self.syncs += 1
         self.passes += name not in WITHOUT_A_PASS
-        return self.crew.all(name, *args)
+        self.bytes_up += sum(map(_bytes, answers))
+        return answers
 
     # ---- the start ---------------------------------------------------------------------------------------------------
 
@@ -95,7 +113,8 @@ class Linear:
             mu = sum(self.ask("force", w, bias)) / self.m
         else:
             w, bias, mu, self.steps = stand
-            self.ask("force", w, bias)
+            pull = sum(self.ask("force", w, bias)) / self.m
+            mu = mu or pull
         self._centre(w, bias, mu, FAR if stand is None else NEAR)
 
     def _newton(
@@ -115,7 +134,7 @@ class Linear:
 
     def _wrong(self, w: FloatArray, mu: float) -> tuple[FloatArray, float]:
         found = _sum(self.ask("centred", mu))
-        return found.columns[0] - w, float(found.totals[0])
+        return found.columns[0] + self.rest.w - w, float(found.totals[0]) + self.rest.total
 
     def _centre(self, w: FloatArray, bias: float, mu: float, far: float) -> None:
         """Newton steps on the smooth primal of the barrier while what is wrong with w is large; then the first point."""
@@ -143,7 +162,7 @@ class Linear:
         """What the parts say of the point they have come to."""
         self.system = _sum([moments for _, moments in answers])
         at = [progress for progress, _ in answers]
-        self.excess = sum(part.excess for part in at)
+        self.excess = sum(part.excess for part in at) + self.rest.total
         self.size = sum(part.size for part in at)
         self.mu = sum(part.complementarity for part in at) / self.count
         self.dual_residual = max(part.dual for part in at)
@@ -219,17 +238,12 @@ class Linear:
             bias = _bias(answers)
         bias = bias if self.equality and bias is not None else 0.0
         answers = self.ask("measure", w, bias, most)
-        top, bottom = max(a.top for a in answers), min(a.bottom for a in answers)
-        violation = max(top - bottom, 0.0) if self.equality else max(top, -bottom, 0.0)
-        found = Found(
-            w, bias, violation, sum(a.dual for a in answers), sum(a.gap for a in answers),
-            sum(a.free for a in answers), sum(a.support for a in answers),
-        )  # fmt: skip
-        return found, answers
+        return found_of(w, bias, answers, self.equality), answers
 
     def inside(self) -> Found:
         """The interior point itself, with sum(beta) = 0 as far as it has the room: what a run that is stopped has."""
         sums = np.sum(self.ask("inside"), axis=0)
+        sums[0] += self.rest.total
         room = sums[1] if sums[0] > 0.0 else sums[2]
         if self.equality and room > abs(sums[0]):
             self.ask("spread", float(sums[0] / room))
@@ -238,30 +252,35 @@ class Linear:
     def exact(self) -> tuple[Found, list[Measured]]:
         """The certificate of the exact point; that of one which misses the equality row is worth nothing."""
         at = _sum(self.ask("weight"))
-        found, answers = self.measure(at.columns[0])
-        off = self.equality and abs(at.totals[0]) > FEASIBLE * (1.0 + self.size)
+        found, answers = self.measure(at.columns[0] + self.rest.w)
+        off = self.equality and abs(at.totals[0] + self.rest.total) > FEASIBLE * (1.0 + at.totals[1])
         return (found._replace(violation=np.inf, gap=np.inf) if off else found), answers
 
-    def polish(self) -> Found:
+    def polish(self, most: int = _POLISH) -> Found:
         """Squared losses: Newton's steps on (w, bias) with the variables as these want them."""
         w, bias = self.w, self.bias
-        for _ in range(_POLISH):
+        for _ in range(most):
             at = _sum(self.ask("respond", w, bias))
             wrong = at.columns[1] - w
             surplus = float(at.totals[1])
             dw, db = self._newton(at.gram, at.columns[0], float(at.totals[0]), wrong, surplus)
             size = 1.0 + float(np.abs(w).max(initial=0.0)) + abs(bias)
             w, bias = w + dw, bias + db
-            if max(float(np.abs(dw).max(initial=0.0)), abs(db)) <= _STILL * size:
+            if max(float(np.abs(dw).max(initial=0.0)), abs(db)) <= _STILL * size or self.stop():
                 break
         at = _sum(self.ask("respond", w, bias))
         return self.measure(at.columns[1])[0]
+
+    def _others(self, parts: list[Moments]) -> Moments:
+        """Sums of all variables but those that the master holds."""
+        found = _sum(parts)
+        return found._replace(columns=found.columns + self.rest.w, totals=found.totals + self.rest.total)
 
     def crossover(self) -> Found:
         """Variables exactly at their bounds, the others settled at the master; the worst violators freed in turn."""
         answers = self.ask("classify", max(self.size / self.m, 1e-300))
         held = _Free([worst for worst, _ in answers], self.equality)
-        rest = _sum([moments for _, moments in answers])
+        rest = self._others([moments for _, moments in answers])
         held.spread(float(rest.totals[0]))
         best: Found | None = None
         for round_ in range(ROUNDS):
@@ -276,13 +295,27 @@ class Linear:
                     break
                 held.add(worst)
                 self.crew.each("place", held.owners())
-                rest = _sum(self.ask("bounded"))
+                rest = self._others(self.ask("bounded"))
             held.settle(rest, self.stop)
         self.moved += len(held.beta)
         assert best is not None
         if best is not found:
             self.crew.each("place", held.owners())
         return best
+
+
+def _bytes(answer: Any) -> int:
+    """How much a part has sent."""
+    return sum(map(_bytes, answer)) if isinstance(answer, tuple) else int(getattr(answer, "nbytes", 8))
+
+
+def found_of(w: FloatArray, bias: float, answers: list[Measured], equality: bool) -> Found:
+    """What the parts say together."""
+    top, bottom = max(a.top for a in answers), min(a.bottom for a in answers)
+    return Found(
+        w, bias, max(top - bottom, 0.0) if equality else max(top, -bottom, 0.0), sum(a.dual for a in answers),
+        sum(a.gap for a in answers), sum(a.free for a in answers), sum(a.support for a in answers),
+    )  # fmt: skip
 
 
 def _bias(answers: list[Measured]) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 
 from svmcore._kernels import weighted_gram
 from svmcore._threads import one_blas_thread
-from svmcore._types import LANES, FloatArray, IntArray
+from svmcore._types import LANES, DualQP, FloatArray, IntArray
 from svmcore.distributed.parts import BLOCK, Part, Task
 from svmcore.kernel.points import is_sparse, padded
 from svmcore.problem import measures
@@ -23,9 +23,12 @@ from svmcore.solvers import _ipm_jit as ipm
 from svmcore.solvers import interior
 
 _BLOCK = 1 << 17  # features of a block that is widened
-CHANGES_NOTHING = ("sizes", "ridge", "farthest", "newton", "bounded", "weight", "measure", "coefficients", "vectors")
+BINS = 256  # of a search along a line
+CHANGES_NOTHING = (
+    "census", "sizes", "ridge", "farthest", "newton", "bounded", "weight", "measure", "heap", "slope", "vectors",
+)  # fmt: skip
 """Stages that need not be done again on the way back to where a part was."""
-WITHOUT_A_PASS = ("begin", "inside", "spread")
+WITHOUT_A_PASS = ("census", "begin", "inside", "spread", "heap", "slope", "move", "take")
 """Stages that all parts are asked for and that do not look at the rows."""
 
 
@@ -62,24 +65,60 @@ class Measured(NamedTuple):
     worst: Worst
 
 
+class Looked(NamedTuple):
+    """What a part says of its exact point and of another (w, bias), seen in one pass.
+
+    The columns and totals are (Z' beta, sum beta) of the exact point, and of one whose variables are all at the bound that
+    (w, bias) wants.
+    """
+
+    measured: Measured
+    columns: FloatArray
+    totals: FloatArray  # and the sum of |beta|
+    loss: float
+
+
+class Census(NamedTuple):
+    """What a part holds: variables, those that start at their lower bound, the sum of upper bounds, the least diagonal."""
+
+    variables: int
+    rising: int
+    upper: float
+    diagonal: float
+    features: int
+
+
+class Taken(NamedTuple):
+    """The variables of a band, with their centred rows; what all others add to (Z' beta, sum beta) since the last look."""
+
+    at: IntArray
+    rows: FloatArray
+    c: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    diag: FloatArray
+    w: FloatArray
+    total: float
+    gathered: int
+
+
 class Stages:
     """The state of a part. Every method is one pass over its rows, unless it says otherwise."""
 
-    def __init__(self, number: int, source: Any, task: Task) -> None:
-        part = Part(number, source, task)
-        self.name, self.number, self.rows = part.name, number, part.n
-        qp = part.qp
-        self.qp, self.m, self.d = qp, len(qp.c), task.n_features
-        self.size = padded(self.m)
-        self.centre = task.centre if qp.equality else np.zeros(self.d)
+    def __init__(self, number: int, rows: int, qp: DualQP, panels: Any, centre: FloatArray) -> None:
+        self.number, self.rows = number, rows
+        self.qp, self.m, self.d = qp, len(qp.c), panels.shape[1]
+        self.size, self.panels, self.centre = padded(self.m), panels, centre
         self.passes = 0
-        self.panels = _panels(part, self.size, self.centre)
         count = max(1, _BLOCK // (max(1, self.d) * LANES))
         self._scratch = np.empty((count, self.d, LANES))
+        self.begun = False
         self.x: ipm.Iterate
         self.step: ipm.Direction
         self.exact = np.zeros(self.m)
         self.is_free = np.zeros(self.m, bool)
+        self.residual = self.tried = qp.c
+        self.sides = np.zeros(self.m)
 
     def blocks(self) -> Iterator[tuple[slice, FloatArray]]:
         """Blocks of the variables with their centred rows in float64."""
@@ -189,6 +228,7 @@ class Stages:
         )
         vectors, pairs = np.zeros((6, n)), np.zeros((2, 2, n))
         self.step = ipm.Direction(vectors[0], vectors[1], pairs[0], pairs[1], *vectors[2:])
+        self.begun = True
         del self.near, self.far, self.pull, self.beta, self.sign, self.home, self.box, self.curvature, self.open, up
         return self.advance(0.0, 0.0, bias)
 
@@ -256,8 +296,9 @@ class Stages:
         return self._moments(self._padded(np.where(self.is_free, 0.0, self.exact))[None, :], gram=False)
 
     def weight(self) -> Moments:
-        """(Z' beta, sum beta) of the exact point."""
-        return self._moments(self._padded(self.exact)[None, :], gram=False)
+        """(Z' beta, sum beta) of the exact point, and sum |beta|."""
+        found = self._moments(self._padded(self.exact)[None, :], gram=False)
+        return found._replace(totals=np.append(found.totals, np.abs(self.exact).sum()))
 
     def features(self, index: IntArray) -> FloatArray:
         """Centred rows of some variables. No pass."""
@@ -277,9 +318,10 @@ class Stages:
         self.is_free[index] = True
 
     def inside(self) -> FloatArray:
-        """Where the interior point stands, as the exact point: (sum beta, room below, room above). No pass."""
+        """The interior point, if there is one, as the exact point: (sum beta, room below, room above). No pass."""
         qp = self.qp
-        self.exact = np.clip(self.x.beta[: self.m], qp.lower, qp.upper)
+        if self.begun:
+            self.exact = np.clip(self.x.beta[: self.m], qp.lower, qp.upper)
         self.is_free[:] = False
         return np.array([self.exact.sum(), self._room(qp.lower).sum(), self._room(qp.upper).sum()])
 
@@ -293,8 +335,11 @@ class Stages:
 
     def measure(self, w: FloatArray, bias: float, most: int) -> Measured:
         """Extremes of the residual, sums of the certificate at `bias`, and the worst variables that nobody holds."""
+        v = self.qp.c - self._fitted(w)[: self.m] - self.qp.diag * self.exact
+        return self._measured(v, bias, most)
+
+    def _measured(self, v: FloatArray, bias: float, most: int) -> Measured:
         qp, beta = self.qp, self.exact
-        v = qp.c - self._fitted(w)[: self.m] - qp.diag * beta
         up, down = beta < qp.upper, beta > qp.lower
         free = up & down
         top, bottom = measures.extremes(qp, beta, v)
@@ -310,10 +355,117 @@ class Stages:
     def respond(self, w: FloatArray, bias: float) -> Moments:
         """Squared losses: every variable as (w, bias) wants it; the normal matrix of those inside, Z' beta, sum beta."""
         qp = self.qp
-        wanted = (qp.c - self._fitted(w)[: self.m] - bias) / qp.diag
-        self.exact = np.clip(wanted, qp.lower, qp.upper)
-        inverse = np.where(self.exact == wanted, 1.0 / qp.diag, 0.0)
-        return self._moments(np.stack([self._padded(inverse), self._padded(self.exact)]))
+        d, weights = self.d, np.zeros((2, self.size))
+        total, one, columns, some = np.zeros((d, d)), np.empty((d, d)), np.zeros((2, d)), np.empty((2, d))
+        for at, Z in self.blocks():
+            here = slice(at.start, min(at.stop, self.m))
+            fitted = np.empty((1, at.stop - at.start))
+            ipm.rows_times(Z, w[None, :], fitted)
+            wanted = (qp.c[here] - fitted[0, : here.stop - here.start] - bias) / qp.diag[here]
+            weights[1, here] = np.clip(wanted, qp.lower[here], qp.upper[here])
+            weights[0, here] = np.where(weights[1, here] == wanted, 1.0 / qp.diag[here], 0.0)
+            weighted_gram(Z, np.ascontiguousarray(weights[0, at]), d, one)
+            total += one
+            ipm.columns_times(Z, np.ascontiguousarray(weights[:, at]), some)
+            columns += some
+        self.exact = weights[1, : self.m].copy()
+        return Moments(np.tril(total), columns, weights.sum(axis=1))
+
+    # ---- a band around the margin -------------------------------------------------------------------------------------
+
+    def census(self) -> Census:
+        """Counts. No pass."""
+        qp = self.qp
+        rising = int(np.count_nonzero(qp.lower >= 0.0))
+        return Census(self.m, rising, float(qp.upper.sum()), float(qp.diag.min(initial=np.inf)), self.d)
+
+    def look(self, w: FloatArray, bias: float, values: FloatArray | None) -> Looked:
+        """Try (w, bias), in one pass. With `values` of the last band the exact point is what `take` has left, and these."""
+        qp, d = self.qp, self.d
+        if values is not None:
+            self.exact = self.sides
+            self.exact[self.band] = values
+        pair, fitted = np.zeros((2, self.size)), np.empty((1, self.size))
+        pair[0, : self.m] = self.exact
+        columns, some = np.zeros((2, d)), np.empty((2, d))
+        self.tried = np.empty(self.m)
+        for at, Z in self.blocks():
+            ipm.rows_times(Z, w[None, :], fitted[:, at])
+            here = slice(at.start, min(at.stop, self.m))
+            self.tried[here] = qp.c[here] - fitted[0, here]
+            pair[1, here] = np.where(self.tried[here] > bias, qp.upper[here], qp.lower[here])
+            ipm.columns_times(Z, np.ascontiguousarray(pair[:, at]), some)
+            columns += some
+        self.sides = pair[1, : self.m].copy()
+        totals = np.append(pair.sum(axis=1), np.abs(self.exact).sum())
+        loss = float(self.sides @ (self.tried - bias))
+        return Looked(self._measured(self.tried - qp.diag * self.exact, bias, 0), columns, totals, loss)
+
+    def heap(self, what: str, low: float, high: float, bias: float, after: float) -> FloatArray:
+        """Weights of what lies below `low`, and in bins from there to `high`. No pass.
+
+        "distance": one for every variable, by its distance from the margin at `bias`. "bias": its box, by the bias at which
+        it changes sides. "way": the slope that it adds to the loss, by where it changes sides on the way to what was tried.
+        """
+        box = self.qp.upper - self.qp.lower
+        if what == "distance":
+            place, weight = np.abs(self.residual - bias), np.ones(self.m)
+        elif what == "bias":
+            place, weight = self.residual, box
+        else:
+            step = (self.tried - after) - (self.residual - bias)
+            place = np.divide(bias - self.residual, step, out=np.full(self.m, np.inf), where=step != 0.0)
+            place[place <= 0.0] = np.inf
+            weight = box * np.abs(step)
+        some = (low <= place) & (place <= high)
+        bins = np.histogram(place[some], bins=BINS, range=(low, high), weights=weight[some])[0]
+        return np.append(float(weight[place < low].sum()), bins)
+
+    def slope(self, bias: float, after: float) -> float:
+        """How the loss changes at first on the way to what was tried. No pass."""
+        here = self.residual - bias
+        step = (self.tried - after) - here
+        grows = (here > 0.0) | ((here == 0.0) & (step > 0.0))
+        return float(np.where(grows, self.qp.upper, self.qp.lower) @ step)
+
+    def move(self, share: float, bias: float) -> tuple[float, float]:
+        """Go this share of the way to what was tried; the loss there, and the largest residual. No pass."""
+        self.residual = self.tried if share == 1.0 else self.residual + share * (self.tried - self.residual)
+        v = self.residual - bias
+        with np.errstate(invalid="ignore"):
+            loss = np.where(v == 0.0, 0.0, np.where(v > 0.0, self.qp.upper, self.qp.lower) * v)
+        return float(loss.sum()), float(np.abs(v).max(initial=0.0))
+
+    def take(self, bias: float, width: float, shares: tuple[float, float], seed: int) -> Taken:
+        """The variables within `width` of the margin, or shares of those that grow and shrink. No pass, but a few rows.
+
+        All others are put to the bound that they want. A sample stands for all variables of the band.
+        """
+        qp = self.qp
+        v = self.residual - bias
+        inside = np.abs(v) <= width
+        sides = np.where(inside, 0.0, np.where(v > 0.0, qp.upper, qp.lower))
+        changed = np.flatnonzero(sides != self.sides)
+        step, w = (sides - self.sides)[changed], np.zeros(self.d)
+        for first in range(0, len(changed), BLOCK):
+            w += step[first : first + BLOCK] @ self.features(changed[first : first + BLOCK])
+        self.sides = sides
+        if min(shares) < 1.0:
+            rng = np.random.default_rng([seed, self.number])
+            inside &= rng.random(self.m) < np.where(qp.lower >= 0.0, shares[0], shares[1])
+        self.band = np.flatnonzero(inside)
+        at = self.band
+        return Taken(
+            at,
+            self.features(at),
+            qp.c[at],
+            qp.lower[at],
+            qp.upper[at],
+            qp.diag[at],
+            w,
+            float(step.sum()),
+            len(changed) + len(at),
+        )
 
     def coefficients(self) -> FloatArray:
         """One signed coefficient for every row. No pass."""
@@ -330,14 +482,13 @@ class Stages:
         return index, coef[index], self.features(place[index]) + self.centre
 
 
-def _panels(part: Part, size: int, centre: FloatArray) -> Any:
-    """The rows of the variables in panels, in their own precision; padding is at the centre."""
-    X, qp, d = part.X, part.qp, part.task.n_features
+def _panels(X: Any, points: IntArray, centre: FloatArray) -> Any:
+    """Rows in panels, in their own precision; padding is at the centre."""
+    m, d = len(points), len(centre)
     dtype = np.float64 if is_sparse(X) else X.dtype
-    panels = np.empty((size // LANES, d, LANES), dtype)
-    m = len(qp.point)
+    panels = np.empty((padded(m) // LANES, d, LANES), dtype)
     for first in range(0, m, BLOCK):
-        point = qp.point[first : first + BLOCK]
+        point = points[first : first + BLOCK]
         rows = _run(X, point) if (np.diff(point) == 1).all() else X[point]
         rows = rows.toarray() if is_sparse(rows) else rows
         block = np.empty((-(-len(point) // LANES) * LANES, d), dtype)
@@ -355,4 +506,12 @@ def _run(X: Any, point: IntArray) -> Any:
 def member(number: int, source: Any, task: Task) -> Stages:
     """A part of a linear machine."""
     with one_blas_thread:
-        return Stages(number, source, task)
+        part = Part(number, source, task)
+        centre = task.centre if part.qp.equality else np.zeros(task.n_features)
+        return Stages(number, part.n, part.qp, _panels(part.X, part.qp.point, centre), centre)
+
+
+def member_of(Z: FloatArray, qp: DualQP) -> Stages:
+    """Centred rows in memory as a part."""
+    centre = np.zeros(Z.shape[1])
+    return Stages(0, len(Z), qp, _panels(Z, qp.point, centre), centre)

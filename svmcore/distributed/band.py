@@ -1,0 +1,265 @@
+"""The master of a linear machine, first choice: rounds over a band of rows around the margin.
+
+A row far from the margin has its variable at a bound and adds a fixed vector to Z' beta. The rows of a band around the margin
+go to the master, which solves for them by an interior point in memory. Then one pass of all parts shows which of the others
+ended on the wrong side, and is the certificate. The first band is a sample of everything, with costs as many times larger.
+Where a band is still too full, a sample stands for it; its noise shrinks with the band. The loss of the fixed rows bounds
+their true loss from below, so every exact round bounds the optimum; a step that does not pay is cut short.
+
+Bands become thin where features are many, and useless where rows lie on a few points. Then the interior point over all parts
+takes over (`linear`). Squared losses need the first sample alone: from there Newton's steps on (w, bias) end the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._types import DualQP, FloatArray, Status
+from svmcore.distributed.answer import Round
+from svmcore.distributed.engine import Crew, Halted, Serial
+from svmcore.distributed.linear import Found, Linear, Rest, Stand, found_of
+from svmcore.distributed.stages import BINS, Looked, Taken, member_of
+from svmcore.solvers import _ipm_jit as ipm
+from svmcore.solvers.interior import FEASIBLE
+
+LEAST = 1 << 14  # variables of a band, at least,
+SPREAD = 16.0  # and so many times the root of features times variables,
+MOST_NUMBERS = 1 << 24  # with so many numbers in their rows at most
+NOISE = 2.0  # share of all variables that a sample leaves undecided, in units of the root of (features / its size)
+MOST_ROUNDS = 12
+MOST_CUTS = 3  # steps in a row that are cut short
+PAYS = 0.3  # share of what the model promised that a step must give
+NEWTON_STEPS = 12  # of a squared loss
+INNER = 0.1  # a band is solved to this share of the tolerance,
+INNER_MOST = 1e-5  # and to this
+ROUGH = 1e-2  # tolerance of a sample, in units of the targets
+CLOSE = 1e-8  # relative gap at which a run ends; one that stands still may be larger
+ROOM = 1e-6  # share of its boxes that a band must be away from having no room for the balance of the classes
+DRIFT = 1e-9  # relative error of w by which sums may drift from one pass to the next
+_SEARCHES = 3  # along a line, each in the best bin of the one before
+
+
+class _Fruitless(Exception):
+    """Rounds lead nowhere."""
+
+
+class _Centre(NamedTuple):
+    """Where the rounds stand: (w, bias), and there the primal objective and the largest residual."""
+
+    w: FloatArray
+    bias: float
+    primal: float = np.inf
+    largest: float = np.inf
+
+
+class Band:
+    """Rounds over the parts of `fit`, which takes over where they do not lead to the end."""
+
+    def __init__(self, fit: Linear, log: Callable[[Round], Any]) -> None:
+        self.fit, self.log = fit, log
+        self.method, self.reason = "band", ""
+        self.rows_up = 0
+        self.gathered = 0  # rows that parts looked at outside of their passes
+
+    def run(self, stand: Stand | None, keep: Callable[[Stand], Any]) -> tuple[Found, Status]:
+        """The best exact point and how it ended. `keep` is given what a checkpoint needs after every round or step."""
+        if stand is None or not stand.mu:
+            try:
+                return self._rounds(stand, keep), Status.CONVERGED
+            except _Fruitless as reason:
+                self.reason, stand = str(reason), None
+        self.method = "interior point"
+        return self.fit.run(stand, keep)
+
+    def _rounds(self, stand: Stand | None, keep: Callable[[Stand], Any]) -> Found:
+        """Rounds until an exact point meets the tolerance."""
+        fit = self.fit
+        census = fit.ask("census")
+        self.d, self.m = census[0].features, sum(part.variables for part in census)
+        self.rising, self.upper = sum(part.rising for part in census), sum(part.upper for part in census)
+        self.most = max(1, MOST_NUMBERS // max(self.d, 1))
+        self.size = min(max(LEAST, int(SPREAD * np.sqrt(float(self.d) * self.m))), self.most)
+        at = _Centre(np.zeros(self.d), 0.0) if stand is None else _Centre(stand.w, stand.bias)
+        self.rest = Rest(np.zeros(self.d), 0.0)
+        fit.steps = 0 if stand is None else stand.steps
+        if min(part.diagonal for part in census) > 0.0:
+            return self._smooth(at, stand is None, keep)
+        if stand is not None:
+            self._look(at, None)
+            at = self._move(at, at, 1.0)
+        return self._exact(at, 1.0 if stand is None else 0.0, keep)
+
+    def _exact(self, at: _Centre, share: float, keep: Callable[[Stand], Any]) -> Found:
+        """Rounds of a loss with corners."""
+        fit, cuts, last = self.fit, 0, np.inf
+        for _ in range(MOST_ROUNDS):
+            if fit.stop():
+                raise Halted
+            taken, shares = self._take(at, share)
+            if not self._has_room(taken, shares):
+                at = self._rebalanced(at)
+                taken, shares = self._take(at, share)
+                if not self._has_room(taken, shares):
+                    raise _Fruitless("a band does not hold the balance of the classes")
+            exact = min(shares) == 1.0
+            to, values = self._solve(taken, shares, at, exact)
+            answers, to = self._look(to, values if exact else None)
+            fit.steps += 1
+            found, dual = None, -np.inf
+            if exact:
+                found = self._found(to, answers)
+                dual, relative = found.dual, found.gap / max(abs(found.gap + found.dual), ipm.SMALLEST)
+                if found.violation <= fit.tol and not CLOSE < relative <= 0.5 * last:
+                    self._tell(found, values)
+                    return found
+                last = relative
+            self._tell(found, values)
+            pays = at.primal - to.primal > (PAYS * (at.primal - dual) if exact else 0.0)
+            way = 1.0 if pays else self._way(at, to)
+            cuts = cuts + 1 if way < 1.0 else 0
+            at = self._move(at, to, way)
+            keep(Stand(at.w, at.bias, 0.0, fit.steps))
+            if cuts >= MOST_CUTS:
+                raise _Fruitless("bands are thinner than the steps")
+            share = min(0.5 * share, NOISE * float(np.sqrt(self.d * share / self.size)))
+        raise _Fruitless(f"{MOST_ROUNDS} rounds were not enough")
+
+    def _smooth(self, at: _Centre, fresh: bool, keep: Callable[[Stand], Any]) -> Found:
+        """Newton's steps of a squared loss, from a sample or from where a checkpoint stands."""
+        fit = self.fit
+        if fit.stop():
+            raise Halted
+        if fresh:
+            at = self._solve(*self._take(at, 1.0), at, False)[0]
+            keep(Stand(at.w, at.bias, 0.0, fit.steps))
+        fit.w, fit.bias, fit.steps = at.w, at.bias, fit.steps + 1
+        found = fit.polish(NEWTON_STEPS)
+        self._tell(found, [])
+        if found.violation <= fit.tol:
+            return found
+        if fit.stop():
+            raise Halted
+        raise _Fruitless("Newton's steps did not settle")
+
+    def _tell(self, found: Found | None, values: list[FloatArray]) -> None:
+        rows = sum(map(len, values))
+        if found is None:
+            self.log(Round(0.0, np.nan, 0, np.nan, np.nan, rows, 1))
+        else:
+            self.log(Round(0.0, found.violation, found.free, found.dual, found.gap, rows, 1))
+
+    # ---- a band ------------------------------------------------------------------------------------------------------
+
+    def _take(self, at: _Centre, share: float) -> tuple[list[Taken], tuple[float, float]]:
+        """The band that holds this share of all variables, and what shares of those that grow and shrink stand for it."""
+        wanted = self.m if share == 1.0 else max(self.size, int(share * self.m))
+        falling = self.m - self.rising
+        if wanted >= self.m:
+            width, count, half = np.inf, self.m, self.size // 2
+            some = tuple(
+                min(1.0, max(half, self.size - other) / max(own, 1))
+                for own, other in ((self.rising, falling), (falling, self.rising))
+            )
+        else:
+            width, holds = self._crossing("distance", (0.0, at.largest), at, at, lambda _, below: below - wanted)
+            count = int(holds)
+            some = (min(1.0, self.size / max(count, 1)),) * 2
+        shares = (1.0, 1.0) if count <= (self.size if share == 1.0 else self.most) else (some[0], some[1])
+        taken: list[Taken] = self.fit.ask("take", at.bias, width, shares, self.fit.steps)
+        self.gathered += sum(part.gathered for part in taken)
+        self.rows_up += sum(len(part.at) for part in taken)
+        w, total = sum(part.w for part in taken), sum(part.total for part in taken)
+        self.rest = Rest(self.rest.w + w, self.rest.total + total)
+        return taken, shares
+
+    def _boxes(self, taken: list[Taken], shares: tuple[float, float]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Bounds and diagonal of a band. A variable of a sample stands for several."""
+        lower, upper, diag = (np.concatenate([part[k] for part in taken]) for k in (3, 4, 5))
+        times = np.where(lower >= 0.0, 1.0 / shares[0], 1.0 / shares[1])
+        return lower * times, upper * times, diag / times
+
+    def _has_room(self, taken: list[Taken], shares: tuple[float, float]) -> bool:
+        """Whether the band can make the sum of all variables zero."""
+        lower, upper, _ = self._boxes(taken, shares)
+        least, most = float(lower.sum()), float(upper.sum())
+        edge = ROOM * (most - least)
+        return not self.fit.equality or not self.rest.total or least + edge < -self.rest.total < most - edge
+
+    def _rebalanced(self, at: _Centre) -> _Centre:
+        """The bias at which the sum over the sides of the margin is zero."""
+        ends = at.bias - at.largest, at.bias + at.largest
+        bias = self._crossing("bias", ends, at, at, lambda _, below: below - self.upper)[0]
+        return self._move(at, at._replace(bias=bias), 0.0)._replace(bias=bias)
+
+    def _solve(
+        self, taken: list[Taken], shares: tuple[float, float], at: _Centre, exact: bool
+    ) -> tuple[_Centre, list[FloatArray]]:
+        """(w, bias) and the variables of the band, all others fixed."""
+        Z, c = (np.concatenate([part[k] for part in taken]) for k in (1, 2))
+        qp = DualQP(c, *self._boxes(taken, shares), np.arange(len(c)), self.fit.equality)
+        crew = Crew(Serial(1), [member_of(Z, qp)])
+        tol = min(INNER * self.fit.tol, INNER_MOST) if exact else ROUGH * float(np.abs(c).mean())
+        inner = Linear(crew, self.fit.equality, tol, lambda *_: None, self.rest)
+        inner.stop = self.fit.stop
+        stand = Stand(at.w, at.bias, 0.0, 0) if np.isfinite(at.primal) else None
+        found = inner.run(stand, lambda _: None)[0]
+        edges = np.cumsum([len(part.at) for part in taken])[:-1]
+        return _Centre(found.w, found.bias), np.split(crew.members[0].exact, edges)
+
+    # ---- a pass ------------------------------------------------------------------------------------------------------
+
+    def _look(self, to: _Centre, values: list[FloatArray] | None) -> tuple[list[Looked], _Centre]:
+        """What the parts say of a point, and of their variables with those of the band, in one pass."""
+        given: Any = [None] * self.fit.crew.count if values is None else values
+        answers: list[Looked] = self.fit.each("look", [(to.w, to.bias, own) for own in given])
+        columns, totals = answers[0].columns, answers[0].totals
+        for part in answers[1:]:
+            columns, totals = columns + part.columns, totals + part.totals
+        self.sums = columns[0], totals[0], totals[2]
+        self.rest = Rest(columns[1], totals[1])
+        return answers, to._replace(primal=0.5 * float(to.w @ to.w) + sum(part.loss for part in answers))
+
+    def _found(self, to: _Centre, answers: list[Looked]) -> Found:
+        """The certificate of the exact point. Where the sums have drifted, a pass with w as it is now says more."""
+        w, total, size = self.sums
+        if float(np.abs(w - to.w).max(initial=0.0)) > DRIFT * (1.0 + float(np.abs(w).max(initial=0.0))):
+            found = self.fit.measure(w, to.bias)[0]
+        else:
+            found = found_of(to.w, to.bias, [part.measured for part in answers], self.fit.equality)
+        off = self.fit.equality and abs(total) > FEASIBLE * (1.0 + size)
+        return found._replace(violation=np.inf, gap=np.inf) if off else found
+
+    # ---- along a line ------------------------------------------------------------------------------------------------
+
+    def _move(self, at: _Centre, to: _Centre, way: float) -> _Centre:
+        """Go this share of the way."""
+        w, bias = at.w + way * (to.w - at.w), at.bias + way * (to.bias - at.bias)
+        answers = self.fit.ask("move", way, bias)
+        primal = 0.5 * float(w @ w) + sum(part[0] for part in answers)
+        return _Centre(w, bias, primal, max(part[1] for part in answers))
+
+    def _way(self, at: _Centre, to: _Centre) -> float:
+        """The share of the way at which the objective is smallest."""
+        step = to.w - at.w
+        first = float(at.w @ step) + sum(self.fit.ask("slope", at.bias, to.bias))
+        bend = float(step @ step)
+        return self._crossing("way", (0.0, 1.0), at, to, lambda x, below: first + x * bend + below)[0]
+
+    def _crossing(
+        self, what: str, ends: tuple[float, float], at: _Centre, to: _Centre, missing: Callable[[Any, Any], Any]
+    ) -> tuple[float, float]:
+        """Where `missing` turns positive, and the weights below it."""
+        low, high = ends
+        below = 0.0
+        for _ in range(_SEARCHES):
+            if not high > low:
+                break
+            heaps = np.sum(self.fit.ask("heap", what, low, high, at.bias, to.bias), axis=0)
+            edges, sums = np.linspace(low, high, BINS + 1)[1:], np.cumsum(heaps)[1:]
+            enough = missing(edges, sums) >= 0.0
+            k = int(np.argmax(enough)) if enough.any() else BINS - 1
+            low, high, below = float(edges[k - 1]) if k else low, float(edges[k]), float(sums[k])
+        return high, below
