@@ -1,7 +1,7 @@
 """Beyond one machine: what parts cost against all rows in memory, how counts grow, and what a cluster would need.
 
-Every fit runs in a process of its own, over parts in files. The large cases take minutes and run with `--full`. Rounds,
-passes, rows and bytes do not depend on the load of the machine; seconds are of the processor.
+Every fit runs in a process of its own, over parts in files. The largest take minutes and run with `--full`. Rounds, passes,
+rows and bytes do not depend on the load of the machine; seconds are of the processor, those of dask of all its processes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +28,12 @@ from bench.worker import _forget_peak, _status
 KINDS = {"clean": data.clusters, "noisy": data.noisy, "classification": data.classification}
 RATES = {10: 7.0e9, 20: 4.6e9}  # kernel values a second and core, by features: measured with `add_block_32`
 
+LINEAR_ROW = 3e-9  # seconds a feature, row and core of a linear pass
+EXTRA_PASSES = 2
+
 
 class Case(NamedTuple):
-    """A fit: of which kind ("kernel", "linear", "one", "landmarks"), over which data, in how many parts."""
+    """A fit: of which kind ("kernel", "dask", "linear", "one", "landmarks"), over which data, in how many parts."""
 
     group: str
     fit: str
@@ -43,14 +48,15 @@ class Case(NamedTuple):
 OVERHEAD, GROWTH, WORKERS, LARGE, LANDMARKS = "overhead", "growth with n", "growth with parts", "large", "landmarks"
 CASES = [
     *(Case(OVERHEAD, fit, kind, 200_000, d, 16) for kind, d in (("clean", 20), ("classification", 10))
-      for fit in ("one", "kernel")),
+      for fit in ("one", "kernel", "dask")),
     *(Case(GROWTH, "kernel", kind, n, d, n // 12_500) for kind, d in (("clean", 20), ("noisy", 20), ("classification", 10))
       for n in (25_000, 50_000, 100_000)),
     *(Case(WORKERS, "kernel", "clean", 50_000, 20, parts) for parts in (2, 8, 32)),
-    *(Case(LANDMARKS, "landmarks", kind, 20_000, d, 4, m, full=m > 500)
+    *(Case(LANDMARKS, "landmarks", kind, 20_000, d, 4, m, full=m > 500 and kind == "clean")
       for kind, d in (("classification", 10), ("clean", 20)) for m in (500, 2000)),
     Case(LARGE, "linear", "classification", 200_000, 20, 16),
-    Case(LARGE, "linear", "classification", 2_000_000, 20, 16, full=True),
+    Case(LARGE, "linear", "classification", 2_000_000, 20, 16),
+    Case(LARGE, "kernel", "classification", 1_000_000, 10, 16, full=True),
     Case(LARGE, "kernel", "classification", 1_000_000, 20, 16, full=True),
 ]  # fmt: skip
 
@@ -66,7 +72,6 @@ def write(folder: Path, case: Case) -> str:
 
 def measure(pattern: str, case: Case) -> dict[str, float]:
     """One fit: counts, seconds of the processor, memory on top of what was there."""
-    import svmcore
     from svmcore import distributed
     from svmcore.distributed import files
 
@@ -79,24 +84,58 @@ def measure(pattern: str, case: Case) -> dict[str, float]:
         pieces = [np.load(name) for name in files.names_of(pattern) or []]
         X = np.concatenate([piece["X"] for piece in pieces]).astype(np.float64)
         y = np.concatenate([piece["y"] for piece in pieces])
-    _forget_peak()
-    before, wall, cpu = _status("VmRSS"), time.perf_counter(), time.process_time()
+    with _cluster(case) as client:
+        _forget_peak()
+        before, wall, cpu = _status("VmRSS"), time.perf_counter(), _seconds(client)
+        found = _fit(pattern, case, X, y, client)
+        found |= {"cpu": _seconds(client) - cpu, "wall": time.perf_counter() - wall}
+        if client is not None:
+            found["worker_mb"] = max(client.run(_status, "VmHWM").values())
+    return found | {"peak_mb": _status("VmHWM"), "before_mb": before}
+
+
+@contextmanager
+def _cluster(case: Case) -> Iterator[Any]:
+    """Two worker processes of one thread, where the case asks for them; they compile before the clocks start."""
+    if case.fit != "dask":
+        yield None
+        return
+    from distributed import Client, LocalCluster
+
+    from svmcore import distributed
+
+    words = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "memory_limit": 0}
+    with LocalCluster(**words) as cluster, Client(cluster) as client:
+        warm = np.random.default_rng(0).normal(size=(600, 2)).astype(np.float32)
+        distributed.train_svc(warm, warm[:, 0] > 0, parts=4, client=client)
+        yield client
+
+
+def _seconds(client: Any) -> float:
+    """Of the processor, in this process and in the workers."""
+    return time.process_time() + (0.0 if client is None else sum(client.run(time.process_time).values()))
+
+
+def _fit(pattern: str, case: Case, X: np.ndarray, y: np.ndarray, client: Any) -> dict[str, float]:
+    """One fit, and what it says of itself."""
+    import svmcore
+    from svmcore import distributed
+
     if case.fit == "one":
         one = svmcore.train_svc(X, y)
-        found: dict[str, float] = {"support": len(one.support), "objective": -one.objective}
-    elif case.fit == "landmarks":
+        return {"support": len(one.support), "objective": -one.objective}
+    if case.fit == "landmarks":
         near = distributed.train_approximate(pattern, landmarks=case.landmarks)
-        found = {"relative_gap": near.relative_gap, "objective": near.upper_bound}
+        return {"relative_gap": near.relative_gap, "objective": near.upper_bound}
+    if case.fit == "linear":
+        parts = distributed.train_linear(pattern)
     else:
-        train = distributed.train_linear if case.fit == "linear" else distributed.train_svc
-        parts = train(pattern)
-        counts = ("passes", "syncs", "rows_seen", "bytes_up", "bytes_down", "decisive")
-        found = {
-            "rounds": len(parts.rounds), "support": parts.n_support, "free": parts.n_free, "objective": -parts.objective,
-            "relative_gap": parts.relative_gap, "violation": parts.kkt_violation, "converged": float(parts.converged),
-        } | {name: float(parts.stats[name]) for name in counts if name in parts.stats}  # fmt: skip
-    found |= {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
-    return found | {"peak_mb": _status("VmHWM"), "before_mb": before}
+        parts = distributed.train_svc(pattern, client=client)
+    counts = ("passes", "syncs", "rows_seen", "rows_up", "bytes_up", "bytes_down", "decisive")
+    return {
+        "rounds": len(parts.rounds), "support": parts.n_support, "free": parts.n_free, "objective": -parts.objective,
+        "relative_gap": parts.relative_gap, "violation": parts.kkt_violation, "converged": float(parts.converged),
+    } | {name: float(parts.stats[name]) for name in counts if name in parts.stats}  # fmt: skip
 
 
 def _spawn(case: Case) -> dict[str, float]:
@@ -114,8 +153,15 @@ def _spawn(case: Case) -> dict[str, float]:
 def model(case: Case, found: dict[str, float], n: float, cores: int) -> dict[str, float]:
     """What the counts of a fit say of n rows on so many cores: not measured. Its clocks and its network are guesses.
 
-    Rounds and passes stay what they are; support vectors grow with n, the free ones with the root of n.
+    Rounds and passes stay what they are; support vectors grow with n, the free ones with the root of n. A linear machine of
+    so many rows takes two samples more until a band is thin enough.
     """
+    if case.fit == "linear":
+        passes = found["passes"] + EXTRA_PASSES
+        return {
+            "rows": n, "passes": passes, "pass_seconds": passes * n * LINEAR_ROW * case.d / cores,
+            "band_rows": min(16.0 * float(np.sqrt(case.d * n)), 2.0**24 / case.d),
+        }  # fmt: skip
     support = found["support"] * n / case.n
     rate = RATES.get(case.d, 4.6e9)
     return {
@@ -128,7 +174,7 @@ def model(case: Case, found: dict[str, float], n: float, cores: int) -> dict[str
 
 
 def run(context: Context) -> None:
-    one: dict[tuple[str, int], float] = {}
+    one: dict[tuple[str, int], dict[str, float]] = {}
     for case in CASES:
         if case.full and not context.full:
             continue
@@ -141,10 +187,10 @@ def run(context: Context) -> None:
             context.skip("scale", case.fit, f"failed: {error}", name)
             continue
         if case.fit == "one":
-            one[case.kind, case.n] = found["cpu"]
+            one[case.kind, case.n] = found
         elif (case.kind, case.n) in one and case.group == OVERHEAD:
-            found["cpu_ratio"] = found["cpu"] / one[case.kind, case.n]
-        if case.fit == "kernel" and case.group in (GROWTH, LARGE):
+            found |= {f"{clock}_ratio": found[clock] / one[case.kind, case.n][clock] for clock in ("cpu", "wall")}
+        if case.fit in ("kernel", "linear") and case.group in (GROWTH, LARGE):
             for n in (1e8, 1e9):
                 guessed = model(case, found, n, 800)
                 found |= {f"{key}_at_{n:.0e}": value for key, value in guessed.items()}
@@ -162,11 +208,11 @@ def run(context: Context) -> None:
 def _called(case: Case) -> str:
     return {
         "one": "in memory", "kernel": f"{case.parts} parts", "linear": f"linear, {case.parts} parts",
-        "landmarks": f"{case.landmarks} landmarks",
+        "landmarks": f"{case.landmarks} landmarks", "dask": f"{case.parts} parts, dask, 2 processes",
     }[case.fit]  # fmt: skip
 
 
-SUITE = Suite("scale", "over parts in files: overhead, growth, memory, landmarks (large cases: --full)", 12, run)
+SUITE = Suite("scale", "over parts in files: overhead, growth, memory, landmarks (the largest: --full)", 12, run)
 
 if __name__ == "__main__":
     print(json.dumps(measure(sys.argv[1], Case(*json.loads(sys.argv[2])))))
