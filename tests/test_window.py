@@ -77,6 +77,31 @@ def opened(seed: int, equality: bool):
     return P, S, w, q, K
 
 
+@pytest.mark.parametrize("equality", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_an_inverse_of_few_digits_gives_a_direction_of_twice_as_many(seed, equality):
+    """What the rates on the elbow are, where they should be zero, corrects the direction of the next window."""
+    P, S, w, q, _ = opened(seed, equality)
+    m = int(S.cnt[ej.M])
+    noise = np.random.default_rng(seed).normal(size=(m, m))
+    S.factor[:m, :m] *= 1.0 + 1e-4 * noise
+    errors = []
+    q.pace[sj.CARRIED] = sj.UNKNOWN
+    for _ in range(3):
+        sj.open_window(P, S, w, q)
+        sj.residuals_at_thirds(P, S, w, q)
+        q.rate[:] = -q.at[3]
+        errors.append(float(np.abs(q.rate[S.elbow[:m]]).max()))
+        q.pace[sj.CARRIED] = sj.MEASURED
+    assert 1e-6 < errors[0] < 1e-2
+    assert errors[1] < 1e-3 * errors[0]
+    assert errors[2] < 1e-2 * errors[1]
+    known = w.u1[:m].copy()
+    q.pace[sj.CARRIED] = sj.KNOWN  # as after rows were fetched: nothing is corrected twice
+    sj.open_window(P, S, w, q)
+    assert np.array_equal(w.u1[:m], known)
+
+
 def check_inverse(P, w, K):
     """u1, u2, products with the inverse, the direction and the rates are those of the present elbow."""
     slots = w.count[wj.SLOTS]

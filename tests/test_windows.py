@@ -68,6 +68,7 @@ def scene(seed: int, steps: int = 9, reach: float = 1.0) -> Scene:
     w.point[:slots], w.dead[:slots] = points, 0
     w.t_at[: steps + 1], w.bias_at[: steps + 1] = t_at, 5.0 + bias
     w.moved[: steps + 1, :slots] = moved
+    w.u1[:slots], w.u2[:slots] = rng.normal(size=slots), 1.0 + rng.random(slots)
     w.spot[:ELBOW], w.spot[ELBOW:slots] = -1, np.arange(JOINED)
     w.r_at[: steps + 1, :JOINED] = truth[:, joined]
     w.place[:] = -1
@@ -87,6 +88,17 @@ def test_residuals_at_thirds_are_those_of_all_points(seed):
     for k, step in enumerate((steps // 3, 2 * steps // 3, steps)):
         assert at.q.at[k] == pytest.approx(at.truth[step], abs=1e-12)
     assert (at.w.place[at.w.point[: at.slots]] == 0).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rates_at_the_end_are_those_of_all_points(seed):
+    """Not that of the direction of the last step: an event came after it."""
+    at = scene(seed)
+    sj.residuals_at_thirds(at.P, at.S, at.w, at.q)
+    u1, u2 = at.w.u1[: at.slots], at.w.u2[: at.slots]
+    d0 = u1.sum() / u2.sum()
+    d = u1 - d0 * u2
+    assert at.q.at[3] == pytest.approx(at.P.slope - d0 - d @ at.K[at.w.point[: at.slots]], abs=1e-12)
 
 
 @pytest.mark.parametrize("span", [(0, 3), (3, 9), (2, 4), (0, 9), (4, 5)])
@@ -178,18 +190,19 @@ def test_a_window_that_is_taken_back_makes_the_next_one_shorter_and_wider(found)
     sj.keep_state(S, L, q)
     for part in (*S, L.end):
         part += 1
-    w.count[wj.STEPS] = 12
+    w.count[[wj.STEPS, wj.START]] = 12, 7
+    q.u1[:] = rng.normal(size=60)
     width = q.pace[sj.WIDTH] = 20
-    assert sj.take_back(S, L, w, q, found) == (found > 0)
+    assert sj.take_back(S, L, w, q, found)
     for part, old in zip((*S, L.end), before, strict=True):
         assert np.array_equal(part, old)
     assert q.pace[sj.LENGTH] == 6
     assert q.pace[sj.WIDTH] == int(1.1 * width) + 4
     assert q.pace[sj.WANTED] == found
     assert q.pace[sj.N_BACK] == 1
-    for _ in range(5):
-        sj.take_back(S, L, w, q, 1)
-    assert not sj.take_back(S, L, w, q, 1)  # not for ever
+    assert np.array_equal(w.u1[:7], q.u1[:7])
+    again = [sj.take_back(S, L, w, q, found) for _ in range(6)]
+    assert again == [k < (5 if found else 1) for k in range(6)]  # not for ever, and less often where the gap objects
     assert q.pace[sj.LENGTH] == 1
 
 

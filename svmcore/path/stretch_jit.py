@@ -56,21 +56,26 @@ from svmcore.path.window_jit import (
     STEPS,
     TIED,
     Closing,
+    four_products,
     run_window,
+    slot_direction,
     symmetric_product,
-    three_products,
 )
 from svmcore.simd.sums import dot
 from svmcore.simd.vector import COLUMNS_64, OUTER_ROWS, add_outer
 
 # Stretch.pace
-LENGTH, WIDTH, RETRIES, WANTED, RATED, LOOKED, FRESH_FOR, N_WINDOWS, N_BACK, N_INSIDE = range(10)
+LENGTH, WIDTH, RETRIES, WANTED, RATED, LOOKED, FRESH_FOR, N_WINDOWS, N_BACK, N_INSIDE, CARRIED = range(11)
+# Stretch.pace[CARRIED]: u1 of the elbow is not known; it is; it is, and q.rate says by how much it misses
+UNKNOWN, KNOWN, MEASURED = range(3)
 
 LONGEST = 32  # steps of a window
 ROOM = LONGEST + 4 + COLUMNS_64  # slots that one window may add, and the rest of a tile
 PIVOT = 1e-8  # a window neither starts with nor accepts a smaller relative pivot
 RESIDUAL = 1e-8  # an elbow residual above this times the size of the linear term asks for a refresh
 RESTING = 1e-15  # one below this is rounding
+MOST_RETRIES = 6  # a window that points object to is taken back so often at most
+MOST_SHORTER = 2  # one that the gap objects to
 SMALL_STEP = 1e-6  # a correction of an elbow value by more is none
 ARRIVED = 1e-13  # t this close to its end, relatively, is there
 WIDENED = 1e-6  # share by which the bound on a deviation is widened, against rounding
@@ -87,7 +92,9 @@ class Stretch(NamedTuple):
     rate: FloatArray
     score: FloatArray
     work: FloatArray
-    at: FloatArray  # residuals at a third, two thirds, the end
+    at: FloatArray  # residuals at a third, two thirds, the end; and their rates there, negative
+    coef: FloatArray  # what K is multiplied with for these
+    u1: FloatArray  # of the elbow, when the window began
     root: FloatArray
     wanted: np.ndarray
     bend: FloatArray
@@ -164,6 +171,27 @@ def correct_elbow(P, S, w):
 
 
 @jit
+def open_direction(S, w, q):
+    """u1 = M c for w.b = c; where the last window left one, that one without its error. In place: w, q.
+
+    The rates of the elbow should be zero. What they are instead, times M, is the error of u1: an inverse that is good to
+    seven digits so gives a direction that is good to fourteen.
+    """
+    m = S.cnt[M]
+    if q.pace[CARRIED] == UNKNOWN:
+        symmetric_product(S.factor, m, w.b, w.u1)
+    elif q.pace[CARRIED] == MEASURED:
+        for k in range(m):
+            w.b[k] = q.rate[S.elbow[k]]
+        symmetric_product(S.factor, m, w.b, w.x)
+        for k in range(m):
+            w.u1[k] -= w.x[k]
+    q.pace[CARRIED] = KNOWN
+    for k in range(m):
+        q.u1[k] = w.u1[k]
+
+
+@jit
 def open_window(P, S, w, q):
     """Slots for the elbow, u1 and u2, the correction of the elbow, rates if nobody has seen them. In place: S, w, q."""
     m = S.cnt[M]
@@ -182,8 +210,8 @@ def open_window(P, S, w, q):
         w.high[k] = S.upper[i]
         w.b[k] = P.slope[i]
         w.d[k] = 1.0
-    symmetric_product(S.factor, m, w.b, w.u1)
     symmetric_product(S.factor, m, w.d, w.u2)
+    open_direction(S, w, q)
     correct_elbow(P, S, w)
     if not q.pace[RATED]:
         d0 = 0.0
@@ -296,7 +324,7 @@ def fill_candidates(P, S, w, q):
 
 @jit
 def residuals_at_thirds(P, S, w, q):
-    """Residuals of all points at a third, two thirds and the end. In place: q.at, and w.place of the slots' points."""
+    """Residuals of all points at a third, two thirds and the end, and rates there. In place: q, places of the slots."""
     n_steps = w.count[STEPS]
     slots = w.count[SLOTS]
     first = n_steps // 3
@@ -307,11 +335,16 @@ def residuals_at_thirds(P, S, w, q):
         db = w.bias_at[step] - q.old_num[BIAS]
         for i in range(S.side.shape[0]):
             q.at[j, i] = (q.old[2, i] + (S.base[i] - q.old[1, i])) + (dt * P.slope[i] - db)
-    three_products(
-        P.rows, P.slot, w.point, w.moved[first], w.moved[second], w.moved[n_steps], slots, q.at[0], q.at[1], q.at[2]
-    )
+    d0 = slot_direction(P, w)
+    for i in range(S.side.shape[0]):
+        q.at[3, i] = P.slope[i] - d0
     for k in range(slots):
+        q.coef[0, k] = w.moved[first, k]
+        q.coef[1, k] = w.moved[second, k]
+        q.coef[2, k] = w.moved[n_steps, k]
+        q.coef[3, k] = w.d[k]
         w.place[w.point[k]] = 0
+    four_products(P.rows, P.slot, w.point, q.coef, slots, q.at)
 
 
 @jit
@@ -423,15 +456,20 @@ def restore_state(S, L, q):
 
 @jit
 def take_back(S, L, w, q, found):
-    """Undo the window, and make the next one shorter. Returns False when windows should stop. In place: S, L, q."""
+    """Undo the window, and make the next one shorter. Returns False when windows should stop. In place: S, L, w, q.
+
+    `found`: so many points object; without any it is the gap.
+    """
     restore_state(S, L, q)
+    for k in range(w.count[START]):
+        w.u1[k] = q.u1[k]
     pace = q.pace
     pace[N_BACK] += 1
     pace[RETRIES] += 1
     pace[WANTED] += found
     pace[WIDTH] = min(S.side.shape[0], int(1.1 * pace[WIDTH]) + 4)
     pace[LENGTH] = max(1, min(pace[LENGTH], w.count[STEPS]) // 2)
-    return found > 0 and pace[RETRIES] <= 6
+    return pace[RETRIES] <= (MOST_RETRIES if found else MOST_SHORTER)
 
 
 @jit
@@ -454,7 +492,7 @@ def flush_inverse(A, w, signed):
 
 @jit
 def compact(S, w):
-    """Fill dead slots with the last live ones, in the inverse and on the elbow. In place: S, w."""
+    """Fill dead slots with the last live ones, in the inverse, on the elbow and in u1. In place: S, w."""
     A = S.factor
     last = w.count[SLOTS] - 1
     k = 0
@@ -472,6 +510,7 @@ def compact(S, w):
             A[k, k] = A[last, last]
             w.point[k] = w.point[last]
             w.dead[k] = w.dead[last]
+            w.u1[k] = w.u1[last]
         last -= 1
     S.cnt[M] = k
     S.cnt[M_MAX] = max(S.cnt[M_MAX], k)
@@ -491,14 +530,13 @@ def accept(P, S, w, q, code, gap, course):
     pace[FRESH_FOR] += events
     pace[N_INSIDE] += events
     t = S.num[T]
-    travelled = q.old_num[T] - t
     for i in range(S.side.shape[0]):
-        if travelled > 0.0:
-            q.rate[i] = (q.at[2, i] - S.resid[i]) / travelled
+        q.rate[i] = -q.at[3, i]
         S.resid[i] = q.at[2, i]
         q.wanted[i] = 0
     pace[WANTED] = 0
     pace[RETRIES] = 0
+    pace[CARRIED] = MEASURED
     pace[LENGTH] = min(LONGEST, 4 * pace[LENGTH])
     if code == LEFT_REGION:
         pace[WIDTH] = min(S.side.shape[0], int(1.25 * pace[WIDTH]) + 8)

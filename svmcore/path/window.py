@@ -42,7 +42,7 @@ def new_window(n: int, capacity: int, candidates: int) -> wj.Window:
         d=slots(), x=slots(), b=slots(), step=np.empty(capacity + candidates), cand=choice(np.int64),
         place=np.empty(n, dtype=np.int64), K=np.empty((candidates, capacity)), r=choice(), p=choice(),
         moved=np.empty((steps, capacity)), r_at=np.empty((steps, candidates)), t_at=np.empty(steps),
-        bias_at=np.empty(steps), count=np.empty(8, dtype=np.int64),
+        bias_at=np.empty(steps), count=np.zeros(8, dtype=np.int64),
     )  # fmt: skip
 
 
@@ -51,11 +51,20 @@ def new_stretch(n: int, diagonal: FloatArray, capacity: int) -> sj.Stretch:
     pace = np.zeros(16, dtype=np.int64)
     pace[sj.LENGTH], pace[sj.WIDTH] = sj.LONGEST, min(WIDTH, n)
     return sj.Stretch(
-        rate=np.zeros(n), score=np.zeros(n), work=np.zeros(n), at=np.zeros((3, n)),
+        rate=np.zeros(n), score=np.zeros(n), work=np.zeros(n), at=np.zeros((4, n)), **_by_slot(capacity),
         root=np.sqrt(np.maximum(diagonal, 1e-300)), wanted=np.zeros(n, dtype=np.int8),
-        bend=np.empty((sj.LONGEST + 2, capacity)), old=np.zeros((3, n)), old_side=np.zeros(n, dtype=np.int8),
+        old=np.zeros((3, n)), old_side=np.zeros(n, dtype=np.int8),
         old_num=np.zeros(5), old_end=np.zeros(3, dtype=np.int64), pace=pace,
     )  # fmt: skip
+
+
+def _by_slot(capacity: int) -> dict[str, Any]:
+    """What of a `Stretch` has a place for every slot."""
+    return {
+        "bend": np.empty((sj.LONGEST + 2, capacity)),
+        "coef": np.empty((4, capacity)),
+        "u1": np.empty(capacity),
+    }
 
 
 class Inverse:
@@ -118,7 +127,7 @@ class Inverse:
         if tracker.m < self.least or self.rest > 0:
             return self._steps(opt) if self._left() else ej.SINGULAR
         if tracker.engine is not self:
-            self.q.pace[[sj.RATED, sj.RETRIES, sj.WANTED]] = 0
+            self.q.pace[[sj.RATED, sj.RETRIES, sj.WANTED, sj.CARRIED]] = 0
             self.q.wanted[:] = 0
             if not self._invert():
                 self.leave()
@@ -186,8 +195,10 @@ class Inverse:
             tracker.grow()
         pace = self.q.pace
         candidates = int(max(self.w.K.shape[0], 1.25 * (pace[sj.WIDTH] + pace[sj.WANTED] + sj.ROOM)))
+        u1 = self.w.u1
         self.w = new_window(tracker.n, tracker.capacity, candidates)
-        self.q = self.q._replace(bend=np.empty((sj.LONGEST + 2, tracker.capacity)))
+        self.w.u1[: u1.size] = u1
+        self.q = self.q._replace(**_by_slot(tracker.capacity))
 
     def counts(self) -> dict[str, int]:
         """Of inverses and windows."""

@@ -95,8 +95,28 @@ def product(K, n_rows, d, n, out):
 
 @jit(sums=True)
 def symmetric_product(A, n, b, x):
-    """x = A b for the symmetric A whose lower triangle is stored: each entry is read once. In place: x."""
-    for k in range(n):
+    """x = A b for the symmetric A whose lower triangle is stored: each entry is read once, of four rows together.
+
+    In place: x.
+    """
+    k = 0
+    while k + 3 < n:
+        p, q, r, s = A[k], A[k + 1], A[k + 2], A[k + 3]
+        bp, bq, br, bs = b[k], b[k + 1], b[k + 2], b[k + 3]
+        tp = tq = tr = ts = 0.0
+        for j in range(k):
+            bj = b[j]
+            tp += p[j] * bj
+            tq += q[j] * bj
+            tr += r[j] * bj
+            ts += s[j] * bj
+            x[j] += (bp * p[j] + bq * q[j]) + (br * r[j] + bs * s[j])
+        x[k] = tp + p[k] * bp + q[k] * bq + r[k] * br + s[k] * bs
+        x[k + 1] = tq + q[k] * bp + q[k + 1] * bq + r[k + 1] * br + s[k + 1] * bs
+        x[k + 2] = tr + r[k] * bp + r[k + 1] * bq + r[k + 2] * br + s[k + 2] * bs
+        x[k + 3] = ts + s[k] * bp + s[k + 1] * bq + s[k + 2] * br + s[k + 3] * bs
+        k += 4
+    while k < n:
         row = A[k]
         bk = b[k]
         total = 0.0
@@ -104,6 +124,7 @@ def symmetric_product(A, n, b, x):
             total += row[j] * b[j]
             x[j] += bk * row[j]
         x[k] = total + bk * row[k]
+        k += 1
 
 
 @jit
@@ -122,8 +143,8 @@ def apply_inverse(S, w, b, x):
 
 
 @jit
-def window_direction(P, w):
-    """d on the slots and rates of the candidates; returns d0. In place: w."""
+def slot_direction(P, w):
+    """d on the slots; returns d0. In place: w.d."""
     slots = w.count[SLOTS]
     d0 = 0.0
     if P.equality:
@@ -135,7 +156,14 @@ def window_direction(P, w):
         d0 = top / bottom if bottom > 0.0 else 0.0
     for k in range(slots):
         w.d[k] = 0.0 if w.dead[k] else w.u1[k] - d0 * w.u2[k]
-    product(w.K, w.count[CANDIDATES], w.d, slots, w.p)
+    return d0
+
+
+@jit
+def window_direction(P, w):
+    """d on the slots and rates of the candidates; returns d0. In place: w."""
+    d0 = slot_direction(P, w)
+    product(w.K, w.count[CANDIDATES], w.d, w.count[SLOTS], w.p)
     for s in range(w.count[CANDIDATES]):
         w.p[s] += d0 - P.slope[w.cand[s]]
     return d0
@@ -396,30 +424,26 @@ def run_window(P, S, w, L, limits):
 
 
 @jit
-def three_products(rows, slot, point, a, b, c, n_slots, out_a, out_b, out_c):
-    """out -= K[:, slots] times a, b and c in one pass over the rows. In place: out_a, out_b, out_c."""
-    n = out_a.shape[0]
+def four_products(rows, slot, point, coef, n_slots, out):
+    """out[j] -= K[:, slots] coef[j] for four j, in one pass over the rows. In place: out."""
+    n = out.shape[1]
     width = 1024
     for start in range(0, n, width):
         stop = min(start + width, n)
-        oa = out_a[start:stop]
-        ob = out_b[start:stop]
-        oc = out_c[start:stop]
         k = 0
-        while k + 1 < n_slots:
+        while k + 3 < n_slots:
+            q, u = rows[slot[point[k]], start:stop], rows[slot[point[k + 1]], start:stop]
+            v, z = rows[slot[point[k + 2]], start:stop], rows[slot[point[k + 3]], start:stop]
+            for j in range(4):
+                to, c = out[j, start:stop], coef[j]
+                c0, c1, c2, c3 = c[k], c[k + 1], c[k + 2], c[k + 3]
+                for i in range(stop - start):
+                    to[i] -= (c0 * q[i] + c1 * u[i]) + (c2 * v[i] + c3 * z[i])
+            k += 4
+        while k < n_slots:
             q = rows[slot[point[k]], start:stop]
-            u = rows[slot[point[k + 1]], start:stop]
-            a0, b0, c0 = a[k], b[k], c[k]
-            a1, b1, c1 = a[k + 1], b[k + 1], c[k + 1]
-            for i in range(stop - start):
-                oa[i] -= a0 * q[i] + a1 * u[i]
-                ob[i] -= b0 * q[i] + b1 * u[i]
-                oc[i] -= c0 * q[i] + c1 * u[i]
-            k += 2
-        if k < n_slots:
-            q = rows[slot[point[k]], start:stop]
-            a0, b0, c0 = a[k], b[k], c[k]
-            for i in range(stop - start):
-                oa[i] -= a0 * q[i]
-                ob[i] -= b0 * q[i]
-                oc[i] -= c0 * q[i]
+            for j in range(4):
+                to, c0 = out[j, start:stop], coef[j, k]
+                for i in range(stop - start):
+                    to[i] -= c0 * q[i]
+            k += 1
