@@ -19,6 +19,7 @@ from svmcore.cv.grams import Grams
 from svmcore.cv.progress import Progress
 from svmcore.cv.scores import Outcome, Score, joined, rescaled
 from svmcore.cv.several import Piece, largest, support_of_all, voted
+from svmcore.kernel.whole import part_of
 from svmcore.path.cross import Cross
 from svmcore.path.data import merged
 from svmcore.path.driver import Way, follow_data
@@ -349,7 +350,7 @@ def _follow(
     train = task.fold.train
     high = None if study.span.high is None else study.span.high / study.ratio(train)
     way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=threads, null=False)
-    own = None if gram is None else gram[np.ix_(rows, rows)]
+    own = None if gram is None else part_of(gram, rows, rows)
     data = study.data(task.gamma, train, task.part, threads, shared=gram is not None)
     path = follow_data(data, way, control, gram=own)
     return path if path.ended == "done" else None
@@ -368,7 +369,7 @@ class GramCross(Cross):
 
     def block(self, rows: slice | IntArray, columns: Any) -> FloatArray:
         """As `Cross.block`."""
-        return np.asarray(self.gram[np.ix_(self.fold.test[rows], columns)])
+        return part_of(self.gram, self.fold.test[rows], columns)
 
     def values(self, rows: slice | IntArray, variables: IntArray, coef: FloatArray) -> FloatArray:
         """As `Cross.values`."""

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._types import FloatArray, Kernel
+from svmcore._types import FloatArray, IntArray, Kernel
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.products import call_kernel
 from svmcore.kernel.tiles import exact_gram, has_gram
+from svmcore.simd.loops import copy_block
 
 _ROWS = 512
 
@@ -28,4 +29,11 @@ def whole_kernel(X: Any, kernel: Kernel, function: Callable[[Any, Any], Any] | N
     return whole[:, :n]
 
 
-__all__ = ["whole_kernel"]
+def part_of(gram: FloatArray, rows: IntArray, columns: IntArray) -> FloatArray:
+    """gram[rows, columns] of a kernel matrix, as a new one: numpy takes ten times as long to pick single columns."""
+    out = np.empty((rows.size, columns.size))
+    copy_block(out, gram, np.arange(gram.shape[0]), rows, columns)
+    return out
+
+
+__all__ = ["part_of", "whole_kernel"]

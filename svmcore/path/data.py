@@ -13,6 +13,7 @@ from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.rows import whole_matrix
+from svmcore.kernel.whole import part_of
 from svmcore.path.problem import Data, Form, Groups
 from svmcore.problem import border
 
@@ -155,6 +156,6 @@ def kernel_from(gram: FloatArray, data: Data) -> KernelMatrix:
     """The kernel of the points that differ out of that of all points."""
     first = data.groups.first[: data.n_groups]
     if first.size < gram.shape[0]:
-        gram = gram[np.ix_(first, first)]
+        gram = part_of(gram, first, first)
     kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, data.spec.kernel.offset)
     return KernelMatrix(gram, kernel, cache_bytes=gram.nbytes, n_threads=data.n_threads)

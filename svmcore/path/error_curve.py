@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from svmcore._control import Control
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
+from svmcore.kernel.whole import part_of
 from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
 from svmcore.path.loss_curve import distances, loss_curve
@@ -227,7 +228,7 @@ class Follower:
         first, last = window.first, window.last
         delta = window.values[1:-1] - window.values[0]
         level = self.bias[first + 1 : last] - self.bias[first] + self.offset * delta.sum(axis=1)
-        part = (K if near.size == K.shape[0] else K[near])[:, place]
+        part = part_of(K, near, place)
         F = np.empty((last - first + 1, near.size))
         F[0], F[-1] = ends
         F[1:-1] = delta @ part.T
