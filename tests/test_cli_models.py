@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -361,3 +362,34 @@ def test_regressions_are_cross_validated(run):
     assert "regression" in run("info", "m.npz")[1]
     assert run("cv", "numbers.txt", "--svr", "--cv", "3", "--C-max", "10", "-q", "--json")[0] == 0
     assert "add --svr" in run("cv", "train.txt", "--epsilon", "1")[2]
+
+
+def test_cv_of_one_class_learns_the_second_class_alone(run, tmp_path):
+    """The rows of the first are for validation; what lies inside is predicted to be of the second."""
+    rng = np.random.default_rng(3)
+    inside, outside = rng.normal(size=(60, 2)), 4.0 + rng.normal(size=(12, 2))
+    rows = [f"{a:.6g},{b:.6g},ok\n" for a, b in inside] + [f"{a:.6g},{b:.6g},bad\n" for a, b in outside]
+    (tmp_path / "o.csv").write_text("a,b,kind\n" + "".join(rows))
+    status, out, err = run("cv", "o.csv", "--one-class", "--test", "o.csv", "-o", "o.npz", "--json", "-q")
+    assert status == 0, err
+    facts = json.loads(out)
+    X, y = np.vstack([inside, outside]).round(5), np.repeat(["ok", "bad"], [60, 12])
+    expected = svmcore.cv_path(X, y, loss="one_class")
+    assert facts["validation"]["error"] == pytest.approx(expected.best_error, abs=0.03)
+    machine = svmcore.load("o.npz")
+    assert machine.kind == "one class"
+    assert machine.support_vectors.max() < 3.9  # none of the others was learned
+    wrong = (machine.predict(X) > 0) != (y == "ok")
+    assert facts["error"]["wrong"] == np.count_nonzero(wrong)
+    status, out, _ = run("cv", "o.csv", "--one-class", "-q")
+    assert re.search(r"svmcore cv o.csv --one-class -g [0-9.]+ -o model.npz", out), out
+    for words in (
+        ("--svr",),
+        ("--epsilon", "1"),
+        ("--classes", "ovr"),
+        ("--class-weight", "balanced"),
+        ("--eps", "0.1"),
+    ):
+        status, _, err = run("cv", "o.csv", "--one-class", *words)
+        assert status == 2
+        assert f"--one-class takes no {words[0]}" in err

@@ -111,11 +111,7 @@ def cv(args: argparse.Namespace) -> int:
     add_cv(report, found)
     add_solution(report, machine)
     if test is not None:
-        predicted, where = machine.predict(test[0]), f"of {test[1].size:,} rows of {args.test}"
-        if args.svr:
-            add_regressed(report, predicted, test[1], where)
-        else:
-            add_classified(report, predicted, test[1], machine.classes, where)
+        _add_test(report, args, machine, found.classes, test)
     if args.plot and phases.run("picture", lambda **_: _draw(args.plot, found)):
         written.append(args.plot)
     report.tell("seconds", clock.seconds, seconds_text(clock.seconds))
@@ -124,6 +120,8 @@ def cv(args: argparse.Namespace) -> int:
     report.tell("written", written, ", ".join(written) or "nothing")
     again = retyped(args, gamma=found.best_gamma)
     train = f"svmcore train {quoted(args.data)}{_kind(args)} -C {found.best_C:.6g}{again} -o model.npz"
+    if args.one_class:  # which rows are learned is known here only
+        train = f"svmcore cv {quoted(args.data)} --one-class{again} -o model.npz"
     predict = f"svmcore predict {quoted(args.output)} DATA{retyped(args, reading=True)}" if args.output else train
     report.tell("next", predict)
     report.show()
@@ -132,8 +130,28 @@ def cv(args: argparse.Namespace) -> int:
     return DONE if found.ended == "done" and machine.converged and not phases.skipped else EARLY
 
 
+def _add_test(report: Report, args: argparse.Namespace, machine: Any, classes: Any, test: tuple[Any, Any]) -> None:
+    """How good the machine is on other data."""
+    predicted, where = machine.predict(test[0]), f"of {test[1].size:,} rows of {args.test}"
+    if args.svr:
+        add_regressed(report, predicted, test[1], where)
+    elif args.one_class:  # what is inside is of the class that was learned
+        add_classified(report, classes[(predicted > 0).astype(int)], test[1], classes, where)
+    else:
+        add_classified(report, predicted, test[1], machine.classes, where)
+
+
 def _loss(args: argparse.Namespace) -> dict[str, Any]:
     """What machines learn."""
+    if args.one_class:
+        given = {
+            "--svr": args.svr, "--epsilon": args.epsilon, "--classes": args.classes, "--class-weight": args.class_weight,
+            "--eps": args.eps,
+        }  # fmt: skip
+        for name, value in given.items():
+            if value not in (None, False):
+                raise InputError(f"--one-class takes no {name}; leave out one of them")
+        return {"loss": "one_class"}
     if args.epsilon is not None and not args.svr:
         raise InputError("--epsilon belongs to regression; add --svr, or leave it out")
     if args.svr and (args.classes is not None or args.class_weight is not None):

@@ -251,6 +251,10 @@ def _cv_options(sub: argparse.ArgumentParser) -> None:
     _add_classes(sub)
     _add_cv(sub, default="5")
     sub.add_argument("--svr", action="store_true", help="regression: labels are numbers to be predicted")
+    sub.add_argument(
+        "--one-class", action="store_true",
+        help="learn the second of two classes alone; the rows of the first are for validation only",
+    )  # fmt: skip
     sub.add_argument("--epsilon", type=float, metavar="E", help="regression: errors up to E cost nothing (default 0.1)")
     sub.add_argument(
         "--score", default=None,
