@@ -266,19 +266,28 @@ def _step(duals, scan, cache, progress, i, j):
 
 @jit(inline=True)
 def _greedy_pair(duals, scan, cache, progress, rule):
-    """The working set of the greedy rules: (reason or -1, i, j). Sets the violation."""
+    """The working set of the greedy rules: (reason or -1, i, j). Sets the violation.
+
+    Without an equality row a variable moves alone (j = -1), or "second" moves a pair where that gains more: a constant in
+    the kernel, as an embedded intercept is, makes variables stiff alone, and not in pairs.
+    """
     ints, floats = progress.ints, progress.floats
     last = duals.n - 1  # a residual that overflowed is found nowhere, and the search ends in the padding
+    top, bottom = floats[TOP], floats[BOTTOM]
+    alone, alone_gain = -1, 0.0
     if not duals.equality:
         weight = cache.ones if rule == MVP else duals.curvature
-        i, floats[VIOLATION] = worst_coordinate(
+        alone, floats[VIOLATION] = worst_coordinate(
             duals.v, scan.grow, scan.shrink, weight, duals.tiny, scan.score, scan.best
         )
-        return -1, min(i, last), -1
-    top, bottom = floats[TOP], floats[BOTTOM]
-    floats[VIOLATION] = violation(top, bottom, duals.equality)
-    if floats[VIOLATION] == 0.0:
-        return -1, 0, 0
+        alone = min(alone, last)
+        alone_gain = scan.score[alone]
+        if rule == MVP or top <= bottom:
+            return -1, alone, -1
+    else:
+        floats[VIOLATION] = violation(top, bottom, duals.equality)
+        if floats[VIOLATION] == 0.0:
+            return -1, 0, 0
     i = min(_find_top(duals.v, scan.grow, scan.best_top, top), last)
     if rule == SECOND:
         slot = _fetch(duals, cache, ints, i)
@@ -288,6 +297,8 @@ def _greedy_pair(duals, scan, cache, progress, rule):
             duals.v, scan.shrink, duals.curvature, cache.values[slot], duals.v[i],
             duals.curvature[i], duals.tiny, scan.score, scan.best,
         )  # fmt: skip
+        if alone >= 0 and not scan.score[min(j, last)] > alone_gain:
+            return -1, alone, -1
     else:
         j = _find_bottom(duals.v, scan.shrink, bottom)
     return -1, i, min(j, last)

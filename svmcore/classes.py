@@ -82,8 +82,7 @@ def train_classes(
     study = _study(
         X, y, (kernel, gamma, degree, coef0), standardize, feature_names, sample_weight, class_weight, options
     )
-    if isinstance(options.get("intercept_scaling"), str):  # one for all machines, as the kernel says it
-        options["intercept_scaling"] = intercepts.settled("auto", study.spec.kernel)
+    options |= intercepts.settled(options, study.spec.kernel)  # one tau for all machines
     which = division(study.classes.size, strategy)
     gram = _shared_gram(study, threads)
     machines, told = [], []

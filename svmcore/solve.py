@@ -106,8 +106,7 @@ class Run(NamedTuple):
 def _worked_out(problem: Problem, form: dict[str, Any]) -> dict[str, Any]:
     """The words of a problem that depend on its points, as later changes of the machine keep them."""
     kernel = problem.spec.kernel
-    scaling = settled(form.get("intercept_scaling"), kernel)
-    return {"gamma": kernel.gamma} | ({"intercept_scaling": scaling} if "intercept_scaling" in form else {})
+    return {"gamma": kernel.gamma} | settled(form, kernel)
 
 
 def _checked_points(X: Any, kernel: Any) -> Any:
@@ -285,7 +284,7 @@ def _refuse_what_it_cannot(name: str, problem: Problem, warm: bool) -> None:
         (
             qp.equality,
             can.equality,
-            "an intercept; use fit_intercept=False, with intercept_scaling='auto' or fixed_intercept for one of another kind",
+            "an intercept; use fit_intercept=False, or 'embedded' for a regularised one",
         ),
         (not qp.equality, can.no_equality, "problems without an intercept; use fit_intercept=True"),
         (
@@ -559,7 +558,10 @@ _REMEDIES = {
 
 
 _OWN_LIMITS = {
-    "smo": ("max_passes idle sweeps", "raise max_passes, or set it to 0, which is no limit"),
+    "smo": (
+        "max_passes idle sweeps, and without progress the work of an exact method",
+        "raise max_passes, or set it to 0, which is no limit; or raise tol, lower C, or choose another solver",
+    ),
     "interior": (
         "as many steps, or crossovers to an exact answer, as it makes",
         "use solver='auto', which goes on from there",

@@ -38,7 +38,7 @@ def train_svc(
     coef0: float = 0.0,
     loss: SVCLoss = "hinge",
     nu: float | None = None,
-    fit_intercept: bool = True,
+    fit_intercept: bool | Literal["embedded"] = True,
     intercept_scaling: float | Literal["auto"] | None = None,
     fixed_intercept: float | None = None,
     standardize: bool = False,
@@ -75,9 +75,10 @@ def train_svc(
     loss : "hinge" or "squared_hinge".
     nu : in place of C: the C is found at which the sum of alpha is the share nu of n C. At most the share nu of the points is
         on the wrong side of its margin, and at least that share is a support vector. ``Solution.C`` says what was found.
-    fit_intercept, intercept_scaling : without an intercept there is no equality row; ``intercept_scaling=tau`` then
-        stands for a regularised one, through the kernel K + tau^2; "auto": tau = R, the largest norm in feature space.
-    fixed_intercept : with ``fit_intercept=False``: the intercept, or what a regularised one is counted from; default 0.
+    fit_intercept, intercept_scaling : False: no intercept. "embedded": a regularised one, through the kernel K + tau^2; by
+        default tau = R, the largest norm of a point in feature space; ``intercept_scaling=tau`` gives another. Neither has an
+        equality row. ``fit_intercept=False, intercept_scaling=tau`` or ``"auto"`` embeds it, too.
+    fixed_intercept : without a fitted intercept: the intercept, or what a regularised one is counted from; default 0.
     standardize : give every feature mean 0 and standard deviation 1 over the training rows, weighted by `sample_weight`
         (sparse X: deviation 1 only, so that zeros stay zeros). The machine keeps the numbers and takes raw data later.
     feature_names : names of the columns; by default those of a data frame. A machine that knows them accepts a data frame
@@ -134,7 +135,7 @@ def train_svr(
     loss: SVRLoss = "epsilon_insensitive",
     tau: float = 0.5,
     nu: float | None = None,
-    fit_intercept: bool = True,
+    fit_intercept: bool | Literal["embedded"] = True,
     intercept_scaling: float | Literal["auto"] | None = None,
     fixed_intercept: float | None = None,
     standardize: bool = False,

@@ -113,6 +113,9 @@ def test_auto_embeds_with_the_largest_norm(kernel, sparse):
         points = csr_matrix(X)
     options = {"kernel": kernel, "gamma": 0.5, "degree": 2, "coef0": 1.0, "fit_intercept": False, "tol": 1e-7}
     machine = svmcore.train_svc(points, y, 1.0, intercept_scaling="auto", sample_weight=weights, **options)
+    default = svmcore.train_svc(points, y, 1.0, sample_weight=weights, **options | {"fit_intercept": "embedded"})
+    assert default.objective == machine.objective
+    assert default.params == machine.params
     given = svmcore.train_svc(points, y, 1.0, intercept_scaling=R, sample_weight=weights, **options)
     assert machine.params["intercept_scaling"] == pytest.approx(R, rel=1e-12)
     assert machine.objective == pytest.approx(given.objective, rel=1e-9)
@@ -124,6 +127,33 @@ def test_a_change_of_the_machine_keeps_the_embedding():
     machine = svmcore.train_svc(X, y, kernel="linear", fit_intercept=False, intercept_scaling="auto", tol=1e-8)
     larger = machine.add(100.0 * X[:1], y[:1])
     assert larger.params["intercept_scaling"] == pytest.approx(machine.params["intercept_scaling"], rel=1e-12)
+
+
+def test_embedding_has_tau_R_by_default_everywhere():
+    X, y = problem()
+    R = float(np.sqrt((X**2).sum(axis=1).max()))
+    options = {"kernel": "linear", "fit_intercept": "embedded"}
+    for tau, given in ((R, {}), (0.5, {"intercept_scaling": 0.5})):
+        for machine in (
+            svmcore.train_svc(X, y, solver="adatron", **options, **given),
+            svmcore.train_svr(X, X[:, 0], **options, **given),
+            svmcore.train_svc(X[1:], y[1:], **options, **given).add(X[:1], y[:1]),
+            svmcore.svm_path(X, y, **options, **given).at(1.0),
+            svmcore.svr_path(X, X[:, 0], **options, **given).at(1.0),
+            svmcore.train_classes(X, np.arange(40) % 3, **options, **given).machines[0],
+            svmcore.train_many(X, y[:, None], **options, **given)[0],
+        ):
+            assert machine.intercept == pytest.approx(tau**2 * machine.dual_coef.sum(), rel=1e-9, abs=1e-12)
+    exact = svmcore.certificate(X, y, np.zeros(40), None, 1.0, **options)
+    assert exact.primal_objective == 40.0
+    cv = svmcore.cv_path(X, y, cv=4, **options, intercept_scaling=R)
+    assert cv.refit().params["intercept_scaling"] == pytest.approx(R, rel=1e-12)
+    with pytest.raises(svmcore.InputError, match="tau = R would be another in each fold"):
+        svmcore.cv_path(X, y, cv=4, **options)
+    with pytest.raises(svmcore.InputError, match="fit_intercept='yes' is not known; choose True, False or 'embedded'"):
+        svmcore.train_svc(X, y, fit_intercept="yes")
+    plain = svmcore.train_svc(X, y, kernel="linear", fit_intercept=False)  # as in scikit-learn: none at all
+    assert plain.intercept == 0.0
 
 
 def test_refusals_are_in_words():
@@ -140,3 +170,39 @@ def test_refusals_are_in_words():
         svmcore.svm_path(X, y, fit_intercept=False, fixed_intercept=0.5)
     with pytest.raises(svmcore.InputError, match="intercept_scaling"):
         svmcore.cv_path(X, y, fit_intercept=False, intercept_scaling="auto")
+
+
+# ---------------------------------------------------------------- smo without an equality row
+
+
+def wave(n: int = 120, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
+def test_a_stiff_embedding_does_not_stop_smo(kernel):
+    """Alone a variable hardly moves against tau^2 = 900; two that move against each other do not feel it."""
+    X, t = wave()
+    options = {"kernel": kernel, "fit_intercept": "embedded", "intercept_scaling": 30.0, "tol": 1e-5}
+    machine = svmcore.train_svr(X, t, 100.0, solver="smo", trace=True, **options)
+    assert machine.converged
+    assert machine.kkt_violation <= 1e-5
+    other = svmcore.train_svr(X, t, 100.0, solver="block", **options)
+    assert machine.objective == pytest.approx(other.objective, rel=1e-4)
+    assert (machine.trace["j"] >= 0).any()
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("seed", "coef0", "tau"), [(0, 0.0, 1.0), (1, 1.0, None)])
+def test_variables_that_were_left_out_may_object_many_times(seed, coef0, tau):
+    """A cubic kernel of low rank: shrunken problems are solved four times and more before the whole one is."""
+    X, t = wave(400, 5, seed)
+    options = {"kernel": "poly", "degree": 3, "coef0": coef0, "fit_intercept": False, "intercept_scaling": tau}
+    machine = svmcore.train_svr(X, t, 100.0, solver="smo", **options)
+    assert machine.converged
+    assert machine.kkt_violation <= 1e-3
+    whole = svmcore.train_svr(X, t, 100.0, solver="smo", shrinking=False, **options)
+    assert machine.objective == pytest.approx(whole.objective, rel=1e-4)

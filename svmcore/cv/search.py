@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from svmcore.parallel import worker_count
 from svmcore.problem import border
 from svmcore.problem.columns import names_of
 from svmcore.problem.division import STRATEGIES
+from svmcore.problem.intercept import by_size, wanted
 from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import _checked_points
 
@@ -35,7 +36,7 @@ ALIGN = ("C", "C*n")
 @checked()
 def cv_path(
     X: Any, y: Any, *, cv: Any = 5, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 0.0,
-    fit_intercept: bool = True, intercept_scaling: float | None = None, standardize: bool = False,
+    fit_intercept: bool | Literal["embedded"] = True, intercept_scaling: float | None = None, standardize: bool = False,
     feature_names: Any = None, sample_weight: Any = None, class_weight: Any = None, weight_training: bool = True,
     weight_score: bool = True, loss: str = "hinge", epsilon: float | None = None, tau: float | None = None,
     score: str | None = None, costs: Any = None, groups: Any = None, align: str | None = None,
@@ -98,8 +99,13 @@ def cv_path(
         "kernel": kernel, "degree": degree, "coef0": coef0, "fit_intercept": fit_intercept,
         "intercept_scaling": intercept_scaling, "standardize": standardize,
     }  # fmt: skip
-    if intercept_scaling is not None:  # one for all folds: "auto" would be another in each
+    if by_size(fit_intercept, intercept_scaling):
+        raise InputError(
+            "tau = R would be another in each fold; give intercept_scaling, a number, which is one for all"
+        )
+    if intercept_scaling is not None:
         border.number("intercept_scaling", intercept_scaling, low=0.0)
+    form["fit_intercept"] = wanted(fit_intercept, intercept_scaling, None).found
     seed = 0 if random_state is None else border.integer("random_state", random_state, low=0, high=2**32 - 1)
     if cache_mb is not None:
         cache_mb = border.number("cache_mb", cache_mb, low=0.0, strict=True)

@@ -74,7 +74,7 @@ def svm_path(
     degree: int = 3,
     coef0: float = 0.0,
     loss: Literal["hinge"] = "hinge",
-    fit_intercept: bool = True,
+    fit_intercept: bool | Literal["embedded"] = True,
     intercept_scaling: float | Literal["auto"] | None = None,
     standardize: bool = False,
     feature_names: Any = None,

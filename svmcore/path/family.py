@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def svr_path(
     gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
-    fit_intercept: bool = True,
+    fit_intercept: bool | Literal["embedded"] = True,
     intercept_scaling: float | None = None,
     standardize: bool = False,
     feature_names: Any = None,
@@ -90,7 +90,7 @@ def epsilon_path(
     gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
-    fit_intercept: bool = True,
+    fit_intercept: bool | Literal["embedded"] = True,
     intercept_scaling: float | None = None,
     standardize: bool = False,
     feature_names: Any = None,
@@ -141,7 +141,7 @@ def quantile_path(
     gamma: Gamma = "scale",
     degree: int = 3,
     coef0: float = 0.0,
-    fit_intercept: bool = True,
+    fit_intercept: bool | Literal["embedded"] = True,
     intercept_scaling: float | None = None,
     standardize: bool = False,
     feature_names: Any = None,

@@ -11,9 +11,12 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import border
 from svmcore.problem.border import KernelSpec
 
+EMBEDDED = "embedded"
+"""The word for a regularised intercept, in place of True and False."""
+
 
 class Intercept(NamedTuple):
-    """What is wanted. `scaling` is the tau of the embedding K + tau^2, or "auto"."""
+    """What is wanted. `scaling` is the tau of the embedding K + tau^2, or "auto", which is its default."""
 
     found: bool  # there is an equality row
     scaling: float | str | None
@@ -33,7 +36,12 @@ class Intercept(NamedTuple):
 
 def wanted(fit_intercept: Any, intercept_scaling: Any, fixed_intercept: Any) -> Intercept:
     """What the three words about the intercept ask for together."""
-    found = border.flag("fit_intercept", fit_intercept)
+    embedded = isinstance(fit_intercept, str)
+    if embedded and fit_intercept != EMBEDDED:
+        raise InputError(f"fit_intercept={fit_intercept!r} is not known; choose True, False or {EMBEDDED!r}")
+    if embedded:
+        intercept_scaling = "auto" if intercept_scaling is None else intercept_scaling
+    found = not embedded and border.flag("fit_intercept", fit_intercept)
     for name, value, what in [
         ("intercept_scaling", intercept_scaling, "a regularised intercept"),
         ("fixed_intercept", fixed_intercept, "an intercept that is given and not found"),
@@ -48,6 +56,15 @@ def wanted(fit_intercept: Any, intercept_scaling: Any, fixed_intercept: Any) -> 
     return Intercept(found, intercept_scaling, fixed)
 
 
-def settled(intercept_scaling: Any, kernel: Kernel) -> Any:
-    """`intercept_scaling` as later changes of a machine keep it: the number that "auto" has become."""
-    return math.sqrt(kernel.offset) if isinstance(intercept_scaling, str) else intercept_scaling
+def by_size(fit_intercept: Any, intercept_scaling: Any) -> bool:
+    """Whether tau is read off the points."""
+    left_open = isinstance(fit_intercept, str) and intercept_scaling is None
+    return left_open or isinstance(intercept_scaling, str)
+
+
+def settled(form: dict[str, Any], kernel: Kernel) -> dict[str, Any]:
+    """`intercept_scaling` as later changes of a machine keep it: the number that tau has become."""
+    given = form.get("intercept_scaling")
+    if by_size(form.get("fit_intercept", True), given):
+        return {"intercept_scaling": math.sqrt(kernel.offset)}
+    return {"intercept_scaling": given} if "intercept_scaling" in form else {}

@@ -257,6 +257,9 @@ class Course:
     def rested(self) -> None:
         """A visit to Python at which nothing was wrong."""
 
+    def objected(self) -> None:
+        """A problem of some of the variables is solved, and the others object."""
+
     def spent(self) -> Status | None:
         """A visit to Python because time has passed: few steps may be long ones."""
         return self.checked()
@@ -349,8 +352,12 @@ class Course:
 
         Where it refutes the claim, rounding had drifted, or variables that were left out object.
         """
+        some = self.in_work() is not self.qp
         if self.refresh():
             return Status.CONVERGED
+        if some:
+            self.objected()
+            return None
         worst = self.violation
         self._failures = 0 if worst < 0.5 * self._best else self._failures + 1
         self._best = min(self._best, worst)
@@ -369,9 +376,8 @@ class Course:
         status = None
         if not self.crawl.seen(self.violation, self.n_iter):
             self.rested()
-        elif self.crawl.endless or self.violation <= rounding(self.qp, self.K, self.beta()):
-            literal = not self.face_steps and self.violation > rounding(self.qp, self.K, self.beta())
-            status = Status.LIMITED if literal else Status.PRECISION
+        elif (hidden := self.violation <= rounding(self.qp, self.K, self.beta())) or self.crawl.endless:
+            status = Status.PRECISION if hidden else Status.LIMITED
             status = Status.CONVERGED if self.refresh() else status
         else:
             status = self._rescued()

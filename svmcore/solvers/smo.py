@@ -48,6 +48,7 @@ RULES = {
 OPTION_VALUES = {"rule": tuple(RULES)}
 
 _SHRINK_FROM = 500  # variables below which copying costs more than it saves
+_OBJECTIONS = 4  # of variables that were left out, after which nobody is
 _SHRINK_BELOW = 0.8  # copy the problem together once this share of it is left
 
 
@@ -180,7 +181,7 @@ class _Shrinking(Course):
 
     def __init__(self, *args: Any, seed: int, shrinking: bool, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.shrinking = shrinking
+        self.shrinking, self.objections = shrinking, 0
         self.ints[_smo_jit.SEED] = seed
         self.ints[_smo_jit.EXAMINE_ALL] = 1
 
@@ -234,6 +235,11 @@ class _Shrinking(Course):
         if child is not None:
             self._work_on(child)
             self.ints[_steps_jit.POSITION] = 0
+
+    def objected(self) -> None:
+        """Leave nobody out any more, where that has been wrong several times."""
+        self.objections += 1
+        self.shrinking = self.shrinking and self.objections < _OBJECTIONS
 
     def spent(self) -> Status | None:
         return self.outside()
