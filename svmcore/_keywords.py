@@ -82,6 +82,10 @@ _ABSENT = {
     "probability": "it is not there; use scikit-learn's CalibratedClassifierCV, or svmcore.cv_path(...).calibrate()",
     "shuffle": "it is not there; solvers that choose at random take random_state",
     "eta0": "it is not there; no solver has a learning rate",
+    **dict.fromkeys(
+        ("engine", "client", "parts", "checkpoint"),
+        "the functions and estimators of svmcore.distributed, which train over parts and files, have it",
+    ),
     "early_stopping": "it is not there; callback=, max_iter and time_limit end a run early",
 }
 """Words of other libraries for what is not here, or not in one word."""
@@ -139,6 +143,8 @@ def _unknown(function: str, word: str, parameters: list[str], options: Iterable[
         return InputError(f"{begin}; {_ABSENT[word]}")
     library = importlib.import_module("svmcore")
     owners = [name for name in _FUNCTIONS if word in _own(getattr(library, name))]
+    if function in owners:
+        return InputError(f"{begin} over parts; svmcore.{function}, for rows in memory, has it")
     if owners:
         return InputError(f"{begin}; {', '.join(owners)} {'has' if len(owners) == 1 else 'have'} it")
     known = {name.lower(): name for name in (*options, *parameters)}

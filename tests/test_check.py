@@ -41,6 +41,10 @@ REFUSED = [
     ({"X": sparse.csr_matrix(changed(3, 0, NAN))}, r"X contains nan at row 3, column 0"),
     ({"X": sparse.csc_matrix(changed(1, 1, INF))}, r"X contains inf at row 1, column 1"),
     ({"X": X + 1j}, r"X holds complex numbers; give real features"),
+    (
+        {"X": "parts/*.npz"},
+        r"X='parts/\*.npz' is the name of a file; svmcore.load_data reads one, and svmcore.distributed",
+    ),
     ({"X": [["a", "b"]] * 4}, r"X cannot be read as numbers .*; give a two-dimensional numeric array"),
     ({"X": [[1.0], [1.0, 2.0], [3.0], [4.0]]}, r"X cannot be read as numbers"),
     ({"X": sparse.csr_matrix((0, 3))}, r"X is empty, with shape \(0, 3\)"),

@@ -68,6 +68,9 @@ def test_two_classes_and_regression():
         _ = fitted.coef_
 
 
+SMALL_SET = {"working_set": 60}
+
+
 def test_parameters():
     model = DaskSVC(C=3.0)
     assert repr(model) == "DaskSVC(C=3.0)"
@@ -76,9 +79,25 @@ def test_parameters():
         model.set_params(cost=1)
     with pytest.raises(svmcore.InputError, match="not fitted"):
         model.predict(np.zeros((1, 2)))
-    X, y = three(60)
-    with pytest.raises(svmcore.InputError, match="checkpoint="):
-        DaskSVC(parts=2, checkpoint="run.npz").fit(X, y)
+
+
+@pytest.mark.parametrize("form", [DaskSVC, DaskLinearSVC])
+def test_machines_of_several_classes_have_a_checkpoint_each(form, tmp_path):
+    X, y = three(600)
+    words = {"parts": 2, "tol": 1e-6, "checkpoint": tmp_path / "run.npz"} | ({} if form is DaskLinearSVC else SMALL_SET)
+    whole = form(**words).fit(X, y)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    again = form(**words).fit(X, y)
+    assert set(files) <= {"run-0.npz", "run-1.npz", "run-2.npz"}
+    assert len(files) == 3 or form is DaskLinearSVC
+    for one, other in zip(whole.solutions_, again.solutions_, strict=True):
+        assert other.converged
+        assert len(other.rounds) <= 1 or form is DaskLinearSVC
+        assert abs(one.objective - other.objective) <= 1e-8 * abs(one.objective)
+    if form is DaskSVC:
+        (tmp_path / "run-0.npz").write_bytes((tmp_path / "run-1.npz").read_bytes())
+        with pytest.raises(svmcore.InputError, match="another problem: pair of classes"):
+            form(**words).fit(X, y)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import svmcore
-from svmcore.distributed import band, train_linear
+from svmcore.distributed import band, train_linear, train_svc
 from svmcore.distributed import files as sources
 from svmcore.distributed.ledger import Ledger
 
@@ -339,3 +339,11 @@ def test_a_word_of_another_library():
     X, y = overlapping(20)
     with pytest.raises(svmcore.InputError, match="it is called n_threads here"):
         train_linear(X, y, n_jobs=2)
+
+
+def test_what_is_for_one_machine_is_said():
+    X, y = overlapping(20)
+    with pytest.raises(svmcore.InputError, match=r"no parameter 'nu' over parts; svmcore.train_svc, .*, has it"):
+        train_svc(X, y, nu=0.5)
+    with pytest.raises(svmcore.InputError, match="C=inf is for rows in memory"):
+        train_linear(X, y, C=np.inf)

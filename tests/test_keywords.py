@@ -48,6 +48,11 @@ def test_every_function_refuses_slips_in_its_own_name(name):
     ("name", "word", "answer"),
     [
         ("train_svc", "cache_size", "it is called cache_mb here"),
+        (
+            "train_svc",
+            "engine",
+            "the functions and estimators of svmcore.distributed, which train over parts and files, have it",
+        ),
         ("train_svc", "class_weigth", "did you mean 'class_weight'?"),
         ("train_svc", "Gamma", "did you mean 'gamma'?"),
         ("train_svc", "c", "did you mean 'C'?"),

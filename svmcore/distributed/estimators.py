@@ -75,10 +75,6 @@ class _Estimator:
             machines = [problem]
             labels = problem.task.labels
             if labels is not None and len(labels) > 2:
-                if problem.ledger:
-                    raise InputError(
-                        "checkpoint= belongs to one machine, and several classes have several; leave it out"
-                    )
                 machines = _of_classes(problem, self.strategy)
             solutions = [self._solved(machines[0])]
             solutions += (self._solved(each._replace(begun=problem.control.seconds)) for each in machines[1:])
@@ -182,10 +178,12 @@ class _Estimator:
 def _of_classes(problem: Setup, strategy: str) -> list[Setup]:
     """A problem for every pair of classes, or for every class against the rest."""
     labels = problem.task.labels
-    found = []
+    found: list[Setup] = []
     for part in division(len(labels), strategy).parts:
         minus = labels[part.minus[0]] if len(part.minus) == 1 else None
-        found.append(problem._replace(task=problem.task._replace(classes=(minus, labels[part.plus[0]]))))
+        pair = minus, labels[part.plus[0]]
+        ledger = problem.ledger.of_machine(len(found), [None if label is None else str(label) for label in pair])
+        found.append(problem._replace(task=problem.task._replace(classes=pair), ledger=ledger))
     return found
 
 

@@ -32,6 +32,11 @@ class Ledger:
         if self.path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(self.path))):
             raise InputError(f"checkpoint={self.path!r} is in a folder that does not exist; make it first")
 
+    def of_machine(self, number: int, classes: list[str | None]) -> Ledger:
+        """The file of one of several machines: that of run.npz is run-0.npz."""
+        root, ending = os.path.splitext(self.path or "")
+        return Ledger(self.path and f"{root}-{number}{ending}", self.problem | {"pair of classes": classes})
+
     def __bool__(self) -> bool:
         return self.path is not None
 

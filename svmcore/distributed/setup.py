@@ -115,7 +115,9 @@ def setup(X: Any, y: Any, sample_weight: Any, form: dict[str, Any], words: Words
     """Check everything, make the engine, read the parts once. With `several` classes the task is that of the first two."""
     loss = border.choice("loss", form["loss"], LOSSES)
     kind = REGRESSION if loss in formulations.SVR_LOSSES else CLASSIFICATION
-    C = border.cost(form["C"], infinite=False)
+    C = border.cost(form["C"])
+    if math.isinf(C):
+        raise InputError(f"C={form['C']!r} is for rows in memory (svmcore.train_svc); over parts give a finite number")
     epsilon = border.number("epsilon", form["epsilon"], low=0.0) if kind == REGRESSION else 0.0
     equality = border.flag("fit_intercept", form["fit_intercept"])
     tol = border.number("tol", words.tol, low=0.0, strict=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -215,6 +216,10 @@ def _unreadable(X: Any, name: str, error: Exception) -> InputError:
         return InputError(
             f"{name} holds {values[row]!r} at {place}, which is not a number; turn the column into numbers "
             "(pandas.get_dummies makes one column for each category), or leave it out"
+        )
+    if isinstance(X, str | os.PathLike):
+        return InputError(
+            f"{name}={X!r} is the name of a file; svmcore.load_data reads one, and svmcore.distributed trains over many"
         )
     return InputError(f"{name} cannot be read as numbers ({error}); give a two-dimensional numeric array")
 
