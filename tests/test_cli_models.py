@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -330,6 +332,42 @@ def test_a_full_disk_loses_nothing(run, tmp_path, monkeypatch):
     (kept,) = room.glob("*/*")  # a link that waits in the shared folder is not followed
     assert f"kept in {kept}" in err
     assert svmcore.load(kept).converged
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+@pytest.mark.parametrize("command", ["cv train.txt --cv 3 --C-max 2", "path train.txt --C-max 2"])
+def test_the_report_says_where_a_result_is_kept(command, run, tmp_path, monkeypatch):
+    room = tmp_path / "room"
+    room.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(room))
+    status, out, err = run(*command.split(), "-q", "-o", "/dev/full")
+    assert status == 1
+    (kept,) = room.glob("*/*")
+    assert f"kept in {kept}" in err
+    assert "certificate" in out
+    assert f"written      {kept}" in out
+    status, out, err = run(
+        "predict", str(kept), "train.txt", "-o", "/dev/full", *(["-C", "1"] if "path" in command else [])
+    )
+    assert status == 1
+    assert "wrong: " in err
+
+
+def test_ctrl_c_while_numpy_is_imported(run, monkeypatch):
+    """numpy would say that its installation is damaged."""
+    real, pressed = builtins.__import__, []
+
+    def slow(name, *rest):
+        if name == "numpy" and not pressed:
+            pressed.append(name)
+            signal.raise_signal(signal.SIGINT)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", slow)
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.default_int_handler)
+    status, out, err = run("info", "nowhere.npz")
+    assert (status, out) == (130, "")
+    assert "interrupted; nothing was written" in err
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")

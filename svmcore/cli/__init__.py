@@ -13,13 +13,14 @@ import argparse
 import contextlib
 import io
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 
 from svmcore._errors import StoppedError, SVMError
-from svmcore.cli.files import KeptElsewhereError
-from svmcore.cli.output import BAD_INPUT, EARLY, INTERRUPTED, say
+from svmcore.cli.output import BAD_INPUT, EARLY, INTERRUPTED, KeptElsewhereError, say
 from svmcore.cli.parser import build
 from svmcore.cli.svmtrain import translated
 
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             args = parsed(sys.argv[1:] if argv is None else argv)
+            _import_numpy()
             status = int(args.run(args))
             sys.stdout.flush()
             return status
@@ -66,6 +68,21 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     """What was typed; after "train" it may be what svm-train understands."""
     words = list(words)
     return build().parse_args(words[:1] + translated(words[1:]) if words[:1] == ["train"] else words)
+
+
+def _import_numpy() -> None:
+    """Import numpy, and hear Ctrl-C afterwards: in the middle numpy takes it for a damaged installation."""
+    presses: list[int] = []
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return
+    signal.signal(signal.SIGINT, lambda number, _: presses.append(number))
+    try:
+        import numpy  # noqa: F401, ICN001
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if presses:
+        raise KeyboardInterrupt
 
 
 def _open_streams() -> None:

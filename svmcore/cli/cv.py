@@ -101,19 +101,17 @@ def cv(args: argparse.Namespace) -> int:
     )  # fmt: skip
     with warnings_as_lines():
         machine = with_origin(found.refit(), table)
-    written = []
-    if args.output:
-        write(args.output, machine.save)
-        written.append(args.output)
-    phases = Phases(args.quiet, clock, found.ended == "interrupted")
     report = Report("cv", args.json)
+    written = [report.sealing(lambda: write(args.output, machine.save))] if args.output else []
+    phases = Phases(args.quiet, clock, found.ended == "interrupted")
     add_data(report, args.data, table.X, table.y, args.svr)
     add_cv(report, found)
     add_solution(report, machine)
     if test is not None:
         _add_test(report, args, machine, found.classes, test)
-    if args.plot and phases.run("picture", lambda **_: _draw(args.plot, found)):
-        written.append(args.plot)
+    if args.plot:
+        drawn = phases.run("picture", lambda **_: report.sealing(lambda: _draw(args.plot, found)))
+        written += [] if drawn is None else [drawn]
     report.tell("seconds", clock.seconds, seconds_text(clock.seconds))
     if phases.skipped:
         report.tell("left out", phases.skipped, phases.note)
@@ -122,7 +120,7 @@ def cv(args: argparse.Namespace) -> int:
     train = f"svmcore train {quoted(args.data)}{_kind(args)} -C {found.best_C:.6g}{again} -o model.npz"
     if args.one_class:  # which rows are learned is known here only
         train = f"svmcore cv {quoted(args.data)} --one-class{again} -o model.npz"
-    predict = f"svmcore predict {quoted(args.output)} DATA{retyped(args, reading=True)}" if args.output else train
+    predict = f"svmcore predict {quoted(written[0])} DATA{retyped(args, reading=True)}" if args.output else train
     report.tell("next", predict)
     report.show()
     if phases.interrupted:
@@ -173,14 +171,14 @@ def folds(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def _draw(file: str, found: PathCV) -> bool:
+def _draw(file: str, found: PathCV) -> str:
     """The cross-validated error over C."""
     from svmcore.plots_cv import save_cv
 
     return write_picture(file, functools.partial(save_cv, found))
 
 
-def draw(file: str, path: Path, title: str, validation: StepCurve) -> bool:
+def draw(file: str, path: Path, title: str, validation: StepCurve) -> str:
     """The overview of a path whose C is chosen by cross-validation."""
     from svmcore.plots import Curves, save_overview
 

@@ -13,7 +13,7 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
-from svmcore.cli.output import say
+from svmcore.cli.output import KeptElsewhereError, say
 
 if TYPE_CHECKING:
     from svmcore.data import Table, Wanted
@@ -72,14 +72,9 @@ def write(name: str, save: Callable[[Any], None]) -> str:
     return name
 
 
-class KeptElsewhereError(Exception):
-    """A result is in another file than it should be, and that has been said."""
-
-
-def write_picture(name: str, save: Callable[..., None]) -> bool:
-    """Write a picture as any other file; the end of the name is its format. True: it is done."""
-    write(name, functools.partial(save, format=File(name).suffix[1:].lower()))
-    return True
+def write_picture(name: str, save: Callable[..., None]) -> str:
+    """Write a picture as any other file; the end of the name is its format."""
+    return write(name, functools.partial(save, format=File(name).suffix[1:].lower()))
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------

@@ -35,9 +35,8 @@ def gp(args: argparse.Namespace) -> int:
     add_data(report, args.data, table.X, table.y, regression=True)
     add_process(report, process)
     add_regressed(report, process.predict(table.X), table.y, "on the training set")
-    if args.test:
-        _add_test(report, args, process)
-    report.tell("written", [args.output] if args.output else [], args.output or "nothing")
+    written = _add_test(report, args, process) if args.test else None
+    report.tell("written", [written] if written else [], written or "nothing")
     report.show()
     if process.status.name == "INTERRUPTED":
         return INTERRUPTED
@@ -62,8 +61,8 @@ def add_process(report: Report, process: GPSolution) -> None:
     report.tell("seconds", process.fit_seconds, seconds_text(process.fit_seconds))
 
 
-def _add_test(report: Report, args: argparse.Namespace, process: GPSolution) -> None:
-    """Means and standard deviations at other data: into a file, and against their targets where there are some."""
+def _add_test(report: Report, args: argparse.Namespace, process: GPSolution) -> str | None:
+    """Means and standard deviations at other data: into a file, and against their targets; the name of the file."""
     other = load_like(args.test, args, process)
     if args.kernel == "precomputed":
         mean = process.predict(other.X)
@@ -71,8 +70,9 @@ def _add_test(report: Report, args: argparse.Namespace, process: GPSolution) -> 
     else:
         mean, std = process.predict(other.X, return_std=True)
         lines = [f"{value!r} {spread!r}\n" for value, spread in zip(mean.tolist(), std.tolist(), strict=True)]
+    written = None
     if args.output:
-        write(args.output, lambda file: file.write("".join(lines).encode()))
+        written = report.sealing(lambda: write(args.output, lambda file: file.write("".join(lines).encode())))
     report.add("test", f"{args.test}: {len(lines):,} points", file=args.test, points=len(lines))
     if other.y is not None and other.y.dtype.kind in "iuf":
         found = mean if other.known is None else mean[other.known]
@@ -80,3 +80,4 @@ def _add_test(report: Report, args: argparse.Namespace, process: GPSolution) -> 
         add_regressed(below, found, other.y, f"over {other.y.size:,} rows of {args.test}")
         report.rows += below.rows
         report.facts["test"] |= below.facts["error"]
+    return written

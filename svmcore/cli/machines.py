@@ -34,14 +34,14 @@ def train(args: argparse.Namespace) -> int:
         return validated(args, table, _trained)
     solution = with_origin(_trained(args, table), table)
     report = Report("train", args.json)
-    report.sealing(lambda: _save(args, solution))
+    written = report.sealing(lambda: _save(args, solution)) if args.output else None
     add_data(report, args.data, table.X, table.y, args.svr)
     add_solution(report, solution)
     report.tell("seconds", solution.fit_seconds, seconds_text(solution.fit_seconds))
     add_agreement(report, solution, table, "on the training set")
-    if args.output:
-        report.tell("written", [args.output], args.output)
-        report.tell("next", f"svmcore predict {quoted(args.output)} DATA{retyped(args, reading=True)}")
+    if written is not None:
+        report.tell("written", [written], written)
+        report.tell("next", f"svmcore predict {quoted(written)} DATA{retyped(args, reading=True)}")
     else:
         report.tell("written", [], "nothing")
         report.tell("next", "the same with -o model.npz to keep the machine")
@@ -66,17 +66,14 @@ def _check_words(args: argparse.Namespace) -> None:
         raise InputError("--loss belongs to classification and regression; leave it out with --one-class")
 
 
-def _save(args: argparse.Namespace, machine: Any) -> None:
+def _save(args: argparse.Namespace, machine: Any) -> str:
     """Write the machine: as text of LIBSVM where its command line asked for one, and the text can hold it."""
-    if not args.output:
-        return
     if args.output == args.file and not args.output.endswith(".npz"):
         try:
-            write(args.output, functools.partial(machine.save, format="libsvm"))
-            return
+            return write(args.output, functools.partial(machine.save, format="libsvm"))
         except InputError as error:
             say(f"{args.output} is written in svmcore's own format, not LIBSVM's: {error}")
-    write(args.output, machine.save)
+    return write(args.output, machine.save)
 
 
 def _trained(args: argparse.Namespace, table: Table) -> Solution | Machines:
@@ -149,21 +146,23 @@ def predict(args: argparse.Namespace) -> int:
     found = machine.predict(table.X)
     shown = (machine.decision_function(table.X) if args.values else found).tolist()
     words = [_word(value, args.values or regression) for value in shown]
-    if args.output:
-        write(args.output, lambda file: file.write("".join(f"{word}\n" for word in words).encode()))
-    elif not args.json:
-        sys.stdout.write("".join(f"{word}\n" for word in words))
-        sys.stdout.flush()
+    lines = "".join(f"{word}\n" for word in words)
     report = Report("predict", args.json)
-    report.facts |= {"model": args.model, "data": args.data, "points": len(words), "written": args.output}
+    written = None
+    if args.output:
+        written = report.sealing(lambda: write(args.output, lambda file: file.write(lines.encode())))
+    elif not args.json:
+        sys.stdout.write(lines)
+        sys.stdout.flush()
+    report.facts |= {"model": args.model, "data": args.data, "points": len(words), "written": written}
     if args.json and not args.output:
         report.facts["predictions"] = shown
     _compare(report, machine, found, table)
     if args.json:
         report.show()
-    for name, text in [] if args.quiet else report.rows:
+    for name, text in [] if args.quiet or args.json else report.rows:
         say(f"{name}: {text}")
-    return DONE
+    return EARLY if report.elsewhere else DONE
 
 
 def _put_in_order(args: argparse.Namespace) -> None:

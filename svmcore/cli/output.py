@@ -27,6 +27,9 @@ def say(message: str) -> None:
     print(f"svmcore: {' '.join(message.split())}", file=sys.stderr, flush=True)
 
 
+_ONLY_IN_PYTHON = " Remedy: pass alpha0=solution.alpha to go on from it."
+
+
 @contextmanager
 def warnings_as_lines() -> Iterator[list[warnings.WarningMessage]]:
     """Collect the library's warnings (the list may be emptied), and say them at the end."""
@@ -35,11 +38,15 @@ def warnings_as_lines() -> Iterator[list[warnings.WarningMessage]]:
             warnings.simplefilter("always", category)
         yield caught
     for warning in caught:
-        say(f"warning: {warning.message}")
+        say(f"warning: {str(warning.message).removesuffix(_ONLY_IN_PYTHON)}")
 
 
 def _rich() -> bool:
     return importlib.util.find_spec("rich") is not None
+
+
+class KeptElsewhereError(Exception):
+    """A result is in another file than it should be, and that has been said. The text is the name of that file."""
 
 
 class Report:
@@ -63,14 +70,13 @@ class Report:
         self.rows.append((name, str(value) if text is None else text))
         self.facts[name.replace(" ", "_")] = value
 
-    def sealing(self, save: Callable[[], None]) -> None:
-        """Write a result now. Where it ends up elsewhere, the report is shown all the same, and then it is said."""
+    def sealing(self, save: Callable[[], str]) -> str:
+        """Write a result now; the name of its file. Where it is kept elsewhere, the report is shown all the same."""
         try:
-            save()
-        except Exception as error:
-            if type(error).__name__ != "KeptElsewhereError":
-                raise
+            return save()
+        except KeptElsewhereError as error:
             self.elsewhere = error
+            return str(error)
 
     def show(self) -> None:
         """Print it."""

@@ -78,11 +78,8 @@ def path(args: argparse.Namespace) -> int:
         factorization=args.factorization, merge_tol=args.merge_tol, max_events=args.max_events,
     )  # fmt: skip
     found = with_origin(found, table)
-    written = []
-    if args.output:  # first of all: what comes now may be interrupted too
-        write(args.output, found.save)
-        written.append(args.output)
-    report = Report("path", args.json)
+    report = Report("path", args.json)  # the file first of all: what comes then may be interrupted
+    written = [report.sealing(lambda: write(args.output, found.save))] if args.output else []
     add_data(report, args.data, table.X, table.y)
     add_path(report, found)
     phases = Phases(args.quiet, clock, found.ended == "interrupted")
@@ -98,7 +95,7 @@ def path(args: argparse.Namespace) -> int:
         report.tell("left out", phases.skipped, phases.note)
     if written:
         report.tell("written", written, ", ".join(written))
-    report.tell("next", _next(args, best))
+    report.tell("next", _next(args, best, written))
     report.show()
     if phases.interrupted:
         return INTERRUPTED
@@ -175,17 +172,17 @@ def _judged(
             curves = curves._replace(cross_validated=curve_of(validation))
     if args.plot:
         save = functools.partial(save_overview, found, title=os.path.basename(args.data), curves=curves)
-        if phases.run("picture", lambda **_: write_picture(args.plot, save)):
-            written.append(args.plot)
+        drawn = phases.run("picture", lambda **_: report.sealing(lambda: write_picture(args.plot, save)))
+        written += [] if drawn is None else [drawn]
     return best
 
 
-def _next(args: argparse.Namespace, best: float | None) -> str:
+def _next(args: argparse.Namespace, best: float | None, written: list[str]) -> str:
     """What to type next; a C is recommended only where other data speak for it."""
     if best is None:
         return "choose C by data that were not trained on: the same with --cv 5, or with --test DATA"
     if args.output:
-        return f"svmcore predict {quoted(args.output)} DATA -C {best:.6g}{retyped(args, reading=True)}"
+        return f"svmcore predict {quoted(written[0])} DATA -C {best:.6g}{retyped(args, reading=True)}"
     return f"svmcore train {quoted(args.data)} -C {best:.6g}{retyped(args)} -o model.npz"
 
 

@@ -69,7 +69,12 @@ def add_path(report: Report, path: Path) -> None:
 
 def bound(gap: float) -> str:
     """What a relative duality gap says."""
-    return f"at most {100 * max(gap, 0.0):.2g} % from the best possible"
+    share = 100.0 * max(gap, 0.0)
+    return (
+        f"at most {share:,.0f} % from the best possible"
+        if share > 99.0
+        else f"at most {share:.2g} % from the best possible"
+    )
 
 
 def add_path_certificate(report: Report, found: PathCertificate) -> None:
