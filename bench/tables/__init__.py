@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ def run(context: Context) -> None:
         if context.problems and not any(word in name for word in context.problems):
             continue
         context.say(f"  {module.SOURCE}")
+        wall, cpu = time.perf_counter(), time.process_time()
         for table in module.run(context.full):
             record = {"kind": "table", "suite": "tables", "module": name, "source": module.SOURCE, **asdict(table)}
             context.results.add(record)
@@ -36,6 +38,7 @@ def run(context: Context) -> None:
             if context.out_of_time():
                 context.skip("tables", f"{name}, after {table.title!r}", "the suite's time was up")
                 return
+        context.say(f"  {name}: {time.perf_counter() - wall:.0f} s, {time.process_time() - cpu:.0f} s of CPU")
 
 
 def draw(record: dict[str, Any], folder: Path) -> list[Path]:
@@ -51,4 +54,4 @@ def draw(record: dict[str, Any], folder: Path) -> list[Path]:
     return files
 
 
-SUITE = Suite("tables", "the papers' tables and figures, recomputed next to the printed values", 10, run)
+SUITE = Suite("tables", "the papers' tables and figures, recomputed next to the printed values", 15, run)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -55,6 +57,18 @@ class Table:
         widths = [max(len(row[k]) for row in cells) for k in range(len(self.columns))]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
         return "\n".join(f"    {line}" for line in [self.title, *lines, *([self.note] if self.note else [])])
+
+
+Row = TypeVar("Row")
+
+
+def told(table: str, rows: Iterable[Row]) -> Iterator[Row]:
+    """The same, with a line on stderr when each is done: its name and its seconds."""
+    for row in rows:
+        started = time.perf_counter()
+        yield row
+        name = row[0] if isinstance(row, tuple) else row
+        print(f"    {table}: {name}, {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
 
 
 def ratio(ours: float | None, printed: float | None) -> float | None:

@@ -10,7 +10,7 @@ from bench import data
 from bench.clock import once
 from bench.peers.ours import WholePath
 from bench.problems import Problem
-from bench.tables.base import Table, libsvm_seconds
+from bench.tables.base import Table, libsvm_seconds, told
 
 TITLE = "Growth of the path"
 SOURCE = "svmcore"
@@ -25,9 +25,7 @@ def run(full: bool) -> list[Table]:
     solver.prepare(Problem("clusters-60-5"), 1e-3, 1)()  # compiled before the clock runs
     rows: list[list[Any]] = []
     for kind, what in KINDS.items():
-        for n in SIZES:
-            if n > MOST[kind]:
-                continue
+        for n in told(f"growth, {what}", [size for size in SIZES if size <= MOST[kind]]):
             problem = Problem(f"{kind}-{n}-20")
             path, _, cpu = once(solver.prepare(problem, 1e-3, 1))
             spent, stats = path.stats["seconds"], path.stats

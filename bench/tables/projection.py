@@ -15,7 +15,7 @@ from scipy.stats import ranksums
 
 import svmcore
 from bench import data
-from bench.tables.base import Table, libsvm_seconds, ratio
+from bench.tables.base import Table, libsvm_seconds, ratio, told
 from svmcore._keywords import SolverName
 
 TITLE = "Rosen's projection"
@@ -206,4 +206,9 @@ def run(full: bool) -> Iterator[Table]:
     for solver, options in METHODS.values():  # compiled before the clock runs
         fit(tiny.X, tiny.y, CASES["heart"], 1e-3, solver, **options)
     for which, eps in enumerate((1e-3, 1e-6)):
-        yield Table(f"Table {which + 1}: eps = {eps:g}", COLUMNS, [row(name, eps, which, full) for name in names], NOTE)
+        yield Table(
+            f"Table {which + 1}: eps = {eps:g}",
+            COLUMNS,
+            [row(name, eps, which, full) for name in told(f"table {which + 1}", names)],
+            NOTE,
+        )

@@ -16,7 +16,7 @@ from scipy import sparse
 
 import svmcore
 from bench import data
-from bench.tables.base import Figure, Table
+from bench.tables.base import Figure, Table, told
 
 TITLE = "SimpleSVM and NPA"
 SOURCE = "S.V.N. Vishwanathan and M.N. Murty, SSVM: a simple SVM algorithm, IJCNN 2002"
@@ -180,7 +180,7 @@ def table(case: Case, *, npa: bool = True, peer: bool = True, figure: str = "") 
         fit(X[some], y[some], 1.0, case.variance, name, **options)  # compiled before the clock runs
     rows = []
     curves: dict[str, tuple[list[float], list[float]]] = {}
-    for C, printed in case.rows.items():
+    for C, printed in told(f"table {case.name}, C'", case.rows.items()):
         paper = paper_fit(case, C)
         ours, said = result(case, C, paper)
         evals = paper.stats["paper_evals"] / 1e6
