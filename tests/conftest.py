@@ -47,12 +47,24 @@ ONE_MODE = {
     "test_tables", "test_warm",
 }  # fmt: skip
 
+# Whole runs, of what other files test in pieces: in plain Python they take long, and reach no other line of a home.
+WHOLE_RUNS = {
+    "test_advice", "test_classes", "test_column_store", "test_columns", "test_cv", "test_cv_band", "test_cv_classes",
+    "test_cv_folds", "test_cv_numbers", "test_distributed_approximate", "test_distributed_kernel",
+    "test_distributed_linear", "test_family", "test_fuzz", "test_intercept", "test_many", "test_scales",
+    "test_solution", "test_step_curve",
+}  # fmt: skip
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if (DISABLED or config.BOUNDSCHECK) and item.path.stem in ONE_MODE:
             item.add_marker(pytest.mark.skip(reason="runs with compiled code, without bounds checks"))
-        elif DISABLED and (item.get_closest_marker("compiled") or "data_set" in getattr(item, "fixturenames", ())):
+        elif DISABLED and (
+            item.path.stem in WHOLE_RUNS
+            or item.get_closest_marker("compiled")
+            or "data_set" in getattr(item, "fixturenames", ())
+        ):
             item.add_marker(pytest.mark.skip(reason="needs compiled code"))
 
 

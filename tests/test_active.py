@@ -402,6 +402,18 @@ def test_moves_that_gain_nothing_end_for_want_of_progress():
         assert ints[IDLE] == (0 if reason == _steps_jit.STUCK else 21)
 
 
+def test_any_gain_is_progress():
+    small = Small(15, diag=0.1)
+    small.duals.beta[:] = 0.0
+    small.duals.c[:] *= 1e-3
+    _active_jit.file_all(small.duals, small.active)
+    small.refresh()
+    small.progress.ints[IDLE] = 15
+    assert run(small, 1e-10) == _steps_jit.AT_TOLERANCE
+    assert small.progress.ints[IDLE] == 0
+    assert 0.0 < -small.progress.floats[_steps_jit.OBJECTIVE] < 1e-4
+
+
 def scan(small: Small, order: np.ndarray, eps: float = 1e-9) -> int:
     ends = limits()
     return int(_active_jit.paper_slice(small.duals, small.rows, small.active, order, small.progress, ends, eps))

@@ -72,6 +72,7 @@ def test_formulations_agree_with_smo(solver, loss, kernel, fit_intercept):
         assert mine.intercept == pytest.approx(other.intercept, abs=1e-4)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("solver", ["block", "auto"])
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])

@@ -69,6 +69,12 @@ def test_those_that_may_yet_move(seed):
     assert list(members[:count]) == expected
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_no_residual_is_too_small_to_hold_a_variable_at_its_bound(sign):
+    work = working_set(np.eye(2), np.array([5e-4, -5e-4]) * sign, np.array([1.0, -1.0]) * sign)
+    assert _block_jit.still_moving(work, np.empty(2, np.int64)) == 0
+
+
 def test_a_move_lands_on_the_bound_that_it_reaches():
     work = working_set(np.eye(2), [0.0, 0.0], [0.1, 0.1], -0.7, 0.9)
     for step, expected in ((0.25, 0.35), (0.55, 0.9), (-1.5, -0.6), (-0.2, -0.7), (9.0, 0.9), (-9.0, -0.7)):

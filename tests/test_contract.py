@@ -139,6 +139,7 @@ def test_a_solver_reaches_the_optimum_or_refuses(solver, case):
         assert abs(oracle.objective(dual, a) - value) <= found.gap + single
 
 
+@pytest.mark.compiled
 @pairs
 @pytest.mark.parametrize("stopping", ["kkt", "gap", "objective"])
 def test_each_criterion_is_honoured(solver, case, stopping):
@@ -174,6 +175,7 @@ def test_limits_leave_a_usable_answer(solver, case):
             assert found.n_iter <= 1
 
 
+@pytest.mark.compiled
 @pairs
 def test_a_warm_start_is_used(solver, case):
     able(solver, case)

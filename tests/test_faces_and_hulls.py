@@ -204,9 +204,10 @@ def test_points_of_hulls_and_how_far_others_lag():
 
 
 @pytest.mark.parametrize("k", range(7))
-def test_a_step_on_a_triangle_comes_closer(k):
+@pytest.mark.parametrize("light", [0.0, 2e-4])
+def test_a_step_on_a_triangle_comes_closer(k, light):
     duals, rows, progress = random_problem(18)
-    hulls = hulls_of(duals, rows, THETA)
+    hulls = hulls_of(duals, rows, np.array(THETA) + light * np.array([0.0, 1.0, -1.0, -1.0, 1.0, 0.0, 0.0]))
     before = npa._square(hulls.numbers)
     assert npa._step(duals, rows, hulls, progress, k, False) == -1
     check_hulls(duals, rows, hulls)

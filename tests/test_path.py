@@ -290,6 +290,7 @@ def test_class_weight_and_zero_weight():
     assert (path.alpha(2.0)[3:9] == 0).all()
 
 
+@pytest.mark.compiled
 def test_rows_on_demand_give_the_same_path():
     X, y = two_clouds(300)
     path = svm_path(X, y, gamma=0.5, cache_mb=0.5)

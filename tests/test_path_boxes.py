@@ -99,7 +99,9 @@ def test_path_of_any_boxes_equals_the_rational_path(seed, tracker):
 
 
 @either_way
-@pytest.mark.parametrize("seed", [100, 101, pytest.param(102, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "seed", [100, pytest.param(101, marks=pytest.mark.compiled), pytest.param(102, marks=pytest.mark.slow)]
+)
 def test_path_of_eight_variables_equals_the_rational_path(seed, tracker):
     check_against_oracle(seed, 8 if seed > 100 else 7, tracker)
 

@@ -28,7 +28,11 @@ def integer_problem(seed: int, n: int | None = None):
 
 
 SMALL = [(seed, None) for seed in range(40)]
-LARGER = [pytest.param(seed, 7 + seed % 2, marks=[pytest.mark.slow] if seed >= 102 else []) for seed in range(100, 120)]
+LARGER = [
+    pytest.param(100, 7),
+    pytest.param(101, 8, marks=pytest.mark.compiled),
+    *(pytest.param(seed, 7 + seed % 2, marks=pytest.mark.slow) for seed in range(102, 120)),
+]
 
 
 either_way = pytest.mark.parametrize("tracker", [nullcontext, early_windows], ids=["steps", "windows"])

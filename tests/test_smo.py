@@ -140,6 +140,49 @@ def test_the_best_score_is_found_in_any_block(winner):
     assert _smo_jit._best_score(score, score.reshape(-1, LANES).max(axis=1)) == winner
 
 
+@pytest.mark.parametrize("rule", [_smo_jit.SECOND, _smo_jit.MVP])
+def test_a_point_without_violation_ends_at_once(rule):
+    _, K, work = problem(8)
+    work.duals.v[:8] = 0.5
+    progress = _steps_jit.Progress(np.zeros(16, np.int64), np.zeros(8), np.empty((0, 6)))
+    progress.ints[_steps_jit.NEXT_CHECK], progress.ints[_smo_jit.PENDING_I] = 9, -1
+    _smo_jit.measure(work.duals, work.scan, work.cache, progress)
+    limits = _steps_jit.Limits(tol=0.0, max_iter=9, check_every=9, work=1e9)
+    arguments = (work.duals, work.scan, work.cache, new_scratch(3), progress, rule, limits, 0)
+    assert _smo_jit.smo_slice(K.kernel, work.points, *arguments) == _steps_jit.AT_TOLERANCE
+    assert progress.floats[_steps_jit.VIOLATION] == 0.0
+    assert not work.duals.beta.any()
+
+
+@pytest.mark.parametrize("pair", [(0, 3), (3, 0), (2, 1), (5, -1)])
+def test_a_step_leaves_the_residual_of_the_new_point(pair):
+    qp, K, work = problem(64, C=3.0, equality=pair[1] >= 0)
+    duals, scan, cache = work.duals, work.scan, work.cache
+    duals.diag[:64] = 0.25
+    duals.curvature[:64] += 0.25
+    duals.lower[:64], duals.upper[:64] = -1.0, 2.0
+    work.refresh_masks()
+    exact = oracle.kernel_matrix("rbf", K.X, K.X, 0.5) + 0.25 * np.eye(64)
+    progress = _steps_jit.Progress(np.zeros(16, np.int64), np.zeros(8), np.empty((3, 6)))
+    progress.ints[[_smo_jit.PENDING_I, _smo_jit.PENDING_J, _steps_jit.NEXT_CHECK]] = *pair, 9
+    limits = _steps_jit.Limits(tol=1e-3, max_iter=1, check_every=9, work=1e9)
+    arguments = (duals, scan, cache, new_scratch(3), progress, _smo_jit.SECOND, limits, 0)
+    assert _smo_jit.smo_slice(K.kernel, work.points, *arguments) == _steps_jit.AT_MAX_ITER
+    beta = duals.beta[:64]
+    assert set(np.flatnonzero(beta)) == set(pair) - {-1}
+    v = qp.c - exact @ beta
+    assert duals.v[:64] == pytest.approx(v, abs=1e-13)
+    assert progress.floats[_smo_jit.TOP] == np.max(duals.v + scan.grow)
+    assert progress.floats[_smo_jit.BOTTOM] == np.min(duals.v + scan.shrink)
+    objective = 0.5 * beta @ exact @ beta - qp.c @ beta
+    assert progress.floats[_steps_jit.OBJECTIVE] == pytest.approx(objective, rel=1e-12)
+    step = beta[pair[0]]
+    assert list(progress.trace[0, 3:]) == [*pair, step]
+    # along the pair nothing is left, unless a bound was met
+    slope = v[pair[0]] - (v[pair[1]] if pair[1] >= 0 else 0.0)
+    assert slope == pytest.approx(0.0, abs=1e-12) or max(abs(beta)) in (1.0, 2.0)
+
+
 # ---------------------------------------------------------------- the sweeps of Platt's rule and of the simplified one
 
 PLATT, SIMPLIFIED = _smo_jit.PLATT, _smo_jit.SIMPLIFIED

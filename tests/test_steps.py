@@ -374,6 +374,12 @@ def test_sweeps_return_for_what_they_lack():
 
 
 @pytest.mark.parametrize("by_gap", [True, False])
+def test_where_nothing_pulls_there_is_no_violation(by_gap):
+    duals, _, _ = problem(np.eye(2), [0.0, 0.0], [0, 0], [1, 1], equality=False)
+    assert tuple(sweeps._largest(duals, by_gap)) == (0, 0.0)
+
+
+@pytest.mark.parametrize("by_gap", [True, False])
 def test_the_next_coordinate_pulls_most_or_adds_most_to_the_gap(by_gap):
     duals, rows, progress = problem(
         np.eye(4), [2.0, 3.0, -1.0, 9.0], [0, 0, -INF, 0], [5.0, 1.0, 0.0, 0.0], equality=False

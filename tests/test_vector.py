@@ -155,6 +155,26 @@ def test_the_exponential_is_accurate_over_its_range():
         assert np.abs(relative).max() <= ulps * np.finfo(dtype).eps
 
 
+def test_values_off_the_diagonal_panels_are_used_twice():
+    rng = np.random.default_rng(15)
+    n = LANES + vector.ROWS
+    x, coef = rng.standard_normal((n, 3)), rng.standard_normal(n)
+    groups = -(-LANES // vector.ROWS)
+    rows = np.zeros((2 * groups, 3, vector.ROWS))
+    by_row, by_column = np.zeros(2 * groups * vector.ROWS), np.zeros(2 * LANES)
+    by_column[:n] = coef
+    place = np.concatenate([np.arange(LANES), groups * vector.ROWS + np.arange(vector.ROWS)])
+    by_row[place] = coef
+    for k, t in enumerate(place):
+        rows[t // vector.ROWS, :, t % vector.ROWS] = x[k]
+    out, sums = np.zeros(2 * LANES), np.zeros(len(by_row))
+    panels = panels_of(x, np.float64)
+    for first in range(2):  # as two threads would
+        loops.add_symmetric(vector.Rbf(0.7, 0.0, 1), rows, by_row, panels, by_column, first, 2, out, sums)
+    K = np.exp2(-0.7 * ((x[:, None] - x) ** 2).sum(axis=2))
+    assert np.abs(out[:n] + sums[place] - K @ coef).max() <= 1e-12
+
+
 def test_a_tile_serves_its_columns_and_its_rows():
     rng = np.random.default_rng(12)
     x, z = rng.standard_normal((2 * vector.ROWS, 3)), rng.standard_normal((2 * LANES, 3))

@@ -217,14 +217,13 @@ def move(duals, rows, active, progress, c, gap, limit):
     """Move c by at most |limit| until ``v_c = b``, pruning blockers. Returns (reason or -1, gain).
 
     gap = v_c - b gives the direction; an infinite `limit` is SimpleSVM's enter, a finite one (with gap its sign only)
-    takes c exactly that far and leaves it outside of S. In place: beta, active, progress.
+    takes c exactly that far and leaves it outside of S, where it is before. In place: beta, active, progress.
     """
     sign = 1.0 if gap > 0 else -1.0
     exact = not np.isinf(limit)
     left = abs(limit)
     gain = 0.0
-    if active.where[c] < 0:
-        _load_column(duals, rows, active, c)
+    _load_column(duals, rows, active, c)
     while True:
         m = active.sizes[0]
         progress.floats[WORK] += 2.0 * m * m
