@@ -55,14 +55,25 @@ def start(program: str, root: Path, cache: Path | None = None, **environment: st
     )
 
 
-def finish(process: subprocess.Popen[str]) -> str:
+def finish(process: subprocess.Popen[str], seconds: float = 300.0) -> str:
     try:
-        out, err = process.communicate(timeout=300.0)
+        out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.kill()
+        process.communicate()
         raise
     assert (process.returncode, err) == (0, ""), err
     return out
+
+
+def finish_all(processes: list[subprocess.Popen[str]]) -> list[str]:
+    """What each of them says. When one fails, the others are not left behind."""
+    try:
+        return [finish(process, 300.0 + 15.0 * len(processes)) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
 
 
 def run(program: str, root: Path, cache: Path | None = None, **environment: str) -> list[float]:
@@ -88,3 +99,46 @@ def edit(file: Path, old: str, new: str) -> None:
     text = file.read_text(encoding="utf-8")
     assert old in text
     file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+# Ordinary use, other data than warmup's. Prints what it compiled.
+USE = """
+import warnings
+import numpy as np
+from numba.core import event
+from scipy.sparse import csr_matrix
+import svmcore
+warnings.simplefilter("ignore")
+record = event.RecordingListener()
+event.register("numba:compile", record)
+rng = np.random.default_rng(7)
+X = rng.standard_normal((90, 5))
+y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+sparse = csr_matrix((rng.random((90, 30)) < 0.2) * rng.standard_normal((90, 30)))
+
+def fit():
+    for kernel in ("rbf", "linear", "poly", "sigmoid", "laplacian"):
+        for data in (X, X.astype(np.float32), sparse):
+            machine = svmcore.train_svc(data, y, 1.0, kernel=kernel)
+            machine.predict(data[:1]), machine.decision_function(data), machine.certificate
+            svmcore.certificate(data, y, machine.alpha, machine.intercept, C=1.0, kernel=kernel)
+    svmcore.train_svr(X, X[:, 0], 1.0)
+    svmcore.leave_one_out(X, y, 1.0)
+    svmcore.train_one_class(X).predict(X)
+    svmcore.train_svc(X, y, nu=0.3)
+    svmcore.train_classes(X, np.digitize(X[:, 0], [-0.4, 0.4])).predict(X)
+    svmcore.gp_regression(X, X[:, 0], noise=0.1).predict(X)
+
+def path():
+    for data in (X, X.astype(np.float32), sparse):
+        path = svmcore.svm_path(data, y, gamma=0.5, lambda_min=0.01)
+        path.certify(), path.error_curve().best_C, path.predict(data[:2], C=[1.0])
+    svmcore.svm_path(X, y, kernel="linear", lambda_min=0.1)
+    svmcore.cv_path(X, y, C_min=0.1, C_max=10.0)
+    for follow in (svmcore.svr_path, svmcore.epsilon_path, svmcore.quantile_path):
+        follow(X, X[:, 0])
+    svmcore.one_class_path(X)
+"""
+REPORT = """
+print(*sorted({e.data["dispatcher"].py_func.__qualname__ for _, e in record.buffer if e.is_start}))
+"""

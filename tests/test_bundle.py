@@ -19,7 +19,7 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding
 import pytest
-from checkouts import PROGRAM, ROOT, checkout, edit, finish, posix, run, start
+from checkouts import PROGRAM, REPORT, ROOT, USE, checkout, edit, finish, finish_all, posix, run, start
 
 import svmcore
 from svmcore import _bundle, _disk, _files
@@ -234,8 +234,7 @@ def test_many_processes_load_one_bundle_while_it_is_written(packed, count):
     root, file = packed
     together = [start(PROGRAM, root, root / f"c{k}", SVMCORE_BUNDLE=str(file)) for k in range(count)]
     packers = [start(PROGRAM + PACK.format(file=str(file)), root) for _ in range(3)]
-    assert [finish(process) for process in packers] == ["7.0 1 0\n1\n"] * 3
-    assert [finish(process) for process in together] == ["7.0 1 0\n"] * count
+    assert finish_all(together + packers) == ["7.0 1 0\n"] * count + ["7.0 1 0\n1\n"] * 3
     assert use(packed) == (LOADED, [])
     assert [other.name for other in file.parent.glob("*.bundle*")] == [file.name]
 
@@ -357,6 +356,19 @@ def test_both_wheels_installed_in_a_new_environment(tmp_path):
     assert (names, lines) == ([], [])
     assert fit < 1.0
     assert path < 1.0
+
+    ordinary = USE + "fit(); path()" + REPORT  # nothing is left to compile
+    empty = str(tmp_path / "empty")
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", _bundle.NAMED)}
+    done = subprocess.run(
+        [python, "-c", ordinary],
+        env=environment | {"NUMBA_CACHE_DIR": empty},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("\n", "", 0)
+    assert not Path(empty).exists()
 
     def refused(why: str, **environment: str) -> None:
         names, _, _, (line,) = first(SHORT="1", **environment)
