@@ -25,10 +25,11 @@ from svmcore.models.solution import ONE_CLASS, Solution, Terms
 from svmcore.problem import border, formulations, measures
 from svmcore.problem import columns as _columns
 from svmcore.problem.border import KernelSpec
-from svmcore.problem.certify import WORTH_IT, Certificate, certificate, confirm
+from svmcore.problem.certify import TINY, WORTH_IT, Certificate, certificate, confirm
 from svmcore.problem.columns import Columns
 from svmcore.problem.intercept import settled, wanted
 from svmcore.problem.scales import warn_of_scales
+from svmcore.solvers import _whole
 from svmcore.solvers._contract import STOPPED, product_work, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
@@ -445,6 +446,32 @@ def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
     return raw._replace(status=Status.PRECISION) if convex and not qp.open_box else raw
 
 
+def reached_at_once(qp: DualQP, found: _whole.Outcome) -> Reached:
+    """A point that was found and measured in one call."""
+    primal = found.gap - found.objective
+    full = Certificate(
+        found.objective, primal, found.gap, found.gap / max(abs(primal), TINY), found.violation,
+        abs(qp.excess(found.beta)), found.bias,
+    )  # fmt: skip
+    stats = {"n_outer": found.n_rounds, "precision": "mixed", "exact": True}
+    raw = Raw(found.beta, Status.CONVERGED, found.n_iter, None, stats)
+    return Reached("block", raw, Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, False))
+
+
+def _at_once(name: str, qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control) -> Reached | None:
+    """What `block`, when it is chosen, would find for a small problem, if nobody looks on and it takes no more than steps."""
+    alone = run.solver == solvers.AUTO and name == "block" and control.callback is None and not K.shared
+    plain = run.stopping == "kkt" and run.max_iter < 0 and not (run.trace or solvers.accepted(name, run.options))
+    if not (alone and plain and _whole.serves(K) and _whole.has_way(qp)) or control.reason() is not None:
+        return None
+    found = _whole.at_once(qp, K, start, run.tol)
+    if found is None or formulations.balanced(qp, found.beta) is not found.beta:
+        return None
+    K.n_evals += found.n_evals
+    K.certificate_evals += found.certificate_evals
+    return reached_at_once(qp, found)
+
+
 def _chain(
     chain: tuple[str, ...], qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control
 ) -> tuple[Reached, float]:
@@ -452,7 +479,9 @@ def _chain(
 
     That point, and what rounding does to violations at the best point that a solver has reached.
     """
-    best: Reached | None = None
+    best = _at_once(chain[0], qp, K, run, start, control)
+    if best is not None:
+        return best, 0.0
     spent, ends = 0, set()
     for name in chain:
         here, status = _attempt(name, qp, K, run, start if best is None else best.raw.beta, control)

@@ -181,6 +181,7 @@ def _fit_works() -> Iterator[Work]:
     for kernel in KERNELS:
         for some in (X, *sparse, many_features):
             yield functools.partial(_exercise, some, y, kernel)
+        yield functools.partial(train_svc, large, labels, 1.0, kernel=kernel)  # at once
     yield lambda: train_svc(large, labels, 1e4, gamma=0.5, tol=1e-6, solver="block")  # so many steps: conjugate ones
     yield lambda: train_svc(large, labels, 1e-3, solver="block", stopping="gap")  # a product of all points with all
     for rule in ("second", "mvp", "platt", "simplified"):

@@ -10,6 +10,7 @@ from svmcore import auto, solvers
 from svmcore._types import Kernel, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import formulations
+from svmcore.solvers import _whole
 
 INTERIOR, BLOCK, SMO = ("interior", "block", "smo"), ("block", "smo"), ("smo",)
 RESCUED_BLOCK, RESCUED_SMO = ("block", "interior", "smo"), ("smo", "interior")  # linear, where pairs may crawl
@@ -75,6 +76,7 @@ def test_who_ends_at_a_limit_of_its_own_is_followed_by_the_next_from_where_it_ca
         return whole(qp, K, start=start, **limits)
 
     monkeypatch.setattr(auto, "TINY", 0)
+    monkeypatch.setattr(_whole, "at_once", lambda *_: None)
     monkeypatch.setattr(solvers.load("block"), "run", given_up)
     monkeypatch.setattr(solvers.load("smo"), "run", smo)
     solution = svmcore.train_svc(X, y, gamma=0.5)
@@ -87,6 +89,7 @@ def test_who_ends_at_a_limit_of_its_own_is_followed_by_the_next_from_where_it_ca
 @pytest.mark.parametrize("status", [Status.MAX_ITER, Status.TIME_LIMIT, Status.CALLBACK])
 def test_who_is_stopped_by_the_user_is_not_followed(status, monkeypatch):
     monkeypatch.setattr(auto, "TINY", 0)
+    monkeypatch.setattr(_whole, "at_once", lambda *_: None)
     monkeypatch.setattr(solvers.load("block"), "run", lambda qp, K, **limits: Raw(np.zeros(len(qp.c)), status, 7))
     with pytest.warns(svmcore.ConvergenceWarning):
         solution = svmcore.train_svc([[0.0], [1.0], [2.0]], [0, 1, 1])

@@ -244,7 +244,7 @@ def test_types_tell_what_functions_take_and_give(tmp_path):
 
 def test_notebooks_show_a_small_table():
     labels = np.where(Y > 0, "<b>", "a & b")
-    solution, path = svmcore.train_svc(X, labels, 2.0), svmcore.svm_path(X, labels, C_max=2.0)
+    solution, path = svmcore.train_svc(X, labels, 2.0, solver="block"), svmcore.svm_path(X, labels, C_max=2.0)
     for text, words in (
         (solution._repr_html_(), ("<td", "rbf", "<th", ">C</th>", ">2</td>", "converged", "block")),
         (path._repr_html_(), ("to 2</td>", "rbf", "events", "done")),

@@ -379,7 +379,7 @@ if not DISABLED:
 
     @jit
     def _run_partner(values, gram, unit, i, diagonal, tau, fall):
-        return passes.best_partner(values, gram, unit, i, diagonal, tau, fall)
+        return passes.best_partner(values, gram, i, unit, i, diagonal, tau, fall)
 
     @jit
     def _run_along(values, along, gram, unit, i, j, keep, step, rise, fall):

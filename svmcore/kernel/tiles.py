@@ -161,7 +161,7 @@ class _Tiles:
         """Whether K among all points is in memory."""
         return self._kept is not None
 
-    def _space(self, count: int, dtype: Any) -> Real:
+    def space(self, count: int, dtype: Any) -> Real:
         """A reused array for the Gram matrix of `count` points."""
         rows, width = _layout(count)
         size = (rows * width * np.dtype(dtype).itemsize + 3) // 4
@@ -212,7 +212,7 @@ class _Tiles:
             return self._compute(points, dtype)
         if shared and dtype == np.float32 and count == self.n and (points[:-1] < points[1:]).all():
             return self._kept
-        return _gathered(self._kept, points, UNITS_16 if dtype == np.uint16 else 1.0, self._space(count, dtype))
+        return _gathered(self._kept, points, UNITS_16 if dtype == np.uint16 else 1.0, self.space(count, dtype))
 
     def _compute(self, points: IntArray, dtype: Any) -> Real:
         """`gram` from the data."""
@@ -289,7 +289,7 @@ class _Tiles:
     def _gram_of_columns(self, store: ColumnStore, slots: IntArray, points: IntArray, dtype: Any) -> Real:
         """`gram` put together from stored columns; what they do not hold is computed."""
         count, new = len(points), np.flatnonzero(slots < 0)
-        out = self._space(count, dtype)
+        out = self.space(count, dtype)
         real = np.float64 if dtype == np.float64 else np.float32
         scale, rounding = (real(UNITS_16), real(0.5)) if dtype == np.uint16 else (real(1.0), real(0.0))
         shift = real(rounding + (self.offset if dtype != np.uint16 else 0.0))
@@ -435,7 +435,7 @@ class DenseTiles(_Tiles):
         count = len(points)
         single = dtype != np.float64
         source = self.panels if single else self.exact
-        out = self._space(count, dtype)
+        out = self.space(count, dtype)
         columns = -(-count // LANES)
         packed = packed_rows(source, points)
         if count == self.n and (np.diff(points) == 1).all():
@@ -533,7 +533,7 @@ class SparseTiles(_Tiles):
         count = len(points)
         real = np.float64 if dtype == np.float64 else self.single
         columns = self._spread(points, real)
-        out = self._space(count, dtype)
+        out = self.space(count, dtype)
         lower = self.costly and dtype != np.float64
         store = loops.store_sparse_32 if real == np.float32 else loops.store_sparse_64
         split(

@@ -14,7 +14,7 @@ from svmcore._types import DualQP, FloatArray
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.problem import measures
 
-_TINY = 1e-300
+TINY = 1e-300
 WORTH_IT = 0.7  # share of the entries from which recomputing them is no cheaper than the whole
 
 
@@ -94,7 +94,7 @@ def certificate(
         objective=dual,
         primal_objective=primal,
         gap=gap,
-        relative_gap=gap / max(abs(primal), _TINY),
+        relative_gap=gap / max(abs(primal), TINY),
         kkt_violation=measures.violation(qp, beta, v),
         infeasibility=infeasibility,
         intercept=reported,

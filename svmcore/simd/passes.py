@@ -78,14 +78,14 @@ def _update_pair_ir(typingctx, values, gram, i, j, step, rise, fall):  # noqa: A
 
 
 @intrinsic
-def _best_partner_ir(typingctx, values, gram, unit, i, diagonal, tau, fall):  # noqa: ARG001
+def _best_partner_ir(typingctx, values, gram, row, unit, i, diagonal, tau, fall):  # noqa: ARG001
     real = values.dtype
 
     def codegen(context, builder, signature, args):
-        values_, gram_, unit_, i_, diagonal_, tau_, fall_ = unpack(context, builder, signature.args, args)
+        values_, gram_, row_, unit_, i_, diagonal_, tau_, fall_ = unpack(context, builder, signature.args, args)
         lanes = Lanes(builder, real)
         twice = lanes.splat(builder.fmul(unit_, ir.Constant(unit_.type, -2.0)))
-        row = _row(builder, gram_, i_)
+        row = _row(builder, gram_, row_)
         top = lanes.splat(builder.load(builder.gep(values_[0], [i_])))
         own = lanes.splat(builder.load(builder.gep(diagonal_[0], [i_])))
         floor, none = lanes.splat(tau_), lanes.constant(0.0)
@@ -100,7 +100,7 @@ def _best_partner_ir(typingctx, values, gram, unit, i, diagonal, tau, fall):  # 
         _, index, _ = _scan(lanes, values_[1][0], one)
         return index
 
-    return types.intp(values, gram, real, types.intp, diagonal, real, fall), codegen
+    return types.intp(values, gram, types.intp, real, types.intp, diagonal, real, fall), codegen
 
 
 @intrinsic
@@ -172,9 +172,9 @@ def _update_pair(values, gram, i, j, step, rise, fall):
     return index, score[index], np.min(values + fall)
 
 
-def _best_partner(values, gram, unit, i, diagonal, tau, fall):
+def _best_partner(values, gram, row, unit, i, diagonal, tau, fall):
     slope = np.maximum(values[i] - (values + fall), 0.0)
-    curvature = np.maximum(diagonal[i] + diagonal - 2.0 * unit * gram[i, : len(values)], tau)
+    curvature = np.maximum(diagonal[i] + diagonal - 2.0 * unit * gram[row, : len(values)], tau)
     return int(np.argmax(slope * slope / curvature))
 
 
@@ -198,7 +198,9 @@ def _best_conjugate(values, along, inverse, gram, unit, i, diagonal, tau, fall):
 update_pair = _update_pair if DISABLED else _update_pair_ir
 """values -= step (gram_i - gram_j); returns argmax and max of values + rise, and min of values + fall. In place: values."""
 best_partner = _best_partner if DISABLED else _best_partner_ir
-"""argmax over j of max(0, values_i - values_j - fall_j)^2 / max(tau, diagonal_i + diagonal_j - 2 unit gram_ij)."""
+"""argmax over j of max(0, values_i - values_j - fall_j)^2 / max(tau, diagonal_i + diagonal_j - 2 unit gram_ij).
+
+`row` is the row of i in the Gram matrix."""
 update_along = _update_along if DISABLED else _update_along_ir
 """along = unit (gram_i - gram_j) + keep along and values -= step along; returns what `update_pair` does. In place: both."""
 best_conjugate = _best_conjugate if DISABLED else _best_conjugate_ir

@@ -155,23 +155,27 @@ def _kernel_value(lanes: Lanes, shape: Any, shape_value: Any, measure: Any) -> A
     return lanes.call("copysign", b.fdiv(b.fsub(one, t), b.fadd(one, t)), x)
 
 
-def _tile(lanes: Lanes, shape: Any, shape_value: Any, rows: Any, g: Any, panels: Any, p: Any, lane: Any) -> Any:
+def emit_tile(
+    lanes: Lanes, shape: Any, value: Any, rows: Any, g: Any, panels: Any, p: Any, lane: Any, row: Any = None
+) -> Any:
     """Kernel values of row group g against COLUMNS columns of panel p, starting at `lane`: a function of (r, register).
 
-    The measures are all in registers; a kernel value is emitted where it is used, so that it needs no register long.
+    With a `row`, `rows` are panels, too, and it is the one row. The measures are all in registers; a kernel value is emitted
+    where it is used, so that it needs no register long.
     """
     b = lanes.b
+    count, stride = (ROWS, ROWS) if row is None else (1, LANES)
     row_data, row_shape = rows
     panel_data, panel_shape = panels
-    row_base = b.gep(row_data, [position(b, row_shape, g, integer(0), integer(0))])
+    row_base = b.gep(row_data, [position(b, row_shape, g, integer(0), integer(0) if row is None else row)])
     panel_base = b.gep(panel_data, [position(b, panel_shape, p, integer(0), lane)])
 
     def one_feature(k: Any, sums: list[Any]) -> list[Any]:
         column = b.mul(k, integer(LANES))
         z = [lanes.load(panel_base, b.add(column, integer(v * lanes.count))) for v in range(REGISTERS)]
         out = []
-        for r in range(ROWS):
-            x = lanes.splat(b.load(b.gep(row_base, [b.add(b.mul(k, integer(ROWS)), integer(r))])))
+        for r in range(count):
+            x = lanes.splat(b.load(b.gep(row_base, [b.add(b.mul(k, integer(stride)), integer(r))])))
             for v in range(REGISTERS):
                 total = sums[r * REGISTERS + v]
                 if shape is Rbf:
@@ -188,15 +192,15 @@ def _tile(lanes: Lanes, shape: Any, shape_value: Any, rows: Any, g: Any, panels:
 
     def distance(r: int, v: int) -> Any:
         """From the squares, which are the last feature, and the product."""
-        own = lanes.splat(b.load(b.gep(row_base, [b.add(b.mul(width, integer(ROWS)), integer(r))])))
+        own = lanes.splat(b.load(b.gep(row_base, [b.add(b.mul(width, integer(stride)), integer(r))])))
         other = lanes.load(panel_base, b.add(b.mul(width, integer(LANES)), integer(v * lanes.count)))
         difference = lanes.fma(lanes.constant(-2.0), measures[r * REGISTERS + v], b.fadd(own, other))
         return lanes.larger(difference, lanes.constant(0.0))
 
-    zeros = [lanes.constant(0.0)] * (ROWS * REGISTERS)
+    zeros = [lanes.constant(0.0)] * (count * REGISTERS)
     if not lanes.single:
         measures = emit_for(b, row_shape[1], 1, zeros, one_feature)
-        return lambda r, v: _kernel_value(lanes, shape, shape_value, measures[r * REGISTERS + v])
+        return lambda r, v: _kernel_value(lanes, shape, value, measures[r * REGISTERS + v])
 
     def chunk(first: Any) -> list[Any]:
         left = b.sub(width, first)
@@ -210,7 +214,7 @@ def _tile(lanes: Lanes, shape: Any, shape_value: Any, rows: Any, g: Any, panels:
     others = b.sdiv(b.sub(width, integer(1)), integer(CHUNK))
     measures = emit_for(b, others, 1, chunk(integer(0)), one_more)
     measure = distance if near else lambda r, v: measures[r * REGISTERS + v]
-    return lambda r, v: _kernel_value(lanes, shape, shape_value, measure(r, v))
+    return lambda r, v: _kernel_value(lanes, shape, value, measure(r, v))
 
 
 def _add_to_doubles(lanes: Lanes, value: Any, pointer: Any, index: Any) -> None:
@@ -228,7 +232,7 @@ def _add_tile_ir(typingctx, shape, rows, g, panels, p, lane, coef, out):  # noqa
     def codegen(context, builder, signature, args):
         shape_value, rows_, g_, panels_, p_, lane_, coef_, out_ = unpack(context, builder, signature.args, args)
         lanes = Lanes(builder, panels.dtype)
-        value = _tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
+        value = emit_tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
         base = builder.gep(coef_[0], [builder.mul(g_, integer(ROWS))])
         weights = [lanes.splat(builder.load(builder.gep(base, [integer(r)]))) for r in range(ROWS)]
         column = builder.add(builder.mul(p_, integer(LANES)), lane_)
@@ -249,7 +253,7 @@ def _add_tile_twice_ir(typingctx, shape, rows, g, panels, p, lane, coef, weights
             context, builder, signature.args, args
         )
         lanes = Lanes(builder, panels.dtype)
-        value = _tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
+        value = emit_tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
         first = builder.mul(g_, integer(ROWS))
         base = builder.gep(coef_[0], [first])
         own = [lanes.splat(builder.load(builder.gep(base, [integer(r)]))) for r in range(ROWS)]
@@ -277,7 +281,7 @@ def _store_tile_ir(typingctx, shape, rows, g, panels, p, lane, out):  # noqa: AR
     def codegen(context, builder, signature, args):
         shape_value, rows_, g_, panels_, p_, lane_, out_ = unpack(context, builder, signature.args, args)
         lanes = Lanes(builder, panels.dtype)
-        value = _tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
+        value = emit_tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
         column = builder.add(builder.mul(p_, integer(LANES)), lane_)
         for r in range(ROWS):
             row = builder.add(builder.mul(g_, integer(ROWS)), integer(r))

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._jit import jit
-from svmcore._types import FloatArray
+from svmcore._types import FloatArray, IntArray
+from svmcore.simd.line import store_row
 from svmcore.simd.passes import best_conjugate, best_partner, update_along, update_pair
 from svmcore.simd.vector import (
     BIG,
@@ -29,6 +30,14 @@ class WorkingSet(NamedTuple):
     beta: FloatArray
     lower: FloatArray
     upper: FloatArray
+
+
+class Lines(NamedTuple):
+    """A Gram matrix of which only the rows are there that were asked for."""
+
+    panels: Any  # the points of the working set
+    slot: IntArray  # variable -> row of the Gram matrix, or -1
+    filled: IntArray  # the number of rows
 
 
 CANCELLED = 1e-3  # share of a curvature that is left when rounding may have decided it
@@ -89,22 +98,41 @@ def _move(work, t, step):
 
 
 @jit
-def pair_steps(work, stop, relax, tau, max_steps):
+def row_of(work, shape, lines, t):
+    """The row of variable t in the Gram matrix; with `lines` it is computed when it is first asked for. In place: both."""
+    if lines is None:
+        return t
+    slot = lines.slot[t]
+    if slot < 0:
+        slot = lines.filled[0]
+        store_row(shape, lines.panels, t, work.gram, slot)
+        lines.slot[t] = slot
+        lines.filled[0] = slot + 1
+    return slot
+
+
+@jit
+def pair_steps(work, stop, relax, tau, max_steps, shape=None, lines=None):
     """Second-order SMO on one block until max - min <= stop; steps that no bound cuts are `relax` times too long.
 
-    Returns (steps, max - min, bits). In place: beta, values, masks.
+    Returns (steps, max - min, bits). In place: beta, values, masks; with `lines`, which need a shape, the rows of the Gram
+    matrix that a step looks at.
     """
     beta, lower, upper = work.beta, work.lower, work.upper
     diagonal, gram, values, rise, fall = work.diagonal, work.gram, work.values, work.rise, work.fall
     unit = work.unit
-    i, high, low = update_pair(values, gram, 0, 0, 0.0, rise, fall)
+    row = row_of(work, shape, lines, 0)
+    i, high, low = update_pair(values, gram, row, row, 0.0, rise, fall)
     steps, bits = 0, 0
     while steps < max_steps and high - low > stop:
-        j = best_partner(values, gram, unit, i, diagonal, tau, fall)
-        if i >= beta.shape[0] or j >= beta.shape[0]:
+        if i >= beta.shape[0]:
             break  # only NaN leads here
+        row = row_of(work, shape, lines, i)
+        j = best_partner(values, gram, row, unit, i, diagonal, tau, fall)
+        if j >= beta.shape[0]:
+            break
         scale = np.float64(diagonal[i]) + np.float64(diagonal[j])
-        curvature = scale - 2.0 * unit * np.float64(gram[i, j])
+        curvature = scale - 2.0 * unit * np.float64(gram[row, j])
         slope = np.float64(values[i]) - np.float64(values[j])
         room = min(upper[i] - beta[i], beta[j] - lower[j])
         if curvature < -1e-5 * scale:
@@ -120,7 +148,7 @@ def pair_steps(work, stop, relax, tau, max_steps):
             break
         _move(work, i, step)
         _move(work, j, -step)
-        i, high, low = update_pair(values, gram, i, j, step * unit, rise, fall)
+        i, high, low = update_pair(values, gram, row, row_of(work, shape, lines, j), step * unit, rise, fall)
         steps += 1
     return steps, np.float64(high) - np.float64(low), bits
 
