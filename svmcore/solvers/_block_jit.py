@@ -33,7 +33,7 @@ class WorkingSet(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """A Gram matrix of which only the rows are there that were asked for."""
+    """A Gram matrix of which only the rows are there that were asked for. The first row is finite before it is."""
 
     panels: Any  # the points of the working set
     slot: IntArray  # variable -> row of the Gram matrix, or -1
@@ -121,8 +121,7 @@ def pair_steps(work, stop, relax, tau, max_steps, shape=None, lines=None):
     beta, lower, upper = work.beta, work.lower, work.upper
     diagonal, gram, values, rise, fall = work.diagonal, work.gram, work.values, work.rise, work.fall
     unit = work.unit
-    row = row_of(work, shape, lines, 0)
-    i, high, low = update_pair(values, gram, row, row, 0.0, rise, fall)
+    i, high, low = update_pair(values, gram, 0, 0, 0.0, rise, fall)
     steps, bits = 0, 0
     while steps < max_steps and high - low > stop:
         if i >= beta.shape[0]:

@@ -12,15 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._types import LANES, DualQP, FloatArray, KernelKind
+from svmcore._types import LANES, DualQP, FloatArray, IntArray, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.kernel.points import groups_of
+from svmcore.kernel.points import Real, groups_of
 from svmcore.kernel.products import SHAPES
 from svmcore.kernel.table import is_positive
 from svmcore.kernel.tiles import DenseTiles, make_tiles
+from svmcore.simd import loops
 from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import Lines, WorkingSet
-from svmcore.solvers._whole_jit import Task, solve
+from svmcore.solvers._whole_jit import Few, Task, solve
 
 MOST = 1900  # variables
 _ROUNDS = 6
@@ -60,25 +61,41 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float) -> Outco
     if not isinstance(tiles, DenseTiles):
         return None
     try:
-        return Room(tiles, len(start)).solve(qp, start, tol)
+        return Room(tiles, len(start), few=False).solve(qp, start, tol)
     finally:
         tiles.release()
 
 
 class Room:
-    """Memory for problems of so many variables over points of tiles, one after the other."""
+    """Memory for problems of at most so many variables over points of tiles, one after the other.
 
-    def __init__(self, tiles: DenseTiles, most: int) -> None:
-        self.tiles, self.width = tiles, -(-most // LANES) * LANES
+    With `few`, residuals of few variables are computed where these tell all: it pays when there are many problems.
+    """
+
+    def __init__(self, tiles: DenseTiles, most: int, *, few: bool) -> None:
+        self.tiles, self.few = tiles, few
+        self.every = np.arange(tiles.n)
+        width = -(-most // LANES) * LANES
         self.gram = tiles.space(most, np.float32)
-        self.panels = np.empty((self.width // LANES, *tiles.panels.shape[1:]), np.float32)
-        self.floats = np.empty((5, self.width + ROWS), np.float32)
-        self.doubles = np.empty((3, self.width + ROWS))
-        self.numbers = np.empty((4, self.width), np.int64)
-        self.exact = np.empty((self.width // LANES, *tiles.exact.shape[1:]))
-        self.rows = np.empty((groups_of(self.width), tiles.exact.shape[1], ROWS))
+        self.floats = np.empty((5, width + ROWS), np.float32)
+        self.doubles = np.empty((3, width + ROWS))
+        self.numbers = np.empty((4, width), np.int64)
+        self.rows = np.empty((groups_of(width), tiles.exact.shape[1], ROWS))
+        self.panels = tuple(np.empty((width // LANES, *source.shape[1:]), source.dtype) for source in self._sources)
         size, largest = float(tiles.error_factor.max()), float(np.abs(tiles.K.diagonal).max())
         self.error = size**2 + _ROUNDING * largest
+
+    @property
+    def _sources(self) -> tuple[Real, Real]:
+        return self.tiles.panels, self.tiles.exact
+
+    def _points(self, which: int, point: IntArray) -> Real:
+        """The panels of the points of a problem: in float32, or in float64."""
+        source, room = self._sources[which], self.panels[which][: -(-len(point) // LANES)]
+        if len(point) == self.tiles.n and np.array_equal(point, self.every):
+            return source
+        loops.gather_panels(source, point, room)
+        return room
 
     def solve(self, qp: DualQP, start: FloatArray, tol: float) -> Outcome | None:
         """`at_once` of a problem whose points are those of the tiles, or some of them."""
@@ -91,13 +108,13 @@ class Room:
         beta = start.copy()
         work = WorkingSet(self.gram, 1.0, diagonal, f[1, :width], f[2, :width], f[3, :width], beta, qp.lower, qp.upper)
         k[0] = -1
-        lines = Lines(self.panels[: width // LANES], k[0], np.zeros(1, np.int64))
-        problem = Task(
-            tiles.panels, tiles.exact, qp.point, qp.c, qp.total, self.error, d[0, :m], k[1], k[2], k[3],
-            d[1], f[4], self.exact, self.rows, d[2, :width],
-        )  # fmt: skip
+        self.gram[0, :width] = 0.0
+        lines = Lines(self._points(0, qp.point), k[0], np.zeros(1, np.int64))
+        few = Few(self.error, k[1], k[2], f[4]) if self.few else None
+        panels = self.panels[1] if self.few else self._points(1, qp.point)
+        task = Task(panels, tiles.exact, qp.point, qp.c, qp.total, d[0, :m], k[3], d[1], self.rows, d[2, :width])
         steps, rounds, computed, violation, bias, objective, gap = solve(
-            tiles.shape, work, lines, problem, tol, _STEPS * m + _MORE_STEPS, _ROUNDS
+            tiles.shape, work, lines, task, few, tol, _STEPS * m + _MORE_STEPS, _ROUNDS
         )
         if not violation <= tol:
             return None
