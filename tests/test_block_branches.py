@@ -66,7 +66,7 @@ class Branch(NamedTuple):
     free: bool = False  # needs an equality row
 
 
-COLUMNS = ((tiles, {"_COSTLY": 0.0}), (block, {"CROWDED": 2.0}), *SEVERAL_SETS)
+COLUMNS = ((tiles, {"COSTLY": 0.0}), (block, {"CROWDED": 2.0}), *SEVERAL_SETS)
 SHORT_PIECES = {"LEAST_PIECE": 4, "PIECE_PER_VARIABLE": 0}
 AFTER_THREE_STEPS = (block._Run, {"steps_allowed": lambda run, free: 3})
 BRANCHES = {
@@ -85,9 +85,9 @@ BRANCHES = {
         RBF,
         PLAIN,
     ),
-    "K kept": Branch(((tiles, {"_COSTLY": 0.0}),), (tiles.DenseTiles, "_add_kept"), kernels=NO_SUMS),
+    "K kept": Branch(((tiles, {"COSTLY": 0.0}),), (tiles.DenseTiles, "_add_kept"), kernels=NO_SUMS),
     "K kept, several sets": Branch(
-        ((tiles, {"_COSTLY": 0.0}), (block, {"CROWDED": 0.0}), *SEVERAL_SETS),
+        ((tiles, {"COSTLY": 0.0}), (block, {"CROWDED": 0.0}), *SEVERAL_SETS),
         (tiles, "_gathered"),
         kernels=NO_SUMS,
     ),
@@ -114,7 +114,7 @@ BRANCHES = {
         ((block, {"ROUNDING": 1.0}), *COLUMNS), (block._Run, "refresh"), kernels=NO_SUMS
     ),
     "K kept, 16 bits": Branch(
-        ((tiles, {"_COSTLY": 0.0}), (block, {"CROWDED": 0.0, "LEAST_HALF": 1, "HALF_ERROR": 1e-9}), *SEVERAL_SETS),
+        ((tiles, {"COSTLY": 0.0}), (block, {"CROWDED": 0.0, "LEAST_HALF": 1, "HALF_ERROR": 1e-9}), *SEVERAL_SETS),
         (tiles, "_gathered"),
         lambda found, *_: found.dtype == np.uint16,
         RBF,

@@ -36,7 +36,7 @@ from svmcore.simd import loops, vector
 from svmcore.simd.lanes import UNITS_16
 
 _WIDE = 40  # features above which half a Gram matrix and its mirror image are cheaper than the whole
-_COSTLY = 48  # features above which a kernel value is better read from memory than computed again
+COSTLY = 48  # features above which a kernel value is better read from memory than computed again
 _ENTRY = 3.0  # features that an entry of a sparse point costs, if it is not a byte
 _ROWS_AT_ONCE = 1 << 20  # bytes of packed rows that stay in a cache while all panels pass by
 _PACK = 4.0  # feature operations that packing a feature takes
@@ -154,7 +154,7 @@ class _Tiles:
     @property
     def costly(self) -> bool:
         """Whether kernel values are better read from memory than computed again."""
-        return self.effort >= _COSTLY
+        return self.effort >= COSTLY
 
     @property
     def keeps(self) -> bool:

@@ -17,7 +17,7 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import Real, groups_of
 from svmcore.kernel.products import SHAPES
 from svmcore.kernel.table import is_positive
-from svmcore.kernel.tiles import DenseTiles, make_tiles
+from svmcore.kernel.tiles import COSTLY, DenseTiles, make_tiles
 from svmcore.simd import loops
 from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import Lines, WorkingSet
@@ -45,9 +45,15 @@ class Outcome(NamedTuple):
 
 
 def serves(K: KernelMatrix) -> bool:
-    """Whether there is a way at once for this kernel: dense points, and tiles of a kernel that is no plain product."""
+    """Whether there is a way at once for this kernel: dense points, few features, tiles of a kernel that is no product."""
     kernel = K.kernel
-    return kernel.kind != KernelKind.LINEAR and kernel.kind in SHAPES and K.dense and is_positive(kernel)
+    return (
+        K.n_features < COSTLY
+        and kernel.kind != KernelKind.LINEAR
+        and kernel.kind in SHAPES
+        and K.dense
+        and is_positive(kernel)
+    )
 
 
 def has_way(qp: DualQP) -> bool:
