@@ -87,7 +87,7 @@ REFUSED = [
     ({"random_state": 2**70}, r"random_state=\d+ is out of range; it must be at most"),
     ({"verbose": "much"}, r"verbose='much' is not a whole number"),
     ({"trace": 1}, r"trace=1 is neither True nor False"),
-    ({"fit_intercept": "yes"}, r"fit_intercept='yes' is neither True nor False"),
+    ({"fit_intercept": "yes"}, r"fit_intercept='yes' is not known; choose True, False or 'embedded'"),
     ({"callback": 3}, r"callback=3 cannot be called; give a function of one progress report"),
     # kernels
     ({"kernel": "gauss"}, r"kernel='gauss' is not known; choose one of 'linear', .*or give a function"),

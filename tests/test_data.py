@@ -592,3 +592,19 @@ def test_files_that_count_from_0(write):
         svmcore.load_data(write("1 0:2 1:3\n"), zero_based=False)
     with pytest.raises(svmcore.InputError, match="zero_based='no' is not known"):
         svmcore.load_data(write(text), zero_based="no")
+
+
+def test_files_that_lack_the_last_features(write):
+    wide = write("1 1:2 4:3\n-1 2:5\n")
+    assert svmcore.load_data(wide, n_features=6)[0].shape == (2, 6)
+    machine = svmcore.train_svc(*svmcore.load_data(wide), kernel="linear")
+    narrow = write("1 1:2\n")
+    with pytest.raises(svmcore.InputError, match=r"X has 1 features a row; .* with 4; load_data takes n_features=4"):
+        machine.predict(svmcore.load_data(narrow)[0])
+    assert machine.predict(svmcore.load_data(narrow, n_features=4)[0]).shape == (1,)
+    with pytest.raises(svmcore.InputError, match="has 4 features, and n_features=2"):
+        svmcore.load_data(write("1 1:2 4:3\n-1 2:5\n"), n_features=2)
+    with pytest.raises(svmcore.InputError, match="n_features=0 is not a positive whole number"):
+        svmcore.load_data(narrow, n_features=0)
+    with pytest.raises(svmcore.InputError, match="has 2 features, and n_features=3"):
+        svmcore.load_data(write("1,2,0\n3,4,1\n"), n_features=3)

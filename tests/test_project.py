@@ -126,12 +126,29 @@ def test_every_page_is_in_the_guide():
     assert {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index", "description"} <= contents
 
 
-@pytest.fixture
-def check_dist():
-    spec = importlib.util.spec_from_file_location("check_dist", ROOT / "tools" / "check_dist.py")
+def tool(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def check_dist():
+    return tool("check_dist")
+
+
+def test_dead_links_are_noticed(tmp_path, capsys):
+    check = tool("check_links")
+    (tmp_path / "a.html").write_text('<p id="one"><a href="b.html#two"><a href="#one"><a href="https://x.org/none">')
+    (tmp_path / "b.html").write_text('<p id="two"><img src="a.html"><a href="a.html#one">')
+    assert check.main(str(tmp_path)) == 0
+    (tmp_path / "b.html").write_text('<img src="none.png"><a href="a.html#nowhere">')
+    assert check.faults(tmp_path) == [
+        "a.html: b.html#two leads nowhere", "b.html: a.html#nowhere leads nowhere", "b.html: none.png leads nowhere",
+    ]  # fmt: skip
+    assert check.main(str(tmp_path)) == 1
+    assert "none.png" in capsys.readouterr().out
 
 
 def test_a_distribution_that_lacks_a_file_is_noticed(check_dist, tmp_path):

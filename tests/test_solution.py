@@ -279,6 +279,7 @@ def test_a_machine_knows_its_problem(again):
     assert tube.gamma is None
 
 
+@pytest.mark.filterwarnings("ignore:stationary")  # an indefinite kernel
 def test_params_train_the_same_machine_again():
     found = svmcore.train_svc(X, Y, 3.0, kernel="sigmoid", gamma="auto", fit_intercept=False, intercept_scaling=0.5)
     again = svmcore.train_svc(X, Y, **found.params, fit_intercept=False)

@@ -37,6 +37,7 @@ def load_data(
     header: bool | None = None,
     drop: Sequence[int | str] | int | str = (),
     zero_based: bool | Literal["auto"] = "auto",
+    n_features: int | None = None,
 ) -> tuple[Any, Array | None]:
     """Read a data set: (X, y).
 
@@ -58,6 +59,8 @@ def load_data(
     zero_based : svmlight text: whether the first feature has the number 0, as scikit-learn writes it. "auto", the default:
         if the file has a feature 0. A matrix does not know how its file counted. So give the same to the files of training
         and of test data, where a test file may lack the first feature.
+    n_features : svmlight text: the number of features. The text does not say it: a file may lack the last features of
+        another one. For test data give the width of the training data, ``X.shape[1]``.
 
     Returns
     -------
@@ -79,7 +82,18 @@ def load_data(
         raise InputError(f'zero_based={zero_based!r} is not known; give True, False or "auto"')
     base = None if zero_based == "auto" else int(not zero_based)
     table = read(source, Wanted(label, header, (drop,) if isinstance(drop, (int, str)) else tuple(drop), base=base))
-    return table.X, table.y
+    return (table.X if n_features is None else _wide(source, table.X, n_features)), table.y
+
+
+def _wide(source: Any, X: Any, n_features: Any) -> Any:
+    """The features in so many columns."""
+    if isinstance(n_features, bool) or not isinstance(n_features, int) or n_features < 1:
+        raise InputError(f"n_features={n_features!r} is not a positive whole number")
+    if X.shape[1] > n_features or (X.shape[1] < n_features and not hasattr(X, "indptr")):
+        raise InputError(f"{source} has {X.shape[1]:,} features, and n_features={n_features}")
+    if X.shape[1] < n_features:
+        X.resize(X.shape[0], n_features)
+    return X
 
 
 def read(source: Any, wanted: Wanted) -> Table:

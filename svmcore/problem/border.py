@@ -221,6 +221,10 @@ def _unreadable(X: Any, name: str, error: Exception) -> InputError:
         return InputError(
             f"{name}={X!r} is the name of a file; svmcore.load_data reads one, and svmcore.distributed trains over many"
         )
+    if isinstance(X, str):
+        return InputError(
+            f"{name} is the string {X[:60]!r}; give a two-dimensional numeric array (load_data reads files)"
+        )
     return InputError(f"{name} cannot be read as numbers ({error}); give a two-dimensional numeric array")
 
 
@@ -389,7 +393,8 @@ def vector(values: Any, name: str, n: int) -> FloatArray:
         if row is not None and np.ndim(entries[row]) == 0:
             if is_missing(entries[row]):
                 raise InputError(f"{name} has a missing value at row {row}; give one number per sample") from None
-            reason = f"it holds {entries[row]!r} at row {row}"
+            value = str(entries[row]) if isinstance(entries[row], str) else entries[row]  # not np.str_(...)
+            reason = f"it holds {value!r} at row {row}"
         raise InputError(f"{name} cannot be read as numbers ({reason}); give one number per sample") from None
     if array.ndim == 2 and 1 in array.shape:
         array = array.reshape(-1)

@@ -81,9 +81,9 @@ class Columns:
         place = {name: k for k, name in enumerate(given)}
         return np.array([place[name] for name in self.names], dtype=np.int64)
 
-    def _check_count(self, count: int) -> None:
+    def _check_count(self, count: int, remedy: str = "") -> None:
         if count != self.count:
-            raise InputError(f"X has {count} {self.unit} a row; this machine was trained with {self.count}")
+            raise InputError(f"X has {count} {self.unit} a row; this machine was trained with {self.count}{remedy}")
 
     def apply(self, X: Any) -> Any:
         """Raw data as the machine sees them: checked, in the order of the training data, scaled."""
@@ -93,7 +93,8 @@ class Columns:
         if self.open and self.unit == Columns.unit:
             return _folded(X, self.count)
         if not (self.open and X.shape[1] >= self.count):
-            self._check_count(X.shape[1])
+            narrow = is_sparse(X) and X.shape[1] < self.count
+            self._check_count(X.shape[1], f"; load_data takes n_features={self.count}" if narrow else "")
         if order is not None:
             X = np.ascontiguousarray(X[:, order])
         return X if self._scaling is None else _scaled(X, self._scaling)
