@@ -86,6 +86,15 @@ def test_rows_on_few_points_take_the_interior_point(rows, monkeypatch):
     assert abs(ours.objective - ref.objective) <= 1e-8 * abs(ref.objective)
 
 
+def test_many_features_take_the_interior_point(thin, monkeypatch):
+    monkeypatch.setattr(band, "MOST_NUMBERS", 60 * 300)
+    X, y = noisy(1000, 60)
+    ours = train_linear(X, y, parts=3, tol=1e-6)
+    assert ours.stats["reason"] == "a sample of 300 rows says little of 60 features"
+    ref = svmcore.train_svc(X, y, kernel="linear", tol=1e-8)
+    assert abs(ours.objective - ref.objective) <= 1e-8 * abs(ref.objective)
+
+
 def test_a_rare_class_is_in_every_sample(thin):
     X, _ = noisy(20_000, 5)
     score = X @ np.arange(5.0) + np.random.default_rng(1).normal(size=len(X))

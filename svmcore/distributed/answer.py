@@ -22,14 +22,14 @@ _ROWS = 1 << 16  # rows predicted at a time
 
 
 class Round(NamedTuple):
-    """A round of a kernel machine, or a step of a linear one."""
+    """A round, or a step of an interior point over all parts. What a sample does not tell is nan."""
 
     seconds: float
     violation: float
     free: int
     dual: float
     gap: float
-    moved: int  # rows whose products went into the field
+    moved: int  # rows whose products went into the field, or that a linear machine's band held
     groups: int  # of variables that were improved side by side
 
 
@@ -66,7 +66,8 @@ class PartsSolution:
     rounds : one `Round` each.
     rows, parts : rows of every part, and their names.
     feature_names : the columns' names, or None. A data frame with the same columns in another order is put right.
-    stats : passes over the support vectors (or the data), rows the master has seen, bytes up and down, workers lost.
+    stats : passes over the support vectors (or the data), rows the master has seen, bytes up and down, workers lost; the
+        "method" of a linear machine, and the "reason" why it is not that of bands.
     """
 
     kind: str

@@ -29,6 +29,7 @@ LEAST = 1 << 14  # variables of a band, at least,
 SPREAD = 16.0  # and so many times the root of features times variables,
 MOST_NUMBERS = 1 << 24  # with so many numbers in their rows at most
 NOISE = 2.0  # share of all variables that a sample leaves undecided, in units of the root of (features / its size)
+THICK = 0.5  # share of all variables that the first sample may leave undecided
 MOST_ROUNDS = 12
 MOST_CUTS = 3  # steps in a row that are cut short
 PAYS = 0.3  # share of what the model promised that a step must give
@@ -87,6 +88,8 @@ class Band:
         fit.steps = 0 if stand is None else stand.steps
         if min(part.diagonal for part in census) > 0.0:
             return self._smooth(at, stand is None, keep)
+        if self.m > self.size and NOISE * np.sqrt(self.d / self.size) > THICK:
+            raise _Fruitless(f"a sample of {self.size} rows says little of {self.d} features")
         if stand is not None:
             self._look(at, None)
             at = self._move(at, at, 1.0)
@@ -165,7 +168,7 @@ class Band:
             )
         else:
             width, holds = self._crossing("distance", (0.0, at.largest), at, at, lambda _, below: below - wanted)
-            count = int(holds)
+            count = int(holds) if at.largest else self.m
             some = (min(1.0, self.size / max(count, 1)),) * 2
         shares = (1.0, 1.0) if count <= (self.size if share == 1.0 else self.most) else (some[0], some[1])
         taken: list[Taken] = self.fit.ask("take", at.bias, width, shares, self.fit.steps)
