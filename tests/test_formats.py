@@ -218,3 +218,12 @@ def test_words_that_are_no_categories(tmp_path):
         read(tmp_path / "a.csv", Wanted(categorical=("y",)))
     with pytest.raises(svmcore.InputError, match="no columns of words"):
         read("demo:monk1", Wanted(categorical=("y",)))
+
+
+def test_a_file_without_header_for_a_machine_that_knows_names(tmp_path):
+    (tmp_path / "a.csv").write_text("7,50,Bern,0\n8,60,Ulm,1\n")
+    wanted = Wanted(names=("age", "town"), width=2)
+    with pytest.raises(
+        svmcore.InputError, match=r"column 3: 'Bern' .* no header, and the machine knows .*'age', 'town'"
+    ):
+        read(tmp_path / "a.csv", wanted)

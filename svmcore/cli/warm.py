@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ def warmup(args: argparse.Namespace) -> int:
     """Compile what is named, for this machine or into a file for others."""
     from svmcore.warm import warmup as compile_ahead
 
+    os.environ.setdefault("SVMCORE_QUIET", "1")  # nobody needs to be told of warmup here
     if not args.quiet:
         print("compiling, for up to a minute", file=sys.stderr)
     begin = time.perf_counter()
