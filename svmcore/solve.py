@@ -1,4 +1,4 @@
-"""The driver: check -> form -> solver -> certify -> Solution. The only room that warns, and that turns a status into words.
+"""The driver: check -> form -> solver -> certify -> Solution. The room that turns a status into words.
 
 A solver's claim is not believed: the certificate is computed from the data, and where it misses the tolerance the solver
 is started again from its own answer, as long as that helps.

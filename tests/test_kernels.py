@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from svmcore import InputError, _kernels
+from svmcore import InputError, _kernels, _threads
 from svmcore._types import LANES, Kernel, KernelKind
-from svmcore.kernel import products
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import aligned, dense_points, new_scratch, padded, sparse_points
 from svmcore.kernel.products import point_product
@@ -137,7 +136,7 @@ def test_extremes_of_two():
 @pytest.mark.parametrize("pack", [dense_points, lambda X, order: sparse_points(sparse.csr_matrix(X), order)])
 @pytest.mark.parametrize("name", KERNELS)
 def test_products_do_not_depend_on_threads(name, pack, monkeypatch):
-    monkeypatch.setattr(products, "_THREAD_VALUES", 0)
+    monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1.0)
     rng = np.random.default_rng(1)
     X, Z, coef = rng.normal(size=(70, 5)), rng.normal(size=(150, 5)), rng.normal(size=70)
     targets, sources = pack(Z, np.arange(150)), pack(X, np.arange(70))

@@ -154,6 +154,23 @@ def test_a_point_without_violation_ends_at_once(rule):
     assert not work.duals.beta.any()
 
 
+@pytest.mark.parametrize(("rule", "chosen"), [(_smo_jit.SECOND, 3), (_smo_jit.MVP, 5)])
+def test_alone_the_largest_gain_goes_first_or_the_largest_residual(rule, chosen):
+    _, K, work = problem(8, equality=False)
+    duals = work.duals
+    duals.lower[:8], duals.upper[:8] = -9.0, 9.0
+    work.refresh_masks()
+    duals.v[:8] = [0.0, 0.1, 0.2, 1.0, 0.0, -1.2, 0.3, 0.0]
+    duals.diag[5], duals.curvature[5] = 3.0, 4.0
+    progress = _steps_jit.Progress(np.zeros(16, np.int64), np.zeros(8), np.empty((3, 6)))
+    progress.ints[_steps_jit.NEXT_CHECK], progress.ints[_smo_jit.PENDING_I] = 9, -1
+    limits = _steps_jit.Limits(tol=1e-3, max_iter=1, check_every=9, work=1e9)
+    arguments = (duals, work.scan, work.cache, new_scratch(3), progress, rule, limits, 0)
+    assert _smo_jit.smo_slice(K.kernel, work.points, *arguments) == _steps_jit.AT_MAX_ITER
+    assert list(np.flatnonzero(duals.beta)) == [chosen]
+    assert progress.trace[0, 1] == 1.2  # the violation is the residual
+
+
 @pytest.mark.parametrize("pair", [(0, 3), (3, 0), (2, 1), (5, -1)])
 def test_a_step_leaves_the_residual_of_the_new_point(pair):
     qp, K, work = problem(64, C=3.0, equality=pair[1] >= 0)

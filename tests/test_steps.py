@@ -224,15 +224,17 @@ def test_pair_slices_end_at_the_optimum(seed, equality):
         assert duals.beta.sum() == pytest.approx(0.0, abs=1e-14)
 
 
-def test_the_partner_has_the_largest_gain():
-    duals, rows, _ = random_problem(5)
-    duals.v[:] = [3.0, 1.0, 2.0, -1.0, 4.0, 2.5, 0.0]
+@pytest.mark.parametrize("seed", range(8))
+def test_the_partner_has_the_largest_gain(seed):
+    duals, rows, _ = random_problem(40 + seed)
+    duals.v[:] = np.random.default_rng(seed).normal(size=7)
+    duals.v[0] = 1.0
     duals.beta[:] = 0.5 * (duals.lower + duals.upper)
-    duals.beta[3] = duals.lower[3]  # of the lowest residual, and cannot shrink
+    duals.beta[3] = duals.lower[3]  # it cannot shrink
     gains = np.full(7, -1.0)
-    for t in (1, 2, 5, 6):
+    for t in (1, 2, 4, 5, 6):
         curvature = duals.curvature[0] + duals.curvature[t] - 2.0 * rows.values[0, t]
-        gains[t] = max(3.0 - duals.v[t], 0.0) ** 2 / curvature
+        gains[t] = max(1.0 - duals.v[t], 0.0) ** 2 / curvature
     assert pairs._partner(duals, rows.values[0], 0) == np.argmax(gains)
     duals.beta[:] = duals.lower
     assert pairs._partner(duals, rows.values[0], 0) == -1

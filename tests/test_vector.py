@@ -155,6 +155,16 @@ def test_the_exponential_is_accurate_over_its_range():
         assert np.abs(relative).max() <= ulps * np.finfo(dtype).eps
 
 
+def test_packed_rows_end_in_zeros():
+    x = np.arange(1.0, 11.0).reshape(5, 2)
+    packed = np.full((2, 2, vector.ROWS), np.nan)
+    points = np.array([4, 0, 2])
+    loops.pack_rows(panels_of(x, np.float64), points, packed)
+    flat = packed.transpose(0, 2, 1).reshape(-1, 2)
+    assert (flat[:3] == x[points]).all()
+    assert (flat[3:] == 0.0).all()
+
+
 def test_values_off_the_diagonal_panels_are_used_twice():
     rng = np.random.default_rng(15)
     n = LANES + vector.ROWS

@@ -1,4 +1,4 @@
-"""The command line: ``cv``, ``path``, ``train``, ``predict``, ``gp``, ``info``, ``demo``, over the public functions only.
+"""The command line: ``cv``, ``path``, ``train``, ``predict``, ``gp``, ``info``, ``demo``. Training is that of the library.
 
 `parser` says what may be typed; `paths`, `cv`, `machines`, `gp` are the commands; `files` reads and writes, `output` prints.
 

@@ -7,8 +7,6 @@ of threads. Short products are never shared out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,7 +40,7 @@ SHAPES = {
     KernelKind.RBF: vector.Rbf,
     KernelKind.LAPLACIAN: vector.Laplacian,
 }
-_THREAD_VALUES = 1 << 20  # feature operations below which a second thread costs more than it brings
+_SLOWER = 16.0  # so much longer than in a tile a feature takes in rows of kernel values
 _PANEL_BYTES = 1 << 19  # a panel of sparse points with all features fits the cache below this,
 _PANELS_BYTES = 1 << 28  # and is kept while all of them are smaller than this
 _CANCELS_64 = 1e4  # the same in float64
@@ -278,13 +276,5 @@ def point_product(
         scratch, row = new_scratch(n_features), np.empty(chunk * LANES)
         _kernels.kernel_product(kernel, targets, start, stop, sources, weights, scratch, row, out)
 
-    if n_threads < 2 or targets.n * sources.n * max(n_features, 1) < _THREAD_VALUES:
-        run(0, targets.n)
-        return out
-    edges = np.linspace(0, targets.n, n_threads + 1).astype(int)
-    with ThreadPoolExecutor(n_threads - 1) as pool:
-        others = [pool.submit(run, int(a), int(b)) for a, b in pairwise(edges[1:])]
-        run(0, int(edges[1]))
-        for other in others:
-            other.result()
+    split(run, targets.n, _SLOWER * targets.n * sources.n * max(n_features, 1), n_threads)
     return out
