@@ -9,7 +9,7 @@ import pytest
 
 from svmcore.solvers import _active_jit, _steps_jit
 from svmcore.solvers._active import ActiveSet
-from svmcore.solvers._active_jit import BIAS, DROPS, IDLE
+from svmcore.solvers._active_jit import ADDS, BIAS, DROPS, IDLE, PAPER
 
 N = 7
 
@@ -200,6 +200,8 @@ def test_members_that_meet_a_bound_leave_on_the_way(seed, equality):
     outside = {5, 2, 4} - set(members)
     assert all(duals.beta[t] in (duals.lower[t], duals.upper[t]) for t in outside)
     assert small.progress.ints[DROPS] == len(outside)
+    # the evaluations that the paper counts for each that left: what is left of the set, and one
+    assert small.progress.floats[PAPER] == sum(3 - k for k in range(len(outside)))
     b = small.progress.floats[BIAS]
     assert duals.v[members] == pytest.approx(np.full(len(members), b), abs=1e-11)
     assert 1 in members or duals.beta[1] in (duals.lower[1], duals.upper[1])
@@ -357,6 +359,7 @@ def test_the_largest_violators_lead_to_the_minimum(equality):
     top = np.where(duals.beta < duals.upper, v, -np.inf).max()
     bottom = np.where(duals.beta > duals.lower, v, np.inf).min()
     assert (top - bottom if equality else max(top, -bottom)) <= 1e-10
+    assert small.progress.ints[ADDS] == small.progress.ints[_steps_jit.ITERATION] > 0
     small.check()
 
 

@@ -271,6 +271,19 @@ def test_hulls_that_meet_are_told():
     assert npa.npa_slice(duals, rows, hulls, progress, ENDS, 1e-3) == steps.NO_BOUND
 
 
+@pytest.mark.parametrize("eps", [0.5, 0.05, 1e-4])
+def test_support_vectors_are_moved_until_none_lags_by_half_of_eps(eps):
+    for seed in range(5):
+        duals, rows, progress = random_problem(60 + seed)
+        hulls = hulls_of(duals, rows, np.where(np.arange(7) % 2 == 0, 0.25, -1.0 / 3.0))
+        before = npa._square(hulls.numbers)
+        lags = [npa._lag(duals, hulls, t) for t in range(7)]
+        assert npa._type_two(duals, rows, hulls, without_trace(progress), ENDS, eps) == -1
+        assert (progress.ints[steps.ITERATION] > 0) == (max(lags) > 0.5 * eps * before)
+        left = [npa._lag(duals, hulls, t) for t in range(7) if hulls.theta[t] != 0.0]
+        assert max(left) <= 0.5 * eps * npa._square(hulls.numbers)
+
+
 def test_a_step_that_is_no_step_ends_the_steps_on_support_vectors():
     duals, rows, progress = random_problem(20)
     hulls = hulls_of(duals, rows, THETA)

@@ -12,6 +12,7 @@ from engines import early_windows
 import svmcore
 from svmcore import _path_jit as pj
 from svmcore.path import elbow_jit as ej
+from svmcore.path import log_jit
 from svmcore.path.record import Recorder
 from svmcore.path.tracker import new_state
 
@@ -104,6 +105,21 @@ def test_a_knot_that_is_corrected_stands_behind_the_events_since():
     assert track.knot.tolist() == [[3.0, 7.0]]
     assert track.knot_events.tolist() == [1]
     assert (track.index.tolist(), track.value.tolist()) == ([4, 2], [0.5, 0.25])
+
+
+def test_a_log_is_full_before_a_step_would_not_fit():
+    S, _ = state(6)
+    recorder = Recorder(6, 6)
+    L, m = recorder.log, 4
+    S.cnt[ej.M] = m
+    for end, size, room in (
+        (log_jit.EVENTS, len(L.event_t), 6 + 4), (log_jit.KNOTS, len(L.knot), 3), (log_jit.VALUES, len(L.value), 3 * m + 8),
+    ):  # fmt: skip
+        L.end[:] = 0
+        L.end[end] = size - room
+        assert not pj.log_full(S, L)
+        L.end[end] += 1
+        assert pj.log_full(S, L)
 
 
 def symmetric(size: int, d: int = 2):

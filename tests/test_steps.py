@@ -349,6 +349,13 @@ def test_a_sweep_that_reaches_the_tolerance_ends_at_once():
     assert (progress.ints[sweeps.SWEEPS], progress.ints[steps.POSITION]) == (1, 2)
 
 
+def test_a_small_curvature_is_one():
+    duals, rows, progress = problem([[1e-6]], [1e-6], [0.0], [INF], equality=False)
+    order, shares = np.zeros((1, 1), np.int64), np.ones(1)
+    assert sweeps.sweep_slice(duals, rows, order, progress, shares, 0, ENDS) == steps.AT_TOLERANCE
+    assert list(duals.beta) == [1.0]
+
+
 def test_a_step_that_does_not_show_is_no_step():
     duals, rows, progress = problem([[1.0]], [1.0], [0.0], [9.0], beta=[1.0], equality=False)
     duals.v[0] = 1e-17

@@ -155,6 +155,21 @@ def test_the_exponential_is_accurate_over_its_range():
         assert np.abs(relative).max() <= ulps * np.finfo(dtype).eps
 
 
+def test_known_columns_complete_a_matrix():
+    rng = np.random.default_rng(16)
+    n = loops.MIRROR + 5
+    K = rng.random((n, n)).round(3)
+    K = K + K.T
+    slots = np.where(rng.random(n) < 0.5, 0, -1)
+    places = np.flatnonzero(slots < 0)
+    out = np.full((n, n), np.nan)
+    out[slots >= 0] = 2.0 * K[slots >= 0] + 0.5
+    block = K[np.ix_(places, places)]
+    for first, last in ((0, 3), (3, len(places))):
+        loops.complete_known(slots, block, places, 2.0, 0.5, first, last, out)
+    assert (out == 2.0 * K + 0.5).all()
+
+
 def test_packed_rows_end_in_zeros():
     x = np.arange(1.0, 11.0).reshape(5, 2)
     packed = np.full((2, 2, vector.ROWS), np.nan)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from svmcore.path import elbow_jit as ej
+from svmcore.path import log_jit
 from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
+from svmcore.path.record import Recorder
 from svmcore.path.tracker import new_state
 from svmcore.path.window import new_stretch, new_window
 
@@ -201,3 +203,57 @@ def test_the_first_event_of_a_window():
     assert h == pytest.approx(min(steps))
     assert int(np.argmin(steps)) == (k if k >= 0 else slots + s)
     assert wj.next_event(P, S, w, 0.5 * h, 1e-9) == (0.5 * h, -1, -1)
+
+
+@pytest.mark.parametrize("equality", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_window_follows_the_path_of_the_whole_problem(seed, equality):
+    P, S, w, _, K = opened(seed, equality)
+    n = len(K)
+    at = w.point[: w.count[wj.SLOTS]]
+
+    def whole():
+        beta = S.beta.copy()
+        slots = np.flatnonzero(w.dead[: w.count[wj.SLOTS]] == 0)
+        beta[w.point[slots]] = w.value[slots]
+        return beta
+
+    before, began, t, bias = whole(), S.side.copy(), S.num[ej.T], S.num[ej.BIAS]
+    log = Recorder(n, n).log
+    code = wj.run_window(P, S, w, log, wj.Closing(t_end=0.3, region=1e9, steps=6, pivot=1e-8, rate_tol=1e-13))
+    after, made = whole(), int(w.count[wj.STEPS])
+    assert 0.3 <= S.num[ej.T] < t
+    assert (after >= S.lower).all()
+    assert (after <= S.upper).all()
+    # the last step has moved everything by what its rates say
+    moved = P.slope * (S.num[ej.T] - t) - K @ (after - before) - (S.num[ej.BIAS] - bias)
+    candidates = w.cand[: w.count[wj.CANDIDATES]]
+    still = np.array([S.side[c] != ej.ELBOW and began[c] == S.side[c] for c in candidates])
+    assert w.r[: candidates.size][still] == pytest.approx((S.resid + moved)[candidates[still]], abs=1e-9)
+    assert moved[S.side == ej.ELBOW][np.isin(np.flatnonzero(S.side == ej.ELBOW), at)] == pytest.approx(0.0, abs=1e-9)
+    assert not equality or after.sum() == pytest.approx(before.sum(), abs=1e-12)
+    # whoever left is exactly at a bound, and the log tells of each event
+    for i in at[S.side[at] != ej.ELBOW]:
+        assert S.beta[i] == (S.lower[i] if S.side[i] == ej.LOW else S.upper[i])
+    told = began.copy()
+    for k in range(int(log.end[log_jit.EVENTS])):
+        i, (old, new, _) = log.event_index[k], log.event_move[k]
+        assert told[i] == old != new
+        told[i] = new
+    assert (told == S.side).all()
+    assert code in (wj.FULL, wj.END, wj.HALVED, wj.TIED, wj.LONG_STEP, wj.NEAR_SINGULAR)
+    assert code != wj.FULL or made == 6
+
+
+def test_a_window_asks_for_the_row_of_whoever_enters():
+    for seed in range(20):
+        P, S, w, _, _ = opened(seed, True)
+        wj.window_direction(P, w)
+        longest = min(S.num[ej.T] - 0.3, 0.5 * ej.size_at(P, S.num[ej.T]))
+        _, s, _ = wj.next_event(P, S, w, longest, 1e-13)
+        if s >= 0:
+            P.slot[w.cand[s]] = -1
+            closing = wj.Closing(t_end=0.3, region=1e9, steps=1, pivot=1e-8, rate_tol=1e-13)
+            assert wj.run_window(P, S, w, Recorder(14, 14).log, closing) == wj.NEED_ROW
+            assert S.cnt[wj.WANT] == w.cand[s]
+            assert w.count[wj.STEPS] == 0

@@ -106,6 +106,7 @@ OPPOSITE = {"min": "max", "max": "min", "fmin": "fmax", "fmax": "fmin", "minimum
 # what plain Python never runs: functions with these decorators or parameters, which write machine instructions
 COMPILED_ONLY = {"intrinsic", "overload"}
 WRITERS = {"lanes", "builder", "context", "typingctx"}
+HELPERS = {"_ranges", "_scalar_intrinsic", "_sparse_row"}  # of those
 # exit codes of a child: a test failed; the changed module cannot even be loaded; something else went wrong
 FAILED, BROKEN, ODD = 1, 2, 3
 AT_LOAD = (0, 0)  # in place of its lines: a statement that runs when its module is loaded
@@ -157,7 +158,8 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
 def compiled_only(function: ast.FunctionDef) -> bool:
     """Whether plain Python never runs it."""
     marks = {getattr(m, "id", getattr(getattr(m, "func", None), "id", "")) for m in function.decorator_list}
-    return bool(marks & COMPILED_ONLY or {part.arg for part in function.args.args} & WRITERS)
+    parameters = {part.arg for part in function.args.args}
+    return bool(marks & COMPILED_ONLY or parameters & WRITERS or function.name in HELPERS)
 
 
 def code(
