@@ -45,22 +45,17 @@ def pack_single(X, centre, factor, first, last, out, squares):
     n, width = X.shape
     for p in range(first, last):
         panel, start = out[p], p * LANES
+        count, own = min(LANES, n - start), squares[start : start + LANES]
         for lane in range(LANES):
-            squares[start + lane] = 0.0
-        if start + LANES <= n:
-            own = squares[start : start + LANES]
-            for k in range(width):
-                c, row = centre[k], panel[k]
-                for lane in range(LANES):
-                    value = (X[start + lane, k] - c) * factor
-                    row[lane] = value
-                    own[lane] += value * value
-        else:
-            for k in range(width):
-                for lane in range(LANES):
-                    value = (X[start + lane, k] - centre[k]) * factor if start + lane < n else 0.0
-                    panel[k, lane] = value
-                    squares[start + lane] += value * value
+            own[lane] = 0.0
+        for k in range(width):
+            c, row = centre[k], panel[k]
+            for lane in range(count):
+                value = (X[start + lane, k] - c) * factor
+                row[lane] = value
+                own[lane] += value * value
+            for lane in range(count, LANES):
+                row[lane] = 0.0
         if panel.shape[0] > width:
             for lane in range(LANES):
                 panel[width, lane] = squares[start + lane]
