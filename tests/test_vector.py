@@ -72,7 +72,7 @@ def test_tiles_match_the_formula(shape, dtype, d):
     rows, panels = rows_of(prescaled(shape, x, dtype), dtype), panels_of(prescaled(shape, z, dtype), dtype)
     single = dtype == np.float32
     stored = np.zeros((rows.shape[0] * vector.ROWS, 2 * LANES), dtype)
-    (loops.store_block_32 if single else loops.store_block_64)(shape, rows, panels, 0, 2, stored)
+    (loops.store_block_32 if single else loops.store_block_64)(shape, rows, panels, False, 0, 2, stored)
     assert np.abs(stored[:14, :70] - expected).max() <= tolerance
     coef = np.zeros(rows.shape[0] * vector.ROWS, dtype)
     coef[:14] = rng.standard_normal(14)
@@ -114,7 +114,7 @@ def test_distances_from_squares(d):
         make(np.column_stack([a, (a * a).sum(axis=1)]), np.float32) for make, a in ((rows_of, x), (panels_of, z))
     )
     stored = np.zeros((rows.shape[0] * vector.ROWS, 2 * LANES), np.float32)
-    loops.store_block_32(shape, rows, panels, 0, 2, stored)
+    loops.store_block_32(shape, rows, panels, False, 0, 2, stored)
     assert np.abs(stored[:14, :70] - expected).max() <= 2e-6
     assert stored.max() <= 1.0
     among = stored[:14, :14]
@@ -137,10 +137,24 @@ def test_equal_points_have_kernel_one_and_far_ones_nothing(dtype):
     x = np.array([[0.3, -7.0], [1e4, 0.1], [-1e4, 3.0]])
     stored = np.zeros((vector.ROWS, LANES), dtype)
     store = loops.store_block_32 if dtype == np.float32 else loops.store_block_64
-    store(vector.Rbf(1.0, 0.0, 1), rows_of(x, dtype), panels_of(x, dtype), 0, 1, stored)
+    store(vector.Rbf(1.0, 0.0, 1), rows_of(x, dtype), panels_of(x, dtype), False, 0, 1, stored)
     assert (np.diag(stored[:3, :3]) == 1.0).all()
     assert (stored[:3, :3] == stored[:3, :3].T).all()
     assert (stored[:3, :3][~np.eye(3, dtype=bool)] < 1e-30).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
+def test_the_lower_triangle_is_all_there_and_little_else(dtype):
+    x = np.random.default_rng(2).standard_normal((150, 3)).astype(dtype)
+    rows, panels = rows_of(x, dtype), panels_of(x, dtype)
+    store = loops.store_block_32 if dtype == np.float32 else loops.store_block_64
+    whole, lower = np.full((2, len(rows) * vector.ROWS, 3 * LANES), np.nan, dtype)
+    store(vector.Rbf(0.5, 0.0, 1), rows, panels, False, 0, 3, whole)
+    store(vector.Rbf(0.5, 0.0, 1), rows, panels, True, 0, 3, lower)
+    below = np.tri(150, dtype=bool)
+    assert (lower[:150, :150][below] == whole[:150, :150][below]).all()
+    assert np.isnan(lower).sum() > 3000
+    assert not np.isnan(whole).any()
 
 
 def test_the_exponential_is_accurate_over_its_range():
@@ -150,7 +164,7 @@ def test_the_exponential_is_accurate_over_its_range():
         panels = r.reshape(-1, 1, LANES)
         stored = np.zeros((vector.ROWS, 4096), dtype)
         store = loops.store_block_32 if dtype == np.float32 else loops.store_block_64
-        store(vector.Laplacian(1.0, 0.0, 1), x, panels, 0, len(panels), stored)
+        store(vector.Laplacian(1.0, 0.0, 1), x, panels, False, 0, len(panels), stored)
         relative = stored[0].astype(np.longdouble) / np.exp2(-r.astype(np.longdouble)) - 1.0
         assert np.abs(relative).max() <= ulps * np.finfo(dtype).eps
 
@@ -348,8 +362,8 @@ def test_sixteen_bit_blocks_are_rounded_kernel_values():
     x = rng.standard_normal((40, 3)).astype(np.float32)
     shape = vector.Rbf(1.0, 0.0, 1)
     full, half = np.zeros((42, LANES), np.float32), np.zeros((42, LANES), np.uint16)
-    loops.store_block_32(shape, rows_of(x, np.float32), panels_of(x, np.float32), 0, 1, full)
-    loops.store_block_32(shape, rows_of(x, np.float32), panels_of(x, np.float32), 0, 1, half)
+    loops.store_block_32(shape, rows_of(x, np.float32), panels_of(x, np.float32), False, 0, 1, full)
+    loops.store_block_32(shape, rows_of(x, np.float32), panels_of(x, np.float32), False, 0, 1, half)
     assert np.abs(half[:40, :40] - full[:40, :40] * vector.UNITS_16).max() <= 0.51
 
 

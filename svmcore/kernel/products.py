@@ -249,7 +249,7 @@ def exact_block(kernel: Kernel, targets: Points, sources: Points) -> FloatArray 
     panels = sources.panels
     packed = packed_rows(targets.panels, np.arange(targets.n))
     out = np.empty((len(packed) * vector.ROWS, len(panels) * LANES + STAGGER))
-    loops.store_block_64(shape_of(kernel), packed, panels, 0, len(panels), out)
+    loops.store_block_64(shape_of(kernel), packed, panels, False, 0, len(panels), out)
     return out[: targets.n, : sources.n]
 
 

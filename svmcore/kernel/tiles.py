@@ -401,7 +401,7 @@ class DenseTiles(_Tiles):
         def run(a: int, b: int) -> None:
             for group in range(0, len(packed), step):
                 rows = out[group * vector.ROWS :]
-                store(self._shape(single=single), packed[group : group + step], source, a, b, rows)
+                store(self._shape(single=single), packed[group : group + step], source, False, a, b, rows)
 
         split(run, len(source), work, self.n_threads)
 
@@ -444,10 +444,10 @@ class DenseTiles(_Tiles):
             panels = np.empty((columns, source.shape[1], LANES), source.dtype)
             loops.gather_panels(source, points, panels)
         half = single and source.shape[1] >= _WIDE
-        store = loops.store_lower_32 if half else loops.store_block_32 if single else loops.store_block_64
+        store = loops.store_block_32 if single else loops.store_block_64
         work = float(out.size * source.shape[1])
         shape = self._shape(single=single)
-        split(lambda a, b: store(shape, packed, panels, a, b, out), columns, work, self.n_threads)
+        split(lambda a, b: store(shape, packed, panels, half, a, b, out), columns, work, self.n_threads)
         return self._finish(out, count, half=half)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
@@ -498,7 +498,7 @@ def exact_gram(K: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
 
 def _fill(shape: Any, packed: Real, panels: Real, offset: float, out: Real, start: int, first: int, last: int) -> None:
     rows = out[(start + first) * vector.ROWS : (start + last) * vector.ROWS]
-    loops.store_block_64(shape, packed[start + first : start + last], panels, 0, len(panels), rows)
+    loops.store_block_64(shape, packed[start + first : start + last], panels, False, 0, len(panels), rows)
     if offset:
         rows[:, :-STAGGER] += offset
 

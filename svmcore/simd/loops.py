@@ -114,20 +114,14 @@ def add_symmetric(shape, rows, coef, panels, weights, first, step, out, sums):
 
 
 @jit
-def store_block_32(shape, rows, panels, first, last, out):
-    """out = K(rows, panels) for panels first..last-1. In place: out."""
+def store_block_32(shape, rows, panels, lower, first, last, out):
+    """out = K(rows, panels) for panels first..last-1. In place: out.
+
+    `lower`: rows and columns are the same points, and only tiles are stored that reach the lower triangle.
+    """
     for p in range(first, last):
         for lane in range(0, LANES, COLUMNS_32):
-            for g in range(rows.shape[0]):
-                store_tile(shape, rows, g, panels, p, lane, out)
-
-
-@jit
-def store_lower_32(shape, rows, panels, first, last, out):
-    """`store_block_32` when rows and columns are the same points: only tiles that reach the lower triangle."""
-    for p in range(first, last):
-        for lane in range(0, LANES, COLUMNS_32):
-            for g in range((p * LANES + lane) // ROWS, rows.shape[0]):
+            for g in range((p * LANES + lane) // ROWS if lower else 0, rows.shape[0]):
                 store_tile(shape, rows, g, panels, p, lane, out)
 
 
@@ -150,11 +144,11 @@ def mirror(out, count):
 
 
 @jit
-def store_block_64(shape, rows, panels, first, last, out):
+def store_block_64(shape, rows, panels, lower, first, last, out):
     """`store_block_32` in float64."""
     for p in range(first, last):
         for lane in range(0, LANES, COLUMNS_64):
-            for g in range(rows.shape[0]):
+            for g in range((p * LANES + lane) // ROWS if lower else 0, rows.shape[0]):
                 store_tile(shape, rows, g, panels, p, lane, out)
 
 
