@@ -4,8 +4,8 @@
 |----------------------------------------------------------------------------|--------------------------|
 | a Python kernel whose matrix does not fit the memory                       | smo                      |
 | at most 100 variables; at most 2,000 with neither bound nor diagonal        | smo                      |
-| linear kernel, bounded boxes or a positive diagonal, few features, no start, | interior, then block     |
-| and an equality row, if any, of total zero                                  |                          |
+| linear kernel, or a polynomial one of few monomials; bounded boxes or a     | interior, then block     |
+| positive diagonal, no start, and an equality row, if any, of total zero     |                          |
 | everything else                                                            | block, then smo          |
 
 A solver is followed by the next one, from the best point so far, when it ends at a limit of its own or of double
@@ -15,13 +15,25 @@ hides the tolerance.
 
 from __future__ import annotations
 
+import math
+
 from svmcore._types import DualQP, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.table import is_positive
 
 MOST_FEATURES = 150  # an interior-point step costs n d^2 / 2
+SHARE, SHARE_OF_MONOMIALS = 4, 8  # at least so many points a feature; monomials have to be made first
 LEAST_POINTS = 300  # below, an iteration is all overhead
 TINY = 100  # here nothing takes long, except what face steps cut short
 MOST_OPEN = 2000  # hard margins: face steps find the answer, or that there is none
+
+
+def n_monomials(K: KernelMatrix) -> float:
+    """The dimension of the feature space of a polynomial kernel, which is its largest rank; infinite for other kernels."""
+    kernel, d = K.kernel, K.n_features
+    if K.function is not None or kernel.kind != KernelKind.POLY or not is_positive(kernel):
+        return math.inf
+    return math.comb(d + kernel.degree - (kernel.coef0 == 0.0), kernel.degree)
 
 
 def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
@@ -29,10 +41,12 @@ def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
     n = len(qp.c)
     closed = not qp.infinite or bool((qp.diag > 0).all())
     level = qp.total == 0.0 or not qp.equality
-    linear = K.kernel.kind == KernelKind.LINEAR and closed and level and K.n_features <= MOST_FEATURES
-    rescue = ("interior",) if linear else ()
+    linear = K.kernel.kind == KernelKind.LINEAR
+    width, share = (K.n_features, SHARE) if linear else (n_monomials(K), SHARE_OF_MONOMIALS)
+    narrow = closed and level and width <= MOST_FEATURES
+    rescue = ("interior",) if narrow else ()
     if K.function is not None or n <= (MOST_OPEN if qp.open_box else TINY):
         return ("smo", *rescue)
-    if linear and not warm and n >= LEAST_POINTS and K.n_features <= n // 4:
+    if narrow and not warm and n >= LEAST_POINTS and width <= n // share:
         return ("interior", "block", "smo")
     return ("block", *rescue, "smo")

@@ -17,12 +17,13 @@ RESCUED_BLOCK, RESCUED_SMO = ("block", "interior", "smo"), ("smo", "interior")  
 
 
 def chain(
-    n=400, d=3, *, kind=KernelKind.LINEAR, loss="hinge", C=1.0, equality=True, warm=False, function=None, cache=1e9
-):
+    n=400, d=3, *, kind=KernelKind.LINEAR, coef0=0.0, loss="hinge", C=1.0, equality=True, warm=False, function=None,
+    cache=1e9,
+):  # fmt: skip
     y = np.where(np.arange(n) % 2, 1.0, -1.0)
     qp = formulations.svc(y, np.full(n, C), loss, equality)
     X = np.random.default_rng(0).normal(size=(n, d))
-    K = KernelMatrix(X, Kernel(int(kind), 1.0, 0.0, 3, 0.0), function, cache_bytes=int(cache))
+    K = KernelMatrix(X, Kernel(int(kind), 1.0, coef0, 3, 0.0), function, cache_bytes=int(cache))
     return auto.choose(qp, K, warm=warm)
 
 
@@ -48,10 +49,34 @@ def chain(
         (RESCUED_BLOCK, {"n": 400, "d": 101}),
         (INTERIOR, {"n": 800, "d": auto.MOST_FEATURES}),
         (BLOCK, {"n": 800, "d": auto.MOST_FEATURES + 1}),
+        (INTERIOR, {"kind": KernelKind.POLY, "coef0": 1.0}),  # 20 monomials of degree 3 or less
+        (BLOCK, {"kind": KernelKind.POLY, "coef0": 1.0, "d": 8, "n": 2000}),  # 165 are too many
+        (INTERIOR, {"kind": KernelKind.POLY, "d": 8, "n": 960}),  # 120 of degree 3
+        (RESCUED_BLOCK, {"kind": KernelKind.POLY, "d": 8, "n": 959}),
+        (RESCUED_BLOCK, {"kind": KernelKind.POLY, "warm": True}),
+        (RESCUED_SMO, {"kind": KernelKind.POLY, "n": auto.TINY}),
+        (BLOCK, {"kind": KernelKind.POLY, "coef0": -1.0}),  # it need not be positive
+        (SMO, {"kind": KernelKind.POLY, "C": np.inf}),
     ],
 )
 def test_every_row_of_the_table(expected, problem):
     assert chain(**problem) == expected
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("degree", "coef0"), [(2, 1.0), (3, 1.0), (3, 0.0)])
+def test_few_monomials_are_for_the_interior_point(degree, coef0):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 4))
+    t = np.sin(X[:, 0]) + 0.1 * rng.normal(size=500)
+    options = {"kernel": "poly", "degree": degree, "coef0": coef0, "tol": 1e-6}
+    machine = svmcore.train_svr(X, t, 100.0, **options)
+    assert machine.solver == "interior"
+    assert machine.converged
+    other = svmcore.train_svr(X, t, 100.0, solver="block", **options)
+    assert machine.objective == pytest.approx(other.objective, rel=1e-8)
+    K = KernelMatrix(X, machine.kernel, cache_bytes=0)
+    assert np.linalg.matrix_rank(K.block(np.arange(500), np.arange(500))) <= auto.n_monomials(K)
 
 
 @pytest.mark.parametrize(("cache", "expected"), [(1e9, BLOCK), (1e3, SMO)])
