@@ -11,29 +11,42 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcore._control import new_control
 from svmcore._errors import ConvergenceWarning, InputError, listening, warn
 from svmcore._html import html_table
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
 from svmcore._threads import one_blas_thread
-from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse, mostly_empty, narrowed
+from svmcore.kernel.tiles import DenseTiles, make_tiles
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models import archive, solution
-from svmcore.models.solution import FORMATS, Solution
+from svmcore.models.solution import FORMATS, Solution, Terms
 from svmcore.path.cross import Cross
-from svmcore.problem import border
+from svmcore.problem import border, formulations
 from svmcore.problem import columns as features
 from svmcore.problem import intercept as intercepts
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns, Scaling
 from svmcore.problem.division import STRATEGIES, Division, Part, division
 from svmcore.problem.scales import warn_of_scales
-from svmcore.solve import _checked_points
+from svmcore.solve import LARGE_GAP, Reached, Run, _check_run, _checked_points, reached_at_once
+from svmcore.solvers import _whole
 from svmcore.train import train_svc
 
 FORMAT = "svmcore-classes-2"  # 1: kernels had numbers
 _SHARED = 1e9  # bytes of a kernel matrix that is computed for all machines at once
 _SHARE = 0.25  # of the free memory
+_PLAIN = {
+    "loss": "hinge", "fit_intercept": True, "intercept_scaling": None, "fixed_intercept": None, "solver": "auto",
+    "stopping": "kkt", "max_iter": -1, "callback": None, "verbose": 0, "trace": False, "alpha0": None,
+}  # fmt: skip
+"""Words of `train_svc` with which a pair of classes can be had in one call."""
+
+_FREE = {"tol", "cache_mb", "random_state"}
+"""Words that may have any value then."""
+
 _BLOCK = 1 << 20  # kernel values held in a prediction
 
 
@@ -87,14 +100,19 @@ def train_classes(
     gram = _shared_gram(study, threads)
     machines, told = [], []
     each = [_for_each(name, value, len(which.parts)) for name, value in (("C", C), ("nu", options.pop("nu", None)))]
+    quick = _Quick.of(study, which, options, threads) if gram is None else None
     for part, cost, nu in zip(which.parts, *each, strict=True):
         left = None if limit is None else max(0.0, limit - (time.perf_counter() - begin))
         how = {**options, "nu": nu, "n_threads": threads, "time_limit": 0.0 if stopped else left}
         with listening() as heard:
-            machine = _trained(study, part, cost, gram, how)
+            machine = None if quick is None or nu is not None or stopped or left == 0.0 else quick.machine(part, cost)
+            if machine is None:
+                machine = _trained(study, part, cost, gram, how)
         told += [(part.name(study.classes), message) for message, kind in heard if kind is ConvergenceWarning]
         machines.append(machine)
         stopped |= machine.status in (Status.INTERRUPTED, Status.CALLBACK)
+    if quick is not None:
+        quick.release()
     _speak(told, len(machines))
     by_scale = isinstance(gamma, str) and gamma == "scale"
     slow = not all(machine.converged for machine in machines)
@@ -179,14 +197,105 @@ def _trained(study: _Study, part: Part, C: Any, gram: FloatArray | None, options
     given = study.spec.kernel.kind == KernelKind.PRECOMPUTED
     vectors = found.support_vectors if gram is None or given else study.X[support]
     pair = len(part.minus) == 1
-    terms = found.terms
-    if study.factors is not None and pair:
-        terms = terms._replace(factors=(float(study.factors[part.minus[0]]), float(study.factors[part.plus[0]])))
+    terms = _with_factors(found.terms, study, part) if pair else found.terms
     return replace(
         found, alpha=alpha, support=support, kernel=study.spec.kernel, function=study.spec.function,
-        classes=study.classes[[part.minus[0], part.plus[0]]] if pair else np.array([False, True]),
+        classes=_pair(study, part) if pair else np.array([False, True]),
         support_vectors=vectors, columns=study.columns, terms=terms, training=None,
     )  # fmt: skip
+
+
+def _is_plain(name: str, value: Any) -> bool:
+    """Whether a word has the value with which a pair can be had in one call; other values are for `train_svc` to judge."""
+    plain = _PLAIN.get(name, _FREE)
+    return value is plain or (isinstance(plain, int | str) and not isinstance(plain, bool) and bool(value == plain))
+
+
+class _Quick:
+    """Machines for pairs of classes, each in one compiled call, over points that are packed once and in memory for one.
+
+    Only where that gives what `train_svc` would give: it is asked instead wherever this has no answer.
+    """
+
+    def __init__(self, study: _Study, tiles: DenseTiles, most: int, run: Run) -> None:
+        self.study, self.tiles, self.run, self.most = study, tiles, run, most
+        self.room = _whole.Room(tiles, most, few=True)
+
+    @classmethod
+    def of(cls, study: _Study, which: Division, options: dict[str, Any], threads: int) -> _Quick | None:
+        """Where there is one: several pairs, some of them small, and nothing asked for that only a solver does."""
+        plain = all(name in _FREE or _is_plain(name, value) for name, value in options.items())
+        if not plain or which.single or which.strategy != "ovo" or study.spec.function is not None:
+            return None
+        counts = np.bincount(study.codes)
+        sizes = [int(counts[part.minus[0]] + counts[part.plus[0]]) for part in which.parts]
+        most = max((size for size in sizes if size <= _whole.MOST), default=0)
+        cache, seed = options.get("cache_mb"), options.get("random_state")
+        run = _check_run(
+            "auto", options.get("tol", 1e-3), "kkt", -1, cache, threads, None, False, seed, {}
+        )  # fmt: skip
+        K = KernelMatrix(study.X, study.spec.kernel, cache_bytes=min(run.cache_bytes, 8 * _whole.MOST**2))
+        if not most or not _whole.serves(K):
+            return None
+        tiles = make_tiles(K, centred=True)
+        return cls(study, tiles, most, run) if isinstance(tiles, DenseTiles) else None
+
+    def release(self) -> None:
+        """The memory is for others."""
+        self.tiles.release()
+
+    def machine(self, part: Part, C: Any) -> Solution | None:
+        """The machine of a pair in terms of all rows, where it takes no more than a call."""
+        study, C = self.study, border.cost(C)
+        if np.inf == C:
+            return None
+        rows = np.flatnonzero(part.holds(study.codes))
+        signs = np.where(part.positive(study.codes[rows]), 1.0, -1.0)
+        qp = formulations.svc(signs, C * study.weights[rows], "hinge", True)
+        qp = qp._replace(point=rows[qp.point])
+        if not _whole.has_way(qp) or len(qp.c) > self.most:
+            return None
+        with new_control("fit", None, None, 0) as control, np.errstate(all="ignore"):
+            found = self.room.solve(qp, np.zeros(len(qp.c)), self.run.tol)
+            if found is None or formulations.balanced(qp, found.beta) is not found.beta:
+                return None
+            reached = reached_at_once(qp, found)
+            if abs(reached.measured.relative_gap) > LARGE_GAP:
+                return None  # there is something to say about it
+            solution = self._solution(part, C, qp, reached, found, control.seconds)
+            if control.reason() is Status.INTERRUPTED:
+                warn(f"{Status.INTERRUPTED}.", ConvergenceWarning)
+                solution = replace(solution, status=Status.INTERRUPTED, converged=False)
+        return solution
+
+    def _solution(
+        self, part: Part, C: float, qp: DualQP, reached: Reached, found: _whole.Outcome, seconds: float
+    ) -> Solution:
+        study, raw = self.study, reached.raw
+        carried = np.flatnonzero(found.beta)
+        support, coef = qp.point[carried], found.beta[carried]
+        alpha = np.zeros(study.codes.size)
+        alpha[support] = np.abs(coef)
+        return Solution(
+            alpha=alpha, intercept=found.bias, support=support, dual_coef=coef, kkt_violation=found.violation,
+            measured=reached.measured.certificate(), status=raw.status, converged=True, n_iter=raw.n_iter,
+            n_kernel_evals=found.n_evals, fit_seconds=seconds, solver=reached.name, classes=_pair(study, part),
+            kernel=study.spec.kernel, support_vectors=study.X[support], columns=study.columns,
+            terms=_with_factors(Terms(C, "hinge"), study, part), n_threads=self.run.n_threads,
+            stats=raw.stats | {"certificate_evals": found.certificate_evals},
+        )  # fmt: skip
+
+
+def _pair(study: _Study, part: Part) -> NDArray[Any]:
+    """The labels of a pair of classes."""
+    return np.asarray(study.classes[[part.minus[0], part.plus[0]]])
+
+
+def _with_factors(terms: Terms, study: _Study, part: Part) -> Terms:
+    """The terms of a pair, with the weights of its classes."""
+    if study.factors is None:
+        return terms
+    return terms._replace(factors=(float(study.factors[part.minus[0]]), float(study.factors[part.plus[0]])))
 
 
 def _speak(told: list[tuple[str, str]], n_machines: int) -> None:

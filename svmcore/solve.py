@@ -33,7 +33,7 @@ from svmcore.solvers import _whole
 from svmcore.solvers._contract import STOPPED, product_work, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
-_LARGE_GAP = 0.01
+LARGE_GAP = 0.01
 _NEAR = (0.5, 2.0)  # a gap by a solver's residual between these multiples of it is computed exactly
 _BY_CHANCE = 1 / 16  # share of the typical rounding of a violation below which a tolerance is met by no point
 _FAR_APART = 1e-2  # squared distance of two points, as a share of the squared norm, that rules this out:
@@ -364,7 +364,7 @@ def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run, long: float = np.i
         if known is not None or stopped:
             violation, intercept = known or _own_measures(qp, K, raw)
             relative = _relative_gap(qp, raw, intercept if qp.equality else 0.0)
-            if stopped or not _NEAR[0] < relative / _LARGE_GAP < _NEAR[1]:
+            if stopped or not _NEAR[0] < relative / LARGE_GAP < _NEAR[1]:
                 return Measured(
                     violation, intercept, relative, lambda: certificate(qp, K, raw.beta),
                     postponed=True, estimated=known is None,
@@ -618,7 +618,7 @@ def _speak(solution: Solution, measured: Measured, problem: Problem, run: Run, n
         warn(f"{status}: {lost}. The limit of {solution.solver!r} is {limit}. Remedy: {remedy}.", ConvergenceWarning)
     elif status in _REMEDIES:
         warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning)
-    elif run.stopping != "gap" and abs(relative_gap) > _LARGE_GAP:  # below zero: rounding larger than the objective
+    elif run.stopping != "gap" and abs(relative_gap) > LARGE_GAP:  # below zero: rounding larger than the objective
         warn(
             f"the tolerance is met but the objective may be off by {100 * abs(relative_gap):.2g} %: {lost}. "
             "Remedy: a smaller tol, or stopping='gap'.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +13,7 @@ from test_cv_classes import STRATEGIES, clouds
 
 import svmcore
 from svmcore import classes
+from svmcore._types import Status
 from svmcore.problem.division import division
 
 pytestmark = pytest.mark.compiled
@@ -196,3 +199,72 @@ def test_an_intercept_that_is_scaled_to_the_data_is_one_for_all_machines(kernel,
     other = svmcore.train_classes(X, y, 1.0, kernel="linear", intercept_scaling=largest, **words)
     values = machines.decision_function(X @ X.T if kernel == "precomputed" else X)
     np.testing.assert_allclose(values, other.decision_function(X), atol=1e-6)
+
+
+# ---- pairs in one call ---------------------------------------------------------------------------------------------------
+
+
+def asked_of_the_solver(monkeypatch):
+    """How many machines `train_svc` is asked for."""
+    asked, real = [], classes.train_svc
+    monkeypatch.setattr(classes, "train_svc", lambda *words, **more: asked.append(1) or real(*words, **more))
+    return asked
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])
+def test_pairs_in_one_call_are_those_of_the_solver(kernel, monkeypatch):
+    X, y = clouds(240, k=4)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, 240)
+    weights[::7] = 0.0
+    words = {"kernel": kernel, "sample_weight": weights, "class_weight": "balanced", "tol": 1e-8}
+    asked = asked_of_the_solver(monkeypatch)
+    quick = svmcore.train_classes(X, y, 3.0, **words)
+    assert not asked
+    slow = svmcore.train_classes(X, y, 3.0, solver="smo", **words)
+    assert len(asked) == len(slow) == 6
+    for mine, other in zip(quick, slow, strict=True):
+        assert mine.solver == "block"
+        assert mine.converged
+        assert mine.objective == pytest.approx(other.objective, rel=1e-9)
+        assert mine.kkt_violation <= 1e-8
+        assert abs(mine.relative_gap) < 1e-6
+        assert mine.params == other.params
+        assert mine.classes.tolist() == other.classes.tolist()
+        np.testing.assert_array_equal(mine.support_vectors, X[mine.support])
+        np.testing.assert_allclose(mine.alpha, other.alpha, atol=1e-4)
+    np.testing.assert_allclose(quick.decision_function(X), slow.decision_function(X), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{"kernel": "linear"}, {"loss": "squared_hinge"}, {"stopping": "gap"}, {"callback": lambda _: False}, {"nu": 0.1}],
+)
+def test_pairs_with_other_words_are_for_the_solver(words, monkeypatch):
+    X, y = clouds(90)
+    asked = asked_of_the_solver(monkeypatch)
+    svmcore.train_classes(X, y, **words)
+    assert len(asked) == 3
+
+
+def test_large_pairs_are_for_the_solver(monkeypatch):
+    X, y = clouds(200, k=3)
+    monkeypatch.setattr(classes._whole, "MOST", 130)
+    most = [np.isin(y, pair).sum() for pair in combinations(np.unique(y), 2)]
+    asked = asked_of_the_solver(monkeypatch)
+    svmcore.train_classes(X, y, 2.0)
+    assert len(asked) == sum(size > 130 for size in most)
+
+
+def test_ctrl_c_ends_pairs_in_one_call(monkeypatch):
+    X, y = clouds(120)
+    solve = classes._whole.Room.solve
+
+    def interrupted(room, *problem):
+        signal.raise_signal(signal.SIGINT)
+        return solve(room, *problem)
+
+    monkeypatch.setattr(classes._whole.Room, "solve", interrupted)
+    with pytest.warns(svmcore.ConvergenceWarning, match="3 of 3 machines; 'green' against 'blue': interrupted"):
+        machines = svmcore.train_classes(X, y)
+    assert machines.status is Status.INTERRUPTED
+    assert len(machines) == 3
