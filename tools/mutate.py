@@ -85,6 +85,7 @@ TESTS = {
     "solvers/_projection_jit": "faces_and_hulls projection",
     "solvers/_steps_jit": "steps smo",
     "solvers/_sweeps_jit": "steps",
+    "solvers/_whole_jit": "whole block_steps:bias",
     "solvers/adatron": "adatron",
     "solvers/block": "block_branches",
     "solvers/chunking": "working_sets:chunk",
