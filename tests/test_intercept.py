@@ -129,6 +129,7 @@ def test_a_change_of_the_machine_keeps_the_embedding():
     assert larger.params["intercept_scaling"] == pytest.approx(machine.params["intercept_scaling"], rel=1e-12)
 
 
+@pytest.mark.compiled
 def test_embedding_has_tau_R_by_default_everywhere():
     X, y = problem()
     R = float(np.sqrt((X**2).sum(axis=1).max()))
