@@ -17,7 +17,7 @@ import svmcore
 from bench.contest import Context
 from bench.suite import Suite
 
-MODULES = ("spirals", "stopping", "working_sets", "gaussian", "projection", "simplesvm", "ong", "growth")
+MODULES = ("spirals", "stopping", "working_sets", "gaussian", "projection", "simplesvm", "growth", "ong")
 
 
 def run(context: Context) -> None:
