@@ -425,7 +425,7 @@ def leave_one_out(
     X, y, C : the training problem; further keywords are those of `train_svc` that define it (kernel, gamma, degree,
         coef0, loss, fit_intercept, intercept_scaling, fixed_intercept, standardize, sample_weight, class_weight). With
         `epsilon`: regression.
-        `standardize` works out mean and scale once, on all points.
+        `standardize` works out mean and scale once, on all points, and ``class_weight="balanced"`` its factors.
     tol : KKT tolerance of each machine. time_limit, callback, verbose, cache_mb, n_threads : as in `train_svc`.
 
     Returns
