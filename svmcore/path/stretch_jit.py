@@ -305,6 +305,7 @@ def fill_candidates(P, S, w, q):
     slots = w.count[SLOTS]
     for s in range(w.count[CANDIDATES]):
         i = w.cand[s]
+        w.known[s] = 0
         out = w.K[s]
         if P.slot[i] >= 0:  # along a row: neighbouring memory
             row = P.rows[P.slot[i]]

@@ -39,8 +39,10 @@ def new_window(n: int, capacity: int, candidates: int) -> wj.Window:
     return wj.Window(
         point=slots(np.int64), dead=slots(np.int8), spot=slots(np.int64), start=slots(), value=slots(), low=slots(),
         high=slots(), V=np.empty((sj.LONGEST + 8, capacity)), sign=np.empty(sj.LONGEST + 8), u1=slots(), u2=slots(),
-        d=slots(), x=slots(), b=slots(), step=np.empty(capacity + candidates), cand=choice(np.int64),
-        place=np.empty(n, dtype=np.int64), K=np.empty((candidates, capacity)), r=choice(), p=choice(),
+        d=slots(), x=slots(), b=slots(), B=np.empty((wj.AHEAD, capacity)),
+        chosen=np.empty(wj.AHEAD, dtype=np.int64), step=np.empty(capacity + candidates), cand=choice(np.int64),
+        place=np.empty(n, dtype=np.int64), K=np.empty((candidates, capacity)),
+        ahead=np.empty((candidates, capacity)), known=np.zeros(candidates, dtype=np.int8), r=choice(), p=choice(),
         moved=np.empty((steps, capacity)), r_at=np.empty((steps, candidates)), t_at=np.empty(steps),
         bias_at=np.empty(steps), count=np.zeros(8, dtype=np.int64),
     )  # fmt: skip

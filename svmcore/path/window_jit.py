@@ -29,6 +29,11 @@ SLOTS, CANDIDATES, STEPS, PENDING, START = range(5)
 
 LONG = 0.1  # a step that takes a larger share of t must start from a refined direction
 TIE = 1e-12
+WIDE = (
+    320  # elbow from which on the inverse is too long for the nearest cache: it is then read once for several products
+)
+AHEAD = 6  # so many
+TILE_ROWS, TILE_COLUMNS = 16, 256  # of the inverse that stay in the nearest cache; multiples of 4
 
 
 class Window(NamedTuple):
@@ -48,10 +53,14 @@ class Window(NamedTuple):
     d: FloatArray
     x: FloatArray
     b: FloatArray
+    B: FloatArray  # several of these, one a row
+    chosen: IntArray  # the candidates that they belong to
     step: FloatArray  # slot, then candidate -> the step at which it blocks
     cand: IntArray  # candidate -> point
     place: IntArray  # point -> candidate, or -1
     K: FloatArray  # candidates x slots
+    ahead: FloatArray  # candidates x slots at the start: M0 times a row of K, where it is `known`
+    known: np.ndarray
     r: FloatArray  # residuals of candidates
     p: FloatArray  # their rates
     moved: FloatArray  # step x slot: beta minus its value at the start
@@ -127,12 +136,95 @@ def symmetric_product(A, n, b, x):
         k += 1
 
 
+@jit(sums=True)
+def tile_product(A, top, bottom, left, right, b, x):
+    """Add to x what the tile [top, bottom) x [left, right) of the lower triangle gives to A b. In place: x.
+
+    `top` and `left` are multiples of 4, as is `right` where the diagonal lies beyond.
+    """
+    k = top
+    while k + 3 < bottom:
+        stop = max(left, min(right, k))
+        p, q, r, s = A[k, left:stop], A[k + 1, left:stop], A[k + 2, left:stop], A[k + 3, left:stop]
+        bp, bq, br, bs = b[k], b[k + 1], b[k + 2], b[k + 3]
+        along, out = b[left:stop], x[left:stop]
+        tp = tq = tr = ts = 0.0
+        for j in range(stop - left):
+            bj = along[j]
+            tp += p[j] * bj
+            tq += q[j] * bj
+            tr += r[j] * bj
+            ts += s[j] * bj
+            out[j] += (bp * p[j] + bq * q[j]) + (br * r[j] + bs * s[j])
+        if left <= k < right:
+            tp += A[k, k] * bp + A[k + 1, k] * bq + A[k + 2, k] * br + A[k + 3, k] * bs
+            tq += A[k + 1, k] * bp + A[k + 1, k + 1] * bq + A[k + 2, k + 1] * br + A[k + 3, k + 1] * bs
+            tr += A[k + 2, k] * bp + A[k + 2, k + 1] * bq + A[k + 2, k + 2] * br + A[k + 3, k + 2] * bs
+            ts += A[k + 3, k] * bp + A[k + 3, k + 1] * bq + A[k + 3, k + 2] * br + A[k + 3, k + 3] * bs
+        x[k] += tp
+        x[k + 1] += tq
+        x[k + 2] += tr
+        x[k + 3] += ts
+        k += 4
+    while k < bottom:
+        bk = b[k]
+        total = 0.0
+        for j in range(left, min(right, k)):
+            total += A[k, j] * b[j]
+            x[j] += bk * A[k, j]
+        x[k] += total + (bk * A[k, k] if left <= k < right else 0.0)
+        k += 1
+
+
 @jit
-def apply_inverse(S, w, b, x):
-    """x = M b on the slots in use, b zero on dead slots. In place: x."""
+def several_products(A, n, B, X, chosen, count):
+    """X[chosen[c]] = A B[c] for c < count, for the symmetric A whose lower triangle is stored: it is read once for all.
+
+    In place: X.
+    """
+    for c in range(count):
+        x = X[chosen[c]]
+        for k in range(n):
+            x[k] = 0.0
+    for top in range(0, n, TILE_ROWS):
+        bottom = min(top + TILE_ROWS, n)
+        for left in range(0, bottom, TILE_COLUMNS):
+            right = min(left + TILE_COLUMNS, bottom)
+            for c in range(count):
+                tile_product(A, top, bottom, left, right, B[c], X[chosen[c]])
+
+
+@jit
+def look_ahead(P, S, w, s):
+    """M0 times the rows of candidate s and, of a wide elbow, of those that may enter next. In place: w."""
     start = w.count[START]
     slots = w.count[SLOTS]
-    symmetric_product(S.factor, start, b, x)
+    w.chosen[0] = s
+    w.known[s] = 1
+    count = 1
+    while start >= WIDE and count < AHEAD:
+        best = -1
+        for c in range(w.count[CANDIDATES]):
+            if w.known[c] == 0 and (best < 0 or w.step[slots + c] < w.step[slots + best]):
+                best = c
+        if best < 0 or not w.step[slots + best] < BIG:
+            break
+        w.chosen[count] = best
+        w.known[best] = 1
+        count += 1
+    for c in range(count):
+        row = w.K[w.chosen[c]]
+        b = w.B[c]
+        for k in range(start):
+            b[k] = row[k] + P.bump
+    several_products(S.factor, start, w.B, w.ahead, w.chosen, count)
+
+
+@jit
+def add_pending(w, b, x):
+    """Make x = M0 b on the slots of the start x = M b on the slots in use. In place: x."""
+    start = w.count[START]
+    slots = w.count[SLOTS]
     for k in range(start, slots):
         x[k] = 0.0
     for r in range(w.count[PENDING]):
@@ -294,6 +386,7 @@ def leave_slot(P, S, w, k):
         w.count[CANDIDATES] = s + 1
         w.cand[s] = i
         w.place[i] = s
+        w.known[s] = 0
         w.spot[k] = s
         row = P.rows[P.slot[i]]
         for j in range(slots):
@@ -334,9 +427,13 @@ def enter_slot(P, S, w, s, least_pivot):
     """Candidate s takes a new slot. In place: w. Returns False (nothing changed) when its pivot is too small."""
     slots = w.count[SLOTS]
     i = w.cand[s]
-    for k in range(slots):
-        w.b[k] = 0.0 if w.dead[k] else w.K[s, k] + P.bump
-    apply_inverse(S, w, w.b, w.x)
+    if not w.known[s]:
+        look_ahead(P, S, w, s)
+    for k in range(w.count[START]):
+        w.x[k] = w.ahead[s, k]
+    for k in range(slots):  # of dead slots too: M is zero there
+        w.b[k] = w.K[s, k] + P.bump
+    add_pending(w, w.b, w.x)
     whole = P.diagonal[i] + P.bump
     pivot = whole - dot(w.x, w.b, slots)
     if not pivot > least_pivot * whole:
