@@ -341,7 +341,7 @@ def _paper(
     limit = limit_of(v)
     with control.beginning():
         if way.high is None:
-            beta, top = limit_solution(smo, max(options.start_tol, _ROUNDING))
+            beta, top = limit_solution(smo, limit, max(options.start_tol, _ROUNDING))
             slope = top.bias_slope
             lam = 2.0 * max(top.lam, way.low)
         else:

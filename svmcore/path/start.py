@@ -128,13 +128,12 @@ def limit_point(v: BoxPath, limit: Limit) -> FloatArray:
     return beta
 
 
-def limit_solution(smo: Smo, tol: float) -> tuple[FloatArray, Top]:
+def limit_solution(smo: Smo, limit: Limit, tol: float) -> tuple[FloatArray, Top]:
     """The solution for every large t, to a relative `tol`, and the t down to which it holds.
 
     What is tied minimises 1/2 b'Kb - fixed'b under its share of the sum: the rest of the linear term is constant on it.
     """
     K, v = smo.K, smo.v
-    limit = limit_of(v)
     beta = limit_point(v, limit)
     if limit.tied.any():
         lower, upper = np.where(limit.tied, v.lower, beta), np.where(limit.tied, v.upper, beta)
@@ -189,7 +188,7 @@ def put_at_top(tracker: Tracker, smo: Smo, high: float | None, low: float) -> To
         _settle(tracker, high, smo.at(high, limit_point(v, limit), tol), smo.control)
         is_open = at_rest(tracker.S.beta, v, limit)
         return Top(high, is_open, limit.level if is_open else 0.0)
-    beta, top = limit_solution(smo, _ROUGH)
+    beta, top = limit_solution(smo, limit, _ROUGH)
     lam = 2.0 * max(top.lam, low)
     if not lam > 0.0:
         lam = max(tracker.level, _TINY)

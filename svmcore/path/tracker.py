@@ -518,7 +518,9 @@ class Tracker:
         """Begin to record: sides and a knot as they are now."""
         S = self.S
         self.side0 = S.side.copy()
-        S.cnt[:] = np.where(np.isin(np.arange(16), (ej.M, ej.AGE)), S.cnt, 0)
+        kept = S.cnt[[ej.M, ej.AGE]]
+        S.cnt[:] = 0
+        S.cnt[[ej.M, ej.AGE]] = kept
         S.num[ej.WORST_GAP] = 0.0
         S.cnt[ej.M_MAX] = self.m
         self.recorder.forget()
