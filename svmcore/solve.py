@@ -461,10 +461,10 @@ def reached_at_once(qp: DualQP, found: _whole.Outcome) -> Reached:
 def _at_once(name: str, qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control) -> Reached | None:
     """What `block`, when it is chosen, would find for a small problem, if nobody looks on and it takes no more than steps."""
     alone = run.solver == solvers.AUTO and name == "block" and control.callback is None and not K.shared
-    plain = run.stopping == "kkt" and run.max_iter < 0 and not (run.trace or solvers.accepted(name, run.options))
+    plain = run.stopping == "kkt" and not (run.trace or solvers.accepted(name, run.options))
     if not (alone and plain and _whole.serves(K) and _whole.has_way(qp)) or control.reason() is not None:
         return None
-    found = _whole.at_once(qp, K, start, run.tol)
+    found = _whole.at_once(qp, K, start, run.tol, run.max_iter)
     if found is None or formulations.balanced(qp, found.beta) is not found.beta:
         return None
     K.n_evals += found.n_evals

@@ -19,6 +19,7 @@ from svmcore._errors import InputError
 from svmcore._jit import DISABLED
 from svmcore._keywords import KernelName
 from svmcore.certificates import certificate
+from svmcore.classes import train_classes
 from svmcore.models.incremental import leave_one_out
 from svmcore.path.driver import svm_path
 from svmcore.solvers import block
@@ -182,6 +183,7 @@ def _fit_works() -> Iterator[Work]:
         for some in (X, *sparse, many_features):
             yield functools.partial(_exercise, some, y, kernel)
         yield functools.partial(train_svc, large, labels, 1.0, kernel=kernel)  # at once
+        yield functools.partial(train_classes, X, np.arange(40) % 3, 1.0, kernel=kernel)  # pairs at once
     yield lambda: train_svc(large, labels, 1e4, gamma=0.5, tol=1e-6, solver="block")  # so many steps: conjugate ones
     yield lambda: train_svc(large, labels, 1e-3, solver="block", stopping="gap")  # a product of all points with all
     for rule in ("second", "mvp", "platt", "simplified"):

@@ -126,7 +126,8 @@ def fit():
     svmcore.leave_one_out(X, y, 1.0)
     svmcore.train_one_class(X).predict(X)
     svmcore.train_svc(X, y, nu=0.3)
-    svmcore.train_classes(X, np.digitize(X[:, 0], [-0.4, 0.4])).predict(X)
+    for kernel in ("rbf", "poly", "laplacian"):
+        svmcore.train_classes(X, np.digitize(X[:, 0], [-0.4, 0.4]), kernel=kernel).predict(X)
     svmcore.gp_regression(X, X[:, 0], noise=0.1).predict(X)
 
 def path():

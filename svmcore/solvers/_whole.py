@@ -61,13 +61,16 @@ def has_way(qp: DualQP) -> bool:
     return qp.equality and len(qp.c) <= MOST and not qp.diag.any() and not qp.infinite
 
 
-def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float) -> Outcome | None:
-    """The answer from a feasible start, where `serves` and `has_way` say yes; None where it takes more than this."""
+def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_steps: int = -1) -> Outcome | None:
+    """The answer from a feasible start, where `serves` and `has_way` say yes; None where it takes more than this.
+
+    `most_steps`: no more steps than these; -1 leaves the number to us.
+    """
     tiles = make_tiles(K, centred=qp.centred)
     if not isinstance(tiles, DenseTiles):
         return None
     try:
-        return Room(tiles, len(start), few=False).solve(qp, start, tol)
+        return Room(tiles, len(start), few=False).solve(qp, start, tol, most_steps)
     finally:
         tiles.release()
 
@@ -103,7 +106,7 @@ class Room:
         loops.gather_panels(source, point, room)
         return room
 
-    def solve(self, qp: DualQP, start: FloatArray, tol: float) -> Outcome | None:
+    def solve(self, qp: DualQP, start: FloatArray, tol: float, most_steps: int = -1) -> Outcome | None:
         """`at_once` of a problem whose points are those of the tiles, or some of them."""
         m, tiles = len(start), self.tiles
         width = -(-m // LANES) * LANES
@@ -119,8 +122,11 @@ class Room:
         few = Few(self.error, k[1], k[2], f[4]) if self.few else None
         panels = self.panels[1] if self.few else self._points(1, qp.point)
         task = Task(panels, tiles.exact, qp.point, qp.c, qp.total, d[0, :m], k[3], d[1], self.rows, d[2, :width])
+        limit = _STEPS * m + _MORE_STEPS
+        if most_steps >= 0:
+            limit = min(limit, most_steps)
         steps, rounds, computed, violation, bias, objective, gap = solve(
-            tiles.shape, work, lines, task, few, tol, _STEPS * m + _MORE_STEPS, _ROUNDS
+            tiles.shape, work, lines, task, few, tol, limit, _ROUNDS
         )
         if not violation <= tol:
             return None
