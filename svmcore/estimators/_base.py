@@ -26,7 +26,7 @@ from svmcore.train import train_one_class, train_svc, train_svr
 _EVERY = 0.05  # seconds between two reports to callbacks
 _FEW = 200  # rows that are solved to rounding:
 _SHARP = 1e-11  # this tolerance,
-_PATIENCE = 10_000  # if so many steps reach it,
+_PATIENCE = 20_000  # if so many steps reach it,
 _LEAST = 1000  # and so many are allowed;
 _ROUGH = 0.1  # a tolerance from which on nobody asks for exactness
 _LARGE_GAP = 0.01  # relative; then the driver has something to say
