@@ -14,7 +14,16 @@ from typing import Any
 from bench.data import ROOT
 from bench.peers import BASELINE
 from bench.report.page import Grid
-from bench.report.sections import duration, path_grid, processes, small, times
+from bench.report.sections import (
+    duration,
+    estimators_grid,
+    path_grid,
+    processes,
+    scale_grids,
+    small,
+    small_calls_grid,
+    times,
+)
 from bench.report.summary import OURS, Case, cases, groups, solvers, standings
 from bench.results import Results, read, seconds
 from bench.tables.base import shown
@@ -38,7 +47,8 @@ _SCORES = (
     "relative_gap", "kkt_violation", "n_sv", "n_kernel_evals", "error", "n_events", "elbow_max", "import_seconds",
     "first_fit", "first_fit_cpu", "second_fit", "peak_mb", "data_mb", "best_error", "disagree",
 )  # fmt: skip
-_SUITES = ("fit", "fit-large", "predict", "path", "cv", "cold", "memory")
+_SUITES = ("fit", "fit-large", "predict", "path", "cv", "cold", "memory", "small", "estimators", "scale")
+_WHOLE = ("estimators", "scale")  # suites all of whose scores are shown
 _ENVIRONMENT = (
     "kind", "when", "svmcore", "commit", "cpu", "cores", "vectors", "python", "packages", "load", "command",
 )  # fmt: skip
@@ -61,10 +71,16 @@ def _kept(record: dict[str, Any]) -> dict[str, Any] | None:
         return None
     return {
         **{key: record[key] for key in _FACTS if key in record},
-        "problem": {key: record["problem"][key] for key in ("name", "n", "d")},
+        "problem": {key: record["problem"][key] for key in ("name", "n", "d") if key in record["problem"]},
         "wall": [_short(float(min(record["wall"])))],
         "cpu": [_short(float(min(record["cpu"])))],
-        "score": _short({key: record["score"][key] for key in _SCORES if record["score"].get(key) is not None}),
+        "score": _short(
+            {
+                key: value
+                for key, value in record["score"].items()
+                if value is not None and (key in _SCORES or record["suite"] in _WHOLE)
+            }
+        ),
         **({"limit": _short(record["limit"])} if "limit" in record else {}),
     }
 
@@ -112,6 +128,12 @@ def readme_block(results: Results) -> str:
 def tables_block(results: Results) -> str:
     """The tables of docs/benchmarks.md."""
     parts = [_origin(results), _classes(results).markdown()]
+    if found := cases(results, "small"):
+        parts += ["### Calls of less than a millisecond", small_calls_grid(found).markdown()]
+    if found := cases(results, "estimators"):
+        parts += ["### scikit-learn's interface", estimators_grid(found).markdown()]
+    if found := cases(results, "scale"):
+        parts += ["### Over parts", *(grid.markdown() for grid in scale_grids(found))]
     for suite, title in [("cold", "Cold start"), ("memory", "Peak memory")]:
         section = next((section for section in processes(results) if section.title.startswith(title)), None)
         if cases(results, suite) and section is not None:

@@ -224,11 +224,87 @@ def predict(results: Results) -> Iterator[Section]:
     yield Section("Predict", [_standing_grid(found), Folded("Every row", [grid])])
 
 
+def small_calls_grid(found: list[Case]) -> Grid:
+    """A row a call, a column a solver."""
+    names = solvers(found)
+    rows = [
+        [
+            f"{case.group}, {case.label}",
+            *(duration(seconds(case.rows[name])) if name in case.rows else "-" for name in names),
+        ]
+        for case in found
+    ]
+    return Grid(["call", *names], rows)
+
+
 def small_calls(results: Results) -> Iterator[Section]:
     """Calls of less than a millisecond."""
     found = cases(results, "small")
     if found:
-        yield Section("Small calls", [_case_grid(found)])
+        yield Section("Small calls", [small_calls_grid(found)])
+
+
+def estimators_grid(found: list[Case]) -> Grid:
+    """A row a case: our estimator, the one of the same name, and how far the goal is."""
+    rows = []
+    for case in found:
+        assert case.ours is not None
+        theirs, goal = case.rows.get(BASELINE), case.ours["score"]["goal"]
+        rows.append(
+            [
+                case.group, f"{case.problem['n']} x {case.problem['d']}",
+                "-" if theirs is None else duration(seconds(theirs)), duration(seconds(case.ours)),
+                "-" if theirs is None else times(seconds(theirs) / seconds(case.ours)), f"{goal:g}" if goal else "-",
+                "yes" if case.ours["met"] else "no",
+            ]
+        )  # fmt: skip
+    return Grid(["what", "rows x features", BASELINE, "svmcore", "ratio", "goal", "the same answer"], rows)
+
+
+def estimators(results: Results) -> Iterator[Section]:
+    """scikit-learn's interface."""
+    found = cases(results, "estimators")
+    if found:
+        yield Section("Estimators", [estimators_grid(found)])
+
+
+_COUNTS = {
+    "rounds": "rounds", "passes": "passes", "support": "vectors", "rows_seen": "rows sent up", "bytes_up": "MB up",
+    "bytes_down": "MB down", "peak_mb": "peak MB", "relative_gap": "gap", "cpu": "CPU s", "cpu_ratio": "to one machine: CPU",
+    "wall_ratio": "wall",
+}  # fmt: skip
+
+
+def _counted(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value / 1e6:.1f}" if name.startswith("bytes") else f"{value:.4g}" if value < 1e4 else f"{value:,.0f}"
+
+
+def scale_grids(found: list[Case]) -> list[Grid]:
+    """What was counted in every fit over parts, and what these counts say of many more rows."""
+    rows, guesses = [], []
+    for case in found:
+        for solver, row in case.rows.items():
+            score = row["score"]
+            what = [case.group, case.problem["name"], solver]
+            rows.append(what + [_counted(name, score.get(name)) for name in _COUNTS])
+            for n in ("1e+08", "1e+09"):
+                if f"pass_seconds_at_{n}" in score:
+                    passes = duration(score[f"pass_seconds_at_{n}"])
+                    each = score.get(f"worker_bytes_at_{n}")
+                    guesses.append([*what[1:], n, passes, _counted("bytes", each)])
+    return [
+        Grid(["what", "rows and features", "fit", *_COUNTS.values()], rows),
+        Grid(["counts of", "fit", "rows", "all passes, 800 cores", "MB to each worker"], guesses),
+    ]
+
+
+def scale(results: Results) -> Iterator[Section]:
+    """Beyond one machine."""
+    found = cases(results, "scale")
+    if found:
+        yield Section("Over parts", [*scale_grids(found)])
 
 
 EVERY_C = "svmcore, every C"
@@ -416,6 +492,8 @@ SECTIONS: list[Callable[[Results], Iterator[Section]]] = [
     cv,
     predict,
     small_calls,
+    estimators,
+    scale,
     scaling,
     own_solvers,
     processes,

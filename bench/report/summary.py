@@ -58,7 +58,7 @@ def cases(results: Results, suite: str, mode: str = "tol") -> list[Case]:
     for row in results.kind("row", suite):
         if row["mode"] != mode:
             continue
-        key = (row["problem"]["name"], row["tol"], row["threads"], row.get("points"))
+        key = (row["group"], row["problem"]["name"], row["tol"], row["threads"], row.get("points"))
         case = found.setdefault(key, Case(suite, row["group"], row["problem"], row["tol"], row["threads"], mode))
         case.rows[row["solver"]] = row
     return list(found.values())
