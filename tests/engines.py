@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from math import comb
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -85,9 +86,16 @@ def first_of_auto(case: Case, limits: dict[str, Any]) -> str:
     o = case.options
     if callable(o["kernel"]) and 8 * len(case.y) ** 2 > 1e6 * (limits.get("cache_mb") or 512.0):
         return "smo"
-    few = case.X.shape[1] <= np.count_nonzero(case.dual().cost_of_variable) // 4
+    n, d = np.count_nonzero(case.dual().cost_of_variable), case.X.shape[1]
+    few = False
+    if o["kernel"] == "linear":
+        few = d <= n // 4
+    elif o["kernel"] == "poly" and o.get("coef0", 0.0) >= 0.0:
+        degree = o.get("degree", 3)
+        lengths = range(degree + 1) if o.get("coef0", 0.0) else [degree]  # of the monomials
+        few = sum(comb(d + length - 1, length) for length in lengths) <= min(n // 8, 150)
     cold = "alpha0" not in limits
-    return "interior" if o["kernel"] == "linear" and np.isfinite(o["C"]) and few and cold else "block"
+    return "interior" if np.isfinite(o["C"]) and few and cold else "block"
 
 
 def small_block(run: Any, free: int) -> int:

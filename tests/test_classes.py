@@ -264,6 +264,7 @@ def test_ctrl_c_ends_pairs_in_one_call(monkeypatch):
         return solve(room, *problem)
 
     monkeypatch.setattr(classes._whole.Room, "solve", interrupted)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with pytest.warns(svmcore.ConvergenceWarning, match="3 of 3 machines; 'green' against 'blue': interrupted"):
         machines = svmcore.train_classes(X, y)
     assert machines.status is Status.INTERRUPTED
