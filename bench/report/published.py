@@ -96,7 +96,11 @@ def _origin(results: Results) -> str:
     packages = env["packages"]
     names = {"scikit-learn": "scikit-learn", "oneDAL": "scikit-learn-intelex", "LIBSVM": "libsvm-official"}
     peers = ", ".join(f"{name} {packages.get(package, '-')}" for name, package in names.items())
-    commands = "; ".join(f"`{env['command']}`" for env in results.kind("environment"))
+    commands = "; ".join(
+        f"`{each['command']}`"
+        + ("" if each["commit"] == env["commit"] else f" (by {each['commit']}, on {each['cpu']})")
+        for each in results.kind("environment")
+    )
     return (
         f"svmcore {env['svmcore']} ({env['commit']}), {env['cpu']} with {env['vectors']}, {env['cores']} cores, "
         f"load average {env['load'][0]:.0f}, {env['when']}; {peers}. {commands}"
