@@ -17,6 +17,7 @@ from svmcore._html import html_table
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore.ballot import Ballot, Team
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse, mostly_empty, narrowed
 from svmcore.kernel.tiles import DenseTiles, make_tiles
@@ -445,8 +446,11 @@ class Machines:
         apart = len(self.machines) == 1 or first.kernel.kind in (KernelKind.LINEAR, KernelKind.PRECOMPUTED)
         if apart or not self.support.size:
             return np.stack([machine.decision_function(X) for machine in self.machines], axis=1)
-        X = first.columns.apply(X)
-        vectors = self.support_vectors
+        return self._values_of(first.columns.apply(X))
+
+    def _values_of(self, X: Any) -> FloatArray:
+        """The same of rows as the machines see them."""
+        first, vectors = self.machines[0], self.support_vectors
         if is_sparse(vectors) and is_sparse(X) and mostly_empty(vectors, X):
             vectors, X = narrowed(vectors, X)
         cross = Cross(_Points(vectors, KernelSpec(first.kernel, first.function, first.kernel_name)), X)
@@ -470,8 +474,22 @@ class Machines:
                 out[start:stop] = values
         return out
 
+    def _places(self, X: Any) -> IntArray:
+        """The class of every row, as a place among the classes."""
+        first = self.machines[0]
+        if len(self.machines) > 1 and first.function is None and self.support.size:
+            seen = first.columns.apply(X)
+            if Ballot.serves(self.support_vectors, seen, first.kernel):
+                return self._ballot.choose(seen, self._values_of, first.n_threads)
+        return self.division.choose(self._values(X))
+
     @cached_property
-    def _teams(self) -> list[_Team]:
+    def _ballot(self) -> Ballot:
+        constants = np.array([machine.intercept for machine in self.machines])
+        return Ballot(self.support_vectors, self.kernel, self._teams, constants, self.division)
+
+    @cached_property
+    def _teams(self) -> list[Team]:
         """Support vectors by the machines that they are in: with a machine for every pair, those of their class."""
         parts, every = self.division.parts, np.arange(len(self.machines))
         coef = np.zeros((self.support.size, every.size))
@@ -487,7 +505,7 @@ class Machines:
             of = (
                 every if self.strategy != "ovo" else np.array([k for k in every if c in parts[k].minus + parts[k].plus])
             )
-            teams.append(_Team(own, of, np.ascontiguousarray(coef[np.ix_(own, of)])))
+            teams.append(Team(own, of, np.ascontiguousarray(coef[np.ix_(own, of)])))
         return teams
 
     @cached_property
@@ -515,7 +533,7 @@ class Machines:
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of every row: most votes, or the largest value. Of equals the first class wins, as in scikit-learn."""
-        return np.asarray(self.classes[self.division.choose(self._values(X))])
+        return np.asarray(self.classes[self._places(X)])
 
     def save(self, file: Any, *, format: Literal["npz", "libsvm"] = "npz") -> None:  # noqa: A002
         """Write all machines to an .npz file, or as a model of LIBSVM ("ovo" only); `svmcore.load` reads both.
@@ -536,14 +554,6 @@ class Machines:
         for k, machine in enumerate(self.machines):
             fields |= {f"machine{k}_{name}": value for name, value in machine.fields().items()}
         archive.write(file, fields)
-
-
-class _Team(NamedTuple):
-    """Some support vectors, as places in `support`; the machines they are in; and their coefficients there."""
-
-    support: IntArray
-    machines: IntArray
-    coef: FloatArray
 
 
 class _Points(NamedTuple):

@@ -74,7 +74,7 @@ LAYERS: dict[str, set[str]] = {
     "training": {"solve", "nu", "train", "gp"},
     "on top of training": {"certificates", "models.incremental"},
     "the path": {"path"},
-    "several classes": {"classes", "many"},
+    "several classes": {"ballot", "classes", "many"},
     "model selection": {"cv"},
     "scikit-learn's interface": {"estimators"},
     "pictures": {"plots", "plots_cv", "plots_machine"},

@@ -146,7 +146,9 @@ def run(context: Context) -> None:
             continue
         works = {name: work for name, work in works.items() if context.wants(name)}
         with clock.threads(1):
-            one_round = sum(clock.once(work)[1] for work in works.values()) if case.goal < 15.0 else 60.0
+            one_round = sum(
+                clock.once(work)[1] for work in works.values()
+            )  # a first call loads machine code: it is not timed
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 times, found = clock.alternate(works, clock.rounds_for(8.0, one_round, least=1))

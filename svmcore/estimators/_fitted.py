@@ -69,6 +69,11 @@ class Fitted:
             return self.found._values(X)
         return self.found.decision_function(X)[:, None]
 
+    def choices(self, X: Any) -> IntArray:
+        """The classes of the rows of X, as places among the classes; of more than two."""
+        assert isinstance(self.found, Machines)
+        return self.found._places(X)
+
     def values_of(self, kernel: FloatArray) -> FloatArray:
         """The same from kernel values, one column for each support vector."""
         with one_blas_thread:

@@ -84,9 +84,13 @@ class Kernel(Machine):
             return known.values_of(kernel_values(self.kernel, X, known.objects))  # type: ignore[no-any-return]
         if self._given:
             return known.values_of(self._kernel_columns(X, known))  # type: ignore[no-any-return]
-        if hasattr(X, "tocsr") and not known.sparse:
+        return self._from_rows(known.values, X)  # type: ignore[no-any-return]
+
+    def _from_rows(self, question: Callable[[Any], Any], X: Any) -> Any:
+        """What the machines say about rows of numbers."""
+        if hasattr(X, "tocsr") and not self._known.sparse:
             raise InputError(f"cannot use sparse input in {type(self).__name__!r} trained on dense data")
-        return self._looked_at(known.values, X)  # type: ignore[no-any-return]
+        return self._looked_at(question, X)
 
     def _kernel_columns(self, X: Any, known: Fitted) -> FloatArray:
         """The columns of the support vectors in rows of kernel values: all columns are given, or these."""
@@ -180,13 +184,14 @@ class Classifier(sk.ClassifierMixin, Labelled, Kernel):  # type: ignore[misc]
         known = self._known
         if self.break_ties and self.decision_function_shape == "ovo":
             raise InputError("break_ties must be False when decision_function_shape is 'ovo'")
-        values = self._values(X)
         if len(self.classes_) == 2:
-            places = (values[:, 0] > 0.0).astype(np.intp)
+            places = (self._values(X)[:, 0] > 0.0).astype(np.intp)
         elif self.break_ties:
-            places = np.argmax(known.division.scores(values), axis=1)
+            places = np.argmax(known.division.scores(self._values(X)), axis=1)
+        elif callable(self.kernel) or self._given:
+            places = known.division.choose(self._values(X))
         else:
-            places = known.division.choose(values)
+            places = self._from_rows(known.choices, X)
         return self.classes_[places]
 
     @property

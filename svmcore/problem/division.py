@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -65,15 +66,12 @@ class Division(NamedTuple):
         sides = self._sides
         against = np.minimum(sides, 0.0).sum(axis=0)  # as if all machines were
         with one_blas_thread:  # whole numbers, exact in single precision
-            return np.asarray((values > 0.0).astype(np.float32) @ sides - against).astype(np.int64)
+            return np.asarray(_ones(values > 0.0) @ sides - against).astype(np.int64)
 
     @property
     def _sides(self) -> NDArray[np.float32]:
         """For every machine (row) 1 at the class it is for, -1 at the one it is against; one-vs-one."""
-        out = np.zeros((len(self.parts), self.n_classes), dtype=np.float32)
-        for k, part in enumerate(self.parts):
-            out[k, part.plus[0]], out[k, part.minus[0]] = 1.0, -1.0
-        return out
+        return _sides_of(self.parts, self.n_classes)
 
     def choose(self, values: FloatArray) -> IntArray:
         """The class of every row, as a place among the classes."""
@@ -97,14 +95,23 @@ class Division(NamedTuple):
         """Which classes a row may get where values lie between bounds (one column per machine)."""
         if self.n_classes > 2 and self.strategy == "ovr":
             return np.asarray(high >= low.max(axis=1)[:, None])
-        least, most = (np.zeros((low.shape[0], self.n_classes)) for _ in range(2))
-        for k, part in enumerate(self.parts):
-            plus, minus = part.plus[0], part.minus[0]
-            least[:, plus] += low[:, k] > 0.0
-            most[:, plus] += high[:, k] > 0.0
-            least[:, minus] += high[:, k] <= 0.0
-            most[:, minus] += low[:, k] <= 0.0
+        plus, minus = np.maximum(self._sides, 0.0), np.maximum(-self._sides, 0.0)
+        with one_blas_thread:  # whole numbers, exact in single precision
+            least = _ones(low > 0.0) @ plus + _ones(high <= 0.0) @ minus
+            most = _ones(high > 0.0) @ plus + _ones(low <= 0.0) @ minus
         return np.asarray(most >= least.max(axis=1)[:, None])
+
+
+def _ones(flags: NDArray[np.bool_]) -> NDArray[np.float32]:
+    return flags.astype(np.float32)
+
+
+@lru_cache(maxsize=16)
+def _sides_of(parts: tuple[Part, ...], n_classes: int) -> NDArray[np.float32]:
+    out = np.zeros((len(parts), n_classes), dtype=np.float32)
+    for k, part in enumerate(parts):
+        out[k, part.plus[0]], out[k, part.minus[0]] = 1.0, -1.0
+    return out
 
 
 def division(n_classes: int, strategy: str) -> Division:
