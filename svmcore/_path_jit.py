@@ -44,6 +44,7 @@ from svmcore.path.elbow_jit import (
     LOW,
     MARGIN,
     N_BATCH,
+    N_ELBOW,
     N_EVENT,
     N_EXCHANGE,
     N_FLIP,
@@ -52,6 +53,7 @@ from svmcore.path.elbow_jit import (
     N_ZERO,
     N_ZERO_MAX,
     NOISE,
+    NOW,
     REFRESH,
     ROWS,
     SINCE,
@@ -60,8 +62,6 @@ from svmcore.path.elbow_jit import (
     UP,
     WANT,
     ZERO_RUN,
-    M,
-    T,
     add_rows,
     append,
     delete,
@@ -104,8 +104,8 @@ class Options(NamedTuple):
 
 
 @jit
-def blocking_steps(S, W, rate_tol, still, scale):
-    """Step (decrease of t) at which each moving elbow value meets its box and each residual meets zero. In place: W.step.
+def blocking_steps(state, work, rate_tol, still, scale):
+    """Step (decrease of t) at which each moving elbow value meets its box and each residual meets zero. In place: work.step.
 
     These are the ratios (47)-(49) with h = -delta lambda, `BIG` where nothing blocks. Returns the smallest, and the
     largest step at which all that blocks before is a tie: within TIE * scale in t and in every residual, within GIVE
@@ -114,31 +114,31 @@ def blocking_steps(S, W, rate_tol, still, scale):
     least = BIG
     loose = BIG
     slack = TIE * scale
-    for i in range(S.side.shape[0]):
-        up = S.side[i] == UP
-        toward = 0.0 if S.side[i] == ELBOW else (-W.rate[i] if up else W.rate[i])
+    for i in range(state.side.shape[0]):
+        up = state.side[i] == UP
+        toward = 0.0 if state.side[i] == ELBOW else (-work.rate[i] if up else work.rate[i])
         blocks = toward > rate_tol
         speed = toward if blocks else 1.0
-        away = S.resid[i] if up else -S.resid[i]
-        h = away / speed if blocks else BIG
-        W.step[i] = h
-        least = fmin(least, h)
-        loose = fmin(loose, h + slack / speed)
-    for k in range(S.cnt[M]):
-        i = S.elbow[k]
-        dk = W.d[k]
-        h = BIG
-        if abs(dk) > still:
-            h = (S.beta[i] - (S.lower[i] if dk > 0.0 else S.upper[i])) / dk
-            least = min(least, h)
-            loose = min(loose, h + GIVE * (S.upper[i] - S.lower[i]) / abs(dk))
-        W.step[i] = h
+        away = state.resid[i] if up else -state.resid[i]
+        fall = away / speed if blocks else BIG
+        work.step[i] = fall
+        least = fmin(least, fall)
+        loose = fmin(loose, fall + slack / speed)
+    for k in range(state.cnt[N_ELBOW]):
+        i = state.elbow[k]
+        rate = work.direction[k]
+        fall = BIG
+        if abs(rate) > still:
+            fall = (state.beta[i] - (state.lower[i] if rate > 0.0 else state.upper[i])) / rate
+            least = min(least, fall)
+            loose = min(loose, fall + GIVE * (state.upper[i] - state.lower[i]) / abs(rate))
+        work.step[i] = fall
     least = max(least, 0.0)
     return least, max(least, min(loose, least + slack))
 
 
 @jit
-def choose(P, S, W, limit):
+def choose(setting, state, work, limit):
     """Among the events within `limit` the one with the largest rate, which is the safest pivot.
 
     Returns (point, its place on the elbow or -1); the point is -1 when there is none.
@@ -146,15 +146,15 @@ def choose(P, S, W, limit):
     best = -1.0
     point = -1
     place = -1
-    for k in range(S.cnt[M]):
-        i = S.elbow[k]
-        if W.step[i] <= limit and abs(W.d[k]) > best:
-            best = abs(W.d[k])
+    for k in range(state.cnt[N_ELBOW]):
+        i = state.elbow[k]
+        if work.step[i] <= limit and abs(work.direction[k]) > best:
+            best = abs(work.direction[k])
             point = i
             place = k
-    for i in range(S.side.shape[0]):
-        if W.step[i] <= limit and S.side[i] != ELBOW:
-            speed = abs(W.rate[i]) / np.sqrt(P.diagonal[i] + P.bump + 1e-300)
+    for i in range(state.side.shape[0]):
+        if work.step[i] <= limit and state.side[i] != ELBOW:
+            speed = abs(work.rate[i]) / np.sqrt(setting.diagonal[i] + setting.bump + 1e-300)
             if speed > best:
                 best = speed
                 point = i
@@ -163,63 +163,63 @@ def choose(P, S, W, limit):
 
 
 @jit
-def advance(S, W, h, d0):
-    """Decrease t by h along the direction. In place: S. Elbow residuals stay as bookkept: zero."""
-    for k in range(S.cnt[M]):
-        i = S.elbow[k]
-        S.beta[i] = min(max(S.beta[i] - h * W.d[k], S.lower[i]), S.upper[i])
-    S.num[BIAS] -= h * d0
-    for i in range(S.side.shape[0]):
-        S.resid[i] += h * W.rate[i]
-    for k in range(S.cnt[M]):
-        S.resid[S.elbow[k]] = 0.0
-    S.num[T] -= h
+def advance(state, work, fall, bias_rate):
+    """Decrease t by `fall` along the direction. In place: state. Elbow residuals stay as bookkept: zero."""
+    for k in range(state.cnt[N_ELBOW]):
+        i = state.elbow[k]
+        state.beta[i] = min(max(state.beta[i] - fall * work.direction[k], state.lower[i]), state.upper[i])
+    state.num[BIAS] -= fall * bias_rate
+    for i in range(state.side.shape[0]):
+        state.resid[i] += fall * work.rate[i]
+    for k in range(state.cnt[N_ELBOW]):
+        state.resid[state.elbow[k]] = 0.0
+    state.num[NOW] -= fall
 
 
 # ---- log ---------------------------------------------------------------------------------------------------------
 
 
 @jit
-def log_event(S, L, i, old, new, cause):
-    """Count an event, and append it (a polish, whose log nobody reads, may run out of room). In place: L, S.cnt."""
-    S.cnt[N_EVENT] += 1
-    if L.end[EVENTS] < L.event_t.shape[0]:
-        write_event(L, S.num[T], i, old, new, cause)
+def log_event(state, log, i, old, new, cause):
+    """Count an event, and append it (a polish, whose log nobody reads, may run out of room). In place: log, state.cnt."""
+    state.cnt[N_EVENT] += 1
+    if log.end[EVENTS] < log.event_t.shape[0]:
+        write_event(log, state.num[NOW], i, old, new, cause)
 
 
 @jit
-def log_knot(S, L):
-    """Append a knot: t, bias and the elbow with its values, after all events logged so far. In place: L."""
-    v = L.end[VALUES]
-    m = S.cnt[M]
+def log_knot(state, log):
+    """Append a knot: t, bias and the elbow with its values, after all events logged so far. In place: log."""
+    at = log.end[VALUES]
+    m = state.cnt[N_ELBOW]
     for j in range(m):
-        i = S.elbow[j]
-        L.index[v + j] = i
-        L.value[v + j] = S.beta[i]
-    write_knot(L, S.num[T], S.num[BIAS], m)
+        i = state.elbow[j]
+        log.index[at + j] = i
+        log.value[at + j] = state.beta[i]
+    write_knot(log, state.num[NOW], state.num[BIAS], m)
 
 
 @jit
-def correct_knot(S, L):
-    """The knot that was just written at t, once more, with what has been corrected since. In place: L.
+def correct_knot(state, log):
+    """The knot that was just written at t, once more, with what has been corrected since. In place: log.
 
     All values may have moved, those of points that entered after it as well: it now stands behind their events.
     """
-    k = L.end[KNOTS] - 1
-    if k >= 0 and L.knot[k, 0] == S.num[T]:
-        L.end[KNOTS] = k
-        L.end[VALUES] -= L.knot_at[k, 1]
-        log_knot(S, L)
+    k = log.end[KNOTS] - 1
+    if k >= 0 and log.knot[k, 0] == state.num[NOW]:
+        log.end[KNOTS] = k
+        log.end[VALUES] -= log.knot_at[k, 1]
+        log_knot(state, log)
 
 
 @jit
-def log_full(S, L):
+def log_full(state, log):
     """True when the log might not hold what one more step writes."""
-    n = S.side.shape[0]
+    n = state.side.shape[0]
     return (
-        L.end[EVENTS] + n + 4 > L.event_t.shape[0]
-        or L.end[KNOTS] + 3 > L.knot.shape[0]
-        or L.end[VALUES] + 3 * S.cnt[M] + 8 > L.value.shape[0]
+        log.end[EVENTS] + n + 4 > log.event_t.shape[0]
+        or log.end[KNOTS] + 3 > log.knot.shape[0]
+        or log.end[VALUES] + 3 * state.cnt[N_ELBOW] + 8 > log.value.shape[0]
     )
 
 
@@ -227,205 +227,206 @@ def log_full(S, L):
 
 
 @jit
-def to_bound(S, i, upper):
-    """Set point i exactly at a bound. In place: S. Returns the new side."""
+def to_bound(state, i, upper):
+    """Set point i exactly at a bound. In place: state. Returns the new side."""
     side = UP if upper else LOW
-    S.beta[i] = S.upper[i] if upper else S.lower[i]
-    S.side[i] = side
-    S.resid[i] = 0.0
+    state.beta[i] = state.upper[i] if upper else state.lower[i]
+    state.side[i] = side
+    state.resid[i] = 0.0
     return side
 
 
 @jit
-def enter(P, S, i, x, pivot):
-    """Point i joins the elbow; what is left of its residual goes into `base`. In place: S."""
-    append(P, S, i, x, pivot)
-    S.base[i] -= S.resid[i]
-    S.resid[i] = 0.0
+def enter(setting, state, i, x, pivot):
+    """Point i joins the elbow; what is left of its residual goes into `base`. In place: state."""
+    append(setting, state, i, x, pivot)
+    state.base[i] -= state.resid[i]
+    state.resid[i] = 0.0
 
 
 @jit
-def exchange(P, S, W, L, i, record):
-    """Point i depends on the elbow: move along its null vector to the first box. In place: S, W, L.
+def exchange(setting, state, work, log, i, record):
+    """Point i depends on the elbow: move along its null vector to the first box. In place: state, work, log.
 
     With n the null vector, sum n_k r_k keeps its value times t on all of the elbow and i, so the residual of the point
     that leaves moves to its proper side. Either i crosses its own box (a flip) or a point j leaves and i takes its
     place; n_j != 0 keeps the factor non-singular. Returns False, nothing changed, when i only nearly depends.
     """
-    m = S.cnt[M]
-    x = W.x
-    solve_upper(S.factor, m, x)
-    old = S.side[i]
+    m = state.cnt[N_ELBOW]
+    x = work.column
+    solve_upper(state.factor, m, x)
+    old = state.side[i]
     sign = -1.0 if old == UP else 1.0
-    far, place = first_box(S, x, sign, S.upper[i] - S.lower[i])
-    if not null_change(P, S, W, i, sign * far):
+    far, place = first_box(state, x, sign, state.upper[i] - state.lower[i])
+    if not null_change(setting, state, work, i, sign * far):
         return False
-    S.cnt[N_EXCHANGE] += 1
+    state.cnt[N_EXCHANGE] += 1
     for k in range(m):
-        j = S.elbow[k]
-        S.beta[j] = min(max(S.beta[j] + W.d[k], S.lower[j]), S.upper[j])
-    S.beta[i] += sign * far
+        j = state.elbow[k]
+        state.beta[j] = min(max(state.beta[j] + work.direction[k], state.lower[j]), state.upper[j])
+    state.beta[i] += sign * far
     if place < 0:
-        S.cnt[N_FLIP] += 1
-        kept = S.resid[i]
-        side = to_bound(S, i, old == LOW)
-        S.base[i] -= kept
-        log_event(S, L, i, old, side, EXCHANGE)
+        state.cnt[N_FLIP] += 1
+        kept = state.resid[i]
+        side = to_bound(state, i, old == LOW)
+        state.base[i] -= kept
+        log_event(state, log, i, old, side, EXCHANGE)
     else:
-        j = S.elbow[place]
-        side = to_bound(S, j, -sign * x[place] > 0.0)
-        delete(S, place)
-        log_event(S, L, j, ELBOW, side, EXCHANGE)
-        enter(P, S, i, x, max(pivot_of(P, S, i, x), LEAST_PIVOT))
-        log_event(S, L, i, old, ELBOW, EXCHANGE)
+        j = state.elbow[place]
+        side = to_bound(state, j, -sign * x[place] > 0.0)
+        delete(state, place)
+        log_event(state, log, j, ELBOW, side, EXCHANGE)
+        enter(setting, state, i, x, max(pivot_of(setting, state, i, x), LEAST_PIVOT))
+        log_event(state, log, i, old, ELBOW, EXCHANGE)
     if far > 0.0 and record:
-        log_knot(S, L)
+        log_knot(state, log)
     return True
 
 
 @jit
-def enter_tied(P, S, W, L, limit, most):
-    """Let all outside points whose event lies within `limit`, if several, join at once. In place: S, W, L."""
+def enter_tied(setting, state, work, log, limit, most):
+    """Let all outside points whose event lies within `limit`, if several, join at once. In place: state, work, log."""
     tied = 0
-    for i in range(S.side.shape[0]):
-        tied += S.side[i] != ELBOW and W.step[i] <= limit
+    for i in range(state.side.shape[0]):
+        tied += state.side[i] != ELBOW and work.step[i] <= limit
     joined = 0 if tied > 1 else most
-    for i in range(S.side.shape[0]):
+    for i in range(state.side.shape[0]):
         if joined >= most:
             break
-        side = S.side[i]
-        if side == ELBOW or W.step[i] > limit or P.slot[i] < 0:
+        side = state.side[i]
+        if side == ELBOW or work.step[i] > limit or setting.slot[i] < 0:
             continue
-        pivot = pivot_of(P, S, i, W.x)
+        pivot = pivot_of(setting, state, i, work.column)
         if pivot > SAFE_PIVOT:
-            enter(P, S, i, W.x, pivot)
-            log_event(S, L, i, side, ELBOW, BATCH)
+            enter(setting, state, i, work.column, pivot)
+            log_event(state, log, i, side, ELBOW, BATCH)
             joined += 1
     if tied < 2:
         return 0
-    S.cnt[BATCHED] += joined
+    state.cnt[BATCHED] += joined
     return joined
 
 
 @jit
-def noise(S):
-    """A repeatable number in [1, 2). In place: S.num."""
-    v = S.num[NOISE] * 1103.0 + 0.7390851332151607
-    v -= np.floor(v)
-    S.num[NOISE] = v
-    return 1.0 + v
+def noise(state):
+    """A repeatable number in [1, 2). In place: state.num."""
+    value = state.num[NOISE] * 1103.0 + 0.7390851332151607
+    value -= np.floor(value)
+    state.num[NOISE] = value
+    return 1.0 + value
 
 
 @jit
-def spread_ties(S, scale):
-    """Many zero steps in a row: loosen residuals and boxes near ties by about 1e-10 of their size. In place: S."""
-    size = SPREAD * (S.cnt[ZERO_RUN] // PERTURB_AFTER)
-    S.cnt[N_PERTURB] += 1
-    for i in range(S.side.shape[0]):
-        side = S.side[i]
-        if side == UP and S.resid[i] < NEAR_TIE * scale:
-            e = scale * size * noise(S)
-            S.base[i] += e
-            S.resid[i] += e
-        elif side == LOW and S.resid[i] > -NEAR_TIE * scale:
-            e = scale * size * noise(S)
-            S.base[i] -= e
-            S.resid[i] -= e
+def spread_ties(state, scale):
+    """Many zero steps in a row: loosen residuals and boxes near ties by about 1e-10 of their size. In place: state."""
+    size = SPREAD * (state.cnt[ZERO_RUN] // PERTURB_AFTER)
+    state.cnt[N_PERTURB] += 1
+    for i in range(state.side.shape[0]):
+        side = state.side[i]
+        if side == UP and state.resid[i] < NEAR_TIE * scale:
+            shift = scale * size * noise(state)
+            state.base[i] += shift
+            state.resid[i] += shift
+        elif side == LOW and state.resid[i] > -NEAR_TIE * scale:
+            shift = scale * size * noise(state)
+            state.base[i] -= shift
+            state.resid[i] -= shift
         elif side == ELBOW:  # ten times less: a box cannot be shifted back without a step
-            width = 0.1 * (S.upper[i] - S.lower[i])
-            if S.beta[i] < S.lower[i] + NEAR_TIE * width:
-                S.lower[i] -= SPREAD * width * noise(S)
-            elif S.beta[i] > S.upper[i] - NEAR_TIE * width:
-                S.upper[i] += SPREAD * width * noise(S)
+            width = 0.1 * (state.upper[i] - state.lower[i])
+            if state.beta[i] < state.lower[i] + NEAR_TIE * width:
+                state.lower[i] -= SPREAD * width * noise(state)
+            elif state.beta[i] > state.upper[i] - NEAR_TIE * width:
+                state.upper[i] += SPREAD * width * noise(state)
 
 
 @jit
-def event(P, S, W, L, point, place, limit, opt):
-    """Carry out the event at the present t. In place: S, W, L. Returns a code; DONE means go on."""
+def event(setting, state, work, log, point, place, limit, opt):
+    """Carry out the event at the present t. In place: state, work, log. Returns a code; DONE means go on."""
     if place >= 0:
-        side = to_bound(S, point, W.d[place] < 0.0)
-        delete(S, place)
-        log_event(S, L, point, ELBOW, side, BOX)
+        side = to_bound(state, point, work.direction[place] < 0.0)
+        delete(state, place)
+        log_event(state, log, point, ELBOW, side, BOX)
         return DONE
-    if P.slot[point] < 0:
-        S.cnt[WANT] = point
+    if setting.slot[point] < 0:
+        state.cnt[WANT] = point
         return ROWS
-    if opt.batch and S.cnt[ZERO_RUN] <= 1:
-        room = min(S.factor.shape[0] - S.cnt[M] - 2, 512)
-        if enter_tied(P, S, W, L, limit, room) > 0:
-            S.cnt[N_BATCH] += 1
+    if opt.batch and state.cnt[ZERO_RUN] <= 1:
+        room = min(state.factor.shape[0] - state.cnt[N_ELBOW] - 2, 512)
+        if enter_tied(setting, state, work, log, limit, room) > 0:
+            state.cnt[N_BATCH] += 1
             return DONE
-    pivot = pivot_of(P, S, point, W.x)
+    pivot = pivot_of(setting, state, point, work.column)
     if pivot <= DEPENDENT:
-        if exchange(P, S, W, L, point, opt.record):
+        if exchange(setting, state, work, log, point, opt.record):
             return DONE
-        pivot = max(pivot_of(P, S, point, W.x), LEAST_PIVOT)
-    old = S.side[point]
-    enter(P, S, point, W.x, pivot)
-    log_event(S, L, point, old, ELBOW, MARGIN)
+        pivot = max(pivot_of(setting, state, point, work.column), LEAST_PIVOT)
+    old = state.side[point]
+    enter(setting, state, point, work.column, pivot)
+    log_event(state, log, point, old, ELBOW, MARGIN)
     return DONE
 
 
 @jit
-def follow(P, S, W, L, opt):
-    """Follow the optimum from the present t down to opt.t_end, or until Python is needed. In place: S, W, L.
+def follow(setting, state, work, log, opt):
+    """Follow the optimum from the present t down to opt.t_end, or until Python is needed. In place: state, work, log.
 
-    Returns DONE (arrived), or why it stopped: STALLED, SINGULAR, REFRESH, GROW, ROWS (kernel row S.cnt[WANT] is
+    Returns DONE (arrived), or why it stopped: STALLED, SINGULAR, REFRESH, GROW, ROWS (kernel row state.cnt[WANT] is
     missing), FLUSH (log full), BUDGET. After any of these it can be called again.
     """
     for _ in range(opt.budget):
-        if S.cnt[M] + 2 > S.factor.shape[0]:
+        if state.cnt[N_ELBOW] + 2 > state.factor.shape[0]:
             return GROW
-        if opt.record and log_full(S, L):
+        if opt.record and log_full(state, log):
             return FLUSH
-        t = S.num[T]
-        d0 = direction(P, S, W.d)
-        for i in range(W.rate.shape[0]):
-            W.rate[i] = d0 - P.slope[i]
-        add_rows(W.rate, P, S, W.d, S.cnt[M])
+        t = state.num[NOW]
+        bias_rate = direction(setting, state, work.direction)
+        for i in range(work.rate.shape[0]):
+            work.rate[i] = bias_rate - setting.slope[i]
+        add_rows(work.rate, setting, state, work.direction, state.cnt[N_ELBOW])
         longest = t - opt.t_end
-        size = size_at(P, t)
+        size = size_at(setting, t)
         if longest > (1.0 - opt.stretch) * size:
             longest = (1.0 - opt.stretch) * size
         scale = opt.scale if opt.scale > 0.0 else size
-        least, limit = blocking_steps(S, W, opt.rate_tol, P.still, scale)
+        least, limit = blocking_steps(state, work, opt.rate_tol, setting.still, scale)
         point = -1
         place = -1
-        h = longest
+        fall = longest
         if least < longest:
-            point, place = choose(P, S, W, limit)
-            h = min(max(W.step[point], 0.0), longest)
-        if h > 0.0:
-            advance(S, W, h, d0)
+            point, place = choose(setting, state, work, limit)
+            fall = min(max(work.step[point], 0.0), longest)
+        if fall > 0.0:
+            advance(state, work, fall, bias_rate)
             if place >= 0:  # the point that leaves is exactly at its bound in the knot
-                S.beta[point] = S.lower[point] if W.d[place] > 0.0 else S.upper[point]
+                state.beta[point] = state.lower[point] if work.direction[place] > 0.0 else state.upper[point]
             if opt.record:
-                log_knot(S, L)
-        S.cnt[N_STEP] += 1
-        if h <= TIE * scale:
-            S.cnt[N_ZERO] += 1
-            S.cnt[ZERO_RUN] += 1
-            S.cnt[N_ZERO_MAX] = max(S.cnt[N_ZERO_MAX], S.cnt[ZERO_RUN])
+                log_knot(state, log)
+        state.cnt[N_STEP] += 1
+        if fall <= TIE * scale:
+            state.cnt[N_ZERO] += 1
+            state.cnt[ZERO_RUN] += 1
+            state.cnt[N_ZERO_MAX] = max(state.cnt[N_ZERO_MAX], state.cnt[ZERO_RUN])
         else:
-            S.cnt[ZERO_RUN] = 0
+            state.cnt[ZERO_RUN] = 0
         if point < 0:
             if longest >= t - opt.t_end:
                 return DONE
-            if look(P, S, opt.lower, opt.upper):
+            if look(setting, state, opt.lower, opt.upper):
                 continue
             return REFRESH
-        if S.cnt[ZERO_RUN] > 20 * S.side.shape[0] + 1000:
+        if state.cnt[ZERO_RUN] > 20 * state.side.shape[0] + 1000:
             return STALLED
-        code = event(P, S, W, L, point, place, limit, opt)
+        code = event(setting, state, work, log, point, place, limit, opt)
         if code != DONE:
             return code
-        if S.cnt[N_EVENT] >= opt.n_events_max:
+        if state.cnt[N_EVENT] >= opt.n_events_max:
             return BUDGET
-        S.cnt[SINCE] += 1
-        if S.cnt[ZERO_RUN] > 0 and S.cnt[ZERO_RUN] % PERTURB_AFTER == 0:
-            spread_ties(S, scale)
-        far = opt.scale == 0.0 and size_at(P, S.num[T]) < opt.stretch * size_at(P, S.num[T_REFRESH])
-        if S.cnt[SINCE] >= opt.refresh or (far and not look(P, S, opt.lower, opt.upper)):
+        state.cnt[SINCE] += 1
+        if state.cnt[ZERO_RUN] > 0 and state.cnt[ZERO_RUN] % PERTURB_AFTER == 0:
+            spread_ties(state, scale)
+        size = size_at(setting, state.num[NOW])
+        far = opt.scale == 0.0 and size < opt.stretch * size_at(setting, state.num[T_REFRESH])
+        if state.cnt[SINCE] >= opt.refresh or (far and not look(setting, state, opt.lower, opt.upper)):
             return REFRESH
     return BUDGET
 
@@ -434,53 +435,53 @@ def follow(P, S, W, L, opt):
 
 
 @jit
-def crash_point(P, S, W, i):
-    """Point i of a solver's answer lies inside its box: append it, or move it out along its null vector. In place: S."""
-    x = W.x
-    pivot = pivot_of(P, S, i, x)
+def crash_point(setting, state, work, i):
+    """Point i of a solver's answer lies inside its box: append it, or move it out along its null vector. In place: state."""
+    x = work.column
+    pivot = pivot_of(setting, state, i, x)
     if pivot > DEPENDENT:
-        append(P, S, i, x, pivot)
+        append(setting, state, i, x, pivot)
         return
-    m = S.cnt[M]
-    solve_upper(S.factor, m, x)
-    best, place = first_box(S, x, -1.0, S.beta[i] - S.lower[i])
+    m = state.cnt[N_ELBOW]
+    solve_upper(state.factor, m, x)
+    best, place = first_box(state, x, -1.0, state.beta[i] - state.lower[i])
     sign = -1.0
-    up, up_place = first_box(S, x, 1.0, S.upper[i] - S.beta[i])
+    up, up_place = first_box(state, x, 1.0, state.upper[i] - state.beta[i])
     if up < best:
         best = up
         place = up_place
         sign = 1.0
-    if not null_change(P, S, W, i, sign * best):
-        append(P, S, i, x, max(pivot_of(P, S, i, x), LEAST_PIVOT))
+    if not null_change(setting, state, work, i, sign * best):
+        append(setting, state, i, x, max(pivot_of(setting, state, i, x), LEAST_PIVOT))
         return
     for k in range(m):
-        j = S.elbow[k]
-        S.beta[j] = min(max(S.beta[j] + W.d[k], S.lower[j]), S.upper[j])
-    S.beta[i] = min(max(S.beta[i] + sign * best, S.lower[i]), S.upper[i])
+        j = state.elbow[k]
+        state.beta[j] = min(max(state.beta[j] + work.direction[k], state.lower[j]), state.upper[j])
+    state.beta[i] = min(max(state.beta[i] + sign * best, state.lower[i]), state.upper[i])
     if place < 0:
-        to_bound(S, i, sign > 0.0)
+        to_bound(state, i, sign > 0.0)
         return
-    j = S.elbow[place]
-    to_bound(S, j, -sign * x[place] > 0.0)
-    delete(S, place)
-    append(P, S, i, x, max(pivot_of(P, S, i, x), LEAST_PIVOT))
+    j = state.elbow[place]
+    to_bound(state, j, -sign * x[place] > 0.0)
+    delete(state, place)
+    append(setting, state, i, x, max(pivot_of(setting, state, i, x), LEAST_PIVOT))
 
 
 @jit
-def crash(P, S, W):
-    """Sides from beta, and an independent elbow out of the points inside their boxes. In place: S.
+def crash(setting, state, work):
+    """Sides from beta, and an independent elbow out of the points inside their boxes. In place: state.
 
     The answer of a solver may have dependent free points; each is moved along its null vector, which changes no
     residual, until one value meets its box. Needs the kernel rows of every free point.
     """
-    S.cnt[M] = 0
-    for i in range(S.side.shape[0]):
-        if S.beta[i] <= S.lower[i]:
-            S.side[i] = LOW
-        elif S.beta[i] >= S.upper[i]:
-            S.side[i] = UP
+    state.cnt[N_ELBOW] = 0
+    for i in range(state.side.shape[0]):
+        if state.beta[i] <= state.lower[i]:
+            state.side[i] = LOW
+        elif state.beta[i] >= state.upper[i]:
+            state.side[i] = UP
         else:
-            S.side[i] = ELBOW
-    for i in range(S.side.shape[0]):
-        if S.side[i] == ELBOW:
-            crash_point(P, S, W, i)
+            state.side[i] = ELBOW
+    for i in range(state.side.shape[0]):
+        if state.side[i] == ELBOW:
+            crash_point(setting, state, work, i)

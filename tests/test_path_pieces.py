@@ -62,14 +62,14 @@ def test_a_recorder_keeps_everything_in_order_and_outgrows_its_logs():
     n = 9
     recorder = Recorder(n, 4)
     S = new_state(n, np.zeros(n), np.ones(n), 4)
-    S.cnt[ej.M], S.elbow[:2], S.beta[[3, 5]] = 2, [3, 5], [0.25, 0.5]
+    S.cnt[ej.N_ELBOW], S.elbow[:2], S.beta[[3, 5]] = 2, [3, 5], [0.25, 0.5]
     S.num[ej.BIAS] = -1.0
     sizes = []
     count = 3 * recorder.log.event_t.shape[0]
     for k in range(count):
         recorder.event(100.0 / (k + 1), k % n, k % 3, (k + 1) % 3, ej.REPAIR)
         if k % 400 == 7:
-            S.num[ej.T] = 100.0 / (k + 1)
+            S.num[ej.NOW] = 100.0 / (k + 1)
             pj.log_knot(S, recorder.log)
             sizes.append(k + 1)
         if k == 500:
@@ -94,12 +94,12 @@ def test_a_recorder_keeps_everything_in_order_and_outgrows_its_logs():
 def test_a_knot_that_is_corrected_stands_behind_the_events_since():
     recorder = Recorder(5, 5)
     S = new_state(5, np.zeros(5), np.ones(5), 5)
-    S.num[ej.T], S.cnt[ej.M], S.elbow[:2] = 3.0, 1, [4, 2]
+    S.num[ej.NOW], S.cnt[ej.N_ELBOW], S.elbow[:2] = 3.0, 1, [4, 2]
     pj.log_knot(S, recorder.log)
     pj.log_event(S, recorder.log, 2, ej.LOW, ej.ELBOW, ej.MARGIN)
-    S.cnt[ej.M], S.beta[[4, 2]], S.num[ej.BIAS] = 2, [0.5, 0.25], 7.0
+    S.cnt[ej.N_ELBOW], S.beta[[4, 2]], S.num[ej.BIAS] = 2, [0.5, 0.25], 7.0
     pj.correct_knot(S, recorder.log)
-    S.num[ej.T] = 2.0
+    S.num[ej.NOW] = 2.0
     pj.correct_knot(S, recorder.log)  # of another t: as it is
     track = recorder.track(S.side, 0.0)
     assert track.knot.tolist() == [[3.0, 7.0]]
@@ -111,7 +111,7 @@ def test_a_log_is_full_before_a_step_would_not_fit():
     S, _ = state(6)
     recorder = Recorder(6, 6)
     L, m = recorder.log, 4
-    S.cnt[ej.M] = m
+    S.cnt[ej.N_ELBOW] = m
     for end, size, room in (
         (log_jit.EVENTS, len(L.event_t), 6 + 4), (log_jit.KNOTS, len(L.knot), 3), (log_jit.VALUES, len(L.value), 3 * m + 8),
     ):  # fmt: skip

@@ -30,7 +30,7 @@ def scene(seed: int):
     resid = np.choose(side, [-1.0, 1.0, 0.0]) * rng.choice([0.0, 1e-12, 1e-3, 1.0, -1e-3], N)
     S = pub.PublishedState(
         beta=beta, resid=resid, fixed=rng.normal(size=N), side=side, move=np.full(N, 7, np.int8),
-        switched=rng.integers(0, 2, N).astype(np.int8), c=rng.normal(size=N), lower=lower, upper=upper,
+        switched=rng.integers(0, 2, N).astype(np.int8), slope=rng.normal(size=N), lower=lower, upper=upper,
     )  # fmt: skip
     elbow = rng.permutation(np.flatnonzero(side == ELBOW))
     d = rng.choice([0.0, 1e-14, -1e-3, 0.5, -2.0, 0.02, 0.1], elbow.size)
@@ -155,10 +155,10 @@ def test_measures_of_a_point(seed):
     assert pub.violation(S, lam) == pytest.approx(max(worst) / lam, rel=1e-14)
     A = rng.normal(size=(N, N))
     K, bias = A @ A.T, float(rng.normal())
-    resid = lam * S.c - K @ S.beta - bias
+    resid = lam * S.slope - K @ S.beta - bias
     hinge = np.where(resid > 0, S.upper, S.lower) * resid
     primal = 0.5 * S.beta @ K @ S.beta + hinge.sum()
-    dual = lam * S.c @ S.beta - 0.5 * S.beta @ K @ S.beta
+    dual = lam * S.slope @ S.beta - 0.5 * S.beta @ K @ S.beta
     gap = primal - dual + bias * S.beta.sum() + abs(bias * S.beta.sum())
     found = pub.relative_gap(S, S.beta, resid, bias, lam)
     assert found == pytest.approx(gap / abs(primal), rel=1e-9, abs=1e-12)

@@ -23,13 +23,13 @@ def test_flush_adds_what_is_pending_to_the_lower_triangle(pending, slots):
     capacity = slots + sj.ROOM
     w, q = new_window(100, capacity, 40), new_stretch(100, np.ones(100), capacity)
     w.count[[wj.SLOTS, wj.START, wj.PENDING]] = slots, start, pending
-    w.V[:] = np.nan
-    w.V[:pending, :slots] = rng.normal(size=(pending, slots))
+    w.terms[:] = np.nan
+    w.terms[:pending, :slots] = rng.normal(size=(pending, slots))
     w.sign[:pending] = rng.choice([-1.0, 1.0], pending)
     A = rng.normal(size=(capacity, capacity))
     expected = np.zeros((slots, slots))
     expected[:start, :start] = A[:start, :start]
-    V = w.V[:pending, :slots].copy()
+    V = w.terms[:pending, :slots].copy()
     expected += (V * w.sign[:pending, None]).T @ V
     sj.flush_inverse(A, w, q.bend)
     assert np.tril(A[:slots, :slots]) == pytest.approx(np.tril(expected), abs=1e-12)
@@ -58,11 +58,11 @@ def opened(seed: int, equality: bool):
     rows[slot] = K
     S = new_state(n, np.zeros(n), np.ones(n), n + sj.ROOM)
     S.side[:] = np.where(rng.random(n) < 0.5, ej.LOW, ej.UP)
-    S.elbow[:m], S.cnt[ej.M] = order[:m], m
+    S.elbow[:m], S.cnt[ej.N_ELBOW] = order[:m], m
     S.side[order[:m]] = ej.ELBOW
     S.beta[:] = np.where(S.side == ej.UP, 1.0, np.where(S.side == ej.ELBOW, 0.2 + 0.6 * rng.random(n), 0.0))
     S.resid[:] = np.choose(S.side, [-1.0, 1.0, 1e-9]) * rng.random(n)
-    S.num[ej.T] = 1.5
+    S.num[ej.NOW] = 1.5
     bump = 0.75 if equality else 0.0
     P = ej.Setting(rows, slot, np.diag(K).copy(), np.zeros(n), rng.normal(size=n), bump, equality, 1e-13, 0.0, 1e-300)
     inverse = np.linalg.inv(K[np.ix_(order[:m], order[:m])] + bump)
@@ -73,10 +73,10 @@ def opened(seed: int, equality: bool):
     w.cand[: outside.size], w.count[wj.CANDIDATES] = outside, outside.size
     w.place[:] = -1
     w.place[outside] = np.arange(outside.size)
-    w.K[: outside.size, :m] = K[np.ix_(outside, order[:m])]
-    w.r[: outside.size] = S.resid[outside]
-    w.r_at[0, : outside.size] = S.resid[outside]
-    w.t_at[0], w.bias_at[0] = S.num[ej.T], S.num[ej.BIAS]
+    w.kernel[: outside.size, :m] = K[np.ix_(outside, order[:m])]
+    w.resid[: outside.size] = S.resid[outside]
+    w.resid_at[0, : outside.size] = S.resid[outside]
+    w.t_at[0], w.bias_at[0] = S.num[ej.NOW], S.num[ej.BIAS]
     return P, S, w, q, K
 
 
@@ -85,7 +85,7 @@ def opened(seed: int, equality: bool):
 def test_an_inverse_of_few_digits_gives_a_direction_of_twice_as_many(seed, equality):
     """What the rates on the elbow are, where they should be zero, corrects the direction of the next window."""
     P, S, w, q, _ = opened(seed, equality)
-    m = int(S.cnt[ej.M])
+    m = int(S.cnt[ej.N_ELBOW])
     noise = np.random.default_rng(seed).normal(size=(m, m))
     S.factor[:m, :m] *= 1.0 + 1e-4 * noise
     errors = []
@@ -99,10 +99,10 @@ def test_an_inverse_of_few_digits_gives_a_direction_of_twice_as_many(seed, equal
     assert 1e-6 < errors[0] < 1e-2
     assert errors[1] < 1e-3 * errors[0]
     assert errors[2] < 1e-2 * errors[1]
-    known = w.u1[:m].copy()
+    known = w.solved_slope[:m].copy()
     q.pace[sj.CARRIED] = sj.KNOWN  # as after rows were fetched: nothing is corrected twice
     sj.open_window(P, S, w, q)
-    assert np.array_equal(w.u1[:m], known)
+    assert np.array_equal(w.solved_slope[:m], known)
 
 
 def check_inverse(P, w, K):
@@ -111,21 +111,21 @@ def check_inverse(P, w, K):
     alive = np.flatnonzero(w.dead[:slots] == 0)
     points = w.point[alive]
     M = np.linalg.inv(K[np.ix_(points, points)] + P.bump)
-    assert w.u1[alive] == pytest.approx(M @ P.slope[points], abs=1e-9)
-    assert w.u2[alive] == pytest.approx(M @ np.ones(alive.size), abs=1e-9)
+    assert w.solved_slope[alive] == pytest.approx(M @ P.slope[points], abs=1e-9)
+    assert w.solved_one[alive] == pytest.approx(M @ np.ones(alive.size), abs=1e-9)
     assert d0_of(P, w) == pytest.approx(wj.window_direction(P, w))
     d0, d = d0_of(P, w), np.zeros(len(K))
-    d[points] = w.d[alive]
-    assert not w.d[:slots][w.dead[:slots] != 0].any()
+    d[points] = w.direction[alive]
+    assert not w.direction[:slots][w.dead[:slots] != 0].any()
     assert (K @ d)[points] + d0 == pytest.approx(P.slope[points], abs=1e-9)
     assert not P.equality or abs(d.sum()) <= 1e-9
     candidates = w.cand[: w.count[wj.CANDIDATES]]
-    assert w.p[: candidates.size] == pytest.approx((K @ d)[candidates] + d0 - P.slope[candidates], abs=1e-9)
+    assert w.rate[: candidates.size] == pytest.approx((K @ d)[candidates] + d0 - P.slope[candidates], abs=1e-9)
 
 
 def d0_of(P, w):
     slots = w.count[wj.SLOTS]
-    return w.u1[:slots].sum() / w.u2[:slots].sum() if P.equality else 0.0
+    return w.solved_slope[:slots].sum() / w.solved_one[:slots].sum() if P.equality else 0.0
 
 
 @pytest.mark.parametrize("equality", [True, False])
@@ -160,7 +160,7 @@ def test_a_dependent_point_may_not_enter(equality):
     i = w.cand[s]
     P.rows[P.slot[i]] = K[twin]
     P.diagonal[i] = K[twin, twin]
-    w.K[s, : w.count[wj.SLOTS]] = K[twin, w.point[: w.count[wj.SLOTS]]]
+    w.kernel[s, : w.count[wj.SLOTS]] = K[twin, w.point[: w.count[wj.SLOTS]]]
     before = int(w.count[wj.PENDING]), int(w.count[wj.SLOTS])
     assert not wj.enter_slot(P, S, w, s, 1e-8)
     assert (w.count[wj.PENDING], w.count[wj.SLOTS]) == before
@@ -195,12 +195,12 @@ def test_the_first_event_of_a_window():
     h, s, k = wj.next_event(P, S, w, 1e9, 1e-9)
     steps = []
     for j in range(slots):
-        room = w.value[j] - w.low[j] if w.d[j] > 0 else w.high[j] - w.value[j]
-        steps.append(room / abs(w.d[j]))
+        room = w.value[j] - w.low[j] if w.direction[j] > 0 else w.high[j] - w.value[j]
+        steps.append(room / abs(w.direction[j]))
     for c in range(count):
-        side, p = S.side[w.cand[c]], w.p[c]
+        side, p = S.side[w.cand[c]], w.rate[c]
         meets = (side == ej.UP and p < 0) or (side == ej.LOW and p > 0)
-        steps.append(abs(w.r[c] / p) if meets else np.inf)
+        steps.append(abs(w.resid[c] / p) if meets else np.inf)
     assert h == pytest.approx(min(steps))
     assert int(np.argmin(steps)) == (k if k >= 0 else slots + s)
     assert wj.next_event(P, S, w, 0.5 * h, 1e-9) == (0.5 * h, -1, -1)
@@ -219,18 +219,18 @@ def test_a_window_follows_the_path_of_the_whole_problem(seed, equality):
         beta[w.point[slots]] = w.value[slots]
         return beta
 
-    before, began, t, bias = whole(), S.side.copy(), S.num[ej.T], S.num[ej.BIAS]
+    before, began, t, bias = whole(), S.side.copy(), S.num[ej.NOW], S.num[ej.BIAS]
     log = Recorder(n, n).log
     code = wj.run_window(P, S, w, log, wj.Closing(t_end=0.3, region=1e9, steps=6, pivot=1e-8, rate_tol=1e-13))
     after, made = whole(), int(w.count[wj.STEPS])
-    assert 0.3 <= S.num[ej.T] < t
+    assert 0.3 <= S.num[ej.NOW] < t
     assert (after >= S.lower).all()
     assert (after <= S.upper).all()
     # the last step has moved everything by what its rates say
-    moved = P.slope * (S.num[ej.T] - t) - K @ (after - before) - (S.num[ej.BIAS] - bias)
+    moved = P.slope * (S.num[ej.NOW] - t) - K @ (after - before) - (S.num[ej.BIAS] - bias)
     candidates = w.cand[: w.count[wj.CANDIDATES]]
     still = np.array([S.side[c] != ej.ELBOW and began[c] == S.side[c] for c in candidates])
-    assert w.r[: candidates.size][still] == pytest.approx((S.resid + moved)[candidates[still]], abs=1e-9)
+    assert w.resid[: candidates.size][still] == pytest.approx((S.resid + moved)[candidates[still]], abs=1e-9)
     assert moved[S.side == ej.ELBOW][np.isin(np.flatnonzero(S.side == ej.ELBOW), at)] == pytest.approx(0.0, abs=1e-9)
     assert not equality or after.sum() == pytest.approx(before.sum(), abs=1e-12)
     # whoever left is exactly at a bound, and the log tells of each event
@@ -250,7 +250,7 @@ def test_a_window_asks_for_the_row_of_whoever_enters():
     for seed in range(20):
         P, S, w, _, _ = opened(seed, True)
         wj.window_direction(P, w)
-        longest = min(S.num[ej.T] - 0.3, 0.5 * ej.size_at(P, S.num[ej.T]))
+        longest = min(S.num[ej.NOW] - 0.3, 0.5 * ej.size_at(P, S.num[ej.NOW]))
         _, s, _ = wj.next_event(P, S, w, longest, 1e-13)
         if s >= 0:
             P.slot[w.cand[s]] = -1

@@ -68,12 +68,12 @@ def scene(seed: int, steps: int = 9, reach: float = 1.0) -> Scene:
     w.point[:slots], w.dead[:slots] = points, 0
     w.t_at[: steps + 1], w.bias_at[: steps + 1] = t_at, 5.0 + bias
     w.moved[: steps + 1, :slots] = moved
-    w.u1[:slots], w.u2[:slots] = rng.normal(size=slots), 1.0 + rng.random(slots)
+    w.solved_slope[:slots], w.solved_one[:slots] = rng.normal(size=slots), 1.0 + rng.random(slots)
     w.spot[:ELBOW], w.spot[ELBOW:slots] = -1, np.arange(JOINED)
-    w.r_at[: steps + 1, :JOINED] = truth[:, joined]
+    w.resid_at[: steps + 1, :JOINED] = truth[:, joined]
     w.place[:] = -1
     w.place[joined] = 0
-    q.old[2], q.old_num[ej.T], q.old_num[ej.BIAS] = resid, t_at[0], 5.0
+    q.old[2], q.old_num[ej.NOW], q.old_num[ej.BIAS] = resid, t_at[0], 5.0
     slot = np.arange(N)
     others = np.setdiff1d(np.arange(N), points)
     slot[others[rng.random(len(others)) < 0.5]] = -1  # no row of its own
@@ -95,7 +95,7 @@ def test_rates_at_the_end_are_those_of_all_points(seed):
     """Not that of the direction of the last step: an event came after it."""
     at = scene(seed)
     sj.residuals_at_thirds(at.P, at.S, at.w, at.q)
-    u1, u2 = at.w.u1[: at.slots], at.w.u2[: at.slots]
+    u1, u2 = at.w.solved_slope[: at.slots], at.w.solved_one[: at.slots]
     d0 = u1.sum() / u2.sum()
     d = u1 - d0 * u2
     assert at.q.at[3] == pytest.approx(at.P.slope - d0 - d @ at.K[at.w.point[: at.slots]], abs=1e-12)
@@ -191,7 +191,7 @@ def test_a_window_that_is_taken_back_makes_the_next_one_shorter_and_wider(found)
     for part in (*S, L.end):
         part += 1
     w.count[[wj.STEPS, wj.START]] = 12, 7
-    q.u1[:] = rng.normal(size=60)
+    q.solved_slope[:] = rng.normal(size=60)
     width = q.pace[sj.WIDTH] = 20
     assert sj.take_back(S, L, w, q, found)
     for part, old in zip((*S, L.end), before, strict=True):
@@ -200,7 +200,7 @@ def test_a_window_that_is_taken_back_makes_the_next_one_shorter_and_wider(found)
     assert q.pace[sj.WIDTH] == int(1.1 * width) + 4
     assert q.pace[sj.WANTED] == found
     assert q.pace[sj.N_BACK] == 1
-    assert np.array_equal(w.u1[:7], q.u1[:7])
+    assert np.array_equal(w.solved_slope[:7], q.solved_slope[:7])
     again = [sj.take_back(S, L, w, q, found) for _ in range(6)]
     assert again == [k < (5 if found else 1) for k in range(6)]  # not for ever, and less often where the gap objects
     assert q.pace[sj.LENGTH] == 1

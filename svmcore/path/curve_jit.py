@@ -26,25 +26,25 @@ class Replay(NamedTuple):
 
 
 @jit
-def changing(R, first, last, members, count):
+def changing(replay, first, last, members, count):
     """The variables that are on the elbow, or change sides, from knot `first` to `last`; returns their number.
 
-    `count` tells at how many of these knots each is on the elbow. In place: members, count, R.place.
+    `count` tells at how many of these knots each is on the elbow. In place: members, count, replay.place.
     """
     n = 0
     for k in range(first, last + 1):
-        for e in range(R.offset[k], R.offset[k + 1]):
-            i = R.index[e]
-            if R.place[i] < 0:
-                R.place[i] = n
+        for e in range(replay.offset[k], replay.offset[k + 1]):
+            i = replay.index[e]
+            if replay.place[i] < 0:
+                replay.place[i] = n
                 members[n] = i
                 count[n] = 0
                 n += 1
-            count[R.place[i]] += 1
-    for e in range(R.knot_events[first], R.knot_events[last]):
-        i = R.event_index[e]
-        if R.place[i] < 0:
-            R.place[i] = n
+            count[replay.place[i]] += 1
+    for e in range(replay.knot_events[first], replay.knot_events[last]):
+        i = replay.event_index[e]
+        if replay.place[i] < 0:
+            replay.place[i] = n
             members[n] = i
             count[n] = 0
             n += 1
@@ -52,21 +52,21 @@ def changing(R, first, last, members, count):
 
 
 @jit
-def play(R, first, last, members, n, out):
-    """Row k of `out`: the members' values at knot first + k. In place: out, R.side, R.beta, R.place."""
+def play(replay, first, last, members, n, out):
+    """Row k of `out`: the members' values at knot first + k. In place: out, replay.side, replay.beta, replay.place."""
     for j in range(n):
-        out[0, j] = R.beta[members[j]]
+        out[0, j] = replay.beta[members[j]]
     for k in range(first + 1, last + 1):
-        for e in range(R.knot_events[k - 1], R.knot_events[k]):
-            R.side[R.event_index[e]] = R.event_to[e]
+        for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
+            replay.side[replay.event_index[e]] = replay.event_to[e]
         row = out[k - first]
         for j in range(n):
             i = members[j]
-            row[j] = R.bounds[min(R.side[i], 1), i]
-        for e in range(R.offset[k], R.offset[k + 1]):
-            i = R.index[e]
-            row[R.place[i]] = min(max(R.value[e], R.bounds[0, i]), R.bounds[1, i])
+            row[j] = replay.bounds[min(replay.side[i], 1), i]
+        for e in range(replay.offset[k], replay.offset[k + 1]):
+            i = replay.index[e]
+            row[replay.place[i]] = min(max(replay.value[e], replay.bounds[0, i]), replay.bounds[1, i])
     for j in range(n):
         i = members[j]
-        R.beta[i] = out[last - first, j]
-        R.place[i] = -1
+        replay.beta[i] = out[last - first, j]
+        replay.place[i] = -1

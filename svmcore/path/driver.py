@@ -182,14 +182,14 @@ def follow_data(
 ) -> Path:
     """The path of data that are ready."""
     begin = time.perf_counter()
-    v = variables_of(data)
-    watch = Watch(control, way.low, v.level, unit_of(v))
+    problem = variables_of(data)
+    watch = Watch(control, way.low, problem.level, unit_of(problem))
     with control, one_blas_thread:
         K = kernel_of(data, way.cache_mb) if gram is None else kernel_from(gram, data)
         prepared = time.perf_counter()
         if options is None:
             smooth = facts_of(data.spec.kernel).exponential
-            record, top, store = track(v, oracle_of(data, K), way, watch, smooth)
+            record, top, store = track(problem, oracle_of(data, K), way, watch, smooth)
         else:
             record, top, store = _paper(data, K, way, watch, options)
         path = _assemble(data, record, top)
@@ -270,18 +270,18 @@ class Watch:
         return None if status is None else status.name.lower()
 
 
-def track(v: BoxPath, K: Any, way: Way, watch: Watch, smooth: bool = False) -> tuple[Followed, Top, RowStore]:
+def track(problem: BoxPath, K: Any, way: Way, watch: Watch, smooth: bool = False) -> tuple[Followed, Top, RowStore]:
     """The fast tracker. `smooth`: few points depend on others, so that those that are tied may join the margin at once."""
-    control, unit = watch.control, unit_of(v)
-    v = v.scaled(unit)
+    control, unit = watch.control, unit_of(problem)
+    problem = problem.scaled(unit)
     low, high = way.low * unit, None if way.high is None else way.high * unit
     clock = time.perf_counter()
     tracker: Tracker = Tracker(
-        K, v, budget=float(K.cache_bytes), batch=smooth,
+        K, problem, budget=float(K.cache_bytes), batch=smooth,
         solver=lambda t, beta: smo.at(t, beta, _SOLVED * tracker.size(t)), go_on=lambda: control.reason() is None,
         rows_while=_while_worth(control), windows=Inverse,
     )  # fmt: skip
-    smo: Smo = Smo(_stored(tracker.store, K), v, control)
+    smo: Smo = Smo(_stored(tracker.store, K), problem, control)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
     with control.beginning():
@@ -323,8 +323,8 @@ def _paper(
 
     Without a lambda_max it starts at the solution for every large lambda, which tells where the first event is.
     """
-    v = variables_of(data)
-    scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
+    problem = variables_of(data)
+    scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(problem.upper - problem.lower))
 
     def by_smo(lam: float, beta: FloatArray, tol: float) -> FloatArray:
         return smo._replace(most=_SMO_STEPS).at(lam, beta, max(tol * lam, _ROUNDING * scale))
@@ -332,23 +332,24 @@ def _paper(
     clock = time.perf_counter()
     control = watch.control
     tracker = PaperTracker(
-        K, v.slope, v.lower, v.upper, equality=v.equality, mode=way.mode, budget=float(K.cache_bytes), solver=by_smo,
+        K, problem.slope, problem.lower, problem.upper, equality=problem.equality, mode=way.mode,
+        budget=float(K.cache_bytes), solver=by_smo,
         options=options, go_on=lambda: control.reason() is None, rows_while=_while_worth(control),
     )  # fmt: skip
-    smo = Smo(_stored(tracker.store, K), v, control)
+    smo = Smo(_stored(tracker.store, K), problem, control)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
-    limit = limit_of(v)
+    limit = limit_of(problem)
     with control.beginning():
         if way.high is None:
             beta, top = limit_solution(smo, limit, max(options.start_tol, _ROUNDING))
             slope = top.bias_slope
             lam = 2.0 * max(top.lam, way.low)
         else:
-            beta, lam, slope = limit_point(v, limit), way.high, limit.level
+            beta, lam, slope = limit_point(problem, limit), way.high, limit.level
         tracker.begin(lam, beta)
         control.demand()
-    is_open = at_rest(tracker.S.beta, v, limit)
+    is_open = at_rest(tracker.state.beta, problem, limit)
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
     ended = tracker.run(way.low, watch, way.max_events)

@@ -31,11 +31,11 @@ CAUSES = ("box", "margin", "exchange", "batch", "repair", "special", "restart")
 DONE, REFRESH, BUDGET, GROW, FLUSH, ROWS, AHEAD, STALLED, SINGULAR, STOPPED, DEFEATED = range(11)
 
 # State.num
-T, BIAS, T_REFRESH, NOISE, WORST_GAP = range(5)
+NOW, BIAS, T_REFRESH, NOISE, WORST_GAP = range(5)
 # State.cnt
 (
-    M, N_EVENT, N_ZERO, N_ZERO_MAX, N_EXCHANGE, N_FLIP, N_BATCH, SINCE, WANT, N_PERTURB, M_MAX, ZERO_RUN, BATCHED, N_STEP,
-    AGE, N_LOOK,
+    N_ELBOW, N_EVENT, N_ZERO, N_ZERO_MAX, N_EXCHANGE, N_FLIP, N_BATCH, SINCE, WANT, N_PERTURB, N_ELBOW_MAX, ZERO_RUN,
+    BATCHED, N_STEP, AGE, N_LOOK,
 ) = range(16)  # fmt: skip
 
 LEAST_PIVOT = 1e-15
@@ -76,8 +76,8 @@ class State(NamedTuple):
     side: np.ndarray
     elbow: IntArray
     factor: FloatArray
-    w_slope: FloatArray
-    w_one: FloatArray
+    half_slope: FloatArray  # R^-T times the slopes of the elbow
+    half_one: FloatArray  # R^-T times ones
     then: FloatArray  # an earlier beta
     image: FloatArray  # K times that
     moved: IntArray  # scratch: the points where beta has changed since
@@ -88,8 +88,8 @@ class State(NamedTuple):
 class Work(NamedTuple):
     """Scratch: direction on the elbow, null vector, rate of every residual, step to every blocking event."""
 
-    d: FloatArray
-    x: FloatArray
+    direction: FloatArray
+    column: FloatArray
     rate: FloatArray
     step: FloatArray
 
@@ -117,34 +117,34 @@ def solve_upper(R, m, b):
 
 
 @jit
-def pivot_of(P, S, i, x):
+def pivot_of(setting, state, i, x):
     """Relative pivot of point i if it joined the elbow: 1 - |x|^2 / (k_ii + bump), x = R^-T (k_Ei + bump). In place: x."""
-    m = S.cnt[M]
-    row = P.rows[P.slot[i]]
+    m = state.cnt[N_ELBOW]
+    row = setting.rows[setting.slot[i]]
     for k in range(m):
-        x[k] = row[S.elbow[k]] + P.bump
-    solve_lower(S.factor, m, x)
-    whole = P.diagonal[i] + P.bump
+        x[k] = row[state.elbow[k]] + setting.bump
+    solve_lower(state.factor, m, x)
+    whole = setting.diagonal[i] + setting.bump
     if not whole > 0.0:
         return 0.0
     return (whole - dot(x, x, m)) / whole
 
 
 @jit
-def append(P, S, i, x, pivot):
-    """Put point i, with the x and pivot of `pivot_of`, last on the elbow. In place: S."""
-    m = S.cnt[M]
-    r = np.sqrt(pivot * (P.diagonal[i] + P.bump))
+def append(setting, state, i, x, pivot):
+    """Put point i, with the x and pivot of `pivot_of`, last on the elbow. In place: state."""
+    m = state.cnt[N_ELBOW]
+    r = np.sqrt(pivot * (setting.diagonal[i] + setting.bump))
     for k in range(m):
-        S.factor[k, m] = x[k]
-    S.factor[m, m] = r
-    S.w_slope[m] = (P.slope[i] - dot(x, S.w_slope, m)) / r
-    S.w_one[m] = (1.0 - dot(x, S.w_one, m)) / r
-    S.elbow[m] = i
-    S.side[i] = ELBOW
-    S.cnt[M] = m + 1
-    if m + 1 > S.cnt[M_MAX]:
-        S.cnt[M_MAX] = m + 1
+        state.factor[k, m] = x[k]
+    state.factor[m, m] = r
+    state.half_slope[m] = (setting.slope[i] - dot(x, state.half_slope, m)) / r
+    state.half_one[m] = (1.0 - dot(x, state.half_one, m)) / r
+    state.elbow[m] = i
+    state.side[i] = ELBOW
+    state.cnt[N_ELBOW] = m + 1
+    if m + 1 > state.cnt[N_ELBOW_MAX]:
+        state.cnt[N_ELBOW_MAX] = m + 1
 
 
 @jit
@@ -157,10 +157,10 @@ def rotate(a, b, c, s, start, stop):
 
 
 @jit
-def delete(S, k0):
-    """Take the point at place k0 off the elbow: drop column k0 of R, make it triangular again. In place: S."""
-    m = S.cnt[M]
-    R = S.factor
+def delete(state, k0):
+    """Take the point at place k0 off the elbow: drop column k0 of R, make it triangular again. In place: state."""
+    m = state.cnt[N_ELBOW]
+    R = state.factor
     for i in range(m):
         row = R[i]
         for j in range(max(i, k0 + 1), m):
@@ -176,50 +176,50 @@ def delete(S, k0):
         top[k] = h
         low[k] = 0.0
         rotate(top, low, c, s, k + 1, m - 1)
-        rotate(S.w_slope[k : k + 1], S.w_slope[k + 1 : k + 2], c, s, 0, 1)
-        rotate(S.w_one[k : k + 1], S.w_one[k + 1 : k + 2], c, s, 0, 1)
+        rotate(state.half_slope[k : k + 1], state.half_slope[k + 1 : k + 2], c, s, 0, 1)
+        rotate(state.half_one[k : k + 1], state.half_one[k + 1 : k + 2], c, s, 0, 1)
     for k in range(k0, m - 1):
-        S.elbow[k] = S.elbow[k + 1]
-    S.cnt[M] = m - 1
+        state.elbow[k] = state.elbow[k + 1]
+    state.cnt[N_ELBOW] = m - 1
 
 
 @jit
-def restart_rhs(P, S):
-    """w_slope = R^-T slope_E, w_one = R^-T 1: after a new factor or a new slope. In place: S."""
-    m = S.cnt[M]
+def restart_rhs(setting, state):
+    """half_slope = R^-T slope_E, half_one = R^-T 1: after a new factor or a new slope. In place: state."""
+    m = state.cnt[N_ELBOW]
     for k in range(m):
-        S.w_slope[k] = P.slope[S.elbow[k]]
-        S.w_one[k] = 1.0
-    solve_lower(S.factor, m, S.w_slope)
-    solve_lower(S.factor, m, S.w_one)
+        state.half_slope[k] = setting.slope[state.elbow[k]]
+        state.half_one[k] = 1.0
+    solve_lower(state.factor, m, state.half_slope)
+    solve_lower(state.factor, m, state.half_one)
 
 
 # ---- direction and null vectors --------------------------------------------------------------------------------------
 
 
 @jit
-def direction(P, S, d):
-    """d = db_E/dt and the returned dbias/dt: K_EE d + d0 = slope_E, sum d = 0. In place: d."""
-    m = S.cnt[M]
-    d0 = 0.0
-    if P.equality and m > 0:
-        d0 = dot(S.w_slope, S.w_one, m) / dot(S.w_one, S.w_one, m)
+def direction(setting, state, d):
+    """d = db_E/dt and the returned dbias/dt: K_EE d + bias_rate = slope_E, sum d = 0. In place: d."""
+    m = state.cnt[N_ELBOW]
+    bias_rate = 0.0
+    if setting.equality and m > 0:
+        bias_rate = dot(state.half_slope, state.half_one, m) / dot(state.half_one, state.half_one, m)
     for k in range(m):
-        d[k] = S.w_slope[k] - d0 * S.w_one[k]
-    solve_upper(S.factor, m, d)
-    return d0
+        d[k] = state.half_slope[k] - bias_rate * state.half_one[k]
+    solve_upper(state.factor, m, d)
+    return bias_rate
 
 
 @jit
-def add_rows(out, P, S, coef, m):
+def add_rows(out, setting, state, coef, m):
     """out += sum_k coef_k K[E_k]. In place: out."""
     n = out.shape[0]
     k = 0
     while k + 3 < m:
-        r0 = P.rows[P.slot[S.elbow[k]]]
-        r1 = P.rows[P.slot[S.elbow[k + 1]]]
-        r2 = P.rows[P.slot[S.elbow[k + 2]]]
-        r3 = P.rows[P.slot[S.elbow[k + 3]]]
+        r0 = setting.rows[setting.slot[state.elbow[k]]]
+        r1 = setting.rows[setting.slot[state.elbow[k + 1]]]
+        r2 = setting.rows[setting.slot[state.elbow[k + 2]]]
+        r3 = setting.rows[setting.slot[state.elbow[k + 3]]]
         c0 = coef[k]
         c1 = coef[k + 1]
         c2 = coef[k + 2]
@@ -228,7 +228,7 @@ def add_rows(out, P, S, coef, m):
             out[i] += (c0 * r0[i] + c1 * r1[i]) + (c2 * r2[i] + c3 * r3[i])
         k += 4
     while k < m:
-        r0 = P.rows[P.slot[S.elbow[k]]]
+        r0 = setting.rows[setting.slot[state.elbow[k]]]
         c0 = coef[k]
         for i in range(n):
             out[i] += c0 * r0[i]
@@ -236,14 +236,14 @@ def add_rows(out, P, S, coef, m):
 
 
 @jit
-def room_along(S, k, speed):
+def room_along(state, k, speed):
     """How far the elbow value at place k is from the bound it would meet at this speed."""
-    j = S.elbow[k]
-    return max(S.upper[j] - S.beta[j] if speed > 0.0 else S.beta[j] - S.lower[j], 0.0)
+    j = state.elbow[k]
+    return max(state.upper[j] - state.beta[j] if speed > 0.0 else state.beta[j] - state.lower[j], 0.0)
 
 
 @jit
-def first_box(S, x, sign, own):
+def first_box(state, x, sign, own):
     """How far beta can move along sign * null vector (n_i = 1, n_E = -x) before a box binds; `own` is i's room.
 
     Two passes: the first finds how far one could go if boxes gave way by a hair, the second takes, among the boxes
@@ -251,154 +251,158 @@ def first_box(S, x, sign, own):
     Returns (length, place on the elbow that binds, or -1 when it is point i itself).
     """
     far = own * (1.0 + GIVE)
-    for k in range(S.cnt[M]):
+    for k in range(state.cnt[N_ELBOW]):
         speed = -sign * x[k]
         if abs(speed) > STEADY:
-            j = S.elbow[k]
-            h = (room_along(S, k, speed) + GIVE * (S.upper[j] - S.lower[j])) / abs(speed)
-            far = min(far, h)
+            j = state.elbow[k]
+            reach = (room_along(state, k, speed) + GIVE * (state.upper[j] - state.lower[j])) / abs(speed)
+            far = min(far, reach)
     place = -1
     length = own
     size = 1.0 if own <= far else 0.0
-    for k in range(S.cnt[M]):
+    for k in range(state.cnt[N_ELBOW]):
         speed = -sign * x[k]
         if abs(speed) > size and abs(speed) > STEADY:
-            h = room_along(S, k, speed) / abs(speed)
-            if h <= far:
-                length = h
+            reach = room_along(state, k, speed) / abs(speed)
+            if reach <= far:
+                length = reach
                 place = k
                 size = abs(speed)
     return length, place
 
 
 @jit
-def null_change(P, S, W, i, length):
-    """What moving point i by `length`, and the elbow by the null vector's share, changes. In place: W.d, W.rate.
+def null_change(setting, state, work, i, length):
+    """What moving point i by `length`, and the elbow by the null vector's share, changes. In place: work.d, work.rate.
 
-    W.x holds the null vector's elbow part (negated). Returns False when some residual outside the elbow, or the sum,
+    work.x holds the null vector's elbow part (negated). Returns False when some residual outside the elbow, or the sum,
     would feel the move by more than rounding: then the point is not dependent after all. (On the elbow nothing moves,
     but elsewhere by up to the square root of the pivot, and a pivot is known to 1e-16 at best.)
     """
     total = 1.0
     size = 1.0
-    weight = np.sqrt(P.diagonal[i])
-    for k in range(S.cnt[M]):
-        W.d[k] = -length * W.x[k]
-        total -= W.x[k]
-        size += abs(W.x[k])
-        weight += abs(W.x[k]) * np.sqrt(P.diagonal[S.elbow[k]])
-    row = P.rows[P.slot[i]]
-    for j in range(W.rate.shape[0]):
-        W.rate[j] = length * row[j]
-    add_rows(W.rate, P, S, W.d, S.cnt[M])
+    weight = np.sqrt(setting.diagonal[i])
+    for k in range(state.cnt[N_ELBOW]):
+        work.direction[k] = -length * work.column[k]
+        total -= work.column[k]
+        size += abs(work.column[k])
+        weight += abs(work.column[k]) * np.sqrt(setting.diagonal[state.elbow[k]])
+    row = setting.rows[setting.slot[i]]
+    for j in range(work.rate.shape[0]):
+        work.rate[j] = length * row[j]
+    add_rows(work.rate, setting, state, work.direction, state.cnt[N_ELBOW])
     change = 0.0
     largest = 0.0
-    for j in range(W.rate.shape[0]):
-        change = max(change, abs(W.rate[j]))
-        largest = max(largest, P.diagonal[j])
+    for j in range(work.rate.shape[0]):
+        change = max(change, abs(work.rate[j]))
+        largest = max(largest, setting.diagonal[j])
     trust = NULL * abs(length)
-    return change <= trust * weight * np.sqrt(largest) and (not P.equality or abs(total) <= NULL * size)
+    return change <= trust * weight * np.sqrt(largest) and (not setting.equality or abs(total) <= NULL * size)
 
 
 # ---- measures ----------------------------------------------------------------------------------------------------
 
 
 @jit
-def absorb(S):
-    """Book what contradicts the sides as a shift, so that the state is optimal. In place: S. Returns its largest entry."""
+def absorb(state):
+    """Book what contradicts the sides as a shift, so that the state is optimal. Returns its largest entry.
+
+    In place: state.
+    """
     largest = 0.0
-    for i in range(S.side.shape[0]):
-        wrong = S.resid[i]
-        if S.side[i] == UP:
+    for i in range(state.side.shape[0]):
+        wrong = state.resid[i]
+        if state.side[i] == UP:
             wrong = min(wrong, 0.0)
-        elif S.side[i] == LOW:
+        elif state.side[i] == LOW:
             wrong = max(wrong, 0.0)
-        S.base[i] -= wrong
-        S.resid[i] -= wrong
-        largest = max(largest, abs(S.base[i]))
+        state.base[i] -= wrong
+        state.resid[i] -= wrong
+        largest = max(largest, abs(state.base[i]))
     return largest
 
 
 @jit
-def exact_gap(P, S, t, lower, upper):
+def exact_gap(setting, state, t, lower, upper):
     """Exact relative duality gap of the present point for the problem without shift, at `t`."""
-    bias = S.num[BIAS]
+    bias = state.num[BIAS]
     total = 0.0
     gap = 0.0
     primal = 0.0
-    for i in range(S.side.shape[0]):
-        r = S.resid[i] - S.base[i]
-        b = min(max(S.beta[i], lower[i]), upper[i])
+    for i in range(state.side.shape[0]):
+        r = state.resid[i] - state.base[i]
+        b = min(max(state.beta[i], lower[i]), upper[i])
         hinge = (upper[i] if r > 0.0 else lower[i]) * r
         total += b
         gap += hinge - b * r
-        primal += 0.5 * b * (t * P.slope[i] + P.fixed[i] - r - bias) + hinge
+        primal += 0.5 * b * (t * setting.slope[i] + setting.fixed[i] - r - bias) + hinge
     gap += abs(bias * total)  # what an unbalanced beta costs
-    return gap / max(primal, P.floor)
+    return gap / max(primal, setting.floor)
 
 
 @jit
-def renew_image(P, S):
-    """Bring S.image = K beta up to date. Returns False where that needs a row that is not there, or is due afresh."""
+def renew_image(setting, state):
+    """Bring state.image = K beta up to date. Returns False where that needs a row that is not there, or is due afresh."""
     changed = 0
-    for i in range(S.side.shape[0]):
-        if S.beta[i] != S.then[i]:
-            if P.slot[i] < 0:
+    for i in range(state.side.shape[0]):
+        if state.beta[i] != state.then[i]:
+            if setting.slot[i] < 0:
                 return False
-            S.moved[changed] = i
+            state.moved[changed] = i
             changed += 1
-    if S.cnt[AGE] >= OLD:
+    if state.cnt[AGE] >= OLD:
         return False
-    S.cnt[AGE] += 1
-    add_changes(S.image, P, S, changed)
+    state.cnt[AGE] += 1
+    add_changes(state.image, setting, state, changed)
     for k in range(changed):
-        S.then[S.moved[k]] = S.beta[S.moved[k]]
+        state.then[state.moved[k]] = state.beta[state.moved[k]]
     return True
 
 
 @jit
-def add_changes(out, P, S, count):
-    """out += K (beta - then) on the first `count` points of S.moved. In place: out."""
+def add_changes(out, setting, state, count):
+    """out += K (beta - then) on the first `count` points of state.moved. In place: out."""
     n = out.shape[0]
     k = 0
     while k < count:
-        i0 = S.moved[k]
-        i1 = S.moved[min(k + 1, count - 1)]
-        i2 = S.moved[min(k + 2, count - 1)]
-        i3 = S.moved[min(k + 3, count - 1)]
-        r0, r1, r2, r3 = P.rows[P.slot[i0]], P.rows[P.slot[i1]], P.rows[P.slot[i2]], P.rows[P.slot[i3]]
-        c0 = S.beta[i0] - S.then[i0]
-        c1 = S.beta[i1] - S.then[i1] if k + 1 < count else 0.0
-        c2 = S.beta[i2] - S.then[i2] if k + 2 < count else 0.0
-        c3 = S.beta[i3] - S.then[i3] if k + 3 < count else 0.0
+        i0 = state.moved[k]
+        i1 = state.moved[min(k + 1, count - 1)]
+        i2 = state.moved[min(k + 2, count - 1)]
+        i3 = state.moved[min(k + 3, count - 1)]
+        r0, r1 = setting.rows[setting.slot[i0]], setting.rows[setting.slot[i1]]
+        r2, r3 = setting.rows[setting.slot[i2]], setting.rows[setting.slot[i3]]
+        c0 = state.beta[i0] - state.then[i0]
+        c1 = state.beta[i1] - state.then[i1] if k + 1 < count else 0.0
+        c2 = state.beta[i2] - state.then[i2] if k + 2 < count else 0.0
+        c3 = state.beta[i3] - state.then[i3] if k + 3 < count else 0.0
         for i in range(n):
             out[i] += (c0 * r0[i] + c1 * r1[i]) + (c2 * r2[i] + c3 * r3[i])
         k += 4
 
 
 @jit
-def size_at(P, t):
+def size_at(setting, t):
     """The size of the linear term at t, against which residuals are measured."""
-    return P.level + t
+    return setting.level + t
 
 
 @jit
-def look(P, S, lower, upper):
-    """A refresh that finds all well: residuals from beta alone, the shift decided anew. In place: S.
+def look(setting, state, lower, upper):
+    """A refresh that finds all well: residuals from beta alone, the shift decided anew. In place: state.
 
     Returns False when the gap is not small enough to go on, or cannot be had: Python then does more.
     """
-    if not renew_image(P, S):
+    if not renew_image(setting, state):
         return False
-    t = S.num[T]
-    for i in range(S.side.shape[0]):
-        S.resid[i] = t * P.slope[i] + P.fixed[i] - S.image[i] - S.num[BIAS]
-        S.base[i] = 0.0
-    absorb(S)
-    gap = exact_gap(P, S, t, lower, upper)
+    t = state.num[NOW]
+    for i in range(state.side.shape[0]):
+        state.resid[i] = t * setting.slope[i] + setting.fixed[i] - state.image[i] - state.num[BIAS]
+        state.base[i] = 0.0
+    absorb(state)
+    gap = exact_gap(setting, state, t, lower, upper)
     if not gap <= FINE:
         return False
-    S.num[WORST_GAP] = max(S.num[WORST_GAP], gap)
-    S.num[T_REFRESH] = t
-    S.cnt[N_LOOK] += 1
+    state.num[WORST_GAP] = max(state.num[WORST_GAP], gap)
+    state.num[T_REFRESH] = t
+    state.cnt[N_LOOK] += 1
     return True

@@ -55,17 +55,17 @@ class Factor:
         upper = self._cholesky(tracker.elbow) if m else np.empty((0, 0))
         if upper is None:
             return False
-        tracker.S.factor[:m, :m] = upper
-        ej.restart_rhs(tracker.P, tracker.S)
+        tracker.state.factor[:m, :m] = upper
+        ej.restart_rhs(tracker.setting, tracker.state)
         return True
 
     def _cholesky(self, index: IntArray) -> FloatArray | None:
         """R with R'R = K + bump 11' on `index`, its diagonal lifted as little as it takes. None when nothing helps."""
         for lift in LIFTS:
-            A = self.tracker.store.block(index)
-            A += self.tracker.bump
-            A.flat[:: index.size + 1] *= 1.0 + lift
-            upper, info = dpotrf(A.T, lower=0, clean=1, overwrite_a=1)
+            matrix = self.tracker.store.block(index)
+            matrix += self.tracker.bump
+            matrix.flat[:: index.size + 1] *= 1.0 + lift
+            upper, info = dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
             if info == 0:
                 return np.asarray(upper)
         return None
@@ -73,8 +73,8 @@ class Factor:
     def solve(self, b: FloatArray) -> FloatArray:
         """Two triangular solves."""
         x = b.copy()
-        ej.solve_lower(self.tracker.S.factor, self.tracker.m, x)
-        ej.solve_upper(self.tracker.S.factor, self.tracker.m, x)
+        ej.solve_lower(self.tracker.state.factor, self.tracker.m, x)
+        ej.solve_upper(self.tracker.state.factor, self.tracker.m, x)
         return x
 
     def doubt(self) -> bool:

@@ -79,23 +79,23 @@ class Follower:
         self.at = np.ascontiguousarray(path._track.knot[:, 0])
         self.bias = path._track.knot[:, 1] + path._data.form.level * self.at  # of lambda f, whole
         self.offset = 0.0 if path._data.equality else path._data.spec.kernel.offset
-        self.c = path._sign
+        self.sign = path._sign
         self.replay = replay(path)
         self.roots = cross.roots()
         self.length, self.budget = _CHORD, _STAGE[0]
         self.done = 0
-        self.F = np.empty(cross.n)
-        self.members, self.count = np.empty(self.c.size, dtype=np.int64), np.empty(self.c.size, dtype=np.int64)
+        self.lam_f = np.empty(cross.n)
+        self.members, self.count = np.empty(self.sign.size, dtype=np.int64), np.empty(self.sign.size, dtype=np.int64)
 
     def start(self, control: Control) -> None:
         """lambda f at the first knot."""
         beta = self.replay.beta
         support = np.flatnonzero(beta)
         step = max(1, _PIECE // max(1, support.size * (4 + self.cross.X.shape[1])))
-        for a in range(0, self.cross.n, step):
+        for begin in range(0, self.cross.n, step):
             control.demand()
-            self.F[a : a + step] = self.cross.values(slice(a, a + step), support, beta[support])
-        self.F += self.bias[0] + self.offset * float(beta.sum())
+            self.lam_f[begin : begin + step] = self.cross.values(slice(begin, begin + step), support, beta[support])
+        self.lam_f += self.bias[0] + self.offset * float(beta.sum())
 
     # ---- windows -------------------------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Follower:
         return window._replace(reach=reach, shift=shift)
 
     def _deviation(self, window: Section, stays: Any) -> tuple[float, float]:
-        """(D, D0) of a window.
+        """(reach, shift) of a window.
 
         Where a variable `stays` on the elbow, lambda f is lambda times its label, so K times the deviation is minus the
         deviation of the bias. It is computed for the others, and for those that move most: what the path's own rounding
@@ -141,8 +141,8 @@ class Follower:
         at, bias = self.at[window.first : window.last + 1], self.bias[window.first : window.last + 1]
         span = at[0] - at[-1]
         share = ((at[0] - at) / span if span > 0.0 else np.zeros(at.size))[1:-1, None]
-        V = window.values
-        bend = V[1:-1] - (V[0] + share * (V[-1] - V[0]))
+        values = window.values
+        bend = values[1:-1] - (values[0] + share * (values[-1] - values[0]))
         level = bias[1:-1] - (bias[0] + share[:, 0] * (bias[-1] - bias[0])) + self.offset * bend.sum(axis=1)
         if bend.size == 0:
             return 0.0, 0.0
@@ -168,8 +168,8 @@ class Follower:
 
     def follow(self, windows: list[Section], progress: Progress) -> list[Flips] | None:
         """Take all rows through the windows; None (and nothing has changed) when the work must stop."""
-        union = np.unique(np.concatenate([w.members for w in windows]))
-        places = [np.searchsorted(union, w.members) for w in windows]
+        union = np.unique(np.concatenate([each.members for each in windows]))
+        places = [np.searchsorted(union, each.members) for each in windows]
         moves, levels = np.zeros((len(windows), union.size)), np.empty(len(windows))
         for k, (window, place) in enumerate(zip(windows, places, strict=True)):
             moves[k, place] = window.values[-1] - window.values[0]
@@ -177,26 +177,26 @@ class Follower:
         columns = self.cross.columns(union)
         step = max(1, _BLOCK // max(1, union.size))
         end, flips, looked_at = np.empty(self.cross.n), [], 0
-        chords = sum(np.isfinite(w.reach) for w in windows)
+        chords = sum(np.isfinite(each.reach) for each in windows)
         for start in range(0, self.cross.n, step):
             rows = np.arange(start, min(start + step, self.cross.n))
             K = self._kernel(rows, columns, union.size, progress.control)
             if K is None or progress.control.step(progress.begin + progress.more * start / self.cross.n) is not None:
                 return None
-            F = np.empty((len(windows) + 1, rows.size))
-            F[0] = self.F[rows]
-            F[1:] = moves @ K.T
-            F[1:] += levels[:, None]
-            np.cumsum(F, axis=0, out=F)
-            end[rows] = F[-1]
+            lam_f = np.empty((len(windows) + 1, rows.size))
+            lam_f[0] = self.lam_f[rows]
+            lam_f[1:] = moves @ K.T
+            lam_f[1:] += levels[:, None]
+            np.cumsum(lam_f, axis=0, out=lam_f)
+            end[rows] = lam_f[-1]
             for k, (window, place) in enumerate(zip(windows, places, strict=True)):
                 if progress.control.reason() is not None:
                     return None
-                near = self._near(window, F[k], F[k + 1], rows)
+                near = self._near(window, lam_f[k], lam_f[k + 1], rows)
                 looked_at += near.size if np.isfinite(window.reach) else 0
                 if near.size:
-                    flips.append(self._flips(window, K, place, near, F[k : k + 2, near], start))
-        self.F = end
+                    flips.append(self._flips(window, K, place, near, lam_f[k : k + 2, near], start))
+        self.lam_f = end
         self.done = windows[-1].last
         if chords:
             self._pace(looked_at / (chords * self.cross.n))
@@ -208,10 +208,10 @@ class Follower:
         if step >= rows.size:
             return self.cross.block(rows, columns)
         out = np.empty((rows.size, width))
-        for a in range(0, rows.size, step):
+        for begin in range(0, rows.size, step):
             if control.reason() is not None:
                 return None
-            out[a : a + step] = self.cross.block(rows[a : a + step], columns)
+            out[begin : begin + step] = self.cross.block(rows[begin : begin + step], columns)
         return out
 
     def _near(self, window: Section, before: FloatArray, after: FloatArray, rows: IntArray) -> IntArray:
@@ -229,15 +229,15 @@ class Follower:
         delta = window.values[1:-1] - window.values[0]
         level = self.bias[first + 1 : last] - self.bias[first] + self.offset * delta.sum(axis=1)
         part = part_of(K, near, place)
-        F = np.empty((last - first + 1, near.size))
-        F[0], F[-1] = ends
-        F[1:-1] = delta @ part.T
-        F[1:-1] += level[:, None] + ends[0]
-        positive = F > 0.0
+        lam_f = np.empty((last - first + 1, near.size))
+        lam_f[0], lam_f[-1] = ends
+        lam_f[1:-1] = delta @ part.T
+        lam_f[1:-1] += level[:, None] + ends[0]
+        positive = lam_f > 0.0
         knot, row = np.nonzero(positive[1:] != positive[:-1])
-        a, b = F[knot, row], F[knot + 1, row]
+        before, after = lam_f[knot, row], lam_f[knot + 1, row]
         high, low = self.at[first + knot], self.at[first + knot + 1]
-        return Flips(high + a / (a - b) * (low - high), start + near[row], positive[knot + 1, row])
+        return Flips(high + before / (before - after) * (low - high), start + near[row], positive[knot + 1, row])
 
     def _pace(self, share: float) -> None:
         """Windows so long that the rows left open cost about as much as those that are not."""
@@ -304,7 +304,7 @@ def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips,
     with control.beginning():
         follower.start(control)
     flips = [_above(follower, path._track.bias_slope + path._data.form.level)]
-    start = _at_the_top(follower.F, flips[0])
+    start = _at_the_top(follower.lam_f, flips[0])
     last = follower.at.size - 1
     while follower.done < last:
         windows = follower.stage(control)
@@ -315,21 +315,21 @@ def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips,
         if new is None:
             break
         flips += new
-    every = Flips(*(np.concatenate([f[k] for f in flips]) for k in range(3)))
+    every = Flips(*(np.concatenate([part[k] for part in flips]) for k in range(3)))
     return start, every, float(follower.at[follower.done])
 
 
 def _above(follower: Follower, slope: float) -> Flips:
     """Above the first knot only the intercept changes: its sign wins in the end."""
-    now = follower.F > 0.0
+    now = follower.lam_f > 0.0
     row = np.flatnonzero(now != (slope > 0.0)) if slope else np.empty(0, dtype=np.int64)
-    lam = follower.at[0] - follower.F[row] / slope if slope else np.empty(0)
+    lam = follower.at[0] - follower.lam_f[row] / slope if slope else np.empty(0)
     return Flips(lam, row, now[row])
 
 
-def _at_the_top(F: FloatArray, flips: Flips) -> Any:
+def _at_the_top(lam_f: FloatArray, flips: Flips) -> Any:
     """The classes at the largest lambda of all."""
-    positive = F > 0.0
+    positive = lam_f > 0.0
     positive[flips.row] = ~flips.positive
     return positive
 

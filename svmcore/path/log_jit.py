@@ -27,24 +27,24 @@ class Log(NamedTuple):
 
 
 @jit
-def write_event(L, t, i, old, new, cause):
-    """Append an event, for which there is room. In place: L."""
-    k = L.end[EVENTS]
-    L.event_t[k] = t
-    L.event_index[k] = i
-    L.event_move[k, 0] = old
-    L.event_move[k, 1] = new
-    L.event_move[k, 2] = cause
-    L.end[EVENTS] = k + 1
+def write_event(log, t, i, old, new, cause):
+    """Append an event, for which there is room. In place: log."""
+    k = log.end[EVENTS]
+    log.event_t[k] = t
+    log.event_index[k] = i
+    log.event_move[k, 0] = old
+    log.event_move[k, 1] = new
+    log.event_move[k, 2] = cause
+    log.end[EVENTS] = k + 1
 
 
 @jit
-def write_knot(L, t, bias, m):
-    """Append a knot after all events logged so far: its m values stand behind the others already. In place: L."""
-    k = L.end[KNOTS]
-    L.knot[k, 0] = t
-    L.knot[k, 1] = bias
-    L.knot_at[k, 0] = L.end[EVENTS]
-    L.knot_at[k, 1] = m
-    L.end[KNOTS] = k + 1
-    L.end[VALUES] += m
+def write_knot(log, t, bias, m):
+    """Append a knot after all events logged so far: its m values stand behind the others already. In place: log."""
+    k = log.end[KNOTS]
+    log.knot[k, 0] = t
+    log.knot[k, 1] = bias
+    log.knot_at[k, 0] = log.end[EVENTS]
+    log.knot_at[k, 1] = m
+    log.end[KNOTS] = k + 1
+    log.end[VALUES] += m

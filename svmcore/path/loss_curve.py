@@ -207,8 +207,9 @@ def _kinks(residual: FloatArray, rows: Rows) -> Kinks:
         return Kinks(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
     positive = residual > 0.0
     stretch, row = np.nonzero(positive[1:] != positive[:-1])
-    a, b = residual[stretch, row], residual[stretch + 1, row]
-    return Kinks(stretch, a / (a - b), (rows.above[row] + rows.below[row]) * rows.share[row] * np.abs(a - b))
+    before, after = residual[stretch, row], residual[stretch + 1, row]
+    size = (rows.above[row] + rows.below[row]) * rows.share[row] * np.abs(before - after)
+    return Kinks(stretch, before / (before - after), size)
 
 
 def _joined(value: FloatArray, loss: FloatArray, kinks: Kinks, bends: FloatArray) -> Piece:

@@ -69,15 +69,15 @@ def measure(path: Any, point: Point, product: FloatArray) -> Measured:
     problem = path._problem
     lower, upper = problem.lower, problem.upper
     term = problem.fixed + lam[:, None] * problem.slope
-    v = term - product
-    u = v - bias[:, None]
-    gap = np.maximum(u * (upper - beta), u * (lower - beta)).sum(axis=1) - bias * beta.sum(axis=1)
-    dual = -0.5 * np.einsum("ij,ij->i", beta, term + v)
-    top = np.where(beta < upper, v, -np.inf).max(axis=1, initial=-np.inf)
-    bottom = np.where(beta > lower, v, np.inf).min(axis=1, initial=np.inf)
+    unshifted = term - product
+    residual = unshifted - bias[:, None]
+    gap = np.maximum(residual * (upper - beta), residual * (lower - beta)).sum(axis=1) - bias * beta.sum(axis=1)
+    dual = -0.5 * np.einsum("ij,ij->i", beta, term + unshifted)
+    top = np.where(beta < upper, unshifted, -np.inf).max(axis=1, initial=-np.inf)
+    bottom = np.where(beta > lower, unshifted, np.inf).min(axis=1, initial=np.inf)
     violation = np.maximum(top - bottom, 0.0) if path._data.equality else np.maximum(np.maximum(top, -bottom), 0.0)
     size = 1.0 if path.parameter == "epsilon" else lam  # the violation is that of the dual variables themselves
-    return Measured(violation / size, gap / np.maximum(np.abs(gap - dual), problem.floor), u)
+    return Measured(violation / size, gap / np.maximum(np.abs(gap - dual), problem.floor), residual)
 
 
 # ---- products with the kernel ------------------------------------------------------------------------------------------
@@ -100,10 +100,10 @@ class Source:
         features = 0 if self.cross is None else 4 + self.data.X.shape[1]
         out = np.empty((beta.shape[0], self.n))
         step = max(1, _PIECE // (max(1, support.size) * (beta.shape[0] + features)))
-        for a in range(0, self.n, step):
+        for begin in range(0, self.n, step):
             if not go_on():
                 return None
-            some = slice(a, min(a + step, self.n))
+            some = slice(begin, min(begin + step, self.n))
             if self.cross is None:
                 assert self.rows is not None
                 few = 2 * support.size < self.n
@@ -129,14 +129,15 @@ def _products(source: Source, point: Point, go_on: GoOn) -> FloatArray | None:
     """K times every row of `point.beta`: apart, or from the first of those near in lambda, where few values differ."""
     near = [point.beta[part] for part in _near(point.lam)]
     size = int(np.count_nonzero(np.any(point.beta != 0.0, axis=0)))
-    moved = [int(np.count_nonzero(np.any(V[0] != V, axis=0))) for V in near]
-    if sum(_ALONE * size + len(V) * count for V, count in zip(near, moved, strict=True)) >= size * point.lam.size:
+    moved = [int(np.count_nonzero(np.any(values[0] != values, axis=0))) for values in near]
+    apart = sum(_ALONE * size + len(values) * count for values, count in zip(near, moved, strict=True))
+    if apart >= size * point.lam.size:
         return source.times(point.beta, go_on)
     out = []
-    for V in near:
-        base = source.times(V[:1], go_on)
-        change = source.times(V[1:] - V[0], go_on) if base is not None and len(V) > 1 else None
-        if base is None or (change is None and len(V) > 1):
+    for values in near:
+        base = source.times(values[:1], go_on)
+        change = source.times(values[1:] - values[0], go_on) if base is not None and len(values) > 1 else None
+        if base is None or (change is None and len(values) > 1):
             return None
         out += [base] if change is None else [base, base + change]
     return np.concatenate(out)
@@ -222,9 +223,9 @@ def _places(path: Any, starts: IntArray) -> Iterator[tuple[Point, NDArray[np.boo
     last = knot.shape[0] - 1
     vectors = path._vectors(np.unique(np.concatenate([starts, np.minimum(starts + 1, last)])))
     here, beta = -1, np.empty(0)
-    for a in range(0, starts.size, _TOGETHER):
+    for begin in range(0, starts.size, _TOGETHER):
         rows: list[tuple[float, float, FloatArray, bool]] = []
-        for k in starts[a : a + _TOGETHER].tolist():
+        for k in starts[begin : begin + _TOGETHER].tolist():
             beta = beta if k == here else next(vectors)
             rows.append((knot[k, 0], knot[k, 1], beta, False))
             here = min(k + 1, last)
@@ -309,15 +310,15 @@ def _rank(source: Source, index: IntArray, equality: bool) -> int:
     """The rank of K among some variables, bordered by an intercept where there is one."""
 
     def system() -> tuple[FloatArray, float]:
-        A = source.block(index)
+        matrix = source.block(index)
         if equality:
-            largest = float(np.max(np.diag(A)))
-            A += largest if largest > 0.0 else 1.0
-        return A, float(np.max(np.diag(A)))
+            largest = float(np.max(np.diag(matrix)))
+            matrix += largest if largest > 0.0 else 1.0
+        return matrix, float(np.max(np.diag(matrix)))
 
-    A, largest = system()
-    L, failed = lapack.dpotrf(A, clean=0, overwrite_a=1)  # several times as fast as with a search for pivots
-    if failed == 0 and float(np.min(np.diag(L))) ** 2 > _REGULAR * largest:
+    matrix, largest = system()
+    root, failed = lapack.dpotrf(matrix, clean=0, overwrite_a=1)  # several times as fast as with a search for pivots
+    if failed == 0 and float(np.min(np.diag(root))) ** 2 > _REGULAR * largest:
         return index.size
     return int(lapack.dpstrf(system()[0], tol=index.size * _RANK * largest, overwrite_a=1)[2])
 

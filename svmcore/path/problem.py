@@ -195,8 +195,8 @@ def unit_of(problem: BoxPath) -> float:
 def dual_at(problem: BoxPath, data: Data, value: float) -> DualQP:
     """The dual of one machine of the path, over the points that differ: `value` is C, or epsilon."""
     if data.form.parameter == "epsilon":
-        c, times = problem.term(value), 1.0
+        linear, times = problem.term(value), 1.0
     else:
-        c, times = problem.slope, value
-    point = np.arange(c.size) % data.n_groups
-    return DualQP(c, times * problem.lower, times * problem.upper, np.zeros(c.size), point, problem.equality)
+        linear, times = problem.slope, value
+    point = np.arange(linear.size) % data.n_groups
+    return DualQP(linear, times * problem.lower, times * problem.upper, np.zeros(linear.size), point, problem.equality)

@@ -112,15 +112,15 @@ class PaperTracker:
     """The published algorithm over the same problem as `tracker.Tracker`, with the same record at the end."""
 
     def __init__(
-        self, K: Any, c: FloatArray, lower: FloatArray, upper: FloatArray, *, equality: bool, mode: str, budget: float,
+        self, K: Any, slope: FloatArray, lower: FloatArray, upper: FloatArray, *, equality: bool, mode: str, budget: float,
         solver: Any, options: PublishedOptions, go_on: Callable[[], bool] = lambda: True,
         rows_while: Callable[[float], bool] = lambda done: True,
     ) -> None:  # fmt: skip
-        n = c.size
-        self.S = pub.PublishedState(
+        n = slope.size
+        self.state = pub.PublishedState(
             beta=lower.copy(), resid=np.zeros(n), fixed=np.zeros(n), side=np.zeros(n, dtype=np.int8),
             move=np.zeros(n, dtype=np.int8), switched=np.zeros(n, dtype=np.int8),
-            c=np.ascontiguousarray(c), lower=np.ascontiguousarray(lower), upper=np.ascontiguousarray(upper),
+            slope=np.ascontiguousarray(slope), lower=np.ascontiguousarray(lower), upper=np.ascontiguousarray(upper),
         )  # fmt: skip
         self.K, self.equality, self.solver, self.options = K, equality, solver, options
         self.go_on = go_on  # asked inside of repairs
@@ -152,13 +152,13 @@ class PaperTracker:
     def begin(self, lam: float, beta: FloatArray) -> None:
         """IR: SMO at lambda from beta."""
         self._solve(lam, beta, self.options.start_tol)
-        self.side0 = self.S.side.copy()
+        self.side0 = self.state.side.copy()
         self._knot()
 
     def _solve(self, lam: float, beta: FloatArray, tol: float) -> None:
         """The solution at lambda: by SMO, and what that leaves by the fast tracker."""
         self.lam = self.fresh_at = lam
-        self._take(self.solver(lam, np.clip(beta, self.S.lower, self.S.upper), tol))
+        self._take(self.solver(lam, np.clip(beta, self.state.lower, self.state.upper), tol))
         if not self.options.refine:
             return
         self._decompose()
@@ -167,42 +167,44 @@ class PaperTracker:
         if violation <= EXACT and gap <= 10 * EXACT:
             return
         if self.corrector is None:
-            S = self.S
+            state = self.state
             self.corrector = Tracker(
-                self.K, BoxPath(np.zeros(S.c.size), S.c, S.lower, S.upper, self.equality), budget=0.0,
+                self.K, BoxPath(np.zeros(state.slope.size), state.slope, state.lower, state.upper, self.equality), budget=0.0,
                 solver=lambda lam, beta: self.solver(lam, beta, tol), go_on=self.go_on,
             )  # fmt: skip
             self.corrector.store = self.store
         self.stats["n_corrected"] += 1
-        before = self.S.beta.copy()
+        before = self.state.beta.copy()
         left = self.corrector.settle(lam, before)
         if not left <= 10 * EXACT:
             self.corrector.improve(left)
-        self._take(self.corrector.S.beta)
+        self._take(self.corrector.state.beta)
         if not self._measure()[1] <= gap:
             self._take(before)
 
     def _take(self, beta: FloatArray) -> None:
         """Sides, elbow and bias from beta."""
-        S, near = self.S, AT_BOX * self.width
-        S.beta[:] = np.where(beta <= S.lower + near, S.lower, np.where(beta >= S.upper - near, S.upper, beta))
-        inside = (S.beta > S.lower) & (S.beta < S.upper)
-        S.side[:] = np.where(inside, ELBOW, np.where(S.beta >= S.upper, UP, LOW))
+        state, near = self.state, AT_BOX * self.width
+        state.beta[:] = np.where(
+            beta <= state.lower + near, state.lower, np.where(beta >= state.upper - near, state.upper, beta)
+        )
+        inside = (state.beta > state.lower) & (state.beta < state.upper)
+        state.side[:] = np.where(inside, ELBOW, np.where(state.beta >= state.upper, UP, LOW))
         self.elbow = np.flatnonzero(inside)
         self._fetch(self.elbow)
         self.bias = 0.0
         self._from_scratch()
         self.bias = self._best_bias()
-        S.resid[:] -= self.bias
+        state.resid[:] -= self.bias
         self.system.clear()
 
     def _best_bias(self) -> float:
-        S = self.S
+        state = self.state
         if not self.equality:
             return 0.0
         if self.m:
-            return float(np.mean(S.resid[self.elbow]))
-        ends = [S.resid[S.side == UP].min(initial=np.inf), S.resid[S.side == LOW].max(initial=-np.inf)]
+            return float(np.mean(state.resid[self.elbow]))
+        ends = [state.resid[state.side == UP].min(initial=np.inf), state.resid[state.side == LOW].max(initial=-np.inf)]
         return float(np.mean([e for e in ends if np.isfinite(e)]))
 
     def _fetch(self, wanted: IntArray) -> None:
@@ -211,34 +213,35 @@ class PaperTracker:
 
     def _from_scratch(self) -> None:
         """Residuals with the product of the outside values afresh."""
-        S = self.S
-        S.fixed[:] = self.store.product(np.where(S.side == ELBOW, 0.0, S.beta))
+        state = self.state
+        state.fixed[:] = self.store.product(np.where(state.side == ELBOW, 0.0, state.beta))
         self._residuals()
 
     def _residuals(self) -> None:
         """(16) times lambda: r = lambda c - K beta - bias, with the elbow's part computed afresh."""
-        S = self.S
-        f = S.fixed.copy()
-        add_weighted_rows(f, self.store.rows, self.store.slot[self.elbow], S.beta[self.elbow])
-        S.resid[:] = self.lam * S.c - f - self.bias
+        state = self.state
+        product = state.fixed.copy()
+        add_weighted_rows(product, self.store.rows, self.store.slot[self.elbow], state.beta[self.elbow])
+        state.resid[:] = self.lam * state.slope - product - self.bias
 
     def _measure(self) -> tuple[float, float]:
         """The largest violation of (56), and the relative gap."""
-        S = self.S
-        return float(pub.violation(S, self.lam)), float(pub.relative_gap(S, S.beta, S.resid, self.bias, self.lam))
+        state = self.state
+        gap = pub.relative_gap(state, state.beta, state.resid, self.bias, self.lam)
+        return float(pub.violation(state, self.lam)), float(gap)
 
     def _carry_out(self, special: bool = False) -> None:
-        """Log and carry out the moves of S.move."""
-        S = self.S
-        index = np.flatnonzero(S.move != pub.STAY)
+        """Log and carry out the moves of state.move."""
+        state = self.state
+        index = np.flatnonzero(state.move != pub.STAY)
         if index.size == 0:
             return
-        come = index[S.move[index] == ELBOW]
+        come = index[state.move[index] == ELBOW]
         self._fetch(come)
-        cause = np.where(S.move[index] == ELBOW, MARGIN, BOX) if not special else np.full(index.size, SPECIAL)
-        self._log(index, np.column_stack([S.side[index], S.move[index], cause]))
+        cause = np.where(state.move[index] == ELBOW, MARGIN, BOX) if not special else np.full(index.size, SPECIAL)
+        self._log(index, np.column_stack([state.side[index], state.move[index], cause]))
         kept = np.empty(self.m + come.size, dtype=np.int64)
-        m = pub.carry_out(S, self.store.rows, self.store.slot, self.elbow, kept)
+        m = pub.carry_out(state, self.store.rows, self.store.slot, self.elbow, kept)
         self.elbow = kept[:m]
         if not self.options.increments:
             self._residuals()
@@ -249,19 +252,20 @@ class PaperTracker:
 
     def _shot(self) -> Shot:
         return Shot(
-            self.lam, self.bias, self.S.beta.copy(), len(self.knots), len(self.events), self.n_events, self.stats["n_backup"]
+            self.lam, self.bias, self.state.beta.copy(), len(self.knots), len(self.events), self.n_events,
+            self.stats["n_backup"],
         )  # fmt: skip
 
     def _return_to(self, shot: Shot) -> None:
         """The path ends here instead: what came after is forgotten."""
         self.lam, self.bias, self.n_events = shot.lam, shot.bias, shot.n_events
-        self.S.beta[:] = shot.beta
+        self.state.beta[:] = shot.beta
         del self.knots[shot.n_knots :], self.events[shot.n_logged :]
 
     def _knot(self) -> None:
         """Remember the values at this lambda."""
         index = self.elbow.astype(np.int32)
-        self.knots.append((self.lam, self.bias, self.n_events, index, self.S.beta[self.elbow].copy()))
+        self.knots.append((self.lam, self.bias, self.n_events, index, self.state.beta[self.elbow].copy()))
 
     # ---- one event -------------------------------------------------------------------------------------------------
 
@@ -289,7 +293,7 @@ class PaperTracker:
             self.stats["null_dim_max"] = max(self.stats["null_dim_max"], nullity)
             self.stats["elbow_max"] = max(self.stats["elbow_max"], self.m)
             self._refine()
-            if not np.any(np.abs(self.S.beta) == self.width):
+            if not np.any(np.abs(self.state.beta) == self.width):
                 self._scale_to(low)  # nobody at C: no event is left
                 break
             way = self._direction()
@@ -311,7 +315,7 @@ class PaperTracker:
                 self.n_blocked += 1
             else:
                 self.n_blocked = self.n_special_run = 0
-                self.S.switched[:] = 0
+                self.state.switched[:] = 0
                 self.back = max(0.5 * self.back, self.options.back * FIRST_BACK)
                 last = self.lam
         return "done"
@@ -329,35 +333,35 @@ class PaperTracker:
         """Put the residual that the elbow keeps, and the defect of the sum, through the decomposition at hand."""
         if not (self.m and self.options.refine):
             return
-        S, index, border = self.S, self.elbow, self.system.border
-        r = S.resid[index]
-        defect = float(S.beta.sum()) if self.equality else 0.0
+        state, index, border = self.state, self.elbow, self.system.border
+        r = state.resid[index]
+        defect = float(state.beta.sum()) if self.equality else 0.0
         before = max(float(np.max(np.abs(r))), abs(defect))
         if before <= ROUNDING * self.lam:
             return
         step = self.system.solve(np.concatenate([[-defect], r]) if border else r)
-        now, bias = S.beta[index], self.bias
-        new = np.clip(now + step[border:], S.lower[index], S.upper[index])
+        now, bias = state.beta[index], self.bias
+        new = np.clip(now + step[border:], state.lower[index], state.upper[index])
         if not np.isfinite(step).all() or np.max(np.abs(new - now)) > FAR * np.max(self.width):
             return
-        S.beta[index] = new
+        state.beta[index] = new
         self.bias += float(step[0]) if border else 0.0
         self._residuals()
-        if float(np.max(np.abs(S.resid[index]))) > before:  # clipped too much: undo
-            S.beta[index] = now
+        if float(np.max(np.abs(state.resid[index]))) > before:  # clipped too much: undo
+            state.beta[index] = now
             self.bias = bias
             self._residuals()
 
     def _direction(self) -> Heading:
         """(27) and (35), with the minimum norm or the basic solution for d."""
-        S = self.S
+        state = self.state
         if not self.m:
-            return Heading(0.0, np.empty(0), -S.c)
+            return Heading(0.0, np.empty(0), -state.slope)
         border = self.system.border
-        full = self.system.solve(np.concatenate([np.zeros(border), S.c[self.elbow]]))
+        full = self.system.solve(np.concatenate([np.zeros(border), state.slope[self.elbow]]))
         bias = float(full[0]) if border else 0.0
         d = np.ascontiguousarray(full[border:])
-        rate = bias - S.c
+        rate = bias - state.slope
         add_weighted_rows(rate, self.store.rows, self.store.slot[self.elbow], d)
         return Heading(bias, d, rate)
 
@@ -365,7 +369,7 @@ class PaperTracker:
         """SR: change the sides of all points that block descent at once, (S1)-(S4) and (57)-(63)."""
         options = self.options
         count = pub.special_moves(
-            self.S, self.elbow, way.elbow, way.rate, self.lam, options.rate_tol, options.step_tol
+            self.state, self.elbow, way.elbow, way.rate, self.lam, options.rate_tol, options.step_tol
         )  # fmt: skip
         if count:
             self._carry_out(special=True)
@@ -373,13 +377,13 @@ class PaperTracker:
 
     def _step(self, way: Heading, nullity: int, low: float) -> None:
         """The step of the linear program, in closed form where there is no null space; then (36)-(46)."""
-        S, lam, index = self.S, self.lam, self.elbow
-        outside = float(pub.outside_step(S, way.rate, LEAST_RATE))
+        state, lam, index = self.state, self.lam, self.elbow
+        outside = float(pub.outside_step(state, way.rate, LEAST_RATE))
         longest = min(lam - low, 0.9 * lam)
         if self.m == 0 and self.equality:
             step = self._empty(longest)
         elif nullity == 0:
-            step = Advance(min(outside, float(pub.box_step(S, index, way.elbow)), longest))
+            step = Advance(min(outside, float(pub.box_step(state, index, way.elbow)), longest))
         else:
             step = self._program(way.elbow, min(outside, lam - low))
         stuck = step.length <= self.options.step_tol * lam
@@ -390,44 +394,44 @@ class PaperTracker:
         self.lam = max(self.lam - step.length, low)  # a step over all of a huge lambda would end at zero
         self.bias += step.bias - step.length * way.bias
         change = -step.length * way.elbow if step.shift is None else step.shift - step.length * way.elbow
-        S.beta[index] = np.clip(S.beta[index] + change, S.lower[index], S.upper[index])
+        state.beta[index] = np.clip(state.beta[index] + change, state.lower[index], state.upper[index])
         if self.options.increments:
-            S.resid[:] += step.length * way.rate - step.bias
+            state.resid[:] += step.length * way.rate - step.bias
         else:
             self._residuals()
         if not stuck:
             self._refine()
-            pub.arrivals(S, index, self.lam, NEAR, TOUCH)
+            pub.arrivals(state, index, self.lam, NEAR, TOUCH)
         self._carry_out()
         self._knot()
 
     def _mark_blockers(self, way: Heading, step: Advance, outside: float) -> None:
-        """Who blocks a step that makes no way changes sides: all, or after two such steps the first. In place: S.move."""
-        S = self.S
+        """Who blocks a step that makes no way changes sides: all, or after two such steps the first. In place: state.move."""
+        state = self.state
         if not self.m:
-            count = pub.arrivals(S, self.elbow, self.lam, NEAR, TOUCH)
+            count = pub.arrivals(state, self.elbow, self.lam, NEAR, TOUCH)
         else:
             limit = step.length + pub.TIE * self.lam
-            count = pub.blockers(S, self.elbow, way.elbow, way.rate, limit, LEAST_RATE, step.dual is None)
+            count = pub.blockers(state, self.elbow, way.elbow, way.rate, limit, LEAST_RATE, step.dual is None)
             if step.dual is not None and outside > limit:
                 bears = np.abs(step.dual) > BEARS * np.max(np.abs(step.dual), initial=0.0)
-                at_low = S.beta[self.elbow] <= S.lower[self.elbow] + TOUCH * self.width[self.elbow]
-                at_up = S.beta[self.elbow] >= S.upper[self.elbow] - TOUCH * self.width[self.elbow]
-                S.move[self.elbow[bears & at_low]] = LOW
-                S.move[self.elbow[bears & at_up]] = UP
+                at_low = state.beta[self.elbow] <= state.lower[self.elbow] + TOUCH * self.width[self.elbow]
+                at_up = state.beta[self.elbow] >= state.upper[self.elbow] - TOUCH * self.width[self.elbow]
+                state.move[self.elbow[bears & at_low]] = LOW
+                state.move[self.elbow[bears & at_up]] = UP
                 count = int((bears & (at_low | at_up)).sum())
         if count == 0:
             self.n_blocked = self.options.most_blocked  # nobody to move: BR
         elif self.n_blocked > 2:
-            pub.keep_first(S)
+            pub.keep_first(state)
 
     def _empty(self, longest: float) -> Advance:
         """|E| = 0: the bias is the null space; the program has one row per point (C3)."""
-        S = self.S
-        rows = np.column_stack([-S.c, -np.ones(S.c.size)])
-        up = S.side == UP
+        state = self.state
+        rows = np.column_stack([-state.slope, -np.ones(state.slope.size)])
+        up = state.side == UP
         got = self.program.solve(
-            [-1.0, 0.0], rows, np.where(up, -S.resid, -np.inf), np.where(up, np.inf, -S.resid),
+            [-1.0, 0.0], rows, np.where(up, -state.resid, -np.inf), np.where(up, np.inf, -state.resid),
             [0.0, -np.inf], [longest, np.inf],
         )  # fmt: skip
         self.stats["n_lp"] += 1
@@ -438,9 +442,9 @@ class PaperTracker:
 
     def _program(self, d: FloatArray, longest: float) -> Advance:
         """(30)-(34): the longest step for which some element of the null space keeps the elbow in its boxes."""
-        S = self.S
+        state = self.state
         U = self.system.null_basis()[self.system.border :]
-        b, low, up = S.beta[self.elbow], S.lower[self.elbow], S.upper[self.elbow]
+        b, low, up = state.beta[self.elbow], state.lower[self.elbow], state.upper[self.elbow]
         scale = max(longest, 1e-300)
         rows = np.column_stack([-d * scale, U])
         rows[np.abs(rows) < NOTHING] = 0.0
@@ -475,17 +479,17 @@ class PaperTracker:
         """BR: SMO at lambda from the present point; sides anew."""
         self.stats["n_backup"] += 1
         self.stats[why] += int(why != "n_backup")
-        before = self.S.side.copy()
-        self._solve(lam, self.S.beta, self.options.backup_tol)
-        index = np.flatnonzero(before != self.S.side)
-        self._log(index, np.column_stack([before[index], self.S.side[index], np.full(index.size, RESTART)]))
+        before = self.state.side.copy()
+        self._solve(lam, self.state.beta, self.options.backup_tol)
+        index = np.flatnonzero(before != self.state.side)
+        self._log(index, np.column_stack([before[index], self.state.side[index], np.full(index.size, RESTART)]))
         self._knot()
 
     def _scale_to(self, low: float) -> None:
         """No point at C: alpha is constant, beta-hat and the bias are proportional to lambda."""
         ratio = low / self.lam
-        self.S.beta[:] *= ratio
-        self.S.fixed[:] *= ratio
+        self.state.beta[:] *= ratio
+        self.state.fixed[:] *= ratio
         self.bias *= ratio
         self.lam = low
         self._residuals()
@@ -497,7 +501,7 @@ class PaperTracker:
 
     def record(self, ended: str) -> Followed:
         """The finished path."""
-        b = self.S.beta
+        b = self.state.beta
         stats = {**self.stats, "n_decompositions": self.system.n_fresh, "n_updates": self.system.n_updates}
         moves = np.concatenate([np.empty((0, 3)), *(move for _, _, move in self.events)])
         track = Track(
@@ -510,6 +514,6 @@ class PaperTracker:
             offset=offsets(np.array([k[3].size for k in self.knots], dtype=np.int64)),
             index=np.concatenate([k[3] for k in self.knots]),
             value=np.concatenate([k[4] for k in self.knots]),
-            phi_end=float(0.5 * b @ self.store.product(b) - self.lam * (self.S.c @ b)),
+            phi_end=float(0.5 * b @ self.store.product(b) - self.lam * (self.state.slope @ b)),
         )
         return Followed(track, stats, ended)

@@ -1,6 +1,6 @@
 """The compiled half of the published path algorithm: what is done point by point between two linear algebra calls.
 
-Signs are folded into beta = y alpha-hat, and residuals are r = lambda c - K beta - bias = y lambda xi, so that lower ends
+Signs are folded into beta = y alpha-hat, and residuals are r = lambda slope - K beta - bias = y lambda xi, so that lower ends
 need r <= 0, upper ends r >= 0. `rate` is the change of r per unit by which lambda falls: y p_i of (35). `d` is that of
 -beta on the elbow: d_p of (27). A `move` is the side a point goes to, or STAY.
 """
@@ -22,7 +22,7 @@ TIE = 1e-12  # events closer than this (times lambda) block together
 
 
 class PublishedState(NamedTuple):
-    """One entry per point. All but `c` and the boxes are changed in place."""
+    """One entry per point. All but `slope` and the boxes are changed in place."""
 
     beta: FloatArray
     resid: FloatArray
@@ -30,166 +30,167 @@ class PublishedState(NamedTuple):
     side: np.ndarray
     move: np.ndarray
     switched: np.ndarray  # moved by the special-event routine since lambda last fell
-    c: FloatArray
+    slope: FloatArray
     lower: FloatArray
     upper: FloatArray
 
 
 @jit
-def outside_step(S, rate, least_rate):
+def outside_step(state, rate, least_rate):
     """(49): the fall of lambda at which the first outside residual meets zero, `BIG` when none does."""
     best = BIG
-    for i in range(S.side.shape[0]):
-        if (S.side[i] == UP and rate[i] < -least_rate) or (S.side[i] == LOW and rate[i] > least_rate):
-            best = min(best, -S.resid[i] / rate[i])
+    for i in range(state.side.shape[0]):
+        if (state.side[i] == UP and rate[i] < -least_rate) or (state.side[i] == LOW and rate[i] > least_rate):
+            best = min(best, -state.resid[i] / rate[i])
     return max(best, 0.0)
 
 
 @jit
-def box_step(S, elbow, d):
+def box_step(state, elbow, d):
     """(48): the fall of lambda at which the first elbow value meets its box, `BIG` when none does."""
     best = BIG
     for k in range(elbow.shape[0]):
         i = elbow[k]
         if abs(d[k]) > STILL:
-            best = min(best, (S.beta[i] - (S.lower[i] if d[k] > 0.0 else S.upper[i])) / d[k])
+            best = min(best, (state.beta[i] - (state.lower[i] if d[k] > 0.0 else state.upper[i])) / d[k])
     return max(best, 0.0)
 
 
 @jit
-def special_moves(S, elbow, d, rate, lam, tau, tau2):
-    """(S1)-(S4): everybody who blocks descent and has not been moved for it yet at this lambda. In place: S.move.
+def special_moves(state, elbow, d, rate, lam, tau, tau2):
+    """(S1)-(S4): everybody who blocks descent and has not been moved for it yet at this lambda. In place: state.move.
 
     Rates and distances are taken relative to lambda and to the box. Returns the number of moves.
     """
-    n = S.side.shape[0]
+    n = state.side.shape[0]
     for i in range(n):
-        S.move[i] = STAY
+        state.move[i] = STAY
     count = 0
     for k in range(elbow.shape[0]):
         i = elbow[k]
-        width = S.upper[i] - S.lower[i]
+        width = state.upper[i] - state.lower[i]
         speed = abs(d[k])
-        room = S.beta[i] - S.lower[i] if d[k] > 0.0 else S.upper[i] - S.beta[i]
+        room = state.beta[i] - state.lower[i] if d[k] > 0.0 else state.upper[i] - state.beta[i]
         blocks = speed * lam > tau and room < tau * width and room < tau2 * lam * speed
-        if blocks and S.switched[i] == 0:
-            S.move[i] = LOW if d[k] > 0.0 else UP
+        if blocks and state.switched[i] == 0:
+            state.move[i] = LOW if d[k] > 0.0 else UP
             count += 1
     for i in range(n):
-        side = S.side[i]
-        if side == ELBOW or S.switched[i] != 0:
+        side = state.side[i]
+        if side == ELBOW or state.switched[i] != 0:
             continue
         toward = rate[i] if side == LOW else -rate[i]
-        room = -S.resid[i] if side == LOW else S.resid[i]
+        room = -state.resid[i] if side == LOW else state.resid[i]
         if toward > tau and room < tau * lam and room < tau2 * lam * toward:
-            S.move[i] = ELBOW
+            state.move[i] = ELBOW
             count += 1
     for i in range(n):
-        if S.move[i] != STAY:
-            S.switched[i] = 1
+        if state.move[i] != STAY:
+            state.switched[i] = 1
     return count
 
 
 @jit
-def arrivals(S, elbow, lam, near, touch):
-    """(40)-(43) after a step that made way: values at a box leave, residuals at zero enter. In place: S.move."""
+def arrivals(state, elbow, lam, near, touch):
+    """(40)-(43) after a step that made way: values at a box leave, residuals at zero enter. In place: state.move."""
     count = 0
-    for i in range(S.side.shape[0]):
-        S.move[i] = STAY
-        r = S.resid[i]
-        if (S.side[i] == UP and r < near * lam) or (S.side[i] == LOW and r > -near * lam):
-            S.move[i] = ELBOW
+    for i in range(state.side.shape[0]):
+        state.move[i] = STAY
+        r = state.resid[i]
+        if (state.side[i] == UP and r < near * lam) or (state.side[i] == LOW and r > -near * lam):
+            state.move[i] = ELBOW
             count += 1
     for k in range(elbow.shape[0]):
         i = elbow[k]
-        slack = touch * (S.upper[i] - S.lower[i])
-        if S.beta[i] <= S.lower[i] + slack:
-            S.move[i] = LOW
+        slack = touch * (state.upper[i] - state.lower[i])
+        if state.beta[i] <= state.lower[i] + slack:
+            state.move[i] = LOW
             count += 1
-        elif S.beta[i] >= S.upper[i] - slack:
-            S.move[i] = UP
+        elif state.beta[i] >= state.upper[i] - slack:
+            state.move[i] = UP
             count += 1
     return count
 
 
 @jit
-def blockers(S, elbow, d, rate, limit, least_rate, closed):
-    """Those whose own step (47)-(49) is within `limit`; elbow values only for a closed-form step. In place: S.move."""
+def blockers(state, elbow, d, rate, limit, least_rate, closed):
+    """Those whose own step (47)-(49) is within `limit`; elbow values only for a closed-form step. In place: state.move."""
     count = 0
-    for i in range(S.side.shape[0]):
-        S.move[i] = STAY
-        toward = rate[i] if S.side[i] == LOW else -rate[i]
-        if S.side[i] != ELBOW and toward > least_rate and -S.resid[i] / rate[i] <= limit:
-            S.move[i] = ELBOW
+    for i in range(state.side.shape[0]):
+        state.move[i] = STAY
+        toward = rate[i] if state.side[i] == LOW else -rate[i]
+        if state.side[i] != ELBOW and toward > least_rate and -state.resid[i] / rate[i] <= limit:
+            state.move[i] = ELBOW
             count += 1
     if not closed:
         return count
     for k in range(elbow.shape[0]):
         i = elbow[k]
-        if abs(d[k]) > STILL and (S.beta[i] - (S.lower[i] if d[k] > 0.0 else S.upper[i])) / d[k] <= limit:
-            S.move[i] = LOW if d[k] > 0.0 else UP
+        if abs(d[k]) > STILL and (state.beta[i] - (state.lower[i] if d[k] > 0.0 else state.upper[i])) / d[k] <= limit:
+            state.move[i] = LOW if d[k] > 0.0 else UP
             count += 1
     return count
 
 
 @jit
-def keep_first(S):
-    """Of all moves only that of the least index: single pivots of least index do not cycle. In place: S.move."""
+def keep_first(state):
+    """Of all moves only that of the least index: single pivots of least index do not cycle. In place: state.move."""
     found = False
-    for i in range(S.side.shape[0]):
-        if S.move[i] != STAY:
+    for i in range(state.side.shape[0]):
+        if state.move[i] != STAY:
             if found:
-                S.move[i] = STAY
+                state.move[i] = STAY
             found = True
 
 
 @jit
-def carry_out(S, rows, slot, elbow, kept):
-    """(44)-(46): the moves of S.move, with exact bounds and `fixed`. In place: S, `kept` (the elbow after). Returns its size.
+def carry_out(state, rows, slot, elbow, kept):
+    """(44)-(46): the moves of state.move, with exact bounds and `fixed`. Returns the size of the elbow after them.
 
+    In place: state, `kept` (that elbow).
     Those who stay keep their order; who enters comes behind, by index.
     """
-    n = S.side.shape[0]
+    n = state.side.shape[0]
     for i in range(n):
-        side = S.move[i]
+        side = state.move[i]
         if side == STAY:
             continue
         if side == ELBOW:
-            factor = -S.beta[i]
+            factor = -state.beta[i]
         else:
-            S.beta[i] = S.upper[i] if side == UP else S.lower[i]
-            factor = S.beta[i]
+            state.beta[i] = state.upper[i] if side == UP else state.lower[i]
+            factor = state.beta[i]
         if factor != 0.0:
             row = rows[slot[i]]
             for j in range(n):
-                S.fixed[j] += factor * row[j]
+                state.fixed[j] += factor * row[j]
     m = 0
     for k in range(elbow.shape[0]):
-        if S.move[elbow[k]] == STAY:
+        if state.move[elbow[k]] == STAY:
             kept[m] = elbow[k]
             m += 1
     for i in range(n):
-        if S.move[i] != STAY:
-            S.side[i] = S.move[i]
-            if S.move[i] == ELBOW:
+        if state.move[i] != STAY:
+            state.side[i] = state.move[i]
+            if state.move[i] == ELBOW:
                 kept[m] = i
                 m += 1
     return m
 
 
 @jit
-def violation(S, lam):
+def violation(state, lam):
     """The largest violation of (56)."""
     worst = 0.0
-    for i in range(S.side.shape[0]):
-        r = S.resid[i]
-        side = S.side[i]
+    for i in range(state.side.shape[0]):
+        r = state.resid[i]
+        side = state.side[i]
         worst = max(worst, abs(r) if side == ELBOW else (r if side == LOW else -r))
     return worst / lam
 
 
 @jit
-def relative_gap(S, beta, resid, bias, lam):
+def relative_gap(state, beta, resid, bias, lam):
     """The relative duality gap of `beta`, exact for any point of the boxes, whose residuals at `lam` and `bias` are given."""
     total = 0.0
     gap = 0.0
@@ -197,9 +198,9 @@ def relative_gap(S, beta, resid, bias, lam):
     for i in range(beta.shape[0]):
         b = beta[i]
         r = resid[i]
-        hinge = (S.upper[i] if r > 0.0 else S.lower[i]) * r
+        hinge = (state.upper[i] if r > 0.0 else state.lower[i]) * r
         total += b
         gap += hinge - b * r
-        primal += 0.5 * b * (lam * S.c[i] - r - bias) + hinge
+        primal += 0.5 * b * (lam * state.slope[i] - r - bias) + hinge
     gap += abs(bias * total)  # what an unbalanced beta costs
     return gap / max(abs(primal), 1e-300)

@@ -95,9 +95,9 @@ class Recorder:
     def keep(self) -> None:
         """Empty the log into a chunk."""
         log = self.log
-        e, k, v = (int(a) for a in log.end)
-        if e or k:
-            ends = (e, e, e, k, k, v, v, 3)
+        n_events, n_knots, n_values = (int(a) for a in log.end)
+        if n_events or n_knots:
+            ends = (n_events, n_events, n_events, n_knots, n_knots, n_values, n_values, 3)
             self.chunks.append(Log(*(part[:end].copy() for part, end in zip(log, ends, strict=True))))
         self.forget()
 

@@ -277,17 +277,20 @@ class Path:
         source = self._vectors(needed)
         held: dict[int, FloatArray] = {}
         position = 0
-        for row, a, b in zip(order, left, right, strict=True):
-            while position < needed.size and needed[position] <= b:
+        for row, first, last in zip(order, left, right, strict=True):
+            while position < needed.size and needed[position] <= last:
                 held[int(needed[position])] = next(source)
                 position += 1
-            for old in [k for k in held if k < a]:
+            for old in [k for k in held if k < first]:
                 del held[old]
-            t0, t1 = at[a], at[b]
+            t0, t1 = at[first], at[last]
             mu, rest = ((t0 - lam[row]) / (t0 - t1), (lam[row] - t1) / (t0 - t1)) if t0 > t1 else (0.0, 1.0)
-            above, below = held[int(a)], held[int(b)]  # weighted: their difference would lose what is small below
+            above, below = (
+                held[int(first)],
+                held[int(last)],
+            )  # weighted: their difference would lose what is small below
             out[row] = np.where(above == below, above, rest * above + mu * below)
-            bias[row] = rest * track.knot[a, 1] + mu * track.knot[b, 1]
+            bias[row] = rest * track.knot[first, 1] + mu * track.knot[last, 1]
             if lam[row] > at[0]:
                 bias[row] += track.bias_slope * (lam[row] - at[0])
         return out, bias
@@ -411,8 +414,8 @@ class Path:
         if data.spec.kernel.kind != KernelKind.LINEAR:
             raise InputError(f"coef needs the linear kernel; this path has kernel={data.spec.name!r}")
         dual = self.dual_coef(C)
-        w = np.asarray((data.X.T @ dual.T).T)
-        return data.columns.weights(w, 0.0)[0]
+        weights = np.asarray((data.X.T @ dual.T).T)
+        return data.columns.weights(weights, 0.0)[0]
 
     # ---- predictions -----------------------------------------------------------------------------------------------
 

@@ -48,24 +48,28 @@ class Smo(NamedTuple):
     """
 
     K: Any
-    v: BoxPath
+    problem: BoxPath
     control: Control
     most: float = 200.0
 
-    def solve(self, c: FloatArray, lower: FloatArray, upper: FloatArray, start: FloatArray, tol: float) -> FloatArray:
+    def solve(
+        self, linear: FloatArray, lower: FloatArray, upper: FloatArray, start: FloatArray, tol: float
+    ) -> FloatArray:
         """The solution; the point that was reached when the control stops it."""
-        K, point = (self.K.base, self.K.point) if isinstance(self.K, Twins) else (self.K, np.arange(c.size))
-        qp = DualQP(c, lower, upper, np.zeros(c.size), point, self.v.equality)
+        K, point = (self.K.base, self.K.point) if isinstance(self.K, Twins) else (self.K, np.arange(linear.size))
+        qp = DualQP(linear, lower, upper, np.zeros(linear.size), point, self.problem.equality)
         raw = solvers.load("smo").run(
             qp, K, control=Part(self.control, "looking for the start"), tol=tol, stopping="kkt",
-            max_iter=int(self.most * (c.size + 500)), start=start, seed=0, trace=False,
+            max_iter=int(self.most * (linear.size + 500)), start=start, seed=0, trace=False,
         )  # fmt: skip
         return np.asarray(raw.beta)
 
     def at(self, lam: float, start: FloatArray, tol: float) -> FloatArray:
         """The solution at one lambda."""
-        v = self.v
-        return self.solve(v.term(lam), v.lower, v.upper, np.clip(start, v.lower, v.upper), tol)
+        problem = self.problem
+        return self.solve(
+            problem.term(lam), problem.lower, problem.upper, np.clip(start, problem.lower, problem.upper), tol
+        )
 
 
 class Limit(NamedTuple):
@@ -80,19 +84,19 @@ class Limit(NamedTuple):
     tied: NDArray[np.bool_]
 
 
-def limit_of(v: BoxPath) -> Limit:
+def limit_of(problem: BoxPath) -> Limit:
     """Found by bisection over the different slopes; slopes that differ by rounding count as one."""
-    if not v.equality:
-        return Limit(0.0, v.slope == 0.0)
-    slopes = np.unique(v.slope)[::-1]
+    if not problem.equality:
+        return Limit(0.0, problem.slope == 0.0)
+    slopes = np.unique(problem.slope)[::-1]
     top = np.concatenate([[True], slopes[:-1] - slopes[1:] > _EQUAL * np.max(np.abs(slopes))])
     starts = np.flatnonzero(top)
     lowest = slopes[np.append(starts[1:] - 1, slopes.size - 1)]  # of each class of equal slopes
-    enough = _ROUNDING * float(np.sum(v.upper - v.lower))
+    enough = _ROUNDING * float(np.sum(problem.upper - problem.lower))
 
     def excess(k: int) -> float:
         """The sum when all variables down to class k are at their upper ends."""
-        return float(np.where(v.slope >= lowest[k], v.upper, v.lower).sum())
+        return float(np.where(problem.slope >= lowest[k], problem.upper, problem.lower).sum())
 
     low, high = 0, starts.size - 1
     while low < high:
@@ -103,24 +107,24 @@ def limit_of(v: BoxPath) -> Limit:
             low = middle + 1
     highest = slopes[starts[low]]
     if abs(excess(low)) <= enough and low + 1 < starts.size:  # balanced between two classes
-        return Limit(0.5 * float(lowest[low] + slopes[starts[low + 1]]), np.zeros(v.slope.size, dtype=np.bool_))
-    return Limit(0.5 * float(highest + lowest[low]), (v.slope <= highest) & (v.slope >= lowest[low]))
+        return Limit(0.5 * float(lowest[low] + slopes[starts[low + 1]]), np.zeros(problem.slope.size, dtype=np.bool_))
+    return Limit(0.5 * float(highest + lowest[low]), (problem.slope <= highest) & (problem.slope >= lowest[low]))
 
 
-def limit_point(v: BoxPath, limit: Limit) -> FloatArray:
+def limit_point(problem: BoxPath, limit: Limit) -> FloatArray:
     """A solution of the linear problem.
 
     For a classifier it is the start (55): every value at its label's bound, and the first points of the heavier class at
     zero to balance.
     """
     down = limit.level < 0.0
-    beta = np.where(v.slope > limit.level, v.upper, v.lower)
+    beta = np.where(problem.slope > limit.level, problem.upper, problem.lower)
     tied = np.flatnonzero(limit.tied)
-    size = (v.upper - v.lower)[tied]
+    size = (problem.upper - problem.lower)[tied]
     beta[tied] = 0.0
-    if not v.equality or (not beta.sum() and (v.lower <= 0.0).all() and (v.upper >= 0.0).all()):
+    if not problem.equality or (not beta.sum() and (problem.lower <= 0.0).all() and (problem.upper >= 0.0).all()):
         return beta
-    beta[tied] = (v.lower if down else v.upper)[tied]
+    beta[tied] = (problem.lower if down else problem.upper)[tied]
     if tied.size:
         excess = float(beta.sum())
         taken = np.minimum(size, np.maximum(abs(excess) - (np.cumsum(size) - size), 0.0))
@@ -133,46 +137,46 @@ def limit_solution(smo: Smo, limit: Limit, tol: float) -> tuple[FloatArray, Top]
 
     What is tied minimises 1/2 b'Kb - fixed'b under its share of the sum: the rest of the linear term is constant on it.
     """
-    K, v = smo.K, smo.v
-    beta = limit_point(v, limit)
+    K, problem = smo.K, smo.problem
+    beta = limit_point(problem, limit)
     if limit.tied.any():
-        lower, upper = np.where(limit.tied, v.lower, beta), np.where(limit.tied, v.upper, beta)
-        scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
-        beta = smo.solve(v.fixed, lower, upper, beta, max(tol * scale, _TINY))
+        lower, upper = np.where(limit.tied, problem.lower, beta), np.where(limit.tied, problem.upper, beta)
+        scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(problem.upper - problem.lower))
+        beta = smo.solve(problem.fixed, lower, upper, beta, max(tol * scale, _TINY))
         smo.control.demand()
     index = np.flatnonzero(beta)
-    pull = np.array(K.product(index, beta[index])) - v.fixed  # what the bias and t must outweigh
-    return beta, Top(_first_event(v, limit, beta, pull), True, limit.level)
+    pull = np.array(K.product(index, beta[index])) - problem.fixed  # what the bias and t must outweigh
+    return beta, Top(_first_event(problem, limit, beta, pull), True, limit.level)
 
 
-def _first_event(v: BoxPath, limit: Limit, beta: FloatArray, pull: FloatArray) -> float:
+def _first_event(problem: BoxPath, limit: Limit, beta: FloatArray, pull: FloatArray) -> float:
     """The t down to which the limit solution holds."""
-    if limit.tied.any() or not v.equality:
+    if limit.tied.any() or not problem.equality:
         rest = ~limit.tied
-        level = _level_of(v, limit, beta, pull) if v.equality else 0.0
-        return float(np.max((pull - level)[rest] / (v.slope - limit.level)[rest], initial=0.0))
-    above = v.slope > limit.level
+        level = _level_of(problem, limit, beta, pull) if problem.equality else 0.0
+        return float(np.max((pull - level)[rest] / (problem.slope - limit.level)[rest], initial=0.0))
+    above = problem.slope > limit.level
     below = ~above
     # some bias lies between: t slope_i - pull_i >= t slope_j - pull_j for all i above and all j below
     t = 0.0
     for _ in range(_PAIRS):
-        i = int(np.argmax(np.where(above, pull - t * v.slope, -np.inf)))
-        j = int(np.argmin(np.where(below, pull - t * v.slope, np.inf)))
-        reached = float((pull[i] - pull[j]) / (v.slope[i] - v.slope[j]))
+        i = int(np.argmax(np.where(above, pull - t * problem.slope, -np.inf)))
+        j = int(np.argmin(np.where(below, pull - t * problem.slope, np.inf)))
+        reached = float((pull[i] - pull[j]) / (problem.slope[i] - problem.slope[j]))
         if not reached > t:
             break
         t = reached
     return t
 
 
-def _level_of(v: BoxPath, limit: Limit, beta: FloatArray, pull: FloatArray) -> float:
+def _level_of(problem: BoxPath, limit: Limit, beta: FloatArray, pull: FloatArray) -> float:
     """The pull of tied variables inside their boxes; of a vertex, what lies between its two sides."""
-    width = v.upper - v.lower
+    width = problem.upper - problem.lower
     near = _NEAR * width
-    inside = limit.tied & (beta > v.lower + near) & (beta < v.upper - near)
+    inside = limit.tied & (beta > problem.lower + near) & (beta < problem.upper - near)
     if inside.any():
         return float(pull[inside].mean())
-    high = limit.tied & (beta - v.lower > 0.5 * width)
+    high = limit.tied & (beta - problem.lower > 0.5 * width)
     low = limit.tied & ~high
     ends = [float(pull[high].max(initial=-np.inf)), float(pull[low].min(initial=np.inf))]
     return float(np.mean([end for end in ends if np.isfinite(end)]))
@@ -180,13 +184,13 @@ def _level_of(v: BoxPath, limit: Limit, beta: FloatArray, pull: FloatArray) -> f
 
 def put_at_top(tracker: Tracker, smo: Smo, high: float | None, low: float) -> Top:
     """Put the tracker at the top of the path: at `high`, or (None) safely above the first event."""
-    K, v = smo.K, smo.v
-    limit = limit_of(v)
+    K, problem = smo.K, smo.problem
+    limit = limit_of(problem)
     if high is not None:
-        scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(v.upper - v.lower))
+        scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(problem.upper - problem.lower))
         tol = max(_FINE * tracker.size(high), min(_ROUGH * tracker.size(high), _ROUGH * scale))
-        _settle(tracker, high, smo.at(high, limit_point(v, limit), tol), smo.control)
-        is_open = at_rest(tracker.S.beta, v, limit)
+        _settle(tracker, high, smo.at(high, limit_point(problem, limit), tol), smo.control)
+        is_open = at_rest(tracker.state.beta, problem, limit)
         return Top(high, is_open, limit.level if is_open else 0.0)
     beta, top = limit_solution(smo, limit, _ROUGH)
     lam = 2.0 * max(top.lam, low)
@@ -194,7 +198,7 @@ def put_at_top(tracker: Tracker, smo: Smo, high: float | None, low: float) -> To
         lam = max(tracker.level, _TINY)
     for attempt in range(8):
         _settle(tracker, lam, beta, smo.control)
-        is_open = at_rest(tracker.S.beta, v, limit)
+        is_open = at_rest(tracker.state.beta, problem, limit)
         if is_open or attempt == 7:
             break
         lam *= 2.0  # the first event was misjudged: the limit solution is only as good as its solver
@@ -209,8 +213,8 @@ def _settle(tracker: Tracker, lam: float, beta: FloatArray, control: Control) ->
     control.demand()
 
 
-def at_rest(beta: FloatArray, v: BoxPath, limit: Limit) -> bool:
+def at_rest(beta: FloatArray, problem: BoxPath, limit: Limit) -> bool:
     """Whether nothing changes for larger t: all variables that are not tied are at the ends that the limit has for them."""
     rest = ~limit.tied
-    ends = np.where(v.slope > limit.level, v.upper, v.lower)
+    ends = np.where(problem.slope > limit.level, problem.upper, problem.lower)
     return bool(np.array_equal(beta[rest], ends[rest]))

@@ -68,8 +68,8 @@ def new_state(n: int, lower: FloatArray, upper: FloatArray, capacity: int) -> ej
         side=np.zeros(n, dtype=np.int8),
         elbow=np.zeros(capacity, dtype=np.int64),
         factor=np.empty((capacity, capacity)),
-        w_slope=np.zeros(capacity),
-        w_one=np.zeros(capacity),
+        half_slope=np.zeros(capacity),
+        half_one=np.zeros(capacity),
         then=np.zeros(n),
         image=np.zeros(n),
         moved=np.zeros(n, dtype=np.int64),
@@ -108,8 +108,8 @@ class Tracker:
         curved = self.store.diagonal[self.store.diagonal > 0.0]
         self.still = STILL / float(np.median(curved)) if len(curved) else STILL
         self.capacity = int(min(n + SPARE, ELBOW))
-        self.S = new_state(n, self.lower, self.upper, self.capacity)
-        self.W = ej.Work(np.zeros(n + 2), np.zeros(n + 2), np.zeros(n), np.zeros(n))
+        self.state = new_state(n, self.lower, self.upper, self.capacity)
+        self.work = ej.Work(np.zeros(n + 2), np.zeros(n + 2), np.zeros(n), np.zeros(n))
         self.recorder = Recorder(n, self.capacity)
         self.refresh_every = REFRESH_EVERY
         self.stats = {
@@ -128,7 +128,7 @@ class Tracker:
     def set_slope(self, slope: FloatArray) -> None:
         """The problem as compiled code sees it, with this slope and the rows there are."""
         store = self.store
-        self.P = ej.Setting(
+        self.setting = ej.Setting(
             store.rows, store.slot, store.diagonal, self.problem.fixed, slope, self.bump, self.equality, self.still,
             self.level, self.floor,
         )  # fmt: skip
@@ -140,75 +140,75 @@ class Tracker:
     @property
     def m(self) -> int:
         """Number of points on the elbow."""
-        return int(self.S.cnt[ej.M])
+        return int(self.state.cnt[ej.N_ELBOW])
 
     @property
     def elbow(self) -> IntArray:
         """Points on the elbow, in the factor's order (a view)."""
-        return self.S.elbow[: self.m]
+        return self.state.elbow[: self.m]
 
     @property
     def n_events(self) -> int:
         """Events so far."""
-        return int(self.S.cnt[ej.N_EVENT])
+        return int(self.state.cnt[ej.N_EVENT])
 
     @property
     def lam(self) -> float:
         """The present lambda (outside a polish)."""
-        return float(self.S.num[ej.T])
+        return float(self.state.num[ej.NOW])
 
     def grow(self) -> None:
         """Room for more points on the elbow."""
         old = self.capacity
         self.capacity = int(min(self.n + SPARE, max(old + 64, 1.5 * old)))
-        S = self.S
+        state = self.state
         factor = np.empty((self.capacity, self.capacity))
-        factor[:old, :old] = S.factor
+        factor[:old, :old] = state.factor
         more = np.zeros(self.capacity - old)
-        self.S = S._replace(
+        self.state = state._replace(
             factor=factor,
-            elbow=np.concatenate([S.elbow, more.astype(np.int64)]),
-            w_slope=np.concatenate([S.w_slope, more]),
-            w_one=np.concatenate([S.w_one, more]),
+            elbow=np.concatenate([state.elbow, more.astype(np.int64)]),
+            half_slope=np.concatenate([state.half_slope, more]),
+            half_one=np.concatenate([state.half_one, more]),
         )
         self.recorder.grow(self.capacity)
 
     def _fetch(self, point: int) -> None:
         """Store the kernel row of `point` and of those that will probably be wanted next."""
-        S, W = self.S, self.W
-        outside = np.flatnonzero((self.store.slot < 0) & (S.side != ej.ELBOW) & (W.step < BIG))
+        state, work = self.state, self.work
+        outside = np.flatnonzero((self.store.slot < 0) & (state.side != ej.ELBOW) & (work.step < BIG))
         if outside.size > self.store.ahead:
-            near = np.argpartition(W.step[outside], self.store.ahead)[: self.store.ahead]
+            near = np.argpartition(work.step[outside], self.store.ahead)[: self.store.ahead]
             outside = outside[near]
         wanted = np.unique(np.append(outside, point))
         wanted = np.concatenate([[point], wanted[wanted != point]])
         if self.store.fetch(wanted, self.elbow):
-            self.set_slope(self.P.slope)
+            self.set_slope(self.setting.slope)
 
     # ---- residuals, gap, factor ----------------------------------------------------------------------------------
 
     def _product(self) -> FloatArray:
         """K beta: brought up to date where that is possible and not done too often, otherwise computed afresh."""
-        S = self.S
-        if not ej.renew_image(self.P, S):
-            S.image[:] = self.store.product(S.beta)
-            S.then[:] = S.beta
-            S.cnt[ej.AGE] = 0
-        return S.image
+        state = self.state
+        if not ej.renew_image(self.setting, state):
+            state.image[:] = self.store.product(state.beta)
+            state.then[:] = state.beta
+            state.cnt[ej.AGE] = 0
+        return state.image
 
     def _recompute(self, lam: float) -> None:
         """Residuals of the problem without shift, at `lam`, from beta alone."""
-        S = self.S
-        S.resid[:] = self.problem.term(lam) - self._product() - S.num[ej.BIAS]
-        S.base[:] = 0.0
+        state = self.state
+        state.resid[:] = self.problem.term(lam) - self._product() - state.num[ej.BIAS]
+        state.base[:] = 0.0
 
     def _absorb(self) -> float:
         """Book what contradicts the sides as a shift, so that the state is optimal. Returns the largest entry."""
-        return float(ej.absorb(self.S))
+        return float(ej.absorb(self.state))
 
     def relative_gap(self, lam: float) -> float:
         """Exact relative duality gap of the present point for the problem without shift, at `lam`."""
-        gap = float(ej.exact_gap(self.P, self.S, lam, self.lower, self.upper))
+        gap = float(ej.exact_gap(self.setting, self.state, lam, self.lower, self.upper))
         return gap if np.isfinite(gap) else np.inf
 
     def use_factor(self) -> bool:
@@ -236,30 +236,30 @@ class Tracker:
         The shift is decided anew: a residual that fits its side needs none. What is left on the elbow is first
         corrected by a Newton step, kept only when the exact gap says that it helped.
         """
-        S = self.S
+        state = self.state
         self.stats["n_refresh"] += 1
         if factor:
-            S.cnt[ej.SINCE] = 0
+            state.cnt[ej.SINCE] = 0
             if not self._factorise():
                 return np.inf
             self._into_boxes()
         self._recompute(lam)
-        before = (S.beta.copy(), float(S.num[ej.BIAS]), S.resid.copy())
+        before = (state.beta.copy(), float(state.num[ej.BIAS]), state.resid.copy())
         shift = self._absorb()
         gap = self.relative_gap(lam)
-        S.num[ej.T_REFRESH] = lam
+        state.num[ej.T_REFRESH] = lam
         for _ in range(2):
             if gap <= ej.FINE or self.m == 0:
                 break
-            S.resid[:] = before[2]
+            state.resid[:] = before[2]
             self._newton()
             self._recompute(lam)
-            now = (S.beta.copy(), float(S.num[ej.BIAS]), S.resid.copy())
+            now = (state.beta.copy(), float(state.num[ej.BIAS]), state.resid.copy())
             shift = self._absorb()
             better = self.relative_gap(lam)
             if not better < gap:
-                S.beta[:], S.num[ej.BIAS], S.resid[:] = before
-                S.base[:] = 0.0
+                state.beta[:], state.num[ej.BIAS], state.resid[:] = before
+                state.base[:] = 0.0
                 shift = self._absorb()
                 break
             before, gap = now, better
@@ -268,31 +268,31 @@ class Tracker:
 
     def _into_boxes(self) -> None:
         """Boxes back to what they were before ties were spread, and beta into them. In place: lower, upper, beta."""
-        S = self.S
-        S.lower[:] = self.lower
-        S.upper[:] = self.upper
-        inside = np.clip(S.beta, self.lower, self.upper)
-        S.beta[:] = np.where(S.side == ej.LOW, self.lower, np.where(S.side == ej.UP, self.upper, inside))
+        state = self.state
+        state.lower[:] = self.lower
+        state.upper[:] = self.upper
+        inside = np.clip(state.beta, self.lower, self.upper)
+        state.beta[:] = np.where(state.side == ej.LOW, self.lower, np.where(state.side == ej.UP, self.upper, inside))
 
     def _newton(self) -> None:
         """One Newton step on the elbow: K_EE step + change of bias = resid_E, sum of beta = 0. In place: beta, bias.
 
         A value that would leave its box stops there, and the others take the step that is right with that.
         """
-        S = self.S
+        state = self.state
         index = self.elbow
-        now, low, up = S.beta[index], self.lower[index], self.upper[index]
+        now, low, up = state.beta[index], self.lower[index], self.upper[index]
         sides = [np.ones(index.size)] if self.equality else []  # what the step must keep: the sum, values that stop
-        goal = [-float(S.beta.sum())] if self.equality else []
-        free = self.engine.solve(S.resid[index])
+        goal = [-float(state.beta.sum())] if self.equality else []
+        free = self.engine.solve(state.resid[index])
         solved = [self.engine.solve(b) for b in sides]
         for _ in range(STOPS):
-            B, Z = np.reshape(sides, (-1, index.size)), np.reshape(solved, (-1, index.size))
+            kept, answers = np.reshape(sides, (-1, index.size)), np.reshape(solved, (-1, index.size))
             try:
-                force = np.linalg.lstsq(Z @ B.T, np.array(goal) - B @ free, rcond=None)[0]
+                force = np.linalg.lstsq(answers @ kept.T, np.array(goal) - kept @ free, rcond=None)[0]
             except np.linalg.LinAlgError:  # an elbow that is singular to rounding: no step is better than this one
                 return
-            step = free + force @ Z
+            step = free + force @ answers
             new = np.clip(now + step, low, up)
             out = np.abs(new - now - step)
             over = np.flatnonzero(out > ROUNDING * (up - low))
@@ -302,9 +302,9 @@ class Tracker:
                 sides.append((np.arange(index.size) == k).astype(np.float64))
                 goal.append(float(new[k] - now[k]))
                 solved.append(self.engine.solve(sides[-1]))
-        S.beta[index] = new
+        state.beta[index] = new
         if self.equality:
-            S.num[ej.BIAS] -= float(force[0]) - self.bump * goal[0]
+            state.num[ej.BIAS] -= float(force[0]) - self.bump * goal[0]
 
     # ---- repairs -----------------------------------------------------------------------------------------------
 
@@ -312,19 +312,19 @@ class Tracker:
         """Remove the shift at the present lambda: the tracker with slope = shift, from t = 1 to 0."""
         if self.use_factor():
             self.factor.factorise()
-        S = self.S
+        state = self.state
         lam = self.lam
-        shift = S.base.copy()
+        shift = state.base.copy()
         size = float(np.max(np.abs(shift), initial=0.0))
         if size == 0.0:
             return True
         self.stats["n_polish"] += 1
-        before = int(S.cnt[ej.N_EVENT])
-        S.base[:] = self.problem.term(lam)
-        S.num[ej.T] = size
+        before = int(state.cnt[ej.N_EVENT])
+        state.base[:] = self.problem.term(lam)
+        state.num[ej.NOW] = size
         self.set_slope(shift / size)
-        ej.restart_rhs(self.P, S)
-        S.cnt[ej.ZERO_RUN] = 0
+        ej.restart_rhs(self.setting, state)
+        state.cnt[ej.ZERO_RUN] = 0
         budget = 40 * self.n + 4000
         fine = False
         code = ej.BUDGET
@@ -341,13 +341,13 @@ class Tracker:
                 break
             if not self.go_on():
                 break
-            if code != ej.BUDGET or S.num[ej.T] <= NEARLY * self.size(lam):
+            if code != ej.BUDGET or state.num[ej.NOW] <= NEARLY * self.size(lam):
                 # what is left is ties, and spreading them costs more
                 break
-        self.stats["n_polish_events"] += int(S.cnt[ej.N_EVENT]) - before
-        S.cnt[ej.N_EVENT] = before
-        S.cnt[ej.ZERO_RUN] = 0
-        S.num[ej.T] = lam
+        self.stats["n_polish_events"] += int(state.cnt[ej.N_EVENT]) - before
+        state.cnt[ej.N_EVENT] = before
+        state.cnt[ej.ZERO_RUN] = 0
+        state.num[ej.NOW] = lam
         self.set_slope(self.problem.slope)
         if code == ej.SINGULAR:  # beta is feasible, but the sides no longer describe it
             self._seat(lam)
@@ -358,24 +358,25 @@ class Tracker:
         """`_path_jit.follow`, with rows fetched and room made where it asks for them. Nobody reads the log of a polish."""
         while True:
             log = self.recorder.scratch if polish else self.recorder.log
-            code = int(pj.follow(self.P, self.S, self.W, log, opt))
+            code = int(pj.follow(self.setting, self.state, self.work, log, opt))
             if code == ej.GROW:
                 self.grow()
             elif code == ej.ROWS:
-                self._fetch(int(self.S.cnt[ej.WANT]))
+                self._fetch(int(self.state.cnt[ej.WANT]))
             else:
                 return code
 
     def settle(self, lam: float, beta: FloatArray) -> float:
         """Make `beta` the start at `lam`: elbow, bias, polish. Keeps the best state seen; returns its relative gap."""
-        self.S.beta[:] = beta
+        self.state.beta[:] = beta
         self._seat(lam)
         best, gap = self._snapshot(), self.relative_gap(lam)
         for _ in range(3):
             if not self.go_on():
                 break
             # the gap alone says little at large lambda, where the primal is all slack
-            if gap <= START_GAP and float(np.max(np.abs(self.S.base), initial=0.0)) <= 2 * ROUNDING * self.size(lam):
+            shift = float(np.max(np.abs(self.state.base), initial=0.0))
+            if gap <= START_GAP and shift <= 2 * ROUNDING * self.size(lam):
                 return gap
             self._polish()
             now = self.relative_gap(lam)
@@ -388,47 +389,47 @@ class Tracker:
     def _seat(self, lam: float) -> None:
         """Elbow and bias for the present beta, moved into its boxes; everything that contradicts becomes shift."""
         self.engine = self.factor
-        S = self.S
-        S.lower[:] = self.lower
-        S.upper[:] = self.upper
+        state = self.state
+        state.lower[:] = self.lower
+        state.upper[:] = self.upper
         near = NEAR_BOX * (self.upper - self.lower)
-        clipped = np.clip(S.beta, self.lower, self.upper)
+        clipped = np.clip(state.beta, self.lower, self.upper)
         clipped = np.where(clipped - self.lower <= near, self.lower, clipped)
-        S.beta[:] = np.where(self.upper - clipped <= near, self.upper, clipped)
+        state.beta[:] = np.where(self.upper - clipped <= near, self.upper, clipped)
         self._balance()
-        S.num[ej.T] = lam
-        S.num[ej.T_REFRESH] = lam
-        S.cnt[ej.SINCE] = 0
-        S.cnt[ej.ZERO_RUN] = 0
-        inside = np.flatnonzero((S.beta > S.lower) & (S.beta < S.upper))
+        state.num[ej.NOW] = lam
+        state.num[ej.T_REFRESH] = lam
+        state.cnt[ej.SINCE] = 0
+        state.cnt[ej.ZERO_RUN] = 0
+        inside = np.flatnonzero((state.beta > state.lower) & (state.beta < state.upper))
         while inside.size + 4 > self.capacity:
             self.grow()
-            S = self.S
+            state = self.state
         if not self.store.whole and inside.size:
             for start in range(0, inside.size, 256):
                 self.store.fetch(inside[start : start + 256], inside)
         self.set_slope(self.problem.slope)
-        S.base[:] = 0.0
-        pj.crash(self.P, S, self.W)
-        S.cnt[ej.AGE] = ej.OLD
-        S.num[ej.BIAS] = 0.0
+        state.base[:] = 0.0
+        pj.crash(self.setting, state, self.work)
+        state.cnt[ej.AGE] = ej.OLD
+        state.num[ej.BIAS] = 0.0
         self._recompute(lam)
-        S.num[ej.BIAS] = self._best_bias(S.resid)
-        S.resid[:] -= S.num[ej.BIAS]
+        state.num[ej.BIAS] = self._best_bias(state.resid)
+        state.resid[:] -= state.num[ej.BIAS]
         self._absorb()
         if not self._factorise():
-            ej.restart_rhs(self.P, S)
+            ej.restart_rhs(self.setting, state)
 
-    def _best_bias(self, g: FloatArray) -> float:
+    def _best_bias(self, resid: FloatArray) -> float:
         """The bias that suits the elbow (or, without one, the middle of what the sides allow)."""
         if not self.equality:
             return 0.0
-        S = self.S
+        state = self.state
         if self.m:
-            return float(np.mean(g[self.elbow]))
-        up, low = S.side == ej.UP, S.side == ej.LOW
-        top = float(np.min(g[up])) if up.any() else None
-        bottom = float(np.max(g[low])) if low.any() else None
+            return float(np.mean(resid[self.elbow]))
+        up, low = state.side == ej.UP, state.side == ej.LOW
+        top = float(np.min(resid[up])) if up.any() else None
+        bottom = float(np.max(resid[low])) if low.any() else None
         if top is None or bottom is None:
             return top if bottom is None else bottom  # type: ignore[return-value]
         return 0.5 * (top + bottom)
@@ -437,14 +438,14 @@ class Tracker:
         """Restore sum beta = 0 after clipping, changing the most interior values first."""
         if not self.equality:
             return
-        S = self.S
-        excess = float(S.beta.sum())
-        if abs(excess) <= BALANCED * float(np.abs(S.beta).sum()):
+        state = self.state
+        excess = float(state.beta.sum())
+        if abs(excess) <= BALANCED * float(np.abs(state.beta).sum()):
             return
-        for i in np.argsort(np.abs(S.beta - 0.5 * (self.lower + self.upper))):
-            value = min(max(S.beta[i] - excess, self.lower[i]), self.upper[i])
-            excess -= S.beta[i] - value
-            S.beta[i] = value
+        for i in np.argsort(np.abs(state.beta - 0.5 * (self.lower + self.upper))):
+            value = min(max(state.beta[i] - excess, self.lower[i]), self.upper[i])
+            excess -= state.beta[i] - value
+            state.beta[i] = value
             if excess == 0.0:
                 break
 
@@ -473,25 +474,25 @@ class Tracker:
     def _repair(self, trouble: bool) -> None:
         """Improve the present point, and log what changed."""
         lam = self.lam
-        before = self.S.side.copy()
+        before = self.state.side.copy()
         gap = self.improve(np.inf if trouble else self.relative_gap(lam))
         self.stats["max_gap"] = max(self.stats["max_gap"], gap)
         self.gap_now = gap
-        S = self.S
-        for i in np.flatnonzero(S.side != before).tolist():
-            self.recorder.event(lam, i, before[i], S.side[i], ej.REPAIR)
-        if pj.log_full(S, self.recorder.log):
+        state = self.state
+        for i in np.flatnonzero(state.side != before).tolist():
+            self.recorder.event(lam, i, before[i], state.side[i], ej.REPAIR)
+        if pj.log_full(state, self.recorder.log):
             self.recorder.keep()
-        pj.log_knot(S, self.recorder.log)
+        pj.log_knot(state, self.recorder.log)
 
     # ---- snapshots -----------------------------------------------------------------------------------------------
 
     def _snapshot(self) -> tuple[Any, ...]:
-        S = self.S
+        state = self.state
         m = self.m
         return (
-            S.beta.copy(), S.base.copy(), S.lower.copy(), S.upper.copy(), S.side.copy(), S.elbow[:m].copy(),
-            S.num.copy(), S.cnt.copy(),
+            state.beta.copy(), state.base.copy(), state.lower.copy(), state.upper.copy(), state.side.copy(),
+            state.elbow[:m].copy(), state.num.copy(), state.cnt.copy(),
         )  # fmt: skip
 
     def _solve(self, lam: float, beta: FloatArray) -> FloatArray:
@@ -500,11 +501,11 @@ class Tracker:
 
     def _restore(self, shot: tuple[Any, ...], clear: bool = True) -> bool:
         self.use_factor()
-        S = self.S
-        S.beta[:], S.base[:], S.lower[:], S.upper[:], S.side[:] = shot[:5]
-        S.elbow[: shot[5].size] = shot[5]
-        S.num[:] = shot[6]
-        S.cnt[:] = shot[7]
+        state = self.state
+        state.beta[:], state.base[:], state.lower[:], state.upper[:], state.side[:] = shot[:5]
+        state.elbow[: shot[5].size] = shot[5]
+        state.num[:] = shot[6]
+        state.cnt[:] = shot[7]
         if clear:
             self.recorder.forget()
         if not self.store.whole:
@@ -516,16 +517,16 @@ class Tracker:
 
     def start_record(self) -> None:
         """Begin to record: sides and a knot as they are now."""
-        S = self.S
-        self.side0 = S.side.copy()
-        kept = S.cnt[[ej.M, ej.AGE]]
-        S.cnt[:] = 0
-        S.cnt[[ej.M, ej.AGE]] = kept
-        S.num[ej.WORST_GAP] = 0.0
-        S.cnt[ej.M_MAX] = self.m
+        state = self.state
+        self.side0 = state.side.copy()
+        kept = state.cnt[[ej.N_ELBOW, ej.AGE]]
+        state.cnt[:] = 0
+        state.cnt[[ej.N_ELBOW, ej.AGE]] = kept
+        state.num[ej.WORST_GAP] = 0.0
+        state.cnt[ej.N_ELBOW_MAX] = self.m
         self.recorder.forget()
         self.recorder.chunks = []
-        pj.log_knot(S, self.recorder.log)
+        pj.log_knot(state, self.recorder.log)
         self.recorder.keep()
 
     def run(self, lam_end: float, watch: Any, max_events: int | None = None) -> str:
@@ -534,7 +535,7 @@ class Tracker:
         shot = self._snapshot()
         redo = False
         while True:
-            S = self.S
+            state = self.state
             size = max(1.0, float(self.n) * max(1, self.m))
             budget = int(min(max(WORK_PER_SLICE / size, 8), 4096))
             opt = pj.Options(
@@ -544,13 +545,13 @@ class Tracker:
             ended = code == ej.DONE
             stop = None
             if code == ej.BUDGET:
-                stop = "max_events" if S.cnt[ej.N_EVENT] >= most else watch(self)
+                stop = "max_events" if state.cnt[ej.N_EVENT] >= most else watch(self)
                 if stop is None:
                     continue
             trouble = code in (ej.STALLED, ej.SINGULAR)
-            factor = ended or stop is not None or S.cnt[ej.SINCE] >= self.refresh_every or code == ej.FLUSH
+            factor = ended or stop is not None or state.cnt[ej.SINCE] >= self.refresh_every or code == ej.FLUSH
             gap = np.inf if trouble else self._refresh(self.lam, factor)
-            pj.correct_knot(self.S, self.recorder.log)
+            pj.correct_knot(self.state, self.recorder.log)
             if not gap <= REDO_GAP and self.refresh_every > 4:
                 self.stats["n_redo"] += 1
                 self.refresh_every = max(4, self.refresh_every // 5)
@@ -577,18 +578,18 @@ class Tracker:
 
     def _phi(self) -> float:
         """1/2 b'Kb - (fixed + t slope)'b at the present point."""
-        b, problem = self.S.beta, self.problem
-        return float(0.5 * b @ self._product() - problem.fixed @ b - self.lam * (problem.slope @ b))
+        beta, problem = self.state.beta, self.problem
+        return float(0.5 * beta @ self._product() - problem.fixed @ beta - self.lam * (problem.slope @ beta))
 
     def record(self, ended: str) -> Followed:
         """The finished path."""
-        cnt = self.S.cnt
+        cnt = self.state.cnt
         stats = {**self.stats, **self.guide.counts()}
-        stats["max_gap"] = max(stats["max_gap"], float(self.S.num[ej.WORST_GAP]))
+        stats["max_gap"] = max(stats["max_gap"], float(self.state.num[ej.WORST_GAP]))
         stats["n_refresh"] += int(cnt[ej.N_LOOK])
         stats.update(
             n_steps=int(cnt[ej.N_STEP]), n_zero_steps=int(cnt[ej.N_ZERO]), n_exchange=int(cnt[ej.N_EXCHANGE]),
             n_flip=int(cnt[ej.N_FLIP]), n_batched=int(cnt[ej.BATCHED]), n_spread=int(cnt[ej.N_PERTURB]),
-            elbow_max=int(cnt[ej.M_MAX]), zero_run_max=int(cnt[ej.N_ZERO_MAX]),
+            elbow_max=int(cnt[ej.N_ELBOW_MAX]), zero_run_max=int(cnt[ej.N_ZERO_MAX]),
         )  # fmt: skip
         return Followed(self.recorder.track(self.side0, self._phi()), stats, ended)

@@ -38,12 +38,13 @@ def new_window(n: int, capacity: int, candidates: int) -> wj.Window:
     steps = sj.LONGEST + 2
     return wj.Window(
         point=slots(np.int64), dead=slots(np.int8), spot=slots(np.int64), start=slots(), value=slots(), low=slots(),
-        high=slots(), V=np.empty((sj.LONGEST + 8, capacity)), sign=np.empty(sj.LONGEST + 8), u1=slots(), u2=slots(),
-        d=slots(), x=slots(), b=slots(), B=np.empty((wj.AHEAD, capacity)),
+        high=slots(), terms=np.empty((sj.LONGEST + 8, capacity)), sign=np.empty(sj.LONGEST + 8),
+        solved_slope=slots(), solved_one=slots(), direction=slots(), solution=slots(), right=slots(),
+        rights=np.empty((wj.AHEAD, capacity)),
         chosen=np.empty(wj.AHEAD, dtype=np.int64), step=np.empty(capacity + candidates), cand=choice(np.int64),
-        place=np.empty(n, dtype=np.int64), K=np.empty((candidates, capacity)),
-        ahead=np.empty((candidates, capacity)), known=np.zeros(candidates, dtype=np.int8), r=choice(), p=choice(),
-        moved=np.empty((steps, capacity)), r_at=np.empty((steps, candidates)), t_at=np.empty(steps),
+        place=np.empty(n, dtype=np.int64), kernel=np.empty((candidates, capacity)),
+        ahead=np.empty((candidates, capacity)), known=np.zeros(candidates, dtype=np.int8), resid=choice(), rate=choice(),
+        moved=np.empty((steps, capacity)), resid_at=np.empty((steps, candidates)), t_at=np.empty(steps),
         bias_at=np.empty(steps), count=np.zeros(8, dtype=np.int64),
     )  # fmt: skip
 
@@ -65,7 +66,7 @@ def _by_slot(capacity: int) -> dict[str, Any]:
     return {
         "bend": np.empty((sj.LONGEST + 2, capacity)),
         "coef": np.empty((4, capacity)),
-        "u1": np.empty(capacity),
+        "solved_slope": np.empty(capacity),
     }
 
 
@@ -77,43 +78,43 @@ class Inverse:
         self.rest = 0  # events to follow without windows
         self.penalty = REST  # the next rest
         self.least = max(FEWEST, int(WORTH / max(1, tracker.n)))
-        self.q = new_stretch(tracker.n, tracker.store.diagonal, tracker.capacity)
-        self.w = new_window(tracker.n, tracker.capacity, min(WIDTH, tracker.n) + sj.ROOM)
+        self.stretch = new_stretch(tracker.n, tracker.store.diagonal, tracker.capacity)
+        self.window = new_window(tracker.n, tracker.capacity, min(WIDTH, tracker.n) + sj.ROOM)
         self.n_inverses = 0
 
     # ---- the inverse -----------------------------------------------------------------------------------------------
 
     def factorise(self) -> bool:
         """The inverse from scratch, unless it is young enough."""
-        return bool(self.q.pace[sj.FRESH_FOR] < FACTOR_EVERY) or self._invert()
+        return bool(self.stretch.pace[sj.FRESH_FOR] < FACTOR_EVERY) or self._invert()
 
     def _invert(self) -> bool:
         tracker, m = self.tracker, self.tracker.m
-        A = tracker.store.block(tracker.elbow)
-        A += tracker.bump
-        diagonal = np.diag(A).copy()
-        upper, info = dpotrf(A.T, lower=0, clean=1, overwrite_a=1)
+        matrix = tracker.store.block(tracker.elbow)
+        matrix += tracker.bump
+        diagonal = np.diag(matrix).copy()
+        upper, info = dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
         if info != 0 or not np.all(np.diag(upper) ** 2 > sj.PIVOT * diagonal):
             return False
         half, info = dpotri(upper, lower=0, overwrite_c=1)
         if info != 0:
             return False
-        tracker.S.factor[:m, :m] = half.T
-        self.q.pace[sj.FRESH_FOR] = 0
+        tracker.state.factor[:m, :m] = half.T
+        self.stretch.pace[sj.FRESH_FOR] = 0
         self.n_inverses += 1
         return True
 
     def solve(self, b: FloatArray) -> FloatArray:
         """A product with the inverse."""
         x = np.zeros(b.size)
-        wj.symmetric_product(self.tracker.S.factor, b.size, b, x)
+        wj.symmetric_product(self.tracker.state.factor, b.size, b, x)
         return x
 
     def doubt(self) -> bool:
         """Updates since it was made may have spoiled it."""
-        stale = bool(self.q.pace[sj.FRESH_FOR] > 0)
+        stale = bool(self.stretch.pace[sj.FRESH_FOR] > 0)
         if stale:
-            self.q.pace[sj.FRESH_FOR] = FACTOR_EVERY
+            self.stretch.pace[sj.FRESH_FOR] = FACTOR_EVERY
         return stale
 
     def leave(self) -> None:
@@ -129,8 +130,8 @@ class Inverse:
         if tracker.m < self.least or self.rest > 0:
             return self._steps(opt) if self._left() else ej.SINGULAR
         if tracker.engine is not self:
-            self.q.pace[[sj.RATED, sj.RETRIES, sj.WANTED, sj.CARRIED]] = 0
-            self.q.wanted[:] = 0
+            self.stretch.pace[[sj.RATED, sj.RETRIES, sj.WANTED, sj.CARRIED]] = 0
+            self.stretch.wanted[:] = 0
             if not self._invert():
                 self.leave()
                 return self.advance(opt)
@@ -160,9 +161,9 @@ class Inverse:
         tracker = self.tracker
         if not tracker.use_factor():
             return True
-        S, index = tracker.S, tracker.elbow
-        S.base[index] -= S.resid[index]
-        S.resid[index] = 0.0
+        state, index = tracker.state, tracker.elbow
+        state.base[index] -= state.resid[index]
+        state.resid[index] = 0.0
         return tracker.factor.factorise()
 
     def _windows(self, opt: pj.Options) -> int:
@@ -173,21 +174,22 @@ class Inverse:
             tracker.lower, tracker.upper,
         )  # fmt: skip
         while True:
-            code = int(sj.follow_windows(tracker.P, tracker.S, self.w, self.q, tracker.recorder.log, course))
+            log = tracker.recorder.log
+            code = int(sj.follow_windows(tracker.setting, tracker.state, self.window, self.stretch, log, course))
             if code == ej.GROW:
                 self._make_room()
             elif code == ej.ROWS:
-                self._store_rows(tracker.S.cnt[[ej.WANT]])
+                self._store_rows(tracker.state.cnt[[ej.WANT]])
             elif code == ej.AHEAD:
-                cand = self.w.cand[: self.w.count[wj.CANDIDATES]]
-                self._store_rows(cand[np.argsort(self.q.score[cand])[: sj.LONGEST]])
+                cand = self.window.cand[: self.window.count[wj.CANDIDATES]]
+                self._store_rows(cand[np.argsort(self.stretch.score[cand])[: sj.LONGEST]])
             else:
                 return code
 
     def _store_rows(self, wanted: Any) -> None:
         tracker = self.tracker
         if tracker.store.fetch(wanted, tracker.elbow):
-            tracker.set_slope(tracker.P.slope)
+            tracker.set_slope(tracker.setting.slope)
 
     def _make_room(self) -> None:
         """Room for the next window's slots and candidates."""
@@ -195,16 +197,16 @@ class Inverse:
         tracker = self.tracker
         while tracker.m + sj.ROOM > tracker.capacity:
             tracker.grow()
-        pace = self.q.pace
-        candidates = int(max(self.w.K.shape[0], 1.25 * (pace[sj.WIDTH] + pace[sj.WANTED] + sj.ROOM)))
-        u1 = self.w.u1
-        self.w = new_window(tracker.n, tracker.capacity, candidates)
-        self.w.u1[: u1.size] = u1
-        self.q = self.q._replace(**_by_slot(tracker.capacity))
+        pace = self.stretch.pace
+        candidates = int(max(self.window.kernel.shape[0], 1.25 * (pace[sj.WIDTH] + pace[sj.WANTED] + sj.ROOM)))
+        kept = self.window.solved_slope
+        self.window = new_window(tracker.n, tracker.capacity, candidates)
+        self.window.solved_slope[: kept.size] = kept
+        self.stretch = self.stretch._replace(**_by_slot(tracker.capacity))
 
     def counts(self) -> dict[str, int]:
         """Of inverses and windows."""
-        pace = self.q.pace
+        pace = self.stretch.pace
         return {
             "n_inverses": self.n_inverses, "n_windows": int(pace[sj.N_WINDOWS]), "n_taken_back": int(pace[sj.N_BACK]),
             "n_window_events": int(pace[sj.N_INSIDE]),
