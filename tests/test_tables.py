@@ -11,8 +11,8 @@ import pytest
 from bench import data
 from bench.contest import Context
 from bench.results import Results
-from bench.tables import MODULES, draw, gaussian, ong, projection, working_sets
-from bench.tables.base import Figure, over_steps
+from bench.tables import MODULES, draw, gaussian, ong, projection, simplesvm, spirals, stopping, working_sets
+from bench.tables.base import Figure, Table, over_steps, told
 from bench.tables.ong import Counted, Printed, verdict
 
 
@@ -64,9 +64,10 @@ def test_a_part_has_the_printed_size_and_reproduces_the_print(data_set):
 
 
 @pytest.mark.compiled
-def test_madelon_counts_what_is_printed(data_set):
+def test_madelon_counts_what_is_printed(data_set, monkeypatch):
     """501 / 4061 / 0 are printed for the linear kernel; the Gaussian one has all 2,000 points on the margin."""
     data_set("madelon")
+    monkeypatch.setattr(ong, "auto_cells", lambda *_: [None] * len(ong.AUTO))
     row = ong.large_row("madelon", "rbf")
     assert row[3] == row[2] == 2000
     assert row[5] - row[4] <= 3
@@ -105,6 +106,75 @@ def test_full_takes_a_hundred_partitions(data_set):
     assert np.array_equal(few[3].X, parts[3].X)
 
 
+def test_a_row_that_fails_says_so_and_the_others_stay(capsys):
+    def row(name):
+        return [name, 1.0 / name, "exact"]
+
+    rows = told("a table", [1, 0, 2], ["n", "1 / n", "verdict"], row)
+    assert rows == [
+        [1, 1.0, "exact"],
+        [0, None, "failed: ZeroDivisionError: float division by zero"],
+        [2, 0.5, "exact"],
+    ]
+    assert [line.split(",")[0].strip() for line in capsys.readouterr().err.splitlines()] == [
+        f"a table: {n}" for n in (1, 0, 2)
+    ]
+
+
+def test_a_module_that_fails_does_not_stop_the_others(monkeypatch):
+    from bench.tables import run
+
+    def fails(full):
+        yield Table("before", ["a"], [[1]])
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr("svmcore.warmup", lambda: None)
+    monkeypatch.setattr(spirals, "run", fails)
+    monkeypatch.setattr(stopping, "run", lambda full: [Table("after", ["a"], [[2]])])
+    results = Results()
+    with pytest.raises(AssertionError, match="spirals: RuntimeError: no memory"):
+        run(Context(results, problems=["spirals", "stopping"], say=lambda _: None))
+    assert [table["title"] for table in results.kind("table")] == ["before", "after"]
+    assert [skip["why"] for skip in results.kind("skip")] == ["failed: RuntimeError: no memory"]
+
+
+def test_counts_of_steps_that_cannot_be_say_why():
+    assert spirals.steps_said(None, 10, 10) == "not printed"
+    assert spirals.steps_said(112, 112, 10) == "exact"
+    assert spirals.steps_said(100, 104, 10) == "close: +4 %"
+    assert spirals.steps_said(112, 521, 288) == "cannot be reproduced (+365 %): 288 support vectors need 144 steps"
+    assert spirals.steps_said(150, 521, 288).endswith("no reason found")
+
+
+def test_errors_are_close_within_what_another_draw_does():
+    assert spirals.error_said(1.0, (0.0, 0.0), [0.0, 0.0], 300) == "exact"
+    assert spirals.error_said(5.0, (0.51, 0.5267), [0.48, 0.51], 300).startswith("close: train -0.03, test -0.0167")
+    said = spirals.error_said(0.1, (0.0, 0.0), [0.41, 0.47], 300)
+    assert said.startswith("cannot be reproduced (train +0.41, test +0.47): zero on the training points needs C near")
+
+
+def test_savings_are_compared_with_the_printed_ones():
+    assert ong.saved_said([66, 81], [60, 90]) == "close: QR +6, update -9 points"
+    assert ong.saved_said([66, 81], [40, 28]) == "more than printed: QR +26, update +53 points"
+    assert ong.saved_said([10, 81], [40, 28]) == "not as printed: QR -30, update +53 points"
+
+
+def test_a_path_of_many_minutes_runs_with_full_only(data_set, monkeypatch):
+    data_set("svmguide3")
+    monkeypatch.setattr(ong, "auto_cells", lambda *_: [None] * len(ong.AUTO))
+    monkeypatch.setattr(ong, "LONG", {("svmguide3", "linear"): "an hour"})
+    row = ong.large_row("svmguide3", "linear")
+    assert row[2:8] == [22, None, 920, None, 0, None]
+    assert row[-1] == "not run: takes an hour; --full runs it"
+    assert len(row) == len(ong.LARGE_COLUMNS)
+
+
+def test_simplesvm_rows_say_how_far_npa_is():
+    printed = simplesvm.SPIRALS.rows[0.03]
+    assert simplesvm.npa_said(printed, 195, 0.104) == "; NPA close: |S| +0, evaluations +0 %"
+    assert simplesvm.npa_said(printed, 194, 0.08).endswith("(of another program): |S| -1, evaluations -23 %")
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_every_module_yields_tables_and_knows_full(name):
     module = importlib.import_module(f"bench.tables.{name}")
@@ -124,6 +194,20 @@ def test_figures_are_drawn(tmp_path):
     files = draw(record, tmp_path / "pictures")
     assert [file.name for file in files] == ["figure-2-two-runs.png", "points.png"]
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
+
+
+def test_printed_figures_are_points_and_equal_lines_are_both_seen():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    from bench.report.plots import _series
+
+    axis = plt.figure().subplots()
+    line = ([1.0, 2.0], [3.0, 4.0])
+    _series(axis, {"ours": line, "ours printed": line, "same": line, "other": ([1.0], [1.0])}, marks=False)
+    ours, printed, same, other = axis.lines
+    assert [each.get_linestyle() for each in axis.lines] == ["-", "None", "--", "-"]
+    assert printed.get_color() == ours.get_color()
+    assert len({each.get_color() for each in (ours, same, other)}) == 3
+    plt.close("all")
 
 
 @pytest.mark.compiled

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 from typing import Any
 
 from bench.report.summary import OURS, Case, exponent, groups, profile, solvers, standings
@@ -162,6 +161,31 @@ def scaling(found: list[Case]) -> bytes:
 
 RINGED = "support vectors"
 """A series of this name is drawn as rings around the points of others."""
+PRINTED = " printed"
+"""The series of such an end are drawn as points, in the colour of what they are the print of."""
+TEST = "test, "
+"""Points of such a name are hollow, in the colour of the training points of the same label."""
+
+
+def _series(axis: Any, series: dict[str, Any], marks: bool) -> None:
+    """Lines or points. Of two equal lines the second is dashed, so that both are seen."""
+    colours: dict[str, str] = {}
+    lines: list[Any] = []
+    for name, (x, y) in series.items():
+        what = name.removesuffix(PRINTED)
+        what = what.split(", ")[-1] if marks else what
+        colour = colours.setdefault(what, _COLOURS[len(colours) % len(_COLOURS)])
+        style: dict[str, Any] = {"lw": 1.5, "color": colour, "ls": "--" if list(y) in lines else "-"}
+        if name == RINGED:
+            style = {"ls": "", "marker": "o", "ms": 6, "mfc": "none", "mew": 0.7, "color": "black"}
+        elif marks:
+            hollow = {"mfc": "none", "mew": 0.8} if name.startswith(TEST) else {"mew": 0.0}
+            style = {"ls": "", "marker": "o", "ms": 3.5, "color": colour, **hollow}
+        elif name.endswith(PRINTED):
+            style = {"ls": "", "marker": "o", "ms": 4, "color": colour, "mfc": "white", "zorder": 3}
+        else:
+            lines.append(list(y))
+        axis.plot(x, y, label=name, **style)
 
 
 def figure(drawn: dict[str, Any]) -> bytes:
@@ -173,11 +197,7 @@ def figure(drawn: dict[str, Any]) -> bytes:
         largest = 1.0 + max(abs(value) for row in values for value in row)
         axis.contourf(x, y, values, levels=[-largest, 0.0, largest], colors=[_COLOURS[1], _COLOURS[0]], alpha=0.15)
         axis.contour(x, y, values, levels=[-1.0, 0.0, 1.0], colors="black", linewidths=[0.6, 1.4, 0.6], linestyles="-")
-    for colour, (name, (x, y)) in zip(itertools.cycle(_COLOURS), drawn["series"].items(), strict=False):
-        style = {"ls": "", "marker": ".", "ms": 5} if drawn["marks"] else {"lw": 1.5}
-        if name == RINGED:
-            style, colour = {"ls": "", "marker": "o", "ms": 6, "mfc": "none", "mew": 0.7}, "black"
-        axis.plot(x, y, label=name, color=colour, **style)
+    _series(axis, drawn["series"], drawn["marks"])
     if "x" in drawn["log"]:
         axis.set_xscale("log")
     if "y" in drawn["log"]:
@@ -188,7 +208,7 @@ def figure(drawn: dict[str, Any]) -> bytes:
     if drawn["marks"]:  # points are everywhere: the legend stands beside them
         axis.set_aspect("equal")
         axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    else:
+    elif len(drawn["series"]) > 1:
         axis.legend(fontsize=8)
     return _png(plt, picture)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -59,16 +59,18 @@ class Table:
         return "\n".join(f"    {line}" for line in [self.title, *lines, *([self.note] if self.note else [])])
 
 
-Row = TypeVar("Row")
-
-
-def told(table: str, rows: Iterable[Row]) -> Iterator[Row]:
-    """The same, with a line on stderr when each is done: its name and its seconds."""
-    for row in rows:
-        started = time.perf_counter()
-        yield row
-        name = row[0] if isinstance(row, tuple) else row
-        print(f"    {table}: {name}, {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
+def told(table: str, names: Iterable[Any], columns: list[str], make: Callable[[Any], list[Any]]) -> list[list[Any]]:
+    """A row for each name, and a line on stderr when it is done. A row that fails says so in its last cell."""
+    rows = []
+    for name in names:
+        wall, cpu = time.perf_counter(), time.process_time()
+        try:
+            rows.append(make(name))
+        except Exception as error:  # hours of other rows must not be lost
+            rows.append([name, *[None] * (len(columns) - 2), f"failed: {type(error).__name__}: {error}"])
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        print(f"    {table}: {name}, {wall:.1f} s, {cpu:.1f} s of CPU", file=sys.stderr, flush=True)
+    return rows
 
 
 def ratio(ours: float | None, printed: float | None) -> float | None:
@@ -86,12 +88,14 @@ def linear_rate(gaps: Any, steps: float = 1.0) -> float:
 
 
 def libsvm_seconds(problems: list[tuple[Any, Any]], C: float, gamma: float, tol: float) -> float | None:
-    """Mean seconds of LIBSVM (in scikit-learn) on these problems; None without scikit-learn."""
+    """Median seconds of LIBSVM (in scikit-learn) on these problems; None without scikit-learn."""
     try:
         from sklearn.svm import SVC
     except ImportError:
         return None
-    started = time.perf_counter()
+    seconds = []
     for X, y in problems:
+        started = time.perf_counter()
         SVC(C=C, gamma=gamma, tol=tol).fit(X, y)
-    return (time.perf_counter() - started) / len(problems)
+        seconds.append(time.perf_counter() - started)
+    return float(np.median(seconds))

@@ -110,7 +110,7 @@ def early() -> Table:
         ],
         rows,
         note="The error on other points is that of the end long before the residual is small; the bounds tell when. "
-        "stopping='bounds' stops by them.",
+        "stopping='bounds' stops by them. The book prints no figures.",
         figures=figures,
     )  # fmt: skip
 

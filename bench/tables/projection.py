@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -209,6 +210,6 @@ def run(full: bool) -> Iterator[Table]:
         yield Table(
             f"Table {which + 1}: eps = {eps:g}",
             COLUMNS,
-            [row(name, eps, which, full) for name in told(f"table {which + 1}", names)],
+            told(f"table {which + 1}", names, COLUMNS, partial(row, eps=eps, which=which, full=full)),
             NOTE,
         )

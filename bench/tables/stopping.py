@@ -53,6 +53,6 @@ def run(full: bool) -> list[Table]:
             ],
             rows,
             note="The same KKT tolerance means an ever larger gap as C grows; only the gap speaks about the objective. "
-            "The growth of the objective promises nothing about either.",
+            "The growth of the objective promises nothing about either. The book prints no figures.",
         )
     ]
