@@ -46,14 +46,14 @@ CERTIFIED = "properties:test_every_answer_is_certified"
 # hot files, and the tests that are about them, the nearest first: a test file, and after a colon what a test's name contains
 TESTS = {
     "_kernels": "kernels",
-    "_path_jit": PATH,
+    "_path_jit": "path_steps path_events path_pieces",
     "_smo_jit": f"smo {CERTIFIED}[second {CERTIFIED}[mvp {CERTIFIED}[platt {CERTIFIED}[simplified",
     "auto": f"choice {CERTIFIED}[auto",
     "kernel/products": "kernels vector block:tiles block:symmetric",
     "kernel/rows": "path:row_budget path:copied path_exact:equals_the_rational_path",
     "path/curve_jit": "curve_pieces error_curve",
     "path/driver": f"{PATH} path:stopped",
-    "path/elbow_jit": PATH,
+    "path/elbow_jit": "elbow path_events path_steps",
     "path/log_jit": PATH,
     "path/measure": "path_exact:rational_path[1 path_published:products path:certif",
     "path/published_jit": "published_pieces path_published",

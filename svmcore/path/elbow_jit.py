@@ -143,8 +143,7 @@ def append(setting, state, i, x, pivot):
     state.elbow[m] = i
     state.side[i] = ELBOW
     state.cnt[N_ELBOW] = m + 1
-    if m + 1 > state.cnt[N_ELBOW_MAX]:
-        state.cnt[N_ELBOW_MAX] = m + 1
+    state.cnt[N_ELBOW_MAX] = max(state.cnt[N_ELBOW_MAX], m + 1)
 
 
 @jit
@@ -176,8 +175,8 @@ def delete(state, k0):
         top[k] = h
         low[k] = 0.0
         rotate(top, low, c, s, k + 1, m - 1)
-        rotate(state.half_slope[k : k + 1], state.half_slope[k + 1 : k + 2], c, s, 0, 1)
-        rotate(state.half_one[k : k + 1], state.half_one[k + 1 : k + 2], c, s, 0, 1)
+        rotate(state.half_slope[k:], state.half_slope[k + 1 :], c, s, 0, 1)
+        rotate(state.half_one[k:], state.half_one[k + 1 :], c, s, 0, 1)
     for k in range(k0, m - 1):
         state.elbow[k] = state.elbow[k + 1]
     state.cnt[N_ELBOW] = m - 1
