@@ -145,6 +145,39 @@ def test_crowded_problems_with_costly_kernel_values(loss, tol, monkeypatch):
     certified(solution, X, y, 2.0, tol, gamma=1 / 70, loss=loss)
 
 
+@pytest.mark.compiled
+def test_many_outer_steps_that_move_variables_to_their_bounds_are_no_crawl(monkeypatch):
+    monkeypatch.setattr(block._Run, "block_size", lambda run, free: 16 + int(1.3 * free))
+    X, y = mixture(4000, noise=0.3)
+    solution = svmcore.train_svc(X, y, 1.0, gamma=0.02, solver="block", trace=True)
+    certified(solution, X, y, 1.0, 1e-3, gamma=0.02)
+    assert solution.stats["n_outer"] > 100
+    assert (solution.trace["violation"][:101] > 0.5 * solution.trace["violation"][1]).all()
+    assert solution.stats["precision"] == "float32"
+
+
+def watch_of(n, stretch):
+    """A watch whose stretches have so many pair steps."""
+    return block._Watch(block.Crawl(n, stretch, 1.0), n)
+
+
+def test_a_stretch_without_progress_is_a_crawl_and_too_many_of_them_never_end():
+    watch = watch_of(10, 50)
+    assert not watch.crawls(1.0, -100.0, 0, 0)
+    assert not watch.crawls(0.9, -100.0, 49, 0)
+    assert not watch.crawls(0.9, -101.0, 50, 0)  # the objective has moved by more than a thousandth
+    assert not watch.crawls(0.9, -101.0, 99, 0)
+    assert watch.crawls(0.9, -101.0, 50, 5)  # outer steps count as many pair steps as there are variables
+    assert not watch.crawls(0.4, -101.0, 200, 5)  # the violation has halved
+    assert not watch.crawls(0.4, -101.0, 200, 9)
+    steps = 200
+    for _ in range(block.MOST_CRAWLS):
+        steps += 50
+        assert not watch.endless
+        assert watch.crawls(0.4, -101.0, steps, 9)
+    assert watch.endless
+
+
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_parts_of_working_sets(loss, fit_intercept, monkeypatch):

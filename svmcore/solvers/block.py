@@ -484,12 +484,16 @@ class _Watch:
         return self.idle > PATIENCE
 
     def crawls(self, violation: float, objective: float, steps: int, outer: int) -> bool:
-        """Whether over many pair steps, or outer ones, the violation has not halved."""
+        """Whether over many pair steps, or outer ones, neither the violation has halved nor the objective moved.
+
+        While thousands of variables move to their bounds, the violation stays and the objective falls: that is progress.
+        """
         if not self.crawl.seen(violation, steps + self.n * outer):
             return False
-        self.crawled = 0 if objective < self.level - CRAWL * abs(self.level) else self.crawled + 1
+        moved = objective < self.level - CRAWL * abs(self.level)
+        self.crawled = 0 if moved else self.crawled + 1
         self.level = min(self.level, objective)
-        return True
+        return not moved or self.endless
 
     @property
     def endless(self) -> bool:
