@@ -477,7 +477,8 @@ class Machines:
     def _places(self, X: Any) -> IntArray:
         """The class of every row, as a place among the classes."""
         first = self.machines[0]
-        if len(self.machines) > 1 and first.function is None and self.support.size:
+        has_points = first.function is None and first.kernel.kind != KernelKind.PRECOMPUTED
+        if len(self.machines) > 1 and has_points and self.support.size:
             seen = first.columns.apply(X)
             if Ballot.serves(self.support_vectors, seen, first.kernel):
                 return self._ballot.choose(seen, self._values_of, first.n_threads)
