@@ -13,7 +13,7 @@ import numpy as np
 
 from svmcore._types import FloatArray
 
-_FEASIBILITY = 1e-10
+_FEASIBILITY = 1e-10  # HiGHS's tolerance for rows, bounds and multipliers, the finest that it takes
 
 
 class Optimum(NamedTuple):

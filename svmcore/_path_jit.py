@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from svmcore._jit import jit
-from svmcore._types import FloatArray
+from svmcore._types import NONZERO, FloatArray
 from svmcore.path.elbow_jit import (
     BATCH,
     BATCHED,
@@ -154,7 +154,7 @@ def choose(setting, state, work, limit):
             place = k
     for i in range(state.side.shape[0]):
         if work.step[i] <= limit and state.side[i] != ELBOW:
-            speed = abs(work.rate[i]) / np.sqrt(setting.diagonal[i] + setting.bump + 1e-300)
+            speed = abs(work.rate[i]) / np.sqrt(setting.diagonal[i] + setting.bump + NONZERO)
             if speed > best:
                 best = speed
                 point = i

@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+NONZERO = 1e-300
+"""What a divisor that may be zero is raised to. It keeps 0 / 0 at 0."""
+
 LANES = 64
 """Points per panel of the dense layout; vectors over points or variables are padded to a multiple of it."""
 

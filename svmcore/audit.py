@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._errors import InputError
-from svmcore._types import FloatArray, IntArray, KernelKind
+from svmcore._types import NONZERO, FloatArray, IntArray, KernelKind
 from svmcore.certificates import measured
 from svmcore.classes import Machines
 from svmcore.data import Table, Wanted
@@ -28,6 +28,8 @@ _SLACK = 1.1  # of the tolerance: the file may have been rounded
 _ROUNDED = 1e-5  # of an intercept: older versions of LIBSVM write six digits
 _OFF = 0.01  # relative gap from which a word is said of it, as after a fit
 _OUTSIDE = 1e-6  # share of the largest coefficient by which a bound may be missed
+_AT_BOUND = 1e-9  # a coefficient this close to C, relatively, is at its bound: its error says nothing of epsilon
+_TILTED = 1e-9  # a sum of coefficients above this share of the sum of their sizes says: no intercept was trained
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Audit:
         c = self.certificate
         if c is None:
             return False
-        largest = max([1e-300, *(value for value in (self.C, *(self.class_C or {}).values()) if value is not None)])
+        largest = max([NONZERO, *(value for value in (self.C, *(self.class_C or {}).values()) if value is not None)])
         outside = _OUTSIDE * (largest if np.isfinite(largest) else 1.0)
         return bool(self._violation <= _SLACK * self.tol and c.infeasibility <= max(outside, _OUTSIDE))
 
@@ -296,7 +298,7 @@ def _epsilon(case: _Case, coef: FloatArray, C: float) -> float:
     """What the errors of free support vectors agree on."""
     distance = np.abs(np.asarray(case.y, dtype=np.float64) - case.machine.decision_function(case.X))
     size = np.abs(coef)
-    free = (size > 0.0) & (size < C * (1.0 - 1e-9))
+    free = (size > 0.0) & (size < C * (1.0 - _AT_BOUND))
     if free.any():
         return float(np.median(distance[free]))
     inside, outside = distance[size == 0.0].max(initial=0.0), distance[size > 0.0].min(initial=np.inf)
@@ -311,7 +313,7 @@ def _form(case: _Case, y: Any, coef: FloatArray, settled: dict[str, Any]) -> Any
     if machine.terms.loss == ONE_CLASS:
         return one_class_problem(case.Z, settled["nu"], **form)
     fixed = machine.terms.fixed_intercept or 0.0
-    tilted = abs(float(coef.sum())) > 1e-9 * float(np.abs(coef).sum())
+    tilted = abs(float(coef.sum())) > _TILTED * float(np.abs(coef).sum())
     if "intercept_scaling" in form or (machine.intercept == fixed and tilted):
         form |= {"fit_intercept": False, "fixed_intercept": fixed or None}
     form["loss"] = machine.loss

@@ -27,7 +27,7 @@ from svmcore._control import Callback, Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._threads import one_blas_thread
-from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Raw, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, Kernel, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import aligned, dense_points, is_sparse, new_scratch, padded, sparse_points
 from svmcore.kernel.products import call_kernel
@@ -44,6 +44,7 @@ SOLVERS = ("cg", "cholesky", "widrow-hoff")
 STOPPING = ("residual", "bounds")
 _REFRESH = 50  # iterations between two residuals computed from the data
 _TIGHTER = 0.1  # what a sweep's tolerance is multiplied with where it was not enough
+_CONSTANT = 1e-14  # targets that spread less, relative to the largest, are one value but for rounding
 _COLUMNS = 256  # test points whose variances are computed together
 
 
@@ -86,7 +87,7 @@ class _Run:
         self.trace: list[tuple[float, float, float, int]] = []
 
     def relative(self, residual: FloatArray) -> float:
-        return float(np.linalg.norm(residual)) / max(self.size, 1e-300)
+        return float(np.linalg.norm(residual)) / max(self.size, NONZERO)
 
     def met(self, alpha: FloatArray, residual: FloatArray) -> bool:
         if self.stopping == "residual":
@@ -150,7 +151,7 @@ class _WidrowHoff:
     def solve(self, start: FloatArray, max_iter: int, control: Control, trace: bool) -> tuple[FloatArray, Status, int]:
         """Sweep until the criterion holds: the largest residual at first small enough for its norm, then smaller."""
         run, alpha, n_iter = self.run, start, 0
-        tol = max(run.tol * run.size / np.sqrt(len(start)), 1e-300)
+        tol = max(run.tol * run.size / np.sqrt(len(start)), NONZERO)
         while True:
             raw: Raw = solvers.load("adatron").run(
                 self.qp, run.system.K, control=control, tol=tol, stopping="kkt",
@@ -350,7 +351,7 @@ def _spread(y: FloatArray) -> tuple[float, float]:
     """Mean and standard deviation of the targets; a deviation of rounding size counts as 1."""
     mean = float(y.mean())
     scale = float(np.sqrt(np.mean((y - mean) ** 2)))
-    return mean, scale if scale > 1e-14 * float(np.abs(y).max(initial=0.0)) else 1.0
+    return mean, scale if scale > _CONSTANT * float(np.abs(y).max(initial=0.0)) else 1.0
 
 
 def _rates(solver: str, given: Any, n: int) -> Any:

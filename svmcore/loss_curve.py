@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
+from svmcore.step_curve import OUTSIDE
 
 _SAME = 1e-12
 """Values that are nearer are one value, relative to the largest."""
@@ -78,7 +79,7 @@ class LossCurve:
         """The loss at one value of the parameter, or at several."""
         at = np.asarray(at, dtype=np.float64)
         low, high = self.span
-        outside = ~((at >= low * (1.0 - 1e-9)) & (at <= high * (1.0 + 1e-9)))
+        outside = ~((at >= low * (1.0 - OUTSIDE)) & (at <= high * (1.0 + OUTSIDE)))
         if outside.any():
             raise InputError(
                 f"{self.parameter}={at[outside].flat[0]:g} lies outside the curve, {low:.6g} to {high:.6g}"

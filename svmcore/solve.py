@@ -17,7 +17,7 @@ from svmcore import auto, solvers
 from svmcore._control import Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._threads import one_blas_thread
-from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.table import is_positive
@@ -25,7 +25,7 @@ from svmcore.models.solution import ONE_CLASS, Solution, Terms
 from svmcore.problem import border, formulations, measures
 from svmcore.problem import columns as _columns
 from svmcore.problem.border import KernelSpec
-from svmcore.problem.certify import TINY, WORTH_IT, Certificate, certificate, confirm
+from svmcore.problem.certify import WORTH_IT, Certificate, certificate, confirm
 from svmcore.problem.columns import Columns
 from svmcore.problem.intercept import settled, wanted
 from svmcore.problem.scales import warn_of_scales
@@ -340,7 +340,7 @@ def _relative_gap(qp: DualQP, raw: Raw, b: float) -> float:
     """The relative gap by a solver's residual: a few digits of it."""
     assert raw.residual is not None
     gap = measures.gap(qp, raw.beta, raw.residual, b)
-    return gap / max(abs(gap - measures.objective(qp, raw.beta, raw.residual)), 1e-300)
+    return gap / max(abs(gap - measures.objective(qp, raw.beta, raw.residual)), NONZERO)
 
 
 def _own_measures(qp: DualQP, K: KernelMatrix, raw: Raw) -> tuple[float, float]:
@@ -450,7 +450,7 @@ def reached_at_once(qp: DualQP, found: _whole.Outcome) -> Reached:
     """A point that was found and measured in one call."""
     primal = found.gap - found.objective
     full = Certificate(
-        found.objective, primal, found.gap, found.gap / max(abs(primal), TINY), found.violation,
+        found.objective, primal, found.gap, found.gap / max(abs(primal), NONZERO), found.violation,
         abs(qp.excess(found.beta)), found.bias,
     )  # fmt: skip
     stats = {"n_outer": found.n_rounds, "precision": "mixed", "exact": True}

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
 
+OUTSIDE = 1e-9
+"""A value outside of a range by no more than this share is taken for the range's end."""
+
 _ROUNDING = 1e-12
 """Values that differ by less are one value: a mean of fractions is not exact in float64."""
 
@@ -69,7 +72,7 @@ class StepCurve:
         C = np.asarray(C, dtype=np.float64)
         if not np.all(C > 0.0):
             raise InputError(f"C={C[~(C > 0.0)].flat[0]:g} is no positive number; C is larger than 0")
-        low, high = self.C_min * (1.0 - 1e-9), self.C_max * (1.0 + 1e-9)
+        low, high = self.C_min * (1.0 - OUTSIDE), self.C_max * (1.0 + OUTSIDE)
         outside = (low > C) | (high < C)
         if outside.any():
             raise InputError(f"C={C[outside].flat[0]:g} lies outside the curve, C {_from_to(self.C_min, self.C_max)}")

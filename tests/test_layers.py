@@ -7,6 +7,7 @@ project, and against files made to break it.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
@@ -103,12 +104,8 @@ OPTIONAL = ["sklearn", "matplotlib", "dask", "distributed", "pyarrow", "joblib",
 COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "jitclass", "cfunc", "stencil", "generated_jit"}
 # Class names that mean two things in their rooms. They ought to become fewer.
 TWICE = {("solvers", "Direction"), ("solvers", "Progress"), ("data", "Rows"), ("distributed", "Stand")}
-# Tolerances inside of functions that have no names yet, by module. They ought to become fewer.
-UNNAMED = {
-    "audit": 2, "cli.parser": 1, "cv.band": 1, "cv.calibration": 3, "cv.result": 3, "distributed.linear": 1, "gp": 1,
-    "loss_curve": 2, "solvers._block_jit": 3, "solvers._course": 1, "solvers._settle": 2, "solvers.block": 4,
-    "solvers.chunking": 2, "solvers.interior": 2, "solvers.npa": 1, "step_curve": 2, "warm": 2,
-}  # fmt: skip
+# Keywords whose values are tolerances that have a name already: theirs.
+NAMED_BY_KEYWORD = {"tol", "default"}
 MAX_FILE_LINES = 680
 MAX_FUNCTION_LINES = 60  # of code: parameters and docstrings are as long as they must be
 MAX_PRIVATE_PARAMETERS = 12
@@ -315,18 +312,36 @@ def a_class_name_has_one_meaning_in_a_room(files: list[File]) -> Iterator[str]:
                 first[room, node.name] = file.path
 
 
+def small_numbers(node: ast.AST) -> Iterator[ast.Constant]:
+    """The numbers below 1e-3 in a piece of code, but for those that a keyword names."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, float) and 0.0 < abs(node.value) < 1e-3:
+        yield node
+    for child in ast.iter_child_nodes(node):
+        named = isinstance(child, ast.keyword) and child.arg in NAMED_BY_KEYWORD
+        yield from () if named else small_numbers(child)
+
+
 def tolerances_have_names(files: list[File]) -> Iterator[str]:
-    """A small number inside of a function is a tolerance without a name. Very small ones keep a divisor from zero."""
+    """A small number inside of a function is a tolerance without a name."""
     for file in package(files):
-        inside = {id(node): node for function in file.functions for part in function.body for node in ast.walk(part)}
-        unnamed = [
-            node
-            for node in inside.values()
-            if isinstance(node, ast.Constant) and isinstance(node.value, float) and 1e-290 < abs(node.value) < 1e-3
-        ]
-        if len(unnamed) > UNNAMED.get(str(file.module), 0):
-            lines = ", ".join(str(node.lineno) for node in unnamed)
-            yield f"{file.path} has {len(unnamed)} numbers below 1e-3 without a name, in lines {lines}"
+        for line in sorted(
+            {number.lineno for f in file.functions for part in f.body for number in small_numbers(part)}
+        ):
+            yield f"{file.path}:{line} has a number below 1e-3 without a name"
+
+
+def tolerances_are_explained(files: list[File]) -> Iterator[str]:
+    """A small number with a name has a sentence: a comment behind or above it, or a text below."""
+    for file in package(files):
+        lines = file.text.splitlines()
+        for node, after in zip(file.tree.body, [*file.tree.body[1:], None], strict=True):
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or not any(small_numbers(node)):
+                continue
+            text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            block = itertools.takewhile(str.strip, reversed(lines[: node.lineno - 1]))
+            comments = "#" in lines[node.end_lineno - 1] or any(line.startswith("#") for line in block)
+            if not (text or comments):
+                yield f"{file.path}:{node.lineno} has a tolerance without a sentence"
 
 
 def nothing_is_left_for_later(files: list[File]) -> Iterator[str]:
@@ -390,7 +405,14 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
         ("svmcore/solve.py", "def _f(" + ", ".join(f"x{i}" for i in range(MAX_PRIVATE_PARAMETERS + 1)) + "): pass"),
     ],
     a_class_name_has_one_meaning_in_a_room: [("svmcore/parallel.py", "class Job: pass\nclass Job: pass")],
-    tolerances_have_names: [("svmcore/solve.py", "def f(x): return x < 1e-9")],
+    tolerances_have_names: [
+        ("svmcore/solve.py", "def f(x): return x < 1e-9"),
+        ("svmcore/solve.py", "def f(A): return lstsq(A, rcond=-1e-300)"),
+    ],
+    tolerances_are_explained: [
+        ("svmcore/solve.py", "# of something else\n\nNEAR = 1e-9"),
+        ("svmcore/solve.py", "NEAR: float = 0.5 * 1e-9\nFAR = 1"),
+    ],
     nothing_is_left_for_later: [("svmcore/solve.py", "# TO" + "DO")],
 }
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 DEMO_PICTURE = "svmcore-demo.png"
 _LARGEST_GAP = 1e-6  # of a path that counts as exact
 _SPOT_SECONDS = 2.0  # for a certificate when somebody waits
-_DEMO_TOL = 1e-6
+_DEMO_TOL = 1e-6  # tolerance of the machine that a demo trains at the best C
 _COLUMNS = ("problem", "points", "validation", "best C", "test", "off by at most", "seconds")
 _COMPILING = 10.0  # seconds of a demo that were spent on more than the problem
 

@@ -35,7 +35,8 @@ _START = 10.0**0.5  # between the first fits
 _CELLS = 8  # between two fits
 _TOL = 1e-6  # of a fit: (primal - dual) / (|primal| + 1)
 _NARROW = 1.0 + 1e-6  # neighbours that are nearer are not parted again
-_ROUNDING = 1e-11
+_ROUNDING = 1e-11  # relative rounding of an objective, and of a decision value, by which bounds are widened
+_REACHED = 1e-12  # share of the whole weight by which rounding may miss the level of a quantile
 _KINDS = (KernelKind.RBF, KernelKind.LAPLACIAN, KernelKind.LINEAR, KernelKind.POLY, KernelKind.PRECOMPUTED)
 
 
@@ -192,7 +193,7 @@ def _quantile(values: FloatArray, weight: FloatArray, level: float, upper: bool)
     """The least, or the largest, minimiser of sum weight max(0, ...) over the intercept: where the weight reaches `level`."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weight[order])
-    room = 1e-12 * reached[-1]
+    room = _REACHED * reached[-1]
     k = int(np.searchsorted(reached, level + room, side="right") if upper else np.searchsorted(reached, level - room))
     return float(values[order[min(k, order.size - 1)]])
 

@@ -19,9 +19,10 @@ from svmcore.problem import border
 METHODS = ("sigmoid", "isotonic", "venn-abers")
 _NEWTON_STEPS = 100
 _GRADIENT = 1e-13  # relative to the number of rows
-_RIDGE = 1e-12
-_SHORTEST = 1e-10  # of a step
+_RIDGE = 1e-12  # added to the diagonal of the Hessian: where classes are separated it would be singular
+_SHORTEST = 1e-10  # share of Newton's step below which no shorter one is tried
 _LEAST = 1e-12  # probability of a class against the rest
+_CERTAIN = 1e-15  # a probability counts as at least this much in a log loss, which would be infinite otherwise
 _SUFFICIENT = 1e-4  # of the decrease that the gradient promises
 _ROUNDING = 1e-15  # relative rounding of the likelihood, below which it cannot tell whether a step is one down
 
@@ -251,7 +252,7 @@ class Calibrator:
     @property
     def log_loss(self) -> float:
         """Mean of -log p(label) on the scores it learned from."""
-        p = np.clip(self.model.probability(self.scores), 1e-15, 1.0 - 1e-15)
+        p = np.clip(self.model.probability(self.scores), _CERTAIN, 1.0 - _CERTAIN)
         return float(np.average(-np.where(self.positive, np.log(p), np.log1p(-p)), weights=self.weight))
 
     @property
@@ -342,7 +343,7 @@ class ClassCalibrator:
     def log_loss(self) -> float:
         """Mean of -log p(label) on the scores it learned from."""
         own = np.take_along_axis(self._learned, self.codes[:, None], axis=1)[:, 0]
-        return float(np.average(-np.log(np.maximum(own, 1e-15)), weights=self.weight))
+        return float(np.average(-np.log(np.maximum(own, _CERTAIN)), weights=self.weight))
 
     @property
     def brier(self) -> float:

@@ -20,7 +20,7 @@ from svmcore.cv.scores import Score
 from svmcore.kernel.matrix import available_threads
 from svmcore.parallel import run_all
 
-_WARN_GAP = 1e-6
+_WARN_GAP = 1e-6  # relative gap of a fold's path above which the fold counts as loose
 
 Results = dict[float | None, list[Result]]
 

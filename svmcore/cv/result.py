@@ -18,13 +18,13 @@ from svmcore.cv.members import Study, features_of
 from svmcore.cv.scores import Curve, Score
 from svmcore.loss_curve import LossCurve
 from svmcore.problem import border
-from svmcore.step_curve import StepCurve, merged
+from svmcore.step_curve import OUTSIDE, StepCurve, merged
 
 if TYPE_CHECKING:
     from svmcore.cv.calibration import Calibrator, ClassCalibrator
 
 SAME = 1e-12
-"""Means that are nearer are one value, relative to the larger one or to 1."""
+"""Means that are nearer are one value, relative to the larger one or to 1. So are values of gamma, relative to theirs."""
 _INSIDE = 1e-6  # away from a breakpoint, where a row is undecided
 _CHUNK = 1 << 22  # values held at a time
 _COLUMNS = 100  # folds that have a column each in a table
@@ -286,7 +286,7 @@ class PathCV:
         if gamma is None:
             return self._means[self._best]
         for mean in self._means:
-            if mean.curves.gamma is not None and np.isclose(mean.curves.gamma, gamma, rtol=1e-12, atol=0.0):
+            if mean.curves.gamma is not None and np.isclose(mean.curves.gamma, gamma, rtol=SAME, atol=0.0):
                 return mean
         tried = ", ".join(f"{value:.6g}" for value in self.gammas) or "none, for this kernel has no gamma"
         raise InputError(f"gamma={gamma!r} was not tried; tried were {tried}")
@@ -297,7 +297,7 @@ class PathCV:
             raise InputError(f"C has {values.ndim} dimensions; give one number or a one-dimensional array")
         flat = np.atleast_1d(values)
         low, high = self._range
-        bad = ~(flat > 0) | (flat < low * (1 - 1e-9)) | (flat > high * (1 + 1e-9))
+        bad = ~(flat > 0) | (flat < low * (1 - OUTSIDE)) | (flat > high * (1 + OUTSIDE))
         if bad.any():
             raise InputError(
                 f"C={flat[bad][0]:g} lies outside of what was cross-validated, {low:.6g} to {high:.6g}; use a larger C_max "

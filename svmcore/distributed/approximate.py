@@ -18,7 +18,7 @@ from svmcore._control import Callback
 from svmcore._errors import InputError
 from svmcore._keywords import checked as known_words
 from svmcore._threads import one_blas_thread
-from svmcore._types import FloatArray, Kernel, KernelKind
+from svmcore._types import NONZERO, FloatArray, Kernel, KernelKind
 from svmcore.distributed import scan
 from svmcore.distributed.answer import PartsSolution, by_blocks
 from svmcore.distributed.parts import BLOCK, Part, Piece, Task, blocks, checked
@@ -64,7 +64,7 @@ class Approximation:
     @property
     def relative_gap(self) -> float:
         """The same as a share of its objective."""
-        return self.gap / max(abs(self.upper_bound), 1e-300)
+        return self.gap / max(abs(self.upper_bound), NONZERO)
 
     @cached_property
     def _machine(self) -> Landmarks:

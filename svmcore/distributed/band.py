@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._types import DualQP, FloatArray, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, Status
 from svmcore.distributed.answer import Round
 from svmcore.distributed.engine import Crew, Halted, Serial
 from svmcore.distributed.linear import Found, Linear, Rest, Stand, found_of
 from svmcore.distributed.stages import BINS, Looked, Taken, member_of
-from svmcore.solvers import _ipm_jit as ipm
 from svmcore.solvers.interior import FEASIBLE
 
 LEAST = 1 << 14  # variables of a band, at least,
@@ -114,7 +113,7 @@ class Band:
             found, dual = None, -np.inf
             if exact:
                 found = self._found(to, answers)
-                dual, relative = found.dual, found.gap / max(abs(found.gap + found.dual), ipm.SMALLEST)
+                dual, relative = found.dual, found.gap / max(abs(found.gap + found.dual), NONZERO)
                 if found.violation <= fit.tol and not CLOSE < relative <= 0.5 * last:
                     self._tell(found, values)
                     return found

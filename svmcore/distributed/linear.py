@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from svmcore._types import DualQP, FloatArray, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, Status
 from svmcore.distributed.engine import Crew, Halted
 from svmcore.distributed.stages import WITHOUT_A_PASS, Measured, Moments, Worst
 from svmcore.solvers import _ipm_jit as ipm
@@ -29,6 +29,7 @@ from svmcore.solvers.interior import (
     SHORTER,
     SMALLEST_SHARE,
     STEEPEST,
+    STUCK,
 )
 
 _POLISH = 30  # Newton's steps at the end of a squared loss
@@ -106,7 +107,7 @@ class Linear:
         energy, self.count = (float(sum(size[k] for size in sizes)) for k in (2, 3))
         self.unit = float(sum(size[1] for size in sizes)) / max(self.m, 1) or 1.0
         self.squared = min(size[4] for size in sizes) > 0.0
-        self.least = SMALLEST_SHARE * sum(self.ask("begin", self.unit, energy / max(self.m, 1) + 1e-300)) / self.m
+        self.least = SMALLEST_SHARE * sum(self.ask("begin", self.unit, energy / max(self.m, 1) + NONZERO)) / self.m
         if stand is None:
             fit = _sum(self.ask("ridge", STEEPEST * energy))
             w, bias = self._newton(fit.gram, fit.columns[0], fit.totals[0], fit.columns[1], fit.totals[1])
@@ -179,7 +180,7 @@ class Linear:
             return np.asarray(lapack.dpotrs(factor, right, lower=1)[0])
 
         h = np.stack([solved(columns[0]), solved(columns[1])])
-        unit = max(float(totals[0] - columns[0] @ h[0]), ipm.SMALLEST)
+        unit = max(float(totals[0] - columns[0] @ h[0]), NONZERO)
         before = float(totals[1] - columns[0] @ h[1] + self.excess) / unit if self.equality else 0.0
         answers = self.ask("predict", h, before, self.bias)
         least = min(answer[0] for answer in answers)
@@ -207,7 +208,7 @@ class Linear:
         while status is None:
             if not np.isfinite(self.mu):
                 return best or self.inside(), Status.PRECISION
-            stuck = length < 1e-6 or self.steps >= MAX_STEPS
+            stuck = length < STUCK or self.steps >= MAX_STEPS
             scale = max(self.size / self.m, self.least)
             if (self.mu <= barrier * scale * self.unit and self.dual_residual <= 0.05 * self.tol) or stuck:
                 found = self.polish() if self.squared else self.crossover()
@@ -278,7 +279,7 @@ class Linear:
 
     def crossover(self) -> Found:
         """Variables exactly at their bounds, the others settled at the master; the worst violators freed in turn."""
-        answers = self.ask("classify", max(self.size / self.m, 1e-300))
+        answers = self.ask("classify", max(self.size / self.m, NONZERO))
         held = _Free([worst for worst, _ in answers], self.equality)
         rest = self._others([moments for _, moments in answers])
         held.spread(float(rest.totals[0]))

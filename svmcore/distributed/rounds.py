@@ -16,7 +16,7 @@ import numpy as np
 from svmcore._control import Control
 from svmcore._control import Part as PartOfControl
 from svmcore._errors import InputError
-from svmcore._types import DualQP, FloatArray, IntArray, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, Status
 from svmcore.distributed import scan
 from svmcore.distributed.answer import Round
 from svmcore.distributed.engine import Halted
@@ -341,7 +341,7 @@ class Rounds:
             sys.stderr.write(
                 f"fit: {self.control.seconds:6.1f} s, round {self.first_round + len(self.rounds)}, violation "
                 f"{at.violation:.2e}, {at.free} free, dual {at.dual:.8g}, relative gap "
-                f"{at.gap / max(abs(at.dual + at.gap), 1e-300):.1e}\n"
+                f"{at.gap / max(abs(at.dual + at.gap), NONZERO):.1e}\n"
             )
 
     def keep(self) -> None:

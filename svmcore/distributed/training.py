@@ -10,7 +10,7 @@ import numpy as np
 from svmcore._control import Callback
 from svmcore._keywords import checked
 from svmcore._threads import one_blas_thread
-from svmcore._types import Kernel, KernelKind, Status
+from svmcore._types import NONZERO, Kernel, KernelKind, Status
 from svmcore.distributed import band, linear, rounds, scan, stages
 from svmcore.distributed.answer import PartsSolution, Round, Vectors
 from svmcore.distributed.engine import Crew, Halted
@@ -20,7 +20,6 @@ from svmcore.problem.certify import Certificate
 
 MOST_FEATURES = 500  # of a linear kernel that the interior point takes
 _ATTEMPTS = 3  # of a run whose certificate misses the tolerance
-_TINY = 1e-300
 
 
 @checked()
@@ -113,7 +112,7 @@ def fit_linear(problem: Setup) -> PartsSolution:
     def tell(at: Round) -> None:
         steps.append(at._replace(seconds=problem.seconds))
         if problem.verbose:
-            relative = at.gap / max(abs(at.dual + at.gap), _TINY)
+            relative = at.gap / max(abs(at.dual + at.gap), NONZERO)
             state = "a sample" if np.isnan(at.dual) else f"violation {at.violation:.2e}, relative gap {relative:.1e}"
             sys.stderr.write(f"fit: {control.seconds:6.1f} s, round {len(steps)}, {at.moved} rows, {state}\n")
 
@@ -135,7 +134,7 @@ def fit_linear(problem: Setup) -> PartsSolution:
         except Halted:
             found, status = fit.inside(), control.reason() or Status.INTERRUPTED
     primal = found.gap + found.dual
-    relative = found.gap / max(abs(primal), _TINY)
+    relative = found.gap / max(abs(primal), NONZERO)
     shift = float(found.w @ task.centre) if task.equality else 0.0
     speak(status, found.violation, relative, tol)
     stats = {
@@ -337,7 +336,7 @@ def fit_kernel(problem: Setup, working_set: int | None, whole: bool) -> PartsSol
     if status is Status.CONVERGED:
         status = rounds.success(fit)
     primal = proof.gap + proof.dual
-    relative = proof.gap / max(abs(primal), _TINY)
+    relative = proof.gap / max(abs(primal), NONZERO)
     speak(status, proof.violation, relative, tol, proof.estimated)
     assert fit.stand is not None
     at = fit.stand

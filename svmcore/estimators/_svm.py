@@ -19,7 +19,7 @@ from svmcore.problem.division import division
 
 _CACHE = 200  # scikit-learn's cache_size, which stands for "not said"
 _INSIDE = 1e-6  # below the largest nu, where C is not the only one any more
-_ROUNDING = 1e-12
+_ROUNDING = 1e-12  # a nu this close to the largest possible one, relatively, is the largest one
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

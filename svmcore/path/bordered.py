@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
-from svmcore._types import FloatArray, IntArray
+from svmcore._types import NONZERO, FloatArray, IntArray
 from svmcore.kernel.rows import RowStore
 from svmcore.path import qr_jit
 
@@ -100,7 +100,7 @@ class Bordered:
             column[self.border :] = row[now]
             corner = float(row[i])
             schur = corner - float(column @ qr_jit.basic_solution(*factors, column.size, column))
-            if not abs(schur) > INDICATOR * max(corner, 1e-300):
+            if not abs(schur) > INDICATOR * max(corner, NONZERO):
                 return False
             factors = qr_jit.insert_last(*factors, column, corner)
             now = np.append(now, i)

@@ -40,9 +40,11 @@ from svmcore.solve import svc_problem
 
 FACTORIZATIONS = ("auto", "svd", "qr", "update")
 _WARN_GAP = 1e-6
+"""Relative gap from which a path warns that it is not exact."""
 _ROUNDING = 1e-15
-_SOLVED = 1e-9  # tolerance of SMO where a tracker asks for help, relative to the size of the linear term
 """SMO of the published modes is asked for no more than this, relative to the kernel's scale."""
+_SOLVED = 1e-9
+"""Tolerance of SMO where a tracker asks for help, relative to the size of the linear term."""
 _MEASURED = (2, 8, 64)
 """Stretches of a path by the fast tracker at which it is measured: at least, at most, one in so many."""
 _FEW = 16  # knots of a path that is measured at all of them

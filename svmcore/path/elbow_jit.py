@@ -38,7 +38,7 @@ NOW, BIAS, T_REFRESH, NOISE, WORST_GAP = range(5)
     BATCHED, N_STEP, AGE, N_LOOK,
 ) = range(16)  # fmt: skip
 
-LEAST_PIVOT = 1e-15
+LEAST_PIVOT = 1e-15  # a relative pivot of a point that is independent to rounding only is lifted to this
 NULL = 1e-13  # what counts as rounding where a null vector should move nothing
 FINE = 1e-11  # a relative gap below this needs no correction
 OLD = 10  # so often K beta is brought up to date by changes before it is computed afresh

@@ -36,7 +36,7 @@ _SHORTEST, _LONGEST = 8, 128
 _LOOKED_AT = 96  # members of a window of which K times the deviation is computed
 _PROBES = 16  # of them so many at least that stay on the elbow
 _OVERHEAD = 2e6  # operations that a window costs in any case
-_ROUNDING = 1e-12
+_ROUNDING = 1e-12  # a value of lambda f, and the bias, count as known to this share of them
 _MARGIN = 1.0 + 1e-6  # bounds are widened by this, against the rounding of what they are made of
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from svmcore._control import Control
-from svmcore._types import FloatArray, IntArray, Status
+from svmcore._types import NONZERO, FloatArray, IntArray, Status
 from svmcore.kernel.rows import RowStore
 from svmcore.kernel.table import facts_of
 from svmcore.path.cross import Cross
@@ -206,7 +206,7 @@ def stretches(path: Any, most: int | None = None) -> IntArray:
     if most is None or proper.size <= most:
         return np.arange(last + 1)
     size = path._problem.level + lam
-    long = np.argsort(-np.log(size[proper] / np.maximum(size[proper + 1], 1e-300)), kind="stable")[: most // 4]
+    long = np.argsort(-np.log(size[proper] / np.maximum(size[proper + 1], NONZERO)), kind="stable")[: most // 4]
     return np.unique(np.concatenate([_spread(proper, most - most // 4), proper[long], [last]]))
 
 

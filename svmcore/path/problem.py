@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._types import DualQP, FloatArray, IntArray
+from svmcore._types import NONZERO, DualQP, FloatArray, IntArray
 from svmcore.problem.columns import Columns
 
 
@@ -49,7 +49,7 @@ class BoxPath(NamedTuple):
         Where a part of the linear term stays, the objective vanishes at the top of the path.
         """
         reach = np.maximum(np.abs(self.lower), np.abs(self.upper))
-        return max(_NEGLIGIBLE * float(np.abs(self.fixed) @ reach), 1e-300)
+        return max(_NEGLIGIBLE * float(np.abs(self.fixed) @ reach), NONZERO)
 
     def term(self, t: float) -> FloatArray:
         """The linear term at t."""
@@ -61,6 +61,8 @@ class BoxPath(NamedTuple):
 
 
 _NEGLIGIBLE = 1e-6
+"""Share of the largest linear objective below which a primal objective is too small to measure a gap against."""
+
 _LOSSES = {
     "svc": "hinge", "svr": "epsilon_insensitive", "epsilon": "epsilon_insensitive", "quantile": "pinball",
     "one_class": "one_class",

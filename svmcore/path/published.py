@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._highs import LinearProgram
-from svmcore._types import FloatArray, IntArray
+from svmcore._types import NONZERO, FloatArray, IntArray
 from svmcore.kernel.rows import RowStore
 from svmcore.path import published_jit as pub
 from svmcore.path.bordered import Bordered
@@ -42,7 +42,7 @@ TOUCH = 1e-11  # a value this close to its box, relative to its width, has arriv
 AT_BOX = 1e-12  # a value of a solver this close to its box, relative to its width, is at its box
 ARRIVED = 1e-12  # lambda this close to its end, relatively, is there
 NOTHING = 1e-13  # entries of a program that are smaller are rounding, which would only spoil it
-LEAST_RATE = 1e-9
+LEAST_RATE = 1e-9  # a residual that falls more slowly with lambda does not block
 ROUNDING = 1e-14  # a residual this small, relative to lambda, needs no refinement
 FAR = 1e-3  # a refinement that moves a value by more of its box is none
 EXACT = 1e-10  # violation, and a tenth of the relative gap, with which BR may leave
@@ -445,7 +445,7 @@ class PaperTracker:
         state = self.state
         U = self.system.null_basis()[self.system.border :]
         b, low, up = state.beta[self.elbow], state.lower[self.elbow], state.upper[self.elbow]
-        scale = max(longest, 1e-300)
+        scale = max(longest, NONZERO)
         rows = np.column_stack([-d * scale, U])
         rows[np.abs(rows) < NOTHING] = 0.0
         free = np.full(U.shape[1], np.inf)

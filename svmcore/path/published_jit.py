@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from svmcore._jit import jit
-from svmcore._types import FloatArray
+from svmcore._types import NONZERO, FloatArray
 from svmcore.path.elbow_jit import ELBOW, LOW, UP
 from svmcore.simd.vector import BIG
 
@@ -203,4 +203,4 @@ def relative_gap(state, beta, resid, bias, lam):
         gap += hinge - b * r
         primal += 0.5 * b * (lam * state.slope[i] - r - bias) + hinge
     gap += abs(bias * total)  # what an unbalanced beta costs
-    return gap / max(abs(primal), 1e-300)
+    return gap / max(abs(primal), NONZERO)

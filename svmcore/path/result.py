@@ -30,14 +30,13 @@ from svmcore.path.problem import Data, variables_of
 from svmcore.path.record import Track
 from svmcore.problem import border
 from svmcore.problem.columns import Scaling
-from svmcore.step_curve import StepCurve
+from svmcore.step_curve import OUTSIDE, StepCurve
 
 if TYPE_CHECKING:
     from svmcore.models.solution import Solution
 
 _SAME = 1e-10  # events closer than this, relative to the size of the linear term, are at one breakpoint
 _END = 1e-12  # an event this close to an end of the path is at it
-_OUTSIDE = 1e-9  # values this far outside of the path are taken for its end
 _CHUNK = 1 << 22  # kernel or decision values held at a time
 
 
@@ -235,7 +234,7 @@ class Path:
             raise InputError(f"C has {values.ndim} dimensions; give one number or a one-dimensional array")
         flat = np.atleast_1d(values)
         low, high = self.C_range
-        bad = ~(flat > 0) | (flat < low * (1 - _OUTSIDE)) | (flat > high * (1 + _OUTSIDE))
+        bad = ~(flat > 0) | (flat < low * (1 - OUTSIDE)) | (flat > high * (1 + OUTSIDE))
         if bad.any():
             raise InputError(
                 f"C={flat[bad][0]:g} lies outside the path, which covers {low:.6g} to {high:.6g}; "
@@ -254,7 +253,7 @@ class Path:
             raise InputError(f"epsilon has {values.ndim} dimensions; give one number or a one-dimensional array")
         flat = np.atleast_1d(values)
         low, high = self._range
-        room = _OUTSIDE * self._problem.level
+        room = OUTSIDE * self._problem.level
         bad = ~(flat >= low - room) | ~(flat <= high + room) | (flat < 0.0) | np.isinf(flat)
         if bad.any():
             raise InputError(

@@ -12,6 +12,7 @@ from svmcore.path.measure import ZERO
 from svmcore.path.solution import _kernel_matrix
 
 _RANK = 1e-14
+"""A singular value above this, times the size of the matrix and the largest one, counts for its rank."""
 
 
 class SolutionSet(NamedTuple):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from svmcore import solvers
 from svmcore._control import Control, Part
-from svmcore._types import DualQP, FloatArray
+from svmcore._types import NONZERO, DualQP, FloatArray
 from svmcore.path.data import Twins
 from svmcore.path.problem import BoxPath
 from svmcore.path.tracker import GAP, Tracker
@@ -26,7 +26,6 @@ _ROUNDING = 1e-14
 """A sum this small, relative to all boxes together, is zero."""
 _PAIRS = 100
 """So many pairs of variables are looked at for the first event at most; a few are enough."""
-_TINY = 1e-300
 
 
 class Top(NamedTuple):
@@ -142,7 +141,7 @@ def limit_solution(smo: Smo, limit: Limit, tol: float) -> tuple[FloatArray, Top]
     if limit.tied.any():
         lower, upper = np.where(limit.tied, problem.lower, beta), np.where(limit.tied, problem.upper, beta)
         scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(problem.upper - problem.lower))
-        beta = smo.solve(problem.fixed, lower, upper, beta, max(tol * scale, _TINY))
+        beta = smo.solve(problem.fixed, lower, upper, beta, max(tol * scale, NONZERO))
         smo.control.demand()
     index = np.flatnonzero(beta)
     pull = np.array(K.product(index, beta[index])) - problem.fixed  # what the bias and t must outweigh
@@ -195,7 +194,7 @@ def put_at_top(tracker: Tracker, smo: Smo, high: float | None, low: float) -> To
     beta, top = limit_solution(smo, limit, _ROUGH)
     lam = 2.0 * max(top.lam, low)
     if not lam > 0.0:
-        lam = max(tracker.level, _TINY)
+        lam = max(tracker.level, NONZERO)
     for attempt in range(8):
         _settle(tracker, lam, beta, smo.control)
         is_open = at_rest(tracker.state.beta, problem, limit)

@@ -32,11 +32,13 @@ from svmcore.simd.vector import BIG
 GAP = 1e-9
 """Relative gap above which the shift is removed."""
 REDO_GAP = 5e-9
+"""Relative gap above which a stretch is followed again."""
 STRETCH = 0.5
 """Lambda falls to this share of itself at most between refreshes: interpolation magnifies rounding by the ratio."""
 RATE_TOL = 1e-9
+"""A residual whose rate is smaller meets nothing on the path."""
 POLISH_RATE_TOL = 1e-10
-"""Residuals whose rate is smaller meet nothing: on the path, and in a polish."""
+"""The same in a polish."""
 NEAR_BOX = 1e-11
 """A value this close to a bound, relative to its box, is on it: spreading ties may have left so much."""
 BALANCED = 1e-13
@@ -44,6 +46,7 @@ BALANCED = 1e-13
 STILL = 1e-13
 """An elbow value whose rate is smaller, in units of one over a kernel value of typical size, does not move."""
 START_GAP = 1e-11
+"""Relative gap at which the start of a path needs no more polish."""
 STOPS = 5
 """So often a Newton step is corrected for values that stop at their box."""
 NEARLY = 1e-9

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from svmcore import _path_jit as pj
-from svmcore._types import FloatArray
+from svmcore._types import NONZERO, FloatArray
 from svmcore.path import elbow_jit as ej
 from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
@@ -55,7 +55,7 @@ def new_stretch(n: int, diagonal: FloatArray, capacity: int) -> sj.Stretch:
     pace[sj.LENGTH], pace[sj.WIDTH] = sj.LONGEST, min(WIDTH, n)
     return sj.Stretch(
         rate=np.zeros(n), score=np.zeros(n), work=np.zeros(n), at=np.zeros((4, n)), **_by_slot(capacity),
-        root=np.sqrt(np.maximum(diagonal, 1e-300)), wanted=np.zeros(n, dtype=np.int8),
+        root=np.sqrt(np.maximum(diagonal, NONZERO)), wanted=np.zeros(n, dtype=np.int8),
         old=np.zeros((3, n)), old_side=np.zeros(n, dtype=np.int8),
         old_num=np.zeros(5), old_end=np.zeros(3, dtype=np.int64), pace=pace,
     )  # fmt: skip

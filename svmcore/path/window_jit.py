@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from svmcore._jit import jit
-from svmcore._types import FloatArray, IntArray
+from svmcore._types import NONZERO, FloatArray, IntArray
 from svmcore.path.elbow_jit import BIAS, BOX, ELBOW, GIVE, LOW, MARGIN, NOW, UP, WANT, size_at
 from svmcore.path.log_jit import VALUES, write_event, write_knot
 from svmcore.simd.sums import add_multiple, dot
@@ -30,11 +30,9 @@ FULL, LEFT_REGION, LONG_STEP, HALVED, NEAR_SINGULAR, TIED, NEED_ROW, END = range
 SLOTS, CANDIDATES, STEPS, PENDING, START = range(5)
 
 LONG = 0.1  # a step that takes a larger share of t must start from a refined direction
-TIE = 1e-12
-WIDE = (
-    320  # elbow from which on the inverse is too long for the nearest cache: it is then read once for several products
-)
-AHEAD = 6  # so many
+TIE = 1e-12  # events closer than this, relative to the size of the linear term, are simultaneous
+# From an elbow of WIDE points on the inverse is too long for the nearest cache. It is then read once for AHEAD products.
+WIDE, AHEAD = 320, 6
 TILE_ROWS, TILE_COLUMNS = 16, 256  # of the inverse that stay in the nearest cache; multiples of 4
 
 
@@ -319,7 +317,7 @@ def next_event(setting, state, window, longest, rate_tol):
             slot = k
     for s in range(window.count[CANDIDATES]):
         if window.step[slots + s] <= limit:
-            speed = abs(window.rate[s]) / np.sqrt(setting.diagonal[window.cand[s]] + setting.bump + 1e-300)
+            speed = abs(window.rate[s]) / np.sqrt(setting.diagonal[window.cand[s]] + setting.bump + NONZERO)
             if speed > best:
                 best = speed
                 chosen = s

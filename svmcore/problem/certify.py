@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._types import DualQP, FloatArray
+from svmcore._types import NONZERO, DualQP, FloatArray
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.problem import measures
 
-TINY = 1e-300
 WORTH_IT = 0.7  # share of the entries from which recomputing them is no cheaper than the whole
 
 
@@ -94,7 +93,7 @@ def certificate(
         objective=dual,
         primal_objective=primal,
         gap=gap,
-        relative_gap=gap / max(abs(primal), TINY),
+        relative_gap=gap / max(abs(primal), NONZERO),
         kkt_violation=measures.violation(qp, beta, v),
         infeasibility=infeasibility,
         intercept=reported,

@@ -58,6 +58,7 @@ else:  # pragma: no cover  (exists compiled only)
     fmax = _scalar_intrinsic("maxnum")
     fmin = _scalar_intrinsic("minnum")
 
+# exp(x) = 2^k exp(x - k ln 2): k is x log2(e), rounded, and ln 2 is given in two parts, so that k times the first is exact.
 _LOG2E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01
 _LN2_LOW = 1.90821492927058770002e-10

@@ -40,6 +40,7 @@ class Lines(NamedTuple):
     filled: IntArray  # the number of rows
 
 
+CONCAVE = 1e-5  # a curvature below minus this share of k_ii + k_jj is negative by more than float32 rounding
 CANCELLED = 1e-3  # share of a curvature that is left when rounding may have decided it
 
 # what happened in the inner steps, as bits
@@ -134,7 +135,7 @@ def pair_steps(work, stop, relax, tau, max_steps, shape=None, lines=None):
         curvature = scale - 2.0 * unit * np.float64(gram[row, j])
         slope = np.float64(values[i]) - np.float64(values[j])
         room = min(upper[i] - beta[i], beta[j] - lower[j])
-        if curvature < -1e-5 * scale:
+        if curvature < -CONCAVE * scale:
             bits |= NONCONVEX
             step = np.inf
         else:
@@ -231,9 +232,9 @@ def conjugate_steps(work, direction, most, stop, tau, max_steps):
         ):
             keep, curvature = 0.0, max(plain, tau)
             room = min(upper[i] - beta[i], beta[j] - lower[j])
-            if plain < -1e-5 * scale:
+            if plain < -CONCAVE * scale:
                 bits |= NONCONVEX
-            step = slope / curvature if plain >= -1e-5 * scale else np.inf
+            step = slope / curvature if plain >= -CONCAVE * scale else np.inf
             step = min(step, room)
             if np.isinf(step) or (plain <= tau and step < room):
                 bits |= RAY

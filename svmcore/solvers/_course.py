@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from svmcore._control import Control
-from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
 from svmcore.problem import measures
@@ -26,6 +26,7 @@ _FACE_FREE = 600  # the face step decomposes matrices of this size at most
 _MAX_FAILURES = 4  # claims of convergence that a fresh residual refutes without progress
 _RUNAWAY = 1e200  # an objective below minus this has no bound
 _FLAT = 1e-12  # a curvature below this share of the largest one counts as zero
+_NO_CURVATURE = 1e-200  # and so does one below this, where all of them are zero
 _NEAR = 1e-14  # a start closer to a bound than this share of it is on the bound
 _CONVEX = 1e-9  # a curvature below minus this share of the largest diagonal entry is negative, and not by rounding
 
@@ -176,7 +177,7 @@ def new_duals(qp: DualQP, K: KernelMatrix, beta: FloatArray, v: FloatArray) -> D
 
 def tiny_of(curvature: FloatArray) -> float:
     """A curvature below this counts as zero."""
-    return max(_FLAT * float(np.max(np.abs(curvature), initial=0.0)), 1e-200)
+    return max(_FLAT * float(np.max(np.abs(curvature), initial=0.0)), _NO_CURVATURE)
 
 
 class Course:
@@ -445,4 +446,4 @@ class Course:
         d = np.diag(H)
         scale = float(np.abs(d).max(initial=0.0))
         pairs = d[:, None] + d[None, :] - 2.0 * H if self.qp.equality else np.broadcast_to(d, H.shape)
-        return bool(pairs.min(initial=0.0) >= -_CONVEX * max(scale, 1e-300))
+        return bool(pairs.min(initial=0.0) >= -_CONVEX * max(scale, NONZERO))

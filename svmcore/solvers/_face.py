@@ -15,7 +15,7 @@ from enum import Enum, auto
 import numpy as np
 from scipy.linalg import lapack
 
-from svmcore._types import FloatArray
+from svmcore._types import NONZERO, FloatArray
 
 _WORK = 2e8  # the cubes of the sizes decomposed in one call: about 0.2 s between two looks at the limits
 _FLAT = 5e-16  # eigenvalues below this share of the largest, times the size, are rounding errors
@@ -48,7 +48,7 @@ def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tu
     x = _regular_solution(M, right)
     if x is None:
         w, U = np.linalg.eigh(M)
-        flat = w <= _FLAT * max(float(w[-1]), 1e-300) * len(v)
+        flat = w <= _FLAT * max(float(w[-1]), NONZERO) * len(v)
         along = U.T @ right
         if flat.any():
             null = U[:, flat] @ along[flat, 0]

@@ -16,11 +16,10 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._kernels import weighted_gram
-from svmcore._types import LANES, FloatArray
+from svmcore._types import LANES, NONZERO, FloatArray
 from svmcore.simd.vector import fmax
 
 BACK_OFF = 0.995  # share of the way to the boundary
-SMALLEST = 1e-300  # keeps 0 / 0, of multipliers that stay zero, at zero
 
 
 class Iterate(NamedTuple):
@@ -191,7 +190,7 @@ def reach(x, step, db):
         dz = (step.first[i] - x.z[i] * move) * step.by_s[i]
         dt = (step.second[i] + x.t[i] * move) * step.by_u[i]
         primal = fmax(-move * step.by_s[i], move * step.by_u[i])
-        dual = fmax(-dz / (x.z[i] + SMALLEST), -dt / (x.t[i] + SMALLEST))
+        dual = fmax(-dz / (x.z[i] + NONZERO), -dt / (x.t[i] + NONZERO))
         most = fmax(most, fmax(primal, dual))
     return 1.0 / most
 
@@ -246,7 +245,7 @@ def advance(x, step, design, at, count, equality, factorised):
             return Progress(0.0, at.bias, at.excess, at.size, at.complementarity, at.dual)
     inverse, weighted = step.weights[0], step.weights[1]
     _fit(step, design, np.int64(0))
-    unit = fmax(_response(inverse, inverse, step.fitted[0], step.unit), SMALLEST)
+    unit = fmax(_response(inverse, inverse, step.fitted[0], step.unit), NONZERO)
     free = _response(inverse, weighted, step.fitted[1], step.base) + at.excess
     db = free / unit if equality else 0.0
     length, curve = predicted(x, step, db)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from svmcore._jit import jit
-from svmcore._types import FloatArray
+from svmcore._types import NONZERO, FloatArray
 from svmcore.solvers._steps_jit import (
     AT_TOLERANCE,
     CHANGED,
@@ -90,7 +90,7 @@ def _lag(duals, hulls, t):
 @jit
 def measure(duals, hulls, progress):
     """The KKT violation at the best scale. In place: progress."""
-    scale = 2.0 / max(_square(hulls.numbers), 1e-300)
+    scale = 2.0 / max(_square(hulls.numbers), NONZERO)
     top = -np.inf
     bottom = np.inf
     for t in range(duals.n):

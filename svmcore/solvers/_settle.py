@@ -15,6 +15,10 @@ from scipy.linalg import lapack, qr
 from svmcore._types import DualQP, FloatArray
 
 _DEPENDENT = 1e-11  # share of the largest pivot below which a row depends on the others
+# A singular value below this share of the largest one counts as zero: of the system where all variables have a diagonal,
+# and of the one over a basis of the rows.
+_NULL_DIAGONAL = 1e-15
+_NULL = 1e-13
 LONG = 1e9  # operations between two looks at the clock
 
 
@@ -45,7 +49,7 @@ def _step(
         right = np.column_stack([v, ones])
         fitted, failed = lapack.dposv(normal, scaled.T @ right)[1:]
         if failed:
-            fitted = np.linalg.lstsq(normal, scaled.T @ right, rcond=1e-15)[0]
+            fitted = np.linalg.lstsq(normal, scaled.T @ right, rcond=_NULL_DIAGONAL)[0]
         x = right / qp.diag[:, None] - scaled @ fitted
         if not qp.equality:
             return x[:, 0], 0.0
@@ -64,7 +68,7 @@ def _step(
     system[:f, f:] = basis.T @ ones
     system[f:, :f] = system[:f, f:].T
     right = np.concatenate([basis.T @ v, surplus])
-    solution = np.linalg.lstsq(system, right, rcond=1e-13)[0]
+    solution = np.linalg.lstsq(system, right, rcond=_NULL)[0]
     return basis @ solution[:f], float(solution[f]) if e else 0.0
 
 

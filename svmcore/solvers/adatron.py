@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from svmcore._control import Control
-from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.problem import measures
 from svmcore.solvers import _steps_jit, _sweeps_jit
@@ -102,7 +102,7 @@ class _Ascent:
             return _steps_jit.NO_BOUND
         share = 1.0
         if bend >= 2.0 * slope:  # the clipped step gains nothing: to the best point on its way
-            share = slope / max(bend, 1e-300)
+            share = slope / max(bend, NONZERO)
             target = np.clip(duals.beta + share * (target - duals.beta), duals.lower, duals.upper)
         moved = int(np.count_nonzero(target != duals.beta))
         duals.beta[:] = target

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._control import Control
-from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
+from svmcore._types import LANES, NONZERO, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.kernel.table import is_positive
 from svmcore.kernel.tiles import PIECE, make_tiles, part_of
@@ -68,6 +68,10 @@ PATIENCE = 12  # outer steps without progress (a tenth of the violation,
 PROGRESS = 1e-6  # or this share of the objective) before the precision is raised
 RISE = 1e-6  # share of the objective by which rounding may raise it
 RUNAWAY = 1e50  # an objective below minus this is minus infinity
+FLAT = 1e-12  # a curvature below this share of the largest k(x, x) counts as zero
+LEAST_CURVATURE = 1e-30  # and so does one below this, where all of them are zero
+FLAT_16 = 1e-6  # the same of a Gram matrix in 16 bits, which is in units of the largest k(x, x)
+HULLS_MEET = 1e-14  # share of the largest k(x, x): a squared distance of the hulls of the classes below it is rounding
 STEPS_PER_VARIABLE = 200  # pair steps in one working set
 CRAWL = 1e-3  # share of the objective that is progress
 MOST_CRAWLS = 6  # face steps without halving the violation
@@ -319,7 +323,8 @@ class _Run:
     ) -> Status | None:
         """Pair steps until the block is solved to `stop`."""
         solve = block_jit.pair_steps if self.qp.equality else block_jit.single_steps
-        tau = max(1e-12 * self.largest, 1e-30) if self.level == DOUBLE or work.unit == 1.0 else 1e-6
+        plain = self.level == DOUBLE or work.unit == 1.0
+        tau = max(FLAT * self.largest, LEAST_CURVATURE) if plain else FLAT_16
         budget = min(
             self.steps_allowed(free) if 0 < free <= FEW_FREE else STEPS_PER_VARIABLE * len(work.beta) + 10000, limit
         )
@@ -429,7 +434,7 @@ class _Run:
             return False
         size = float(np.abs(self.beta).sum())
         norm = float(self.beta @ (self.qp.c - gauge.v - self.qp.diag * self.beta))
-        return size > 0 and norm <= 1e-14 * self.largest * size**2
+        return size > 0 and norm <= HULLS_MEET * self.largest * size**2
 
 
 def _on_part(work: block_jit.WorkingSet, members: IntArray, run: Callable[..., Status | None]) -> Status | None:
@@ -474,7 +479,7 @@ class _Watch:
         """Whether the objective has risen; keeps the best point so far."""
         if objective <= self.lowest:
             self.safe = beta.copy()
-        return objective > self.lowest + RISE * abs(self.lowest) + 1e-300
+        return objective > self.lowest + RISE * abs(self.lowest) + NONZERO
 
     def idles(self, violation: float, objective: float) -> bool:
         """Whether neither the violation nor the objective has moved for a while."""

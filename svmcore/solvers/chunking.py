@@ -15,7 +15,7 @@ import numpy as np
 
 from svmcore import _highs
 from svmcore._control import Control
-from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import measures
 from svmcore.solvers import _chunk_jit, _steps_jit
@@ -31,6 +31,7 @@ OPTION_VALUES = {"size": Whole(2), "highs_limit": Whole(0)}
 CHUNKS = 30  # without halving the violation, before the face is asked
 CHUNK_COST = 1e6
 _POLISH = 20000  # pair steps on a chunk, and 20 more a variable
+_AT_BOUND = 1e-9  # a value of HiGHS this close to its bound, relative to the largest value, is at it
 _POLISHED = 0.3  # share of the tolerance to which they solve it
 
 
@@ -117,8 +118,8 @@ class _Chunks:
 
 def _balanced(x: FloatArray, total: float, lower: FloatArray, upper: FloatArray) -> FloatArray:
     """x with its bound variables snapped and the rounding of its sum taken by the variables with most room."""
-    scale = max(float(np.abs(x).max(initial=0.0)), 1e-300)
-    x = np.where(x - lower <= 1e-9 * scale, lower, np.where(upper - x <= 1e-9 * scale, upper, x))
+    near = _AT_BOUND * max(float(np.abs(x).max(initial=0.0)), NONZERO)
+    x = np.where(x - lower <= near, lower, np.where(upper - x <= near, upper, x))
     missing = total - x.sum()
     for t in np.argsort(-np.minimum(x - lower, upper - x)):
         if missing == 0.0:

@@ -23,7 +23,7 @@ from scipy.linalg import lapack, solve_triangular
 
 from svmcore._control import Control
 from svmcore._kernels import weighted_gram
-from svmcore._types import LANES, DualQP, FloatArray, IntArray, KernelKind, Raw, Status
+from svmcore._types import LANES, NONZERO, DualQP, FloatArray, IntArray, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import dense_points, is_sparse
 from svmcore.problem import measures
@@ -43,6 +43,7 @@ OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
 CLOSENESS = 1e-3  # first barrier, as a share of the tolerance; a tenth of it at each crossover that fails
 CROSSOVERS = 6
 MAX_STEPS = 150
+STUCK = 1e-6  # share of the whole Newton step: a shorter one is no progress, and the crossover is tried
 SMALLEST_SHARE = 1e-6  # of a box that counts as the size of the variables, where all of them vanish
 IMMOVABLE = 1e300  # diagonal of padding
 NEWTON_STEPS = 20  # of the start, each at most
@@ -261,7 +262,7 @@ class _Start:
         self.rises = qp.lower >= 0.0
         self.sign, self.home = np.where(self.rises, 1.0, -1.0), np.where(self.rises, qp.lower, qp.upper)
         self.open = ~(np.isfinite(qp.lower) & np.isfinite(qp.upper))
-        self.curvature = np.where(qp.diag > 0, qp.diag, energy / max(data.m, 1) + 1e-300)
+        self.curvature = np.where(qp.diag > 0, qp.diag, energy / max(data.m, 1) + NONZERO)
         with np.errstate(invalid="ignore"):
             self.box = np.where(self.open, unit / self.curvature, qp.upper - qp.lower)
         inverse = 1.0 / (qp.diag + 4.0 * unit / self.box + STEEPEST * energy)
@@ -360,7 +361,7 @@ class _Crossover:
         x = ipm.Iterate(*(vector[:m] for vector in solver.x))
         boxed = np.isfinite(qp.upper) & np.isfinite(qp.lower)
         with np.errstate(invalid="ignore"):
-            box = np.where(boxed, qp.upper - qp.lower, max(float(np.mean(np.abs(x.beta))), 1e-300))
+            box = np.where(boxed, qp.upper - qp.lower, max(float(np.mean(np.abs(x.beta))), NONZERO))
         at_lower = (x.lower_side > 0) & (x.s / box < x.z / solver.unit)
         at_upper = (x.upper_side > 0) & (x.u / box < x.t / solver.unit)
         self.beta = np.where(at_lower, qp.lower, np.where(at_upper, qp.upper, x.beta))
@@ -385,7 +386,7 @@ class _Crossover:
         """Where it stands now."""
         qp = self.qp
         v = qp.c - self.data.product(self.data.columns(self.beta)) - qp.diag * self.beta
-        off = abs(self.beta.sum()) > 1e-9 * (1.0 + np.abs(self.beta).sum()) if qp.equality else False
+        off = abs(self.beta.sum()) > FEASIBLE * (1.0 + np.abs(self.beta).sum()) if qp.equality else False
         bad = off or not (np.isfinite(self.beta).all() and np.isfinite(v).all())
         return _Exact(self.beta.copy(), v, np.inf if bad else measures.violation(qp, self.beta, v))
 
@@ -454,7 +455,7 @@ def run(
         if trace:
             beta = solver.x.beta[: data.m].copy()
             records.append((measures.objective(qp, beta, fresh_residual(qp, K, beta)), mu, at.dual))
-        stuck = length < 1e-6 or steps >= MAX_STEPS
+        stuck = length < STUCK or steps >= MAX_STEPS
         scale = max(at.size / data.m, solver.least)
         if (mu <= barrier * scale * solver.unit and at.dual <= 0.05 * tol) or stuck:
             exact = _Crossover(solver).run(met)

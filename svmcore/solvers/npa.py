@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from svmcore._control import Control
-from svmcore._types import DualQP, FloatArray, Raw, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.solvers import _npa_jit, _steps_jit
 from svmcore.solvers._contract import Capabilities
@@ -30,6 +30,8 @@ CAPABILITIES = Capabilities(
     twins=False,
     totals=False,
 )
+
+_NARROWEST = 1e-17  # margin of a pass below which rounding decides who lags behind: no smaller one is tried
 
 
 class _Hulls:
@@ -59,7 +61,7 @@ class _Hulls:
         """The dual point of the current hulls, and its residual."""
         duals = self.course.duals
         uu, vv, uv, _ = self.hulls.numbers
-        scale = 2.0 / max(uu + vv - 2.0 * uv, 1e-300)
+        scale = 2.0 / max(uu + vv - 2.0 * uv, NONZERO)
         theta = self.hulls.theta
         positive, negative = theta[theta > 0].sum(), -theta[theta < 0].sum()
         duals.beta[:] = scale * np.where(theta > 0, theta / positive, theta / negative)
@@ -106,7 +108,7 @@ def run(
         if reason == _steps_jit.SWEEP_DONE:
             if ints[_steps_jit.CHANGED] == 0:
                 eps *= 0.5
-                status = course.settle(True) if eps < 1e-17 else None
+                status = course.settle(True) if eps < _NARROWEST else None
             ints[_steps_jit.POSITION] = ints[_steps_jit.CHANGED] = 0
             if status is None and stopping != "kkt":
                 status = course.checked()
