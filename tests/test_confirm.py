@@ -45,7 +45,10 @@ def test_what_is_confirmed_is_what_the_whole_certificate_says(seed, error, regre
     assert found[1] == pytest.approx(full.intercept, abs=1e-12)
 
 
-def test_little_is_computed_afresh(monkeypatch):
+@pytest.mark.parametrize("error", [1e-6, 0.05])
+@pytest.mark.parametrize("seed", range(3))
+def test_little_is_computed_afresh(monkeypatch, seed, error):
+    """The free variables, and then what may lie beyond them for all that is known."""
     asked = []
     product_at = KernelMatrix.product_at
     monkeypatch.setattr(
@@ -53,11 +56,14 @@ def test_little_is_computed_afresh(monkeypatch):
         "product_at",
         lambda K, targets, *rest: asked.append(len(targets)) or product_at(K, targets, *rest),
     )
-    qp, K, beta, exact, _ = point(0, False, True)
+    qp, K, beta, exact, _ = point(seed, False, True)
+    up, down = beta < qp.upper, beta > qp.lower
+    free = up & down
     asked.clear()
-    assert confirm(qp, K, beta, exact, 1e-6) is not None
-    free = np.count_nonzero((beta > qp.lower) & (beta < qp.upper))
-    assert free <= asked[0] <= free + 2
+    assert confirm(qp, K, beta, exact, error) is not None
+    top, bottom = max(exact[free].max(), exact[up].max() - error), min(exact[free].min(), exact[down].min() + error)
+    beyond = ((up & (exact + error >= top)) | (down & (exact - error <= bottom))) & ~free
+    assert asked == [np.count_nonzero(free), np.count_nonzero(beyond)]
 
 
 @pytest.mark.parametrize("error", [np.inf, np.nan, 1e3])

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from svmcore._types import NONZERO, DualQP, FloatArray
+from svmcore._types import NONZERO, DualQP, FloatArray, IntArray
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.problem import measures
 
@@ -44,24 +45,38 @@ def confirm(
 ) -> tuple[float, float] | None:
     """The exact (KKT violation, intercept) of a point whose residual is known to within `error`, one for all or one each.
 
-    Only the entries that can decide are recomputed, in float64 from the data: those of free variables and those that may
-    be an extreme for all that is known. None where these are more than the share `most` of all.
+    Only the entries that can decide are recomputed, in float64 from the data: those of free variables, and then those that
+    may be an extreme for all that is known. None where these are more than the share `most` of all.
     """
-    n = len(beta)
     up, down = beta < qp.upper, beta > qp.lower
+    free = up & down
     low, high = residual - error, residual + error
     top, bottom = low[up].max(initial=-np.inf), high[down].min(initial=np.inf)
     if not (np.isfinite(error).all() and np.isfinite(top) and np.isfinite(bottom)):
         return None
-    decisive = (up & down) | (up & (high >= top)) | (down & (low <= bottom))
-    chosen = np.flatnonzero(decisive)
-    if len(chosen) > most * n:
+
+    def extreme() -> NDArray[np.bool_]:
+        either: NDArray[np.bool_] = (up & (high >= top)) | (down & (low <= bottom))
+        return either
+
+    if np.count_nonzero(free | extreme()) > most * len(beta):
         return None
     coef: FloatArray = np.bincount(qp.point, weights=beta, minlength=K.n).astype(np.float64)
     support = np.flatnonzero(coef)
-    values = K.product_at(qp.point[chosen], support, coef[support])
-    part = qp.part(chosen)
-    v = measures.residual(part._replace(point=np.arange(len(chosen))), beta[chosen], values)
+    exact = np.zeros(len(beta))
+
+    def recompute(chosen: IntArray) -> None:
+        values = K.product_at(qp.point[chosen], support, coef[support])
+        part = qp.part(chosen)._replace(point=np.arange(len(chosen)))
+        exact[chosen] = measures.residual(part, beta[chosen], values)
+
+    if free.any():  # they narrow what the others can decide
+        recompute(np.flatnonzero(free))
+        top, bottom = max(top, exact[free].max()), min(bottom, exact[free].min())
+    rest = extreme() & ~free
+    recompute(np.flatnonzero(rest))
+    chosen = np.flatnonzero(free | rest)
+    part, v = qp.part(chosen), exact[chosen]
     intercept = measures.bias(part, beta[chosen], v) if qp.equality else K.kernel.offset * float(beta.sum())
     return measures.violation(part, beta[chosen], v), intercept
 
