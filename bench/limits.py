@@ -22,7 +22,7 @@ def kernel_block(problem: Problem, n_sv: int) -> float:
     """CPU seconds of one |SV| x n kernel block times a vector by our fused tile, one thread."""
     from svmcore._types import LANES
     from svmcore.kernel.matrix import KernelMatrix
-    from svmcore.kernel.tiles import DenseTiles, OracleTiles, make_tiles
+    from svmcore.kernel.tiles import OracleTiles, make_tiles
     from svmcore.solve import svc_problem, svr_problem
 
     if problem.epsilon is not None:
@@ -32,14 +32,12 @@ def kernel_block(problem: Problem, n_sv: int) -> float:
     K = KernelMatrix(form.X, form.spec.kernel, form.spec.function, cache_bytes=0, n_threads=1)
     tiles = make_tiles(K, centred=problem.fit_intercept)
     assert not isinstance(tiles, OracleTiles)
-    if isinstance(tiles, DenseTiles):  # values of pairs are what is measured, even where no product needs them
-        tiles.form = None
     rows = min(max(n_sv, 1), _MOST_ROWS, problem.n)
     index = np.sort(np.random.default_rng(0).choice(problem.n, rows, replace=False))
     field, coef = np.zeros(-(-K.n // LANES) * LANES), np.ones(rows)
 
     def block() -> None:
-        tiles._add(index, coef, field, single=True)
+        tiles.add_values(index, coef, field, single=True)
 
     block()
     best = min(once(block)[2] for _ in range(3))

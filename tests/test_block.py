@@ -190,7 +190,7 @@ def test_parts_of_working_sets(loss, fit_intercept, monkeypatch):
     monkeypatch.setattr(block, "SHRINK", 0.95)
     parts = []
     monkeypatch.setattr(
-        block, "part_of", lambda matrix, members: parts.append(members) or tiles.part_of(matrix, members)
+        block, "gram_among", lambda matrix, members: parts.append(members) or tiles.gram_among(matrix, members)
     )
     solution = svmcore.train_svc(X, y, 50.0, tol=1e-8, solver="block", **problem)
     certified(solution, X, y, 50.0, 1e-8, **problem)

@@ -121,7 +121,7 @@ BRANCHES = {
         PLAIN,
     ),
     "conjugate steps": Branch(((block, SHORT_PIECES),), (block_jit, "conjugate_steps"), free=True),
-    "parts": Branch(((block, {**SHORT_PIECES, "LEAST_SHRUNK": 2, "SHRINK": 0.999}),), (block, "part_of")),
+    "parts": Branch(((block, {**SHORT_PIECES, "LEAST_SHRUNK": 2, "SHRINK": 0.999}),), (block, "gram_among")),
     "face steps": Branch((AFTER_THREE_STEPS,), (block, "face_step")),
     "face steps, several sets": Branch((AFTER_THREE_STEPS, *SEVERAL_SETS), (block, "face_step")),
     "float64 products": Branch(

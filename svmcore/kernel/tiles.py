@@ -1,8 +1,8 @@
 """Kernel blocks and kernel-times-vector in float32, and the same products exactly in float64, from register tiles.
 
-`DenseTiles` serves the kernels that have a tile, `OracleTiles` (through `KernelMatrix`) everything else; both speak of
-points. A product is shared out to threads by panels, each of which sums in one fixed order: the bits do not depend on
-the number of threads. Short products are never shared out.
+`DenseTiles` and `SparseTiles` serve the kernels that have a tile. `OracleTiles` serves everything else, by `KernelMatrix`.
+All of them speak of points. A product is shared out to threads by panels. Each panel sums in one fixed order, so the bits do
+not depend on the number of threads. Short products are never shared out.
 """
 
 from __future__ import annotations
@@ -35,25 +35,35 @@ from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
 from svmcore.simd.lanes import UNITS_16
 
-_WIDE = 40  # features above which half a Gram matrix and its mirror image are cheaper than the whole
-COSTLY = 48  # features above which a kernel value is better read from memory than computed again
-_ENTRY = 3.0  # features that an entry of a sparse point costs, if it is not a byte
-_ROWS_AT_ONCE = 1 << 20  # bytes of packed rows that stay in a cache while all panels pass by
-_PACK = 4.0  # feature operations that packing a feature takes
-_READ = 6.0  # feature operations that a value read from there takes
-_KEPT_LEAST = 1 << 24  # bytes that K among all points may take in any case,
-_KEPT_PER_FEATURE = 1 << 20  # and with many features: fresh memory can cost as much as computing (100 MB: 5 to 150 ms)
-_KEPT_VALUES = 1 << 25  # 128 MB
-_GATHER = 2.0  # feature operations that a value picked out of a row takes
-_WORTH_READING = (
-    0.05  # share of a working set with a stored column from which its Gram matrix is put together from them
-)
-_BETWEEN_LOOKS = 2e8  # kernel values times features computed between two looks at the clock
-_SPARSE = 0.25  # share of stored entries below which sparse tiles win
-_CANCELS = 50.0  # scaled squared norms above which float32 distances from norms are too coarse,
-_CANCELS_WIDE = 4.0  # and above which they are more so than sums of many squared differences
+# What is cheaper, in features of a point. Above _WIDE of them half a Gram matrix and its mirror image are cheaper than the
+# whole. Above COSTLY a kernel value is better read from memory than computed again. An entry of a sparse point costs as much
+# as _ENTRY features, where it is not a byte. Sparse tiles win below the share _SPARSE of stored entries.
+_WIDE, COSTLY = 40, 48
+_ENTRY = 3.0
+_SPARSE = 0.25
+
+# Work, in operations on one feature: to pack a feature, to read a stored value, to pick a value out of a row. The unit tells
+# which products are worth several threads.
+_PACK, _READ, _GATHER = 4.0, 6.0, 2.0
+
+# Memory. Packed rows of _ROWS_AT_ONCE bytes stay in a cache while all panels pass by. K among all points may take _KEPT_LEAST
+# bytes in any case, and _KEPT_PER_FEATURE for each feature: fresh memory can cost as much as computing. 100 MB took 5 to
+# 150 ms. _KEPT_VALUES float32 values, which are 128 MB, stay with the process between fits.
+_ROWS_AT_ONCE = 1 << 20
+_KEPT_LEAST, _KEPT_PER_FEATURE = 1 << 24, 1 << 20
+_KEPT_VALUES = 1 << 25
+
+# A Gram matrix is put together from stored columns when more than this share of the working set has one.
+_WORTH_READING = 0.05
+
+# Between two looks at the clock: kernel values, and kernel values times features.
+PIECE = 1 << 26
+_BETWEEN_LOOKS = 2e8
+
+# Rounding. Distances may be computed from norms: |x|^2 + |z|^2 - 2 x'z. Above _CANCELS, the largest scaled squared norm,
+# that is too coarse in float32. Of many features it is coarser than a sum of squared differences above _CANCELS_WIDE.
 _ROUNDING = 2.0**-24
-PIECE = 1 << 26  # kernel values between two looks at the clock
+_CANCELS, _CANCELS_WIDE = 50.0, 4.0
 
 
 class _Spare:
@@ -64,7 +74,7 @@ class _Spare:
         self._buffers: dict[str, tuple[Real, int]] = {}
 
     def take(self, use: str, size: int) -> tuple[Real, int]:
-        """A float32 array of at least this size, and how much of it has been written; the rest takes no memory."""
+        """A float32 array of at least this size, and how much of it has been written. The rest takes no memory."""
         with self._lock:
             buffer, touched = self._buffers.pop(use, (np.empty(0, np.float32), 0))
         return (buffer, touched) if len(buffer) >= size else (np.empty(size, np.float32), 0)
@@ -77,7 +87,7 @@ class _Spare:
                 self._buffers[use] = buffer, touched
 
     def clear(self) -> int:
-        """Let go of the buffers; the bytes of them that had been written."""
+        """Let go of the buffers. Returns how many of their bytes had been written."""
         with self._lock:
             freed = sum(buffer.itemsize * touched for buffer, touched in self._buffers.values())
             self._buffers.clear()
@@ -102,35 +112,35 @@ def release_memory() -> int:
 
 
 def _complete(out: Real, count: int) -> None:
-    """The lower triangle mirrored, and zeros in the padding, which may hold anything. In place: out."""
+    """Mirror the lower triangle, and fill the padding with zeros. In place: out."""
     loops.mirror(out, count)
     out[:count, count:] = 0
     out[count:] = 0
 
 
 def _gathered(gram: Real, members: IntArray, scale: float, out: Real) -> Real:
-    """scale gram[members, members], rounded where `out` holds integers. In place: out."""
+    """`gram` among the members, times `scale`, rounded where `out` holds integers. In place: out."""
     rounding = 0.5 if out.dtype == np.uint16 else 0.0
     loops.gather_lower(gram, members.astype(np.uint32), np.float32(scale), np.float32(rounding), out)
     _complete(out, len(members))
     return out
 
 
-def part_of(gram: Real, members: IntArray) -> Real:
+def gram_among(gram: Real, members: IntArray) -> Real:
     """The Gram matrix of some of the points of another one, laid out the same."""
     return _gathered(gram, members, 1.0, np.empty(_layout(len(members)), gram.dtype))
 
 
 def _layout(count: int) -> tuple[int, int]:
-    """Rows and columns of the Gram matrix of `count` points: whole panels wide, a row of zeros at least below.
+    """Rows and columns of the Gram matrix of `count` points: whole panels wide, and with a row of zeros at least below.
 
-    Its rows are a cache line apart from a multiple of the page, which caches map to few places.
+    Neighbouring rows lie a cache line more than a multiple of a page apart: caches map such multiples to few places.
     """
     return groups_of(count) * vector.ROWS + 1, -(-count // LANES) * LANES + STAGGER
 
 
 class _Tiles:
-    """What tiles over stored points share: the kernel, threads, a buffer for Gram matrices, a count."""
+    """What tiles over stored points share: the kernel, threads, a buffer for Gram matrices, and a count of kernel values."""
 
     def __init__(self, K: Any, n_threads: int) -> None:
         self.K = K
@@ -172,14 +182,14 @@ class _Tiles:
         return space
 
     def _add_linear(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
-        """field += X (X' coef), exactly enough for `add_exactly`. In place: field."""
+        """field += X (X' coef) in float64, which serves `add_exactly`, too. In place: field."""
         everywhere = np.zeros(self.n)
         everywhere[points] = coef
         product = linear_product(self.K.points, self.K.points, everywhere, self.K.n_features)
         field[: self.n] += product + self.offset * coef.sum()
 
     def release(self) -> None:
-        """Hand the buffer on to the next fit; the last Gram matrix is gone. Where fits share K, nothing happens."""
+        """Hand the buffer on to the next fit. The last Gram matrix is gone then. Where fits share K, nothing happens."""
         if self.K.shared:
             return
         self._close()
@@ -194,14 +204,15 @@ class _Tiles:
         if self._kept is None and not self.linear and 4 * self.n * (self.n + 2 * LANES) <= room:
             self._close()
             self._kept = self._compute(np.arange(self.n), np.float32)
-            self.error_factor = np.sqrt(
-                self.error_factor**2 + 8.0 * _ROUNDING * abs(self.offset)
-            )  # it is in there, too
+            offset = 8.0 * _ROUNDING * abs(self.offset)  # kept values hold it, in float32
+            self.error_factor = np.sqrt(self.error_factor**2 + offset)
             self._spared, self._buffer = (self._buffer, self._touched), np.empty(0, np.float32)
 
     def gram(self, points: IntArray, dtype: Any = np.float32, *, shared: bool = False) -> Real:
-        """K among points, with at least one row of zeros below it, until the next call. uint16 holds multiples of
-        1 / UNITS_16, for kernels with values in [0, 1]. A `shared` one is not to be written to.
+        """K among points, with at least one row of zeros below it. It lasts until the next call.
+
+        A matrix of type uint16 holds multiples of 1 / UNITS_16, for kernels with values in [0, 1]. A `shared` matrix is not
+        to be written to.
         """
         store, count = self._columns, len(points)
         if store is not None and self._kept is None and (dtype != np.float64 or store.dtype == np.float64):
@@ -236,6 +247,10 @@ class _Tiles:
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
         """`add` or `add_exactly` from the data. In place: field."""
+        self.add_values(points, coef, field, single=single)
+
+    def add_values(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
+        """field += K[:, points] coef, from a kernel value for each pair, computed and not stored. In place: field."""
         raise NotImplementedError
 
     def _add_kept(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
@@ -268,7 +283,7 @@ class _Tiles:
         return self._columns is not None and bool((self._columns.slot[points] >= 0).all())
 
     def _add_columns(self, points: IntArray, coef: FloatArray, field: FloatArray, dtype: Any) -> bool:
-        """`add` or `add_exactly` from columns, which are computed where they are not kept; False where none are kept."""
+        """`add` or `add_exactly` from columns. Those that are not kept yet are computed. False where none are to be kept."""
         store = self._opened(dtype)
         if store is None:
             return False
@@ -287,7 +302,7 @@ class _Tiles:
         return True
 
     def _gram_of_columns(self, store: ColumnStore, slots: IntArray, points: IntArray, dtype: Any) -> Real:
-        """`gram` put together from stored columns; what they do not hold is computed."""
+        """`gram` put together from stored columns. What they do not hold is computed."""
         count, new = len(points), np.flatnonzero(slots < 0)
         out = self.space(count, dtype)
         real = np.float64 if dtype == np.float64 else np.float32
@@ -332,7 +347,7 @@ class _Tiles:
 
 
 def exponential_error(width: int, largest: float) -> float:
-    """How far a float32 value of an exponential kernel may be off, by the largest scaled norm; see `DenseTiles._bound`."""
+    """How far a float32 value of an exponential kernel may be off, given the largest scaled norm. See `DenseTiles._bound`."""
     terms = min(width, vector.CHUNK) + -(-width // vector.CHUNK)
     return _ROUNDING * ((terms + 2.0) / np.e + 1.5 * largest + 8.0)
 
@@ -408,14 +423,21 @@ class DenseTiles(_Tiles):
     def _bound(self, width: int, squares: FloatArray) -> FloatArray:
         """Factors r_i, one per point: K_ij is off by at most r_i r_j in float32, and so is its share of a sum.
 
-        Relative rounding errors of u = 2^-24 throughout. Let d be the most terms that one value passes through: those of a
-        chunk, and then the chunks. A sum of squares or absolute values is off by d + 2 roundings, the exponential by less
-        than 8. With R the largest norm of a point, rounded coordinates move a squared distance m by 4 R sqrt(m) u, a
-        city-block one by 2 R u. K = 2^-m makes of a relative error at most 1 / e of it, of sqrt(m) at most 0.36, and of 1
-        at most 0.7. A product x'z is off by d + 2 roundings of |x| |z|, and ``a = scale x'z + coef0`` by d + 4 of
-        ``A = |scale| |x| |z| + |coef0|``, at most the root of the product of its values at x and at z; a power by `degree`
-        times that many of the power of A. The sum over a few rows adds less than 8. A distance from squares |x|^2 + |z|^2
-        and a product is off by d + 2 roundings of 2 |x| |z| and by 2 of the squares; log 2 of this goes into K.
+        A rounding is a relative error of u = 2^-24. Let d be the most terms that one value passes through: those of a chunk,
+        and then the chunks. Let R be the largest norm of a point.
+
+        Distances. A sum of squares or of absolute values is off by d + 2 roundings. Rounded coordinates move a squared
+        distance m by 4 R sqrt(m) u, and a city-block one by 2 R u. A distance from |x|^2 + |z|^2 and a product is off by
+        d + 2 roundings of 2 |x| |z|, and by 2 roundings of the squares.
+
+        Exponentials. K = 2^-m turns a relative error of m into at most 1 / e of it. It turns an error of sqrt(m) into at
+        most 0.36, and one of 1 into at most 0.7, which is log 2. The exponential itself is off by less than 8 roundings.
+
+        Products. A product x'z is off by d + 2 roundings of |x| |z|, and ``a = scale x'z + coef0`` by d + 4 roundings of
+        ``A = |scale| |x| |z| + |coef0|``. A is at most the root of the product of its values at x and at z. A power is off by
+        `degree` times as many roundings of the power of A.
+
+        The sum over a few rows adds less than 8 roundings.
         """
         terms = min(width, vector.CHUNK) + -(-width // vector.CHUNK)
         if self.single_shape is not self.shape:
@@ -451,13 +473,17 @@ class DenseTiles(_Tiles):
         return self._finish(out, count, half=half)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
-        """As `_Tiles._add`."""
-        if self.form is not None:
-            chosen = np.empty((-(-len(points) // LANES), *self.form.shape[1:]))
-            loops.gather_panels(self.form, points, chosen)
-            add_form(self.K.kernel, self.form, chosen, coef, self.n_threads, field)
-            field += self.offset * coef.sum()
+        """As `_Tiles._add`. A kernel of few monomials is summed by them."""
+        if self.form is None:
+            self.add_values(points, coef, field, single=single)
             return
+        chosen = np.empty((-(-len(points) // LANES), *self.form.shape[1:]))
+        loops.gather_panels(self.form, points, chosen)
+        add_form(self.K.kernel, self.form, chosen, coef, self.n_threads, field)
+        field += self.offset * coef.sum()
+
+    def add_values(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
+        """As `_Tiles.add_values`."""
         panels = self.panels if single else self.exact
         add = loops.add_block_32 if single else loops.add_block_64
         count = len(points)
@@ -477,7 +503,7 @@ def has_gram(K: Any) -> bool:
 
 
 def exact_gram(K: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
-    """K among all points in float64 from dense tiles, while `go_on(share done)`; None when that stops it.
+    """K among all points in float64 from dense tiles. None when `go_on(share done)` says no.
 
     Its rows end in values without meaning.
     """
@@ -486,7 +512,7 @@ def exact_gram(K: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
     out = np.empty(_layout(K.n))
     shape = shape_of(K.kernel)
     step = max(1, int(_BETWEEN_LOOKS // (out.shape[1] * vector.ROWS * (4 + panels.shape[1]))))
-    for start in range(0, len(packed), step):  # whole rows: memory is touched, which can cost more, as it is filled
+    for start in range(0, len(packed), step):  # whole rows, since touching fresh memory can cost more than filling it
         if not go_on(start / len(packed)):
             return None
         count = min(step, len(packed) - start)
@@ -504,7 +530,7 @@ def _fill(shape: Any, packed: Real, panels: Real, offset: float, out: Real, star
 
 
 class SparseTiles(_Tiles):
-    """Tiles of sparse rows against dense columns: bytes for data of zeros and ones, else float32 and float64."""
+    """Tiles of sparse rows against dense columns. Data of zeros and ones are held in bytes, others in floats."""
 
     def __init__(self, K: Any, indptr: IntArray, indices: Any, data: FloatArray) -> None:
         super().__init__(K, K.n_threads)
@@ -542,8 +568,8 @@ class SparseTiles(_Tiles):
         )  # fmt: skip
         return self._finish(out, count, half=lower)
 
-    def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
-        """As `_Tiles._add`."""
+    def add_values(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
+        """As `_Tiles.add_values`."""
         real = self.single if single else np.float64
         if real not in self._all:
             same = next(iter(self._all.values()), None) if self.binary else None
@@ -587,7 +613,7 @@ class OracleTiles:
         return False
 
     def keep(self) -> None:
-        """`KernelMatrix` has done so already, if it could; where fits share it, here in float32."""
+        """`KernelMatrix` keeps K itself, if it can. Where fits share it, K is kept here in float32."""
         if self.K.shared and self._kept is None and 4 * self.n**2 <= max(self.K.cache_bytes, _KEPT_LEAST):
             self._kept = self.gram(np.arange(self.n))
 
@@ -602,7 +628,7 @@ def _looks_binary(X: FloatArray) -> bool:
 
 
 def make_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTiles:
-    """The fastest tiles for a kernel matrix: sparse ones for sparse data, and for dense data that turn out one-hot.
+    """The fastest tiles for a kernel matrix. Sparse ones serve sparse data, and dense data that turn out to be one-hot.
 
     Fits that share the matrix share its tiles.
     """

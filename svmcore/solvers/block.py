@@ -1,16 +1,17 @@
 """Block SMO: working sets larger than the free set, float32 tiles, a float64 gradient, refinement to any tolerance.
 
-Solves   every formulation of the sign-free dual, every kernel (those without a tile through `KernelMatrix`).
-Cost     2 to 3 kernel values per support vector and point when C is small, never stored, or half of K, where values are
-         costly and memory holds it; a Gram matrix of the working set (q variables, q about 1.3 times the number of free
-         ones) at each outer step; O(q) a pair step.
-Stops    at the tolerance of the chosen criterion, on a gradient recomputed in float64 whenever float32 products could
-         have spoilt it.
-Idea     Joachims 1998, Wen et al. (ThunderSVM) 2018; second-order pairs of Fan, Chen and Lin 2005, over-relaxed.
+Solves   every formulation of the sign-free dual, and every kernel. Kernels without a tile go through `KernelMatrix`.
+Cost     2 to 3 kernel values per support vector and point when C is small. They are not stored. Where values are costly and
+         memory holds K, half of K is computed instead. Each outer step takes a Gram matrix of the working set. That has q
+         variables, about 1.3 times as many as are free. A pair step takes O(q).
+Stops    at the tolerance of the chosen criterion. Where float32 products could have spoilt the gradient, it is computed
+         again in float64 first.
+Idea     Joachims 1998; Wen et al. (ThunderSVM) 2018. Pairs are chosen by Fan, Chen and Lin's second order (2005), and
+         over-relaxed.
 
-The gradient is kept in float64 as ``field = K beta`` over the points. Inside a block all is float32, on residuals shifted
-to lie around zero: the block solves for a correction, as in iterative refinement. Three levels of precision follow one
-another when rounding gets in the way: float32 products; float64 products; float64 products and blocks.
+The gradient is kept in float64 as ``field = K beta`` over the points. Inside a block all is float32. Residuals are shifted
+there to lie around zero: the block solves for a correction, as in iterative refinement. There are three levels of precision.
+A run goes up by one level when rounding gets in the way.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from svmcore._control import Control
 from svmcore._types import LANES, NONZERO, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.kernel.table import is_positive
-from svmcore.kernel.tiles import PIECE, make_tiles, part_of
+from svmcore.kernel.tiles import PIECE, gram_among, make_tiles
 from svmcore.problem import measures
 from svmcore.simd import loops
 from svmcore.simd.lanes import UNITS_16
@@ -44,47 +45,83 @@ CAPABILITIES = Capabilities(
 OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
 
 SINGLE, MIXED, DOUBLE = range(3)
-"""Levels of precision: float32; float64 products; float64 products and blocks."""
+"""Levels of precision: all in float32; products in float64; products and blocks in float64."""
 
-SMALL = 1900  # up to this many variables one block holds them all,
-SMALL_COSTLY = 3500  # or this many where kernel values are costly,
-SMALL_KEPT = 6000  # or this many where all of them are in memory
-CROWDED = 0.55  # K is worth keeping when this share of the first working set, close to a sample of all, carries weight
+# The size of a working set. It holds all variables, up to SMALL of them. The limit is SMALL_COSTLY where kernel values are
+# costly, and SMALL_KEPT where all of them are in memory. Otherwise it has at least LEAST_BLOCK variables, and FREE_FACTOR
+# times as many as are free: with fewer than are free the method thrashes.
+SMALL, SMALL_COSTLY, SMALL_KEPT = 1900, 3500, 6000
 LEAST_BLOCK = 1024
-FREE_FACTOR = 1.3  # working set over free variables: below 1 the method thrashes
-KEEP = 0.5  # share of a working set that the next one may inherit: its free variables,
-KEEP_LEAST = 0.3  # and as many of the others as fill this share
-NOISE = 2e-6  # float32 residuals that drift by the violation settle no further than this share of it
-INNER = 0.05  # the block is solved to this share of the outer violation,
-INNER_TOL = 0.7  # or to this share of the tolerance
+FREE_FACTOR = 1.3
+
+# What the next working set inherits: the free variables of the last one, up to the share KEEP of its own size, and others
+# of the last one up to the share KEEP_LEAST.
+KEEP, KEEP_LEAST = 0.5, 0.3
+
+# K is kept in memory when more than this share of the first working set carries weight: that set is close to a sample.
+CROWDED = 0.55
+
+# How far a block is solved: to the share INNER of the outer violation, or to the share INNER_TOL of the tolerance, whichever
+# is larger. A block of all variables is solved to the tolerance's share, but no further than to the share NOISE of the
+# violation: float32 residuals drift by so much.
+INNER, INNER_TOL = 0.05, 0.7
+NOISE = 2e-6
+
+# A pair step is longer than the exact one by this factor.
 RELAX = 1.5
-ROUNDING = 2e-7  # error of float32 products, per unit of |beta| (measured: 0.9 to 2.2 times that)
-LEAST_GOAL = 0.3  # share of the tolerance that float32 rounding must leave
-TYPICAL = 10.0  # a norm that beta is likely to reach, if its box allows
-ROUNDING_64 = 1e-15  # the same of float64 products, per unit of sum |beta|
-SHORT = 1 << 28  # kernel values computed in one go
-BRIEF = 1e10  # operations of a product that nobody minds waiting for: about a third of a second
-PATIENCE = 12  # outer steps without progress (a tenth of the violation,
-PROGRESS = 1e-6  # or this share of the objective) before the precision is raised
-RISE = 1e-6  # share of the objective by which rounding may raise it
+
+# Rounding of products. ROUNDING is the error of float32 ones per unit of |beta|; measured were 0.9 to 2.2 times that.
+# ROUNDING_64 is the error of float64 ones per unit of sum |beta|. Float32 will do while its rounding leaves the share
+# LEAST_GOAL of the tolerance. Before beta is known, its norm counts as TYPICAL, or less where its box is smaller.
+ROUNDING, ROUNDING_64 = 2e-7, 1e-15
+LEAST_GOAL = 0.3
+TYPICAL = 10.0
+
+# A product of at most SHORT kernel values is computed in one go. Nobody minds waiting for one of at most BRIEF operations,
+# which takes about a third of a second.
+SHORT = 1 << 28
+BRIEF = 1e10
+
+# When to raise the precision: after PATIENCE outer steps in which neither the violation fell by a tenth nor the objective
+# by the share PROGRESS. Rounding may raise the objective by the share RISE.
+PATIENCE = 12
+PROGRESS = 1e-6
+RISE = 1e-6
+
 RUNAWAY = 1e50  # an objective below minus this is minus infinity
-FLAT = 1e-12  # a curvature below this share of the largest k(x, x) counts as zero
-LEAST_CURVATURE = 1e-30  # and so does one below this, where all of them are zero
-FLAT_16 = 1e-6  # the same of a Gram matrix in 16 bits, which is in units of the largest k(x, x)
 HULLS_MEET = 1e-14  # share of the largest k(x, x): a squared distance of the hulls of the classes below it is rounding
-STEPS_PER_VARIABLE = 200  # pair steps in one working set
-CRAWL = 1e-3  # share of the objective that is progress
-MOST_CRAWLS = 6  # face steps without halving the violation
-MEMBERS = 16  # of a conjugate direction: with more of them, keeping to their boxes costs more than it saves
-CONJUGATE = 500  # free variables of a block up to which long runs of steps go along conjugate directions
-FEW_FREE = 250  # free variables up to which exact steps over them follow soon
-MOST_FACE = 400  # free variables that a face step decomposes
-LEAST_HALF = 2048  # working sets above this keep their Gram matrix in 16 bits,
-HALF_ERROR = 5e-6  # where this times the largest |beta| and the root of the free count stays below 0.1
-LEAST_PIECE = 5000  # pair steps between two looks at the clock, and for variables that no longer move;
-PIECE_PER_VARIABLE = 2  # or this many times the size of the working set
-SHRINK = 0.7  # a working set is left for a part of it at most this large,
-LEAST_SHRUNK = 512  # if it has as many variables
+
+# A curvature counts as zero below the share FLAT of the largest k(x, x), and below LEAST_CURVATURE where all are zero.
+# FLAT_16 is that share for a Gram matrix in 16 bits, which is in units of the largest k(x, x).
+FLAT, FLAT_16 = 1e-12, 1e-6
+LEAST_CURVATURE = 1e-30
+
+# When a run crawls: the violation has not halved, and meanwhile the objective has not fallen by the share CRAWL. A face step
+# follows. After MOST_CRAWLS of them in a row the run ends.
+CRAWL = 1e-3
+MOST_CRAWLS = 6
+
+# Long runs of pair steps go along conjugate directions, in blocks of up to CONJUGATE free variables. A direction has MEMBERS
+# variables at most: with more of them, keeping to their boxes costs more than it saves.
+CONJUGATE = 500
+MEMBERS = 16
+
+# Exact steps over the free variables follow soon where there are up to FEW_FREE of them. A face step decomposes the matrix
+# of up to MOST_FACE.
+FEW_FREE, MOST_FACE = 250, 400
+
+# Working sets of more than LEAST_HALF variables keep their Gram matrix in 16 bits, where HALF_ERROR times the largest |beta|
+# and the root of the free count stays below 0.1.
+LEAST_HALF = 2048
+HALF_ERROR = 5e-6
+
+# A working set gets STEPS_PER_VARIABLE pair steps for each of its variables. Between two looks at the clock, and for
+# variables that no longer move, lie LEAST_PIECE pair steps, or PIECE_PER_VARIABLE for each variable if that is more. A
+# working set of at least LEAST_SHRUNK variables is left for those that still move, where they are less than the share SHRINK.
+STEPS_PER_VARIABLE = 200
+LEAST_PIECE, PIECE_PER_VARIABLE = 5000, 2
+SHRINK = 0.7
+LEAST_SHRUNK = 512
 
 
 class Gauge(NamedTuple):
@@ -125,8 +162,8 @@ class _Run:
         self.halves = bool(self.tiles.fits_16_bits and not qp.diag.any())
         self.last_half = (0, 0.0)
         self.first_violation = 0.0
-        self.fresh = False  # the field has just been computed in float64,
-        self.remembered = False  # by a product that the certificate asks for again
+        self.fresh = False  # the field has just been computed in float64
+        self.remembered = False  # and the certificate will ask for that very product again
         self.whole = True  # the field belongs to beta
         self.relax = RELAX
         self.exact = True  # the field carries no float32 error
@@ -219,9 +256,8 @@ class _Run:
         self.field[:] = 0.0
         self.exact, self.moved, self.moved_single = True, 0.0, 0.0
         self.fresh = self.level > SINGLE
-        if (
-            self.fresh and short and not self.tiles.by_columns
-        ):  # in one piece, which the certificate will find remembered
+        if self.fresh and short and not self.tiles.by_columns:
+            # the product is computed in one piece, and the certificate will find it remembered
             self.field[: self.K.n] = kernel_product(self.qp, self.K, self.beta)
             self.moved, self.remembered = float(np.abs(self.beta).sum()), True
             return None
@@ -372,7 +408,7 @@ class _Run:
         last_m, last_violation = self.last_half
         late = gauge.violation < self.first_violation and last_m > FREE_FACTOR * gauge.free
         if late and gauge.violation > 0.5 * last_violation:
-            self.halves = False  # the last 16-bit block held all free variables and did not help: never again
+            self.halves = False  # the last 16-bit block held all free variables and did not help
             return np.float32
         box = float(np.max(np.abs(self.beta), initial=0.0))
         if HALF_ERROR * box * np.sqrt(gauge.free) > 0.1:
@@ -440,7 +476,7 @@ class _Run:
 def _on_part(work: block_jit.WorkingSet, members: IntArray, run: Callable[..., Status | None]) -> Status | None:
     """`run` on some of the variables of a working set; the residuals of the others follow. In place: work."""
     m = len(members)
-    gram = part_of(work.gram, members)
+    gram = gram_among(work.gram, members)
     width = -(-m // LANES) * LANES
     diagonal, values, rise, fall = (np.ones(width, work.values.dtype) for _ in range(4))
     diagonal[:m], values[:m] = work.diagonal[members], work.values[members]
@@ -595,7 +631,7 @@ def _answer(
         state.beta[:] = start  # whatever came of it is worse than nothing
     raw = Raw(state.beta, status, state.steps, table, stats)
     if worse or state.remembered or not state.whole or not (status.ok or status in STOPPED):
-        return raw  # the certificate computes the same product, which is remembered; or all of it
+        return raw  # the certificate computes the residual itself, perhaps from a product that is remembered
     return raw._replace(
         residual=measures.residual(state.qp, state.beta, state.field), residual_error=state.residual_error()
     )
@@ -628,7 +664,7 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     if done:
         ended = state.change(chosen[changed], step[changed], control)
         status, done = status or ended, ended is None
-    if not done:  # the product was too long to wait for: back to the point whose field is known, unless that is zero
+    if not done:  # the product took too long to wait for: back to the point whose field is known, unless that is zero
         state.back_to(known)
         state.whole = bool(point.any())
         if state.whole:

@@ -1,17 +1,19 @@
 """Interior point for kernels of few features or of moderate n, and crossover to exact bounds.
 
-Solves   every formulation of the sign-free dual whose boxes are bounded or whose diagonal is positive; positive kernels.
-Cost     10 to 20 iterations of n d^2 / 2 + 6 n d operations, whatever C is; d x d systems (Woodbury). The linear kernel has
-         d features, and nothing is n x n. Any other kernel, and the linear one of more features than points, is factorised
-         first: K = Z Z' by pivoted Cholesky, d = its numerical rank; n d kernel values and n d^2 operations.
-Stops    after crossover, on the residual of the exact point; when that misses the tolerance the interior point goes on
-         from where it was, ten times closer, and crosses over again.
-Method   Mehrotra's predictor-corrector (1992); Ferris and Munson's (2003) use of Woodbury for support vector machines.
+Solves   every formulation of the sign-free dual whose boxes are bounded or whose diagonal is positive. The kernel must be
+         positive.
+Cost     10 to 20 iterations of n d^2 / 2 + 6 n d operations, whatever C is. Systems are d x d (Woodbury). The linear kernel
+         has d features, and nothing is n x n. Any other kernel is factorised first, and so is the linear one of more
+         features than points: K = Z Z' by pivoted Cholesky. Then d is its numerical rank. That takes n d kernel values and
+         n d^2 operations.
+Stops    after a crossover, on the residual of the exact point. When that misses the tolerance, the interior point goes on
+         from where it was. It comes ten times closer before it crosses over again.
+Method   Mehrotra's predictor-corrector (1992). Woodbury's formula for support vector machines: Ferris and Munson (2003).
 
-The barrier problem's stationarity is ``gradient + b = z - t`` with multipliers z, t of the bounds. With
-``E = diag + z/s + t/u`` a Newton step solves ``(Z Z' + E) d beta + db = right``, and with
-``h = (I + Z' E^-1 Z)^-1 Z' E^-1 right`` the solution is ``E^-1 (right - Z h)``, for which ``Z' d beta = h``: the product of
-K comes with the step.
+The barrier problem's stationarity is ``gradient + b = z - t`` with multipliers z, t of the bounds. Let
+``E = diag + z/s + t/u``. A Newton step solves ``(Z Z' + E) d beta + db = right``. With
+``h = (I + Z' E^-1 Z)^-1 Z' E^-1 right`` its solution is ``E^-1 (right - Z h)``. For this ``Z' d beta = h``, so the product
+with K comes with the step.
 """
 
 from __future__ import annotations
@@ -40,23 +42,38 @@ CAPABILITIES = Capabilities(
 
 OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
 
-CLOSENESS = 1e-3  # first barrier, as a share of the tolerance; a tenth of it at each crossover that fails
+# The barrier. A crossover is tried when the barrier has fallen to the share CLOSENESS of the tolerance. After one that fails
+# it must fall to a tenth of that. There are at most CROSSOVERS of them, and at most MAX_STEPS steps. A step shorter than
+# the share STUCK of Newton's is no progress: the crossover is tried then as well.
+CLOSENESS = 1e-3
 CROSSOVERS = 6
 MAX_STEPS = 150
-STUCK = 1e-6  # share of the whole Newton step: a shorter one is no progress, and the crossover is tried
-SMALLEST_SHARE = 1e-6  # of a box that counts as the size of the variables, where all of them vanish
-IMMOVABLE = 1e300  # diagonal of padding
-NEWTON_STEPS = 20  # of the start, each at most
-SHORTER = 8  # times as short as it could be
-FAR = 1e4  # error of the margins, in units of |c|, from which they pay
-STEEPEST = 1e-8  # ridge of the first fit, as a share of the trace of Z' Z
-FLATTEST = 1e-6  # smallest mean margin error that sets the first barrier, in units of |c|
-FEASIBLE = 1e-9  # share of sum |beta| by which an inner point may miss the equality row
-BLOCK = 64  # pivots of the kernel matrix at a time
-SMALLEST_PIVOT = 1e-2  # as a share of the largest one: smaller ones wait
-INDEFINITE = 1e-9  # share of the largest k(x, x) by which a positive kernel may miss its factors
-PROBED = 256  # rows of K that the factors are held against
-ROUNDS = 40  # changes of the free set in one crossover
+STUCK = 1e-6
+SMALLEST_SHARE = 1e-6  # where all variables vanish, this share of their boxes counts as their size
+
+# The start. A ridge fit of c comes first. Its ridge is the share STEEPEST of the trace of Z' Z. Newton's steps follow while
+# the error of the margins is above FAR, in units of |c|: at most NEWTON_STEPS of them. One that leads too far is shortened,
+# up to SHORTER times. The first barrier belongs to a mean margin error of at least FLATTEST, in the same units.
+STEEPEST = 1e-8
+FAR = 1e4
+NEWTON_STEPS = 20
+SHORTER = 8
+FLATTEST = 1e-6
+
+# The end. An inner point may miss the equality row by the share FEASIBLE of sum |beta|. A crossover changes its set of free
+# variables at most ROUNDS times.
+FEASIBLE = 1e-9
+ROUNDS = 40
+
+# The factors of a kernel matrix. BLOCK pivots are taken at a time. Those below the share SMALLEST_PIVOT of the largest wait.
+# Afterwards PROBED rows of K are compared with the factors. A positive kernel may miss them by the share INDEFINITE of the
+# largest k(x, x).
+BLOCK = 64
+SMALLEST_PIVOT = 1e-2
+PROBED = 256
+INDEFINITE = 1e-9
+
+IMMOVABLE = 1e300  # the diagonal of padding
 
 
 def has_features(K: KernelMatrix) -> bool:
@@ -65,7 +82,7 @@ def has_features(K: KernelMatrix) -> bool:
 
 
 class _Poll:
-    """Asks whether to stop, within steps, too; the answer lasts."""
+    """Asks whether to stop, also within a step. Once the answer is yes, it stays yes."""
 
     def __init__(self, control: Control) -> None:
         self.control = control
@@ -79,7 +96,7 @@ class _Poll:
 
 
 def _features(K: KernelMatrix, poll: _Poll) -> tuple[FloatArray, int] | None:
-    """Panels of features whose inner products are K, and how many features; None where K is not positive."""
+    """Panels of features whose inner products are K, and the number of features. None where K is not positive."""
     if has_features(K):
         points = dense_points(K.X.toarray(), np.arange(K.n)) if is_sparse(K.X) else K.points
         return points.panels, K.n_features
@@ -88,9 +105,10 @@ def _features(K: KernelMatrix, poll: _Poll) -> tuple[FloatArray, int] | None:
 
 
 def _factorised(K: KernelMatrix, poll: _Poll) -> FloatArray | None:
-    """Z with Z Z' = K to rounding, by Cholesky with pivots in blocks; None where K is not positive, or somebody asks to stop.
+    """Z with Z Z' = K to rounding, by Cholesky with pivots in blocks.
 
-    A block holds the points of largest residual diagonal; of these, pivots far below the largest wait for a later block.
+    A block holds the points of largest residual diagonal. Pivots in it that are far below the largest wait for a later
+    block. None where K is not positive, or somebody asks to stop.
     """
     n, diagonal = K.n, K.diagonal.copy()
     scale = float(diagonal.max(initial=0.0))
@@ -118,7 +136,7 @@ def _factorised(K: KernelMatrix, poll: _Poll) -> FloatArray | None:
 
 
 class _Data:
-    """The features behind the variables, centred when sum(beta) = 0 makes that free, in whole panels."""
+    """The features behind the variables, in whole panels. They are centred where sum(beta) = 0 makes that free."""
 
     def __init__(self, qp: DualQP, K: KernelMatrix, features: tuple[FloatArray, int], poll: _Poll) -> None:
         self.poll = poll
@@ -173,7 +191,7 @@ class _Data:
         return float(self.size) * self.d**2 > LONG
 
     def add_gram(self, values: FloatArray, out: FloatArray) -> None:
-        """The same from a padded vector, by blocks of rows where it takes long; unfinished once asked to stop. In place."""
+        """`gram` of a padded vector, by blocks of rows where it takes long. Unfinished when asked to stop. In place: out."""
         if not self.long:
             weighted_gram(self.panels, values, self.d, out)
             return
@@ -224,7 +242,7 @@ class _Solver:
 
     @property
     def complementarity(self) -> float:
-        """Its mean over all bounds."""
+        """The mean complementarity over all bounds."""
         return float(self.at.complementarity) / self.count
 
     def advance(self) -> None:
@@ -243,7 +261,7 @@ class _Solver:
         self.at = ipm.advance(self.x, self.step, self.design, self.at, self.count, self.qp.equality, data.long)
 
     def reached(self) -> FloatArray:
-        """The dual point where it stands, strictly inside its box, with sum(beta) = 0 as far as it has the room."""
+        """The present dual point, strictly inside its box. Its sum is 0 as far as there is room for that."""
         qp, beta = self.qp, self.x.beta[: self.data.m].copy()
         return _spread(qp, np.clip(beta, qp.lower, qp.upper), np.arange(len(beta))) if qp.equality else beta
 
@@ -252,8 +270,8 @@ class _Start:
     """Where the interior point sets out: weights w and a bias b, and the variables that suit their margins.
 
     A ridge fit of c gives w and b. A variable that solves ``z - t = Z w + b - c + diag beta`` and ``s z = u t = mu`` is
-    centred: all that is wrong is then ``w - Z' beta``. Where that is a large error of the margins (large C, many points),
-    Newton steps on w and b, which minimise the smooth convex primal of the barrier, make it small first.
+    centred. Then ``w - Z' beta`` is all that is wrong. For large C and many points that is a large error of the margins.
+    Newton's steps on w and b make it small first. They minimise the primal of the barrier, which is smooth and convex.
     """
 
     def __init__(self, qp: DualQP, data: _Data, unit: float) -> None:
@@ -282,7 +300,7 @@ class _Start:
         return self.sign * (self.data.product(self.w) + self.bias - self.qp.c)
 
     def _centre(self, force: FloatArray) -> FloatArray:
-        """Set the distances from the near bound and from the far one; returns what is wrong with w: Z' beta - w."""
+        """Set the distances from the near bound and from the far one. Returns what is wrong with w: Z' beta - w."""
         slope = self.box * force / self.mu
         root = np.sqrt(4.0 + slope * slope)
         self.near, self.far = self.box * (2.0 / (2.0 + slope + root)), self.box * (2.0 / (2.0 - slope + root))
@@ -294,7 +312,7 @@ class _Start:
         return self.data.columns(self.beta) - self.w
 
     def _newton(self, inverse: FloatArray, right: FloatArray, surplus: float) -> tuple[FloatArray, float]:
-        """The step of (w, b) for a right-hand side; none where its matrix is singular to rounding."""
+        """The step of (w, b) for a right-hand side. It is zero where the matrix is singular to rounding."""
         d, bordered = self.data.d, int(self.qp.equality)
         system = np.zeros((d + bordered, d + bordered))
         system[:d, :d] = self.data.gram(inverse)
@@ -307,7 +325,7 @@ class _Start:
         return solution[:d], float(solution[d:].sum())
 
     def _improve(self, wrong: FloatArray) -> FloatArray:
-        """One Newton step, shortened while it leads far beyond the minimum; returns what is still wrong with w."""
+        """One Newton step, shortened while it leads far beyond the minimum. Returns what is still wrong with w."""
         stiffness = np.where(self.open, self.curvature, self.qp.diag)
         inverse = 1.0 / (stiffness + self.mu / self.near**2 + self.mu / self.far**2)
         surplus, w, bias = float(self.beta.sum()), self.w, self.bias
@@ -340,7 +358,7 @@ class _Exact(NamedTuple):
 
 
 def _spread(qp: DualQP, beta: FloatArray, free: IntArray) -> FloatArray:
-    """beta with sum 0, if the free variables have the room: each gives the same share of its own."""
+    """beta with sum 0, if the free variables have the room for that. Each gives the same share of its room."""
     excess = float(beta.sum())
     bound = qp.lower if excess > 0.0 else qp.upper
     room = np.abs(np.where(np.isfinite(bound), beta - bound, beta))[free]
@@ -368,7 +386,7 @@ class _Crossover:
         self.free = list(np.flatnonzero(~at_lower & ~at_upper))
 
     def _settle(self) -> float:
-        """Solve for the free variables, dropping those that would leave their boxes; returns the bias."""
+        """Solve for the free variables, and drop those that would leave their boxes. Returns the bias."""
         if not self.free:
             return 0.0
         free = np.array(self.free)
@@ -383,7 +401,7 @@ class _Crossover:
         return found.bias
 
     def _exact(self) -> _Exact:
-        """Where it stands now."""
+        """The present point, measured."""
         qp = self.qp
         v = qp.c - self.data.product(self.data.columns(self.beta)) - qp.diag * self.beta
         off = abs(self.beta.sum()) > FEASIBLE * (1.0 + np.abs(self.beta).sum()) if qp.equality else False
@@ -391,7 +409,7 @@ class _Crossover:
         return _Exact(self.beta.copy(), v, np.inf if bad else measures.violation(qp, self.beta, v))
 
     def run(self, met: Any) -> _Exact:
-        """As it is, if that will do; else alternate between settling the free variables and freeing the worst violators."""
+        """The point as it is, if that will do. Otherwise free variables are settled and violators freed, by turns."""
         qp = self.qp
         if qp.equality:
             self.beta = _spread(qp, self.beta, np.array(self.free, np.int64))
@@ -482,7 +500,7 @@ def run(
 
 
 def _better(qp: DualQP, data: _Data, best: _Exact, inner: FloatArray) -> FloatArray:
-    """Of the best point with exact bounds and the one inside them, that of smaller gap."""
+    """The point of smaller gap: the best one with exact bounds, or the one inside them."""
 
     def gap(beta: FloatArray) -> float:
         v = qp.c - data.product(data.columns(beta)) - qp.diag * beta
