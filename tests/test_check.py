@@ -14,6 +14,7 @@ from scipy import sparse
 
 import svmcore
 from svmcore import _errors
+from svmcore._threads import one_blas_thread
 from svmcore.problem import border
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])
@@ -236,6 +237,18 @@ def test_gamma_scale_is_the_weighted_variance(form, weights):
         found = svmcore.train_svc(form(X), [0, 1, 1, 0], gamma=gamma, sample_weight=weights)
         assert found.kernel.gamma == pytest.approx(oracle.gamma_value(gamma, X, weights), rel=1e-14)
     assert svmcore.train_svc(np.ones((4, 2)), Y).kernel.gamma == 1.0
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gamma_scale_has_the_same_bits_on_any_number_of_threads(weighted):
+    """BLAS shares out sums of more than ten thousand numbers among its threads."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(21_000, 4))
+        weights = rng.random(len(rows)) if weighted else None
+        outside = border.kernel("rbf", rows, "scale", 3, 0.0, weights=weights).kernel.gamma
+        with one_blas_thread:
+            assert border.kernel("rbf", rows, "scale", 3, 0.0, weights=weights).kernel.gamma == outside
 
 
 def test_class_weights_multiply_sample_weights():

@@ -361,24 +361,28 @@ def _gamma(gamma: Any, X: Any, weights: FloatArray | None) -> float:
     return number("gamma", gamma, low=0.0, strict=True)
 
 
+def _weighted(weights: FloatArray, values: Any) -> float:
+    return float(np.einsum("i,i->", weights, np.asarray(values).ravel()))
+
+
 def _variance(X: Any, weights: FloatArray | None) -> float:
-    """Variance of all entries of X, rows weighted."""
+    """Variance of all entries of X, rows weighted. Not by BLAS: its sums depend on the number of its threads."""
     if weights is None and not is_sparse(X):
         mean, step = float(X.mean()), max(1, _BLOCK // max(1, X.shape[1]))
         blocks = (
             X[start : start + step] - mean for start in range(0, X.shape[0], step)
         )  # memory that stays in the cache
-        return float(math.fsum(float(np.vdot(block, block)) for block in blocks) / max(X.size, 1))
+        return float(math.fsum(float(np.einsum("ij,ij->", block, block)) for block in blocks) / max(X.size, 1))
     w = np.ones(X.shape[0]) if weights is None else weights
-    total = float(w.sum()) * X.shape[1]
+    total = float(w.sum() * X.shape[1])
     if total == 0:
         return 0.0
     if not is_sparse(X):
-        mean = float(w @ X.sum(axis=1)) / total
-        return float(w @ np.square(X - mean).sum(axis=1) / total)
-    mean = float(w @ np.asarray(X.sum(axis=1)).ravel()) / total
-    square = float(w @ np.asarray(X.multiply(X).sum(axis=1)).ravel()) / total
-    return float(square - mean * mean)
+        mean = _weighted(w, X.sum(axis=1)) / total
+        return _weighted(w, np.square(X - mean).sum(axis=1)) / total
+    mean = _weighted(w, X.sum(axis=1)) / total
+    square = _weighted(w, X.multiply(X).sum(axis=1)) / total
+    return square - mean * mean
 
 
 def vector(values: Any, name: str, n: int) -> FloatArray:
