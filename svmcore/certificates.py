@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from svmcore._keywords import checked
+from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray
 from svmcore.problem import border, formulations
 from svmcore.problem.certify import Certificate
@@ -56,6 +57,7 @@ def certificate(
     return measured(form, coef, intercept, border.threads(n_threads))
 
 
+@one_blas_thread
 def measured(form: Problem, coef: FloatArray, intercept: float | None, n_threads: int) -> Certificate:
     """The certificate of signed coefficients, one per point of a problem."""
     beta = formulations.to_beta(form.qp, coef)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from strategies import Case, cases
 
 import svmcore
+from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP
 from svmcore.problem import formulations, measures
 
@@ -274,3 +275,15 @@ def test_the_two_variables_of_a_point_take_nothing_from_each_other():
     ]
     fine = np.array([0.5, 0.0, 0.5, 0.0, -0.5, 0.0])
     assert formulations.balanced(qp, fine) is fine
+
+
+def test_certificates_have_the_same_bits_on_any_number_of_threads():
+    """BLAS shares out sums of more than ten thousand numbers among its threads."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, alpha = rng.normal(size=(21_000, 2)), rng.random(21_000)
+        y = np.where(X[:, 0] + rng.normal(size=len(X)) > 0, 1, -1)
+        words = {"kernel": "linear", "C": 1.0}
+        outside = svmcore.certificate(X, y, alpha, 0.1, **words)
+        with one_blas_thread:
+            assert svmcore.certificate(X, y, alpha, 0.1, **words) == outside

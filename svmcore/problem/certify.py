@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcore._threads import one_blas_thread
 from svmcore._types import NONZERO, DualQP, FloatArray, IntArray
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.problem import measures
@@ -81,6 +82,7 @@ def confirm(
     return measures.violation(part, beta[chosen], v), intercept
 
 
+@one_blas_thread
 def certificate(
     qp: DualQP, K: KernelMatrix, beta: FloatArray, intercept: float | None = None, *, best: bool = False
 ) -> Certificate:
