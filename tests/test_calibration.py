@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from test_cv import noisy
 
 import svmcore
+from svmcore._threads import one_blas_thread
 from svmcore.cv.calibration import fit_isotonic, fit_sigmoid, fit_venn_abers, pooled
 
 
@@ -191,3 +192,14 @@ def test_venn_abers_does_not_share_the_large_losses_of_isotonic_regression(losse
     peer = np.mean([losses(name)["scikit-learn, isotonic"] for name in SETS], axis=0)
     assert log_loss < 0.75 * peer[0]
     assert brier < peer[1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_sigmoid_has_the_same_bits_on_any_number_of_threads(seed):
+    """BLAS shares out sums of more than ten thousand numbers among its threads."""
+    rng = np.random.default_rng(seed)
+    scores, weight = rng.normal(size=30_000), rng.random(30_000)
+    positive = rng.random(30_000) < 1.0 / (1.0 + np.exp(-scores))
+    outside = fit_sigmoid(scores, positive, weight)
+    with one_blas_thread:
+        assert fit_sigmoid(scores, positive, weight) == outside

@@ -350,6 +350,16 @@ def test_shared_distances_are_exact():
         assert (np.diag(found) == 0.0).all()
 
 
+def test_squared_distances_have_the_same_bits_on_any_number_of_threads():
+    from svmcore._threads import one_blas_thread
+    from svmcore.cv.grams import squared_distances
+
+    X = np.random.default_rng(0).normal(size=(1500, 200))
+    outside = squared_distances(X)
+    with one_blas_thread:
+        assert np.array_equal(squared_distances(X), outside)
+
+
 def test_memory_for_a_shared_kernel_is_no_condition(monkeypatch):
     from svmcore.cv import grams
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._errors import InputError
+from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
 from svmcore.problem import border
 
@@ -48,6 +49,7 @@ def _logistic(t: FloatArray) -> FloatArray:
         )
 
 
+@one_blas_thread
 def fit_sigmoid(scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray) -> Sigmoid:
     """Platt's fit: maximum likelihood by Newton's method, for targets a little inside of 0 and 1 (Lin, Lin and Weng 2007)."""
     n_plus, n_minus = float(weight[positive].sum()), float(weight[~positive].sum())

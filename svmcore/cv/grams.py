@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, KernelKind
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.whole import whole_kernel
@@ -72,6 +73,7 @@ class Grams:
         return whole_kernel(self.X, spec.kernel, spec.function, self.n_threads)
 
 
+@one_blas_thread
 def squared_distances(X: Any) -> FloatArray:
     """|x_i - x_j|^2 for all pairs; where the expansion into norms cancels, from the differences."""
     if is_sparse(X):
