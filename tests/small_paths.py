@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from svmcore import _path_jit as pj
 from svmcore.path import elbow_jit as ej
+from svmcore.path import stretch_jit as sj
+from svmcore.path import window_jit as wj
 from svmcore.path.log_jit import Log
 from svmcore.path.record import new_log
 from svmcore.path.tracker import new_state
+from svmcore.path.window import new_stretch, new_window
 
 FOREVER = 1 << 60
 SPARE = 3  # columns of the factor that are not rows: its room is its rows
@@ -168,3 +171,46 @@ def sides_told(at: Scene, before: np.ndarray) -> np.ndarray:
         assert side[i] == old != new
         side[i] = new
     return side
+
+
+class Windowed(NamedTuple):
+    """A scene whose factor is the inverse, its lower triangle, and the scratch of windows."""
+
+    at: Scene
+    window: wj.Window
+    stretch: sj.Stretch
+
+    def open(self) -> Windowed:
+        """The same with a window that has just begun, of all points outside the elbow."""
+        at, window, stretch = self
+        sj.keep_state(at.S, at.L, stretch)
+        sj.open_window(at.P, at.S, window, stretch)
+        sj.choose_candidates(at.S, window, stretch)
+        sj.fill_candidates(at.P, at.S, window, stretch)
+        return self
+
+    def alive(self) -> np.ndarray:
+        """Slots whose points are on the elbow."""
+        return np.flatnonzero(self.window.dead[: self.window.count[wj.SLOTS]] == 0)
+
+
+def windowed(seed: int, n: int = 16, m: int = 5, *, room: int = 0, **more: Any) -> Windowed:
+    """What has no value yet is not a number, or no index. There is room for so many windows more."""
+    capacity = n + (1 + room) * sj.ROOM
+    at = scene(seed, n, m, capacity=capacity, **more)
+    window, stretch = new_window(n, capacity, n + 100 + sj.ROOM), new_stretch(n, at.P.diagonal, capacity)
+    for scratch in (window, stretch):
+        for name, part in scratch._asdict().items():
+            if name not in ("root", "pace", "count", "wanted"):
+                part[:] = np.nan if part.dtype == np.float64 else np.iinfo(part.dtype).max
+    at.S.factor[:] = np.nan
+    at.S.factor[: at.m, : at.m] = np.tril(np.linalg.inv(at.matrix()))
+    return Windowed(at, window, stretch)
+
+
+def check_inverse(at: Scene, tol: float = 1e-9) -> None:
+    """The factor holds the inverse of the elbow's matrix."""
+    m = at.m
+    lower = np.tril(at.S.factor[:m, :m])
+    inverse = np.linalg.inv(at.matrix())
+    assert lower == pytest.approx(np.tril(inverse), abs=tol * max(1.0, np.abs(inverse).max()))

@@ -124,6 +124,21 @@ def test_the_bend_bounds_how_far_any_residual_strays_from_its_chord(seed, span):
     assert pytest.approx(shift, abs=1e-12) == D0
 
 
+def test_bends_and_crossings_do_not_depend_on_the_unit_of_time():
+    at = scene(1)
+    bends = []
+    for unit in (1.0, 1e-5):
+        at.w.t_at[:10] *= unit
+        D, D0 = sj.bend_of(at.w, at.q, 0, 9)
+        i = int(np.setdiff1d(np.arange(N), at.w.point[: at.slots])[0])
+        step = int(np.argmax(np.abs(at.truth[1:9, i]))) + 1
+        sign = -np.sign(at.truth[step, i])
+        crosses = sj.crosses_between(at.P, at.w, at.q, i, sign, (at.truth[0, i], at.truth[9, i]), (0, 9))
+        bends.append((D, D0, *at.q.bend[4, : at.slots + 1], crosses))
+    assert bends[0] == pytest.approx(bends[1], rel=1e-9)
+    assert bends[0][-1]
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_crossings_between_two_steps_are_those_of_every_step(seed):
     at = scene(seed)
