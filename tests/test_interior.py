@@ -200,8 +200,8 @@ def test_a_system_that_cannot_be_factorised_ends_the_steps():
     n, d = LANES, 2
     x = ipm.Iterate(*np.ones((len(ipm.Iterate._fields), n)))
     bad, pair = np.full(n, np.nan), np.full((2, n), np.nan)
-    step = ipm.Direction(bad, bad, pair, pair, bad, bad, bad, bad)
+    step = ipm.NewtonStep(bad, bad, pair, pair, bad, bad, bad, bad)
     design = ipm.Design(panels=np.ones((1, d, LANES)), sums=np.empty((2, d)), normal=np.empty((d, d)))
-    at = ipm.Progress(1.0, 0.5, 0.0, 1.0, 1.0, 1.0)
+    at = ipm.Arrival(1.0, 0.5, 0.0, 1.0, 1.0, 1.0)
     assert ipm.advance(x, step, design, at, 1.0, True, False) == at._replace(length=0.0)
     assert (x.beta == 1.0).all()

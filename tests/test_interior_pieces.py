@@ -46,12 +46,12 @@ class Small:
         weights[0] = 1.0 / (diag + z * by_s + t * by_u)
         weights[1] = -weights[0] * (gradient + self.bias)
         scratch = [np.zeros(LANES) for _ in range(4)]
-        self.step = ipm.Direction(by_s, by_u, weights, np.zeros((2, LANES)), *scratch)
+        self.step = ipm.NewtonStep(by_s, by_u, weights, np.zeros((2, LANES)), *scratch)
         panels = np.ascontiguousarray(self.Z.reshape(1, LANES, D).transpose(0, 2, 1))
         self.design = ipm.Design(panels, np.zeros((2, D)), np.zeros((D, D)))
         dual = float(np.abs(gradient + self.bias - z + t)[MINE].max())
         size = float(np.abs(beta).sum())
-        self.at = ipm.Progress(1.0, self.bias, float(beta.sum()), size, float(s @ z + u @ t), dual)
+        self.at = ipm.Arrival(1.0, self.bias, float(beta.sum()), size, float(s @ z + u @ t), dual)
 
     def random_direction(self, seed: int) -> None:
         rng = np.random.default_rng(seed)

@@ -102,8 +102,6 @@ SHARED_BY_SOLVERS = "solvers._"  # private files of that folder are no solvers
 FOLDERS = {"svmcore", *(f"svmcore.{path.parent.name}" for path in (ROOT / "svmcore").glob("*/__init__.py"))}
 OPTIONAL = ["sklearn", "matplotlib", "dask", "distributed", "pyarrow", "joblib", "rich"]
 COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "jitclass", "cfunc", "stencil", "generated_jit"}
-# Class names that mean two things in their rooms. They ought to become fewer.
-TWICE = {("solvers", "Direction"), ("solvers", "Progress"), ("data", "Rows"), ("distributed", "Stand")}
 # Keywords whose values are tolerances that have a name already: theirs.
 NAMED_BY_KEYWORD = {"tol", "default"}
 MAX_FILE_LINES = 680
@@ -306,7 +304,7 @@ def a_class_name_has_one_meaning_in_a_room(files: list[File]) -> Iterator[str]:
     for file in package(files):
         room = str(file.module).rpartition(".")[0]
         for node in ast.walk(file.tree):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and (room, node.name) not in TWICE:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 if (room, node.name) in first:
                     yield f"{file.path}:{node.lineno} {node.name} is the name of a class in {first[room, node.name]}"
                 first[room, node.name] = file.path

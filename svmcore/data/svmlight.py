@@ -43,7 +43,7 @@ def looks_like_svmlight(lines: list[bytes]) -> bool:
     return False
 
 
-class Rows(NamedTuple):
+class SparseRows(NamedTuple):
     """Sparse rows: what leads each (n, k), its number of entries, then all column indices and values, as the file counts."""
 
     lead: Array
@@ -82,9 +82,9 @@ def read_svmlight(name: str, pieces: Iterator[Piece], wanted: Wanted) -> Table:
     return Table(X, whole(y[known]), known=None if known.all() else known, base=base)
 
 
-def read_rows(name: str, pieces: Iterator[Piece], lead: int, unlabelled: bool = False) -> Rows | None:
+def read_rows(name: str, pieces: Iterator[Piece], lead: int, unlabelled: bool = False) -> SparseRows | None:
     """Lines of `lead` numbers and index:value pairs; None where there are no lines."""
-    parts: list[Rows] = []
+    parts: list[SparseRows] = []
     held = 0
     for piece in pieces:
         rows = _bulk(piece.text, lead)
@@ -93,10 +93,10 @@ def read_rows(name: str, pieces: Iterator[Piece], lead: int, unlabelled: bool = 
         check_memory(2.0 * held, name)
     if not any(len(part.lead) for part in parts):
         return None
-    return Rows(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    return SparseRows(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def _bulk(text: bytes, lead: int) -> Rows | None:
+def _bulk(text: bytes, lead: int) -> SparseRows | None:
     """All rows of a piece at once, or None where a line is out of the ordinary."""
     if b"#" in text:
         text = COMMENT.sub(b"", text)
@@ -131,10 +131,10 @@ def _bulk(text: bytes, lead: int) -> Rows | None:
         integral = index.min() >= 0 and index.max() <= _LARGEST_INDEX and np.all(index == np.floor(index))
         if not (ordered and integral):
             return None
-    return Rows(leading, count, index.astype(np.int32), np.ascontiguousarray(value))
+    return SparseRows(leading, count, index.astype(np.int32), np.ascontiguousarray(value))
 
 
-def _line_by_line(name: str, piece: Piece, lead: int, unlabelled: bool) -> Rows:
+def _line_by_line(name: str, piece: Piece, lead: int, unlabelled: bool) -> SparseRows:
     """The same line by line; where labels may be missing, those that are become NaN."""
     leading: list[list[float]] = []
     count: list[int] = []
@@ -175,7 +175,7 @@ def _line_by_line(name: str, piece: Piece, lead: int, unlabelled: bool) -> Rows:
         for key in sorted(row):
             index.append(key)
             value.append(row[key])
-    return Rows(
+    return SparseRows(
         np.array(leading, dtype=np.float64).reshape(-1, lead), np.array(count, dtype=np.int64),
         np.array(index, dtype=np.int32), np.array(value, dtype=np.float64),
     )  # fmt: skip

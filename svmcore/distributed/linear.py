@@ -159,7 +159,7 @@ class Linear:
 
     # ---- a step ------------------------------------------------------------------------------------------------------
 
-    def _take(self, answers: list[tuple[ipm.Progress, Moments]]) -> None:
+    def _take(self, answers: list[tuple[ipm.Arrival, Moments]]) -> None:
         """What the parts say of the point they have come to."""
         self.system = _sum([moments for _, moments in answers])
         at = [progress for progress, _ in answers]

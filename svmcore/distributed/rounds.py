@@ -81,7 +81,7 @@ class _Seen:
         return self.X[np.searchsorted(self.names, names)]
 
 
-class Stand(NamedTuple):
+class Whereabouts(NamedTuple):
     """Where all parts stand."""
 
     states: list[Any]
@@ -112,7 +112,7 @@ class Rounds:
         self.crowded = True  # far more variables may violate than a working set holds
         self.first_round = 0
         self.parts: list[Any] = []
-        self.stand: Stand | None = None
+        self.stand: Whereabouts | None = None
 
     # ---- the start ---------------------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Rounds:
     def _pairs(self, states: list[Any]) -> list[tuple[Any, Any]]:
         return list(zip(self.parts, states, strict=True))
 
-    def look(self, states: list[Any], bias: float) -> Stand:
+    def look(self, states: list[Any], bias: float) -> Whereabouts:
         """Ask all parts how they stand."""
         engine, P = self.engine, len(self.parts)
         offers = MOST_GROUPS if self.crowded else CANDIDATES
@@ -204,7 +204,7 @@ class Rounds:
         self.bytes_up += sum(array.nbytes for part in found for array in part.near)
         top, bottom = max(part.top for part in found), min(part.bottom for part in found)
         violation = max(top - bottom, 0.0) if self.task.equality else max(top, -bottom, 0.0)
-        return Stand(
+        return Whereabouts(
             states, found, violation, _bias(found, self.task.equality), sum(part.dual for part in found),
             sum(part.gap for part in found), sum(part.free for part in found),
         )  # fmt: skip
@@ -245,19 +245,19 @@ class Rounds:
                 self.growth *= GROWTH
             self.round(at)
 
-    def goal(self, at: Stand) -> float:
+    def goal(self, at: Whereabouts) -> float:
         """A violation by these fields at which the exact one is likely to be below the tolerance."""
         tol = self.problem.tol
         return tol if self.exact else max(INNER_TOL * tol, tol - 2.0 * self.rounding(at))
 
-    def rounding(self, at: Stand) -> float:
+    def rounding(self, at: Whereabouts) -> float:
         """How far float32 products have moved the residual, typically at most."""
         if self.exact:
             return 0.0
         largest = max(part.diagonal for part in at.surveys)
         return ROUNDING * largest * float(np.sqrt(sum(part.squares for part in at.surveys)))
 
-    def blurred(self, at: Stand) -> bool:
+    def blurred(self, at: Whereabouts) -> bool:
         """Whether float32 products hide what is left to do."""
         noise = self.rounding(at)
         return noise > INNER_TOL * self.problem.tol and at.violation <= max(self.problem.tol, CLOSE * noise)
@@ -268,7 +268,7 @@ class Rounds:
         self.exact = True
         self.sum_up(self.engine.run(_beta, [(state,) for state in self.stand.states]))
 
-    def round(self, at: Stand) -> None:
+    def round(self, at: Whereabouts) -> None:
         """Choose, fetch, correct, tell everybody."""
         engine, task = self.engine, self.task
         near = Near(*(np.concatenate(arrays) for arrays in zip(*(part.near for part in at.surveys), strict=True)))
@@ -335,7 +335,7 @@ class Rounds:
             self.bent |= bent
         return delta
 
-    def say(self, at: Stand) -> None:
+    def say(self, at: Whereabouts) -> None:
         """One line a round."""
         if self.problem.verbose:
             sys.stderr.write(

@@ -114,7 +114,7 @@ class Stages:
         self._scratch = np.empty((count, self.d, LANES))
         self.begun = False
         self.x: ipm.Iterate
-        self.step: ipm.Direction
+        self.step: ipm.NewtonStep
         self.exact = np.zeros(self.m)
         self.is_free = np.zeros(self.m, bool)
         self.residual = self.tried = qp.c
@@ -208,7 +208,7 @@ class Stages:
         inverse = 1.0 / (stiffness + mu / self.near**2 + mu / self.far**2)
         return self._moments(self._padded(inverse)[None, :])
 
-    def bounds(self, w: FloatArray, bias: float, mu: float) -> tuple[ipm.Progress, Moments]:
+    def bounds(self, w: FloatArray, bias: float, mu: float) -> tuple[ipm.Arrival, Moments]:
         """Leave the start: slacks and multipliers, and the first stage. `w` is Z' beta of all parts."""
         qp, pad, n = self.qp, self._padded, self.size
         far = np.where(self.open, 1.0, self.far)
@@ -227,20 +227,20 @@ class Stages:
             upper_side=pad(np.isfinite(qp.upper) * 1.0),
         )
         vectors, pairs = np.zeros((6, n)), np.zeros((2, 2, n))
-        self.step = ipm.Direction(vectors[0], vectors[1], pairs[0], pairs[1], *vectors[2:])
+        self.step = ipm.NewtonStep(vectors[0], vectors[1], pairs[0], pairs[1], *vectors[2:])
         self.begun = True
         del self.near, self.far, self.pull, self.beta, self.sign, self.home, self.box, self.curvature, self.open, up
         return self.advance(0.0, 0.0, bias)
 
     # ---- a step ------------------------------------------------------------------------------------------------------
 
-    def advance(self, length: float, db: float, bias: float) -> tuple[ipm.Progress, Moments]:
+    def advance(self, length: float, db: float, bias: float) -> tuple[ipm.Arrival, Moments]:
         """Take the step; the next normal matrix and right-hand side."""
         at = ipm.move(self.x, self.step, length, db, bias)
         return at, self._moments(self.step.weights)
 
-    def _cut(self, at: slice) -> tuple[ipm.Iterate, ipm.Direction]:
-        step = ipm.Direction(*(array[:, at] if array.ndim == 2 else array[at] for array in self.step))
+    def _cut(self, at: slice) -> tuple[ipm.Iterate, ipm.NewtonStep]:
+        step = ipm.NewtonStep(*(array[:, at] if array.ndim == 2 else array[at] for array in self.step))
         return ipm.Iterate(*(array[at] for array in self.x)), step
 
     def predict(self, h: FloatArray, db: float, bias: float) -> tuple[float, float, Moments]:

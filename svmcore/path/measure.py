@@ -23,6 +23,7 @@ from svmcore._types import NONZERO, FloatArray, IntArray, Status
 from svmcore.kernel.rows import RowStore
 from svmcore.kernel.table import facts_of
 from svmcore.path.cross import Cross
+from svmcore.problem import measures
 
 ZERO = 1e-10
 """A residual this small, relative to lambda, is zero: the point lies on the margin."""
@@ -75,7 +76,7 @@ def measure(path: Any, point: Point, product: FloatArray) -> Measured:
     dual = -0.5 * np.einsum("ij,ij->i", beta, term + unshifted)
     top = np.where(beta < upper, unshifted, -np.inf).max(axis=1, initial=-np.inf)
     bottom = np.where(beta > lower, unshifted, np.inf).min(axis=1, initial=np.inf)
-    violation = np.maximum(top - bottom, 0.0) if path._data.equality else np.maximum(np.maximum(top, -bottom), 0.0)
+    violation = measures.spread(top, bottom, path._data.equality)
     size = 1.0 if path.parameter == "epsilon" else lam  # the violation is that of the dual variables themselves
     return Measured(violation / size, gap / np.maximum(np.abs(gap - dual), problem.floor), residual)
 

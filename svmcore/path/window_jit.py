@@ -103,23 +103,35 @@ def product(K, n_rows, d, n, out):
 
 
 @jit(sums=True)
-def symmetric_product(A, n, b, x):
-    """x = A b for the symmetric A whose lower triangle is stored: each entry is read once, of four rows together.
+def four_rows(r0, r1, r2, r3, k, left, stop, b, x):
+    """What the columns [left, stop) of four rows of the lower triangle, the first of them row k, give to A b.
 
-    In place: x.
+    Returns the sums of the four rows. Each entry is read once, for its row and for its column. In place: x, on the columns.
+    """
+    b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
+    along, out = b[left:stop], x[left:stop]
+    t0 = t1 = t2 = t3 = 0.0
+    for j in range(stop - left):
+        bj = along[j]
+        t0 += r0[j] * bj
+        t1 += r1[j] * bj
+        t2 += r2[j] * bj
+        t3 += r3[j] * bj
+        out[j] += (b0 * r0[j] + b1 * r1[j]) + (b2 * r2[j] + b3 * r3[j])
+    return t0, t1, t2, t3
+
+
+@jit(sums=True)
+def symmetric_product(A, n, b, x):
+    """x = A b for the symmetric A whose lower triangle is stored. In place: x.
+
+    One tile would do, but its slices and its additions cost a fifth to three quarters more up to 250 points.
     """
     k = 0
     while k + 3 < n:
         r0, r1, r2, r3 = A[k], A[k + 1], A[k + 2], A[k + 3]
         b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
-        t0 = t1 = t2 = t3 = 0.0
-        for j in range(k):
-            bj = b[j]
-            t0 += r0[j] * bj
-            t1 += r1[j] * bj
-            t2 += r2[j] * bj
-            t3 += r3[j] * bj
-            x[j] += (b0 * r0[j] + b1 * r1[j]) + (b2 * r2[j] + b3 * r3[j])
+        t0, t1, t2, t3 = four_rows(r0, r1, r2, r3, k, 0, k, b, x)
         x[k] = t0 + r0[k] * b0 + r1[k] * b1 + r2[k] * b2 + r3[k] * b3
         x[k + 1] = t1 + r1[k] * b0 + r1[k + 1] * b1 + r2[k + 1] * b2 + r3[k + 1] * b3
         x[k + 2] = t2 + r2[k] * b0 + r2[k + 1] * b1 + r2[k + 2] * b2 + r3[k + 2] * b3
@@ -147,15 +159,7 @@ def tile_product(A, top, bottom, left, right, b, x):
         stop = max(left, min(right, k))
         r0, r1, r2, r3 = A[k, left:stop], A[k + 1, left:stop], A[k + 2, left:stop], A[k + 3, left:stop]
         b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
-        along, out = b[left:stop], x[left:stop]
-        t0 = t1 = t2 = t3 = 0.0
-        for j in range(stop - left):
-            bj = along[j]
-            t0 += r0[j] * bj
-            t1 += r1[j] * bj
-            t2 += r2[j] * bj
-            t3 += r3[j] * bj
-            out[j] += (b0 * r0[j] + b1 * r1[j]) + (b2 * r2[j] + b3 * r3[j])
+        t0, t1, t2, t3 = four_rows(r0, r1, r2, r3, k, left, stop, b, x)
         if left <= k < right:
             t0 += A[k, k] * b0 + A[k + 1, k] * b1 + A[k + 2, k] * b2 + A[k + 3, k] * b3
             t1 += A[k + 1, k] * b0 + A[k + 1, k + 1] * b1 + A[k + 2, k + 1] * b2 + A[k + 3, k + 1] * b3

@@ -12,6 +12,8 @@ An infinite box without diagonal (hard margin) is closed at ``max |beta| + 1``, 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from svmcore._types import DualQP, FloatArray
@@ -35,11 +37,13 @@ def extremes(qp: DualQP, beta: FloatArray, v: FloatArray) -> tuple[float, float]
 
 
 def violation(qp: DualQP, beta: FloatArray, v: FloatArray) -> float:
-    """LIBSVM's violation: top minus bottom; without an equality row the distance of both from the bias 0."""
-    top, bottom = extremes(qp, beta, v)
-    if qp.equality:
-        return max(top - bottom, 0.0)
-    return max(top, -bottom, 0.0)
+    """LIBSVM's violation: see `spread`."""
+    return float(spread(*extremes(qp, beta, v), qp.equality))
+
+
+def spread(top: Any, bottom: Any, equality: bool) -> Any:
+    """Top minus bottom. Without an equality row the distance of both from the bias 0. Of numbers or arrays."""
+    return np.maximum(top - bottom if equality else np.maximum(top, -bottom), 0.0)
 
 
 def bias(qp: DualQP, beta: FloatArray, v: FloatArray) -> float:

@@ -83,7 +83,7 @@ class PerPoint:
         return "a finite number above 0, or one for every training point"
 
 
-class RowStore:
+class VariableRows:
     """Kernel rows in variable order, least recently used evicted first; it outgrows the cache rather than the need."""
 
     values: FloatArray
@@ -106,7 +106,7 @@ class RowStore:
             used[: len(self.owner)] = self.used[: len(self.owner)]
         self.values, self.used = values, used
 
-    def inherit(self, old: RowStore, before: IntArray, after: IntArray) -> None:
+    def inherit(self, old: VariableRows, before: IntArray, after: IntArray) -> None:
         """Take over the rows of a problem whose variables `before` are `after` in this one; only new columns are computed."""
         point = np.full(len(old.slot), -1, np.int64)
         point[old.qp.point[before]] = self.qp.point[after]
@@ -218,7 +218,7 @@ class Course:
         qp, K = self.qp, self.K
         beta = _snapped(start, qp.lower, qp.upper)
         self.duals = new_duals(qp, K, beta, fresh_residual(qp, K, beta) if residual is None else residual)
-        self.store = RowStore(qp, K)
+        self.store = VariableRows(qp, K)
         self.count(beta, self.duals.v)
 
     def count(self, beta: FloatArray, v: FloatArray) -> None:

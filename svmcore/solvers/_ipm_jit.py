@@ -36,8 +36,8 @@ class Iterate(NamedTuple):
     upper_side: FloatArray
 
 
-class Direction(NamedTuple):
-    """A search direction, and what it is computed from."""
+class NewtonStep(NamedTuple):
+    """The step of Newton, and what it is computed from."""
 
     by_s: FloatArray  # lower_side / s
     by_u: FloatArray  # upper_side / u
@@ -57,7 +57,7 @@ class Design(NamedTuple):
     normal: FloatArray  # (d, d)
 
 
-class Progress(NamedTuple):
+class Arrival(NamedTuple):
     """Where a step has led."""
 
     length: float  # of the step; 0: the system could not be factorised
@@ -227,7 +227,7 @@ def move(x, step, length, db, bias):
         worst = fmax(worst, abs(force - x.z[i] + x.t[i]))
         inverse[i] = 1.0 / (x.diag[i] + x.z[i] * step.by_s[i] + x.t[i] * step.by_u[i])
         right[i] = -inverse[i] * force
-    return Progress(length, bias, excess, size, complementarity, worst)
+    return Arrival(length, bias, excess, size, complementarity, worst)
 
 
 @jit(sums=True)
@@ -242,7 +242,7 @@ def advance(x, step, design, at, count, equality, factorised):
         for k in range(normal.shape[0]):
             normal[k, k] += 1.0
         if not factorise(normal):
-            return Progress(0.0, at.bias, at.excess, at.size, at.complementarity, at.dual)
+            return Arrival(0.0, at.bias, at.excess, at.size, at.complementarity, at.dual)
     inverse, weighted = step.weights[0], step.weights[1]
     _fit(step, design, np.int64(0))
     unit = fmax(_response(inverse, inverse, step.fitted[0], step.unit), NONZERO)

@@ -177,8 +177,7 @@ class _Run:
         qp = self.qp
         v = measures.residual(qp, self.beta, self.field)
         high, low, free = block_jit.extremes(v, self.beta, qp.lower, qp.upper)
-        violation = high - low if qp.equality else max(high, -low)
-        return Gauge(v, high, low, free, max(violation, 0.0))
+        return Gauge(v, high, low, free, float(measures.spread(high, low, qp.equality)))
 
     def objective(self, gauge: Gauge) -> float:
         return measures.objective(self.qp, self.beta, gauge.v)

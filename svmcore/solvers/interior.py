@@ -236,7 +236,7 @@ class _Solver:
             upper_side=pad(upper_side),
         )
         vectors, pairs = np.zeros((6, data.size)), np.zeros((2, 2, data.size))
-        self.step = ipm.Direction(vectors[0], vectors[1], pairs[0], pairs[1], *vectors[2:])
+        self.step = ipm.NewtonStep(vectors[0], vectors[1], pairs[0], pairs[1], *vectors[2:])
         self.design = ipm.Design(data.panels, np.empty((2, data.d)), np.empty((data.d, data.d)))
         self.at = ipm.move(self.x, self.step, 0.0, 0.0, start.bias)
 
