@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -11,12 +12,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._control import new_control
+from svmcore._control import Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, listening, warn
 from svmcore._html import html_table
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
-from svmcore._threads import one_blas_thread
-from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore._threads import one_blas_thread, split
+from svmcore._types import NONZERO, FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.ballot import Ballot, Team
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse, mostly_empty, narrowed
@@ -25,15 +26,16 @@ from svmcore.kernel.whole import whole_kernel
 from svmcore.models import archive, solution
 from svmcore.models.solution import FORMATS, Solution, Terms
 from svmcore.path.cross import Cross
-from svmcore.problem import border, formulations
+from svmcore.problem import border
 from svmcore.problem import columns as features
 from svmcore.problem import intercept as intercepts
 from svmcore.problem.border import KernelSpec
+from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns, Scaling
 from svmcore.problem.division import STRATEGIES, Division, Part, division
 from svmcore.problem.scales import warn_of_scales
-from svmcore.solve import LARGE_GAP, Reached, Run, _check_run, _checked_points, reached_at_once
-from svmcore.solvers import _whole
+from svmcore.solve import LARGE_GAP, Run, _check_run, _checked_points
+from svmcore.solvers import _near, _whole
 from svmcore.train import train_svc
 
 FORMAT = "svmcore-classes-2"  # 1: kernels had numbers
@@ -48,6 +50,7 @@ _PLAIN = {
 _FREE = {"tol", "cache_mb", "random_state"}
 """Words that may have any value then."""
 
+_DRIFT = 1e-13  # share of the norm of the coefficients by which their sum may miss zero
 _BLOCK = 1 << 20  # kernel values held in a prediction
 
 
@@ -101,19 +104,23 @@ def train_classes(
     gram = _shared_gram(study, threads)
     machines, told = [], []
     each = [_for_each(name, value, len(which.parts)) for name, value in (("C", C), ("nu", options.pop("nu", None)))]
-    quick = _Quick.of(study, which, options, threads) if gram is None else None
-    for part, cost, nu in zip(which.parts, *each, strict=True):
+    quick = _Quick.of(study, which, options, threads) if gram is None and each[1][0] is None else None
+    control = new_control("fit", None if limit is None else max(0.0, limit - (time.perf_counter() - begin)), None, 0)
+    known = [None] * len(which.parts) if quick is None else quick.machines(which, each[0], control)
+    lost = {k for k, machine in enumerate(known) if machine is None}
+    interrupted = (lost or {len(known) - 1}) if control.reason() is Status.INTERRUPTED else set()
+    for k, (part, cost, nu, machine) in enumerate(zip(which.parts, *each, known, strict=True)):
         left = None if limit is None else max(0.0, limit - (time.perf_counter() - begin))
-        how = {**options, "nu": nu, "n_threads": threads, "time_limit": 0.0 if stopped else left}
+        how = {**options, "nu": nu, "n_threads": threads, "time_limit": 0.0 if stopped or interrupted else left}
         with listening() as heard:
-            machine = None if quick is None or nu is not None or stopped or left == 0.0 else quick.machine(part, cost)
             if machine is None:
                 machine = _trained(study, part, cost, gram, how)
+        if k in interrupted:
+            machine = replace(machine, status=Status.INTERRUPTED, converged=False)
+            heard = [(f"{Status.INTERRUPTED}.", ConvergenceWarning)]
         told += [(part.name(study.classes), message) for message, kind in heard if kind is ConvergenceWarning]
         machines.append(machine)
         stopped |= machine.status in (Status.INTERRUPTED, Status.CALLBACK)
-    if quick is not None:
-        quick.release()
     _speak(told, len(machines))
     by_scale = isinstance(gamma, str) and gamma == "scale"
     slow = not all(machine.converged for machine in machines)
@@ -213,77 +220,75 @@ def _is_plain(name: str, value: Any) -> bool:
 
 
 class _Quick:
-    """Machines for pairs of classes, each in one compiled call, over points that are packed once and in memory for one.
+    """Machines between classes, each in a few compiled calls, over points that are packed once and in memory for one.
 
     Only where that gives what `train_svc` would give: it is asked instead wherever this has no answer.
     """
 
-    def __init__(self, study: _Study, tiles: DenseTiles, most: int, run: Run) -> None:
-        self.study, self.tiles, self.run, self.most = study, tiles, run, most
-        self.room = _whole.Room(tiles, most, few=True)
+    def __init__(self, study: _Study, tiles: DenseTiles, K: KernelMatrix, run: Run) -> None:
+        self.study, self.tiles, self.run = study, tiles, run
+        self.classes = _near.Classes(K, tiles, study.codes, study.classes.size, study.weights)
 
     @classmethod
     def of(cls, study: _Study, which: Division, options: dict[str, Any], threads: int) -> _Quick | None:
-        """Where there is one: several pairs, some of them small, and nothing asked for that only a solver does."""
+        """Where there is one: several machines, and nothing asked for that only a solver does."""
         plain = all(name in _FREE or _is_plain(name, value) for name, value in options.items())
-        if not plain or which.single or which.strategy != "ovo" or study.spec.function is not None:
+        if not plain or which.single or study.spec.function is not None:
             return None
-        counts = np.bincount(study.codes)
-        sizes = [int(counts[part.minus[0]] + counts[part.plus[0]]) for part in which.parts]
-        most = max((size for size in sizes if size <= _whole.MOST), default=0)
         cache, seed = options.get("cache_mb"), options.get("random_state")
         run = _check_run(
             "auto", options.get("tol", 1e-3), "kkt", -1, cache, threads, None, False, seed, {}
         )  # fmt: skip
-        K = KernelMatrix(study.X, study.spec.kernel, cache_bytes=min(run.cache_bytes, 8 * _whole.MOST**2))
-        if not most or not _whole.serves(K):
+        K = KernelMatrix(study.X, study.spec.kernel, cache_bytes=min(run.cache_bytes, _near.ROOM))
+        if not _whole.serves(K):
             return None
         tiles = make_tiles(K, centred=True)
-        return cls(study, tiles, most, run) if isinstance(tiles, DenseTiles) else None
+        return cls(study, tiles, K, run) if isinstance(tiles, DenseTiles) else None
 
-    def release(self) -> None:
-        """The memory is for others."""
-        self.tiles.release()
+    def machines(self, which: Division, costs: list[Any], control: Control) -> list[Solution | None]:
+        """The machines that take no more than this, until the control says no; those of a thread one after the other."""
+        out: list[Solution | None] = [None] * len(costs)
+        costs = [border.cost(C) for C in costs]
 
-    def machine(self, part: Part, C: Any) -> Solution | None:
-        """The machine of a pair in terms of all rows, where it takes no more than a call."""
-        study, C = self.study, border.cost(C)
-        if np.inf == C:
+        def run(first: int, last: int) -> None:
+            room = _near.Room(self.classes)
+            for k in range(first, last):
+                if control.reason() is None and costs[k] < np.inf:
+                    out[k] = self._machine(room, which.parts[k], costs[k])
+
+        with control, np.errstate(all="ignore"):
+            try:
+                split(run, len(costs), np.inf, min(self.run.n_threads, len(costs)))
+            finally:
+                self.tiles.release()
+        return out
+
+    def _machine(self, room: _near.Room, part: Part, C: float) -> Solution | None:
+        """A machine in terms of all rows, unless there is something to say about it."""
+        study, begin = self.study, time.perf_counter()
+        found = room.solve(part.minus, part.plus, C, self.run.tol)
+        if found is None:
             return None
-        rows = np.flatnonzero(part.holds(study.codes))
-        signs = np.where(part.positive(study.codes[rows]), 1.0, -1.0)
-        qp = formulations.svc(signs, C * study.weights[rows], "hinge", True)
-        qp = qp._replace(point=rows[qp.point])
-        if not _whole.has_way(qp) or len(qp.c) > self.most:
+        primal = found.gap - found.objective
+        relative, excess = found.gap / max(abs(primal), NONZERO), abs(float(found.coef.sum()))
+        if abs(relative) > LARGE_GAP or excess > _DRIFT * math.sqrt(np.vdot(found.coef, found.coef)):
             return None
-        with new_control("fit", None, None, 0) as control, np.errstate(all="ignore"):
-            found = self.room.solve(qp, np.zeros(len(qp.c)), self.run.tol)
-            if found is None or formulations.balanced(qp, found.beta) is not found.beta:
-                return None
-            reached = reached_at_once(qp, found)
-            if abs(reached.measured.relative_gap) > LARGE_GAP:
-                return None  # there is something to say about it
-            solution = self._solution(part, C, qp, reached, found, control.seconds)
-            if control.reason() is Status.INTERRUPTED:
-                warn(f"{Status.INTERRUPTED}.", ConvergenceWarning)
-                solution = replace(solution, status=Status.INTERRUPTED, converged=False)
-        return solution
-
-    def _solution(
-        self, part: Part, C: float, qp: DualQP, reached: Reached, found: _whole.Outcome, seconds: float
-    ) -> Solution:
-        study, raw = self.study, reached.raw
-        carried = np.flatnonzero(found.beta)
-        support, coef = qp.point[carried], found.beta[carried]
+        measured = Certificate(found.objective, primal, found.gap, relative, found.violation, excess, found.bias)
         alpha = np.zeros(study.codes.size)
-        alpha[support] = np.abs(coef)
+        alpha[found.support] = np.abs(found.coef)
+        pair = len(part.minus) == 1
         return Solution(
-            alpha=alpha, intercept=found.bias, support=support, dual_coef=coef, kkt_violation=found.violation,
-            measured=reached.measured.certificate(), status=raw.status, converged=True, n_iter=raw.n_iter,
-            n_kernel_evals=found.n_evals, fit_seconds=seconds, solver=reached.name, classes=_pair(study, part),
-            kernel=study.spec.kernel, support_vectors=study.X[support], columns=study.columns,
-            terms=_with_factors(Terms(C, "hinge"), study, part), n_threads=self.run.n_threads,
-            stats=raw.stats | {"certificate_evals": found.certificate_evals},
+            alpha=alpha, intercept=found.bias, support=found.support, dual_coef=found.coef, kkt_violation=found.violation,
+            measured=measured, status=Status.CONVERGED, converged=True, n_iter=found.n_iter,
+            n_kernel_evals=found.n_evals, fit_seconds=time.perf_counter() - begin, solver="block",
+            classes=_pair(study, part) if pair else np.array([False, True]),
+            kernel=study.spec.kernel, support_vectors=study.X[found.support], columns=study.columns,
+            terms=_with_factors(Terms(C, "hinge"), study, part) if pair else Terms(C, "hinge"),
+            n_threads=self.run.n_threads,
+            stats={
+                "n_outer": found.n_turns, "precision": "mixed", "exact": True,
+                "certificate_evals": found.certificate_evals,
+            },
         )  # fmt: skip
 
 

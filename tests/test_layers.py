@@ -49,6 +49,7 @@ HOMES = {
     "solvers._ipm_jit": BASE | {"simd.vector", "_kernels"},
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes", "simd.line"},
     "solvers._whole_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
+    "solvers._near_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
     "path.elbow_jit": BASE | {"simd.sums", "simd.vector"},
     "path.log_jit": BASE,
     "path.qr_jit": BASE,

@@ -9,7 +9,6 @@ import svmcore
 from svmcore import solvers
 from svmcore._types import Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.kernel.tiles import make_tiles
 from svmcore.problem import formulations
 from svmcore.problem.certify import certificate
 from svmcore.solvers import _whole
@@ -45,14 +44,13 @@ def matrix(X, kind):
 @pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-7])
 @pytest.mark.parametrize("kind", list(KERNELS))
 @pytest.mark.parametrize("name", list(problems()[1]))
-@pytest.mark.parametrize("few", [False, True])
-def test_all_that_is_said_is_what_the_certificate_says(few, name, kind, tol):
+def test_all_that_is_said_is_what_the_certificate_says(name, kind, tol):
     X, qps = problems()
     qp, K = qps[name], matrix(X, kind)
     assert _whole.serves(K)
     assert _whole.has_way(qp)
     start = formulations.feasible_start(qp, np.zeros(len(qp.c)))
-    found = _whole.Room(make_tiles(K, centred=qp.centred), len(start), few=few).solve(qp, start, tol)
+    found = _whole.at_once(qp, K, start, tol)
     if found is None:
         assert kind == KernelKind.POLY, "its values are large, and pair steps slow"
         return
@@ -67,35 +65,6 @@ def test_all_that_is_said_is_what_the_certificate_says(few, name, kind, tol):
         (found.gap, full.gap),
     ):
         assert mine == pytest.approx(exact, rel=1e-11, abs=1e-13 * max(1.0, size))
-
-
-def test_few_residuals_are_computed_where_they_tell_all():
-    X, _ = problems(900)
-    y = np.where(X[:, 0] > 0, 1.0, -1.0)
-    qp, K = formulations.svc(y, np.full(900, 10.0), "hinge", True), matrix(X, KernelKind.RBF)
-    every, few = (
-        _whole.Room(make_tiles(K, centred=True), 900, few=few).solve(qp, np.zeros(900), 1e-3) for few in (False, True)
-    )
-    assert np.array_equal(every.beta, few.beta)
-    assert few.certificate_evals < 0.5 * every.certificate_evals
-    assert few[5:] == pytest.approx(every[5:], rel=1e-11)
-
-
-def test_problems_of_some_of_the_points():
-    """One room for several problems, each among points in an order of its own."""
-    X, _ = problems()
-    K = matrix(X, KernelKind.RBF)
-    room = _whole.Room(make_tiles(K, centred=True), N, few=True)
-    rng = np.random.default_rng(0)
-    for size in (150, 40, 101):
-        rows = rng.permutation(N)[:size]
-        y = np.where(X[rows, 0] * X[rows, 1] > 0, 1.0, -1.0)
-        qp = formulations.svc(y, np.full(size, 3.0), "hinge", True)
-        found = room.solve(qp._replace(point=rows), np.zeros(size), 1e-6)
-        full = certificate(qp, matrix(X[rows], KernelKind.RBF), found.beta)
-        assert found.violation == pytest.approx(full.kkt_violation, abs=1e-12)
-        assert full.kkt_violation <= 1e-6
-        assert (found.bias, found.gap) == pytest.approx((full.intercept, full.gap), abs=1e-10)
 
 
 def test_a_start_is_where_it_begins():

@@ -21,13 +21,12 @@ from svmcore.kernel.tiles import COSTLY, DenseTiles, make_tiles
 from svmcore.simd import loops
 from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import Lines, WorkingSet
-from svmcore.solvers._whole_jit import Few, Task, solve
+from svmcore.solvers._whole_jit import Task, solve
 
 MOST = 1900  # variables
 _ROUNDS = 6
 _STEPS = 20  # times the number of variables,
 _MORE_STEPS = 5000  # and these
-_ROUNDING = 1e-15  # of float64 products, per unit of sum |beta|
 
 
 class Outcome(NamedTuple):
@@ -70,65 +69,42 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
     if not isinstance(tiles, DenseTiles):
         return None
     try:
-        return Room(tiles, len(start), few=False).solve(qp, start, tol, most_steps)
+        return _solved(tiles, qp, start, tol, most_steps)
     finally:
         tiles.release()
 
 
-class Room:
-    """Memory for problems of at most so many variables over points of tiles, one after the other.
+def _solved(tiles: DenseTiles, qp: DualQP, start: FloatArray, tol: float, most_steps: int) -> Outcome | None:
+    m = len(start)
+    width = -(-m // LANES) * LANES
+    floats, doubles = np.empty((4, width), np.float32), np.empty((3, width + ROWS))
+    single, double = (_of_variables(source, qp.point, tiles.n) for source in (tiles.panels, tiles.exact))
+    gram = tiles.space(m, np.float32)
+    gram[0, :width] = 0.0
+    floats[0, :m], floats[0, m:] = tiles.K.diagonal[qp.point], 1.0
+    beta = start.copy()
+    diagonal, values, rise, fall = floats
+    work = WorkingSet(gram, 1.0, diagonal, values, rise, fall, beta, qp.lower, qp.upper)
+    lines = Lines(single, np.full(m, -1), np.zeros(1, np.int64))
+    rows = np.empty((groups_of(width), tiles.exact.shape[1], ROWS))
+    field = doubles[2, :width]
+    task = Task(
+        double, tiles.exact, qp.point, qp.c, qp.total, doubles[0, :m], np.empty(m, np.int64), doubles[1], rows, field
+    )
+    limit = _STEPS * m + _MORE_STEPS
+    if most_steps >= 0:
+        limit = min(limit, most_steps)
+    steps, rounds, violation, bias, objective, gap = solve(tiles.shape, work, lines, task, tol, limit, _ROUNDS)
+    if not violation <= tol:
+        return None
+    known = int(np.count_nonzero(beta)) * m
+    return Outcome(beta, steps, rounds, int(lines.filled[0]) * m, known, violation, bias, objective, gap)
 
-    With `few`, residuals of few variables are computed where these tell all: it pays when there are many problems.
-    """
 
-    def __init__(self, tiles: DenseTiles, most: int, *, few: bool) -> None:
-        self.tiles, self.few = tiles, few
-        self.every = np.arange(tiles.n)
-        width = -(-most // LANES) * LANES
-        self.gram = tiles.space(most, np.float32)
-        self.floats = np.empty((5, width + ROWS), np.float32)
-        self.doubles = np.empty((3, width + ROWS))
-        self.numbers = np.empty((4, width), np.int64)
-        self.rows = np.empty((groups_of(width), tiles.exact.shape[1], ROWS))
-        self.panels = tuple(np.empty((width // LANES, *source.shape[1:]), source.dtype) for source in self._sources)
-        size, largest = float(tiles.error_factor.max()), float(np.abs(tiles.K.diagonal).max())
-        self.error = size**2 + _ROUNDING * largest
-
-    @property
-    def _sources(self) -> tuple[Real, Real]:
-        return self.tiles.panels, self.tiles.exact
-
-    def _points(self, which: int, point: IntArray) -> Real:
-        """The panels of the points of a problem: in float32, or in float64."""
-        source, room = self._sources[which], self.panels[which][: -(-len(point) // LANES)]
-        if len(point) == self.tiles.n and np.array_equal(point, self.every):
-            return source
-        loops.gather_panels(source, point, room)
-        return room
-
-    def solve(self, qp: DualQP, start: FloatArray, tol: float, most_steps: int = -1) -> Outcome | None:
-        """`at_once` of a problem whose points are those of the tiles, or some of them."""
-        m, tiles = len(start), self.tiles
-        width = -(-m // LANES) * LANES
-        f, d, k = self.floats, self.doubles, self.numbers[:, :m]
-        diagonal = f[0, :width]
-        diagonal[:m] = tiles.K.diagonal[qp.point]
-        diagonal[m:] = 1.0
-        beta = start.copy()
-        work = WorkingSet(self.gram, 1.0, diagonal, f[1, :width], f[2, :width], f[3, :width], beta, qp.lower, qp.upper)
-        k[0] = -1
-        self.gram[0, :width] = 0.0
-        lines = Lines(self._points(0, qp.point), k[0], np.zeros(1, np.int64))
-        few = Few(self.error, k[1], k[2], f[4]) if self.few else None
-        panels = self.panels[1] if self.few else self._points(1, qp.point)
-        task = Task(panels, tiles.exact, qp.point, qp.c, qp.total, d[0, :m], k[3], d[1], self.rows, d[2, :width])
-        limit = _STEPS * m + _MORE_STEPS
-        if most_steps >= 0:
-            limit = min(limit, most_steps)
-        steps, rounds, computed, violation, bias, objective, gap = solve(
-            tiles.shape, work, lines, task, few, tol, limit, _ROUNDS
-        )
-        if not violation <= tol:
-            return None
-        known = int(np.count_nonzero(beta)) * computed
-        return Outcome(beta, steps, rounds, int(lines.filled[0]) * m, known, violation, bias, objective, gap)
+def _of_variables(source: Real, point: IntArray, n: int) -> Real:
+    """The panels of the points of the variables."""
+    if len(point) == n and np.array_equal(point, np.arange(n)):
+        return source
+    out = np.empty((-(-len(point) // LANES), *source.shape[1:]), source.dtype)
+    loops.gather_panels(source, point, out)
+    return out

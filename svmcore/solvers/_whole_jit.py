@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from svmcore._jit import jit
-from svmcore._types import LANES, FloatArray, IntArray
-from svmcore.simd.loops import add_block_64, add_rows, gather_panels, pack_rows
+from svmcore._types import FloatArray, IntArray
+from svmcore.simd.loops import add_block_64, pack_rows
 from svmcore.simd.vector import BIG, ROWS
 from svmcore.solvers._block_jit import extremes, pair_steps, start_masks
 
@@ -25,19 +25,10 @@ class Task(NamedTuple):
     c: FloatArray
     total: float
     v: FloatArray  # residual
-    support: IntArray  # room for the points with a coefficient, or their rows in the Gram matrix,
+    support: IntArray  # room for the points with a coefficient,
     coef: FloatArray  # for the coefficients, up to whole row groups,
     rows: Any  # for these points as row groups,
     field: FloatArray  # and for K beta, up to whole panels
-
-
-class Few(NamedTuple):
-    """Room for residuals of few variables only: those that can decide. Then the `panels` of the task are room, too."""
-
-    error: float  # of a residual from float32 values, at most, for each unit of sum |beta| + 1
-    chosen: IntArray  # variables
-    places: IntArray  # their points
-    weights: Any  # coefficients in float32
 
 
 @jit
@@ -55,9 +46,9 @@ def _repair(work, total):
 
 
 @jit
-def _residual(shape, work, task, few, count):
-    """v = c - K beta from the points in float64: all of it, or of the first `count` chosen variables. In place: v, room."""
-    size, panels = 0, task.panels
+def _residual(shape, work, task):
+    """v = c - K beta from the points in float64. In place: v, and the room."""
+    size = 0
     for t in range(work.beta.shape[0]):
         if work.beta[t] != 0.0:
             task.support[size] = task.point[t]
@@ -66,19 +57,13 @@ def _residual(shape, work, task, few, count):
     groups = (size + ROWS - 1) // ROWS
     for k in range(size, groups * ROWS):
         task.coef[k] = 0.0
-    for k in range((count + LANES - 1) // LANES * LANES):
+    for k in range(task.field.shape[0]):
         task.field[k] = 0.0
     if size > 0:
-        if few is not None:
-            panels = task.panels[: (count + LANES - 1) // LANES]
-            for k in range(count):
-                few.places[k] = task.point[few.chosen[k]]
-            gather_panels(task.double, few.places[:count], panels)
         pack_rows(task.double, task.support[:size], task.rows[:groups])
-        add_block_64(shape, task.rows[:groups], task.coef, panels, 0, panels.shape[0], task.field)
-    for k in range(count):
-        t = k if few is None else few.chosen[k]
-        task.v[t] = task.c[t] - task.field[k]
+        add_block_64(shape, task.rows[:groups], task.coef, task.panels, 0, task.panels.shape[0], task.field)
+    for t in range(work.beta.shape[0]):
+        task.v[t] = task.c[t] - task.field[t]
 
 
 @jit
@@ -97,44 +82,6 @@ def _bias(work, v, high, low):
 
 
 @jit
-def _choose(work, task, few, lines, decisive):
-    """How many residuals are to be computed in float64; with `decisive` as few as will do.
-
-    Those are of support vectors, those that may be an extreme, and those on whose side of the bias part of the gap depends.
-    Of the others the rows of the Gram matrix that are there tell enough: no exact value would change a measure. In place:
-    v, chosen, and the room.
-    """
-    m, count = work.beta.shape[0], 0
-    if few is None:
-        return m
-    for t in range(m):  # of a start no step may have asked for the row
-        decisive &= work.beta[t] == 0.0 or lines.slot[t] >= 0
-    least, most = -BIG, BIG
-    if decisive:
-        size, moved = 0, 1.0
-        for t in range(task.field.shape[0]):
-            task.field[t] = 0.0
-        for t in range(m):
-            if work.beta[t] != 0.0:
-                task.support[size] = lines.slot[t]
-                few.weights[size] = work.beta[t]
-                moved += abs(work.beta[t])
-                size += 1
-        add_rows(work.gram, task.support[:size], few.weights, 0, m, task.field)
-        for t in range(m):
-            task.v[t] = task.c[t] - task.field[t]
-        high, low, _ = extremes(task.v, work.beta, work.lower, work.upper)
-        bias, error = _bias(work, task.v, high, low), 2.0 * few.error * moved
-        least, most = min(high, bias) - error, max(low, bias) + error
-    for t in range(m):
-        grows = work.beta[t] < work.upper[t] and task.v[t] >= least
-        shrinks = work.beta[t] > work.lower[t] and task.v[t] <= most
-        few.chosen[count] = t
-        count += not decisive or work.beta[t] != 0.0 or grows or shrinks
-    return count
-
-
-@jit
 def _measured(work, task, high, low):
     """(bias, objective, gap) of a point whose residual is known; boxes are finite."""
     bias = _bias(work, task.v, high, low)
@@ -147,21 +94,17 @@ def _measured(work, task, high, low):
 
 
 @jit
-def solve(shape, work, lines, task, few, tol, most_steps, most_rounds):
+def solve(shape, work, lines, task, tol, most_steps, most_rounds):
     """Pair steps in float32 and residuals in float64, in turn, until the violation is at most `tol`.
 
-    Returns (steps, rounds, residuals computed, violation, bias, objective, gap). A violation above the tolerance says that
+    Returns (steps, rounds, violation, bias, objective, gap). A violation above the tolerance says that
     something else is called for. In place: beta, and the room.
     """
-    m, steps, rounds, decisive = work.beta.shape[0], 0, 0, False
-    while True:  # what is large is called at one place: the optimiser copies it to every place
-        count = _choose(work, task, few, lines, decisive)
-        _residual(shape, work, task, few, count)
+    m, steps, rounds = work.beta.shape[0], 0, 0
+    while True:
+        _residual(shape, work, task)
         high, low, _ = extremes(task.v, work.beta, work.lower, work.upper)
         violation = max(high - low, 0.0)
-        if violation > tol and count < m:
-            decisive = False
-            continue
         if violation <= tol or rounds >= most_rounds or steps >= most_steps:
             break
         shift = 0.5 * (high + low)
@@ -173,6 +116,5 @@ def solve(shape, work, lines, task, few, tol, most_steps, most_rounds):
         _repair(work, task.total)
         steps += taken
         rounds = rounds + 1 if bits == 0 and taken > 0 else most_rounds
-        decisive = steps == taken
     bias, objective, gap = _measured(work, task, high, low)
-    return steps, rounds, count, violation, bias, objective, gap
+    return steps, rounds, violation, bias, objective, gap

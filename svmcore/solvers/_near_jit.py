@@ -1,0 +1,312 @@
+"""Loops for machines between classes whose points are in panels by class: pair steps among the points near the margin.
+
+A variable has the number of its point's lane in the panels. A problem is a few spans of panels, each on one side: what lies
+between the last point of a class and the end of its last panel has weight zero, and cannot move.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from svmcore._jit import jit
+from svmcore._types import LANES, FloatArray, IntArray
+from svmcore.simd.loops import add_block_32, add_block_64, gather_panels, pack_rows
+from svmcore.simd.vector import BIG, ROWS
+from svmcore.solvers._block_jit import extremes, pair_steps, start_masks
+
+TAU = 1e-6  # a curvature below this counts as zero
+INNER = 0.7  # share of the tolerance at which pair steps end
+RELAX = 1.5  # steps that no bound cuts are so many times too long
+NEAREST = 0.02  # width of the strip along the margin below which only violators are taken
+
+
+class ByClass(NamedTuple):
+    """All points as panels, and what is known of each lane."""
+
+    single: Any  # float32, in units of the kernel
+    double: Any
+    diagonal: FloatArray
+    weight: FloatArray
+    error: float  # of a residual from float32 values, at most, for each unit of sum |beta|
+
+
+class Everyone(NamedTuple):
+    """The variables of one problem, by lane."""
+
+    beta: FloatArray
+    v: FloatArray  # residual
+    c: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    field: FloatArray  # room for sums
+    chosen: IntArray  # room for numbers
+
+
+class Packed(NamedTuple):
+    """Room for rows of kernel values: of changed variables, or of support vectors against some others."""
+
+    lanes: IntArray
+    coef: FloatArray
+    coef_single: Any
+    rows: Any  # row groups
+    rows_single: Any
+    panels: Any  # some points in float64,
+    part: FloatArray  # and sums for them
+
+
+@jit
+def begin(points, one, spans, sides, cost):
+    """No coefficients yet. In place: one."""
+    for k in range(spans.shape[0]):
+        side = sides[k]
+        for t in range(spans[k, 0] * LANES, spans[k, 1] * LANES):
+            bound = cost * points.weight[t]
+            one.beta[t] = 0.0
+            one.c[t] = side
+            one.v[t] = side
+            one.lower[t] = 0.0 if side > 0.0 else -bound
+            one.upper[t] = bound if side > 0.0 else 0.0
+
+
+@jit
+def sample(one, spans, sides, most, members):
+    """About `most` variables, half of them on either side where there are as many: how many. In place: members.
+
+    There are none where one of the sides has none.
+    """
+    count = 0
+    for positive in (False, True):
+        size = 0
+        for k in range(spans.shape[0]):
+            if (sides[k] > 0.0) == positive:
+                for t in range(spans[k, 0] * LANES, spans[k, 1] * LANES):
+                    size += one.upper[t] > one.lower[t]
+        if size == 0:
+            return 0
+        stride, at = max(1, 2 * size // most), 0
+        for k in range(spans.shape[0]):
+            if (sides[k] > 0.0) == positive:
+                for t in range(spans[k, 0] * LANES, spans[k, 1] * LANES):
+                    if one.upper[t] > one.lower[t]:
+                        if at % stride == 0 and count < members.shape[0]:
+                            members[count] = t
+                            count += 1
+                        at += 1
+    return count
+
+
+@jit
+def _enter(points, one, members, count, work, lines):
+    """The members as a working set. In place: work, lines."""
+    gather_panels(points.single, members[:count], lines.panels)
+    high, low = -BIG, BIG
+    for k in range(work.beta.shape[0]):
+        t = members[k] if k < count else members[0]
+        there = k < count
+        work.beta[k] = one.beta[t] if there else 0.0
+        work.lower[k] = one.lower[t] if there else 0.0
+        work.upper[k] = one.upper[t] if there else 0.0
+        work.diagonal[k] = points.diagonal[t]
+        lines.slot[k] = -1
+        if work.beta[k] < work.upper[k]:
+            high = max(high, one.v[t])
+        if work.beta[k] > work.lower[k]:
+            low = min(low, one.v[t])
+    lines.filled[0] = 0
+    start_masks(work)
+    shift = 0.5 * (high + low) if high > -BIG and low < BIG else 0.0
+    for k in range(count):
+        work.values[k] = one.v[members[k]] - shift
+    for k in range(count, work.values.shape[0]):
+        work.values[k] = 0.0
+    return high - low
+
+
+@jit
+def _leave(shape, points, one, spans, members, count, work, packed):
+    """What the members have changed, for everyone: sum of |changes|, and how many. In place: beta, v, and the room."""
+    size, moved = 0, 0.0
+    for k in range(count):
+        t = members[k]
+        change = work.beta[k] - one.beta[t]
+        if change != 0.0:
+            packed.lanes[size] = t
+            packed.coef_single[size] = change
+            moved += abs(change)
+            one.beta[t] = work.beta[k]
+            size += 1
+    groups = (size + ROWS - 1) // ROWS
+    for k in range(size, groups * ROWS):
+        packed.coef_single[k] = 0.0
+    pack_rows(points.single, packed.lanes[:size], packed.rows_single[:groups])
+    for s in range(spans.shape[0]):
+        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
+            one.field[t] = 0.0
+        add_block_32(
+            shape, packed.rows_single[:groups], packed.coef_single, points.single, spans[s, 0], spans[s, 1], one.field
+        )
+        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
+            one.v[t] -= one.field[t]
+    return moved, size
+
+
+@jit
+def _extremes(one, spans):
+    """(high, low, bias): the largest residual that can grow, the least that can shrink, the mean of those that can both.
+
+    When none is free, the bias is the midpoint.
+    """
+    high, low, total, free = -BIG, BIG, 0.0, 0
+    for s in range(spans.shape[0]):
+        a, b = spans[s, 0] * LANES, spans[s, 1] * LANES
+        above, below, between = extremes(one.v[a:b], one.beta[a:b], one.lower[a:b], one.upper[a:b])
+        high, low = max(high, above), min(low, below)
+        if between > 0:
+            for t in range(a, b):
+                if one.lower[t] < one.beta[t] < one.upper[t]:
+                    total += one.v[t]
+                    free += 1
+    return high, low, total / free if free > 0 else 0.5 * (high + low)
+
+
+@jit
+def _near(one, spans, bias, width, stride, members):
+    """The variables that may move within a strip along the margin; of those without a coefficient one in `stride`.
+
+    Returns their number, which may be more than there is room, and how many of them have no coefficient. In place: members.
+    """
+    count, most, at = 0, members.shape[0], 0
+    for s in range(spans.shape[0]):
+        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
+            grows = one.beta[t] < one.upper[t] and one.v[t] >= bias - width
+            shrinks = one.beta[t] > one.lower[t] and one.v[t] <= bias + width
+            if grows or shrinks:
+                empty = one.beta[t] == 0.0
+                at += empty
+                if not (empty and at % stride):
+                    if count < most:
+                        members[count] = t
+                    count += 1
+    return count, at
+
+
+@jit
+def _decisive(one, spans, high, low, bias, error, every):
+    """How many residuals are to be computed in float64: with `every` all, else those that may decide a measure.
+
+    Those are of support vectors, those that may be an extreme, and those on whose side of the bias part of the gap depends.
+    Returns also the number of support vectors. In place: chosen.
+    """
+    count, support = 0, 0
+    least, most = min(high, bias) - error, max(low, bias) + error
+    for s in range(spans.shape[0]):
+        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
+            grows = one.beta[t] < one.upper[t] and one.v[t] >= least
+            shrinks = one.beta[t] > one.lower[t] and one.v[t] <= most
+            one.chosen[count] = t
+            support += one.beta[t] != 0.0
+            count += every or one.beta[t] != 0.0 or grows or shrinks
+    return count, support
+
+
+@jit
+def _exactly(shape, points, one, spans, packed, count):
+    """v = c - K beta in float64 for the chosen variables. In place: v, and the room."""
+    size = 0
+    for s in range(spans.shape[0]):
+        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
+            if one.beta[t] != 0.0:
+                packed.lanes[size] = t
+                packed.coef[size] = one.beta[t]
+                size += 1
+    groups = (size + ROWS - 1) // ROWS
+    for k in range(size, groups * ROWS):
+        packed.coef[k] = 0.0
+    pack_rows(points.double, packed.lanes[:size], packed.rows[:groups])
+    room = packed.panels.shape[0] * LANES
+    for start in range(0, count, room):
+        stop = min(start + room, count)
+        panels = packed.panels[: (stop - start + LANES - 1) // LANES]
+        gather_panels(points.double, one.chosen[start:stop], panels)
+        for k in range(panels.shape[0] * LANES):
+            packed.part[k] = 0.0
+        add_block_64(shape, packed.rows[:groups], packed.coef, panels, 0, panels.shape[0], packed.part)
+        for k in range(start, stop):
+            t = one.chosen[k]
+            one.v[t] = one.c[t] - packed.part[k - start]
+
+
+@jit
+def _balance(work, missing):
+    """The sum of beta put right, which steps miss by their rounding: at the variable with most room. In place: beta."""
+    widest, at = 0.0, 0
+    for k in range(work.beta.shape[0]):
+        missing -= work.beta[k]
+        room = min(work.beta[k] - work.lower[k], work.upper[k] - work.beta[k])
+        if room > widest:
+            widest = room
+            at = k
+    if abs(missing) < widest:
+        work.beta[at] += missing
+
+
+@jit
+def _measured(one, spans, bias):
+    """(objective, gap) of a point whose residual is known where it matters; boxes are finite."""
+    objective, gap = 0.0, 0.0
+    for s in range(spans.shape[0]):
+        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
+            beta, v = one.beta[t], one.v[t]
+            objective -= 0.5 * beta * (one.c[t] + v)
+            gap += ((one.upper[t] if v > bias else one.lower[t]) - beta) * (v - bias)
+    return objective, gap
+
+
+@jit
+def turn(shape, points, one, spans, members, count, work, lines, packed, tol, rough, most_steps):
+    """Pair steps among the members, in float32, and what they do to everyone.
+
+    Returns (steps, changed variables, sum of their changes, high, low, bias). In place: one, and the room.
+    """
+    violation = _enter(points, one, members, count, work, lines)
+    total = 0.0
+    for k in range(count):
+        total += work.beta[k]
+    stop = max(INNER * tol, rough * violation)
+    steps, _, _ = pair_steps(work, stop, RELAX, TAU, most_steps, shape, lines)
+    _balance(work, total)
+    moved, size = _leave(shape, points, one, spans, members, count, work, packed)
+    high, low, bias = _extremes(one, spans)
+    return steps, size, moved, high, low, bias
+
+
+@jit
+def choose(one, spans, bias, width, most, members):
+    """The members of the next turn, about `most`: their number; more than there is room where there is none.
+
+    First the strip becomes narrow, then not all violators are taken. In place: members.
+    """
+    while True:
+        count, empty = _near(one, spans, bias, width, 1, members)
+        if count <= most:
+            return count
+        if width == 0.0:
+            break
+        width = 0.5 * width if width > NEAREST else 0.0
+    stride = empty // max(1, most - (count - empty)) + 1
+    return _near(one, spans, bias, 0.0, stride, members)[0]
+
+
+@jit
+def finish(shape, points, one, spans, packed, high, low, bias, error, every):
+    """Residuals in float64, of all variables or of those that decide, and what they say of the point.
+
+    Returns (residuals computed, support vectors, high, low, bias, objective, gap). In place: v, and the room.
+    """
+    count, support = _decisive(one, spans, high, low, bias, error, every)
+    if support > packed.coef.shape[0] - ROWS:
+        return 0, support, BIG, -BIG, 0.0, 0.0, 0.0
+    _exactly(shape, points, one, spans, packed, count)
+    high, low, bias = _extremes(one, spans)
+    objective, gap = _measured(one, spans, bias)
+    return count, support, high, low, bias, objective, gap

@@ -1,0 +1,116 @@
+"""Machines between classes, over points near the margin: what is said of an answer is the truth, or nothing is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from svmcore._types import Kernel, KernelKind
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.tiles import make_tiles
+from svmcore.problem import formulations
+from svmcore.problem.certify import certificate
+from svmcore.solvers import _near
+
+KERNELS = {
+    KernelKind.RBF: (0.5, 0.0),
+    KernelKind.LAPLACIAN: (0.4, 0.0),
+    KernelKind.POLY: (0.1, 1.0),
+}
+
+
+def points(n, k=3, seed=7):
+    """Classes in blobs that overlap a little, with weights, some of them zero."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, k, n)
+    X = rng.normal(size=(n, 3)) + 1.5 * np.array([[c, -c, c % 2] for c in codes])
+    weight = rng.uniform(0.5, 1.5, n)
+    weight[::11] = 0.0
+    return X, codes, weight
+
+
+def room_of(X, codes, weight, kind=KernelKind.RBF):
+    gamma, coef0 = KERNELS[kind]
+    K = KernelMatrix(X, Kernel(int(kind), gamma, coef0, 2, 0.0), cache_bytes=1 << 24)
+    return K, _near.Room(_near.Classes(K, make_tiles(K, centred=True), codes, int(codes.max()) + 1, weight))
+
+
+def said_and_true(K, codes, weight, minus, plus, cost, found):
+    """The certificate of what was found, and the dual problem."""
+    rows = np.flatnonzero(np.isin(codes, minus + plus))
+    signs = np.where(np.isin(codes[rows], plus), 1.0, -1.0)
+    qp = formulations.svc(signs, cost * weight[rows], "hinge", True)
+    qp = qp._replace(point=rows[qp.point])
+    coef = np.zeros(K.n)
+    coef[found.support] = found.coef
+    beta = coef[qp.point]
+    assert np.count_nonzero(beta) == len(found.coef)
+    assert formulations.balanced(qp, beta) is beta
+    return certificate(qp, K, beta)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-7])
+@pytest.mark.parametrize("kind", list(KERNELS))
+@pytest.mark.parametrize("sides", [((0,), (2,)), ((0, 2), (1,)), ((1, 2), (0,))], ids=str)
+def test_all_that_is_said_is_what_the_certificate_says(sides, kind, tol):
+    X, codes, weight = points(220)
+    K, room = room_of(X, codes, weight, kind)
+    found = room.solve(*sides, 3.0, tol)
+    full = said_and_true(K, codes, weight, *sides, 3.0, found)
+    assert found.violation <= tol
+    assert (np.diff(found.support) > 0).all()
+    size = np.abs(found.coef).sum() * float(K.diagonal.max())
+    for mine, exact in (
+        (found.violation, full.kkt_violation),
+        (found.bias, full.intercept),
+        (found.objective, full.objective),
+        (found.gap, full.gap),
+    ):
+        assert mine == pytest.approx(exact, rel=1e-11, abs=1e-13 * max(1.0, size))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("large", [False, True])
+def test_far_points_are_told_and_looked_at_again(large, monkeypatch):
+    """A sample knows little: the next turns find what it missed, and only few residuals are computed in float64."""
+    monkeypatch.setattr(_near, "_SAMPLE", 64)
+    monkeypatch.setattr(_near, "_LARGE", 0 if large else 10**9)
+    X, codes, weight = points(3000)
+    K, room = room_of(X, codes, weight)
+    for sides in (((0,), (1,)), ((0, 1), (2,))):
+        found = room.solve(*sides, 10.0, 1e-4)
+        assert found.n_turns >= 3
+        assert found.certificate_evals < 0.6 * len(found.coef) * len(X)
+        full = said_and_true(K, codes, weight, *sides, 10.0, found)
+        assert found.violation == pytest.approx(full.kkt_violation, abs=1e-11)
+        assert found.gap == pytest.approx(full.gap, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.compiled
+def test_what_is_crowded_is_given_up_early(monkeypatch):
+    """Labels of chance: most points are at their bounds, and no strip along the margin is thin."""
+    monkeypatch.setattr(_near, "_MEMBERS", 256)
+    X, _, weight = points(4000)
+    codes = np.random.default_rng(0).integers(0, 2, 4000)
+    _, room = room_of(X, codes, weight)
+    turns = []
+    turn = _near.turn
+    monkeypatch.setattr(_near, "turn", lambda *task: turns.append(1) or turn(*task))
+    assert room.solve((0,), (1,), 0.1, 1e-3) is None
+    assert len(turns) == 1
+
+
+def test_a_side_without_weight_has_no_machine():
+    X, codes, weight = points(90)
+    _, room = room_of(X, codes, np.where(codes == 1, 0.0, weight))
+    assert room.solve((0,), (1,), 1.0, 1e-3) is None
+
+
+def test_a_room_is_used_again_and_forgets():
+    X, codes, weight = points(200)
+    _, room = room_of(X, codes, weight)
+    first = room.solve((0,), (1,), 2.0, 1e-5)
+    room.solve((0, 1), (2,), 50.0, 1e-5)
+    again = room.solve((0,), (1,), 2.0, 1e-5)
+    assert np.array_equal(first.coef, again.coef)
+    assert first[2:] == again[2:]
