@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from bench.peers import DEFAULT, ScikitLearn, by_name, peers
 from bench.peers.base import Solver
 from bench.problems import Problem, reference
 from bench.report import compare, write
-from bench.report.page import Grid
+from bench.report.page import Grid, Part, Picture, Section, markdown, pictures
 from bench.report.published import readme_block
 from bench.report.summary import cases, exponent, profile, standings
 from bench.results import Results, geometric_mean, read
@@ -53,10 +54,8 @@ def test_smoke_passes_and_reports(tmp_path, capsys):
     assert results.environment["cores"] >= 1
     assert {row["solver"] for row in results.kind("row")} >= {"svmcore", "scikit-learn"}
     assert main(["report", str(file), "--out", str(tmp_path / "report")]) == 0
-    assert (
-        "faster than scikit-learn" in (text := (tmp_path / "report" / "report.html").read_text())
-        or "slower than" in text
-    )
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "faster than scikit-learn" in text or "slower than" in text
     assert main(["report", "--compare", str(file), str(file)]) == 0
     assert "0 slower beyond noise" in capsys.readouterr().out
 
@@ -269,10 +268,16 @@ def test_report_answers_in_its_title(tmp_path):
     assert "a class | 1 | 3.0x" in readme_block(results)
 
 
-def test_grids_are_markdown_and_html():
-    grid = Grid(["a|b", "c"], [["<x>", "1"]], strong={0})
+def test_a_report_is_markdown_with_its_pictures():
+    grid = Grid(["a|b", "c"], [["x", "1"]])
     assert grid.markdown().splitlines()[0] == "| a\\|b | c |"
-    assert "&lt;x&gt;" in grid.html()
+    inner = Part("inner", [Picture("one", "a line", b"png")])
+    sections = [Section("first", ["words", grid, inner]), Section("second", [Picture("two", "a bar", b"png")])]
+    assert [picture.name for picture in pictures(sections)] == ["one", "two"]
+    text = markdown("title", "lead", sections)
+    assert re.findall(r"^(?:#.*|\*\*.*|!.*|words|lead)$", text, re.MULTILINE) == [
+        "# title", "lead", "## first", "words", "**inner**", "![a line](one.png)", "## second", "![a bar](two.png)",
+    ]  # fmt: skip
 
 
 # ---- tables ------------------------------------------------------------------------------------------------------------

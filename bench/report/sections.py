@@ -9,7 +9,7 @@ from typing import Any
 from bench.peers import BASELINE
 from bench.peers.ours import PATH
 from bench.report import plots
-from bench.report.page import Folded, Grid, Picture, Section, Text, markdown, page, pictures
+from bench.report.page import Grid, Part, Picture, Section, markdown, pictures
 from bench.report.summary import OURS, Case, cases, groups, solvers, standings
 from bench.results import Results, seconds, spread
 from bench.tables.base import shown
@@ -90,7 +90,6 @@ def _case_grid(found: list[Case]) -> Grid:
         "x limit",
     ]
     rows: list[list[str]] = []
-    strong: set[int] = set()
     for case in found:
         for name in [OURS, *(other for other in case.rows if other != OURS)]:
             row = case.rows.get(name)
@@ -100,8 +99,6 @@ def _case_grid(found: list[Case]) -> Grid:
             evaluated = measured.get("n_kernel_evals")
             per_block = evaluated / (measured["n_sv"] * case.problem["n"]) if evaluated and measured["n_sv"] else None
             ratio = case.ratio(name)
-            if name == OURS:
-                strong.add(len(rows))
             rows.append(
                 [
                     case.label, titled(row), duration(seconds(row)), f"+{100 * spread(row):.0f} %",
@@ -112,7 +109,7 @@ def _case_grid(found: list[Case]) -> Grid:
                     "-" if not limit else f"{seconds(row) / limit['kernel_block']:.1f}",
                 ]
             )  # fmt: skip
-    return Grid(columns, rows, strong)
+    return Grid(columns, rows)
 
 
 def fit(results: Results) -> Iterator[Section]:
@@ -122,39 +119,31 @@ def fit(results: Results) -> Iterator[Section]:
         return
     blocks: list[Any] = [
         Picture("fit-groups", "time of each peer relative to svmcore, by class of problems", plots.group_bars(equal)),
-        Text(
+        (
             "Each bar is a geometric mean, each thin line runs from the worst to the best problem of the class. Equal "
-            "certified gap: every solver runs at the loosest tolerance with which its answer reaches the same duality gap.",
-            note=True,
+            "certified gap: every solver runs at the loosest tolerance with which its answer reaches the same duality gap."
         ),
         _standing_grid(equal),
-        Text(
-            "missed: no tolerance of the ladder brought the answer to the target gap. Such rows are not compared.",
-            note=True,
-        ),
-        Folded("By class, at equal certified gap", [_group_grid(equal)]),
-        Folded(
+        "missed: no tolerance of the ladder brought the answer to the target gap. Such rows are not compared.",
+        Part("By class, at equal certified gap", [_group_grid(equal)]),
+        Part(
             "At the same tolerance, as a user types it",
             [
-                Text("missed: the certified KKT violation is above the tolerance that was asked for."),
+                "missed: the certified KKT violation is above the tolerance that was asked for.",
                 _standing_grid(nominal),
                 _group_grid(nominal),
             ],
         ),
         Picture("fit-profile", "performance profile", plots.performance_profile(equal)),
-        Text(
-            "Higher is better: the share of problems that a solver finishes within a factor of the fastest one.",
-            note=True,
-        ),
+        "Higher is better: the share of problems that a solver finishes within a factor of the fastest one.",
         Picture("fit-limit", "our time in units of the physical limit", plots.limit_bars(nominal)),
-        Text(
+        (
             "The limit: every kernel row of a support vector has to be computed once, here by our own kernel on one thread. "
-            "Below 1 is possible only where rows are shared or threads are two.",
-            note=True,
+            "Below 1 is possible only where rows are shared or threads are two."
         ),
     ]
     blocks += [
-        Folded(
+        Part(
             f"Every problem against {name}",
             [Picture(f"fit-{name.replace(' ', '-')}", f"ratios to {name}", plots.ratio_bars(equal, name))],
         )
@@ -162,8 +151,8 @@ def fit(results: Results) -> Iterator[Section]:
         if name != OURS and any(case.ratio(name) is not None for case in equal)
     ]
     blocks += [
-        Folded("Every row at equal certified gap", [_case_grid(equal)]),
-        Folded("Every row at the tolerance asked for", [_case_grid(nominal)]),
+        Part("Every row at equal certified gap", [_case_grid(equal)]),
+        Part("Every row at the tolerance asked for", [_case_grid(nominal)]),
     ]
     yield Section("Fit", blocks)
 
@@ -174,7 +163,7 @@ def contests(suite: str, title: str) -> Callable[[Results], Iterator[Section]]:
     def section(results: Results) -> Iterator[Section]:
         found = cases(results, suite)
         if found:
-            yield Section(title, [_standing_grid(found), Folded("Every row", [_case_grid(found)])])
+            yield Section(title, [_standing_grid(found), Part("Every row", [_case_grid(found)])])
 
     return section
 
@@ -185,12 +174,8 @@ def own_solvers(results: Results) -> Iterator[Section]:
     if not found:
         return
     rows: list[list[str]] = []
-    strong: set[int] = set()
     for case in found:
-        fastest = min(seconds(row) for row in case.rows.values())
         for row in case.rows.values():
-            if seconds(row) == fastest:
-                strong.add(len(rows))
             measured = row["score"]
             rows.append(
                 [
@@ -198,8 +183,8 @@ def own_solvers(results: Results) -> Iterator[Section]:
                     str(measured["n_kernel_evals"]), small(measured["relative_gap"]), small(measured["kkt_violation"]),
                 ]
             )  # fmt: skip
-    grid = Grid(["problem", "solver", "time", "iterations", "kernel values", "relative gap", "KKT"], rows, strong)
-    yield Section("Our solvers", [Text("The fastest of each problem is marked."), grid])
+    grid = Grid(["problem", "solver", "time", "iterations", "kernel values", "relative gap", "KKT"], rows)
+    yield Section("Our solvers", [("The fastest of each problem is marked."), grid])
 
 
 def predict(results: Results) -> Iterator[Section]:
@@ -208,11 +193,8 @@ def predict(results: Results) -> Iterator[Section]:
     if not found:
         return
     rows: list[list[str]] = []
-    strong: set[int] = set()
     for case in found:
         for name, row in case.rows.items():
-            if name == OURS:
-                strong.add(len(rows))
             ratio = case.ratio(name)
             rows.append(
                 [
@@ -220,8 +202,8 @@ def predict(results: Results) -> Iterator[Section]:
                     "" if name == OURS else (times(ratio) if ratio else "-"), small(row["score"]["error"]),
                 ]
             )  # fmt: skip
-    grid = Grid(["problem", "points", "solver", "time", "|SV|", "peer / ours", "largest error"], rows, strong)
-    yield Section("Predict", [_standing_grid(found), Folded("Every row", [grid])])
+    grid = Grid(["problem", "points", "solver", "time", "|SV|", "peer / ours", "largest error"], rows)
+    yield Section("Predict", [_standing_grid(found), Part("Every row", [grid])])
 
 
 def small_calls_grid(found: list[Case]) -> Grid:
@@ -316,12 +298,9 @@ def cv(results: Results) -> Iterator[Section]:
     if not found:
         return
     rows: list[list[str]] = []
-    strong = set()
     for case in found:
         reference = EVERY_C if EVERY_C in case.rows else OURS
         for name, row in case.rows.items():
-            if name == reference:
-                strong.add(len(rows))
             score = row["score"]
             rows.append(
                 [
@@ -343,12 +322,11 @@ def cv(results: Results) -> Iterator[Section]:
         "signs unlike ours",
         "curve / path",
     ]
-    text = Text(
+    text = (
         "Five folds, kernel values included. Ours is exact for every C from 0.001 to 1,000; the others are fitted at values "
-        "in it. The error of a grid is that over its own values.",
-        note=True,
+        "in it. The error of a grid is that over its own values."
     )
-    yield Section("Tuning C", [text, Grid(head, rows, strong)])
+    yield Section("Tuning C", [text, Grid(head, rows)])
 
 
 def path_grid(found: list[Case]) -> Grid:
@@ -372,33 +350,29 @@ def path(results: Results) -> Iterator[Section]:
     if not found:
         return
     rows: list[list[str]] = []
-    strong: set[int] = set()
     for case in found:
         for name, row in case.rows.items():
-            if name == PATH:
-                strong.add(len(rows))
             gap = small(row["score"]["relative_gap"])
             rows.append([case.problem["name"].replace(" C=1", ""), name, duration(seconds(row)), gap])
-    text = Text(
+    text = (
         "Every C from 0.01 to 100. The path is exact between its breakpoints; grids answer at 100 values. Below 1: quicker "
-        "than the whole path.",
-        note=True,
+        "than the whole path."
     )
-    every = Grid(["problem", "who", "time", "largest relative gap"], rows, strong)
-    yield Section("The whole path", [text, path_grid(found), Folded("Every row, with its certified gap", [every])])
+    every = Grid(["problem", "who", "time", "largest relative gap"], rows)
+    yield Section("The whole path", [text, path_grid(found), Part("Every row, with its certified gap", [every])])
 
 
 def scaling(results: Results) -> Iterator[Section]:
     """Growth."""
     found = cases(results, "scaling")
     if found:
-        text = Text("The exponent in the legend is fitted to the larger half of the sizes.", note=True)
+        text = "The exponent in the legend is fitted to the larger half of the sizes."
         yield Section(
             "How time grows",
             [
                 Picture("scaling", "time against n", plots.scaling(found)),
                 text,
-                Folded("Every row", [_case_grid(found)]),
+                Part("Every row", [_case_grid(found)]),
             ],
         )
 
@@ -439,14 +413,14 @@ def tables(results: Results) -> Iterator[Section]:
     for number, table in enumerate(results.kind("table")):
         if table["source"] != source:
             source = table["source"]
-            blocks.append(Text(source + "."))
+            blocks.append(source + ".")
         grid = Grid(table["columns"], [[shown(cell) for cell in row] for row in table["rows"]])
-        inside: list[Any] = [grid, *([Text(table["note"], note=True)] if table["note"] else [])]
+        inside: list[Any] = [grid, *([(table["note"])] if table["note"] else [])]
         inside += [
             Picture(f"table-{number}-{k}", figure["title"], plots.figure(figure))
             for k, figure in enumerate(table.get("figures", []))
         ]
-        blocks.append(Folded(table["title"], inside))
+        blocks.append(Part(table["title"], inside))
     if blocks:
         yield Section("Published tables, recomputed", blocks)
 
@@ -457,16 +431,14 @@ def circumstances(results: Results) -> Iterator[Section]:
     for env in results.kind("environment"):
         versions = ", ".join(f"{name} {number}" for name, number in env["packages"].items())
         blocks.append(
-            Text(
-                f"{env['when']}: svmcore {env['svmcore']} at {env['commit']}{' with local changes' if env['dirty'] else ''}, "
-                f"{env['cpu']} ({env['cores']} cores, {env['vectors']}), {env['system']}, Python {env['python']}, "
-                f"load {env['load']}. {versions}."
-            )
+            f"{env['when']}: svmcore {env['svmcore']} at {env['commit']}{' with local changes' if env['dirty'] else ''}, "
+            f"{env['cpu']} ({env['cores']} cores, {env['vectors']}), {env['system']}, Python {env['python']}, "
+            f"load {env['load']}. {versions}."
         )
     skips = list(dict.fromkeys((s["suite"], s["solver"], s["why"], s["problem"]) for s in results.kind("skip")))
     if skips:
         blocks.append(
-            Folded(
+            Part(
                 f"Not run: {len(skips)} entries",
                 [Grid(["suite", "solver", "why", "problem"], [list(s) for s in skips])],
             )
@@ -476,11 +448,8 @@ def circumstances(results: Results) -> Iterator[Section]:
     ]
     blocks.append(Grid(["suite", "minutes", "checks"], minutes))
     blocks.append(
-        Text(
-            "Times are minima over repeats in which the solvers alternate: CPU seconds at one thread, wall seconds at more. "
-            "Only the fit is timed. How to read and rerun all this: docs/benchmarks.md.",
-            note=True,
-        )
+        "Times are minima over repeats in which the solvers alternate: CPU seconds at one thread, wall seconds at more. "
+        "Only the fit is timed. How to read and rerun all this: docs/benchmarks.md."
     )
     yield Section("Circumstances", blocks)
 
@@ -504,13 +473,12 @@ SECTIONS: list[Callable[[Results], Iterator[Section]]] = [
 
 
 def write(results: Results, folder: Path) -> list[Path]:
-    """Write report.md with its pictures, and report.html, which is complete in itself."""
+    """Write report.md with its pictures. Returns the files of text."""
     title, lead = headline(results)
     sections = [section for make in SECTIONS for section in make(results)]
     folder.mkdir(parents=True, exist_ok=True)
     for picture in pictures(sections):
         (folder / f"{picture.name}.png").write_bytes(picture.png)
-    files = [folder / "report.md", folder / "report.html"]
-    files[0].write_text(markdown(title, lead, sections), encoding="utf-8")
-    files[1].write_text(page(title, lead, sections), encoding="utf-8")
-    return files
+    file = folder / "report.md"
+    file.write_text(markdown(title, lead, sections), encoding="utf-8")
+    return [file]
