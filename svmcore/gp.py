@@ -478,7 +478,7 @@ def gp_regression(
     measured = ("residual", "lower", "upper", "n_kernel_evals")
     solution = GPSolution(
         alpha=alpha, noise=noise, residual=run.relative(residual), lower=float(lower), upper=float(upper),
-        status=status, converged=status.ok, n_iter=n_iter, n_kernel_evals=K.n_evals, fit_seconds=seconds, solver=solver,
+        status=status, converged=status.ok, n_iter=n_iter, n_kernel_evals=K.computed[0], fit_seconds=seconds, solver=solver,
         kernel=spec.kernel, X=X, columns=columns, tol=tol, y_mean=y_mean, y_scale=y_scale, function=spec.function,
         n_threads=threads, cache_bytes=K.cache_bytes, trace=dict(zip(measured, records, strict=True)) if trace else None,
     )  # fmt: skip

@@ -556,7 +556,7 @@ def _solution(
         status=raw.status,
         converged=raw.status.ok,
         n_iter=raw.n_iter,
-        n_kernel_evals=K.n_evals,
+        n_kernel_evals=K.computed[0],
         fit_seconds=seconds,
         solver=run.solver,
         classes=problem.classes,
@@ -567,9 +567,7 @@ def _solution(
         function=problem.spec.function,
         n_threads=run.n_threads,
         trace=raw.trace,
-        stats=raw.stats
-        | {"certificate_evals": K.certificate_evals}
-        | ({"estimated": True} if measured.estimated else {}),
+        stats=raw.stats | {"certificate_evals": K.computed[1]} | ({"estimated": True} if measured.estimated else {}),
         training=training,
     )
 

@@ -72,6 +72,27 @@ def test_every_row_is_computed_once_and_the_certificate_counts_apart(scan):
         assert solution.n_kernel_evals < solution.stats["paper_evals"]
 
 
+@pytest.mark.parametrize("scan", SCANS)
+def test_values_of_a_kernel_function_are_counted_as_it_computes_them(scan):
+    rng, computed = np.random.default_rng(2), []
+
+    def kernel(A, B):
+        values = np.exp(-0.5 * np.square(A[:, None] - B[None]).sum(axis=2))
+        computed.append(values.size)
+        return values
+
+    X = rng.normal(size=(80, 3))
+    y = np.where(X[:, 0] + rng.normal(size=80) > 0, 1, -1)
+    options = {"loss": "squared_hinge", "kernel": kernel, "tol": 2e-3, "solver": "simple", "scan": scan}
+    whole = svmcore.train_svc(X, y, 10.0, **options)
+    assert sum(computed) == whole.n_kernel_evals == 80**2
+    assert whole.stats["certificate_evals"] == 0
+    computed.clear()
+    parts = svmcore.train_svc(X, y, 10.0, cache_mb=0.03, **options)
+    assert sum(computed) == parts.n_kernel_evals + parts.stats["certificate_evals"]
+    assert parts.objective == pytest.approx(whole.objective, rel=1e-9)
+
+
 @pytest.mark.compiled
 def test_rows_that_do_not_fit_are_computed_again():
     rng = np.random.default_rng(2)

@@ -61,13 +61,16 @@ class KernelMatrix:
         self.n: int = X.shape[0]
         self.n_evals = 0  # values computed: by a solver,
         self.certificate_evals = 0  # and for a certificate (`solve` tells them apart)
+        self.held = (
+            False  # all values of a function, from the beginning: then these counts are of values that were read
+        )
         self.n_features = 0 if kernel.kind == KernelKind.PRECOMPUTED else int(X.shape[1])
         self._memo: tuple[IntArray, FloatArray, FloatArray] | None = None
         if function is not None and 8 * self.n**2 <= cache_bytes:
             gram = np.empty((self.n, self.n))
             for start, stop in self._slabs(self.n):
                 gram[start:stop] = call_kernel(function, X[start:stop], X, 0.0)
-            self.n_evals = self.n**2
+            self.held = True
             self.function = None
             self.X = gram
             self.kernel = kernel._replace(kind=int(KernelKind.PRECOMPUTED))
@@ -79,6 +82,11 @@ class KernelMatrix:
                 f"the kernel of sample {bad} with itself is {self.diagonal[bad]}; scale the features down, or lower gamma "
                 "or degree"
             )
+
+    @property
+    def computed(self) -> tuple[int, int]:
+        """Values computed: by a solver, and for a certificate."""
+        return (self.n**2, 0) if self.held else (self.n_evals, self.certificate_evals)
 
     @property
     def dense(self) -> bool:

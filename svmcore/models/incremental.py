@@ -522,7 +522,7 @@ def _each(
     if _finish(simple) is None:
         simple.rescue()
     if (stopped := control.reason()) is not None:
-        return values, (0, 0, K.n_evals), stopped
+        return values, (0, 0, K.computed[0]), stopped
     snapshot = _Snapshot(simple)
     product = qp.c - qp.diag * duals.beta - duals.v  # K beta, by variable
     b, without = (part + form.fixed for part in _biases(course.qp, landed(course.qp, duals.beta), duals.v, control))
@@ -540,14 +540,14 @@ def _each(
     for owner, own in owners.items():
         control.done = exits / len(owners)
         if (stopped := control.whole.step(control.done)) is not None:
-            return values, (exits, refits, K.n_evals), stopped
+            return values, (exits, refits, K.computed[0]), stopped
         variables = np.flatnonzero(qp.point == owner) if len(own) > 1 or form.classes is None else np.array(own)
         bias, status, scratch = _without(simple, variables)
         if (stopped := control.reason()) is not None and not status.ok:  # cut short
-            return values, (exits, refits, K.n_evals), stopped
+            return values, (exits, refits, K.computed[0]), stopped
         values[owner] = qp.c[own[0]] - duals.v[own[0]] + form.fixed + bias
         worst = worst if status.ok else status
         exits += 1
         refits += scratch
         snapshot.restore()
-    return values, (exits, refits, K.n_evals), worst
+    return values, (exits, refits, K.computed[0]), worst

@@ -195,7 +195,7 @@ def follow_data(
         else:
             record, top, store = _paper(data, K, way, watch, options)
         path = _assemble(data, record, top)
-        path.stats |= {"factorization": way.mode, "n_kernel_evals": K.n_evals if gram is None else 0}
+        path.stats |= {"factorization": way.mode, "n_kernel_evals": K.computed[0] if gram is None else 0}
         tracked = time.perf_counter()
         path.stats |= _checked(path, store, way, control)
         path.stats["seconds"]["measure"] = time.perf_counter() - tracked

@@ -69,7 +69,7 @@ def measure(path: Any, point: Point, product: FloatArray) -> Measured:
     lam, beta, bias = point
     problem = path._problem
     lower, upper = problem.lower, problem.upper
-    term = problem.fixed + lam[:, None] * problem.slope
+    term = _terms(path, point)
     unshifted = term - product
     residual = unshifted - bias[:, None]
     gap = np.maximum(residual * (upper - beta), residual * (lower - beta)).sum(axis=1) - bias * beta.sum(axis=1)
@@ -79,6 +79,11 @@ def measure(path: Any, point: Point, product: FloatArray) -> Measured:
     violation = measures.spread(top, bottom, path._data.equality)
     size = 1.0 if path.parameter == "epsilon" else lam  # the violation is that of the dual variables themselves
     return Measured(violation / size, gap / np.maximum(np.abs(gap - dual), problem.floor), residual)
+
+
+def _terms(path: Any, point: Point) -> FloatArray:
+    """The linear term at every lambda."""
+    return np.asarray(path._problem.fixed + point.lam[:, None] * path._problem.slope)
 
 
 # ---- products with the kernel ------------------------------------------------------------------------------------------
@@ -190,9 +195,21 @@ def check_path(
                 return worst
             found = measure(path, point, product)
             worst = _worse(path, worst, point, found)
-            margins = [] if null == 0 else _margins(path, point, found, middle)[:null]
+            margins = [] if null == 0 else _margins(path, point, found.residual, middle)[:null]
             worst = worst._replace(null_dim=_null_dim(path, source, margins, worst.null_dim, allowed))
     return worst._replace(complete=null is None and starts.size == path._track.knot.shape[0] and go_on())
+
+
+def null_dim(path: Any, go_on: GoOn) -> tuple[int, bool]:
+    """The largest null dimension over the middles of all stretches, and whether all were looked at."""
+    source, largest = Source(path), null_dim_of_duplicates(path)
+    for point, middle in _places(path, stretches(path), knots=False):
+        product = _products(source, point, go_on)
+        if product is None:
+            return largest, False
+        margins = _margins(path, point, _terms(path, point) - product - point.bias[:, None], middle)
+        largest = _null_dim(path, source, margins, largest, go_on)
+    return largest, go_on()
 
 
 def stretches(path: Any, most: int | None = None) -> IntArray:
@@ -218,8 +235,8 @@ def _spread(values: IntArray, most: int) -> IntArray:
     return values[np.linspace(0, values.size - 1, most).astype(np.int64)]
 
 
-def _places(path: Any, starts: IntArray) -> Iterator[tuple[Point, NDArray[np.bool_]]]:
-    """The knots `starts` and the middles of the stretches that begin there, in groups; which are middles."""
+def _places(path: Any, starts: IntArray, *, knots: bool = True) -> Iterator[tuple[Point, NDArray[np.bool_]]]:
+    """The knots `starts` and the middles of the stretches that begin there, or these only, in groups; which are middles."""
     knot = path._track.knot
     last = knot.shape[0] - 1
     vectors = path._vectors(np.unique(np.concatenate([starts, np.minimum(starts + 1, last)])))
@@ -228,7 +245,8 @@ def _places(path: Any, starts: IntArray) -> Iterator[tuple[Point, NDArray[np.boo
         rows: list[tuple[float, float, FloatArray, bool]] = []
         for k in starts[begin : begin + _TOGETHER].tolist():
             beta = beta if k == here else next(vectors)
-            rows.append((knot[k, 0], knot[k, 1], beta, False))
+            if knots:
+                rows.append((knot[k, 0], knot[k, 1], beta, False))
             here = min(k + 1, last)
             if here == k:
                 continue
@@ -237,6 +255,8 @@ def _places(path: Any, starts: IntArray) -> Iterator[tuple[Point, NDArray[np.boo
                 lam, bias = 0.5 * (knot[k] + knot[here])
                 rows.append((lam, bias, 0.5 * (beta + end), True))
             beta = end
+        if not rows:
+            continue
         lams, biases, betas, middle = zip(*rows, strict=True)
         yield Point(np.array(lams), np.array(betas), np.array(biases)), np.array(middle)
 
@@ -257,13 +277,13 @@ class Margin(NamedTuple):
     most: int
 
 
-def _margins(path: Any, point: Point, found: Measured, middle: NDArray[np.bool_]) -> list[Margin]:
+def _margins(path: Any, point: Point, residual: FloatArray, middle: NDArray[np.bool_]) -> list[Margin]:
     """The different margins in the middles of stretches, those of the largest possible null dimension first.
 
     The fast tracker's elbow is independent: a margin without anybody else on it has the null dimension of its duplicates.
     """
     problem, count = path._problem, path._data.groups.count
-    zero = np.abs(found.residual) <= ZERO * (problem.level + point.lam[:, None])
+    zero = np.abs(residual) <= ZERO * (problem.level + point.lam[:, None])
     inside = (problem.lower < point.beta) & (point.beta < problem.upper)
     inside &= path.stats.get("factorization") == "auto"
     margins = {}

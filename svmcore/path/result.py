@@ -542,9 +542,9 @@ class Path:
     def null_dim_max(self, *, time_limit: float | None = None) -> int:
         """The largest null dimension of the system of all points on the margin: 0 where every solution is unique.
 
-        All stretches of the path are looked at, which takes 5 to 30 times as long as the path. `svm_path` itself looks at a
-        few for ``stats["null_dim_max"]``, which now becomes this number. When `time_limit` or Ctrl-C ends the work, it is
-        the largest of those looked at, and a ConvergenceWarning says so.
+        All stretches of the path are looked at, which takes half to five times as long as most paths, unless the answer is
+        known. `svm_path` itself looks at a few for ``stats["null_dim_max"]``, which now becomes this number. When
+        `time_limit` or Ctrl-C ends the work, it is the largest of those looked at, and a ConvergenceWarning says so.
         """
         from svmcore.path.solution import null_dim_of
 

@@ -79,18 +79,21 @@ def certify_path(path: Path, Cs: Any, control: Control) -> PathCertificate:
 
 def null_dim_of(path: Path, control: Control) -> int:
     """See `Path.null_dim_max`."""
+    stats, ours = path.stats, path.stats.get("factorization", "auto") == "auto"
+    if ours and stats["null_dim_exact"]:
+        return int(stats["null_dim_max"])
     with control:
-        found = measure.check_path(path, go_on=lambda: control.reason() is None)
-    if not found.complete:
+        found, complete = measure.null_dim(path, lambda: control.reason() is None)
+    if not complete:
         warnings.warn(
             "null_dim_max ended early: there are stretches that it has not looked at. Remedy: a larger time_limit.",
             ConvergenceWarning,
             stacklevel=4,
         )
-    null_dim = max(found.null_dim, measure.null_dim_of_duplicates(path))
-    if path.stats.get("factorization", "auto") == "auto":  # the published modes report their own elbow's
-        path.stats |= {"null_dim_max": max(null_dim, path.stats["null_dim_max"]), "null_dim_exact": found.complete}
-    return null_dim
+    if ours:  # the published modes report their own elbow's
+        found = max(found, int(stats["null_dim_max"]))
+        stats |= {"null_dim_max": found, "null_dim_exact": complete}
+    return found
 
 
 def solution_at(path: Path, C: float) -> Solution:
@@ -107,7 +110,7 @@ def solution_at(path: Path, C: float) -> Solution:
     return Solution(
         alpha=np.abs(coef), intercept=path.intercept(C), support=support, dual_coef=coef[support],
         kkt_violation=measured.kkt_violation, measured=measured, status=Status.CONVERGED,
-        converged=True, n_iter=int(path.stats["n_events"]), n_kernel_evals=K.n_evals, fit_seconds=0.0, solver="path",
+        converged=True, n_iter=int(path.stats["n_events"]), n_kernel_evals=K.computed[0], fit_seconds=0.0, solver="path",
         classes=data.classes, kernel=data.spec.kernel,
         support_vectors=np.empty((0, 0)) if precomputed else data.X[support],
         columns=replace(data.columns, centre=None), terms=_terms(data, C), function=data.spec.function,
