@@ -305,6 +305,7 @@ class GPSolution:
         low, value = self._variances(self._checked(X))
         return (low, value) if bounded else value
 
+    @one_blas_thread
     def _variances(self, X: Any) -> tuple[FloatArray, FloatArray]:
         """Both sides of the variance at rows that are checked already; the upper one is what is known for sure."""
         if self.kernel.kind == KernelKind.PRECOMPUTED:

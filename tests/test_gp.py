@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import svmcore
+from svmcore._threads import one_blas_thread
 
 GAMMA = 0.4
 
@@ -192,3 +193,14 @@ def test_refusals(problem, bad):
     X, y, _ = problem
     with pytest.raises(svmcore.InputError, match=r"noise|solver|learning_rate|normalize_y"):
         svmcore.gp_regression(X, y, **bad)
+
+
+@pytest.mark.parametrize("solver", ["cg", "cholesky"])
+def test_variances_have_the_same_bits_on_any_number_of_threads(solver):
+    """BLAS shares out products of large matrices among its threads."""
+    rng = np.random.default_rng(0)
+    X, T = rng.normal(size=(700, 20)), rng.normal(size=(100, 20))
+    found = svmcore.gp_regression(X, np.sin(X[:, 0]), noise=0.1, solver=solver)
+    outside = found.variance(T)
+    with one_blas_thread:
+        assert np.array_equal(found.variance(T), outside)
