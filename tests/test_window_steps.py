@@ -54,6 +54,7 @@ def test_a_tile_of_the_lower_triangle(top, bottom, left, right):
     if right <= left:
         return
     rng = np.random.default_rng([top, left])
+    assert wj.TILE_ROWS % 4 == wj.TILE_COLUMNS % 4 == 0  # as it is used
     A = np.where(np.tri(16) > 0, rng.normal(size=(16, 16)), np.nan)
     b, x = rng.normal(size=16), rng.normal(size=16)
     wanted = x.copy()
@@ -191,19 +192,19 @@ def test_a_candidate_meets_zero_from_its_side(side, resid, rate, step):
 @pytest.mark.parametrize("unit", [1.0, 1e8, 1e-8])
 @pytest.mark.parametrize("seed", range(12))
 def test_the_first_event_is_the_fastest_of_those_that_tie(seed, equality, unit):
-    """Ties are within 1e-12 of the linear term in t, in residuals and in boxes; norms measure residuals."""
+    """Ties are within 1e-12 of the linear term, or of the width of a box; residuals are measured by norms."""
     at, window, _ = windowed(seed, equality=equality, unit=unit, level=2.5).open()
     rng = np.random.default_rng(seed)
     S, count = at.S, int(window.count[wj.CANDIDATES])
     cand = window.cand[:count]
-    window.direction[:5] = rng.choice([-2.0, 0.0, 0.5, 3.0], 5) / unit
+    window.direction[:5] = rng.choice([-2.0, 0.0, 0.5, 3.0], 5) / np.sqrt(unit)
     window.rate[:count] = rng.choice([-1.0, -0.25, 0.0, 0.25, 2.0], count)
     for k in range(5):  # all boxes are met at 0.25, and all residuals too, but for a hair and for a few that come later
         late = rng.choice([0.0, 0.0, 1e-13, 0.125])
         room = (0.25 + late) * abs(window.direction[k])
         window.low[k], window.high[k] = window.value[k] - room, window.value[k] + room
     toward = np.where(S.side[cand] == ej.UP, -window.rate[:count], window.rate[:count])
-    late = rng.choice([0.0, 0.0, 1e-13, 0.125], count)
+    late = rng.choice([0.0, 1e-13, 3e-12, 0.125], count)
     window.resid[:count] = np.where(S.side[cand] == ej.UP, 1.0, -1.0) * np.abs(toward) * (0.25 + late)
     steps, speeds, loose = [], [], []
     for k in range(5):
@@ -250,6 +251,7 @@ def test_an_event_that_is_late_is_now_and_one_that_ties_with_the_end_is_there():
     window.rate[:] = 0.0
     window.low[0] = window.value[0] + 1e-13
     assert wj.next_event(at.P, at.S, window, 1.0, 1e-9) == (0.0, -1, 0)
+    assert wj.next_event(at.P, at.S, window, 1e-4, 1e-9) == (0.0, -1, 0)
     window.low[0] = window.value[0] - 0.5
     window.direction[1], window.low[1] = 2.0, window.value[1] - 1.0 - 4e-13
     longest = 0.5 + 1e-13
@@ -451,9 +453,10 @@ def test_a_window_closes_when_the_linear_term_has_halved(level, step, code):
     assert at.S.num[ej.NOW] == pytest.approx(1.5 - step, abs=1e-9)
 
 
-def test_a_point_that_depends_on_the_elbow_closes_a_window_before_it_moves():
+@pytest.mark.parametrize("candidate", [0, 2])
+def test_a_point_that_depends_on_the_elbow_closes_a_window_before_it_moves(candidate):
     at, window, stretch = still_window()
-    i = outside(at, 2)
+    i = outside(at, candidate)
     meets(at, i, 0.05)
     begun(at, window, stretch)
     assert wj.run_window(at.P, at.S, window, at.L, closing(pivot=0.9999)) == wj.NEAR_SINGULAR
@@ -461,9 +464,10 @@ def test_a_point_that_depends_on_the_elbow_closes_a_window_before_it_moves():
     assert not at.L.end.any()
 
 
-def test_a_missing_row_closes_a_window_before_it_moves():
+@pytest.mark.parametrize("candidate", [0, 2])
+def test_a_missing_row_closes_a_window_before_it_moves(candidate):
     at, window, stretch = still_window()
-    i = outside(at, 2)
+    i = outside(at, candidate)
     meets(at, i, 0.05)
     begun(at, window, stretch)
     slot = at.P.slot[i]
@@ -476,19 +480,21 @@ def test_a_missing_row_closes_a_window_before_it_moves():
     assert wj.run_window(at.P, at.S, window, at.L, closing(steps=1)) == wj.FULL
 
 
-@pytest.mark.parametrize("direction", [1e-6, -1e-6])
-def test_a_slow_value_that_meets_its_box_is_exactly_there(direction):
+@pytest.mark.parametrize("step", [0.1, 0.11, 0.123, 0.13, 0.17, 0.19])
+@pytest.mark.parametrize("direction", [1e-6, -1e-6, 0.3, -0.7])
+def test_a_value_that_meets_its_box_is_exactly_there(direction, step):
+    """However slow it is, and whatever rounding makes of the step."""
     at, window, stretch = still_window()
     window.direction[:] = 0.0
     j = int(at.elbow[1])
     at.P.slope[at.elbow] = at.matrix() @ [0.0, direction, 0.0]
     bound = at.S.lower if direction > 0.0 else at.S.upper
-    bound[j] = at.S.beta[j] - 0.1 * direction
+    bound[j] = at.S.beta[j] - step * direction
     refit(at)
     begun(at, window, stretch)
     side = at.S.side.copy()
     assert wj.run_window(at.P, at.S, window, at.L, closing(steps=1)) == wj.FULL
-    assert at.S.num[ej.NOW] == pytest.approx(1.4, abs=1e-6)
+    assert at.S.num[ej.NOW] == pytest.approx(1.5 - step, abs=1e-6)
     assert at.S.side[j] == (ej.LOW if direction > 0.0 else ej.UP)
     assert at.S.beta[j] == bound[j]
     assert at.L.value[1] == bound[j]
@@ -530,10 +536,35 @@ def test_a_step_that_makes_way_ends_a_run_of_ties():
     at.S.resid[:] *= 1e3
     at.P.slope[:] = np.where(at.S.side == ej.UP, 1e-3, -1e-3)
     at.P.slope[at.elbow] = 0.0
-    for k in range(32):
-        meets(at, outside(at, k), 0.0 if k < 15 else 1e-3)
+    for k in range(30):
+        meets(at, outside(at, k), 1e-3)
     begun(at, window, stretch)
-    assert wj.run_window(at.P, at.S, window, at.L, closing(steps=32)) == wj.FULL
+    assert wj.run_window(at.P, at.S, window, at.L, closing(steps=30)) == wj.FULL
+
+
+@pytest.mark.parametrize(("step", "code"), [(3e-12, wj.TIED), (5e-12, wj.FULL)])
+def test_a_step_of_rounding_is_none(step, code):
+    """That is 1e-12 of the size of the linear term, which is 4."""
+    at, window, stretch = windowed(4, n=48, m=1, level=2.5, equality=False, kernel=np.eye(48))
+    at.S.resid[:] *= 1e3
+    at.P.slope[:] = np.where(at.S.side == ej.UP, 1e-3, -1e-3)
+    at.P.slope[at.elbow] = 0.0
+    for k in range(30):
+        meets(at, outside(at, k), (k + 1) * step)
+    begun(at, window, stretch)
+    assert wj.run_window(at.P, at.S, window, at.L, closing(steps=30)) == code
+
+
+def test_a_point_that_enters_late_leaves_its_residual_in_the_shift():
+    at, window, stretch = still_window()
+    i = outside(at, 2)
+    meets(at, i, -1e-6)
+    resid = at.S.resid[i]
+    begun(at, window, stretch)
+    assert wj.run_window(at.P, at.S, window, at.L, closing(steps=1)) == wj.FULL
+    assert at.S.base[i] == pytest.approx(-resid, rel=1e-9)
+    assert window.resid[2] == 0.0
+    assert window.point[3] == i
 
 
 @seeds
