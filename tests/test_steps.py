@@ -403,3 +403,38 @@ def test_the_next_coordinate_pulls_most_or_adds_most_to_the_gap(by_gap):
     ends = Limits(3.0, 100, 100, INF)
     assert sweeps.sweep_slice(duals, rows, order, progress, shares, 2 if by_gap else 1, ends) == steps.AT_TOLERANCE
     assert progress.ints[steps.ITERATION] == 0
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-6])
+@pytest.mark.parametrize("greedy", [0, 1, 2])
+@pytest.mark.parametrize("seed", range(4))
+def test_every_step_of_a_sweep_is_of_the_coordinate_that_is_meant(seed, greedy, unit):
+    """In turn, or where the residual or its share of the gap is largest. Work is counted in numbers that are touched."""
+    duals, rows, progress = random_problem(seed, equality=False)
+    for part in (duals.c, duals.v, duals.lower, duals.upper):
+        part *= unit
+    duals.upper[2] = np.inf
+    n = duals.n
+    beta, v, steps_made = duals.beta.copy(), duals.v.copy(), 0
+    order, shares = np.arange(n)[None] + np.zeros((2, 1), np.int64), np.linspace(0.7, 1.3, n)
+    for t in order.ravel():
+        pull = np.where(v > 0, np.where(beta < duals.upper, v, 0.0), np.where(beta > duals.lower, v, 0.0))
+        if greedy:
+            most = np.abs(beta).max() + 1.0
+            rooms = np.where(pull > 0, np.minimum(duals.upper, most) - beta, beta - np.maximum(duals.lower, -most))
+            t = int(np.argmax(np.abs(pull) * (rooms if greedy == 2 else 1.0)))
+        if pull[t] != 0.0:
+            now = np.clip(beta[t] + shares[t] * v[t] / duals.curvature[t], duals.lower[t], duals.upper[t])
+            if now != beta[t]:
+                steps_made += 1
+                v -= (now - beta[t]) * rows.values[t]
+                v[t] -= (now - beta[t]) * duals.diag[t]
+                beta[t] = now
+    progress = without_trace(progress)
+    ends = Limits(0.0, 10_000, 10_000, INF)
+    assert sweeps.sweep_slice(duals, rows, order, progress, shares, greedy, ends) == steps.SWEEP_DONE
+    assert duals.beta == pytest.approx(beta, rel=1e-9, abs=1e-14 * unit)
+    assert duals.v == pytest.approx(v, abs=1e-12 * unit)
+    assert progress.ints[steps.ITERATION] == steps_made
+    looks = 2 * n * ((2 * n if greedy else 0) + 4) + 2 * 2 * n
+    assert progress.floats[steps.WORK] == looks + 2 * n * steps_made

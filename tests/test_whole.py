@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import formulations
 from svmcore.problem.certify import certificate
 from svmcore.solvers import _whole
+from svmcore.solvers import _whole_jit as pieces
 
 N = 150
 KERNELS = {
@@ -125,3 +128,53 @@ def test_other_problems_have_no_way():
     assert not _whole.serves(KernelMatrix(X, linear, cache_bytes=1 << 20))
     bent = Kernel(int(KernelKind.SIGMOID), 0.5, 0.0, 3, 0.0)
     assert not _whole.serves(KernelMatrix(X, bent, cache_bytes=1 << 20))
+
+
+class Boxes(NamedTuple):
+    beta: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+class Residual(NamedTuple):
+    c: np.ndarray
+    v: np.ndarray
+
+
+def boxes(seed, unit=1.0):
+    """Some values at a bound, some inside."""
+    rng = np.random.default_rng(seed)
+    lower, upper = -unit * (0.5 + rng.random(9)), unit * (0.5 + rng.random(9))
+    share = rng.choice([0.0, 0.25, 0.5, 0.75, 1.0], 9)
+    return Boxes(np.where(share == 1.0, upper, lower + share * (upper - lower)), lower, upper)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-5])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_sum_is_put_right_where_there_is_most_room(seed, unit):
+    work = boxes(seed, unit)
+    before = work.beta.copy()
+    room = np.minimum(before - work.lower, work.upper - before)
+    missing = 0.5 * room.max()
+    for sign in (1.0, -1.0):
+        work.beta[:] = before
+        pieces._repair(work, before.sum() + sign * missing)
+        assert work.beta.sum() == pytest.approx(before.sum() + sign * missing, rel=1e-12, abs=1e-14 * unit)
+        assert np.flatnonzero(work.beta != before).tolist() == [int(np.argmax(room))]
+        work.beta[:] = before
+        pieces._repair(work, before.sum() + sign * 2.1 * missing)  # more than there is room for
+        assert np.array_equal(work.beta, before)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-5])
+@pytest.mark.parametrize("seed", range(5))
+def test_measures_are_those_of_the_dual_point(seed, unit):
+    work = boxes(seed, unit)
+    rng = np.random.default_rng([seed, 1])
+    task = Residual(rng.normal(size=9), unit * rng.normal(size=9))
+    b, v = work.beta, task.v
+    free = (b > work.lower) & (b < work.upper)
+    bias, objective, gap = pieces._measured(work, task, 3.0, 1.0)
+    assert bias == pytest.approx(v[free].mean() if free.any() else 2.0, rel=1e-12)
+    assert objective == pytest.approx(-0.5 * b @ (task.c + v), rel=1e-12)
+    assert gap == pytest.approx((np.where(v > bias, work.upper, work.lower) - b) @ (v - bias), rel=1e-9)
