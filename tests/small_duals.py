@@ -35,13 +35,16 @@ def objective(duals, rows):
     return 0.5 * b @ (rows.values @ b + duals.diag * b) - duals.c @ b
 
 
-def random_problem(seed, n=7, equality=True, bound=2.0):
-    """Half of the variables grow from zero, half shrink; a diagonal of the loss."""
+def random_problem(seed, n=7, equality=True, bound=2.0, unit=1e-4):
+    """Half of the variables grow from zero, half shrink; a diagonal of the loss. Values and residuals are of this size:
+
+    a comparison with zero is one with zero, not with something small.
+    """
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(n, n))
     up = np.arange(n) % 2 == 0
-    box = (np.where(up, 0.0, -bound), np.where(up, bound, 0.0))
-    return problem(A @ A.T / n, rng.normal(size=n), *box, diag=np.full(n, 0.05), equality=equality)
+    box = (np.where(up, 0.0, -bound * unit), np.where(up, bound * unit, 0.0))
+    return problem(A @ A.T / n, unit * rng.normal(size=n), *box, diag=np.full(n, 0.05), equality=equality)
 
 
 ENDS = Limits(1e-9, 10_000, 10_000, INF)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from svmcore._types import LANES
+from svmcore.simd import passes
 from svmcore.simd.vector import BIG, BIG_32
 from svmcore.solvers import _block_jit, _whole_jit
 from svmcore.solvers._block_jit import NONCONVEX, RAY, WorkingSet
@@ -302,3 +303,36 @@ def test_the_bias_is_that_of_free_variables_or_the_middle(beta, bias):
 def test_the_bias_of_variables_that_cannot_move_is_zero():
     work = working_set(np.eye(2), [1.0, 2.0], 0.0, 0.0, 0.0)
     assert _whole_jit._bias(work, work.values[:2].astype(np.float64), -BIG, BIG) == 0.0
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-4])
+@pytest.mark.parametrize("seed", range(6))
+def test_what_each_pass_means(seed, unit):
+    """The loops that compiled passes are compared with, in other words: one variable after the other."""
+    rng = np.random.default_rng(seed)
+    m = 6
+    A = rng.normal(size=(m, m))
+    gram = A @ A.T / unit
+    values, along = unit * rng.normal(size=m), unit * rng.normal(size=m)
+    rise, fall = -1e9 * rng.integers(0, 2, m) * unit, 1e9 * rng.integers(0, 2, m) * unit
+    diagonal, inverse, tau, i = unit * np.diag(gram), 0.125, 1e-12, int(rng.integers(m))
+    gains, conjugate = [], []
+    for j in range(m):
+        slope = max(values[i] - values[j] - fall[j], 0.0)
+        curvature = diagonal[i] + diagonal[j] - 2.0 * unit * gram[i, j]
+        gains.append(slope**2 / max(curvature, tau))
+        conjugate.append(slope**2 / max(curvature - inverse * (along[i] - along[j]) ** 2, tau))
+    assert passes._best_partner(values, gram, i, unit, i, diagonal, tau, fall) == int(np.argmax(gains))
+    assert passes._best_conjugate(values, along, inverse, gram, unit, i, diagonal, tau, fall) == int(
+        np.argmax(conjugate)
+    )
+    direction = 0.25 * along + unit * (gram[1] - gram[4])
+    after = values - 0.5 * direction
+    found = passes._update_along(values, along, gram, unit, 1, 4, 0.25, 0.5, rise, fall)
+    assert along == pytest.approx(direction, rel=1e-12)
+    assert values == pytest.approx(after, rel=1e-9, abs=1e-15)
+    assert found == (int(np.argmax(after + rise)), pytest.approx(max(after + rise)), pytest.approx(min(after + fall)))
+    after = values - 0.5 * (gram[1] - gram[4])
+    found = passes._update_pair(values, gram, 1, 4, 0.5, rise, fall)
+    assert values == pytest.approx(after, rel=1e-12)
+    assert found == (int(np.argmax(after + rise)), pytest.approx(max(after + rise)), pytest.approx(min(after + fall)))

@@ -24,7 +24,7 @@ def face_of(duals, members, d=None):
 
 @pytest.mark.parametrize("equality", [True, False])
 def test_the_face_of_free_variables_and_its_projected_residual(equality):
-    duals, _, _ = random_problem(12, equality=equality)
+    duals, _, _ = random_problem(12, equality=equality, unit=1.0)
     duals.beta[[0, 1, 4]] = 0.5, -0.5, 2.0
     face = face_of(duals, [])
     mean = 0.5 * (duals.v[0] + duals.v[1]) if equality else 0.0
@@ -36,7 +36,7 @@ def test_the_face_of_free_variables_and_its_projected_residual(equality):
 
 
 def test_the_entrant_has_the_most_negative_multiplier():
-    duals, _, _ = random_problem(13)
+    duals, _, _ = random_problem(13, unit=1.0)
     duals.v[:] = [3.0, 9.0, 2.0, -4.0, -9.0, 0.0, 1.0]
     duals.beta[[4, 5]] = 1.0, -1.0  # free
     assert projection._entrant(duals, 0.5) == (3, 4.5)
@@ -72,7 +72,7 @@ def test_directions_are_steepest_or_conjugate():
 
 
 def test_what_rounding_adds_to_the_sum_is_taken_by_the_widest():
-    duals, _, _ = random_problem(15)
+    duals, _, _ = random_problem(15, unit=1.0)
     duals.beta[:3] = 1.9, -1.0, 0.2
     face = face_of(duals, [0, 1, 2])
     projection._balance(duals, face)

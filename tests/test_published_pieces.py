@@ -19,9 +19,10 @@ N = 40
 
 
 def scene(seed: int):
-    """A state with ties, arrivals and moves pending; elbow, d, rate, lambda."""
+    """A state with ties, arrivals and moves pending; elbow, d, rate, lambda. Of odd ones values and rates are small."""
     rng = np.random.default_rng(seed)
-    lower, upper = -rng.integers(0, 2, N).astype(float), rng.integers(1, 4, N).astype(float)
+    unit = 1e-4 if seed % 2 else 1.0
+    lower, upper = -unit * rng.integers(0, 2, N).astype(float), unit * rng.integers(1, 4, N).astype(float)
     side = rng.integers(0, 3, N).astype(np.int8)
     share = rng.choice([0.0, 1e-14, 0.3, 1.0 - 1e-14, 1.0], N)
     share = np.where(rng.random(N) < 0.5, 10.0 ** rng.uniform(-5.0, -2.5, N), share)
@@ -35,6 +36,8 @@ def scene(seed: int):
     elbow = rng.permutation(np.flatnonzero(side == ELBOW))
     d = rng.choice([0.0, 1e-14, -1e-3, 0.5, -2.0, 0.02, 0.1], elbow.size)
     rate = rng.choice([0.0, 1e-12, -1e-3, 1e-3, 0.7, -0.7], N)
+    d, rate, resid = unit * d, unit * rate, unit * resid
+    S.resid[:] = resid
     return rng, S, elbow, d, rate, float(10.0 ** rng.uniform(-2.0, 0.5))
 
 

@@ -69,7 +69,7 @@ TESTS = {
     "problem/formulations": f"measures total {CERTIFIED}[second",
     "problem/measures": f"measures {CERTIFIED}[second",
     "simd/loops": "vector block:kept",
-    "simd/passes": "block_steps vector:passes block:conjugate",
+    "simd/passes": "block_steps:pass_means block_steps vector:passes block:conjugate",
     "simd/sums": "steps:sums",
     "simd/vector": "vector kernels",
     "solvers/_active": "active simple:paper simple update:add",
