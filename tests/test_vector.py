@@ -452,3 +452,25 @@ def test_narrower_processors_give_the_same_answer(cpu, features, tmp_path):
     values = [output.split() for output in outputs]
     assert values[0][1] == values[1][1] == "True"
     assert float(values[0][0]) == pytest.approx(float(values[1][0]), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint16])
+def test_parts_of_what_is_stored_are_gathered(dtype):
+    """In their own number type; rows that are not there are left as they were."""
+    rng = np.random.default_rng(0)
+    stored = rng.random((9, 9)).astype(np.float32)
+    points, slots = np.array([7, 2, 5, 0]), np.array([-1, 3, 0, -1])
+    out = np.full((4, 4), 9, dtype)
+    loops.gather_lower(stored, points, 50.0, 0.25, out)
+    wanted = (stored[np.ix_(points, points)].astype(np.float64) * 50.0 + 0.25).astype(dtype)
+    below = np.tri(4) > 0
+    assert out[below] == pytest.approx(wanted[below], rel=1e-6)
+    assert (out[~below] == 9).all()
+    out[:] = 9
+    loops.gather_known(stored, slots, points, 50.0, 0.25, 0, 3, out)
+    wanted = (stored[np.ix_(slots, points)].astype(np.float64) * 50.0 + 0.25).astype(dtype)
+    assert out[1:3] == pytest.approx(wanted[1:3], rel=1e-6)
+    assert (out[[0, 3]] == 9).all()
+    out[:] = 9
+    loops.gather_known(stored, slots, points, 50.0, 0.25, 2, 4, out)
+    assert (out[:2] == 9).all()
