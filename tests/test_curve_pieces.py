@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from svmcore.path import curve_jit
 from svmcore.path.elbow_jit import ELBOW, LOW, UP
+from svmcore.path.log_jit import KNOTS as KNOTS_SO_FAR
+from svmcore.path.log_jit import loosen_chord
+from svmcore.path.record import Recorder
 
 N, KNOTS = 7, 9
 
@@ -57,3 +62,62 @@ def test_a_record_is_played_in_pieces(seed):
         assert (out == values[first : last + 1, members[:n]]).all()
         assert (R.beta == values[last]).all()
         assert (R.place == -1).all()
+
+
+def stage(seed: int) -> tuple[curve_jit.Chords, np.ndarray, np.ndarray, np.ndarray]:
+    """Random values at knots, bounds that just hold, and: (stage, kernel, values of rows at knots, roots)."""
+    rng = np.random.default_rng(seed)
+    n_rows, n_members = 12, 5
+    ends = np.array([0, 1, 4, KNOTS - 1])
+    at = np.sort(rng.random(KNOTS))[::-1].copy()
+    values = np.cumsum(rng.normal(size=(KNOTS, n_members)), axis=0)
+    K, level = rng.normal(size=(n_rows, n_members)), 3.0 * rng.normal(size=KNOTS)
+    first = rng.normal(size=n_rows) * 8.0
+    lam_f = first + (values - values[0]) @ K.T + (level - level[0])[:, None]
+    roots, chord = rng.random(n_rows) + 0.5, np.zeros((KNOTS, 2))
+    for a, b in pairwise(ends):
+        for k in range(a + 1, b):
+            share = (at[a] - at[k]) / (at[a] - at[b])
+            stray = np.abs(lam_f[k] - (lam_f[a] + share * (lam_f[b] - lam_f[a])))
+            chord[k, 1] = 0.3 * stray.max()
+            chord[k, 0] = max(1e-9, ((stray - chord[k, 1]) / roots).max())
+    return curve_jit.Chords(at, level, values, chord, ends), K, lam_f, roots
+
+
+@pytest.mark.parametrize("room", [0, 3, 200])
+@pytest.mark.parametrize("seed", range(8))
+def test_changes_of_sign_are_those_of_every_knot(seed, room):
+    here, K, lam_f, roots = stage(seed)
+    changes = curve_jit.Changes(np.empty(room), np.empty(room, np.int64), np.empty(room, np.bool_))
+    n, looked_at = curve_jit.sign_changes(here, lam_f[here.ends].copy(), K, roots, 1e-11, changes)
+    knot, row = np.nonzero((lam_f[1:] > 0.0) != (lam_f[:-1] > 0.0))
+    assert n == row.size
+    assert looked_at <= K.shape[0] * 2  # of three chords two have knots between
+    if room < n:
+        return
+    a, b = lam_f[knot, row], lam_f[knot + 1, row]
+    lam = here.at[knot] + a / (a - b) * (here.at[knot + 1] - here.at[knot])
+    wanted = sorted(zip(row.tolist(), lam.tolist(), (b > 0.0).tolist(), strict=True))
+    found = sorted(zip(changes.row[:n].tolist(), changes.at[:n].tolist(), changes.positive[:n].tolist(), strict=True))
+    assert [(r, p) for r, _, p in found] == [(r, p) for r, _, p in wanted]
+    np.testing.assert_allclose([x for _, x, _ in found], [x for _, x, _ in wanted], rtol=1e-9)
+
+
+def test_rows_far_from_zero_are_not_looked_at_and_unknown_chords_clear_nobody():
+    here, K, lam_f, roots = stage(0)
+    ends = lam_f[here.ends] + 1e6
+    changes = curve_jit.Changes(np.empty(9), np.empty(9, np.int64), np.empty(9, np.bool_))
+    assert curve_jit.sign_changes(here, ends, K, roots, 1e-11, changes) == (0, 0)
+    here.chord[2] = np.inf  # between the second and the third end
+    roots[0] = 0.0  # no number times infinity
+    assert curve_jit.sign_changes(here, ends, K, roots, 1e-11, changes) == (0, K.shape[0])
+
+
+def test_a_knot_that_moves_takes_the_chord_that_ends_there_along():
+    chord = np.array([[0.0, 0.0], [1.0, 2.0], [0.0, 0.0], [3.0, 4.0], [5.0, 6.0], [0.0, 0.0]])
+    log = Recorder(4, 4).log
+    log.chord[:6] = chord
+    log.end[KNOTS_SO_FAR] = 6
+    loosen_chord(log, 0.5, 0.25)
+    chord[3:5] += [0.5, 0.25]
+    assert np.array_equal(log.chord[:6], chord)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -48,13 +50,11 @@ def assert_exact(path, curve, X, positive, weight):
 def small_pieces():
     """Everything so small that each mechanism is at work on tiny problems."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_error_curve, "_STAGE", (40, 400))
+        patch.setattr(_error_curve, "_OVERHEAD", 300.0)
+        patch.setattr(_error_curve, "_MOST", 20)
+        patch.setattr(_error_curve, "_VALUES", 60)
         patch.setattr(_error_curve, "_BLOCK", 64)
         patch.setattr(_error_curve, "_PIECE", 64)
-        patch.setattr(_error_curve, "_LOOKED_AT", 4)
-        patch.setattr(_error_curve, "_PROBES", 2)
-        patch.setattr(_error_curve, "_SHORTEST", 2)
-        patch.setattr(_error_curve, "_OVERHEAD", -np.inf)
         yield
 
 
@@ -80,19 +80,52 @@ def test_chords_keep_nearly_all_rows_from_being_looked_at(kernel, monkeypatch):
     path = svm_path(X, y, **options)
     rng = np.random.default_rng(0)
     Z, z = rng.normal(size=(3000, 3)), rng.choice([-1, 1], 3000)
-    seen = []
-    flips = _error_curve.Follower._flips
-    monkeypatch.setattr(_error_curve, "_OVERHEAD", -np.inf)
+    followers = []
+    start = _error_curve.Follower.start
 
-    def counted(self, window, K, place, near, ends, start):
-        seen.append((window, near.size))
-        return flips(self, window, K, place, near, ends, start)
+    def seen(self, control):
+        followers.append(self)
+        start(self, control)
 
-    monkeypatch.setattr(_error_curve.Follower, "_flips", counted)
+    monkeypatch.setattr(_error_curve.Follower, "start", seen)
     assert_exact(path, path.error_curve(Z, z), Z, z > 0, np.ones(3000))
-    assert np.isfinite([w.reach for w, _ in seen]).any()
-    looked_at = sum(n * (w.last - w.first) for w, n in seen)
-    assert looked_at < 0.35 * 3000 * path._track.knot.shape[0]
+    n_knots = path._track.knot.shape[0]
+    (follower,) = followers
+    if kernel == "linear":  # an elbow of four: steps, which tell nothing of chords
+        assert follower.ends.size == n_knots
+        assert follower.looked_at == 0
+    else:
+        in_windows = path.stats["n_window_events"]
+        assert in_windows > 0.2 * n_knots
+        assert n_knots - follower.ends.size > 0.7 * in_windows
+        assert 0 < follower.looked_at < 0.1 * 3000 * follower.ends.size
+
+
+@pytest.mark.compiled
+@given(st.integers(0, 10**9))
+def test_knots_are_as_near_to_their_chords_as_the_path_says(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(60, 160))
+    X, y = two_clouds(n, seed=seed % 1000)
+    if rng.random() < 0.3:
+        X = np.round(X, 1)  # ties
+    embedded = bool(rng.random() < 0.3)
+    options = {"fit_intercept": False, "intercept_scaling": 2.0} if embedded else {}
+    path = svm_path(
+        X, y, gamma=float(rng.choice([0.2, 1.0, 5.0])), lambda_min=float(rng.choice([0.01, 1.0])), **options
+    )
+    Z = np.vstack([rng.normal(size=(20, X.shape[1])), X[:5]])
+    track, lam_f = path._track, every_knot(path, Z)
+    at, chord = track.knot[:, 0], track.chord
+    assert (chord[[0, -1], 0] == 0.0).all()
+    ends = np.flatnonzero(chord[:, 0] == 0.0)
+    root = np.sqrt(1.0 + (4.0 if embedded else 0.0))
+    for first, last in pairwise(ends):
+        for k in range(first + 1, last):
+            share = (at[first] - at[k]) / (at[first] - at[last])
+            straight = lam_f[:, first] + share * (lam_f[:, last] - lam_f[:, first])
+            stray = np.abs(lam_f[:, k] - straight).max()
+            assert stray <= root * chord[k, 0] + chord[k, 1] + 1e-10 * (at[0] + np.abs(lam_f).max())
 
 
 @pytest.mark.filterwarnings("ignore:the path's largest relative:svmcore.ConvergenceWarning")

@@ -10,6 +10,7 @@ import pytest
 from svmcore.path import elbow_jit as ej
 from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
+from svmcore.path.record import Recorder
 from svmcore.path.window import new_stretch, new_window
 
 N, JOINED, ELBOW = 40, 3, 4
@@ -270,3 +271,36 @@ def test_a_point_without_a_kernel_of_its_own_cannot_join_the_elbow():
     x = np.zeros(3)
     assert ej.pivot_of(P, S, 1, x) == 0.0
     assert ej.pivot_of(P, S, 2, x) == 1.0
+
+
+@pytest.mark.parametrize("without", [(), (3,), (9,), (2, 3), (6, 8)])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_log_is_told_how_far_its_knots_are_from_the_chords_of_thirds(seed, without):
+    """`without`: steps of no length, which have no knot of their own."""
+    at = scene(seed)
+    at.S.resid[:] = np.where(at.S.resid < 0.0, -1e3, 1e3) * (at.S.resid != 0.0)  # nobody objects
+    at.q.old[2] = at.S.resid
+    sj.residuals_at_thirds(at.P, at.S, at.w, at.q)
+    assert sj.find_objectors(at.P, at.S, at.w, at.q) == 0
+    log = Recorder(N, N).log
+    log.chord[:] = 7.0
+    before = 4
+    at.w.knots[:10] = before + np.cumsum([n > 0 and n not in without for n in range(10)])
+    log.chord[before : at.w.knots[9]] = 0.0
+    at.q.stray[0] = 0.5, 0.25
+    wj.write_chords(at.w, at.q.stray, log)
+    for n in range(1, 10):
+        if n in without:
+            continue
+        chord = log.chord[at.w.knots[n] - 1]
+        later = n + 1
+        while later in without:  # the end of a third moves to the last step before it that has a knot
+            later += 1
+        if any(end in range(n, later) for end in (3, 6, 9)):
+            assert chord[0] == 0.0
+        else:
+            first = n < 3
+            assert chord == pytest.approx(at.q.stray[n] + (np.array([0.5, 0.25]) if first else 0.0))
+            assert chord[0] > 0.0
+    assert (log.chord[:before] == 7.0).all()
+    assert (log.chord[at.w.knots[9] :] == 7.0).all()

@@ -1,4 +1,4 @@
-"""Values of the variables at successive knots of a path, as a matrix over those that change."""
+"""Values of the variables at successive knots of a path, as a matrix over those that change; and where signs change."""
 
 from __future__ import annotations
 
@@ -23,6 +23,24 @@ class Replay(NamedTuple):
     side: np.ndarray
     beta: FloatArray
     place: IntArray
+
+
+class Chords(NamedTuple):
+    """Successive knots: what a path is there, and how far lambda f is from the chords between `ends`, places among them."""
+
+    at: FloatArray
+    level: FloatArray  # of lambda f: the bias, and what the kernel's offset adds
+    values: FloatArray  # knot x member
+    chord: FloatArray  # (reach, shift)
+    ends: IntArray
+
+
+class Changes(NamedTuple):
+    """Room for changes of sign: lambda, the row, and whether it is positive below."""
+
+    at: FloatArray
+    row: IntArray
+    positive: np.ndarray
 
 
 @jit
@@ -70,3 +88,66 @@ def play(replay, first, last, members, n, out):
         i = members[j]
         replay.beta[i] = out[last - first, j]
         replay.place[i] = -1
+
+
+@jit
+def farthest(chord, first, last):
+    """The largest reach and shift strictly between two knots."""
+    reach = 0.0
+    shift = 0.0
+    for k in range(first + 1, last):
+        reach = max(reach, chord[k, 0])
+        shift = max(shift, chord[k, 1])
+    return reach, shift
+
+
+@jit(sums=True)
+def value_from(values, k, first, kernel):
+    """What the members give that have moved since the knot `first`: sum of (values[k] - values[first]) kernel."""
+    total = 0.0
+    now, before = values[k], values[first]
+    for j in range(kernel.shape[0]):
+        total += (now[j] - before[j]) * kernel[j]
+    return total
+
+
+@jit
+def write_change(changes, n, row, before, after, high, low):
+    """If a row's value, linear from `high` down to `low`, changes its sign, write where. Returns how many there are.
+
+    In place: changes, as far as there is room.
+    """
+    if (before > 0.0) == (after > 0.0):
+        return n
+    if n < changes.at.shape[0]:
+        changes.at[n] = high + before / (before - after) * (low - high)
+        changes.row[n] = row
+        changes.positive[n] = after > 0.0
+    return n + 1
+
+
+@jit
+def sign_changes(chords, lam_f, K, roots, rounding, changes):
+    """Where rows change their sign; returns (how many changes, how many rows were looked at between ends).
+
+    `lam_f` has the values at the ends, `K` the kernel between rows and members. In place: changes, as far as there is room.
+    """
+    n = 0
+    looked_at = 0
+    for j in range(chords.ends.shape[0] - 1):
+        first, last = chords.ends[j], chords.ends[j + 1]
+        reach, shift = farthest(chords.chord, first, last)
+        for i in range(K.shape[0]):
+            before, after = lam_f[j, i], lam_f[j + 1, i]
+            room = min(abs(before), abs(after)) - shift - rounding * abs(before)
+            if (before > 0.0) == (after > 0.0) and (last == first + 1 or room > roots[i] * reach):
+                continue
+            value = before
+            looked_at += last > first + 1
+            for k in range(first + 1, last):
+                moved = value_from(chords.values, k, first, K[i])
+                now = before + (chords.level[k] - chords.level[first]) + moved
+                n = write_change(changes, n, i, value, now, chords.at[k - 1], chords.at[k])
+                value = now
+            n = write_change(changes, n, i, value, after, chords.at[last - 1], chords.at[last])
+    return n, looked_at

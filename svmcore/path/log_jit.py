@@ -20,6 +20,7 @@ class Log(NamedTuple):
     event_index: IntArray
     event_move: np.ndarray  # (old side, new side, cause)
     knot: FloatArray  # (t, bias)
+    chord: FloatArray  # (reach, shift), of which `path/record.Track` tells
     knot_at: IntArray  # (number of events before, number of values)
     index: np.ndarray  # type: ignore[assignment]
     value: FloatArray
@@ -44,7 +45,19 @@ def write_knot(log, t, bias, m):
     k = log.end[KNOTS]
     log.knot[k, 0] = t
     log.knot[k, 1] = bias
+    log.chord[k, 0] = 0.0
+    log.chord[k, 1] = 0.0
     log.knot_at[k, 0] = log.end[EVENTS]
     log.knot_at[k, 1] = m
     log.end[KNOTS] = k + 1
     log.end[VALUES] += m
+
+
+@jit
+def loosen_chord(log, reach, shift):
+    """The last knot is about to move by so much (reach, shift), and the chord that ends there with it. In place: log."""
+    k = log.end[KNOTS] - 2
+    while k >= 0 and log.chord[k, 0] > 0.0:
+        log.chord[k, 0] += reach
+        log.chord[k, 1] += shift
+        k -= 1

@@ -510,6 +510,7 @@ class PaperTracker:
             event_index=np.concatenate([np.empty(0, dtype=np.int64), *(index for _, index, _ in self.events)]),
             event_move=moves.astype(np.int8),
             knot=np.array([[k[0], k[1]] for k in self.knots]),
+            chord=np.zeros((len(self.knots), 2)),
             knot_events=np.array([k[2] for k in self.knots], dtype=np.int64),
             offset=offsets(np.array([k[3].size for k in self.knots], dtype=np.int64)),
             index=np.concatenate([k[3] for k in self.knots]),

@@ -18,6 +18,9 @@ class Track(NamedTuple):
 
     Of knot k, ``index[offset[k] : offset[k + 1]]`` are the variables and ``value`` at the same places their values;
     ``knot_events[k]`` is the number of events before it.
+
+    The chord of a knot connects its nearest neighbours whose reach is zero. At the knot K beta + bias stays within
+    sqrt(k(x, x)) reach + shift of that chord, for any x. Windows know this; all other knots have reach zero.
     """
 
     side0: Any
@@ -25,6 +28,7 @@ class Track(NamedTuple):
     event_index: IntArray
     event_move: Any  # (old side, new side, cause)
     knot: FloatArray  # (t, bias)
+    chord: FloatArray  # (reach, shift)
     knot_events: IntArray
     offset: IntArray
     index: Any
@@ -64,6 +68,7 @@ def new_log(n: int, capacity: int, small: bool = False) -> Log:
         event_index=np.empty(events, dtype=np.int64),
         event_move=np.empty((events, 3), dtype=np.int8),
         knot=np.empty((knots, 2)),
+        chord=np.empty((knots, 2)),
         knot_at=np.empty((knots, 2), dtype=np.int64),
         index=np.empty(values, dtype=np.int32),
         value=np.empty(values),
@@ -97,7 +102,7 @@ class Recorder:
         log = self.log
         n_events, n_knots, n_values = (int(a) for a in log.end)
         if n_events or n_knots:
-            ends = (n_events, n_events, n_events, n_knots, n_knots, n_values, n_values, 3)
+            ends = (n_events, n_events, n_events, n_knots, n_knots, n_knots, n_values, n_values, 3)
             self.chunks.append(Log(*(part[:end].copy() for part, end in zip(log, ends, strict=True))))
         self.forget()
 
@@ -113,7 +118,7 @@ class Recorder:
         whole = Log(*(np.concatenate(parts) for parts in zip(*self.chunks, strict=True)))
         before = offsets(np.array([chunk.event_t.size for chunk in self.chunks], dtype=np.int64))[:-1]
         return Track(
-            side0, whole.event_t, whole.event_index, whole.event_move, whole.knot,
+            side0, whole.event_t, whole.event_index, whole.event_move, whole.knot, whole.chord,
             whole.knot_at[:, 0] + np.repeat(before, [len(chunk.knot) for chunk in self.chunks]),
             offsets(whole.knot_at[:, 1]), whole.index, whole.value, phi_end=phi_end,
         )  # fmt: skip

@@ -202,6 +202,8 @@ def restored(parts: dict[str, Any], X: Any) -> Path:
     equality, open_top, found, slope, phi = parts["flags"].tolist()
     groups = Groups(*(parts[f"group_{name}"] for name in Groups._fields))
     names = [name for name in Track._fields if name not in _SCALARS]
+    if "track_chord" not in parts:  # a file from before there were any
+        parts = parts | {"track_chord": np.zeros(parts["track_knot"].shape)}
     track = Track(
         **{name: parts[f"track_{name}"] for name in names},
         open_top=bool(open_top),
@@ -215,6 +217,8 @@ def restored(parts: dict[str, Any], X: Any) -> Path:
     n, size = X.shape[0], groups.first.size
     if parts["signs"].shape != (n,) or groups.of.shape != (n,) or track.offset.size != track.knot.shape[0] + 1:
         raise ValueError("the arrays do not belong together")
+    if track.chord.shape != track.knot.shape or not (track.chord >= 0.0).all():
+        raise ValueError("chords and knots do not belong together")
     if track.index.shape != track.value.shape or track.offset[-1] != track.index.size:
         raise ValueError("elbow values and indices do not belong together")
     _check_ranges(track, groups, n, size)

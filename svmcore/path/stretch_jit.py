@@ -42,7 +42,7 @@ from svmcore.path.elbow_jit import (
     look,
     size_at,
 )
-from svmcore.path.log_jit import EVENTS, KNOTS, VALUES
+from svmcore.path.log_jit import EVENTS, KNOTS, VALUES, loosen_chord
 from svmcore.path.window_jit import (
     CANDIDATES,
     END,
@@ -55,14 +55,18 @@ from svmcore.path.window_jit import (
     START,
     STEPS,
     TIED,
+    WIDENED,
     Closing,
+    elbow_step,
     four_products,
     run_window,
     slot_direction,
+    step_size,
     symmetric_product,
+    write_chords,
 )
 from svmcore.simd.sums import dot
-from svmcore.simd.vector import COLUMNS_64, OUTER_ROWS, add_outer
+from svmcore.simd.vector import COLUMNS_64, OUTER_ROWS, add_outer, fmax
 
 # Stretch.pace
 LENGTH, WIDTH, RETRIES, WANTED, RATED, LOOKED, FRESH_FOR, N_WINDOWS, N_BACK, N_INSIDE, CARRIED = range(11)
@@ -74,12 +78,9 @@ LONGEST = 32  # steps of a window
 ROOM = LONGEST + 4 + COLUMNS_64  # slots that one window may add, and the rest of a tile
 PIVOT = 1e-8  # a window neither starts with nor accepts a smaller relative pivot
 RESIDUAL = 1e-8  # an elbow residual above this times the size of the linear term asks for a refresh
-RESTING = 1e-15  # one below this is rounding
 MOST_RETRIES = 6  # a window that points object to is taken back so often at most
 MOST_SHORTER = 2  # one that the gap objects to
-SMALL_STEP = 1e-6  # a correction of an elbow value by more is none
 ARRIVED = 1e-13  # t this close to its end, relatively, is there
-WIDENED = 1e-6  # share by which the bound on a deviation is widened, against rounding
 TINY = 1e-200  # against division by zero
 CROSSED = 1e-11  # a residual beyond zero by more than this times that size is on the wrong side
 
@@ -99,6 +100,7 @@ class Stretch(NamedTuple):
     root: FloatArray
     wanted: np.ndarray
     bend: FloatArray
+    stray: FloatArray  # (reach, shift) of every step, and in row 0 of the correction before the first
     old: FloatArray  # beta, base and residuals before
     old_side: np.ndarray
     old_num: FloatArray
@@ -125,40 +127,11 @@ class Reach(NamedTuple):
 
 
 @jit
-def elbow_step(setting, state, window):
-    """The Newton step on the elbow that removes its residual. In place: window, with the step in window.solution.
-
-    `window.solved_one` must be up to date.
-    Returns (whether it is worth taking, whether it stays within the boxes, the change of the bias).
-    """
-    m = state.cnt[N_ELBOW]
-    worst = 0.0
-    for k in range(m):
-        window.right[k] = state.resid[state.elbow[k]]
-        worst = max(worst, abs(window.right[k]))
-    if worst <= RESTING * size_at(setting, state.num[NOW]):
-        return False, True, 0.0
-    symmetric_product(state.factor, m, window.right, window.solution)
-    bias_change = 0.0
-    if setting.equality:
-        top = 0.0
-        bottom = 0.0
-        for k in range(m):
-            top += window.solution[k]
-            bottom += window.solved_one[k]
-        bias_change = top / bottom
-    fits = True
-    for k in range(m):
-        i = state.elbow[k]
-        window.solution[k] -= bias_change * window.solved_one[k]
-        inside = state.lower[i] <= state.beta[i] + window.solution[k] <= state.upper[i]
-        fits = fits and inside and abs(window.solution[k]) <= SMALL_STEP
-    return True, fits, bias_change
-
-
-@jit
 def correct_elbow(setting, state, window):
-    """Remove the elbow's residual where that fits, otherwise book it as shift. In place: state, window."""
+    """Remove the elbow's residual where that fits, otherwise book it as shift. In place: state, window.
+
+    Returns how far that moves K beta + bias, as `path/record.Track` tells of a chord: (reach, shift).
+    """
     m = state.cnt[N_ELBOW]
     taken, fits, bias_change = elbow_step(setting, state, window)
     taken = taken and fits
@@ -169,8 +142,10 @@ def correct_elbow(setting, state, window):
             i = state.elbow[k]
             state.base[i] -= state.resid[i]
             state.resid[i] = 0.0
-    if taken:
-        state.num[BIAS] += bias_change
+    if not taken:
+        return 0.0, 0.0
+    state.num[BIAS] += bias_change
+    return step_size(window, m, bias_change)
 
 
 @jit
@@ -219,7 +194,7 @@ def open_window(setting, state, window, stretch):
         window.direction[k] = 1.0
     symmetric_product(state.factor, m, window.direction, window.solved_one)
     open_direction(state, window, stretch)
-    correct_elbow(setting, state, window)
+    stretch.stray[0, 0], stretch.stray[0, 1] = correct_elbow(setting, state, window)
     if not stretch.pace[RATED]:
         bias_rate = 0.0
         if setting.equality:
@@ -384,7 +359,10 @@ def bend_of(window, stretch, a, b):
                 known += value * (window.resid_at[n, s] - (first + theta * (last - first)))
         bias = window.bias_at[n] - (window.bias_at[a] + theta * (window.bias_at[b] - window.bias_at[a]))
         out[slots] = bias
-        largest = max(largest, -total * bias - known)
+        square = fmax(-total * bias - known, 0.0)
+        stretch.stray[n, 0] = np.sqrt(square) * (1.0 + WIDENED)
+        stretch.stray[n, 1] = abs(bias)
+        largest = max(largest, square)
         largest_bias = max(largest_bias, abs(bias))
     return np.sqrt(largest), largest_bias
 
@@ -585,6 +563,8 @@ def look_with_care(setting, state, window, log, course):
     symmetric_product(state.factor, m, window.direction, window.solved_one)
     taken, fits, bias_change = elbow_step(setting, state, window)
     if taken and fits:
+        reach, shift = step_size(window, m, bias_change)
+        loosen_chord(log, reach, shift)
         for k in range(m):
             state.beta[state.elbow[k]] += window.solution[k]
         state.num[BIAS] += bias_change
@@ -669,6 +649,7 @@ def follow_windows(setting, state, window, stretch, log, course):
                 return DEFEATED
             continue
         accept(setting, state, window, stretch, code, gap, course)
+        write_chords(window, stretch.stray, log)
         code = why_return(setting, state, window, log, code, course)
         if code >= 0:
             return code

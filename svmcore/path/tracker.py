@@ -25,6 +25,7 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.kernel.rows import RowStore
 from svmcore.path import elbow_jit as ej
 from svmcore.path.engine import Engine, Factor
+from svmcore.path.log_jit import loosen_chord
 from svmcore.path.problem import BoxPath
 from svmcore.path.record import REFRESH_EVERY, Followed, Recorder
 from svmcore.simd.vector import BIG
@@ -554,6 +555,7 @@ class Tracker:
             trouble = code in (ej.STALLED, ej.SINGULAR)
             factor = ended or stop is not None or state.cnt[ej.SINCE] >= self.refresh_every or code == ej.FLUSH
             gap = np.inf if trouble else self._refresh(self.lam, factor)
+            loosen_chord(self.recorder.log, np.inf, np.inf)  # nobody tells by how much
             pj.correct_knot(self.state, self.recorder.log)
             if not gap <= REDO_GAP and self.refresh_every > 4:
                 self.stats["n_redo"] += 1

@@ -44,6 +44,7 @@ def new_window(n: int, capacity: int, candidates: int) -> wj.Window:
         chosen=np.empty(wj.AHEAD, dtype=np.int64), step=np.empty(capacity + candidates), cand=choice(np.int64),
         place=np.empty(n, dtype=np.int64), kernel=np.empty((candidates, capacity)),
         ahead=np.empty((candidates, capacity)), known=np.zeros(candidates, dtype=np.int8), resid=choice(), rate=choice(),
+        knots=np.empty(steps, dtype=np.int64),
         moved=np.empty((steps, capacity)), resid_at=np.empty((steps, candidates)), t_at=np.empty(steps),
         bias_at=np.empty(steps), count=np.zeros(8, dtype=np.int64),
     )  # fmt: skip
@@ -55,7 +56,7 @@ def new_stretch(n: int, diagonal: FloatArray, capacity: int) -> sj.Stretch:
     pace[sj.LENGTH], pace[sj.WIDTH] = sj.LONGEST, min(WIDTH, n)
     return sj.Stretch(
         rate=np.zeros(n), score=np.zeros(n), work=np.zeros(n), at=np.zeros((4, n)), **_by_slot(capacity),
-        root=np.sqrt(np.maximum(diagonal, NONZERO)), wanted=np.zeros(n, dtype=np.int8),
+        stray=np.zeros((sj.LONGEST + 2, 2)), root=np.sqrt(np.maximum(diagonal, NONZERO)), wanted=np.zeros(n, dtype=np.int8),
         old=np.zeros((3, n)), old_side=np.zeros(n, dtype=np.int8),
         old_num=np.zeros(5), old_end=np.zeros(3, dtype=np.int64), pace=pace,
     )  # fmt: skip

@@ -19,8 +19,8 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._types import NONZERO, FloatArray, IntArray
-from svmcore.path.elbow_jit import BIAS, BOX, ELBOW, GIVE, LOW, MARGIN, NOW, UP, WANT, size_at
-from svmcore.path.log_jit import VALUES, write_event, write_knot
+from svmcore.path.elbow_jit import BIAS, BOX, ELBOW, GIVE, LOW, MARGIN, N_ELBOW, NOW, UP, WANT, size_at
+from svmcore.path.log_jit import KNOTS, VALUES, write_event, write_knot
 from svmcore.simd.sums import add_multiple, dot
 from svmcore.simd.vector import BIG, fmax, fmin
 
@@ -33,6 +33,9 @@ LONG = 0.1  # a step that takes a larger share of t must start from a refined di
 TIE = 1e-12  # events closer than this, relative to the size of the linear term, are simultaneous
 # From an elbow of WIDE points on the inverse is too long for the nearest cache. It is then read once for AHEAD products.
 WIDE, AHEAD = 320, 6
+RESTING = 1e-15  # one below this is rounding
+SMALL_STEP = 1e-6  # a correction of an elbow value by more is none
+WIDENED = 1e-6  # share by which the bound on a deviation is widened, against rounding
 TILE_ROWS, TILE_COLUMNS = 16, 256  # of the inverse that stay in the nearest cache; multiples of 4
 
 
@@ -63,6 +66,7 @@ class Window(NamedTuple):
     known: np.ndarray
     resid: FloatArray  # residuals of candidates
     rate: FloatArray  # their rates
+    knots: IntArray  # step -> knots in the log so far
     moved: FloatArray  # step x slot: beta minus its value at the start
     resid_at: FloatArray  # step x candidate
     t_at: FloatArray
@@ -146,6 +150,45 @@ def symmetric_product(A, n, b, x):
             x[j] += bk * row[j]
         x[k] = total + bk * row[k]
         k += 1
+
+
+@jit
+def elbow_step(setting, state, window):
+    """The Newton step on the elbow that removes its residual. In place: window, with the step in window.solution.
+
+    `window.solved_one` must be up to date.
+    Returns (whether it is worth taking, whether it stays within the boxes, the change of the bias).
+    """
+    m = state.cnt[N_ELBOW]
+    worst = 0.0
+    for k in range(m):
+        window.right[k] = state.resid[state.elbow[k]]
+        worst = max(worst, abs(window.right[k]))
+    if worst <= RESTING * size_at(setting, state.num[NOW]):
+        return False, True, 0.0
+    symmetric_product(state.factor, m, window.right, window.solution)
+    bias_change = 0.0
+    if setting.equality:
+        top = 0.0
+        bottom = 0.0
+        for k in range(m):
+            top += window.solution[k]
+            bottom += window.solved_one[k]
+        bias_change = top / bottom
+    fits = True
+    for k in range(m):
+        i = state.elbow[k]
+        window.solution[k] -= bias_change * window.solved_one[k]
+        inside = state.lower[i] <= state.beta[i] + window.solution[k] <= state.upper[i]
+        fits = fits and inside and abs(window.solution[k]) <= SMALL_STEP
+    return True, fits, bias_change
+
+
+@jit
+def step_size(window, m, bias_change):
+    """How far the step of `elbow_step` moves K beta + bias, as `path/record.Track` tells of a chord: (reach, shift)."""
+    square = fmax(dot(window.solution, window.right, m), 0.0)
+    return np.sqrt(square) * (1.0 + WIDENED), abs(bias_change)
 
 
 @jit(sums=True)
@@ -477,6 +520,7 @@ def run_window(setting, state, window, log, limits):
     """Events until the window is full or must close. In place: state, window, log. Returns why it closed."""
     begin = state.num[NOW]
     zero = 0
+    window.knots[0] = log.end[KNOTS]
     while window.count[STEPS] < limits.steps:
         t = state.num[NOW]
         bias_rate = window_direction(setting, window)
@@ -500,6 +544,7 @@ def run_window(setting, state, window, log, limits):
         remember(window)
         if fall > 0.0:
             log_knot(state, window, log)
+        window.knots[window.count[STEPS]] = log.end[KNOTS]
         zero = zero + 1 if fall <= TIE * size else 0
         if k >= 0:
             i = window.point[k]
@@ -522,6 +567,26 @@ def run_window(setting, state, window, log, limits):
         if size_at(setting, state.num[NOW]) < 0.5 * size_at(setting, begin):
             return HALVED
     return FULL
+
+
+@jit
+def write_chords(window, stray, log):
+    """Tell the log how far the knots of the window are from the chords of its thirds. In place: log.
+
+    `stray` is that of steps, (reach, shift), and in row 0 that of a correction before the first.
+    """
+    n_steps = window.count[STEPS]
+    first = n_steps // 3
+    second = (2 * n_steps) // 3
+    for n in range(1, n_steps):
+        if window.knots[n] == window.knots[n - 1] or n == first or n == second:
+            continue
+        chord = log.chord[window.knots[n] - 1]
+        chord[0] = stray[n, 0] + (stray[0, 0] if n < first else 0.0)
+        chord[1] = stray[n, 1] + (stray[0, 1] if n < first else 0.0)
+    for n in (first, second, n_steps):  # where a third ends with a step of no length, the knot is an earlier one
+        if window.knots[n] > window.knots[0]:
+            log.chord[window.knots[n] - 1, 0] = 0.0
 
 
 @jit
