@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from sklearn import svm
 from sklearn.base import clone
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.estimator_checks import check_estimator
 
 import svmcore
@@ -50,7 +52,7 @@ def values(machine, points=X):
 VARIANTS = [
     ("SVC", {"kernel": "precomputed"}), ("SVC", {"kernel": "poly"}), ("SVC", {"multi_class": "ovr"}),
     ("SVR", {"kernel": "precomputed"}), ("LinearSVC", {"class_weight": "balanced"}), ("LinearSVC", {"loss": "hinge"}),
-    ("GPRegressor", {"solver": "cg"}),
+    ("GPRegressor", {"solver": "cg"}), ("SVCPath", {"kernel": "precomputed"}),
 ]  # fmt: skip
 
 
@@ -76,7 +78,34 @@ def test_without_the_extra_a_sentence_names_it():
     assert 'pip install "svmcore[sklearn]"' in said.stdout
 
 
+def test_more_than_two_classes_are_refused_before_the_shape_of_a_kernel_is():
+    with pytest.raises(ValueError, match="Only binary classification is supported"):
+        svmcore.SVCPath(kernel="precomputed").fit(X[:, :2], np.arange(len(X)) % 3)
+
+
 # ---- equality with scikit-learn --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+@pytest.mark.parametrize("size", [1500])
+def test_usps_is_that_of_scikit_learn(size):
+    """Ten digits of 256 features: objectives of all pairs to 1e-9, and the same classes."""
+    file = Path(os.environ.get("SVMCORE_DATA", Path(__file__).parents[2] / "shared" / "data")) / "classes" / "usps.npz"
+    if not file.is_file():
+        pytest.skip(f"{file} is not there (set SVMCORE_DATA)")
+    with np.load(file) as stored:
+        rows, labels = stored["X"].astype(float), stored["y"]
+    some = np.random.default_rng(0).permutation(len(rows))
+    own, peer = (kind(C=10.0, tol=1e-8).fit(rows[some[:size]], labels[some[:size]]) for kind in (svmcore.SVC, svm.SVC))
+    values = own.decision_function(rows[some])
+    sure = np.diff(np.sort(values, axis=1)[:, -2:], axis=1)[:, 0] > 1e-6
+    assert sure.mean() > 0.99
+    assert (own.predict(rows[some]) == peer.predict(rows[some]))[sure].all()
+    for mine, other in zip(own._fitted.machines, svmcore.SVC.from_sklearn(peer)._fitted.machines, strict=True):
+        K = rbf_kernel(other.support_vectors, gamma=own._gamma)
+        objective = 0.5 * other.dual_coef @ K @ other.dual_coef - np.abs(other.dual_coef).sum()
+        assert mine.objective == pytest.approx(objective, rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,14 @@ class Kernel(Machine):
             return X, y
         if self._given and hasattr(X, "tocsr"):
             raise TypeError("Sparse precomputed kernels are not supported.")
-        X, y = super()._check_points(X, y)
-        if self._given and X.shape[0] != X.shape[1]:
-            raise InputError(
-                f"Precomputed matrix must be a square matrix. Input is a {X.shape[0]}x{X.shape[1]} matrix."
-            )
-        return X, y
+        return super()._check_points(X, y)
+
+    def _check(self, X: Any, y: Any, sample_weight: Any) -> Data:
+        data = super()._check(X, y, sample_weight)
+        if self._given and data.X.shape[0] != data.X.shape[1]:
+            n, width = data.X.shape
+            raise InputError(f"Precomputed matrix must be a square matrix. Input is a {n}x{width} matrix.")
+        return data
 
     # ---- solve -------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from svmcore._errors import InputError, warn
-from svmcore._types import FloatArray
+from svmcore._types import FloatArray, IntArray
 from svmcore.cv import PathCV, cv_path
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
@@ -75,12 +75,16 @@ class SVCPath(Classifier):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def _find(self, data: Data, words: dict[str, Any]) -> Path:
-        if len(data.classes) > 2:
+    def _check_labels(self, y: Any, n: int) -> tuple[IntArray, Any]:
+        codes, classes = super()._check_labels(y, n)
+        if len(classes) > 2:
             raise InputError(
-                f"Only binary classification is supported. The type of the target is multiclass, with {len(data.classes)} "
+                f"Only binary classification is supported. The type of the target is multiclass, with {len(classes)} "
                 "classes; SVCPathCV takes several"
             )
+        return codes, classes
+
+    def _find(self, data: Data, words: dict[str, Any]) -> Path:
         del words["random_state"]
         data, words = self._outside(data, words)
         return svm_path(own(data.X), data.y, sample_weight=data.w, **words)
