@@ -132,7 +132,8 @@ def folder() -> Path:
 class DiskCache:
     """The files of one function, with the methods that numba asks of a dispatcher's cache."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, *, allocates: bool = True) -> None:
+        self._allocates = allocates
         self._name = f"{function.__module__.partition('.')[2]}.{function.__qualname__}"
         self._stamp = stamp(function.__module__) or ""
         self.enable()
@@ -161,19 +162,33 @@ class DiskCache:
             return None
         types = str(tuple(getattr(signature, "args", signature)))
         key, name = self._entry(types, target_context.codegen().magic_tuple())
-        result = _rebuilt(target_context, key, read(folder() / name))
+        result = self._rebuilt(target_context, key, read(folder() / name))
         return result or self._from_bundles(types, target_context)
 
     def _from_bundles(self, types: str, target_context: Any) -> CompileResult | None:
         for file, bundle in fitting(compiler()):
             key, name = self._entry(types, bundle.magic)
-            result = _rebuilt(target_context, key, bundle.codes.get(name))
+            result = self._rebuilt(target_context, key, bundle.codes.get(name))
             if result is not None:
                 return result
             function = name.rpartition("-")[0]
             if any(other.rpartition("-")[0] == function for other in bundle.codes):
                 refuse(file, "svmcore has other sources than those it was made from")
         return None
+
+    def _rebuilt(self, target_context: Any, key: Key, payload: bytes | None) -> CompileResult | None:
+        """The function that a file holds, when that is the one it should. Only memory of its own needs more of numba."""
+        if payload is None:
+            return None
+        try:
+            stored, code = pickle.loads(payload)
+            if stored != key:
+                return None
+            if self._allocates:
+                target_context.refresh()
+            return CompileResult._rebuild(target_context, *pickle.loads(code))
+        except Exception:  # whatever a file says that another state of the library has written
+            return None
 
     def save_overload(self, signature: Any, result: CompileResult) -> None:
         """Write the compiled function to its file. A full, slow, read-only or missing disk is no error."""
@@ -192,18 +207,6 @@ class DiskCache:
         """What must be equal, in full, and the name of the file: the function, all else, the sources."""
         key = (self._name, types, repr(magic), compiler(), self._stamp)
         return key, f"{self._name}-{_digest(repr(key[:-1]))}-{self._stamp[:16]}{SUFFIX}"
-
-
-def _rebuilt(target_context: Any, key: Key, payload: bytes | None) -> CompileResult | None:
-    """The function that a file holds, when that is the one it should."""
-    if payload is None:
-        return None
-    try:
-        stored, code = pickle.loads(payload)
-        target_context.refresh()
-        return CompileResult._rebuild(target_context, *pickle.loads(code)) if stored == key else None
-    except Exception:  # whatever a file says that another state of the library has written
-        return None
 
 
 def pack(file: Path) -> int:

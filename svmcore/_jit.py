@@ -62,7 +62,7 @@ def jit(function: Any = None, *, sums: bool = False, inline: bool = False, alloc
         compiled: Any = Root(function, targetoptions=options)
     else:
         compiled = numba.njit(**options)(function)
-    compiled._cache = DiskCache(function)
+    compiled._cache = DiskCache(function, allocates=allocates or not TESTED)
     return compiled
 
 

@@ -153,14 +153,20 @@ def _read(builder: Any, pointer: Any, offset: int, kind: Any = _INTEGER, behind:
     return value
 
 
+array_fields = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")
+"""Of what numba has of an array, in order."""
+
+
 @lower_getattr_generic(Record)
-def _field(context: Any, builder: Any, record: Record, value: Any, name: str) -> Any:
+def read_field(context: Any, builder: Any, record: Record, value: Any, name: str) -> Any:
+    """The value of a field."""
     position = record.instance_class._fields.index(name)
     kind = record.kinds[position]
-    proxy = cgutils.create_struct_proxy(record)(context, builder, value)
     if not isinstance(kind, types.Array):
-        return getattr(proxy, name)
-    array = _read(builder, proxy.tuple__, _ITEMS + _WORD * position, _POINTER, behind=_STRIDES + _WORD)
+        number = [other for _, other, _ in record.numbers].index(name)
+        return builder.extract_value(value, 1 + number)
+    pointer = builder.extract_value(value, 0)
+    array = _read(builder, pointer, _ITEMS + _WORD * position, _POINTER, behind=_STRIDES + _WORD)
     lengths = _read(builder, array, _LENGTHS, _POINTER, behind=_WORD * kind.ndim)
     shape = [_read(builder, lengths, _WORD * k) for k in range(kind.ndim)]
     size = ir.Constant(_INTEGER, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
@@ -171,15 +177,12 @@ def _field(context: Any, builder: Any, record: Record, value: Any, name: str) ->
     else:
         steps = _read(builder, array, _STRIDES, _POINTER, behind=_WORD * kind.ndim)
         strides = [_read(builder, steps, _WORD * k) for k in range(kind.ndim)]
-    count = ir.Constant(_INTEGER, 1)
-    for length in shape:
+    count = shape[0] if shape else ir.Constant(_INTEGER, 1)
+    for length in shape[1:]:
         count = builder.mul(count, length, flags=("nsw",))
-    out = context.make_array(kind)(context, builder)
-    out.meminfo = ir.Constant(out.meminfo.type, None)  # owned by the array object, which outlives the call
-    out.parent = ir.Constant(out.parent.type, None)
-    out.nitems = count
-    out.itemsize = size
-    out.data = builder.bitcast(_read(builder, array, _DATA, _POINTER), out.data.type)
-    out.shape = cgutils.pack_array(builder, shape, ty=_INTEGER)
-    out.strides = cgutils.pack_array(builder, strides, ty=_INTEGER)
-    return out._getvalue()
+    whole = ir.Constant(context.get_value_type(kind), None)  # owned by the array object, which outlives the call
+    data = builder.bitcast(_read(builder, array, _DATA, _POINTER), whole.type.elements[4])
+    packed = (cgutils.pack_array(builder, numbers, ty=_INTEGER) for numbers in (shape, strides))
+    for place, part in enumerate((count, size, data, *packed), start=2):
+        whole = builder.insert_value(whole, part, place)
+    return whole

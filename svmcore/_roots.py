@@ -19,17 +19,19 @@ from types import CodeType
 from typing import Any
 
 from llvmlite.binding import parse_assembly
-from numba.core import codegen, config, lowering, typed_passes, types, untyped_passes
+from numba.core import codegen, config, typed_passes, types, untyped_passes
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.cpu import CPUContext
 from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
+from numba.core.errors import NumbaError
 from numba.core.imputils import builtin_registry
 from numba.core.postproc import PostProcessor
 from numba.core.registry import CPUDispatcher
 from numba.core.types.functions import BaseFunction
 
-from svmcore._records import by_reference, describe_arguments
+from svmcore._lower import Lower
+from svmcore._records import by_reference
 
 
 class _PartLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
@@ -94,13 +96,6 @@ def _with_parts(libraries: Iterable[Any]) -> Iterable[Any]:
                 waiting.extend(library._linking_libraries)
 
 
-class _Lower(lowering.Lower):  # type: ignore[misc]
-    def setup_function(self, description: Any) -> None:
-        """Begin a function."""
-        super().setup_function(description)
-        describe_arguments(self.function, description)
-
-
 class _NoEntry:
     """What numba knows a part by, as it has no address."""
 
@@ -110,7 +105,7 @@ class _PartLowering(typed_passes.NativeLowering):  # type: ignore[misc]
     """Numba's last pass, with a library of ours, and without translation."""
 
     _name = "part_lowering"
-    lowering_class = _Lower
+    lowering_class = Lower
 
     def run_pass(self, state: Any) -> bool:
         """Write a function down in the optimiser's language."""
@@ -190,22 +185,50 @@ def _get_call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
 
 
 def _get_function(self: Any, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
-    """How to write a call down. Each array is asked for something that none has, and numba looks for it everywhere."""
-    return _SLOWER[CPUContext, "get_function"](self, fn, sig, _firstcall=_firstcall and fn != "__array__")
+    """How to write a call down; what is not known may have just been defined, or is in modules that homes do not need.
+
+    Each array is asked for something that none has, and each function as one of its kind.
+    """
+    final = not _firstcall or isinstance(fn, type) or fn == "__array__"
+    for learn in (None, _refresh, _learn_all):
+        if learn is not None:
+            learn(self)
+        try:
+            return _SLOWER[CPUContext, "get_function"](self, fn, sig, _firstcall=False)
+        except NotImplementedError:
+            if final or learn is _learn_all:
+                raise
+    raise AssertionError
 
 
 def _refresh(self: Any) -> None:
-    """Learn what numba's modules define. Each definition would have all that is known looked through again."""
-    if not _refreshing:
-        _refreshing.append(self)
-        try:
-            _SLOWER[CPUContext, "refresh"](self)
-        finally:
-            _refreshing.pop()
-        self.install_registry(builtin_registry)
+    """Learn what has just been defined. Numba would look through all that it has."""
+    for registry in list(self._registries):
+        self.install_registry(registry)
 
 
-_refreshing: list[Any] = []
+def _learn(context: Any) -> None:
+    """Learn what homes speak of: numbers, tuples, ranges, arrays. All that numba has would take as long as a large root."""
+    from numba.core import optional  # noqa: F401
+    from numba.core.runtime import rtsys
+    from numba.core.typing import mathdecl, npydecl
+    from numba.cpython import builtins, iterators, mathimpl, numbers, rangeobj, slicing, tupleobj  # noqa: F401
+    from numba.np import arrayobj, npyimpl  # noqa: F401
+
+    rtsys.initialize(context)
+    for registry in (builtin_registry, mathimpl.registry, npyimpl.registry):
+        context.install_registry(registry)
+    for registry in (mathdecl.registry, npydecl.registry):
+        context.typing_context.install_registry(registry)
+    context.typing_context._load_builtins()
+    context.install_registry(builtin_registry)
+
+
+def _learn_all(context: Any) -> None:
+    """Learn all that numba has."""
+    _SLOWER[CPUContext, "refresh"](context)
+
+
 _sizes: dict[Any, int] = {}
 _answers: dict[Any, Any] = {}
 _QUICKER = {
@@ -252,6 +275,7 @@ class _Part(CPUDispatcher):  # type: ignore[misc]
         """Lower it, once for each list of types. Who compiles a root has the lock, and is who is heard of."""
         args = tuple(signature)
         if args not in self.overloads:
+            self._compiler._failed_cache.clear()  # what failed may have needed more of numba
             self.overloads[args] = self._compiler.compile(args, None)
         return self.overloads[args].entry_point
 
@@ -268,8 +292,14 @@ class _RootCompiler(_FunctionCompiler):  # type: ignore[misc]
             return self._root(args)
 
     def _root(self, args: Any) -> Any:
-        self.targetdescr.target_context.refresh()
-        self.part.compile(args)
+        learn = _learn_all if self.targetoptions["_nrt"] else _learn
+        learn(self.targetdescr.target_context)
+        try:
+            self.part.compile(args)
+        except NumbaError:  # it may need more of numba than homes do
+            _learn_all(self.targetdescr.target_context)
+            _answers.clear()
+            self.part.compile(args)
         part = self.part.overloads[args]
         context = part.target_context  # knows whether references are counted
         library = _RootLibrary(context.codegen(), part.library.name)

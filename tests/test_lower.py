@@ -1,0 +1,177 @@
+"""What compiled code means is what Python means: indices, ranges, variables, fields of records, in all their forms."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from svmcore._jit import TESTED, jit
+
+ROOT = Path(__file__).parents[1]
+pytestmark = [pytest.mark.compiled, pytest.mark.skipif(not TESTED, reason="numba's own compiler is used")]
+
+
+class Room(NamedTuple):
+    """A record."""
+
+    line: Any
+    table: Any
+    scale: float
+    count: int
+
+
+Room.__module__ = "svmcore.test"  # records are passed by reference where they are ours
+
+
+def compiled(function):
+    function.__module__ = "svmcore._jit"  # whose text is known; the functions here are in no cache
+    root = jit(function)
+    root._cache.disable()
+    return root
+
+
+def agrees(function, *args):
+    expected = function(*[np.copy(a) if isinstance(a, np.ndarray) else a for a in args])
+    assert compiled(function)(*args) == expected
+
+
+def from_either_end(a, table, i, j):
+    table[i, -1] = a[-1] + a[-i]
+    table[-1, j] += a[i]
+    row = table[i]
+    row[-j] = 3.0
+    return table[i, j] + table[i - 4, j - 3] + row[-1] + row[0] + table[1][2]
+
+
+@pytest.mark.parametrize("i", [1, 2, 3])
+@pytest.mark.parametrize("step", [1, 2])
+def test_indices_count_from_either_end_in_arrays_of_any_stride(i, step):
+    a, table = np.arange(16.0)[::step], np.arange(24.0).reshape(4, 6)[:, ::step]
+    expected = table.copy()
+    value = from_either_end(a, expected, i, 1)
+    assert compiled(from_either_end)(a, table, i, 1) == value
+    np.testing.assert_array_equal(table, expected)
+
+
+def types_of_elements(flags, bytes_, singles, i):
+    flags[i] = singles[i] > 1.5
+    bytes_[i] = 250 + i
+    singles[i] = i
+    return flags[i] + bytes_[i] + singles[i - 1]
+
+
+def test_elements_are_converted_to_the_type_of_their_array():
+    flags, bytes_, singles = np.zeros(4, bool), np.zeros(4, np.uint8), np.array([1, 2, 3, 4], np.float32)
+    assert compiled(types_of_elements)(flags, bytes_, singles, 2) == 1 + 252 + 2.0
+    assert flags[2]
+    assert bytes_[2] == 252
+    assert singles[2] == 2.0
+
+
+def unsigned(a, at):
+    return a[at[0]] + a[at[1]]
+
+
+def test_unsigned_indices():
+    agrees(unsigned, np.arange(5.0), np.array([4, 1], np.uint64))
+
+
+def ranges(low, high, step):
+    seen = 0
+    for i in range(high):
+        seen = 3 * seen + i
+    for i in range(low, high):
+        for _ in range(i):
+            seen += 1
+        if i == 7:
+            break
+    else:
+        seen += 1000
+    for i in range(low, high, step):
+        i += 1
+        seen = 5 * seen + i
+    return seen % 1000003
+
+
+@pytest.mark.parametrize(("low", "high", "step"), [(0, 5, 1), (2, 12, 3), (5, 0, 1), (9, 2, -2), (4, 4, 1), (-3, 2, 2)])
+def test_ranges(low, high, step):
+    agrees(ranges, low, high, step)
+
+
+def variables(a, n):
+    first = a[0]
+    before, total = 0.0, 0.0
+    for t in range(n):
+        now = a[t]  # assigned once, used in other blocks
+        if now > first:
+            larger = now - first
+            total += larger * before
+        else:
+            total -= before
+        before, first = now, max(first, now - 1.0)  # swapped at once
+    while n > 0:
+        half = n // 2
+        if half == 3:
+            total += half
+        n = half
+    return total + before
+
+
+def test_variables_keep_what_was_assigned_last():
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 6, 13):
+        agrees(variables, rng.standard_normal(16), n)
+
+
+def fields(room, n):
+    total = room.scale
+    for t in range(n):
+        room.line[t] += room.scale
+        if t % 2 == 0:
+            total += room.table[t, 1] * room.line[t]
+        else:
+            other = room.table
+            total -= other[t, 0] + room.count
+    return total + room.table.shape[0] + room.line.shape[0] * room.table.shape[1] + len(room.line)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_fields_of_records(step):
+    def room():
+        return Room(np.arange(8.0)[::step], np.arange(24.0).reshape(8, 3)[:, ::step], 0.5, 3)
+
+    ours, plain = room(), room()
+    assert compiled(fields)(ours, 4) == fields(plain, 4)
+    np.testing.assert_array_equal(ours.line, plain.line)
+
+
+LITTLE = """
+import sys
+import numpy as np
+import svmcore
+from svmcore._jit import jit
+X = np.random.default_rng(0).standard_normal((200, 3))
+svmcore.train_svc(X, np.where(X[:, 0] * X[:, 1] > 0, 1, -1), 1.0)
+print("numba.np.linalg" in sys.modules)
+def total(a):
+    return a.sum()
+total.__module__ = "svmcore._jit"
+root = jit(total)
+root._cache.disable()
+print(root(np.arange(4.0)))
+"""
+
+
+def test_a_fit_needs_little_of_numba_and_a_home_may_need_more(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "SVMCORE_QUIET": "1", "PYTHONPATH": str(ROOT)}
+    for _ in range(2):  # compiled, then from the disk
+        done = subprocess.run(
+            [sys.executable, "-c", LITTLE], env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == ["False", "6.0"]
