@@ -31,6 +31,23 @@ KERNELS = {
 }
 
 
+@pytest.mark.parametrize("degree", range(10))
+def test_powers_are_powers(degree):
+    base = np.array([-1.5, 0.0, 0.3, 2.0])
+    kernel = Kernel(int(KernelKind.POLY), 2.0, 0.25, degree, 0.0)
+    assert facts_of(kernel).value(kernel, base) == pytest.approx((2.0 * base + 0.25) ** degree, rel=1e-14)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_table_has_the_values_that_the_loops_have(name):
+    X = np.random.default_rng(5).normal(size=(9, 3))
+    kernel, facts = KERNELS[name], facts_of(KERNELS[name])
+    apart = X[:, None] - X
+    measure = {"product": X @ X.T, "square": (apart**2).sum(2), "cityblock": np.abs(apart).sum(2)}[facts.measure]
+    found = matrix(name, X).rows(np.arange(9))[:, :9]
+    assert facts.value(kernel, measure) + kernel.offset == pytest.approx(found, rel=1e-12, abs=1e-15)
+
+
 def expected(name: str, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     kernel = KERNELS[name]
     kind = {"poly0": "poly", "embedded": "rbf"}.get(name, name)

@@ -121,12 +121,6 @@ def test_support_vectors_are_packed_once(kernel, monkeypatch):
     assert np.array_equal(pickle.loads(pickle.dumps(found)).predict(TEST), found.predict(TEST))
 
 
-@pytest.mark.parametrize("degree", range(10))
-def test_powers_are_powers(degree):
-    base = np.array([-1.5, 0.0, 0.3, 2.0])
-    assert decision._power(base.copy(), degree) == pytest.approx(base**degree, rel=1e-14)
-
-
 def test_threads_may_predict_with_one_machine_at_once():
     found, rows = train(), [TEST[k : k + 1] for k in range(30)]
     want = [train().decision_function(row)[0] for row in rows]

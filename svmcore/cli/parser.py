@@ -6,9 +6,10 @@ import argparse
 import difflib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from svmcore import __version__
+from svmcore._keywords import KernelName
 from svmcore.cli.audit import convert, verify
 from svmcore.cli.cv import cv
 from svmcore.cli.gp import gp
@@ -18,7 +19,6 @@ from svmcore.cli.paths import DEMO_PICTURE, demo, path
 from svmcore.cli.svmtrain import KERNELS as LETTERS
 from svmcore.cli.warm import warmup
 
-KERNELS = ("rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed")
 LOSSES = ("hinge", "squared_hinge", "epsilon_insensitive", "squared_epsilon_insensitive")
 _DATA_HELP = (
     "svmlight text, CSV (also .gz, .bz2, .xz), .npz, .parquet, .feather, '-' (standard input), or demo:spirals, "
@@ -429,7 +429,7 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
 
 def _add_kernel(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """The kernel; `several`: gamma may be chosen among several."""
-    parser.add_argument("-k", "--kernel", default="rbf", choices=KERNELS, help="default rbf")
+    parser.add_argument("-k", "--kernel", default="rbf", choices=get_args(KernelName), help="default rbf")
     parser.add_argument(
         "-g", "--gamma", type=_gammas if several else _gamma, default=None, metavar="G",
         help='a number, "scale" (default) or "auto"' + ("; several: 0.1,1,10; or search" if several else ""),

@@ -13,11 +13,12 @@ from svmcore._types import FloatArray
 from svmcore.cv.members import Study
 from svmcore.cv.result import best_of
 from svmcore.kernel.points import is_sparse
+from svmcore.kernel.table import TABLE
 from svmcore.problem import border
 
 SEARCH = "search"
 _TOO_NEAR = 1e-12  # values of gamma that are the same
-SHAPED = ("rbf", "poly", "sigmoid", "laplacian")
+SHAPED = tuple(kind.name.lower() for kind, facts in TABLE.items() if "gamma" in facts.parameters)
 _STEP = 4.0  # between the first values of a search
 _EACH_WAY = 2  # steps up and down from the middle
 _FINEST = 1.5  # neighbours of the best that are so near are near enough

@@ -110,19 +110,14 @@ class KernelMatrix:
             ones = [call_kernel(self.function, self.X[i : i + 1], self.X[i : i + 1], 0.0)[0, 0] for i in range(self.n)]
             self.n_evals += self.n
             return np.array(ones) + self.kernel.offset
-        kernel = self.kernel
-        if facts_of(kernel).exponential:  # of a distance, which is zero
-            values = np.ones(self.n)
-        elif kernel.kind == KernelKind.PRECOMPUTED:
-            values = self.X.diagonal()
-        else:
-            values = np.einsum("ij,ij->i", self.X, self.X) if self.dense else self.points.norms
-            with np.errstate(over="ignore", invalid="ignore"):  # the caller says so
-                if kernel.kind == KernelKind.POLY:
-                    values = (kernel.gamma * values + kernel.coef0) ** kernel.degree
-                elif kernel.kind == KernelKind.SIGMOID:
-                    values = np.tanh(kernel.gamma * values + kernel.coef0)
-        return np.asarray(values + kernel.offset)
+        facts = facts_of(self.kernel)
+        if self.kernel.kind == KernelKind.PRECOMPUTED:
+            return np.asarray(self.X.diagonal() + self.kernel.offset)
+        measure = np.zeros(self.n)  # of a distance
+        if facts.measure == "product":
+            measure = np.einsum("ij,ij->i", self.X, self.X) if self.dense else self.points.norms
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller says so
+            return np.asarray(facts.value(self.kernel, measure) + self.kernel.offset)
 
     def subset(self, order: IntArray | None) -> Points:
         """The training points `order` (None: all of them) in the layout of the compiled kernels."""

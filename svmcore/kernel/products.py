@@ -190,7 +190,8 @@ def needs_pairs(kernel: Kernel, n_features: int, sources: int) -> bool:
     The targets have no say in it: a value must not depend on what else is asked for.
     """
     terms = terms_of(kernel, n_features)
-    return kernel.kind != KernelKind.LINEAR and not 0 < terms <= min(FEW_TERMS, n_features * sources // 4)
+    tiled = kernel.kind in SHAPES and kernel.kind != KernelKind.LINEAR
+    return tiled and not 0 < terms <= min(FEW_TERMS, n_features * sources // 4)
 
 
 def symmetric_product(kernel: Kernel, points: Points, coef: FloatArray, n_threads: int) -> FloatArray:

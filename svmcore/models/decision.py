@@ -62,7 +62,8 @@ class Decision:
         self.function = function
         self.sparse = is_sparse(support)
         self.n_features = int(support.shape[1])
-        self._products = facts_of(kernel).measure == "product"
+        self._facts = facts_of(kernel)
+        self._products = self._facts.measure == "product"
 
     def __call__(self, X: Any, n_threads: int) -> FloatArray:
         """The values of the rows of X, as dense or sparse as the support; for a precomputed kernel its columns."""
@@ -147,12 +148,8 @@ class Decision:
         return out
 
     def _of_products(self, values: FloatArray) -> float:
-        """The sum of kernel values, from the products of a row with every support vector. In place: values."""
-        if self.kernel.kind != KernelKind.LINEAR:
-            values *= self.kernel.gamma
-            values += self.kernel.coef0
-            values = np.tanh(values) if self.kernel.kind == KernelKind.SIGMOID else _power(values, self.kernel.degree)
-        return float(values @ self.coef)
+        """The sum of kernel values, from the products of a row with every support vector."""
+        return float(self._facts.value(self.kernel, values) @ self.coef)
 
 
 def _centred(support: Any, coef: FloatArray) -> Any:
@@ -162,14 +159,3 @@ def _centred(support: Any, coef: FloatArray) -> Any:
     mean, energy = support.mean(axis=0), float(np.vdot(support, support))
     far = energy - len(support) * float(mean @ mean) < _OFF_CENTRE * energy
     return support - mean if far else support
-
-
-def _power(base: FloatArray, exponent: int) -> FloatArray:
-    """base ** exponent by squaring: numpy's own takes many times longer."""
-    result: FloatArray | None = None
-    while exponent:
-        if exponent & 1:
-            result = base if result is None else result * base
-        exponent >>= 1
-        base = base * base if exponent else base
-    return np.ones_like(base) if result is None else result

@@ -12,6 +12,7 @@ from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.kernel import points, products
 from svmcore.kernel.points import aligned, dense_points, is_sparse, new_scratch, padded, sparse_points
 from svmcore.kernel.products import call_kernel
+from svmcore.kernel.table import facts_of, is_positive
 from svmcore.models.decision import Decision
 from svmcore.problem import border
 
@@ -71,11 +72,9 @@ class Cross:
         kernel = self.kernel
         if self.data.spec.function is not None:
             return None
-        if kernel.kind in (KernelKind.RBF, KernelKind.LAPLACIAN):
+        if facts_of(kernel).exponential:
             return np.ones(self.n)
-        if kernel.kind not in (KernelKind.LINEAR, KernelKind.POLY) or kernel.coef0 < 0.0:
+        if not is_positive(kernel):
             return None
         square = points.row_sums(self.X.indptr, self.X.data**2) if is_sparse(self.X) else (self.X * self.X).sum(axis=1)
-        if kernel.kind == KernelKind.LINEAR:
-            return np.asarray(np.sqrt(square))
-        return np.asarray(np.sqrt((kernel.gamma * square + kernel.coef0) ** kernel.degree))
+        return np.asarray(np.sqrt(facts_of(kernel).value(kernel, np.asarray(square))))

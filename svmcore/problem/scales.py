@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from svmcore._errors import ScaleWarning, warn
-from svmcore._types import FloatArray, Kernel, KernelKind
+from svmcore._types import FloatArray, Kernel
 from svmcore.kernel.points import is_sparse
+from svmcore.kernel.table import facts_of
 
 _UNEVEN = 100.0  # ratio of spreads from which distances are those of one feature alone,
 _SLOW = 1e3  # and from which it explains why a fit was slow
@@ -69,8 +70,8 @@ def warn_of_scales(
     X: Any, kernel: Kernel, by_scale: bool, *, slow: bool = False, names: Sequence[str] | None = None
 ) -> None:
     """Warn where scales make a distance kernel with gamma="scale" (`by_scale`) meaningless, or made a fit `slow`."""
-    blind = by_scale and kernel.kind in (KernelKind.RBF, KernelKind.LAPLACIAN)
-    if not (blind or slow) or kernel.kind >= KernelKind.PRECOMPUTED:
+    blind = by_scale and facts_of(kernel).exponential
+    if not (blind or slow) or not facts_of(kernel).measure:
         return
     ratio, widest, narrowest = unevenness(X)
     if ratio <= (_UNEVEN if blind else _SLOW):
