@@ -45,11 +45,11 @@ def _points(machine: Solution, X: Any, y: Any) -> tuple[FloatArray, Any, Any]:
     if X is not None:
         X = border.features(X)
         X = X.toarray() if is_sparse(X) else X
-        machine.columns.apply(X)  # the width is right, or the message says so
+        own = machine.columns.apply(X)  # the width is right, or the message says so
         labels = None if y is None else border.label_array(y).reshape(-1)
         if labels is not None and len(labels) != len(X):
             raise InputError(f"y holds {len(labels)} labels for {len(X)} points; give one for each")
-        return X, labels, np.zeros(len(X), bool)
+        return X, labels, _supports(machine, own)
     if y is not None:
         raise InputError("y belongs to other points; give X as well")
     training = machine.training
@@ -63,6 +63,15 @@ def _points(machine: Solution, X: Any, y: Any) -> tuple[FloatArray, Any, Any]:
     support[:] = False
     support[machine.support] = True
     return raw, None if training.y is None else border.label_array(training.y).reshape(-1), support
+
+
+def _supports(machine: Solution, X: Any) -> Any:
+    """Which of some points, scaled as the machine has them, are support vectors."""
+    training = machine.training
+    vectors = machine.support_vectors if training is None else training.X[machine.support]
+    vectors = vectors.toarray() if is_sparse(vectors) else vectors
+    known = {row.tobytes() for row in np.asarray(vectors, dtype=np.float64) + 0.0}  # -0.0 is 0.0
+    return np.array([row.tobytes() in known for row in np.asarray(X, dtype=np.float64) + 0.0], dtype=bool)
 
 
 def _groups(machine: Solution, labels: Any) -> list[tuple[str, Any]]:

@@ -387,6 +387,13 @@ def test_labels_may_be_missing_where_a_machine_predicts(write, content, labels, 
     assert (table.known if table.known is None else table.known.tolist()) == known
 
 
+@pytest.mark.parametrize("content", ["x\n1\n2.5\n", "1\n2.5\n", '"x"\n1\n2.5\n'])
+def test_new_points_of_one_feature_may_have_a_header(write, content):
+    table = reader.read(write(content), reader.Wanted(width=1))
+    np.testing.assert_array_equal(table.X, [[1.0], [2.5]])
+    assert table.y is None
+
+
 @pytest.mark.parametrize(
     ("header", "label", "message"),
     [

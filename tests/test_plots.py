@@ -280,6 +280,9 @@ def test_a_machine_of_two_features_shows_boundary_margins_and_support_vectors(tm
     mine = plt.subplots()[1]
     assert machine.plot(X[:7] * [1.0, 100.0], labels[:7], ax=mine) is mine
     assert len(drawn(mine)) == 7
+    assert ringed(mine) == np.sum(machine.support < 7) > 0
+    mine = plt.subplots()[1]
+    machine.plot(X[:7] * [1.0, 100.0] + 1e-3, ax=mine)
     assert ringed(mine) == 0
 
 

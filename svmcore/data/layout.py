@@ -176,6 +176,8 @@ def _words(rows: list[list[bytes]], width: int) -> frozenset[int]:
 
 def _is_header(name: str, number: int, fields: list[bytes], rows: list[list[bytes]], wanted: Wanted) -> bool:
     """Whether the first line names the columns; refuses to guess where its numbers could be either."""
+    if len(fields) == 1:  # new points of one feature
+        return bool(fields[0].strip()) and not _is_value(fields[0])
     label = wanted.label
     at = len(fields) - 1 if label == -1 else int(str(label)) - 1 if str(label).isdecimal() else None
     features = [field for k, field in enumerate(fields) if k != at]

@@ -291,8 +291,8 @@ class Solution:
         """Draw the machine over one or two features, and return the Axes: boundary, margins and support vectors; or a
         regression over one feature, with its tube.
 
-        The points are X (and y), those of training, or the support vectors where the machine comes from a file. Needs
-        matplotlib: ``pip install "svmcore[plot]"``.
+        The points are X (and y), those of training, or the support vectors where the machine comes from a file. Those that
+        are support vectors are ringed. Needs matplotlib: ``pip install "svmcore[plot]"``.
         """
         from svmcore.plots_machine import plot_machine
 
