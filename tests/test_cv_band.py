@@ -156,6 +156,26 @@ def test_cheap_paths_are_exact_and_the_choice_is_said(monkeypatch, capsys):
     assert "too dear, so fits with certified bounds" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("dear", [True, False])
+def test_exact_paths_that_will_take_minutes_are_announced_with_the_remedy(monkeypatch, dear):
+    from svmcore.cv import job
+    from svmcore.cv.estimate import Estimate
+
+    X, y = noisy(60, share=0.4)
+    few = {"cv": 3, "gamma": 0.3, "C_min": 1e-2, "C_max": 1.0}
+    monkeypatch.setattr(job, "estimate", lambda *_: Estimate(1234.0, 50.0, dear))
+    svmcore.cv_path(X, y, **few)  # so few rows that nobody asks
+    monkeypatch.setattr(job, "_LARGE", 50)
+    if dear:
+        with pytest.warns(
+            UserWarning, match=r"3 folds take about 1,234 s .* 50 points on the margin. Remedy: eps=0.01"
+        ):
+            cv = svmcore.cv_path(X, y, **few)
+    else:
+        cv = svmcore.cv_path(X, y, **few)
+    assert "every C" in repr(cv)
+
+
 def test_estimate_is_near_to_what_is_counted(monkeypatch):
     from svmcore.cv import estimate
     from svmcore.cv.folds import Fold

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from test_path import random_problem, two_clouds
 
-from svmcore import ConvergenceWarning, StoppedError, WorkProgress, svm_path
+from svmcore import ConvergenceWarning, InputError, StoppedError, WorkProgress, load, svm_path
 from svmcore.path import error_curve as _error_curve
 from svmcore.path.cross import Cross
 
@@ -182,3 +182,27 @@ def test_progress_is_shown(monkeypatch, capsys, small_pieces):
     shown = capsys.readouterr().err.splitlines()
     assert shown[0].startswith("error curve: ")
     assert shown[-1].endswith("% done")
+
+
+@pytest.mark.compiled
+def test_a_file_from_before_chords_has_the_same_curve(tmp_path):
+    X, y = two_clouds(200)
+    path = svm_path(X, y, gamma=0.5, lambda_min=0.05)
+    assert (path._track.chord[:, 0] > 0.0).any()
+    path.save(tmp_path / "new.npz")
+    with np.load(tmp_path / "new.npz") as stored:
+        fields = {name: stored[name] for name in stored.files}
+    assert np.array_equal(fields.pop("track_chord"), path._track.chord)
+    with open(tmp_path / "old.npz", "wb") as file:
+        np.savez(file, **fields)
+    old = load(tmp_path / "old.npz")
+    assert not old._track.chord.any()
+    Z, z = two_clouds(90, seed=1)
+    wanted, found = path.error_curve(Z, z), old.error_curve(Z, z)
+    assert found.values.tolist() == wanted.values.tolist()
+    np.testing.assert_allclose(found.breakpoints, wanted.breakpoints, rtol=1e-9)
+    fields["track_chord"] = path._track.chord[1:]
+    with open(tmp_path / "bad.npz", "wb") as file:
+        np.savez(file, **fields)
+    with pytest.raises(InputError, match="do not belong together"):
+        load(tmp_path / "bad.npz")

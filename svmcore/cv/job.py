@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from svmcore.cv.band import band_of, check_kernel
 from svmcore.cv.estimate import estimate
 from svmcore.cv.folds import Fold
 from svmcore.cv.gammas import Fixed
+from svmcore.cv.goals import HINGE
 from svmcore.cv.grams import Grams
 from svmcore.cv.members import Rest, Result, Study, Task, finish_fold, last_weight, run_task
 from svmcore.cv.progress import Progress
@@ -21,6 +23,9 @@ from svmcore.kernel.matrix import available_threads
 from svmcore.parallel import run_all
 
 _WARN_GAP = 1e-6  # relative gap of a fold's path above which the fold counts as loose
+
+_LARGE = 6000
+"""Rows from which on the cost of exact paths is estimated first."""
 
 Results = dict[float | None, list[Result]]
 
@@ -76,6 +81,21 @@ class Job(NamedTuple):
         curves = {gamma: each if gamma == best else each._replace(members=None) for gamma, each in curves.items()}
         ordered = sorted(curves.values(), key=lambda each: -1.0 if each.gamma is None else each.gamma)
         return Found(ordered, stats, progress.reason or "done")
+
+    def run_exact(self, plan: Fixed) -> Found:
+        """The exact curves; where these will take long, a sentence says so first, and what would be quicker."""
+        if self.study.n > _LARGE and not self.loo and self.study.goal.loss == HINGE:
+            with self.progress.control:
+                costs = estimate(self.study, plan.first()[0], self.folds)
+            if costs.dear:
+                warnings.warn(
+                    f"the exact paths of {len(self.folds)} folds take about {costs.seconds:,.0f} s of one processor a gamma, "
+                    f"or longer, with {costs.elbow:,.0f} points on the margin. Remedy: eps=0.01 for a certified band, "
+                    "a smaller C_max, or a time_limit.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+        return self.run(plan)
 
     def run_cheaper(self, plan: Fixed, eps: float) -> Found:
         """The exact curves where they can be had, a certified band for every gamma where they are too dear."""

@@ -124,7 +124,7 @@ def cv_path(
     shared = isinstance(cv, str) and cv == LOO and groups is None and study.rowwise
     job = Job(study, folds, judge, progress, n_jobs, worker_count(n_jobs), shared)
     plan = plan_of(study, gamma)
-    found = job.run(plan) if eps is None else job.run_cheaper(plan, _eps(eps, score, goal))
+    found = job.run_exact(plan) if eps is None else job.run_cheaper(plan, _eps(eps, score, goal))
     _speak(found, len(folds))
     if not study.form["standardize"]:
         by_scale = isinstance(gamma, str) and gamma == "scale"
