@@ -40,11 +40,11 @@ from svmcore.solvers._contract import STOPPED
 
 _EXACT = 1e-13  # relative difference of a share from nu that is rounding
 _SHARPER = 0.25  # what fits are asked for, relative to the answer: a mean of two is no better than they are
-_STEP = 8.0  # factor between values of t where nothing is known of the right one,
-_NEAR = 1.2  # and where the answer of some points is
-_LONGEST = 64.0
-_SOME = 500  # points, whose t is that of all but for chance: so many are asked first,
-_MANY = 1500  # when there are as many as this
+# Values of t are a factor _STEP apart where nothing is known of the right one, and a factor _NEAR where the answer of some
+# points is known. No step is longer than the factor _LONGEST.
+_STEP, _NEAR, _LONGEST = 8.0, 1.2, 64.0
+# From _MANY points on, _SOME of them are asked first: but for chance their t is that of all.
+_SOME, _MANY = 500, 1500
 _NO_TUBE = 1e-3  # epsilon, relative to the widest, from which it may be zero
 _DEEP = 1e-8  # 1 / C, relative to the kernel's diagonal, from which a share that is still too large stays so
 _PATIENCE = 3  # fits for which one end may stay

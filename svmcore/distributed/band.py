@@ -24,17 +24,18 @@ from svmcore.distributed.linear import Found, Linear, Rest, Stand, found_of
 from svmcore.distributed.stages import BINS, Looked, Taken, member_of
 from svmcore.solvers.interior import FEASIBLE
 
-LEAST = 1 << 14  # variables of a band, at least,
-SPREAD = 16.0  # and so many times the root of features times variables,
-MOST_NUMBERS = 1 << 24  # with so many numbers in their rows at most
+# A band has at least LEAST variables, and SPREAD times the root of features times variables. Their rows hold at most
+# MOST_NUMBERS numbers.
+LEAST, SPREAD = 1 << 14, 16.0
+MOST_NUMBERS = 1 << 24
 NOISE = 2.0  # share of all variables that a sample leaves undecided, in units of the root of (features / its size)
 THICK = 0.5  # share of all variables that the first sample may leave undecided
 MOST_ROUNDS = 12
 MOST_CUTS = 3  # steps in a row that are cut short
 PAYS = 0.3  # share of what the model promised that a step must give
 NEWTON_STEPS = 12  # of a squared loss
-INNER = 0.1  # a band is solved to this share of the tolerance,
-INNER_MOST = 1e-5  # and to this, in units of the targets
+# A band is solved to the share INNER of the tolerance, and to INNER_MOST in units of the targets.
+INNER, INNER_MOST = 0.1, 1e-5
 ROUGH = 1e-2  # tolerance of a sample, in units of the targets
 CLOSE = 1e-8  # relative gap at which a run ends; one that stands still may be larger
 ROOM = 1e-6  # share of its boxes that a band must be away from having no room for the balance of the classes

@@ -28,19 +28,20 @@ from svmcore.kernel.tiles import exponential_error
 from svmcore.problem import measures
 
 START_SHARE = 4  # the start of a part is solved with so many times its costs, or as many as there are parts
-LEAST_SET = 4096  # variables of a working set, at least,
-SET_SHARE = 16  # and so many of all,
-SET_FREE = 2.5  # and this times the free ones;
-MOST_SET = 40_000  # at most, unless the user says
-CROWD = 1.5  # working sets of violators from which groups are solved side by side,
-MOST_GROUPS = 8  # at most so many
-INNER = 0.1  # a working set is solved to this share of the violation,
-INNER_TOL = 0.5  # or of the tolerance
-CANDIDATES = 3  # times a working set that all parts together offer,
-LEAST_CANDIDATES = 1024  # and each at least
-PATIENCE = 5  # rounds without halving the violation after which the working set grows,
-GROWTH = 2.0  # by this factor
-IDLE = 40  # rounds without halving it after which it is given up
+# A working set has at least LEAST_SET variables, one in SET_SHARE of all, and SET_FREE times as many as are free. It has at
+# most MOST_SET, unless the user says another number.
+LEAST_SET, SET_SHARE, SET_FREE = 4096, 16, 2.5
+MOST_SET = 40_000
+# Groups are solved side by side where there are violators for CROWD working sets: at most MOST_GROUPS groups.
+CROWD, MOST_GROUPS = 1.5, 8
+# A working set is solved to the share INNER of the violation, or to the share INNER_TOL of the tolerance.
+INNER, INNER_TOL = 0.1, 0.5
+# All parts together offer CANDIDATES times as many variables as a working set has, and each part at least LEAST_CANDIDATES.
+CANDIDATES, LEAST_CANDIDATES = 3, 1024
+# After PATIENCE rounds in which the violation has not halved, the working set grows by the factor GROWTH. After IDLE such
+# rounds the run is given up.
+PATIENCE, GROWTH = 5, 2.0
+IDLE = 40
 BALANCE = 1e-9  # share of sum |beta| by which the equality may be missed in a checkpoint
 RISE = 1e-7  # share of the objective by which rounding may lower it
 ROUNDING = 2e-7  # typical error of float32 products, per unit of |beta|

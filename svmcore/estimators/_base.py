@@ -24,11 +24,11 @@ from svmcore.problem import border
 from svmcore.train import train_one_class, train_svc, train_svr
 
 _EVERY = 0.05  # seconds between two reports to callbacks
-_FEW = 200  # rows that are solved to rounding:
-_SHARP = 1e-11  # this tolerance,
-_PATIENCE = 20_000  # if so many steps reach it,
-_LEAST = 1000  # and so many are allowed;
-_ROUGH = 0.1  # a tolerance from which on nobody asks for exactness
+# Up to _FEW rows are solved to rounding: to the tolerance _SHARP, where _PATIENCE steps reach it. That is left out where
+# fewer than _LEAST steps are allowed, and from the tolerance _ROUGH on, with which nobody asks for exactness.
+_FEW, _SHARP = 200, 1e-11
+_PATIENCE, _LEAST = 20_000, 1000
+_ROUGH = 0.1
 _LARGE_GAP = 0.01  # relative; then the driver has something to say
 _SEEDS = 2**31 - 1
 

@@ -34,8 +34,9 @@ from svmcore.kernel.products import (
 from svmcore.kernel.table import facts_of
 
 BLOCK_VALUES = 1 << 22  # kernel values that a Python callable is asked for at a time
-_SYMMETRIC_POINTS = 600  # from which a product of targets that are sources, too, uses their values twice,
-_SYMMETRY_SAVES = 0.1  # if that saves this share of the work
+# Where targets are sources, too, their kernel values can be used twice. That is done from _SYMMETRIC_POINTS points on, where
+# it saves the share _SYMMETRY_SAVES of the work.
+_SYMMETRIC_POINTS, _SYMMETRY_SAVES = 600, 0.1
 
 
 class KernelMatrix:

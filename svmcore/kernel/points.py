@@ -16,8 +16,8 @@ from svmcore.simd import loops, vector
 STAGGER = 32
 """Unused columns at the end of every stored row of kernel values, which keep the rows of caches apart."""
 
-_WIDE = 1 << 20  # columns up to which an array as long as a row is no matter,
-_EMPTY = 16  # and beyond them so many for each entry
+# An array as long as a row is no matter up to _WIDE columns. Beyond them there may be _EMPTY columns for each entry.
+_WIDE, _EMPTY = 1 << 20, 16
 
 Real = NDArray[Any]
 

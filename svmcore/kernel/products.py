@@ -41,9 +41,9 @@ SHAPES = {
     KernelKind.LAPLACIAN: vector.Laplacian,
 }
 _SLOWER = 16.0  # so much longer than in a tile a feature takes in rows of kernel values
-_PANEL_BYTES = 1 << 19  # a panel of sparse points with all features fits the cache below this,
-_PANELS_BYTES = 1 << 28  # and is kept while all of them are smaller than this
-_CANCELS_64 = 1e4  # the same in float64
+_PANEL_BYTES = 1 << 19  # a panel of sparse points with all features fits the cache below this
+_PANELS_BYTES = 1 << 28  # panels are kept while all of them together are smaller than this
+_CANCELS_64 = 1e4  # scaled squared norms above which float64 distances from norms are too coarse
 _SLABS = 16  # parts of a symmetric product, each with sums of its own
 FEW_TERMS = 2000  # coefficients of a polynomial up to which it beats pairs of points, from a few dozen points on
 

@@ -23,8 +23,8 @@ from svmcore._types import Kernel, KernelKind
 from svmcore._whole import write_whole
 from svmcore.kernel.table import name_of
 
-FREE = 1 << 26  # bytes that any file may unpack to,
-RATIO = 100  # and beyond them so many times its length
+# Any file may unpack to FREE bytes, and beyond them to RATIO times its length.
+FREE, RATIO = 1 << 26, 100
 _PIECE = 1 << 20  # bytes handled at a time: Ctrl-C is heard between them
 _LONGEST_HEADER = 10_000  # bytes: numpy believes no longer one, either
 _PROBES = 8  # pieces whose compression is tried

@@ -37,13 +37,15 @@ from svmcore.kernel.points import (
 from svmcore.kernel.products import call_kernel, point_product
 from svmcore.kernel.table import facts_of
 
-FEW = 24  # rows up to which a tile of 64 rows does not pay,
-FEW_PRODUCTS = 64  # for kernels of products;
-_ONE_BY_ONE = 8  # so many products with a matrix are slower together than one by one
+# A tile of 64 rows does not pay up to FEW rows, and up to FEW_PRODUCTS rows for kernels of products. Below _ONE_BY_ONE rows
+# products with a matrix are slower together than one by one.
+FEW, FEW_PRODUCTS = 24, 64
+_ONE_BY_ONE = 8
 _TEST_ROWS = 4096  # rows packed at a time
 _MOST_WEIGHTS = 1 << 24  # features up to which a linear machine keeps a weight for each
-_OFF_CENTRE = 0.1  # share of the squared norms of support vectors that is left when they are moved to their mean:
-_BALANCED = 1e-9  # and share of the coefficients' sizes up to which their sum is zero, so that moving changes no weight
+# Support vectors are moved to their mean where that leaves less than the share _OFF_CENTRE of their squared norms. It must
+# not change a weight: the sum of the coefficients must be zero, to the share _BALANCED of their sizes.
+_OFF_CENTRE, _BALANCED = 0.1, 1e-9
 _CANCELS = 1e4  # gamma |x|^2 above which a distance is not to be had from norms and a product
 
 

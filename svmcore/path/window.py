@@ -20,10 +20,9 @@ from svmcore.path import window_jit as wj
 from svmcore.path.tracker import GAP, RATE_TOL, SPARE, Tracker
 
 WIDTH = 80  # candidates of the first window
-FACTOR_EVERY = 8192
-FEWEST, WORTH = 8, 6e3  # windows pay from so many points on the elbow on, and from WORTH / n
-REST = 64
-LONGEST_REST = 4096
+FACTOR_EVERY = 8192  # events after which the inverse is made afresh
+FEWEST, WORTH = 8, 6e3  # windows pay where the elbow has FEWEST points, and WORTH / n
+REST, LONGEST_REST = 64, 4096  # events without windows after trouble: the first time, and at most
 
 
 def new_window(n: int, capacity: int, candidates: int) -> wj.Window:

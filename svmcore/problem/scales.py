@@ -12,8 +12,8 @@ from svmcore._types import FloatArray, Kernel
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.table import facts_of
 
-_UNEVEN = 100.0  # ratio of spreads from which distances are those of one feature alone,
-_SLOW = 1e3  # and from which it explains why a fit was slow
+# Ratios of spreads. From _UNEVEN on distances are those of one feature alone. From _SLOW on it explains why a fit was slow.
+_UNEVEN, _SLOW = 100.0, 1e3
 _GLANCE = 64  # rows that are looked at first
 _NO_DOUBT = 20.0  # a ratio of ranges there that leaves nothing to look for
 _AT_AN_END = 0.9  # share of values at the least or the largest one from which a feature counts as a rare event

@@ -29,8 +29,8 @@ from svmcore.solvers._steps_jit import (
     worst_pair,
 )
 
-_INNER = 1e-3  # a small problem is solved to this share of the violation outside,
-_INNER_TOL = 0.1  # or to this share of the tolerance
+# A small problem is solved to the share _INNER of the violation outside, or to the share _INNER_TOL of the tolerance.
+_INNER, _INNER_TOL = 1e-3, 0.1
 _LONG = 2**62  # more iterations than anybody makes
 
 

@@ -16,9 +16,9 @@ from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.problem import measures
 
 _DUST = 4e-15  # a distance from a bound below this share of the largest variable, times sqrt(n), is rounding of a sum
-_FREE_WORK = 3e7  # operations (some hundredths of a second) without progress that every run may have,
-_FREE_STRETCHES = 8  # and as many stretches,
-_DENSE_WORK = 5.0  # and this times n^3: some fifteen dense factorisations
+# What every run may spend without progress: _FREE_WORK operations, which take some hundredths of a second; _FREE_STRETCHES
+# stretches; and _DENSE_WORK times n^3 operations, which are some fifteen dense factorisations.
+_FREE_WORK, _FREE_STRETCHES, _DENSE_WORK = 3e7, 8, 5.0
 _CALLED = 1e3  # operations behind a value of a Python kernel
 _VISIT = 1e5  # what a stretch costs however short it is
 

@@ -25,8 +25,8 @@ _TRACE_ROWS = 4096  # of the buffer between two visits
 _FACE_FREE = 600  # the face step decomposes matrices of this size at most
 _MAX_FAILURES = 4  # claims of convergence that a fresh residual refutes without progress
 _RUNAWAY = 1e200  # an objective below minus this has no bound
-_FLAT = 1e-12  # a curvature below this share of the largest one counts as zero
-_NO_CURVATURE = 1e-200  # and so does one below this, where all of them are zero
+# A curvature below the share _FLAT of the largest one counts as zero. So does one below _NO_CURVATURE, where all are zero.
+_FLAT, _NO_CURVATURE = 1e-12, 1e-200
 _NEAR = 1e-14  # a start closer to a bound than this share of it is on the bound
 _CONVEX = 1e-9  # a curvature below minus this share of the largest diagonal entry is negative, and not by rounding
 

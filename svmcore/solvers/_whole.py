@@ -25,8 +25,8 @@ from svmcore.solvers._whole_jit import Task, solve
 
 MOST = 1900  # variables
 _ROUNDS = 6
-_STEPS = 20  # times the number of variables,
-_MORE_STEPS = 5000  # and these
+# A problem gets _STEPS pair steps for each variable, and _MORE_STEPS on top.
+_STEPS, _MORE_STEPS = 20, 5000
 
 
 class Outcome(NamedTuple):
