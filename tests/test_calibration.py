@@ -97,6 +97,17 @@ def test_venn_abers_is_two_isotonic_regressions_for_every_new_score(n, seed, tie
     assert ((low <= p + 1e-12) & (p <= high + 1e-12)).all()
 
 
+@pytest.mark.parametrize("fit", [fit_isotonic, fit_venn_abers])
+@pytest.mark.parametrize("seed", range(5))
+def test_ties_that_rounding_has_parted_are_ties(fit, seed):
+    scores, positive, weight = drawn(150, seed, ties=True)
+    noise = 1e-14 * np.random.default_rng(seed).normal(size=(2, 150))
+    tied, parted = fit(scores, positive, weight), fit(scores + noise[0], positive, weight)
+    assert len(tied.x) < 80
+    assert len(parted.x) == len(tied.x)
+    np.testing.assert_allclose(parted.probability(scores + noise[1]), tied.probability(scores), rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic", "venn-abers"])
 def test_calibrator_of_a_cross_validation(method):
     X, y = noisy(200)

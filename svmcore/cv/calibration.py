@@ -27,6 +27,8 @@ _CERTAIN = 1e-15  # a probability counts as at least this much in a log loss, wh
 _SUFFICIENT = 1e-4  # of the decrease that the gradient promises
 _ROUNDING = 1e-15  # relative rounding of the likelihood, below which it cannot tell whether a step is one down
 
+_TIED = 1e-9  # share of the largest score by which two scores that are one may differ
+
 
 # ---- from scores to probabilities ------------------------------------------------------------------------------------
 
@@ -117,10 +119,22 @@ def pooled(values: FloatArray, weight: FloatArray) -> FloatArray:
 def _by_score(
     scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Distinct scores, increasing, the share of the second class at each, and its weight."""
-    x, place = np.unique(scores, return_inverse=True)
+    """Distinct scores, increasing, the share of the second class at each, and its weight.
+
+    Rows that are alike, and other ties, have scores that rounding may have parted. They are one score here.
+    """
+    order = np.argsort(scores, kind="stable")
+    rising = scores[order]
+    first = np.diff(rising, prepend=-np.inf) > _tie(rising)
+    place = np.empty(scores.size, np.int64)
+    place[order] = np.cumsum(first) - 1
     mass = np.bincount(place, weights=weight).astype(np.float64)
-    return x, np.bincount(place, weights=weight * positive) / mass, mass
+    return rising[first], np.bincount(place, weights=weight * positive) / mass, mass
+
+
+def _tie(x: FloatArray) -> float:
+    """How far apart two scores may be that are one."""
+    return _TIED * float(np.abs(x).max(initial=0.0))
 
 
 def fit_isotonic(scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray) -> Isotonic:
@@ -144,8 +158,9 @@ class VennAbers(NamedTuple):
 
     def interval(self, scores: FloatArray) -> FloatArray:
         """Columns p0 and p1: the isotonic probability if the new row's label is 0, and if it is 1."""
-        p0 = self.low[np.searchsorted(self.x, scores, side="right")]
-        p1 = self.high[np.searchsorted(self.x, scores, side="left")]
+        tie = _tie(self.x)
+        p0 = self.low[np.searchsorted(self.x, scores + tie, side="right")]
+        p1 = self.high[np.searchsorted(self.x, scores - tie, side="left")]
         return np.stack([p0, p1], axis=1)
 
     def probability(self, scores: FloatArray) -> FloatArray:
