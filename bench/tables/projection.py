@@ -167,6 +167,7 @@ def row(name: str, eps: float, which: int, full: bool) -> list[Any]:
     }
     count = {method: steps(found) for method, found in runs.items()}
     base = runs["mvp"] if count["mvp"] else runs["second"]
+    arrived = {"": True, "rosen": count["rosen"] is not None, "cg": count["cg"] is not None}
     errors = {m: test_errors(runs[m] if m else base, parts) for m in ("", "rosen", "cg")}
     (sv_smo, smo, _), (sv_rosen, rosen) = case.smo[which], case.rosen[which]
     pair = ratio(count["mvp"], count["rosen"])
@@ -176,8 +177,8 @@ def row(name: str, eps: float, which: int, full: bool) -> list[Any]:
         smo, count["mvp"], count["second"], rosen, count["rosen"], mean_of(runs["rosen"], "face_changes"),
         f"{sum(not s.converged for s in runs['rosen'])}/{len(parts)}", count["tight"], count["cg"],
         mean_of(runs["cg"], "face_changes"), smo / rosen, pair, ratio(count["mvp"], count["cg"]),
-        *(float(errors[m].mean()) for m in errors),
-        *(float(ranksums(errors[""], errors[m]).pvalue) for m in ("rosen", "cg")),
+        *(float(errors[m].mean()) if arrived[m] else None for m in errors),
+        *(float(ranksums(errors[""], errors[m]).pvalue) if arrived[m] else None for m in ("rosen", "cg")),
         mean_of(runs["cg"], "rows"), *(1e3 * float(np.median([s.fit_seconds for s in runs[m]])) for m in ("cg", "auto")),
         None if theirs is None else 1e3 * theirs, verdict(name, count["mvp"], count["rosen"], which),
     ]  # fmt: skip

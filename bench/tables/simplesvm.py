@@ -257,5 +257,5 @@ def run(full: bool) -> Iterator[Table]:
     if data.missing("a4a"):
         return
     if full:
-        yield table(ADULT4, peer=False, figure="Figure 1: kernel values on Adult-4")
+        yield table(ADULT4, figure="Figure 1: kernel values on Adult-4")
         yield table(ADULT7, npa=False, peer=False)
