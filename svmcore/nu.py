@@ -47,6 +47,10 @@ _STEP, _NEAR, _LONGEST = 8.0, 1.2, 64.0
 _SOME, _MANY = 500, 1500
 _NO_TUBE = 1e-3  # epsilon, relative to the widest, from which it may be zero
 _DEEP = 1e-8  # 1 / C, relative to the kernel's diagonal, from which a share that is still too large stays so
+_BEYOND = 1.003  # share, in terms of nu, at which two ends are to have nu between them
+_APART = 0.05  # difference of shares, in terms of nu, above which the mean of two ends is no answer
+_LARGEST = 700.0  # of a logarithm
+_SLOPE = 0.2  # of log share over log 1 / C, where nothing is known of it
 _PATIENCE = 3  # fits for which one end may stay
 _MOST_FITS = 100
 _ROUGH = 1e-3  # tolerance of the look at some points
@@ -74,17 +78,36 @@ class _Line(NamedTuple):
             return t / step
         return step * t if 0.0 < step * t < 0.5 * self.nothing else None
 
+    def scale(self, t: float) -> float:
+        """t as shares see it."""
+        return math.log(t) if self.nothing == 0.0 else t
+
+    def unscale(self, x: float) -> float:
+        """The t of a scale."""
+        return math.exp(min(x, _LARGEST)) if self.nothing == 0.0 else x
+
+    def slope(self, t: float, height: float) -> float:
+        """What the logarithm of the share may change by, in this scale, as measured; of a regression it is 0 at t = 0."""
+        return _SLOPE if self.nothing == 0.0 else height / t if t > 0.0 else 0.0
+
+    def share_falls(self, t: float, there: float) -> bool:
+        """Whether the share is smaller there than at t."""
+        return there < t if self.nothing == 0.0 else t < there < self.nothing
+
+    def reach(self, t: float) -> tuple[float, float]:
+        """Between which values ends near t foretell anything."""
+        return t / _STEP, _STEP * t if self.nothing == 0.0 else min(_STEP * t, 0.5 * (t + self.nothing))
+
     def share(self, a: FloatArray) -> float:
         """The share of the sum of |a| in what it can be."""
         return float(np.abs(a).sum()) / self.weight
 
 
 class _End(NamedTuple):
-    """An end of the bracket: an optimal `a`, its product with the kernel, and which of its variables are at a bound."""
+    """An end of the bracket: an optimal `a`, and which of its variables are at a bound."""
 
     t: float
     a: FloatArray
-    product: FloatArray
     share: float
     top: NDArray[np.bool_]
     bottom: NDArray[np.bool_]
@@ -132,9 +155,7 @@ def _preview(problem: Problem, nu: float, run: Run, control: Control) -> float |
     scale = float(qp.upper.sum() - qp.lower.sum()) / float(qp.upper[chosen].sum() - qp.lower[chosen].sum())
     part = qp.part(chosen)
     part = part._replace(point=np.searchsorted(some, part.point))
-    if problem.classes is None:  # fewer points with more weight each
-        part = part._replace(lower=part.lower * scale, upper=part.upper * scale)
-    else:
+    if problem.classes is not None:
         nu = min(nu, 0.95 * _most(part))
     given = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
     small = problem._replace(qp=part, X=problem.X[np.ix_(some, some)] if given else problem.X[some])
@@ -146,7 +167,7 @@ def _preview(problem: Problem, nu: float, run: Run, control: Control) -> float |
         return None
     if found.measured.violation > 2.0 * rough.tol or t == 0.0:
         return None
-    return t if problem.classes is None else t * scale
+    return t if problem.classes is None else t * math.sqrt(scale)  # as measured: between equal C and equal n C
 
 
 def _most(qp: DualQP) -> float:
@@ -210,7 +231,9 @@ class _Search:
         self.fits = self.n_iter = 0
         n = len(line.at(line.first or 1.0).c)
         none = np.zeros(n, bool)
-        self.less = _End(line.nothing, np.zeros(n), np.zeros(K.n), 0.0, none, none)
+        self.less = _End(line.nothing, np.zeros(n), 0.0, none, none)
+        self._ends: list[_End] = []  # the last two
+        self._products: dict[float, FloatArray] = {}
 
     def tolerance(self, t: float) -> float:
         """The violation that is allowed: where C is small, so are the values of f, and their differences."""
@@ -228,9 +251,39 @@ class _Search:
         self.fits += 1
         self.n_iter += reached.raw.n_iter
         beta = reached.raw.beta
-        product = kernel_product(qp, self.K, beta)
         a = beta * unit
-        return _End(t, a, product * unit, self.line.share(a), beta >= qp.upper, beta <= qp.lower, reached)
+        end = _End(t, a, self.line.share(a), beta >= qp.upper, beta <= qp.lower, reached)
+        self._ends = [*self._ends[-1:], end]
+        return end
+
+    def product(self, end: _End) -> FloatArray:
+        """K a of an end. Only ends that are near one another are asked for theirs."""
+        if end.reached is None:
+            return np.zeros(self.K.n)
+        if end.t not in self._products:
+            self._products[end.t] = kernel_product(self.line.at(end.t), self.K, end.a)
+        return self._products[end.t]
+
+    def foretold(self, beyond: float) -> float | None:
+        """Where the share is `beyond` times nu, as the last two ends foretell it, or the only one; None where they do not.
+
+        The logarithm of the share is nearly a straight line: over log t, or of a regression over t.
+        """
+        if not self._ends or min(end.share for end in self._ends) <= 0.0:
+            return None
+        line, end = self.line, self._ends[-1]
+        if end.t <= _NO_TUBE * line.nothing:
+            return None
+        t, height = line.scale(end.t), math.log(end.share)
+        if len(self._ends) > 1:
+            away = line.scale(self._ends[0].t) - t
+            slope = (math.log(self._ends[0].share) - height) / away if away else 0.0
+        else:
+            slope = line.slope(end.t, height)
+        if slope == 0.0 or (slope > 0.0) != (line.nothing == 0.0):
+            return None
+        least, most = line.reach(end.t)
+        return min(max(line.unscale(t + (math.log(self.nu * beyond) - height) / slope), least), most)
 
     def look(self) -> tuple[float, Reached]:
         """The parameter, and the answer there."""
@@ -239,7 +292,10 @@ class _Search:
             if self.stopped(end) or end.t == 0.0:  # of a regression: even without a tube there are no more
                 return end.t, self.answer(end)
             self.less = end
-            end, step = self.fit(self.line.richer(end.t, step), end.a), min(step * step, _LONGEST)
+            there = self.foretold(_BEYOND)
+            if there is None or not self.line.share_falls(there, end.t):
+                there = self.line.richer(end.t, step)
+            end, step = self.fit(there, end.a), min(step * step, _LONGEST)
         more, stays = end, 0
         while not self.stopped(end):
             t, point = self.mean(more)
@@ -247,7 +303,7 @@ class _Search:
                 return t, point
             if self.fits >= _MOST_FITS or t in (self.less.t, more.t):
                 return more.t, self.answer(more, Status.PRECISION)
-            poorer = self.line.poorer(more.t, step) if self.less.reached is None else None
+            poorer = self.poorer(more, step) if self.less.reached is None else None
             if poorer is not None:
                 end, step = self.fit(poorer, more.a), min(step * step, _LONGEST)
             else:
@@ -258,6 +314,13 @@ class _Search:
                 more, stays = end, min(stays, 0) - 1
             self.check_depth(more)
         return end.t, self.answer(end)
+
+    def poorer(self, more: _End, step: float) -> float | None:
+        """Nearer to nothing than an end with too large a share."""
+        there = self.foretold(1.0 / _BEYOND)
+        if there is not None and self.line.share_falls(more.t, there):
+            return there
+        return self.line.poorer(more.t, step)
 
     def stopped(self, end: _End) -> bool:
         """Whether somebody outside ended the search."""
@@ -279,11 +342,13 @@ class _Search:
         less = self.less
         weight = (self.nu - less.share) / (more.share - less.share) if more.share > less.share else 1.0
         t = (1.0 - weight) * less.t + weight * more.t
+        if weight < 1.0 - _EXACT and more.share - less.share > _APART * self.nu:
+            return t, None  # there is a breakpoint between them
         qp, unit = self.line.at(t), self.line.unit(t)
         beta = self.between(weight, more) / unit
         beta = np.where(less.top & more.top, qp.upper, np.where(less.bottom & more.bottom, qp.lower, beta))
         beta = np.clip(beta, qp.lower, qp.upper)
-        product = ((1.0 - weight) * less.product + weight * more.product) / unit
+        product = ((1.0 - weight) * self.product(less) + weight * self.product(more)) / unit
         tolerance = self.tolerance(t)
         if measures.violation(qp, beta, measures.residual(qp, beta, product)) > tolerance:
             return t, None
@@ -299,21 +364,26 @@ class _Search:
     def start(self, more: _End, stays: int) -> tuple[float, FloatArray]:
         """Where to solve next, and from where.
 
-        That is the mean at first. An end that stays for `stays` fits (above zero: `more`) pulls less and less (the rule of
-        Illinois); in the end it is the middle of the bracket.
+        That is where a straight line foretells it, at first. An end that stays for `stays` fits (above zero: `more`) pulls
+        less and less (the rule of Illinois); in the end it is the middle of the bracket.
         """
-        less = self.less
-        low, high = self.nu - less.share, more.share - self.nu
+        less, line = self.less, self.line
+        known = less.share > 0.0
+        low = math.log(self.nu / less.share) if known else self.nu
+        high = math.log(more.share / self.nu) if known else more.share - self.nu
         if stays > 1:
             high *= 0.5 ** (stays - 1)
         elif stays < -1:
             low *= 0.5 ** (-stays - 1)
-        weight = low / (low + high)
+        part = low / (low + high) if low + high > 0.0 else 0.5
         if abs(stays) > _PATIENCE:
             middle = math.sqrt(less.t * more.t) if less.t > 0.0 and more.t > 0.0 else more.t / _STEP
-            t = 0.5 * (less.t + more.t) if self.line.nothing else middle
-            weight = (t - less.t) / (more.t - less.t)
-        t = (1.0 - weight) * less.t + weight * more.t
+            t = 0.5 * (less.t + more.t) if line.nothing else middle
+        elif known:
+            t = line.unscale((1.0 - part) * line.scale(less.t) + part * line.scale(more.t))
+        else:
+            t = (1.0 - part) * less.t + part * more.t
+        weight = (t - less.t) / (more.t - less.t)
         return t, self.between(weight, more)
 
     def check_depth(self, more: _End) -> None:

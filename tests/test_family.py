@@ -335,7 +335,7 @@ def random_nu(seed: int) -> None:
             assert text.startswith("specified nu is infeasible")
             if nu > most:
                 assert f"at most {most:.6g}" in text
-            else:
+            elif "can only be" not in text:  # as where the points of both classes are equal
                 (least,) = re.findall(r"above ([\d.e-]+) here", text)
                 assert nu < float(least) * 1.001
             return
@@ -356,6 +356,7 @@ def test_random_problems_have_their_nu(seed):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the tolerance is met but the objective may be off")
 def test_a_thousand_random_problems_have_their_nu():
     for seed in range(1000, 2000):
         random_nu(seed)
