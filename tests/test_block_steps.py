@@ -31,12 +31,14 @@ def working_set(
     return work
 
 
-def random_set(seed: int, C: float = 0.3, size: int = M) -> tuple[WorkingSet, np.ndarray, np.ndarray]:
-    """With its matrix and its linear term, from zero."""
+def random_set(
+    seed: int, C: float = 0.3, size: int = M, unit: float = 1e-4
+) -> tuple[WorkingSet, np.ndarray, np.ndarray]:
+    """With its matrix and its linear term, from zero. Values and residuals are small: of this size."""
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(size, size + 2))
-    H, c = A @ A.T / size, rng.normal(size=size)
-    up = rng.random(size) < 0.5
+    H, c = A @ A.T / size, unit * rng.normal(size=size)
+    up, C = rng.random(size) < 0.5, unit * C
     return working_set(H, c, 0.0, np.where(up, 0.0, -C), np.where(up, C, 0.0)), H, c
 
 

@@ -80,6 +80,9 @@ def test_what_rounding_adds_to_the_sum_is_taken_by_the_widest():
     duals.beta[:3] = 1.2, -1.1, 0.0
     projection._balance(duals, face)
     assert duals.beta[:3] == pytest.approx([1.2, -1.2, 0.0])
+    duals.beta[:3] = 1.1, -1.2, 0.0
+    projection._balance(duals, face)
+    assert duals.beta[:3] == pytest.approx([1.2, -1.2, 0.0])
 
 
 def test_dilations_end_at_the_minimum_or_on_the_first_bound():
