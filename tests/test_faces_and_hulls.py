@@ -107,6 +107,17 @@ def test_dilations_end_at_the_minimum_or_on_the_first_bound():
     assert not duals.beta.any()
 
 
+@pytest.mark.parametrize("share", np.linspace(0.1, 0.9, 9))
+def test_all_that_meet_their_bounds_together_are_exactly_there(share):
+    """Rounding may leave any but the first a little inside."""
+    d = np.array([3.0, -1.0, -2.0]) * 0.37
+    duals, _, progress = problem(np.eye(3) * 1e-9, d, [0.0, -share / 3.0, -2.0 * share / 3.0], [share, 0.0, 0.0])
+    face = face_of(duals, [0, 1, 2], d.tolist())
+    face.z[:] = 1e-9 * d
+    assert projection._face_move(duals, face, progress, float(d @ d)) == -1
+    assert duals.beta.tolist() == [duals.upper[0], duals.lower[1], duals.lower[2]]
+
+
 @pytest.mark.parametrize("equality", [True, False])
 @pytest.mark.parametrize("factor", [0.0, 2.0])
 def test_projections_end_at_the_optimum(factor, equality):
@@ -122,6 +133,7 @@ def test_projections_end_at_the_optimum(factor, equality):
     rows.slot[:] = np.arange(7)
     found = projection.rosen_slice(duals, rows, face, previous, progress, ends, factor, 1e-8)
     assert found == steps.AT_TOLERANCE
+    assert progress.floats[steps.WORK] >= 12.0 * duals.n * progress.ints[steps.ITERATION] > 0.0
     assert duals.v == pytest.approx(residual(duals, rows), abs=1e-10)
     assert steps.worst_pair(duals)[2] <= 1e-6
     assert progress.floats[steps.OBJECTIVE] == pytest.approx(objective(duals, rows), rel=1e-7)

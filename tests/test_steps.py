@@ -438,3 +438,22 @@ def test_every_step_of_a_sweep_is_of_the_coordinate_that_is_meant(seed, greedy, 
     assert progress.ints[steps.ITERATION] == steps_made
     looks = 2 * n * ((2 * n if greedy else 0) + 4) + 2 * 2 * n
     assert progress.floats[steps.WORK] == looks + 2 * n * steps_made
+
+
+@pytest.mark.parametrize("q", [0, 2])
+def test_pair_steps_count_eight_numbers_for_each_variable(q):
+    """Of pairs, and of decomposition into pairs (q = 2): the work of every look for a pair, the last one included."""
+    duals, rows, progress = random_problem(8)
+    progress = without_trace(progress)
+    found = decompose(duals, rows, progress, q) if q else pairs.pair_slice(duals, rows, progress, ENDS)
+    assert found == steps.AT_TOLERANCE
+    assert progress.ints[steps.ITERATION] > 2
+    assert progress.floats[steps.WORK] == 8.0 * duals.n * (progress.ints[steps.ITERATION] + 1)
+
+
+def test_a_working_set_counts_its_rows_and_its_own_matrix():
+    duals, rows, progress = random_problem(8)
+    progress = without_trace(progress)
+    assert decompose(duals, rows, progress, 4, ENDS._replace(work=8.0 * duals.n)) == steps.SLICE_SPENT
+    n, m = duals.n, 4
+    assert progress.floats[steps.WORK] in (8.0 * n + 2.0 * n * k + 10.0 * k * k for k in range(2, m + 1))

@@ -57,6 +57,7 @@ def test_all_that_is_said_is_what_the_certificate_says(name, kind, tol):
     if found is None:
         assert kind == KernelKind.POLY, "its values are large, and pair steps slow"
         return
+    assert found.n_rounds >= (found.n_iter > 0)
     full = certificate(qp, K, found.beta)
     assert found.violation <= tol
     assert formulations.balanced(qp, found.beta) is found.beta
