@@ -312,12 +312,12 @@ def test_the_bias_of_variables_that_cannot_move_is_zero():
 def test_what_each_pass_means(seed, unit):
     """The loops that compiled passes are compared with, in other words: one variable after the other."""
     rng = np.random.default_rng(seed)
-    m = 6
+    m = 12
     A = rng.normal(size=(m, m))
     gram = A @ A.T / unit
     values, along = unit * rng.normal(size=m), unit * rng.normal(size=m)
-    rise, fall = -1e9 * rng.integers(0, 2, m) * unit, 1e9 * rng.integers(0, 2, m) * unit
-    diagonal, inverse, tau, i = unit * np.diag(gram), 0.8 / unit**2, 1e-12, int(rng.integers(m))
+    rise, fall = 1e9 * unit * np.where(rng.random((2, m)) < 0.2, [[-1.0], [1.0]], 0.0)
+    diagonal, inverse, tau, i = unit * np.diag(gram), 0.8 / unit**2, 1e-12, int(np.argmax(values))
     gains, conjugate = [], []
     for j in range(m):
         slope = max(values[i] - values[j] - fall[j], 0.0)
