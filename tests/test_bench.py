@@ -268,6 +268,14 @@ def test_report_answers_in_its_title(tmp_path):
     assert "a class | 1 | 3.0x" in readme_block(results)
 
 
+def test_published_results_have_a_report(tmp_path):
+    """They keep less of the circumstances than a run does."""
+    published = read([Path(__file__).parents[1] / "bench" / "published.jsonl"])
+    text = write(published, tmp_path)[0].read_text()
+    for env in published.kind("environment"):
+        assert f"svmcore {env['svmcore']} at {env['commit']}," in text
+
+
 def test_a_report_is_markdown_with_its_pictures():
     grid = Grid(["a|b", "c"], [["x", "1"]])
     assert grid.markdown().splitlines()[0] == "| a\\|b | c |"

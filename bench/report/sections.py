@@ -430,9 +430,13 @@ def circumstances(results: Results) -> Iterator[Section]:
     blocks: list[Any] = []
     for env in results.kind("environment"):
         versions = ", ".join(f"{name} {number}" for name, number in env["packages"].items())
+        changed = (
+            " with local changes" if env.get("dirty") else ""
+        )  # published results keep neither this nor the system
+        system = f" {env['system']}," if "system" in env else ""
         blocks.append(
-            f"{env['when']}: svmcore {env['svmcore']} at {env['commit']}{' with local changes' if env['dirty'] else ''}, "
-            f"{env['cpu']} ({env['cores']} cores, {env['vectors']}), {env['system']}, Python {env['python']}, "
+            f"{env['when']}: svmcore {env['svmcore']} at {env['commit']}{changed}, "
+            f"{env['cpu']} ({env['cores']} cores, {env['vectors']}),{system} Python {env['python']}, "
             f"load {env['load']}. {versions}."
         )
     skips = list(dict.fromkeys((s["suite"], s["solver"], s["why"], s["problem"]) for s in results.kind("skip")))
