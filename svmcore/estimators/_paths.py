@@ -180,7 +180,7 @@ class SVCPathCV(Classifier, Chosen):
         return self.multi_class
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """The probability of every class for every row of X."""
+        """The probability of every class for every row of X. Near the boundary `predict` may name a less probable class."""
         known = self._known
         values = self._values(X)
         scores = values[:, 0] if len(self.classes_) == 2 else known.division.scores(values)
