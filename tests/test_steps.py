@@ -388,6 +388,17 @@ def test_where_nothing_pulls_there_is_no_violation(by_gap):
     assert tuple(sweeps._largest(duals, by_gap)) == (0, 0.0)
 
 
+@pytest.mark.parametrize(("gone", "room"), [(0.0, 1.0), (3.0, 4.0), (-3.0, 4.0)])
+@pytest.mark.parametrize("side", [1.0, -1.0])
+@pytest.mark.parametrize("more", [True, False])
+def test_a_variable_without_bound_has_one_more_room_than_the_largest_has_gone(gone, room, side, more):
+    pull = room * 2.0 * (1.001 if more else 0.999)  # of a variable whose room is 1, against 2 of the one without bound
+    duals, _, _ = problem(np.eye(3), [side * 2.0, pull, 0.0], [-INF, 0, -INF], [INF, 1, INF], equality=False)
+    duals.beta[2] = gone
+    duals.v[2] = 0.0
+    assert sweeps._largest(duals, True)[0] == (1 if more else 0)
+
+
 @pytest.mark.parametrize("by_gap", [True, False])
 def test_the_next_coordinate_pulls_most_or_adds_most_to_the_gap(by_gap):
     duals, rows, progress = problem(
