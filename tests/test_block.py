@@ -17,7 +17,7 @@ from svmcore._types import Kernel, KernelKind, Status
 from svmcore.kernel import matrix, tiles
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.solvers import _block_jit as block_jit
-from svmcore.solvers import block
+from svmcore.solvers import _watch, block
 
 SIZE = 60 if DISABLED else 400
 
@@ -158,23 +158,29 @@ def test_many_outer_steps_that_move_variables_to_their_bounds_are_no_crawl(monke
 
 def watch_of(n, stretch):
     """A watch whose stretches have so many pair steps."""
-    return block._Watch(block.Crawl(n, stretch, 1.0), n)
+    return _watch.Watch(_watch.Crawl(n, stretch, 1.0), n)
 
 
 def test_a_stretch_without_progress_is_a_crawl_and_too_many_of_them_never_end():
     watch = watch_of(10, 50)
     assert not watch.crawls(1.0, -100.0, 0, 0)
-    assert not watch.crawls(0.9, -100.0, 49, 0)
-    assert not watch.crawls(0.9, -101.0, 50, 0)  # the objective has moved by more than a thousandth
-    assert not watch.crawls(0.9, -101.0, 99, 0)
-    assert watch.crawls(0.9, -101.0, 50, 5)  # outer steps count as many pair steps as there are variables
-    assert not watch.crawls(0.4, -101.0, 200, 5)  # the violation has halved
-    assert not watch.crawls(0.4, -101.0, 200, 9)
-    steps = 200
-    for _ in range(block.MOST_CRAWLS):
-        steps += 50
+    assert not watch.crawls(0.9, -100.0, 9, 4)
+    assert not watch.crawls(
+        0.9, -101.0, 10, 4
+    )  # mostly outer steps, and the objective has moved by more than a thousandth
+    assert not watch.crawls(0.9, -101.0, 59, 4)
+    assert watch.crawls(0.9, -103.0, 60, 4)  # pair steps alone
+    assert not watch.crawls(0.9, -103.0, 69, 8)
+    assert watch.crawls(
+        0.9, -103.0, 70, 8
+    )  # outer steps count as many pair steps as there are variables; nothing moved
+    assert not watch.crawls(0.4, -103.0, 160, 5)  # the violation has halved
+    watch = watch_of(10, 50)
+    assert not watch.crawls(0.4, -103.0, 0, 0)
+    assert watch.crawls(0.4, -103.0, 50, 0)  # nothing is known of the objective yet
+    for k in range(_watch.MOST_CRAWLS + 1):
         assert not watch.endless
-        assert watch.crawls(0.4, -101.0, steps, 9)
+        assert watch.crawls(0.4, -103.0, 100 + 50 * k, 0)
     assert watch.endless
 
 
@@ -575,6 +581,23 @@ def test_long_runs_of_steps_are_conjugate(monkeypatch):
 
 
 @pytest.mark.compiled
+def test_blocks_that_lead_to_nothing_better_than_a_face_step_become_precise():
+    """Fifteen points whose float32 blocks undo what exact steps over the free variables gain."""
+    X = [
+        [-1, 2, 1], [-2, -2, 2], [-1, 0, 0], [-1, 0, 2], [1, 2, -2], [0, 1, -1], [1, 2, -2], [1, -1, 2], [2, 0, 0],
+        [-2, 0, 2], [1, 0, 2], [-1, -2, 1], [0, 0, 2], [2, -1, -2], [-2, -1, 2],
+    ]  # fmt: skip
+    y = [-1, 1, 1, 1, 1, 1, 1, -1, 1, 1, 1, 1, 1, -1, -1]
+    words = {"C": 1e6, "kernel": "poly", "degree": 2, "gamma": 0.5, "coef0": 1.0, "loss": "squared_hinge"}
+    words["sample_weight"] = [2, 3, 3, 1, 3, 1, 3, 3, 2, 3, 1, 2, 1, 1, 3]
+    found = svmcore.train_svc(X, y, solver="block", **words)
+    assert found.converged
+    assert found.stats["precision"] == "float64"
+    assert found.objective == pytest.approx(
+        svmcore.train_svc(X, y, solver="smo", tol=1e-6, **words).objective, rel=1e-8
+    )
+
+
 def test_a_block_does_not_circle_in_its_rounding():
     """float32 residuals that drift together cannot settle to any tolerance in one go: the block has to be set up afresh."""
     X, y = mixture(1000, 10, noise=0.02)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from svmcore._types import Kernel, KernelKind
+from svmcore._types import LANES, Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.tiles import make_tiles
 from svmcore.problem import formulations
 from svmcore.problem.certify import certificate
+from svmcore.simd.vector import BIG
 from svmcore.solvers import _near
+from svmcore.solvers import _near_jit as jit
 
 KERNELS = {
     KernelKind.RBF: (0.5, 0.0),
@@ -114,3 +116,46 @@ def test_a_room_is_used_again_and_forgets():
     again = room.solve((0,), (1,), 2.0, 1e-5)
     assert np.array_equal(first.coef, again.coef)
     assert first[2:] == again[2:]
+
+
+def everyone(v, beta, upper):
+    """The variables of one panel: all may grow to `upper` from zero."""
+    n = len(v)
+    return jit.Everyone(beta, v, np.ones(n), np.zeros(n), upper, np.empty(n), np.empty(n, np.int64))
+
+
+SPANS = np.array([[0, 4]])
+
+
+def test_the_strip_becomes_narrow_where_many_points_are_near():
+    n = 4 * LANES
+    v = np.linspace(-1.0, 1.0, n)
+    one, members = everyone(v, np.zeros(n), np.ones(n)), np.empty(n, np.int64)
+    for width, most in ((2.0, n), (0.5, n), (0.5, 2 * n // 3), (1.0, int(0.55 * n))):
+        count = jit.choose(one, SPANS, 0.0, width, most, members)
+        narrow = next(w for w in (width / 2**k for k in range(9)) if (v >= -w).sum() <= most)
+        assert members[:count].tolist() == np.flatnonzero(v >= -narrow).tolist()
+
+
+def test_some_of_too_many_violators_are_taken_and_all_that_have_a_coefficient():
+    n = 4 * LANES
+    beta = np.where(np.arange(n) % 8 == 0, 0.5, 0.0)
+    one, members = everyone(np.ones(n), beta, np.ones(n)), np.empty(n, np.int64)
+    most = n // 2
+    count = jit.choose(one, SPANS, 0.0, 0.3, most, members)
+    chosen = members[:count]
+    assert n // 4 < count <= most
+    assert set(np.flatnonzero(beta)) <= set(chosen.tolist())
+    assert (np.diff(chosen) > 0).all()
+    crowded = everyone(np.ones(n), np.full(n, 0.5), np.ones(n))
+    assert jit.choose(crowded, SPANS, 0.0, 0.3, most, members) == n  # no room: that is the answer
+
+
+def test_more_support_vectors_than_there_is_room_for_are_told():
+    X, codes, weight = points(150)
+    _, room = room_of(X, codes, weight)
+    n = 4 * LANES
+    one = everyone(np.ones(n), np.full(n, 0.5), np.ones(n))
+    classes, small = room.classes, room.packed._replace(coef=np.zeros(n))
+    found = jit.finish(classes.shape, classes.points, one, SPANS, small, 1.0, 1.0, 1.0, 0.0, True)
+    assert tuple(found) == (0, n, BIG, -BIG, 0.0, 0.0, 0.0)

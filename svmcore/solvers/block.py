@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._control import Control
-from svmcore._types import LANES, NONZERO, DualQP, FloatArray, IntArray, Raw, Status
+from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.kernel.table import is_positive
 from svmcore.kernel.tiles import PIECE, gram_among, make_tiles
@@ -33,6 +33,7 @@ from svmcore.simd.vector import BIG, ROWS
 from svmcore.solvers import _block_jit as block_jit
 from svmcore.solvers._contract import STOPPED, Capabilities, Crawl, Criterion, product_work, rounding
 from svmcore.solvers._face import FaceResult, face_step
+from svmcore.solvers._watch import PROGRESS, Watch
 
 CAPABILITIES = Capabilities(
     summary="block SMO on float32 tiles with a float64 gradient: the fastest for most problems",
@@ -82,12 +83,6 @@ TYPICAL = 10.0
 SHORT = 1 << 28
 BRIEF = 1e10
 
-# When to raise the precision: after PATIENCE outer steps in which neither the violation fell by a tenth nor the objective
-# by the share PROGRESS. Rounding may raise the objective by the share RISE.
-PATIENCE = 12
-PROGRESS = 1e-6
-RISE = 1e-6
-
 RUNAWAY = 1e50  # an objective below minus this is minus infinity
 HULLS_MEET = 1e-14  # share of the largest k(x, x): a squared distance of the hulls of the classes below it is rounding
 
@@ -95,11 +90,6 @@ HULLS_MEET = 1e-14  # share of the largest k(x, x): a squared distance of the hu
 # FLAT_16 is that share for a Gram matrix in 16 bits, which is in units of the largest k(x, x).
 FLAT, FLAT_16 = 1e-12, 1e-6
 LEAST_CURVATURE = 1e-30
-
-# When a run crawls: the violation has not halved, and meanwhile the objective has not fallen by the share CRAWL. A face step
-# follows. After MOST_CRAWLS of them in a row the run ends.
-CRAWL = 1e-3
-MOST_CRAWLS = 6
 
 # Long runs of pair steps go along conjugate directions, in blocks of up to CONJUGATE free variables. A direction has MEMBERS
 # variables at most: with more of them, keeping to their boxes costs more than it saves.
@@ -158,6 +148,7 @@ class _Run:
         self.steps = 0
         self.outer = 0
         self.last_steps = self.last_free = 0
+        self.last_face = (BIG, 0)  # objective and pair steps at the last face step
         self.bits = 0
         self.halves = bool(self.tiles.fits_16_bits and not qp.diag.any())
         self.last_half = (0, 0.0)
@@ -459,9 +450,18 @@ class _Run:
         step = after - self.beta[free]
         changed = np.flatnonzero(step)
         self.beta[free] = after
-        self.steps += 1
         self.level = max(self.level, MIXED)
-        return self.change(free[changed], step[changed], control)
+        status = self.change(free[changed], step[changed], control)
+        return status or self.compare_faces(control)
+
+    def compare_faces(self, control: Control) -> Status | None:
+        """After a face step: more precision, where the blocks since the last one have led to nothing better."""
+        reached, steps = self.objective(self.gauge()), self.steps
+        (best, before), self.last_face = self.last_face, (reached, steps)
+        self.steps += 1
+        if steps == before + 1 or reached < best - PROGRESS * abs(best) or self.level == DOUBLE:
+            return None
+        return self.sharpen(DOUBLE, control, unbounded=False)
 
     def hopeless(self, gauge: Gauge) -> bool:
         """Whether, with open boxes, the hulls of the classes meet to within rounding: |w|^2 / sum(beta)^2 vanishes."""
@@ -495,52 +495,6 @@ def _on_part(work: block_jit.WorkingSet, members: IntArray, run: Callable[..., S
     return status
 
 
-class _Watch:
-    """Notices when outer steps stop helping, and when they do harm."""
-
-    def __init__(self, crawl: Crawl, n: int) -> None:
-        self.crawl, self.n = crawl, n
-        self.level = BIG
-        self.crawled = 0
-        self.forget()
-
-    def forget(self) -> None:
-        """Start afresh, after a change of method."""
-        self.best = self.lowest = BIG
-        self.idle = 0
-        self.safe: FloatArray | None = None
-
-    def harmed(self, objective: float, beta: FloatArray) -> bool:
-        """Whether the objective has risen; keeps the best point so far."""
-        if objective <= self.lowest:
-            self.safe = beta.copy()
-        return objective > self.lowest + RISE * abs(self.lowest) + NONZERO
-
-    def idles(self, violation: float, objective: float) -> bool:
-        """Whether neither the violation nor the objective has moved for a while."""
-        moved = violation < 0.9 * self.best or objective < self.lowest - PROGRESS * abs(self.lowest)
-        self.idle = 0 if moved else self.idle + 1
-        self.best, self.lowest = min(self.best, violation), min(self.lowest, objective)
-        return self.idle > PATIENCE
-
-    def crawls(self, violation: float, objective: float, steps: int, outer: int) -> bool:
-        """Whether over many pair steps, or outer ones, neither the violation has halved nor the objective moved.
-
-        While thousands of variables move to their bounds, the violation stays and the objective falls: that is progress.
-        """
-        if not self.crawl.seen(violation, steps + self.n * outer):
-            return False
-        moved = objective < self.level - CRAWL * abs(self.level)
-        self.crawled = 0 if moved else self.crawled + 1
-        self.level = min(self.level, objective)
-        return not moved or self.endless
-
-    @property
-    def endless(self) -> bool:
-        """Whether it has crawled for long without moving the objective, or for too long in all."""
-        return self.crawled > MOST_CRAWLS or self.crawl.endless
-
-
 def run(
     qp: DualQP,
     K: KernelMatrix,
@@ -559,7 +513,7 @@ def run(
         state.foresee(tol)
     status = state.refresh(state.level, control) if state.beta.any() else None
     limit = max_iter if max_iter >= 0 else np.iinfo(np.int64).max
-    criterion, watch = Criterion(stopping, tol), _Watch(state.crawl, len(start))
+    criterion, watch = Criterion(stopping, tol), Watch(state.crawl, len(start))
     records: list[tuple[float, float, int, int]] = []
     while status is None:
         gauge = state.gauge()
