@@ -20,6 +20,7 @@ from svmcore._jit import DISABLED
 from svmcore._keywords import KernelName
 from svmcore.certificates import certificate
 from svmcore.classes import train_classes
+from svmcore.cv.search import cv_path
 from svmcore.models.incremental import leave_one_out
 from svmcore.path.driver import svm_path
 from svmcore.solvers import block
@@ -171,6 +172,7 @@ def _path_works() -> Iterator[Work]:
         yield functools.partial(follow, X[:60], y[:60], kernel=kernel, coef0=0.5)
     for some in _sparse():
         yield functools.partial(follow, some, y[:40], gamma=0.5)
+    yield lambda: cv_path(X[:90], y[:90], C_min=0.1, C_max=10.0)  # parts of a matrix whose rows are padded
 
 
 def _fit_works() -> Iterator[Work]:
