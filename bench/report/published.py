@@ -233,7 +233,7 @@ def cost_block(results: Results) -> str:
             "### How much memory: MB above the loaded data",
             *(grid.markdown() for grid in memory if isinstance(grid, Grid)),
             "### How long a choice of C takes, by cross-validation",
-            _durations(tuned, [OURS, *tuners]).markdown(),
+            _durations(tuned, [OURS, *tuners], grouped=True).markdown(),
         ]
     )
 
@@ -241,7 +241,7 @@ def cost_block(results: Results) -> str:
 _SIZES = re.compile(r"^(clusters|onehot|text)-\d+-\d+ rbf C=1( gamma=\S+)?$")
 
 
-def _durations(found: list[Case], names: list[str]) -> Grid:
+def _durations(found: list[Case], names: list[str], *, grouped: bool = False) -> Grid:
     """A row a problem, a column a solver: its time, in parentheses where it misses the tolerance."""
     rows = []
     for case in found:
@@ -251,7 +251,7 @@ def _durations(found: list[Case], names: list[str]) -> Grid:
             cells.append(
                 "-" if row is None else duration(seconds(row)) if row["met"] else f"({duration(seconds(row))})"
             )
-        rows.append([case.problem["name"], *cells])
+        rows.append([f"{case.problem['name']}{f', {case.group}' if grouped else ''}", *cells])
     return Grid(["problem", *names], rows)
 
 
