@@ -10,7 +10,7 @@ import pytest
 from svmcore.path import curve_jit
 from svmcore.path.elbow_jit import ELBOW, LOW, UP
 from svmcore.path.log_jit import KNOTS as KNOTS_SO_FAR
-from svmcore.path.log_jit import loosen_chord
+from svmcore.path.log_jit import Log, loosen_chord, write_knot
 from svmcore.path.record import Recorder
 
 N, KNOTS = 7, 9
@@ -122,3 +122,40 @@ def test_a_knot_that_moves_takes_the_chord_that_ends_there_along():
     loosen_chord(log, 0.5, 0.25)
     chord[3:5] += [0.5, 0.25]
     assert np.array_equal(log.chord[:6], chord)
+
+
+def test_a_knot_is_written_over_whatever_was_there():
+    """Behind all that is logged; its chord is not known yet, and the values stand there already."""
+    full = {"float": np.full((4, 2), 7.0), "whole": np.full((4, 2), 7)}
+    log = Log(
+        np.full(4, 7.0), np.full(4, 7), np.full((4, 3), 7, np.int8), full["float"].copy(), full["float"].copy(),
+        full["whole"].copy(), np.full(9, 7, np.int32), np.full(9, 7.0), np.array([3, 1, 4]),
+    )  # fmt: skip
+    write_knot(log, 0.25, -0.5, 3)
+    assert log.knot[1].tolist() == [0.25, -0.5]
+    assert log.chord[1].tolist() == [0.0, 0.0]
+    assert log.knot_at[1].tolist() == [3, 3]
+    assert log.end.tolist() == [3, 2, 7]
+    others = [0, 2, 3]
+    assert (log.knot[others] == 7.0).all()
+    assert (log.chord[others] == 7.0).all()
+    assert (log.knot_at[others] == 7).all()
+
+
+def test_chords_are_loosened_back_to_where_they_begin():
+    log = Log(
+        *(np.zeros(1) for _ in range(3)),
+        np.zeros((6, 2)),
+        np.zeros((6, 2)),
+        *(np.zeros(1) for _ in range(3)),
+        np.array([0, 5, 0]),
+    )
+    log.chord[:] = [[0.5, 0.1], [0.0, 0.0], [0.5, 0.1], [0.5, 0.1], [0.0, 0.0], [0.5, 0.1]]
+    loosen_chord(log, 0.25, 0.5)  # knot 4 moves; its chord goes back to knot 1
+    assert log.chord.tolist() == [[0.5, 0.1], [0.0, 0.0], [0.75, 0.6], [0.75, 0.6], [0.0, 0.0], [0.5, 0.1]]
+    log.end[KNOTS_SO_FAR] = 1  # the first knot has no chord before it
+    loosen_chord(log, 0.25, 0.5)
+    assert log.chord[0].tolist() == [0.5, 0.1]
+    log.end[KNOTS_SO_FAR] = 2  # knot 1 moves, and the chord from before knot 0 with it
+    loosen_chord(log, 0.25, 0.5)
+    assert log.chord[0].tolist() == [0.75, 0.6]
