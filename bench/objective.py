@@ -27,6 +27,7 @@ class Answer(NamedTuple):
     w: np.ndarray | None = None
     n_iter: int | None = None
     n_kernel_evals: int | None = None
+    certificate_evals: int | None = None
 
 
 def feasible(problem: Problem, coef: np.ndarray) -> np.ndarray:
@@ -70,6 +71,7 @@ def score(problem: Problem, answer: Answer) -> dict[str, Any]:
         "n_free": int(np.count_nonzero((coef != 0) & (np.abs(coef) < problem.C))),
         "n_iter": answer.n_iter,
         "n_kernel_evals": answer.n_kernel_evals,
+        "certificate_evals": answer.certificate_evals,
     }
 
 

@@ -1,4 +1,4 @@
-"""Results are JSON lines: one `environment`, then `row`s, `skip`s and `table`s, written as they come.
+"""Results are JSON lines: one `environment`, then `row`s, `skip`s, `threads` and `table`s, written as they come.
 
 An unfinished run is therefore a valid file. Keys of a row: suite, problem, solver, tol, asked (the tolerance really
 passed), mode ("tol": the tolerance as asked by a user; "gap": equal certified gap), threads, wall, cpu, score, met.

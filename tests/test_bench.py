@@ -20,9 +20,10 @@ from bench.problems import Problem, reference
 from bench.report import compare, write
 from bench.report.page import Grid, Part, Picture, Section, markdown, pictures
 from bench.report.published import readme_block
+from bench.report.sections import threads_grid
 from bench.report.summary import cases, exponent, profile, standings
 from bench.results import Results, geometric_mean, read
-from bench.suites import SUITES
+from bench.suites import SUITES, fit
 from bench.tables.spirals import costs, rules
 
 SMALL = Problem("clusters-200-20")
@@ -310,6 +311,23 @@ def test_every_solver_is_found_by_its_name():
         by_name("nobody")
 
 
+def test_two_threads_and_kernel_values_are_recorded(monkeypatch):
+    monkeypatch.setattr(fit, "_SECONDS", 0.0)
+    context = Context(Results(), say=lambda _: None)
+    fit.on_threads(context, fit.Case("a class", Problem("clusters-100-5")))
+    (record,) = context.results.kind("threads", "fit")
+    assert len(record["wall"]["1"]) == len(record["wall"]["2"]) == 3
+    solution = svmcore.train_svc(*data.load("clusters-100-5")[:2], 1.0, gamma=0.2)
+    assert record["score"]["n_kernel_evals"] == solution.n_kernel_evals
+    assert record["score"]["certificate_evals"] == solution.stats["certificate_evals"]
+    known = {**record, "wall": {"1": [0.3, 0.2], "2": [0.1, 0.4]}}
+    known["score"] = {"n_sv": 50, "n_kernel_evals": 7500, "certificate_evals": 500}
+    (row,) = threads_grid(Results(records=[known])).rows
+    assert row[2:] == ["50", "1.50", "0.10", "200 ms", "100 ms", "2.0x"]
+
+
 def test_results_files_are_json_lines():
     file = Path(__file__).parents[1] / "bench" / "published.jsonl"
-    assert {json.loads(line)["kind"] for line in file.read_text().splitlines()} <= {"environment", "row", "table"}
+    assert {json.loads(line)["kind"] for line in file.read_text().splitlines()} <= {
+        "environment", "row", "table", "threads",
+    }  # fmt: skip

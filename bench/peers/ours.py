@@ -69,6 +69,7 @@ class Ours(Solver):
             fitted.intercept,
             n_iter=fitted.n_iter,
             n_kernel_evals=fitted.n_kernel_evals,
+            certificate_evals=fitted.stats.get("certificate_evals"),
         )
 
     def decide(self, fitted: Any, X: Any, threads: int) -> Callable[[], np.ndarray]:

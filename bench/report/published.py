@@ -22,6 +22,7 @@ from bench.report.sections import (
     scale_grids,
     small,
     small_calls_grid,
+    threads_grid,
     times,
 )
 from bench.report.summary import OURS, Case, cases, groups, solvers, standings
@@ -67,6 +68,11 @@ def _kept(record: dict[str, Any]) -> dict[str, Any] | None:
         return {key: record[key] for key in _ENVIRONMENT}
     if record["kind"] == "table":
         return {**record, "figures": []}
+    if record["kind"] == "threads":
+        wall = {count: [_short(float(min(each)))] for count, each in record["wall"].items()}
+        score = {key: record["score"][key] for key in ("n_sv", "n_kernel_evals", "certificate_evals")}
+        problem = {key: record["problem"][key] for key in ("name", "n", "d")}
+        return {**record, "problem": problem, "wall": wall, "score": score}
     if record["kind"] != "row" or record["suite"] not in _SUITES:
         return None
     return {
@@ -134,6 +140,8 @@ def tables_block(results: Results) -> str:
     parts = [_origin(results), _classes(results).markdown()]
     if found := cases(results, "small"):
         parts += ["### Calls of less than a millisecond", small_calls_grid(found).markdown()]
+    if results.kind("threads", "fit"):
+        parts += ["### Wide dense data: kernel values, and two threads", threads_grid(results).markdown()]
     if found := cases(results, "estimators"):
         parts += ["### scikit-learn's interface", estimators_grid(found).markdown()]
     if found := cases(results, "scale"):

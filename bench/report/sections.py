@@ -112,6 +112,24 @@ def _case_grid(found: list[Case]) -> Grid:
     return Grid(columns, rows)
 
 
+def threads_grid(results: Results) -> Grid:
+    """What our own fits compute, in blocks of support vectors times points, and what a second thread brings."""
+    rows = []
+    for record in results.kind("threads", "fit"):
+        measured = record["score"]
+        block = max(measured["n_sv"] * record["problem"]["n"], 1)
+        one, two = (min(record["wall"][count]) for count in ("1", "2"))
+        rows.append(
+            [
+                record["problem"]["name"], f"{record['tol']:g}", f"{measured['n_sv']:,}",
+                *(f"{measured[key] / block:.2f}" for key in ("n_kernel_evals", "certificate_evals")),
+                duration(one), duration(two), times(one / two),
+            ]
+        )  # fmt: skip
+    columns = ["problem", "tol", "|SV|", "values by the solver / |SV| n", "by the certificate", "1 thread", "2 threads"]
+    return Grid([*columns, "ratio"], rows)
+
+
 def fit(results: Results) -> Iterator[Section]:
     """The suite most readers want."""
     equal, nominal = cases(results, "fit", "gap"), cases(results, "fit", "tol")
@@ -150,6 +168,8 @@ def fit(results: Results) -> Iterator[Section]:
         for name in solvers(equal)
         if name != OURS and any(case.ratio(name) is not None for case in equal)
     ]
+    if results.kind("threads", "fit"):
+        blocks.append(Part("Wide dense data: kernel values, and two threads", [threads_grid(results)]))
     blocks += [
         Part("Every row at equal certified gap", [_case_grid(equal)]),
         Part("Every row at the tolerance asked for", [_case_grid(nominal)]),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bench import data
-from bench.contest import Context, contest
+from bench import clock, data
+from bench.contest import Context, Entry, contest
 from bench.peers import DEFAULT, peers
 from bench.problems import Problem
 from bench.suite import Suite
@@ -117,12 +117,34 @@ def by_turns(cases: list[Case]) -> list[Case]:
     return sorted(cases, key=lambda case: rank[id(case)])
 
 
+_SECONDS = 3.0  # for the fits of `on_threads`
+
+
+def on_threads(context: Context, case: Case) -> None:
+    """Record our own fit on one thread and on two, which take turns, and the kernel values that it computes."""
+    if context.out_of_time() or not context.takes(case.problem):
+        return
+    entries = {str(count): Entry(DEFAULT, case.problem, case.tol, count) for count in (1, 2)}
+    for entry in entries.values():
+        entry.judge()
+    rounds = clock.rounds_for(_SECONDS, sum(entry.first for entry in entries.values()))
+    took, _ = clock.alternate({count: entry.fit for count, entry in entries.items()}, rounds)
+    context.results.add(
+        {
+            "kind": "threads", "suite": "fit", "group": case.group, "problem": case.problem.described(), "tol": case.tol,
+            "wall": {count: times.wall for count, times in took.items()}, "score": entries["1"].score,
+        }
+    )  # fmt: skip
+
+
 def run(context: Context) -> None:
     for case in by_turns(CASES):
         if why := data.missing(case.problem.data):
             context.skip("fit", "everybody", why, case.problem.data)
             continue
         contest(context, "fit", case.problem, [DEFAULT, *peers()], tol=case.tol, threads=case.threads, group=case.group)
+        if case.group == EMBEDDED:
+            on_threads(context, case)
 
 
 SUITE = Suite("fit", "one fit: every solver at the same tolerance, and at equal certified gap", 20, run)
