@@ -13,6 +13,7 @@ from svmcore._types import Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import formulations
 from svmcore.problem.certify import certificate
+from svmcore.solvers import _block_jit as block_pieces
 from svmcore.solvers import _whole
 from svmcore.solvers import _whole_jit as pieces
 
@@ -159,11 +160,11 @@ def test_the_sum_is_put_right_where_there_is_most_room(seed, unit):
     missing = 0.5 * room.max()
     for sign in (1.0, -1.0):
         work.beta[:] = before
-        pieces._repair(work, before.sum() + sign * missing)
+        block_pieces.repair_sum(work, before.sum() + sign * missing)
         assert work.beta.sum() == pytest.approx(before.sum() + sign * missing, rel=1e-12, abs=1e-14 * unit)
         assert np.flatnonzero(work.beta != before).tolist() == [int(np.argmax(room))]
         work.beta[:] = before
-        pieces._repair(work, before.sum() + sign * 2.1 * missing)  # more than there is room for
+        block_pieces.repair_sum(work, before.sum() + sign * 2.1 * missing)  # more than there is room for
         assert np.array_equal(work.beta, before)
 
 

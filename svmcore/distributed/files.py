@@ -22,7 +22,6 @@ from svmcore.distributed.parts import Held, Piece
 from svmcore.kernel.points import is_sparse
 from svmcore.problem import border
 
-_KEYS = ("X", "y", "sample_weight")
 _ZIP_HEADER = 30  # bytes of a member's own header, without its name and its extra field
 _ROWS = 50_000  # rows of a part where nobody says
 _MOST = 64  # parts, then

@@ -40,6 +40,10 @@ class Lines(NamedTuple):
     filled: IntArray  # the number of rows
 
 
+TAU = 1e-6  # a curvature below this counts as zero
+NOISE = 2e-6  # share of the violation up to which float32 residuals can be settled
+INNER_TOL = 0.7  # share of the tolerance at which pair steps end
+RELAX = 1.5  # a step that no bound cuts is longer than the exact one by this factor
 CONCAVE = 1e-5  # a curvature below minus this share of k_ii + k_jj is negative by more than float32 rounding
 CANCELLED = 1e-3  # share of a curvature that is left when rounding may have decided it
 
@@ -336,3 +340,17 @@ def take(keys, ids, count, limit, room, taken, chosen, m):
                 m += 1
                 room -= 1
     return m
+
+
+@jit
+def repair_sum(work, total):
+    """The sum of beta put right, which steps miss by their rounding: at the variable with most room. In place: beta."""
+    missing, widest, at = total, 0.0, 0
+    for t in range(work.beta.shape[0]):
+        missing -= work.beta[t]
+        room = min(work.beta[t] - work.lower[t], work.upper[t] - work.beta[t])
+        if room > widest:
+            widest = room
+            at = t
+    if abs(missing) < widest:
+        work.beta[at] += missing

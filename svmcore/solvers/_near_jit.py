@@ -12,11 +12,8 @@ from svmcore._jit import jit
 from svmcore._types import LANES, FloatArray, IntArray
 from svmcore.simd.loops import add_block_32, add_block_64, gather_panels, pack_rows
 from svmcore.simd.vector import BIG, ROWS
-from svmcore.solvers._block_jit import extremes, pair_steps, start_masks
+from svmcore.solvers._block_jit import INNER_TOL, RELAX, TAU, extremes, pair_steps, repair_sum, start_masks
 
-TAU = 1e-6  # a curvature below this counts as zero
-INNER = 0.7  # share of the tolerance at which pair steps end
-RELAX = 1.5  # steps that no bound cuts are so many times too long
 NEAREST = 0.02  # width of the strip along the margin below which only violators are taken
 
 
@@ -237,20 +234,6 @@ def _exactly(shape, points, one, spans, packed, count):
 
 
 @jit
-def _balance(work, missing):
-    """The sum of beta put right, which steps miss by their rounding: at the variable with most room. In place: beta."""
-    widest, at = 0.0, 0
-    for k in range(work.beta.shape[0]):
-        missing -= work.beta[k]
-        room = min(work.beta[k] - work.lower[k], work.upper[k] - work.beta[k])
-        if room > widest:
-            widest = room
-            at = k
-    if abs(missing) < widest:
-        work.beta[at] += missing
-
-
-@jit
 def _measured(one, spans, bias):
     """(objective, gap) of a point whose residual is known where it matters; boxes are finite."""
     objective, gap = 0.0, 0.0
@@ -272,9 +255,9 @@ def turn(shape, points, one, spans, members, count, work, lines, packed, tol, ro
     total = 0.0
     for k in range(count):
         total += work.beta[k]
-    stop = max(INNER * tol, rough * violation)
+    stop = max(INNER_TOL * tol, rough * violation)
     steps, _, _ = pair_steps(work, stop, RELAX, TAU, most_steps, shape, lines)
-    _balance(work, total)
+    repair_sum(work, total)
     moved, size = _leave(shape, points, one, spans, members, count, work, packed)
     high, low, bias = _extremes(one, spans)
     return steps, size, moved, high, low, bias

@@ -8,12 +8,7 @@ from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 from svmcore.simd.loops import add_block_64, pack_rows
 from svmcore.simd.vector import BIG, ROWS
-from svmcore.solvers._block_jit import extremes, pair_steps, start_masks
-
-TAU = 1e-6  # a curvature below this counts as zero
-NOISE = 2e-6  # share of the violation up to which float32 residuals can be settled
-INNER = 0.7  # share of the tolerance at which pair steps end
-RELAX = 1.5  # steps that no bound cuts are so many times too long
+from svmcore.solvers._block_jit import INNER_TOL, NOISE, RELAX, TAU, extremes, pair_steps, repair_sum, start_masks
 
 
 class Task(NamedTuple):
@@ -29,20 +24,6 @@ class Task(NamedTuple):
     coef: FloatArray  # for the coefficients, up to whole row groups,
     rows: Any  # for these points as row groups,
     field: FloatArray  # and for K beta, up to whole panels
-
-
-@jit
-def _repair(work, total):
-    """The sum of beta put right, which steps miss by their rounding: at the variable with most room. In place: beta."""
-    missing, widest, at = total, 0.0, 0
-    for t in range(work.beta.shape[0]):
-        missing -= work.beta[t]
-        room = min(work.beta[t] - work.lower[t], work.upper[t] - work.beta[t])
-        if room > widest:
-            widest = room
-            at = t
-    if abs(missing) < widest:
-        work.beta[at] += missing
 
 
 @jit
@@ -111,9 +92,9 @@ def solve(shape, work, lines, task, tol, most_steps, most_rounds):
         for t in range(m):
             work.values[t] = task.v[t] - shift
         start_masks(work)
-        stop = max(INNER * tol, NOISE * violation)
+        stop = max(INNER_TOL * tol, NOISE * violation)
         taken, _, bits = pair_steps(work, stop, RELAX, TAU, most_steps - steps, shape, lines)
-        _repair(work, task.total)
+        repair_sum(work, task.total)
         steps += taken
         rounds = rounds + 1 if bits == 0 and taken > 0 else most_rounds
     bias, objective, gap = _measured(work, task, high, low)

@@ -65,11 +65,7 @@ CROWDED = 0.55
 # How far a block is solved: to the share INNER of the outer violation, or to the share INNER_TOL of the tolerance, whichever
 # is larger. A block of all variables is solved to the tolerance's share, but no further than to the share NOISE of the
 # violation: float32 residuals drift by so much.
-INNER, INNER_TOL = 0.05, 0.7
-NOISE = 2e-6
-
-# A pair step is longer than the exact one by this factor.
-RELAX = 1.5
+INNER = 0.05
 
 # Rounding of products. ROUNDING is the error of float32 ones per unit of |beta|; measured were 0.9 to 2.2 times that.
 # ROUNDING_64 is the error of float64 ones per unit of sum |beta|. Float32 will do while its rounding leaves the share
@@ -156,7 +152,7 @@ class _Run:
         self.fresh = False  # the field has just been computed in float64
         self.remembered = False  # and the certificate will ask for that very product again
         self.whole = True  # the field belongs to beta
-        self.relax = RELAX
+        self.relax = block_jit.RELAX
         self.exact = True  # the field carries no float32 error
         self.moved = 0.0  # sum of |coefficients| whose products went into the field
         self.moved_single = 0.0  # of those that went in through float32, each times its error factor
@@ -521,7 +517,7 @@ def run(
         if trace:
             records.append((objective, gauge.violation, state.tiles.n_evals, gauge.free))
         goal = state.goal(tol) if stopping == "kkt" else 0.0
-        target = INNER_TOL * (goal or tol) if stopping == "kkt" else 0.0
+        target = block_jit.INNER_TOL * (goal or tol) if stopping == "kkt" else 0.0
         met = gauge.violation <= goal if stopping == "kkt" else criterion.met(qp, state.beta, gauge.v, objective)
         if met or gauge.violation == 0.0:
             status = state.refresh(MIXED, control) if state.doubtful(tol) else state.success()
@@ -595,7 +591,7 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     chosen = state.choose(gauge, state.block_size(gauge.free))
     work = state.working_set(chosen, gauge)
     whole = len(chosen) == len(state.beta)
-    share = (NOISE if state.level < DOUBLE else 0.0) if whole and target > 0 else INNER
+    share = (block_jit.NOISE if state.level < DOUBLE else 0.0) if whole and target > 0 else INNER
     stop = max(target, share * gauge.violation)
     state.bits &= ~block_jit.RAY
     first = not state.first_violation
