@@ -61,6 +61,9 @@ def listening() -> Iterator[list[tuple[str, type[Warning]]]]:
         _listener.reset(token)
 
 
+_INSIDE = ("svmcore", "contextlib")  # contextlib calls functions that are wrapped in a context
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """A warning that points at the line outside of the library from which it was called, however deep this is."""
     told = _listener.get()
@@ -68,7 +71,7 @@ def warn(message: str, category: type[Warning]) -> None:
         told.append((message, category))
         return
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "svmcore":
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import poison
 import pytest
 from engines import early_windows
 from hypothesis import HealthCheck, settings
@@ -30,6 +31,10 @@ settings.register_profile(
 settings.register_profile("small", settings.get_profile("ci"), max_examples=6)
 settings.register_profile("nightly", settings.get_profile("ci"), max_examples=10_000, derandomize=False)
 settings.load_profile(os.environ.get("SVMCORE_HYPOTHESIS", "ci"))
+
+if DISABLED:
+    # New memory is full of signalling NaN: whatever reads it before it writes to it fails here, on every run.
+    poison.spoil_new_memory()
 
 os.environ.setdefault("SVMCORE_QUIET", "1")  # for the processes that tests start: what they write is compared
 os.environ.setdefault("SVMCORE_BUNDLE", "")  # what they compile is counted, whatever is installed

@@ -170,6 +170,8 @@ def test_ends_that_contradict_are_refused(ends, message):
         lambda: svmcore.svm_path(X, Y, max_events=3),
         lambda: svmcore.leave_one_out(X, Y, time_limit=0.0),
         lambda: svmcore.gp_regression(X, X[:, 0], noise=0.1, max_iter=1),
+        lambda: svmcore.cv_path(X, Y, callback=lambda progress: progress.n_done == 2),
+        lambda: svmcore.svm_path(X, Y).certify(np.geomspace(0.1, 1.0, 5000), time_limit=0.0),
     ],
 )
 def test_a_warning_points_at_the_line_of_the_caller(call):

@@ -286,6 +286,13 @@ def homes_and_solvers_are_silent(files: list[File]) -> Iterator[str]:
                 yield f"{file.path}:{node.lineno} speaks: return a status instead"
 
 
+def warnings_have_one_voice(files: list[File]) -> Iterator[str]:
+    for file in package(files):
+        for node in ast.walk(file.tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn" and file.module != "_errors":
+                yield f"{file.path}:{node.lineno} warns: `_errors.warn` finds the caller's line"
+
+
 def files_and_functions_are_short(files: list[File]) -> Iterator[str]:
     for file in files:
         if (lines := len(file.text.splitlines())) > MAX_FILE_LINES:
@@ -398,6 +405,7 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
         ("svmcore/solvers/smo.py", "print(1)"),
         ("svmcore/solvers/smo.py", "import warnings\nwarnings.warn('')"),
     ],
+    warnings_have_one_voice: [("svmcore/solve.py", "import warnings\nwarnings.warn('')")],
     files_and_functions_are_short: [
         ("tests/test_long.py", "x = 1\n" * (MAX_FILE_LINES + 1)),
         ("svmcore/_smo_jit.py", "def f():\n" + "    x = 1\n" * (MAX_FUNCTION_LINES + 1)),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._errors import InputError
+from svmcore._errors import InputError, warn
 from svmcore._types import FloatArray
 from svmcore.cv.band import band_of, check_kernel
 from svmcore.cv.estimate import estimate
@@ -88,12 +87,11 @@ class Job(NamedTuple):
             with self.progress.control:
                 costs = estimate(self.study, plan.first()[0], self.folds)
             if costs.dear:
-                warnings.warn(
+                warn(
                     f"the exact paths of {len(self.folds)} folds take about {costs.seconds:,.0f} s of one processor a gamma, "
                     f"or longer, with {costs.elbow:,.0f} points on the margin. Remedy: eps=0.01 for a certified band, "
                     "a smaller C_max, or a time_limit.",
                     UserWarning,
-                    stacklevel=4,
                 )
         return self.run(plan)
 

@@ -5,13 +5,12 @@ check -> folds -> a path and its exact curve per fold (and gamma), side by side 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import checked
 from svmcore._types import FloatArray
 from svmcore.cv.folds import LOO, check_training, make_folds
@@ -205,28 +204,25 @@ def _eps(eps: Any, score: str, goal: Goal) -> float:
 def _speak(found: Found, n_folds: int) -> None:
     stats = found.stats
     if found.ended != "done":
-        warnings.warn(
+        warn(
             f"the cross-validation ended early ({found.ended}): {stats['n_folds']} of {n_folds} folds are complete, "
             f"{stats['n_paths']} of {stats['n_planned']} paths. The error is the mean over these, and less certain. Remedy: "
             "a larger limit, a smaller C_max, or fewer folds or gammas.",
             ConvergenceWarning,
-            stacklevel=3,
         )
     elif not stats.get("certified", True):
-        warnings.warn(
+        warn(
             f"the band is not as narrow as eps={stats['eps']:g} everywhere: for some C the bounds at the fits themselves are "
             "wider, since the intercept is not unique there (no vector is on the margin). What the band says holds. "
             "Remedy: a larger eps, or cv_path without eps.",
             ConvergenceWarning,
-            stacklevel=3,
         )
     if stats["n_loose"]:
-        warnings.warn(
+        warn(
             f"{stats['n_loose']} of {stats['n_paths']} paths have a relative duality gap of up to {stats['max_gap']:.1e}: "
             "points that are nearly equal, or a kernel matrix that is not positive semi-definite. The error may be off where "
             "they are. Remedy: scaled features, or a positive semi-definite kernel.",
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 

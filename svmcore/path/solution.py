@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from svmcore._control import Control
-from svmcore._errors import ConvergenceWarning, InputError
+from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._types import FloatArray, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.models import archive
@@ -68,11 +67,10 @@ def certify_path(path: Path, Cs: Any, control: Control) -> PathCertificate:
     with control:
         found, status = measure.certify(path, values[order], control)
     if status is not None:
-        warnings.warn(
+        warn(
             f"certify ended early ({status.name.lower()}): the certificate is about {found.gap.size} of {values.size} "
             f"values of {path.parameter}. Remedy: a larger time_limit, or fewer values.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     return PathCertificate(float(found.violation.max()), float(found.gap.max()), found.gap.size)
 
@@ -85,10 +83,9 @@ def null_dim_of(path: Path, control: Control) -> int:
     with control:
         found, complete = measure.null_dim(path, lambda: control.reason() is None)
     if not complete:
-        warnings.warn(
+        warn(
             "null_dim_max ended early: there are stretches that it has not looked at. Remedy: a larger time_limit.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     if ours:  # the published modes report their own elbow's
         found = max(found, int(stats["null_dim_max"]))

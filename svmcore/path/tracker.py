@@ -71,7 +71,7 @@ def new_state(n: int, lower: FloatArray, upper: FloatArray, capacity: int) -> ej
         upper=upper.copy(),
         side=np.zeros(n, dtype=np.int8),
         elbow=np.zeros(capacity, dtype=np.int64),
-        factor=np.empty((capacity, capacity)),
+        factor=np.zeros((capacity, capacity)),  # tiles read what is above its diagonal
         half_slope=np.zeros(capacity),
         half_one=np.zeros(capacity),
         then=np.zeros(n),
@@ -166,7 +166,7 @@ class Tracker:
         old = self.capacity
         self.capacity = int(min(self.n + SPARE, max(old + 64, 1.5 * old)))
         state = self.state
-        factor = np.empty((self.capacity, self.capacity))
+        factor = np.zeros((self.capacity, self.capacity))
         factor[:old, :old] = state.factor
         more = np.zeros(self.capacity - old)
         self.state = state._replace(

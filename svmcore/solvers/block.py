@@ -64,7 +64,7 @@ CROWDED = 0.55
 
 # How far a block is solved: to the share INNER of the outer violation, or to the share INNER_TOL of the tolerance, whichever
 # is larger. A block of all variables is solved to the tolerance's share, but no further than to the share NOISE of the
-# violation: float32 residuals drift by so much.
+# violation: float32 residuals drift by so much. The last two stand with the loops.
 INNER = 0.05
 
 # Rounding of products. ROUNDING is the error of float32 ones per unit of |beta|; measured were 0.9 to 2.2 times that.
