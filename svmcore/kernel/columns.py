@@ -1,4 +1,4 @@
-"""Columns of K that are kept: each is computed once while there is room, and the one unused longest makes way first."""
+"""Columns of K that are kept. While there is room, each is computed once. Then the column unused for longest makes way."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from svmcore.kernel.points import STAGGER, Real
 from svmcore.simd.vector import ROWS
 
 _AT_ONCE = 8 * ROWS
-"""Columns computed together where they go to places of their own: a block of them fits the caches."""
+"""So many columns are computed together where they replace others. A block of so many fits the caches."""
 
 
 class ColumnStore:
     """Columns of a symmetric K over `n` points, as the rows of an array.
 
-    `compute(points, out)` writes the columns of the points to the first rows of `out`, and what it likes up to the end of
-    their last row group.
+    `compute(points, out)` writes the columns of the points to the first rows of `out`. The rows that follow, up to the end of
+    the last row group, may be written to as well.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class ColumnStore:
         compute: Callable[[IntArray, Real], None],
         take: Callable[[int], tuple[Real, int]] = lambda size: (np.empty(size, np.float32), 0),
     ) -> None:
-        """`room` is in bytes; a store without room for a row group stays empty.
+        """`room` is in bytes. A store that has no room for a row group stays empty.
 
-        `take(size)` finds so many numbers of float32 and says how many of them have been written before.
+        `take(size)` returns a float32 array of so many numbers, and how many of them have been written before.
         """
         self.dtype = np.dtype(dtype)
         width = -(-n // LANES) * LANES + STAGGER
@@ -40,7 +40,7 @@ class ColumnStore:
         shape = self.capacity + ROWS, width
         size = shape[0] * width * self.dtype.itemsize // 4
         self._memory, self._written = take(size)
-        self.rows = self._memory[:size].view(dtype).reshape(shape)  # memory is touched as it is used
+        self.rows = self._memory[:size].view(dtype).reshape(shape)  # a row takes memory when it is first written
         self.slot = np.full(n, -1)
         self.filled = 0
         self._compute = compute
@@ -49,19 +49,19 @@ class ColumnStore:
         self._now = 0
 
     def memory(self) -> tuple[Real, int]:
-        """The numbers of float32 that it lives in, and how many of them have been written."""
+        """The float32 array that holds the columns, and how many of its numbers have been written."""
         used = min(self.filled + ROWS, len(self.rows)) * self.rows.shape[1] * self.dtype.itemsize // 4
         return self._memory, max(self._written, used)
 
     def find(self, points: IntArray) -> IntArray:
-        """Where the columns of the points are, as rows; -1 for those that are not kept. They count as used now."""
+        """The rows that hold the columns of the points, -1 where a column is not kept. These columns count as used now."""
         slots = self.slot[points]
         self._now += 1
         self._last_use[slots[slots >= 0]] = self._now
         return slots
 
     def fetch(self, points: IntArray) -> tuple[IntArray, int]:
-        """`find` after computing what is not kept, as far as there is room: (rows or -1, number of columns computed)."""
+        """Compute the columns that are not kept, as far as there is room. Returns (what `find` does, columns computed)."""
         missing = points[self.find(points) < 0]
         fresh = missing[: self.capacity - self.filled]
         if len(fresh):
@@ -81,7 +81,7 @@ class ColumnStore:
         return self.slot[points], len(fresh) + len(late)
 
     def _unused(self, count: int) -> IntArray:
-        """Up to so many rows that are not in use now, those unused longest first."""
+        """At most `count` rows that are not in use now. The one unused for longest comes first."""
         if not count:
             return np.empty(0, np.int64)
         idle = np.flatnonzero(self._last_use < self._now)

@@ -1,8 +1,9 @@
-"""The kernel matrix as an oracle: values on demand, never stored unless asked for, every computed value counted.
+"""The kernel matrix as an oracle. It computes values on demand, and counts them.
 
-`KernelMatrix` hides where the values come from (dense or sparse features, a matrix, a Python function). Solvers that run
-compiled loops take `points` and `kernel` from it and fill rows themselves; everything else asks for rows, blocks and
-products. Products are shared out to threads by target, so their bits do not depend on the number of threads.
+`KernelMatrix` hides where the values come from: dense features, sparse features, a matrix, or a Python function. Values of
+a function are stored if all of them fit into the cache. Other values are not stored. Solvers that run compiled loops take
+`points` and `kernel` from here and fill rows themselves. Everything else asks for rows, blocks and products. Products are
+shared out to threads by target, so their bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -55,16 +56,17 @@ class KernelMatrix:
         self.kernel = kernel
         self.function = function
         self.cache_bytes = cache_bytes
-        self.column_bytes = cache_bytes  # what columns that are dear may take; the driver may allow more
+        self.column_bytes = cache_bytes  # memory for columns of K that are costly to compute; the driver may allow more
         self.n_threads = n_threads
-        self.shared = False  # by several fits, one after the other: then what they keep of it stays,
-        self.tiles: Any = None  # here
+        # Several fits, one after the other, may share this matrix. Then the tiles that they make of it are kept in `tiles`.
+        self.shared = False
+        self.tiles: Any = None
         self.n: int = X.shape[0]
-        self.n_evals = 0  # values computed: by a solver,
-        self.certificate_evals = 0  # and for a certificate (`solve` tells them apart)
-        self.held = (
-            False  # all values of a function, from the beginning: then these counts are of values that were read
-        )
+        # How many values a solver has computed, and how many a certificate. `solve` tells them apart. Where all values of a
+        # function are `held` from the beginning, these are the numbers of values that were read.
+        self.n_evals = 0
+        self.certificate_evals = 0
+        self.held = False
         self.n_features = 0 if kernel.kind == KernelKind.PRECOMPUTED else int(X.shape[1])
         self._memo: tuple[IntArray, FloatArray, FloatArray] | None = None
         if function is not None and 8 * self.n**2 <= cache_bytes:
@@ -114,10 +116,10 @@ class KernelMatrix:
         facts = facts_of(self.kernel)
         if self.kernel.kind == KernelKind.PRECOMPUTED:
             return np.asarray(self.X.diagonal() + self.kernel.offset)
-        measure = np.zeros(self.n)  # of a distance
+        measure = np.zeros(self.n)  # the distance of a point from itself
         if facts.measure == "product":
             measure = np.einsum("ij,ij->i", self.X, self.X) if self.dense else self.points.norms
-        with np.errstate(over="ignore", invalid="ignore"):  # the caller says so
+        with np.errstate(over="ignore", invalid="ignore"):  # the constructor looks for values that are not finite
             return np.asarray(facts.value(self.kernel, measure) + self.kernel.offset)
 
     def subset(self, order: IntArray | None) -> Points:
@@ -152,7 +154,7 @@ class KernelMatrix:
         return out[:, : len(columns)]
 
     def product_at(self, targets: IntArray, index: IntArray, coef: FloatArray) -> FloatArray:
-        """K[targets][:, index] @ coef, for an index without repetitions."""
+        """K[targets][:, index] @ coef. No entry of `index` may repeat."""
         if self.function is not None:
             return self.block(targets, index) @ coef if len(index) else np.zeros(len(targets))
         targets, index = (np.ascontiguousarray(i, np.int64) for i in (targets, index))
@@ -164,7 +166,7 @@ class KernelMatrix:
             others = np.flatnonzero(weights)
             saved = (len(index) - len(others) - 0.5 * len(targets)) / len(index)
             if saved > _SYMMETRY_SAVES and np.bincount(targets).max() == 1:
-                self.n_evals += len(targets) * (len(targets) + 1) // 2  # each is computed once
+                self.n_evals += len(targets) * (len(targets) + 1) // 2  # each value is computed once and used twice
                 among = symmetric_product(self.kernel, self.subset(targets), own, self.n_threads)
                 return among + self.product_at(targets, others, weights[others])
         self.n_evals += len(targets) * len(index)
@@ -176,7 +178,7 @@ class KernelMatrix:
         return pairs and min(targets, sources) >= _SYMMETRIC_POINTS
 
     def product(self, index: IntArray, coef: FloatArray) -> FloatArray:
-        """K[:, index] @ coef. Asked twice in a row for the same product it answers from memory."""
+        """K[:, index] @ coef. The last product is remembered. Asked for the same again, the answer comes from memory."""
         if self._memo is not None and np.array_equal(self._memo[0], index) and np.array_equal(self._memo[1], coef):
             return self._memo[2]
         if self.function is not None:

@@ -14,9 +14,10 @@ from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
 
 STAGGER = 32
-"""Unused columns at the end of every stored row of kernel values, which keep the rows of caches apart."""
+"""Every stored row of kernel values ends in so many unused columns. So neighbouring rows do not share places in a cache."""
 
-# An array as long as a row is no matter up to _WIDE columns. Beyond them there may be _EMPTY columns for each entry.
+# An array as long as a row is cheap up to _WIDE columns. Beyond that, rows count as mostly empty when there are more than
+# _EMPTY columns for each entry.
 _WIDE, _EMPTY = 1 << 20, 16
 
 Real = NDArray[Any]
@@ -34,7 +35,7 @@ def padded(n: int) -> int:
 
 
 def aligned(shape: tuple[int, ...], *, zero: bool = False) -> FloatArray:
-    """A float64 array that starts on a cache line, which full-width vector loads want."""
+    """A float64 array that starts at the beginning of a cache line. So no vector load crosses from one line to the next."""
     size = math.prod(shape)
     buffer = np.zeros(size + 8) if zero else np.empty(size + 8)
     start = (-buffer.__array_interface__["data"][0] % 64) // 8
@@ -55,7 +56,7 @@ def dense_points(X: FloatArray, order: IntArray) -> Points:
 
 
 def panel_points(n: int, panels: FloatArray) -> Points:
-    """n dense points that are packed already."""
+    """n dense points, from panels that are packed already."""
     return Points(n, panels, _NO_INTS, _NO_INDICES, _NO_FLOATS, _NO_FLOATS, _NO_INTS, _NO_GRAM)
 
 
@@ -70,12 +71,12 @@ def sparse_points(X: Any, order: IntArray | None) -> Points:
 
 
 def mostly_empty(A: Any, B: Any) -> bool:
-    """Whether two CSR matrices have many more columns than entries: arrays as long as a row would be waste."""
+    """Whether two CSR matrices have many more columns than entries. Then arrays as long as a row would waste memory."""
     return bool(A.shape[1] > max(_WIDE, _EMPTY * (A.nnz + B.nnz)))
 
 
 def narrowed(A: Any, B: Any) -> tuple[Any, Any]:
-    """Two CSR matrices without the columns in which neither has an entry; kernels see no difference."""
+    """Two CSR matrices without the columns in which neither has an entry. This changes no kernel value."""
     used = np.unique(np.concatenate([A.indices, B.indices]))
     shapes = [(M.shape[0], max(1, used.size)) for M in (A, B)]
     first, second = (
@@ -94,32 +95,35 @@ def gram_points(gram: FloatArray, order: IntArray) -> Points:
 
 
 def new_scratch(n_features: int) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Scratch for `kernel_row`: a dense source and one block of exponents, seen as integers and as floats."""
+    """Scratch for `kernel_row`: room for a dense source, and for one block of exponents.
+
+    The block is returned twice: as integers, and as floats in the same memory.
+    """
     bits = np.zeros(LANES, np.int64)
     return np.zeros(max(4, -(-n_features // 4) * 4)), bits, bits.view(np.float64)
 
 
 def groups_of(count: int) -> int:
-    """Row groups that hold `count` rows."""
+    """How many row groups hold `count` rows."""
     return -(-count // vector.ROWS)
 
 
 def packed_rows(panels: Real, points: IntArray) -> Real:
-    """Some of the points of the panels as row groups, which tiles read, in the number type of the panels."""
+    """Some of the points of the panels, copied to row groups, which tiles read. The number type is that of the panels."""
     packed = np.empty((groups_of(len(points)), panels.shape[1], vector.ROWS), panels.dtype)
     loops.pack_rows(panels, points, packed)
     return packed
 
 
 def packed_weights(packed: Real, coef: FloatArray) -> Real:
-    """Coefficients of the rows of `packed`: zeros for its padding."""
+    """Coefficients of the rows of `packed`. Those of its padding are zero."""
     weights = np.zeros(packed.shape[0] * vector.ROWS, packed.dtype)
     weights[: len(coef)] = coef
     return weights
 
 
 def magnitudes(kernel: Kernel, indptr: IntArray, data: FloatArray) -> FloatArray:
-    """What distances of sparse points are made of: sums of squares, for the Laplacian kernel of absolute values."""
+    """The norms that distances of sparse points are made of: sums of squares, or of absolute values (Laplacian kernel)."""
     return row_sums(indptr, np.abs(data) if facts_of(kernel).measure == "cityblock" else data * data)
 
 
@@ -133,5 +137,5 @@ def row_sums(indptr: IntArray, values: FloatArray) -> FloatArray:
 
 
 def is_binary(indptr: IntArray, data: FloatArray) -> bool:
-    """Whether all stored values are 1, few enough in a row to be counted in a byte."""
+    """Whether all stored values are 1, and so few in each row that a byte can count them."""
     return bool((data == 1.0).all()) and int(np.diff(indptr).max(initial=0)) <= 255

@@ -1,7 +1,7 @@
-"""Products of kernel values with coefficients, and blocks of values, between sets of points: nothing is kept.
+"""Products of kernel values with coefficients, and blocks of values, between sets of points. Nothing is kept.
 
-A product is shared out to threads by panels, each of which sums in one fixed order: the bits do not depend on the number
-of threads. Short products are never shared out.
+A product is shared out to threads by panels. Each panel sums in one fixed order, so the bits do not depend on the number of
+threads. Short products are never shared out.
 """
 
 from __future__ import annotations
@@ -40,12 +40,18 @@ SHAPES = {
     KernelKind.RBF: vector.Rbf,
     KernelKind.LAPLACIAN: vector.Laplacian,
 }
-_SLOWER = 16.0  # so much longer than in a tile a feature takes in rows of kernel values
-_PANEL_BYTES = 1 << 19  # a panel of sparse points with all features fits the cache below this
-_PANELS_BYTES = 1 << 28  # panels are kept while all of them together are smaller than this
-_CANCELS_64 = 1e4  # scaled squared norms above which float64 distances from norms are too coarse
-_SLABS = 16  # parts of a symmetric product, each with sums of its own
-FEW_TERMS = 2000  # coefficients of a polynomial up to which it beats pairs of points, from a few dozen points on
+# Work: in a row of kernel values a feature takes _SLOWER times as long as in a tile.
+_SLOWER = 16.0
+# Memory. Sparse points are spread out to panels of all features if one panel has at most _PANEL_BYTES, so that it fits the
+# cache, and all panels together have at most _PANELS_BYTES.
+_PANEL_BYTES = 1 << 19
+_PANELS_BYTES = 1 << 28
+# Rounding: above this scaled squared norm float64 distances that are computed from norms are too coarse.
+_CANCELS_64 = 1e4
+# A symmetric product is cut into so many parts. Each has sums of its own.
+_SLABS = 16
+# A polynomial of up to so many coefficients is faster than pairs of points, from a few dozen points on.
+FEW_TERMS = 2000
 
 
 def call_kernel(function: KernelFunction, A: Any, B: Any, offset: float) -> FloatArray:
@@ -65,7 +71,7 @@ def call_kernel(function: KernelFunction, A: Any, B: Any, offset: float) -> Floa
 
 
 def shape_of(kernel: Kernel) -> vector.Shape:
-    """A kernel as the type and numbers that a tile is compiled for. The exponential ones are powers of two."""
+    """A kernel as the type that a tile is compiled for, with its numbers. Exponential kernels are powers of two there."""
     kind = KernelKind(kernel.kind)
     if kind == KernelKind.LINEAR:
         return vector.Poly(1.0, 0.0, 1)
@@ -75,7 +81,7 @@ def shape_of(kernel: Kernel) -> vector.Shape:
 
 
 def terms_of(kernel: Kernel, n_features: int) -> int:
-    """Coefficients of a sum of kernel values as one polynomial; 0 where it is none, or not of degree 2 or 3."""
+    """How many coefficients a sum of kernel values has as one polynomial. 0 unless it is a polynomial of degree 2 or 3."""
     d = n_features + 1
     if kernel.kind != KernelKind.POLY or kernel.degree not in (2, 3):
         return 0
@@ -83,7 +89,7 @@ def terms_of(kernel: Kernel, n_features: int) -> int:
 
 
 def with_constant(panels: FloatArray) -> FloatArray:
-    """Panels with a feature more, which is 1."""
+    """Panels with one more feature, which is 1."""
     count, width, _ = panels.shape
     out = np.empty((count, width + 1, LANES))
     out[:, :width], out[:, width] = panels, 1.0
@@ -93,7 +99,10 @@ def with_constant(panels: FloatArray) -> FloatArray:
 def add_form(
     kernel: Kernel, targets: FloatArray, sources: FloatArray, coef: FloatArray, n_threads: int, out: FloatArray
 ) -> None:
-    """out += K(targets, sources) coef for a polynomial kernel without offset, from panels with a constant. In place: out."""
+    """out += K(targets, sources) coef for a polynomial kernel. The offset is left out. In place: out.
+
+    Both sets of panels have the constant of `with_constant` as their last feature.
+    """
     d = sources.shape[1]
     scale = np.full(d, float(kernel.gamma))
     scale[-1] = kernel.coef0
@@ -107,16 +116,16 @@ def add_form(
 
 
 class Spread:
-    """Sparse points as dense columns: all panels of all features, or, where that is too much, one at a time."""
+    """Sparse points as dense columns. Panels of all features are kept, or, where that is too much, one is made at a time."""
 
     def __init__(
         self, csr: vector.Csr, points: IntArray, n_features: int, dtype: Any, same: Spread | None = None
     ) -> None:
-        """`same`: the same columns with norms of another type, whose panels will do."""
+        """`same` are the same columns with norms of another number type. Their panels are used here, too."""
         self.count = -(-len(points) // LANES)
         norms = np.zeros(self.count * LANES, csr.norms.dtype)
         norms[: len(points)] = csr.norms[points]
-        self.points = vector.Columns(csr, points, norms)
+        self.points = vector.SpreadColumns(csr, points, norms)
         self._n_features, self._dtype = n_features, dtype
         self._panels: Real | None = None
         bytes_each = n_features * LANES * np.dtype(dtype).itemsize
@@ -147,7 +156,7 @@ def add_sparse(
     n_threads: int,
     out: FloatArray,
 ) -> None:
-    """out += K(columns, points) coef in the precision of the points. In place: out, padded to panels."""
+    """out += K(columns, points) coef, in the precision of the points. `out` is padded to whole panels. In place: out."""
     real = csr.norms.dtype
     add = loops.add_sparse_32 if real == np.float32 else loops.add_sparse_64
     weights = coef.astype(real)
@@ -160,7 +169,7 @@ def add_sparse(
 
 
 def linear_product(targets: Points, sources: Points, coef: FloatArray, n_features: int) -> FloatArray:
-    """X_targets (X_sources' coef): the linear kernel never needs values of pairs."""
+    """X_targets (X_sources' coef). The linear kernel never needs values of pairs."""
     if targets.panels.shape[0]:
         weights = np.zeros(len(sources.panels) * LANES)
         weights[: sources.n] = coef
@@ -195,7 +204,7 @@ def needs_pairs(kernel: Kernel, n_features: int, sources: int) -> bool:
 
 
 def symmetric_product(kernel: Kernel, points: Points, coef: FloatArray, n_threads: int) -> FloatArray:
-    """K coef among dense points in float64, each value computed once and used twice."""
+    """K coef among dense points in float64. Each value is computed once and used twice."""
     shape, panels = shape_of(kernel), points.panels
     count, each = len(panels), groups_of(LANES)
     row = np.arange(each * vector.ROWS)
@@ -219,7 +228,7 @@ def symmetric_product(kernel: Kernel, points: Points, coef: FloatArray, n_thread
 def tile_product(
     kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
 ) -> FloatArray:
-    """out_t = sum_s coef_s k(target_t, source_s) in float64, K never stored."""
+    """out_t = sum_s coef_s k(target_t, source_s) in float64. K is never stored."""
     if kernel.kind == KernelKind.LINEAR:
         return np.asarray(linear_product(targets, sources, coef, n_features) + kernel.offset * coef.sum())
     shape = shape_of(kernel)
@@ -244,7 +253,7 @@ def tile_product(
 
 
 def exact_block(kernel: Kernel, targets: Points, sources: Points) -> FloatArray | None:
-    """k(target, source) in float64 for all pairs of dense points; None where there is no tile for them."""
+    """k(target, source) in float64 for all pairs of dense points, without the offset. None where they have no tile."""
     if not (kernel.kind in SHAPES and targets.panels.shape[0] and sources.panels.shape[0]):
         return None
     panels = sources.panels

@@ -1,4 +1,12 @@
-"""Kernel rows for the path trackers: the whole matrix when it fits into memory, otherwise rows on demand."""
+"""Kernel rows for the path trackers: the whole matrix if it fits into memory, otherwise rows on demand.
+
+There are four stores of kernel values, since they have four readers.
+
+- The loops of a path read rows over variables from here. Python fills them, and names the rows that must stay (`fetch`).
+- The loop of SMO fills its rows itself, without a return to Python (`_smo_jit.RowCache`).
+- The solvers that share a course need several rows at the same time, so their store grows (`solvers/_course.VariableRows`).
+- Products and Gram matrices read columns over all points, in float32 or float64 (`kernel/columns.ColumnStore`).
+"""
 
 from __future__ import annotations
 
@@ -13,12 +21,12 @@ from svmcore.simd.loops import add_weighted_rows, copy_block
 
 
 def whole_matrix(oracle: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
-    """All rows of a kernel, while `go_on(share done)`; None when that stops it. Rows may end in values without meaning."""
+    """All rows of a kernel. None when `go_on(share done)` says no. Rows may end in values without meaning."""
     if has_gram(oracle):
         return exact_gram(oracle, go_on)
     kernel = oracle.kernel
     if kernel.kind == KernelKind.PRECOMPUTED and kernel.offset == 0.0:
-        return np.ascontiguousarray(oracle.X)  # it is read, never written
+        return np.ascontiguousarray(oracle.X)  # the user's own matrix may be returned, since nobody writes to it
     rows = np.empty((oracle.n, oracle.n))
     step = max(64, int(4e6 // max(1, oracle.n)))
     for start in range(0, oracle.n, step):
@@ -29,7 +37,7 @@ def whole_matrix(oracle: Any, go_on: Callable[[float], bool]) -> FloatArray | No
 
 
 class RowStore:
-    """Kernel rows the tracker may read: all of them when they fit into `budget` bytes, otherwise on demand."""
+    """Kernel rows that the tracker may read: all of them if they fit into `budget` bytes, otherwise rows on demand."""
 
     def __init__(
         self, oracle: Any, budget: float, ahead: int = 16, *, go_on: Callable[[float], bool] = lambda done: True
@@ -42,10 +50,11 @@ class RowStore:
         rows = self._all(go_on) if 8.0 * n * n <= budget else None
         self.whole = rows is not None
         if rows is not None:
-            self.rows = rows  # may be longer than n
+            self.rows = rows  # a row may be longer than n
             self.slot = np.arange(n)
         else:
-            self.rows = np.zeros((min(n, self.limit), n))  # memory is touched as it is used; growing would copy it
+            # Zeros take no memory before somebody writes to them. An array that grows would be copied.
+            self.rows = np.zeros((min(n, self.limit), n))
             self.slot = np.full(n, -1, dtype=np.int64)
         self.owner = np.arange(n) if self.whole else np.full(self.rows.shape[0], -1, dtype=np.int64)
         self.used = n if self.whole else 0
@@ -53,12 +62,12 @@ class RowStore:
         self.now = 0
 
     def _all(self, go_on: Callable[[float], bool]) -> FloatArray | None:
-        """The whole matrix, while `go_on(share done)`; None when that stops it."""
-        whole = getattr(self.oracle, "gram", None)  # of an oracle that knows a shorter way
+        """The whole matrix. None when `go_on(share done)` says no."""
+        whole = getattr(self.oracle, "gram", None)  # some oracles know a shorter way
         return whole_matrix(self.oracle, go_on) if whole is None else whole(go_on)
 
     def product(self, coef: FloatArray) -> FloatArray:
-        """K coef, from stored rows where they exist."""
+        """K coef. Rows that are stored are used. All others are computed."""
         index = np.flatnonzero(coef)
         if index.size == 0:
             return np.zeros(self.n)
@@ -73,21 +82,21 @@ class RowStore:
         return out
 
     def block(self, index: IntArray, columns: IntArray | None = None) -> FloatArray:
-        """K restricted to the rows `index`, which are stored, and the columns (None: the same)."""
+        """K[index, columns]. The rows `index` must be stored. Without `columns` these are the same as the rows."""
         columns = index if columns is None else columns
         out = np.empty((index.size, columns.size))
         copy_block(out, self.rows, self.slot, index, columns)
         return out
 
     def fetch(self, wanted: IntArray, keep: IntArray) -> bool:
-        """Store the rows `wanted`; `keep` must not be evicted. Returns True when `rows` was replaced."""
+        """Store the rows `wanted`. The rows `keep` stay. Returns True when the array `rows` was replaced by a larger one."""
         wanted = wanted[self.slot[wanted] < 0]
         if wanted.size == 0:
             return False
         self.now += 1
         replaced = False
         capacity = self.rows.shape[0]
-        limit = max(self.limit, keep.size + wanted.size + 64)  # the elbow's rows are needed, whatever the budget
+        limit = max(self.limit, keep.size + wanted.size + 64)  # rows of the elbow are needed, whatever the budget is
         if self.used + wanted.size > capacity and capacity < limit:
             size = int(min(limit, max(2 * capacity, self.used + wanted.size)))
             rows = np.zeros((size, self.n))

@@ -1,4 +1,4 @@
-"""What the rooms ask about kernels: one row a kernel."""
+"""What the other rooms ask about kernels. The table has one row for each kernel."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ class KernelFacts(NamedTuple):
     """A row of the table."""
 
     measure: str
-    """What its values are functions of: "product" x'z, "square" |x - z|^2, "cityblock" |x - z|_1, or "": not of features."""
+    """What its values are functions of: "product" x'z, "square" |x - z|^2 or "cityblock" |x - z|_1.
+
+    It is "" where values are not computed from features by us.
+    """
     parameters: tuple[str, ...] = ()
     """The fields of `Kernel` that it uses, besides the offset."""
     positive: bool = False
     """Whether its matrices are positive semi-definite as long as gamma and coef0 are not negative."""
     value: Value = _itself
-    """Its values without the offset, given what they are functions of. For a few of them: `_kernels` has the loops."""
+    """Its values without the offset, given what they are functions of. It serves a few values. Loops are in `_kernels`."""
 
     @property
     def exponential(self) -> bool:
@@ -35,7 +38,7 @@ class KernelFacts(NamedTuple):
 
 
 def _power(kernel: Kernel, products: FloatArray) -> FloatArray:
-    """(gamma x'z + coef0)^degree by squaring: numpy's own power takes many times longer."""
+    """(gamma x'z + coef0)^degree by repeated squaring. The power of numpy takes many times longer."""
     base, exponent = kernel.gamma * products + kernel.coef0, kernel.degree
     result: FloatArray | None = None
     while exponent:

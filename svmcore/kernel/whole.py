@@ -30,7 +30,7 @@ def whole_kernel(X: Any, kernel: Kernel, function: Callable[[Any, Any], Any] | N
 
 
 def part_of(gram: FloatArray, rows: IntArray, columns: IntArray) -> FloatArray:
-    """gram[rows, columns] of a kernel matrix, as a new one: half the time of numpy, which picks single values."""
+    """gram[rows, columns], as a new array. It takes half the time of numpy, which picks single values."""
     out = np.empty((rows.size, columns.size))
     copy_block(out, gram, np.arange(gram.shape[0]), rows, columns)
     return out

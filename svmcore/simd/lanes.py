@@ -36,7 +36,10 @@ _EXP2_64 = (
     7.0737534132806355e-09,
     4.4353820776488477e-10,
 )
-"""2^r on [-1/2, 1/2], exact at 0: minimax polynomials with relative errors 9e-8 and 4e-18."""
+"""Coefficients of 2^r on [-1/2, 1/2], the constant first. Both are minimax polynomials that are exact at 0.
+
+Their relative errors are 9e-8 in float32 and 4e-18 in float64.
+"""
 
 
 HALF = ir.IntType(16)
@@ -73,11 +76,11 @@ class Lanes:
         return ir.Constant(self.vector, [float(x)] * self.count)
 
     def integers(self, x: Any) -> Any:
-        """Whole numbers: one in every lane, or one for each."""
+        """A register of whole numbers: the same one in every lane, or a list that has one for each lane."""
         return ir.Constant(self.wholes, [x] * self.count if isinstance(x, int) else list(x))
 
     def scalar(self, x: Any) -> Any:
-        """A double argument in the register's own type."""
+        """An argument of type double, converted to the register's own number type."""
         return self.b.fptrunc(x, self.real) if self.single and x.type == ir.DoubleType() else x
 
     def splat(self, x: Any) -> Any:
@@ -88,7 +91,7 @@ class Lanes:
         return self.b.shuffle_vector(first, empty, zeros)
 
     def load(self, pointer: Any, index: Any) -> Any:
-        """A register from an array of its own type, or of 16-bit integers."""
+        """A register, read from an array of its own type or of 16-bit integers."""
         element = pointer.type.pointee
         kind = ir.VectorType(element, self.count)
         where = self.b.bitcast(self.b.gep(pointer, [index]), kind.as_pointer())
@@ -97,7 +100,10 @@ class Lanes:
         return self.b.sitofp(self.b.zext(value, self.wholes), self.vector) if element == HALF else value
 
     def store(self, value: Any, pointer: Any, index: Any) -> None:
-        """A register to an array of its own type or a shorter one; to 16-bit integers as a fraction of `UNITS_16`."""
+        """Write a register to an array of its own type, of a shorter one, or of 16-bit integers.
+
+        A 16-bit integer is the number of units of 1 / `UNITS_16`.
+        """
         align = 4 if self.single else 8
         if pointer.type.pointee == ir.FloatType() and not self.single:
             value = self.b.fptrunc(value, ir.VectorType(ir.FloatType(), self.count))
@@ -122,7 +128,10 @@ class Lanes:
         return self.b.select(self.b.fcmp_ordered("<", a, b), a, b)
 
     def reciprocal(self, a: Any) -> Any:
-        """1 / a for positive a; in float32 by an integer guess and two Newton steps, to about 1e-5."""
+        """1 / a for positive a. In float32 a guess from the bits of a is followed by two Newton steps.
+
+        The relative error of that is about 1e-5.
+        """
         if not self.single:
             return self.b.fdiv(self.constant(1.0), a)
         guess = self.b.sub(self.integers(0x7EF311C7), self.b.bitcast(a, self.wholes))
@@ -143,7 +152,10 @@ class Lanes:
         return self.b.extract_element(a, ir.Constant(ir.IntType(32), 0))
 
     def exp2_minus(self, x: Any) -> Any:
-        """2^-x for x >= 0: with n = round(x) and r = n - x, a polynomial in r whose exponent is lowered by n."""
+        """2^-x for x >= 0. Let n be x rounded, and let r = n - x.
+
+        A polynomial gives 2^r. Then n is subtracted from the exponent of that number.
+        """
         x = self.smaller(x, self.constant(126.0 if self.single else 1022.0))
         n = self.call("rint", x)
         r = self.b.fsub(n, x)

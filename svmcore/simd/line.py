@@ -1,4 +1,4 @@
-"""One row of kernel values, from points in panels: for those who need few rows, and know late which."""
+"""One row of kernel values, from points in panels. It serves solvers that need few rows, and learn late which ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ store_line = _store_line if DISABLED else _store_line_ir
 
 @jit
 def store_row(shape, panels, t, out, row):
-    """out[row] = K(point t of the panels, all of them), in float32. In place: out."""
+    """out[row] = K(point t of the panels, every point of the panels), in float32. In place: out."""
     g = t // LANES
     for p in range(panels.shape[0]):
         for lane in range(0, LANES, COLUMNS_32):

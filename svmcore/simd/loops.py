@@ -20,7 +20,10 @@ from svmcore.simd.vector import (
 
 @jit
 def pack_rows(panels, points, out):
-    """Copy points to row groups: out[g, k, r] is feature k of points[g * ROWS + r]. In place: out (zero padded)."""
+    """Copy points to row groups: out[g, k, r] is feature k of points[g * ROWS + r]. What is left of out becomes zero.
+
+    In place: out.
+    """
     width = panels.shape[1]
     count = points.shape[0]
     for t in range(out.shape[0] * ROWS):
@@ -38,9 +41,9 @@ def pack_rows(panels, points, out):
 
 @jit
 def pack_single(X, centre, factor, first, last, out, squares):
-    """Panels first..last-1 of (X - centre) factor, and their sums of squares, in one pass over X. In place: out, squares.
+    """Fill panels first..last-1 with (X - centre) factor, and compute the sum of squares of each point. In one pass over X.
 
-    Where the panels have room for a feature more, the squares are the last one.
+    If the panels have room for one more feature, the sums of squares are that feature. In place: out, squares.
     """
     n, width = X.shape
     for p in range(first, last):
@@ -63,7 +66,7 @@ def pack_single(X, centre, factor, first, last, out, squares):
 
 @jit
 def gather_panels(panels, points, out):
-    """Copy points to panels of their own. In place: out (zero padded)."""
+    """Copy points to panels of their own. What is left of the last panel becomes zero. In place: out."""
     width = panels.shape[1]
     count = points.shape[0]
     for t in range(out.shape[0] * LANES):
@@ -81,7 +84,7 @@ def gather_panels(panels, points, out):
 
 @jit
 def add_block_32(shape, rows, coef, panels, first, last, out):
-    """out += coef' K(rows, panels) for panels first..last-1, K never stored. In place: out."""
+    """out += coef' K(rows, panels) for panels first..last-1. K is never stored. In place: out."""
     for p in range(first, last):
         for lane in range(0, LANES, COLUMNS_32):
             for g in range(rows.shape[0]):
@@ -99,10 +102,14 @@ def add_block_64(shape, rows, coef, panels, first, last, out):
 
 @jit
 def add_symmetric(shape, rows, coef, panels, weights, first, step, out, sums):
-    """out + sums = K weights among one set of points, from panels first, first + step, ... and all that lie behind them.
+    """One part of the product K weights among one set of points. With all parts done, it is out + sums.
 
-    `rows` are the points of the panels, each panel's filled up to whole groups with rows of coefficient 0; `weights` are
-    the coefficients by column. Values off the diagonal panels are used twice. In place: out (by column), sums (by row).
+    The part belongs to the panels first, first + step, and so on. A panel's share are the values between its columns and
+    the rows of the same panel and of all panels behind it. Values off the diagonal are used twice: once for their column,
+    once for their row.
+
+    `rows` are the points of the panels. The rows of each panel are filled up to whole groups, with rows of coefficient 0.
+    `coef` are the coefficients by row, and `weights` are the same by column. In place: out (by column), sums (by row).
     """
     each = rows.shape[0] // panels.shape[0]
     for p in range(first, panels.shape[0], step):
@@ -117,7 +124,7 @@ def add_symmetric(shape, rows, coef, panels, weights, first, step, out, sums):
 def store_block_32(shape, rows, panels, lower, first, last, out):
     """out = K(rows, panels) for panels first..last-1. In place: out.
 
-    `lower`: rows and columns are the same points, and only tiles are stored that reach the lower triangle.
+    With `lower`, rows and columns are the same points. Then only the tiles that reach the lower triangle are stored.
     """
     for p in range(first, last):
         for lane in range(0, LANES, COLUMNS_32):
@@ -125,7 +132,7 @@ def store_block_32(shape, rows, panels, lower, first, last, out):
                 store_tile(shape, rows, g, panels, p, lane, out)
 
 
-MIRROR = 16  # edge of the blocks that are transposed at a time: their rows fill one register each
+MIRROR = 16  # so many rows and columns are transposed at a time: a row of so many float32 values fills a wide register
 
 
 @jit
@@ -136,7 +143,7 @@ def mirror(out, count):
         if bottom - top == MIRROR:
             for left in range(0, top, MIRROR):
                 for j in range(left, left + MIRROR):
-                    for i in range(MIRROR):  # of known length, which makes it vector code
+                    for i in range(MIRROR):  # LLVM knows the length of this loop, and makes vector code of it
                         out[j, top + i] = out[top + i, j]
         for j in range(top if bottom - top == MIRROR else 0, bottom):
             for i in range(max(top, j + 1), bottom):
@@ -154,7 +161,7 @@ def store_block_64(shape, rows, panels, lower, first, last, out):
 
 @jit
 def gather_lower(stored, points, scale, rounding, out):
-    """The lower triangle of scale stored[points, points] + rounding, in out's own number type. In place: out."""
+    """Write the lower triangle of scale stored[points, points] + rounding, in out's own number type. In place: out."""
     for i in range(points.shape[0]):
         row = stored[points[i]]
         for j in range(i + 1):
@@ -163,9 +170,10 @@ def gather_lower(stored, points, scale, rounding, out):
 
 @jit
 def gather_known(stored, slots, points, scale, rounding, first, last, out):
-    """Rows first..last-1 of out = scale K + rounding among the points, from stored columns: those of points that have one.
+    """Write those of the rows first..last-1 of out = scale K + rounding whose points have a stored column.
 
-    `slots` says which row of `stored` that is, or -1. In place: out, in its own number type.
+    K is that among the points. `slots[i]` is the row of `stored` that holds the column of point i, or -1. In place: out, in
+    its own number type.
     """
     for i in range(first, last):
         if slots[i] >= 0:
@@ -176,9 +184,10 @@ def gather_known(stored, slots, points, scale, rounding, first, last, out):
 
 @jit
 def complete_known(slots, block, places, scale, rounding, first, last, out):
-    """The other rows first..last-1: from the rows of `gather_known`, and from K among the points without a column.
+    """Write the rows that `gather_known` left out: those of the points without a stored column.
 
-    `block` is that matrix, and `places` says which points it is about. In place: out.
+    `block` is K among these points, and `places` are their places among all points. Rows first..last-1 of `block` are
+    used here. Values against the other points come from the rows that `gather_known` has written. In place: out.
     """
     for top in range(first, last, MIRROR):
         bottom = min(top + MIRROR, last)
@@ -192,12 +201,15 @@ def complete_known(slots, block, places, scale, rounding, first, last, out):
                 own[places[j]] = block[i, j] * scale + rounding
 
 
-STRETCH = 1024  # columns summed at a time, which stay in the first-level cache
+STRETCH = 1024  # so many columns are summed at a time: they stay in the first-level cache
 
 
 @jit
 def add_rows(stored, rows, coef, first, last, out):
-    """out += coef' stored[rows] for the columns first..last-1; sums of four rows in float32. In place: out."""
+    """out += coef' stored[rows] for the columns first..last-1. In place: out.
+
+    Four rows are summed in the number type of `stored`, and their sum is added in float64.
+    """
     count = rows.shape[0]
     for left in range(first, last, STRETCH):
         right = min(left + STRETCH, last)
@@ -214,12 +226,12 @@ def add_rows(stored, rows, coef, first, last, out):
                 piece[j] += np.float64(wa * a[j])
 
 
-SPARSE_ROWS = 8  # sparse rows summed in registers before one float64 addition
+SPARSE_ROWS = 8  # so many sparse rows are summed in float32 registers, and their sum is added in float64
 
 
 @jit
 def spread_all(columns, panels):
-    """Sparse columns as dense panels of all features. In place: panels (zeroed by the caller)."""
+    """Spread sparse columns out to dense panels of all features. The caller hands over zeros. In place: panels."""
     csr, points = columns.csr, columns.points
     for t in range(points.shape[0]):
         p = t // LANES
@@ -230,7 +242,10 @@ def spread_all(columns, panels):
 
 @jit
 def _spread(columns, p, table, panel):
-    """Panel p of sparse columns as dense rows of the features that occur in it. In place: table, panel."""
+    """Spread panel p of sparse columns out to dense rows, one for each feature that occurs in it. In place: table, panel.
+
+    `table` then has the row of each of these features. Row 0 stays for all others.
+    """
     csr, points = columns.csr, columns.points
     used = 0
     for lane in range(min(LANES, points.shape[0] - p * LANES)):
@@ -256,7 +271,10 @@ def _forget(columns, p, table):
 
 @jit
 def _enter(columns, p, table, panels):
-    """Where panel p of the columns is: with a table it is put into the first of `panels`. In place: table, panels."""
+    """The index in `panels` at which panel p of the columns is. With a table the panel is put into the first place now.
+
+    In place: table, panels.
+    """
     if table is None:
         return p
     _spread(columns, p, table, panels[0])
@@ -265,16 +283,16 @@ def _enter(columns, p, table, panels):
 
 @jit
 def _leave(columns, p, table):
-    """The end of what `_enter` began. In place: table."""
+    """Clear what `_enter` put into the table. In place: table."""
     if table is not None:
         _forget(columns, p, table)
 
 
 @jit
 def add_sparse_32(shape, csr, points, coef, columns, table, panels, first, last, out):
-    """out += sum_r coef_r K(points_r, columns) for panels first..last-1, sums over entries in float32.
+    """out += sum_r coef_r K(points_r, columns) for panels first..last-1. Sums over entries are in float32. In place: out.
 
-    With a table of zeros (before and after), `panels` is room for one of them. In place: out.
+    With a table, `panels` is room for one panel. The table is all zeros before the call and after it.
     """
     count = points.shape[0]
     for p in range(first, last):
@@ -299,7 +317,10 @@ def add_sparse_64(shape, csr, points, coef, columns, table, panels, first, last,
 
 @jit
 def store_sparse_32(shape, csr, points, columns, table, panels, lower, first, last, out):
-    """out[r] = K(points_r, columns) for panels first..last-1, or only what reaches the lower triangle. In place: out."""
+    """out[r] = K(points_r, columns) for panels first..last-1. With `lower`, only what reaches the lower triangle.
+
+    In place: out.
+    """
     for p in range(first, last):
         panel = panels[_enter(columns, p, table, panels)]
         for lane in range(0, LANES, COLUMNS_32):

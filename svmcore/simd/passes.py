@@ -1,7 +1,7 @@
-"""The passes of a pair step over the vectors of one working set, each with its plain meaning beside it.
+"""The passes of a pair step over the vectors of one working set. The plain meaning of each stands beside it.
 
-Vectors are a multiple of `LANES` long. `rise` and `fall` are 0 where a variable may move up or down, and -BIG_32, +BIG_32
-where it may not. A row of the Gram matrix holds multiples of `unit`.
+The length of a vector is a multiple of `LANES`. `rise` is 0 where a variable may move up, and -BIG_32 where it may not.
+`fall` is 0 where a variable may move down, and +BIG_32 where it may not. The Gram matrix is stored in units of `unit`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from svmcore.simd.vector import BIG_32
 
 
 def _scan(lanes: Lanes, n: Any, step: Any) -> tuple[Any, Any, Any]:
-    """Largest score, its first index, and least bound over n lanes; `step(index)` gives a register of each."""
+    """The largest score, its first index, and the least bound over n lanes.
+
+    `step(index)` returns a register of scores and a register of bounds.
+    """
     b, unroll = lanes.b, 2
     width = unroll * lanes.count
 
@@ -161,7 +164,7 @@ def _best_conjugate_ir(typingctx, values, along, inverse, gram, unit, i, diagona
     return types.intp(values, along, real, gram, real, types.intp, diagonal, real, fall), codegen
 
 
-# What each pass means. These loops are its oracle, and its body when JIT is disabled.
+# These functions say what each pass means. Tests compare the instructions with them. They run when JIT is disabled.
 
 
 def _update_pair(values, gram, i, j, step, rise, fall):
@@ -196,12 +199,19 @@ def _best_conjugate(values, along, inverse, gram, unit, i, diagonal, tau, fall):
 
 
 update_pair = _update_pair if DISABLED else _update_pair_ir
-"""values -= step (gram_i - gram_j); returns argmax and max of values + rise, and min of values + fall. In place: values."""
+"""values -= step (gram_i - gram_j). Returns argmax and max of values + rise, and min of values + fall. In place: values."""
 best_partner = _best_partner if DISABLED else _best_partner_ir
 """argmax over j of max(0, values_i - values_j - fall_j)^2 / max(tau, diagonal_i + diagonal_j - 2 unit gram_ij).
 
-`row` is the row of i in the Gram matrix."""
+`row` is the row of i in the Gram matrix.
+"""
 update_along = _update_along if DISABLED else _update_along_ir
-"""along = unit (gram_i - gram_j) + keep along and values -= step along; returns what `update_pair` does. In place: both."""
+"""along = unit (gram_i - gram_j) + keep along, and then values -= step along. Returns the same as `update_pair`.
+
+In place: along, values.
+"""
 best_conjugate = _best_conjugate if DISABLED else _best_conjugate_ir
-"""`best_partner` with curvatures less inverse (along_i - along_j)^2: those of directions made conjugate to the last one."""
+"""`best_partner`, where inverse (along_i - along_j)^2 is subtracted from each curvature.
+
+What is left is the curvature of the direction of the pair, made conjugate to the last direction.
+"""

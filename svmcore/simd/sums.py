@@ -1,4 +1,4 @@
-"""Sums and multiples of vectors, in plain loops: the words that the loops of solvers and paths share."""
+"""Sums and multiples of vectors, in plain loops. The loops of solvers and of paths are written with them."""
 
 from __future__ import annotations
 

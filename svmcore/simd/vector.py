@@ -1,8 +1,8 @@
-"""Vector primitives: the few loops that need help to become vector code, each with its plain meaning beside it.
+"""Vector primitives: the few loops that need help to become vector code. The plain meaning of each stands beside it.
 
-LLVM turns a maximum reduction into vector code only when the maximum is the `maxnum` instruction with the no-NaN flag;
-`max()` and `if` stay scalar. `fmax` and `fmin` are that instruction, and ordinary Python when JIT is disabled.
-Vectors are processed in blocks of `LANES`, through slices (a slice tells LLVM that indices do not wrap).
+LLVM makes vector code of the search for a maximum only if the maximum is its instruction `maxnum` with the no-NaN flag.
+`max()` and `if` stay scalar. `fmax` and `fmin` are such instructions. When JIT is disabled, they are ordinary Python.
+Vectors are processed in blocks of `LANES`, through slices: a slice tells LLVM that indices do not wrap.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from svmcore._types import LANES
 from svmcore.simd.lanes import BYTE, REGISTER_BYTES, REGISTERS, UNITS_16, Lanes, emit_for, integer, position, unpack
 
 BIG_32 = 1e30
-"""Penalty of the float32 passes: large, finite, and its double still finite."""
+"""The penalty of the float32 passes. Twice this number is still finite in float32."""
 
 BIG = 1e300
-"""Stands for infinity in penalties and reductions: real infinities are undefined under the no-NaN flag."""
+"""This stands for infinity in penalties and reductions, where infinity minus infinity would be NaN. The flag forbids NaN."""
 
 
 def _scalar_intrinsic(name: str) -> Any:
-    """A float64 two-operand LLVM instruction, flagged as free of NaN, as a function that jitted code can call."""
+    """An LLVM instruction with two float64 operands and the no-NaN flag, as a function that compiled code can call."""
 
     @intrinsic
     def instruction(typingctx, a, b):  # noqa: ARG001
@@ -58,7 +58,7 @@ else:  # pragma: no cover  (exists compiled only)
     fmax = _scalar_intrinsic("maxnum")
     fmin = _scalar_intrinsic("minnum")
 
-# exp(x) = 2^k exp(x - k ln 2): k is x log2(e), rounded, and ln 2 is given in two parts, so that k times the first is exact.
+# exp(x) = 2^n exp(x - n ln 2), where n is x log2(e), rounded. ln 2 is given in two parts: n times the first one is exact.
 _LOG2E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01
 _LN2_LOW = 1.90821492927058770002e-10
@@ -67,10 +67,10 @@ _ROUND = 6755399441055744.0  # 1.5 * 2**52: adding and subtracting it rounds to 
 
 @jit
 def exp_nonpositive(x, bits, power):
-    """exp(x) for one block of x <= 0, to about one ulp. In place: x; `power` is the float64 view of scratch `bits`.
+    """exp(x) for one block of x <= 0, to about one unit in the last place. In place: x, bits.
 
-    exp(x) = 2^n exp(r) with n = round(x log2 e), |r| <= ln(2) / 2, exp(r) by its Taylor polynomial of degree 13.
-    Below -708 the answer is exp(-708), about 3e-308.
+    exp(x) = 2^n exp(r), where n is x log2(e), rounded, and |r| <= ln(2) / 2. The Taylor polynomial of degree 13 gives exp(r).
+    `bits` is scratch, and `power` is the same memory seen as float64. Below -708 the answer is exp(-708), about 3e-308.
     """
     for j in range(LANES):
         t = fmax(x[j], -708.0)
@@ -97,10 +97,10 @@ def exp_nonpositive(x, bits, power):
 
 
 # Tiles: kernel values of ROWS rows against COLUMNS columns, held in vector registers.
-#
-# `rows[g, k, r]` is feature k of row g * ROWS + r, `panels[p, k, lane]` as everywhere. Both are float32 or both float64;
-# one source serves both. In float32 the exponential kernels read features already multiplied by their scale (the
-# square root of it for rbf), so that K = 2^-measure costs nothing more; in float64 they read the data as they are.
+# `rows[g, k, r]` is feature k of row g * ROWS + r. `panels[p, k, lane]` is feature k of point p * LANES + lane. Both arrays
+# are float32, or both are float64: the same functions emit both. In float32 the exponential kernels read features that have
+# been multiplied by the kernel's scale, or by its square root for rbf. So K = 2^-measure needs no further product. In float64
+# they read the data as they are, and `scale` is applied to the measure.
 
 
 class Shape(NamedTuple):
@@ -124,9 +124,9 @@ class Rbf(Shape):
 
 
 class NearRbf(Shape):
-    """`Rbf` of points of small norm, in float32 only: 2^-(|x|^2 + |z|^2 - 2 x'z), where the last feature is the square.
+    """`Rbf` of points of small norm, in float32 only: 2^-(|x|^2 + |z|^2 - 2 x'z). The last feature of a point is |x|^2.
 
-    One operation a feature in the place of two. The difference cancels, so its error is that of the squares.
+    A feature costs one operation here, and two in `Rbf`. The difference cancels: its error is as large as the squares' is.
     """
 
 
@@ -136,7 +136,7 @@ class Laplacian(Shape):
 
 ROWS = 6
 CHUNK = 64
-"""Terms of a float32 measure that are summed by themselves: sums of few terms, and their sum, are off by far less."""
+"""So many terms of a float32 measure are summed first, and then these sums. This rounds far less than one long sum."""
 COLUMNS_32 = REGISTERS * REGISTER_BYTES // 4
 COLUMNS_64 = REGISTERS * REGISTER_BYTES // 8
 
@@ -150,7 +150,7 @@ def _kernel_value(lanes: Lanes, shape: Any, shape_value: Any, measure: Any) -> A
     x = lanes.fma(lanes.splat(scale), measure, lanes.splat(coef0))
     if shape is Poly:
         return emit_for(b, degree, 1, [lanes.constant(1.0)], lambda _, p: [b.fmul(p[0], x)])[0]
-    # tanh |x| = (1 - t) / (1 + t) with t = exp(-2 |x|); the sign is put back
+    # tanh |x| = (1 - t) / (1 + t) with t = exp(-2 |x|). The result gets the sign of x.
     t = lanes.exp2_minus(b.fmul(lanes.call("fabs", x), lanes.constant(2.0 * _LOG2E)))
     one = lanes.constant(1.0)
     return lanes.call("copysign", b.fdiv(b.fsub(one, t), b.fadd(one, t)), x)
@@ -159,10 +159,10 @@ def _kernel_value(lanes: Lanes, shape: Any, shape_value: Any, measure: Any) -> A
 def emit_tile(
     lanes: Lanes, shape: Any, value: Any, rows: Any, g: Any, panels: Any, p: Any, lane: Any, row: Any = None
 ) -> Any:
-    """Kernel values of row group g against COLUMNS columns of panel p, starting at `lane`: a function of (r, register).
+    """Kernel values of row group g against COLUMNS columns of panel p, from `lane` on. Returns a function of (r, register).
 
-    With a `row`, `rows` are panels, too, and it is the one row. The measures are all in registers; a kernel value is emitted
-    where it is used, so that it needs no register long.
+    With a `row`, `rows` are panels, too, and the tile has only the point `row` of panel g. All measures are in registers. A
+    kernel value is computed where the returned function is called: so it occupies a register for a short time only.
     """
     b = lanes.b
     count, stride = (ROWS, ROWS) if row is None else (1, LANES)
@@ -192,7 +192,7 @@ def emit_tile(
     width = b.sub(row_shape[1], integer(1)) if near else row_shape[1]
 
     def distance(r: int, v: int) -> Any:
-        """From the squares, which are the last feature, and the product."""
+        """The squared distance from the product and the squares, which are the last feature."""
         own = lanes.splat(b.load(b.gep(row_base, [b.add(b.mul(width, integer(stride)), integer(r))])))
         other = lanes.load(panel_base, b.add(b.mul(width, integer(LANES)), integer(v * lanes.count)))
         difference = lanes.fma(lanes.constant(-2.0), measures[r * REGISTERS + v], b.fadd(own, other))
@@ -219,7 +219,7 @@ def emit_tile(
 
 
 def _add_to_doubles(lanes: Lanes, value: Any, pointer: Any, index: Any) -> None:
-    """pointer[index : index + lanes] += value, the sum in float64."""
+    """pointer[index : index + lanes] += value, in float64."""
     b = lanes.b
     wide = ir.VectorType(ir.DoubleType(), lanes.count)
     if lanes.single:
@@ -294,17 +294,17 @@ def _store_tile_ir(typingctx, shape, rows, g, panels, p, lane, out):  # noqa: AR
     return types.void(shape, rows, types.intp, panels, types.intp, types.intp, out), codegen
 
 
-# Sparse tiles: one sparse row against COLUMNS dense columns. `panel[place, lane]` holds float32 or float64 features, or
-# bytes that are 0 or 1; bytes are counted exactly, 255 at most. Where there are more features than a panel has places, a
-# `table` gives the place of a feature, 0 (a row of zeros) for those that no column of the panel has. Everything after
-# the sum over entries is in the type of `norms`. Distances come from the sizes of the points and what they have in
-# common, so they cancel.
+# Sparse tiles: one sparse row against COLUMNS dense columns. `panel[place, lane]` holds float32 or float64 features, or bytes
+# that are 0 or 1. Sums of bytes are exact, and are 255 at most. If there are more features than a panel has places, `table`
+# gives the place of each feature. It is 0 for features that no column of the panel has, and the panel's row 0 is all zeros.
+# All that follows the sum over entries is in the number type of `norms`. A distance is the sum of both norms less what the
+# points have in common, so it cancels.
 
 
 class Csr(NamedTuple):
-    """Sparse points: the entries of point i are indptr[i] to indptr[i + 1]. `data` are all 1 for byte panels.
+    """Sparse points: the entries of point i are indptr[i] to indptr[i + 1]. With panels of bytes all of `data` is 1.
 
-    `norms` are the sums of squares, for the Laplacian kernel of absolute values (exact integers for bytes).
+    `norms` are sums of squares, or of absolute values for the Laplacian kernel. With bytes they are exact integers.
     """
 
     indptr: Any
@@ -313,8 +313,8 @@ class Csr(NamedTuple):
     norms: Any
 
 
-class Columns(NamedTuple):
-    """Sparse points that are spread out to dense columns, a panel at a time; their norms padded to whole panels."""
+class SpreadColumns(NamedTuple):
+    """Sparse points that are spread out to dense columns, a panel at a time. Their norms are padded to whole panels."""
 
     csr: Csr
     points: Any
@@ -324,7 +324,7 @@ class Columns(NamedTuple):
 def _sparse_row(
     lanes: Lanes, shape: Any, shape_value: Any, csr: Any, point: Any, panel: Any, table: Any, p: Any, lane: Any
 ) -> Any:
-    """Kernel values [register] of one sparse point against COLUMNS columns; all but `shape` are unpacked."""
+    """Registers of kernel values of one sparse point against COLUMNS columns. All arguments but `shape` are unpacked."""
     b = lanes.b
     indptr, indices, data, norms = csr
     byte = panel[0].type.pointee == BYTE
@@ -334,7 +334,7 @@ def _sparse_row(
     bytes_ = ir.VectorType(BYTE, REGISTERS * lanes.count)
 
     def common(x: Any, z: Any, total: Any) -> Any:
-        """What one feature adds: x z, or |x| + |z| - |x - z|."""
+        """The total after one feature more, which adds x z, or |x| + |z| - |x - z| for the Laplacian kernel."""
         if shape is not Laplacian:
             return lanes.fma(x, z, total)
         both = b.fadd(lanes.call("fabs", x), lanes.call("fabs", z))
@@ -444,10 +444,10 @@ def _store_sparse_tile_ir(typingctx, shape, csr, point, panel, table, norms, p, 
     return types.void(shape, csr, i, panel, table, norms, i, i, out, i), codegen
 
 
-# One block of a weighted Gram matrix of the features: sums over all points, in registers.
+# One block of a weighted Gram matrix of the features. Its entries are sums over all points, held in registers.
 
 EDGE = 5 if REGISTERS == 4 else 3
-"""Rows and columns of the block: as many as there are registers for."""
+"""The block has so many rows and columns: as many as there are registers for."""
 
 
 @intrinsic
@@ -485,10 +485,10 @@ def _store_products_ir(typingctx, panels, weight, i, j, out):  # noqa: ARG001
     return types.void(panels, weight, types.intp, types.intp, out), codegen
 
 
-# A polynomial of degree two or three: its coefficients, for j <= i and k <= j in one row of numbers, against a panel.
+# Values of a polynomial of degree two or three at the points of a panel. Its coefficients, for j <= i and k <= j, are a row.
 
 FORM_COLUMNS = 2 * COLUMNS_64
-"""Points at a time: twice as many registers as a tile's columns."""
+"""So many points are done at a time. They fill twice as many registers as the columns of a tile."""
 
 
 @intrinsic
@@ -561,7 +561,7 @@ def _add_outer_ir(typingctx, A, k, first, left, right, count):  # noqa: ARG001
     return types.void(A, types.intp, types.intp, left, right, types.intp), codegen
 
 
-# What each primitive means. These loops are its oracle, and its body when JIT is disabled.
+# These functions say what each primitive means. Tests compare the instructions with them. They run when JIT is disabled.
 
 
 def kernel_tile(shape: Shape, x: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -661,7 +661,7 @@ def _add_outer(A, k, first, left, right, count):
 
 
 add_tile = _add_tile if DISABLED else _add_tile_ir
-"""out[column] += sum_r coef[g * ROWS + r] K(row r, column) for one tile; float64 sums. In place: out."""
+"""out[column] += sum_r coef[g * ROWS + r] K(row r, column) for one tile. The addition to out is in float64. In place: out."""
 add_tile_twice = _add_tile_twice if DISABLED else _add_tile_twice_ir
 """`add_tile` in float64, and sums[row] += sum over columns of K(row, column) weights[column]. In place: out, sums."""
 store_tile = _store_tile if DISABLED else _store_tile_ir
