@@ -158,7 +158,7 @@ class Control:
         return self.poll(WorkProgress(done, self.seconds), lambda: f"{100 * done:.0f} % done")
 
 
-class Part(Control):
+class PartControl(Control):
     """The control of a solver that does a part of larger work: it stops with the whole.
 
     It reports the whole's progress, or, as a `beginning` of the whole, only shows that it is at work.
@@ -174,7 +174,7 @@ class Part(Control):
         self.done = 0.0
         """Share of the whole that is done."""
 
-    def __enter__(self) -> Part:
+    def __enter__(self) -> PartControl:
         return self
 
     def __exit__(self, *error: object) -> None:

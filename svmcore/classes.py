@@ -32,7 +32,7 @@ from svmcore.problem import intercept as intercepts
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns, Scaling
-from svmcore.problem.division import STRATEGIES, Division, Part, division
+from svmcore.problem.division import STRATEGIES, Division, Sides, division
 from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import LARGE_GAP, Run, _check_run, _checked_points
 from svmcore.solvers import _near, _whole
@@ -192,7 +192,7 @@ def _shared_gram(study: _Study, threads: int) -> FloatArray | None:
         return whole_kernel(study.X, study.spec.kernel, study.spec.function, threads)
 
 
-def _trained(study: _Study, part: Part, C: Any, gram: FloatArray | None, options: dict[str, Any]) -> Solution:
+def _trained(study: _Study, part: Sides, C: Any, gram: FloatArray | None, options: dict[str, Any]) -> Solution:
     """One machine, in terms of all rows."""
     rows = np.flatnonzero(part.holds(study.codes))
     X = study.X[rows] if gram is None else gram[np.ix_(rows, rows)]
@@ -263,7 +263,7 @@ class _Quick:
                 self.tiles.release()
         return out
 
-    def _machine(self, room: _near.Room, part: Part, C: float) -> Solution | None:
+    def _machine(self, room: _near.Room, part: Sides, C: float) -> Solution | None:
         """A machine in terms of all rows, unless there is something to say about it."""
         study, begin = self.study, time.perf_counter()
         found = room.solve(part.minus, part.plus, C, self.run.tol)
@@ -292,12 +292,12 @@ class _Quick:
         )  # fmt: skip
 
 
-def _pair(study: _Study, part: Part) -> NDArray[Any]:
+def _pair(study: _Study, part: Sides) -> NDArray[Any]:
     """The labels of a pair of classes."""
     return np.asarray(study.classes[[part.minus[0], part.plus[0]]])
 
 
-def _with_factors(terms: Terms, study: _Study, part: Part) -> Terms:
+def _with_factors(terms: Terms, study: _Study, part: Sides) -> Terms:
     """The terms of a pair, with the weights of its classes."""
     if study.factors is None:
         return terms

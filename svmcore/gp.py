@@ -78,7 +78,7 @@ def bounds(y: FloatArray, alpha: FloatArray, residual: FloatArray, noise: float)
     return lower, lower + np.sum(residual * residual, axis=0) / noise
 
 
-class _Run:
+class _ConjugateRun:
     """Conjugate gradients on one right-hand side, with its trace."""
 
     def __init__(self, system: _System, y: FloatArray, tol: float, stopping: str) -> None:
@@ -143,7 +143,7 @@ class _Run:
 class _WidrowHoff:
     """Sweeps of single weights, by the solver that does the same for support vector machines."""
 
-    def __init__(self, run: _Run, rates: Any) -> None:
+    def __init__(self, run: _ConjugateRun, rates: Any) -> None:
         self.run, self.rates = run, rates
         n, free = run.system.K.n, np.full(run.system.K.n, np.inf)
         self.qp = DualQP(run.y, -free, free, np.full(n, run.system.noise), np.arange(n), equality=False)
@@ -458,7 +458,7 @@ def gp_regression(
     with new_control("gp", time_limit, callback, verbose) as control, one_blas_thread:
         K = KernelMatrix(X, spec.kernel, spec.function, cache_bytes=cache, n_threads=threads)
         system = _System(K, noise)
-        run = _Run(system, targets, tol, stopping)
+        run = _ConjugateRun(system, targets, tol, stopping)
         if solver == "cholesky":
             alpha = _cholesky(system, targets)
             status, n_iter = Status.CONVERGED, 1

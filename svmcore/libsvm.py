@@ -20,7 +20,7 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore._whole import write_whole
 from svmcore.data.svmlight import read_rows
-from svmcore.data.text import NUMBER, Piece, fail, pieces_of, shown
+from svmcore.data.text import NUMBER, TextPiece, fail, pieces_of, shown
 
 if TYPE_CHECKING:
     from svmcore.classes import Machines
@@ -165,7 +165,7 @@ def _support(header: _Header, stream: BinaryIO, lead: int) -> tuple[FloatArray, 
     from scipy import sparse
 
     (total,) = header.whole("total_sv", 0, 2**31 - 1)
-    pieces = (Piece(piece.line + header.lines, piece.text) for piece in pieces_of(header.name, stream))
+    pieces = (TextPiece(piece.line + header.lines, piece.text) for piece in pieces_of(header.name, stream))
     rows = read_rows(header.name, pieces, lead)
     count = 0 if rows is None else len(rows.lead)
     if count != total:

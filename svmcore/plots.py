@@ -63,7 +63,7 @@ _STYLE = {
 }
 
 
-class Curves(NamedTuple):
+class ErrorCurves(NamedTuple):
     """Error over C: exact step functions, for the training set and, where there are such, other data and folds."""
 
     training: StepCurve | LossCurve
@@ -84,7 +84,7 @@ def error_curves(
     time_limit: float | None = None,
     callback: Any = None,
     verbose: int = 0,
-) -> Curves:
+) -> ErrorCurves:
     """The error curves of a path; where rows times breakpoints are very many, at `_POINTS` values of C only.
 
     `test`: a pair X, y; `cv`: a cross-validated error. The limits are those of `Path.error_curve`, for all curves together.
@@ -92,10 +92,10 @@ def error_curves(
     begin = time.perf_counter()
     training = _curve(path, None, time_limit=time_limit, callback=callback, verbose=verbose)
     if test is None:
-        return Curves(training, None, cv)
+        return ErrorCurves(training, None, cv)
     left = None if time_limit is None else max(0.0, time_limit - (time.perf_counter() - begin))
     held_out = _curve(path, _pair(test), time_limit=left, callback=callback, verbose=verbose)
-    return Curves(training, held_out, cv)
+    return ErrorCurves(training, held_out, cv)
 
 
 def _pair(test: Any) -> tuple[Any, Any]:
@@ -363,7 +363,7 @@ def draw_error(
     *,
     test: tuple[Any, Any] | None = None,
     cv: StepCurve | None = None,
-    curves: Curves | None = None,
+    curves: ErrorCurves | None = None,
     span: Span | None = None,
 ) -> None:
     """The error over C, of classes the share of wrong ones: training, held out (`test`, a pair X, y), cross-validated (`cv`).
@@ -509,7 +509,7 @@ def draw_overview(
     test: tuple[Any, Any] | None = None,
     cv: StepCurve | None = None,
     C: float | None = None,
-    curves: Curves | None = None,
+    curves: ErrorCurves | None = None,
 ) -> Any:
     """All views in one figure; returns their axes by name. `C`: that of the boundary (default: the best one, if known)."""
     curves = error_curves(path, test, cv) if curves is None else curves
@@ -531,4 +531,13 @@ def draw_overview(
     return axes
 
 
-__all__ = ["Curves", "canvas", "check_file", "error_curves", "has_boundary", "is_exact", "plot_path", "save_overview"]
+__all__ = [
+    "ErrorCurves",
+    "canvas",
+    "check_file",
+    "error_curves",
+    "has_boundary",
+    "is_exact",
+    "plot_path",
+    "save_overview",
+]

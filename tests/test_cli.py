@@ -76,7 +76,7 @@ def test_path_that_ends_early_is_written_and_said(run, csv, option):
 
 def test_interrupt_keeps_what_there_is(run, csv, monkeypatch):
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr(cli.output.Progress, "__call__", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(cli.output.ProgressLine, "__call__", lambda *_: signal.raise_signal(signal.SIGINT))
     status, out, _ = run("path", csv, "-o", "p.npz", "--plot", "p.png")
     assert status == 130
     assert "ended early (interrupted)" in out
@@ -428,14 +428,14 @@ def test_time_limit_is_for_all_phases(run, csv, monkeypatch):
 
 def test_interrupt_in_a_later_phase(run, csv, monkeypatch):
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    call = cli.output.Progress.__call__
+    call = cli.output.ProgressLine.__call__
 
     def interrupt(self, report):
         call(self, report)
         if self.name == "certificate":
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(cli.output.Progress, "__call__", interrupt)
+    monkeypatch.setattr(cli.output.ProgressLine, "__call__", interrupt)
     status, out, err = run("path", csv, "-o", "p.npz", "--plot", "p.png", "-q")
     assert status == 130
     assert re.search(r"the worst of 1?\d values of C", out)
@@ -447,7 +447,7 @@ def test_interrupt_in_a_later_phase(run, csv, monkeypatch):
 def test_progress_of_a_fit_leaves_out_what_nobody_knows(capsys):
     from svmcore._control import ProgressReport
 
-    with cli.output.Progress("train", quiet=False) as progress:
+    with cli.output.ProgressLine("train", quiet=False) as progress:
         progress.last = -10.0
         progress(ProgressReport(12345, float("nan"), float("nan"), 2.0))
         progress.last = -10.0

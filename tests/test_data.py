@@ -559,14 +559,16 @@ def test_bulk_and_line_by_line_agree(content):
     for lead in (1, 2):
         rows = svmlight._bulk(text, lead)
         if rows is not None:
-            for bulk, line in zip(rows, svmlight._line_by_line("x", reader.Piece(1, text), lead, False), strict=True):
+            for bulk, line in zip(
+                rows, svmlight._line_by_line("x", reader.TextPiece(1, text), lead, False), strict=True
+            ):
                 np.testing.assert_array_equal(bulk, line)
     for delimiter in (b",", b";", b""):
         for width in (2, 3):
             layout = Layout(delimiter, width, width - 1, None, categories=frozenset([0]) if width == 3 else frozenset())
             table = delimited._csv_bulk(text, layout)
             if table is not None:
-                line = delimited._csv_lines("x", reader.Piece(1, text), layout)
+                line = delimited._csv_lines("x", reader.TextPiece(1, text), layout)
                 np.testing.assert_array_equal(table.X, line.X)
                 assert list(table.texts) == list(line.texts)
                 for k, column in table.texts.items():

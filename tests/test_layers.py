@@ -307,15 +307,15 @@ def files_and_functions_are_short(files: list[File]) -> Iterator[str]:
                 yield f"{file.path}:{function.lineno} {function.name} has {arity} parameters"
 
 
-def a_class_name_has_one_meaning_in_a_room(files: list[File]) -> Iterator[str]:
-    first: dict[tuple[str, str], str] = {}
+def a_class_name_has_one_meaning(files: list[File]) -> Iterator[str]:
+    """No two classes of the package have one name, in whatever rooms they are."""
+    first: dict[str, str] = {}
     for file in package(files):
-        room = str(file.module).rpartition(".")[0]
         for node in ast.walk(file.tree):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                if (room, node.name) in first:
-                    yield f"{file.path}:{node.lineno} {node.name} is the name of a class in {first[room, node.name]}"
-                first[room, node.name] = file.path
+            if isinstance(node, ast.ClassDef):
+                if node.name in first:
+                    yield f"{file.path}:{node.lineno} {node.name} is the name of a class in {first[node.name]}"
+                first[node.name] = file.path
 
 
 def small_numbers(node: ast.AST) -> Iterator[ast.Constant]:
@@ -411,7 +411,11 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
         ("svmcore/_smo_jit.py", "def f():\n" + "    x = 1\n" * (MAX_FUNCTION_LINES + 1)),
         ("svmcore/solve.py", "def _f(" + ", ".join(f"x{i}" for i in range(MAX_PRIVATE_PARAMETERS + 1)) + "): pass"),
     ],
-    a_class_name_has_one_meaning_in_a_room: [("svmcore/parallel.py", "class Job: pass\nclass Job: pass")],
+    a_class_name_has_one_meaning: [
+        ("svmcore/solve.py", "class Job: pass\nclass Job: pass"),
+        ("svmcore/solve.py", "def f():\n    class Innocent: pass"),
+        ("svmcore/cv/_new.py", "class _Rows: pass\nclass _Rows: pass"),
+    ],
     tolerances_have_names: [
         ("svmcore/solve.py", "def f(x): return x < 1e-9"),
         ("svmcore/solve.py", "def f(A): return lstsq(A, rcond=-1e-300)"),
@@ -439,7 +443,7 @@ def test_project_keeps_the_rule(rule, files):
     [pytest.param(rule, *bad, id=f"{rule.__name__}-{i}") for rule, bads in RULES.items() for i, bad in enumerate(bads)],
 )
 def test_rule_sees_an_offence(rule, path, text):
-    innocent = parse("svmcore/parallel.py", "import joblib\nimport numpy")
+    innocent = parse("svmcore/parallel.py", "import joblib\nimport numpy\nclass Innocent: pass")
     assert not list(rule([innocent]))
     assert list(rule([innocent, parse(path, text)]))
 

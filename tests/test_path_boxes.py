@@ -18,7 +18,7 @@ from svmcore._control import new_control
 from svmcore._highs import solve_qp
 from svmcore._types import Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.path.driver import Watch, Way, track
+from svmcore.path.driver import PathWatch, Way, track
 from svmcore.path.problem import BoxPath
 
 either_way = pytest.mark.parametrize("tracker", [nullcontext, early_windows], ids=["steps", "windows"])
@@ -43,7 +43,7 @@ def followed(K, problem: BoxPath, low: float, high: float | None) -> Followed:
     )
     control = new_control("path", None, None, 0)
     with control:
-        told, _, _ = track(problem, matrix, Way(high, low), Watch(control, low))
+        told, _, _ = track(problem, matrix, Way(high, low), PathWatch(control, low))
     assert told.ended == "done"
     record = told.track
     side, out, start, event = record.side0.astype(int), [], 0, 0

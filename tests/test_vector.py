@@ -331,7 +331,7 @@ def csr_points(rng, n, d, binary, dtype, absolute):
 def test_sparse_tiles_match_the_formula(shape, table, binary, dtype):
     rng = np.random.default_rng(5)
     x, csr = csr_points(rng, 70, 9, binary, dtype, isinstance(shape, vector.Laplacian))
-    columns = vector.Columns(csr, np.arange(70), csr.norms)
+    columns = vector.SpreadColumns(csr, np.arange(70), csr.norms)
     panels = np.zeros((1, 10, LANES) if table else (2, 9, LANES), np.uint8 if binary else dtype)
     if not table:
         loops.spread_all(columns, panels)

@@ -16,7 +16,7 @@ from svmcore.cli.output import (
     INTERRUPTED,
     Clock,
     Phases,
-    Progress,
+    ProgressLine,
     Report,
     interval,
     number,
@@ -38,7 +38,7 @@ def cross_validated(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> P
     from svmcore.cv import cv_path
 
     with warnings_as_lines() as caught:
-        with Progress(name, quiet) as progress:
+        with ProgressLine(name, quiet) as progress:
             found = cv_path(X, y, callback=progress, **options)
         if found.ended == "interrupted":
             caught.clear()
@@ -180,7 +180,7 @@ def _draw(file: str, found: PathCV) -> str:
 
 def draw(file: str, path: Path, title: str, validation: StepCurve) -> str:
     """The overview of a path whose C is chosen by cross-validation."""
-    from svmcore.plots import Curves, save_overview
+    from svmcore.plots import ErrorCurves, save_overview
 
-    curves = Curves(path.error_curve(), cross_validated=validation)
+    curves = ErrorCurves(path.error_curve(), cross_validated=validation)
     return write_picture(file, functools.partial(save_overview, path, title=title, curves=curves))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
 from svmcore.cli.files import check_outputs, load, load_like, problem_of, with_origin, write
-from svmcore.cli.output import DONE, EARLY, INTERRUPTED, Progress, Report, seconds_text, warnings_as_lines
+from svmcore.cli.output import DONE, EARLY, INTERRUPTED, ProgressLine, Report, seconds_text, warnings_as_lines
 from svmcore.cli.report import add_data, add_kernel, add_regressed
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def gp(args: argparse.Namespace) -> int:
         )
     table = load(args)
     options: dict[str, Any] = problem_of(args, table)
-    with warnings_as_lines(), Progress("gp", args.quiet) as progress:
+    with warnings_as_lines(), ProgressLine("gp", args.quiet) as progress:
         process = gp_regression(
             table.X, table.y, noise=args.noise, normalize_y=args.normalize_y, solver=args.solver, tol=args.tol,
             stopping=args.stopping, time_limit=args.time_limit, callback=progress, **options,

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
 from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, with_origin, write
-from svmcore.cli.output import DONE, EARLY, INTERRUPTED, Progress, Report, percent, say, seconds_text, warnings_as_lines
+from svmcore.cli.output import (
+    DONE,
+    EARLY,
+    INTERRUPTED,
+    ProgressLine,
+    Report,
+    percent,
+    say,
+    seconds_text,
+    warnings_as_lines,
+)
 from svmcore.cli.report import add_classified, add_data, add_path, add_regressed, add_solution, quoted
 
 if TYPE_CHECKING:
@@ -85,7 +95,7 @@ def _trained(args: argparse.Namespace, table: Table) -> Solution | Machines:
     options: dict[str, Any] = problem_of(args, table)
     options |= {} if args.loss is None else {"loss": args.loss}
     options |= {"solver": args.solver, "tol": args.tol, "time_limit": args.time_limit, "cache_mb": args.cache_mb}
-    with warnings_as_lines(), Progress("train", args.quiet) as progress:
+    with warnings_as_lines(), ProgressLine("train", args.quiet) as progress:
         options["callback"] = progress
         if args.one_class:
             return train_one_class(table.X, 0.5 if args.nu is None else args.nu, **options)

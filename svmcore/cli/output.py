@@ -142,7 +142,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     sys.stdout.flush()
 
 
-class Progress:
+class ProgressLine:
     """How far some work has come: a bar, a line that renews itself, or in a log a line now and then."""
 
     def __init__(self, name: str, quiet: bool) -> None:
@@ -156,7 +156,7 @@ class Progress:
         self._patience = threading.Timer(_PATIENCE, self._still_here)
         self._patience.daemon = True
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         if not self.quiet:
             self._patience.start()
             if self.live and _rich():
@@ -268,7 +268,7 @@ class Phases:
         """
         if not self.over:
             try:
-                with warnings_as_lines() as caught, Progress(name, self.quiet or quiet) as progress:
+                with warnings_as_lines() as caught, ProgressLine(name, self.quiet or quiet) as progress:
                     found = work(time_limit=self.clock.left, callback=progress)
                 self.interrupted |= any("(interrupted)" in str(warning.message) for warning in caught)
                 self.cut_short |= bool(caught)

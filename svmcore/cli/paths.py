@@ -20,7 +20,7 @@ from svmcore.cli.output import (
     INTERRUPTED,
     Clock,
     Phases,
-    Progress,
+    ProgressLine,
     Report,
     interval,
     percent,
@@ -55,7 +55,7 @@ def _followed(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> Path:
     from svmcore.path.driver import svm_path
 
     with warnings_as_lines() as caught:
-        with Progress(name, quiet) as progress:
+        with ProgressLine(name, quiet) as progress:
             path = svm_path(X, y, callback=progress, **options)
         if path.ended == "interrupted":
             caught.clear()

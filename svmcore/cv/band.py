@@ -21,12 +21,12 @@ from svmcore._errors import ConvergenceWarning, InputError
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.cv.folds import Fold
 from svmcore.cv.members import Study
-from svmcore.cv.progress import Progress
+from svmcore.cv.progress import SharedProgress
 from svmcore.cv.result import SAME
 from svmcore.cv.scores import Score
 from svmcore.kernel.points import is_sparse, row_sums
 from svmcore.parallel import run_all
-from svmcore.problem.division import Part
+from svmcore.problem.division import Sides
 from svmcore.step_curve import StepCurve, merged
 from svmcore.train import train_svc
 
@@ -64,7 +64,7 @@ class Geometry(NamedTuple):
 class FitStrand:
     """One machine of a fold at the values of C that were tried; `alphas` are its dual variables there."""
 
-    def __init__(self, gamma: Any, part: Part, rows: IntArray, alphas: dict[float, FloatArray] | None = None) -> None:
+    def __init__(self, gamma: Any, part: Sides, rows: IntArray, alphas: dict[float, FloatArray] | None = None) -> None:
         self.gamma = gamma
         self.part = part
         self.rows = rows
@@ -230,7 +230,7 @@ class Step(NamedTuple):
 
 
 def band_of(
-    study: Study, score: Score, gamma: Any, folds: list[Fold], eps: float, progress: Progress, n_jobs: Any
+    study: Study, score: Score, gamma: Any, folds: list[Fold], eps: float, progress: SharedProgress, n_jobs: Any
 ) -> tuple[Band | None, bool]:
     """Fits until no C can be better by more than eps; and whether that was reached."""
     low, high = span_of(study)
@@ -265,7 +265,7 @@ def _member(study: Study, gamma: Any, fold: Fold) -> FitMember:
 
 
 def _advance(
-    study: Study, score: Score, member: FitMember, step: Step, progress: Progress, number: int
+    study: Study, score: Score, member: FitMember, step: Step, progress: SharedProgress, number: int
 ) -> tuple[FitMember, Costs] | None:
     """A fold's next step; None when it was ended before."""
     fold = Fold(member.train, member.test)

@@ -33,7 +33,7 @@ _TIED = 1e-9  # share of the largest score by which two scores that are one may 
 # ---- from scores to probabilities ------------------------------------------------------------------------------------
 
 
-class Sigmoid(NamedTuple):
+class PlattSigmoid(NamedTuple):
     """p = 1 / (1 + exp(a f + b))."""
 
     a: float
@@ -52,7 +52,7 @@ def _logistic(t: FloatArray) -> FloatArray:
 
 
 @one_blas_thread
-def fit_sigmoid(scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray) -> Sigmoid:
+def fit_sigmoid(scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray) -> PlattSigmoid:
     """Platt's fit: maximum likelihood by Newton's method, for targets a little inside of 0 and 1 (Lin, Lin and Weng 2007)."""
     n_plus, n_minus = float(weight[positive].sum()), float(weight[~positive].sum())
     target = np.where(positive, (n_plus + 1.0) / (n_plus + 2.0), 1.0 / (n_minus + 2.0))
@@ -85,7 +85,7 @@ def fit_sigmoid(scores: FloatArray, positive: NDArray[np.bool_], weight: FloatAr
         else:
             break
         a, b, value = a + share * step[0], b + share * step[1], trial
-    return Sigmoid(float(a / spread), float(b - a * centre / spread))
+    return PlattSigmoid(float(a / spread), float(b - a * centre / spread))
 
 
 class Isotonic(NamedTuple):
@@ -232,7 +232,7 @@ class Calibrator:
     method: str
     machine: Any
     classes: NDArray[Any]
-    model: Sigmoid | Isotonic | VennAbers
+    model: PlattSigmoid | Isotonic | VennAbers
     scores: FloatArray
     positive: NDArray[np.bool_]
     weight: FloatArray

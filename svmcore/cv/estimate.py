@@ -12,7 +12,7 @@ from svmcore.cv.folds import Fold
 from svmcore.cv.members import Study
 from svmcore.path.driver import Way, follow_data
 from svmcore.problem import border
-from svmcore.problem.division import Part
+from svmcore.problem.division import Sides
 
 DEAR = 300.0
 """Seconds of one processor from which on paths are too dear, where the user has said that bounds will do (`eps`)."""
@@ -49,7 +49,7 @@ def estimate(study: Study, gamma: Any, folds: list[Fold]) -> Estimate:
     return Estimate(seconds, elbow, seconds > DEAR or _MATRICES * 8.0 * elbow**2 > room)
 
 
-def _sampled(study: Study, gamma: Any, rows: IntArray, part: Part, size: int) -> tuple[float, float]:
+def _sampled(study: Study, gamma: Any, rows: IntArray, part: Sides, size: int) -> tuple[float, float]:
     """The work of the path of a sample, and its most points on the margin."""
     positive = part.positive(study.codes[rows])
     rng = np.random.default_rng(0)

@@ -20,7 +20,7 @@ from svmcore.models import archive
 from svmcore.path.result import Path
 from svmcore.path.solution import path_fields, restored
 from svmcore.problem.columns import feature_fields, stored_features
-from svmcore.problem.division import Part
+from svmcore.problem.division import Sides
 from svmcore.step_curve import StepCurve
 
 FORMAT = "svmcore-cv-3"  # 2: kernels had numbers, and curves no bends
@@ -165,7 +165,7 @@ def _member(k: int, parts: dict[str, Any], study: Study, gamma: Any) -> Any:
     return Member(train, test, study.ratio(train), tuple(strands))
 
 
-def _path(prefix: str, parts: dict[str, Any], study: Study, rows: Any, part: Part) -> Path:
+def _path(prefix: str, parts: dict[str, Any], study: Study, rows: Any, part: Sides) -> Path:
     """A machine's path, without its features."""
     own = {name.removeprefix(prefix): value for name, value in parts.items() if name.startswith(prefix)}
     path = restored(own, features_of(study, rows))

@@ -10,7 +10,7 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
 from svmcore.path.problem import Form
 from svmcore.problem import border
-from svmcore.problem.division import Division, Part, division
+from svmcore.problem.division import Division, Sides, division
 
 HINGE, TUBE, PINBALL, ONE_CLASS = "hinge", "epsilon_insensitive", "pinball", "one_class"
 LOSSES = (HINGE, TUBE, PINBALL, ONE_CLASS)
@@ -78,7 +78,7 @@ def goal_of(loss: Any, score: Any, epsilon: Any, tau: Any) -> tuple[Goal, str]:
 def divided(goal: Goal, n_classes: int, strategy: str) -> Division:
     """The machines of every fold. One class is the second of two, and learned without the other."""
     if goal.loss == ONE_CLASS:
-        return Division(n_classes, strategy, (Part((), (1,)),))
+        return Division(n_classes, strategy, (Sides((), (1,)),))
     return division(n_classes, strategy)
 
 

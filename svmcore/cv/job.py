@@ -14,8 +14,8 @@ from svmcore.cv.folds import Fold
 from svmcore.cv.gammas import Fixed
 from svmcore.cv.goals import HINGE
 from svmcore.cv.grams import Grams
-from svmcore.cv.members import Rest, Result, Study, Task, finish_fold, last_weight, run_task
-from svmcore.cv.progress import Progress
+from svmcore.cv.members import PathOfAll, PathTask, Result, Study, finish_fold, last_weight, run_task
+from svmcore.cv.progress import SharedProgress
 from svmcore.cv.result import Curves, best_of, equals_of
 from svmcore.cv.scores import Score
 from svmcore.kernel.matrix import available_threads
@@ -29,7 +29,7 @@ _LARGE = 6000
 Results = dict[float | None, list[Result]]
 
 
-class Found(NamedTuple):
+class FoundCurves(NamedTuple):
     """Curves by gamma, increasing; figures; and "done", or why it ended early."""
 
     curves: list[Curves]
@@ -46,12 +46,12 @@ class Job(NamedTuple):
     study: Study
     folds: list[Fold]
     score: Score
-    progress: Progress
+    progress: SharedProgress
     n_jobs: int | None
     workers: int
     loo: bool
 
-    def run(self, plan: Fixed) -> Found:
+    def run(self, plan: Fixed) -> FoundCurves:
         """All rounds."""
         curves: dict[float | None, Curves] = {}
         gaps: list[float] = []
@@ -70,7 +70,7 @@ class Job(NamedTuple):
         stats = {"n_gammas": len(curves), "max_gap": max(gaps), "n_loose": sum(gap > _WARN_GAP for gap in gaps)}
         return self._found(curves, stats)
 
-    def _found(self, curves: dict[float | None, Curves], stats: dict[str, Any]) -> Found:
+    def _found(self, curves: dict[float | None, Curves], stats: dict[str, Any]) -> FoundCurves:
         progress = self.progress
         stats |= {
             "n_paths": progress.n_done, "n_planned": progress.n_paths, "seconds": progress.control.seconds,
@@ -79,9 +79,9 @@ class Job(NamedTuple):
         best = best_of({gamma: each.least for gamma, each in curves.items()})
         curves = {gamma: each if gamma == best else each._replace(members=None) for gamma, each in curves.items()}
         ordered = sorted(curves.values(), key=lambda each: -1.0 if each.gamma is None else each.gamma)
-        return Found(ordered, stats, progress.reason or "done")
+        return FoundCurves(ordered, stats, progress.reason or "done")
 
-    def run_exact(self, plan: Fixed) -> Found:
+    def run_exact(self, plan: Fixed) -> FoundCurves:
         """The exact curves; where these will take long, a sentence says so first, and what would be quicker."""
         if self.study.n > _LARGE and not self.loo and self.study.goal.loss == HINGE:
             with self.progress.control:
@@ -95,7 +95,7 @@ class Job(NamedTuple):
                 )
         return self.run(plan)
 
-    def run_cheaper(self, plan: Fixed, eps: float) -> Found:
+    def run_cheaper(self, plan: Fixed, eps: float) -> FoundCurves:
         """The exact curves where they can be had, a certified band for every gamma where they are too dear."""
         check_kernel(self.study, plan.first()[0])
         with self.progress.control:
@@ -113,7 +113,7 @@ class Job(NamedTuple):
             found = self.run_bands(plan, eps)
         return found._replace(stats=found.stats | shown)
 
-    def run_bands(self, plan: Fixed, eps: float) -> Found:
+    def run_bands(self, plan: Fixed, eps: float) -> FoundCurves:
         """A certified band for every gamma."""
         curves: dict[float | None, Curves] = {}
         wanted, complete = plan.first(), True
@@ -161,28 +161,28 @@ class Job(NamedTuple):
             found[task[1]].append(result)
         return found
 
-    def _tasks(self, gammas: list[float | None]) -> list[Task]:
+    def _tasks(self, gammas: list[float | None]) -> list[PathTask]:
         study, parts = self.study, self.study.division.parts
         begin = self.progress.more(len(gammas) * len(self.folds) * len(parts))
         every = [(gamma, fold, part) for gamma in gammas for fold in self.folds for part in parts]
         return [
-            Task(begin + j, gamma, fold, part, study.span.low / study.ratio(fold.train))
+            PathTask(begin + j, gamma, fold, part, study.span.low / study.ratio(fold.train))
             for j, (gamma, fold, part) in enumerate(every)
         ]
 
-    def _completed(self, gammas: list[float | None], tasks: list[Task], grams: Grams) -> list[Task]:
+    def _completed(self, gammas: list[float | None], tasks: list[PathTask], grams: Grams) -> list[PathTask]:
         """Leave one out: the paths of all rows say which rows matter, and up to which C."""
         study = self.study
         every = np.arange(study.n)
         low = min(task.low for task in tasks)
-        rests: dict[Any, tuple[Rest, FloatArray]] = {}
+        rests: dict[Any, tuple[PathOfAll, FloatArray]] = {}
         for gamma in gammas:
             for part in study.division.parts:
-                whole = Task(self.progress.more(1), gamma, Fold(every, every), part, low)
+                whole = PathTask(self.progress.more(1), gamma, Fold(every, every), part, low)
                 result = run_task(study, self.score, whole, grams, self.progress)
                 if result is None:
                     return []
-                rest = Rest(result.strand.whole, result.strand.rows, result.outcome, 0.0)
+                rest = PathOfAll(result.strand.whole, result.strand.rows, result.outcome, 0.0)
                 rests[gamma, part] = rest, last_weight(result.strand, study.n)
         out = []
         for task in tasks:

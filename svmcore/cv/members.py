@@ -16,9 +16,9 @@ from svmcore.cv.curves import Decisions, signs, support_curve
 from svmcore.cv.folds import Fold
 from svmcore.cv.goals import HINGE, ONE_CLASS, Goal
 from svmcore.cv.grams import Grams
-from svmcore.cv.progress import Progress
+from svmcore.cv.progress import SharedProgress
 from svmcore.cv.scores import Outcome, Score, joined, rescaled
-from svmcore.cv.several import Piece, largest, support_of_all, voted
+from svmcore.cv.several import PathPiece, largest, support_of_all, voted
 from svmcore.kernel.whole import part_of
 from svmcore.path.cross import Cross
 from svmcore.path.data import merged
@@ -29,7 +29,7 @@ from svmcore.path.result import Path
 from svmcore.problem import border
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns, fitted
-from svmcore.problem.division import Division, Part
+from svmcore.problem.division import Division, Sides
 from svmcore.solve import Problem, svc_problem, svr_problem
 from svmcore.step_curve import StepCurve
 
@@ -119,7 +119,7 @@ class Study(NamedTuple):
             factors = border.class_factors(factors, self.classes, codes, weights)
         return np.asarray(factors[codes] if weights is None else factors[codes] * weights)
 
-    def problem(self, gamma: Any, rows: IntArray, part: Part) -> Problem:
+    def problem(self, gamma: Any, rows: IntArray, part: Sides) -> Problem:
         """The training problem of one machine of a fold that trains on these rows, for C = 1."""
         if self.goal.loss == ONE_CLASS:
             rows = rows[part.holds(self.codes[rows])]
@@ -142,7 +142,7 @@ class Study(NamedTuple):
         """The targets of some rows; of one class all are 1."""
         return np.ones(rows.size) if self.goal.target is None else self.goal.target[rows]
 
-    def data(self, gamma: Any, rows: IntArray, part: Part, threads: int = 1, shared: bool = False) -> Data:
+    def data(self, gamma: Any, rows: IntArray, part: Sides, threads: int = 1, shared: bool = False) -> Data:
         """The data of the path of one machine. `shared`: its kernel is known, and its points need not be moved."""
         problem = self.problem(gamma, rows, part)
         if shared:
@@ -210,18 +210,18 @@ class Result(NamedTuple):
     max_gap: float
 
 
-class Task(NamedTuple):
+class PathTask(NamedTuple):
     """One path to follow: its place among all, its kernel, the fold and which of its machines, and where it may end."""
 
     number: int
     gamma: Any
     fold: Fold
-    part: Part
+    part: Sides
     low: float
-    rest: Rest | None = None
+    rest: PathOfAll | None = None
 
 
-class Rest(NamedTuple):
+class PathOfAll(NamedTuple):
     """Leave-one-out: the path of all rows, what happens to them, and the C from which on it is that of the fold, too."""
 
     path: Path
@@ -230,7 +230,7 @@ class Rest(NamedTuple):
     until: float
 
 
-class Followed(NamedTuple):
+class FollowedMachine(NamedTuple):
     """One machine of a fold: its path, and what happens to the validation rows (None: the values of all decide together)."""
 
     strand: Strand
@@ -257,7 +257,9 @@ def features_of(study: Study, rows: IntArray) -> Any:
     return study.X[np.ix_(rows, rows)] if study.precomputed else study.X[rows]
 
 
-def run_task(study: Study, score: Score, task: Task, grams: Grams, progress: Progress) -> Followed | None:
+def run_task(
+    study: Study, score: Score, task: PathTask, grams: Grams, progress: SharedProgress
+) -> FollowedMachine | None:
     """Follow one path and see what it does to its validation rows. None when it was ended before."""
     train, test = task.fold
     rows, rest = train[task.part.holds(study.codes[train])], task.rest
@@ -283,11 +285,11 @@ def run_task(study: Study, score: Score, task: Task, grams: Grams, progress: Pro
     gap = 0.0 if path is None else float(path.stats.get("max_gap", 0.0))
     own = None if path is None else without_features(path)
     if rest is None:
-        return Followed(Strand(rows, own), outcome, gap)
+        return FollowedMachine(Strand(rows, own), outcome, gap)
     if study.decides:
         others = _of_all(study, score, rest, test)
         outcome = others if outcome is None else joined(outcome, others, rest.until)
-    return Followed(Strand(rows, own, rest.until, rest.path, rest.rows), outcome, gap)
+    return FollowedMachine(Strand(rows, own, rest.until, rest.path, rest.rows), outcome, gap)
 
 
 def _outcome(study: Study, score: Score, path: Path, cross: Cross, test: IntArray, control: Control) -> Outcome | None:
@@ -295,7 +297,7 @@ def _outcome(study: Study, score: Score, path: Path, cross: Cross, test: IntArra
     return signs(path, cross, control) if not study.division.single else score.outcome(path, cross, test, control)
 
 
-def finish_fold(study: Study, gamma: Any, fold: Fold, machines: list[Followed], grams: Grams) -> Result:
+def finish_fold(study: Study, gamma: Any, fold: Fold, machines: list[FollowedMachine], grams: Grams) -> Result:
     """All machines of a fold put together."""
     ratio = study.ratio(fold.train)
     strands = tuple(machine.strand for machine in machines)
@@ -320,20 +322,20 @@ def finish_fold(study: Study, gamma: Any, fold: Fold, machines: list[Followed], 
     return Result(rescaled(outcome, ratio), support, Member(*fold, ratio, strands), span, gap)
 
 
-def _pieces(study: Study, strand: Strand, fold: Fold, gram: FloatArray | None) -> list[Piece]:
+def _pieces(study: Study, strand: Strand, fold: Fold, gram: FloatArray | None) -> list[PathPiece]:
     """The paths of a machine, from the smallest C on."""
     out = []
     if strand.path is not None:
         path = with_features(strand.path, study, strand.rows)
-        out.append(Piece(path, cross_of(path, study, Fold(strand.rows, fold.test), gram)))
+        out.append(PathPiece(path, cross_of(path, study, Fold(strand.rows, fold.test), gram)))
     if strand.rest is not None and strand.rest_rows is not None and strand.until < np.inf:
         path = with_features(strand.rest, study, strand.rest_rows)
         high = np.inf if strand.path is None else 1.0 / strand.until
-        out.append(Piece(path, cross_of(path, study, Fold(strand.rest_rows, fold.test), gram), high))
+        out.append(PathPiece(path, cross_of(path, study, Fold(strand.rest_rows, fold.test), gram), high))
     return out
 
 
-def _of_all(study: Study, score: Score, rest: Rest, test: IntArray) -> Outcome:
+def _of_all(study: Study, score: Score, rest: PathOfAll, test: IntArray) -> Outcome:
     """What the machine of all rows does to some."""
     if isinstance(rest.outcome, Decisions):
         return _only(rest.outcome, test)
@@ -345,7 +347,7 @@ def _of_all(study: Study, score: Score, rest: Rest, test: IntArray) -> Outcome:
 
 
 def _follow(
-    study: Study, task: Task, rows: IntArray, gram: FloatArray | None, threads: int, control: Control
+    study: Study, task: PathTask, rows: IntArray, gram: FloatArray | None, threads: int, control: Control
 ) -> Path | None:
     train = task.fold.train
     high = None if study.span.high is None else study.span.high / study.ratio(train)

@@ -26,7 +26,7 @@ class CVProgress(NamedTuple):
     seconds_left: float
 
 
-class Progress:
+class SharedProgress:
     """Shared by all workers. In another process there is no callback and no line, only the time limit."""
 
     def __init__(self, time_limit: float | None, callback: Callable[[CVProgress], Any] | None, verbose: int) -> None:

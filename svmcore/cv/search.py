@@ -16,9 +16,9 @@ from svmcore._types import FloatArray
 from svmcore.cv.folds import LOO, check_training, make_folds
 from svmcore.cv.gammas import plan_of
 from svmcore.cv.goals import HINGE, ONE_CLASS, Goal, divided, goal_of
-from svmcore.cv.job import Found, Job
+from svmcore.cv.job import FoundCurves, Job
 from svmcore.cv.members import Span, Study
-from svmcore.cv.progress import CVProgress, Progress
+from svmcore.cv.progress import CVProgress, SharedProgress
 from svmcore.cv.result import PathCV
 from svmcore.cv.scores import make_score
 from svmcore.parallel import worker_count
@@ -172,8 +172,8 @@ def _own(array: Any) -> Any:
     return None if array is None else array.copy()
 
 
-def _progress(time_limit: Any, callback: Any, verbose: Any) -> Progress:
-    return Progress(border.time_limit(time_limit), border.callback(callback), border.verbosity(verbose))
+def _progress(time_limit: Any, callback: Any, verbose: Any) -> SharedProgress:
+    return SharedProgress(border.time_limit(time_limit), border.callback(callback), border.verbosity(verbose))
 
 
 def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float, float | None]:
@@ -201,7 +201,7 @@ def _eps(eps: Any, score: str, goal: Goal) -> float:
     return border.number("eps", eps, low=0.0, strict=True)
 
 
-def _speak(found: Found, n_folds: int) -> None:
+def _speak(found: FoundCurves, n_folds: int) -> None:
     stats = found.stats
     if found.ended != "done":
         warn(

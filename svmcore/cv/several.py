@@ -72,7 +72,7 @@ def _in_turn(start: IntArray, row: IntArray, C: FloatArray, to: IntArray) -> Dec
 # ---- one-vs-rest -----------------------------------------------------------------------------------------------------
 
 
-class Piece(NamedTuple):
+class PathPiece(NamedTuple):
     """A path, and the kernel between validation rows and its variables; it is looked at below lambda = `high`."""
 
     path: Path
@@ -80,7 +80,7 @@ class Piece(NamedTuple):
     high: float = np.inf
 
 
-class Lines(NamedTuple):
+class ValueLines(NamedTuple):
     """lambda f of some rows at the knots of a machine, decreasing; linear between, and with a slope above the first."""
 
     at: FloatArray
@@ -108,7 +108,7 @@ class Lines(NamedTuple):
 
 
 @one_blas_thread
-def largest(machines: Sequence[Sequence[Piece]], C_min: float) -> Decisions:
+def largest(machines: Sequence[Sequence[PathPiece]], C_min: float) -> Decisions:
     """The class whose machine has the largest value; every machine is given by its pieces, from the smallest C on."""
     n = machines[0][0].cross.n
     knots = sum(int(piece.path._track.knot.shape[0]) for pieces in machines for piece in pieces)
@@ -125,7 +125,7 @@ def largest(machines: Sequence[Sequence[Piece]], C_min: float) -> Decisions:
     return Decisions(start, C[order], row[order], np.concatenate([each.to for _, each in found])[order])
 
 
-def _lines(pieces: Sequence[Piece], rows: IntArray) -> Lines:
+def _lines(pieces: Sequence[PathPiece], rows: IntArray) -> ValueLines:
     """All knots of a machine."""
     ats, values = [], []
     for path, cross, high in pieces:
@@ -134,16 +134,16 @@ def _lines(pieces: Sequence[Piece], rows: IntArray) -> Lines:
         at = path._track.knot[:, 0]
         keep = at < high
         if high < np.inf:  # what holds at the border, too
-            first = Lines(at, F, path._track.bias_slope)
+            first = ValueLines(at, F, path._track.bias_slope)
             border = first.ends(np.array([high]), np.array([high]))[0]
             F, at = np.concatenate([border, F[keep]]), np.concatenate([[high], at[keep]])
         ats.append(at)
         values.append(F)
     slope = pieces[0].path._track.bias_slope if pieces[0].high == np.inf else 0.0
-    return Lines(np.concatenate(ats), np.concatenate(values), slope)
+    return ValueLines(np.concatenate(ats), np.concatenate(values), slope)
 
 
-def _leaders(machines: Sequence[Lines], C_min: float) -> Decisions:
+def _leaders(machines: Sequence[ValueLines], C_min: float) -> Decisions:
     """The machine with the largest value, of some rows, from `C_min` on."""
     top = max(float(lines.at[0]) for lines in machines)
     low = max(float(lines.at[-1]) for lines in machines)
@@ -285,4 +285,4 @@ def support_of_all(paths: Sequence[tuple[Path, IntArray]], n: int, ratio: float)
     return steps(used.C / ratio, np.where(used.to > 0, 1.0, -1.0), begin, 1.0, (low / ratio, high / ratio))
 
 
-__all__ = ["Piece", "largest", "support_of_all", "voted"]
+__all__ = ["PathPiece", "largest", "support_of_all", "voted"]

@@ -24,7 +24,7 @@ from svmcore.data.demo import DEMO_SETS, demo_set, spirals, two_spirals
 from svmcore.data.layout import SAMPLE
 from svmcore.data.npz import read_npz
 from svmcore.data.svmlight import looks_like_svmlight, read_svmlight
-from svmcore.data.text import Array, Piece, Table, Wanted, pieces_of
+from svmcore.data.text import Array, Table, TextPiece, Wanted, pieces_of
 from svmcore.data.writing import save_data
 
 __all__ = ["DEMO_SETS", "Table", "Wanted", "demo_set", "load_data", "read", "save_data", "spirals", "two_spirals"]
@@ -167,7 +167,7 @@ def _content(text: bytes) -> Iterator[bytes]:
 def _text(name: str, file: BinaryIO, wanted: Wanted) -> Table:
     """Read svmlight text or CSV, whichever the first lines look like."""
     pieces = pieces_of(name, file)
-    skipped: list[Piece] = []
+    skipped: list[TextPiece] = []
     for piece in pieces:
         lines = list(islice(_content(piece.text), SAMPLE + 1))  # one may be a header
         skipped.append(piece)
@@ -176,7 +176,7 @@ def _text(name: str, file: BinaryIO, wanted: Wanted) -> Table:
     else:
         raise InputError(f"{name} holds no data")
 
-    def everything() -> Iterator[Piece]:
+    def everything() -> Iterator[TextPiece]:
         yield from skipped
         yield from pieces
 

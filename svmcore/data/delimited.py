@@ -17,8 +17,8 @@ from svmcore.data.text import (
     MISSING,
     NUMBER,
     Array,
-    Piece,
     Table,
+    TextPiece,
     Wanted,
     check_memory,
     fail,
@@ -35,10 +35,10 @@ _TRUE = re.compile(rb"(?<!\S)true(?!\S)", re.IGNORECASE)
 _FALSE = re.compile(rb"(?<!\S)false(?!\S)", re.IGNORECASE)
 
 
-def read_delimited(name: str, pieces: Iterator[Piece], lines: list[bytes], wanted: Wanted) -> Table:
+def read_delimited(name: str, pieces: Iterator[TextPiece], lines: list[bytes], wanted: Wanted) -> Table:
     """Read a CSV file, whose first lines are known."""
     layout: Layout | None = None
-    parts: list[Rows] = []
+    parts: list[ParsedRows] = []
     held = 0
     for piece in pieces:
         if layout is None:
@@ -51,7 +51,7 @@ def read_delimited(name: str, pieces: Iterator[Piece], lines: list[bytes], wante
             if layout.names is not None:
                 start += len(lines[0]) + 1
                 number += 1
-            piece = Piece(number, piece.text[start:])
+            piece = TextPiece(number, piece.text[start:])
         rows = _csv_bulk(piece.text, layout)
         parts.append(_csv_lines(name, piece, layout) if rows is None else rows)
         held += parts[-1].X.nbytes + sum(column.nbytes for column in parts[-1].texts.values())
@@ -72,7 +72,7 @@ def read_delimited(name: str, pieces: Iterator[Piece], lines: list[bytes], wante
     return Table(X, y, distinct, title, ~missing if missing.any() and not missing.all() else None, categories)
 
 
-class Rows(NamedTuple):
+class ParsedRows(NamedTuple):
     """Rows of a file: the features that are numbers, and columns that are taken as text (bytes), by their places."""
 
     X: Array
@@ -94,7 +94,7 @@ def _labels(raw: Array) -> Array:
     return np.array([value.decode("utf-8", "replace") for value in known])[index]
 
 
-def _csv_bulk(text: bytes, layout: Layout) -> Rows | None:
+def _csv_bulk(text: bytes, layout: Layout) -> ParsedRows | None:
     """All rows of a piece at once; None where a line is out of the ordinary."""
     if b'"' in text:
         return None
@@ -145,7 +145,7 @@ def _csv_bulk(text: bytes, layout: Layout) -> Rows | None:
     values = numbers(content, n * width)
     if values is None:
         return None
-    return Rows(np.ascontiguousarray(values.reshape(n, width)[:, _numbers_of(layout)]), texts)
+    return ParsedRows(np.ascontiguousarray(values.reshape(n, width)[:, _numbers_of(layout)]), texts)
 
 
 def _texts_of(layout: Layout) -> list[int]:
@@ -158,9 +158,9 @@ def _numbers_of(layout: Layout) -> list[int]:
     return [k for k in layout.features if k not in layout.categories]
 
 
-def _nothing(layout: Layout) -> Rows:
+def _nothing(layout: Layout) -> ParsedRows:
     empty = np.empty(0, dtype="S1")
-    return Rows(np.empty((0, len(_numbers_of(layout)))), dict.fromkeys(_texts_of(layout), empty))
+    return ParsedRows(np.empty((0, len(_numbers_of(layout)))), dict.fromkeys(_texts_of(layout), empty))
 
 
 def _cut_out(letters: Array, begin: Array, stop: Array) -> Array | None:
@@ -177,7 +177,7 @@ def _cut_out(letters: Array, begin: Array, stop: Array) -> Array | None:
     return np.asarray(labels)
 
 
-def _csv_lines(name: str, piece: Piece, layout: Layout) -> Rows:
+def _csv_lines(name: str, piece: TextPiece, layout: Layout) -> ParsedRows:
     """The same line by line."""
     rows: list[list[float]] = []
     texts: dict[int, list[bytes]] = {k: [] for k in _texts_of(layout)}
@@ -202,7 +202,7 @@ def _csv_lines(name: str, piece: Piece, layout: Layout) -> Rows:
     if not rows:
         return _nothing(layout)
     X = np.array(rows, dtype=np.float64).reshape(len(rows), len(features))
-    return Rows(X, {k: np.array(column, dtype="S") for k, column in texts.items()})
+    return ParsedRows(X, {k: np.array(column, dtype="S") for k, column in texts.items()})
 
 
 def _value(name: str, line: int, k: int, field: bytes, layout: Layout) -> float:

@@ -13,8 +13,8 @@ from svmcore.data.text import (
     COMMENT,
     MISSING,
     Array,
-    Piece,
     Table,
+    TextPiece,
     Wanted,
     check_memory,
     fail,
@@ -52,7 +52,7 @@ class SparseRows(NamedTuple):
     value: Array
 
 
-def read_svmlight(name: str, pieces: Iterator[Piece], wanted: Wanted) -> Table:
+def read_svmlight(name: str, pieces: Iterator[TextPiece], wanted: Wanted) -> Table:
     """Read svmlight text."""
     from scipy import sparse
 
@@ -82,7 +82,7 @@ def read_svmlight(name: str, pieces: Iterator[Piece], wanted: Wanted) -> Table:
     return Table(X, whole(y[known]), known=None if known.all() else known, base=base)
 
 
-def read_rows(name: str, pieces: Iterator[Piece], lead: int, unlabelled: bool = False) -> SparseRows | None:
+def read_rows(name: str, pieces: Iterator[TextPiece], lead: int, unlabelled: bool = False) -> SparseRows | None:
     """Lines of `lead` numbers and index:value pairs; None where there are no lines."""
     parts: list[SparseRows] = []
     held = 0
@@ -134,7 +134,7 @@ def _bulk(text: bytes, lead: int) -> SparseRows | None:
     return SparseRows(leading, count, index.astype(np.int32), np.ascontiguousarray(value))
 
 
-def _line_by_line(name: str, piece: Piece, lead: int, unlabelled: bool) -> SparseRows:
+def _line_by_line(name: str, piece: TextPiece, lead: int, unlabelled: bool) -> SparseRows:
     """The same line by line; where labels may be missing, those that are become NaN."""
     leading: list[list[float]] = []
     count: list[int] = []

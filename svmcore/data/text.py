@@ -108,14 +108,14 @@ def refuse_other_formats(name: str, magic: bytes) -> None:
         raise InputError(f"{name} holds one array; give an .npz with X and y: np.savez(file, X=X, y=y)")
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """Whole lines of a file, the number of the first, and the share of the file read so far."""
 
     line: int
     text: bytes
 
 
-def pieces_of(name: str, file: BinaryIO) -> Iterator[Piece]:
+def pieces_of(name: str, file: BinaryIO) -> Iterator[TextPiece]:
     """The file in pieces of whole lines."""
     rest, line = b"", 1
     while block := file.read(PIECE):
@@ -128,13 +128,13 @@ def pieces_of(name: str, file: BinaryIO) -> Iterator[Piece]:
             fail(name, line + text.count(b"\n", 0, at), None, "a zero byte; this is not a text file")
         cut = text.rfind(b"\n") + 1
         if cut:
-            yield Piece(line, text[:cut])
+            yield TextPiece(line, text[:cut])
             line += text.count(b"\n", 0, cut)
         rest = text[cut:]
         if len(rest) > _LONGEST_LINE:
             fail(name, line, None, f"longer than {_LONGEST_LINE >> 20} MB; this is not a data file")
     if rest:
-        yield Piece(line, rest + b"\n")
+        yield TextPiece(line, rest + b"\n")
 
 
 def numbers(text: bytes, count: int) -> Array | None:

@@ -21,7 +21,7 @@ from svmcore._threads import one_blas_thread
 from svmcore._types import NONZERO, FloatArray, Kernel, KernelKind
 from svmcore.distributed import scan
 from svmcore.distributed.answer import PartsSolution, by_blocks
-from svmcore.distributed.parts import BLOCK, Part, Piece, Task, blocks, checked
+from svmcore.distributed.parts import BLOCK, Assignment, Part, Piece, blocks, checked
 from svmcore.distributed.setup import Setup, Words, setup
 from svmcore.distributed.training import fit_linear
 from svmcore.kernel.points import dense_points
@@ -151,7 +151,7 @@ def _some(part: Part, count: int, seed: int) -> FloatArray:
     return np.asarray(part.X[np.sort(chosen)], dtype=np.float64)
 
 
-def _lifted(part: Part, state: scan.State) -> FloatArray:
+def _lifted(part: Part, state: scan.ScanState) -> FloatArray:
     """(c' beta, beta' (K + D) beta) of a part."""
     qp, beta = part.qp, state.beta
     return np.array([qp.c @ beta, state.field[qp.point] @ beta + beta @ (qp.diag * beta)])
@@ -236,7 +236,7 @@ def _fit(problem: Setup, m: int, seed: int) -> Approximation:
     )  # fmt: skip
 
 
-def _linear_task(task: Task, width: int) -> Task:
+def _linear_task(task: Assignment, width: int) -> Assignment:
     """The same problem on features: linear, without a centre."""
     linear = Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0)
     return task._replace(kernel=linear, n_features=width, centre=np.zeros(width))

@@ -20,7 +20,7 @@ import numpy as np
 from svmcore._types import NONZERO, DualQP, FloatArray, Status
 from svmcore.distributed.answer import Round
 from svmcore.distributed.engine import Crew, Halted, Serial
-from svmcore.distributed.linear import Found, Linear, Rest, Stand, found_of
+from svmcore.distributed.linear import ExactPoint, Linear, Rest, Stand, found_of
 from svmcore.distributed.stages import BINS, Looked, Taken, member_of
 from svmcore.solvers.interior import FEASIBLE
 
@@ -56,7 +56,7 @@ class _Centre(NamedTuple):
     largest: float = np.inf
 
 
-class Band:
+class BandMaster:
     """Rounds over the parts of `fit`, which takes over where they do not lead to the end."""
 
     def __init__(self, fit: Linear, log: Callable[[Round], Any]) -> None:
@@ -65,7 +65,7 @@ class Band:
         self.rows_up = 0
         self.gathered = 0  # rows that parts looked at outside of their passes
 
-    def run(self, stand: Stand | None, keep: Callable[[Stand], Any]) -> tuple[Found, Status]:
+    def run(self, stand: Stand | None, keep: Callable[[Stand], Any]) -> tuple[ExactPoint, Status]:
         """The best exact point and how it ended. `keep` is given what a checkpoint needs after every round or step."""
         if stand is None or not stand.mu:
             try:
@@ -75,7 +75,7 @@ class Band:
         self.method = "interior point"
         return self.fit.run(stand, keep)
 
-    def _rounds(self, stand: Stand | None, keep: Callable[[Stand], Any]) -> Found:
+    def _rounds(self, stand: Stand | None, keep: Callable[[Stand], Any]) -> ExactPoint:
         """Rounds until an exact point meets the tolerance."""
         fit = self.fit
         census = fit.ask("census")
@@ -95,7 +95,7 @@ class Band:
             at = self._move(at, at, 1.0)
         return self._exact(at, 1.0 if stand is None else 0.0, keep)
 
-    def _exact(self, at: _Centre, share: float, keep: Callable[[Stand], Any]) -> Found:
+    def _exact(self, at: _Centre, share: float, keep: Callable[[Stand], Any]) -> ExactPoint:
         """Rounds of a loss with corners."""
         fit, cuts, last = self.fit, 0, np.inf
         for _ in range(MOST_ROUNDS):
@@ -130,7 +130,7 @@ class Band:
             share = min(0.5 * share, NOISE * float(np.sqrt(self.d * share / self.size)))
         raise _Fruitless(f"{MOST_ROUNDS} rounds were not enough")
 
-    def _smooth(self, at: _Centre, fresh: bool, keep: Callable[[Stand], Any]) -> Found:
+    def _smooth(self, at: _Centre, fresh: bool, keep: Callable[[Stand], Any]) -> ExactPoint:
         """Newton's steps of a squared loss, from a sample or from where a checkpoint stands."""
         fit = self.fit
         if fit.stop():
@@ -147,7 +147,7 @@ class Band:
             raise Halted
         raise _Fruitless("Newton's steps did not settle")
 
-    def _tell(self, found: Found | None, values: list[FloatArray]) -> None:
+    def _tell(self, found: ExactPoint | None, values: list[FloatArray]) -> None:
         rows = sum(map(len, values))
         if found is None:
             self.log(Round(0.0, np.nan, 0, np.nan, np.nan, rows, 1))
@@ -226,7 +226,7 @@ class Band:
         self.rest = Rest(columns[1], totals[1])
         return answers, to._replace(primal=0.5 * float(to.w @ to.w) + sum(part.loss for part in answers))
 
-    def _found(self, to: _Centre, answers: list[Looked]) -> Found:
+    def _found(self, to: _Centre, answers: list[Looked]) -> ExactPoint:
         """The certificate of the exact point. Where the sums have drifted, a pass with w as it is now says more."""
         w, total, size = self.sums
         if float(np.abs(w - to.w).max(initial=0.0)) > DRIFT * (1.0 + float(np.abs(w).max(initial=0.0))):

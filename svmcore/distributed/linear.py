@@ -15,7 +15,7 @@ from scipy.linalg import lapack
 
 from svmcore._types import NONZERO, DualQP, FloatArray, Status
 from svmcore.distributed.engine import Crew, Halted
-from svmcore.distributed.stages import WITHOUT_A_PASS, Measured, Moments, Worst
+from svmcore.distributed.stages import WITHOUT_A_PASS, Moments, PartMeasures, Worst
 from svmcore.solvers import _ipm_jit as ipm
 from svmcore.solvers._settle import settle
 from svmcore.solvers.interior import (
@@ -37,7 +37,7 @@ NEAR = 1.0  # error of the margins, in units of |c|, from which a run that goes 
 _STILL = 1e-12  # relative change of (w, bias) at which they end
 
 
-class Found(NamedTuple):
+class ExactPoint(NamedTuple):
     """An exact dual point and its certificate, both where the parts are; w and bias are those of centred columns."""
 
     w: FloatArray
@@ -199,11 +199,11 @@ class Linear:
         self.steps += 1
         return length
 
-    def run(self, stand: Stand | None, keep: Callable[[Stand], Any]) -> tuple[Found, Status]:
+    def run(self, stand: Stand | None, keep: Callable[[Stand], Any]) -> tuple[ExactPoint, Status]:
         """Solve: the best exact point and how it ended. `keep` is given what a checkpoint needs after every step."""
         self.begin(stand)
         barrier, length = CLOSENESS * self.tol, 1.0
-        best: Found | None = None
+        best: ExactPoint | None = None
         status: Status | None = None
         while status is None:
             if not np.isfinite(self.mu):
@@ -231,7 +231,7 @@ class Linear:
 
     # ---- exact points ------------------------------------------------------------------------------------------------
 
-    def measure(self, w: FloatArray, bias: float | None = None) -> tuple[Found, list[Measured]]:
+    def measure(self, w: FloatArray, bias: float | None = None) -> tuple[ExactPoint, list[PartMeasures]]:
         """The certificate of the exact point the parts hold; at the mean residual of the free variables by default."""
         most = max(1, len(w) // 4)
         if bias is None and self.equality:
@@ -241,7 +241,7 @@ class Linear:
         answers = self.ask("measure", w, bias, most)
         return found_of(w, bias, answers, self.equality), answers
 
-    def inside(self) -> Found:
+    def inside(self) -> ExactPoint:
         """The interior point itself, with sum(beta) = 0 as far as it has the room: what a run that is stopped has."""
         sums = np.sum(self.ask("inside"), axis=0)
         sums[0] += self.rest.total
@@ -250,14 +250,14 @@ class Linear:
             self.ask("spread", float(sums[0] / room))
         return self.exact()[0]
 
-    def exact(self) -> tuple[Found, list[Measured]]:
+    def exact(self) -> tuple[ExactPoint, list[PartMeasures]]:
         """The certificate of the exact point; that of one which misses the equality row is worth nothing."""
         at = _sum(self.ask("weight"))
         found, answers = self.measure(at.columns[0] + self.rest.w)
         off = self.equality and abs(at.totals[0] + self.rest.total) > FEASIBLE * (1.0 + at.totals[1])
         return (found._replace(violation=np.inf, gap=np.inf) if off else found), answers
 
-    def polish(self, most: int = _POLISH) -> Found:
+    def polish(self, most: int = _POLISH) -> ExactPoint:
         """Squared losses: Newton's steps on (w, bias) with the variables as these want them."""
         w, bias = self.w, self.bias
         for _ in range(most):
@@ -277,13 +277,13 @@ class Linear:
         found = _sum(parts)
         return found._replace(columns=found.columns + self.rest.w, totals=found.totals + self.rest.total)
 
-    def crossover(self) -> Found:
+    def crossover(self) -> ExactPoint:
         """Variables exactly at their bounds, the others settled at the master; the worst violators freed in turn."""
         answers = self.ask("classify", max(self.size / self.m, NONZERO))
         held = _Free([worst for worst, _ in answers], self.equality)
         rest = self._others([moments for _, moments in answers])
         held.spread(float(rest.totals[0]))
-        best: Found | None = None
+        best: ExactPoint | None = None
         for round_ in range(ROUNDS):
             self.crew.each("place", held.owners())
             found, answers = self.exact()
@@ -310,16 +310,16 @@ def _bytes(answer: Any) -> int:
     return sum(map(_bytes, answer)) if isinstance(answer, tuple) else int(getattr(answer, "nbytes", 8))
 
 
-def found_of(w: FloatArray, bias: float, answers: list[Measured], equality: bool) -> Found:
+def found_of(w: FloatArray, bias: float, answers: list[PartMeasures], equality: bool) -> ExactPoint:
     """What the parts say together."""
     top, bottom = max(a.top for a in answers), min(a.bottom for a in answers)
-    return Found(
+    return ExactPoint(
         w, bias, max(top - bottom, 0.0) if equality else max(top, -bottom, 0.0), sum(a.dual for a in answers),
         sum(a.gap for a in answers), sum(a.free for a in answers), sum(a.support for a in answers),
     )  # fmt: skip
 
 
-def _bias(answers: list[Measured]) -> float:
+def _bias(answers: list[PartMeasures]) -> float:
     """The mean residual of the free variables; the midpoint of what is optimal where there are none."""
     free = sum(answer.free for answer in answers)
     if free:

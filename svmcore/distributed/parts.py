@@ -50,7 +50,7 @@ class Held:
         return self.piece
 
 
-class Task(NamedTuple):
+class Assignment(NamedTuple):
     """What every part must know of the problem."""
 
     kind: str
@@ -280,7 +280,7 @@ def _common_names(filled: list[Summary]) -> tuple[str, ...] | None:
     return named[0].names if named and len(named) == len(filled) else None
 
 
-def dual(piece: Piece, task: Task) -> DualQP:
+def dual(piece: Piece, task: Assignment) -> DualQP:
     """The variables that a part's rows own. Rows without weight, and rows of other classes, own none."""
     n = piece.X.shape[0]
     share = np.ones(n) if piece.weight is None else piece.weight
@@ -299,7 +299,7 @@ def dual(piece: Piece, task: Task) -> DualQP:
 class Part:
     """A part with its variables. Rows that are mapped from a file travel as their source, never as their contents."""
 
-    def __init__(self, number: int, source: Any, task: Task) -> None:
+    def __init__(self, number: int, source: Any, task: Assignment) -> None:
         piece = checked(source, task.kind)
         self.number, self.name, self.task = number, source.name, task
         self._source = source if source.mapped else None

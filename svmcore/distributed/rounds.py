@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._control import Control
-from svmcore._control import Part as PartOfControl
+from svmcore._control import Control, PartControl
 from svmcore._errors import InputError
 from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, Status
 from svmcore.distributed import scan
@@ -325,7 +324,7 @@ class Rounds:
             tasks.append((self.task.kernel, self.seen.get(rows), qp, tol, 1 << 29, self.engine.n_threads))
         delta: FloatArray = np.zeros(len(near.ids))
         if groups == 1:
-            control = PartOfControl(self.control, f"round {len(self.rounds)}, {len(owner)} variables")
+            control = PartControl(self.control, f"round {len(self.rounds)}, {len(owner)} variables")
             found = [scan.correct(*tasks[0], control)]
             if self.control.reason() is not None:
                 raise Halted
@@ -360,7 +359,7 @@ def _some(near: Near, chosen: IntArray) -> Near:
     return Near(*arrays)
 
 
-def _beta(state: scan.State) -> FloatArray:
+def _beta(state: scan.ScanState) -> FloatArray:
     return state.beta
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from svmcore._control import Control
 from svmcore._threads import one_blas_thread, split
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
-from svmcore.distributed.parts import Part, Task, blocks
+from svmcore.distributed.parts import Assignment, Part, blocks
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import dense_points, is_sparse, packed_rows, packed_weights, padded, sparse_points
 from svmcore.kernel.products import point_product, shape_of
@@ -30,7 +30,7 @@ _START_TOL = 0.1  # tolerance of a part's own start, in units of the targets
 _START_BYTES = 1 << 28  # memory for its Gram matrices
 
 
-class State(NamedTuple):
+class ScanState(NamedTuple):
     """Where a part stands."""
 
     beta: FloatArray
@@ -90,7 +90,7 @@ def place_of(names: IntArray) -> IntArray:
     return names & ((np.int64(1) << _PLACE) - 1)
 
 
-def is_single(task: Task) -> bool:
+def is_single(task: Assignment) -> bool:
     """Whether products may be computed in float32."""
     return not task.sparse and facts_of(task.kernel).exponential
 
@@ -101,7 +101,7 @@ def _factor(kernel: Kernel) -> float:
     return float(np.sqrt(scale) if kernel.kind == KernelKind.RBF else scale)
 
 
-def _panels(X: Any, task: Task) -> Any:
+def _panels(X: Any, task: Assignment) -> Any:
     """Rows in float32 panels, centred and scaled."""
     count = -(-len(X) // LANES)
     out, squares = np.empty((count, X.shape[1], LANES), np.float32), np.empty(count * LANES)
@@ -142,7 +142,7 @@ def _points(X: Any) -> Any:
 # ---- the start -------------------------------------------------------------------------------------------------------
 
 
-def load(number: int, source: Any, task: Task) -> Part:
+def load(number: int, source: Any, task: Assignment) -> Part:
     """The part, and what it must know of its rows: the largest scaled norm."""
     part = Part(number, source, task)
     kernel = task.kernel
@@ -197,32 +197,32 @@ def support(part: Part, beta: FloatArray) -> Change:
 
 
 @one_blas_thread
-def begin(part: Part, beta: FloatArray, exact: bool, n_threads: int, *changes: Change) -> State:
+def begin(part: Part, beta: FloatArray, exact: bool, n_threads: int, *changes: Change) -> ScanState:
     """The field of a point of which all parts have sent their support."""
     field: FloatArray = np.zeros(padded(part.n))
     for change in changes:
         _add(part, change.X, change.coef, exact, n_threads, field)
-    return State(beta, field)
+    return ScanState(beta, field)
 
 
 # ---- a round ---------------------------------------------------------------------------------------------------------
 
 
 @one_blas_thread
-def advance(part: Part, state: State, change: Change, exact: bool, n_threads: int) -> State:
+def advance(part: Part, state: ScanState, change: Change, exact: bool, n_threads: int) -> ScanState:
     """The state after a round."""
     beta, field = state.beta.copy(), state.field.copy()
     _add(part, change.X, change.coef, exact, n_threads, field)
     mine = owner_of(change.ids) == part.number
     beta[place_of(change.ids[mine])] = change.values[mine]
-    return State(beta, field)
+    return ScanState(beta, field)
 
 
-def _residual(part: Part, state: State) -> FloatArray:
+def _residual(part: Part, state: ScanState) -> FloatArray:
     return measures.residual(part.qp, state.beta, state.field[: part.n])
 
 
-def survey(part: Part, state: State, bias: float, most: int, also: IntArray) -> Survey:
+def survey(part: Part, state: ScanState, bias: float, most: int, also: IntArray) -> Survey:
     """Sums of the certificate at `bias`, and the variables nearest to violating, with those that `also` names."""
     qp, beta = part.qp, state.beta
     v = _residual(part, state)
@@ -279,7 +279,7 @@ class Decisive(NamedTuple):
     diag: FloatArray
 
 
-def decisive(part: Part, state: State, error: float, top: float, bottom: float) -> Decisive:
+def decisive(part: Part, state: ScanState, error: float, top: float, bottom: float) -> Decisive:
     """Those that are free, or may be beyond `top` or `bottom` with residuals that are off by `error`."""
     qp, beta = part.qp, state.beta
     v = _residual(part, state)
@@ -289,7 +289,7 @@ def decisive(part: Part, state: State, error: float, top: float, bottom: float) 
 
 
 @one_blas_thread
-def share_of_product(part: Part, state: State, X: Any, n_threads: int) -> FloatArray:
+def share_of_product(part: Part, state: ScanState, X: Any, n_threads: int) -> FloatArray:
     """What this part's support adds to the product at the rows of X, in float64."""
     own = support(part, state.beta)
     if not own.X.shape[0]:
@@ -306,7 +306,7 @@ class Bits(NamedTuple):
     values: FloatArray
 
 
-def pack(state: State, part: Part) -> Bits:
+def pack(state: ScanState, part: Part) -> Bits:
     """The point of a part."""
     qp, beta = part.qp, state.beta
     upper, lower = (beta == qp.upper) & (beta != 0.0), (beta == qp.lower) & (beta != 0.0)
@@ -340,14 +340,14 @@ def balance(part: Part, beta: FloatArray) -> Balance:
     return Balance(inside, float(beta.sum()), float(np.abs(beta).sum()))
 
 
-def vectors(part: Part, state: State) -> tuple[IntArray, FloatArray, Any]:
+def vectors(part: Part, state: ScanState) -> tuple[IntArray, FloatArray, Any]:
     """Rows with a coefficient, these, and their features."""
     coef: FloatArray = np.bincount(part.qp.point, weights=state.beta, minlength=part.n).astype(np.float64)
     rows = np.flatnonzero(coef)
     return rows, coef[rows], part.X[rows]
 
 
-def weights(part: Part, state: State) -> FloatArray:
+def weights(part: Part, state: ScanState) -> FloatArray:
     """What the part adds to the weights of a linear machine."""
     own = support(part, state.beta)
     return np.asarray(own.X.T @ own.coef, dtype=np.float64).ravel()

@@ -13,7 +13,7 @@ from svmcore._types import Kernel, KernelKind, Status
 from svmcore.distributed import files
 from svmcore.distributed.engine import Serial, Threads, dask_engine
 from svmcore.distributed.ledger import Ledger
-from svmcore.distributed.parts import CLASSIFICATION, REGRESSION, Task, Whole, summary, together
+from svmcore.distributed.parts import CLASSIFICATION, REGRESSION, Assignment, Whole, summary, together
 from svmcore.models.solution import Terms
 from svmcore.problem import border, formulations
 
@@ -29,7 +29,7 @@ class Setup(NamedTuple):
     engine: Serial
     sources: list[Any]
     whole: Whole
-    task: Task
+    task: Assignment
     terms: Terms
     tol: float
     control: Control
@@ -133,7 +133,7 @@ def setup(X: Any, y: Any, sample_weight: Any, form: dict[str, Any], words: Words
     labels, factors = (None, ()) if kind == REGRESSION else _labels(whole, form.get("class_weight"), several)
     classes = None if labels is None else labels[:2]
     kernel = _kernel(form["kernel"], form["gamma"], form["degree"], form["coef0"], whole)
-    task = Task(
+    task = Assignment(
         kind, kernel, C, loss, epsilon, equality, classes, labels, factors, whole.features, whole.mean, whole.sparse
     )
     terms = Terms(C, loss, epsilon if kind == REGRESSION else None)
@@ -141,7 +141,7 @@ def setup(X: Any, y: Any, sample_weight: Any, form: dict[str, Any], words: Words
     return Setup(engine, found, whole, task, terms, tol, control, ledger, verbose)
 
 
-def _described(task: Task, whole: Whole) -> dict[str, Any]:
+def _described(task: Assignment, whole: Whole) -> dict[str, Any]:
     """What a checkpoint must agree with."""
     return {
         "rows of the parts": [part.rows for part in whole.parts],

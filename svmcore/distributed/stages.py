@@ -16,7 +16,7 @@ import numpy as np
 from svmcore._kernels import weighted_gram
 from svmcore._threads import one_blas_thread
 from svmcore._types import LANES, DualQP, FloatArray, IntArray
-from svmcore.distributed.parts import BLOCK, Part, Task
+from svmcore.distributed.parts import BLOCK, Assignment, Part
 from svmcore.kernel.points import is_sparse, padded
 from svmcore.problem import measures
 from svmcore.solvers import _ipm_jit as ipm
@@ -52,7 +52,7 @@ class Worst(NamedTuple):
     upper: FloatArray
 
 
-class Measured(NamedTuple):
+class PartMeasures(NamedTuple):
     """What a part says of a dual point at (w, bias)."""
 
     top: float
@@ -72,7 +72,7 @@ class Looked(NamedTuple):
     (w, bias) wants.
     """
 
-    measured: Measured
+    measured: PartMeasures
     columns: FloatArray
     totals: FloatArray  # and the sum of |beta|
     loss: float
@@ -333,12 +333,12 @@ class Stages:
         """Every variable gives this share of its room: below it where the share is positive. No pass."""
         self.exact = self.exact - share * self._room(self.qp.lower if share > 0.0 else self.qp.upper)
 
-    def measure(self, w: FloatArray, bias: float, most: int) -> Measured:
+    def measure(self, w: FloatArray, bias: float, most: int) -> PartMeasures:
         """Extremes of the residual, sums of the certificate at `bias`, and the worst variables that nobody holds."""
         v = self.qp.c - self._fitted(w)[: self.m] - self.qp.diag * self.exact
         return self._measured(v, bias, most)
 
-    def _measured(self, v: FloatArray, bias: float, most: int) -> Measured:
+    def _measured(self, v: FloatArray, bias: float, most: int) -> PartMeasures:
         qp, beta = self.qp, self.exact
         up, down = beta < qp.upper, beta > qp.lower
         free = up & down
@@ -347,7 +347,7 @@ class Stages:
         pull[self.is_free] = 0.0
         chosen = np.argsort(-pull, kind="stable")[:most] if most else np.empty(0, np.int64)
         chosen = chosen[pull[chosen] > 0.0]
-        return Measured(
+        return PartMeasures(
             top, bottom, int(np.count_nonzero(free)), float(v[free].sum()), -measures.objective(qp, beta, v),
             measures.gap(qp, beta, v, bias), int(np.count_nonzero(beta)), self._worst(chosen, pull[chosen]),
         )  # fmt: skip
@@ -503,7 +503,7 @@ def _run(X: Any, point: IntArray) -> Any:
     return X[int(point[0]) : int(point[-1]) + 1] if len(point) else X[:0]
 
 
-def member(number: int, source: Any, task: Task) -> Stages:
+def member(number: int, source: Any, task: Assignment) -> Stages:
     """A part of a linear machine."""
     with one_blas_thread:
         part = Part(number, source, task)

@@ -122,7 +122,7 @@ def fit_linear(problem: Setup) -> PartsSolution:
     with control, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         crew = engine.crew(stages.member, [(k, source, task) for k, source in enumerate(problem.sources)])
         fit = linear.Linear(crew, task.equality, tol, log)
-        bands = band.Band(fit, tell)
+        bands = band.BandMaster(fit, tell)
         fit.stop = lambda: control.check(fit.steps, np.nan, np.nan) is not None
         stored = problem.ledger.read()
         stand = None

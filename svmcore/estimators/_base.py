@@ -33,7 +33,7 @@ _LARGE_GAP = 0.01  # relative; then the driver has something to say
 _SEEDS = 2**31 - 1
 
 
-class Data(NamedTuple):
+class TrainingData(NamedTuple):
     """Checked training data. `y`: places among `classes`, or numbers; `w`: weights, or None."""
 
     X: Any
@@ -42,7 +42,7 @@ class Data(NamedTuple):
     classes: Any = None
 
 
-class Form(NamedTuple):
+class Trainer(NamedTuple):
     """An estimator's problem: the function that trains it, and its words for the estimator's parameters.
 
     `words` maps words of the function to parameters; `fixed` are words with one value; `targets` are "classes",
@@ -70,15 +70,15 @@ _KERNEL_WORDS = {
         "time_limit",
     )
 }
-SVC_FORM = Form(train_svc, _KERNEL_WORDS | {"C": "C"}, {}, "classes")
-NU_SVC_FORM = Form(train_svc, _KERNEL_WORDS | {"nu": "nu"}, {}, "classes")
-SVR_FORM = Form(train_svr, _KERNEL_WORDS | {"C": "C", "epsilon": "epsilon"}, {}, "numbers")
-NU_SVR_FORM = Form(train_svr, _KERNEL_WORDS | {"C": "C", "nu": "nu"}, {}, "numbers")
-QUANTILE_FORM = Form(train_svr, _KERNEL_WORDS | {"C": "C", "tau": "quantile"}, {"loss": "pinball"}, "numbers")
-ONE_CLASS_FORM = Form(train_one_class, _KERNEL_WORDS | {"nu": "nu"}, {}, "none")
+SVC_FORM = Trainer(train_svc, _KERNEL_WORDS | {"C": "C"}, {}, "classes")
+NU_SVC_FORM = Trainer(train_svc, _KERNEL_WORDS | {"nu": "nu"}, {}, "classes")
+SVR_FORM = Trainer(train_svr, _KERNEL_WORDS | {"C": "C", "epsilon": "epsilon"}, {}, "numbers")
+NU_SVR_FORM = Trainer(train_svr, _KERNEL_WORDS | {"C": "C", "nu": "nu"}, {}, "numbers")
+QUANTILE_FORM = Trainer(train_svr, _KERNEL_WORDS | {"C": "C", "tau": "quantile"}, {"loss": "pinball"}, "numbers")
+ONE_CLASS_FORM = Trainer(train_one_class, _KERNEL_WORDS | {"nu": "nu"}, {}, "none")
 _LINEAR_WORDS = {word: word for word in ("loss", "tol", "verbose", "solver", "n_threads", "time_limit")}
-LINEAR_SVC_FORM = Form(train_svc, _LINEAR_WORDS, {"kernel": "linear"}, "classes")
-LINEAR_SVR_FORM = Form(train_svr, _LINEAR_WORDS | {"epsilon": "epsilon"}, {"kernel": "linear"}, "numbers")
+LINEAR_SVC_FORM = Trainer(train_svc, _LINEAR_WORDS, {"kernel": "linear"}, "classes")
+LINEAR_SVR_FORM = Trainer(train_svr, _LINEAR_WORDS | {"epsilon": "epsilon"}, {"kernel": "linear"}, "numbers")
 
 
 def seed(random_state: Any) -> int | None:
@@ -139,7 +139,7 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
 
     # ---- check -------------------------------------------------------------------------------------------------------
 
-    def _check(self, X: Any, y: Any, sample_weight: Any) -> Data:
+    def _check(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
         """Training data as arrays, and what they tell: `n_features_in_`, `classes_`."""
         X, y = self._check_points(X, y)
         n, classes = count(X), None
@@ -149,7 +149,7 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
             if type(y) is not np.ndarray or y.ndim != 1:
                 y = sk.column_or_1d(y, warn=True)
             y = border.vector(y, "y", n)
-        return Data(X, y, self._check_weights(sample_weight, n, y, classes), classes)
+        return TrainingData(X, y, self._check_weights(sample_weight, n, y, classes), classes)
 
     def _check_points(self, X: Any, y: Any) -> tuple[Any, Any]:
         """X as a matrix, and y."""
@@ -263,7 +263,7 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
             self, X, y if self._targets != "none" else "no_validation", accept_sparse=True, dtype=np.float64
         )
 
-    def _solve(self, data: Data, callback: Callable[[Any], Any] | None) -> None:
+    def _solve(self, data: TrainingData, callback: Callable[[Any], Any] | None) -> None:
         raise NotImplementedError
 
     def _context(self) -> Any:
@@ -321,7 +321,7 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
         return sk.validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
 
 
-def machines_for(form: Form, data: Data, words: dict[str, Any], strategy: Any) -> Solution | Machines:
+def machines_for(form: Trainer, data: TrainingData, words: dict[str, Any], strategy: Any) -> Solution | Machines:
     """Train what the form says, on checked data.
 
     Few rows without a limit are solved to rounding, whatever the tolerance: a weight of two is then exactly a row twice.
@@ -354,7 +354,7 @@ def _as_asked(found: Solution | Machines, tol: float) -> Any:
     return replace(found, status=Status.CONVERGED, converged=True)
 
 
-def _trained(form: Form, data: Data, words: dict[str, Any], strategy: Any) -> Solution | Machines:
+def _trained(form: Trainer, data: TrainingData, words: dict[str, Any], strategy: Any) -> Solution | Machines:
     """One call of the function."""
     if form.targets == "none":
         return form.train(data.X, sample_weight=data.w, **words)  # type: ignore[no-any-return]
@@ -364,7 +364,21 @@ def _trained(form: Form, data: Data, words: dict[str, Any], strategy: Any) -> So
 
 
 __all__ = [
-    "LINEAR_SVC_FORM", "LINEAR_SVR_FORM", "NU_SVC_FORM", "NU_SVR_FORM", "ONE_CLASS_FORM", "QUANTILE_FORM", "SVC_FORM",
-    "SVR_FORM", "Data", "Estimator", "Form", "as_it_was", "asked", "machines_for", "plain",
-    "seed", "weights_of",
+    "LINEAR_SVC_FORM",
+    "LINEAR_SVR_FORM",
+    "NU_SVC_FORM",
+    "NU_SVR_FORM",
+    "ONE_CLASS_FORM",
+    "QUANTILE_FORM",
+    "SVC_FORM",
+    "SVR_FORM",
+    "Estimator",
+    "Trainer",
+    "TrainingData",
+    "as_it_was",
+    "asked",
+    "machines_for",
+    "plain",
+    "seed",
+    "weights_of",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ import numpy as np
 from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike
 from svmcore.estimators import _sklearn as sk
-from svmcore.estimators._base import Data, Estimator
+from svmcore.estimators._base import Estimator, TrainingData
 from svmcore.estimators._fitted import own
 from svmcore.gp import GPSolution, gp_regression
 
@@ -66,7 +66,7 @@ class GPRegressor(sk.RegressorMixin, Estimator):  # type: ignore[misc]
         """
         return self._told(self._run(X, y, None))
 
-    def _solve(self, data: Data, callback: Callable[[Any], Any] | None) -> None:
+    def _solve(self, data: TrainingData, callback: Callable[[Any], Any] | None) -> None:
         names = (
             "noise",
             "kernel",

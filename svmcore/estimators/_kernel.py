@@ -13,7 +13,7 @@ from svmcore._keywords import Gamma, KernelLike
 from svmcore._types import FloatArray
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
-from svmcore.estimators._base import Data
+from svmcore.estimators._base import TrainingData
 from svmcore.estimators._fitted import Fitted, count
 from svmcore.estimators._machine import Labelled, Machine
 from svmcore.problem import border
@@ -27,7 +27,7 @@ _NO_PROBABILITIES = "{0} has no probabilities; " + _INSTEAD.replace("{}", "{0}")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Kernel(Machine):
+class KernelMachine(Machine):
     """The kernel's parameters, and the attributes of support vectors."""
 
     kernel: KernelLike = "rbf"
@@ -52,7 +52,7 @@ class Kernel(Machine):
             raise TypeError("Sparse precomputed kernels are not supported.")
         return super()._check_points(X, y)
 
-    def _check(self, X: Any, y: Any, sample_weight: Any) -> Data:
+    def _check(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
         data = super()._check(X, y, sample_weight)
         if self._given and data.X.shape[0] != data.X.shape[1]:
             n, width = data.X.shape
@@ -61,16 +61,16 @@ class Kernel(Machine):
 
     # ---- solve -------------------------------------------------------------------------------------------------------
 
-    def _find(self, data: Data, words: dict[str, Any]) -> Any:
+    def _find(self, data: TrainingData, words: dict[str, Any]) -> Any:
         return super()._find(*self._outside(data, words))
 
-    def _outside(self, data: Data, words: dict[str, Any]) -> tuple[Data, dict[str, Any]]:
+    def _outside(self, data: TrainingData, words: dict[str, Any]) -> tuple[TrainingData, dict[str, Any]]:
         """Data and words with kernel values in place of the objects of a kernel function."""
         if not callable(self.kernel):
             return data, words
         return data._replace(X=kernel_values(self.kernel, data.X, data.X)), words | {"kernel": "precomputed"}
 
-    def _store(self, found: Any, data: Data) -> None:
+    def _store(self, found: Any, data: TrainingData) -> None:
         super()._store(found, data)
         self.shape_fit_ = tuple(data.X.shape) if hasattr(data.X, "shape") else (count(data.X),)
         self.fit_status_ = int(not self._fitted.converged)
@@ -149,14 +149,14 @@ class Kernel(Machine):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Classifier(sk.ClassifierMixin, Labelled, Kernel):  # type: ignore[misc]
+class Classifier(sk.ClassifierMixin, Labelled, KernelMachine):  # type: ignore[misc]
     """What classifiers with kernels make of the values of their machines."""
 
     class_weight: Any = None
     decision_function_shape: Literal["ovr", "ovo"] = "ovr"
     break_ties: bool = False
 
-    def _factors(self, data: Data) -> FloatArray:
+    def _factors(self, data: TrainingData) -> FloatArray:
         border.choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
         return super()._factors(data)
 
@@ -218,4 +218,4 @@ def kernel_values(function: Callable[[Any, Any], Any], A: Any, B: Any) -> FloatA
     return values
 
 
-__all__ = ["CALIBRATE", "Classifier", "Kernel", "kernel_values"]
+__all__ = ["CALIBRATE", "Classifier", "KernelMachine", "kernel_values"]

@@ -17,14 +17,14 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.classes import Machines
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
-from svmcore.estimators._base import Data
+from svmcore.estimators._base import TrainingData
 from svmcore.estimators._machine import Labelled, Machine
 from svmcore.problem import border
-from svmcore.problem.division import Part
+from svmcore.problem.division import Sides
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Linear(Machine):
+class LinearMachine(Machine):
     """What linear classification and regression share."""
 
     C: float = 1.0
@@ -50,7 +50,7 @@ class Linear(Machine):
         tags.input_tags.sparse = True
         return tags
 
-    def _words(self, data: Data) -> dict[str, Any]:
+    def _words(self, data: TrainingData) -> dict[str, Any]:
         border.choice("loss", self.loss, self._losses)
         self._check_set(getattr(self, "penalty", "l2"))
         words = super()._words(data)
@@ -82,7 +82,7 @@ class Linear(Machine):
                 f"Unsupported set of arguments: {said}, Parameters: penalty={penalty!r}, loss={loss!r}, dual={dual!r}"
             )
 
-    def _store(self, found: Any, data: Data) -> None:
+    def _store(self, found: Any, data: TrainingData) -> None:
         super()._store(found, data)
         machines = self._fitted.machines
         self.coef_ = np.stack([machine.coef_ for machine in machines])
@@ -102,7 +102,7 @@ class Linear(Machine):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, Linear):  # type: ignore[misc]
+class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, LinearMachine):  # type: ignore[misc]
     """Linear support vector classification; several classes one against the rest.
 
     Examples
@@ -122,7 +122,7 @@ class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, Linear):
     multi_class: Literal["ovr", "crammer_singer"] = "ovr"
     class_weight: Any = None
 
-    def _factors(self, data: Data) -> FloatArray:
+    def _factors(self, data: TrainingData) -> FloatArray:
         if self.multi_class == "crammer_singer":
             raise InputError(
                 "multi_class='crammer_singer' makes one problem of all classes, which svmcore does not solve; use "
@@ -133,7 +133,7 @@ class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, Linear):
             return border.class_factors(self.class_weight, data.classes, data.y, data.w)
         return super()._factors(data)
 
-    def _find(self, data: Data, words: dict[str, Any]) -> Any:
+    def _find(self, data: TrainingData, words: dict[str, Any]) -> Any:
         k = len(data.classes)
         if k == 2 or (self.class_weight_ == 1.0).all():
             return super()._find(data, words)
@@ -145,7 +145,7 @@ class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, Linear):
         ]
         return Machines(np.arange(k), self._strategy, tuple(replace(machine, training=None) for machine in machines))
 
-    def _factors_of(self, codes: IntArray, part: Part) -> FloatArray:
+    def _factors_of(self, codes: IntArray, part: Sides) -> FloatArray:
         own = part.plus[0]
         return np.where(codes == own, self.class_weight_[own], 1.0)
 
@@ -161,7 +161,7 @@ class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, Linear):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearSVR(sk.RegressorMixin, Linear):  # type: ignore[misc]
+class LinearSVR(sk.RegressorMixin, LinearMachine):  # type: ignore[misc]
     """Linear support vector regression."""
 
     _form = base.LINEAR_SVR_FORM
@@ -170,7 +170,7 @@ class LinearSVR(sk.RegressorMixin, Linear):  # type: ignore[misc]
     epsilon: float = 0.0
     loss: Literal["epsilon_insensitive", "squared_epsilon_insensitive"] = "epsilon_insensitive"
 
-    def _store(self, found: Any, data: Data) -> None:
+    def _store(self, found: Any, data: TrainingData) -> None:
         super()._store(found, data)
         self.coef_ = self.coef_[0]
 

@@ -15,18 +15,18 @@ from svmcore.estimators import _base as base
 from svmcore.estimators import _convert as convert
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators import _update as update
-from svmcore.estimators._base import Data, Estimator, Form
+from svmcore.estimators._base import Estimator, Trainer, TrainingData
 from svmcore.estimators._fitted import Fitted, own
 from svmcore.kernel.points import is_sparse
 from svmcore.problem import border
-from svmcore.problem.division import Part
+from svmcore.problem.division import Sides
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Machine(Estimator):
     """What machines with one kernel, or none to choose, have in common."""
 
-    _form: ClassVar[Form]
+    _form: ClassVar[Trainer]
     if TYPE_CHECKING:
         kernel: Any
     _renamed: ClassVar[dict[str, str]] = {}  # words of functions for parameters, beyond those of the form
@@ -46,7 +46,7 @@ class Machine(Estimator):
 
     # ---- form, solve, store ------------------------------------------------------------------------------------------
 
-    def _words(self, data: Data) -> dict[str, Any]:
+    def _words(self, data: TrainingData) -> dict[str, Any]:
         """The problem in the words of the function that trains."""
         words = {word: getattr(self, name) for word, name in self._form.words.items()} | self._form.fixed
         words["random_state"] = base.seed(getattr(self, "random_state", None))
@@ -54,7 +54,7 @@ class Machine(Estimator):
             words["class_weight"] = dict(enumerate(self.class_weight_.tolist()))
         return words
 
-    def _solve(self, data: Data, callback: Callable[[Any], Any] | None) -> None:
+    def _solve(self, data: TrainingData, callback: Callable[[Any], Any] | None) -> None:
         if data.classes is not None:
             self.class_weight_ = self._factors(data)
         try:
@@ -73,11 +73,11 @@ class Machine(Estimator):
                 message = re.sub(rf"(?<![\w.]){word}(?==)", name, message)
         return message
 
-    def _find(self, data: Data, words: dict[str, Any]) -> Any:
+    def _find(self, data: TrainingData, words: dict[str, Any]) -> Any:
         """Train on checked data."""
         return base.machines_for(self._form, data, words, self._strategy)
 
-    def _store(self, found: Any, data: Data) -> None:
+    def _store(self, found: Any, data: TrainingData) -> None:
         """Keep what was found, with the rows for later changes."""
         sparse = is_sparse(data.X) and not callable(self.kernel)
         outside = callable(self.kernel) or (isinstance(self.kernel, str) and self.kernel == "linear" and not sparse)
@@ -87,16 +87,16 @@ class Machine(Estimator):
         if data.classes is not None:
             self.classes_ = data.classes
 
-    def _kept(self, found: Any, data: Data) -> Data:
+    def _kept(self, found: Any, data: TrainingData) -> TrainingData:
         """The rows in memory that is nobody else's: later changes of the array that `fit` got do not count."""
         training = getattr(found, "training", None)  # of one machine, which has its own rows already
         X = own(data.X) if training is None or callable(self.kernel) else training.X
         return data._replace(X=X, y=np.array(data.y) if self._targets == "numbers" else data.y)
 
-    def _factors(self, data: Data) -> FloatArray:
+    def _factors(self, data: TrainingData) -> FloatArray:
         raise NotImplementedError
 
-    def _factors_of(self, codes: IntArray, part: Part) -> FloatArray:
+    def _factors_of(self, codes: IntArray, part: Sides) -> FloatArray:
         """What `class_weight` multiplies the weights of rows by, in the machine of one part of several classes."""
         return np.asarray(self.class_weight_[codes])
 
@@ -176,7 +176,7 @@ class Labelled(Machine):
 
     class_weight: Any
 
-    def _factors(self, data: Data) -> FloatArray:
+    def _factors(self, data: TrainingData) -> FloatArray:
         """One factor for each class, by scikit-learn's rule."""
         if self.class_weight is None:
             return np.ones(len(data.classes))

@@ -12,9 +12,9 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.cv import PathCV, cv_path
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
-from svmcore.estimators._base import Data, Form
+from svmcore.estimators._base import Trainer, TrainingData
 from svmcore.estimators._fitted import Fitted, count, own
-from svmcore.estimators._kernel import Classifier, Kernel
+from svmcore.estimators._kernel import Classifier, KernelMachine
 from svmcore.kernel.points import is_sparse
 from svmcore.path.driver import svm_path
 from svmcore.path.result import Path
@@ -31,7 +31,7 @@ _CALIBRATIONS = ("sigmoid", "isotonic", "venn-abers")
 class _AtC:
     """A path, and its machine at the C that was asked for last."""
 
-    def __init__(self, path: Path, data: Data, points: Any, sparse: bool) -> None:
+    def __init__(self, path: Path, data: TrainingData, points: Any, sparse: bool) -> None:
         self.path, self.codes, self.points, self.sparse = path, data.y, points, sparse
         self._last: tuple[float, Fitted] | None = None
 
@@ -61,7 +61,7 @@ class SVCPath(Classifier):
     ([0], [0])
     """
 
-    _form = Form(svm_path, _PATH_WORDS | {"n_threads": "n_threads"}, {}, "classes")
+    _form = Trainer(svm_path, _PATH_WORDS | {"n_threads": "n_threads"}, {}, "classes")
     _movable: ClassVar[bool] = False
 
     C: float = 1.0
@@ -84,12 +84,12 @@ class SVCPath(Classifier):
             )
         return codes, classes
 
-    def _find(self, data: Data, words: dict[str, Any]) -> Path:
+    def _find(self, data: TrainingData, words: dict[str, Any]) -> Path:
         del words["random_state"]
         data, words = self._outside(data, words)
         return svm_path(own(data.X), data.y, sample_weight=data.w, **words)
 
-    def _store(self, found: Path, data: Data) -> None:
+    def _store(self, found: Path, data: TrainingData) -> None:
         self.path_ = found
         kept = is_sparse(data.X) and not callable(self.kernel)
         points = data.X if callable(self.kernel) or (self.kernel == "linear" and not kept) else None
@@ -106,7 +106,7 @@ class SVCPath(Classifier):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Chosen(Kernel):
+class Chosen(KernelMachine):
     """C by the exact curve of the cross-validated score: `cv_`. `gamma` may be a list, or "search"."""
 
     _movable: ClassVar[bool] = False
@@ -122,9 +122,9 @@ class Chosen(Kernel):
     random_state: Any = None
     verbose: bool | int = False
 
-    _refit: ClassVar[Form]
+    _refit: ClassVar[Trainer]
 
-    def _find(self, data: Data, words: dict[str, Any]) -> Any:
+    def _find(self, data: TrainingData, words: dict[str, Any]) -> Any:
         """The curve, C by the rule, and the machine of all rows at that C."""
         border.choice("rule", self.rule, _RULES)
         words |= {"cv": self._folds(data)}
@@ -140,7 +140,7 @@ class Chosen(Kernel):
         form |= self._refit.fixed | {word: getattr(self, name) for word, name in self._refit.words.items()}
         return base.machines_for(self._refit, data, form | {"C": self.best_C_, "max_iter": -1}, self._strategy)
 
-    def _folds(self, data: Data) -> Any:
+    def _folds(self, data: TrainingData) -> Any:
         """`cv`; a number of folds is not above the number of rows of any class, as far as there are two."""
         n = count(data.X)
         if n < 2:
@@ -169,8 +169,8 @@ class SVCPathCV(Classifier, Chosen):
     (1, 2)
     """
 
-    _form = Form(cv_path, _CV_WORDS | {"classes": "multi_class"}, {}, "classes")
-    _refit = Form(train_svc, {}, {}, "classes")
+    _form = Trainer(cv_path, _CV_WORDS | {"classes": "multi_class"}, {}, "classes")
+    _refit = Trainer(train_svc, {}, {}, "classes")
 
     multi_class: Literal["ovo", "ovr"] = "ovo"
     calibration: Literal["sigmoid", "isotonic", "venn-abers"] = "sigmoid"
@@ -190,11 +190,11 @@ class SVCPathCV(Classifier, Chosen):
         """The logarithm of `predict_proba`."""
         return np.log(self.predict_proba(X))
 
-    def _find(self, data: Data, words: dict[str, Any]) -> Any:
+    def _find(self, data: TrainingData, words: dict[str, Any]) -> Any:
         border.choice("calibration", self.calibration, _CALIBRATIONS)
         return super()._find(data, words)
 
-    def _store(self, found: Any, data: Data) -> None:
+    def _store(self, found: Any, data: TrainingData) -> None:
         super()._store(found, data)
         self._calibrator = self.cv_.calibrate(self.calibration, self.best_C_, found)
 
@@ -207,15 +207,15 @@ class SVRPathCV(sk.RegressorMixin, Chosen):  # type: ignore[misc]
     epsilon: float = 0.1
     quantile: float = 0.5
 
-    _form = Form(cv_path, _CV_WORDS | {"loss": "loss"}, {}, "numbers")
+    _form = Trainer(cv_path, _CV_WORDS | {"loss": "loss"}, {}, "numbers")
     _renamed: ClassVar[dict[str, str]] = {"tau": "quantile"}
 
     @property
-    def _refit(self) -> Form:  # type: ignore[override]
+    def _refit(self) -> Trainer:  # type: ignore[override]
         words = {"loss": "loss"} | ({"tau": "quantile"} if self.loss == "pinball" else {"epsilon": "epsilon"})
-        return Form(train_svr, words, {}, "numbers")
+        return Trainer(train_svr, words, {}, "numbers")
 
-    def _words(self, data: Data) -> dict[str, Any]:
+    def _words(self, data: TrainingData) -> dict[str, Any]:
         border.choice("loss", self.loss, ("epsilon_insensitive", "pinball"))
         own = {"tau": self.quantile} if self.loss == "pinball" else {"epsilon": self.epsilon}
         return super()._words(data) | own

@@ -12,8 +12,8 @@ from svmcore._keywords import SolverName
 from svmcore._types import FloatArray
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
-from svmcore.estimators._base import Data
-from svmcore.estimators._kernel import CALIBRATE, Classifier, Kernel
+from svmcore.estimators._base import TrainingData
+from svmcore.estimators._kernel import CALIBRATE, Classifier, KernelMachine
 from svmcore.problem import border
 from svmcore.problem.division import division
 
@@ -23,7 +23,7 @@ _ROUNDING = 1e-12  # a nu this close to the largest possible one, relatively, is
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Solved(Kernel):
+class Solved(KernelMachine):
     """The parameters of the solvers."""
 
     _renamed: ClassVar[dict[str, str]] = {"cache_mb": "cache_size"}
@@ -37,7 +37,7 @@ class Solved(Kernel):
     n_threads: int | None = None
     time_limit: float | None = None
 
-    def _words(self, data: Data) -> dict[str, Any]:
+    def _words(self, data: TrainingData) -> dict[str, Any]:
         words = super()._words(data) | {"cache_mb": None if self.cache_size == _CACHE else self.cache_size}
         return words if border.flag("shrinking", self.shrinking) else words | {"shrinking": False}
 
@@ -54,7 +54,7 @@ class SolvedClassifier(Classifier, Solved):
     def _strategy(self) -> str:  # type: ignore[override]
         return self.multi_class
 
-    def _factors(self, data: Data) -> FloatArray:
+    def _factors(self, data: TrainingData) -> FloatArray:
         if self.probability not in (False, "deprecated"):
             raise InputError(CALIBRATE.format(type(self).__name__))
         if self.probability is False:
@@ -90,7 +90,7 @@ class NuSVC(SolvedClassifier):
     _form = base.NU_SVC_FORM
     nu: float = 0.5
 
-    def _find(self, data: Data, words: dict[str, Any]) -> Any:
+    def _find(self, data: TrainingData, words: dict[str, Any]) -> Any:
         nu, most = border.share("nu", self.nu), self._largest_shares(data)
         if not (nu > most).any():
             return super()._find(data, words)
@@ -99,7 +99,7 @@ class NuSVC(SolvedClassifier):
         C = np.array([machine.C for machine in machines]) * np.minimum(1.0, most / nu)
         return super()._find(data, words | {"nu": None, "C": _for_each(C)})
 
-    def _largest_shares(self, data: Data) -> FloatArray:
+    def _largest_shares(self, data: TrainingData) -> FloatArray:
         """The largest nu of each machine: twice the share of its smaller class in the weight. Says where `nu` is larger."""
         weights = self.class_weight_[data.y] if data.w is None else self.class_weight_[data.y] * data.w
         mass = np.bincount(data.y, weights=weights)

@@ -17,12 +17,12 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.classes import Machines
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
-from svmcore.estimators._base import Data
+from svmcore.estimators._base import TrainingData
 from svmcore.estimators._fitted import count, stacked, taken
 from svmcore.models.incremental import positions
 from svmcore.models.solution import Solution
 from svmcore.problem import border
-from svmcore.problem.division import Part
+from svmcore.problem.division import Sides
 from svmcore.solve import Training
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def remove(machine: Machine, indices: Any) -> Told:
         return _changed(machine, rest, keep)
 
 
-def _rows(machine: Machine) -> Data:
+def _rows(machine: Machine) -> TrainingData:
     """The training data, as long as the kernel is one of such data."""
     rows = machine.__dict__.get("_rows")
     if rows is None:
@@ -106,7 +106,7 @@ def _unchanged(machine: Machine, names: tuple[str, ...] = ()) -> bool:
     return all(_same(machine._asked.get(name), now.get(name)) for name in names or now)
 
 
-def _checked(machine: Machine, old: Data, X: Any, y: Any, sample_weight: Any) -> Data:
+def _checked(machine: Machine, old: TrainingData, X: Any, y: Any, sample_weight: Any) -> TrainingData:
     """Further rows as arrays."""
     if callable(machine.kernel):
         X = X if hasattr(X, "shape") else list(X)
@@ -129,10 +129,10 @@ def _checked(machine: Machine, old: Data, X: Any, y: Any, sample_weight: Any) ->
     elif machine._targets == "numbers":
         y = border.vector(y, "y", count(X))
     w = None if sample_weight is None else base.weights_of(sample_weight, count(X))
-    return Data(X, y, w, old.classes)
+    return TrainingData(X, y, w, old.classes)
 
 
-def _changed(machine: Machine, rows: Data, keep: IntArray) -> Told:
+def _changed(machine: Machine, rows: TrainingData, keep: IntArray) -> Told:
     """The machine of `rows`, whose first are the rows `keep` of the old ones."""
     with base.as_it_was(machine), listening() as told:
         if machine._form.targets == "none" or not _moves(machine):
@@ -165,7 +165,7 @@ def _moves(machine: Machine) -> bool:
     return machine._movable and not (balanced or given or "nu" in machine._form.words) and _unchanged(machine)
 
 
-def _moved(machine: Machine, rows: Data, keep: IntArray) -> Solution | Machines:
+def _moved(machine: Machine, rows: TrainingData, keep: IntArray) -> Solution | Machines:
     """Every machine of the estimator, moved to the new rows."""
     found = machine._known.found
     if not isinstance(found, Machines):
@@ -179,13 +179,13 @@ def _moved(machine: Machine, rows: Data, keep: IntArray) -> Solution | Machines:
 class _Whole(NamedTuple):
     """All rows, and what one machine sees of them: the places of its rows, and what they are told apart by."""
 
-    rows: Data
+    rows: TrainingData
     mine: IntArray
     targets: Any
-    part: Part | None
+    part: Sides | None
 
 
-def _whole(rows: Data, part: Part | None) -> _Whole:
+def _whole(rows: TrainingData, part: Sides | None) -> _Whole:
     if part is None:
         return _Whole(rows, np.arange(count(rows.X)), rows.y, None)
     mine = np.flatnonzero(part.holds(rows.y))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._control import Callback, Control, Part, new_control
+from svmcore._control import Callback, Control, PartControl, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import checked
 from svmcore._threads import one_blas_thread
@@ -449,7 +449,7 @@ def leave_one_out(
         n_threads=border.threads(n_threads),
     )  # fmt: skip
     with new_control("leave one out", time_limit, callback, verbose) as control, one_blas_thread:
-        part = Part(control)
+        part = PartControl(control)
         solution = _fit(form, run, part)
         values, counts, status = _each(form, run, solution, part)
     reached = ~np.isnan(values)
@@ -486,7 +486,7 @@ def _judge(form: Problem, y: Any, values: FloatArray) -> tuple[FloatArray, NDArr
     return np.asarray(predictions != border.label_array(y).reshape(-1), dtype=np.float64), predictions
 
 
-def _biases(qp: DualQP, beta: FloatArray, v: FloatArray, control: Part) -> tuple[float, FloatArray]:
+def _biases(qp: DualQP, beta: FloatArray, v: FloatArray, control: PartControl) -> tuple[float, FloatArray]:
     """The bias, and what it is once the point of a variable at zero has left, by variable (NaN: stopped before).
 
     These differ only where no variable is free: then the points at zero help to bound the interval of optimal biases.
@@ -505,7 +505,7 @@ def _biases(qp: DualQP, beta: FloatArray, v: FloatArray, control: Part) -> tuple
 
 
 def _each(
-    form: Problem, run: Run, solution: Solution, control: Part
+    form: Problem, run: Run, solution: Solution, control: PartControl
 ) -> tuple[FloatArray, tuple[int, int, int], Status]:
     """Decision values at every point by the machine without it; (exits, refits, kernel values); the worst status.
 

@@ -185,7 +185,7 @@ def follow_data(
     """The path of data that are ready."""
     begin = time.perf_counter()
     problem = variables_of(data)
-    watch = Watch(control, way.low, problem.level, unit_of(problem))
+    watch = PathWatch(control, way.low, problem.level, unit_of(problem))
     with control, one_blas_thread:
         K = kernel_of(data, way.cache_mb) if gram is None else kernel_from(gram, data)
         prepared = time.perf_counter()
@@ -246,7 +246,7 @@ def ends_of(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[f
 # ---- the two ways to follow it -----------------------------------------------------------------------------------------
 
 
-class Watch:
+class PathWatch:
     """Limits, progress and callback, looked at between slices of work."""
 
     def __init__(self, control: Control, end: float, level: float = 0.0, unit: float = 1.0) -> None:
@@ -272,7 +272,7 @@ class Watch:
         return None if status is None else status.name.lower()
 
 
-def track(problem: BoxPath, K: Any, way: Way, watch: Watch, smooth: bool = False) -> tuple[Followed, Top, RowStore]:
+def track(problem: BoxPath, K: Any, way: Way, watch: PathWatch, smooth: bool = False) -> tuple[Followed, Top, RowStore]:
     """The fast tracker. `smooth`: few points depend on others, so that those that are tied may join the margin at once."""
     control, unit = watch.control, unit_of(problem)
     problem = problem.scaled(unit)
@@ -319,7 +319,7 @@ def _stored(store: RowStore, K: Any) -> Any:
 
 
 def _paper(
-    data: Data, K: KernelMatrix, way: Way, watch: Watch, options: PublishedOptions
+    data: Data, K: KernelMatrix, way: Way, watch: PathWatch, options: PublishedOptions
 ) -> tuple[Followed, Top, RowStore]:
     """The published algorithm: IR by SMO at lambda_max from (55), then its own loop.
 

@@ -51,7 +51,7 @@ class Flips(NamedTuple):
     positive: Any
 
 
-class Progress(NamedTuple):
+class ProgressLeg(NamedTuple):
     """The control, and the share of the work that the present leg begins with and adds."""
 
     control: Control
@@ -117,7 +117,7 @@ class Follower:
         )
         return Leg(first, last, self.members[:n].copy(), within)
 
-    def follow(self, leg: Leg, progress: Progress) -> list[Flips] | None:
+    def follow(self, leg: Leg, progress: ProgressLeg) -> list[Flips] | None:
         """Take all rows through the leg; None (and nothing has changed) when the work must stop."""
         ends, values, level = leg.within.ends, leg.within.values, leg.within.level
         moves, levels = np.diff(values[ends], axis=0), np.diff(level[ends])
@@ -230,7 +230,7 @@ def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips,
         if control.reason() is not None:
             break
         leg = follower.leg()
-        new = follower.follow(leg, Progress(control, leg.first / last, (leg.last - leg.first) / last))
+        new = follower.follow(leg, ProgressLeg(control, leg.first / last, (leg.last - leg.first) / last))
         if new is None:
             break
         flips += new

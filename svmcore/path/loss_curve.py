@@ -28,7 +28,7 @@ _BLOCK = 1 << 23
 """Kernel values, or predictions, held at a time."""
 
 
-class Rows(NamedTuple):
+class LossRows(NamedTuple):
     """Losses to be added up: of which row each is, its target, and its share in the mean.
 
     A target above the function costs `above` for each unit of distance, one below it `below`; or the distance is squared.
@@ -47,25 +47,25 @@ class Rows(NamedTuple):
             return np.asarray(residual**2 @ self.share)
         return np.asarray(np.where(residual > 0.0, self.above * residual, -self.below * residual) @ self.share)
 
-    def part(self, start: int, stop: int) -> Rows:
+    def part(self, start: int, stop: int) -> LossRows:
         """The losses of some rows, counted from `start`."""
         own = (self.row >= start) & (self.row < stop)
-        return Rows(
+        return LossRows(
             self.row[own] - start, self.target[own], self.share[own], self.above[own], self.below[own], self.squared
         )
 
 
 def distances(
     target: FloatArray, weight: FloatArray, above: Any = 1.0, below: Any = 1.0, tube: float = 0.0, squared: bool = False
-) -> Rows:
+) -> LossRows:
     """The weighted mean of the loss of |target - f|, with nothing to pay within a `tube` of this half-width."""
     every = np.arange(target.size)
     share = weight / weight.sum()
     above, below = (np.broadcast_to(np.asarray(cost, dtype=np.float64), target.shape) for cost in (above, below))
     if tube == 0.0 or squared:
-        return Rows(every, target, share, above, below, squared)
+        return LossRows(every, target, share, above, below, squared)
     none = np.zeros(target.size)
-    return Rows(  # beyond one side of the tube, and beyond the other
+    return LossRows(  # beyond one side of the tube, and beyond the other
         np.concatenate([every, every]), np.concatenate([target - tube, target + tube]), np.concatenate([share, share]),
         np.concatenate([above, none]), np.concatenate([none, below]),
     )  # fmt: skip
@@ -88,7 +88,7 @@ class Knots(NamedTuple):
     change: FloatArray
 
 
-class Piece(NamedTuple):
+class CurvePiece(NamedTuple):
     """A curve over some knots: parameter, loss, and how far each stretch lies below its chord."""
 
     at: FloatArray
@@ -96,7 +96,7 @@ class Piece(NamedTuple):
     bends: FloatArray
 
 
-def loss_curve(path: Any, cross: Cross, rows: Rows, control: Control) -> tuple[LossCurve, bool]:
+def loss_curve(path: Any, cross: Cross, rows: LossRows, control: Control) -> tuple[LossCurve, bool]:
     """The loss over the path's range, and whether all of the range is done."""
     follower = _Follower(path, cross, rows)
     with control.beginning():
@@ -117,7 +117,7 @@ def loss_curve(path: Any, cross: Cross, rows: Rows, control: Control) -> tuple[L
 class _Follower:
     """Predictions followed down the path."""
 
-    def __init__(self, path: Any, cross: Cross, rows: Rows) -> None:
+    def __init__(self, path: Any, cross: Cross, rows: LossRows) -> None:
         self.path, self.cross, self.rows = path, cross, rows
         self.track, data = path._track, path._data
         self.over_C = path.parameter == "C"
@@ -139,7 +139,7 @@ class _Follower:
             control.demand()
             self.sums[a : a + step] = self.cross.values(slice(a, a + step), support, beta[support])
 
-    def begin(self) -> Piece:
+    def begin(self) -> CurvePiece:
         """From where only the intercept is left to the first knot; or that knot alone."""
         f = self.function(self.sums[None], self.t[:1], self.track.knot[:1, 1], np.array([self.total]))
         value = 1.0 / self.t[:1] if self.over_C else self.t[:1]
@@ -157,7 +157,7 @@ class _Follower:
         f += self.level
         return f
 
-    def stage(self) -> Piece:
+    def stage(self) -> CurvePiece:
         """The next knots, without the first of them, which is known."""
         elbow = int(self.track.offset[self.done + 1] - self.track.offset[self.done])
         last = min(self.done + int(np.clip(elbow, _SHORTEST, _LONGEST)), self.t.size - 1)
@@ -184,7 +184,7 @@ class _Follower:
         self.done, self.total = last, float(total[-1])
         every = Kinks(*(np.concatenate(column) for column in zip(*kinks, strict=True)))
         piece = _joined(value, loss, every, bends)
-        return Piece(piece.at[1:], piece.loss[1:], piece.bends)
+        return CurvePiece(piece.at[1:], piece.loss[1:], piece.bends)
 
     def _knots(self, last: int) -> Knots:
         n = int(curve_jit.changing(self.replay, self.done, last, self.members, self.count))
@@ -194,14 +194,14 @@ class _Follower:
         return Knots(self.t[some], self.track.knot[some, 1], self.members[:n].copy(), values - values[0])
 
 
-def _bends(residual: FloatArray, rows: Rows) -> FloatArray:
+def _bends(residual: FloatArray, rows: LossRows) -> FloatArray:
     """How far a squared loss lies below its chord in each stretch, without s (1 - s)."""
     if not rows.squared:
         return np.zeros(residual.shape[0] - 1)
     return np.asarray(np.diff(residual, axis=0) ** 2 @ rows.share)
 
 
-def _kinks(residual: FloatArray, rows: Rows) -> Kinks:
+def _kinks(residual: FloatArray, rows: LossRows) -> Kinks:
     """Where rows pass through their targets."""
     if rows.squared:
         return Kinks(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
@@ -212,10 +212,10 @@ def _kinks(residual: FloatArray, rows: Rows) -> Kinks:
     return Kinks(stretch, before / (before - after), size)
 
 
-def _joined(value: FloatArray, loss: FloatArray, kinks: Kinks, bends: FloatArray) -> Piece:
+def _joined(value: FloatArray, loss: FloatArray, kinks: Kinks, bends: FloatArray) -> CurvePiece:
     """Parameter and loss at all knots and kinks in order: between two knots the loss is its chord less what kinks bend it."""
     if not kinks.stretch.size:
-        return Piece(value, loss, bends)
+        return CurvePiece(value, loss, bends)
     order = np.lexsort((kinks.way, kinks.stretch))
     k, way, bend = (column[order] for column in kinks)
     # at the share s of a stretch the loss lies below its chord by sum_j bend_j (min(s, s_j) - s s_j)
@@ -234,7 +234,7 @@ def _joined(value: FloatArray, loss: FloatArray, kinks: Kinks, bends: FloatArray
     inner[place] = False
     out_value[place], out_loss[place] = value, loss
     out_value[inner], out_loss[inner] = at, chord - below
-    return Piece(out_value, out_loss, np.zeros(out_value.size - 1))
+    return CurvePiece(out_value, out_loss, np.zeros(out_value.size - 1))
 
 
-__all__ = ["Kinks", "Rows", "distances", "loss_curve"]
+__all__ = ["Kinks", "LossRows", "distances", "loss_curve"]

@@ -56,7 +56,7 @@ class Point(NamedTuple):
     bias: FloatArray
 
 
-class Measured(NamedTuple):
+class KnotMeasures(NamedTuple):
     """KKT violation (LIBSVM's) and relative duality gap, one per value of lambda; the residuals of all variables."""
 
     violation: FloatArray
@@ -64,7 +64,7 @@ class Measured(NamedTuple):
     residual: FloatArray
 
 
-def measure(path: Any, point: Point, product: FloatArray) -> Measured:
+def measure(path: Any, point: Point, product: FloatArray) -> KnotMeasures:
     """The measures, given K beta (with the embedded offset) in rows as `point.beta`."""
     lam, beta, bias = point
     problem = path._problem
@@ -78,7 +78,7 @@ def measure(path: Any, point: Point, product: FloatArray) -> Measured:
     bottom = np.where(beta > lower, unshifted, np.inf).min(axis=1, initial=np.inf)
     violation = measures.spread(top, bottom, path._data.equality)
     size = 1.0 if path.parameter == "epsilon" else lam  # the violation is that of the dual variables themselves
-    return Measured(violation / size, gap / np.maximum(np.abs(gap - dual), problem.floor), residual)
+    return KnotMeasures(violation / size, gap / np.maximum(np.abs(gap - dual), problem.floor), residual)
 
 
 def _terms(path: Any, point: Point) -> FloatArray:
@@ -261,7 +261,7 @@ def _places(path: Any, starts: IntArray, *, knots: bool = True) -> Iterator[tupl
         yield Point(np.array(lams), np.array(betas), np.array(biases)), np.array(middle)
 
 
-def _worse(path: Any, worst: Checked, point: Point, found: Measured) -> Checked:
+def _worse(path: Any, worst: Checked, point: Point, found: KnotMeasures) -> Checked:
     """The worst of what is known and of these places."""
     k = int(np.argmax(np.where(np.isfinite(found.gap), found.gap, np.inf)))
     worst = worst._replace(kkt_violation=max(worst.kkt_violation, float(found.violation.max())))
@@ -347,7 +347,7 @@ def _rank(source: Source, index: IntArray, equality: bool) -> int:
 # ---- a finished path ---------------------------------------------------------------------------------------------------
 
 
-def certify(path: Any, Cs: FloatArray, control: Control) -> tuple[Measured, Status | None]:
+def certify(path: Any, Cs: FloatArray, control: Control) -> tuple[KnotMeasures, Status | None]:
     """The measures at the first of `Cs`, as many as could be done, and why not all."""
     lam, C, _ = path._lambdas_of(Cs)
     source = Source(path)
@@ -356,7 +356,7 @@ def certify(path: Any, Cs: FloatArray, control: Control) -> tuple[Measured, Stat
         control.demand()
         return True
 
-    parts: list[Measured] = []
+    parts: list[KnotMeasures] = []
     for group in _groups(C.size, max(1, _HELD // path._sign.size)):
         point = Point(lam[group], *path._hat(lam[group]))
         if not parts:
@@ -379,5 +379,5 @@ def _groups(n: int, most: int) -> Iterator[slice]:
         done, size = done + size, min(size * _MORE, most)
 
 
-def _joined(parts: list[Measured]) -> Measured:
-    return Measured(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+def _joined(parts: list[KnotMeasures]) -> KnotMeasures:
+    return KnotMeasures(*(np.concatenate(column) for column in zip(*parts, strict=True)))

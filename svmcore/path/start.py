@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore import solvers
-from svmcore._control import Control, Part
+from svmcore._control import Control, PartControl
 from svmcore._types import NONZERO, DualQP, FloatArray
 from svmcore.path.data import Twins
 from svmcore.path.problem import BoxPath
@@ -58,7 +58,7 @@ class Smo(NamedTuple):
         K, point = (self.K.base, self.K.point) if isinstance(self.K, Twins) else (self.K, np.arange(linear.size))
         qp = DualQP(linear, lower, upper, np.zeros(linear.size), point, self.problem.equality)
         raw = solvers.load("smo").run(
-            qp, K, control=Part(self.control, "looking for the start"), tol=tol, stopping="kkt",
+            qp, K, control=PartControl(self.control, "looking for the start"), tol=tol, stopping="kkt",
             max_iter=int(self.most * (linear.size + 500)), start=start, seed=0, trace=False,
         )  # fmt: skip
         return np.asarray(raw.beta)

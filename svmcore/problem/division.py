@@ -22,7 +22,7 @@ def _among(codes: IntArray, some: tuple[int, ...]) -> NDArray[np.bool_]:
     return table[codes]
 
 
-class Part(NamedTuple):
+class Sides(NamedTuple):
     """One machine: its decision value is above zero for the classes `plus`, and not for `minus`; both places of classes."""
 
     minus: tuple[int, ...]
@@ -52,7 +52,7 @@ class Division(NamedTuple):
 
     n_classes: int
     strategy: str
-    parts: tuple[Part, ...]
+    parts: tuple[Sides, ...]
 
     @property
     def single(self) -> bool:
@@ -107,7 +107,7 @@ def _ones(flags: NDArray[np.bool_]) -> NDArray[np.float32]:
 
 
 @lru_cache(maxsize=16)
-def _sides_of(parts: tuple[Part, ...], n_classes: int) -> NDArray[np.float32]:
+def _sides_of(parts: tuple[Sides, ...], n_classes: int) -> NDArray[np.float32]:
     out = np.zeros((len(parts), n_classes), dtype=np.float32)
     for k, part in enumerate(parts):
         out[k, part.plus[0]], out[k, part.minus[0]] = 1.0, -1.0
@@ -117,13 +117,13 @@ def _sides_of(parts: tuple[Part, ...], n_classes: int) -> NDArray[np.float32]:
 def division(n_classes: int, strategy: str) -> Division:
     """The machines for so many classes. Of one class, or of numbers that are no classes, all rows are `plus`."""
     if n_classes == 1:
-        return Division(1, strategy, (Part((), (0,)),))
+        return Division(1, strategy, (Sides((), (0,)),))
     if n_classes == 2:
-        return Division(2, strategy, (Part((0,), (1,)),))
+        return Division(2, strategy, (Sides((0,), (1,)),))
     every = tuple(range(n_classes))
     if strategy == "ovo":
-        return Division(n_classes, strategy, tuple(Part((a,), (b,)) for a, b in combinations(every, 2)))
-    return Division(n_classes, strategy, tuple(Part(every[:k] + every[k + 1 :], (k,)) for k in every))
+        return Division(n_classes, strategy, tuple(Sides((a,), (b,)) for a, b in combinations(every, 2)))
+    return Division(n_classes, strategy, tuple(Sides(every[:k] + every[k + 1 :], (k,)) for k in every))
 
 
-__all__ = ["STRATEGIES", "Division", "Part", "division"]
+__all__ = ["STRATEGIES", "Division", "Sides", "division"]

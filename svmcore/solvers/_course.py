@@ -31,7 +31,7 @@ _NEAR = 1e-14  # a start closer to a bound than this share of it is on the bound
 _CONVEX = 1e-9  # a curvature below minus this share of the largest diagonal entry is negative, and not by rounding
 
 
-class Whole:
+class WholeNumber:
     """Whole numbers of at least `low`, for a solver's OPTION_VALUES."""
 
     def __init__(self, low: int, *, even: bool = False) -> None:
@@ -63,7 +63,7 @@ class Pair:
     """Two positions, for a solver's OPTION_VALUES."""
 
     def __contains__(self, value: object) -> bool:
-        return isinstance(value, tuple) and len(value) == 2 and all(k in Whole(0) for k in value)
+        return isinstance(value, tuple) and len(value) == 2 and all(k in WholeNumber(0) for k in value)
 
     def __str__(self) -> str:
         return "a tuple of two positions of training points"

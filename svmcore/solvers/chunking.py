@@ -20,13 +20,13 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import measures
 from svmcore.solvers import _chunk_jit, _steps_jit
 from svmcore.solvers._contract import Capabilities, Crawl
-from svmcore.solvers._course import Course, Whole
+from svmcore.solvers._course import Course, WholeNumber
 from svmcore.solvers._pairs_jit import pair_slice
 from svmcore.solvers._steps_jit import Duals, Limits
 
 CAPABILITIES = Capabilities(summary="chunking with HiGHS's quadratic programming on each chunk")
 
-OPTION_VALUES = {"size": Whole(2), "highs_limit": Whole(0)}
+OPTION_VALUES = {"size": WholeNumber(2), "highs_limit": WholeNumber(0)}
 
 CHUNKS = 30  # without halving the violation, before the face is asked
 CHUNK_COST = 1e6

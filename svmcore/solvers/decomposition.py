@@ -15,12 +15,12 @@ from svmcore._types import DualQP, FloatArray, Raw
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.solvers import _chunk_jit
 from svmcore.solvers._contract import Capabilities
-from svmcore.solvers._course import Course, Whole
+from svmcore.solvers._course import Course, WholeNumber
 from svmcore.solvers._steps_jit import Limits
 
 CAPABILITIES = Capabilities(summary="decomposition with working sets of fixed even size q, chosen as SVM-light does")
 
-OPTION_VALUES = {"q": Whole(2, even=True)}
+OPTION_VALUES = {"q": WholeNumber(2, even=True)}
 
 
 def run(
