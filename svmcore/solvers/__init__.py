@@ -42,7 +42,7 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Any:
-    """The module of a solver, or the part of one that has another name."""
+    """The module of a solver. A name may also stand for a class inside of a module."""
     if name not in _MODULES:
         raise InputError(f"solver={name!r} is not known; choose one of {', '.join(map(repr, (AUTO, *_MODULES)))}")
     module, _, part = _MODULES[name].partition(":")
@@ -52,20 +52,20 @@ def load(name: str) -> Any:
 
 @functools.cache
 def options(name: str) -> dict[str, inspect.Parameter]:
-    """The options a solver has of its own."""
+    """The options that only this solver has."""
     parameters = inspect.signature(load(name).run).parameters
     return {key: parameter for key, parameter in parameters.items() if key not in _COMMON}
 
 
 def accepted(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Those of the given options that the solver has: "auto" hands every option to whom it concerns."""
+    """Those of the given options that the solver has. "auto" hands every option to the solvers that have it."""
     return {key: value for key, value in given.items() if key in options(name)} if given else given
 
 
 def check_options(name: str, given: dict[str, Any]) -> None:
-    """Refuse an option the solver does not have, or a value it cannot take, by name. Types are its annotations.
+    """Refuse an option that the solver does not have, or a value that it cannot take. The message names it.
 
-    "auto" has the options of the solvers that it may run.
+    The type of an option is its annotation in `run`. "auto" has the options of all solvers that it may run.
     """
     candidates = AUTOMATIC if name == AUTO else (name,)
     for key, value in given.items():
@@ -105,7 +105,7 @@ def _check_value(name: str, key: str, value: Any) -> None:
 
 
 def check_lengths(name: str, given: dict[str, Any], n: int) -> None:
-    """Refuse an option that holds values for another number of training points."""
+    """Refuse an option with one value for each point, if the number of training points is another."""
     values = getattr(load(name), "OPTION_VALUES", {})
     for key, value in given.items():
         if getattr(values.get(key), "per_point", False) and hasattr(value, "__len__") and len(value) != n:

@@ -1,6 +1,7 @@
-"""The active set of SimpleSVM next to its course: loading, growing, rescue, and the exact exit of a variable.
+"""Python's half of SimpleSVM's active set. It loads the set, makes room in it, rescues it, and removes a variable exactly.
 
-`SimpleSVM` proper and the updates of a trained machine (`svmcore.models.incremental`) share it.
+Two users share it: the solver (`solvers/simple`), and the updates of a trained machine (`models/incremental`). The loops are
+in `_active_jit`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from svmcore.solvers import _active_jit, _pairs_jit, _steps_jit
 from svmcore.solvers._active_jit import Active
 from svmcore.solvers._course import Course
 
-_REGULAR = 1e-6  # smallest pivot of a factor, relative to the largest, that LAPACK's is kept for
+_REGULAR = 1e-6  # LAPACK's factor is used if its smallest pivot is above this share of its largest one
 _FLAT = 1e-12  # a curvature below this share of its terms is zero
-_RESCUE = 200  # pair steps (at least) after the active set got stuck
+_RESCUE = 200  # a rescue makes so many pair steps, or one for each variable if that is more
 
 
 class ActiveSet:
-    """The active set next to its course."""
+    """The active set S, its factor, and the course that it belongs to."""
 
     def __init__(self, course: Course) -> None:
         self.course = course
@@ -54,7 +55,10 @@ class ActiveSet:
         self.active = new
 
     def carried(self, course: Course, before: IntArray, after: IntArray) -> ActiveSet:
-        """The same set and factor for a problem whose variables `after` are `before` in this one; S is among them."""
+        """The same set and factor for another problem. Its variables `after` are the variables `before` of this one.
+
+        All members of S must be among them.
+        """
         course.store.inherit(self.course.store, before, after)
         new = ActiveSet(course)
         new.shift, new.age = self.shift, self.age + 1
@@ -76,7 +80,10 @@ class ActiveSet:
         self.active.where[:] = -1
 
     def load(self) -> None:
-        """S := the free variables, with a factor from LAPACK, settled on their face; S := nothing where that is singular."""
+        """S becomes the set of the free variables, with a factor from LAPACK. Then the objective is minimised over S.
+
+        Where the matrix is singular, S becomes empty.
+        """
         course, duals = self.course, self.course.duals
         self.clear()
         F = np.flatnonzero((duals.beta > duals.lower) & (duals.beta < duals.upper))
@@ -98,7 +105,7 @@ class ActiveSet:
         _active_jit.file_all(duals, self.active)
 
     def settle(self) -> None:
-        """Minimise over S, whose rows are at hand; members that meet a bound leave."""
+        """Minimise over S. Members that meet a bound leave. Missing kernel rows are computed first."""
         m = int(self.active.sizes[0])
         if not m:
             return
@@ -129,7 +136,7 @@ class ActiveSet:
         active.sizes[0] = m
 
     def begin_with_pair(self, pair: tuple[int, int] | None) -> None:
-        """S := the closest pair of opposite variables, with their best common value."""
+        """S becomes the closest pair of variables of opposite direction. Both get the step that is best for the pair."""
         course, duals = self.course, self.course.duals
         if pair is None:
             i, j = closest_pair(course.qp, course.K)
@@ -155,7 +162,7 @@ class ActiveSet:
         self.load()
 
     def rescue(self) -> Status | None:
-        """After the active set got stuck: some pair steps from a fresh residual, then a new factor."""
+        """Go on where the active set is stuck: pair steps from a fresh residual, and then a new set and factor."""
         course = self.course
         status = course.settle(True)
         if status is not None:
@@ -174,7 +181,7 @@ class ActiveSet:
         return status
 
     def exit(self, r: int) -> bool:
-        """Take variable r to zero while S compensates exactly, and close its box; whether that worked."""
+        """Take variable r to zero while S compensates exactly, and close the box of r. Returns whether that worked."""
         course, duals, progress = self.course, self.course.duals, self.course.progress
         if self.active.where[r] >= 0:
             _active_jit.remove(self.active, self.active.where[r])
@@ -199,7 +206,7 @@ class ActiveSet:
         return bool(duals.beta[r] == 0.0)
 
     def _lend(self, r: int, sign: float) -> bool:
-        """S is empty: the variable that can take what r gives at the least cost becomes its member."""
+        """Give the empty set S its first member: the variable that takes over what r gives at the least cost."""
         duals = self.course.duals
         able = duals.beta < duals.upper if sign < 0 else duals.beta > duals.lower
         able[r] = False
@@ -219,7 +226,10 @@ def pair_slice(course: Course, limits: _steps_jit.Limits) -> int:
 
 
 def closest_pair(qp: DualQP, K: KernelMatrix) -> tuple[int, int]:
-    """The nearest variables of opposite direction, the first growing one of ties; rbf: distances in the input space."""
+    """The two nearest variables of opposite direction. Of equal pairs, the one whose growing variable comes first.
+
+    For the linear and the rbf kernel distances are those between the inputs.
+    """
     up, down = np.flatnonzero(qp.upper > 0), np.flatnonzero(qp.lower < 0)
     if not len(up) or not len(down) or qp.twins:
         return -1, -1

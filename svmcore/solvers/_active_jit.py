@@ -1,13 +1,17 @@
-"""An active set on an updated Cholesky factor: SimpleSVM's enter and prune, exact moves of single variables, their scans.
+"""An active set S with an updated Cholesky factor: variables enter and leave, single ones move exactly, scans find violators.
 
-The members of S are free variables whose residuals all equal the multiplier b. ``L L' = K_SS + D_SS + shift`` in the order
-of `members`; with an equality row the constant `shift` changes nothing on the constraint and makes the matrix regular
-wherever the problem is. A variable c moves by t while S compensates:
+The members of S are free variables. Their residuals all equal the multiplier b. ``L L' = K_SS + D_SS + shift`` in the order
+of `members`. `shift` is a constant. With an equality row it changes nothing on the constraint, and it makes the matrix
+regular wherever the problem itself is. A variable c moves by t, and S moves by t dS:
 
     w = L^-1 (k_c + shift),   u = L^-1 1,   b' = (1 - u'w) / u'u,   dS = -L^-T (w + b' u),
     gamma = K_cc + D_cc + shift - w'w + b' (1 - u'w)
 
-and ``v_c - b`` falls by gamma t (b' = shift = 0 without an equality row).
+Then ``v_c - b`` falls by gamma t, and b grows by b' t. Without an equality row b' and shift are 0.
+
+Three files update a triangular factor, and each is right for itself. Here L is a lower factor: a row is a member, so that a
+member enters as a new last row. `path/elbow_jit` keeps the transposed factor, whose long rows its null vectors and
+directions read. `_ipm_jit` factorises a fixed small matrix at every step and updates nothing.
 """
 
 from __future__ import annotations
@@ -40,29 +44,33 @@ from svmcore.solvers._steps_jit import (
     worst_pair,
 )
 
-# ints and floats of the progress record
+# Places in the progress record: whole numbers, and floats.
 ADDS, DROPS, IDLE = range(OWN_INT, OWN_INT + 3)
 PAPER, BIAS = range(OWN_FLOAT, OWN_FLOAT + 2)
-_LANDED = 1e-12  # a distance from a bound below this share of the box (infinite: of the way there) is rounding
-_LEAST_SQUARE = 1e-30  # of a diagonal entry of the factor
+# A distance from a bound below the share _LANDED of the box is rounding. In an infinite box it is the share of the step.
+_LANDED = 1e-12
+_LEAST_SQUARE = 1e-30  # the square of a diagonal entry of the factor is at least this
 _FLAT = 1e-12  # gamma below this share of its terms counts as zero
 
 
 class Active(NamedTuple):
-    """The set S and its factor. `where[t]` is t's place in S or -1; `bounded` lists the others that are not zero."""
+    """The set S and its factor. `where[t]` is the place of t in S, or -1.
+
+    `bounded` lists the variables outside of S that are not zero.
+    """
 
     members: IntArray
     where: IntArray
     sizes: IntArray  # (|S|, |bounded|)
     bounded: IntArray
-    place: IntArray  # t's place in bounded, or -1
+    place: IntArray  # the place of t in `bounded`, or -1
     L: FloatArray
     u: FloatArray
     w: FloatArray
     d: FloatArray
     cos: FloatArray
     sin: FloatArray
-    before: FloatArray  # beta at the start of a move, of the variables in touched
+    before: FloatArray  # beta of the variables in `touched` at the start of a move
     touched: IntArray
     shift: float
 
@@ -87,7 +95,10 @@ def backward(L, m, x):
 
 @jit
 def append(active, c, corner):
-    """c becomes a member; w holds its column, `corner` its diagonal entry of the shifted matrix. In place: active."""
+    """Variable c becomes a member. `w` holds its column, and `corner` is its diagonal entry of the shifted matrix.
+
+    In place: active.
+    """
     m = active.sizes[0]
     rho = math.sqrt(max(corner - dot(active.w, active.w, m), _LEAST_SQUARE))
     for k in range(m):
@@ -101,7 +112,7 @@ def append(active, c, corner):
 
 @jit
 def remove(active, p):
-    """The member in place p leaves; Givens rotations make the factor triangular again. In place: active, also u and w."""
+    """The member in place p leaves. Givens rotations make the factor triangular again. In place: active, with u and w."""
     m = active.sizes[0]
     L, u, w = active.L, active.u, active.w
     active.where[active.members[p]] = -1
@@ -133,7 +144,7 @@ def remove(active, p):
 
 @jit(inline=True)
 def _file(duals, active, t):
-    """Put a variable that is not a member into, or out of, the list of bounded ones. In place: active."""
+    """Put variable t into the list of bounded variables if it belongs there, or take it out. In place: active."""
     listed = active.place[t] >= 0
     belongs = duals.beta[t] != 0.0 and active.where[t] < 0
     if belongs and not listed:
@@ -163,7 +174,7 @@ def _load_column(duals, rows, active, c):
 
 @jit
 def _compensate(duals, active, c):
-    """(gamma, b') of a unit move of c, with dS in active.d. In place: active.d."""
+    """Returns (gamma, b') of a unit move of c, and leaves dS in active.d. In place: active.d."""
     m = active.sizes[0]
     uw = dot(active.u, active.w, m)
     slope = 0.0
@@ -180,7 +191,10 @@ def _compensate(duals, active, c):
 
 @jit
 def _first_blocker(duals, active, c, sign, limit):
-    """(step, blocker): how far c can go before a member (its place), c itself (-2) or nothing (-1) stops it."""
+    """How far c can go, and who stops it. Returns (step, blocker).
+
+    The blocker is the place of a member, -2 for c itself, or -1 if nothing stops it before `limit`.
+    """
     step = limit
     blocker = -1
     space = room(duals, c, sign)
@@ -199,7 +213,7 @@ def _first_blocker(duals, active, c, sign, limit):
 
 @jit
 def _land_ties(duals, active, progress, step):
-    """Members that a step has taken to a bound but for rounding land on it and leave. In place: beta, active."""
+    """Put members that are next to a bound but for rounding onto the bound, and out of S. In place: beta, active."""
     for a in range(active.sizes[0] - 1, -1, -1):
         t = active.members[a]
         up, down = duals.upper[t] - duals.beta[t], duals.beta[t] - duals.lower[t]
@@ -214,10 +228,11 @@ def _land_ties(duals, active, progress, step):
 
 @jit
 def move(duals, rows, active, progress, c, gap, limit):
-    """Move c by at most |limit| until ``v_c = b``, pruning blockers. Returns (reason or -1, gain).
+    """Move c by at most |limit| until ``v_c = b``. Members that block the way leave. Returns (reason or -1, gain).
 
-    gap = v_c - b gives the direction; an infinite `limit` is SimpleSVM's enter, a finite one (with gap its sign only)
-    takes c exactly that far and leaves it outside of S, where it is before. In place: beta, active, progress.
+    The sign of gap = v_c - b is the direction. With an infinite `limit` c enters S, as in SimpleSVM. With a finite one c goes
+    exactly that far and stays outside of S, and only the sign of `gap` counts. c is outside of S before the call.
+    In place: beta, active, progress.
     """
     sign = 1.0 if gap > 0 else -1.0
     exact = not np.isinf(limit)
@@ -270,7 +285,7 @@ def move(duals, rows, active, progress, c, gap, limit):
 
 @jit
 def hold(duals, rows, active, progress, c):
-    """Remember beta of all that a move of c may change, and see that their rows are there: NEED_ROW or -1."""
+    """Remember beta of all variables that a move of c may change. Returns NEED_ROW if a row of theirs is missing, else -1."""
     m = active.sizes[0]
     for a in range(m):
         active.touched[a] = active.members[a]
@@ -293,7 +308,7 @@ def carry(duals, rows, active, progress, m):
 
 @jit
 def _worst(duals, active, b):
-    """(c, v_c - b): the variable outside of S that violates most with respect to b; (-1, 0) when none does."""
+    """The variable c outside of S that violates most with respect to b: (c, v_c - b). (-1, 0) when none violates."""
     chosen = -1
     worst = 0.0
     for t in range(duals.n):
@@ -312,7 +327,7 @@ def _worst(duals, active, b):
 
 @jit
 def max_slice(duals, rows, active, progress, limits):
-    """SimpleSVM with the largest violator and the residual kept. In place: all but the problem."""
+    """SimpleSVM that takes the largest violator and keeps all residuals up to date. In place: all but the problem."""
     ints, floats = progress.ints, progress.floats
     while True:
         reason = due(progress, limits)
@@ -354,7 +369,7 @@ def max_slice(duals, rows, active, progress, limits):
 
 @jit
 def _value(duals, rows, active, t):
-    """The residual of one variable, from the support. In the paper's words: |S| kernel evaluations."""
+    """The residual of one variable, computed from the support. The paper counts this as |S| kernel evaluations."""
     total = duals.c[t] - duals.diag[t] * duals.beta[t]
     for a in range(active.sizes[0]):
         s = active.members[a]
@@ -367,7 +382,7 @@ def _value(duals, rows, active, t):
 
 @jit
 def paper_slice(duals, rows, active, order, progress, limits, eps):
-    """SimpleSVM as published: a cyclic scan that goes on after an add, and the next violator met. In place: the state."""
+    """SimpleSVM as published: a cyclic scan takes the next violator it meets, and goes on behind it. In place: the state."""
     ints, floats = progress.ints, progress.floats
     n = order.shape[0]
     while ints[IDLE] < n:
@@ -409,9 +424,9 @@ def paper_slice(duals, rows, active, order, progress, limits, eps):
 
 @jit
 def settle(duals, active, x):
-    """Minimise over the members, pruning those that meet a bound; v of the members is used and kept. In place: the state.
+    """Minimise over the members. Those that meet a bound leave. Returns b. In place: the state, x.
 
-    x is scratch. Returns b. The residual of the others is left to the caller.
+    Residuals of the members are used and kept up to date. Residuals of all others are left to the caller. x is scratch.
     """
     b = 0.0
     while active.sizes[0] > 0:

@@ -1,8 +1,8 @@
-"""What a solver declares about itself, and the measures every solver needs in the middle of a run.
+"""What a solver declares about itself, and the measures that every solver needs in the middle of a run.
 
 A solver is one file with ``CAPABILITIES`` and ``run(qp, K, *, control, tol, stopping, max_iter, start, seed, trace, **own)``
-that returns a `Raw`. Its own options are the keyword parameters of `run` beyond those; ``OPTION_VALUES`` may list what
-they accept. A name in the registry (`solvers/__init__.py`) puts it under every contract test.
+that returns a `Raw`. All further keyword parameters of `run` are options of this solver. ``OPTION_VALUES`` may say which
+values they accept. A name in the registry (`solvers/__init__.py`) puts the solver under every contract test.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ from svmcore._types import DualQP, FloatArray, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.problem import measures
 
-_DUST = 4e-15  # a distance from a bound below this share of the largest variable, times sqrt(n), is rounding of a sum
-# What every run may spend without progress: _FREE_WORK operations, which take some hundredths of a second; _FREE_STRETCHES
-# stretches; and _DENSE_WORK times n^3 operations, which are some fifteen dense factorisations.
+# A distance from a bound is the rounding of a sum below this share of the largest variable, times sqrt(n).
+_DUST = 4e-15
+# What every run may spend without progress is a sum of three parts: _FREE_WORK operations, which take some hundredths of a
+# second; the cost of _FREE_STRETCHES stretches; and _DENSE_WORK n^3 operations, which are some fifteen dense factorisations.
 _FREE_WORK, _FREE_STRETCHES, _DENSE_WORK = 3e7, 8, 5.0
-_CALLED = 1e3  # operations behind a value of a Python kernel
-_VISIT = 1e5  # what a stretch costs however short it is
+# A value of a Python kernel counts as _CALLED operations. A stretch costs _VISIT operations on top of its iterations.
+_CALLED, _VISIT = 1e3, 1e5
 
 STOPPED = (Status.TIME_LIMIT, Status.INTERRUPTED, Status.CALLBACK)
-"""How a run ends that somebody outside no longer wants to wait for."""
+"""How a run ends when somebody outside no longer wants to wait for it."""
 
 
 class Capabilities(NamedTuple):
-    """What a solver can do; the driver refuses in words what it cannot."""
+    """What a solver can do. The driver refuses what it cannot do, with a message."""
 
     summary: str
     equality: bool = True
     no_equality: bool = True
     infinite_bounds: bool = True
     finite_bounds: bool = True
-    twins: bool = True  # two variables on one point (regression)
+    twins: bool = True  # two variables may belong to one point, as in regression
     warm_start: bool = True
     callable_kernel: bool = True
-    factorises: bool = False  # the matrix of any kernel but the linear one
-    totals: bool = True  # an equality row sum(beta) = total, where the total is not zero
+    factorises: bool = False  # it factorises the kernel matrix, unless the kernel is linear
+    totals: bool = True  # the total of the equality row sum(beta) = total need not be zero
 
 
 def fresh_residual(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> FloatArray:
@@ -47,10 +48,10 @@ def fresh_residual(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> FloatArray:
 
 
 def landed(qp: DualQP, beta: FloatArray) -> FloatArray:
-    """A solver's answer without free variables that only rounding made free.
+    """A solver's answer, where variables that are free only by rounding are put onto their bounds.
 
-    Where every free variable is next to a bound, steps along sum(beta) = 0 left the sum's rounding there: such a
-    variable would decide the bias alone.
+    This is done where every free variable is next to a bound. Steps that keep sum(beta) have left the rounding of the sum in
+    these variables. Otherwise they alone would decide the bias.
     """
     free = (beta > qp.lower) & (beta < qp.upper)
     room = np.minimum(beta - qp.lower, qp.upper - beta)[free]
@@ -61,14 +62,14 @@ def landed(qp: DualQP, beta: FloatArray) -> FloatArray:
 
 
 def rounding(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> float:
-    """What rounding typically does to a residual computed in float64; a violation below this means nothing."""
+    """The typical rounding error of a residual that is computed in float64. A violation below this means nothing."""
     root = np.sqrt(np.abs(K.diagonal[qp.point]))
     product = float(root.max(initial=0.0) * np.linalg.norm(root * beta))
     return float(np.finfo(np.float64).eps) * (product + float(np.abs(qp.diag * beta).max(initial=0.0)))
 
 
 def product_work(K: KernelMatrix, sources: int) -> float:
-    """Operations, roughly, of a product of K with so many coefficients."""
+    """Roughly how many operations a product of K with so many coefficients takes."""
     if K.function is not None:
         return _CALLED * K.n * sources
     if K.kernel.kind == KernelKind.LINEAR:
@@ -77,9 +78,9 @@ def product_work(K: KernelMatrix, sources: int) -> float:
 
 
 class Crawl:
-    """Notices stretches of `patience` iterations in which the violation has not halved, and when there are too many.
+    """Notices stretches of `patience` iterations in which the violation has not halved, and when these are too many.
 
-    An iteration costs `cost` operations. What is spent without progress may not exceed what an exact method would cost.
+    An iteration costs `cost` operations. A run may not spend more without progress than an exact method would cost.
     """
 
     def __init__(self, n: int, patience: int, cost: float) -> None:
@@ -98,7 +99,7 @@ class Crawl:
         return True
 
     def spend(self, work: float) -> None:
-        """Operations of another kind, on the way out of a crawl."""
+        """Count operations of another kind, which were spent to get out of a crawl."""
         self.left -= work
 
     @property
@@ -116,9 +117,9 @@ class Criterion:
         self._last = np.inf
 
     def met(self, qp: DualQP, beta: FloatArray, v: FloatArray, objective: float | None = None) -> bool:
-        """Whether it holds at a point with this residual. "objective" compares with the previous call.
+        """Whether the criterion holds at a point with this residual. "objective" compares with the previous call.
 
-        On a part of the variables the caller gives the `objective` of the whole.
+        Where `qp` is only a part of the variables, the caller gives the `objective` of the whole problem.
         """
         if self.stopping == "kkt":
             return measures.violation(qp, beta, v) <= self.tol

@@ -1,6 +1,7 @@
-"""What the runs of all solvers share that step by pairs: kernel rows on demand, limits, trace, a fresh residual's last word.
+"""What the runs of all solvers that step by pairs share: kernel rows on demand, limits, the trace, and the end of a run.
 
-A solver gives `Course.follow` a slice of compiled work; everything that happens between slices is here.
+A solver gives `Course.follow` a slice of compiled work. Everything that happens between two slices is here. A run ends only
+when a freshly computed residual agrees.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from svmcore.solvers._contract import STOPPED, Crawl, Criterion, fresh_residual,
 from svmcore.solvers._face import FaceResult, face_step
 from svmcore.solvers._steps_jit import Duals, Limits, Progress, Rows
 
-_SLICE_WORK = 1e8  # operations between two visits to Python
-_TRACE_ROWS = 4096  # of the buffer between two visits
-_FACE_FREE = 600  # the face step decomposes matrices of this size at most
-_MAX_FAILURES = 4  # claims of convergence that a fresh residual refutes without progress
-_RUNAWAY = 1e200  # an objective below minus this has no bound
+# Between two visits to Python there are at most so many operations, and so many rows of the trace.
+_SLICE_WORK, _TRACE_ROWS = 1e8, 4096
+# A face step decomposes matrices of at most this size.
+_FACE_FREE = 600
+# A run ends when a fresh residual has refuted so many claims of convergence without progress, or when the objective is below
+# minus _RUNAWAY: then it has no bound.
+_MAX_FAILURES, _RUNAWAY = 4, 1e200
 # A curvature below the share _FLAT of the largest one counts as zero. So does one below _NO_CURVATURE, where all are zero.
 _FLAT, _NO_CURVATURE = 1e-12, 1e-200
-_NEAR = 1e-14  # a start closer to a bound than this share of it is on the bound
-_CONVEX = 1e-9  # a curvature below minus this share of the largest diagonal entry is negative, and not by rounding
+_NEAR = 1e-14  # a start that is closer to a bound than this share of the bound is put onto it
+_CONVEX = 1e-9  # a curvature below minus this share of the largest diagonal entry is not negative by rounding alone
 
 
 class WholeNumber:
@@ -84,7 +87,10 @@ class PerPoint:
 
 
 class VariableRows:
-    """Kernel rows in variable order, least recently used evicted first; it outgrows the cache rather than the need."""
+    """Kernel rows in the order of the variables. When the cache is full, the row unused for longest is evicted.
+
+    Rows that are needed at the same time all stay. For them the store may grow beyond the cache.
+    """
 
     values: FloatArray
     used: IntArray
@@ -107,7 +113,10 @@ class VariableRows:
         self.values, self.used = values, used
 
     def inherit(self, old: VariableRows, before: IntArray, after: IntArray) -> None:
-        """Take over the rows of a problem whose variables `before` are `after` in this one; only new columns are computed."""
+        """Take over rows of another problem, whose variables `before` are the variables `after` of this one.
+
+        Only columns of new variables are computed.
+        """
         point = np.full(len(old.slot), -1, np.int64)
         point[old.qp.point[before]] = self.qp.point[after]
         renamed = point[np.array(old.owner, np.int64)]
@@ -132,7 +141,7 @@ class VariableRows:
         return bool(self.slot[point] >= 0)
 
     def supply(self, points: IntArray, now: int) -> None:
-        """Compute the rows of these points that are missing; rows used at iteration `now` stay."""
+        """Compute those rows of these points that are missing. Rows that were used at iteration `now` stay."""
         points = np.unique(points)
         missing = points[self.slot[points] < 0]
         self.used[self.slot[points[self.slot[points] >= 0]]] = now
@@ -160,7 +169,7 @@ class VariableRows:
 
 
 def _snapped(beta: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """A start whose variables next to a bound are on it: rounding must not make free what is bounded."""
+    """A start whose variables next to a bound are put onto it. Rounding must not make a bounded variable free."""
     at_upper = np.isfinite(upper) & (np.abs(upper - beta) <= _NEAR * np.abs(upper))
     at_lower = np.isfinite(lower) & (np.abs(lower - beta) <= _NEAR * np.abs(lower))
     return np.where(at_upper, upper, np.where(at_lower, lower, beta)).astype(np.float64)
@@ -183,11 +192,14 @@ def tiny_of(curvature: FloatArray) -> float:
 class Course:
     """One run: the point, its residual, the counters, and when to stop.
 
-    The point is in `duals`, the kernel rows in `store`. A solver that works on some of the variables at a time, or keeps its
-    rows elsewhere, says so in the methods from `begin` to `rested` and in `fresh`.
+    The point is in `duals`, and the kernel rows are in `store`. A solver that works on some of the variables at a time, or
+    keeps its rows elsewhere, overrides the methods from `begin` to `n_rows`, and `fresh`.
     """
 
-    patience = (30, 3000)  # steps without halving the violation, by variable and in all, before the face is asked
+    patience = (
+        30,
+        3000,
+    )  # so many steps for each variable, and so many on top, that do not halve the violation are a crawl
 
     def __init__(
         self, qp: DualQP, K: KernelMatrix, start: FloatArray, *, control: Control, tol: float, stopping: str,
@@ -208,13 +220,13 @@ class Course:
         self.ints[steps.NEXT_CHECK] = self.check_every
         self.max_iter = max_iter if max_iter >= 0 else int(np.iinfo(np.int64).max)
         self.face_steps = True
-        self.rows_work = 0.0  # operations behind rows since the last visit
+        self.rows_work = 0.0  # operations that rows have cost since the last look at the limits
         self.stats: dict[str, Any] = {}
         self._failures, self._best = 0, np.inf
         self.crawl = Crawl(n, self.patience[0] * n + self.patience[1], float(n))
 
     def begin(self, start: FloatArray, residual: FloatArray | None) -> None:
-        """Take up the start."""
+        """Make the start the present point. `residual` is its residual, if the caller knows it."""
         qp, K = self.qp, self.K
         beta = _snapped(start, qp.lower, qp.upper)
         self.duals = new_duals(qp, K, beta, fresh_residual(qp, K, beta) if residual is None else residual)
@@ -222,13 +234,13 @@ class Course:
         self.count(beta, self.duals.v)
 
     def count(self, beta: FloatArray, v: FloatArray) -> None:
-        """Bring the counters up to date with a point of all variables."""
+        """Bring counters, objective and violation up to date. `beta` and `v` are of all variables."""
         self.ints[steps.EVALS] = self.K.n_evals
         self.floats[steps.OBJECTIVE] = measures.objective(self.qp, beta, v)
         self.floats[steps.VIOLATION] = measures.violation(self.qp, beta, v)
 
     def beta(self) -> FloatArray:
-        """The point, of all variables."""
+        """The present point: a copy, of all variables."""
         return self.duals.beta.copy()
 
     def restart(self, beta: FloatArray, v: FloatArray) -> None:
@@ -236,38 +248,38 @@ class Course:
         self.duals.v[:] = v
 
     def in_work(self) -> DualQP:
-        """The problem of the variables in work."""
+        """The problem of the variables that the run works on now."""
         return self.qp
 
     def rows_of(self, F: IntArray) -> FloatArray:
-        """The kernel rows of some variables in work, over all that are."""
+        """The kernel rows of some of the variables in work, over all variables in work."""
         self.supply(self.qp.point[F])
         return self.store.values[self.store.slot[self.qp.point[F]]]
 
     def supply(self, points: IntArray) -> None:
-        """Compute the rows of these points, where they are missing."""
+        """Compute those rows of these points that are missing."""
         before = self.K.n_evals
         self.store.supply(points, self.n_iter)
         self.rows_work += float(self.K.n_evals - before) * (8.0 + self.K.n_features)
         self.ints[steps.EVALS] = self.K.n_evals
 
     def moved(self) -> None:
-        """A face step has changed the point."""
+        """Called when a face step has changed the point."""
         self.ints[steps.RESTART] = 1
 
     def rested(self) -> None:
-        """A visit to Python at which nothing was wrong."""
+        """Called at a visit to Python at which the run makes progress."""
 
     def objected(self) -> None:
-        """A problem of some of the variables is solved, and the others object."""
+        """Called when the problem of some of the variables is solved, and other variables violate."""
 
     def spent(self) -> Status | None:
-        """A visit to Python because time has passed: few steps may be long ones."""
+        """Called when a slice has spent its operations. Where steps are long, there may have been few of them."""
         return self.checked()
 
     @property
     def n_rows(self) -> int:
-        """Kernel rows that were computed, or are kept."""
+        """The number of kernel rows, for the statistics."""
         return len(self.store.owner)
 
     @property
@@ -293,7 +305,10 @@ class Course:
         self.ints[steps.TRACED] = 0
 
     def fresh(self, beta: FloatArray) -> FloatArray:
-        """The residual without the rounding of steps: from the rows of the support if all are stored, else from the data."""
+        """The residual, computed afresh, so without the rounding of steps.
+
+        It comes from the rows of the support if all of them are stored, and from the data otherwise.
+        """
         support = np.flatnonzero(beta)
         slots = self.store.slot[self.qp.point[support]]
         if (slots < 0).any():
@@ -303,7 +318,7 @@ class Course:
         return np.asarray(self.qp.c - product - self.qp.diag * beta)
 
     def refresh(self) -> bool:
-        """Go back to all variables with a fresh residual; whether the criterion holds there."""
+        """Go back to all variables with a fresh residual. Returns whether the criterion holds there."""
         beta = self.beta()
         v = self.fresh(beta)
         self.restart(beta, v)
@@ -311,12 +326,12 @@ class Course:
         return self.criterion.met(self.qp, beta, v)
 
     def holds(self) -> bool:
-        """Whether the criterion holds with the running residual."""
+        """Whether the criterion holds with the residual that steps have kept up to date."""
         duals = self.duals
         return self.criterion.met(self.in_work(), duals.beta[: duals.n], duals.v[: duals.n], self.objective)
 
     def face(self) -> FaceResult:
-        """An exact step over the free variables, when they are few enough: for runs that their own steps no longer help."""
+        """An exact step over the free variables, if they are few enough. It is for runs whose own steps no longer help."""
         duals, n = self.duals, self.duals.n
         F = np.flatnonzero((duals.beta > duals.lower) & (duals.beta < duals.upper))
         if len(F) < 2 or len(F) > _FACE_FREE:
@@ -343,15 +358,15 @@ class Course:
         return result
 
     def outside(self) -> Status | None:
-        """The user's reasons to stop, and an objective that has no bound."""
+        """A reason to stop from outside, or an objective without bound. None means go on."""
         if not self.objective >= -_RUNAWAY:
             return Status.UNBOUNDED
         return self.control.check(self.n_iter, self.violation, self.objective)
 
     def settle(self, stuck: bool) -> Status | None:
-        """After a claim of convergence, or when no step helps: the fresh residual decides; None means go on.
+        """Decide by a fresh residual, after a claim of convergence or when no step helps. None means go on.
 
-        Where it refutes the claim, rounding had drifted, or variables that were left out object.
+        There are two reasons for a claim that is wrong: rounding has added up, or variables that were left out violate.
         """
         some = self.in_work() is not self.qp
         if self.refresh():
@@ -367,11 +382,11 @@ class Course:
         return self._rescued() if stuck else None
 
     def _rescued(self) -> Status | None:
-        """Ask the face."""
+        """A face step, where these are allowed. It may find that the problem has no bound."""
         return Status.UNBOUNDED if self.face_steps and self.face() is FaceResult.UNBOUNDED else None
 
     def checked(self) -> Status | None:
-        """A visit to Python in the middle of the run."""
+        """A look at the run in its middle: the criterion, crawling, limits. None means go on."""
         if self.stopping != "kkt" and self.holds() and (self.stopping == "objective" or self.refresh()):
             return Status.CONVERGED
         status = None
@@ -385,7 +400,7 @@ class Course:
         return self.outside() if status is None else status
 
     def common(self, reason: int) -> tuple[bool, Status | None]:
-        """Answer a reason every slice may give: (answered, status)."""
+        """Answer those reasons that every slice may give. Returns (whether this was one of them, status or None)."""
         status = None
         if reason == steps.NEED_ROW:
             self.supply(self.ints[steps.ROW : steps.ROW + 1])
@@ -410,7 +425,7 @@ class Course:
         return True, status
 
     def follow(self, work: Callable[[Limits], int], other: Callable[[int], Status | None] | None = None) -> Status:
-        """Run slices to the end. `other` answers the reasons that are the solver's own."""
+        """Run slices to the end. `other` answers the reasons that only this solver gives."""
         status = self.outside()
         limits = self.limits()
         while status is None:
@@ -435,7 +450,7 @@ class Course:
         return raw._replace(residual=residual, residual_error=self.n_iter * rounding(self.qp, self.K, beta))
 
     def convex(self) -> bool:
-        """Whether the kernel between stored rows of the support shows no negative curvature (a sample, not a proof)."""
+        """Whether stored rows of the support show no negative curvature. This looks at a sample, and proves nothing."""
         support = np.flatnonzero(self.duals.beta)
         stored = support[self.store.slot[self.qp.point[support]] >= 0][:400]
         if not len(stored):

@@ -1,10 +1,11 @@
 """The face step: an exact minimisation over the free variables, for runs that pair steps no longer help.
 
-With C large, or kernels of low rank, pair steps shrink while many variables stay free. Here the free variables F move
-together: the direction solves ``(K_FF + D) d + 1 rho = v_F, sum(d) = 0``, the step ends at the first bound, the variable
-that met it leaves F, and so on until the full step fits. Where the matrix is singular and the residual has a part in its
-null space, that part is a direction without curvature: it is followed to the first bound, and when there is none the
-problem has no finite solution.
+With a large C, or a kernel of low rank, pair steps become short while many variables stay free. Here the free variables F
+move together. The direction solves ``(K_FF + D) d + 1 rho = v_F, sum(d) = 0``. The step ends at the first bound, and the
+variable that met it leaves F. This is repeated until a full step fits.
+
+The matrix may be singular, and the residual may have a part in its null space. That part is a direction without curvature.
+It is followed to the first bound. If there is no bound, the problem has no finite solution.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from scipy.linalg import lapack
 
 from svmcore._types import NONZERO, FloatArray
 
-_WORK = 2e8  # the cubes of the sizes decomposed in one call: about 0.2 s between two looks at the limits
-_FLAT = 5e-16  # eigenvalues below this share of the largest, times the size, are rounding errors
-_REGULAR = 1e-5  # smallest pivot, relative to the largest, with which Cholesky's factor is as good as eigenvectors
+# One call ends when the cubes of the sizes that it has decomposed exceed this. It takes about 0.2 s.
+_WORK = 2e8
+_FLAT = 5e-16  # an eigenvalue below this share of the largest one, times the size, is rounding
+# With a smallest pivot above this share of the largest one, Cholesky's factor is as good as eigenvectors.
+_REGULAR = 1e-5
 
 
 class FaceResult(Enum):
@@ -31,10 +34,10 @@ class FaceResult(Enum):
 
 
 def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tuple[FloatArray, bool]:
-    """A descent direction on the face, and whether it has no curvature (then its length is free).
+    """A descent direction on the face, and whether it has no curvature. Then its length means nothing.
 
-    Each variable is measured in units of its own curvature: what is rounding for one point of size 1e8 is not for its
-    neighbours of size 1.
+    Each variable is measured in units of its own curvature. What is rounding for a point of size 1e8 need not be rounding for
+    its neighbours of size 1.
     """
     diagonal = np.diag(H)
     unit = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
@@ -62,12 +65,12 @@ def _direction(H: FloatArray, v: FloatArray, equality: bool, noise: float) -> tu
         total = float(row @ e)
         if total > 0:
             d = d - e * (float(row @ d) / total)
-        d = d - row * (row @ d)  # what rounding left of the sum, which a nearly singular matrix makes large
+        d = d - row * (row @ d)  # the sum is zero but for rounding, which a nearly singular matrix makes large
     return unit * d, False
 
 
 def _regular_solution(M: FloatArray, right: FloatArray) -> FloatArray | None:
-    """M^-1 right by Cholesky's factor; None where M is not safely positive definite."""
+    """M^-1 right by Cholesky's factor. None where M is not safely positive definite."""
     factor, failed = lapack.dpotrf(M, lower=1)
     pivots = np.diag(factor)
     if failed or not pivots.min() > _REGULAR * pivots.max():
@@ -87,11 +90,10 @@ def face_step(
     noise: float,
     spend: Callable[[float], None] = lambda work: None,
 ) -> tuple[FloatArray, FaceResult]:
-    """Minimise over free variables with matrix H = K_FF + diag and residual v. Returns the new beta of these variables.
+    """Minimise over free variables with matrix H = K_FF + diag and residual v. Returns their new beta, and what was found.
 
-    `spend` is told how much work each direction was.
-
-    `noise` is the size below which a residual along a direction without curvature means nothing.
+    `spend` is called with the number of operations of each direction. A residual along a direction without curvature means
+    nothing below the size `noise`.
     """
     total = float(beta.sum())
     beta, v = beta.copy(), v.copy()
@@ -109,7 +111,7 @@ def face_step(
             room = np.where(d > 0, (upper[F] - beta[F]) / d, np.where(d < 0, (lower[F] - beta[F]) / d, np.inf))
         first = int(np.argmin(room))
         limit = 1.0
-        if flat:  # what curvature it has comes from the diagonal
+        if flat:  # the only curvature that it may have comes from the diagonal
             bend = float(np.dot(diag[F] * d, d))
             limit = float(np.dot(v[F], d)) / bend if bend > 0 else np.inf
         if np.isinf(room[first]) and np.isinf(limit):
@@ -124,7 +126,7 @@ def face_step(
         beta[hit] = upper[hit] if d[first] > 0 else lower[hit]
         free[hit] = False
     beta = np.clip(beta, lower, upper)
-    if equality:  # the steps' rounding goes to the variable that has most room
+    if equality:  # the variable that has most room takes the rounding of the sum
         room = np.minimum(upper - beta, beta - lower)
         widest = int(np.argmax(room))
         excess = float(beta.sum()) - total
