@@ -46,7 +46,7 @@ HOMES = {
     "solvers._active_jit": STEPS,
     "solvers._npa_jit": STEPS,
     "solvers._chunk_jit": PAIRS,
-    "solvers._ipm_jit": BASE | {"simd.vector", "_kernels"},
+    "solvers._ipm_jit": BASE | {"simd.sums", "simd.vector", "_kernels"},
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes", "simd.line"},
     "solvers._whole_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
     "solvers._near_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},

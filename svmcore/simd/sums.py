@@ -1,4 +1,4 @@
-"""Sums and multiples of vectors, in plain loops. The loops of solvers and of paths are written with them."""
+"""Sums and multiples of vectors, and triangular systems, in plain loops. Those of solvers and paths are written with them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,24 @@ def dot_between(a, b, start, stop):
     for j in range(start, stop):
         total += a[j] * b[j]
     return total
+
+
+@jit
+def forward(L, m, x):
+    """x := L^-1 x for the lower triangle L, whose first m rows count. In place: x."""
+    for i in range(m):
+        x[i] = (x[i] - dot(L[i], x, i)) / L[i, i]
+
+
+@jit
+def backward(L, m, x):
+    """x := L^-T x for the lower triangle L, whose first m rows count. In place: x."""
+    for i in range(m - 1, -1, -1):
+        value = x[i] / L[i, i]
+        x[i] = value
+        row = L[i]
+        for k in range(i):
+            x[k] -= value * row[k]
 
 
 @jit

@@ -13,6 +13,7 @@ import numpy as np
 from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import measures
+from svmcore.simd.sums import forward
 from svmcore.solvers import _active_jit, _pairs_jit, _steps_jit
 from svmcore.solvers._active_jit import Active
 from svmcore.solvers._course import Course
@@ -130,7 +131,7 @@ class ActiveSet:
         active = self.active
         active.L[:m, :m] = L
         active.u[:m] = 1.0
-        _active_jit.forward(active.L, m, active.u)
+        forward(active.L, m, active.u)
         active.members[:m] = F
         active.where[F] = np.arange(m)
         active.sizes[0] = m

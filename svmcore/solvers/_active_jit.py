@@ -9,9 +9,9 @@ regular wherever the problem itself is. A variable c moves by t, and S moves by 
 
 Then ``v_c - b`` falls by gamma t, and b grows by b' t. Without an equality row b' and shift are 0.
 
-Three files update a triangular factor, and each is right for itself. Here L is a lower factor: a row is a member, so that a
-member enters as a new last row. `path/elbow_jit` keeps the transposed factor, whose long rows its null vectors and
-directions read. `_ipm_jit` factorises a fixed small matrix at every step and updates nothing.
+The elbow of a path has an updated factor, too (`path/elbow_jit`): the transposed one, also stored by rows. Here a member
+that enters writes one row, and one that leaves turns each row behind it by itself. There a point that enters writes a
+column, and one that leaves turns pairs of whole rows, which becomes vector code. The two share no loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
-from svmcore.simd.sums import dot
+from svmcore.simd.sums import backward, dot, forward
 from svmcore.solvers._steps_jit import (
     AT_TOLERANCE,
     NEED_ROOM,
@@ -73,24 +73,6 @@ class Active(NamedTuple):
     before: FloatArray  # beta of the variables in `touched` at the start of a move
     touched: IntArray
     shift: float
-
-
-@jit
-def forward(L, m, x):
-    """x := L^-1 x. In place: x."""
-    for i in range(m):
-        x[i] = (x[i] - dot(L[i], x, i)) / L[i, i]
-
-
-@jit
-def backward(L, m, x):
-    """x := L^-T x. In place: x."""
-    for i in range(m - 1, -1, -1):
-        value = x[i] / L[i, i]
-        x[i] = value
-        row = L[i]
-        for k in range(i):
-            x[k] -= value * row[k]
 
 
 @jit

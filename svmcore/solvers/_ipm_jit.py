@@ -17,6 +17,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._kernels import weighted_gram
 from svmcore._types import LANES, NONZERO, FloatArray
+from svmcore.simd.sums import backward, forward
 from svmcore.simd.vector import fmax
 
 BACK_OFF = 0.995  # share of the way to the boundary
@@ -119,28 +120,14 @@ def factorise(a):
     return True
 
 
-@jit(sums=True)
-def solve(factor, x):
-    """x = (L L')^-1 x for the lower factor L. In place: x."""
-    d = factor.shape[0]
-    for i in range(d):
-        total = x[i]
-        for k in range(i):
-            total -= factor[i, k] * x[k]
-        x[i] = total / factor[i, i]
-    for i in range(d - 1, -1, -1):
-        x[i] /= factor[i, i]
-        for k in range(i):
-            x[k] -= factor[i, k] * x[i]
-
-
 @jit
 def _fit(step, design, first):
     """fitted = Z (I + Z' E^-1 Z)^-1 Z' weights for the rows from `first` on, by the factor in `design`. In place: step."""
     weights, fitted, sums = step.weights[first:], step.fitted[first:], design.sums[first:]
     columns_times(design.panels, weights, sums)
     for c in range(sums.shape[0]):
-        solve(design.normal, sums[c])
+        forward(design.normal, sums.shape[1], sums[c])
+        backward(design.normal, sums.shape[1], sums[c])
     rows_times(design.panels, sums, fitted)
 
 
