@@ -2,8 +2,9 @@
 
 With t = 1 / C and a = t alpha (for regression t = epsilon and a = the signed coefficients), optimal a are piecewise linear
 in t, and their share of the total weight is continuous and monotone. So the mean of two answers on one piece, weighted such
-that its share is nu, is the answer. Its residual is a mean of theirs, too, and costs no kernel value. Where it violates too
-much, the problem there is solved from that mean, and the bracket is narrower by a fit that starts near its end.
+that its share is nu, is the answer. Its residual is a mean of theirs, too, and costs no kernel value: the solver hands both
+over. What decides whether it is an answer is computed anew. Where it violates too much, the problem there is solved from that
+mean, and the bracket is narrower by a fit that starts near its end.
 """
 
 from __future__ import annotations
@@ -256,13 +257,20 @@ class _Search:
         self._ends = [*self._ends[-1:], end]
         return end
 
-    def product(self, end: _End) -> FloatArray:
-        """K a of an end. Only ends that are near one another are asked for theirs."""
+    def product(self, end: _End) -> tuple[FloatArray, float | FloatArray]:
+        """K a of an end, by variable, and how far it may be off. Only ends that are near one another are asked for theirs.
+
+        A solver that hands over its residual has it; else it is computed.
+        """
+        qp, unit = self.line.at(end.t or 1.0), self.line.unit(end.t)
         if end.reached is None:
-            return np.zeros(self.K.n)
+            return np.zeros(len(qp.c)), 0.0
+        raw = end.reached.raw
+        if raw.residual is not None and np.isfinite(raw.residual_error).all():
+            return (qp.c - raw.residual) * unit, raw.residual_error * unit
         if end.t not in self._products:
-            self._products[end.t] = kernel_product(self.line.at(end.t), self.K, end.a)
-        return self._products[end.t]
+            self._products[end.t] = kernel_product(qp, self.K, end.a)[qp.point]
+        return self._products[end.t], 0.0
 
     def foretold(self, beyond: float) -> float | None:
         """Where the share is `beyond` times nu, as the last two ends foretell it, or the only one; None where they do not.
@@ -348,14 +356,16 @@ class _Search:
         beta = self.between(weight, more) / unit
         beta = np.where(less.top & more.top, qp.upper, np.where(less.bottom & more.bottom, qp.lower, beta))
         beta = np.clip(beta, qp.lower, qp.upper)
-        product = ((1.0 - weight) * self.product(less) + weight * self.product(more)) / unit
+        (one, first), (other, second) = self.product(less), self.product(more)
+        residual, error = qp.c - ((1.0 - weight) * one + weight * other) / unit, np.maximum(first, second) / unit
         tolerance = self.tolerance(t)
-        if measures.violation(qp, beta, measures.residual(qp, beta, product)) > tolerance:
+        if measures.violation(qp, beta, residual) > tolerance:
             return t, None
-        raw = _feasible(qp, self.signed(Raw(beta, Status.CONVERGED, 0)))
+        raw = Raw(beta, Status.CONVERGED, 0, residual=residual, residual_error=error)
+        raw = _feasible(qp, self.signed(raw))
         measured: Measured = _measure(qp, self.K, raw, self.run)
         assert more.reached is not None
-        return t, (Reached(more.reached.name, raw, measured) if measured.violation <= self.run.tol else None)
+        return t, (Reached(more.reached.name, raw, measured) if measured.violation <= tolerance else None)
 
     def between(self, weight: float, more: _End) -> FloatArray:
         """The weighted mean of both ends' variables."""

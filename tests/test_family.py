@@ -315,6 +315,30 @@ def test_many_points_are_looked_at_in_part_first(monkeypatch):
         assert one.objective == pytest.approx(other.objective, rel=1e-8)
 
 
+def test_a_mean_of_two_answers_costs_no_product(monkeypatch):
+    """Blocks hand over their residuals: the mean of two is the mean's, and its certificate is that of anybody's answer."""
+    from svmcore import nu as module
+
+    def none(*_):
+        raise AssertionError("a product of an end")
+
+    X, y, target = cloud(120)
+    monkeypatch.setattr(module, "kernel_product", none)
+    classes = svmcore.train_svc(X, y, nu=0.4, gamma=0.5, solver="block", tol=1e-6)
+    numbers = svmcore.train_svr(X, target, nu=0.3, gamma=0.5, solver="block", tol=1e-6)
+    signed = spread(120, numbers.support, numbers.dual_coef)
+    for machine, told in (
+        (classes, svmcore.certificate(X, y, classes.alpha, None, classes.C, gamma=0.5)),
+        (numbers, svmcore.certificate(X, target, signed, None, numbers.C, epsilon=numbers.epsilon, gamma=0.5)),
+    ):
+        assert machine.converged
+        assert machine.solver == "block"
+        assert machine.stats["fits"] > 1
+        assert told.kkt_violation <= 1e-6
+        assert told.kkt_violation == pytest.approx(machine.kkt_violation, rel=1e-6, abs=1e-12)
+        assert told.intercept == pytest.approx(machine.intercept, rel=1e-9)
+
+
 def random_nu(seed: int) -> None:
     """A random problem of a random kind: the machine has its nu exactly and is optimal at its C, or nu is refused."""
     rng = np.random.default_rng(seed)
