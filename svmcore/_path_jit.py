@@ -382,7 +382,7 @@ def follow(setting, state, work, log, opt):
         bias_rate = direction(setting, state, work.direction)
         for i in range(work.rate.shape[0]):
             work.rate[i] = bias_rate - setting.slope[i]
-        add_rows(work.rate, setting, state, work.direction, state.cnt[N_ELBOW])
+        add_rows(work.rate, setting, state.elbow, work.direction, state.cnt[N_ELBOW])
         longest = t - opt.t_end
         size = size_at(setting, t)
         if longest > (1.0 - opt.stretch) * size:

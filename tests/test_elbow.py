@@ -145,7 +145,7 @@ def test_rows_are_added(m):
     rng = np.random.default_rng(m)
     coef, out = rng.normal(size=10), rng.normal(size=12)
     wanted = out + coef[:m] @ at.K[at.elbow]
-    ej.add_rows(out, at.P, at.S, coef, m)
+    ej.add_rows(out, at.P, at.elbow, coef, m)
     assert out == pytest.approx(wanted, abs=1e-12)
 
 

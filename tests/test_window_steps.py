@@ -354,7 +354,7 @@ def test_a_knot_holds_the_slots_in_use():
     L = at.L
     L.end[:] = [5, 2, 4]
     window.dead[1] = 1
-    wj.log_knot(at.S, window, L)
+    wj.log_slots(at.S, window, L)
     assert L.end.tolist() == [5, 3, 8]
     assert L.knot[2].tolist() == [1.5, at.S.num[ej.BIAS]]
     assert L.knot_at[2].tolist() == [5, 4]

@@ -80,7 +80,8 @@ class State(NamedTuple):
     half_one: FloatArray  # R^-T times ones
     then: FloatArray  # an earlier beta
     image: FloatArray  # K times that
-    moved: IntArray  # scratch: the points where beta has changed since
+    moved: IntArray  # scratch: the points where beta has changed since then
+    change: FloatArray  # scratch: by how much
     num: FloatArray
     cnt: IntArray
 
@@ -210,15 +211,15 @@ def direction(setting, state, d):
 
 
 @jit
-def add_rows(out, setting, state, coef, m):
-    """out += sum_k coef_k K[E_k]. In place: out."""
+def add_rows(out, setting, points, coef, m):
+    """out += sum_k coef_k K[points_k] over k < m. In place: out."""
     n = out.shape[0]
     k = 0
     while k + 3 < m:
-        r0 = setting.rows[setting.slot[state.elbow[k]]]
-        r1 = setting.rows[setting.slot[state.elbow[k + 1]]]
-        r2 = setting.rows[setting.slot[state.elbow[k + 2]]]
-        r3 = setting.rows[setting.slot[state.elbow[k + 3]]]
+        r0 = setting.rows[setting.slot[points[k]]]
+        r1 = setting.rows[setting.slot[points[k + 1]]]
+        r2 = setting.rows[setting.slot[points[k + 2]]]
+        r3 = setting.rows[setting.slot[points[k + 3]]]
         c0 = coef[k]
         c1 = coef[k + 1]
         c2 = coef[k + 2]
@@ -227,7 +228,7 @@ def add_rows(out, setting, state, coef, m):
             out[i] += (c0 * r0[i] + c1 * r1[i]) + (c2 * r2[i] + c3 * r3[i])
         k += 4
     while k < m:
-        r0 = setting.rows[setting.slot[state.elbow[k]]]
+        r0 = setting.rows[setting.slot[points[k]]]
         c0 = coef[k]
         for i in range(n):
             out[i] += c0 * r0[i]
@@ -289,7 +290,7 @@ def null_change(setting, state, work, i, length):
     row = setting.rows[setting.slot[i]]
     for j in range(work.rate.shape[0]):
         work.rate[j] = length * row[j]
-    add_rows(work.rate, setting, state, work.direction, state.cnt[N_ELBOW])
+    add_rows(work.rate, setting, state.elbow, work.direction, state.cnt[N_ELBOW])
     change = 0.0
     largest = 0.0
     for j in range(work.rate.shape[0]):
@@ -348,35 +349,15 @@ def renew_image(setting, state):
             if setting.slot[i] < 0:
                 return False
             state.moved[changed] = i
+            state.change[changed] = state.beta[i] - state.then[i]
             changed += 1
     if state.cnt[AGE] >= OLD:
         return False
     state.cnt[AGE] += 1
-    add_changes(state.image, setting, state, changed)
+    add_rows(state.image, setting, state.moved, state.change, changed)
     for k in range(changed):
         state.then[state.moved[k]] = state.beta[state.moved[k]]
     return True
-
-
-@jit
-def add_changes(out, setting, state, count):
-    """out += K (beta - then) on the first `count` points of state.moved. In place: out."""
-    n = out.shape[0]
-    k = 0
-    while k < count:
-        i0 = state.moved[k]
-        i1 = state.moved[min(k + 1, count - 1)]
-        i2 = state.moved[min(k + 2, count - 1)]
-        i3 = state.moved[min(k + 3, count - 1)]
-        r0, r1 = setting.rows[setting.slot[i0]], setting.rows[setting.slot[i1]]
-        r2, r3 = setting.rows[setting.slot[i2]], setting.rows[setting.slot[i3]]
-        c0 = state.beta[i0] - state.then[i0]
-        c1 = state.beta[i1] - state.then[i1] if k + 1 < count else 0.0
-        c2 = state.beta[i2] - state.then[i2] if k + 2 < count else 0.0
-        c3 = state.beta[i3] - state.then[i3] if k + 3 < count else 0.0
-        for i in range(n):
-            out[i] += (c0 * r0[i] + c1 * r1[i]) + (c2 * r2[i] + c3 * r3[i])
-        k += 4
 
 
 @jit

@@ -203,7 +203,7 @@ def open_window(setting, state, window, stretch):
             stretch.rate[i] = bias_rate - setting.slope[i]
         for k in range(m):
             window.solution[k] = window.solved_slope[k] - bias_rate * window.solved_one[k]
-        add_rows(stretch.rate, setting, state, window.solution, m)
+        add_rows(stretch.rate, setting, state.elbow, window.solution, m)
         stretch.pace[RATED] = 1
 
 

@@ -77,6 +77,7 @@ def new_state(n: int, lower: FloatArray, upper: FloatArray, capacity: int) -> ej
         then=np.zeros(n),
         image=np.zeros(n),
         moved=np.zeros(n, dtype=np.int64),
+        change=np.zeros(n),
         num=np.array([0.0, 0.0, 0.0, 0.37, 0.0]),
         cnt=np.zeros(16, dtype=np.int64),
     )

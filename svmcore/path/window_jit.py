@@ -503,7 +503,7 @@ def enter_slot(setting, state, window, s, least_pivot):
 
 
 @jit
-def log_knot(state, window, log):
+def log_slots(state, window, log):
     """Append a knot: t, bias, and the values of the slots in use. In place: log."""
     at = log.end[VALUES]
     m = 0
@@ -543,7 +543,7 @@ def run_window(setting, state, window, log, limits):
             window.value[k] = window.low[k] if window.direction[k] > 0.0 else window.high[k]
         remember(window)
         if fall > 0.0:
-            log_knot(state, window, log)
+            log_slots(state, window, log)
         window.knots[window.count[STEPS]] = log.end[KNOTS]
         zero = zero + 1 if fall <= TIE * size else 0
         if k >= 0:
