@@ -7,7 +7,7 @@ import pytest
 
 from svmcore import _threads
 from svmcore._types import LANES, Kernel, KernelKind
-from svmcore.kernel import tiles
+from svmcore.kernel import matrix, tiles
 from svmcore.kernel.columns import ColumnStore
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.simd.lanes import UNITS_16
@@ -101,6 +101,30 @@ def test_distances_from_squares_where_these_are_small(gamma):
     field = np.zeros(-(-n // LANES) * LANES)
     mine.add(np.arange(20), np.ones(20), field)
     assert np.abs(field[:n] - exact[:, :20].sum(axis=1)).max() < 2e-5
+    mine.release()
+
+
+@pytest.mark.parametrize(("gamma", "d", "near"), [(0.6, 60, True), (4.0, 60, False), (0.6, 40, False)])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_float64_products_of_wide_points_of_small_norm(gamma, d, near, n_threads, monkeypatch):
+    """From squares where these are small: products, those with what is in both sets, columns and Gram matrices."""
+    monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1.0)
+    monkeypatch.setattr(matrix, "_SYMMETRIC_POINTS", 20)
+    rng = np.random.default_rng(12)
+    X = 0.1 + rng.standard_normal((150, d)) / np.sqrt(d)
+    X[9] = X[8]
+    K = KernelMatrix(X, Kernel(int(KernelKind.RBF), gamma, 0.0, 3, 0.25), cache_bytes=1 << 20, n_threads=n_threads)
+    assert (K.squares is not None) == near
+    exact = np.exp(-gamma * ((X[:, None] - X[None]) ** 2).sum(axis=2)) + 0.25
+    targets, index = np.sort(rng.permutation(150)[:90]), np.sort(rng.permutation(150)[:70])
+    coef = rng.standard_normal(70)
+    for at in (targets, targets[:10], np.arange(150)):
+        assert np.abs(K.product_at(at, index, coef) - exact[at][:, index] @ coef).max() < 70 * 3e-15
+    mine = tiles.make_tiles(K, centred=False)
+    field = np.zeros(-(-150 // LANES) * LANES)
+    mine.add_exactly(index, coef, field)
+    assert np.abs(field[:150] - exact[:, index] @ coef).max() < 70 * 3e-15
+    assert np.abs(mine.gram(targets, np.float64)[:90, :90] - exact[np.ix_(targets, targets)]).max() < 3e-15
     mine.release()
 
 

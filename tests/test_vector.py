@@ -132,6 +132,35 @@ def test_distances_from_squares(d):
     assert (packed[0, :, 14:] == 0).all()
 
 
+@pytest.mark.parametrize("d", [1, 20, 130])
+def test_distances_from_squares_in_float64(d):
+    """Scaled after the distance, unlike in float32; stored, summed, and summed from both sides."""
+    rng = np.random.default_rng(d)
+    X = rng.standard_normal((80, d)) / np.sqrt(d)
+    X[5] = X[4]
+    squares = (X * X).sum(axis=1)
+    panels = np.full((2, d + 1, LANES), np.nan)
+    order = rng.permutation(80)[:70]
+    order[:2] = 4, 5
+    loops.pack_points(X, squares, order, 0, 2, panels)
+    assert (panels[0, :d] == X[order[:LANES]].T).all()
+    assert (panels[1, :d, : 70 - LANES] == X[order[LANES:]].T).all()
+    assert (panels[1, d, : 70 - LANES] == squares[order[LANES:]]).all()
+    assert (panels[1, :, 70 - LANES :] == 0).all()
+    expected = exact_kernel(vector.Rbf(0.7, 0.0, 1), X[order], X[order])
+    rows = np.empty((12, d + 1, vector.ROWS))
+    loops.pack_rows(panels, np.arange(70), rows)
+    stored = np.zeros((72, 2 * LANES))
+    shape = vector.NearRbf(0.7, 0.0, 1)
+    loops.store_block_64(shape, rows, panels, False, 0, 2, stored)
+    assert np.abs(stored[:70, :70] - expected).max() <= 2e-15
+    coef = np.zeros(72)
+    coef[:70] = rng.standard_normal(70)
+    out = np.zeros(2 * LANES)
+    loops.add_block_64(shape, rows, coef, panels, 0, 2, out)
+    assert np.abs(out[:70] - coef[:70] @ expected).max() <= 70 * 2e-15
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
 def test_equal_points_have_kernel_one_and_far_ones_nothing(dtype):
     x = np.array([[0.3, -7.0], [1e4, 0.1], [-1e4, 3.0]])

@@ -9,6 +9,7 @@ shared out to threads by target, so their bits do not depend on the number of th
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,19 @@ from svmcore.kernel.points import (
     dense_points,
     gram_points,
     is_sparse,
+    near_points,
     new_scratch,
     padded,
     sparse_points,
 )
 from svmcore.kernel.products import (
+    NEAR,
+    NEAR_FEATURES,
     KernelFunction,
     call_kernel,
     needs_pairs,
     point_product,
+    shape_of,
     symmetric_product,
 )
 from svmcore.kernel.table import facts_of
@@ -122,6 +127,20 @@ class KernelMatrix:
         with np.errstate(over="ignore", invalid="ignore"):  # the constructor looks for values that are not finite
             return np.asarray(facts.value(self.kernel, measure) + self.kernel.offset)
 
+    @cached_property
+    def squares(self) -> FloatArray | None:
+        """|x|^2 of every point, where rbf distances are computed from them: of wide dense data of small norm."""
+        if not self.dense or self.kernel.kind != KernelKind.RBF or self.n_features < NEAR_FEATURES:
+            return None
+        squares: FloatArray = np.einsum("ij,ij->i", self.X, self.X)
+        return squares if shape_of(self.kernel).scale * squares.max(initial=0.0) <= NEAR else None
+
+    def _sources(self, order: IntArray) -> Points:
+        """The points `order` in the layout of products: with their squares, where distances are computed from them."""
+        if self.squares is None:
+            return self.subset(order)
+        return near_points(self.X, self.squares, order, self.n_threads)
+
     def subset(self, order: IntArray | None) -> Points:
         """The training points `order` (None: all of them) in the layout of the compiled kernels."""
         if self.function is not None:
@@ -167,11 +186,13 @@ class KernelMatrix:
             saved = (len(index) - len(others) - 0.5 * len(targets)) / len(index)
             if saved > _SYMMETRY_SAVES and np.bincount(targets).max() == 1:
                 self.n_evals += len(targets) * (len(targets) + 1) // 2  # each value is computed once and used twice
-                among = symmetric_product(self.kernel, self.subset(targets), own, self.n_threads)
+                points, near = self._sources(targets), self.squares is not None
+                among = symmetric_product(self.kernel, points, own, self.n_threads, near=near)
                 return among + self.product_at(targets, others, weights[others])
         self.n_evals += len(targets) * len(index)
-        rows, columns = self.subset(targets), self.subset(index)
-        return point_product(self.kernel, rows, columns, coef, self.n_features, self.n_threads)
+        rows, columns = self._sources(targets), self._sources(index)
+        near = self.squares is not None
+        return point_product(self.kernel, rows, columns, coef, self.n_features, self.n_threads, near=near)
 
     def _symmetry_may_pay(self, targets: int, sources: int) -> bool:
         pairs = self.dense and needs_pairs(self.kernel, self.n_features, sources)

@@ -9,12 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore import _kernels
+from svmcore._threads import split
 from svmcore._types import LANES, FloatArray, IntArray, Kernel, Points
 from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
 
 STAGGER = 32
 """Every stored row of kernel values ends in so many unused columns. So neighbouring rows do not share places in a cache."""
+
+# Work of packing a feature, in operations on it.
+_PACK = 4.0
 
 # An array as long as a row is cheap up to _WIDE columns. Beyond that, rows count as mostly empty when there are more than
 # _EMPTY columns for each entry.
@@ -52,6 +56,14 @@ def dense_points(X: FloatArray, order: IntArray) -> Points:
     width = max(4, -(-X.shape[1] // 4) * 4)
     panels = aligned((padded(len(order)) // LANES, width, LANES), zero=True)
     _kernels.pack_panels(X, order, panels)
+    return panel_points(len(order), panels)
+
+
+def near_points(X: FloatArray, squares: FloatArray, order: IntArray, n_threads: int) -> Points:
+    """The rows `order` of a dense matrix as panels, each with its square as the last feature."""
+    panels = aligned((padded(len(order)) // LANES, X.shape[1] + 1, LANES))
+    work = _PACK * float(panels.size)
+    split(lambda a, b: loops.pack_points(X, squares, order, a, b, panels), len(panels), work, n_threads)
     return panel_points(len(order), panels)
 
 

@@ -48,6 +48,9 @@ _PANEL_BYTES = 1 << 19
 _PANELS_BYTES = 1 << 28
 # Rounding: above this scaled squared norm float64 distances that are computed from norms are too coarse.
 _CANCELS_64 = 1e4
+# Distances of at least NEAR_FEATURES features are computed from squares and products if no scaled square is above NEAR. That
+# is half the work. A sum of squared differences would have an error of the same size.
+NEAR_FEATURES, NEAR = 48, 4.0
 # A symmetric product is cut into so many parts. Each has sums of its own.
 _SLABS = 16
 # A polynomial of up to so many coefficients is faster than pairs of points, from a few dozen points on.
@@ -203,9 +206,17 @@ def needs_pairs(kernel: Kernel, n_features: int, sources: int) -> bool:
     return tiled and not 0 < terms <= min(FEW_TERMS, n_features * sources // 4)
 
 
-def symmetric_product(kernel: Kernel, points: Points, coef: FloatArray, n_threads: int) -> FloatArray:
-    """K coef among dense points in float64. Each value is computed once and used twice."""
-    shape, panels = shape_of(kernel), points.panels
+def _shape(kernel: Kernel, near: bool) -> vector.Shape:
+    """`shape_of`, for points that have their squares as the last feature (`near`), or do not."""
+    shape = shape_of(kernel)
+    return vector.NearRbf(*shape) if near else shape
+
+
+def symmetric_product(
+    kernel: Kernel, points: Points, coef: FloatArray, n_threads: int, *, near: bool = False
+) -> FloatArray:
+    """K coef among dense points in float64. Each value is computed once and used twice. `near` as in `tile_product`."""
+    shape, panels = _shape(kernel, near), points.panels
     count, each = len(panels), groups_of(LANES)
     row = np.arange(each * vector.ROWS)
     place = np.arange(count)[:, None] * LANES + np.minimum(row, LANES - 1)
@@ -226,12 +237,22 @@ def symmetric_product(kernel: Kernel, points: Points, coef: FloatArray, n_thread
 
 
 def tile_product(
-    kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
+    kernel: Kernel,
+    targets: Points,
+    sources: Points,
+    coef: FloatArray,
+    n_features: int,
+    n_threads: int,
+    *,
+    near: bool = False,
 ) -> FloatArray:
-    """out_t = sum_s coef_s k(target_t, source_s) in float64. K is never stored."""
+    """out_t = sum_s coef_s k(target_t, source_s) in float64. K is never stored.
+
+    `near`: the points are dense, and have their squares as the last feature.
+    """
     if kernel.kind == KernelKind.LINEAR:
         return np.asarray(linear_product(targets, sources, coef, n_features) + kernel.offset * coef.sum())
-    shape = shape_of(kernel)
+    shape = _shape(kernel, near)
     out = np.zeros(-(-targets.n // LANES) * LANES)
     if targets.panels.shape[0] and not needs_pairs(kernel, n_features, sources.n):
         ours, theirs = (with_constant(points.panels[:, :n_features]) for points in (targets, sources))
@@ -264,14 +285,21 @@ def exact_block(kernel: Kernel, targets: Points, sources: Points) -> FloatArray 
 
 
 def point_product(
-    kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
+    kernel: Kernel,
+    targets: Points,
+    sources: Points,
+    coef: FloatArray,
+    n_features: int,
+    n_threads: int,
+    *,
+    near: bool = False,
 ) -> FloatArray:
-    """out_t = sum_s coef_s k(target_t, source_s), shared out to threads by target."""
+    """out_t = sum_s coef_s k(target_t, source_s), shared out to threads by target. `near`: see `tile_product`."""
     out = np.zeros(targets.n)
     if sources.n == 0 or targets.n == 0:
         return out
     if has_tile(kernel, targets, sources):
-        return tile_product(kernel, targets, sources, coef, n_features, n_threads)
+        return tile_product(kernel, targets, sources, coef, n_features, n_threads, near=near)
     if kernel.kind == KernelKind.PRECOMPUTED:
         rows, columns, weights = targets.ids, sources.ids, np.ascontiguousarray(coef, np.float64)
         multiply = _kernels.given_product

@@ -19,9 +19,19 @@ from scipy.sparse import csr_array
 from svmcore._threads import split
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore.kernel.columns import ColumnStore
-from svmcore.kernel.points import STAGGER, Real, groups_of, is_binary, magnitudes, packed_rows, packed_weights
+from svmcore.kernel.points import (
+    STAGGER,
+    Real,
+    groups_of,
+    is_binary,
+    magnitudes,
+    near_points,
+    packed_rows,
+    packed_weights,
+)
 from svmcore.kernel.products import (
     FEW_TERMS,
+    NEAR,
     SHAPES,
     Spread,
     add_form,
@@ -61,9 +71,9 @@ PIECE = 1 << 26
 _BETWEEN_LOOKS = 2e8
 
 # Rounding. Distances may be computed from norms: |x|^2 + |z|^2 - 2 x'z. Above _CANCELS, the largest scaled squared norm,
-# that is too coarse in float32. Of many features it is coarser than a sum of squared differences above _CANCELS_WIDE.
+# that is too coarse in float32. Of many features it is coarser than a sum of squared differences above `products.NEAR`.
 _ROUNDING = 2.0**-24
-_CANCELS, _CANCELS_WIDE = 50.0, 4.0
+_CANCELS = 50.0
 
 
 class _Spare:
@@ -373,7 +383,7 @@ class DenseTiles(_Tiles):
             count, _PACK * float(self.panels.size), self.n_threads,
         )  # fmt: skip
         self.single_shape = self.shape
-        if near and squares[: self.n].max(initial=0.0) <= _CANCELS_WIDE:
+        if near and squares[: self.n].max(initial=0.0) <= NEAR:
             self.single_shape = vector.NearRbf(*self.shape)
         elif near:
             self.panels[:, width] = 0.0  # a difference of nothing
@@ -381,7 +391,20 @@ class DenseTiles(_Tiles):
 
     def _shape(self, *, single: bool) -> vector.Shape:
         """The tile of a number type."""
-        return self.single_shape if single else self.shape
+        if single:
+            return self.single_shape
+        return self.shape if self.K.squares is None else vector.NearRbf(*self.shape)
+
+    def _source(self, *, single: bool) -> Real:
+        """The points as that tile reads them."""
+        if single:
+            return self.panels
+        return self.exact if self.K.squares is None else self._near
+
+    @cached_property
+    def _near(self) -> FloatArray:
+        """The points in float64, with their squares."""
+        return near_points(self.K.X, self.K.squares, np.arange(self.n), self.n_threads).panels
 
     @cached_property
     def exact(self) -> FloatArray:
@@ -407,7 +430,7 @@ class DenseTiles(_Tiles):
     def _store(self, points: IntArray, out: Real) -> None:
         """Columns of the points, without the offset, in the type of `out`. In place: out, whole row groups of it."""
         single = out.dtype == np.float32
-        source = self.panels if single else self.exact
+        source = self._source(single=single)
         packed = packed_rows(source, points)
         store = loops.store_block_32 if single else loops.store_block_64
         work = float(packed.size * len(source) * LANES)
@@ -456,7 +479,7 @@ class DenseTiles(_Tiles):
         """As `_Tiles._compute`."""
         count = len(points)
         single = dtype != np.float64
-        source = self.panels if single else self.exact
+        source = self._source(single=single)
         out = self.space(count, dtype)
         columns = -(-count // LANES)
         packed = packed_rows(source, points)
@@ -484,7 +507,7 @@ class DenseTiles(_Tiles):
 
     def add_values(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
         """As `_Tiles.add_values`."""
-        panels = self.panels if single else self.exact
+        panels = self._source(single=single)
         add = loops.add_block_32 if single else loops.add_block_64
         count = len(points)
         packed = packed_rows(panels, points)

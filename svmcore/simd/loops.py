@@ -22,21 +22,46 @@ from svmcore.simd.vector import (
 def pack_rows(panels, points, out):
     """Copy points to row groups: out[g, k, r] is feature k of points[g * ROWS + r]. What is left of out becomes zero.
 
-    In place: out.
+    The copy goes feature by feature, since neighbouring points often share the cache lines of a panel. In place: out.
     """
     width = panels.shape[1]
     count = points.shape[0]
-    for t in range(out.shape[0] * ROWS):
-        g = t // ROWS
-        r = t - g * ROWS
-        if t < count:
-            p = points[t] // LANES
-            lane = points[t] - p * LANES
+    for g in range(out.shape[0]):
+        if (g + 1) * ROWS <= count:
+            own = points[g * ROWS : (g + 1) * ROWS]
             for k in range(width):
-                out[g, k, r] = panels[p, k, lane]
+                for r in range(ROWS):
+                    p = own[r] // LANES
+                    out[g, k, r] = panels[p, k, own[r] - p * LANES]
         else:
             for k in range(width):
-                out[g, k, r] = 0.0
+                for r in range(ROWS):
+                    out[g, k, r] = 0.0
+            for t in range(g * ROWS, count):
+                p = points[t] // LANES
+                for k in range(width):
+                    out[g, k, t - g * ROWS] = panels[p, k, points[t] - p * LANES]
+
+
+TRANSPOSED = 8  # features copied together from a row of X: a cache line of them
+
+
+@jit
+def pack_points(X, squares, points, first, last, out):
+    """Panels first..last-1 of the rows `points` of X, with their squares as the last feature. In place: out."""
+    width, count = X.shape[1], points.shape[0]
+    for p in range(first, last):
+        panel, own = out[p], points[p * LANES : min((p + 1) * LANES, count)]
+        for k in range(width + 1):
+            for lane in range(own.shape[0], LANES):
+                panel[k, lane] = 0.0
+        for left in range(0, width, TRANSPOSED):
+            for lane in range(own.shape[0]):
+                row = X[own[lane]]
+                for k in range(left, min(left + TRANSPOSED, width)):
+                    panel[k, lane] = row[k]
+        for lane in range(own.shape[0]):
+            panel[width, lane] = squares[own[lane]]
 
 
 @jit
@@ -66,20 +91,18 @@ def pack_single(X, centre, factor, first, last, out, squares):
 
 @jit
 def gather_panels(panels, points, out):
-    """Copy points to panels of their own. What is left of the last panel becomes zero. In place: out."""
+    """Copy points to panels of their own, feature by feature. What is left of the last panel becomes zero. In place: out."""
     width = panels.shape[1]
     count = points.shape[0]
-    for t in range(out.shape[0] * LANES):
-        q = t // LANES
-        j = t - q * LANES
-        if t < count:
-            p = points[t] // LANES
-            lane = points[t] - p * LANES
-            for k in range(width):
-                out[q, k, j] = panels[p, k, lane]
-        else:
-            for k in range(width):
-                out[q, k, j] = 0.0
+    for q in range(out.shape[0]):
+        own = points[q * LANES : min((q + 1) * LANES, count)]
+        for k in range(width):
+            row = out[q, k]
+            for j in range(own.shape[0]):
+                p = own[j] // LANES
+                row[j] = panels[p, k, own[j] - p * LANES]
+            for j in range(own.shape[0], LANES):
+                row[j] = 0.0
 
 
 @jit

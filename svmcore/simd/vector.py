@@ -124,7 +124,7 @@ class Rbf(Shape):
 
 
 class NearRbf(Shape):
-    """`Rbf` of points of small norm, in float32 only: 2^-(|x|^2 + |z|^2 - 2 x'z). The last feature of a point is |x|^2.
+    """`Rbf` of points of small norm: 2^-(scale (|x|^2 + |z|^2 - 2 x'z)). The last feature of a point is |x|^2.
 
     A feature costs one operation here, and two in `Rbf`. The difference cancels: its error is as large as the squares' is.
     """
@@ -199,9 +199,6 @@ def emit_tile(
         return lanes.larger(difference, lanes.constant(0.0))
 
     zeros = [lanes.constant(0.0)] * (count * REGISTERS)
-    if not lanes.single:
-        measures = emit_for(b, row_shape[1], 1, zeros, one_feature)
-        return lambda r, v: _kernel_value(lanes, shape, value, measures[r * REGISTERS + v])
 
     def chunk(first: Any) -> list[Any]:
         left = b.sub(width, first)
@@ -212,8 +209,11 @@ def emit_tile(
         sums = chunk(b.mul(b.add(c, integer(1)), integer(CHUNK)))
         return [b.fadd(total, part) for total, part in zip(totals, sums, strict=True)]
 
-    others = b.sdiv(b.sub(width, integer(1)), integer(CHUNK))
-    measures = emit_for(b, others, 1, chunk(integer(0)), one_more)
+    if lanes.single:
+        others = b.sdiv(b.sub(width, integer(1)), integer(CHUNK))
+        measures = emit_for(b, others, 1, chunk(integer(0)), one_more)
+    else:
+        measures = emit_for(b, width, 1, zeros, one_feature)
     measure = distance if near else lambda r, v: measures[r * REGISTERS + v]
     return lambda r, v: _kernel_value(lanes, shape, value, measure(r, v))
 
@@ -572,7 +572,8 @@ def kernel_tile(shape: Shape, x: np.ndarray, z: np.ndarray) -> np.ndarray:
         measure = (difference**2 if isinstance(shape, Rbf) else abs(difference)).sum(axis=0)
         return np.exp2(-scale * measure)
     if isinstance(shape, NearRbf):
-        return np.exp2(-np.maximum(x[-1][:, None] + z[-1] - x.dtype.type(2) * (x[:-1].T @ z[:-1]), x.dtype.type(0)))
+        measure = np.maximum(x[-1][:, None] + z[-1] - x.dtype.type(2) * (x[:-1].T @ z[:-1]), x.dtype.type(0))
+        return np.exp2(-measure if x.dtype == np.float32 else -shape.scale * measure)
     return _of_dot(shape, x.T @ z)
 
 
