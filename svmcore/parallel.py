@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numbers
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -34,8 +36,13 @@ def run_all(function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], n_jobs
     if joblib is not None:
         asked = None if n_jobs is None else workers  # None: what a `parallel_backend` around the call says
         if joblib.effective_n_jobs(asked) > 1:
-            pool = joblib.Parallel(n_jobs=asked, prefer="threads", return_as="generator", pre_dispatch="n_jobs")
-            yield from pool(joblib.delayed(function)(*task) for task in tasks)
+            backend, _ = joblib.parallel.get_active_backend(prefer="threads")
+            pool = joblib.Parallel(
+                n_jobs=asked, prefer="threads", pre_dispatch="n_jobs", mmap_mode="c",  # arrays as others see them: writable
+                return_as="generator" if backend.supports_return_generator else "list",
+            )  # fmt: skip
+            called = function if getattr(backend, "supports_sharedmem", False) else _Apart(function)
+            yield from pool(joblib.delayed(called)(*task) for task in tasks)
             return
     if workers == 1 or len(tasks) < 2:
         for task in tasks:
@@ -43,6 +50,18 @@ def run_all(function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], n_jobs
         return
     with ThreadPoolExecutor(min(workers, len(tasks))) as threads:
         yield from _in_order([threads.submit(function, *task) for task in tasks])
+
+
+class _Apart(Generic[T]):
+    """A function as another process calls it. Ctrl-C, which a terminal sends to all, is for the one that waits."""
+
+    def __init__(self, function: Callable[..., T]) -> None:
+        self.function = function
+
+    def __call__(self, *task: Any) -> T:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return self.function(*task)
 
 
 def _in_order(futures: list[Future[T]]) -> Iterator[T]:

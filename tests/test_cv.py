@@ -272,36 +272,6 @@ def test_equal_costs_per_row_are_another_alignment():
     np.testing.assert_allclose(row.decision_scores(2.0), same.decision_scores(3.0), rtol=1e-9)
 
 
-@pytest.mark.parametrize("n_jobs", [2, -1])
-def test_number_of_workers_changes_nothing(n_jobs):
-    X, y = noisy()
-    one = svmcore.cv_path(X, y, gamma=0.3)
-    many = svmcore.cv_path(X, y, gamma=0.3, n_jobs=n_jobs)
-    np.testing.assert_array_equal(one.breakpoints, many.breakpoints)
-    np.testing.assert_array_equal(one.values, many.values)
-    np.testing.assert_array_equal(one.decision_scores(7.0), many.decision_scores(7.0))
-
-
-def test_workers_without_joblib_give_the_same(monkeypatch):
-    from svmcore import parallel
-
-    X, y = noisy()
-    one = svmcore.cv_path(X, y, gamma=0.3)
-    monkeypatch.setattr(parallel, "_joblib", lambda: None)
-    many = svmcore.cv_path(X, y, gamma=0.3, n_jobs=3)
-    np.testing.assert_array_equal(one.breakpoints, many.breakpoints)
-
-
-def test_processes_give_the_same():
-    joblib = pytest.importorskip("joblib")
-    X, y = noisy()
-    one = svmcore.cv_path(X, y, gamma=0.3)
-    with joblib.parallel_backend("loky", n_jobs=2):
-        many = svmcore.cv_path(X, y, gamma=0.3)
-    np.testing.assert_allclose(one.breakpoints, many.breakpoints, rtol=1e-9)
-    np.testing.assert_array_equal(one.values, many.values)
-
-
 # ---- gamma -----------------------------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,6 @@ from svmcore.cv.progress import SharedProgress
 from svmcore.cv.result import SAME
 from svmcore.cv.scores import Score
 from svmcore.kernel.points import is_sparse, row_sums
-from svmcore.parallel import run_all
 from svmcore.problem.division import Sides
 from svmcore.step_curve import StepCurve, merged
 from svmcore.train import train_svc
@@ -245,9 +244,14 @@ def band_of(
         step = Step(wanted.tolist(), between)
         number = progress.more(len(members) * wanted.size)
         tasks = [(study, score, member, step, progress, number + k * wanted.size) for k, member in enumerate(members)]
-        found = list(run_all(_advance, tasks, n_jobs))
-        if any(each is None for each in found):
-            break  # and what was known before holds
+        numbers = [list(range(task[-1], task[-1] + wanted.size)) for task in tasks]
+        found = progress.gathered(_advance, tasks, n_jobs, numbers)
+        there = [k for k, each in enumerate(found) if each is not None]
+        if len(there) < len(found):
+            if Cs.size or not there:
+                break  # and what was known before holds
+            found, members = [found[k] for k in there], [members[k] for k in there]  # complete folds
+            known = known[: len(there)]
         for k, each in enumerate(found):
             assert each is not None
             members[k] = each[0]
@@ -255,6 +259,8 @@ def band_of(
             known[k].cells.update(each[1].cells)
         Cs = every
         wanted, complete = _next(Cs, known, eps)
+        if len(known) < len(folds):
+            return _assembled(score, study, members, Cs, known), False
     return (_assembled(score, study, members, Cs, known) if Cs.size else None), complete
 
 

@@ -23,22 +23,18 @@ _ROWS = 512
 class Grams:
     """The kernel among all points, by gamma, kept while paths that need it are on their way."""
 
-    def __init__(self, X: Any, n_threads: int, n_workers: int, n_gammas: int) -> None:
+    def __init__(self, X: Any, n_threads: int, n_gammas: int) -> None:
         """`n_gammas`: how many matrices there will be; 0: none, for every path has features of its own."""
         self.X = X
         self.n_threads = n_threads
         n = X.shape[0]
         self.several = n_gammas > 1
-        held = min(n_workers + 1, n_gammas) + self.several
+        held = min(2, n_gammas) + self.several  # on any number of workers: the bits depend on it
         self.shared = n_gammas > 0 and 8.0 * n * n * held <= min(_SHARE * border.available_bytes(), _LIMIT)
         self._lock = threading.Lock()
         self._distances: FloatArray | None = None
         self._matrices: dict[float | None, FloatArray] = {}
         self._users: dict[float | None, int] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For another process: nothing is shared with it."""
-        return {"X": None, "n_threads": 1, "shared": False, "_users": {}}
 
     def announce(self, gamma: float | None, users: int) -> None:
         """So many paths will ask for this matrix."""
@@ -47,7 +43,7 @@ class Grams:
     def get(self, gamma: float | None, spec: KernelSpec) -> FloatArray | None:
         """The kernel matrix without its offset, or None: compute what you need yourself."""
         if spec.kernel.kind == KernelKind.PRECOMPUTED:
-            return None if self.X is None else np.asarray(self.X)
+            return np.asarray(self.X)
         if not self.shared:
             return None
         with self._lock:
@@ -57,8 +53,6 @@ class Grams:
 
     def release(self, gamma: float | None) -> None:
         """A path does not need the matrix any more."""
-        if gamma not in self._users:
-            return
         with self._lock:
             self._users[gamma] -= 1
             if self._users[gamma] <= 0:
@@ -71,6 +65,42 @@ class Grams:
             out = self._distances * -spec.kernel.gamma
             return np.asarray(np.exp(out, out=out))
         return whole_kernel(self.X, spec.kernel, spec.function, self.n_threads)
+
+
+class Gram:
+    """The matrix of one gamma, for one task. It goes with the task to another process: bits are the same everywhere."""
+
+    def __init__(self, grams: Grams, gamma: float | None, spec: KernelSpec) -> None:
+        self._grams, self._gamma, self._spec = grams, gamma, spec
+        self.n_threads = grams.n_threads
+
+    def get(self) -> FloatArray | None:
+        """As `Grams.get`."""
+        return self._grams.get(self._gamma, self._spec)
+
+    def release(self) -> None:
+        """As `Grams.release`."""
+        self._grams.release(self._gamma)
+
+    def __reduce__(self) -> tuple[type[SentGram], tuple[FloatArray | None]]:
+        matrix = self.get()
+        self.release()
+        return SentGram, (matrix,)
+
+
+class SentGram(Gram):
+    """The same where it has arrived."""
+
+    def __init__(self, matrix: FloatArray | None) -> None:
+        self._matrix = None if matrix is None else np.asarray(matrix)
+        self.n_threads = 1
+
+    def get(self) -> FloatArray | None:
+        """The matrix."""
+        return self._matrix
+
+    def release(self) -> None:
+        """It goes with the task."""
 
 
 @one_blas_thread

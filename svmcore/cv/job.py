@@ -13,7 +13,7 @@ from svmcore.cv.estimate import estimate
 from svmcore.cv.folds import Fold
 from svmcore.cv.gammas import Fixed
 from svmcore.cv.goals import HINGE
-from svmcore.cv.grams import Grams
+from svmcore.cv.grams import Gram, Grams
 from svmcore.cv.members import PathOfAll, PathTask, Result, Study, finish_fold, last_weight, run_task
 from svmcore.cv.progress import SharedProgress
 from svmcore.cv.result import Curves, best_of, equals_of
@@ -57,8 +57,8 @@ class Job(NamedTuple):
         gaps: list[float] = []
         wanted = plan.first()
         n_gammas = 0 if self.study.form["standardize"] else len(wanted)
-        grams = Grams(self.study.X, max(1, available_threads() // self.workers), self.workers, n_gammas)
-        with self.progress.control:
+        grams = Grams(self.study.X, max(1, available_threads() // self.workers), n_gammas)
+        with self.progress:
             while wanted and not self.progress.ended():
                 results = self._round(wanted, grams)
                 gaps += [r.max_gap for each in results.values() for r in each]
@@ -84,7 +84,7 @@ class Job(NamedTuple):
     def run_exact(self, plan: Fixed) -> FoundCurves:
         """The exact curves; where these will take long, a sentence says so first, and what would be quicker."""
         if self.study.n > _LARGE and not self.loo and self.study.goal.loss == HINGE:
-            with self.progress.control:
+            with self.progress:
                 costs = estimate(self.study, plan.first()[0], self.folds)
             if costs.dear:
                 warn(
@@ -98,7 +98,7 @@ class Job(NamedTuple):
     def run_cheaper(self, plan: Fixed, eps: float) -> FoundCurves:
         """The exact curves where they can be had, a certified band for every gamma where they are too dear."""
         check_kernel(self.study, plan.first()[0])
-        with self.progress.control:
+        with self.progress:
             costs = estimate(self.study, plan.first()[0], self.folds)
         shown = {"estimated_seconds": costs.seconds, "estimated_elbow": costs.elbow, "eps": eps}
         about = (
@@ -117,7 +117,7 @@ class Job(NamedTuple):
         """A certified band for every gamma."""
         curves: dict[float | None, Curves] = {}
         wanted, complete = plan.first(), True
-        with self.progress.control:
+        with self.progress:
             while wanted and not self.progress.ended():
                 for gamma in wanted:
                     band, certain = band_of(self.study, self.score, gamma, self.folds, eps, self.progress, self.n_jobs)
@@ -149,16 +149,18 @@ class Job(NamedTuple):
         tasks = self._tasks(gammas)
         if self.loo:
             tasks = self._completed(gammas, tasks, grams)
-        arguments = [(study, self.score, task, grams, self.progress) for task in tasks]
-        every = list(run_all(run_task, arguments, self.n_jobs))
-        whole = []
+        kernels = {gamma: Gram(grams, gamma, study.spec(gamma)) for gamma in gammas}
+        arguments = [(study, self.score, task, kernels[task.gamma], self.progress) for task in tasks]
+        every = self.progress.gathered(run_task, arguments, self.n_jobs, [[task.number] for task in tasks])
+        whole, gamma_of = [], []
         for first in range(0, len(tasks), len(parts)):
             machines = every[first : first + len(parts)]
             if all(machine is not None for machine in machines):
-                whole.append((study, tasks[first].gamma, tasks[first].fold, machines, grams))
+                gamma_of.append(tasks[first].gamma)
+                whole.append((study, tasks[first].fold, machines, kernels[gamma_of[-1]]))
         found: Results = {gamma: [] for gamma in gammas}
-        for task, result in zip(whole, run_all(finish_fold, whole, self.n_jobs), strict=True):
-            found[task[1]].append(result)
+        for gamma, result in zip(gamma_of, run_all(finish_fold, whole, self.n_jobs), strict=True):
+            found[gamma].append(result)
         return found
 
     def _tasks(self, gammas: list[float | None]) -> list[PathTask]:
@@ -179,7 +181,8 @@ class Job(NamedTuple):
         for gamma in gammas:
             for part in study.division.parts:
                 whole = PathTask(self.progress.more(1), gamma, Fold(every, every), part, low)
-                result = run_task(study, self.score, whole, grams, self.progress)
+                kernel = Gram(grams, gamma, study.spec(gamma))
+                result = run_task(study, self.score, whole, kernel, self.progress)
                 if result is None:
                     return []
                 rest = PathOfAll(result.strand.whole, result.strand.rows, result.outcome, 0.0)

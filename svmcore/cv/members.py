@@ -15,7 +15,7 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, signs, support_curve
 from svmcore.cv.folds import Fold
 from svmcore.cv.goals import HINGE, ONE_CLASS, Goal
-from svmcore.cv.grams import Grams
+from svmcore.cv.grams import Gram
 from svmcore.cv.progress import SharedProgress
 from svmcore.cv.scores import Outcome, Score, joined, rescaled
 from svmcore.cv.several import PathPiece, largest, support_of_all, voted
@@ -258,7 +258,7 @@ def features_of(study: Study, rows: IntArray) -> Any:
 
 
 def run_task(
-    study: Study, score: Score, task: PathTask, grams: Grams, progress: SharedProgress
+    study: Study, score: Score, task: PathTask, kernel: Gram, progress: SharedProgress
 ) -> FollowedMachine | None:
     """Follow one path and see what it does to its validation rows. None when it was ended before."""
     train, test = task.fold
@@ -266,9 +266,9 @@ def run_task(
     path, outcome = None, None
     try:
         if rest is None or rest.until > 0.0:
-            gram = grams.get(task.gamma, study.spec(task.gamma))
             control = new_control("path", None, lambda report: progress.at(task.number, report.done), 0)
-            path = None if progress.ended() else _follow(study, task, rows, gram, grams.n_threads, control)
+            gram = None if progress.ended() else kernel.get()
+            path = None if progress.ended() else _follow(study, task, rows, gram, kernel.n_threads, control)
             if path is None:
                 return None
             if study.decides:
@@ -280,7 +280,7 @@ def run_task(
     except StoppedError:
         return None
     finally:
-        grams.release(task.gamma)
+        kernel.release()
     progress.finish(task.number)
     gap = 0.0 if path is None else float(path.stats.get("max_gap", 0.0))
     own = None if path is None else without_features(path)
@@ -297,7 +297,7 @@ def _outcome(study: Study, score: Score, path: Path, cross: Cross, test: IntArra
     return signs(path, cross, control) if not study.division.single else score.outcome(path, cross, test, control)
 
 
-def finish_fold(study: Study, gamma: Any, fold: Fold, machines: list[FollowedMachine], grams: Grams) -> Result:
+def finish_fold(study: Study, fold: Fold, machines: list[FollowedMachine], kernel: Gram) -> Result:
     """All machines of a fold put together."""
     ratio = study.ratio(fold.train)
     strands = tuple(machine.strand for machine in machines)
@@ -309,9 +309,9 @@ def finish_fold(study: Study, gamma: Any, fold: Fold, machines: list[FollowedMac
     elif study.decides:
         outcome = voted([each for each in outcomes if isinstance(each, Decisions)], study.division)
     else:
-        gram = grams.get(gamma, study.spec(gamma))
+        gram = kernel.get()
         outcome = largest([_pieces(study, strand, fold, gram) for strand in strands], low)
-        grams.release(gamma)
+        kernel.release()
     span = (low / ratio if study.span.high is None else 1.0 / study.span.high, 1.0 / study.span.low)
     if len(strands) == 1:
         support = support_curve(wholes[0], ratio)
