@@ -1,4 +1,4 @@
-"""Working sets: their choice, and the small problem on them, solved by pair steps with its matrix at hand."""
+"""Working sets of a few variables: how they are chosen, and the small problem among them. Pair steps solve it."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from svmcore.solvers._steps_jit import (
 
 # A small problem is solved to the share _INNER of the violation outside, or to the share _INNER_TOL of the tolerance.
 _INNER, _INNER_TOL = 1e-3, 0.1
-_LONG = 2**62  # more iterations than anybody makes
+_LONG = 2**62  # no run makes so many iterations
 
 
 class Small(NamedTuple):
-    """The variables of a working set, and scratch of their choice."""
+    """The variables of a working set, and scratch that their choice needs."""
 
     chosen: IntArray
     key: FloatArray
 
 
 def new_small(duals: Duals, m: int) -> tuple[Small, Duals, Rows, Progress]:
-    """Room for the problem of m variables, whose rows are its matrix."""
+    """Room for the problem of m variables. Its kernel rows are the rows of its own matrix."""
     order = np.arange(m)
     progress = Progress(np.zeros(16, np.int64), np.zeros(8), np.empty((0, 6)))
     progress.ints[NEXT_CHECK] = _LONG
@@ -66,7 +66,10 @@ def new_small(duals: Duals, m: int) -> tuple[Small, Duals, Rows, Progress]:
 
 @jit
 def _insert(index, key, first, count, room, t, value):
-    """Keep the `room` smallest keys of a sorted stretch, earlier ones first. Returns the new count. In place: index, key."""
+    """Insert (t, value) into a sorted stretch of at most `room` keys, behind its equals. The largest key may drop out.
+
+    Returns the new count. In place: index, key.
+    """
     if count == room and value >= key[first + count - 1]:
         return count
     k = count if count < room else count - 1
@@ -81,9 +84,9 @@ def _insert(index, key, first, count, room, t, value):
 
 @jit
 def _working_set(duals, small, q):
-    """SVM-light's steepest feasible direction: the q / 2 variables that want most to grow, and to shrink; their number.
+    """Choose the q / 2 variables that want most to grow, and the q / 2 that want most to shrink. Returns their number.
 
-    In place: small.
+    This is SVM-light's steepest feasible direction. Without an equality row it is the q largest pulls. In place: small.
     """
     chosen, key = small.chosen, small.key
     half = q // 2 if duals.equality else q
@@ -115,7 +118,7 @@ def _working_set(duals, small, q):
 
 @jit
 def load(duals, rows, small, part, matrix, m):
-    """Copy the problem of the first m chosen variables out of the whole one; what is left of the room cannot move.
+    """Copy the problem of the first m chosen variables out of the whole one. Variables behind them cannot move.
 
     In place: part, matrix.
     """
@@ -133,7 +136,7 @@ def load(duals, rows, small, part, matrix, m):
 
 @jit
 def store(duals, rows, small, part, m):
-    """Take the answer over and bring the residual up to date; returns the largest change. In place: duals."""
+    """Take the answer over, and bring the residual up to date. Returns the largest change. In place: duals."""
     largest = 0.0
     for a in range(m):
         t = small.chosen[a]
@@ -147,7 +150,7 @@ def store(duals, rows, small, part, m):
 
 @jit
 def _gain(duals, small, part, m):
-    """By how much the objective falls from the stored point to the small problem's."""
+    """By how much the objective falls from the point of the whole problem to that of the small one."""
     total = 0.0
     for a in range(m):
         t = small.chosen[a]
@@ -157,7 +160,7 @@ def _gain(duals, small, part, m):
 
 @jit
 def decompose_slice(duals, rows, small, part, matrix, inner, progress, limits, q):
-    """Decomposition with working sets of size q; q = 2 is the closed step on the maximal violating pair.
+    """Decomposition with working sets of size q. For q = 2 it is the exact step on the maximal violating pair.
 
     `part`, `matrix` and `inner` are the small problem, its rows and its progress. In place: all but the problem.
     """

@@ -1,7 +1,8 @@
-"""The nearest point of two hulls (Keerthi et al. 2000): passes, and the step on a triangle.
+"""The nearest points u and v of two hulls (Keerthi et al. 2000): passes over the points, and the step on a triangle.
 
-``theta`` holds the weights of both hulls, signed: those of the growing variables add up to 1, the others to -1. With
-``H = K + D``: ``U_t = u'x_t`` and ``V_t = v'x_t`` are kept for all variables, z = u - v and ``z'x_t = U_t - V_t``.
+``theta`` holds the weights of both hulls, with signs. Those of the growing variables add up to 1, the others to -1. Inner
+products are those of ``H = K + D``. ``U_t = u'x_t`` and ``V_t = v'x_t`` are kept for all variables. With z = u - v this
+gives ``z'x_t = U_t - V_t``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ PAPER = OWN_FLOAT
 UU, VV, UV, SUPPORT = range(4)
 _REGULAR = 1e-12  # a determinant below this share of its terms is zero
 _DUST = 1e-15  # a weight below this is rounding
-_MEET = 1e-14  # |z|^2 below this share of |u|^2 + |v|^2: the hulls meet
+_MEET = 1e-14  # the hulls meet where |z|^2 is below this share of |u|^2 + |v|^2
 
 
 class Hulls(NamedTuple):
@@ -47,7 +48,7 @@ class Hulls(NamedTuple):
 
 @jit
 def rebuild(duals, rows, hulls):
-    """U, V and the numbers from theta; the rows of the support must be stored. In place: hulls."""
+    """Compute U, V and the numbers from theta. The rows of the support must be stored. In place: hulls."""
     n = duals.n
     theta, numbers = hulls.theta, hulls.numbers
     for t in range(n):
@@ -89,7 +90,7 @@ def _lag(duals, hulls, t):
 
 @jit
 def measure(duals, hulls, progress):
-    """The KKT violation at the best scale. In place: progress."""
+    """The KKT violation of the dual point 2 theta / |z|^2. In place: progress."""
     scale = 2.0 / max(_square(hulls.numbers), NONZERO)
     top = -np.inf
     bottom = np.inf
@@ -106,7 +107,7 @@ def measure(duals, hulls, progress):
 
 @jit
 def _edge(g, curvature):
-    """The s in [0, 1] that minimises g s + curvature s^2 / 2, and that minimum."""
+    """The s in [0, 1] that minimises g s + curvature s^2 / 2, and the minimum itself."""
     if curvature > 0.0:
         s = min(max(-g / curvature, 0.0), 1.0)
     else:
@@ -116,7 +117,10 @@ def _edge(g, curvature):
 
 @jit
 def _triangle(g1, g2, q11, q22, q12):
-    """(p, q) >= 0, p + q <= 1 that minimise g1 p + g2 q + (q11 p^2 + q22 q^2) / 2 + q12 p q: the inside, else three edges."""
+    """The (p, q) >= 0 with p + q <= 1 that minimise g1 p + g2 q + (q11 p^2 + q22 q^2) / 2 + q12 p q.
+
+    The minimum over the plane is the answer if it lies inside of the triangle. Otherwise it is the best point of three edges.
+    """
     determinant = q11 * q22 - q12 * q12
     if determinant > _REGULAR * q11 * q22:
         p = (q12 * g2 - q22 * g1) / determinant
@@ -153,7 +157,10 @@ def _worst_support(duals, hulls, grows):
 
 @jit
 def _step(duals, rows, hulls, progress, k, fresh):
-    """Bring k into its hull's point. Returns -1 or why not. `fresh`: the values of k's row have just been counted."""
+    """Bring k into its hull's point. Returns -1, or the reason why not.
+
+    `fresh` says that the kernel values of k's row have just been counted.
+    """
     grows = duals.upper[k] > 0.0
     m = _worst_support(duals, hulls, grows)
     slot_k = find_row(duals, rows, progress, k)
@@ -232,7 +239,7 @@ def _move(duals, hulls, row_k, row_m, k, m, p, q, grows):
 
 @jit
 def _type_two(duals, rows, hulls, progress, limits, eps):
-    """Steps on the worst support vector until none lags: a reason to return, or -1."""
+    """Steps on the worst support vector until none lags. Returns a reason to go back to Python, or -1."""
     while True:
         reason = due(progress, limits)
         if reason >= 0:
@@ -259,7 +266,7 @@ def _type_two(duals, rows, hulls, progress, limits, eps):
 
 @jit
 def npa_slice(duals, rows, hulls, progress, limits, eps):
-    """Type I over all points once, type II over the support until none lags, and so on. In place: the state."""
+    """One pass of type I over all points, and then steps of type II over the support until none lags. In place: the state."""
     ints = progress.ints
     while True:
         while ints[POSITION] < duals.n:

@@ -1,4 +1,8 @@
-"""Pair steps on the sign-free dual, for all the solvers that need some: two variables at a time, plain loops."""
+"""Pair steps on the sign-free dual, in plain loops. They serve all solvers that need some of them beside their own steps.
+
+SMO has the same steps over vectors that are padded and masked (`_smo_jit`). There a pass over all variables is vector code,
+and the extremes of the new residual come out of the pass that changes it. What both share is in `_steps_jit`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ from svmcore.solvers._steps_jit import (
 
 @jit
 def pair_step(duals, rows, progress, i, j):
-    """Minimise over beta_i + s, beta_j - s (j < 0: over beta_i alone). Returns -1, or why not."""
+    """Minimise over beta_i + s, beta_j - s, or over beta_i alone when j < 0. Returns -1, or the reason why not."""
     slot_i = find_row(duals, rows, progress, i)
     if slot_i < 0:
         return NEED_ROW
@@ -57,7 +61,7 @@ def pair_step(duals, rows, progress, i, j):
 
 @jit
 def _partner(duals, row_i, i):
-    """The j that shrinks while i grows with the largest gain (v_i - v_j)^2 / curvature of the pair, or -1."""
+    """The j that may shrink and has the largest gain with i, (v_i - v_j)^2 / curvature of the pair. -1 if there is none."""
     best = -1.0
     chosen = -1
     v_i, q_i = duals.v[i], duals.curvature[i]

@@ -1,4 +1,4 @@
-"""Gradient projection on the sign-free dual: faces, directions on them, exact dilations."""
+"""Gradient projection on the sign-free dual: faces, directions on them, and exact steps (the paper's dilations)."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from svmcore.solvers._steps_jit import (
 FACES = OWN_INT
 PAPER = OWN_FLOAT
 _FLAT = 1e-14  # a curvature below this share of its terms counts as zero
-_TOUCHING = 4.0e-16  # a dilation that misses a bound by less than this share lands on the bound
+_TOUCHING = 4.0e-16  # a step that misses a bound by less than this share of itself lands on the bound
 
 
 class Face(NamedTuple):
     """Scratch of gradient projection: the free variables J and their direction."""
 
     J: IntArray
-    sizes: IntArray  # (|J|, forced entrants: they are in J although they sit at a bound)
-    d: FloatArray  # by position in J
-    r: FloatArray  # projected residual, by position in J
-    z: FloatArray  # (K + D) d, all variables
+    sizes: IntArray  # sizes[0] is |J|
+    d: FloatArray  # the direction, by position in J
+    r: FloatArray  # the projected residual, by position in J
+    z: FloatArray  # (K + D) d, of all variables
 
 
 @jit
 def _collect(duals, face):
-    """J := the free variables. Returns the mean residual over J (0 without an equality row). In place: face."""
+    """J becomes the set of free variables. Returns their mean residual, or 0 without an equality row. In place: face."""
     m = 0
     total = 0.0
     for t in range(duals.n):
@@ -61,7 +61,7 @@ def _collect(duals, face):
 
 @jit
 def _entrant(duals, b):
-    """(p, -u_p): the bound variable with the most negative multiplier (4), or (-1, 0)."""
+    """The variable p at a bound whose multiplier u_p, formula (4), is most negative: (p, -u_p). (-1, 0) if there is none."""
     worst = 0.0
     p = -1
     for t in range(duals.n):
@@ -81,7 +81,7 @@ def _entrant(duals, b):
 
 @jit
 def _set_residual(duals, face):
-    """r := the projection of the residual on J, formula d_i of the paper; returns max |r|. In place: face."""
+    """r becomes the projection of the residual on J, which the paper calls d_i. Returns max |r|. In place: face."""
     m = face.sizes[0]
     mean = 0.0
     if duals.equality:
@@ -97,7 +97,10 @@ def _set_residual(duals, face):
 
 @jit
 def _choose_face(duals, face, progress, limits, factor, d_tol):
-    """The face to step on: (reason or -1, face changed). A factor of 0 is the literal rule: p enters once d = 0."""
+    """Choose the face to step on. Returns (reason or -1, whether the face has changed).
+
+    With a factor of 0 the rule is the published one: p enters once d = 0 to `d_tol`.
+    """
     i, j, progress.floats[VIOLATION] = worst_pair(duals)
     if progress.floats[VIOLATION] <= limits.tol:
         return AT_TOLERANCE, False
@@ -126,7 +129,10 @@ def _choose_face(duals, face, progress, limits, factor, d_tol):
 
 @jit
 def _direction(face, previous, conjugate):
-    """d from r: steepest, or Polak-Ribiere+ with the former residual. In place: face.d. Returns the slope r'd."""
+    """d from r: the steepest direction, or that of Polak-Ribiere+ with the former residual. Returns the slope r'd.
+
+    In place: face.d, previous.
+    """
     m = face.sizes[0]
     share = 0.0
     if conjugate:
@@ -153,7 +159,7 @@ def _direction(face, previous, conjugate):
 
 @jit
 def _balance(duals, face):
-    """What rounding has added to the sum of beta is taken by the variable of J that has most room. In place: beta."""
+    """The variable of J that has most room takes what rounding has added to the sum of beta. In place: beta."""
     excess = -duals.total
     for t in range(duals.n):
         excess += duals.beta[t]
@@ -171,7 +177,7 @@ def _balance(duals, face):
 
 @jit
 def _face_move(duals, face, progress, slope):
-    """The exact dilation along d, clipped by the first bound: -1 (moved), STUCK, or NO_BOUND."""
+    """The exact step along d, which ends at the first bound. Returns -1 when something moved, else STUCK or NO_BOUND."""
     m = face.sizes[0]
     curvature = 0.0
     scale = 0.0
@@ -213,7 +219,7 @@ def _face_move(duals, face, progress, slope):
 
 @jit
 def rosen_slice(duals, rows, face, previous, progress, limits, factor, d_tol):
-    """Gradient projection. factor = 0: literal steepest descent; else conjugate directions. In place: the state."""
+    """Gradient projection: steepest descent as published for factor = 0, else conjugate directions. In place: the state."""
     ints = progress.ints
     while True:
         reason = due(progress, limits)

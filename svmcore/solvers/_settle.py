@@ -1,6 +1,7 @@
-"""The end of a crossover: the optimum of a linear machine over its free variables, with all others where they are.
+"""The end of a crossover: the optimum of a linear machine over its free variables, while all others stay where they are.
 
-The master of a machine over many parts, and the interior point of one machine, hold the free variables alike.
+Two users share it: the interior point of one machine (`solvers/interior`), and that of a machine over many parts
+(`distributed/linear`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from scipy.linalg import lapack, qr
 
 from svmcore._types import DualQP, FloatArray
 
-_DEPENDENT = 1e-11  # share of the largest pivot below which a row depends on the others
-# A singular value below this share of the largest one counts as zero: of the system where all variables have a diagonal,
-# and of the one over a basis of the rows.
+_DEPENDENT = 1e-11  # a row whose pivot is below this share of the largest one depends on the others
+# A singular value below one of these shares of the largest one counts as zero. The first share is for the system where all
+# variables have a diagonal, the second for the system over a basis of the rows.
 _NULL_DIAGONAL = 1e-15
 _NULL = 1e-13
-LONG = 1e9  # operations between two looks at the clock
+LONG = 1e9  # so many operations lie between two looks at the clock
 
 
 class Settled(NamedTuple):
@@ -33,7 +34,7 @@ class Settled(NamedTuple):
 def _step(
     qp: DualQP, Z: FloatArray, beta: FloatArray, w: FloatArray, excess: float, poll: Callable[[], bool]
 ) -> tuple[FloatArray, float]:
-    """Change of the variables that makes their residuals equal (to the bias, which is returned)."""
+    """The change of the variables that makes their residuals equal. Returns also their common value, which is the bias."""
     d = Z.shape[1]
     ones = np.ones((len(beta), int(qp.equality)))
     surplus = -np.full(int(qp.equality), excess)
@@ -55,7 +56,7 @@ def _step(
             return x[:, 0], 0.0
         bias = (x[:, 0].sum() - surplus[0]) / x[:, 1].sum()
         return x[:, 0] - bias * x[:, 1], float(bias)
-    # the step lies in the span of [Z, 1]: an orthonormal basis keeps duplicate and dependent rows cheap and harmless
+    # The step lies in the span of [Z, 1]. In an orthonormal basis of it, duplicate and dependent rows do no harm.
     basis: FloatArray = np.eye(len(beta))
     if len(beta) > d + 1:
         q, r, _ = qr(np.hstack([Z, ones]), mode="economic", pivoting=True)
@@ -75,9 +76,9 @@ def _step(
 def settle(
     qp: DualQP, Z: FloatArray, beta: FloatArray, rest: FloatArray, surplus: float, poll: Callable[[], bool]
 ) -> Settled:
-    """Solve for variables with rows Z, dropping those that would leave their boxes.
+    """Solve for the variables with rows Z. Those that would leave their boxes are put onto their bounds and dropped.
 
-    `rest` and `surplus` are Z' beta and the sum of beta over all other variables.
+    `rest` is Z' beta over all other variables, and `surplus` is the sum of their beta.
     """
     beta, inside, bias = beta.copy(), np.ones(len(beta), bool), 0.0
     while inside.any() and not poll():

@@ -1,8 +1,8 @@
 """What all compiled slices of the solvers share: the dual point, counters, limits, and steps of one or two variables.
 
-The residual ``v = c - (K + D) beta`` of every variable is kept. A slice runs until it needs Python: a row is missing, the
-tolerance is met, a check is due, a budget of work is spent (so that Ctrl-C, limits and callbacks are served), or the trace
-is full.
+The residual ``v = c - (K + D) beta`` of every variable is kept. A slice runs until it needs Python. There are five reasons
+for this: a row is missing, the tolerance is met, a check is due, the trace is full, or a budget of work is spent. The last
+one serves Ctrl-C, limits and callbacks.
 """
 
 from __future__ import annotations
@@ -14,26 +14,29 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 
-# why a slice ended
+# The reasons why a slice ends.
 (
     AT_TOLERANCE, CHECK_DUE, SLICE_SPENT, TRACE_FULL, NEED_ROW, STUCK, NO_BOUND, AT_MAX_ITER, SWEEP_DONE, PASSES_DONE,
     NEED_ROOM,
 ) = range(11)  # fmt: skip
 
-# ints of the progress record; a solver's own begin at OWN_INT
+# Places of whole numbers in the progress record. Those of a solver of its own begin at OWN_INT.
 ITERATION, NEXT_CHECK, TRACED, ROW, EVALS, POSITION, CHANGED, RESTART, NONCONVEX, OWN_INT = range(10)
-# floats of the progress record; a solver's own begin at OWN_FLOAT
+# Places of floats in the progress record. Those of a solver of its own begin at OWN_FLOAT.
 VIOLATION, OBJECTIVE, WORK, OWN_FLOAT = range(4)
 
 TRACE_COLUMNS = ("objective", "violation", "n_kernel_evals", "i", "j", "step")
 
-_BENT = -1e-9  # a curvature below this share of its terms is negative, and not by rounding
+_BENT = -1e-9  # a curvature below this share of its terms is not negative by rounding alone
 _CANCELLED = 1e-15  # a curvature below this share of its terms is nothing but rounding
 _TOUCHING = 4.0e-16  # a step that misses a bound by less than this share of its length lands on the bound
 
 
 class Duals(NamedTuple):
-    """The first `n` entries of each vector belong to variables; padding may follow, which can neither grow nor shrink."""
+    """The dual problem, a point, and its residual.
+
+    The first `n` entries of each vector belong to variables. Padding may follow, which can neither grow nor shrink.
+    """
 
     n: int
     equality: bool
@@ -50,7 +53,10 @@ class Duals(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Kernel rows in variable order: `slot[point]` or -1; `used[slot]` is the iteration that last needed it."""
+    """Kernel rows in the order of the variables. `slot[point]` is the row of a point, or -1.
+
+    `used[slot]` is the iteration that last needed the row.
+    """
 
     values: FloatArray
     slot: IntArray
@@ -76,7 +82,7 @@ class Limits(NamedTuple):
 
 @jit(inline=True)
 def find_row(duals, rows, progress, t):
-    """The slot of variable t's kernel row, or -1 with a note of the point whose row is missing. In place: progress."""
+    """The slot of the kernel row of variable t. If it is missing: -1, and its point is noted. In place: progress, used."""
     key = duals.point[t]
     slot = rows.slot[key]
     if slot < 0:
@@ -88,7 +94,7 @@ def find_row(duals, rows, progress, t):
 
 @jit
 def find_rows(duals, rows, progress, chosen, m):
-    """Whether the rows of the first m of these variables are there; notes a point whose row is not. In place: progress."""
+    """Whether the rows of the first m of these variables are stored. Notes a point whose row is not. In place: progress."""
     found = True
     for a in range(m):
         if find_row(duals, rows, progress, chosen[a]) < 0:
@@ -114,7 +120,7 @@ def due(progress, limits):
 
 @jit(inline=True)
 def count_step(progress, gain, i, j, step):
-    """One more iteration that lowered the objective by `gain`. In place: progress."""
+    """Count an iteration that has lowered the objective by `gain`, and trace it. In place: progress."""
     ints, floats = progress.ints, progress.floats
     floats[OBJECTIVE] -= gain
     ints[ITERATION] += 1
@@ -135,7 +141,10 @@ def violation(top, bottom, equality):
 
 @jit
 def worst_pair(duals):
-    """(i, j, violation): the variable of largest residual that can grow, of smallest that can shrink; -1 where none can."""
+    """Returns (i, j, violation). Of the variables that can grow, i has the largest residual. -1 stands for none.
+
+    Of those that can shrink, j has the smallest residual.
+    """
     i = -1
     j = -1
     top = -np.inf
@@ -153,7 +162,7 @@ def worst_pair(duals):
 
 @jit(inline=True)
 def stronger(duals, i, j):
-    """Without an equality row: that one of the worst pair which violates more."""
+    """The one of the worst pair that violates more. It is for problems without an equality row."""
     if i < 0 or (j >= 0 and duals.v[i] < -duals.v[j]):
         return j
     return i
@@ -167,7 +176,7 @@ def room(duals, t, step):
 
 @jit(inline=True)
 def _land(duals, t, step, space):
-    """beta_t += step, exactly onto the bound when the step reaches it. In place: beta."""
+    """beta_t += step. A step that reaches the bound ends exactly on it. In place: beta."""
     size = abs(step)
     if size >= space - _TOUCHING * size:
         duals.beta[t] = duals.upper[t] if step > 0 else duals.lower[t]
@@ -177,9 +186,9 @@ def _land(duals, t, step, space):
 
 @jit(inline=True)
 def move(duals, i, j, step):
-    """beta_i += step, beta_j -= step (j < 0: only i), landing exactly on a bound that is reached.
+    """beta_i += step, beta_j -= step. With j < 0 only i moves. A bound that is reached is met exactly. In place: beta.
 
-    Returns the step taken; infinity, with nothing moved, when no bound limits an infinite step. In place: beta.
+    Returns the step taken. It is infinite when no bound limits an infinite step: then nothing has moved.
     """
     room_i = room(duals, i, step)
     room_j = np.inf
@@ -199,7 +208,7 @@ def move(duals, i, j, step):
 
 @jit
 def follow_change(duals, row, t, change):
-    """The residual after beta_t has changed by so much; `row` is the kernel row of t. In place: v."""
+    """Bring the residual up to date after beta_t has changed by `change`. `row` is the kernel row of t. In place: v."""
     v = duals.v
     for k in range(duals.n):
         v[k] -= change * row[k]
@@ -208,10 +217,10 @@ def follow_change(duals, row, t, change):
 
 @jit(inline=True)
 def pair_length(duals, progress, row_i, i, j):
-    """(step, slope, curvature) of the pair (i, j), or of i alone when j < 0: the minimum along it, if no bound interferes.
+    """(step, slope, curvature) of the pair (i, j), or of i alone when j < 0. The step leads to the minimum, without bounds.
 
-    The step is infinite where the pair has negative curvature (which is noted in progress), and where it is a contradiction
-    of duplicates that nothing but a bound stops.
+    It is infinite in two cases. The pair may have negative curvature, which is noted in progress. Or its points are equal and
+    their labels or targets are not: then only a bound ends the step.
     """
     if j >= 0:
         slope = duals.v[i] - duals.v[j]
@@ -230,7 +239,7 @@ def pair_length(duals, progress, row_i, i, j):
         progress.ints[NONCONVEX] = 1
         step = sign * np.inf
     else:
-        curvature = max(curvature, least)  # what rounding may have hidden: K itself adds nothing negative
+        curvature = max(curvature, least)  # K adds nothing negative, so less than the diagonals' share is rounding
         step = slope / max(curvature, min(duals.tiny, least) if least > 0.0 else duals.tiny)
     convex = progress.ints[NONCONVEX] == 0
     if convex and curvature <= _CANCELLED * abs(scale) and least == 0.0 and sign * pull > 0.0:

@@ -24,12 +24,12 @@ from svmcore.solvers._steps_jit import (
 )
 
 SWEEPS = OWN_INT
-_FLAT = 1e-200  # a curvature that no step is divided by
+_FLAT = 1e-200  # a curvature up to this counts as zero: no step is divided by it
 
 
 @jit(inline=True)
 def _pull(duals, t):
-    """Without an equality row: the residual where variable t can follow it, else 0."""
+    """The residual of variable t if the variable can follow it, else 0. It is for problems without an equality row."""
     value = duals.v[t]
     if value > 0.0:
         return value if duals.beta[t] < duals.upper[t] else 0.0
@@ -38,8 +38,10 @@ def _pull(duals, t):
 
 @jit
 def _largest(duals, by_gap):
-    """(t, pull): the variable to move next and the largest pull of all. The next one pulls most, or, with `by_gap`, adds
-    most to the duality gap: its pull times its room. A variable without bound has the room of the largest one, plus 1.
+    """The variable t to move next, and the largest pull of all: (t, pull).
+
+    The next variable is that of largest pull. With `by_gap` it is the one that adds most to the duality gap: its pull times
+    its room. Where there is no bound, the largest |beta|, plus 1, stands for the bound.
     """
     ceiling = 1.0
     if by_gap:
@@ -67,7 +69,10 @@ def _largest(duals, by_gap):
 
 @jit
 def _coordinate(duals, rows, progress, t, share):
-    """beta_t += share v_t / (K_tt + diag_t), clipped to its box. Returns -1, or why not. In place: beta, v, progress."""
+    """beta_t += share v_t / (K_tt + diag_t), clipped to its box. Returns -1, or the reason why not.
+
+    In place: beta, v, progress.
+    """
     pull = _pull(duals, t)
     if pull == 0.0:
         return -1
@@ -94,11 +99,11 @@ def _coordinate(duals, rows, progress, t, share):
 
 @jit
 def sweep_slice(duals, rows, order, progress, shares, greedy, limits):
-    """Coordinate steps over the rows of `order`, a sweep each. A step is that share of the one that ends at v_t = 0.
+    """Coordinate steps over the rows of `order`. A row is a sweep. In place: all but the problem.
 
-    greedy: as many steps, each where the residual (1), or the share of the duality gap (2), is largest.
-
-    Measures after every sweep, and returns early after one that changed nothing. In place: all but the problem.
+    The step of variable t is `shares[t]` times the step to v_t = 0. With greedy = 1 there are as many steps, but each is
+    taken where the residual is largest. With greedy = 2 it is taken where the share of the duality gap is largest. The point
+    is measured after every sweep. A sweep that changed nothing is the last.
     """
     ints = progress.ints
     length = order.shape[1]

@@ -1,17 +1,20 @@
-"""Kernel-Adatron (Hildreth's method), its over-relaxed form SOR, and steepest ascent; no bias.
+"""Kernel-Adatron (Hildreth's method), its over-relaxed form SOR, and steepest ascent. All of them are without a bias.
 
-Solves   the dual without equality row: fixed bias, or the embedding K + tau^2; finite or infinite boxes.
-Cost     a kernel row of n values for each variable that ever moves; O(n) an update.
-Stops    at the tolerance of the chosen criterion, looked at after every sweep.
-Step     beta_t += omega v_t / (K_tt + D_t), clipped to its box; any omega in (0, 2) converges, linearly.
-         With a learning rate eta_t: beta_t += eta_t v_t. A step that would gain nothing, because eta_t (K_tt + D_t) >= 2,
-         is cut to the exact one, v_t / (K_tt + D_t).
-Order    "sequential"; "random": a new permutation every sweep; "violation": the largest residual first; "gap": the
-         largest part of the duality gap first, |v_t| times the room that t has (remark 7.2; without a bound, that of the
-         largest variable, plus 1); "two-stage": the non-zero variables in ascending order of size until they make no
-         progress, then the others.
-         "batch": all at once, strictly along the gradient and clipped to the box: n m operations a step. Without a
-         learning rate as far as is best along the gradient, times omega; so too where its rate would gain nothing.
+Solves   the dual without equality row: the bias is fixed, or embedded as K + tau^2. Boxes may be infinite.
+Cost     a kernel row of n values for each variable that ever moves. An update takes O(n).
+Stops    at the tolerance of the chosen criterion, which is looked at after every sweep.
+Step     beta_t += omega v_t / (K_tt + D_t), clipped to its box. Any omega in (0, 2) converges, linearly.
+         With a learning rate eta_t it is beta_t += eta_t v_t. If eta_t (K_tt + D_t) >= 2, that step would gain nothing. Then
+         the exact step v_t / (K_tt + D_t) is taken.
+Order    "sequential": always the same order.
+         "random": a new permutation for every sweep.
+         "violation": the largest residual first.
+         "gap": the largest part of the duality gap first, which is |v_t| times the room that t has (remark 7.2). Where there
+         is no bound, the largest |beta|, plus 1, stands for it.
+         "two-stage": the non-zero variables in ascending order of size until they make no progress, then the others.
+         "batch": all variables at once, along the gradient, clipped to the box. A step of m variables takes n m operations.
+         Without a learning rate it goes as far as is best along the gradient, times omega. It does so, too, where the step
+         of the learning rate would gain nothing.
 Reference  Cristianini and Shawe-Taylor (2000), section 7.2, table 7.1, remarks 7.4 to 7.10.
 """
 
@@ -35,10 +38,10 @@ CAPABILITIES = Capabilities(
 ORDERS = ("sequential", "random", "violation", "gap", "two-stage", "batch")
 OPTION_VALUES = {"order": ORDERS, "omega": Between(0.0, 2.0), "learning_rate": PerPoint()}
 
-_UPDATES = 2000  # updates between two visits to Python
+_UPDATES = 2000  # sweeps that do not depend on one another are done in one call until they have made so many updates
 _GREEDY = {"violation": 1, "gap": 2}
-_BATCHES = 300  # steps of all variables without halving the violation, before the face is asked
-_PROGRESS = 1e-2  # a sweep of the first stage that gains less than this share of the first one's gain ends the stage
+_BATCHES = 300  # so many steps of all variables that do not halve the violation are a crawl
+_PROGRESS = 1e-2  # a stage over non-zero variables ends with a sweep that gains less than this share of the best one
 
 
 class _Orders:
@@ -53,7 +56,7 @@ class _Orders:
         self.gain = self.objective = np.inf
 
     def next(self) -> IntArray:
-        """One sweep a row; several at a time where the next one does not depend on the last."""
+        """The next sweeps, one a row. There are several where a sweep does not depend on the one before."""
         if self.order == "two-stage":
             return self._two_stage()[None, :]
         several = np.tile(self.all, (self.repeats, 1))
@@ -83,7 +86,7 @@ class _Ascent:
         course.stats |= {"shortened": 0}
 
     def __call__(self, limits: _steps_jit.Limits) -> int:
-        """One step, or the reason for none."""
+        """Take one step. Returns -1, or the reason why there was none."""
         course, duals = self.course, self.course.duals
         reason = int(_steps_jit.due(course.progress, limits))
         if reason >= 0:
@@ -101,7 +104,7 @@ class _Ascent:
         if not np.isfinite(target).all():
             return _steps_jit.NO_BOUND
         share = 1.0
-        if bend >= 2.0 * slope:  # the clipped step gains nothing: to the best point on its way
+        if bend >= 2.0 * slope:  # the clipped step gains nothing, so it ends at the best point on its way
             share = slope / max(bend, NONZERO)
             target = np.clip(duals.beta + share * (target - duals.beta), duals.lower, duals.upper)
         moved = int(np.count_nonzero(target != duals.beta))
@@ -113,7 +116,7 @@ class _Ascent:
         return -1 if moved else _steps_jit.STUCK
 
     def _towards(self, gradient: FloatArray, rates: FloatArray | float) -> tuple[FloatArray, FloatArray, float, float]:
-        """Where these rates lead, clipped to the box; the product of that step, its slope and how it bends."""
+        """Where these rates lead, clipped to the box. Returns (target, (K + D) step, slope, curvature) of that step."""
         duals = self.course.duals
         with np.errstate(invalid="ignore"):
             target = duals.beta + np.where(gradient == 0.0, 0.0, rates * gradient)
@@ -125,12 +128,12 @@ class _Ascent:
         return target, change, float(step @ duals.v), float(step @ change)
 
     def _best(self, gradient: FloatArray) -> float:
-        """The rate that is best along the gradient, times omega; infinite where the objective does not bend."""
+        """The rate that is best along the gradient, times omega. It is infinite where there is no curvature."""
         bend, square = float(gradient @ self._product(gradient)), float(gradient @ gradient)
         return self.omega * square / bend if bend > self.course.duals.tiny * square else np.inf
 
     def _product(self, direction: FloatArray) -> FloatArray:
-        """(K + D) times a direction: from kept rows if they have room, else from the data."""
+        """(K + D) times a direction: from stored rows if there is room for all of them, else from the data."""
         course, qp = self.course, self.course.qp
         moving = np.flatnonzero(direction)
         points = np.unique(qp.point[moving])
@@ -160,9 +163,9 @@ def run(
     learning_rate: float | FloatArray | None = None,
     face_steps: bool = True,
 ) -> Raw:
-    """Run gradient ascent. `learning_rate`: one for all points, or one for each; None: that of the exact step, times omega.
+    """Run gradient ascent. `learning_rate` is one number for all points, or one for each. None means exact steps times omega.
 
-    `face_steps=False` leaves its steps alone even where they no longer help.
+    With `face_steps=False` no face step is taken where ascent no longer helps.
     """
     course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
     course.face_steps = face_steps
@@ -205,7 +208,7 @@ def run(
 
 
 def _batched(course: Course, ascent: _Ascent) -> Status:
-    """Steps of all variables until one of them is the last."""
+    """Run steps of all variables to the end."""
 
     def work(limits: _steps_jit.Limits) -> int:
         while (reason := ascent(limits)) < 0:

@@ -1,11 +1,11 @@
-"""Chunking: a chunk solved whole, its support vectors kept, the worst violators added.
+"""Chunking: a chunk of variables is solved. Its support vectors stay, and the worst violators are added for the next chunk.
 
 Solves   every formulation.
-Cost     the kernel rows of a chunk, those that are not stored; one quadratic program of its size for each chunk.
+Cost     the kernel rows of a chunk that are not stored, and one quadratic program of its size for each chunk.
 Stops    at the tolerance of the chosen criterion. An iteration is one chunk.
-Chunk    the support vectors, and the `size` variables outside that violate most. Its program is solved by HiGHS (up to
-         `highs_limit` variables: an active-set method on a dense matrix) and polished by pair steps to the tolerance;
-         larger ones by pair steps alone, warm.
+Chunk    the support vectors, and the `size` variables outside that violate most. Up to `highs_limit` variables HiGHS solves
+         its program, by an active-set method on a dense matrix. Then pair steps solve it to the tolerance. They solve larger
+         programs alone, from the present point.
 Reference  Cristianini and Shawe-Taylor (2000), section 7.4, table 7.2.
 """
 
@@ -28,15 +28,15 @@ CAPABILITIES = Capabilities(summary="chunking with HiGHS's quadratic programming
 
 OPTION_VALUES = {"size": WholeNumber(2), "highs_limit": WholeNumber(0)}
 
-CHUNKS = 30  # without halving the violation, before the face is asked
+CHUNKS = 30  # so many chunks that do not halve the violation are a crawl
 CHUNK_COST = 1e6
-_POLISH = 20000  # pair steps on a chunk, and 20 more a variable
-_AT_BOUND = 1e-9  # a value of HiGHS this close to its bound, relative to the largest value, is at it
-_POLISHED = 0.3  # share of the tolerance to which they solve it
+# Pair steps solve a chunk to the share _POLISHED of the tolerance. They are at most _POLISH, and 20 more for each variable.
+_POLISH, _POLISHED = 20000, 0.3
+_AT_BOUND = 1e-9  # a value of HiGHS that is so close to its bound, relative to the largest value, is put onto it
 
 
 class _Chunks:
-    """The chunk in work."""
+    """The choice of chunks, and what happens to one."""
 
     def __init__(self, course: Course, size: int, highs_limit: int) -> None:
         self.course, self.size, self.highs_limit = course, size, highs_limit
@@ -58,7 +58,7 @@ class _Chunks:
             worst = np.union1d(up, down)
         else:
             worst = worst[violation[worst] > 0.0]
-            if self.course.qp.equality:  # nothing moves without one of each direction
+            if self.course.qp.equality:  # nothing moves without one variable of each direction
                 can_grow, can_shrink = duals.beta < duals.upper, duals.beta > duals.lower
                 top = int(np.argmax(np.where(can_grow, duals.v, -np.inf)))
                 bottom = int(np.argmin(np.where(can_shrink, duals.v, np.inf)))
@@ -66,7 +66,7 @@ class _Chunks:
         return np.union1d(np.flatnonzero(support), worst)
 
     def solve(self, chunk: IntArray) -> int:
-        """Solve the chunk's program; the reason to go on or stop."""
+        """Solve the program of a chunk. Returns a reason, as a slice does."""
         course, duals = self.course, self.course.duals
         m = len(chunk)
         course.supply(course.qp.point[chunk])
@@ -98,7 +98,7 @@ class _Chunks:
         return _steps_jit.CHECK_DUE if moved > 0 else _steps_jit.STUCK
 
     def _highs(self, part: Duals, matrix: FloatArray) -> None:
-        """HiGHS's answer where it is feasible and better than the warm start. In place: part."""
+        """Take the answer of HiGHS, if it is feasible and no worse than the present point. In place: part."""
         H = matrix + np.diag(part.diag)
         x, g = part.beta.copy(), part.v.copy()
         linear = g + H @ x  # the program is 1/2 x'Hx - linear'x over the chunk
@@ -117,7 +117,7 @@ class _Chunks:
 
 
 def _balanced(x: FloatArray, total: float, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """x with its bound variables snapped and the rounding of its sum taken by the variables with most room."""
+    """x with the sum `total`. Variables next to a bound are put onto it, and those with most room make up for the sum."""
     near = _AT_BOUND * max(float(np.abs(x).max(initial=0.0)), NONZERO)
     x = np.where(x - lower <= near, lower, np.where(upper - x <= near, upper, x))
     missing = total - x.sum()
@@ -144,7 +144,7 @@ def run(
     size: int = 50,
     highs_limit: int = 300,
 ) -> Raw:
-    """Run chunking: `size` violators are added at a time."""
+    """Run chunking. `size` violators are added at a time."""
     course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
     course.crawl = Crawl(len(start), CHUNKS, CHUNK_COST)
     chunks = _Chunks(course, max(int(size), 2), int(highs_limit))

@@ -1,10 +1,11 @@
 """Decomposition: working sets of fixed size q by steepest feasible direction.
 
 Solves   every formulation.
-Cost     q kernel rows for each working set, those that are not stored; q n a step, and a small problem of q variables.
+Cost     the q kernel rows of each working set, unless they are stored; q n operations, and a small problem of q variables.
 Stops    at the tolerance of the chosen criterion. An iteration is one working set.
-Choice   SVM-light's: the q / 2 variables of largest residual that can grow, the q / 2 of smallest that can shrink. With q = 2
-         the step has a closed form and retraces the maximal violating pair. Without an equality row: the q largest pulls.
+Choice   that of SVM-light. Of the variables that can grow, it takes the q / 2 of largest residual. Of those that can shrink,
+         it takes the q / 2 of smallest residual. With q = 2 the step has a closed form, and the run is that of the maximal
+         violating pair. Without an equality row the q largest pulls are taken.
 Reference  Cristianini and Shawe-Taylor (2000), section 7.4, table 7.2; Joachims (1999).
 """
 
@@ -37,7 +38,7 @@ def run(
     q: int = 10,
     face_steps: bool = True,
 ) -> Raw:
-    """Run decomposition with working sets of `q` variables (even)."""
+    """Run decomposition with working sets of `q` variables. q is even."""
     course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
     course.face_steps = face_steps
     q = int(min(q, max(2, 2 * ((len(start) + 1) // 2))))

@@ -1,13 +1,14 @@
 """NPA: the nearest point of two hulls.
 
-Solves   classification with an equality row and unbounded variables: squared hinge and hard margin. (The method that
-         SimpleSVM was compared with.)
-Cost     a kernel row for each index that ever enters a hull's point; O(n) a step.
-Stops    type I and II passes until no point lags behind by eps (functional margin); then at the tolerance of the chosen
-         criterion, eps being halved until it holds.
-Step     type I over all points once, type II over the support until none violates; the new point of a hull is the best
-         one of the triangle (u, x_k, u + a_m (x_k - x_m)). Then beta = 2 a / |z|^2.
-Figures  stats["paper_evals"]: |S| values for each point outside the support that is looked at, and for each row of a step.
+Solves   classification with an equality row and unbounded variables: squared hinge and hard margin. The paper of SimpleSVM
+         compares with this method.
+Cost     a kernel row for each index that ever enters a hull's point. A step takes O(n).
+Stops    at the tolerance of the chosen criterion. Passes go on until no point lags behind by eps, in units of the functional
+         margin. Where the criterion does not hold then, eps is halved.
+Step     passes of type I look at all points once. Those of type II look at the support until none lags. The new point of a
+         hull is the best point of the triangle (u, x_k, u + a_m (x_k - x_m)). Then beta = 2 a / |z|^2.
+Figures  stats["paper_evals"] counts |S| values for each point outside the support that is looked at, and for each row of a
+         step.
 Reference  Keerthi, Shevade, Bhattacharyya and Murthy (2000).
 """
 
@@ -31,11 +32,11 @@ CAPABILITIES = Capabilities(
     totals=False,
 )
 
-_NARROWEST = 1e-17  # margin of a pass below which rounding decides who lags behind: no smaller one is tried
+_NARROWEST = 1e-17  # the smallest eps that is tried: below it rounding decides who lags behind
 
 
 class _Hulls:
-    """The two hulls next to the dual variables."""
+    """The two hulls, and the way between them and the dual variables."""
 
     def __init__(self, course: Course) -> None:
         self.course = course
@@ -43,7 +44,7 @@ class _Hulls:
         self.hulls = Hulls(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(4))
 
     def from_beta(self) -> None:
-        """Hulls of the current dual point; of the first point of each class where that is zero."""
+        """The hulls' points of the present dual point. A class without weight begins with its first point."""
         course, theta = self.course, self.hulls.theta
         beta = course.duals.beta
         theta[:] = beta
@@ -58,7 +59,7 @@ class _Hulls:
         _npa_jit.rebuild(course.duals, course.store.rows, self.hulls)
 
     def to_beta(self) -> None:
-        """The dual point of the current hulls, and its residual."""
+        """The dual point of the present hulls, and its residual."""
         duals = self.course.duals
         uu, vv, uv, _ = self.hulls.numbers
         scale = 2.0 / max(uu + vv - 2.0 * uv, NONZERO)
@@ -82,7 +83,7 @@ def run(
     eps: float = 0.0,
     face_steps: bool = True,
 ) -> Raw:
-    """Run NPA. `eps` is the literal tolerance of the passes (0.0: half of tol)."""
+    """Run NPA. `eps` is the tolerance of the passes, as published. 0.0 stands for half of tol."""
     course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
     course.face_steps = face_steps
     if not (np.any(qp.upper > 0) and np.any(qp.lower < 0)):

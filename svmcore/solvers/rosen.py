@@ -1,14 +1,15 @@
-"""Rosen's gradient projection, under two names: "rosen" is the literal method, "rosen-cg" takes conjugate directions.
+"""Rosen's gradient projection, under two names. "rosen" is the method as published, "rosen-cg" takes conjugate directions.
 
-Solves   every formulation. (The paper: the hinge with an equality row.)
-Cost     a kernel row for each index that ever enters J, once; |J| n a step.
+Solves   every formulation. The paper has the hinge with an equality row.
+Cost     a kernel row, once, for each index that ever enters J, and |J| n a step.
 Stops    at the tolerance of the chosen criterion.
-Literal  On the free variables J: d = v - mean of v over J (d_i of the paper). When d = 0 to tolerance the bound variable p
-         with the most negative multiplier (4) joins and d is formula (5) on J + {p}. The dilation is exact, and ends at the
-         first bound. J empty: the maximal violating pair stands for J. Zero curvature: on to the bound.
+Literal  The free variables are J. The direction is d = v - mean of v over J, which the paper calls d_i. When d = 0 to
+         tolerance, the variable p at a bound with the most negative multiplier (4) joins, and d is formula (5) on J + {p}.
+         The step is exact, and ends at the first bound. An empty J is replaced by the maximal violating pair. Without
+         curvature the step goes on to the bound.
 Conjugate  Polak-Ribiere+ on J, restarted whenever the face changes. The variable p joins when
-         ``-u_p > factor * max |d_J|``: a factor of 1 jams, 2 to 10 do not; of these 2 takes the fewest steps.
-Figures  stats["face_changes"] next to the steps; stats["paper_evals"] without any reuse of rows, |J| n a step.
+         ``-u_p > factor * max |d_J|``. A factor of 1 jams. Factors of 2 to 10 do not, and 2 takes the fewest steps.
+Figures  stats["face_changes"], and stats["paper_evals"]: |J| n a step, as if no row were ever used again.
 Reference  Lopez and Dorronsoro, Rosen's projection method for SVM training.
 """
 
@@ -46,14 +47,17 @@ def run(
     d_tol: float = 0.0,
     face_steps: bool = True,
 ) -> Raw:
-    """Run the literal method. `d_tol`: when d counts as 0 (0.0: half of tol); `face_steps=False`: no rescue by a solve."""
+    """Run the method as published. d counts as 0 below `d_tol`. 0.0 stands for half of tol.
+
+    With `face_steps=False` no exact solve on the face rescues it.
+    """
     course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
     course.face_steps = face_steps
     return _project(course, factor=0.0, d_tol=d_tol if d_tol > 0 else 0.5 * tol)
 
 
 class Conjugate:
-    """What the registry finds under "rosen-cg"."""
+    """The solver that the registry finds under "rosen-cg"."""
 
     CAPABILITIES = Capabilities(
         summary="gradient projection with conjugate directions on the face, for tight tolerances"
@@ -75,16 +79,16 @@ class Conjugate:
         factor: float = 2.0,
         face_steps: bool = True,
     ) -> Raw:
-        """Run conjugate gradient projection. `face_steps=False`: no rescue by an exact solve on the face."""
+        """Run conjugate gradient projection. With `face_steps=False` no exact solve on the face rescues it."""
         course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
         course.face_steps = face_steps
         return _project(course, factor=float(factor), d_tol=0.0)
 
 
 def _project(course: Course, *, factor: float, d_tol: float) -> Raw:
-    """Gradient projection; factor 0: literal, a new variable enters once d = 0 to d_tol."""
+    """Run gradient projection. A factor of 0 means the method as published: a variable enters once d = 0 to `d_tol`."""
     n = course.duals.n + 2
-    face = Face(np.zeros(n, np.int64), np.zeros(2, np.int64), np.zeros(n), np.zeros(n), np.zeros(n))
+    face = Face(np.zeros(n, np.int64), np.zeros(1, np.int64), np.zeros(n), np.zeros(n), np.zeros(n))
     previous = np.zeros(n)
 
     def work(limits: Limits) -> int:

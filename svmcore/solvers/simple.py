@@ -1,12 +1,14 @@
-"""SimpleSVM: an active set that grows by violators and prunes what blocks them, on an updated Cholesky factor.
+"""SimpleSVM: an active set S with an updated Cholesky factor. Violators enter it, and members that block them leave.
 
-Solves   every formulation; the 2-norm of the paper, the hard margin, and the hinge (ratio test against both bounds).
-Cost     |S|^2 for each add and prune, 4 |S|^2 .. 8 |S|^2 bytes for the factor; a kernel row for each index ever in S.
-Stops    at the tolerance of the chosen criterion; the answer itself is exact up to rounding on its active set.
-Scans    None: pair steps to a loose tolerance, LAPACK's Cholesky on the free variables, then the largest violators;
-         "max": the largest violator from the closest pair on;
-         "paper": literal. A cyclic scan over the file order takes the next violator (y f < 1 - tol / 2), counting kernel
-         evaluations without reuse in stats["paper_evals"]: |S| for a test, |S| + 1 for an add and again after a prune.
+Solves   every formulation: the 2-norm of the paper, the hard margin, and the hinge, whose steps end at either bound.
+Cost     |S|^2 for each variable that enters or leaves, and a kernel row for each index that was ever in S. The factor has
+         room for more members than S has, so it takes 8 |S|^2 bytes or a few times as many.
+Stops    at the tolerance of the chosen criterion. On its active set the answer is exact up to rounding.
+Scans    None: pair steps to a loose tolerance, LAPACK's Cholesky factor of the free variables, then the largest violators.
+         "max": the largest violator, from the closest pair on.
+         "paper": as published. A cyclic scan in the order of the file takes the next violator (y f < 1 - tol / 2).
+         stats["paper_evals"] counts kernel values as if none were used again: |S| for a test, |S| + 1 for a variable that
+         enters, and the same again after one that leaves.
 Reference  Vishwanathan and Murty (2002); Cauwenberghs and Poggio (2001) for the updates.
 """
 
@@ -26,7 +28,7 @@ CAPABILITIES = Capabilities(summary="SimpleSVM: a growing and pruned active set 
 
 OPTION_VALUES = {"scan": ("max", "paper"), "pair": Pair()}
 
-_LOOSE = 5e-2  # share of the first violation at which pair steps hand over to the active set
+_LOOSE = 5e-2  # pair steps end at this share of the first violation, and the active set takes over
 
 
 def run(
@@ -43,7 +45,7 @@ def run(
     scan: str | None = None,
     pair: tuple[int, int] | None = None,
 ) -> Raw:
-    """Run SimpleSVM. `pair` are the two points to begin with, instead of the closest pair."""
+    """Run SimpleSVM. `pair` are the two points to begin with, in place of the closest pair."""
     course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
     course.check_every = 100
     ints = course.ints
@@ -94,7 +96,7 @@ def run(
 
 
 def _warm_up(course: Course) -> Status | None:
-    """Second-order pair steps to a loose tolerance."""
+    """Take second-order pair steps to a loose tolerance. Returns a status only where the run ends here."""
     status = course.outside()
     first = float(_steps_jit.worst_pair(course.duals)[2])
     limits = course.limits(max(course.limits().tol, _LOOSE * first))

@@ -1,15 +1,16 @@
 """SMO: two variables at a time, chosen by one of four rules.
 
-Solves   every formulation of the sign-free dual, with or without equality row, finite or infinite boxes.
-Cost     a kernel row of n values for each index that enters a pair and is not cached; O(n) a step.
+Solves   every formulation of the sign-free dual, with or without an equality row, in finite or infinite boxes.
+Cost     a kernel row of n values for each index that enters a pair and is not cached. A step takes O(n).
 Stops    at the tolerance of the chosen criterion, measured on all variables with a freshly computed gradient.
-Rules    "second": the partner of largest second-order gain (Fan, Chen and Lin 2005);
-         "mvp": the maximal violating pair (Keerthi et al. 2001);
-         "platt": Platt's two heuristics (1998);  "simplified": a violator with a random partner.
+Rules    "second": the partner of largest second-order gain (Fan, Chen and Lin 2005).
+         "mvp": the maximal violating pair (Keerthi et al. 2001).
+         "platt": Platt's two heuristics (1998).
+         "simplified": a violator with a random partner.
 
-Shrinking: from time to time the variables that sit at a bound and point outwards are left out, and the problem that
-remains is copied together (points, vectors, cached rows). When it is solved the gradient of all variables is computed
-afresh; if the left-out ones object, the run goes on with all of them.
+Shrinking: from time to time the variables that sit at a bound and point outwards are left out. The problem that remains is
+copied together: points, vectors, cached rows. When it is solved, the gradient of all variables is computed afresh. If
+variables that were left out violate, the run goes on with all of them.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ RULES = {
 }
 OPTION_VALUES = {"rule": tuple(RULES)}
 
-_SHRINK_FROM = 500  # variables below which copying costs more than it saves
-_OBJECTIONS = 4  # of variables that were left out, after which nobody is
-_SHRINK_BELOW = 0.8  # copy the problem together once this share of it is left
+# Shrinking. With fewer than _SHRINK_FROM variables copying costs more than it saves. The problem is copied together when at
+# most the share _SHRINK_BELOW of it is left. After _OBJECTIONS shrunken problems whose left-out variables violate, it ends.
+_SHRINK_FROM, _SHRINK_BELOW, _OBJECTIONS = 500, 0.8, 4
 
 
 class _Problem:
-    """The variables a run works on (all of them, or what shrinking left), with their points and row cache."""
+    """The variables that a run works on, with their points and row cache: all of them, or those that shrinking left."""
 
     def __init__(self, qp: DualQP, K: KernelMatrix, index: IntArray, beta: FloatArray, v: FloatArray) -> None:
         self.qp = qp
@@ -125,7 +126,7 @@ class _Problem:
         cache.values[slot, duals.n :] = 0.0
 
     def restart(self, beta: FloatArray, v: FloatArray) -> None:
-        """Overwrite the point and its gradient (of all variables)."""
+        """Overwrite the point and its residual. `beta` and `v` are of all variables."""
         n = self.duals.n
         self.duals.beta[:n] = beta[self.index]
         self.duals.v[:n] = v[self.index]
@@ -137,7 +138,10 @@ class _Problem:
         self.scan.shrink[:n] = np.where(duals.beta[:n] > duals.lower[:n], 0.0, BIG)
 
     def shrunken(self, full: FloatArray, v: FloatArray) -> _Problem | None:
-        """A copy without the variables that sit at a bound and point outwards; None when it would not pay."""
+        """A copy without the variables that sit at a bound and point outwards. None when it would not pay.
+
+        `full` and `v` are the point and the residual of all variables. In place: full, v.
+        """
         duals, n = self.duals, self.duals.n
         beta, residual = duals.beta[:n], duals.v[:n]
         can_grow, can_shrink = beta < duals.upper[:n], beta > duals.lower[:n]
@@ -157,7 +161,7 @@ class _Problem:
         return child
 
     def inherit(self, parent: _Problem, columns: IntArray) -> None:
-        """Copy the parent's cached rows of the points that are left, oldest first."""
+        """Copy the cached rows of the parent, as far as their points are left here. The oldest comes first."""
         order = np.argsort(parent.cache.used[: parent.cache.clock[1]], kind="stable")
         mine = np.searchsorted(self.ids, parent.ids[parent.cache.owner[order]])
         mine[mine == len(self.ids)] = 0
@@ -175,7 +179,7 @@ class _Problem:
 
 
 class _Shrinking(Course):
-    """The course of SMO: `problem` is the problem in work, `whole` the whole one behind it."""
+    """The course of SMO. `problem` is the problem in work, and `whole` is that of all variables."""
 
     patience = (20, 2000)
 
@@ -228,7 +232,7 @@ class _Shrinking(Course):
         self.problem.refresh_masks()
 
     def rested(self) -> None:
-        """Leave out the variables that sit at a bound and point outwards, where that pays."""
+        """Leave out the variables that sit at a bound and point outwards, if that pays."""
         if not self.shrinking or self.duals.n < _SHRINK_FROM:
             return
         child = self.problem.shrunken(self._beta, self._v)
@@ -237,7 +241,7 @@ class _Shrinking(Course):
             self.ints[_steps_jit.POSITION] = 0
 
     def objected(self) -> None:
-        """Leave nobody out any more, where that has been wrong several times."""
+        """Leave no variable out any more, if that has been wrong several times."""
         self.objections += 1
         self.shrinking = self.shrinking and self.objections < _OBJECTIONS
 
@@ -264,7 +268,10 @@ def run(
     face_steps: bool = True,
     max_passes: int = 0,
 ) -> Raw:
-    """Run SMO. `face_steps=False` leaves pair steps alone; `max_passes` ends "simplified" after so many idle sweeps."""
+    """Run SMO. With `face_steps=False` no face step is taken where pair steps no longer help.
+
+    `max_passes` ends the rule "simplified" after so many sweeps without a change.
+    """
     course = _Shrinking(
         qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace, seed=seed,
         shrinking=shrinking,
