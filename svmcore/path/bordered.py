@@ -1,13 +1,14 @@
 """The bordered system A of the published path algorithm: rank, solutions and null space, from one of three factorizations.
 
-"svd": A = U S V'. "qr": A E = Q R with column pivoting (LAPACK). "update": the same, and Q and R are updated
-(`path/qr_jit`) where A is known to be non-singular: a point that leaves, and a point that enters when the indicator
-1 + v'A^-1 u (over the two rank-one changes of an insertion: the relative Schur complement) is not near zero.
+- "svd": A = U S V'.
+- "qr": A E = Q R with column pivoting, by LAPACK.
+- "update": the same, but Q and R are updated (`path/qr_jit`) where A is known to be non-singular. A point may leave. A point
+  may enter when the indicator 1 + v'A^-1 u is not near zero. For an insertion this is the relative Schur complement.
 
-Signs are folded into beta = y alpha-hat, so A = [[0, 1'], [1, K_EE]] is the paper's (22) up to a diagonal of signs. It is
-symmetric and indefinite: V is not U, and the last columns of Q span the null space because A = A'.
+Signs are part of beta = y alpha-hat. So A = [[0, 1'], [1, K_EE]] is the paper's (22) up to a diagonal of signs. It is
+symmetric and indefinite, so V is not U. Since A = A', the last columns of Q span the null space.
 
-Cost: O(m^3) where A is decomposed, O(m^2) where it is updated and for every solution.
+Cost: O(m^3) where A is decomposed. An update, and every solution, takes O(m^2).
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from svmcore.path import qr_jit
 INDICATOR = 1e-8
 """A relative Schur complement below this warns of a singular A."""
 SHARE = 32
-"""So many times fewer changes than points make updating cheaper than decomposing."""
+"""Updating is cheaper than decomposing when there are so many times fewer changes than points."""
 
 
 class Bordered:
-    """A for the present elbow. `points` holds the elbow in the order of A's columns; `fresh`: decomposed, not updated.
+    """A for the present elbow. `points` holds the elbow in the order of A's columns.
 
-    Fresh factors are U, the singular values and V', or `packed_qr`'s; updated ones are Q', R and the order of columns.
+    `fresh` says that A was decomposed and not updated. Then the factors are U, the singular values and V', or what
+    `packed_qr` returns. Updated factors are Q', R and the order of columns.
     """
 
     def __init__(self, mode: str, store: RowStore, border: int, rank_tol: float) -> None:
@@ -46,16 +48,16 @@ class Bordered:
 
     @property
     def size(self) -> int:
-        """Rows of A."""
+        """The number of rows of A."""
         return self.points.size + self.border
 
     @property
     def nullity(self) -> int:
-        """Dimension of the null space."""
+        """The dimension of the null space."""
         return self.size - self.rank
 
     def become(self, points: IntArray) -> None:
-        """Decompose for a new elbow, or update. The order of columns is that of `points` after a decomposition."""
+        """Decompose A for a new elbow, or update it. After a decomposition the order of columns is that of `points`."""
         if self.mode == "update" and self.factors is not None and self.nullity == 0:
             gone = np.setdiff1d(self.points, points, assume_unique=True)
             come = np.setdiff1d(points, self.points, assume_unique=True)
@@ -66,7 +68,7 @@ class Bordered:
         self.decompose()
 
     def decompose(self) -> None:
-        """From scratch."""
+        """Decompose A from scratch."""
         self.n_fresh += 1
         self.fresh = True
         A = self._matrix()
@@ -87,7 +89,7 @@ class Bordered:
         return A
 
     def _update(self, gone: IntArray, come: IntArray) -> bool:
-        """Follow the changes one by one; False when the indicator warns of rank deficiency."""
+        """Follow the changes one by one. Returns False when the indicator warns of a singular A."""
         assert self.factors is not None
         factors, now = (unpacked(*self.factors) if self.fresh else self.factors), self.points
         for i in gone:
@@ -110,7 +112,7 @@ class Bordered:
         return True
 
     def solve(self, right: FloatArray) -> FloatArray:
-        """A solution of A x = right, in the least squares sense: of least norm (SVD), or basic (QR)."""
+        """A solution of A x = right in the least squares sense. By SVD it has the least norm, by QR it is a basic one."""
         assert self.factors is not None
         r = self.rank
         if self.mode == "svd":
@@ -128,7 +130,7 @@ class Bordered:
         """Orthonormal columns that span the null space of A."""
         assert self.factors is not None
         r = self.rank
-        if self.mode != "svd":  # an updated A has none
+        if self.mode != "svd":  # fresh factors of QR, since an updated A has no null space
             last = np.zeros((self.size, self.size - r), order="F")
             last[np.arange(r, self.size), np.arange(self.size - r)] = 1.0
             return apply_q(*self.factors[:2], last, "N")
@@ -136,7 +138,7 @@ class Bordered:
 
 
 def packed_qr(A: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
-    """QR with column pivoting by LAPACK, in blocks: R over the reflectors, their factors, the order of columns."""
+    """QR with column pivoting by LAPACK, in blocks. Returns R with the reflectors below it, their factors, and the order."""
     n = A.shape[0]
     if n == 0:
         return np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64)
@@ -145,7 +147,7 @@ def packed_qr(A: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
 
 
 def unpacked(packed: FloatArray, reflectors: FloatArray, order: IntArray) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Q' (rows contiguous), R and the order of columns, as `path/qr_jit` updates them."""
+    """Q', stored by rows, R and the order of columns, as `path/qr_jit` updates them."""
     n = packed.shape[0]
     R = np.ascontiguousarray(np.triu(packed))
     Q = lapack.dorgqr(packed, reflectors, lwork=_workspace(n))[0] if n else packed
@@ -162,5 +164,5 @@ def apply_q(packed: FloatArray, reflectors: FloatArray, right: FloatArray, trans
 
 
 def _workspace(n: int) -> int:
-    """Room for blocks of 64 columns."""
+    """The size of LAPACK's workspace for blocks of 64 columns."""
     return 4160 + 66 * (n + 1)

@@ -18,7 +18,7 @@ from svmcore.problem import border
 
 
 class Cross:
-    """k(x, variable) without the offset, for the rows x of X. `data` is a path's `Data`."""
+    """k(x, variable) without the offset, for the rows x of X. `data` is the `Data` of a path."""
 
     def __init__(self, data: Any, X: Any) -> None:
         self.data = data
@@ -37,7 +37,7 @@ class Cross:
         self.pack = sparse_points if is_sparse(X) else dense_points
 
     def columns(self, variables: IntArray) -> Any:
-        """The variables in the form that `block` takes."""
+        """Some of the variables, in the form that `block` takes."""
         points = self.data.groups.first[variables]
         if self.given:
             return points
@@ -68,7 +68,7 @@ class Cross:
         return Decision(self.data.X[points], coef, self.kernel, self.data.spec.function)(piece, self.data.n_threads)
 
     def roots(self) -> FloatArray | None:
-        """sqrt k(x, x) of every row; None where the kernel may not be an inner product, or this is not known."""
+        """sqrt k(x, x) of every row. None where this is not known, or where the kernel may not be an inner product."""
         kernel = self.kernel
         if self.data.spec.function is not None:
             return None

@@ -1,4 +1,4 @@
-"""Values of the variables at successive knots of a path, as a matrix over those that change; and where signs change."""
+"""Values of the variables at successive knots of a path, as a matrix over those that change. And where rows change sign."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from svmcore._types import FloatArray, IntArray
 
 
 class Replay(NamedTuple):
-    """A path's record, and the variables at the knot to which it was played. `place` is -1 wherever it is not in use."""
+    """A path's record, and the variables at the knot to which it was played. Between two calls all of `place` is -1."""
 
     knot_events: IntArray
     event_index: IntArray
@@ -26,17 +26,20 @@ class Replay(NamedTuple):
 
 
 class Chords(NamedTuple):
-    """Successive knots: what a path is there, and how far lambda f is from the chords between `ends`, places among them."""
+    """Successive knots: what a path is there, and how far lambda f is from its chords.
+
+    `ends` are the places, among these knots, of the ends of the chords.
+    """
 
     at: FloatArray
-    level: FloatArray  # of lambda f: the bias, and what the kernel's offset adds
+    level: FloatArray  # what all rows have in common of lambda f: the bias, and what the kernel's offset adds
     values: FloatArray  # knot x member
     chord: FloatArray  # (reach, shift)
     ends: IntArray
 
 
 class Changes(NamedTuple):
-    """Room for changes of sign: lambda, the row, and whether it is positive below."""
+    """Room for changes of sign: lambda, the row, and whether the row is positive at smaller lambda."""
 
     at: FloatArray
     row: IntArray
@@ -45,9 +48,9 @@ class Changes(NamedTuple):
 
 @jit
 def changing(replay, first, last, members, count):
-    """The variables that are on the elbow, or change sides, from knot `first` to `last`; returns their number.
+    """Find the variables that are on the elbow, or change sides, from knot `first` to `last`. Returns their number.
 
-    `count` tells at how many of these knots each is on the elbow. In place: members, count, replay.place.
+    `count` says at how many of these knots each of them is on the elbow. In place: members, count, replay.place.
     """
     n = 0
     for k in range(first, last + 1):
@@ -71,7 +74,10 @@ def changing(replay, first, last, members, count):
 
 @jit
 def play(replay, first, last, members, n, out):
-    """Row k of `out`: the members' values at knot first + k. In place: out, replay.side, replay.beta, replay.place."""
+    """Write the values of the members at the knots: row k of `out` is knot first + k.
+
+    In place: out, replay.side, replay.beta, replay.place.
+    """
     for j in range(n):
         out[0, j] = replay.beta[members[j]]
     for k in range(first + 1, last + 1):
@@ -103,7 +109,7 @@ def farthest(chord, first, last):
 
 @jit(sums=True)
 def value_from(values, k, first, kernel):
-    """What the members give that have moved since the knot `first`: sum of (values[k] - values[first]) kernel."""
+    """What members add to a row by having moved since the knot `first`: the sum of (values[k] - values[first]) kernel."""
     total = 0.0
     now, before = values[k], values[first]
     for j in range(kernel.shape[0]):
@@ -113,9 +119,9 @@ def value_from(values, k, first, kernel):
 
 @jit
 def write_change(changes, n, row, before, after, high, low):
-    """If a row's value, linear from `high` down to `low`, changes its sign, write where. Returns how many there are.
+    """If a row changes its sign between `high` and `low`, write where. The row's value is linear there.
 
-    In place: changes, as far as there is room.
+    Returns the number of changes so far. In place: changes, as far as there is room.
     """
     if (before > 0.0) == (after > 0.0):
         return n
@@ -128,9 +134,10 @@ def write_change(changes, n, row, before, after, high, low):
 
 @jit
 def sign_changes(chords, lam_f, K, roots, rounding, changes):
-    """Where rows change their sign; returns (how many changes, how many rows were looked at between ends).
+    """Write where rows change their sign. Returns (how many changes, how many rows were looked at between ends).
 
-    `lam_f` has the values at the ends, `K` the kernel between rows and members. In place: changes, as far as there is room.
+    `lam_f` holds the values at the ends, and `K` is the kernel between rows and members. There may be more changes than room.
+    In place: changes, as far as there is room.
     """
     n = 0
     looked_at = 0

@@ -1,4 +1,4 @@
-"""The data of a path, from a checked problem: duplicates merged, and the kernel of what is left."""
+"""The data of a path from a checked problem. Duplicates are merged, and the kernel is that of the points that are left."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from svmcore.path.problem import Data, Form, Groups
 from svmcore.problem import border
 
 _SMALL = 1 << 25
-"""Bytes of a kernel matrix for which nobody asks how much memory is free."""
+"""A kernel matrix of at most so many bytes is made without a look at how much memory is free."""
 
 
 def snapped(X: Any, tol: float, kernel: Any) -> Any:
-    """X with near-duplicates made equal: points that round to the same multiples of `tol` take the first one's values.
+    """X with near-duplicates made equal. Points that round to the same multiples of `tol` take the values of the first one.
 
-    An array is copied, as a path needs its points as long as it lives. A kernel matrix is not: it may fill the memory.
+    An array is copied, because a path needs its points as long as it lives. A kernel matrix is not: it may fill the memory.
     """
     given = isinstance(kernel, str) and kernel == "precomputed"
     if tol == 0.0:
@@ -39,12 +39,12 @@ def snapped(X: Any, tol: float, kernel: Any) -> Any:
 
 
 def _row_keys(X: Any, signs: FloatArray) -> Any:
-    """One comparable key per row: equal keys are equal rows of equal label, or target."""
+    """A key for each row. Two rows have the same key exactly when they are equal, with equal labels or targets."""
     if is_sparse(X):
         X = X.copy()
         X.sort_indices()
         X.eliminate_zeros()
-        numbers: dict[tuple[bytes, bytes, float], int] = {}  # rows of one hash are compared, value by value
+        numbers: dict[tuple[bytes, bytes, float], int] = {}  # a dict compares rows of the same hash value by value
         ends = zip(X.indptr[:-1], X.indptr[1:], signs.tolist(), strict=True)
         keys = ((X.indices[a:b].tobytes(), X.data[a:b].tobytes(), sign) for a, b, sign in ends)
         return np.array([numbers.setdefault(key, len(numbers)) for key in keys])
@@ -72,7 +72,7 @@ def merged(problem: Any, n_threads: int, together: bool) -> Data:
 def grouped(
     problem: Any, weights: FloatArray, signs: FloatArray, form: Form, n_threads: int, together: bool = True
 ) -> Data:
-    """Duplicates of equal label or target share their variables, whose boxes are the sums of theirs: a smaller problem."""
+    """Merge duplicates of equal label or target. They share variables, whose boxes are the sums of theirs."""
     target = form.target if form.target.size else signs
     key = _row_keys(problem.X, target) if together else np.arange(problem.X.shape[0])
     kept = np.flatnonzero(weights)
@@ -94,7 +94,7 @@ def grouped(
 
 
 class Twins:
-    """The kernel of variables v and v + n that belong to the same point, from that of the points."""
+    """The kernel of a problem whose variables v and v + n belong to the same point, from the kernel of the points."""
 
     def __init__(self, K: KernelMatrix) -> None:
         self.base = K
@@ -109,7 +109,7 @@ class Twins:
 
     @property
     def diagonal(self) -> FloatArray:
-        """k(x, x) of every variable."""
+        """k(x, x) for every variable."""
         return np.concatenate([self.base.diagonal, self.base.diagonal])
 
     def rows(self, index: IntArray) -> FloatArray:
@@ -118,7 +118,7 @@ class Twins:
         return np.concatenate([half, half], axis=1)
 
     def gram(self, go_on: Callable[[float], bool]) -> FloatArray | None:
-        """The whole matrix, while `go_on(share done)`; None when that stops it."""
+        """The whole matrix. None when `go_on(share done)` says no."""
         whole, n = whole_matrix(self.base, go_on), self.base.n
         return None if whole is None else np.tile(whole[:, :n], (2, 2))
 
@@ -131,7 +131,7 @@ class Twins:
 
 
 def oracle_of(data: Data, K: KernelMatrix) -> Any:
-    """The kernel of the variables from that of the points that differ."""
+    """The kernel of the variables, from that of the points that differ."""
     return Twins(K) if data.form.twins else K
 
 
@@ -153,7 +153,7 @@ def kernel_of(data: Data, cache_mb: float | None) -> KernelMatrix:
 
 
 def kernel_from(gram: FloatArray, data: Data) -> KernelMatrix:
-    """The kernel of the points that differ out of that of all points."""
+    """The kernel of the points that differ, taken out of that of all points."""
     first = data.groups.first[: data.n_groups]
     if first.size < gram.shape[0]:
         gram = part_of(gram, first, first)

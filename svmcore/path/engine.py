@@ -1,6 +1,6 @@
-"""The engines of the fast tracker: forms of the elbow's matrix, each with a way down the path that lives on it.
+"""The engines of the fast tracker. An engine is a form of the elbow's matrix, with a way down the path that uses this form.
 
-Here are the interface and the factor; the inverse, which follows windows of events, is in `path/window`.
+Here are the interface and the factor. The inverse, which follows windows of events, is in `path/window`.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
     from svmcore.path.tracker import Tracker
 
 LIFTS = (2e-15, 2e-14, 2e-13, 2e-12)
-"""What the diagonal of an elbow that is singular to rounding may be lifted by, relatively."""
+"""If an elbow is singular to rounding, its diagonal may be lifted by these shares of itself, the smallest first."""
 
 
 class Engine(Protocol):
-    """A form of the elbow's matrix, and a way down the path that lives on it."""
+    """A form of the elbow's matrix, and a way down the path that uses it."""
 
     def factorise(self) -> bool:
-        """Bring the matrix of the present elbow into this form. False when it is too near to a singular one."""
+        """Bring the matrix of the present elbow into this form. Returns False when it is too near to a singular one."""
 
     def solve(self, b: FloatArray) -> FloatArray:
         """(K_EE + bump 11')^-1 b."""
 
     def doubt(self) -> bool:
-        """Whether the form may be stale; then the next `factorise` makes it afresh."""
+        """Whether updates may have spoiled the form. If so, the next `factorise` makes it afresh."""
 
     def advance(self, opt: pj.Options) -> int:
-        """Go on down the path, recording. Returns why it stopped."""
+        """Go on down the path, and record it. Returns why it stopped."""
 
     def leave(self) -> None:
-        """Another engine takes over."""
+        """Called when another engine takes over."""
 
     def counts(self) -> dict[str, int]:
-        """What it has done."""
+        """How often it has done what, for the statistics."""
 
 
 class Factor:
-    """The triangular factor, brought up to date at every event: `_path_jit.follow`."""
+    """The triangular factor, which `_path_jit.follow` brings up to date at every event."""
 
     def __init__(self, tracker: Tracker) -> None:
         self.tracker = tracker
 
     def factorise(self) -> bool:
-        """R from scratch."""
+        """Compute R from scratch."""
         tracker, m = self.tracker, self.tracker.m
         upper = self._cholesky(tracker.elbow) if m else np.empty((0, 0))
         if upper is None:
@@ -60,7 +60,7 @@ class Factor:
         return True
 
     def _cholesky(self, index: IntArray) -> FloatArray | None:
-        """R with R'R = K + bump 11' on `index`, its diagonal lifted as little as it takes. None when nothing helps."""
+        """R with R'R = K + bump 11' on `index`. The diagonal is lifted as little as it takes. None when nothing helps."""
         for lift in LIFTS:
             matrix = self.tracker.store.block(index)
             matrix += self.tracker.bump
@@ -78,16 +78,16 @@ class Factor:
         return x
 
     def doubt(self) -> bool:
-        """It was made at this refresh."""
+        """Never: every refresh makes the factor afresh."""
         return False
 
     def advance(self, opt: pj.Options) -> int:
-        """Event by event."""
+        """Follow the path event by event."""
         return self.tracker.follow(opt, polish=False)
 
     def leave(self) -> None:
         """Nothing to do."""
 
     def counts(self) -> dict[str, int]:
-        """The tracker counts its steps itself."""
+        """Nothing, because the tracker counts its steps itself."""
         return {}

@@ -1,11 +1,12 @@
 """The exact error curve of a path on any data.
 
-Between two knots lambda f(x) is linear in lambda, so a row of data changes its class at lambdas in closed form, once
-lambda f is known at the knots. The path says how far it strays at a knot from the chord between knots that lie farther
-apart (`path/record.Track`). So it is computed at these, and between them only of the rows that come near zero.
+Between two knots lambda f(x) is linear in lambda. So where it is known at the knots, there is a closed form for the lambdas
+at which a row changes its class. At some knots the path says how far lambda f can be from the chord between knots that lie
+farther apart (`path/record.Track`). So lambda f is computed for all rows at the ends of chords. At knots between them it is
+computed only for rows that may come near zero.
 
-The path is worked through in legs. A leg holds the kernel values between some rows and the variables that change in it.
-What is done when the work must stop is a curve over a part of the range.
+The path is worked through in legs. A leg holds the kernel values between some rows and the variables that change in it. If
+the work must stop early, the curve covers a part of the range.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from svmcore.problem import border
 from svmcore.step_curve import StepCurve, merged
 
 _MOST = 2048
-"""Knots of a leg: twice as many as points are on the margin, and so many that what a leg costs in any case is little."""
-_OVERHEAD = 1.5e6  # products that take as long
-_VALUES = 1 << 21  # values of variables that a leg holds
-_BLOCK = 1 << 23  # kernel values held
-_PIECE = 1 << 26  # kernel values times features computed between two looks at the clock
-_ROUNDING = 1e-11  # a value of lambda f counts as known to this share of it
+"""A leg has at most so many knots. It has twice as many as points are on the margin, or more where its overhead is large."""
+_OVERHEAD = 1.5e6  # a leg costs as much as so many products in any case
+_VALUES = 1 << 21  # a leg holds at most so many values of variables
+_BLOCK = 1 << 23  # so many kernel values are held at most
+_PIECE = 1 << 26  # so many kernel values times features are computed between two looks at the clock
+_ROUNDING = 1e-11  # a value of lambda f is known to this share of itself
 
 
 class Leg(NamedTuple):
-    """Knots `first` to `last`, and the variables that change between them."""
+    """The knots `first` to `last`, and the variables that change between them."""
 
     first: int
     last: int
@@ -44,7 +45,7 @@ class Leg(NamedTuple):
 
 
 class Flips(NamedTuple):
-    """Where rows change their class: lambda, the row, and whether it is the positive class below."""
+    """Where rows change their class: lambda, the row, and whether it is of the positive class at smaller lambda."""
 
     lam: FloatArray
     row: IntArray
@@ -52,7 +53,7 @@ class Flips(NamedTuple):
 
 
 class ProgressLeg(NamedTuple):
-    """The control, and the share of the work that the present leg begins with and adds."""
+    """The control, the share of the work that is done when the present leg begins, and the share that the leg adds."""
 
     control: Control
     begin: float
@@ -75,14 +76,14 @@ class Follower:
         self.ends = np.flatnonzero(ends)
         self.done = 0
         self.looked_at = 0
-        """So many rows between two ends."""
+        """How many rows were looked at between two ends."""
         self.lam_f = np.empty(cross.n)
         size = self.replay.beta.size
         self.members, self.count = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
         self.room = 64
 
     def start(self, control: Control) -> None:
-        """lambda f at the first knot."""
+        """Compute lambda f of all rows at the first knot."""
         beta = self.replay.beta
         support = np.flatnonzero(beta)
         step = max(1, _PIECE // max(1, support.size * (4 + self.cross.X.shape[1])))
@@ -92,7 +93,7 @@ class Follower:
         self.lam_f += self.bias[0] + self.offset * float(beta.sum())
 
     def leg(self) -> Leg:
-        """The next knots."""
+        """The next leg."""
         first = self.done
         elbow = int(self.track.offset[first + 1] - self.track.offset[first])
         length = int(min(max(1, 2 * elbow, np.sqrt(_OVERHEAD / self.cross.n)), _MOST))
@@ -118,7 +119,7 @@ class Follower:
         return Leg(first, last, self.members[:n].copy(), within)
 
     def follow(self, leg: Leg, progress: ProgressLeg) -> list[Flips] | None:
-        """Take all rows through the leg; None (and nothing has changed) when the work must stop."""
+        """Take all rows through the leg. Returns None when the work must stop: then nothing has changed."""
         ends, values, level = leg.within.ends, leg.within.values, leg.within.level
         moves, levels = np.diff(values[ends], axis=0), np.diff(level[ends])
         columns = self.cross.columns(leg.members)
@@ -155,7 +156,7 @@ class Follower:
         return Flips(changes.at[:n], start + changes.row[:n], changes.positive[:n])
 
     def _kernel(self, rows: IntArray, columns: Any, width: int, control: Control) -> FloatArray | None:
-        """Kernel values of some rows, computed some at a time; None when the work must stop."""
+        """Kernel values of some rows. They are computed in pieces. None when the work must stop."""
         step = max(1, _PIECE // (max(1, width) * (4 + self.cross.X.shape[1])))
         if step >= rows.size:
             return np.ascontiguousarray(self.cross.block(rows, columns))
@@ -168,7 +169,7 @@ class Follower:
 
 
 def curve_of(path: Any, X: Any, y: Any, sample_weight: Any, control: Control) -> tuple[Any, bool]:
-    """The error of a path on checked data, and whether all of its range is done; see `Path.error_curve`."""
+    """The error of a path on checked data, and whether all of its range is done. See `Path.error_curve`."""
     data, kind = path._data, path._data.form.kind
     if X is None:
         if sample_weight is not None:
@@ -191,7 +192,7 @@ def curve_of(path: Any, X: Any, y: Any, sample_weight: Any, control: Control) ->
 
 
 def _wanted(path: Any, y: Any, n: int) -> FloatArray:
-    """Labels as +-1, or targets."""
+    """The labels as +-1, or the targets."""
     data = path._data
     if y is None:
         if data.form.kind == "one_class":
@@ -209,7 +210,10 @@ def _outside(path: Any) -> StepCurve:
 
 
 def error_curve(path: Any, cross: Cross, positive: Any, weight: FloatArray, control: Control) -> tuple[StepCurve, bool]:
-    """The weighted share of rows whose class is not `positive`, over C; and whether all of the path's range is done."""
+    """The weighted share of rows that get a wrong class, over C. Returns also whether all of the path's range is done.
+
+    `positive` says which rows are of the positive class.
+    """
     start, (lam, row, now), end = sign_changes(path, cross, control)
     change = np.where(now == positive[row], -1.0, 1.0) * weight[row]
     wrong = start != positive
@@ -219,7 +223,7 @@ def error_curve(path: Any, cross: Cross, positive: Any, weight: FloatArray, cont
 
 
 def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips, float]:
-    """Whether rows are of the positive class for the smallest C; where that changes; and down to which lambda it is known."""
+    """Which rows get the positive class for the smallest C, where that changes, and the lambda at which the work ended."""
     follower = Follower(path, cross)
     with control.beginning():
         follower.start(control)
@@ -239,7 +243,7 @@ def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips,
 
 
 def _above(follower: Follower, slope: float) -> Flips:
-    """Above the first knot only the intercept changes: its sign wins in the end."""
+    """The changes of class above the first knot. Only the intercept changes there, and its sign wins for large lambda."""
     now = follower.lam_f > 0.0
     row = np.flatnonzero(now != (slope > 0.0)) if slope else np.empty(0, dtype=np.int64)
     lam = follower.at[0] - follower.lam_f[row] / slope if slope else np.empty(0)
@@ -260,7 +264,7 @@ def _assemble(lam: FloatArray, change: FloatArray, begin: float, total: float, s
     order = np.argsort(C, kind="stable")
     C, change = C[order], change[order]
     count = begin + np.concatenate([[0.0], np.cumsum(change)])
-    first = int(np.searchsorted(C, low, side="right"))  # what happens at the end of the range happens outside
+    first = int(np.searchsorted(C, low, side="right"))  # a change exactly at the end of the range counts as outside
     stop = max(first, int(np.searchsorted(C, high, side="left")))
     C, count = C[first:stop], count[first : stop + 1]
     last = np.concatenate([C[1:] > C[:-1], [True]]) if C.size else np.empty(0, dtype=bool)

@@ -58,9 +58,9 @@ def svr_path(
 ) -> Path:
     """Follow the optimal support vector regression for every C, with the tube's half-width `epsilon` fixed.
 
-    All other parameters are those of `svm_path` and `train_svr`. The machine at one C is
-    ``train_svr(X, y, C, epsilon)`` to rounding. The answer is a `Path`: `predict` returns values, `dual_coef` signed
-    coefficients, and `error_curve` the mean absolute error as an exact function of C.
+    All other parameters are those of `svm_path` and `train_svr`. The machine at one C is that of
+    ``train_svr(X, y, C, epsilon)`` to rounding. The answer is a `Path`. Its `predict` returns values, and `dual_coef` returns
+    signed coefficients. `error_curve` is the mean absolute error as an exact function of C.
 
     Examples
     --------
@@ -107,9 +107,11 @@ def epsilon_path(
 ) -> Path:
     """Follow the optimal support vector regression for every half-width epsilon of the tube, with C fixed.
 
-    The path begins at `epsilon_max` (None: where the tube holds all targets and the function is constant; it then answers
-    for every larger epsilon too) and ends at `epsilon_min`. All other parameters are those of `svm_path` and `train_svr`.
-    The answer is a `Path` whose methods take epsilon where others take C: ``path.predict(X, 0.1)``; its breakpoints are
+    The path begins at `epsilon_max` and ends at `epsilon_min`. None for `epsilon_max` means the epsilon from which on the
+    tube holds all targets and the function is constant. The path then answers for every larger epsilon, too. All other
+    parameters are those of `svm_path` and `train_svr`.
+
+    The answer is a `Path`. Its methods take epsilon where others take C, as in ``path.predict(X, 0.1)``. Its breakpoints are
     ``path.epsilons``. `error_curve` is the mean absolute error as an exact function of epsilon.
 
     Examples
@@ -161,9 +163,9 @@ def quantile_path(
     """Follow the optimal regression of the quantile `tau` for every C.
 
     The machine at one C minimises ``1/2 |w|^2 + C sum_i s_i p(y_i - f(x_i))`` with the pinball loss
-    ``p(r) = max(tau r, (tau - 1) r)``, so that a share of about `tau` of the targets lies below f; tau = 0.5 is the absolute
-    loss. All other parameters are those of `svm_path`. The answer is a `Path`; `error_curve` is the mean pinball loss as an
-    exact function of C.
+    ``p(r) = max(tau r, (tau - 1) r)``. So a share of about `tau` of the targets lies below f. With tau = 0.5 it is the
+    absolute loss. All other parameters are those of `svm_path`. The answer is a `Path`. Its `error_curve` is the mean pinball
+    loss as an exact function of C.
 
     Examples
     --------
@@ -210,13 +212,13 @@ def one_class_path(
 ) -> OneClassPath:
     """Follow the one-class machine for every nu at once.
 
-    The machine at one C minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - w.x_i)``: the C-SVC of all labels +1 without an
-    intercept. Scaled, it is the machine of Schoelkopf et al.: its nu is ``sum(alpha) / (n C)``, which falls from 1 as C
-    grows. ``path.nu(C)`` tells it and ``path.C_of(nu)`` finds the C of a nu. `decision_function` is at least 0 inside, and
-    `predict` is +1 there and -1 outside. `error_curve` is the share of points outside as an exact function of C.
+    The machine at one C minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - w.x_i)``. This is the C-SVC of all labels +1 without
+    an intercept. Scaled, it is the machine of Schoelkopf et al. Its nu is ``sum(alpha) / (n C)``, which falls from 1 as C
+    grows. ``path.nu(C)`` is this nu, and ``path.C_of(nu)`` finds the C of a nu. `decision_function` is at least 0 inside,
+    where `predict` is +1. Outside `predict` is -1. `error_curve` is the share of points outside as an exact function of C.
 
     The sets of different nu are not nested: a point that lies outside for one nu may lie inside for a larger one.
-    ``path.depth(X)`` makes them so: the largest nu at which each row is inside.
+    ``path.depth(X)`` is the largest nu at which each row is inside. The sets of depth nu or more are nested.
 
     All other parameters are those of `svm_path`.
 
@@ -255,7 +257,7 @@ class _Begin:
     def follow(
         self, X: Any, y: Any, form: Form, ends: tuple[float | None, float], merge_tol: Any, **problem: Any
     ) -> Path:
-        """The path of a regression of targets y (of one class: all 1), and a word where it is not what was asked for."""
+        """The path of a regression with targets y. One class has targets of 1. Warns if it is not what was asked for."""
         names = names_of(X, problem["feature_names"])
         X = snapped(X, border.number("merge_tol", merge_tol, low=0.0), problem["kernel"])
         checked_problem = svr_problem(X, y, 1.0, 0.0, **problem | {"feature_names": names})
@@ -276,7 +278,7 @@ class _Begin:
 
 
 def data_of(problem: Problem, target: FloatArray, form: Form, threads: int) -> Data:
-    """The data of a path, from the checked regression problem of C = 1 and epsilon = 0; `target`: its targets."""
+    """The data of a path, from the checked regression problem of C = 1 and epsilon = 0. `target` are its targets."""
     n = problem.X.shape[0]
     weights = np.zeros(n)
     half = problem.qp.point.size // 2
@@ -291,5 +293,5 @@ def data_of(problem: Problem, target: FloatArray, form: Form, threads: int) -> D
 
 
 def _middle(target: FloatArray) -> float:
-    """What targets are measured from, so that digits are not lost to a large mean."""
+    """The value that targets are measured from. So no digits are lost where their mean is large."""
     return float(np.median(target))

@@ -1,4 +1,4 @@
-"""The log of a path, as compiled code writes it: events, and a knot at the end of each step."""
+"""The log of a path, as compiled code writes it. It holds events, and a knot at the end of each step."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ EVENTS, KNOTS, VALUES = range(3)
 
 
 class Log(NamedTuple):
-    """What happened: events, and a knot (t, bias, elbow and its values) at the end of each step. `end` holds counts."""
+    """Events, and a knot at the end of each step. A knot is t, the bias, the elbow and its values. `end` holds counts."""
 
     event_t: FloatArray
     event_index: IntArray
     event_move: np.ndarray  # (old side, new side, cause)
     knot: FloatArray  # (t, bias)
-    chord: FloatArray  # (reach, shift), of which `path/record.Track` tells
-    knot_at: IntArray  # (number of events before, number of values)
+    chord: FloatArray  # (reach, shift), which `path/record.Track` explains
+    knot_at: IntArray  # (number of events before it, number of its values)
     index: np.ndarray  # type: ignore[assignment]
     value: FloatArray
     end: IntArray
@@ -29,7 +29,7 @@ class Log(NamedTuple):
 
 @jit
 def write_event(log, t, i, old, new, cause):
-    """Append an event, for which there is room. In place: log."""
+    """Append an event. The caller has seen that there is room. In place: log."""
     k = log.end[EVENTS]
     log.event_t[k] = t
     log.event_index[k] = i
@@ -41,7 +41,7 @@ def write_event(log, t, i, old, new, cause):
 
 @jit
 def write_knot(log, t, bias, m):
-    """Append a knot after all events logged so far: its m values stand behind the others already. In place: log."""
+    """Append a knot after all events so far. The caller has already written its m values behind the others. In place: log."""
     k = log.end[KNOTS]
     log.knot[k, 0] = t
     log.knot[k, 1] = bias
@@ -55,7 +55,7 @@ def write_knot(log, t, bias, m):
 
 @jit
 def loosen_chord(log, reach, shift):
-    """The last knot is about to move by so much (reach, shift), and the chord that ends there with it. In place: log."""
+    """Note that the last knot is about to move by (reach, shift), and with it the chord that ends there. In place: log."""
     k = log.end[KNOTS] - 2
     while k >= 0 and log.chord[k, 0] > 0.0:
         log.chord[k, 0] += reach

@@ -1,12 +1,12 @@
 """The exact loss of a path on any data, a `LossCurve`.
 
-Between two knots every prediction is linear in C (in epsilon, for a path over epsilon): lambda f is linear in lambda, so f
-is linear in 1 / lambda. Absolute, pinball, hinge and tube losses are therefore piecewise linear, with a kink where the
-function passes through a target; the squared loss is piecewise quadratic.
+Between two knots lambda f is linear in lambda, so f is linear in C = 1 / lambda. On a path over epsilon f is linear in
+epsilon. So absolute, pinball, hinge and tube losses are piecewise linear. They have a kink where the function passes
+through a target. The squared loss is piecewise quadratic.
 
-The knots are worked through in stages. Successive values of the variables differ in few entries, so a stage needs the
-kernel values between the rows and the variables that change in it. What is done when the work must stop is a curve over
-a part of the range.
+The knots are worked through in stages. Successive values of the variables differ in few entries. So a stage needs the kernel
+values between the rows and the variables that change in it. If the work must stop early, the curve covers a part of the
+range.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from svmcore.path.cross import Cross
 from svmcore.path.replay import replay
 
 _SHORTEST, _LONGEST = 32, 256
-"""Knots of a stage: as many as points are on the margin, within these."""
+"""A stage has as many knots as points are on the margin, but at least and at most these."""
 _BLOCK = 1 << 23
-"""Kernel values, or predictions, held at a time."""
+"""So many kernel values, or predictions, are held at a time."""
 
 
 class LossRows(NamedTuple):
-    """Losses to be added up: of which row each is, its target, and its share in the mean.
+    """Losses to be added up: the row of each, its target, and its share in the mean.
 
-    A target above the function costs `above` for each unit of distance, one below it `below`; or the distance is squared.
+    A target above the function costs `above` for each unit of distance, and one below the function costs `below`. Where
+    `squared` is true, the cost is the square of the distance.
     """
 
     row: IntArray
@@ -58,21 +59,21 @@ class LossRows(NamedTuple):
 def distances(
     target: FloatArray, weight: FloatArray, above: Any = 1.0, below: Any = 1.0, tube: float = 0.0, squared: bool = False
 ) -> LossRows:
-    """The weighted mean of the loss of |target - f|, with nothing to pay within a `tube` of this half-width."""
+    """The weighted mean of the loss of |target - f|. Within a `tube` of this half-width the loss is zero."""
     every = np.arange(target.size)
     share = weight / weight.sum()
     above, below = (np.broadcast_to(np.asarray(cost, dtype=np.float64), target.shape) for cost in (above, below))
     if tube == 0.0 or squared:
         return LossRows(every, target, share, above, below, squared)
     none = np.zeros(target.size)
-    return LossRows(  # beyond one side of the tube, and beyond the other
+    return LossRows(  # the losses beyond one side of the tube, and those beyond the other
         np.concatenate([every, every]), np.concatenate([target - tube, target + tube]), np.concatenate([share, share]),
         np.concatenate([above, none]), np.concatenate([none, below]),
     )  # fmt: skip
 
 
 class Kinks(NamedTuple):
-    """Where the slope of the loss grows between two knots: the stretch, the share of the way, and by how much."""
+    """Where the slope of the loss grows between two knots: the stretch, the share of it that is passed, and by how much."""
 
     stretch: IntArray
     way: FloatArray
@@ -80,7 +81,7 @@ class Kinks(NamedTuple):
 
 
 class Knots(NamedTuple):
-    """Successive knots, the first known before: lambda (or epsilon), bias, which variables change, and how far so far."""
+    """Successive knots, of which the first was known before: lambda or epsilon, bias, variables that change, and changes."""
 
     t: FloatArray
     bias: FloatArray
@@ -89,7 +90,7 @@ class Knots(NamedTuple):
 
 
 class CurvePiece(NamedTuple):
-    """A curve over some knots: parameter, loss, and how far each stretch lies below its chord."""
+    """A curve over some knots: the parameter, the loss, and how far each stretch lies below its chord."""
 
     at: FloatArray
     loss: FloatArray
@@ -115,7 +116,7 @@ def loss_curve(path: Any, cross: Cross, rows: LossRows, control: Control) -> tup
 
 
 class _Follower:
-    """Predictions followed down the path."""
+    """The predictions of all rows, followed down the path."""
 
     def __init__(self, path: Any, cross: Cross, rows: LossRows) -> None:
         self.path, self.cross, self.rows = path, cross, rows
@@ -127,11 +128,11 @@ class _Follower:
         self.replay = replay(path)
         self.total = float(self.replay.beta.sum())
         self.members, self.count = (np.empty(self.replay.beta.size, dtype=np.int64) for _ in range(2))
-        self.sums = np.empty(cross.n)  # of kernel values times variables
+        self.sums = np.empty(cross.n)  # for each row the sum of kernel values times variables
         self.done = 0
 
     def start(self, control: Control) -> None:
-        """The sums at the first knot."""
+        """Compute the sums at the first knot."""
         beta = self.replay.beta
         support = np.flatnonzero(beta)
         step = max(1, _BLOCK // max(1, support.size))
@@ -140,7 +141,10 @@ class _Follower:
             self.sums[a : a + step] = self.cross.values(slice(a, a + step), support, beta[support])
 
     def begin(self) -> CurvePiece:
-        """From where only the intercept is left to the first knot; or that knot alone."""
+        """The curve from where only the intercept is left down to the first knot.
+
+        Or that knot alone, if nothing lies above.
+        """
         f = self.function(self.sums[None], self.t[:1], self.track.knot[:1, 1], np.array([self.total]))
         value = 1.0 / self.t[:1] if self.over_C else self.t[:1]
         if self.over_C and self.track.open_top:
@@ -150,7 +154,7 @@ class _Follower:
         return _joined(value, self.rows.loss(residual), _kinks(residual, self.rows), _bends(residual, self.rows))
 
     def function(self, sums: FloatArray, t: FloatArray, bias: FloatArray, total: FloatArray) -> FloatArray:
-        """Predictions from sums of kernel values, variables in total, and bias, at knots (one row each)."""
+        """Predictions at knots, one row for each knot. `total` is the sum of the variables at each knot."""
         f = sums + (bias + self.offset * total)[:, None]
         if self.over_C:
             f /= t[:, None]
@@ -158,7 +162,7 @@ class _Follower:
         return f
 
     def stage(self) -> CurvePiece:
-        """The next knots, without the first of them, which is known."""
+        """The curve over the next knots, without the first of them, which is known."""
         elbow = int(self.track.offset[self.done + 1] - self.track.offset[self.done])
         last = min(self.done + int(np.clip(elbow, _SHORTEST, _LONGEST)), self.t.size - 1)
         knots = self._knots(last)
@@ -195,7 +199,7 @@ class _Follower:
 
 
 def _bends(residual: FloatArray, rows: LossRows) -> FloatArray:
-    """How far a squared loss lies below its chord in each stretch, without s (1 - s)."""
+    """How far a squared loss lies below its chord in each stretch: the factor of s (1 - s), at the share s of the stretch."""
     if not rows.squared:
         return np.zeros(residual.shape[0] - 1)
     return np.asarray(np.diff(residual, axis=0) ** 2 @ rows.share)
@@ -213,12 +217,15 @@ def _kinks(residual: FloatArray, rows: LossRows) -> Kinks:
 
 
 def _joined(value: FloatArray, loss: FloatArray, kinks: Kinks, bends: FloatArray) -> CurvePiece:
-    """Parameter and loss at all knots and kinks in order: between two knots the loss is its chord less what kinks bend it."""
+    """The parameter and the loss at all knots and kinks, in order.
+
+    At a kink the loss is the chord less what kinks bend it.
+    """
     if not kinks.stretch.size:
         return CurvePiece(value, loss, bends)
     order = np.lexsort((kinks.way, kinks.stretch))
     k, way, bend = (column[order] for column in kinks)
-    # at the share s of a stretch the loss lies below its chord by sum_j bend_j (min(s, s_j) - s s_j)
+    # At the share s of a stretch the loss lies below its chord by sum_j bend_j (min(s, s_j) - s s_j).
     start = np.searchsorted(k, np.arange(value.size))
     before = np.concatenate([[0.0], np.cumsum(bend * way)])
     size = np.concatenate([[0.0], np.cumsum(bend)])

@@ -16,16 +16,16 @@ from svmcore.path.cross import Cross
 from svmcore.path.error_curve import sign_changes
 from svmcore.path.result import Path
 
-_ROUNDING = 1e-12  # values of nu outside of the path by this share are its ends
-_BORDER = 1e-12  # decision values, of functions around 1, that are zero but for rounding
+_ROUNDING = 1e-12  # a nu that lies outside of the path's range by at most this share counts as its end
+_BORDER = 1e-12  # a decision value up to this is zero but for rounding: the function is around 1
 
 
 class OneClassPath(Path):
-    """The one-class machine for every C, which is: for every nu. Made by `one_class_path`; see there.
+    """The one-class machine for every C, and so for every nu. `one_class_path` makes it: see there.
 
-    The machine of Schoelkopf et al. at ``nu = path.nu(C)`` has the dual variables ``alpha(C) / C`` (their sum is nu times
-    the sum of the weights) and the offset 1 / C: it has the same support vectors and the same inside. The sets of
-    different nu are not nested; `depth` is about the smallest nested sets that hold them.
+    At ``nu = path.nu(C)`` the machine of Schoelkopf et al. has the same support vectors and the same inside. Its dual
+    variables are ``alpha(C) / C``, and their sum is nu times the sum of the weights. Its offset is 1 / C. The sets of
+    different nu are not nested. `depth` is about the smallest nested sets that hold them.
     """
 
     def nu(self, C: Any) -> Any:
@@ -48,7 +48,7 @@ class OneClassPath(Path):
         return float(total[-1] / self._whole), float(total[0] / self._whole)
 
     def C_of(self, nu: Any) -> Any:
-        """The C that belongs to nu; where several do, the smallest of them."""
+        """The C that belongs to nu. Where several do, it is the smallest of them."""
         wanted = np.asarray(nu, dtype=np.float64)
         low, high = self.nu_range
         bad = ~((wanted >= low * (1.0 - _ROUNDING)) & (wanted <= high * (1.0 + _ROUNDING)))
@@ -62,23 +62,26 @@ class OneClassPath(Path):
             total[::-1] / self._whole
         )  # from small lambda to large: it grows, but for rounding
         lam = at[::-1]
-        # of a flat stretch the largest lambda
+        # Of a flat stretch the largest lambda is taken.
         last = np.concatenate([share[1:] > share[:-1], [True]])
         out = 1.0 / _inverse(lam, share, last, np.clip(wanted, share[0], share[-1]))
         return float(out) if out.ndim == 0 else out
 
     def predict(self, X: Any, C: Any) -> NDArray[Any]:
-        """1 for rows that are inside or on the border, -1 for others; with an array of C, one row of the result per C."""
+        """1 for rows that are inside or on the border, -1 for others.
+
+        With an array of C: one row of the result for each C.
+        """
         return np.where(self.decision_function(X, C) >= -_BORDER, 1, -1)
 
     @one_blas_thread
     def depth(self, X: Any) -> FloatArray:
-        """For every row the largest nu whose set holds it, exactly; 0 where no set of the path does.
+        """For every row the largest nu whose set holds it, exactly. It is 0 where no set of the path holds it.
 
-        The sets of different nu are not nested. The rows of depth nu or more are the smallest nested sets that hold
-        them: all points that are inside for nu or for any larger one.
+        The sets of different nu are not nested. The points of depth nu or more are those that are inside for nu or for a
+        larger one. These are the smallest nested sets that hold the sets of the machines.
         """
-        wide = copy.copy(self)  # a point on the border is inside, whatever rounding says
+        wide = copy.copy(self)  # a point on the border counts as inside, whatever rounding does
         wide._data = self._data._replace(form=self._data.form._replace(level=_BORDER - 1.0))
         cross = Cross(self._data, self._data.columns.apply(X))
         start, flips, _ = sign_changes(wide, cross, new_control("depth", None, None, 0))

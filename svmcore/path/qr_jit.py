@@ -1,9 +1,10 @@
 """QR with column pivoting of a symmetric matrix, updated when a row and a column come or go.
 
-``A[:, order] = Q R`` with Q kept transposed (`Qt`, rows contiguous) and R upper triangular. Used by the published path
-algorithm (`path/bordered`, which decomposes by LAPACK). An update keeps the order of columns, and so does not reveal rank.
+``A[:, order] = Q R``, where R is upper triangular. Q is kept transposed (`Qt`), so its columns are contiguous in memory. The
+published path algorithm uses this (`path/bordered`). It decomposes by LAPACK. An update keeps the order of columns. So it
+does not reveal the rank.
 
-Reference: Businger and Golub 1965; Golub and Van Loan, Matrix Computations, section 12.5 (updating).
+Reference: Businger and Golub 1965. Golub and Van Loan, Matrix Computations, section 12.5 (updating).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def _turn(a, b, c, s, start):
 
 @jit(allocates=True)
 def insert_last(Qt, R, order, column, corner):
-    """The factors after the symmetric matrix gained a last row and column. Cost O(n^2)."""
+    """The factors after the symmetric matrix has gained a last row and column. It takes O(n^2)."""
     n = R.shape[0]
     Q2 = np.zeros((n + 1, n + 1))
     R2 = np.zeros((n + 1, n + 1))
@@ -55,7 +56,7 @@ def insert_last(Qt, R, order, column, corner):
 
 @jit(allocates=True)
 def remove_at(Qt, R, order, index):
-    """The factors after the symmetric matrix lost row and column `index`. Cost O(n^2)."""
+    """The factors after the symmetric matrix has lost row and column `index`. It takes O(n^2)."""
     n = R.shape[0]
     Q = Qt.copy()
     place = 0
@@ -69,14 +70,14 @@ def remove_at(Qt, R, order, index):
                 H[i, k] = R[i, k]
             elif k > place:
                 H[i, k - 1] = R[i, k]
-    for k in range(place, n - 1):  # the columns behind moved up: one entry below the diagonal each
+    for k in range(place, n - 1):  # the columns behind have moved up, so each has one entry below the diagonal
         a = H[k, k]
         b = H[k + 1, k]
         h = np.sqrt(a * a + b * b)
         if h > 0.0 and b != 0.0:
             _turn(H[k], H[k + 1], a / h, b / h, k)
             _turn(Q[k], Q[k + 1], a / h, b / h, 0)
-    for k in range(n - 2, -1, -1):  # gather column `index` of Qt in its first entry
+    for k in range(n - 2, -1, -1):  # turn all of column `index` of Qt into its first entry
         a = Q[k, index]
         b = Q[k + 1, index]
         h = np.sqrt(a * a + b * b)
@@ -104,7 +105,7 @@ def remove_at(Qt, R, order, index):
 
 @jit(allocates=True)
 def basic_solution(Qt, R, order, rank, b):
-    """x with A x = b on the first `rank` pivots and zero elsewhere: Q'b, back substitution, order."""
+    """A basic solution of A x = b. It is zero but for the columns of the first `rank` pivots."""
     n = R.shape[0]
     h = np.zeros(n)
     x = np.zeros(n)

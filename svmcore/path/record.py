@@ -10,17 +10,18 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.path.log_jit import EVENTS, Log, write_event
 
 REFRESH_EVERY = 200
-"""So many steps at most between two refreshes, at which logs are emptied."""
+"""There are at most so many steps between two refreshes. A refresh empties the log."""
 
 
 class Track(NamedTuple):
-    """A path in terms of its variables: sides 0 low, 1 up, 2 elbow. The elbow's values at knots, and events between them.
+    """A path in terms of its variables: the values of the elbow at knots, and the events between knots.
 
-    Of knot k, ``index[offset[k] : offset[k + 1]]`` are the variables and ``value`` at the same places their values;
-    ``knot_events[k]`` is the number of events before it.
+    The side of a variable is 0 (low), 1 (up) or 2 (elbow). The elbow of knot k are the variables
+    ``index[offset[k] : offset[k + 1]]``, and ``value`` has their values at the same places. ``knot_events[k]`` is the
+    number of events before the knot.
 
-    The chord of a knot connects its nearest neighbours whose reach is zero. At the knot K beta + bias stays within
-    sqrt(k(x, x)) reach + shift of that chord, for any x. Windows know this; all other knots have reach zero.
+    The chord of a knot connects its nearest neighbours whose reach is zero. At the knot K beta + bias differs from that chord
+    by at most sqrt(k(x, x)) reach + shift, for any x. Windows know these numbers. All other knots have reach zero.
     """
 
     side0: Any
@@ -39,7 +40,7 @@ class Track(NamedTuple):
     phi_end: float = 0.0
 
     def in_units_of(self, unit: float) -> Track:
-        """The same with t divided by `unit`, a power of two."""
+        """The same track, with t divided by `unit`, which is a power of two."""
         if unit == 1.0:
             return self
         return self._replace(event_lambda=self.event_lambda / unit, knot=self.knot / [unit, 1.0])
@@ -83,18 +84,18 @@ class Recorder:
         self.n = n
         self.log = new_log(n, capacity)
         self.scratch = new_log(n, capacity, small=True)
-        """Written by polishes, read by nobody."""
+        """Polishes write to this log. Nobody reads it."""
         self.chunks: list[Log] = []
 
     def grow(self, capacity: int) -> None:
-        """Room for larger elbows."""
+        """Make room for larger elbows."""
         log = new_log(self.n, capacity)
         for new, old in zip(log, self.log, strict=True):
             new[: old.shape[0]] = old
         self.log = log
 
     def forget(self) -> None:
-        """What has not been kept did not happen."""
+        """Forget everything that has not been kept."""
         self.log.end[:] = 0
 
     def keep(self) -> None:
@@ -107,13 +108,13 @@ class Recorder:
         self.forget()
 
     def event(self, t: float, point: int, old: int, new: int, cause: int) -> None:
-        """An event that Python has made."""
+        """Log an event that Python has made."""
         if self.log.end[EVENTS] >= self.log.event_t.shape[0]:
             self.keep()
         write_event(self.log, t, point, old, new, cause)
 
     def track(self, side0: Any, phi_end: float) -> Track:
-        """All of it."""
+        """The whole record as a track."""
         self.keep()
         whole = Log(*(np.concatenate(parts) for parts in zip(*self.chunks, strict=True)))
         before = offsets(np.array([chunk.event_t.size for chunk in self.chunks], dtype=np.int64))[:-1]
