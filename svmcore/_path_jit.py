@@ -4,20 +4,24 @@ The problem, sign-free (see `_types`), with a linear term that moves with a para
 
     minimise  1/2 b'K b - l(t)'b   over  lower <= b <= upper  [ and  sum b = 0 ],     l(t) = fixed + base + t slope
 
-Here `base` is a shift that is to be nothing: what rounding has done to the residuals, and ties that were spread.
-Written ``r = l(t) - K b - bias`` (no bias without the equality row), a point is optimal when ``r <= 0`` where b is at
-its lower end (side LOW), ``r >= 0`` at the upper end (UP) and ``r = 0`` in between (ELBOW). Between two events b, bias
-and r are linear in t. The path of a classifier has slope = labels and t = lambda (b = lambda y alpha, bias = lambda
-intercept), and `path/problem` lists the others; removing an error has slope = the error and t from 1 to 0. All of them run
-through the same `follow`.
+Here `base` is a shift that should be zero. It holds what rounding has done to the residuals, and ties that were spread. The
+residual is ``r = l(t) - K b - bias``. Without the equality row there is no bias. A point is optimal under these conditions:
 
-A point that depends on the elbow (`path/elbow_jit`) is exchanged along its null vector; it needs no linear program,
-because that vector moves no other residual.
+- ``r <= 0`` where b is at its lower end (side LOW),
+- ``r >= 0`` where b is at its upper end (side UP),
+- ``r = 0`` in between (side ELBOW).
 
-No residual is ever dropped: whatever is set to zero is booked in `base`, so that the state stays exactly optimal for a
-problem whose distance from the true one is known.
+Between two events b, bias and r are linear in t. For the path of a classifier the slope holds the labels, and t is lambda.
+Then b = lambda y alpha, and bias = lambda intercept. `path/problem` lists the other paths. Where an error is removed, the
+slope is the error, and t falls from 1 to 0. The same `follow` does all of this.
 
-Reference: path.md on Ong, Shao and Yang. Steps (S1)-(S4) of the paper are not needed here.
+A point that depends on the elbow (`path/elbow_jit`) is exchanged along its null vector. This needs no linear program, because
+that vector moves no other residual.
+
+No residual is ever dropped. Whatever is set to zero is added to `base`. So the state stays exactly optimal for a problem
+whose distance from the true one is known.
+
+Reference: path.md on Ong, Shao and Yang. The steps (S1)-(S4) of the paper are not needed here.
 """
 
 from __future__ import annotations
@@ -76,16 +80,17 @@ from svmcore.path.elbow_jit import (
 from svmcore.path.log_jit import EVENTS, KNOTS, VALUES, write_event, write_knot
 from svmcore.simd.vector import BIG, fmin
 
-DEPENDENT = 1e-14  # a pivot below this times k_ii + bump may be that of a dependent point
-TIE = 1e-12  # events closer than this (times t) are simultaneous; 1e-10 already costs digits
-PERTURB_AFTER = 40  # zero steps in a row before ties are spread
-SPREAD = 1e-10  # times the size of the linear term: how far apart ties are spread
-NEAR_TIE = 1e-7  # ties within this many times that size, or share of a box, are spread
-SAFE_PIVOT = 1e-9  # of points that join together, each is at least so independent of those before
+# Points that depend on others: a relative pivot below DEPENDENT may be that of such a point. Of points that join at once,
+# each has at least the pivot SAFE_PIVOT with respect to those before.
+DEPENDENT, SAFE_PIVOT = 1e-14, 1e-9
+# Ties, in units of the linear term's size: events that are closer than TIE happen at the same time. 1e-10 loses digits. After
+# PERTURB_AFTER zero steps in a row ties are spread. They are moved apart by about SPREAD times the size of the linear term,
+# if they are within NEAR_TIE times that size, or within that share of a box.
+TIE, PERTURB_AFTER, SPREAD, NEAR_TIE = 1e-12, 40, 1e-10, 1e-7
 
 
 class Options(NamedTuple):
-    """Limits of one call. `scale` is what ties are measured against (0: the present size of the linear term)."""
+    """The limits of one call. Ties are measured against `scale`. 0 stands for the present size of the linear term."""
 
     t_end: float
     rate_tol: float
@@ -96,7 +101,7 @@ class Options(NamedTuple):
     batch: bool
     record: bool
     n_events_max: int
-    lower: FloatArray  # the boxes as they are without spread ties
+    lower: FloatArray  # the boxes as they are where no ties are spread
     upper: FloatArray
 
 
@@ -105,11 +110,12 @@ class Options(NamedTuple):
 
 @jit
 def blocking_steps(state, work, rate_tol, still, scale):
-    """Step (decrease of t) at which each moving elbow value meets its box and each residual meets zero. In place: work.step.
+    """The step, by which t falls, until each elbow value meets its box and each residual meets zero. In place: work.step.
 
-    These are the ratios (47)-(49) with h = -delta lambda, `BIG` where nothing blocks. Returns the smallest, and the
-    largest step at which all that blocks before is a tie: within TIE * scale in t and in every residual, within GIVE
-    in every box. (Measured in t alone, fast values of a near-singular elbow would leave their boxes unseen.)
+    These are the ratios (47)-(49) with h = -delta lambda. They are `BIG` where nothing blocks. Returns the smallest step,
+    and the largest step up to which all events are ties. Ties are within TIE * scale in t and in every residual, and within
+    GIVE in every box. If they were measured in t alone, fast values of a nearly singular elbow would leave their boxes
+    unseen.
     """
     least = BIG
     loose = BIG
@@ -139,9 +145,9 @@ def blocking_steps(state, work, rate_tol, still, scale):
 
 @jit
 def choose(setting, state, work, limit):
-    """Among the events within `limit` the one with the largest rate, which is the safest pivot.
+    """Of the events within `limit`, choose the one with the largest rate, which is the safest pivot.
 
-    Returns (point, its place on the elbow or -1); the point is -1 when there is none.
+    Returns (point, its place on the elbow or -1). The point is -1 when there is no event.
     """
     best = -1.0
     point = -1
@@ -164,7 +170,7 @@ def choose(setting, state, work, limit):
 
 @jit
 def advance(state, work, fall, bias_rate):
-    """Decrease t by `fall` along the direction. In place: state. Elbow residuals stay as bookkept: zero."""
+    """Decrease t by `fall` along the direction. Residuals on the elbow stay zero. In place: state."""
     for k in range(state.cnt[N_ELBOW]):
         i = state.elbow[k]
         state.beta[i] = min(max(state.beta[i] - fall * work.direction[k], state.lower[i]), state.upper[i])
@@ -181,7 +187,10 @@ def advance(state, work, fall, bias_rate):
 
 @jit
 def log_event(state, log, i, old, new, cause):
-    """Count an event, and append it (a polish, whose log nobody reads, may run out of room). In place: log, state.cnt."""
+    """Count an event, and append it if there is room. The log of a polish, which nobody reads, may be full.
+
+    In place: log, state.cnt.
+    """
     state.cnt[N_EVENT] += 1
     if log.end[EVENTS] < log.event_t.shape[0]:
         write_event(log, state.num[NOW], i, old, new, cause)
@@ -201,9 +210,9 @@ def log_knot(state, log):
 
 @jit
 def correct_knot(state, log):
-    """The knot that was just written at t, once more, with what has been corrected since. In place: log.
+    """Write the last knot again if it is at the present t, with what has been corrected since. In place: log.
 
-    All values may have moved, those of points that entered after it as well: it now stands behind their events.
+    All values may have moved. So may those of points that entered after the knot: it now stands behind their events.
     """
     k = log.end[KNOTS] - 1
     if k >= 0 and log.knot[k, 0] == state.num[NOW]:
@@ -214,7 +223,7 @@ def correct_knot(state, log):
 
 @jit
 def log_full(state, log):
-    """True when the log might not hold what one more step writes."""
+    """Whether the log might be too short for one more step."""
     n = state.side.shape[0]
     return (
         log.end[EVENTS] + n + 4 > log.event_t.shape[0]
@@ -238,7 +247,7 @@ def to_bound(state, i, upper):
 
 @jit
 def enter(setting, state, i, x, pivot):
-    """Point i joins the elbow; what is left of its residual goes into `base`. In place: state."""
+    """Point i joins the elbow. What is left of its residual goes into `base`. In place: state."""
     append(setting, state, i, x, pivot)
     state.base[i] -= state.resid[i]
     state.resid[i] = 0.0
@@ -246,11 +255,12 @@ def enter(setting, state, i, x, pivot):
 
 @jit
 def exchange(setting, state, work, log, i, record):
-    """Point i depends on the elbow: move along its null vector to the first box. In place: state, work, log.
+    """Exchange point i, which depends on the elbow: move along its null vector to the first box. In place: state, work, log.
 
-    With n the null vector, sum n_k r_k keeps its value times t on all of the elbow and i, so the residual of the point
-    that leaves moves to its proper side. Either i crosses its own box (a flip) or a point j leaves and i takes its
-    place; n_j != 0 keeps the factor non-singular. Returns False, nothing changed, when i only nearly depends.
+    Either i crosses its own box, or a point j of the elbow meets its box first. Then j leaves, and i takes its place. With
+    n the null vector, n_j != 0 keeps the factor non-singular. Over i and the elbow, sum n_k r_k stays proportional to t. So
+    the residual of the point that leaves moves to its proper side. Returns False when i depends only nearly on the elbow:
+    then nothing has changed.
     """
     m = state.cnt[N_ELBOW]
     x = work.column
@@ -285,7 +295,10 @@ def exchange(setting, state, work, log, i, record):
 
 @jit
 def enter_tied(setting, state, work, log, limit, most):
-    """Let all outside points whose event lies within `limit`, if several, join at once. In place: state, work, log."""
+    """Let all points outside whose event lies within `limit` join at once, if there are several.
+
+    In place: state, work, log.
+    """
     tied = 0
     for i in range(state.side.shape[0]):
         tied += state.side[i] != ELBOW and work.step[i] <= limit
@@ -318,7 +331,10 @@ def noise(state):
 
 @jit
 def spread_ties(state, scale):
-    """Many zero steps in a row: loosen residuals and boxes near ties by about 1e-10 of their size. In place: state."""
+    """Spread ties: loosen residuals and boxes near them by about 1e-10 of their size. In place: state.
+
+    It is called after many zero steps in a row.
+    """
     size = SPREAD * (state.cnt[ZERO_RUN] // PERTURB_AFTER)
     state.cnt[N_PERTURB] += 1
     for i in range(state.side.shape[0]):
@@ -331,7 +347,7 @@ def spread_ties(state, scale):
             shift = scale * size * noise(state)
             state.base[i] -= shift
             state.resid[i] -= shift
-        elif side == ELBOW:  # ten times less: a box cannot be shifted back without a step
+        elif side == ELBOW:  # a box moves ten times less, because it takes a step to shift it back
             width = 0.1 * (state.upper[i] - state.lower[i])
             if state.beta[i] < state.lower[i] + NEAR_TIE * width:
                 state.lower[i] -= SPREAD * width * noise(state)
@@ -341,7 +357,7 @@ def spread_ties(state, scale):
 
 @jit
 def event(setting, state, work, log, point, place, limit, opt):
-    """Carry out the event at the present t. In place: state, work, log. Returns a code; DONE means go on."""
+    """Carry out the event at the present t. In place: state, work, log. Returns a code. DONE means go on."""
     if place >= 0:
         side = to_bound(state, point, work.direction[place] < 0.0)
         delete(state, place)
@@ -370,8 +386,8 @@ def event(setting, state, work, log, point, place, limit, opt):
 def follow(setting, state, work, log, opt):
     """Follow the optimum from the present t down to opt.t_end, or until Python is needed. In place: state, work, log.
 
-    Returns DONE (arrived), or why it stopped: STALLED, SINGULAR, REFRESH, GROW, ROWS (kernel row state.cnt[WANT] is
-    missing), FLUSH (log full), BUDGET. After any of these it can be called again.
+    Returns DONE where it has arrived. Otherwise it returns why it stopped: STALLED, SINGULAR, REFRESH, GROW, ROWS, FLUSH or
+    BUDGET (`path/elbow_jit` says what they mean). After any of these it can be called again.
     """
     for _ in range(opt.budget):
         if state.cnt[N_ELBOW] + 2 > state.factor.shape[0]:
@@ -397,7 +413,7 @@ def follow(setting, state, work, log, opt):
             fall = min(max(work.step[point], 0.0), longest)
         if fall > 0.0:
             advance(state, work, fall, bias_rate)
-            if place >= 0:  # the point that leaves is exactly at its bound in the knot
+            if place >= 0:  # in the knot the point that leaves is exactly at its bound
                 state.beta[point] = state.lower[point] if work.direction[place] > 0.0 else state.upper[point]
             if opt.record:
                 log_knot(state, log)
@@ -436,7 +452,10 @@ def follow(setting, state, work, log, opt):
 
 @jit
 def crash_point(setting, state, work, i):
-    """Point i of a solver's answer lies inside its box: append it, or move it out along its null vector. In place: state."""
+    """Append point i, whose value a solver has left inside its box. If it is dependent, move it along its null vector.
+
+    In place: state.
+    """
     x = work.column
     pivot = pivot_of(setting, state, i, x)
     if pivot > DEPENDENT:
@@ -471,8 +490,8 @@ def crash_point(setting, state, work, i):
 def crash(setting, state, work):
     """Sides from beta, and an independent elbow out of the points inside their boxes. In place: state.
 
-    The answer of a solver may have dependent free points; each is moved along its null vector, which changes no
-    residual, until one value meets its box. Needs the kernel rows of every free point.
+    Some free points of a solver's answer may depend on others. Each of these is moved along its null vector until one value
+    meets its box. This changes no residual. The kernel rows of all free points must be there.
     """
     state.cnt[N_ELBOW] = 0
     for i in range(state.side.shape[0]):

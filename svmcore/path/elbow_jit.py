@@ -1,10 +1,12 @@
 """The elbow of the regularization path: its triangular factor, the direction it moves in, and null vectors.
 
-The elbow E holds independent points only: R'R = K_EE + bump 11' with R upper triangular, rows contiguous (bump = 0
-without the equality row; with it the added term vanishes on every feasible direction and makes the matrix positive
-definite exactly when the bordered matrix of the paper's (22) is non-singular). A point may be on it that is independent
-only to rounding: its pivot is then lifted to `LEAST_PIVOT`, which costs an error of that times k_ii times how far the
-value moves. A null vector that is one to rounding only would cost the square root.
+The elbow E holds independent points only. R'R = K_EE + bump 11', where R is upper triangular and stored by rows. Without the
+equality row bump is 0. With it the added term vanishes on every feasible direction. It makes the matrix positive definite
+exactly when the bordered matrix of the paper's (22) is non-singular.
+
+A point on the elbow may be independent only to rounding. Its pivot is then lifted to `LEAST_PIVOT`. This costs an error of
+`LEAST_PIVOT` times k_ii times the distance that the value moves. If the point were taken as dependent instead, the error
+would be the square root of that.
 """
 
 from __future__ import annotations
@@ -17,40 +19,41 @@ from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 from svmcore.simd.sums import dot, dot_between
 
-# where a point is: at the lower end of its box, at the upper end, on the elbow
+# Where a point is: at the lower end of its box, at the upper end, or on the elbow.
 LOW, UP, ELBOW = range(3)
 
-# why a point changed sides, as the log has it, and the same in words
+# Why a point has changed sides, as numbers for the log and in words.
 BOX, MARGIN, EXCHANGE, BATCH, REPAIR, SPECIAL, RESTART = range(7)
 CAUSES = ("box", "margin", "exchange", "batch", "repair", "special", "restart")
 
-# why `follow` and `follow_windows` returned. DONE, REFRESH, BUDGET: arrived, a refresh is due, the budget of work is spent.
-# GROW, FLUSH, ROWS, AHEAD: Python must make room, empty the log, fetch the row WANT, fetch rows of candidates.
-# STALLED, SINGULAR: no way on, or no factor. STOPPED, DEFEATED: go on without windows, after a window that was accepted
-# or one that was taken back.
+# Why `follow` and `follow_windows` return.
+# DONE: t has arrived. REFRESH: a refresh is due. BUDGET: the budget of work is spent.
+# GROW: Python must make room. FLUSH: it must empty the log. ROWS: it must fetch the row WANT. AHEAD: rows of candidates.
+# STALLED: there is no way on. SINGULAR: there is no factor.
+# STOPPED: go on without windows, after a window that was accepted. DEFEATED: the same, after one that was taken back.
 DONE, REFRESH, BUDGET, GROW, FLUSH, ROWS, AHEAD, STALLED, SINGULAR, STOPPED, DEFEATED = range(11)
 
-# State.num
+# Places in State.num.
 NOW, BIAS, T_REFRESH, NOISE, WORST_GAP = range(5)
-# State.cnt
+# Places in State.cnt.
 (
     N_ELBOW, N_EVENT, N_ZERO, N_ZERO_MAX, N_EXCHANGE, N_FLIP, N_BATCH, SINCE, WANT, N_PERTURB, N_ELBOW_MAX, ZERO_RUN,
     BATCHED, N_STEP, AGE, N_LOOK,
 ) = range(16)  # fmt: skip
 
-LEAST_PIVOT = 1e-15  # a relative pivot of a point that is independent to rounding only is lifted to this
-NULL = 1e-13  # what counts as rounding where a null vector should move nothing
+LEAST_PIVOT = 1e-15  # the relative pivot of a point that is independent only to rounding is lifted to this
+NULL = 1e-13  # a null vector should move nothing; what it moves by this, relatively, is rounding
 FINE = 1e-11  # a relative gap below this needs no correction
-OLD = 10  # so often K beta is brought up to date by changes before it is computed afresh
-STEADY = 1e-12  # an entry of a null vector that is smaller does not move its value
-GIVE = 1e-12  # boxes give way by this fraction when the best pivot is looked for
+OLD = 10  # K beta is brought up to date by changes so many times, and is then computed afresh
+STEADY = 1e-12  # where an entry of a null vector is smaller than this, the value does not move
+GIVE = 1e-12  # boxes give way by this share of their width while the best pivot is looked for
 
 
 class Setting(NamedTuple):
-    """What does not change during a call: `rows[slot[i]]` is kernel row i (slot -1: not there yet).
+    """What does not change during a call. `rows[slot[i]]` is kernel row i. A slot of -1 says that the row is not there yet.
 
-    The linear term is ``fixed + t slope``. It is of size `level` + t, and a primal objective below `floor` is nothing to
-    measure a gap against. An elbow value whose rate is at most `still` does not move: that is rounding.
+    The linear term is ``fixed + t slope``, and its size is `level` + t. A primal objective below `floor` is too small to
+    measure a gap against. An elbow value whose rate is at most `still` does not move: such a rate is rounding.
     """
 
     rows: FloatArray
@@ -66,7 +69,7 @@ class Setting(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the path is; every array is changed in place. `num` and `cnt` are indexed by the names above."""
+    """Where the path is. Every array is changed in place. `num` and `cnt` are indexed by the names above."""
 
     beta: FloatArray
     resid: FloatArray
@@ -87,7 +90,7 @@ class State(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Scratch: direction on the elbow, null vector, rate of every residual, step to every blocking event."""
+    """Scratch: the direction on the elbow, a null vector, the rate of every residual, and the step to every event."""
 
     direction: FloatArray
     column: FloatArray
@@ -119,7 +122,10 @@ def solve_upper(R, m, b):
 
 @jit
 def pivot_of(setting, state, i, x):
-    """Relative pivot of point i if it joined the elbow: 1 - |x|^2 / (k_ii + bump), x = R^-T (k_Ei + bump). In place: x."""
+    """The relative pivot that point i would have on the elbow: 1 - |x|^2 / (k_ii + bump), x = R^-T (k_Ei + bump).
+
+    In place: x.
+    """
     m = state.cnt[N_ELBOW]
     row = setting.rows[setting.slot[i]]
     for k in range(m):
@@ -133,7 +139,7 @@ def pivot_of(setting, state, i, x):
 
 @jit
 def append(setting, state, i, x, pivot):
-    """Put point i, with the x and pivot of `pivot_of`, last on the elbow. In place: state."""
+    """Put point i on the elbow, behind all others. x and pivot are those of `pivot_of`. In place: state."""
     m = state.cnt[N_ELBOW]
     r = np.sqrt(pivot * (setting.diagonal[i] + setting.bump))
     for k in range(m):
@@ -158,7 +164,7 @@ def rotate(a, b, c, s, start, stop):
 
 @jit
 def delete(state, k0):
-    """Take the point at place k0 off the elbow: drop column k0 of R, make it triangular again. In place: state."""
+    """Take the point at place k0 off the elbow: drop column k0 of R, and make R triangular again. In place: state."""
     m = state.cnt[N_ELBOW]
     R = state.factor
     for i in range(m):
@@ -185,7 +191,7 @@ def delete(state, k0):
 
 @jit
 def restart_rhs(setting, state):
-    """half_slope = R^-T slope_E, half_one = R^-T 1: after a new factor or a new slope. In place: state."""
+    """half_slope = R^-T slope_E, half_one = R^-T 1. This is needed after a new factor or a new slope. In place: state."""
     m = state.cnt[N_ELBOW]
     for k in range(m):
         state.half_slope[k] = setting.slope[state.elbow[k]]
@@ -199,7 +205,7 @@ def restart_rhs(setting, state):
 
 @jit
 def direction(setting, state, d):
-    """d = db_E/dt and the returned dbias/dt: K_EE d + bias_rate = slope_E, sum d = 0. In place: d."""
+    """Solve K_EE d + bias_rate = slope_E, sum d = 0: d is db_E/dt. Returns bias_rate, which is dbias/dt. In place: d."""
     m = state.cnt[N_ELBOW]
     bias_rate = 0.0
     if setting.equality and m > 0:
@@ -244,11 +250,12 @@ def room_along(state, k, speed):
 
 @jit
 def first_box(state, x, sign, own):
-    """How far beta can move along sign * null vector (n_i = 1, n_E = -x) before a box binds; `own` is i's room.
+    """How far beta can move along sign * n before a box binds. n is the null vector: n_i = 1, n_E = -x. `own` is i's room.
 
-    Two passes: the first finds how far one could go if boxes gave way by a hair, the second takes, among the boxes
-    met by then, the one with the largest entry of n, because the factor's determinant shrinks by its square.
-    Returns (length, place on the elbow that binds, or -1 when it is point i itself).
+    There are two passes. The first finds how far one could go if boxes gave way a little. The second looks at the boxes
+    that are met by then, and takes the one with the largest entry of n. It is the safest choice, because the determinant of
+    the factor shrinks by the square of this entry. Returns (length, place on the elbow that binds, or -1 for point i
+    itself).
     """
     far = own * (1.0 + GIVE)
     for k in range(state.cnt[N_ELBOW]):
@@ -273,11 +280,11 @@ def first_box(state, x, sign, own):
 
 @jit
 def null_change(setting, state, work, i, length):
-    """What moving point i by `length`, and the elbow by the null vector's share, changes. In place: work.d, work.rate.
+    """What changes when point i moves by `length` along its null vector. In place: work.direction, work.rate.
 
-    work.x holds the null vector's elbow part (negated). Returns False when some residual outside the elbow, or the sum,
-    would feel the move by more than rounding: then the point is not dependent after all. (On the elbow nothing moves,
-    but elsewhere by up to the square root of the pivot, and a pivot is known to 1e-16 at best.)
+    work.column holds minus the null vector's part on the elbow. Returns False when the move would change a residual, or the
+    sum, by more than rounding. Then the point is not dependent after all. Residuals on the elbow do not change. Others may
+    change by up to the square root of the pivot, which is known to 1e-16 at best.
     """
     total = 1.0
     size = 1.0
@@ -305,7 +312,7 @@ def null_change(setting, state, work, i, length):
 
 @jit
 def absorb(state):
-    """Book what contradicts the sides as a shift, so that the state is optimal. Returns its largest entry.
+    """Add what contradicts the sides to the shift, so that the state is optimal. Returns the largest entry of the shift.
 
     In place: state.
     """
@@ -324,7 +331,7 @@ def absorb(state):
 
 @jit
 def exact_gap(setting, state, t, lower, upper):
-    """Exact relative duality gap of the present point for the problem without shift, at `t`."""
+    """The exact relative duality gap of the present point at `t`, for the problem without shift."""
     bias = state.num[BIAS]
     total = 0.0
     gap = 0.0
@@ -336,13 +343,13 @@ def exact_gap(setting, state, t, lower, upper):
         total += b
         gap += hinge - b * r
         primal += 0.5 * b * (t * setting.slope[i] + setting.fixed[i] - r - bias) + hinge
-    gap += abs(bias * total)  # what an unbalanced beta costs
+    gap += abs(bias * total)  # beta costs this where its sum is not zero
     return gap / max(primal, setting.floor)
 
 
 @jit
 def renew_image(setting, state):
-    """Bring state.image = K beta up to date. Returns False where that needs a row that is not there, or is due afresh."""
+    """Bring state.image = K beta up to date. Returns False where a row is missing, or where it must be computed afresh."""
     changed = 0
     for i in range(state.side.shape[0]):
         if state.beta[i] != state.then[i]:
@@ -368,9 +375,9 @@ def size_at(setting, t):
 
 @jit
 def look(setting, state, lower, upper):
-    """A refresh that finds all well: residuals from beta alone, the shift decided anew. In place: state.
+    """A refresh for the case that all is well: residuals come from beta alone, the shift is decided anew. In place: state.
 
-    Returns False when the gap is not small enough to go on, or cannot be had: Python then does more.
+    Returns False when the gap is too large to go on, or cannot be computed here. Python must do more then.
     """
     if not renew_image(setting, state):
         return False

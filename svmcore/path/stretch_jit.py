@@ -1,10 +1,10 @@
 """One window after another: candidates, the chord certificate, acceptance, and what makes Python necessary.
 
-After a window (`path/window_jit`) one pass over all points gives every residual at a third, two thirds and the end. A
-chord certificate clears the points in between. Between two of those times a residual differs from its chord by at most
-sqrt(k_ii) bend + bias_bend, where `bend` is the largest deviation of beta from its own chord in the kernel's norm and
-`bias_bend` that of the bias. Points that this does not clear are looked at exactly. Where a point objects, the window is
-taken back and the point becomes a candidate.
+After a window (`path/window_jit`) one pass over all points gives every residual at a third, at two thirds and at the end. A
+chord certificate covers the times in between. Between two of those times a residual differs from its chord by at most
+sqrt(k_ii) bend + bias_bend. Here `bend` is the largest deviation of beta from its own chord, in the kernel's norm, and
+`bias_bend` is the largest deviation of the bias. Points for which this bound is not enough are looked at exactly. If a point
+has changed its sign, it objects: the window is taken back, and the point becomes a candidate.
 """
 
 from __future__ import annotations
@@ -68,40 +68,42 @@ from svmcore.path.window_jit import (
 from svmcore.simd.sums import dot
 from svmcore.simd.vector import COLUMNS_64, OUTER_ROWS, add_outer, fmax
 
-# Stretch.pace
+# Places in Stretch.pace.
 LENGTH, WIDTH, RETRIES, WANTED, RATED, LOOKED, FRESH_FOR, N_WINDOWS, N_BACK, N_INSIDE, CARRIED = range(11)
-# Stretch.pace[CARRIED], about Window.solved_slope of the elbow: it is not known; it is; it is, and Stretch.rate says by
-# how much it misses
+# Values of Stretch.pace[CARRIED], which is about Window.solved_slope of the elbow. UNKNOWN: it is not there. KNOWN: it is
+# there. MEASURED: it is there, and Stretch.rate says by how much it misses.
 UNKNOWN, KNOWN, MEASURED = range(3)
 
-LONGEST = 32  # steps of a window
-ROOM = LONGEST + 4 + COLUMNS_64  # slots that one window may add, and the rest of a tile
-PIVOT = 1e-8  # a window neither starts with nor accepts a smaller relative pivot
-RESIDUAL = 1e-8  # an elbow residual above this times the size of the linear term asks for a refresh
-MOST_RETRIES = 6  # a window that points object to is taken back so often at most
-MOST_SHORTER = 2  # one that the gap objects to
-ARRIVED = 1e-13  # t this close to its end, relatively, is there
-TINY = 1e-200  # against division by zero
-CROSSED = 1e-11  # a residual beyond zero by more than this times that size is on the wrong side
+LONGEST = 32  # a window has at most so many steps
+ROOM = LONGEST + 4 + COLUMNS_64  # one window may add so many slots, with the rest of a tile
+PIVOT = 1e-8  # no window starts with a smaller relative pivot, and no point with a smaller one enters
+# In units of the size of the linear term: an elbow residual above RESIDUAL asks for a refresh, and a residual that is beyond
+# zero by more than CROSSED is on the wrong side.
+RESIDUAL, CROSSED = 1e-8, 1e-11
+# A window is taken back at most MOST_RETRIES times in a row where points object, and MOST_SHORTER times where the gap does.
+MOST_RETRIES, MOST_SHORTER = 6, 2
+ARRIVED = 1e-13  # t has arrived when it is so close to its end, relatively
+TINY = 1e-200  # this prevents a division by zero
 
 
 class Stretch(NamedTuple):
-    """What windows share: rates and scores of all points, what a window is checked and taken back with.
+    """What windows share: rates and scores of all points, and all that a window is checked with and taken back to.
 
-    `pace` is indexed by the names above: steps and candidates of the next window, points that objected to the last.
+    `pace` is indexed by the names above. It holds the steps and candidates of the next window, how many points objected to
+    the last one, and counts.
     """
 
     rate: FloatArray
     score: FloatArray
     work: FloatArray
-    at: FloatArray  # residuals at a third, two thirds, the end; and their rates there, negative
+    at: FloatArray  # residuals at a third, at two thirds and at the end, and minus their rates at the end
     coef: FloatArray  # what K is multiplied with for these
-    solved_slope: FloatArray  # of the elbow, when the window began
+    solved_slope: FloatArray  # Window.solved_slope of the elbow when the window began
     root: FloatArray
     wanted: np.ndarray
     bend: FloatArray
-    stray: FloatArray  # (reach, shift) of every step, and in row 0 of the correction before the first
-    old: FloatArray  # beta, base and residuals before
+    stray: FloatArray  # (reach, shift) of every step, and in row 0 that of the correction before the first
+    old: FloatArray  # beta, base and residuals before the window
     old_side: np.ndarray
     old_num: FloatArray
     old_end: IntArray
@@ -109,7 +111,7 @@ class Stretch(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """The limits of one call, and the boxes as they are without spread ties."""
+    """The limits of one call, and the boxes as they are where no ties are spread."""
 
     t_end: float
     rate_tol: float
@@ -128,9 +130,9 @@ class Reach(NamedTuple):
 
 @jit
 def correct_elbow(setting, state, window):
-    """Remove the elbow's residual where that fits, otherwise book it as shift. In place: state, window.
+    """Remove the elbow's residual if the step fits. Otherwise add it to the shift. In place: state, window.
 
-    Returns how far that moves K beta + bias, as `path/record.Track` tells of a chord: (reach, shift).
+    Returns how far this moves K beta + bias: (reach, shift), as `path/record.Track` explains them.
     """
     m = state.cnt[N_ELBOW]
     taken, fits, bias_change = elbow_step(setting, state, window)
@@ -152,9 +154,8 @@ def correct_elbow(setting, state, window):
 def open_direction(state, window, stretch):
     """The inverse times window.right, which holds the slopes. In place: window.solved_slope, window.right, stretch.
 
-    Where the last window left a solution, its error is removed. The rates of the elbow should be zero. What they are
-    instead, times the inverse, is the error. So an inverse that is good to seven digits gives a direction that is good to
-    fourteen.
+    If the last window has left a solution, its error is removed. The rates of the elbow should be zero. The inverse times the
+    rates as they are is the error. So an inverse with seven right digits gives a direction with fourteen.
     """
     m = state.cnt[N_ELBOW]
     if stretch.pace[CARRIED] == UNKNOWN:
@@ -172,7 +173,7 @@ def open_direction(state, window, stretch):
 
 @jit
 def open_window(setting, state, window, stretch):
-    """Slots for the elbow, its two solutions, its correction, rates if nobody has seen them.
+    """Give slots to the elbow. Compute its two solutions, its correction, and the rates of all points if they are not known.
 
     In place: state, window, stretch.
     """
@@ -209,7 +210,10 @@ def open_window(setting, state, window, stretch):
 
 @jit
 def smallest(a, n, k):
-    """The value at place k of a's first n once sorted. In place: a is partitioned."""
+    """The value that the first n numbers of a would have at place k if they were sorted.
+
+    In place: a, which is partitioned.
+    """
     left = 0
     right = n - 1
     while left < right:
@@ -247,7 +251,7 @@ def mean_size(a):
 
 @jit
 def choose_candidates(state, window, stretch):
-    """The points that may meet zero soonest. Returns how far in t the others are safe if rates stay.
+    """Choose the points whose residuals may meet zero first. Returns how far in t the others are safe if rates stay.
 
     In place: window, stretch.
     """
@@ -274,7 +278,7 @@ def choose_candidates(state, window, stretch):
         if stretch.score[i] < region:
             window.cand[s] = i
             s += 1
-    for i in range(n):  # ties with the first that is left out
+    for i in range(n):  # points that tie with the first one that is left out fill the places that remain
         if s < want and stretch.score[i] == region and state.side[i] != ELBOW:
             window.cand[s] = i
             s += 1
@@ -292,7 +296,7 @@ def fill_candidates(setting, state, window, stretch):
         i = window.cand[s]
         window.known[s] = 0
         out = window.kernel[s]
-        if setting.slot[i] >= 0:  # along a row: neighbouring memory
+        if setting.slot[i] >= 0:  # values along a row lie closer together in memory
             row = setting.rows[setting.slot[i]]
             for k in range(slots):
                 out[k] = row[window.point[k]]
@@ -310,7 +314,7 @@ def fill_candidates(setting, state, window, stretch):
 
 @jit
 def residuals_at_thirds(setting, state, window, stretch):
-    """Residuals of all points at a third, two thirds and the end, and rates there. In place: stretch, places of the slots."""
+    """Residuals of all points at a third, at two thirds and at the end, and rates at the end. In place: stretch, window."""
     n_steps = window.count[STEPS]
     slots = window.count[SLOTS]
     first = n_steps // 3
@@ -335,10 +339,11 @@ def residuals_at_thirds(setting, state, window, stretch):
 
 @jit
 def bend_of(window, stretch, a, b):
-    """How far beta strays from its chord between steps a and b: slots into stretch.bend, the bias into the column behind.
+    """How far beta and the bias stray from their chords between steps a and b. Returns (bend, bias_bend).
 
-    Returns (bend, bias_bend). K times the bend is known on the slots: residuals there are zero or followed, as are their
-    chords.
+    Each step between them has a row of stretch.bend: the slots, and the bias in the column behind them. The kernel's norm
+    needs K times that row on the slots. It is known from the residuals there, which are zero or followed.
+    In place: stretch.bend, stretch.stray.
     """
     slots = window.count[SLOTS]
     span = window.t_at[a] - window.t_at[b]
@@ -369,7 +374,7 @@ def bend_of(window, stretch, a, b):
 
 @jit
 def crosses_between(setting, window, stretch, i, sign, ends, times):
-    """Whether the residual of point i, with values `ends` at two steps, changes sign strictly between.
+    """Whether the residual of point i changes its sign strictly between two steps. Its values there are `ends`.
 
     In place: window.right.
     """
@@ -390,7 +395,7 @@ def crosses_between(setting, window, stretch, i, sign, ends, times):
 
 @jit
 def find_objectors(setting, state, window, stretch):
-    """Points outside the candidates that changed sign on the way: marked in stretch.wanted. Returns how many.
+    """Mark the points that were no candidates and have changed sign on the way, in stretch.wanted. Returns how many are new.
 
     In place: window, stretch.
     """
@@ -427,7 +432,7 @@ def find_objectors(setting, state, window, stretch):
 
 @jit
 def keep_state(state, log, stretch):
-    """What a window that is taken back returns to. In place: stretch."""
+    """Keep a copy of the state. A window that is taken back returns to it. In place: stretch."""
     for i in range(state.side.shape[0]):
         stretch.old[0, i] = state.beta[i]
         stretch.old[1, i] = state.base[i]
@@ -457,7 +462,7 @@ def restore_state(state, log, stretch):
 def take_back(state, log, window, stretch, found):
     """Undo the window, and make the next one shorter. Returns False when windows should stop.
 
-    `found`: so many points object; without any it is the gap. In place: state, log, window, stretch.
+    `found` points object. If it is 0, the gap does. In place: state, log, window, stretch.
     """
     restore_state(state, log, stretch)
     for k in range(window.count[START]):
@@ -473,9 +478,9 @@ def take_back(state, log, window, stretch, found):
 
 @jit
 def flush_inverse(inverse, window, signed):
-    """Add the pending terms to the inverse: its lower triangle, and what of the upper one is in the way.
+    """Add the pending terms to the lower triangle of the inverse. Whole tiles are written, also above the diagonal.
 
-    In place: inverse, window.terms.
+    In place: inverse, window.terms, signed.
     """
     slots = window.count[SLOTS]
     pending = window.count[PENDING]
@@ -494,12 +499,15 @@ def flush_inverse(inverse, window, signed):
 
 @jit
 def compact(state, window):
-    """Fill dead slots with the last live ones, in the inverse, on the elbow and in its solution. In place: state, window."""
+    """Fill dead slots with the last ones in use: in the inverse, on the elbow and in its solution.
+
+    In place: state, window.
+    """
     inverse = state.factor
     last = window.count[SLOTS] - 1
     k = 0
     while k <= last:
-        # a point may have left one slot for another
+        # A point may have left its slot and entered again in another one.
         if window.dead[k] == 0 and state.side[window.point[k]] == ELBOW:
             state.elbow[k] = window.point[k]
             k += 1
@@ -520,7 +528,10 @@ def compact(state, window):
 
 @jit
 def accept(setting, state, window, stretch, code, gap, course):
-    """Take the window over: inverse, slots, rates, the pace of the next one. In place: state, window, stretch."""
+    """Accept the window: update inverse, slots and rates, and set the pace of the next one.
+
+    In place: state, window, stretch.
+    """
     flush_inverse(state.factor, window, stretch.bend)
     compact(state, window)
     events = window.count[PENDING]
@@ -553,7 +564,7 @@ def accept(setting, state, window, stretch, code, gap, course):
 
 @jit
 def look_with_care(setting, state, window, log, course):
-    """Remove the elbow's residual and `look`; the knot just written follows. Returns False where Python does more.
+    """Remove the elbow's residual, `look`, and write the last knot again. Returns False where Python must do more.
 
     In place: state, window, log.
     """
@@ -577,7 +588,10 @@ def look_with_care(setting, state, window, log, course):
 
 @jit
 def why_return(setting, state, window, log, code, course):
-    """What a window that closed with `code` means for the loop, or -1: go on. In place: state, window, log."""
+    """What a window that closed with `code` means for the loop: a code to return with, or -1 to go on.
+
+    In place: state, window, log.
+    """
     if code == NEED_ROW:
         return ROWS
     if code in (NEAR_SINGULAR, TIED):
@@ -602,7 +616,7 @@ def fits_log(state, log):
 
 @jit
 def swapped(state, resid):
-    """Exchange the residuals with `resid`. In place: state, resid."""
+    """Swap the residuals of the state with `resid`. In place: state, resid."""
     for i in range(resid.shape[0]):
         held = state.resid[i]
         state.resid[i] = resid[i]
@@ -611,9 +625,9 @@ def swapped(state, resid):
 
 @jit
 def follow_windows(setting, state, window, stretch, log, course):
-    """Windows down the path until Python is needed. In place: state, window, stretch, log. Returns one of the codes above.
+    """Follow windows down the path until Python is needed. In place: state, window, stretch, log.
 
-    state.factor holds the inverse; after STOPPED and DEFEATED it is of no more use.
+    Returns one of the codes of `path/elbow_jit`. state.factor holds the inverse. After STOPPED and DEFEATED it is useless.
     """
     begin = state.cnt[N_EVENT]
     while state.cnt[N_EVENT] - begin < course.budget and state.cnt[N_EVENT] < course.n_events_max:

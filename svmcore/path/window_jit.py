@@ -1,14 +1,15 @@
 """A window of events: a lazy explicit inverse of the elbow's matrix, and rates of a few candidates only.
 
-Inside a window the elbow has slots: a point that enters takes the next free slot, one that leaves marks its slot dead.
-With M0 the inverse of (K_EE + bump 11') at the start, the present inverse is M = M0 + sum sign v v' with one pending
-rank-one term v per event, so that entering costs one product with M0 and leaving one column. The direction
-M slope - bias_rate M 1 is carried along in O(m): `solved_slope` and `solved_one`. Residuals are followed for the
-candidates alone. `path/stretch_jit` checks all others afterwards and takes the window back where they object.
+Inside a window the elbow has slots. A point that enters takes the next free slot. One that leaves marks its slot as dead.
+M0 is the inverse of (K_EE + bump 11') at the start. The present inverse is M = M0 + sum sign v v', with one pending
+rank-one term v for each event. So a point that enters costs one product with M0, and one that leaves costs one column. The
+direction is M slope - bias_rate M 1. Its two parts, `solved_slope` and `solved_one`, are kept up to date in O(m) each.
 
-In loops k and j count slots, s candidates, i points, n steps and r pending terms.
+Residuals are followed for the candidates alone. `path/stretch_jit` checks all other points afterwards. If they object, it
+takes the window back.
 
-While windows run, the lower triangle of M0 lives where the triangular factor lives otherwise.
+In loops k and j count slots, s candidates, i points, n steps and r pending terms. While windows run, the lower triangle of
+M0 is in the array that holds the triangular factor otherwise.
 """
 
 from __future__ import annotations
@@ -24,39 +25,41 @@ from svmcore.path.log_jit import KNOTS, VALUES, write_event, write_knot
 from svmcore.simd.sums import add_multiple, dot
 from svmcore.simd.vector import BIG, fmax, fmin
 
-# why a window closed
+# The reasons why a window closes.
 FULL, LEFT_REGION, LONG_STEP, HALVED, NEAR_SINGULAR, TIED, NEED_ROW, END = range(8)
-# Window.count
+# Places in Window.count.
 SLOTS, CANDIDATES, STEPS, PENDING, START = range(5)
 
-LONG = 0.1  # a step that takes a larger share of t must start from a refined direction
-TIE = 1e-12  # events closer than this, relative to the size of the linear term, are simultaneous
+LONG = 0.1  # a step that takes a larger share of t must start from a direction that was just refined
+TIE = 1e-12  # events that are closer than this, relative to the size of the linear term, happen at the same time
 # From an elbow of WIDE points on the inverse is too long for the nearest cache. It is then read once for AHEAD products.
 WIDE, AHEAD = 320, 6
-RESTING = 1e-15  # one below this is rounding
-SMALL_STEP = 1e-6  # a correction of an elbow value by more is none
-WIDENED = 1e-6  # share by which the bound on a deviation is widened, against rounding
-TILE_ROWS, TILE_COLUMNS = 16, 256  # of the inverse that stay in the nearest cache; multiples of 4
+# An elbow residual below the share RESTING of the linear term's size is rounding. A Newton step that would remove a larger
+# one is not taken where it moves a value by more than SMALL_STEP.
+RESTING, SMALL_STEP = 1e-15, 1e-6
+WIDENED = 1e-6  # bounds on deviations are widened by this share of themselves, because of rounding
+# A tile of the inverse of so many rows and columns stays in the nearest cache. Both are multiples of 4.
+TILE_ROWS, TILE_COLUMNS = 16, 256
 
 
 class Window(NamedTuple):
-    """Scratch of a window; `count` is indexed by the names above."""
+    """Scratch of a window. `count` is indexed by the names above."""
 
     point: IntArray  # slot -> point
     dead: np.ndarray
     spot: IntArray  # slot -> candidate, or -1
     start: FloatArray  # slot -> beta at the start
     value: FloatArray  # slot -> beta now
-    low: FloatArray  # slot -> its box
+    low: FloatArray  # slot -> lower end of the box
     high: FloatArray
-    terms: FloatArray  # pending rank-one terms of the inverse, one a row
+    terms: FloatArray  # the pending rank-one terms of the inverse, one in a row
     sign: FloatArray
     solved_slope: FloatArray  # slot -> the inverse times the slopes
     solved_one: FloatArray  # slot -> the inverse times ones
     direction: FloatArray
     solution: FloatArray  # scratch: the inverse times `right`
     right: FloatArray  # scratch: a right hand side
-    rights: FloatArray  # several right hand sides, one a row
+    rights: FloatArray  # several right hand sides, one in a row
     chosen: IntArray  # the candidates that they belong to
     step: FloatArray  # slot, then candidate -> the step at which it blocks
     cand: IntArray  # candidate -> point
@@ -75,7 +78,7 @@ class Window(NamedTuple):
 
 
 class Closing(NamedTuple):
-    """When to close."""
+    """When a window closes."""
 
     t_end: float
     region: float  # how far in t the candidates are safe
@@ -108,9 +111,10 @@ def product(K, n_rows, d, n, out):
 
 @jit(sums=True)
 def four_rows(r0, r1, r2, r3, k, left, stop, b, x):
-    """What the columns [left, stop) of four rows of the lower triangle, the first of them row k, give to A b.
+    """The part of A b that comes from columns left..stop-1 of four rows of the lower triangle. The first row is row k.
 
-    Returns the sums of the four rows. Each entry is read once, for its row and for its column. In place: x, on the columns.
+    Each entry is read once, for its row and for its column. The shares of the four rows are returned. The shares of the
+    columns are added to x. In place: x.
     """
     b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
     along, out = b[left:stop], x[left:stop]
@@ -127,9 +131,9 @@ def four_rows(r0, r1, r2, r3, k, left, stop, b, x):
 
 @jit(sums=True)
 def symmetric_product(A, n, b, x):
-    """x = A b for the symmetric A whose lower triangle is stored. In place: x.
+    """x = A b for a symmetric A whose lower triangle is stored. In place: x.
 
-    One tile would do, but its slices and its additions cost a fifth to three quarters more up to 250 points.
+    `tile_product` with one tile would give the same. But up to 250 points it takes a fifth to three quarters longer.
     """
     k = 0
     while k + 3 < n:
@@ -156,8 +160,8 @@ def symmetric_product(A, n, b, x):
 def elbow_step(setting, state, window):
     """The Newton step on the elbow that removes its residual. In place: window, with the step in window.solution.
 
-    `window.solved_one` must be up to date.
-    Returns (whether it is worth taking, whether it stays within the boxes, the change of the bias).
+    `window.solved_one` must be up to date. Returns (whether the step is worth taking, whether it is small and stays within
+    the boxes, the change of the bias).
     """
     m = state.cnt[N_ELBOW]
     worst = 0.0
@@ -186,16 +190,17 @@ def elbow_step(setting, state, window):
 
 @jit
 def step_size(window, m, bias_change):
-    """How far the step of `elbow_step` moves K beta + bias, as `path/record.Track` tells of a chord: (reach, shift)."""
+    """How far the step of `elbow_step` moves K beta + bias: (reach, shift), as `path/record.Track` explains them."""
     square = fmax(dot(window.solution, window.right, m), 0.0)
     return np.sqrt(square) * (1.0 + WIDENED), abs(bias_change)
 
 
 @jit(sums=True)
 def tile_product(A, top, bottom, left, right, b, x):
-    """Add to x what the tile [top, bottom) x [left, right) of the lower triangle gives to A b. In place: x.
+    """Add the part of A b that comes from one tile of the lower triangle. In place: x.
 
-    `top` and `left` are multiples of 4, as is `right` where the diagonal lies beyond.
+    The tile has rows top..bottom-1 and columns left..right-1. `top` and `left` are multiples of 4. So is `right`, unless the
+    tile reaches the diagonal.
     """
     k = top
     while k + 3 < bottom:
@@ -225,7 +230,7 @@ def tile_product(A, top, bottom, left, right, b, x):
 
 @jit
 def several_products(A, n, B, X, chosen, count):
-    """X[chosen[c]] = A B[c] for c < count, for the symmetric A whose lower triangle is stored: it is read once for all.
+    """X[chosen[c]] = A B[c] for c < count, for a symmetric A whose lower triangle is stored. A is read once for all of them.
 
     In place: X.
     """
@@ -243,7 +248,7 @@ def several_products(A, n, B, X, chosen, count):
 
 @jit
 def look_ahead(setting, state, window, s):
-    """M0 times the rows of candidate s and, of a wide elbow, of those that may enter next. In place: window."""
+    """M0 times the kernel row of candidate s. On a wide elbow also for candidates that may enter next. In place: window."""
     start = window.count[START]
     slots = window.count[SLOTS]
     window.chosen[0] = s
@@ -269,7 +274,7 @@ def look_ahead(setting, state, window, s):
 
 @jit
 def add_pending(window, b, x):
-    """Make x = M0 b on the slots of the start x = M b on the slots in use. In place: x."""
+    """Turn x = M0 b, on the slots of the start, into x = M b, on all slots in use. In place: x."""
     start = window.count[START]
     slots = window.count[SLOTS]
     for k in range(start, slots):
@@ -310,9 +315,9 @@ def window_direction(setting, window):
 
 @jit
 def slot_steps(window, still):
-    """The step at which each slot meets its box, `BIG` where it never does. In place: window.step.
+    """The step at which each slot meets its box, or `BIG` where it never does. In place: window.step.
 
-    Returns the smallest, and the smallest at which a box is crossed by more than a hair.
+    Returns the smallest of these steps, and the smallest step that crosses a box by the share GIVE of its width.
     """
     least = BIG
     loose = BIG
@@ -331,7 +336,7 @@ def slot_steps(window, still):
 
 @jit
 def candidate_step(state, window, s, rate_tol):
-    """The step at which candidate s meets zero, or `BIG`."""
+    """The step at which the residual of candidate s meets zero, or `BIG`."""
     side = state.side[window.cand[s]]
     rate = window.rate[s]
     if (side == UP and rate < -rate_tol) or (side == LOW and rate > rate_tol):
@@ -341,7 +346,10 @@ def candidate_step(state, window, s, rate_tol):
 
 @jit
 def next_event(setting, state, window, longest, rate_tol):
-    """(step, candidate or -1, slot or -1): the first event, with the largest rate among ties. In place: window.step."""
+    """The first event: (step, candidate or -1, slot or -1). Of ties it is that with the largest rate.
+
+    In place: window.step.
+    """
     slack = TIE * size_at(setting, state.num[NOW])
     slots = window.count[SLOTS]
     least, loose = slot_steps(window, setting.still)
@@ -399,7 +407,7 @@ def remember(window):
 
 @jit
 def leave_slot(setting, state, window, k):
-    """The point of slot k goes to its bound. In place: state, window. Returns False when the inverse has broken down."""
+    """Take the point of slot k off the elbow. In place: window. Returns False when the inverse has broken down."""
     slots = window.count[SLOTS]
     x = window.solution
     start = window.count[START] if k < window.count[START] else 0
@@ -446,7 +454,7 @@ def leave_slot(setting, state, window, k):
 
 @jit
 def open_slot(setting, state, window, s):
-    """Candidate s takes the next slot, with a direction of zero there and no past. In place: window."""
+    """Give the next slot to candidate s. Its direction is zero, and it has not moved yet. In place: window."""
     slots = window.count[SLOTS]
     i = window.cand[s]
     window.count[SLOTS] = slots + 1
@@ -471,14 +479,17 @@ def open_slot(setting, state, window, s):
 
 @jit
 def enter_slot(setting, state, window, s, least_pivot):
-    """Candidate s takes a new slot. In place: window. Returns False (nothing changed) when its pivot is too small."""
+    """Put candidate s on the elbow, in a new slot. In place: window.
+
+    Returns False when its pivot is too small. Then nothing has changed.
+    """
     slots = window.count[SLOTS]
     i = window.cand[s]
     if not window.known[s]:
         look_ahead(setting, state, window, s)
     for k in range(window.count[START]):
         window.solution[k] = window.ahead[s, k]
-    for k in range(slots):  # of dead slots too: M is zero there
+    for k in range(slots):  # dead slots may be read, too, because M is zero there
         window.right[k] = window.kernel[s, k] + setting.bump
     add_pending(window, window.right, window.solution)
     whole = setting.diagonal[i] + setting.bump
@@ -517,7 +528,7 @@ def log_slots(state, window, log):
 
 @jit
 def run_window(setting, state, window, log, limits):
-    """Events until the window is full or must close. In place: state, window, log. Returns why it closed."""
+    """Follow events until the window is full or must close. In place: state, window, log. Returns why it closed."""
     begin = state.num[NOW]
     zero = 0
     window.knots[0] = log.end[KNOTS]
@@ -535,7 +546,7 @@ def run_window(setting, state, window, log, limits):
         if s >= 0 and setting.slot[window.cand[s]] < 0:
             state.cnt[WANT] = window.cand[s]
             return NEED_ROW
-        # decide before moving: what cannot enter here is left to the tracker with the factor
+        # This is decided before anything moves. A point that cannot enter here is left to the steps with the factor.
         if s >= 0 and not enter_slot(setting, state, window, s, limits.pivot):
             return NEAR_SINGULAR
         make_step(state, window, fall, bias_rate)
@@ -571,9 +582,9 @@ def run_window(setting, state, window, log, limits):
 
 @jit
 def write_chords(window, stray, log):
-    """Tell the log how far the knots of the window are from the chords of its thirds. In place: log.
+    """Write into the log how far the knots of the window are from the chords of its thirds. In place: log.
 
-    `stray` is that of steps, (reach, shift), and in row 0 that of a correction before the first.
+    `stray` holds (reach, shift) of each step. Its row 0 is that of a correction before the first step.
     """
     n_steps = window.count[STEPS]
     first = n_steps // 3
@@ -584,7 +595,7 @@ def write_chords(window, stray, log):
         chord = log.chord[window.knots[n] - 1]
         chord[0] = stray[n, 0] + (stray[0, 0] if n < first else 0.0)
         chord[1] = stray[n, 1] + (stray[0, 1] if n < first else 0.0)
-    for n in (first, second, n_steps):  # where a third ends with a step of no length, the knot is an earlier one
+    for n in (first, second, n_steps):  # if a third ends with a step of no length, its knot is an earlier one
         if window.knots[n] > window.knots[0]:
             log.chord[window.knots[n] - 1, 0] = 0.0
 
