@@ -477,7 +477,11 @@ def test_progress_line_names_what_is_left(capsys, monkeypatch):
 
 # ---- real data -------------------------------------------------------------------------------------------------------
 
-SETS = ("heart", "ionosphere", "sonar", "monk1", "monk3", "german", "diabetes", "raetsch_titanic", "wbc", "two_spirals")
+SETS = (
+    "heart", "ionosphere", "sonar", "monk1", "monk3", "german", "diabetes", "raetsch_titanic", "wbc", "two_spirals", "monk2",
+    "hillvalley", "madelon", "noisy_spirals", "raetsch_breast_cancer", "raetsch_flare_solar", "raetsch_thyroid", "splice",
+    "svmguide1", "svmguide3",
+)  # fmt: skip
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.compiled  # whole paths and fits: minutes without
 
 
 @pytest.fixture(autouse=True)
-def too_dear(monkeypatch):
-    """Paths of small sets are cheap, and these tests are about what is done where they are not."""
+def too_large(monkeypatch):
+    """Paths of small sets fit into memory, and these tests are about what is done where they do not."""
     from svmcore.cv import job
     from svmcore.cv.estimate import Estimate
 
@@ -150,30 +150,37 @@ def test_cheap_paths_are_exact_and_the_choice_is_said(monkeypatch, capsys):
     assert cv.stats["estimated_seconds"] > 0.0
     assert capsys.readouterr().err.splitlines()[0].endswith("exact curves")
 
-    monkeypatch.setattr(estimate, "DEAR", 0.0)
+    monkeypatch.setattr(estimate, "_MEMORY", 0.0)
     cv = svmcore.cv_path(X, y, cv=3, gamma=0.3, C_min=1e-2, C_max=1.0, eps=0.1, verbose=1)
     assert "certified for C" in repr(cv)
-    assert "too dear, so fits with certified bounds" in capsys.readouterr().err
+    assert "too many for memory: fits with certified bounds" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("dear", [True, False])
-def test_exact_paths_that_will_take_minutes_are_announced_with_the_remedy(monkeypatch, dear):
+@pytest.mark.parametrize(
+    ("seconds", "too_large", "words"),
+    [
+        (1234.0, False, r"3 folds take about 1,234 s .* 50 points on the margin. Remedy: a smaller C_max, .* n_jobs"),
+        (12.0, True, r"may not fit into memory. Remedy: a smaller C_max, .* eps=0.1"),
+        (12.0, False, None),
+    ],
+)
+def test_exact_paths_that_are_large_are_announced_with_the_remedy(monkeypatch, seconds, too_large, words):
     from svmcore.cv import job
     from svmcore.cv.estimate import Estimate
 
     X, y = noisy(60, share=0.4)
     few = {"cv": 3, "gamma": 0.3, "C_min": 1e-2, "C_max": 1.0}
-    monkeypatch.setattr(job, "estimate", lambda *_: Estimate(1234.0, 50.0, dear))
+    monkeypatch.setattr(job, "estimate", lambda *_: Estimate(seconds, 50.0, too_large))
     svmcore.cv_path(X, y, **few)  # so few rows that nobody asks
     monkeypatch.setattr(job, "_LARGE", 50)
-    if dear:
-        with pytest.warns(
-            UserWarning, match=r"3 folds take about 1,234 s .* 50 points on the margin. Remedy: eps=0.01"
-        ):
+    if words is not None:
+        with pytest.warns(UserWarning, match=words):
             cv = svmcore.cv_path(X, y, **few)
     else:
         cv = svmcore.cv_path(X, y, **few)
     assert "every C" in repr(cv)
+    slow = svmcore.cv_path(X, y, eps=0.1, **few)  # a long time is no reason for a band, which takes longer
+    assert ("certified for C" if too_large else "every C") in repr(slow)
 
 
 def test_estimate_is_near_to_what_is_counted(monkeypatch):

@@ -263,7 +263,7 @@ def _cv_options(sub: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     sub.add_argument(
         "--eps", type=float, metavar="E",
-        help="where exact paths take too long: stop where no C can be better by more than E (0.01 is one per cent)",
+        help="where memory is too small for exact paths: stop where no C can be better by more than E (0.01 is one per cent)",
     )  # fmt: skip
     sub.add_argument(
         "--seed", type=int, default=0, metavar="N", help="another number deals out other folds (default 0)"

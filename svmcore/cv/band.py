@@ -1,4 +1,4 @@
-"""A certified band where the exact path is too dear: fits at some values of C, and what they say about all others.
+"""A certified band where the exact path is too large: fits at some values of C, and what they say about all others.
 
 With w(C) the optimum, <w(C) / C - w(B) / B, w(C) - w(B)> <= 0: so w(C) lies in the ball whose diameter reaches from
 (C / B) w(B) to w(B) (Shibagaki, Suzuki, Karasuyama, Takeuchi 2015). A fit that is not quite optimal widens the ball by

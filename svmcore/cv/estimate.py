@@ -14,8 +14,8 @@ from svmcore.path.driver import Way, follow_data
 from svmcore.problem import border
 from svmcore.problem.division import Sides
 
-DEAR = 300.0
-"""Seconds of one processor from which on paths are too dear, where the user has said that bounds will do (`eps`)."""
+SLOW = 300.0
+"""Seconds of one processor from which on a user hears of them first."""
 _SAMPLES = (500, 1000)
 _SECONDS = 0.13e-9  # per event, point on the margin and training row: measured from n = 1,000 to 4,000
 _MATRICES = 3.0  # of the points on the margin that a path holds
@@ -23,11 +23,12 @@ _MEMORY = 0.5  # of what is free that they may take
 
 
 class Estimate(NamedTuple):
-    """Seconds for all folds by one processor, the most points on the margin at once, and whether that is too much."""
+    """Seconds for all folds by one processor, the most points on the margin at once, and whether memory is too small for
+    their matrix."""
 
     seconds: float
     elbow: float
-    dear: bool
+    too_large: bool
 
 
 def estimate(study: Study, gamma: Any, folds: list[Fold]) -> Estimate:
@@ -46,7 +47,7 @@ def estimate(study: Study, gamma: Any, folds: list[Fold]) -> Estimate:
     seconds = _SECONDS * large[0] * len(folds) * float(((sizes / _SAMPLES[1]) ** power).sum())
     elbow = large[1] * float((sizes.max() / _SAMPLES[1]) ** elbow_power)
     room = _MEMORY * border.available_bytes()
-    return Estimate(seconds, elbow, seconds > DEAR or _MATRICES * 8.0 * elbow**2 > room)
+    return Estimate(seconds, elbow, _MATRICES * 8.0 * elbow**2 > room)
 
 
 def _sampled(study: Study, gamma: Any, rows: IntArray, part: Sides, size: int) -> tuple[float, float]:
@@ -66,4 +67,4 @@ def _sampled(study: Study, gamma: Any, rows: IntArray, part: Sides, size: int) -
     return max(work, 1.0), max(float(elbow.max()), 1.0)
 
 
-__all__ = ["DEAR", "Estimate", "estimate"]
+__all__ = ["SLOW", "Estimate", "estimate"]

@@ -9,7 +9,7 @@ import numpy as np
 from svmcore._errors import InputError, warn
 from svmcore._types import FloatArray
 from svmcore.cv.band import band_of, check_kernel
-from svmcore.cv.estimate import estimate
+from svmcore.cv.estimate import SLOW, estimate
 from svmcore.cv.folds import Fold
 from svmcore.cv.gammas import Fixed
 from svmcore.cv.goals import HINGE
@@ -86,17 +86,26 @@ class Job(NamedTuple):
         if self.study.n > _LARGE and not self.loo and self.study.goal.loss == HINGE:
             with self.progress:
                 costs = estimate(self.study, plan.first()[0], self.folds)
-            if costs.dear:
+            about = (
+                f"the exact paths of {len(self.folds)} folds take about {costs.seconds:,.0f} s of one processor a gamma"
+            )
+            margin = f"with {costs.elbow:,.0f} points on the margin"
+            if costs.too_large:
                 warn(
-                    f"the exact paths of {len(self.folds)} folds take about {costs.seconds:,.0f} s of one processor a gamma, "
-                    f"or longer, with {costs.elbow:,.0f} points on the margin. Remedy: eps=0.01 for a certified band, "
-                    "a smaller C_max, or a time_limit.",
+                    f"{about}, {margin}, whose matrix may not fit into memory. Remedy: a smaller C_max, a sample of the "
+                    "rows, or eps=0.1 for a certified band, which needs little memory and much more time.",
+                    UserWarning,
+                )
+            elif costs.seconds > SLOW:
+                warn(
+                    f"{about}, or longer, {margin}. Remedy: a smaller C_max, a sample of the rows, fewer folds, or n_jobs. "
+                    "Ctrl-C and time_limit keep the folds that are complete.",
                     UserWarning,
                 )
         return self.run(plan)
 
     def run_cheaper(self, plan: Fixed, eps: float) -> FoundCurves:
-        """The exact curves where they can be had, a certified band for every gamma where they are too dear."""
+        """The exact curves where memory holds them, for they are quicker, too; else a certified band for every gamma."""
         check_kernel(self.study, plan.first()[0])
         with self.progress:
             costs = estimate(self.study, plan.first()[0], self.folds)
@@ -104,12 +113,12 @@ class Job(NamedTuple):
         about = (
             f"paths of all folds take about {costs.seconds:.3g} s a gamma, with {costs.elbow:,.0f} points on the margin"
         )
-        if not costs.dear:
+        if not costs.too_large:
             if costs.seconds > 0.0:
                 self.progress.say(f"{about}: exact curves")
             found = self.run(plan)
         else:
-            self.progress.say(f"{about}: too dear, so fits with certified bounds in between")
+            self.progress.say(f"{about}, too many for memory: fits with certified bounds in between")
             found = self.run_bands(plan, eps)
         return found._replace(stats=found.stats | shown)
 

@@ -75,9 +75,10 @@ def cv_path(
     random_state : seed of the folds; None is 0.
     time_limit, callback, Ctrl-C : end early and keep the folds that are complete. verbose : a progress line on stderr.
     cache_mb : memory for kernel rows of one path.
-    eps : where exact paths are too dear (minutes, by an estimate from two samples): fits at some values of C, with certified
-        bounds in between (`PathCV.band`), until no C of the range can be better than the best fit by more than `eps`. The
-        range then begins at 1e-6 of its end, or C_min. `stats` has the estimate, and `verbose` says what was chosen.
+    eps : where memory is too small for exact paths (by an estimate from two samples): fits at some values of C, with
+        certified bounds in between (`PathCV.band`), until no C of the range can be better than the best fit by more than
+        `eps`. The range then begins at 1e-6 of its end, or C_min. Elsewhere the curves are exact, which takes less time, and
+        the bounds are equal. `stats` has the estimate, and `verbose` says what was chosen.
     classes : how more than two classes are told apart, all machines at the same C: "ovo", by a vote of one machine for every
         pair; or "ovr", by the largest value of one machine for every class. See `train_classes`.
 
