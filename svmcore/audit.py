@@ -341,7 +341,7 @@ def _places(machine: Solution, Z: Any, sides: Any) -> IntArray:
         if sides is not None:
             fits[fits] = sides[support[fits]] == signs[fits]
         return np.where(fits, support, -1)
-    if len(machine.alpha) == n and len(support) and machine.solver != "LIBSVM":
+    if machine.n_points == n and len(support) and machine.solver != "LIBSVM":
         moved = machine.support_vectors - Z[support]
         same = not moved.nnz if hasattr(moved, "nnz") else not moved.any()
         if same and (sides is None or (sides[support] == signs).all()):

@@ -199,15 +199,13 @@ def _trained(study: _Study, part: Sides, C: Any, gram: FloatArray | None, option
     form = study.kernel_form() if gram is None else {"kernel": "precomputed"}
     positive = part.positive(study.codes[rows])
     found = train_svc(X, positive, C, sample_weight=study.weights[rows], **form, **options)
-    alpha = np.zeros(study.codes.size)
-    alpha[rows] = found.alpha
     support = rows[found.support]
     given = study.spec.kernel.kind == KernelKind.PRECOMPUTED
     vectors = found.support_vectors if gram is None or given else study.X[support]
     pair = len(part.minus) == 1
     terms = _with_factors(found.terms, study, part) if pair else found.terms
     return replace(
-        found, alpha=alpha, support=support, kernel=study.spec.kernel, function=study.spec.function,
+        found, n_points=study.codes.size, support=support, kernel=study.spec.kernel, function=study.spec.function,
         classes=_pair(study, part) if pair else np.array([False, True]),
         support_vectors=vectors, columns=study.columns, terms=terms, training=None,
     )  # fmt: skip
@@ -239,7 +237,7 @@ class _Quick:
         run = _check_run(
             "auto", options.get("tol", 1e-3), "kkt", -1, cache, threads, None, False, seed, {}
         )  # fmt: skip
-        K = KernelMatrix(study.X, study.spec.kernel, cache_bytes=min(run.cache_bytes, _near.ROOM))
+        K = KernelMatrix(study.X, study.spec.kernel, cache_bytes=0)
         if not _whole.serves(K):
             return None
         tiles = make_tiles(K, centred=True)
@@ -251,7 +249,7 @@ class _Quick:
         costs = [border.cost(C) for C in costs]
 
         def run(first: int, last: int) -> None:
-            room = _near.Room(self.classes)
+            room = _near.Room(self.classes, self.run.cache_bytes)
             for k in range(first, last):
                 if control.reason() is None and costs[k] < np.inf:
                     out[k] = self._machine(room, which.parts[k], costs[k])
@@ -274,12 +272,10 @@ class _Quick:
         if abs(relative) > LARGE_GAP or excess > _DRIFT * math.sqrt(np.vdot(found.coef, found.coef)):
             return None
         measured = Certificate(found.objective, primal, found.gap, relative, found.violation, excess, found.bias)
-        alpha = np.zeros(study.codes.size)
-        alpha[found.support] = np.abs(found.coef)
         pair = len(part.minus) == 1
         return Solution(
-            alpha=alpha, intercept=found.bias, support=found.support, dual_coef=found.coef, kkt_violation=found.violation,
-            measured=measured, status=Status.CONVERGED, converged=True, n_iter=found.n_iter,
+            n_points=study.codes.size, intercept=found.bias, support=found.support, dual_coef=found.coef,
+            kkt_violation=found.violation, measured=measured, status=Status.CONVERGED, converged=True, n_iter=found.n_iter,
             n_kernel_evals=found.n_evals, fit_seconds=time.perf_counter() - begin, solver="block",
             classes=_pair(study, part) if pair else np.array([False, True]),
             kernel=study.spec.kernel, support_vectors=study.X[found.support], columns=study.columns,
@@ -404,7 +400,7 @@ class Machines:
     @property
     def n_points(self) -> int:
         """The number of training rows."""
-        return self.machines[0].alpha.size
+        return self.machines[0].n_points
 
     def columns_of(self, names: Iterable[str]) -> IntArray:
         """As `Solution.columns_of`."""

@@ -207,10 +207,8 @@ def _solution(
     else:
         places, n, vectors = rows, max(1, support.vectors.shape[0]), support.vectors[rows]
         columns = Columns(support.width, open=True, base=support.base)
-    alpha = np.zeros(n)
-    alpha[places] = np.abs(coef)
     return Solution(
-        alpha=alpha, intercept=intercept, support=places, dual_coef=np.ascontiguousarray(coef), kkt_violation=unknown,
+        n_points=n, intercept=intercept, support=places, dual_coef=np.ascontiguousarray(coef), kkt_violation=unknown,
         measured=Certificate(unknown, unknown, unknown, unknown, unknown, unknown, intercept), status=Status.UNKNOWN,
         converged=False, n_iter=0, n_kernel_evals=0, fit_seconds=0.0, solver="LIBSVM", classes=classes,
         kernel=header.kernel, support_vectors=vectors, columns=columns, terms=Terms(None, **terms),

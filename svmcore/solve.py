@@ -547,7 +547,7 @@ def _solution(
         return measured.certificate()._replace(intercept=intercept)
 
     return Solution(
-        alpha=np.abs(coef),
+        n_points=len(coef),
         intercept=intercept,
         support=support,
         dual_coef=coef[support],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -152,3 +154,35 @@ def test_a_path_owns_its_points(layout, follow):
     after = path.decision_function(new, 3.0) if follow is svmcore.svm_path else path.predict(new, 3.0)
     assert np.array_equal(before, after)
     assert path.at(3.0).kkt_violation < 1e-6
+
+
+def peak_of(k, **options):
+    """What training so many classes of the same rows takes at most, in bytes, and the machines."""
+    rng = np.random.default_rng(0)
+    y = np.arange(1200) % k
+    X = rng.normal(size=(1200, 3)) + 2.0 * rng.normal(size=(k, 3))[y]
+    svmcore.train_classes(X, y, n_threads=1, **options)  # what is made once only is no part of it
+    svmcore.release_memory()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        machines = svmcore.train_classes(X, y, n_threads=1, **options)
+        return tracemalloc.get_traced_memory()[1], machines
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("options", [{"cache_mb": 4.0}, {"cache_mb": 4.0, "solver": "smo"}], ids=["together", "each"])
+@pytest.mark.parametrize("strategy", ["ovo", "ovr"])
+def test_all_machines_of_several_classes_share_one_cache(strategy, options):
+    """276 machines take no more than three do, but for what they are: support vectors, coefficients, a few numbers."""
+    few, _ = peak_of(3, strategy=strategy, **options)
+    many, machines = peak_of(24, strategy=strategy, **options)
+    assert len(machines) == (276 if strategy == "ovo" else 24)
+    assert {machine.solver for machine in machines} == {options.get("solver", "block")}
+    answers = sum(6000 + 8 * (3 + 2) * machine.support.size for machine in machines)
+    assert many <= few + answers + 2e5
+    assert many <= 4e6 + answers + 100 * 8 * 1200  # vectors of the points' length
+    assert not any("alpha" in vars(machine) for machine in machines)
+    assert machines.machines[5].alpha.sum() == pytest.approx(np.abs(machines.machines[5].dual_coef).sum())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -31,10 +33,10 @@ def points(n, k=3, seed=7):
     return X, codes, weight
 
 
-def room_of(X, codes, weight, kind=KernelKind.RBF):
+def room_of(X, codes, weight, kind=KernelKind.RBF, most_bytes=1 << 24):
     gamma, coef0 = KERNELS[kind]
     K = KernelMatrix(X, Kernel(int(kind), gamma, coef0, 2, 0.0), cache_bytes=1 << 24)
-    return K, _near.Room(_near.Classes(K, make_tiles(K, centred=True), codes, int(codes.max()) + 1, weight))
+    return K, _near.Room(_near.Classes(K, make_tiles(K, centred=True), codes, int(codes.max()) + 1, weight), most_bytes)
 
 
 def said_and_true(K, codes, weight, minus, plus, cost, found):
@@ -159,3 +161,19 @@ def test_more_support_vectors_than_there_is_room_for_are_told():
     classes, small = room.classes, room.packed._replace(coef=np.zeros(n))
     found = jit.finish(classes.shape, classes.points, one, SPANS, small, 1.0, 1.0, 1.0, 0.0, True)
     assert tuple(found) == (0, n, BIG, -BIG, 0.0, 0.0, 0.0)
+
+
+def test_a_small_cache_is_a_small_room():
+    """Kernel values take no more than they may; where that is too little for a machine, nothing is said."""
+    X, codes, weight = points(700)
+    wide = room_of(X, codes, weight)[1]
+    for most in (1, 4 * LANES**2, 4 * (3 * LANES) ** 2):
+        room = room_of(X, codes, weight, most_bytes=most)[1]
+        width = max(LANES, math.isqrt(most // 4))
+        assert len(room.members) == width if most > 1 else len(room.members) <= width
+        found = room.solve((0,), (1,), 3.0, 1e-3)
+        if found is not None:
+            assert found.violation <= 1e-3
+            assert found.objective == pytest.approx(wide.solve((0,), (1,), 3.0, 1e-3).objective, rel=1e-4)
+    assert found is not None
+    assert room_of(X, codes, weight, most_bytes=1)[1].solve((0,), (1,), 3.0, 1e-3) is None

@@ -131,8 +131,8 @@ def add_solution(report: Report, solution: Solution | Machines) -> None:
         report.add("status", f"{solution.status}", name="unknown", converged=False)
         return
     report.add(
-        "vectors", f"{len(solution.support):,} of {len(solution.alpha):,} points support the machine",
-        support=len(solution.support), points=len(solution.alpha),
+        "vectors", f"{len(solution.support):,} of {solution.n_points:,} points support the machine",
+        support=len(solution.support), points=solution.n_points,
     )  # fmt: skip
     report.tell(
         "objective", solution.primal_objective, f"{solution.primal_objective:.8g} (half of |w|^2, plus C times losses)"

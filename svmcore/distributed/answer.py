@@ -156,10 +156,8 @@ class PartsSolution:
             X = sparse.csr_matrix(sparse.vstack(blocks))
         elif blocks:
             X = np.concatenate(blocks).astype(np.float64)
-        alpha = np.zeros(int(firsts[-1]))
-        alpha[support] = np.abs(coef)
         return Solution(
-            alpha=alpha, intercept=self.intercept, support=support.astype(np.int64), dual_coef=coef,
+            n_points=int(firsts[-1]), intercept=self.intercept, support=support.astype(np.int64), dual_coef=coef,
             kkt_violation=self.kkt_violation, measured=self.certificate, status=self.status, converged=self.converged,
             n_iter=len(self.rounds), n_kernel_evals=0, fit_seconds=self.fit_seconds, solver=self.engine,
             classes=self.classes, kernel=self.kernel, support_vectors=X, columns=self._columns,

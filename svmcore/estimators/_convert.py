@@ -160,8 +160,6 @@ def _solution(
     n: int, support: IntArray, coef: FloatArray, constant: float, kernel: Kernel, vectors: Any, made: Any, k: int
 ) -> Solution:
     """A machine without a certificate."""
-    alpha = np.zeros(n)
-    alpha[support] = np.abs(coef)
     n_iter = np.ravel(getattr(made, "n_iter_", 0))
     status = Status.CONVERGED if not getattr(made, "fit_status_", 0) else Status.MAX_ITER
     targets = made._form.targets
@@ -169,7 +167,7 @@ def _solution(
     classes = {"none": np.array([-1, 1]), "classes": np.array([0, 1]), "numbers": None}[targets]
     given = kernel.kind == KernelKind.PRECOMPUTED
     return Solution(
-        alpha=alpha, intercept=constant, support=support, dual_coef=coef, kkt_violation=_UNKNOWN,
+        n_points=n, intercept=constant, support=support, dual_coef=coef, kkt_violation=_UNKNOWN,
         measured=_NOTHING._replace(intercept=constant), status=status, converged=status.ok,
         n_iter=int(n_iter[k % n_iter.size]), n_kernel_evals=0, fit_seconds=0.0, solver="scikit-learn", classes=classes,
         kernel=kernel, support_vectors=vectors, columns=Columns(n if given else int(vectors.shape[1])),

@@ -37,7 +37,7 @@ class Fitted:
         self.found = found
         self.machines = found.machines if isinstance(found, Machines) else (found,)
         self.sparse = sparse
-        self.n = len(self.machines[0].alpha)
+        self.n = self.machines[0].n_points
         self.support = self._support(codes)
         self.support_codes = None if codes is None else codes[self.support]
         self.objects = None if points is None else taken(points, self.support)

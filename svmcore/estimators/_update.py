@@ -203,11 +203,9 @@ def _step(machine: Machine, one: Solution, old: _Whole, new: _Whole, keep: IntAr
         weights = _weights(machine, new)
         weights = None if weights is None else weights[added]
         local = local.add(new.rows.X[added], new.targets[added], sample_weight=weights)
-    alpha = np.zeros(count(new.rows.X))
-    alpha[new.mine] = local.alpha
     support = new.mine[local.support]
     training = local.training if new.part is None else None
-    return replace(local, alpha=alpha, support=support, classes=one.classes, training=training)
+    return replace(local, n_points=count(new.rows.X), support=support, classes=one.classes, training=training)
 
 
 def _local(machine: Machine, one: Solution, old: _Whole) -> Solution:
@@ -219,7 +217,7 @@ def _local(machine: Machine, one: Solution, old: _Whole) -> Solution:
     form |= {"sample_weight": None if weights is None else weights[old.mine], "fit_intercept": machine._free_intercept}
     training = Training(old.rows.X[old.mine], old.targets[old.mine], form, machine.tol, one.columns)
     return replace(
-        one, alpha=one.alpha[old.mine], support=np.searchsorted(old.mine, one.support), training=training,
+        one, n_points=len(old.mine), support=np.searchsorted(old.mine, one.support), training=training,
         classes=np.array([0, 1]),
     )  # fmt: skip
 

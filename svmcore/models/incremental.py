@@ -77,7 +77,7 @@ def _problem(training: Training) -> Problem:
 
 
 def _signed(solution: Solution) -> FloatArray:
-    coef = np.zeros(len(solution.alpha))
+    coef = np.zeros(solution.n_points)
     coef[solution.support] = solution.dual_coef
     return coef
 

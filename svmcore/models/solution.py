@@ -48,7 +48,8 @@ class Solution:
 
     Attributes
     ----------
-    alpha : (n,) the dual variables, at least 0; for regression the absolute coefficients.
+    n_points : the number of training points.
+    alpha : (n,) the dual variables, at least 0; for regression the absolute coefficients. Made when first asked for.
     intercept : float; the mean over free support vectors, or, when none is free, the midpoint of the optimal interval
         (with ``stopping="gap"`` the value of smallest gap). It belongs to scaled features where the machine scales them.
     support : indices of the training points with a coefficient.
@@ -70,7 +71,7 @@ class Solution:
         certificate are apart, in ``stats["certificate_evals"]``.
     """
 
-    alpha: FloatArray
+    n_points: int
     intercept: float
     support: IntArray
     dual_coef: FloatArray
@@ -108,6 +109,13 @@ class Solution:
 
         return remove(self, indices)
 
+    @cached_property
+    def alpha(self) -> FloatArray:
+        """The dual variables of all training points. Of several machines over many rows all of them would be large."""
+        out = np.zeros(self.n_points)
+        out[self.support] = np.abs(self.dual_coef)
+        return out
+
     @property
     def certificate(self) -> Certificate:
         """Objectives and gap, computed from the data when first asked for (the KKT violation always is at once)."""
@@ -139,7 +147,8 @@ class Solution:
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled. The training data stay behind, so a postponed certificate is computed now or never."""
         state = {**self.__dict__, "measured": self.certificate, "training": None}
-        state.pop("_decision", None)
+        for made in ("_decision", "alpha"):
+            state.pop(made, None)
         return state
 
     def __repr__(self) -> str:
@@ -154,7 +163,7 @@ class Solution:
         if self.status is Status.UNKNOWN:
             return f"<Solution: {self.kind}, {' '.join(terms)}, {len(self.support)} support vectors, {self.solver}>"
         return (
-            f"<Solution: {self.kind}, {' '.join(terms)}, {len(self.support)} of {len(self.alpha)} support vectors, "
+            f"<Solution: {self.kind}, {' '.join(terms)}, {len(self.support)} of {self.n_points} support vectors, "
             f"{self.solver}, {known}KKT violation {self.kkt_violation:.1e}, {self.status.name.lower()}>"
         )
 
@@ -163,7 +172,7 @@ class Solution:
         rows: dict[str, Any] = {
             "kind": self.kind + (f": {_listed(self.classes)}" if self.classes is not None else ""),
             **self.params,
-            "support vectors": f"{len(self.support):,} of {len(self.alpha):,}",
+            "support vectors": f"{len(self.support):,} of {self.n_points:,}",
             "features": f"{self.n_features:,}",
             "solver": f"{self.solver}, {self.n_iter:,} iterations, {self.fit_seconds:.3g} s",
             "KKT violation": f"{self.kkt_violation:.1e}",
@@ -324,7 +333,7 @@ class Solution:
                     self.kkt_violation, self.n_iter, self.n_kernel_evals, self.fit_seconds, self.n_features,
                 ]
             ),
-            "n": np.array(len(self.alpha)),
+            "n": np.array(self.n_points),
             "status": np.array(self.status.name),
             "solver": np.array(self.solver),
             "support": self.support,
@@ -368,10 +377,8 @@ def assembled(parts: dict[str, Any]) -> Solution:
     n = int(parts["n"])
     if not 0 < n <= _MOST_POINTS or (len(support) and support.max() >= n):
         raise ValueError(f"it claims {n} training points")
-    alpha = np.zeros(n)
     if support.shape != dual_coef.shape or support.ndim != 1 or (len(support) and support.min() < 0):
         raise ValueError("support and dual_coef do not belong together")
-    alpha[support] = np.abs(dual_coef)
     columns = _columns.read(parts, int(n_features), kernel.kind == KernelKind.PRECOMPUTED)
     stored: dict[str, Any] = {
         name: float(parts[name]) for name in ("C", "epsilon", "fixed_intercept", "tau", "nu") if name in parts
@@ -390,7 +397,7 @@ def assembled(parts: dict[str, Any]) -> Solution:
         if vectors.ndim != 2 or (kernel.kind != KernelKind.PRECOMPUTED and vectors.shape != (len(support), width)):
             raise ValueError("the support vectors have the wrong shape")
     return Solution(
-        alpha=alpha, intercept=intercept, support=support, dual_coef=dual_coef, kkt_violation=violation,
+        n_points=n, intercept=intercept, support=support, dual_coef=dual_coef, kkt_violation=violation,
         measured=Certificate(objective, primal, gap, relative, violation, 0.0, intercept), status=status,
         converged=status.ok, n_iter=int(n_iter), n_kernel_evals=int(n_evals), fit_seconds=seconds,
         solver=str(parts["solver"]), classes=parts.get("classes"),

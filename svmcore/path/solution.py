@@ -105,7 +105,7 @@ def solution_at(path: Path, C: float) -> Solution:
     support = np.flatnonzero(coef)
     precomputed = data.spec.kernel.kind == KernelKind.PRECOMPUTED
     return Solution(
-        alpha=np.abs(coef), intercept=path.intercept(C), support=support, dual_coef=coef[support],
+        n_points=len(coef), intercept=path.intercept(C), support=support, dual_coef=coef[support],
         kkt_violation=measured.kkt_violation, measured=measured, status=Status.CONVERGED,
         converged=True, n_iter=int(path.stats["n_events"]), n_kernel_evals=K.computed[0], fit_seconds=0.0, solver="path",
         classes=data.classes, kernel=data.spec.kernel,

@@ -27,7 +27,7 @@ def nearly_constant(solution: Any, qp: DualQP, X: Any) -> tuple[float, float] | 
     point = qp.point[:m]
     targets = 0.5 * (qp.c[:m] + qp.c[m:]) if qp.twins else qp.c
     spread = float(targets.std())
-    coef = np.zeros(len(solution.alpha))
+    coef = np.zeros(solution.n_points)
     coef[solution.support] = solution.dual_coef
     coef = coef[point]
     if np.isfinite(qp.upper[:m]).all():

@@ -8,6 +8,7 @@ said, and the solvers take over.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,6 @@ from svmcore.solvers._block_jit import Lines, WorkingSet
 from svmcore.solvers._near_jit import ByClass, Everyone, Packed, begin, choose, finish, sample, turn
 
 _MEMBERS = 2048  # variables that are moved at a time, at most
-ROOM = 4 * _MEMBERS**2  # bytes of kernel values
 _SAMPLE = 256  # of them at first,
 _SHARE = 0.06  # or this share of all
 _WIDTH = 0.25  # of the strip along the margin whose points are looked at
@@ -94,15 +94,15 @@ class Classes:
 
 
 class Room:
-    """Room for one machine at a time among the classes."""
+    """Room for one machine at a time among the classes; kernel values take `most_bytes` at most."""
 
-    def __init__(self, classes: Classes) -> None:
+    def __init__(self, classes: Classes, most_bytes: int) -> None:
         self.classes = classes
         single, double = classes.points.single, classes.points.double
         size = len(single) * LANES
         beta, v, c, lower, upper, field = np.zeros((6, size))
         self.one = Everyone(beta, v, c, lower, upper, field, np.zeros(size, np.int64))
-        most = min(_MEMBERS, size)
+        most = min(_MEMBERS, size, max(1, math.isqrt(most_bytes // 4) // LANES) * LANES)
         self.members = np.zeros(most, np.int64)
         width, rows = double.shape[1], 2 * most + ROWS
         self.packed = Packed(
