@@ -40,29 +40,30 @@ from svmcore.solve import svc_problem
 
 FACTORIZATIONS = ("auto", "svd", "qr", "update")
 _WARN_GAP = 1e-6
-"""Relative gap from which a path warns that it is not exact."""
+"""A path with a larger relative gap warns that it is not exact."""
 _ROUNDING = 1e-15
-"""SMO of the published modes is asked for no more than this, relative to the kernel's scale."""
-_SOLVED = 1e-9
-"""Tolerance of SMO where a tracker asks for help, relative to the size of the linear term."""
-_MEASURED = (2, 8, 64)
-"""Stretches of a path by the fast tracker at which it is measured: at least, at most, one in so many."""
-_FEW = 16  # knots of a path that is measured at all of them
+"""The tolerance of SMO in the published modes is at least this, relative to the kernel's scale."""
 _SMO_STEPS = 20.0
-"""Steps per point that it may take; the fast tracker removes what is left."""
+"""SMO of the published modes takes at most so many steps per point. The fast tracker removes what is left."""
+_SOLVED = 1e-9
+"""The tolerance of SMO where the fast tracker asks for help, relative to the size of the linear term."""
+_MEASURED = (2, 8, 64)
+"""A path of the fast tracker is measured at so many stretches: at least, at most, and one in so many."""
+_FEW = 16
+"""A path of at most so many knots is measured at all of them."""
 LAMBDA_MIN = 1e-3
 _FOR_ROWS = 0.5
-"""Share of a time limit beyond which the whole kernel matrix is given up for rows on demand."""
+"""If the whole kernel matrix would take more than this share of a time limit, rows are computed on demand."""
 
 
 class PathProgress(NamedTuple):
-    """What a callback receives. Return True (or any true value) from the callback to end the path here."""
+    """What a callback receives. A callback that returns a true value ends the path here."""
 
     lambda_: float
     n_events: int
     elbow: int
     done: float
-    """Share of the way, in log lambda."""
+    """The share of the way that is done, in log lambda."""
     seconds: float
 
 
@@ -156,7 +157,7 @@ def svm_path(
 
 
 class Way(NamedTuple):
-    """How to follow a path, checked: its ends in lambda, its tracker, its limits; whether null dimensions are wanted."""
+    """How to follow a path: its ends in lambda, its tracker, its limits, and whether null dimensions are wanted."""
 
     high: float | None
     low: float
@@ -170,9 +171,9 @@ class Way(NamedTuple):
 def follow(
     problem: Any, way: Way, control: Control, options: PublishedOptions | None = None, gram: FloatArray | None = None
 ) -> Path:
-    """The path of a checked problem, without a word about how it ended.
+    """The path of a checked problem. It does not warn about how the path has ended.
 
-    `options` are those of a published algorithm; `gram`: the kernel among all points without offset, where somebody has it.
+    `options` are those of the published algorithm. `gram` is the kernel among all points without offset, if somebody has it.
     """
     if gram is not None:
         problem = problem._replace(centre=None)
@@ -204,7 +205,7 @@ def follow_data(
 
 
 def _published_options(published: Any, mode: str) -> PublishedOptions | None:
-    """The options of a published mode; None for the fast tracker."""
+    """The options of a published mode. None for the fast tracker."""
     if published is None:
         return None if mode == "auto" else PublishedOptions()
     if not isinstance(published, PublishedOptions):
@@ -222,7 +223,7 @@ def _published_options(published: Any, mode: str) -> PublishedOptions | None:
 
 
 def ends_of(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float | None, float]:
-    """Both ends in lambda, the larger one or None first, whichever way they were given."""
+    """Both ends in lambda, in whichever way they were given. The larger one, or None, comes first."""
     for C, C_name, value, name in (
         (C_max, "C_max", lambda_min if lambda_min != LAMBDA_MIN else None, "lambda_min"),
         (C_min, "C_min", lambda_max, "lambda_max"),
@@ -273,7 +274,10 @@ class PathWatch:
 
 
 def track(problem: BoxPath, K: Any, way: Way, watch: PathWatch, smooth: bool = False) -> tuple[Followed, Top, RowStore]:
-    """The fast tracker. `smooth`: few points depend on others, so that those that are tied may join the margin at once."""
+    """Follow the path by the fast tracker.
+
+    With `smooth` few points depend on others. So points that are tied may join the margin at once.
+    """
     control, unit = watch.control, unit_of(problem)
     problem = problem.scaled(unit)
     low, high = way.low * unit, None if way.high is None else way.high * unit
@@ -300,7 +304,7 @@ def track(problem: BoxPath, K: Any, way: Way, watch: PathWatch, smooth: bool = F
 
 
 def _while_worth(control: Control) -> Callable[[float], bool]:
-    """Whether the whole kernel matrix is still worth computing, given the share that is done and the time limit."""
+    """A function of the share that is done. It says whether the whole kernel matrix is still worth computing."""
     begin = time.perf_counter()
 
     def worth(done: float) -> bool:
@@ -311,7 +315,7 @@ def _while_worth(control: Control) -> Callable[[float], bool]:
 
 
 def _stored(store: RowStore, K: Any) -> Any:
-    """The kernel as an oracle that reads the tracker's rows, when it has them all."""
+    """The kernel as an oracle. It reads the rows of the tracker if the tracker has all of them."""
     if not store.whole or not isinstance(K, KernelMatrix):
         return K
     kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, 0.0)
@@ -321,9 +325,9 @@ def _stored(store: RowStore, K: Any) -> Any:
 def _paper(
     data: Data, K: KernelMatrix, way: Way, watch: PathWatch, options: PublishedOptions
 ) -> tuple[Followed, Top, RowStore]:
-    """The published algorithm: IR by SMO at lambda_max from (55), then its own loop.
+    """Follow the path by the published algorithm: IR by SMO at lambda_max from (55), and then its own loop.
 
-    Without a lambda_max it starts at the solution for every large lambda, which tells where the first event is.
+    Without a lambda_max it starts at the solution for every large lambda, which says where the first event is.
     """
     problem = variables_of(data)
     scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(problem.upper - problem.lower))
@@ -376,10 +380,11 @@ def _assemble(data: Data, followed: Followed, top: Top) -> Path:
 
 
 def _checked(path: Path, store: RowStore, way: Way, control: Control) -> dict[str, Any]:
-    """What is measured on the finished path: its largest gap, and of the fast tracker the null dimension, at least.
+    """Measure the finished path: its largest gap and, for the fast tracker, a lower bound of the null dimension.
 
-    A published path is measured everywhere, the fast tracker's at some places and by the tracker itself. When somebody has
-    stopped them, the one is measured at a few places and the other at none, so that nobody waits.
+    A published path is measured everywhere. One by the fast tracker is measured at some places here, and was measured by the
+    tracker itself. Nobody should wait when the run was stopped. Then a published path is measured at a few places, and the
+    other one at none.
     """
 
     def go_on() -> bool:

@@ -1,12 +1,15 @@
-"""How good a path is: duality gap and KKT violation, recomputed from kernel products and what the path stores.
+"""How good a path is: duality gap and KKT violation, recomputed from kernel products and from what the path stores.
 
-A path that has just been computed is measured at knots and half way between two of them (`check_path`): values and
-residuals are linear there, and the KKT conditions are the same, so that where both ends and the middle are good nothing in
-between hides. All stretches are looked at, or some of them, evenly spread, with the longest. A finished path is measured
-for any C (`certify`): a few values first, so that there is an answer when the work must stop, then all others.
+A path that has just been computed is measured at knots, and half way between two knots (`check_path`). Between two knots
+values and residuals are linear, and the KKT conditions stay the same. So if both ends and the middle are good, all places
+between them are good. All stretches are looked at, or the longest and some others that are evenly spread.
 
-Cost: one product with K for each place, or, where many places differ in few values, one for all of them and the rows of K
-whose values change. Rows are the tracker's where it has them all, and computed from the data otherwise.
+A finished path is measured for any C (`certify`). A few values come first, so that there is an answer when the work must
+stop. Then all others follow.
+
+Cost: one product with K for each place. Where many places differ in few values, it is one product for all of them, and the
+rows of K whose values change. The rows are those of the tracker if it has all of them. Otherwise they are computed from the
+data.
 """
 
 from __future__ import annotations
@@ -26,20 +29,22 @@ from svmcore.path.cross import Cross
 from svmcore.problem import measures
 
 ZERO = 1e-10
-"""A residual this small, relative to lambda, is zero: the point lies on the margin."""
+"""A residual below this share of lambda is zero: the point lies on the margin."""
 _RANK = 1e-14
-"""A pivot this small, relative to the largest and for each point, is zero."""
+"""A pivot is zero if it is below this share of the largest one, times the number of points."""
 _REGULAR = 1e-6
-"""Where no pivot of Cholesky's is smaller than this, relative to the largest, the rank is full without a search."""
+"""If no pivot of Cholesky's factor is below this share of the largest one, the rank is full without a search."""
 _FALL = 0.25
-"""Products at a lambda below this share of another's are not derived from it, or rounding would hide them."""
-_ALONE = 8  # a product of one row costs as much as of so many together, since memory is slow
-_TOGETHER = 64  # stretches
-_FIRST_STRETCHES = 4  # of a path that is measured whatever happens
-_PIECE = 1 << 26  # kernel values times features, or products, computed between two looks at the clock
-_HELD = 1 << 21  # values of variables held
-_FIRST = 1  # values of C in the first pass over the kernel
-_MORE = 4  # so many times as many in each pass that follows
+"""Products at one lambda are derived from those at another only down to this share of it. Below it rounding would matter."""
+# Memory is slow, so a product of one row costs as much as a product of _ALONE rows together.
+_ALONE = 8
+# Stretches. So many are measured together. The first so many of a path that must be measured are measured in any case.
+_TOGETHER, _FIRST_STRETCHES = 64, 4
+# Between two looks at the clock there are at most _PIECE kernel values times features, or products. At most _HELD values of
+# variables are held at a time.
+_PIECE, _HELD = 1 << 26, 1 << 21
+# The first pass over the kernel measures _FIRST values of C. Each pass that follows measures _MORE times as many.
+_FIRST, _MORE = 1, 4
 
 GoOn = Callable[[], bool]
 
@@ -49,7 +54,7 @@ def _always() -> bool:
 
 
 class Point(NamedTuple):
-    """What is measured: lambda, the variables (one row per lambda) and the bias, in hat variables."""
+    """The places that are measured: lambda, the variables, with one row per lambda, and the bias. They are hat variables."""
 
     lam: FloatArray
     beta: FloatArray
@@ -57,7 +62,10 @@ class Point(NamedTuple):
 
 
 class KnotMeasures(NamedTuple):
-    """KKT violation (LIBSVM's) and relative duality gap, one per value of lambda; the residuals of all variables."""
+    """The KKT violation, as LIBSVM has it, and the relative duality gap at each lambda.
+
+    And the residuals of all variables.
+    """
 
     violation: FloatArray
     gap: FloatArray
@@ -65,7 +73,7 @@ class KnotMeasures(NamedTuple):
 
 
 def measure(path: Any, point: Point, product: FloatArray) -> KnotMeasures:
-    """The measures, given K beta (with the embedded offset) in rows as `point.beta`."""
+    """The measures, from K beta with the embedded offset. `product` has a row for each row of `point.beta`."""
     lam, beta, bias = point
     problem = path._problem
     lower, upper = problem.lower, problem.upper
@@ -90,7 +98,7 @@ def _terms(path: Any, point: Point) -> FloatArray:
 
 
 class Source:
-    """The kernel among a path's variables: rows that are stored, where all of them are, or computed from the data."""
+    """The kernel among the variables of a path. Rows are read if all of them are stored, or else computed from the data."""
 
     def __init__(self, path: Any, store: RowStore | None = None) -> None:
         self.data = path._data
@@ -99,7 +107,7 @@ class Source:
         self.cross = Cross(self.data, self.data.X) if self.rows is None else None
 
     def times(self, beta: FloatArray, go_on: GoOn) -> FloatArray | None:
-        """K times every row of beta, in one pass over the columns that have a value; None when the work must stop."""
+        """K times every row of beta, in one pass over the columns that have a value. None when the work must stop."""
         support = np.flatnonzero(np.any(beta != 0.0, axis=0))
         coef = np.ascontiguousarray(beta[:, support])
         columns = None if self.cross is None else self.cross.columns(support)
@@ -123,7 +131,7 @@ class Source:
         return out
 
     def block(self, index: IntArray) -> FloatArray:
-        """K among some variables, in the order of LAPACK."""
+        """K among some variables, stored by columns, as LAPACK wants it."""
         if self.cross is None:
             assert self.rows is not None
             return np.ascontiguousarray(self.rows[np.ix_(index, index)]).T
@@ -132,7 +140,7 @@ class Source:
 
 
 def _products(source: Source, point: Point, go_on: GoOn) -> FloatArray | None:
-    """K times every row of `point.beta`: apart, or from the first of those near in lambda, where few values differ."""
+    """K times every row of `point.beta`. Where rows near in lambda differ in few values, they come from the first of them."""
     near = [point.beta[part] for part in _near(point.lam)]
     size = int(np.count_nonzero(np.any(point.beta != 0.0, axis=0)))
     moved = [int(np.count_nonzero(np.any(values[0] != values, axis=0))) for values in near]
@@ -150,7 +158,7 @@ def _products(source: Source, point: Point, go_on: GoOn) -> FloatArray | None:
 
 
 def _near(lam: FloatArray) -> Iterator[slice]:
-    """Falling values of lambda in groups within `_FALL`."""
+    """Groups of falling values of lambda. Within a group no value is below the share `_FALL` of the first one."""
     start = 0
     while start < lam.size:
         stop = start + max(1, int(np.count_nonzero(lam[start:] > _FALL * lam[start])))
@@ -162,10 +170,10 @@ def _near(lam: FloatArray) -> Iterator[slice]:
 
 
 class Checked(NamedTuple):
-    """The largest KKT violation and relative gap, the C (or epsilon) of that gap, and the largest null dimension.
+    """The largest KKT violation and relative gap, the C or epsilon of that gap, and the largest null dimension.
 
-    -inf where nothing was measured. The null dimension is that of the bordered system of all points on the margin, merged
-    duplicates counted apart; `complete`: it is the largest of all stretches.
+    -inf means that nothing was measured. The null dimension is that of the bordered system of all points on the margin.
+    Merged duplicates count as several points there. `complete` says that it is the largest of all stretches.
     """
 
     kkt_violation: float
@@ -179,10 +187,10 @@ def check_path(
     path: Any, store: RowStore | None = None, go_on: GoOn = _always, *, most: int | None = None,
     null: int | None = None, sure: bool = False,
 ) -> Checked:  # fmt: skip
-    """Measure `path` (a `Path`) at all of its stretches or `most` of them.
+    """Measure `path`, a `Path`, at all of its stretches or at most `most` of them.
 
     Its null dimension is that of each margin half way between two knots, or of at most `null` margins in a group. When
-    `go_on()` says no, the answer is about the places reached. `sure`: a few places are measured whatever it says.
+    `go_on()` says no, the answer is about the places reached. With `sure` a few places are measured whatever it says.
     """
     source = Source(path, store)
     starts = stretches(path, most)
@@ -201,7 +209,7 @@ def check_path(
 
 
 def null_dim(path: Any, go_on: GoOn) -> tuple[int, bool]:
-    """The largest null dimension over the middles of all stretches, and whether all were looked at."""
+    """The largest null dimension in the middles of all stretches, and whether all of them were looked at."""
     source, largest = Source(path), null_dim_of_duplicates(path)
     for point, middle in _places(path, stretches(path), knots=False):
         product = _products(source, point, go_on)
@@ -213,10 +221,10 @@ def null_dim(path: Any, go_on: GoOn) -> tuple[int, bool]:
 
 
 def stretches(path: Any, most: int | None = None) -> IntArray:
-    """The knots that begin stretches of a path, all or `most` of them, and the last knot.
+    """The knots that begin stretches of a path, and the last knot. With `most` these are at most so many stretches.
 
-    A quarter are the longest, in the logarithm of the linear term's size, where rounding has most room; the others are
-    spread evenly.
+    A quarter of them are the longest, in the logarithm of the linear term's size. Rounding has most room there. The others
+    are evenly spread.
     """
     lam = path._track.knot[:, 0]
     last = lam.size - 1
@@ -229,14 +237,17 @@ def stretches(path: Any, most: int | None = None) -> IntArray:
 
 
 def _spread(values: IntArray, most: int) -> IntArray:
-    """At most so many of them, evenly spread."""
+    """At most `most` of the values, evenly spread."""
     if values.size <= most:
         return values
     return values[np.linspace(0, values.size - 1, most).astype(np.int64)]
 
 
 def _places(path: Any, starts: IntArray, *, knots: bool = True) -> Iterator[tuple[Point, NDArray[np.bool_]]]:
-    """The knots `starts` and the middles of the stretches that begin there, or these only, in groups; which are middles."""
+    """The knots `starts` and the middles of the stretches that begin there, in groups. Without `knots` only the middles.
+
+    Each group comes with an array that says which places are middles.
+    """
     knot = path._track.knot
     last = knot.shape[0] - 1
     vectors = path._vectors(np.unique(np.concatenate([starts, np.minimum(starts + 1, last)])))
@@ -262,7 +273,7 @@ def _places(path: Any, starts: IntArray, *, knots: bool = True) -> Iterator[tupl
 
 
 def _worse(path: Any, worst: Checked, point: Point, found: KnotMeasures) -> Checked:
-    """The worst of what is known and of these places."""
+    """The worst of what was known and of these places."""
     k = int(np.argmax(np.where(np.isfinite(found.gap), found.gap, np.inf)))
     worst = worst._replace(kkt_violation=max(worst.kkt_violation, float(found.violation.max())))
     if found.gap[k] <= worst.relative_gap:
@@ -271,16 +282,17 @@ def _worse(path: Any, worst: Checked, point: Point, found: KnotMeasures) -> Chec
 
 
 class Margin(NamedTuple):
-    """The variables with residual zero at one place, and the largest null dimension that they can have."""
+    """The variables whose residual is zero at one place, and the largest null dimension that they can have."""
 
     members: IntArray
     most: int
 
 
 def _margins(path: Any, point: Point, residual: FloatArray, middle: NDArray[np.bool_]) -> list[Margin]:
-    """The different margins in the middles of stretches, those of the largest possible null dimension first.
+    """The different margins in the middles of stretches. Those of the largest possible null dimension come first.
 
-    The fast tracker's elbow is independent: a margin without anybody else on it has the null dimension of its duplicates.
+    The elbow of the fast tracker is independent. If no other point is on a margin, it has the null dimension of its
+    duplicates.
     """
     problem, count = path._problem, path._data.groups.count
     zero = np.abs(residual) <= ZERO * (problem.level + point.lam[:, None])
@@ -294,10 +306,10 @@ def _margins(path: Any, point: Point, residual: FloatArray, middle: NDArray[np.b
 
 
 def _null_dim(path: Any, source: Source, margins: list[Margin], known: int, go_on: GoOn) -> int:
-    """The largest null dimension of the systems of the points of one margin, if it is above `known`.
+    """The largest null dimension among the systems of some margins, if it is above `known`.
 
-    It is the number of points less the rank of K + s 11' among them (K alone without an intercept). Points that differ are
-    independent where the kernel is an exponential of their distance.
+    It is the number of points less the rank of K + s 11' among them. Without an intercept it is the rank of K alone. Points
+    that differ are independent where the kernel is an exponential of their distance.
     """
     data, independent = path._data, _independent(path)
     for index, most in margins:
@@ -309,26 +321,29 @@ def _null_dim(path: Any, source: Source, margins: list[Margin], known: int, go_o
 
 
 def _independent(path: Any) -> bool:
-    """Whether variables on one margin are independent whatever their values: equal points are merged, and K is definite."""
+    """Whether variables on one margin are always independent: equal points are merged, and K is definite."""
     kernel, data = path._data.spec.kernel, path._data
     merged = path.stats.get("factorization") == "auto" and not data.form.twins
     return merged and facts_of(kernel).exponential and kernel.gamma > 0.0
 
 
 def null_dim_is_zero(path: Any) -> bool:
-    """Whether nobody has to look: no two points are equal, and the kernel makes those that differ independent."""
+    """Whether the null dimension is known to be 0.
+
+    No two points are equal, and the kernel makes different ones independent.
+    """
     return _independent(path) and int(path._data.groups.count.max(initial=1)) == 1
 
 
 def null_dim_of_duplicates(path: Any) -> int:
-    """The largest null dimension that duplicates on the elbow make by themselves: k equal points have one that counts."""
+    """The largest null dimension that comes from duplicates on the elbow alone. k equal points make k - 1."""
     track = path._track
     others = np.concatenate([[0], np.cumsum(path._data.groups.count[track.index] - 1)])
     return int(np.max(others[track.offset[1:]] - others[track.offset[:-1]], initial=0))
 
 
 def _rank(source: Source, index: IntArray, equality: bool) -> int:
-    """The rank of K among some variables, bordered by an intercept where there is one."""
+    """The rank of K among some variables. Where there is an intercept, its border counts, too."""
 
     def system() -> tuple[FloatArray, float]:
         matrix = source.block(index)
@@ -338,7 +353,7 @@ def _rank(source: Source, index: IntArray, equality: bool) -> int:
         return matrix, float(np.max(np.diag(matrix)))
 
     matrix, largest = system()
-    root, failed = lapack.dpotrf(matrix, clean=0, overwrite_a=1)  # several times as fast as with a search for pivots
+    root, failed = lapack.dpotrf(matrix, clean=0, overwrite_a=1)  # this is several times as fast as a search for pivots
     if failed == 0 and float(np.min(np.diag(root))) ** 2 > _REGULAR * largest:
         return index.size
     return int(lapack.dpstrf(system()[0], tol=index.size * _RANK * largest, overwrite_a=1)[2])
@@ -348,7 +363,7 @@ def _rank(source: Source, index: IntArray, equality: bool) -> int:
 
 
 def certify(path: Any, Cs: FloatArray, control: Control) -> tuple[KnotMeasures, Status | None]:
-    """The measures at the first of `Cs`, as many as could be done, and why not all."""
+    """The measures at the first of `Cs`, at as many as could be done. And why it was not all of them, or None."""
     lam, C, _ = path._lambdas_of(Cs)
     source = Source(path)
 

@@ -2,8 +2,8 @@
 
     minimise   1/2 b'K b - (fixed + t slope)'b     subject to   lower <= b <= upper   [ and  sum b = 0 ]
 
-The boxes do not move. The parameter t falls; it is lambda = 1 / C, where b = lambda times the dual variables, or the
-half-width epsilon of a regression's tube, where b is the dual variables themselves.
+The boxes do not move. The parameter t falls. On most paths it is lambda = 1 / C, and b is lambda times the dual variables.
+Or it is the half-width epsilon of a regression's tube, and then b is the dual variables themselves.
 
 | path                        | variables         | fixed | slope        | box                      | t       |
 |-----------------------------|-------------------|-------|--------------|--------------------------|---------|
@@ -13,8 +13,8 @@ half-width epsilon of a regression's tube, where b is the dual variables themsel
 | quantile regression over C  | 1 a point         | 0     | y            | [-(1 - tau) w, tau w]    | lambda  |
 | one-class over C (over nu)  | 1 a point         | 0     | 1            | [0, w], without the sum  | lambda  |
 
-With epsilon = 0 the two variables of a regression's point are one, as for the quantile of tau = 1/2. Targets are measured
-from `Form.level`, which the intercept gives back. Points that are equal, with equal targets, share their variables.
+With epsilon = 0 the two variables of a regression's point become one, as for the quantile of tau = 1/2. Targets are measured
+from `Form.level`, which is added to the intercept again. Points that are equal, with equal targets, share their variables.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class BoxPath(NamedTuple):
 
     @property
     def level(self) -> float:
-        """The size of the part of the linear term that stays; sizes are measured against this plus t."""
+        """The size of the part of the linear term that does not move. Sizes are measured against this plus t."""
         return float(np.max(np.abs(self.fixed), initial=0.0))
 
     @property
     def floor(self) -> float:
-        """A primal objective too small for a gap to be measured against it.
+        """A primal objective below this is too small to measure a gap against it.
 
-        Where a part of the linear term stays, the objective vanishes at the top of the path.
+        Where a part of the linear term does not move, the objective vanishes at the top of the path.
         """
         reach = np.maximum(np.abs(self.lower), np.abs(self.upper))
         return max(_NEGLIGIBLE * float(np.abs(self.fixed) @ reach), NONZERO)
@@ -71,12 +71,12 @@ _NOTHING = np.empty(0)
 
 
 class Form(NamedTuple):
-    """A row of the table, and its numbers. `target`: one entry per training point, measured from `level`."""
+    """A row of the table, and its numbers. `target` has one entry per training point, measured from `level`."""
 
     kind: str = "svc"
     target: FloatArray = _NOTHING
     level: float = 0.0
-    """What the intercept is besides the bias of the path."""
+    """The intercept is the bias of the path plus this."""
     epsilon: float = 0.0
     C: float = 1.0
     tau: float = 0.5
@@ -104,7 +104,7 @@ class Form(NamedTuple):
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Both ends of the box of a point of weight one (of both its variables together), for a label of +1."""
+        """Both ends of the box of a point of weight one with a label of +1. They are those of both its variables together."""
         if self.kind in ("svc", "one_class"):
             return 0.0, 1.0
         if self.kind == "quantile":
@@ -113,11 +113,11 @@ class Form(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """How training points share the tracker's variables: equal points with equal targets have theirs in common.
+    """How training points share the tracker's variables. Equal points with equal targets are a group.
 
-    `of[i]` is point i's group (-1: weight zero), `share[i]` its part of the group's boxes, `first[v]` the first point of
-    variable v, `count[v]` the number of its points. A group owns one variable of its own number; where points own two,
-    variables v and v + (number of groups) belong to group v.
+    `of[i]` is the group of point i, or -1 where its weight is zero. `share[i]` is its part of the boxes of the group.
+    `first[v]` is the first point of variable v, and `count[v]` is the number of its points. A group owns one variable,
+    which has its number. Where points own two variables, v and v + (number of groups) belong to group v.
     """
 
     of: IntArray
@@ -155,7 +155,7 @@ class Data(NamedTuple):
 
 
 def variables_of(data: Data) -> BoxPath:
-    """The variables of the path, in the form that its loops take."""
+    """The problem of the path over its variables, in the form that its loops take."""
     groups, form = data.groups, data.form
     real = groups.of >= 0
     count = data.n_groups
@@ -188,14 +188,14 @@ def idle_sides(problem: BoxPath) -> IntArray:
 
 
 def unit_of(problem: BoxPath) -> float:
-    """A power of two by which the slope is divided, so that t and the linear term are of one size: 1 for labels."""
+    """A power of two by which the slope is divided, so that t and the linear term are of one size. For labels it is 1."""
     if problem.fixed.any() or not problem.slope.any():
         return 1.0
     return float(2.0 ** np.round(np.log2(np.max(np.abs(problem.slope)))))
 
 
 def dual_at(problem: BoxPath, data: Data, value: float) -> DualQP:
-    """The dual of one machine of the path, over the points that differ: `value` is C, or epsilon."""
+    """The dual of one machine of the path, over the points that differ. `value` is C, or epsilon."""
     if data.form.parameter == "epsilon":
         linear, times = problem.term(value), 1.0
     else:

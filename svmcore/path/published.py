@@ -1,22 +1,33 @@
-"""The path algorithm of Ong, Shao and Yang (SVMP) as published, corrected.
+"""The path algorithm of Ong, Shao and Yang (SVMP) as published, with corrections.
 
-In the paper's order: IR (SMO at lambda_max), then events: decompose A, direction d and null basis U (27), rates p (35),
-special-event routine SR (S1)-(S4), the step (closed form (47)-(49) when U is empty, else the linear program (30)-(34) by
-HiGHS, once), updates (36)-(46), looping check with the backup routine BR at (1 - gamma) lambda, KKT check (56) with BR.
-`path/bordered` holds A, `path/published_jit` what is done point by point.
+In the order of the paper, it begins with IR: SMO at lambda_max. Then every event takes these steps:
 
-Deviations from the print (numbers of `path.md`): C1 sizes and null sums; C1b V is not U for an indefinite A; C2 U moves
-no residual when the elbow is not empty, so (32)-(33) bound the step alone and the program has the box rows only; C3 the
-empty elbow is a program over the bias; C4 the step ends at lambda_min; C5 residuals from (16), as lambda times xi; C6
-truncated QR solution; C9 order of tests in the loop, and resets; C10 a step ends where lambda has shrunk tenfold.
+1. Decompose A. Compute the direction d and the null basis U (27), and the rates p (35).
+2. The special-event routine SR (S1)-(S4).
+3. The step. It has the closed form (47)-(49) when U is empty. Otherwise HiGHS solves the linear program (30)-(34) once.
+4. The updates (36)-(46).
+5. The check for loops, with the backup routine BR at (1 - gamma) lambda. Then the KKT check (56), with BR where it fails.
 
-Against switching without end: SR moves a point once at most before lambda falls again. Where a step makes no way, only who
-blocks it changes sides (with a null space: who bears on the program, by its multipliers), after two such steps only the
-one of least index. After `most_blocked` of them BR goes on below, by `back` / 10,000 first and up to `back` where that does
-not help: what lies between is interpolated.
+`path/bordered` holds A. `path/published_jit` has what is done point by point.
 
-Added: the residual that the elbow keeps is put through the decomposition at hand before each step; what SMO leaves at
-its tolerance, or cannot remove for rounding, the fast tracker removes; the relative gap is checked beside (56).
+Deviations from the print, with the numbers of `path.md`:
+
+- C1: sizes and sums of null vectors. C1b: V is not U for an indefinite A.
+- C2: when the elbow is not empty, U moves no residual. So (32)-(33) bound the step alone, and the program has only box rows.
+- C3: for an empty elbow there is a program over the bias.
+- C4: the step ends at lambda_min.
+- C5: residuals come from (16), as lambda times xi.
+- C6: the solution by QR is truncated.
+- C9: the order of tests in the loop, and what is reset.
+- C10: a step ends where lambda has shrunk tenfold.
+
+Against switching without end: SR moves a point at most once before lambda falls again. Where a step makes no way, only the
+points that block it change sides. With a null space these are the points that bear on the program, by its multipliers. After
+two such steps only the one of least index changes sides. After `most_blocked` of them BR goes on below. It goes down by
+`back` / 10,000 first, and by up to `back` where that does not help. Values in between are interpolated.
+
+Added to the paper: before each step the residual that the elbow keeps is removed by the decomposition at hand. The fast
+tracker removes what SMO leaves at its tolerance, or cannot remove for rounding. The relative gap is checked beside (56).
 """
 
 from __future__ import annotations
@@ -37,21 +48,24 @@ from svmcore.path.record import Followed, Track, offsets
 from svmcore.path.tracker import Tracker
 from svmcore.simd.loops import add_weighted_rows
 
-NEAR = 1e-9  # a residual this close to zero, relative to lambda, has arrived
-TOUCH = 1e-11  # a value this close to its box, relative to its width, has arrived
-AT_BOX = 1e-12  # a value of a solver this close to its box, relative to its width, is at its box
-ARRIVED = 1e-12  # lambda this close to its end, relatively, is there
-NOTHING = 1e-13  # entries of a program that are smaller are rounding, which would only spoil it
-LEAST_RATE = 1e-9  # a residual that falls more slowly with lambda does not block
-ROUNDING = 1e-14  # a residual this small, relative to lambda, needs no refinement
-FAR = 1e-3  # a refinement that moves a value by more of its box is none
-EXACT = 1e-10  # violation, and a tenth of the relative gap, with which BR may leave
-FIRST_BACK = 1e-4  # BR goes back by this share of `back` at first
-BEARS = 1e-7  # a multiplier of the program above this, relative to the largest, bears on it
+# When something has arrived: a residual within NEAR of zero, relative to lambda; a value within TOUCH of its box, relative to
+# the width of the box; a value of a solver within AT_BOX of its box, in the same units; lambda within ARRIVED of its end,
+# relatively.
+NEAR, TOUCH, AT_BOX, ARRIVED = 1e-9, 1e-11, 1e-12, 1e-12
+LEAST_RATE = 1e-9  # a residual that changes more slowly with lambda does not block
+# The linear program. Entries below NOTHING are rounding, which would only spoil it. A point bears on it where its
+# multiplier is above BEARS, relative to the largest one.
+NOTHING, BEARS = 1e-13, 1e-7
+# Refinement. A residual below ROUNDING, relative to lambda, needs none. One that would move a value by more than the share
+# FAR of its box is not carried out.
+ROUNDING, FAR = 1e-14, 1e-3
+# BR is content with a violation of EXACT, and a relative gap of ten times EXACT. At first it goes back by the share
+# FIRST_BACK of `back`.
+EXACT, FIRST_BACK = 1e-10, 1e-4
 
 
 class PublishedOptions(NamedTuple):
-    """What the published path algorithm has as input besides the data. Letters in brackets are the paper's.
+    """The input of the published path algorithm besides the data. Letters in brackets are those of the paper.
 
     rank_tol : rank of the system: values above this, times its size and the largest, count (eps_svd).
     start_tol, backup_tol : tolerance of SMO in the initial and in the backup routine (eps_smo), relative to lambda.
@@ -80,7 +94,7 @@ class PublishedOptions(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """Per fall of lambda: change of the bias, of -beta on the elbow, and of every residual."""
+    """Changes when lambda falls by 1: of the bias, of -beta on the elbow, and of every residual."""
 
     bias: float
     elbow: FloatArray
@@ -88,7 +102,7 @@ class Heading(NamedTuple):
 
 
 class Advance(NamedTuple):
-    """How far lambda falls; what the null space adds to the elbow; change of the bias alone; multipliers of the boxes."""
+    """How far lambda falls, what the null space adds to the elbow, how the bias alone changes, and the boxes' multipliers."""
 
     length: float
     shift: FloatArray | None = None
@@ -97,7 +111,7 @@ class Advance(NamedTuple):
 
 
 class Shot(NamedTuple):
-    """A state to which the record can return: it has to be the last knot."""
+    """A state to which the record can return. It must be that of the last knot."""
 
     lam: float
     bias: float
@@ -109,7 +123,7 @@ class Shot(NamedTuple):
 
 
 class PaperTracker:
-    """The published algorithm over the same problem as `tracker.Tracker`, with the same record at the end."""
+    """The published algorithm. It has the same problem as `tracker.Tracker`, and the same record at its end."""
 
     def __init__(
         self, K: Any, slope: FloatArray, lower: FloatArray, upper: FloatArray, *, equality: bool, mode: str, budget: float,
@@ -140,23 +154,23 @@ class PaperTracker:
         }  # fmt: skip
         self.n_blocked = self.n_special_run = 0
         self.back = options.back * FIRST_BACK
-        self.borne = (0.0, 0.0)  # violation and gap that BR could not remove
+        self.borne = (0.0, 0.0)  # the violation and the gap that BR could not remove
 
     @property
     def m(self) -> int:
-        """Points on the elbow."""
+        """The number of points on the elbow."""
         return int(self.elbow.size)
 
     # ---- state ---------------------------------------------------------------------------------------------------
 
     def begin(self, lam: float, beta: FloatArray) -> None:
-        """IR: SMO at lambda from beta."""
+        """IR: begin at lambda, with SMO from beta."""
         self._solve(lam, beta, self.options.start_tol)
         self.side0 = self.state.side.copy()
         self._knot()
 
     def _solve(self, lam: float, beta: FloatArray, tol: float) -> None:
-        """The solution at lambda: by SMO, and what that leaves by the fast tracker."""
+        """Solve at lambda by SMO. The fast tracker removes what SMO leaves."""
         self.lam = self.fresh_at = lam
         self._take(self.solver(lam, np.clip(beta, self.state.lower, self.state.upper), tol))
         if not self.options.refine:
@@ -212,13 +226,13 @@ class PaperTracker:
             self.store.fetch(wanted, np.concatenate([self.elbow, wanted]))
 
     def _from_scratch(self) -> None:
-        """Residuals with the product of the outside values afresh."""
+        """Compute residuals, with a fresh product of K with the values outside of the elbow."""
         state = self.state
         state.fixed[:] = self.store.product(np.where(state.side == ELBOW, 0.0, state.beta))
         self._residuals()
 
     def _residuals(self) -> None:
-        """(16) times lambda: r = lambda c - K beta - bias, with the elbow's part computed afresh."""
+        """Residuals by (16) times lambda: r = lambda c - K beta - bias. The elbow's part of K beta is computed afresh."""
         state = self.state
         product = state.fixed.copy()
         add_weighted_rows(product, self.store.rows, self.store.slot[self.elbow], state.beta[self.elbow])
@@ -257,13 +271,13 @@ class PaperTracker:
         )  # fmt: skip
 
     def _return_to(self, shot: Shot) -> None:
-        """The path ends here instead: what came after is forgotten."""
+        """Go back to this state. The record ends there, and what came after is forgotten."""
         self.lam, self.bias, self.n_events = shot.lam, shot.bias, shot.n_events
         self.state.beta[:] = shot.beta
         del self.knots[shot.n_knots :], self.events[shot.n_logged :]
 
     def _knot(self) -> None:
-        """Remember the values at this lambda."""
+        """Record a knot: the values at this lambda."""
         index = self.elbow.astype(np.int32)
         self.knots.append((self.lam, self.bias, self.n_events, index, self.state.beta[self.elbow].copy()))
 
@@ -282,7 +296,7 @@ class PaperTracker:
                     and self.stats["n_backup"] > before.n_backup
                     and not self._measure()[1] <= self.options.gap_tol
                 ):
-                    self._return_to(before)  # BR was cut short
+                    self._return_to(before)  # BR was stopped before its end
                 return str(stop)
             before = self._shot()
             nullity = self._decompose()
@@ -294,7 +308,7 @@ class PaperTracker:
             self.stats["elbow_max"] = max(self.stats["elbow_max"], self.m)
             self._refine()
             if not np.any(np.abs(self.state.beta) == self.width):
-                self._scale_to(low)  # nobody at C: no event is left
+                self._scale_to(low)  # no point is at C, so no event is left
                 break
             way = self._direction()
             if nullity == 0 and self.n_special_run <= most and self._special(way):
@@ -321,7 +335,10 @@ class PaperTracker:
         return "done"
 
     def _decompose(self) -> int:
-        """A for the present elbow, whose order becomes that of A's columns. Returns its nullity."""
+        """Decompose A for the present elbow, which takes the order of A's columns.
+
+        Returns the dimension of the null space.
+        """
         if not self.m:
             return 0
         if not np.array_equal(self.system.points, self.elbow):
@@ -330,7 +347,7 @@ class PaperTracker:
         return self.system.nullity
 
     def _refine(self) -> None:
-        """Put the residual that the elbow keeps, and the defect of the sum, through the decomposition at hand."""
+        """Remove the residual that the elbow keeps, and the defect of the sum, by the decomposition at hand."""
         if not (self.m and self.options.refine):
             return
         state, index, border = self.state, self.elbow, self.system.border
@@ -347,13 +364,13 @@ class PaperTracker:
         state.beta[index] = new
         self.bias += float(step[0]) if border else 0.0
         self._residuals()
-        if float(np.max(np.abs(state.resid[index]))) > before:  # clipped too much: undo
+        if float(np.max(np.abs(state.resid[index]))) > before:  # too much was clipped, so this is undone
             state.beta[index] = now
             self.bias = bias
             self._residuals()
 
     def _direction(self) -> Heading:
-        """(27) and (35), with the minimum norm or the basic solution for d."""
+        """(27) and (35). d is the solution of least norm, or the basic one."""
         state = self.state
         if not self.m:
             return Heading(0.0, np.empty(0), -state.slope)
@@ -366,7 +383,7 @@ class PaperTracker:
         return Heading(bias, d, rate)
 
     def _special(self, way: Heading) -> bool:
-        """SR: change the sides of all points that block descent at once, (S1)-(S4) and (57)-(63)."""
+        """SR: change the sides of all points that block descent at once, by (S1)-(S4) and (57)-(63)."""
         options = self.options
         count = pub.special_moves(
             self.state, self.elbow, way.elbow, way.rate, self.lam, options.rate_tol, options.step_tol
@@ -376,7 +393,7 @@ class PaperTracker:
         return bool(count)
 
     def _step(self, way: Heading, nullity: int, low: float) -> None:
-        """The step of the linear program, in closed form where there is no null space; then (36)-(46)."""
+        """Take the step of the linear program, which has a closed form where there is no null space. Then (36)-(46)."""
         state, lam, index = self.state, self.lam, self.elbow
         outside = float(pub.outside_step(state, way.rate, LEAST_RATE))
         longest = min(lam - low, 0.9 * lam)
@@ -391,7 +408,9 @@ class PaperTracker:
             if step.shift is not None:
                 step = step._replace(length=0.0, shift=None)
             self._mark_blockers(way, step, outside)
-        self.lam = max(self.lam - step.length, low)  # a step over all of a huge lambda would end at zero
+        self.lam = max(
+            self.lam - step.length, low
+        )  # rounding could make zero of a step that takes most of a huge lambda
         self.bias += step.bias - step.length * way.bias
         change = -step.length * way.elbow if step.shift is None else step.shift - step.length * way.elbow
         state.beta[index] = np.clip(state.beta[index] + change, state.lower[index], state.upper[index])
@@ -406,7 +425,10 @@ class PaperTracker:
         self._knot()
 
     def _mark_blockers(self, way: Heading, step: Advance, outside: float) -> None:
-        """Who blocks a step that makes no way changes sides: all, or after two such steps the first. In place: state.move."""
+        """Mark the points that block a step without way: all of them, or after two such steps the first.
+
+        In place: state.move.
+        """
         state = self.state
         if not self.m:
             count = pub.arrivals(state, self.elbow, self.lam, NEAR, TOUCH)
@@ -421,12 +443,12 @@ class PaperTracker:
                 state.move[self.elbow[bears & at_up]] = UP
                 count = int((bears & (at_low | at_up)).sum())
         if count == 0:
-            self.n_blocked = self.options.most_blocked  # nobody to move: BR
+            self.n_blocked = self.options.most_blocked  # there is no point to move, so BR is next
         elif self.n_blocked > 2:
             pub.keep_first(state)
 
     def _empty(self, longest: float) -> Advance:
-        """|E| = 0: the bias is the null space; the program has one row per point (C3)."""
+        """The step for an empty elbow. The bias is the null space, and the program has one row per point (C3)."""
         state = self.state
         rows = np.column_stack([-state.slope, -np.ones(state.slope.size)])
         up = state.side == UP
@@ -441,7 +463,7 @@ class PaperTracker:
         return Advance(float(got.x[0]), None, float(got.x[1]))
 
     def _program(self, d: FloatArray, longest: float) -> Advance:
-        """(30)-(34): the longest step for which some element of the null space keeps the elbow in its boxes."""
+        """(30)-(34): the longest step for which an element of the null space keeps the elbow in its boxes."""
         state = self.state
         U = self.system.null_basis()[self.system.border :]
         b, low, up = state.beta[self.elbow], state.lower[self.elbow], state.upper[self.elbow]
@@ -460,9 +482,9 @@ class PaperTracker:
         return Advance(float(got.x[0]) * scale, U @ got.x[1:], dual=got.dual)
 
     def _check(self) -> None:
-        """(56), and the gap: BR at the same lambda where they fail by more than BR could mend the last time.
+        """Check (56) and the gap. BR runs at the same lambda where they fail by more than BR has left the last time.
 
-        Its solution takes the place of what failed: between solutions at both ends, the values in between are solutions.
+        Its solution replaces what failed. Between solutions at both ends, all values in between are solutions, too.
         """
         violation, gap = self._measure()
         if violation <= max(self.options.kkt_tol, self.borne[0]) and gap <= max(self.options.gap_tol, self.borne[1]):
@@ -476,7 +498,7 @@ class PaperTracker:
         self.stats["max_gap"] = max(self.stats["max_gap"], gap)
 
     def _back_up(self, lam: float, why: str) -> None:
-        """BR: SMO at lambda from the present point; sides anew."""
+        """BR: SMO at lambda from the present point. Sides are decided anew."""
         self.stats["n_backup"] += 1
         self.stats[why] += int(why != "n_backup")
         before = self.state.side.copy()
@@ -486,7 +508,7 @@ class PaperTracker:
         self._knot()
 
     def _scale_to(self, low: float) -> None:
-        """No point at C: alpha is constant, beta-hat and the bias are proportional to lambda."""
+        """Go down to `low` where no point is at C. There alpha is constant, and beta-hat and the bias scale with lambda."""
         ratio = low / self.lam
         self.state.beta[:] *= ratio
         self.state.fixed[:] *= ratio
@@ -494,7 +516,7 @@ class PaperTracker:
         self.lam = low
         self._residuals()
         self._knot()
-        if self.options.check:  # the relative gap grows as lambda falls
+        if self.options.check:  # the relative gap grows while lambda falls
             self._check()
 
     # ---- the end -----------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""The compiled half of the published path algorithm: what is done point by point between two linear algebra calls.
+"""The compiled half of the published path algorithm: what is done point by point between two calls of linear algebra.
 
-Signs are folded into beta = y alpha-hat, and residuals are r = lambda slope - K beta - bias = y lambda xi, so that lower ends
-need r <= 0, upper ends r >= 0. `rate` is the change of r per unit by which lambda falls: y p_i of (35). `d` is that of
--beta on the elbow: d_p of (27). A `move` is the side a point goes to, or STAY.
+Signs are part of beta = y alpha-hat. Residuals are r = lambda slope - K beta - bias = y lambda xi. So lower ends need r <= 0,
+and upper ends need r >= 0. `rate` is the change of r when lambda falls by 1, which is y p_i of (35). `d` is the same for
+-beta on the elbow, which is d_p of (27). A `move` is the side that a point goes to, or STAY.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from svmcore.path.elbow_jit import ELBOW, LOW, UP
 from svmcore.simd.vector import BIG
 
 STAY = -1
-STILL = 1e-13  # an elbow value whose rate is smaller does not move
-TIE = 1e-12  # events closer than this (times lambda) block together
+STILL = 1e-13  # an elbow value with a smaller rate does not move
+TIE = 1e-12  # events that are closer than this, relative to lambda, block together
 
 
 class PublishedState(NamedTuple):
@@ -26,10 +26,10 @@ class PublishedState(NamedTuple):
 
     beta: FloatArray
     resid: FloatArray
-    fixed: FloatArray  # K times the values outside of the elbow
+    fixed: FloatArray  # the product of K with the values outside of the elbow
     side: np.ndarray
     move: np.ndarray
-    switched: np.ndarray  # moved by the special-event routine since lambda last fell
+    switched: np.ndarray  # whether the special-event routine has moved the point since lambda last fell
     slope: FloatArray
     lower: FloatArray
     upper: FloatArray
@@ -37,7 +37,7 @@ class PublishedState(NamedTuple):
 
 @jit
 def outside_step(state, rate, least_rate):
-    """(49): the fall of lambda at which the first outside residual meets zero, `BIG` when none does."""
+    """(49): the fall of lambda until the first residual outside of the elbow meets zero. `BIG` when none does."""
     best = BIG
     for i in range(state.side.shape[0]):
         if (state.side[i] == UP and rate[i] < -least_rate) or (state.side[i] == LOW and rate[i] > least_rate):
@@ -47,7 +47,7 @@ def outside_step(state, rate, least_rate):
 
 @jit
 def box_step(state, elbow, d):
-    """(48): the fall of lambda at which the first elbow value meets its box, `BIG` when none does."""
+    """(48): the fall of lambda until the first elbow value meets its box. `BIG` when none does."""
     best = BIG
     for k in range(elbow.shape[0]):
         i = elbow[k]
@@ -58,9 +58,9 @@ def box_step(state, elbow, d):
 
 @jit
 def special_moves(state, elbow, d, rate, lam, tau, tau2):
-    """(S1)-(S4): everybody who blocks descent and has not been moved for it yet at this lambda. In place: state.move.
+    """(S1)-(S4): move all points that block descent, unless they were moved at this lambda already. In place: state.move.
 
-    Rates and distances are taken relative to lambda and to the box. Returns the number of moves.
+    Rates and distances are relative to lambda and to the box. Returns the number of moves.
     """
     n = state.side.shape[0]
     for i in range(n):
@@ -92,7 +92,7 @@ def special_moves(state, elbow, d, rate, lam, tau, tau2):
 
 @jit
 def arrivals(state, elbow, lam, near, touch):
-    """(40)-(43) after a step that made way: values at a box leave, residuals at zero enter. In place: state.move."""
+    """(40)-(43) after a step that made way. Values at a box leave, and residuals at zero enter. In place: state.move."""
     count = 0
     for i in range(state.side.shape[0]):
         state.move[i] = STAY
@@ -114,7 +114,10 @@ def arrivals(state, elbow, lam, near, touch):
 
 @jit
 def blockers(state, elbow, d, rate, limit, least_rate, closed):
-    """Those whose own step (47)-(49) is within `limit`; elbow values only for a closed-form step. In place: state.move."""
+    """Move the points whose own step (47)-(49) is within `limit`. Elbow values count only where the step has a closed form.
+
+    In place: state.move.
+    """
     count = 0
     for i in range(state.side.shape[0]):
         state.move[i] = STAY
@@ -134,7 +137,7 @@ def blockers(state, elbow, d, rate, limit, least_rate, closed):
 
 @jit
 def keep_first(state):
-    """Of all moves only that of the least index: single pivots of least index do not cycle. In place: state.move."""
+    """Of all moves keep only that of the least index. Single pivots of least index do not cycle. In place: state.move."""
     found = False
     for i in range(state.side.shape[0]):
         if state.move[i] != STAY:
@@ -145,10 +148,10 @@ def keep_first(state):
 
 @jit
 def carry_out(state, rows, slot, elbow, kept):
-    """(44)-(46): the moves of state.move, with exact bounds and `fixed`. Returns the size of the elbow after them.
+    """(44)-(46): carry out the moves of state.move, with exact bounds, and update `fixed`. Returns the new size of the elbow.
 
-    In place: state, `kept` (that elbow).
-    Those who stay keep their order; who enters comes behind, by index.
+    `kept` is the new elbow. Points that stay keep their order. Points that enter come behind them, by index.
+    In place: state, kept.
     """
     n = state.side.shape[0]
     for i in range(n):
@@ -191,7 +194,7 @@ def violation(state, lam):
 
 @jit
 def relative_gap(state, beta, resid, bias, lam):
-    """The relative duality gap of `beta`, exact for any point of the boxes, whose residuals at `lam` and `bias` are given."""
+    """The relative duality gap of `beta`, from its residuals at `lam` and `bias`. It is exact for any point of the boxes."""
     total = 0.0
     gap = 0.0
     primal = 0.0
@@ -202,5 +205,5 @@ def relative_gap(state, beta, resid, bias, lam):
         total += b
         gap += hinge - b * r
         primal += 0.5 * b * (lam * state.slope[i] - r - bias) + hinge
-    gap += abs(bias * total)  # what an unbalanced beta costs
+    gap += abs(bias * total)  # beta costs this where its sum is not zero
     return gap / max(abs(primal), NONZERO)

@@ -1,4 +1,4 @@
-"""A path's record in compiled form."""
+"""The record of a path in the form that compiled code plays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from svmcore.path import curve_jit
 
 
 def replay(path: Any) -> curve_jit.Replay:
-    """A path's record in compiled form, at its first knot."""
+    """The record of a path in the form that compiled code plays, at its first knot."""
     track = path._track
     bounds = np.stack([path._problem.lower, path._problem.upper])
     record = curve_jit.Replay(

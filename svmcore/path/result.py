@@ -1,12 +1,12 @@
 """`Path`: the answer of `svm_path`, for every C at once.
 
-Stored are the events (who changed sides, where, why) and, per knot, the values of the points on the elbow. Everything
-else is a view of that. Between two knots ``beta-hat = lambda * y * alpha`` and ``bias-hat = lambda * intercept`` are
-linear in lambda; all other points sit at a bound, which the events tell. So evaluating one C costs a replay of the
-events (microseconds) and one pass over the points.
+Two things are stored: the events (which point changed sides, where and why), and the values of the points on the elbow at
+each knot. Everything else is a view of that. Between two knots ``beta-hat = lambda * y * alpha`` and ``bias-hat = lambda *
+intercept`` are linear in lambda. All other points are at a bound, and the events say at which. So a solution at one C costs
+a replay of the events, which takes microseconds, and one pass over the points.
 
-The dual objective needs no kernel: with phi(lambda) the minimum of 1/2 b'Kb - lambda c'b, phi' = -c'b(lambda) is
-piecewise linear, so phi is integrated exactly upwards from the value at the smallest lambda.
+The dual objective needs no kernel. Let phi(lambda) be the minimum of 1/2 b'Kb - lambda c'b. Then phi' = -c'b(lambda) is
+piecewise linear. So phi is integrated exactly, upwards from its value at the smallest lambda.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from svmcore.step_curve import OUTSIDE, StepCurve
 if TYPE_CHECKING:
     from svmcore.models.solution import Solution
 
-_SAME = 1e-10  # events closer than this, relative to the size of the linear term, are at one breakpoint
-_END = 1e-12  # an event this close to an end of the path is at it
-_CHUNK = 1 << 22  # kernel or decision values held at a time
+_SAME = 1e-10  # events that are closer than this, relative to the size of the linear term, are one breakpoint
+_END = 1e-12  # an event that is so close to an end of the path, relatively, is at the end
+_CHUNK = 1 << 22  # so many kernel or decision values are held at a time
 
 
 class PathCertificate(NamedTuple):
-    """The largest KKT violation (LIBSVM's measure) and relative duality gap over `n_values` values of C."""
+    """The largest KKT violation, as LIBSVM measures it, and the largest relative duality gap, over `n_values` values of C."""
 
     kkt_violation: float
     relative_gap: float
@@ -150,13 +150,13 @@ class Path:
 
     @property
     def C_range(self) -> tuple[float, float]:
-        """The interval of C that the path covers; its lower end is 0 when nothing happens below the first breakpoint."""
+        """The interval of C that the path covers. Its lower end is 0 when nothing happens below the first breakpoint."""
         self._only_over("C", "C_range")
         return self._range
 
     @property
     def epsilon_range(self) -> tuple[float, float]:
-        """The interval that a path over epsilon covers; its upper end is infinite when nothing happens above."""
+        """The interval that a path over epsilon covers. Its upper end is infinite when nothing happens above."""
         self._only_over("epsilon", "epsilon_range")
         return self._range
 
@@ -209,7 +209,10 @@ class Path:
         return np.concatenate([ends[:1], lam, ends[1:]]) if ends[1] < ends[0] else ends[:1]
 
     def _vectors(self, knots: IntArray) -> Iterator[FloatArray]:
-        """The variables at knots, given in increasing order: bounds from the events, elbow values over them."""
+        """The variables at some knots, in increasing order.
+
+        Events give the bounds, and knots give the values on the elbow.
+        """
         track = self._track
         bounds = np.stack([self._problem.lower, self._problem.upper])
         side = track.side0.astype(np.int64)
@@ -226,7 +229,10 @@ class Path:
             yield np.clip(vector, bounds[0], bounds[1])
 
     def _lambdas_of(self, C: Any) -> tuple[FloatArray, FloatArray, bool]:
-        """Lambda and C as arrays, and whether C was one number. Over epsilon: epsilon, ones (b is the dual), the same."""
+        """Lambda and C as arrays, and whether C was one number.
+
+        On a path over epsilon these are epsilon and ones, because b is the dual variables themselves.
+        """
         if self.parameter == "epsilon":
             return self._epsilons_of(C)
         values = np.asarray(C, dtype=np.float64)
@@ -263,7 +269,7 @@ class Path:
         return np.clip(flat, low, high), np.ones(flat.size), values.ndim == 0
 
     def _hat(self, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """beta-hat (one row per lambda) and bias-hat."""
+        """beta-hat, with one row per lambda, and bias-hat."""
         track = self._track
         at = track.knot[:, 0]
         order = np.argsort(-lam, kind="stable")
@@ -297,7 +303,7 @@ class Path:
     # ---- views ---------------------------------------------------------------------------------------------------
 
     def dual_coef(self, C: Any) -> FloatArray:
-        """y_i alpha_i of all n training points; one row per C when C is an array."""
+        """y_i alpha_i of all n training points. With an array of C: one row per C."""
         lam, C, scalar = self._lambdas_of(C)
         beta, _ = self._hat(lam)
         data, problem, groups = self._data, self._problem, self._data.groups
@@ -318,7 +324,7 @@ class Path:
         return out[0] if scalar else out
 
     def alpha(self, C: Any) -> FloatArray:
-        """The dual variables alpha of all n training points; one row per C when C is an array."""
+        """The dual variables alpha of all n training points. With an array of C: one row per C."""
         return np.abs(self.dual_coef(C))
 
     @overload
@@ -326,13 +332,13 @@ class Path:
     @overload
     def intercept(self, C: Sequence[float] | NDArray[Any]) -> FloatArray: ...
     def intercept(self, C: Any) -> Any:
-        """The intercept; an array when C is one."""
+        """The intercept. With an array of C it is an array."""
         centre = self._data.columns.centre
         out = self._bias(C) - (0.0 if centre is None else self.coef(C) @ centre) + self._data.form.level
         return float(out) if np.ndim(out) == 0 else out
 
     def _bias(self, C: Any) -> Any:
-        """The intercept that belongs to the points and targets as the path sees them: moved to their middle."""
+        """The intercept for the points and targets as the path sees them, which is after they were moved to their middle."""
         lam, _, scalar = self._lambdas_of(C)
         beta, bias = self._hat(lam)
         offset = self._data.spec.kernel.offset
@@ -405,7 +411,7 @@ class Path:
         return out
 
     def coef(self, C: Any) -> FloatArray:
-        """The weights of a linear machine for features as users give them, shape (d,); one row per C when C is an array.
+        """The weights of a linear machine for features as users give them, shape (d,). With an array of C: one row per C.
 
         ``f(x) = coef(C) @ x + f(0)``; `intercept(C)` is f(0) unless the path standardises its features.
         """
@@ -440,11 +446,11 @@ class Path:
         return self._data.columns.standardized
 
     def columns_of(self, names: Iterable[str]) -> IntArray:
-        """For every feature of the training data its place among `names`; InputError where they are not the same names."""
+        """For every feature of the training data its place among `names`. InputError if these are not the same names."""
         return self._data.columns.of(names)
 
     def decision_function(self, X: Any, C: Any) -> FloatArray:
-        """f(x) for every row of X; with an array of C, one row of the result per C."""
+        """f(x) for every row of X. With an array of C: one row of the result per C."""
         lam, _, scalar = self._lambdas_of(C)
         X = self._data.columns.apply(X)
         beta, bias = self._hat(lam)
@@ -464,7 +470,7 @@ class Path:
         return out[0] if scalar else out
 
     def predict(self, X: Any, C: Any) -> NDArray[Any]:
-        """The class of every row of X (the value, for regression); with an array of C, one row of the result per C."""
+        """The class of every row of X, or the value for regression. With an array of C: one row of the result per C."""
         if self._data.classes is None:
             return self.decision_function(X, C)
         return np.asarray(self._data.classes[(self.decision_function(X, C) > 0).astype(int)])
@@ -482,13 +488,15 @@ class Path:
     ) -> StepCurve | LossCurve:
         """The error on X, y as an exact function of C (default: on the training set).
 
-        Of a classifier it is the share of rows that are classified wrongly, a `StepCurve`; of one class the share of rows
-        that lie outside (or, given labels +1 and -1, that are on the wrong side). Of a regression it is the mean of
-        |y - f(x)|, and of a quantile the mean pinball loss: a continuous, piecewise linear function, a `LossCurve`.
-        Rows count by their weight, and one of weight zero is not there. The training set has the weights it was trained
-        with, class weights included; `sample_weight` is for other data. The curve covers `C_range`. When `time_limit`,
-        Ctrl-C or `callback` (a function of one `WorkProgress`) ends the work, it covers the part that is done, from the
-        smallest C on, and a ConvergenceWarning says so.
+        For a classifier it is the share of rows that are classified wrongly, a `StepCurve`. For one class it is the share of
+        rows that lie outside. If labels +1 and -1 are given, it is the share of rows on the wrong side. For a regression it
+        is the mean of |y - f(x)|, and for a quantile the mean pinball loss. These are continuous, piecewise linear functions,
+        each a `LossCurve`.
+
+        Rows count by their weight, and a row of weight zero does not count at all. The training set has the weights that it
+        was trained with, class weights included. `sample_weight` is for other data. The curve covers `C_range`. When
+        `time_limit`, Ctrl-C or `callback` (a function of one `WorkProgress`) ends the work, the curve covers the part that is
+        done, from the smallest C on. A ConvergenceWarning says so.
         """
         from svmcore.path.error_curve import curve_of
 
@@ -531,7 +539,7 @@ class Path:
         return solution_at(self, C)
 
     def solution_set(self, C: float) -> Any:
-        """All solutions at one C, a `SolutionSet`: the null space in which they differ, and its bounds."""
+        """All solutions at one C as a `SolutionSet`: the null space in which they differ, and its bounds."""
         from svmcore.path.solution_set import solution_set_at
 
         if self._data.form.kind != "svc":
@@ -540,11 +548,11 @@ class Path:
 
     @one_blas_thread
     def null_dim_max(self, *, time_limit: float | None = None) -> int:
-        """The largest null dimension of the system of all points on the margin: 0 where every solution is unique.
+        """The largest null dimension of the system of all points on the margin. It is 0 where every solution is unique.
 
-        All stretches of the path are looked at, which takes half to five times as long as most paths, unless the answer is
-        known. `svm_path` itself looks at a few for ``stats["null_dim_max"]``, which now becomes this number. When
-        `time_limit` or Ctrl-C ends the work, it is the largest of those looked at, and a ConvergenceWarning says so.
+        Unless the answer is known, all stretches of the path are looked at. For most paths this takes half to five times as
+        long as the path itself. `svm_path` looks at a few stretches for ``stats["null_dim_max"]``, which now becomes this
+        number. When `time_limit` or Ctrl-C ends the work, it is the largest number so far, and a ConvergenceWarning says so.
         """
         from svmcore.path.solution import null_dim_of
 

@@ -1,4 +1,4 @@
-"""What a `Path` needs the rest of the library for: certified solutions at one C, certificates, files."""
+"""The methods of a `Path` that need the rest of the library: certified solutions at one C, certificates, and files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _kernel_matrix(path: Path) -> KernelMatrix:
 
 
 def _certificate(path: Path, K: KernelMatrix, C: float, beta: FloatArray, intercept: float) -> Certificate:
-    """Measure beta (per variable) at one C. Merged duplicates are one variable with a wider box: the same problem."""
+    """Measure beta, which has one entry per variable, at one C. Merged duplicates are one variable with a wider box."""
     qp = dual_at(path._problem, path._data, C)
     return certificate(qp, K, beta, intercept)
 
@@ -63,7 +63,7 @@ def certify_path(path: Path, Cs: Any, control: Control) -> PathCertificate:
         values = np.atleast_1d(np.asarray(Cs, dtype=np.float64))
         if values.size == 0:
             raise InputError("Cs is empty; give at least one value of C")
-    order = np.roll(np.arange(values.size), 1)  # the last one first: rounding has had most time there
+    order = np.roll(np.arange(values.size), 1)  # the last one comes first, because rounding adds up along the path
     with control:
         found, status = measure.certify(path, values[order], control)
     if status is not None:
@@ -87,7 +87,7 @@ def null_dim_of(path: Path, control: Control) -> int:
             "null_dim_max ended early: there are stretches that it has not looked at. Remedy: a larger time_limit.",
             ConvergenceWarning,
         )
-    if ours:  # the published modes report their own elbow's
+    if ours:  # the published modes keep the null dimension of their own elbows
         found = max(found, int(stats["null_dim_max"]))
         stats |= {"null_dim_max": found, "null_dim_exact": complete}
     return found
@@ -129,7 +129,7 @@ def save_path(path: Path, file: Any) -> None:
 
 
 def path_fields(path: Path) -> dict[str, Any]:
-    """All of a path as arrays, but for its features."""
+    """A path as arrays, without its features."""
     data, track = path._data, path._track
     if data.spec.function is not None:
         raise InputError("a path with a Python kernel function cannot be saved: a file holds data, not code")
@@ -163,7 +163,7 @@ def assembled(parts: dict[str, Any]) -> Path:
 
 
 def _check_ranges(track: Track, groups: Groups, n: int, size: int) -> None:
-    """Refuse what would point outside of the training set, its variables, or the events."""
+    """Refuse indices that point outside of the training set, its variables, or the events."""
     for values, low, high, what in [
         (groups.first, 0, n, "a variable points outside of the training set"),
         (groups.of, -1, size, "a point belongs to no variable"),
@@ -181,7 +181,7 @@ def _check_ranges(track: Track, groups: Groups, n: int, size: int) -> None:
 
 
 def _stored_form(parts: dict[str, Any], n: int) -> Form:
-    """The form that `path_fields` wrote; that of a classifier where it wrote none."""
+    """The form that `path_fields` wrote. If it wrote none, it is that of a classifier."""
     if "form_kind" not in parts:
         return Form()
     numbers = {name: float(parts[f"form_{name}"]) for name in ("level", "epsilon", "C", "tau")}
@@ -199,7 +199,7 @@ def restored(parts: dict[str, Any], X: Any) -> Path:
     equality, open_top, found, slope, phi = parts["flags"].tolist()
     groups = Groups(*(parts[f"group_{name}"] for name in Groups._fields))
     names = [name for name in Track._fields if name not in _SCALARS]
-    if "track_chord" not in parts:  # a file from before there were any
+    if "track_chord" not in parts:  # the file is older than chords
         parts = parts | {"track_chord": np.zeros(parts["track_knot"].shape)}
     track = Track(
         **{name: parts[f"track_{name}"] for name in names},

@@ -1,4 +1,4 @@
-"""All solutions at one C: (50)-(52) of Ong, Shao and Yang. They differ in a null space, inside a polytope."""
+"""All solutions at one C: (50)-(52) of Ong, Shao and Yang. They differ by vectors of a null space, inside a polytope."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from svmcore.path.measure import ZERO
 from svmcore.path.solution import _kernel_matrix
 
 _RANK = 1e-14
-"""A singular value above this, times the size of the matrix and the largest one, counts for its rank."""
+"""A singular value counts for the rank if it is above this share of the largest one, times the size of the matrix."""
 
 
 class SolutionSet(NamedTuple):
     """Every solution of the dual problem at one C.
 
-    `dual_coef` (y alpha) of the points `index`, which lie on the margin, may be replaced by
-    ``dual_coef + null_space @ z`` for every z that keeps it between `lower` and `upper`. Other points have one value.
-    No such change moves the objective or the decision function. Without columns in `null_space` the solution is unique.
+    The points `index` lie on the margin. Their `dual_coef` (y alpha) may be replaced by ``dual_coef + null_space @ z`` for
+    every z that keeps it between `lower` and `upper`. All other points have one value. No such change moves the objective or
+    the decision function. If `null_space` has no columns, the solution is unique.
     """
 
     C: float
@@ -31,7 +31,7 @@ class SolutionSet(NamedTuple):
     upper: FloatArray
 
     def extent(self) -> tuple[FloatArray, FloatArray]:
-        """The smallest and the largest value that each of `dual_coef` takes among all solutions: two programs a point."""
+        """The smallest and the largest value of each entry of `dual_coef` among all solutions, by two programs a point."""
         low, high = self.dual_coef.copy(), self.dual_coef.copy()
         program, size = LinearProgram(), self.null_space.shape[1]
         if size == 0:
@@ -64,7 +64,7 @@ def solution_set_at(path: Any, C: float) -> SolutionSet:
 
 
 def _null_space(K: Any, variables: IntArray, equality: bool) -> FloatArray:
-    """Orthonormal columns n with K n = 0 among points of these variables, and sum n = 0 with an intercept."""
+    """Orthonormal columns n with K n = 0 among the points of these variables. With an intercept sum n = 0, too."""
     distinct, of = np.unique(variables, return_inverse=True)
     A = np.asarray(K.block(distinct, distinct))[np.ix_(of, of)]
     diagonal = float(np.max(np.diag(A), initial=0.0))

@@ -1,4 +1,7 @@
-"""Where a path begins: the solution for every large lambda, or at a given one, by SMO; the fast tracker does the rest."""
+"""Where a path begins: the solution for every large lambda, or at a given lambda.
+
+SMO finds it, the fast tracker refines it.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +18,26 @@ from svmcore.path.problem import BoxPath
 from svmcore.path.tracker import GAP, Tracker
 
 _ROUGH = 1e-6
-"""The fast tracker's start by SMO, relative to the kernel's scale: the tracker does the rest faster than SMO."""
+"""The tolerance of SMO for the start of the fast tracker, relative to the kernel's scale.
+
+The tracker does the rest faster.
+"""
 _FINE = 1e-8
-"""No tolerance of the start is finer than this, relative to the size of the linear term."""
+"""At a given lambda no tolerance of the start is finer than this, relative to the size of the linear term."""
 _NEAR = 1e-9
-"""A value this close to its box, relative to its width, is at it."""
+"""A value that is closer to a bound than this share of its box is at the bound."""
 _EQUAL = 1e-13
-"""Slopes that differ by less, relative to the largest, are equal in the limit of large t."""
+"""Slopes that differ by less than this share of the largest are equal in the limit of large t."""
 _ROUNDING = 1e-14
-"""A sum this small, relative to all boxes together, is zero."""
+"""A sum below this share of the widths of all boxes together is zero."""
 _PAIRS = 100
-"""So many pairs of variables are looked at for the first event at most; a few are enough."""
+"""For the first event at most so many pairs of variables are looked at. A few are enough."""
 
 
 class Top(NamedTuple):
-    """Where the path begins. `open_top`: above it nothing happens, and the bias grows by `bias_slope` per unit lambda.
+    """Where the path begins. With `open_top` nothing happens above it, and the bias grows by `bias_slope` per unit of lambda.
 
-    `found`: the first event, somewhat below, is what the user wants to see as the first breakpoint.
+    With `found` we have chosen this place, somewhat above the first event. Users then see that event as the first breakpoint.
     """
 
     lam: float
@@ -41,9 +47,9 @@ class Top(NamedTuple):
 
 
 class Smo(NamedTuple):
-    """SMO on the path's problem, with other linear terms and boxes, for at most `most` steps per variable.
+    """SMO on the problem of a path, or on one with other linear terms and boxes. It takes at most `most` steps per variable.
 
-    K is a kernel matrix over the variables, or `path/data.Twins` over one.
+    K is a kernel matrix over the variables, or `path/data.Twins` of a kernel matrix.
     """
 
     K: Any
@@ -54,7 +60,7 @@ class Smo(NamedTuple):
     def solve(
         self, linear: FloatArray, lower: FloatArray, upper: FloatArray, start: FloatArray, tol: float
     ) -> FloatArray:
-        """The solution; the point that was reached when the control stops it."""
+        """The solution. When the control stops SMO, it is the point that was reached."""
         K, point = (self.K.base, self.K.point) if isinstance(self.K, Twins) else (self.K, np.arange(linear.size))
         qp = DualQP(linear, lower, upper, np.zeros(linear.size), point, self.problem.equality)
         raw = solvers.load("smo").run(
@@ -72,11 +78,11 @@ class Smo(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The linear problem that large t comes down to: maximise slope'b.
+    """For large t the problem becomes a linear one: maximise slope'b.
 
-    Variables whose slope is above `level` are at their upper end and those below it at their lower one. Those at it are
-    `tied`: they have what the others leave of the sum, and the quadratic term decides how they share it. Above the first
-    event the bias grows by `level` per unit of t.
+    Variables whose slope is above `level` are at their upper ends, and those below it are at their lower ends. Those whose
+    slope is equal to it are `tied`. They take what the others leave of the sum, and the quadratic term decides how they share
+    it. Above the first event the bias grows by `level` per unit of t.
     """
 
     level: float
@@ -84,7 +90,7 @@ class Limit(NamedTuple):
 
 
 def limit_of(problem: BoxPath) -> Limit:
-    """Found by bisection over the different slopes; slopes that differ by rounding count as one."""
+    """The limit of a problem, by bisection over the different slopes. Slopes that differ by rounding count as one."""
     if not problem.equality:
         return Limit(0.0, problem.slope == 0.0)
     slopes = np.unique(problem.slope)[::-1]
@@ -94,7 +100,7 @@ def limit_of(problem: BoxPath) -> Limit:
     enough = _ROUNDING * float(np.sum(problem.upper - problem.lower))
 
     def excess(k: int) -> float:
-        """The sum when all variables down to class k are at their upper ends."""
+        """The sum of all variables when those down to class k of slopes are at their upper ends."""
         return float(np.where(problem.slope >= lowest[k], problem.upper, problem.lower).sum())
 
     low, high = 0, starts.size - 1
@@ -105,7 +111,7 @@ def limit_of(problem: BoxPath) -> Limit:
         else:
             low = middle + 1
     highest = slopes[starts[low]]
-    if abs(excess(low)) <= enough and low + 1 < starts.size:  # balanced between two classes
+    if abs(excess(low)) <= enough and low + 1 < starts.size:  # the level lies between two classes of slopes
         return Limit(0.5 * float(lowest[low] + slopes[starts[low + 1]]), np.zeros(problem.slope.size, dtype=np.bool_))
     return Limit(0.5 * float(highest + lowest[low]), (problem.slope <= highest) & (problem.slope >= lowest[low]))
 
@@ -113,8 +119,8 @@ def limit_of(problem: BoxPath) -> Limit:
 def limit_point(problem: BoxPath, limit: Limit) -> FloatArray:
     """A solution of the linear problem.
 
-    For a classifier it is the start (55): every value at its label's bound, and the first points of the heavier class at
-    zero to balance.
+    For a classifier it is the start (55). Every value is at the bound of its label. But the first points of the heavier class
+    are at zero, so that the sum is zero.
     """
     down = limit.level < 0.0
     beta = np.where(problem.slope > limit.level, problem.upper, problem.lower)
@@ -134,7 +140,7 @@ def limit_point(problem: BoxPath, limit: Limit) -> FloatArray:
 def limit_solution(smo: Smo, limit: Limit, tol: float) -> tuple[FloatArray, Top]:
     """The solution for every large t, to a relative `tol`, and the t down to which it holds.
 
-    What is tied minimises 1/2 b'Kb - fixed'b under its share of the sum: the rest of the linear term is constant on it.
+    Tied variables minimise 1/2 b'Kb - fixed'b under their share of the sum. The rest of the linear term is constant on them.
     """
     K, problem = smo.K, smo.problem
     beta = limit_point(problem, limit)
@@ -144,7 +150,7 @@ def limit_solution(smo: Smo, limit: Limit, tol: float) -> tuple[FloatArray, Top]
         beta = smo.solve(problem.fixed, lower, upper, beta, max(tol * scale, NONZERO))
         smo.control.demand()
     index = np.flatnonzero(beta)
-    pull = np.array(K.product(index, beta[index])) - problem.fixed  # what the bias and t must outweigh
+    pull = np.array(K.product(index, beta[index])) - problem.fixed  # the bias and t slope must outweigh this
     return beta, Top(_first_event(problem, limit, beta, pull), True, limit.level)
 
 
@@ -156,7 +162,7 @@ def _first_event(problem: BoxPath, limit: Limit, beta: FloatArray, pull: FloatAr
         return float(np.max((pull - level)[rest] / (problem.slope - limit.level)[rest], initial=0.0))
     above = problem.slope > limit.level
     below = ~above
-    # some bias lies between: t slope_i - pull_i >= t slope_j - pull_j for all i above and all j below
+    # A bias fits if t slope_i - pull_i >= t slope_j - pull_j for all i above and all j below.
     t = 0.0
     for _ in range(_PAIRS):
         i = int(np.argmax(np.where(above, pull - t * problem.slope, -np.inf)))
@@ -169,7 +175,10 @@ def _first_event(problem: BoxPath, limit: Limit, beta: FloatArray, pull: FloatAr
 
 
 def _level_of(problem: BoxPath, limit: Limit, beta: FloatArray, pull: FloatArray) -> float:
-    """The pull of tied variables inside their boxes; of a vertex, what lies between its two sides."""
+    """The mean pull of the tied variables inside their boxes.
+
+    If there are none, the middle between the pulls at both ends.
+    """
     width = problem.upper - problem.lower
     near = _NEAR * width
     inside = limit.tied & (beta > problem.lower + near) & (beta < problem.upper - near)
@@ -182,7 +191,7 @@ def _level_of(problem: BoxPath, limit: Limit, beta: FloatArray, pull: FloatArray
 
 
 def put_at_top(tracker: Tracker, smo: Smo, high: float | None, low: float) -> Top:
-    """Put the tracker at the top of the path: at `high`, or (None) safely above the first event."""
+    """Put the tracker at the top of the path: at `high`, or, where that is None, safely above the first event."""
     K, problem = smo.K, smo.problem
     limit = limit_of(problem)
     if high is not None:
@@ -200,7 +209,7 @@ def put_at_top(tracker: Tracker, smo: Smo, high: float | None, low: float) -> To
         is_open = at_rest(tracker.state.beta, problem, limit)
         if is_open or attempt == 7:
             break
-        lam *= 2.0  # the first event was misjudged: the limit solution is only as good as its solver
+        lam *= 2.0  # the first event lies higher than it seemed, because the limit solution has the error of its solver
     return Top(lam, is_open, top.bias_slope if is_open else 0.0, is_open)
 
 
@@ -213,7 +222,7 @@ def _settle(tracker: Tracker, lam: float, beta: FloatArray, control: Control) ->
 
 
 def at_rest(beta: FloatArray, problem: BoxPath, limit: Limit) -> bool:
-    """Whether nothing changes for larger t: all variables that are not tied are at the ends that the limit has for them."""
+    """Whether nothing changes for larger t. All variables that are not tied must be at the ends that the limit says."""
     rest = ~limit.tied
     ends = np.where(problem.slope > limit.level, problem.upper, problem.lower)
     return bool(np.array_equal(beta[rest], ends[rest]))

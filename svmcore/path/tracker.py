@@ -1,16 +1,16 @@
 """The fast tracker: Python's half of the regularization path (`_path_jit` holds the compiled half).
 
-`Tracker` owns the state, fetches kernel rows, factorises with LAPACK, measures the exact duality gap at every refresh,
-and repairs what rounding has spoiled, in this order:
+`Tracker` owns the state, fetches kernel rows, factorises with LAPACK, and measures the exact duality gap at every refresh. It
+repairs what rounding has spoiled, in this order:
 
-1. *refresh*: residuals from scratch; what does not fit the sides is booked as a shift of the linear term, so the state
-   is exactly optimal for a neighbouring problem;
-2. *redo*: a stretch that ended with a gap above `REDO_GAP` is followed again from its start with more refreshes;
-3. *polish*: the shift is removed by the same tracker (t from 1 to 0 at fixed lambda);
-4. *backup*: restart at this lambda from the best feasible point, sides anew, and polish that.
+1. *refresh*: residuals are computed from scratch. What does not fit the sides becomes a shift of the linear term. So the
+   state is exactly optimal for a neighbouring problem.
+2. *redo*: a stretch that ended with a gap above `REDO_GAP` is followed again from its start, with more refreshes.
+3. *polish*: the same tracker removes the shift, with t from 1 to 0 at a fixed lambda.
+4. *backup*: start again at this lambda from the best feasible point, with sides anew, and polish that.
 
-Cost: per event one pass over n x |E| kernel values, one triangular solve and one factor update; per refresh a Cholesky
-factorisation of |E|.
+Cost: an event takes one pass over n x |E| kernel values, one triangular solve and one update of the factor. A refresh takes a
+Cholesky factorisation of |E|.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ from svmcore.path.record import REFRESH_EVERY, Followed, Recorder
 from svmcore.simd.vector import BIG
 
 GAP = 1e-9
-"""Relative gap above which the shift is removed."""
+"""The shift is removed where the relative gap is above this."""
 REDO_GAP = 5e-9
-"""Relative gap above which a stretch is followed again."""
+"""A stretch is followed again where the relative gap at its end is above this."""
 STRETCH = 0.5
-"""Lambda falls to this share of itself at most between refreshes: interpolation magnifies rounding by the ratio."""
+"""Between two refreshes lambda falls at most to this share of itself. Interpolation magnifies rounding by the ratio."""
 RATE_TOL = 1e-9
-"""A residual whose rate is smaller meets nothing on the path."""
+"""A residual with a smaller rate meets nothing on the path."""
 POLISH_RATE_TOL = 1e-10
 """The same in a polish."""
 NEAR_BOX = 1e-11
-"""A value this close to a bound, relative to its box, is on it: spreading ties may have left so much."""
+"""A value that is closer to a bound than this share of its box is on the bound. Spread ties may have left so much."""
 BALANCED = 1e-13
-"""A sum of values that is smaller, relative to the sum of their sizes, is zero but for rounding."""
+"""A sum of values is zero but for rounding if it is below this share of the sum of their sizes."""
 STILL = 1e-13
-"""An elbow value whose rate is smaller, in units of one over a kernel value of typical size, does not move."""
+"""An elbow value with a smaller rate does not move. The unit is one over a kernel value of typical size."""
 START_GAP = 1e-11
-"""Relative gap at which the start of a path needs no more polish."""
+"""The start of a path needs no further polish where the relative gap is at most this."""
 STOPS = 5
-"""So often a Newton step is corrected for values that stop at their box."""
+"""A Newton step is corrected at most so many times for values that stop at their box."""
 NEARLY = 1e-9
-"""A polish that is stuck at so small a share of lambda has done its work."""
+"""A polish that gets stuck at this share of lambda, or later, has done its work."""
 ROUNDING = 1e-14
-"""A shift this much smaller than lambda is rounding."""
+"""A shift below this share of the size of the linear term is rounding."""
 WORK_PER_SLICE = 2e8
 ELBOW = 224
-"""Places on the elbow at the start; more are made when they are needed."""
+"""So many places on the elbow are there at the start. More are made when they are needed."""
 SPARE = 80
-"""Places on the elbow beyond the number of points: a window (`path/window_jit`) uses no place twice."""
+"""There may be so many more places on the elbow than points, because a window (`path/window_jit`) uses no place twice."""
 
 
 def new_state(n: int, lower: FloatArray, upper: FloatArray, capacity: int) -> ej.State:
@@ -84,7 +84,7 @@ def new_state(n: int, lower: FloatArray, upper: FloatArray, capacity: int) -> ej
 
 
 class Tracker:
-    """Follows the solution of a box problem as its parameter t falls (`path/problem`); for a classifier t is lambda."""
+    """Follows the solution of a box problem while its parameter t falls (`path/problem`). For a classifier t is lambda."""
 
     def __init__(
         self,
@@ -124,14 +124,14 @@ class Tracker:
         self.set_slope(problem.slope)
         self.factor: Engine = Factor(self)
         self.engine: Engine = self.factor
-        """Whose form of the elbow's matrix is the present one."""
+        """The engine whose form of the elbow's matrix is the present one."""
         self.guide = windows(self)
-        """Who goes on down the path. It may use the factor, or be it."""
+        """The engine that goes on down the path. It may use the factor, or be the factor."""
 
     # ---- small pieces ------------------------------------------------------------------------------------------
 
     def set_slope(self, slope: FloatArray) -> None:
-        """The problem as compiled code sees it, with this slope and the rows there are."""
+        """Set the problem as compiled code sees it, with this slope and the rows that are stored."""
         store = self.store
         self.setting = ej.Setting(
             store.rows, store.slot, store.diagonal, self.problem.fixed, slope, self.bump, self.equality, self.still,
@@ -144,26 +144,26 @@ class Tracker:
 
     @property
     def m(self) -> int:
-        """Number of points on the elbow."""
+        """The number of points on the elbow."""
         return int(self.state.cnt[ej.N_ELBOW])
 
     @property
     def elbow(self) -> IntArray:
-        """Points on the elbow, in the factor's order (a view)."""
+        """The points on the elbow, in the order of the factor. This is a view."""
         return self.state.elbow[: self.m]
 
     @property
     def n_events(self) -> int:
-        """Events so far."""
+        """The number of events so far."""
         return int(self.state.cnt[ej.N_EVENT])
 
     @property
     def lam(self) -> float:
-        """The present lambda (outside a polish)."""
+        """The present lambda. Within a polish it is something else."""
         return float(self.state.num[ej.NOW])
 
     def grow(self) -> None:
-        """Room for more points on the elbow."""
+        """Make room for more points on the elbow."""
         old = self.capacity
         self.capacity = int(min(self.n + SPARE, max(old + 64, 1.5 * old)))
         state = self.state
@@ -179,7 +179,7 @@ class Tracker:
         self.recorder.grow(self.capacity)
 
     def _fetch(self, point: int) -> None:
-        """Store the kernel row of `point` and of those that will probably be wanted next."""
+        """Store the kernel row of `point`, and those that will probably be needed next."""
         state, work = self.state, self.work
         outside = np.flatnonzero((self.store.slot < 0) & (state.side != ej.ELBOW) & (work.step < BIG))
         if outside.size > self.store.ahead:
@@ -193,7 +193,7 @@ class Tracker:
     # ---- residuals, gap, factor ----------------------------------------------------------------------------------
 
     def _product(self) -> FloatArray:
-        """K beta: brought up to date where that is possible and not done too often, otherwise computed afresh."""
+        """K beta. It is brought up to date where that is possible and was not done too often. Otherwise it is computed."""
         state = self.state
         if not ej.renew_image(self.setting, state):
             state.image[:] = self.store.product(state.beta)
@@ -202,22 +202,22 @@ class Tracker:
         return state.image
 
     def _recompute(self, lam: float) -> None:
-        """Residuals of the problem without shift, at `lam`, from beta alone."""
+        """Compute residuals of the problem without shift, at `lam`, from beta alone."""
         state = self.state
         state.resid[:] = self.problem.term(lam) - self._product() - state.num[ej.BIAS]
         state.base[:] = 0.0
 
     def _absorb(self) -> float:
-        """Book what contradicts the sides as a shift, so that the state is optimal. Returns the largest entry."""
+        """Add what contradicts the sides to the shift, so that the state is optimal. Returns the largest entry."""
         return float(ej.absorb(self.state))
 
     def relative_gap(self, lam: float) -> float:
-        """Exact relative duality gap of the present point for the problem without shift, at `lam`."""
+        """The exact relative duality gap of the present point at `lam`, for the problem without shift."""
         gap = float(ej.exact_gap(self.setting, self.state, lam, self.lower, self.upper))
         return gap if np.isfinite(gap) else np.inf
 
     def use_factor(self) -> bool:
-        """From here on the triangular factor, which is still to be made. Whether another form was in use."""
+        """Use the triangular factor from here on. It is still to be made. Returns whether another form was in use."""
         if self.engine is self.factor:
             return False
         self.engine.leave()
@@ -225,21 +225,21 @@ class Tracker:
         return True
 
     def _factorise(self) -> bool:
-        """The elbow's matrix in the present form, or else factorised. False when it is numerically singular."""
+        """Make the present form of the elbow's matrix, or else the factor. Returns False when it is numerically singular."""
         return self.engine.factorise() or (self.use_factor() and self.factor.factorise())
 
     def _refresh(self, lam: float, factor: bool) -> float:
-        """Recompute, correct, absorb, measure; once more where the form of the matrix may be to blame for a large gap."""
+        """`_renew`. It is done once more where the form of the matrix may be to blame for a large gap."""
         gap = self._renew(lam, factor)
         if not gap <= GAP and self.engine.doubt():
             gap = self._renew(lam, factor=True)
         return gap
 
     def _renew(self, lam: float, factor: bool) -> float:
-        """Recompute, correct, absorb, measure. Returns the relative gap (infinite when the factor broke down).
+        """Recompute, correct, absorb, measure. Returns the relative gap. It is infinite when the factor broke down.
 
-        The shift is decided anew: a residual that fits its side needs none. What is left on the elbow is first
-        corrected by a Newton step, kept only when the exact gap says that it helped.
+        The shift is decided anew: a residual that fits its side needs none. What is left on the elbow is first corrected by
+        a Newton step. The step is kept only if the exact gap says that it has helped.
         """
         state = self.state
         self.stats["n_refresh"] += 1
@@ -272,7 +272,7 @@ class Tracker:
         return gap
 
     def _into_boxes(self) -> None:
-        """Boxes back to what they were before ties were spread, and beta into them. In place: lower, upper, beta."""
+        """Undo what spread ties did to the boxes, and move beta into them. In place: lower, upper, beta."""
         state = self.state
         state.lower[:] = self.lower
         state.upper[:] = self.upper
@@ -282,12 +282,12 @@ class Tracker:
     def _newton(self) -> None:
         """One Newton step on the elbow: K_EE step + change of bias = resid_E, sum of beta = 0. In place: beta, bias.
 
-        A value that would leave its box stops there, and the others take the step that is right with that.
+        A value that would leave its box stops at its bound. The others take the step that is right with that.
         """
         state = self.state
         index = self.elbow
         now, low, up = state.beta[index], self.lower[index], self.upper[index]
-        sides = [np.ones(index.size)] if self.equality else []  # what the step must keep: the sum, values that stop
+        sides = [np.ones(index.size)] if self.equality else []  # the step must keep the sum, and values that stop
         goal = [-float(state.beta.sum())] if self.equality else []
         free = self.engine.solve(state.resid[index])
         solved = [self.engine.solve(b) for b in sides]
@@ -295,7 +295,7 @@ class Tracker:
             kept, answers = np.reshape(sides, (-1, index.size)), np.reshape(solved, (-1, index.size))
             try:
                 force = np.linalg.lstsq(answers @ kept.T, np.array(goal) - kept @ free, rcond=None)[0]
-            except np.linalg.LinAlgError:  # an elbow that is singular to rounding: no step is better than this one
+            except np.linalg.LinAlgError:  # the elbow is singular to rounding, so no better step is known
                 return
             step = free + force @ answers
             new = np.clip(now + step, low, up)
@@ -314,7 +314,7 @@ class Tracker:
     # ---- repairs -----------------------------------------------------------------------------------------------
 
     def _polish(self) -> bool:
-        """Remove the shift at the present lambda: the tracker with slope = shift, from t = 1 to 0."""
+        """Remove the shift at the present lambda: run the tracker with the shift as slope, from t = 1 to 0."""
         if self.use_factor():
             self.factor.factorise()
         state = self.state
@@ -347,7 +347,7 @@ class Tracker:
             if not self.go_on():
                 break
             if code != ej.BUDGET or state.num[ej.NOW] <= NEARLY * self.size(lam):
-                # what is left is ties, and spreading them costs more
+                # Only ties are left, and spreading them would cost more.
                 break
         self.stats["n_polish_events"] += int(state.cnt[ej.N_EVENT]) - before
         state.cnt[ej.N_EVENT] = before
@@ -360,7 +360,7 @@ class Tracker:
         return bool(np.isfinite(self._refresh(lam, factor=True))) and fine
 
     def follow(self, opt: pj.Options, polish: bool) -> int:
-        """`_path_jit.follow`, with rows fetched and room made where it asks for them. Nobody reads the log of a polish."""
+        """Run `_path_jit.follow`. Fetch rows and make room where it asks for them. Nobody reads the log of a polish."""
         while True:
             log = self.recorder.scratch if polish else self.recorder.log
             code = int(pj.follow(self.setting, self.state, self.work, log, opt))
@@ -372,14 +372,14 @@ class Tracker:
                 return code
 
     def settle(self, lam: float, beta: FloatArray) -> float:
-        """Make `beta` the start at `lam`: elbow, bias, polish. Keeps the best state seen; returns its relative gap."""
+        """Make `beta` the start at `lam`: elbow, bias, polish. Keeps the best state, and returns its relative gap."""
         self.state.beta[:] = beta
         self._seat(lam)
         best, gap = self._snapshot(), self.relative_gap(lam)
         for _ in range(3):
             if not self.go_on():
                 break
-            # the gap alone says little at large lambda, where the primal is all slack
+            # At large lambda the primal is almost all slack, so the gap alone says little.
             shift = float(np.max(np.abs(self.state.base), initial=0.0))
             if gap <= START_GAP and shift <= 2 * ROUNDING * self.size(lam):
                 return gap
@@ -392,7 +392,7 @@ class Tracker:
         return self.relative_gap(lam)
 
     def _seat(self, lam: float) -> None:
-        """Elbow and bias for the present beta, moved into its boxes; everything that contradicts becomes shift."""
+        """Move beta into its boxes, and find elbow and bias for it. Everything that contradicts becomes shift."""
         self.engine = self.factor
         state = self.state
         state.lower[:] = self.lower
@@ -426,7 +426,7 @@ class Tracker:
             ej.restart_rhs(self.setting, state)
 
     def _best_bias(self, resid: FloatArray) -> float:
-        """The bias that suits the elbow (or, without one, the middle of what the sides allow)."""
+        """The bias that suits the elbow. Without an elbow it is the middle of what the sides allow."""
         if not self.equality:
             return 0.0
         state = self.state
@@ -440,7 +440,7 @@ class Tracker:
         return 0.5 * (top + bottom)
 
     def _balance(self) -> None:
-        """Restore sum beta = 0 after clipping, changing the most interior values first."""
+        """Restore sum beta = 0 after clipping. Values nearest to the middle of their boxes change first."""
         if not self.equality:
             return
         state = self.state
@@ -455,7 +455,10 @@ class Tracker:
                 break
 
     def improve(self, gap: float) -> float:
-        """Bring the gap (infinite: the state is no good) below `GAP` at the present lambda; the best state seen stays."""
+        """Bring the gap below `GAP` at the present lambda. The best state stays.
+
+        An infinite `gap` says that the present state is useless.
+        """
         lam = self.lam
         best = self._snapshot()
         for attempt in range(3):
@@ -501,7 +504,7 @@ class Tracker:
         )  # fmt: skip
 
     def _solve(self, lam: float, beta: FloatArray) -> FloatArray:
-        """A solution at `lam` by another method, started at beta (the solver handed over at construction)."""
+        """A solution at `lam`, from beta, by the solver that the constructor was given."""
         return beta if self.solver is None else self.solver(lam, beta)
 
     def _restore(self, shot: tuple[Any, ...], clear: bool = True) -> bool:
@@ -521,7 +524,7 @@ class Tracker:
     # ---- the path ------------------------------------------------------------------------------------------------
 
     def start_record(self) -> None:
-        """Begin to record: sides and a knot as they are now."""
+        """Begin to record, with the sides and a knot as they are now."""
         state = self.state
         self.side0 = state.side.copy()
         kept = state.cnt[[ej.N_ELBOW, ej.AGE]]
@@ -535,7 +538,7 @@ class Tracker:
         self.recorder.keep()
 
     def run(self, lam_end: float, watch: Any, max_events: int | None = None) -> str:
-        """Follow the path down to `lam_end`. `watch(self)` is called now and then; a string it returns ends the run."""
+        """Follow the path down to `lam_end`. `watch(self)` is called now and then. If it returns a string, the run ends."""
         most = (1 << 60) if max_events is None else max_events
         shot = self._snapshot()
         redo = False
@@ -556,7 +559,7 @@ class Tracker:
             trouble = code in (ej.STALLED, ej.SINGULAR)
             factor = ended or stop is not None or state.cnt[ej.SINCE] >= self.refresh_every or code == ej.FLUSH
             gap = np.inf if trouble else self._refresh(self.lam, factor)
-            loosen_chord(self.recorder.log, np.inf, np.inf)  # nobody tells by how much
+            loosen_chord(self.recorder.log, np.inf, np.inf)  # it is not known by how much
             pj.correct_knot(self.state, self.recorder.log)
             if not gap <= REDO_GAP and self.refresh_every > 4:
                 self.stats["n_redo"] += 1
@@ -569,7 +572,7 @@ class Tracker:
                 self._repair(trouble)
                 if (
                     not self.go_on() and self.gap_now > GAP and self._restore(shot)
-                ):  # cut short: back to where it was good
+                ):  # the repair was stopped early, so the record goes back to where the point was good
                     return str(watch(self) or "done")
             elif redo and self.refresh_every < REFRESH_EVERY:
                 self.refresh_every = min(REFRESH_EVERY, 2 * self.refresh_every)
@@ -583,7 +586,7 @@ class Tracker:
                 return str(stop)
 
     def _phi(self) -> float:
-        """1/2 b'Kb - (fixed + t slope)'b at the present point."""
+        """The objective 1/2 b'Kb - (fixed + t slope)'b at the present point."""
         beta, problem = self.state.beta, self.problem
         return float(0.5 * beta @ self._product() - problem.fixed @ beta - self.lam * (problem.slope @ beta))
 

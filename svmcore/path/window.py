@@ -1,8 +1,8 @@
-"""Windows for the fast tracker: most events cost a pass over the elbow instead of one over all points.
+"""Windows for the fast tracker. With them most events cost a pass over the elbow, and not a pass over all points.
 
-A window follows up to `LONGEST` events on a few candidates with a lazy inverse (`path/window_jit`), and all points are
-looked at afterwards (`path/stretch_jit`), many windows in one call. Small elbows, ties, near-singular systems and repairs
-are left to the factor, whose steps are the safety net, and the tracker's refreshes measure what windows did.
+A window follows up to `LONGEST` events on a few candidates with a lazy inverse (`path/window_jit`). All points are looked at
+afterwards (`path/stretch_jit`). One call follows many windows. Small elbows, ties, nearly singular systems and repairs are
+left to the factor, whose steps are the safety net. The tracker's refreshes measure what windows have done.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
 from svmcore.path.tracker import GAP, RATE_TOL, SPARE, Tracker
 
-WIDTH = 80  # candidates of the first window
-FACTOR_EVERY = 8192  # events after which the inverse is made afresh
-FEWEST, WORTH = 8, 6e3  # windows pay where the elbow has FEWEST points, and WORTH / n
-REST, LONGEST_REST = 64, 4096  # events without windows after trouble: the first time, and at most
+WIDTH = 80  # the first window has so many candidates
+FACTOR_EVERY = 8192  # the inverse is made afresh after so many events
+FEWEST, WORTH = 8, 6e3  # windows pay where the elbow has at least FEWEST points, and at least WORTH / n
+REST, LONGEST_REST = 64, 4096  # after trouble so many events follow without windows: the first time, and at most
 
 
 def new_window(n: int, capacity: int, candidates: int) -> wj.Window:
-    """Scratch for windows of `capacity` slots and so many candidates."""
+    """Scratch for windows of `capacity` slots and `candidates` candidates."""
 
     def slots(kind: Any = np.float64) -> Any:
         return np.empty(capacity, dtype=kind)
@@ -62,7 +62,7 @@ def new_stretch(n: int, diagonal: FloatArray, capacity: int) -> sj.Stretch:
 
 
 def _by_slot(capacity: int) -> dict[str, Any]:
-    """What of a `Stretch` has a place for every slot."""
+    """The arrays of a `Stretch` that have a place for every slot."""
     return {
         "bend": np.empty((sj.LONGEST + 2, capacity)),
         "coef": np.empty((4, capacity)),
@@ -71,12 +71,15 @@ def _by_slot(capacity: int) -> dict[str, Any]:
 
 
 class Inverse:
-    """An explicit inverse of the elbow's matrix, its lower triangle, where the factor was; and windows where they pay."""
+    """An explicit inverse of the elbow's matrix, with windows where they pay.
+
+    Its lower triangle is in the array that holds the factor otherwise.
+    """
 
     def __init__(self, tracker: Tracker) -> None:
         self.tracker = tracker
-        self.rest = 0  # events to follow without windows
-        self.penalty = REST  # the next rest
+        self.rest = 0  # so many events are still to be followed without windows
+        self.penalty = REST  # the length of the next rest
         self.least = max(FEWEST, int(WORTH / max(1, tracker.n)))
         self.stretch = new_stretch(tracker.n, tracker.store.diagonal, tracker.capacity)
         self.window = new_window(tracker.n, tracker.capacity, min(WIDTH, tracker.n) + sj.ROOM)
@@ -85,7 +88,7 @@ class Inverse:
     # ---- the inverse -----------------------------------------------------------------------------------------------
 
     def factorise(self) -> bool:
-        """The inverse from scratch, unless it is young enough."""
+        """Compute the inverse from scratch, unless it is young enough."""
         return bool(self.stretch.pace[sj.FRESH_FOR] < FACTOR_EVERY) or self._invert()
 
     def _invert(self) -> bool:
@@ -105,27 +108,27 @@ class Inverse:
         return True
 
     def solve(self, b: FloatArray) -> FloatArray:
-        """A product with the inverse."""
+        """The product with the inverse."""
         x = np.zeros(b.size)
         wj.symmetric_product(self.tracker.state.factor, b.size, b, x)
         return x
 
     def doubt(self) -> bool:
-        """Updates since it was made may have spoiled it."""
+        """Whether there were updates since the inverse was made. If so, the next `factorise` makes it afresh."""
         stale = bool(self.stretch.pace[sj.FRESH_FOR] > 0)
         if stale:
             self.stretch.pace[sj.FRESH_FOR] = FACTOR_EVERY
         return stale
 
     def leave(self) -> None:
-        """After trouble, or on a small elbow: a rest, and a longer one the next time."""
+        """Begin a rest, after trouble or on a small elbow. The next rest will be longer."""
         self.rest = self.penalty
         self.penalty = min(2 * self.penalty, LONGEST_REST)
 
     # ---- the way down ----------------------------------------------------------------------------------------------
 
     def advance(self, opt: pj.Options) -> int:
-        """Windows, or steps while the elbow is small and during a rest."""
+        """Follow windows. While the elbow is small, and during a rest, follow single steps."""
         tracker = self.tracker
         if tracker.m < self.least or self.rest > 0:
             return self._steps(opt) if self._left() else ej.SINGULAR
@@ -143,7 +146,7 @@ class Inverse:
         if code not in (ej.STOPPED, ej.DEFEATED):
             return code
         left = self._left()
-        if code == ej.DEFEATED:  # the gap objects, or candidates do not help
+        if code == ej.DEFEATED:  # the gap objects, or points object again and again
             self.rest = max(self.rest, REST)
         if not left:
             return ej.SINGULAR
@@ -157,7 +160,7 @@ class Inverse:
         return code
 
     def _left(self) -> bool:
-        """The triangular factor again, the elbow's residual booked as shift. False when it is singular."""
+        """Go back to the triangular factor, with the elbow's residual as shift. Returns False when it is singular."""
         tracker = self.tracker
         if not tracker.use_factor():
             return True
@@ -192,8 +195,8 @@ class Inverse:
             tracker.set_slope(tracker.setting.slope)
 
     def _make_room(self) -> None:
-        """Room for the next window's slots and candidates."""
-        assert SPARE >= sj.ROOM  # else this would not end
+        """Make room for the slots and candidates of the next window."""
+        assert SPARE >= sj.ROOM  # otherwise this loop would not end
         tracker = self.tracker
         while tracker.m + sj.ROOM > tracker.capacity:
             tracker.grow()
@@ -205,7 +208,7 @@ class Inverse:
         self.stretch = self.stretch._replace(**_by_slot(tracker.capacity))
 
     def counts(self) -> dict[str, int]:
-        """Of inverses and windows."""
+        """The counts of inverses and windows."""
         pace = self.stretch.pace
         return {
             "n_inverses": self.n_inverses, "n_windows": int(pace[sj.N_WINDOWS]), "n_taken_back": int(pace[sj.N_BACK]),
