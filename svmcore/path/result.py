@@ -420,6 +420,8 @@ class Path:
             raise InputError(f"coef needs the linear kernel; this path has kernel={data.spec.name!r}")
         dual = self.dual_coef(C)
         weights = np.asarray((data.X.T @ dual.T).T)
+        if data.columns.centre is not None:  # rounding leaves their sum not quite zero, and users' points lie far out
+            weights = weights + np.multiply.outer(dual.sum(axis=-1), data.columns.centre)
         return data.columns.weights(weights, 0.0)[0]
 
     # ---- predictions -----------------------------------------------------------------------------------------------
