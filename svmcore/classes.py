@@ -17,7 +17,7 @@ from svmcore._errors import ConvergenceWarning, InputError, listening, warn
 from svmcore._html import html_table
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
 from svmcore._threads import one_blas_thread, split
-from svmcore._types import NONZERO, FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.ballot import Ballot, Team
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse, mostly_empty, narrowed
@@ -30,11 +30,10 @@ from svmcore.problem import border
 from svmcore.problem import columns as features
 from svmcore.problem import intercept as intercepts
 from svmcore.problem.border import KernelSpec
-from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns, Scaling
 from svmcore.problem.division import STRATEGIES, Division, Sides, division
 from svmcore.problem.scales import warn_of_scales
-from svmcore.solve import LARGE_GAP, Run, _check_run, _checked_points
+from svmcore.solve import LARGE_GAP, Run, _check_run, _checked_points, certificate_of
 from svmcore.solvers import _near, _whole
 from svmcore.train import train_svc
 
@@ -264,25 +263,25 @@ class _Quick:
     def _machine(self, room: _near.Room, part: Sides, C: float) -> Solution | None:
         """A machine in terms of all rows, unless there is something to say about it."""
         study, begin = self.study, time.perf_counter()
-        found = room.solve(part.minus, part.plus, C, self.run.tol)
-        if found is None:
+        machine = room.solve(part.minus, part.plus, C, self.run.tol)
+        if machine is None:
             return None
-        primal = found.gap - found.objective
-        relative, excess = found.gap / max(abs(primal), NONZERO), abs(float(found.coef.sum()))
-        if abs(relative) > LARGE_GAP or excess > _DRIFT * math.sqrt(np.vdot(found.coef, found.coef)):
+        support, found = machine
+        measured = certificate_of(found, abs(float(found.beta.sum())))
+        drifted = measured.infeasibility > _DRIFT * math.sqrt(np.vdot(found.beta, found.beta))
+        if drifted or abs(measured.relative_gap) > LARGE_GAP:
             return None
-        measured = Certificate(found.objective, primal, found.gap, relative, found.violation, excess, found.bias)
         pair = len(part.minus) == 1
         return Solution(
-            n_points=study.codes.size, intercept=found.bias, support=found.support, dual_coef=found.coef,
+            n_points=study.codes.size, intercept=found.bias, support=support, dual_coef=found.beta,
             kkt_violation=found.violation, measured=measured, status=Status.CONVERGED, converged=True, n_iter=found.n_iter,
             n_kernel_evals=found.n_evals, fit_seconds=time.perf_counter() - begin, solver="block",
             classes=_pair(study, part) if pair else np.array([False, True]),
-            kernel=study.spec.kernel, support_vectors=study.X[found.support], columns=study.columns,
+            kernel=study.spec.kernel, support_vectors=study.X[support], columns=study.columns,
             terms=_with_factors(Terms(C, "hinge"), study, part) if pair else Terms(C, "hinge"),
             n_threads=self.run.n_threads,
             stats={
-                "n_outer": found.n_turns, "precision": "mixed", "exact": True,
+                "n_outer": found.n_rounds, "precision": "mixed", "exact": True,
                 "certificate_evals": found.certificate_evals,
             },
         )  # fmt: skip

@@ -446,13 +446,16 @@ def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
     return raw._replace(status=Status.PRECISION) if convex and not qp.open_box else raw
 
 
+def certificate_of(found: _whole.Outcome, excess: float) -> Certificate:
+    """The certificate of a point that was found and measured in one call."""
+    primal = found.gap - found.objective
+    relative = found.gap / max(abs(primal), NONZERO)
+    return Certificate(found.objective, primal, found.gap, relative, found.violation, excess, found.bias)
+
+
 def reached_at_once(qp: DualQP, found: _whole.Outcome) -> Reached:
     """A point that was found and measured in one call."""
-    primal = found.gap - found.objective
-    full = Certificate(
-        found.objective, primal, found.gap, found.gap / max(abs(primal), NONZERO), found.violation,
-        abs(qp.excess(found.beta)), found.bias,
-    )  # fmt: skip
+    full = certificate_of(found, abs(qp.excess(found.beta)))
     stats = {"n_outer": found.n_rounds, "precision": "mixed", "exact": True}
     raw = Raw(found.beta, Status.CONVERGED, found.n_iter, None, stats)
     return Reached("block", raw, Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, False))

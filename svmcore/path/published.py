@@ -56,8 +56,8 @@ LEAST_RATE = 1e-9  # a residual that changes more slowly with lambda does not bl
 # The linear program. Entries below NOTHING are rounding, which would only spoil it. A point bears on it where its
 # multiplier is above BEARS, relative to the largest one.
 NOTHING, BEARS = 1e-13, 1e-7
-# Refinement. A residual below ROUNDING, relative to lambda, needs none. One that would move a value by more than the share
-# FAR of its box is not carried out.
+# Refinement. A residual below ROUNDING, relative to lambda, needs none. It is not carried out where it would move a value by
+# more than the share FAR of the widest box.
 ROUNDING, FAR = 1e-14, 1e-3
 LOST = 1e-9  # a sum of beta that is off by more, relative to the sum of all boxes, is mended at once
 # BR is content with a violation of EXACT, and a relative gap of ten times EXACT. At first it goes back by the share

@@ -9,7 +9,6 @@ said, and the solvers take over.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from svmcore.simd import loops
 from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import Lines, WorkingSet
 from svmcore.solvers._near_jit import ByClass, Everyone, Packed, begin, choose, finish, sample, turn
+from svmcore.solvers._whole import Outcome
 
 _MEMBERS = 2048  # variables that are moved at a time, at most
 _SAMPLE = 256  # of them at first,
@@ -37,21 +37,6 @@ _MOST_STEPS = 100_000  # but no more than these,
 _MORE_STEPS = 5000  # and these on top
 _ROUNDING = 1e-15  # of float64 products, per unit of sum |beta|
 _PART = 512  # points whose float64 residuals are computed together
-
-
-class Found(NamedTuple):
-    """A machine at the tolerance and what it is worth, all of it computed in float64 from the points."""
-
-    support: IntArray  # rows, in order
-    coef: FloatArray
-    n_iter: int
-    n_turns: int
-    n_evals: int
-    certificate_evals: int
-    violation: float
-    bias: float
-    objective: float
-    gap: float
 
 
 class Classes:
@@ -121,8 +106,13 @@ class Room:
             for m in range(LANES, most + 1, LANES)
         ]
 
-    def solve(self, minus: tuple[int, ...], plus: tuple[int, ...], cost: float, tol: float) -> Found | None:
-        """The machine that is above zero for the classes `plus`, and below for `minus`."""
+    def solve(
+        self, minus: tuple[int, ...], plus: tuple[int, ...], cost: float, tol: float
+    ) -> tuple[IntArray, Outcome] | None:
+        """The machine that is above zero for the classes `plus`, and below for `minus`.
+
+        Returns the rows of its support vectors, in order, and the outcome over these.
+        """
         spans, sides = self.classes.spans(minus, plus)
         shape, points, one, members, packed = (
             self.classes.shape,
@@ -167,10 +157,12 @@ class Room:
         stuck = np.count_nonzero(work.beta) - np.count_nonzero((work.lower < work.beta) & (work.beta < work.upper))
         return bool(stuck * size > _CROWDED * len(self.members) * count)
 
-    def _outcome(self, spans: IntArray, told: tuple[int, int, int, int, float, float, float, float]) -> Found:
+    def _outcome(
+        self, spans: IntArray, told: tuple[int, int, int, int, float, float, float, float]
+    ) -> tuple[IntArray, Outcome]:
         lanes = np.concatenate(
             [first * LANES + np.flatnonzero(self.one.beta[first * LANES : last * LANES]) for first, last in spans]
         )
         rows = self.classes.row[lanes]
         order = np.argsort(rows)
-        return Found(rows[order], self.one.beta[lanes[order]], *told)
+        return rows[order], Outcome(self.one.beta[lanes[order]], *told)

@@ -30,7 +30,10 @@ _STEPS, _MORE_STEPS = 20, 5000
 
 
 class Outcome(NamedTuple):
-    """A dual point at the tolerance and what it is worth, all of it computed in float64 from the points."""
+    """A dual point at the tolerance, and its measures, all of them computed in float64 from the points.
+
+    `beta` has an entry for every variable, or for those only that are not zero.
+    """
 
     beta: FloatArray
     n_iter: int
