@@ -60,7 +60,7 @@ def figures(text: str) -> list[str]:
     """The lines of an output, without those figures that differ between machines."""
     text = re.sub(r"^(seconds +).*", r"\1", text, flags=re.MULTILINE)
     text = re.sub(
-        r"^(changes +)[\d,]+ at [\d,]+ values", r"\1", text, flags=re.MULTILINE
+        r"^(changes +)[\d,]+ at [\d,]+ values(.* at most )[\d,]+", r"\1\2", text, flags=re.MULTILINE
     )  # ties are broken by rounding
     text = re.sub(
         r"(at most )\S+( % from)|(gap )\S+?(,)|(violation )\S+?(\)| \()|(infeasibility )\S+", r"\1\2\3\4\5\6\7", text
