@@ -35,9 +35,13 @@ def plot_cv(cv: PathCV, what: str = "curve", *, ax: Any = None, **options: Any) 
 
 
 def save_cv(cv: PathCV, file: Any, *, format: str) -> None:  # noqa: A002
-    """Write the curve over C to a file or a stream."""
-    with sheet(file, format, (6.8, 4.3)) as figure:
-        draw_curve(cv, figure.subplots())
+    """Write the curve over C to a file or a stream; of several gammas with the map beside it."""
+    several = cv.gammas.size > 1
+    with sheet(file, format, (13.6 if several else 6.8, 4.3)) as figure:
+        axes = figure.subplots(1, 1 + several, squeeze=False)[0]
+        draw_curve(cv, axes[0])
+        if several:
+            draw_map(cv, axes[1])
 
 
 def _limits(means: list[Mean]) -> tuple[float, float]:
@@ -202,7 +206,7 @@ def plot_calibration(calibrator: Calibrator, ax: Any = None) -> Any:
             f"log loss {calibrator.log_loss:.3g}, Brier score {calibrator.brier:.3g}", loc="right", fontsize=8.5,
             color=MUTED,
         )  # fmt: skip
-        ax.legend(loc="lower right", bbox_to_anchor=(1.0, 0.08))
+        ax.legend(loc="best")
     return ax
 
 

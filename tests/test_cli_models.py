@@ -402,6 +402,35 @@ def test_regressions_are_cross_validated(run):
     assert "add --svr" in run("cv", "train.txt", "--epsilon", "1")[2]
 
 
+@pytest.mark.parametrize(("rule", "name"), [("min", "best_C"), ("1se", "one_se_C"), ("smallest", "smallest_C")])
+def test_cv_trains_where_the_rule_says(run, rule, name):
+    few = ("--cv", "3", "-g", "0.5", "--C-max", "50", "--quiet")
+    status, out, err = run("cv", "train.txt", "--rule", rule, "--jobs", "2", "-o", "m.npz", *few)
+    assert (status, err) == (0, "")
+    cv = svmcore.cv_path(X, Y, cv=3, gamma=0.5, C_max=50.0)
+    C = getattr(cv, name)
+    assert pytest.approx(C, rel=1e-6) == svmcore.load("m.npz").C
+    (choice,) = re.findall(r"^choice +C = ([0-9.e+-]+)", out, re.MULTILINE)
+    assert float(choice) == pytest.approx(C, rel=0.01)
+    assert f"{cv.best_C:.3g}" in out
+    facts = json.loads(run("cv", "train.txt", "--rule", rule, "--json", *few)[1])
+    assert facts["validation"]["C"] == facts["C"] == pytest.approx(C, rel=1e-6)
+    assert f"-C {facts['C']:.6g} " in facts["next"]
+
+
+def test_cv_of_the_hinge_loss_and_its_picture_with_the_map(run):
+    pytest.importorskip("matplotlib")
+    from matplotlib.image import imread
+
+    few = ("cv", "train.txt", "--cv", "3", "--C-max", "5", "--score", "hinge", "--quiet", "--plot")
+    status, out, _ = run(*few, "one.png", "-g", "0.5")
+    assert status == 0
+    assert "validation   hinge " in out
+    status, _, _ = run(*few, "two.png", "-g", "0.1,0.5")
+    assert status == 0
+    assert imread("two.png").shape[1] > 1.8 * imread("one.png").shape[1]  # curve and map
+
+
 def test_cv_of_one_class_learns_the_second_class_alone(run, tmp_path):
     """The rows of the first are for validation; what lies inside is predicted to be of the second."""
     rng = np.random.default_rng(3)

@@ -53,7 +53,12 @@ def curve_of(found: PathCV) -> StepCurve:
     return StepCurve(found.breakpoints, found.values, *found.C_range)
 
 
-def add_cv(report: Report, found: PathCV) -> None:
+def chosen(found: PathCV, rule: str) -> float:
+    """The C to train at."""
+    return {"min": found.best_C, "1se": found.one_se_C, "smallest": found.smallest_C}[rule]
+
+
+def add_cv(report: Report, found: PathCV, rule: str = "min") -> None:
     """What cross-validation says."""
     low, high = found.best_interval
     spread = float(found.standard_error(found.best_C))
@@ -73,14 +78,14 @@ def add_cv(report: Report, found: PathCV) -> None:
         f"{deviation}){early}",
         error=found.best_error, standard_error=None if math.isnan(spread) else spread, C_from=low, C_to=high,
         best_C=found.best_C, folds=len(found.folds), score=found.score, gamma=found.best_gamma,
-        one_se_C=found.one_se_C, ended=found.ended,
+        one_se_C=found.one_se_C, smallest_C=found.smallest_C, C=chosen(found, rule), rule=rule, ended=found.ended,
     )  # fmt: skip
-    report.rows.append(
-        (
-            "choice",
-            f"C = {number(found.best_C)}; C = {number(found.one_se_C)} is the smallest within one standard error",
-        )
-    )
+    why = {
+        "min": f"; C = {number(found.one_se_C)} is the smallest within one standard error",
+        "1se": f", the smallest within one standard error; the least is at C = {number(found.best_C)}",
+        "smallest": f", with the fewest vectors within one standard error; the least is at C = {number(found.best_C)}",
+    }
+    report.rows.append(("choice", f"C = {number(chosen(found, rule))}{why[rule]}"))
 
 
 def cv(args: argparse.Namespace) -> int:
@@ -97,15 +102,16 @@ def cv(args: argparse.Namespace) -> int:
     options = problem_of(args, table) | _loss(args)
     found = cross_validated(
         "cv", args.quiet, table.X, table.y, cv=folds(args.cv), score=args.score, random_state=args.seed,
-        time_limit=clock.left, classes=args.classes or "ovo", eps=args.eps, **options, **ends_of(args),
+        time_limit=clock.left, classes=args.classes or "ovo", eps=args.eps, n_jobs=args.jobs, **options, **ends_of(args),
     )  # fmt: skip
+    C = chosen(found, args.rule)
     with warnings_as_lines():
-        machine = with_origin(found.refit(), table)
+        machine = with_origin(found.refit(C), table)
     report = Report("cv", args.json)
     written = [report.sealing(lambda: write(args.output, machine.save))] if args.output else []
     phases = Phases(args.quiet, clock, found.ended == "interrupted")
     add_data(report, args.data, table.X, table.y, args.svr)
-    add_cv(report, found)
+    add_cv(report, found, args.rule)
     add_solution(report, machine)
     if test is not None:
         _add_test(report, args, machine, found.classes, test)
@@ -117,7 +123,7 @@ def cv(args: argparse.Namespace) -> int:
         report.tell("left out", phases.skipped, phases.note)
     report.tell("written", written, ", ".join(written) or "nothing")
     again = retyped(args, gamma=found.best_gamma)
-    train = f"svmcore train {quoted(args.data)}{_kind(args)} -C {found.best_C:.6g}{again} -o model.npz"
+    train = f"svmcore train {quoted(args.data)}{_kind(args)} -C {C:.6g}{again} -o model.npz"
     if args.one_class:  # which rows are learned is known here only
         train = f"svmcore cv {quoted(args.data)} --one-class{again} -o model.npz"
     predict = f"svmcore predict {quoted(written[0])} DATA{retyped(args, reading=True)}" if args.output else train
@@ -172,7 +178,7 @@ def folds(text: str) -> int | str:
 
 
 def _draw(file: str, found: PathCV) -> str:
-    """The cross-validated error over C."""
+    """The cross-validated error over C, and over C and gamma."""
     from svmcore.plots_cv import save_cv
 
     return write_picture(file, functools.partial(save_cv, found))

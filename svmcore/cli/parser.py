@@ -258,8 +258,14 @@ def _cv_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--epsilon", type=float, metavar="E", help="regression: errors up to E cost nothing (default 0.1)")
     sub.add_argument(
         "--score", default=None,
-        choices=("error", "balanced_error", "auc", "absolute_error", "squared_error", "epsilon_insensitive"),
-        help="what to make small: error (default), its mean over the classes, 1 - AUC; of numbers absolute_error (default)",
+        choices=("error", "balanced_error", "hinge", "auc", "absolute_error", "squared_error", "epsilon_insensitive"),
+        help="what to make small: error (default), its mean over the classes, the mean hinge loss, 1 - AUC; of numbers "
+        "absolute_error (default)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--rule", default="min", choices=("min", "1se", "smallest"),
+        help="where to train: at the C with the least error (min, default); within one standard error of it at the smallest "
+        "C (1se), or at that with the fewest support vectors (smallest)",
     )  # fmt: skip
     sub.add_argument(
         "--eps", type=float, metavar="E",
@@ -268,9 +274,14 @@ def _cv_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--seed", type=int, default=0, metavar="N", help="another number deals out other folds (default 0)"
     )
+    sub.add_argument(
+        "--jobs", type=int, metavar="N", help="so many paths side by side; -1: one per processor (default 1)"
+    )
     sub.add_argument("--test", metavar="DATA", help="other data, to test the machine at the end")
-    sub.add_argument("--plot", metavar="FILE", help="write a picture (.png, .pdf, .svg)")
-    sub.add_argument("-o", "--output", metavar="MODEL", help="write the machine at the best C (.npz)")
+    sub.add_argument(
+        "--plot", metavar="FILE", help="write a picture (.png, .pdf, .svg): the curve, and the map of several gammas"
+    )
+    sub.add_argument("-o", "--output", metavar="MODEL", help="write the machine at the chosen C (.npz)")
     _add_range(sub)
     _add_limits(sub)
     _add_json(sub)
