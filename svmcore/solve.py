@@ -113,7 +113,12 @@ def _worked_out(problem: Problem, form: dict[str, Any]) -> dict[str, Any]:
 def _checked_points(X: Any, kernel: Any) -> Any:
     if isinstance(kernel, str) and kernel == "precomputed":
         return border.gram(X)
-    X = border.features(X)
+    try:
+        X = border.features(X)
+    except InputError as error:
+        if not callable(kernel):
+            raise
+        raise InputError(f"{error}; machines like svmcore.SVC take any objects with a kernel function") from None
     if not is_sparse(X):
         border.memory(8.0 * X.size, f"packing {X.shape[0]} x {X.shape[1]} features", "train on fewer rows or features")
     return X

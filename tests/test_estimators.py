@@ -211,6 +211,16 @@ def test_kernel_values_of_all_rows_or_of_support_vectors():
             given.predict(K[:, :2])
 
 
+def test_who_takes_no_objects_says_who_does():
+    objects = [object() for _ in range(20)]
+    with pytest.raises(svmcore.InputError, match=r"read as numbers .*for other objects give their kernel values"):
+        svmcore.GPRegressor(kernel=lambda A, B: np.ones((len(A), len(B)))).fit(objects, np.arange(20.0))
+    with pytest.raises(TypeError, match="'object'"):
+        svmcore.GPRegressor().fit(objects, np.arange(20.0))
+    with pytest.raises(svmcore.InputError, match=r"read as numbers .*svmcore.SVC take any objects with a kernel"):
+        svmcore.train_svc(objects, np.arange(20) % 2, kernel=lambda A, B: np.ones((len(A), len(B))))
+
+
 def test_kernel_functions_over_objects_that_are_no_numbers():
     words = ["aab", "ab", "b", "bb", "abbb", "aaab", "ba", "bbb"]
     labels = ["a", "a", "b", "b", "b", "a", "a", "b"]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from sklearn import svm
+from sklearn.exceptions import NotFittedError
 
 import svmcore
 
@@ -149,6 +150,9 @@ def test_what_cannot_move_is_refused():
         svmcore.SVC(kernel="laplacian").fit(X, TWO).to_sklearn()
     with pytest.raises(svmcore.InputError, match=r"SVC.from_sklearn takes a fitted sklearn.svm.SVC, and got SVR"):
         svmcore.SVC.from_sklearn(svm.SVR().fit(X, NUMBERS))
+    for name in ("SVC", "LinearSVC", "OneClassSVM"):
+        with pytest.raises(NotFittedError, match=f"this {name} is not fitted yet; fit it first"):
+            getattr(svmcore, name).from_sklearn(getattr(svm, name)())
     with pytest.raises(svmcore.InputError, match="scikit-learn has no QuantileSVR"):
         svmcore.QuantileSVR.from_sklearn(svm.SVR().fit(X, NUMBERS))
 

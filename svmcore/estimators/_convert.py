@@ -93,6 +93,10 @@ def from_sklearn(kind: type[Machine], fitted: Any) -> Any:
             if theirs is not None
             else f"scikit-learn has no {kind.__name__}"
         )
+    if not hasattr(fitted, "coef_" if kind._linear else "support_"):
+        raise sk.NotFittedError(
+            f"{kind.__name__}.from_sklearn takes a fitted machine, and this {kind.__name__} is not fitted yet; fit it first"
+        )
     own = kind._get_param_names()
     params = {word: value for word, value in fitted.get_params().items() if word in own and word != "probability"}
     made = kind(**params)

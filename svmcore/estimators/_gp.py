@@ -53,6 +53,16 @@ class GPRegressor(sk.RegressorMixin, Estimator):  # type: ignore[misc]
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
 
+    def _check_points(self, X: Any, y: Any) -> tuple[Any, Any]:
+        try:
+            return super()._check_points(X, y)
+        except TypeError as error:
+            if not callable(self.kernel):
+                raise
+            raise InputError(
+                f"X cannot be read as numbers ({error}); for other objects give their kernel values, kernel='precomputed'"
+            ) from None
+
     def fit(self, X: Any, y: Any) -> Any:  # type: ignore[override]
         """Solve ``(K + noise I) alpha = y``.
 
