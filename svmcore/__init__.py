@@ -57,7 +57,7 @@ if _typing.TYPE_CHECKING:
     from svmcore.estimators import SVRPathCV as SVRPathCV
     from svmcore.files import load
     from svmcore.gp import GPSolution, gp_regression
-    from svmcore.kernel.tiles import release_memory
+    from svmcore.kernel.spare import release_memory
     from svmcore.loss_curve import LossCurve
     from svmcore.many import train_many
     from svmcore.models.incremental import LeaveOneOut, leave_one_out
@@ -109,7 +109,7 @@ _HOMES = {
     "certificate": "svmcore.certificates",
     "duality_gap": "svmcore.certificates",
     "kkt_violation": "svmcore.certificates",
-    "release_memory": "svmcore.kernel.tiles",
+    "release_memory": "svmcore.kernel.spare",
     "warmup": "svmcore.warm",
 }
 

@@ -13,8 +13,10 @@ import pytest
 from scipy import sparse
 
 import svmcore
-from svmcore.kernel import tiles
+from svmcore.cv.grams import Gram, Grams, part_for
+from svmcore.kernel import spare, tiles
 from svmcore.path import data
+from svmcore.problem import border
 from svmcore.solvers import block
 
 ROOT = Path(__file__).parents[1]
@@ -28,10 +30,10 @@ def train(n=500):
 def test_a_fit_leaves_one_buffer_behind_that_can_be_given_back():
     svmcore.release_memory()
     first = train()
-    assert list(tiles._spare._buffers) == ["gram"]
+    assert list(spare.spare._buffers) == ["gram"]
     freed = svmcore.release_memory()
-    assert 4 * 500 * 500 <= freed <= 4 * tiles._KEPT_VALUES
-    assert not tiles._spare._buffers
+    assert 4 * 500 * 500 <= freed <= 4 * spare._KEPT_VALUES
+    assert not spare.spare._buffers
     assert svmcore.release_memory() == 0
     assert np.array_equal(train().alpha, first.alpha)
     assert svmcore.release_memory() == freed
@@ -49,38 +51,108 @@ def test_columns_leave_their_memory_to_the_next_fit(monkeypatch):
     monkeypatch.setattr(tiles, "_KEPT_PER_FEATURE", 0)
     svmcore.release_memory()
     first = train_wide(C=10.0)
-    kept = dict(tiles._spare._buffers)
+    kept = dict(spare.spare._buffers)
     assert sorted(kept) == ["columns", "gram"]
     assert 4 * 700 < kept["columns"][1] <= len(kept["columns"][0])
     again = train_wide(C=10.0)
     assert np.array_equal(again.alpha, first.alpha)
-    assert tiles._spare._buffers["columns"][0] is kept["columns"][0]
+    assert spare.spare._buffers["columns"][0] is kept["columns"][0]
     train_wide(C=10.0, tol=1e-9)  # columns in double precision, too
-    assert tiles._spare._buffers["columns"][1] >= kept["columns"][1]
+    assert spare.spare._buffers["columns"][1] >= kept["columns"][1]
     assert np.array_equal(train_wide(C=10.0).alpha, first.alpha)
-    written = sum(touched for _, touched in tiles._spare._buffers.values())
+    written = sum(touched for _, touched in spare.spare._buffers.values())
     assert svmcore.release_memory() == 4 * written
 
 
 def test_buffers_together_stay_below_the_limit(monkeypatch):
-    monkeypatch.setattr(tiles, "_KEPT_VALUES", 1000)
-    spare, (one, other) = tiles._Spare(), np.empty((2, 900), np.float32)
-    spare.give("one", one, 600)
-    spare.give("other", other, 500)
-    assert spare.take("other", 10)[0] is not other
-    spare.give("other", other, 400)
-    buffer, written = spare.take("other", 900)
+    monkeypatch.setattr(spare, "_KEPT_VALUES", 1000)
+    kept, (one, other) = spare._Spare(), np.empty((2, 900), np.float32)
+    kept.give("one", one, 600)
+    kept.give("other", other, 500)
+    assert kept.take("other", 10)[0] is not other
+    kept.give("other", other, 400)
+    buffer, written = kept.take("other", 900)
     assert buffer is other
     assert written == 400
-    assert spare.take("one", 901)[1] == 0
-    assert spare.clear() == 0
+    assert kept.take("one", 901)[1] == 0
+    assert kept.clear() == 0
 
 
-def test_a_large_buffer_is_not_kept(monkeypatch):
+def test_buffers_of_earlier_work_make_way(monkeypatch):
+    monkeypatch.setattr(spare, "_KEPT_VALUES", 1000)
+    kept, (one, other, third) = spare._Spare(), np.empty((3, 900), np.float32)
+    kept.give("one", one, 300)
+    kept.give("other", other, 300)
+    kept.take("third", 500)
+    kept.give("third", third, 1001)  # too much by itself: nothing makes way
+    assert sorted(kept._buffers) == ["one", "other"]
+    kept.give("third", third, 600)
+    assert sorted(kept._buffers) == ["other", "third"]  # one is enough, the oldest
+    assert kept.take("one", 900)[1] == 0
+
+
+def separated(n=150):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(n, 3))
+    return X, np.where(X[:, 0] + rng.normal(size=n) > 0, 1, -1)
+
+
+def test_a_path_leaves_its_rows_to_the_next_one():
+    X, y = separated()
     svmcore.release_memory()
-    monkeypatch.setattr(tiles, "_KEPT_VALUES", 1000)
-    train()
-    assert svmcore.release_memory() == 0
+    first = svmcore.svm_path(X, y, lambda_min=0.1)
+    (use,) = spare.spare._buffers
+    assert use == "rows"
+    memory = spare.spare._buffers[use][0]
+    memory[:] = np.nan  # whatever it holds, nobody reads it
+    again = svmcore.svm_path(X, y, lambda_min=0.1)
+    assert spare.spare._buffers[use][0] is memory
+    assert np.allclose(again.alpha(2.0), first.alpha(2.0), rtol=1e-9, atol=1e-9)
+    assert svmcore.release_memory() >= 8 * 150**2
+
+
+def test_folds_share_memory_and_leave_it_to_the_next_cross_validation():
+    X, y = separated()
+    svmcore.release_memory()
+    first = svmcore.cv_path(X, y, cv=3, C_max=10.0, n_jobs=1)
+    kept = {use: buffer for use, (buffer, _) in spare.spare._buffers.items()}
+    assert {"rows", "part"} <= set(kept)
+    for use in ("rows", "part"):
+        kept[use][:] = np.nan
+    again = svmcore.cv_path(X, y, cv=3, C_max=10.0, n_jobs=1)
+    assert spare.spare._buffers["part"][0] is kept["part"]
+    at = np.geomspace(0.01, 10.0, 7)
+    assert np.allclose(again.decision_scores(at), first.decision_scores(at), rtol=1e-7, atol=1e-7)
+
+
+def test_the_kernel_among_rows_of_a_fold():
+    svmcore.release_memory()
+    K = np.random.default_rng(3).normal(size=(20, 20))
+    rows = np.array([1, 4, 5, 19])
+    with part_for(K, rows) as one, part_for(K, rows[:2]) as other:
+        assert np.array_equal(one, K[np.ix_(rows, rows)])
+        assert np.array_equal(other, K[np.ix_(rows[:2], rows[:2])])
+        assert one.flags.c_contiguous
+        assert not np.shares_memory(one, other)
+    with part_for(K, rows[1:]) as third:
+        assert np.array_equal(third, K[np.ix_(rows[1:], rows[1:])])
+        assert np.shares_memory(one, third)
+    with part_for(None, rows) as nothing:
+        assert nothing is None
+
+
+def test_a_matrix_that_is_sent_away_is_not_overwritten():
+    X, _ = separated(20)
+    for sent in (False, True):
+        svmcore.release_memory()
+        grams = Grams(X, 1, 1)
+        grams.announce(0.5, 1)
+        gram = Gram(grams, 0.5, border.kernel("rbf", X, 0.5, 3, 0.0, 0.0))
+        matrix = gram.__reduce__()[1][0] if sent else gram.get()
+        if not sent:
+            gram.release()
+        assert np.allclose(np.diag(matrix), 1.0)
+        assert ("rows" in spare.spare._buffers) is not sent
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
@@ -104,7 +176,8 @@ import os, sys
 from pathlib import Path
 import numpy as np
 from svmcore._types import Kernel, KernelKind
-from svmcore.kernel import tiles
+from svmcore.cv.grams import Gram, Grams, part_for
+from svmcore.kernel import spare, tiles
 from svmcore.kernel.matrix import KernelMatrix
 
 rng = np.random.default_rng(0)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from svmcore._threads import one_blas_thread
-from svmcore._types import FloatArray, KernelKind
+from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.kernel.points import is_sparse
-from svmcore.kernel.whole import whole_kernel
+from svmcore.kernel.spare import SpareMatrix, spare_matrix
+from svmcore.kernel.whole import part_of, whole_kernel
 from svmcore.problem import border
 from svmcore.problem.border import KernelSpec
 
@@ -35,6 +38,7 @@ class Grams:
         self._distances: FloatArray | None = None
         self._matrices: dict[float | None, FloatArray] = {}
         self._users: dict[float | None, int] = {}
+        self._rooms: dict[float | None, SpareMatrix] = {}
 
     def announce(self, gamma: float | None, users: int) -> None:
         """So many paths will ask for this matrix."""
@@ -48,7 +52,7 @@ class Grams:
             return None
         with self._lock:
             if gamma not in self._matrices:
-                self._matrices[gamma] = self._compute(spec)
+                self._matrices[gamma] = self._compute(gamma, spec)
             return self._matrices[gamma]
 
     def release(self, gamma: float | None) -> None:
@@ -57,14 +61,26 @@ class Grams:
             self._users[gamma] -= 1
             if self._users[gamma] <= 0:
                 self._matrices.pop(gamma, None)
+                if gamma in self._rooms:
+                    self._rooms.pop(gamma).give_back()
 
-    def _compute(self, spec: KernelSpec) -> FloatArray:
+    def forget_room(self, gamma: float | None) -> None:
+        """The memory of this matrix is not handed on: somebody may read it after its last release."""
+        with self._lock:
+            self._rooms.pop(gamma, None)
+
+    def _compute(self, gamma: float | None, spec: KernelSpec) -> FloatArray:
         if self.several and spec.kernel.kind == KernelKind.RBF and spec.function is None:
             if self._distances is None:
                 self._distances = squared_distances(self.X)
             out = self._distances * -spec.kernel.gamma
             return np.asarray(np.exp(out, out=out))
-        return whole_kernel(self.X, spec.kernel, spec.function, self.n_threads)
+
+        def room(shape: tuple[int, int]) -> FloatArray:
+            self._rooms[gamma] = spare_matrix("rows", shape)
+            return self._rooms[gamma].matrix
+
+        return whole_kernel(self.X, spec.kernel, spec.function, self.n_threads, room)
 
 
 class Gram:
@@ -84,6 +100,7 @@ class Gram:
 
     def __reduce__(self) -> tuple[type[SentGram], tuple[FloatArray | None]]:
         matrix = self.get()
+        self._grams.forget_room(self._gamma)
         self.release()
         return SentGram, (matrix,)
 
@@ -101,6 +118,19 @@ class SentGram(Gram):
 
     def release(self) -> None:
         """It goes with the task."""
+
+
+@contextmanager
+def part_for(gram: FloatArray | None, rows: IntArray) -> Iterator[FloatArray | None]:
+    """The kernel among the rows of one path, in memory that is handed on to the next one. None where there is no matrix."""
+    if gram is None:
+        yield None
+        return
+    room = spare_matrix("part", (rows.size, rows.size))
+    try:
+        yield part_of(gram, rows, rows, room.matrix)
+    finally:
+        room.give_back()
 
 
 @one_blas_thread

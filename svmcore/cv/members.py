@@ -15,7 +15,7 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, signs, support_curve
 from svmcore.cv.folds import Fold
 from svmcore.cv.goals import HINGE, ONE_CLASS, Goal
-from svmcore.cv.grams import Gram
+from svmcore.cv.grams import Gram, part_for
 from svmcore.cv.progress import SharedProgress
 from svmcore.cv.scores import Outcome, Score, joined, rescaled
 from svmcore.cv.several import PathPiece, largest, support_of_all, voted
@@ -268,7 +268,9 @@ def run_task(
         if rest is None or rest.until > 0.0:
             control = new_control("path", None, lambda report: progress.at(task.number, report.done), 0)
             gram = None if progress.ended() else kernel.get()
-            path = None if progress.ended() else _follow(study, task, rows, gram, kernel.n_threads, control)
+            if not progress.ended():
+                with part_for(gram, rows) as part:
+                    path = _follow(study, task, part, kernel.n_threads, control)
             if path is None:
                 return None
             if study.decides:
@@ -346,15 +348,13 @@ def _of_all(study: Study, score: Score, rest: PathOfAll, test: IntArray) -> Outc
     return outcome
 
 
-def _follow(
-    study: Study, task: PathTask, rows: IntArray, gram: FloatArray | None, threads: int, control: Control
-) -> Path | None:
+def _follow(study: Study, task: PathTask, gram: FloatArray | None, threads: int, control: Control) -> Path | None:
+    """One path. `gram` is the kernel among its rows, where somebody has it. None when it was ended early."""
     train = task.fold.train
     high = None if study.span.high is None else study.span.high / study.ratio(train)
     way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=threads, null=False)
-    own = None if gram is None else part_of(gram, rows, rows)
     data = study.data(task.gamma, train, task.part, threads, shared=gram is not None)
-    path = follow_data(data, way, control, gram=own)
+    path = follow_data(data, way, control, gram=gram)
     return path if path.ended == "done" else None
 
 

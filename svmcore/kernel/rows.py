@@ -16,18 +16,24 @@ from typing import Any
 import numpy as np
 
 from svmcore._types import FloatArray, IntArray, KernelKind
+from svmcore.kernel.spare import SpareMatrix, spare_matrix
 from svmcore.kernel.tiles import exact_gram, has_gram
 from svmcore.simd.loops import add_weighted_rows, copy_block
 
 
-def whole_matrix(oracle: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
-    """All rows of a kernel. None when `go_on(share done)` says no. Rows may end in values without meaning."""
+def whole_matrix(
+    oracle: Any, go_on: Callable[[float], bool], room: Callable[[tuple[int, int]], FloatArray] = np.empty
+) -> FloatArray | None:
+    """All rows of a kernel. None when `go_on(share done)` says no. Rows may end in values without meaning.
+
+    `room` makes the array.
+    """
     if has_gram(oracle):
-        return exact_gram(oracle, go_on)
+        return exact_gram(oracle, go_on, room)
     kernel = oracle.kernel
     if kernel.kind == KernelKind.PRECOMPUTED and kernel.offset == 0.0:
         return np.ascontiguousarray(oracle.X)  # the user's own matrix may be returned, since nobody writes to it
-    rows = np.empty((oracle.n, oracle.n))
+    rows = room((oracle.n, oracle.n))
     step = max(64, int(4e6 // max(1, oracle.n)))
     for start in range(0, oracle.n, step):
         if not go_on(start / oracle.n):
@@ -47,6 +53,7 @@ class RowStore:
         self.ahead = ahead
         self.diagonal = np.ascontiguousarray(oracle.diagonal, dtype=np.float64)
         self.limit = max(256, int(budget // (8 * n)))
+        self._room: SpareMatrix | None = None
         rows = self._all(go_on) if 8.0 * n * n <= budget else None
         self.whole = rows is not None
         if rows is not None:
@@ -64,7 +71,17 @@ class RowStore:
     def _all(self, go_on: Callable[[float], bool]) -> FloatArray | None:
         """The whole matrix. None when `go_on(share done)` says no."""
         whole = getattr(self.oracle, "gram", None)  # some oracles know a shorter way
-        return whole_matrix(self.oracle, go_on) if whole is None else whole(go_on)
+        return whole_matrix(self.oracle, go_on, self._make_room) if whole is None else whole(go_on)
+
+    def _make_room(self, shape: tuple[int, int]) -> FloatArray:
+        self._room = spare_matrix("rows", shape)
+        return self._room.matrix
+
+    def release(self) -> None:
+        """Hand the memory on. Nobody reads the rows any more."""
+        if self._room is not None:
+            self._room.give_back()
+            self._room = None
 
     def product(self, coef: FloatArray) -> FloatArray:
         """K coef. Rows that are stored are used. All others are computed."""

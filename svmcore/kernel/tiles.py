@@ -8,7 +8,6 @@ not depend on the number of threads. Short products are never shared out.
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -41,6 +40,7 @@ from svmcore.kernel.products import (
     terms_of,
     with_constant,
 )
+from svmcore.kernel.spare import spare
 from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
 from svmcore.simd.lanes import UNITS_16
@@ -58,10 +58,9 @@ _PACK, _READ, _GATHER = 4.0, 6.0, 2.0
 
 # Memory. Packed rows of _ROWS_AT_ONCE bytes stay in a cache while all panels pass by. K among all points may take _KEPT_LEAST
 # bytes in any case, and _KEPT_PER_FEATURE for each feature: fresh memory can cost as much as computing. 100 MB took 5 to
-# 150 ms. _KEPT_VALUES float32 values, which are 128 MB, stay with the process between fits.
+# 150 ms.
 _ROWS_AT_ONCE = 1 << 20
 _KEPT_LEAST, _KEPT_PER_FEATURE = 1 << 24, 1 << 20
-_KEPT_VALUES = 1 << 25
 
 # A Gram matrix is put together from stored columns when more than this share of the working set has one.
 _WORTH_READING = 0.05
@@ -74,51 +73,6 @@ _BETWEEN_LOOKS = 2e8
 # that is too coarse in float32. Of many features it is coarser than a sum of squared differences above `products.NEAR`.
 _ROUNDING = 2.0**-24
 _CANCELS = 50.0
-
-
-class _Spare:
-    """Keeps buffers between fits, by their use: memory that has been touched costs several times less than fresh one."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._buffers: dict[str, tuple[Real, int]] = {}
-
-    def take(self, use: str, size: int) -> tuple[Real, int]:
-        """A float32 array of at least this size, and how much of it has been written. The rest takes no memory."""
-        with self._lock:
-            buffer, touched = self._buffers.pop(use, (np.empty(0, np.float32), 0))
-        return (buffer, touched) if len(buffer) >= size else (np.empty(size, np.float32), 0)
-
-    def give(self, use: str, buffer: Real, touched: int) -> None:
-        """Keep a buffer of which `touched` values have been written, unless that is a lot."""
-        with self._lock:
-            self._buffers.pop(use, None)
-            if touched + sum(others for _, others in self._buffers.values()) <= _KEPT_VALUES:
-                self._buffers[use] = buffer, touched
-
-    def clear(self) -> int:
-        """Let go of the buffers. Returns how many of their bytes had been written."""
-        with self._lock:
-            freed = sum(buffer.itemsize * touched for buffer, touched in self._buffers.values())
-            self._buffers.clear()
-        return freed
-
-
-_spare = _Spare()
-
-
-def release_memory() -> int:
-    """Give back what the process keeps between fits, and return its size in bytes.
-
-    Fits leave at most 128 MB of work buffers behind, since the next one starts faster in memory that is there already.
-    Nothing else depends on it: call this where a process goes on living without training.
-
-    >>> import svmcore
-    >>> _ = svmcore.release_memory()
-    >>> svmcore.release_memory()
-    0
-    """
-    return _spare.clear()
 
 
 def _complete(out: Real, count: int) -> None:
@@ -165,7 +119,7 @@ class _Tiles:
         self.effort = 0.0  # features that a kernel value costs
         self.error_factor = np.zeros(self.n)
         self._most = max(1, min((self.n + 8) * (self.n + LANES + STAGGER), K.cache_bytes // 4))
-        self._buffer, self._touched = _spare.take("gram", self._most)
+        self._buffer, self._touched = spare.take("gram", self._most)
         self._kept: Real | None = None
         self._columns: ColumnStore | None = None
         self._second = np.empty(0, np.float32)  # room for the part of a Gram matrix that has no stored columns
@@ -203,7 +157,7 @@ class _Tiles:
         if self.K.shared:
             return
         self._close()
-        _spare.give("gram", *(self._spared or (self._buffer, self._touched)))
+        spare.give("gram", *(self._spared or (self._buffer, self._touched)))
         self._buffer, self._kept, self._spared = np.empty(0, np.float32), None, None
         self._second = np.empty(0, np.float32)
 
@@ -280,7 +234,7 @@ class _Tiles:
     def _close(self) -> None:
         """Hand the memory of the columns on."""
         if self._columns is not None:
-            _spare.give("columns", *self._columns.memory())
+            spare.give("columns", *self._columns.memory())
             self._columns = None
 
     @property
@@ -423,7 +377,7 @@ class DenseTiles(_Tiles):
             return None
         if self._columns is None or self._columns.dtype != dtype:
             self._close()
-            take = functools.partial(_spare.take, "columns")
+            take = functools.partial(spare.take, "columns")
             self._columns = ColumnStore(self.n, self.K.column_bytes, dtype, self._store, take)
         return self._columns
 
@@ -525,14 +479,16 @@ def has_gram(K: Any) -> bool:
     return bool(K.kernel.kind in SHAPES and K.dense)
 
 
-def exact_gram(K: Any, go_on: Callable[[float], bool]) -> FloatArray | None:
-    """K among all points in float64 from dense tiles. None when `go_on(share done)` says no.
+def exact_gram(
+    K: Any, go_on: Callable[[float], bool], room: Callable[[tuple[int, int]], FloatArray] = np.empty
+) -> FloatArray | None:
+    """K among all points in float64 from dense tiles, in the `room` there is. None when `go_on(share done)` says no.
 
     Its rows end in values without meaning.
     """
     panels = np.ascontiguousarray(K.points.panels[:, : K.n_features])
     packed = packed_rows(panels, np.arange(K.n))
-    out = np.empty(_layout(K.n))
+    out = room(_layout(K.n))
     shape = shape_of(K.kernel)
     step = max(1, int(_BETWEEN_LOOKS // (out.shape[1] * vector.ROWS * (4 + panels.shape[1]))))
     for start in range(0, len(packed), step):  # whole rows, since touching fresh memory can cost more than filling it

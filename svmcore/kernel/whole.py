@@ -16,22 +16,26 @@ from svmcore.simd.loops import copy_block
 _ROWS = 512
 
 
-def whole_kernel(X: Any, kernel: Kernel, function: Callable[[Any, Any], Any] | None, n_threads: int) -> FloatArray:
-    """k(x_i, x_j) for all pairs, without the kernel's offset."""
+def whole_kernel(
+    X: Any, kernel: Kernel, function: Callable[[Any, Any], Any] | None, n_threads: int,
+    room: Callable[[tuple[int, int]], FloatArray] = np.empty,
+) -> FloatArray:  # fmt: skip
+    """k(x_i, x_j) for all pairs, without the kernel's offset; from tiles in the `room` there is."""
     n = X.shape[0]
     starts = range(0, n, _ROWS)
     if function is not None:
         return np.concatenate([call_kernel(function, X[k : k + _ROWS], X, 0.0) for k in starts])
     K = KernelMatrix(X, kernel._replace(offset=0.0), cache_bytes=0, n_threads=n_threads)
-    whole = exact_gram(K, lambda _: True) if has_gram(K) else None
+    whole = exact_gram(K, lambda _: True, room) if has_gram(K) else None
     if whole is None:
         whole = np.concatenate([K.rows(np.arange(k, min(k + _ROWS, n))) for k in starts])
     return whole[:, :n]
 
 
-def part_of(gram: FloatArray, rows: IntArray, columns: IntArray) -> FloatArray:
-    """gram[rows, columns], as a new array. It takes half the time of numpy, which picks single values."""
-    out = np.empty((rows.size, columns.size))
+def part_of(gram: FloatArray, rows: IntArray, columns: IntArray, out: FloatArray | None = None) -> FloatArray:
+    """gram[rows, columns], as a new array or in `out`. It takes half the time of numpy, which picks single values."""
+    if out is None:
+        out = np.empty((rows.size, columns.size))
     copy_block(out, gram, np.arange(gram.shape[0]), rows, columns)
     return out
 

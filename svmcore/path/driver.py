@@ -199,6 +199,7 @@ def follow_data(
         path.stats |= {"factorization": way.mode, "n_kernel_evals": K.computed[0] if gram is None else 0}
         tracked = time.perf_counter()
         path.stats |= _checked(path, store, way, control)
+        store.release()
         path.stats["seconds"]["measure"] = time.perf_counter() - tracked
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     return path
