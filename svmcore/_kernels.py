@@ -1,11 +1,11 @@
-"""Kernel values: rows, blocks and products, dense and sparse, for every kernel. Knows no label, no C and no margin.
+"""Kernel values: rows, blocks and products, dense and sparse, for every kernel. There is no label, no C and no margin here.
 
-A row is computed in two steps. The *measure* of source x and target z is their dot product, their squared distance or
-their city-block distance; the *epilogue* turns a block of measures into kernel values. Squared distances are sums of
-squared differences: the expansion |x|^2 + |z|^2 - 2 x'z cancels when the data are not centred.
+A row is computed in two steps. The *measure* of source x and target z is their dot product, their squared distance or their
+city-block distance. The *epilogue* turns a block of measures into kernel values. Squared distances are sums of squared
+differences, because the expansion |x|^2 + |z|^2 - 2 x'z cancels when the data are not centred.
 
-Targets are read in panels of `LANES` points, feature by feature, so that the inner loop runs over neighbouring targets.
-Every output vector is padded to whole panels; padding lanes hold finite, meaningless values.
+Targets are read in panels of `LANES` points, feature by feature. So the inner loop runs over neighbouring targets. Every
+output vector is padded to whole panels. Lanes of the padding hold finite values without meaning.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ RBF = int(KernelKind.RBF)
 LAPLACIAN = int(KernelKind.LAPLACIAN)
 PRECOMPUTED = int(KernelKind.PRECOMPUTED)
 
-_CANCELS = 1e-4  # a difference smaller than this share of its terms is computed another way
+_CANCELS = 1e-4  # a difference that is below this share of its terms is computed in another way
 
 
 @jit
 def pack_panels(X, order, panels):
-    """Copy the points `order` of the C-ordered matrix X to panels. In place: panels (zeroed by the caller)."""
+    """Copy the points `order` of the C-ordered matrix X to panels, which the caller has filled with zeros.
+
+    In place: panels.
+    """
     width = X.shape[1]
     for t in range(order.shape[0]):
         p = t // LANES
@@ -93,10 +96,10 @@ def _left_over(kind, source, i, points, t):
 
 @jit
 def _sparse_measure(kind, x, total, source, i, points, t):
-    """The measure of the source i, spread out in x, and target t, over the target's stored entries only.
+    """The measure of the source i, which is spread out in x, and target t. Only the stored entries of the target are read.
 
-    For distances, features that the target does not store contribute what is left of `total`, the source's own
-    distance from the origin; where that difference cancels it is summed directly.
+    For distances, all other features contribute what is left of `total`, which is the source's distance from the origin.
+    Where this difference cancels, these features are summed directly.
     """
     measure = 0.0
     seen = 0.0
@@ -148,7 +151,7 @@ def unload_source(points, i, x):
 
 @jit
 def _epilogue(kernel, out, bits, power):
-    """Turn one block of measures into kernel values. In place: out, and the scratch of the exponential."""
+    """Turn one block of measures into kernel values. In place: out, and bits, which the exponential needs."""
     kind = kernel.kind
     if kind == RBF or kind == LAPLACIAN:
         for j in range(LANES):
@@ -173,7 +176,7 @@ def _epilogue(kernel, out, bits, power):
 def kernel_row(kernel, source, i, target, first, last, scratch, out):
     """k(source_i, target_t) for the panels first..last-1 of the targets; panel p goes to out[(p - first) * LANES:].
 
-    `scratch` is what `new_scratch` returned; its x is left zero for sparse sources. In place: out.
+    `scratch` is that of `new_scratch`. With sparse sources its x is zero before and after. In place: out.
     """
     x, bits, power = scratch
     kind = kernel.kind
@@ -213,15 +216,15 @@ def kernel_block(kernel, source, rows, target, scratch, out):
         kernel_row(kernel, source, rows[r], target, np.int64(0), panels, scratch, out[r])
 
 
-CHUNK_VALUES = 16384  # source features that stay in a core's second-level cache while all targets pass by
+CHUNK_VALUES = 16384  # so many features of sources stay in a core's second-level cache while all targets pass by
 
 
 @jit
 def kernel_product(kernel, target, start, stop, source, coef, scratch, row, out):
     """out_t = sum_s coef_s k(target_t, source_s) for the targets start..stop-1. In place: out.
 
-    The sum runs over chunks of source panels in a fixed order, so it does not depend on how targets are shared out; `row`
-    is scratch for a chunk (`CHUNK_VALUES` features). `coef` is padded with zeros to whole panels.
+    The sum runs over chunks of source panels in a fixed order. So it does not depend on how targets are shared out. `row` is
+    scratch for a chunk, which has `CHUNK_VALUES` features. `coef` is padded with zeros to whole panels.
     """
     panels = (source.n + LANES - 1) // LANES
     chunk = row.shape[0] // LANES
@@ -247,19 +250,19 @@ def given_product(gram, rows, columns, coef, first, last, out):
 
 @jit
 def weighted_gram(panels, weight, count, out):
-    """out = Z' diag(weight) Z for the first `count` features, its lower half at least. In place: out."""
+    """out = Z' diag(weight) Z for the first `count` features. At least its lower half is written. In place: out."""
     for i in range(0, count, EDGE):
         for j in range(0, i + 1, EDGE):
             store_products(panels, weight, i, j, out)
 
 
-# A polynomial kernel of degree 2 or 3 is a polynomial in x, so a sum of many is one: a few coefficients, whatever their
-# number. Features are followed by a constant 1; `scale` holds gamma for each and coef0 for the constant.
+# A polynomial kernel of degree 2 or 3 is a polynomial in x. So a sum of many of them is one polynomial, with few coefficients
+# however many there are. A constant 1 follows the features. `scale` holds gamma for each feature, and coef0 for the constant.
 
 
 @jit
 def form_of(panels, coef, degree, scale, weight, gram, out):
-    """Coefficients of f(x) = sum_s coef_s (sum_k scale_k z_sk x_k)^degree. In place: out; weight, gram (scratch)."""
+    """The coefficients of f(x) = sum_s coef_s (sum_k scale_k z_sk x_k)^degree. In place: out, and scratch weight and gram."""
     last = panels.shape[1] - 1
     position = 0
     for i in range(last if degree == 2 else 0, last + 1):
@@ -278,7 +281,7 @@ def form_of(panels, coef, degree, scale, weight, gram, out):
 
 @jit
 def add_forms(panels, weights, degree, first, last, out):
-    """out += f(panels) for panels first..last-1, f being given by the coefficients of `form_of`. In place: out."""
+    """out += f(panels) for panels first..last-1. `weights` are the coefficients of f by `form_of`. In place: out."""
     lead = panels.shape[1] - 1 if degree == 2 else 0
     for p in range(first, last):
         for lane in range(0, LANES, FORM_COLUMNS):

@@ -1,10 +1,12 @@
 """Sequential minimal optimisation on the sign-free dual: row cache, working-set rules, the pair step, one driver.
 
-`smo_slice` runs until something needs Python: the tolerance is met, a budget of work is spent (so that Ctrl-C, limits
-and callbacks are served), the trace is full, a check is due, or a kernel row must come from a Python function.
+`smo_slice` runs until something needs Python. There are five reasons for this: the tolerance is met, the trace is full, a
+check is due, a kernel row must come from a Python function, or a budget of work is spent. The last one serves Ctrl-C,
+limits and callbacks.
 
-All vectors are padded to whole blocks; padding variables can neither grow nor shrink. `grow` is 0 where a variable can
-grow and -BIG where it cannot, `shrink` is 0 or +BIG alike, so that masked extremes are plain sums.
+All vectors are padded to whole blocks. Variables of the padding can neither grow nor shrink. `grow` is 0 where a variable can
+grow, and -BIG where it cannot. `shrink` is 0 where a variable can shrink, and +BIG where it cannot. So an extreme among the
+variables that can move is that of a plain sum.
 """
 
 from __future__ import annotations
@@ -40,27 +42,27 @@ from svmcore.solvers._steps_jit import (
 
 CALLABLE = int(KernelKind.CALLABLE)
 
-# rules
+# The rules of the choice of pairs.
 SECOND, MVP, PLATT, SIMPLIFIED = 0, 1, 2, 3
 
-# ints of the progress record
+# Places of whole numbers in the progress record.
 EXAMINE_ALL, PASSES, QUIET, SEED, MISSES, PENDING_I, PENDING_J = range(OWN_INT, OWN_INT + 7)
-# floats of the progress record
+# Places of floats in the progress record.
 THRESHOLD, TOP, BOTTOM = range(OWN_FLOAT, OWN_FLOAT + 3)
 
 
 class Scan(NamedTuple):
-    """What passes over all variables read and write next to the residual, padded to whole blocks."""
+    """The vectors that passes over all variables need beside the residual, padded to whole blocks."""
 
     grow: FloatArray
     shrink: FloatArray
     score: FloatArray  # scratch
     best: FloatArray  # scratch, one per block
-    best_top: FloatArray  # block maxima of v + grow, kept by `advance`
+    best_top: FloatArray  # the maxima of v + grow in each block, which `advance` keeps up to date
 
 
 class RowCache(NamedTuple):
-    """Kernel rows in variable order, least recently used evicted first. `points_row` is scratch."""
+    """Kernel rows in the order of the variables. The row unused for longest is evicted first. `points_row` is scratch."""
 
     one_each: bool  # variable t owns point t
     values: FloatArray
@@ -75,7 +77,7 @@ class RowCache(NamedTuple):
 
 @jit
 def claim_slot(cache, key):
-    """The slot for point `key`'s row, evicting the least recently used one. In place: cache (its row is not filled)."""
+    """A slot for the row of point `key`. It may evict the row unused for longest. The caller fills it. In place: cache."""
     used = cache.clock[1]
     if used < cache.owner.shape[0]:
         slot = used
@@ -129,9 +131,9 @@ def set_masks(duals, scan, t):
 
 @jit(inline=True)
 def advance(v, step, row_i, row_j, grow, shrink, best):
-    """v -= step (row_i - row_j), and the extremes of the new v: (largest that can grow, smallest that can shrink).
+    """v -= step (row_i - row_j). Returns (the largest new v that can grow, the smallest new v that can shrink).
 
-    Block maxima are left in `best`. In place: v, best.
+    The maxima of the blocks are left in `best`. In place: v, best.
     """
     top = -2.0 * BIG
     bottom = 2.0 * BIG
@@ -151,7 +153,7 @@ def advance(v, step, row_i, row_j, grow, shrink, best):
 
 @jit(inline=True)
 def _find_top(v, mask, best, top):
-    """First index that attains the maximum found by `advance`."""
+    """The first index that has the maximum that `advance` has found."""
     p = 0
     while p < best.shape[0] - 1 and best[p] != top:
         p += 1
@@ -163,7 +165,7 @@ def _find_top(v, mask, best, top):
 
 @jit(inline=True)
 def _find_bottom(v, mask, bottom):
-    """First index that attains the minimum found by `advance`."""
+    """The first index that has the minimum that `advance` has found."""
     k = 0
     while k < v.shape[0] - 1 and v[k] + mask[k] != bottom:
         k += 1
@@ -172,7 +174,7 @@ def _find_bottom(v, mask, bottom):
 
 @jit(inline=True)
 def _best_score(score, best):
-    """First index of the largest score, given block maxima."""
+    """The first index of the largest score, from the maxima of the blocks."""
     top = -1.0
     for p in range(best.shape[0]):
         top = fmax(top, best[p])
@@ -201,9 +203,10 @@ def second_partner(v, shrink, curvature, row_i, v_i, q_i, tiny, score, best):
 
 @jit(inline=True)
 def worst_coordinate(v, grow, shrink, weight, tiny, score, best):
-    """Without an equality row: the variable of largest pull^2 / weight, and the largest pull. In place: score, best.
+    """The variable of largest pull^2 / weight, and the largest pull. In place: score, best.
 
-    The pull is the distance from zero of a residual that its variable could follow.
+    The pull is the distance of a residual from zero, if its variable can follow it. This is for problems without an equality
+    row.
     """
     worst = 0.0
     for p in range(best.shape[0]):
@@ -222,7 +225,7 @@ def worst_coordinate(v, grow, shrink, weight, tiny, score, best):
 
 @jit
 def measure(duals, scan, cache, progress):
-    """Extremes of the current point, after somebody else changed it. In place: progress."""
+    """Find the extremes of the present point, after another function has changed it. In place: progress."""
     progress.floats[TOP], progress.floats[BOTTOM] = advance(
         duals.v, 0.0, cache.zero, cache.zero, scan.grow, scan.shrink, scan.best_top
     )
@@ -230,9 +233,9 @@ def measure(duals, scan, cache, progress):
 
 @jit(inline=True)
 def _step(duals, scan, cache, progress, i, j):
-    """Minimise over the pair (i, j), or over i alone when j < 0; update the residual and the counters.
+    """Minimise over the pair (i, j), or over i alone when j < 0. Update the residual and the counters.
 
-    Returns -1 when the step was made, else the reason why not (NEED_ROW, NO_BOUND, STUCK).
+    Returns -1 when the step was made, else the reason why not: NEED_ROW, NO_BOUND or STUCK.
     """
     ints, floats = progress.ints, progress.floats
     slot_i = _fetch(duals, cache, ints, i)
@@ -254,7 +257,7 @@ def _step(duals, scan, cache, progress, i, j):
     if j >= 0:
         set_masks(duals, scan, j)
     if step == 0.0 or duals.beta[i] == before:
-        measure(duals, scan, cache, progress)  # j may have landed on a bound by less than i can tell
+        measure(duals, scan, cache, progress)  # a change of j that is too small for i may have put j onto its bound
         return STUCK
     duals.v[i] -= duals.diag[i] * step
     if j >= 0:
@@ -268,11 +271,11 @@ def _step(duals, scan, cache, progress, i, j):
 def _greedy_pair(duals, scan, cache, progress, rule):
     """The working set of the greedy rules: (reason or -1, i, j). Sets the violation.
 
-    Without an equality row a variable moves alone (j = -1), or "second" moves a pair where that gains more: a constant in
-    the kernel, as an embedded intercept is, makes variables stiff alone, and not in pairs.
+    Without an equality row a variable moves alone, and j is -1. But the rule "second" moves a pair where that gains more. A
+    constant in the kernel, such as an embedded intercept, makes variables stiff when they move alone, and not in pairs.
     """
     ints, floats = progress.ints, progress.floats
-    last = duals.n - 1  # a residual that overflowed is found nowhere, and the search ends in the padding
+    last = duals.n - 1  # if a residual has overflowed, the search for it finds nothing and ends in the padding
     top, bottom = floats[TOP], floats[BOTTOM]
     alone, alone_gain = -1, 0.0
     if not duals.equality:
@@ -313,7 +316,7 @@ def _random(ints, n):
 
 @jit
 def _wants(duals, scan, t, threshold, tol):
-    """+1 when variable t violates the conditions by wanting to grow, -1 to shrink, 0 when it is content."""
+    """What variable t wants where it violates the conditions: +1 to grow, -1 to shrink. 0 when it does not violate them."""
     if duals.v[t] - threshold > tol and scan.grow[t] == 0.0:
         return 1
     if duals.v[t] - threshold < -tol and scan.shrink[t] == 0.0:
@@ -323,7 +326,7 @@ def _wants(duals, scan, t, threshold, tol):
 
 @jit
 def _fits(duals, scan, i, j, want, least):
-    """Whether moving i as it wants against j makes progress of at least `least` in slope."""
+    """Whether i can move as it wants, and j the other way, with a slope of at least `least`."""
     if i == j:
         return False
     if want > 0:
@@ -333,7 +336,7 @@ def _fits(duals, scan, i, j, want, least):
 
 @jit
 def _platt_partner(duals, scan, ints, i, want, least):
-    """Platt's second choice: the farthest free variable, then any free one, then any, from random starts; or -1."""
+    """Platt's second choice: the farthest free variable, then any free one, then any other, from random starts. Or -1."""
     n = duals.n
     far = -1
     for j in range(n):
@@ -355,7 +358,7 @@ def _platt_partner(duals, scan, ints, i, want, least):
 
 @jit
 def _sweep_pair(duals, scan, progress, rule, tol):
-    """Examine the variable at the sweep's position: (i, j) when it violates and has a partner, else i = -1."""
+    """Examine the variable at the sweep's position. Returns (i, j) if it violates and has a partner, else i = -1."""
     ints, floats = progress.ints, progress.floats
     i = ints[POSITION]
     ints[POSITION] += 1
@@ -379,7 +382,7 @@ def _sweep_pair(duals, scan, progress, rule, tol):
 
 @jit
 def _after_sweep_step(duals, scan, progress, i, j):
-    """The sweep's threshold after a step: the residual of a variable of the pair that is free, else their mean."""
+    """Set the sweep's threshold after a step: the residual of that variable of the pair that is free, else their mean."""
     progress.ints[CHANGED] += 1
     if not duals.equality:
         return
@@ -394,7 +397,10 @@ def _after_sweep_step(duals, scan, progress, i, j):
 
 @jit
 def _end_of_sweep(duals, scan, cache, progress, rule, max_passes):
-    """Between sweeps: measure and choose the next sweep; (reason or -1, i, j), a pair when a sweep changed nothing."""
+    """Measure between two sweeps, and choose the next one.
+
+    Returns (reason or -1, i, j), with a pair if nothing has changed.
+    """
     ints, floats = progress.ints, progress.floats
     quiet = ints[CHANGED] == 0
     ints[CHANGED] = 0
@@ -402,7 +408,7 @@ def _end_of_sweep(duals, scan, cache, progress, rule, max_passes):
     ints[PASSES] += 1
     _, i, j = _greedy_pair(duals, scan, cache, progress, np.int64(MVP))
     if rule == PLATT and not ints[EXAMINE_ALL]:
-        # with a tolerance of zero, free variables may go on for ever over rounding: now and then all are looked at
+        # With a tolerance of zero, free variables may go on for ever over rounding. So now and then all are looked at.
         if quiet or ints[PASSES] % 100 == 0:
             ints[EXAMINE_ALL] = 1
         return -1, -1, -1
@@ -413,7 +419,8 @@ def _end_of_sweep(duals, scan, cache, progress, rule, max_passes):
     if rule == SIMPLIFIED and max_passes > 0 and ints[QUIET] >= max_passes:
         return PASSES_DONE, -1, -1
     if quiet and (rule == PLATT or ints[QUIET] >= 10):
-        # nobody finds a partner against this threshold: step on the worst pair and start from the middle
+        # With this threshold no variable finds a partner. So the worst pair is taken, and the threshold is put into the
+        # middle.
         floats[THRESHOLD] = 0.5 * (floats[TOP] + floats[BOTTOM]) if duals.equality else 0.0
         ints[QUIET] = 0
         return -1, i, j
@@ -424,7 +431,7 @@ def _end_of_sweep(duals, scan, cache, progress, rule, max_passes):
 def _choose(duals, scan, cache, progress, rule, tol, max_passes):
     """The next working set: (reason or -1, i, j), with i = -1 when there is none yet."""
     ints, floats = progress.ints, progress.floats
-    if ints[PENDING_I] >= 0:  # a row that the step needs has been supplied meanwhile
+    if ints[PENDING_I] >= 0:  # the row that this step was waiting for is there now
         i, j = ints[PENDING_I], ints[PENDING_J]
         ints[PENDING_I] = -1
         return -1, i, j
@@ -442,7 +449,7 @@ def _choose(duals, scan, cache, progress, rule, tol, max_passes):
 
 @jit
 def smo_slice(kernel, points, duals, scan, cache, scratch, progress, rule, limits, max_passes):
-    """Run SMO until a reason to return to Python appears; returns the reason. In place: everything but the problem."""
+    """Run SMO until there is a reason to return to Python. Returns the reason. In place: everything but the problem."""
     ints, floats = progress.ints, progress.floats
     floats[WORK] = 0.0
     greedy = rule == SECOND or rule == MVP
@@ -461,7 +468,7 @@ def smo_slice(kernel, points, duals, scan, cache, scratch, progress, rule, limit
             elif greedy:
                 pass
             elif reason == STUCK and ints[POSITION] > 0:
-                reason = -1  # only the worst pair, which ends a sweep, shows that nothing can move
+                reason = -1  # that nothing can move is shown by the worst pair alone, which ends a sweep
             elif reason < 0:
                 _after_sweep_step(duals, scan, progress, i, j)
         if reason == NEED_ROW and kernel.kind != CALLABLE:

@@ -19,35 +19,44 @@ from svmcore.simd.vector import (
 
 
 class WorkingSet(NamedTuple):
-    """The variables of one block, in float32 or float64 except for what must be exact; vectors padded to panels."""
+    """The variables of one block, in float32 or float64. Coefficients and boxes are always float64.
 
-    gram: Any  # K + D among them, one row per variable and at least one row of zeros, in multiples of
-    unit: float  # this
+    Vectors are padded to whole panels. `gram` is K + D among the variables, in units of `unit`. It has a row for each
+    variable and at least one row of zeros.
+    """
+
+    gram: Any
+    unit: float
     diagonal: Any
-    values: Any  # residual, shifted so that the threshold is near zero
-    rise: Any  # 0 or -BIG_32: may it grow?
-    fall: Any  # 0 or +BIG_32: may it shrink?
+    values: Any  # the residual, shifted so that the threshold is near zero
+    rise: Any  # 0 where a variable may grow, else -BIG_32
+    fall: Any  # 0 where a variable may shrink, else +BIG_32
     beta: FloatArray
     lower: FloatArray
     upper: FloatArray
 
 
 class Lines(NamedTuple):
-    """A Gram matrix of which only the rows are there that were asked for. The first row is finite before it is."""
+    """The bookkeeping of a Gram matrix that has only those rows that were asked for.
+
+    Its first row must hold finite numbers from the beginning, because a pass may read it before it is computed.
+    """
 
     panels: Any  # the points of the working set
     slot: IntArray  # variable -> row of the Gram matrix, or -1
-    filled: IntArray  # the number of rows
+    filled: IntArray  # the number of rows so far
 
 
 TAU = 1e-6  # a curvature below this counts as zero
-NOISE = 2e-6  # share of the violation up to which float32 residuals can be settled
-INNER_TOL = 0.7  # share of the tolerance at which pair steps end
+NOISE = 2e-6  # pair steps in float32 cannot bring the violation below this share of itself
+INNER_TOL = 0.7  # pair steps end at this share of the tolerance
 RELAX = 1.5  # a step that no bound cuts is longer than the exact one by this factor
-CONCAVE = 1e-5  # a curvature below minus this share of k_ii + k_jj is negative by more than float32 rounding
-CANCELLED = 1e-3  # share of a curvature that is left when rounding may have decided it
+CONCAVE = 1e-5  # a curvature below minus this share of k_ii + k_jj is not negative by float32 rounding alone
+CANCELLED = (
+    1e-3  # where at most this share of a pair's curvature is left along a direction, rounding may have decided it
+)
 
-# what happened in the inner steps, as bits
+# What has happened in the inner steps, as bits.
 NONCONVEX, RAY = 1, 2
 
 
@@ -60,7 +69,7 @@ def set_masks(work, t):
 
 @jit
 def start_masks(work):
-    """All masks; padding can do neither. In place: rise, fall, and the padding of values."""
+    """Set all masks. Padding can neither grow nor shrink. In place: rise, fall, and the padding of values."""
     m = work.beta.shape[0]
     for t in range(m):
         set_masks(work, t)
@@ -72,9 +81,9 @@ def start_masks(work):
 
 @jit
 def still_moving(work, members):
-    """The variables that may yet take part in a step: not at a bound, or not beyond all that they could pair up with.
+    """Find the variables that may still take part in a step. Returns their number. In place: members, in index order.
 
-    Returns how many. In place: members, in index order.
+    Left out are variables at a bound whose residual is beyond that of every variable that they could make a pair with.
     """
     high, low = 0.0, 0.0
     m = work.beta.shape[0]
@@ -92,7 +101,7 @@ def still_moving(work, members):
 
 @jit
 def _move(work, t, step):
-    """beta_t += step, exactly to the bound when `step` reaches it. In place: beta and masks."""
+    """beta_t += step. A step that reaches the bound ends exactly on it. In place: beta and masks."""
     if step >= 0.0:
         there = step >= work.upper[t] - work.beta[t]
         work.beta[t] = work.upper[t] if there else work.beta[t] + step
@@ -104,7 +113,10 @@ def _move(work, t, step):
 
 @jit
 def row_of(work, shape, lines, t):
-    """The row of variable t in the Gram matrix; with `lines` it is computed when it is first asked for. In place: both."""
+    """The row of variable t in the Gram matrix. With `lines` it is computed when it is first asked for.
+
+    In place: gram, lines.
+    """
     if lines is None:
         return t
     slot = lines.slot[t]
@@ -118,10 +130,10 @@ def row_of(work, shape, lines, t):
 
 @jit
 def pair_steps(work, stop, relax, tau, max_steps, shape=None, lines=None):
-    """Second-order SMO on one block until max - min <= stop; steps that no bound cuts are `relax` times too long.
+    """Second-order SMO on one block until max - min <= stop. A step that no bound cuts is `relax` times the exact one.
 
-    Returns (steps, max - min, bits). In place: beta, values, masks; with `lines`, which need a shape, the rows of the Gram
-    matrix that a step looks at.
+    Returns (steps, max - min, bits). In place: beta, values, masks. With `lines`, which need a shape, steps also compute the
+    rows of the Gram matrix that they look at.
     """
     beta, lower, upper = work.beta, work.lower, work.upper
     diagonal, gram, values, rise, fall = work.diagonal, work.gram, work.values, work.rise, work.fall
@@ -158,7 +170,7 @@ def pair_steps(work, stop, relax, tau, max_steps, shape=None, lines=None):
 
 
 class Direction(NamedTuple):
-    """What conjugate steps move along: the sum of coef[q] e_q over the members."""
+    """The direction of conjugate steps: the sum of coef[q] e_q over the members."""
 
     members: Any
     coef: Any
@@ -167,7 +179,7 @@ class Direction(NamedTuple):
 
 
 def new_direction(work: WorkingSet) -> Direction:
-    """No direction yet."""
+    """Room for a direction. It has no members yet."""
     m = len(work.beta)
     return Direction(np.empty(m, np.int64), np.zeros(m), np.zeros(m, np.bool_), np.zeros_like(work.values))
 
@@ -191,7 +203,7 @@ def _fits(work, direction, count, keep, i, j, step):
 
 @jit
 def _turn(direction, count, keep, i, j):
-    """direction = keep direction + e_i - e_j; returns how many members it has. In place: direction."""
+    """direction = keep direction + e_i - e_j. Returns how many members it has. In place: direction."""
     for k in range(count):
         q = direction.members[k]
         direction.coef[q] *= keep
@@ -209,9 +221,9 @@ def _turn(direction, count, keep, i, j):
 
 @jit
 def conjugate_steps(work, direction, most, stop, tau, max_steps):
-    """`pair_steps` along directions that are conjugate to the one before, for as long as no bound is met.
+    """`pair_steps` along directions that are conjugate to the one before, as long as no bound is met.
 
-    A step that would meet one is a plain pair step, after which the directions start afresh. In place: also direction.
+    A step that would meet a bound is a plain pair step. After it the directions start afresh. In place: also direction.
     """
     beta, lower, upper = work.beta, work.lower, work.upper
     diagonal, gram, values, rise, fall = work.diagonal, work.gram, work.values, work.rise, work.fall
@@ -267,7 +279,7 @@ def conjugate_steps(work, direction, most, stop, tau, max_steps):
 
 @jit
 def single_steps(work, stop, relax, tau, max_steps):
-    """`pair_steps` when there is no equality row: one variable at a time, the largest violation first."""
+    """`pair_steps` for problems without an equality row: one variable at a time, that of the largest violation."""
     beta, lower, upper = work.beta, work.lower, work.upper
     values, gram, rise, fall = work.values, work.gram, work.rise, work.fall
     zero = gram.shape[0] - 1
@@ -300,7 +312,7 @@ def single_steps(work, stop, relax, tau, max_steps):
 
 @jit
 def extremes(v, beta, lower, upper):
-    """(largest residual that wants to grow, smallest that wants to shrink, number of free variables)."""
+    """(largest residual of a variable that can grow, smallest of one that can shrink, number of free variables)."""
     high, low, free = -BIG, BIG, 0
     for t in range(beta.shape[0]):
         grows = beta[t] < upper[t]
@@ -313,13 +325,13 @@ def extremes(v, beta, lower, upper):
 
 @jit
 def candidates(v, beta, bound, sign, threshold, taken, keys, ids):
-    """Variables not taken whose sign * v exceeds the threshold and whose beta is not at the bound: their number.
+    """Find the variables that are not taken and not at the bound, and whose sign * v is above the threshold.
 
-    In place: keys (minus sign * v) and ids, in index order.
+    Returns their number. In place: keys (minus sign * v) and ids, in index order.
     """
     count = 0
     for t in range(beta.shape[0]):
-        # written unconditionally, counted conditionally: no branch to mispredict
+        # The entry is always written, and counted only if it belongs. So there is no branch that the processor must guess.
         keys[count] = -sign * v[t]
         ids[count] = t
         count += (not taken[t]) & (sign * v[t] > threshold) & (beta[t] != bound[t])
@@ -328,9 +340,10 @@ def candidates(v, beta, bound, sign, threshold, taken, keys, ids):
 
 @jit
 def take(keys, ids, count, limit, room, taken, chosen, m):
-    """Append to `chosen` up to `room` candidates: those with a key below `limit`, then those that equal it.
+    """Append at most `room` candidates to `chosen`: first those with a key below `limit`, then those with that key.
 
-    Many duplicates tie with the last that fits: they must not crowd out the worst violators. Returns the new length.
+    Many duplicates may tie with the last one that fits. They must not take the places of the worst violators. Returns the new
+    length.
     """
     for ties in (False, True):
         for e in range(count):
@@ -344,7 +357,7 @@ def take(keys, ids, count, limit, room, taken, chosen, m):
 
 @jit
 def repair_sum(work, total):
-    """The sum of beta put right, which steps miss by their rounding: at the variable with most room. In place: beta."""
+    """Put the sum of beta right, which steps miss by their rounding. The variable with most room changes. In place: beta."""
     missing, widest, at = total, 0.0, 0
     for t in range(work.beta.shape[0]):
         missing -= work.beta[t]

@@ -1,11 +1,11 @@
-"""Inner loops of the interior-point method for the linear kernel: products with the features, vector passes, a step.
+"""The inner loops of the interior-point method over features: products with the features, passes over vectors, a step.
 
 Every vector has one entry per variable, padded to whole panels. `lower_side` and `upper_side` are 1 where the variable has
-that bound and 0 where it has not; there the slack is 1 and the multiplier 0 for ever. Padding has neither bound, and a
-diagonal so large that nothing moves it.
+that bound, and 0 where it has not. Without the bound the slack stays 1 and the multiplier stays 0. Padding has neither bound,
+and its diagonal is so large that nothing moves it.
 
-Relative moves ``d beta / s`` and ``d beta / u`` say everything of a predictor: with ``first = -s z`` its dz / z is
-``-1 - d beta / s``, so the way to the boundary and the complementarity behind it need no division.
+The relative moves ``d beta / s`` and ``d beta / u`` are all that a predictor needs. With ``first = -s z`` its dz / z is
+``-1 - d beta / s``. So the way to the boundary, and the complementarity there, need no division.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from svmcore._types import LANES, NONZERO, FloatArray
 from svmcore.simd.sums import backward, forward
 from svmcore.simd.vector import fmax
 
-BACK_OFF = 0.995  # share of the way to the boundary
+BACK_OFF = 0.995  # a step goes at most this share of the way to the boundary
 
 
 class Iterate(NamedTuple):
@@ -29,8 +29,8 @@ class Iterate(NamedTuple):
     beta: FloatArray
     s: FloatArray  # beta - lower
     u: FloatArray  # upper - beta
-    z: FloatArray  # multiplier of the lower bound
-    t: FloatArray  # multiplier of the upper bound
+    z: FloatArray  # the multiplier of the lower bound
+    t: FloatArray  # the multiplier of the upper bound
     gradient: FloatArray  # K beta + diag beta - c
     diag: FloatArray
     lower_side: FloatArray
@@ -38,16 +38,16 @@ class Iterate(NamedTuple):
 
 
 class NewtonStep(NamedTuple):
-    """The step of Newton, and what it is computed from."""
+    """Newton's step, and what it is computed from."""
 
     by_s: FloatArray  # lower_side / s
     by_u: FloatArray  # upper_side / u
-    weights: FloatArray  # (2, n): 1 / (diag + z / s + t / u), and that times the right-hand side
-    fitted: FloatArray  # (2, n): Z (I + Z' E^-1 Z)^-1 Z' of both
-    first: FloatArray  # right-hand side of s z = mu, less s z
-    second: FloatArray  # the same of u t
+    weights: FloatArray  # (2, n): 1 / (diag + z / s + t / u), and this times the right-hand side
+    fitted: FloatArray  # (2, n): Z (I + Z' E^-1 Z)^-1 Z' times each row of `weights`
+    first: FloatArray  # the right-hand side of s z = mu, less s z
+    second: FloatArray  # the same for u t
     base: FloatArray  # d beta where db = 0
-    unit: FloatArray  # what db = -1 alone adds to d beta
+    unit: FloatArray  # db = -1 adds this to d beta
 
 
 class Design(NamedTuple):
@@ -61,17 +61,17 @@ class Design(NamedTuple):
 class Arrival(NamedTuple):
     """Where a step has led."""
 
-    length: float  # of the step; 0: the system could not be factorised
+    length: float  # the length of the step, or 0 if the system could not be factorised
     bias: float
     excess: float  # sum(beta)
     size: float  # sum |beta|
-    complementarity: float  # sum of s z + u t
-    dual: float  # largest dual residual
+    complementarity: float  # the sum of s z + u t
+    dual: float  # the largest dual residual
 
 
 @jit(sums=True)
 def columns_times(panels, vectors, out):
-    """out = vectors Z, one row per vector over the points. In place: out (c x d)."""
+    """out = vectors Z, with one row for each vector over the points. In place: out (c x d)."""
     for c in range(out.shape[0]):
         for k in range(out.shape[1]):
             out[c, k] = 0.0
@@ -89,7 +89,7 @@ def columns_times(panels, vectors, out):
 
 @jit(sums=True)
 def rows_times(panels, weights, out):
-    """out = weights Z', one row per weight vector. In place: out (c x points)."""
+    """out = weights Z', with one row for each vector of weights. In place: out (c x points)."""
     for p in range(panels.shape[0]):
         panel = panels[p]
         for c in range(weights.shape[0]):
@@ -105,7 +105,7 @@ def rows_times(panels, weights, out):
 
 @jit(sums=True)
 def factorise(a):
-    """Cholesky's lower factor of a positive definite matrix, from and to its lower half; False when it is not. In place."""
+    """Replace the lower half of a matrix by Cholesky's factor. Returns False if it is not positive definite. In place: a."""
     for i in range(a.shape[0]):
         for j in range(i + 1):
             total = a[i, j]
@@ -122,7 +122,7 @@ def factorise(a):
 
 @jit
 def _fit(step, design, first):
-    """fitted = Z (I + Z' E^-1 Z)^-1 Z' weights for the rows from `first` on, by the factor in `design`. In place: step."""
+    """fitted = Z (I + Z' E^-1 Z)^-1 Z' weights, for the rows from `first` on, by the factor in `design`. In place: step."""
     weights, fitted, sums = step.weights[first:], step.fitted[first:], design.sums[first:]
     columns_times(design.panels, weights, sums)
     for c in range(sums.shape[0]):
@@ -133,7 +133,7 @@ def _fit(step, design, first):
 
 @jit(sums=True)
 def _response(inverse, weighted, fitted, out):
-    """E^-1 (right - Z h), given E^-1 right and Z h. Returns its sum. In place: out."""
+    """out = E^-1 (right - Z h), from E^-1 right and Z h. Returns its sum. In place: out."""
     total = 0.0
     for i in range(out.shape[0]):
         out[i] = weighted[i] - inverse[i] * fitted[i]
@@ -143,7 +143,7 @@ def _response(inverse, weighted, fitted, out):
 
 @jit(sums=True)
 def predicted(x, step, db):
-    """(length to the boundary, share of its square in the sum of s z + u t) for a direction that aims at zero."""
+    """For the direction that aims at zero: (its length to the boundary, the factor of length^2 in the sum of s z + u t)."""
     most, curve = 1.0, 0.0
     for i in range(x.s.shape[0]):
         move = step.base[i] - db * step.unit[i]
@@ -155,7 +155,7 @@ def predicted(x, step, db):
 
 @jit(sums=True)
 def correct(x, step, bias, db, mu):
-    """Right-hand sides that aim at mu, corrected for the curvature of the predictor. In place: step."""
+    """Set right-hand sides that aim at mu, corrected for the curvature of the predictor. In place: step."""
     for i in range(x.s.shape[0]):
         move = step.base[i] - db * step.unit[i]
         a, b = move * step.by_s[i], move * step.by_u[i]
@@ -170,7 +170,7 @@ def correct(x, step, bias, db, mu):
 
 @jit(sums=True)
 def reach(x, step, db):
-    """Length to the boundary of the corrected direction."""
+    """The length of the corrected direction to the boundary."""
     most = 1.0
     for i in range(x.s.shape[0]):
         move = step.base[i] - db * step.unit[i]
@@ -184,9 +184,9 @@ def reach(x, step, db):
 
 @jit(sums=True)
 def move(x, step, length, db, bias):
-    """Take the step and prepare the next: inverses, and the right-hand side that aims at zero. In place: x, step.
+    """Take the step and prepare the next one: inverses, and the right-hand side that aims at zero. In place: x, step.
 
-    In short loops: with many arrays to write to, LLVM gives up proving that they do not overlap.
+    The loops are short, because LLVM cannot prove that many arrays do not overlap when all of them are written to.
     """
     n = x.s.shape[0]
     for i in range(n):
@@ -219,9 +219,9 @@ def move(x, step, length, db, bias):
 
 @jit(sums=True)
 def advance(x, step, design, at, count, equality, factorised):
-    """One predictor-corrector step from where `at` says; `count` bounds exist. In place: x, step, design.
+    """One predictor-corrector step. `at` is where the last one has led, and `count` bounds exist. In place: x, step, design.
 
-    Where it takes long, somebody else has formed and `factorised` the normal matrix.
+    With `factorised` the caller has already formed and factorised the normal matrix, because that takes long.
     """
     normal = design.normal
     if not factorised:

@@ -1,9 +1,9 @@
 """Machines between classes, one after the other over the same points: pair steps among the points near the margin.
 
-Points lie in panels by class, so a machine reads what it needs where it is. It begins with a sample of its points. What the
-steps among them change is told to all points by kernel values in tiles; then those near the margin are the next to be looked
-at. In the end all that decides is computed in float64 from the points. Where this does not lead to the tolerance, nothing is
-said, and the solvers take over.
+Points lie in panels by class, so a machine reads its points where they are. It begins with a sample of them. After the steps
+among these, kernel values in tiles bring the residuals of all points up to date. The next steps are among the points near
+the margin. In the end all that decides is computed in float64 from the points. Where this does not lead to the tolerance,
+there is no answer from here, and the solvers take over.
 """
 
 from __future__ import annotations
@@ -22,21 +22,20 @@ from svmcore.solvers._block_jit import Lines, WorkingSet
 from svmcore.solvers._near_jit import ByClass, Everyone, Packed, begin, choose, finish, sample, turn
 from svmcore.solvers._whole import Outcome
 
-_MEMBERS = 2048  # variables that are moved at a time, at most
-_SAMPLE = 256  # of them at first,
-_SHARE = 0.06  # or this share of all
-_WIDTH = 0.25  # of the strip along the margin whose points are looked at
-_LARGE = 4096  # variables from which telling everyone of a change costs more than the steps:
-_ROUGH = (0.02,)  # there steps end at this share of the violation in the first turn,
-_ROUGHER = (0.2, 0.1)  # and below in the first and the second
-_NOISE = 2e-6  # the same of what float32 residuals can settle
-_TURNS = 12
-_CROWDED = 2.0  # share of the members' room that variables at their bounds may take, as a sample foretells it
-_STEPS = 20  # times the number of variables,
-_MOST_STEPS = 100_000  # but no more than these,
-_MORE_STEPS = 5000  # and these on top
-_ROUNDING = 1e-15  # of float64 products, per unit of sum |beta|
-_PART = 512  # points whose float64 residuals are computed together
+# Which variables are moved. At most _MEMBERS are moved at a time. A first sample has _SAMPLE of them, or the share _SHARE
+# of all if that is more. Later ones lie in a strip of the width _WIDTH along the margin.
+_MEMBERS, _SAMPLE, _SHARE, _WIDTH = 2048, 256, 0.06, 0.25
+# Steps end at a share of the violation. In the first turns it is one of _ROUGHER, and then _NOISE, which is as far as float32
+# residuals go. From _LARGE variables on an update of all residuals costs more than the steps: there _ROUGH takes the place of
+# _ROUGHER.
+_LARGE, _ROUGH, _ROUGHER, _NOISE = 4096, (0.02,), (0.2, 0.1), 2e-6
+# A machine is given up after _TURNS turns. It is given up, too, when a sample foretells that variables at their upper
+# bounds will need more than _CROWDED times the room of the members.
+_TURNS, _CROWDED = 12, 2.0
+# A machine gets _STEPS pair steps for each variable, but at most _MOST_STEPS of these, and _MORE_STEPS on top.
+_STEPS, _MOST_STEPS, _MORE_STEPS = 20, 100_000, 5000
+_ROUNDING = 1e-15  # the error of float64 products per unit of sum |beta|
+_PART = 512  # float64 residuals of so many points are computed together
 
 
 class Classes:
@@ -64,7 +63,10 @@ class Classes:
         self.points = ByClass(single, double, diagonal, weights, error)
 
     def spans(self, minus: tuple[int, ...], plus: tuple[int, ...]) -> tuple[IntArray, FloatArray]:
-        """The panels of the classes of a machine, and their sides; neighbours are one span."""
+        """The panels of the classes of a machine, as spans, and the side of each span.
+
+        Neighbours on one side are one span.
+        """
         every = sorted([(c, -1.0) for c in minus] + [(c, 1.0) for c in plus])
         spans: list[list[int]] = []
         sides: list[float] = []
@@ -79,7 +81,7 @@ class Classes:
 
 
 class Room:
-    """Room for one machine at a time among the classes; kernel values take `most_bytes` at most."""
+    """Room for one machine at a time among the classes. Kernel values take at most `most_bytes`."""
 
     def __init__(self, classes: Classes, most_bytes: int) -> None:
         self.classes = classes
@@ -153,7 +155,7 @@ class Room:
         return None
 
     def _crowded(self, work: WorkingSet, count: int, size: int) -> bool:
-        """Whether so many of a sample are at their upper bound that all such variables would be too many."""
+        """Whether so many of a sample are at their upper bounds that all such variables together would be too many."""
         stuck = np.count_nonzero(work.beta) - np.count_nonzero((work.lower < work.beta) & (work.beta < work.upper))
         return bool(stuck * size > _CROWDED * len(self.members) * count)
 

@@ -1,7 +1,7 @@
 """Loops for machines between classes whose points are in panels by class: pair steps among the points near the margin.
 
-A variable has the number of its point's lane in the panels. A problem is a few spans of panels, each on one side: what lies
-between the last point of a class and the end of its last panel has weight zero, and cannot move.
+A variable has the number of its point's lane in the panels. A problem is a few spans of panels. Each span is on one side.
+Lanes between the last point of a class and the end of its last panel have weight zero, so they cannot move.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from svmcore.simd.loops import add_block_32, add_block_64, gather_panels, pack_r
 from svmcore.simd.vector import BIG, ROWS
 from svmcore.solvers._block_jit import INNER_TOL, RELAX, TAU, extremes, pair_steps, repair_sum, start_masks
 
-NEAREST = 0.02  # width of the strip along the margin below which only violators are taken
+NEAREST = 0.02  # a strip along the margin that would be narrower than this becomes zero: then only violators are taken
 
 
 class ByClass(NamedTuple):
     """All points as panels, and what is known of each lane."""
 
-    single: Any  # float32, in units of the kernel
+    single: Any  # the panels in float32, as tiles read them
     double: Any
     diagonal: FloatArray
     weight: FloatArray
-    error: float  # of a residual from float32 values, at most, for each unit of sum |beta|
+    error: float  # the largest error of a residual from float32 values, for each unit of sum |beta|
 
 
 class Everyone(NamedTuple):
     """The variables of one problem, by lane."""
 
     beta: FloatArray
-    v: FloatArray  # residual
+    v: FloatArray  # the residual
     c: FloatArray
     lower: FloatArray
     upper: FloatArray
@@ -40,20 +40,20 @@ class Everyone(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """Room for rows of kernel values: of changed variables, or of support vectors against some others."""
+    """Room for points as rows of tiles, and for their coefficients: changed variables, or support vectors."""
 
     lanes: IntArray
     coef: FloatArray
     coef_single: Any
     rows: Any  # row groups
     rows_single: Any
-    panels: Any  # some points in float64,
-    part: FloatArray  # and sums for them
+    panels: Any  # room for some points in float64
+    part: FloatArray  # room for their sums
 
 
 @jit
 def begin(points, one, spans, sides, cost):
-    """No coefficients yet. In place: one."""
+    """Begin a problem, with all variables at zero. In place: one."""
     for k in range(spans.shape[0]):
         side = sides[k]
         for t in range(spans[k, 0] * LANES, spans[k, 1] * LANES):
@@ -67,9 +67,9 @@ def begin(points, one, spans, sides, cost):
 
 @jit
 def sample(one, spans, sides, most, members):
-    """About `most` variables, half of them on either side where there are as many: how many. In place: members.
+    """Choose about `most` variables, half of them on each side if there are so many. Returns their number.
 
-    There are none where one of the sides has none.
+    If one of the sides has no variables, it is 0. In place: members.
     """
     count = 0
     for positive in (False, True):
@@ -94,7 +94,7 @@ def sample(one, spans, sides, most, members):
 
 @jit
 def _enter(points, one, members, count, work, lines):
-    """The members as a working set. In place: work, lines."""
+    """Make the members a working set. Returns its violation. In place: work, lines."""
     gather_panels(points.single, members[:count], lines.panels)
     high, low = -BIG, BIG
     for k in range(work.beta.shape[0]):
@@ -121,7 +121,10 @@ def _enter(points, one, members, count, work, lines):
 
 @jit
 def _leave(shape, points, one, spans, members, count, work, packed):
-    """What the members have changed, for everyone: sum of |changes|, and how many. In place: beta, v, and the room."""
+    """Bring beta, and the residuals of all variables, up to date after steps among the members.
+
+    Returns the sum of |changes|, and how many variables have changed. In place: beta, v, and the room.
+    """
     size, moved = 0, 0.0
     for k in range(count):
         t = members[k]
@@ -149,9 +152,9 @@ def _leave(shape, points, one, spans, members, count, work, packed):
 
 @jit
 def _extremes(one, spans):
-    """(high, low, bias): the largest residual that can grow, the least that can shrink, the mean of those that can both.
+    """(high, low, bias): the largest residual of a variable that can grow, and the smallest of one that can shrink.
 
-    When none is free, the bias is the midpoint.
+    The bias is the mean residual of the free variables. When none is free, it is the midpoint of high and low.
     """
     high, low, total, free = -BIG, BIG, 0.0, 0
     for s in range(spans.shape[0]):
@@ -168,9 +171,9 @@ def _extremes(one, spans):
 
 @jit
 def _near(one, spans, bias, width, stride, members):
-    """The variables that may move within a strip along the margin; of those without a coefficient one in `stride`.
+    """Find the variables in a strip along the margin that may move. Of those without a coefficient, take one in `stride`.
 
-    Returns their number, which may be more than there is room, and how many of them have no coefficient. In place: members.
+    Returns how many are taken, which may be more than there is room for, and how many have no coefficient. In place: members.
     """
     count, most, at = 0, members.shape[0], 0
     for s in range(spans.shape[0]):
@@ -189,10 +192,10 @@ def _near(one, spans, bias, width, stride, members):
 
 @jit
 def _decisive(one, spans, high, low, bias, error, every):
-    """How many residuals are to be computed in float64: with `every` all, else those that may decide a measure.
+    """Choose the residuals that are to be computed in float64: with `every` all, else those that may decide a measure.
 
-    Those are of support vectors, those that may be an extreme, and those on whose side of the bias part of the gap depends.
-    Returns also the number of support vectors. In place: chosen.
+    These are the residuals of support vectors, those that may be an extreme, and those for which the gap depends on whether
+    they are above or below the bias. Returns their number, and the number of support vectors. In place: chosen.
     """
     count, support = 0, 0
     least, most = min(high, bias) - error, max(low, bias) + error
@@ -235,7 +238,7 @@ def _exactly(shape, points, one, spans, packed, count):
 
 @jit
 def _measured(one, spans, bias):
-    """(objective, gap) of a point whose residual is known where it matters; boxes are finite."""
+    """(objective, gap) of a point whose residual is known where it matters. Boxes are finite."""
     objective, gap = 0.0, 0.0
     for s in range(spans.shape[0]):
         for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
@@ -247,7 +250,7 @@ def _measured(one, spans, bias):
 
 @jit
 def turn(shape, points, one, spans, members, count, work, lines, packed, tol, rough, most_steps):
-    """Pair steps among the members, in float32, and what they do to everyone.
+    """Pair steps among the members, in float32, and the residuals of all variables after them.
 
     Returns (steps, changed variables, sum of their changes, high, low, bias). In place: one, and the room.
     """
@@ -265,9 +268,9 @@ def turn(shape, points, one, spans, members, count, work, lines, packed, tol, ro
 
 @jit
 def choose(one, spans, bias, width, most, members):
-    """The members of the next turn, about `most`: their number; more than there is room where there is none.
+    """Choose about `most` members for the next turn. Returns their number. It may be larger than the room: then none fit.
 
-    First the strip becomes narrow, then not all violators are taken. In place: members.
+    If there are too many, the strip becomes narrower first. Then not all violators are taken. In place: members.
     """
     while True:
         count, empty = _near(one, spans, bias, width, 1, members)
@@ -282,7 +285,7 @@ def choose(one, spans, bias, width, most, members):
 
 @jit
 def finish(shape, points, one, spans, packed, high, low, bias, error, every):
-    """Residuals in float64, of all variables or of those that decide, and what they say of the point.
+    """Residuals in float64, of all variables or of those that decide, and the measures of the point.
 
     Returns (residuals computed, support vectors, high, low, bias, objective, gap). In place: v, and the room.
     """

@@ -6,8 +6,8 @@ from svmcore._types import NONZERO, FloatArray
 from svmcore.simd.vector import BIG
 from svmcore.solvers._contract import Crawl
 
-# When to raise the precision: after PATIENCE outer steps in which neither the violation fell by a tenth nor the objective
-# by the share PROGRESS. Rounding may raise the objective by the share RISE.
+# When to raise the precision: after PATIENCE outer steps in which the violation has not fallen by a tenth, nor the
+# objective by the share PROGRESS. Rounding may raise the objective by the share RISE.
 PATIENCE = 12
 PROGRESS = 1e-6
 RISE = 1e-6
@@ -25,17 +25,17 @@ class Watch:
         self.crawl, self.n = crawl, n
         self.level = BIG
         self.crawled = 0
-        self.begun = (0, 0)  # pair steps and outer ones before this stretch
+        self.begun = (0, 0)  # how many pair steps and outer steps there were before this stretch
         self.forget()
 
     def forget(self) -> None:
-        """Start afresh, after a change of method."""
+        """Start afresh. It is called after a change of method."""
         self.best = self.lowest = BIG
         self.idle = 0
         self.safe: FloatArray | None = None
 
     def harmed(self, objective: float, beta: FloatArray) -> bool:
-        """Whether the objective has risen; keeps the best point so far."""
+        """Whether the objective has risen. The best point so far is kept."""
         if objective <= self.lowest:
             self.safe = beta.copy()
         return objective > self.lowest + RISE * abs(self.lowest) + NONZERO
@@ -48,10 +48,10 @@ class Watch:
         return self.idle > PATIENCE
 
     def crawls(self, violation: float, objective: float, steps: int, outer: int) -> bool:
-        """Whether over many pair steps, or outer ones, the violation has not halved.
+        """Whether the violation has not halved over many pair steps or outer steps.
 
-        While thousands of variables move to their bounds, working set by working set, the violation stays and the objective
-        falls: that is progress.
+        Thousands of variables may move to their bounds, working set by working set. Then the violation stays where it is, but
+        the objective falls. That counts as progress.
         """
         if not self.crawl.seen(violation, steps + self.n * outer):
             return False
@@ -64,5 +64,5 @@ class Watch:
 
     @property
     def endless(self) -> bool:
-        """Whether it has crawled for long without moving the objective, or for too long in all."""
+        """Whether the run has crawled for long without a change of the objective, or for too long in all."""
         return self.crawled > MOST_CRAWLS or self.crawl.endless

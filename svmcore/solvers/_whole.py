@@ -1,9 +1,9 @@
-"""Small problems at once: a problem that fits one working set is solved and measured in one compiled call.
+"""Small problems in one call: a problem that fits one working set is solved and measured by compiled code.
 
-What it does is what `block` does with such a problem, in the same loops, but for two things. Rows of the Gram matrix are
-computed when a step first looks at them: a problem with few support vectors needs few. And every residual is computed in
-float64 from the points, so the answer comes with all that its certificate says. Where that does not lead to the
-tolerance, nothing is said, and the solvers take over.
+This is what `block` does with such a problem, in the same loops, but there are two differences. Rows of the Gram matrix are
+computed when a step first looks at them, and a problem with few support vectors needs few rows. And every residual is
+computed in float64 from the points, so the answer comes with all that its certificate says. Where this does not lead to the
+tolerance, there is no answer from here, and the solvers take over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import Lines, WorkingSet
 from svmcore.solvers._whole_jit import Task, solve
 
-MOST = 1900  # variables
+MOST = 1900  # a problem of at most so many variables is solved here
 _ROUNDS = 6
 # A problem gets _STEPS pair steps for each variable, and _MORE_STEPS on top.
 _STEPS, _MORE_STEPS = 20, 5000
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
 
 def serves(K: KernelMatrix) -> bool:
-    """Whether there is a way at once for this kernel: dense points, few features, tiles of a kernel that is no product."""
+    """Whether this kernel can be served: dense points of few features, and tiles of a kernel that is not the product x'z."""
     kernel = K.kernel
     return (
         K.n_features < COSTLY
@@ -59,14 +59,14 @@ def serves(K: KernelMatrix) -> bool:
 
 
 def has_way(qp: DualQP) -> bool:
-    """Whether there is one for this problem: few variables in finite boxes, and an equality row."""
+    """Whether this problem can be solved here: few variables in finite boxes, and an equality row."""
     return qp.equality and len(qp.c) <= MOST and not qp.diag.any() and not qp.infinite
 
 
 def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_steps: int = -1) -> Outcome | None:
-    """The answer from a feasible start, where `serves` and `has_way` say yes; None where it takes more than this.
+    """The answer from a feasible start, for what `serves` and `has_way` accept. None where this does not suffice.
 
-    `most_steps`: no more steps than these; -1 leaves the number to us.
+    There are at most `most_steps` steps. With -1 their number is decided here.
     """
     tiles = make_tiles(K, centred=qp.centred)
     if not isinstance(tiles, DenseTiles):
@@ -105,7 +105,7 @@ def _solved(tiles: DenseTiles, qp: DualQP, start: FloatArray, tol: float, most_s
 
 
 def _of_variables(source: Real, point: IntArray, n: int) -> Real:
-    """The panels of the points of the variables."""
+    """Panels of the points of the variables, in the order of the variables."""
     if len(point) == n and np.array_equal(point, np.arange(n)):
         return source
     out = np.empty((-(-len(point) // LANES), *source.shape[1:]), source.dtype)

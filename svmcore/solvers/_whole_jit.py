@@ -1,4 +1,4 @@
-"""A problem of one working set, solved and measured in one call: the loops of the block solver, one after the other."""
+"""A problem of one working set, solved and measured in one call. It runs the loops of the block solver in turn."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Task(NamedTuple):
     point: IntArray
     c: FloatArray
     total: float
-    v: FloatArray  # residual
-    support: IntArray  # room for the points with a coefficient,
-    coef: FloatArray  # for the coefficients, up to whole row groups,
-    rows: Any  # for these points as row groups,
-    field: FloatArray  # and for K beta, up to whole panels
+    v: FloatArray  # the residual
+    support: IntArray  # room for the points with a coefficient
+    coef: FloatArray  # room for their coefficients, up to whole row groups
+    rows: Any  # room for these points as row groups
+    field: FloatArray  # room for K beta, up to whole panels
 
 
 @jit
@@ -49,7 +49,7 @@ def _residual(shape, work, task):
 
 @jit
 def _bias(work, v, high, low):
-    """The mean residual of the free variables; when none is free, the midpoint of the interval that is optimal."""
+    """The mean residual of the free variables. When none is free, it is the midpoint of the optimal interval."""
     total, count = 0.0, 0
     for t in range(v.shape[0]):
         if work.lower[t] < work.beta[t] < work.upper[t]:
@@ -64,7 +64,7 @@ def _bias(work, v, high, low):
 
 @jit
 def _measured(work, task, high, low):
-    """(bias, objective, gap) of a point whose residual is known; boxes are finite."""
+    """(bias, objective, gap) of a point whose residual is known. Boxes are finite."""
     bias = _bias(work, task.v, high, low)
     objective, gap = 0.0, 0.0
     for t in range(work.beta.shape[0]):
@@ -78,8 +78,8 @@ def _measured(work, task, high, low):
 def solve(shape, work, lines, task, tol, most_steps, most_rounds):
     """Pair steps in float32 and residuals in float64, in turn, until the violation is at most `tol`.
 
-    Returns (steps, rounds, violation, bias, objective, gap). A violation above the tolerance says that
-    something else is called for. In place: beta, and the room.
+    Returns (steps, rounds, violation, bias, objective, gap). If the violation is above the tolerance, another solver is
+    needed. In place: beta, and the room.
     """
     m, steps, rounds = work.beta.shape[0], 0, 0
     while True:

@@ -46,7 +46,7 @@ CAPABILITIES = Capabilities(
 OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
 
 SINGLE, MIXED, DOUBLE = range(3)
-"""Levels of precision: all in float32; products in float64; products and blocks in float64."""
+"""The levels of precision: all in float32, products in float64, and products and blocks in float64."""
 
 # The size of a working set. It holds all variables, up to SMALL of them. The limit is SMALL_COSTLY where kernel values are
 # costly, and SMALL_KEPT where all of them are in memory. Otherwise it has at least LEAST_BLOCK variables, and FREE_FACTOR
@@ -79,8 +79,8 @@ TYPICAL = 10.0
 SHORT = 1 << 28
 BRIEF = 1e10
 
-RUNAWAY = 1e50  # an objective below minus this is minus infinity
-HULLS_MEET = 1e-14  # share of the largest k(x, x): a squared distance of the hulls of the classes below it is rounding
+RUNAWAY = 1e50  # an objective below minus this counts as minus infinity
+HULLS_MEET = 1e-14  # the classes' hulls meet where their squared distance is below this share of the largest k(x, x)
 
 # A curvature counts as zero below the share FLAT of the largest k(x, x), and below LEAST_CURVATURE where all are zero.
 # FLAT_16 is that share for a Gram matrix in 16 bits, which is in units of the largest k(x, x).
@@ -121,7 +121,7 @@ class Gauge(NamedTuple):
 
 
 class _Run:
-    """State of one run."""
+    """The state of one run."""
 
     def __init__(self, qp: DualQP, K: KernelMatrix, start: FloatArray) -> None:
         self.qp = qp
@@ -144,7 +144,7 @@ class _Run:
         self.steps = 0
         self.outer = 0
         self.last_steps = self.last_free = 0
-        self.last_face = (BIG, 0)  # objective and pair steps at the last face step
+        self.last_face = (BIG, 0)  # the objective and the number of pair steps at the last face step
         self.bits = 0
         self.halves = bool(self.tiles.fits_16_bits and not qp.diag.any())
         self.last_half = (0, 0.0)
@@ -154,13 +154,13 @@ class _Run:
         self.whole = True  # the field belongs to beta
         self.relax = block_jit.RELAX
         self.exact = True  # the field carries no float32 error
-        self.moved = 0.0  # sum of |coefficients| whose products went into the field
-        self.moved_single = 0.0  # of those that went in through float32, each times its error factor
+        self.moved = 0.0  # the sum of |coefficients| whose products went into the field
+        self.moved_single = 0.0  # the same of those that went in through float32, each times its error factor
         if not self.largest < 1e30:
             self.level = DOUBLE
 
     def gauge(self) -> Gauge:
-        """Residual, its extremes and the violation."""
+        """Compute the residual, its extremes and the violation."""
         qp = self.qp
         v = measures.residual(qp, self.beta, self.field)
         high, low, free = block_jit.extremes(v, self.beta, qp.lower, qp.upper)
@@ -170,14 +170,14 @@ class _Run:
         return measures.objective(self.qp, self.beta, gauge.v)
 
     def rounding(self) -> float:
-        """How far float32 products may have moved the residual, typically at most."""
+        """How far float32 products have moved the residual, at most in typical cases."""
         if self.exact:
             return 0.0
         root = np.sqrt(np.abs(self.K.diagonal[self.qp.point]))
         return ROUNDING * float(root.max(initial=0.0) * np.linalg.norm(root * self.beta))
 
     def goal(self, tol: float) -> float:
-        """A violation by this field at which the exact one is below `tol`; 0 where rounding is too large to tell.
+        """If this field's violation is at most this, the exact one is below `tol`. 0 where rounding is too large to say so.
 
         Without stored columns a product in float64 costs little more than the certificate that finds it remembered.
         """
@@ -199,7 +199,7 @@ class _Run:
         return double + self.moved_single * self.tiles.error_factor[self.qp.point]
 
     def change(self, index: IntArray, step: FloatArray, control: Control | None) -> Status | None:
-        """field += K step, by pieces."""
+        """field += K step, in pieces."""
         if self.one_each:
             points, coef = index, step
         else:
@@ -225,16 +225,16 @@ class _Run:
         return None
 
     def known(self) -> tuple[Any, ...]:
-        """What goes with the field, and the field."""
+        """The field, and all that is known of it."""
         return self.field.copy(), self.level, self.exact, self.moved, self.moved_single, self.fresh, self.remembered
 
     def back_to(self, known: tuple[Any, ...]) -> None:
-        """The field as it was, after one that is half done."""
+        """Put the field back as it was, where a new one is only half done."""
         self.field[:] = known[0]
         self.level, self.exact, self.moved, self.moved_single, self.fresh, self.remembered = known[1:]
 
     def refresh(self, level: int, control: Control | None) -> Status | None:
-        """The field computed afresh, at a higher level of precision."""
+        """Compute the field afresh, at a higher level of precision."""
         support = np.flatnonzero(self.beta)
         short = len(support) * self.K.n <= SHORT and product_work(self.K, len(support)) <= 10.0 * BRIEF
         before = () if short else self.known()
@@ -262,7 +262,7 @@ class _Run:
             self.level = max(self.level, MIXED)
 
     def settle(self) -> None:
-        """The field summed up afresh from columns that are kept: it then carries the rounding of one product."""
+        """Sum the field up afresh from columns that are kept. Then it carries the rounding of one product."""
         support = np.flatnonzero(self.beta)
         if self.level == SINGLE and not self.exact and self.tiles.stored(self.qp.point[support]):
             self.field[:] = 0.0
@@ -279,7 +279,7 @@ class _Run:
         return min(n, max(LEAST_BLOCK, int(FREE_FACTOR * free) + 256), max(room, 256))
 
     def choose(self, gauge: Gauge, size: int) -> IntArray:
-        """Part of the last working set, and the worst violators of both kinds, half and half."""
+        """Choose a working set: a part of the last one, and the worst violators of both kinds, half of each."""
         qp, taken = self.qp, self.taken
         n = len(self.beta)
         if size == n:
@@ -305,7 +305,7 @@ class _Run:
         return chosen
 
     def working_set(self, chosen: IntArray, gauge: Gauge) -> block_jit.WorkingSet:
-        """Everything the inner steps need."""
+        """Everything that the inner steps need."""
         qp = self.qp
         m = len(chosen)
         dtype = self.gram_type(m, gauge)
@@ -333,7 +333,7 @@ class _Run:
         return work
 
     def steps_allowed(self, free: int) -> int:
-        """Pair steps after which, with few free variables, an exact step over them is cheaper than more pairs."""
+        """After so many pair steps an exact step over the free variables is cheaper than more pairs, where these are few."""
         return 100 * free + 10000
 
     def ripe(self, free: int) -> bool:
@@ -385,7 +385,7 @@ class _Run:
         return run(work)
 
     def gram_type(self, m: int, gauge: Gauge) -> Any:
-        """Number type of the next Gram matrix: 16 bits when it is large and their rounding cannot matter."""
+        """The number type of the next Gram matrix. It is 16 bits if the matrix is large and their rounding cannot matter."""
         if self.level == DOUBLE:
             return np.float64
         kept = self.tiles.costly and m == len(self.beta)  # then no copy is needed
@@ -403,19 +403,19 @@ class _Run:
         return np.uint16
 
     def success(self) -> Status:
-        """How a run ends that has met its criterion."""
+        """The status of a run that has met its criterion."""
         bent = self.bits & block_jit.NONCONVEX and not is_positive(self.K.kernel)  # else it is rounding that bends
         return Status.STATIONARY if bent else Status.CONVERGED
 
     def sharpen(self, level: int, control: Control, unbounded: bool) -> Status | None:
-        """More precision, or the verdict when there is no more to be had."""
+        """Go up to more precision. Where there is no higher level, return how the run ends."""
         if self.level == DOUBLE:
             return Status.UNBOUNDED if unbounded else Status.PRECISION
         self.halves = False
         return self.refresh(level, control)
 
     def retreat(self, safe: FloatArray | None, control: Control) -> Status | None:
-        """Back to the best point, in float64 throughout; the second time from float64, for good."""
+        """Go back to the best point, in float64 throughout. The second time, from float64, the run ends."""
         finished = self.level == DOUBLE and self.relax == 1.0
         self.relax = 1.0 if self.level == DOUBLE else self.relax
         if safe is not None:
@@ -424,7 +424,7 @@ class _Run:
         return Status.PRECISION if finished else status
 
     def face(self, noise: float, control: Control) -> Status | None:
-        """An exact step over all free variables, when they are few enough."""
+        """Take an exact step over all free variables, if they are few enough."""
         qp = self.qp
         if not self.exact:
             status = self.refresh(MIXED, control)
@@ -451,7 +451,7 @@ class _Run:
         return status or self.compare_faces(control)
 
     def compare_faces(self, control: Control) -> Status | None:
-        """After a face step: more precision, where the blocks since the last one have led to nothing better."""
+        """Go up to more precision after a face step, if the blocks since the last one have not led to a better point."""
         reached, steps = self.objective(self.gauge()), self.steps
         (best, before), self.last_face = self.last_face, (reached, steps)
         self.steps += 1
@@ -460,7 +460,7 @@ class _Run:
         return self.sharpen(DOUBLE, control, unbounded=False)
 
     def hopeless(self, gauge: Gauge) -> bool:
-        """Whether, with open boxes, the hulls of the classes meet to within rounding: |w|^2 / sum(beta)^2 vanishes."""
+        """Whether boxes are open and the hulls of the classes meet to within rounding: |w|^2 / sum(beta)^2 vanishes."""
         if not self.open_box:
             return False
         size = float(np.abs(self.beta).sum())
@@ -469,7 +469,7 @@ class _Run:
 
 
 def _on_part(work: block_jit.WorkingSet, members: IntArray, run: Callable[..., Status | None]) -> Status | None:
-    """`run` on some of the variables of a working set; the residuals of the others follow. In place: work."""
+    """`run` on some of the variables of a working set, and then update the residuals of the others. In place: work."""
     m = len(members)
     gram = gram_among(work.gram, members)
     width = -(-m // LANES) * LANES
@@ -503,7 +503,7 @@ def run(
     seed: int,
     trace: bool,
 ) -> Raw:
-    """Solve the dual from `start`; see the module's docstring. `n_iter` counts pair steps."""
+    """Solve the dual from `start`, as the text of this file says. `n_iter` counts pair steps."""
     state = _Run(qp, K, start)
     if stopping == "kkt":
         state.foresee(tol)
@@ -565,7 +565,7 @@ def _answer(
     objective: float,
     records: list[tuple[float, float, int, int]] | None,
 ) -> Raw:
-    """What the run hands over, and with it the residual where nobody else knows it."""
+    """What the run hands over, with the residual if nobody else knows it."""
     table = None
     if records is not None:
         columns = ("objective", "violation", "n_kernel_evals", "free")
@@ -577,7 +577,7 @@ def _answer(
         status = Status.UNBOUNDED
     worse = not np.isfinite(state.beta).all() or (not status.ok and objective > 0.0)
     if worse:
-        state.beta[:] = start  # whatever came of it is worse than nothing
+        state.beta[:] = start  # the point has become worse than the start
     raw = Raw(state.beta, status, state.steps, table, stats)
     if worse or state.remembered or not state.whole or not (status.ok or status in STOPPED):
         return raw  # the certificate computes the residual itself, perhaps from a product that is remembered
@@ -613,7 +613,9 @@ def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: C
     if done:
         ended = state.change(chosen[changed], step[changed], control)
         status, done = status or ended, ended is None
-    if not done:  # the product took too long to wait for: back to the point whose field is known, unless that is zero
+    if (
+        not done
+    ):  # the product was not finished, so the run goes back to the point whose field is known, unless that is zero
         state.back_to(known)
         state.whole = bool(point.any())
         if state.whole:

@@ -1,4 +1,4 @@
-"""Interior point for kernels of few features or of moderate n, and crossover to exact bounds.
+"""An interior point method for kernels of few features, or for moderate n, with a crossover to exact bounds.
 
 Solves   every formulation of the sign-free dual whose boxes are bounded or whose diagonal is positive. The kernel must be
          positive.
@@ -96,7 +96,10 @@ class _Poll:
 
 
 def _features(K: KernelMatrix, poll: _Poll) -> tuple[FloatArray, int] | None:
-    """Panels of features whose inner products are K, and the number of features. None where K is not positive."""
+    """Panels of features whose inner products are K, and the number of features.
+
+    None where K is not positive, or on a stop.
+    """
     if has_features(K):
         points = dense_points(K.X.toarray(), np.arange(K.n)) if is_sparse(K.X) else K.points
         return points.panels, K.n_features
@@ -180,7 +183,7 @@ class _Data:
         return self._fitted[0, : self.m].copy()
 
     def gram(self, values: FloatArray) -> FloatArray:
-        """Z' diag(r) Z, its lower half."""
+        """The lower half of Z' diag(r) Z."""
         out = np.empty((self.d, self.d))
         self.add_gram(self.padded(values), out)
         return out
@@ -191,7 +194,7 @@ class _Data:
         return float(self.size) * self.d**2 > LONG
 
     def add_gram(self, values: FloatArray, out: FloatArray) -> None:
-        """`gram` of a padded vector, by blocks of rows where it takes long. Unfinished when asked to stop. In place: out."""
+        """`gram` of a padded vector, in blocks of rows where it takes long. A stop leaves it unfinished. In place: out."""
         if not self.long:
             weighted_gram(self.panels, values, self.d, out)
             return
@@ -444,7 +447,7 @@ def run(
     seed: int,
     trace: bool,
 ) -> Raw:
-    """Solve the dual; `start` is not used. `n_iter` counts interior-point steps."""
+    """Solve the dual. `start` is not used. `n_iter` counts steps of the interior point."""
     records: list[tuple[float, float, float]] = []
     best = _Exact(np.zeros_like(start), qp.c, np.inf)
     barrier = CLOSENESS * tol
@@ -514,6 +517,6 @@ def _better(qp: DualQP, data: _Data, best: _Exact, inner: FloatArray) -> FloatAr
 
 
 def _table(records: list[tuple[float, float, float]]) -> dict[str, FloatArray]:
-    """A trace by columns."""
+    """A trace as columns."""
     columns = ("objective", "complementarity", "dual_residual")
     return {name: np.array([record[k] for record in records]) for k, name in enumerate(columns)}
