@@ -202,13 +202,14 @@ def test_estimate_is_near_to_what_is_counted(monkeypatch):
 def test_bands_of_real_data_contain_the_exact_curve(name, data_set):
     X, y = data_set(name)
     X = X.toarray() if hasattr(X, "toarray") else X
-    rows = np.random.default_rng(0).permutation(len(y))[:220]
-    options = {"standardize": True, "cv": 3, "C_min": 1e-3, "C_max": 10.0}
+    rows = np.random.default_rng(0).permutation(len(y))[:150]
+    options = {"standardize": True, "cv": 3, "C_min": 1e-2, "C_max": 10.0}
     exact = svmcore.cv_path(X[rows], y[rows], **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
-        cv = svmcore.cv_path(X[rows], y[rows], eps=0.05, **options)
-    C = np.exp(np.random.default_rng(0).uniform(np.log(1.001e-3), np.log(9.99), 3000))
+        cv = svmcore.cv_path(X[rows], y[rows], eps=0.1, **options)
+    assert cv.stats["n_fits"] > 20
+    C = np.exp(np.random.default_rng(0).uniform(np.log(1.001e-2), np.log(9.99), 3000))
     low, high = cv.band(C)
     assert (low <= exact.error(C) + 1e-12).all()
     assert (exact.error(C) <= high + 1e-12).all()

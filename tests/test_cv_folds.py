@@ -50,6 +50,25 @@ def test_splitters_and_pairs_are_taken_as_they_are():
     assert np.isnan(part.decision_scores(1.0)).any()
 
 
+def test_no_folds_named_are_five():
+    X, y = noisy(60)
+    five, none = (svmcore.cv_path(X, y, gamma=0.3, C_max=1.0, cv=cv) for cv in (5, None))
+    np.testing.assert_array_equal(five.breakpoints, none.breakpoints)
+    assert len(none.folds) == 5
+
+
+def test_leaving_one_out_by_a_splitter_or_by_pairs_costs_what_it_does_by_name():
+    model_selection = pytest.importorskip("sklearn.model_selection")
+    X, y = noisy(40)
+    named = svmcore.cv_path(X, y, gamma=0.3, cv="loo")
+    assert named.stats["n_planned"] == 41  # with the path of all rows, which the others end in
+    for cv in (model_selection.LeaveOneOut(), [(fold.train, fold.test) for fold in named.folds]):
+        same = svmcore.cv_path(X, y, gamma=0.3, cv=cv)
+        assert same.stats["n_planned"] == 41
+        np.testing.assert_array_equal(same.breakpoints, named.breakpoints)
+        np.testing.assert_array_equal(same.values, named.values)
+
+
 class Odd:
     def __repr__(self):
         return "Odd()"
@@ -77,7 +96,7 @@ class Foreign:
         ({"cv": 1}, "cv=1 is out of range"),
         ({"cv": True}, "cv=True is not a whole number"),
         ({"cv": 2.5}, "cv=2.5 is no way to make folds"),
-        ({"cv": "ten"}, "choose one of 'loo'"),
+        ({"cv": "ten"}, "cv='ten' is not known; give a number of folds, \"loo\", a list of index pairs"),
         ({"cv": 25}, "cv=25 needs at least 25 rows of every class, and y holds 12 of 'yes'"),
         ({"cv": Odd()}, r"cv.split yielded \[1, 2, 3\] as fold 0"),
         ({"cv": [(np.arange(40), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]}, "row 30 .10 rows overlap"),
@@ -105,7 +124,8 @@ class Foreign:
         ({"gamma": [0.1, 1.0, 0.1]}, "gamma holds 0.1 twice .positions 0 and 2"),
         ({"gamma": np.array(0.5)}, r"gamma=array.0.5. is not a number"),
         ({"gamma": []}, "gamma is an empty list"),
-        ({"gamma": "best"}, "gamma='best' is not known"),
+        ({"gamma": "best"}, "gamma='best' is not known; .* \"search\", a positive number, or a list"),
+        ({"gamma": [0.1, "best"]}, "gamma='best' is not known"),
         ({"gamma": "search", "kernel": "linear"}, "kernel='linear' has no gamma to choose"),
         ({"gamma": [1.0, 2.0], "kernel": "linear"}, "kernel='linear' has no gamma to choose"),
         ({"gamma": "search", "kernel": "poly"}, "with kernel='poly' give a list"),

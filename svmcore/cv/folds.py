@@ -14,6 +14,8 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.problem import border
 
 LOO = "loo"
+_DEFAULT = 5  # what None means to scikit-learn
+_WAYS = 'give a number of folds, "loo", a list of index pairs (train, test), or a scikit-learn splitter'
 _ALONE = "its only row cannot be both trained on and validated: leave this row out, or join its class to another"
 
 
@@ -35,8 +37,10 @@ def make_folds(
     n = codes.size
     learned = np.arange(classes.size) if learned is None else learned
     owner = None if groups is None else _groups(groups, n)
+    cv = _DEFAULT if cv is None else cv
     if isinstance(cv, str):
-        border.choice("cv", cv, (LOO,))
+        if cv != LOO:
+            raise InputError(f"cv={cv!r} is not known; {_WAYS}")
         if owner is None:
             return [Fold(np.delete(np.arange(n), i), np.array([i])) for i in range(n)]
         return _pairs(owner, int(owner.max()) + 1)
@@ -56,6 +60,11 @@ def make_folds(
     folds = [_checked(pair, k, n, "cv holds") for k, pair in enumerate(pairs)]
     _partition(folds, n)
     return folds
+
+
+def leaves_one_out(folds: list[Fold], n: int) -> bool:
+    """Whether every fold validates one row and trains on all others: by "loo", a splitter, or index pairs."""
+    return len(folds) > 1 and all(fold.test.size == 1 and fold.train.size == n - 1 for fold in folds)
 
 
 def check_training(
@@ -166,10 +175,7 @@ def _iterate(values: Any, name: str) -> Iterator[Any]:
     try:
         yield from values
     except TypeError:
-        raise InputError(
-            f'{name}={values!r} is no way to make folds; give a number of folds, "loo", a list of index pairs '
-            "(train, test), or a scikit-learn splitter"
-        ) from None
+        raise InputError(f"{name}={values!r} is no way to make folds; {_WAYS}") from None
 
 
 def _checked(pair: Any, k: int, n: int, source: str) -> Fold:

@@ -96,6 +96,10 @@ def plan_of(study: Study, gamma: Any) -> Fixed:
 
 def _number(study: Study, gamma: Any) -> float:
     """One gamma as a number; "scale" is worked out on all rows, standardised as they will be."""
+    if isinstance(gamma, str) and gamma not in ("scale", "auto"):
+        raise InputError(
+            f'gamma={gamma!r} is not known; give "scale", "auto", "search", a positive number, or a list of numbers'
+        )
     form = study.form
     spec = border.kernel(form["kernel"], _seen(study), gamma, form["degree"], form["coef0"], 0.0, study.weights)
     return spec.kernel.gamma

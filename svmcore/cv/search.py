@@ -13,7 +13,7 @@ import numpy as np
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import checked
 from svmcore._types import FloatArray
-from svmcore.cv.folds import LOO, check_training, make_folds
+from svmcore.cv.folds import check_training, leaves_one_out, make_folds
 from svmcore.cv.gammas import plan_of
 from svmcore.cv.goals import HINGE, ONE_CLASS, Goal, divided, goal_of
 from svmcore.cv.job import FoundCurves, Job
@@ -55,8 +55,8 @@ def cv_path(
     loss : what machines learn. "hinge", classes; "epsilon_insensitive", numbers, with a tube of the half-width `epsilon`
         (default 0.1), as `train_svr`; "pinball", the quantile `tau` of numbers (default 0.5); "one_class", the second of two
         classes alone, as `one_class_path`: rows of the first are there for validation only.
-    cv : the number of folds (of classes stratified, shuffled by `random_state`); "loo", leave one out; a list of pairs of
-        index arrays (train, test); or any scikit-learn splitter.
+    cv : the number of folds (of classes stratified, shuffled by `random_state`; None: 5); "loo", leave one out; a list of
+        pairs of index arrays (train, test); or any scikit-learn splitter.
     groups : one group per row; rows of a group stay together. For a number of folds, "loo" or a splitter.
     gamma : "scale" or "auto", worked out once on all rows; a number; a list of these; or "search": from coarse to fine,
         around the distances of the data. Every gamma has its exact curve.
@@ -121,7 +121,7 @@ def cv_path(
     folds = make_folds(cv, study.codes, study.classes, groups, seed, study.goal.target, learned)
     check_training(folds, study.codes, study.classes, study.weights, learned)
     judge = make_score(score, costs, study.codes, study.classes, scored, folds, study.goal)
-    shared = isinstance(cv, str) and cv == LOO and groups is None and study.rowwise
+    shared = study.rowwise and leaves_one_out(folds, study.n)
     job = Job(study, folds, judge, progress, n_jobs, worker_count(n_jobs), shared)
     plan = plan_of(study, gamma)
     found = job.run_exact(plan) if eps is None else job.run_cheaper(plan, _eps(eps, score, goal))
