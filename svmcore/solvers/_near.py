@@ -148,7 +148,7 @@ class Room:
                         return None
                     if high - low <= tol:
                         outcome = steps, turns, evals, known, max(high - low, 0.0), bias, objective, gap
-                        return self._outcome(spans, outcome)
+                        return self._outcome(support, outcome)
             elif turns == 1 and self._crowded(work, count, size):
                 return None
             count = choose(one, spans, bias, _WIDTH, most if large and turns == 1 else len(members), members)
@@ -160,11 +160,8 @@ class Room:
         return bool(stuck * size > _CROWDED * len(self.members) * count)
 
     def _outcome(
-        self, spans: IntArray, told: tuple[int, int, int, int, float, float, float, float]
+        self, support: int, told: tuple[int, int, int, int, float, float, float, float]
     ) -> tuple[IntArray, Outcome]:
-        lanes = np.concatenate(
-            [first * LANES + np.flatnonzero(self.one.beta[first * LANES : last * LANES]) for first, last in spans]
-        )
-        rows = self.classes.row[lanes]
+        rows = self.classes.row[self.packed.lanes[:support]]  # as `finish` has left them, with their coefficients
         order = np.argsort(rows)
-        return rows[order], Outcome(self.one.beta[lanes[order]], *told)
+        return rows[order], Outcome(self.packed.coef[order], *told)
