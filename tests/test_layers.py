@@ -471,6 +471,34 @@ def test_architecture_names_every_room(files):
     assert sorted(room for room in rooms if not {room, f"{room}/"} & named) == []
 
 
+def named_there(word: str, classes: set[str]) -> bool:
+    """Whether a word of the page's table is there: a file, a folder, a name in a file, a class, or a command's option."""
+    if word.startswith("--"):
+        return f'"{word}"' in (ROOT / "svmcore" / "cli" / "parser.py").read_text(encoding="utf-8")
+    if word.endswith(".md"):
+        return (ROOT / "docs" / word).is_file()
+    base = ROOT if word.startswith("bench/") else ROOT / "svmcore"
+    if word.endswith("/"):
+        return (base / word).is_dir()
+    module, _, name = word.partition(".")
+    file = base / f"{module}.py"
+    if not file.is_file():
+        return word in classes
+    return bool(re.search(rf"^(?:class |def )?{name}\b", file.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_where_it_goes_is_there(files):
+    """Every place that the page sends a newcomer to exists."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = text.partition("## Where does it go?")[2].partition("\n## ")[0]
+    words = set(re.findall(r"`([^`]+)`", table)) - {"multi_class"}
+    classes = {node.name for file in package(files) for node in ast.walk(file.tree) if isinstance(node, ast.ClassDef)}
+    assert len(words) > 50
+    assert sorted(word for word in words if not named_there(word, classes)) == []
+    for word in ("path/nowhere", "solve.nothing", "nowhere/", "--nothing", "no.md", "Nobody"):
+        assert not named_there(word, classes)
+
+
 def test_pyproject_names_the_same_homes():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     (typed,) = [row["module"] for row in settings["mypy"]["overrides"] if "svmcore._kernels" in row["module"]]
