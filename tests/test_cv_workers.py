@@ -83,6 +83,20 @@ def test_large_matrices_reach_processes_as_files():
     assert_same(svmcore.cv_path(X, y, cv=3, gamma=0.3, C_max=10.0), many)
 
 
+def test_a_matrix_can_be_sent_on():
+    from svmcore.cv.grams import Gram, Grams
+    from svmcore.problem import border
+
+    X, _ = noisy(60)
+    grams = Grams(X, 1, 1)
+    grams.announce(0.3, 2)
+    gram = Gram(grams, 0.3, border.kernel("rbf", X, 0.3, 3, 0.0, 0.0))
+    matrix = gram.get().copy()
+    sent = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(gram))))
+    np.testing.assert_array_equal(sent.get(), matrix)
+    np.testing.assert_array_equal(gram.get(), matrix)
+
+
 def until(condition):
     end = time.perf_counter() + 60.0
     while not condition():
@@ -98,7 +112,7 @@ def test_a_copy_in_another_process_says_how_far_it_is_and_hears_the_end():
         assert not copy.at(1, 0.75)
         until(lambda: reports and reports[-1].done == 0.25)
         progress.more(2)  # a further round, after which copies know all five
-        later = pickle.loads(pickle.dumps(progress))
+        later = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(progress))))  # clusters send tasks on
         assert not later.at(4, 1.0)
         until(lambda: reports[-1].done == 0.35)
         assert not copy.ended()

@@ -119,6 +119,9 @@ class SentGram(Gram):
     def release(self) -> None:
         """It goes with the task."""
 
+    def __reduce__(self) -> tuple[type[SentGram], tuple[FloatArray | None]]:
+        return SentGram, (self._matrix,)  # to a third process: clusters send tasks on
+
 
 @contextmanager
 def part_for(gram: FloatArray | None, rows: IntArray) -> Iterator[FloatArray | None]:

@@ -76,7 +76,8 @@ class SharedProgress:
         self._thread: threading.Thread | None = None
         self._raised: Exception | None = None
         self._closed = threading.Event()
-        self._values: Any = None  # the board, in another process
+        self._file: str | None = None  # of the board, in another process
+        self._values: Any = None
 
     def __enter__(self) -> SharedProgress:
         self.control.__enter__()
@@ -94,11 +95,12 @@ class SharedProgress:
         self._closed.clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"deadline": self.deadline, "board": self._board().file}
+        return {"deadline": self.deadline, "board": self._file or self._board().file}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         left = None if state["deadline"] is None else max(0.0, state["deadline"] - time.time())
         self.__init__(left, None, 0)  # type: ignore[misc]
+        self._file = state["board"]
         self._values = board_of(state["board"])
 
     def _board(self) -> Board:
