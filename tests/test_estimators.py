@@ -211,6 +211,21 @@ def test_kernel_values_of_all_rows_or_of_support_vectors():
             given.predict(K[:, :2])
 
 
+@pytest.mark.parametrize("kind", ["numbers", "strings"])
+def test_a_class_for_every_row(kind):
+    """Labels of many rows that are all different are classes, as scikit-learn takes them; it warns of them."""
+    points = np.random.default_rng(5).normal(size=(24, 2))
+    labels = 7 * np.arange(24) if kind == "numbers" else np.array([f"class {k:02}" for k in range(24)])
+    with pytest.warns(UserWarning, match="greater than 50%"):
+        machine = svmcore.SVC(C=10.0).fit(points, labels)
+    assert np.array_equal(machine.predict(points), labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peer = svm.SVC(C=10.0, tol=1e-8).fit(points, labels)
+    assert np.array_equal(machine.classes_, peer.classes_)
+    assert np.allclose(machine.decision_function(points), peer.decision_function(points), atol=1e-5)
+
+
 def test_who_takes_no_objects_says_who_does():
     objects = [object() for _ in range(20)]
     with pytest.raises(svmcore.InputError, match=r"read as numbers .*for other objects give their kernel values"):

@@ -179,6 +179,8 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
             codes, classes = border.label_codes(y, n)
             if y.dtype.kind == "f" and (classes != np.round(classes)).any():
                 sk.check_classification_targets(y)
+        if len(classes) > n // 2:  # scikit-learn warns that they may be numbers
+            sk.check_classification_targets(y)
         if len(classes) < 2:
             raise InputError(f"The number of classes has to be greater than one; got {len(classes)} class")
         return codes, classes

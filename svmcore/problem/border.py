@@ -478,9 +478,14 @@ def label_codes(y: Any, n: int) -> tuple[IntArray, np.ndarray[Any, Any]]:
 def class_codes(y: Any, n: int, weights: FloatArray | None) -> tuple[IntArray, np.ndarray[Any, Any]]:
     """As `label_codes`, for functions that take any number of classes: every class has weight, and numbers are classes."""
     codes, classes = label_codes(y, n)
-    if len(classes) > 2 and (
-        (classes.dtype.kind == "f" and (classes != np.round(classes)).any())
-        or (classes.dtype.kind in "iuf" and len(classes) > max(MANY_CLASSES, n // 2))
+    kind, count = classes.dtype.kind, len(classes)
+    counted = kind in "iu" and (classes[0], classes[-1]) == (
+        0,
+        count - 1,
+    )  # without a gap: somebody's numbers of classes
+    if count > 2 and (
+        (kind == "f" and (classes != np.round(classes)).any())
+        or (kind in "iuf" and count > max(MANY_CLASSES, n // 2) and not counted)
     ):
         shown = ", ".join(str(value) for value in classes[:5].tolist())
         raise InputError(
