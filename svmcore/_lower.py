@@ -79,6 +79,9 @@ class Lower(lowering.Lower):  # type: ignore[misc]
         """An instruction. A constant index is one: numba first looks everywhere for something that knows it as such."""
         if isinstance(inst, ir.StaticSetItem) and isinstance(self.typeof(inst.target.name), types.Array):
             self.lower_setitem(inst.target, inst.index_var, inst.value, self.fndesc.calltypes[inst])
+        elif isinstance(inst, ir.Assign) and not isinstance(inst.value, ir.Arg):  # numba writes each out, for its log
+            self.debuginfo.mark_location(self.builder, self.loc.line)
+            self.storevar(self.lower_assign(self.typeof(inst.target.name), inst), inst.target.name)
         else:
             super().lower_inst(inst)
 

@@ -12,9 +12,8 @@ plain decorator, which does the same in three times the time, for any other.
 
 from __future__ import annotations
 
-import contextlib
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from types import CodeType
 from typing import Any
 
@@ -22,15 +21,12 @@ from llvmlite.binding import parse_assembly
 from numba.core import codegen, config, typed_passes, types, untyped_passes
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import PassManager, register_pass
-from numba.core.cpu import CPUContext
 from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
 from numba.core.errors import NumbaError
-from numba.core.imputils import builtin_registry
-from numba.core.postproc import PostProcessor
 from numba.core.registry import CPUDispatcher
-from numba.core.types.functions import BaseFunction
 
 from svmcore._lower import Lower
+from svmcore._quick import answers, learn, learn_all, quicker
 from svmcore._records import by_reference
 
 
@@ -156,103 +152,6 @@ class _PartPipeline(CompilerBase):  # type: ignore[misc]
         return [manager]
 
 
-# ---- numba, quicker --------------------------------------------------------------------------------------------------
-
-
-def _process(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
-    """After a pass: which variable lives how long matters only where references are counted."""
-    if self.func_ir.variable_lifetime is None or getattr(self.func_ir.func_id, "counts_references", True):
-        _SLOWER[PostProcessor, "run"](self, emit_dels, extend_lifetimes)
-
-
-def _get_abi_sizeof(self: Any, kind: Any) -> int:
-    """The size of a type, which llvmlite has a module of its own printed and read for, each time."""
-    if kind not in _sizes:
-        _sizes[kind] = _SLOWER[CPUContext, "get_abi_sizeof"](self, kind)
-    return _sizes[kind]
-
-
-def _get_call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
-    """The signature of an operator on some types; numba tries all there are each time."""
-    question = (self.key, args)
-    if kws or question not in _answers:
-        answer = _SLOWER[BaseFunction, "get_call_type"](self, context, args, kws)
-        if kws:
-            return answer
-        _answers[question] = (answer, self._impl_keys[answer.args])
-    answer, self._impl_keys[answer.args] = _answers[question]
-    return answer
-
-
-def _get_function(self: Any, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
-    """How to write a call down; what is not known may have just been defined, or is in modules that homes do not need.
-
-    Each array is asked for something that none has, and each function as one of its kind.
-    """
-    final = not _firstcall or isinstance(fn, type) or fn == "__array__"
-    for learn in (None, _refresh, _learn_all):
-        if learn is not None:
-            learn(self)
-        try:
-            return _SLOWER[CPUContext, "get_function"](self, fn, sig, _firstcall=False)
-        except NotImplementedError:
-            if final or learn is _learn_all:
-                raise
-    raise AssertionError
-
-
-def _refresh(self: Any) -> None:
-    """Learn what has just been defined. Numba would look through all that it has."""
-    for registry in list(self._registries):
-        self.install_registry(registry)
-
-
-def _learn(context: Any) -> None:
-    """Learn what homes speak of: numbers, tuples, ranges, arrays. All that numba has would take as long as a large root."""
-    from numba.core import optional  # noqa: F401
-    from numba.core.runtime import rtsys
-    from numba.core.typing import mathdecl, npydecl
-    from numba.cpython import builtins, iterators, mathimpl, numbers, rangeobj, slicing, tupleobj  # noqa: F401
-    from numba.np import arrayobj, npyimpl  # noqa: F401
-
-    rtsys.initialize(context)
-    for registry in (builtin_registry, mathimpl.registry, npyimpl.registry):
-        context.install_registry(registry)
-    for registry in (mathdecl.registry, npydecl.registry):
-        context.typing_context.install_registry(registry)
-    context.typing_context._load_builtins()
-    context.install_registry(builtin_registry)
-
-
-def _learn_all(context: Any) -> None:
-    """Learn all that numba has."""
-    _SLOWER[CPUContext, "refresh"](context)
-
-
-_sizes: dict[Any, int] = {}
-_answers: dict[Any, Any] = {}
-_QUICKER = {
-    (CPUContext, "refresh"): _refresh,
-    (CPUContext, "get_function"): _get_function,
-    (PostProcessor, "run"): _process,
-    (CPUContext, "get_abi_sizeof"): _get_abi_sizeof,
-    (BaseFunction, "get_call_type"): _get_call_type,
-}
-_SLOWER = {(owner, name): getattr(owner, name) for owner, name in _QUICKER}
-
-
-@contextlib.contextmanager
-def _quicker() -> Iterator[None]:
-    """While a root compiles, with numba's lock held, some methods of numba's are replaced by quicker ones."""
-    for (owner, name), method in _QUICKER.items():
-        setattr(owner, name, method)
-    try:
-        yield
-    finally:
-        for (owner, name), method in _SLOWER.items():
-            setattr(owner, name, method)
-
-
 class _QuickFlags(Flags):  # type: ignore[misc]
     """Flags that are compared by what is set. Numba looks every operator up by them, many times, and slowly."""
 
@@ -288,17 +187,17 @@ class _RootCompiler(_FunctionCompiler):  # type: ignore[misc]
         self.part = part
 
     def _compile_core(self, args: Any, return_type: Any) -> Any:
-        with _quicker():
+        with quicker():
             return self._root(args)
 
     def _root(self, args: Any) -> Any:
-        learn = _learn_all if self.targetoptions["_nrt"] else _learn
-        learn(self.targetdescr.target_context)
+        know = learn_all if self.targetoptions["_nrt"] else learn
+        know(self.targetdescr.target_context)
         try:
             self.part.compile(args)
         except NumbaError:  # it may need more of numba than homes do
-            _learn_all(self.targetdescr.target_context)
-            _answers.clear()
+            learn_all(self.targetdescr.target_context)
+            answers.clear()
             self.part.compile(args)
         part = self.part.overloads[args]
         context = part.target_context  # knows whether references are counted

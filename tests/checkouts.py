@@ -13,7 +13,7 @@ import pytest
 from svmcore import _disk
 
 ROOT = Path(__file__).parents[1]
-MACHINERY = ("_jit.py", "_roots.py", "_lower.py", "_records.py", "_disk.py", "_files.py", "_bundle.py")
+MACHINERY = ("_jit.py", "_roots.py", "_lower.py", "_quick.py", "_records.py", "_disk.py", "_files.py", "_bundle.py")
 
 HOME_BELOW = """
 from svmcore._jit import jit

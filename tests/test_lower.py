@@ -10,8 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
-from svmcore._jit import TESTED, jit
+from svmcore._jit import DISABLED, TESTED, jit
+
+if TESTED:
+    from svmcore._quick import _SLOWER as numba_itself
 
 ROOT = Path(__file__).parents[1]
 pytestmark = [pytest.mark.compiled, pytest.mark.skipif(not TESTED, reason="numba's own compiler is used")]
@@ -149,6 +153,37 @@ def test_fields_of_records(step):
     ours, plain = room(), room()
     assert compiled(fields)(ours, 4) == fields(plain, 4)
     np.testing.assert_array_equal(ours.line, plain.line)
+
+
+def _half(x):
+    return x / 2
+
+
+def becomes_a_float(n):
+    total, other = 0, 1
+    for i in range(n):
+        other = total
+        total = HALF(other) + i
+    return total + other
+
+
+def test_types_that_change_in_a_loop_are_followed_until_nothing_changes():
+    """The first time through, the argument of a call is a whole number; then it is none."""
+    agrees(becomes_a_float, 7)
+
+
+HALF = _half if DISABLED else compiled(_half)
+
+
+def adds_a_name(a):
+    return a[0] + "name"
+
+
+def test_what_does_not_compile_says_where_and_leaves_numba_as_it_was():
+    with pytest.raises(TypingError, match=r"typing of intrinsic-call at .*test_lower"):
+        compiled(adds_a_name)(np.arange(3.0))
+    assert all(getattr(owner, name) is method for (owner, name), method in numba_itself.items())
+    assert not any(method.__module__ == "svmcore._quick" for method in numba_itself.values())
 
 
 LITTLE = """
