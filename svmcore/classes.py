@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -30,7 +30,7 @@ from svmcore.problem import border
 from svmcore.problem import columns as features
 from svmcore.problem import intercept as intercepts
 from svmcore.problem.border import KernelSpec
-from svmcore.problem.columns import Columns, Scaling
+from svmcore.problem.columns import Columns, OfColumns
 from svmcore.problem.division import STRATEGIES, Division, Sides, division
 from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import LARGE_GAP, Run, _check_run, _checked_points, certificate_of
@@ -308,7 +308,7 @@ def _speak(told: list[tuple[str, str]], n_machines: int) -> None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Machines:
+class Machines(OfColumns):
     """Machines that tell two or more classes apart. Made by `train_classes`; see there for an example.
 
     Attributes
@@ -392,18 +392,9 @@ class Machines:
         return self.machines[0].kernel
 
     @property
-    def standardized(self) -> Scaling | None:
-        """Mean and scale of every feature, where they are standardised; else None."""
-        return self.machines[0].standardized
-
-    @property
     def n_points(self) -> int:
         """The number of training rows."""
         return self.machines[0].n_points
-
-    def columns_of(self, names: Iterable[str]) -> IntArray:
-        """As `Solution.columns_of`."""
-        return self.machines[0].columns_of(names)
 
     @property
     def C(self) -> float | None:
@@ -419,16 +410,6 @@ class Machines:
     def columns(self) -> Columns:
         """What the machines know of the columns of their features."""
         return self.machines[0].columns
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """The names of the features, or None where the training data had none."""
-        return self.machines[0].feature_names
-
-    @property
-    def n_features(self) -> int:
-        """The number of columns that X must have."""
-        return self.machines[0].n_features
 
     @cached_property
     def support(self) -> IntArray:

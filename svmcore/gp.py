@@ -14,7 +14,7 @@ Reference  Cristianini and Shawe-Taylor (2000), section 7.6, table 7.3; Gibbs an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ from svmcore._control import Callback, Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._threads import one_blas_thread
-from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, Kernel, KernelKind, Raw, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, Kernel, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import aligned, dense_points, is_sparse, new_scratch, padded, sparse_points
 from svmcore.kernel.products import call_kernel
@@ -35,7 +35,7 @@ from svmcore.models import archive
 from svmcore.models.decision import Decision
 from svmcore.problem import border
 from svmcore.problem import columns as _columns
-from svmcore.problem.columns import Columns, Scaling
+from svmcore.problem.columns import Columns, OfColumns
 
 FORMAT = "svmcore-gp-1"
 _REALS = ("noise", "residual", "lower", "upper", "fit_seconds", "tol", "y_mean", "y_scale")
@@ -203,7 +203,7 @@ def _cholesky(system: _System, y: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GPSolution:
+class GPSolution(OfColumns):
     """A trained Gaussian process.
 
     Attributes
@@ -245,25 +245,6 @@ class GPSolution:
             f"<GPSolution: {len(self.alpha)} points, {self.solver}, residual {self.residual:.1e}, "
             f"{self.n_iter} iterations, {self.status.name.lower()}>"
         )
-
-    @property
-    def n_features(self) -> int:
-        """The number of columns that X must have."""
-        return self.columns.count
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """The names of the features, or None where the training data had none."""
-        return self.columns.names
-
-    @property
-    def standardized(self) -> Scaling | None:
-        """Mean and scale of every feature, where the process was trained with ``standardize=True``; else None."""
-        return self.columns.standardized
-
-    def columns_of(self, names: Iterable[str]) -> IntArray:
-        """For every feature of the training data its place among `names`; InputError where they are not the same names."""
-        return self.columns.of(names)
 
     def _checked(self, X: Any) -> Any:
         X = self.columns.apply(X)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -20,7 +20,7 @@ from svmcore.models.decision import Decision
 from svmcore.problem import border
 from svmcore.problem import columns as _columns
 from svmcore.problem.certify import Certificate
-from svmcore.problem.columns import Columns, Scaling
+from svmcore.problem.columns import Columns, OfColumns
 
 _FORMAT = "svmcore-solution-3"  # 1: without names, scaling and the terms of the problem; 2: kernels had numbers
 FORMATS = ("npz", "libsvm")  # of files
@@ -43,7 +43,7 @@ class Terms(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Solution:
+class Solution(OfColumns):
     """A trained machine with its certificate.
 
     Attributes
@@ -186,25 +186,6 @@ class Solution:
         return html_table("Solution", rows | {"status": self.status})
 
     # ---- the training problem ----------------------------------------------------------------------------------------
-
-    @property
-    def n_features(self) -> int:
-        """The number of columns that X must have."""
-        return self.columns.count
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """The names of the features, or None where the training data had none."""
-        return self.columns.names
-
-    @property
-    def standardized(self) -> Scaling | None:
-        """Mean and scale of every feature, where the machine was trained with ``standardize=True``; else None."""
-        return self.columns.standardized
-
-    def columns_of(self, names: Iterable[str]) -> IntArray:
-        """For every feature of the training data its place among `names`; InputError where they are not the same names."""
-        return self.columns.of(names)
 
     @property
     def C(self) -> float | None:

@@ -11,7 +11,7 @@ piecewise linear. So phi is integrated exactly, upwards from its value at the sm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -29,7 +29,7 @@ from svmcore.path.elbow_jit import CAUSES
 from svmcore.path.problem import Data, variables_of
 from svmcore.path.record import Track
 from svmcore.problem import border
-from svmcore.problem.columns import Scaling
+from svmcore.problem.columns import Columns, OfColumns
 from svmcore.step_curve import OUTSIDE, StepCurve
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class PathCertificate(NamedTuple):
     n_values: int
 
 
-class Path:
+class Path(OfColumns):
     """The exact solution for every C of an interval. Made by `svm_path`; see there for an example.
 
     Paths of regressions, quantiles and one class (`svr_path`, `quantile_path`, `one_class_path`) have the same methods.
@@ -438,18 +438,9 @@ class Path:
         }
 
     @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """The names of the features, or None where the training data had none."""
-        return self._data.columns.names
-
-    @property
-    def standardized(self) -> Scaling | None:
-        """Mean and scale of every feature, where the path was computed with ``standardize=True``; else None."""
-        return self._data.columns.standardized
-
-    def columns_of(self, names: Iterable[str]) -> IntArray:
-        """For every feature of the training data its place among `names`. InputError if these are not the same names."""
-        return self._data.columns.of(names)
+    def columns(self) -> Columns:
+        """What the path knows of the columns of its features."""
+        return self._data.columns
 
     def decision_function(self, X: Any, C: Any) -> FloatArray:
         """f(x) for every row of X. With an array of C: one row of the result per C."""

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -116,6 +116,35 @@ class Columns:
             return w, intercept
         w = w / self._scaling.scale
         return w, intercept - w @ self._scaling.mean
+
+
+class OfColumns:
+    """What answers say of the columns of their training data, which they have as `columns`."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def columns(self) -> Columns:
+            """The description of these columns."""
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns that X must have."""
+        return self.columns.count
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the features, or None where the training data had none."""
+        return self.columns.names
+
+    @property
+    def standardized(self) -> Scaling | None:
+        """Mean and scale of every feature, where it was trained with ``standardize=True``; else None."""
+        return self.columns.standardized
+
+    def columns_of(self, names: Iterable[str]) -> IntArray:
+        """For every feature of the training data its place among `names`. InputError if these are not the same names."""
+        return self.columns.of(names)
 
 
 def _folded(X: Any, count: int) -> Any:
