@@ -1,4 +1,4 @@
-"""Formulations: from labels, losses and weights to the sign-free dual, and back. The only room that knows a loss.
+"""Formulations: from labels, losses and weights to the sign-free dual, and back. Solvers and certificates know no loss.
 
 | formulation                    | variables        | c           | box        | diag  |
 |--------------------------------|------------------|-------------|------------|-------|
