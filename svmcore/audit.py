@@ -24,8 +24,8 @@ from svmcore.problem import border, formulations, measures
 from svmcore.problem.certify import Certificate
 from svmcore.solve import Problem, one_class_problem, svc_problem, svr_problem
 
-_SLACK = 1.1  # of the tolerance: the file may have been rounded
-_ROUNDED = 1e-5  # of an intercept: older versions of LIBSVM write six digits
+_SLACK = 1.1  # a violation may be so many times the tolerance, because the file may have been rounded
+_ROUNDED = 1e-5  # an intercept may be off by this share of itself: older versions of LIBSVM write six digits
 _OFF = 0.01  # relative gap from which a word is said of it, as after a fit
 _OUTSIDE = 1e-6  # share of the largest coefficient by which a bound may be missed
 _AT_BOUND = 1e-9  # a coefficient this close to C, relatively, is at its bound: its error says nothing of epsilon

@@ -23,9 +23,9 @@ from svmcore.simd.vector import ROWS
 _PANELS = 8  # 64 rows each: so many at a time
 _TERMS = 42 * ROWS  # support vectors whose sum is made at once, which keeps its rounding small
 _ROUNDING = 2.0**-24
-_SLACK = 1.01  # for what is of second order
-_COARSE = 1e-3  # error of a kernel value from which float32 tells nothing
-_MANY_OPEN = 0.5  # share of the first rows that are left open, from which float32 is no use
+_SLACK = 1.01  # the bound of an error is widened by this factor, because terms of second order are left out of it
+_COARSE = 1e-3  # a kernel value with a larger error in float32 says nothing
+_MANY_OPEN = 0.5  # float32 is of no use where it leaves more than this share of the first rows open
 
 
 class Team(NamedTuple):

@@ -38,8 +38,9 @@ from svmcore.solvers import _near, _whole
 from svmcore.train import train_svc
 
 FORMAT = "svmcore-classes-2"  # 1: kernels had numbers
-_SHARED = 1e9  # bytes of a kernel matrix that is computed for all machines at once
-_SHARE = 0.25  # of the free memory
+# A kernel matrix is computed for all machines at once if it has at most so many bytes, and takes at most this share of the
+# free memory.
+_SHARED, _SHARE = 1e9, 0.25
 _PLAIN = {
     "loss": "hinge", "fit_intercept": True, "intercept_scaling": None, "fixed_intercept": None, "solver": "auto",
     "stopping": "kkt", "max_iter": -1, "callback": None, "verbose": 0, "trace": False, "alpha0": None,

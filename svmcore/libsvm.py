@@ -39,9 +39,9 @@ _KINDS = dict(
 _NUMBERS = ("rho", "label", "nr_sv", "probA", "probB", "prob_density_marks")  # lists
 _ONE = ("degree", "gamma", "coef0", "nr_class", "total_sv")
 _LONGEST_LINE = 1 << 24
-_MOST_LINES = 50  # of a header
+_MOST_LINES = 50  # a header has at most so many lines
 _MOST_CLASSES = 10_000
-_DENSE = 0.3  # share of values that are not zero, from which support vectors are kept as an array
+_DENSE = 0.3  # support vectors are kept as an array where at least this share of their values is not zero
 
 
 class _Header(NamedTuple):

@@ -23,8 +23,8 @@ from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import Problem, Run, _check_run, _control, _fit, svc_problem, svr_problem
 from svmcore.train import train_svc
 
-_LIMIT = 1e9  # bytes of a kernel matrix in float64
-_SHARE = 0.25  # of the free memory
+_LIMIT = 1e9  # a kernel matrix in float64 has at most so many bytes
+_SHARE = 0.25  # a kernel matrix takes at most this share of the free memory
 _COSTLY = 64  # features from which such a matrix pays: a certificate then reads it
 _FEW_FEATURES = 0.25  # per point: below, linear machines are trained without a kernel matrix
 _ROUNDS = 4  # shares of the work that a worker gets, one after the other

@@ -50,8 +50,8 @@ _NO_TUBE = 1e-3  # epsilon, relative to the widest, from which it may be zero
 _DEEP = 1e-8  # 1 / C, relative to the kernel's diagonal, from which a share that is still too large stays so
 _BEYOND = 1.003  # share, in terms of nu, at which two ends are to have nu between them
 _APART = 0.05  # difference of shares, in terms of nu, above which the mean of two ends is no answer
-_LARGEST = 700.0  # of a logarithm
-_SLOPE = 0.2  # of log share over log 1 / C, where nothing is known of it
+_LARGEST = 700.0  # no logarithm is larger than this, so that its exponential is finite
+_SLOPE = 0.2  # the slope of log share over log 1 / C is taken to be this where it is not known
 _PATIENCE = 3  # fits for which one end may stay
 _MOST_FITS = 100
 _ROUGH = 1e-3  # tolerance of the look at some points
@@ -64,8 +64,8 @@ class _Line(NamedTuple):
     unit: Callable[[float], float]
     weight: float  # the largest sum of |a|
     nothing: float  # where a = 0 is the answer
-    first: float  # where to look first,
-    step: float  # and by what factor from there, until there is an answer on either side
+    first: float  # where to look first
+    step: float  # the factor by which to go on from there, until there is an answer on either side
 
     def richer(self, t: float, step: float) -> float:
         """Further away from nothing, where the share is larger."""

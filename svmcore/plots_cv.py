@@ -17,7 +17,7 @@ from svmcore.plots import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, canvas, percen
 _AFTER = 4.0  # times the last change's C is where the picture ends
 _STEPS = 3000  # stretches drawn; more cannot be told apart
 _TOP_TICKS = 7
-_BINS = 12  # of observed shares
+_BINS = 12  # observed shares are drawn in so many bins
 
 
 def plot_cv(cv: PathCV, what: str = "curve", *, ax: Any = None, **options: Any) -> Any:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from svmcore.path.result import Path
 
 DEMO_PICTURE = "svmcore-demo.png"
-_LARGEST_GAP = 1e-6  # of a path that counts as exact
-_SPOT_SECONDS = 2.0  # for a certificate when somebody waits
+_LARGEST_GAP = 1e-6  # a path counts as exact up to this relative gap
+_SPOT_SECONDS = 2.0  # a certificate for which somebody waits may take so long
 _DEMO_TOL = 1e-6  # tolerance of the machine that a demo trains at the best C
 _COLUMNS = ("problem", "points", "validation", "best C", "test", "off by at most", "seconds")
 _COMPILING = 10.0  # seconds of a demo that were spent on more than the problem

@@ -29,10 +29,10 @@ from svmcore.problem.division import Sides
 from svmcore.step_curve import StepCurve, merged
 from svmcore.train import train_svc
 
-_DECADES = 6.0  # below the largest C, where the smallest is not given
-_START = 10.0**0.5  # between the first fits
-_CELLS = 8  # between two fits
-_TOL = 1e-6  # of a fit: (primal - dual) / (|primal| + 1)
+_DECADES = 6.0  # if the smallest C is not given, it lies so many decades below the largest one
+_START = 10.0**0.5  # the ratio of C between two of the first fits
+_CELLS = 8  # there are so many cells between two fits
+_TOL = 1e-6  # the tolerance of a fit for (primal - dual) / (|primal| + 1)
 _NARROW = 1.0 + 1e-6  # neighbours that are nearer are not parted again
 _ROUNDING = 1e-11  # relative rounding of an objective, and of a decision value, by which bounds are widened
 _REACHED = 1e-12  # share of the whole weight by which rounding may miss the level of a quantile

@@ -24,7 +24,7 @@ _RIDGE = 1e-12  # added to the diagonal of the Hessian: where classes are separa
 _SHORTEST = 1e-10  # share of Newton's step below which no shorter one is tried
 _LEAST = 1e-12  # probability of a class against the rest
 _CERTAIN = 1e-15  # a probability counts as at least this much in a log loss, which would be infinite otherwise
-_SUFFICIENT = 1e-4  # of the decrease that the gradient promises
+_SUFFICIENT = 1e-4  # a step must reach this share of the decrease that the gradient promises
 _ROUNDING = 1e-15  # relative rounding of the likelihood, below which it cannot tell whether a step is one down
 
 _TIED = 1e-9  # share of the largest score by which two scores that are one may differ

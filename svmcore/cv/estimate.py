@@ -18,8 +18,8 @@ SLOW = 300.0
 """Seconds of one processor from which on a user hears of them first."""
 _SAMPLES = (500, 1000)
 _SECONDS = 0.13e-9  # per event, point on the margin and training row: measured from n = 1,000 to 4,000
-_MATRICES = 3.0  # of the points on the margin that a path holds
-_MEMORY = 0.5  # of what is free that they may take
+_MATRICES = 3.0  # a path holds so many matrices over the points on the margin
+_MEMORY = 0.5  # they may take this share of the free memory
 
 
 class Estimate(NamedTuple):

@@ -17,7 +17,7 @@ from svmcore.kernel.whole import part_of, whole_kernel
 from svmcore.problem import border
 from svmcore.problem.border import KernelSpec
 
-_SHARE = 0.25  # of the free memory, for what is shared
+_SHARE = 0.25  # what is shared may take this share of the free memory
 _LIMIT = 2e9
 _CANCELS = 1e-4  # a squared distance below this share of the norms is summed from the differences
 _ROWS = 512

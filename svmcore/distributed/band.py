@@ -33,14 +33,14 @@ THICK = 0.5  # share of all variables that the first sample may leave undecided
 MOST_ROUNDS = 12
 MOST_CUTS = 3  # steps in a row that are cut short
 PAYS = 0.3  # share of what the model promised that a step must give
-NEWTON_STEPS = 12  # of a squared loss
+NEWTON_STEPS = 12  # so many steps of Newton for a squared loss
 # A band is solved to the share INNER of the tolerance, and to INNER_MOST in units of the targets.
 INNER, INNER_MOST = 0.1, 1e-5
 ROUGH = 1e-2  # tolerance of a sample, in units of the targets
 CLOSE = 1e-8  # relative gap at which a run ends; one that stands still may be larger
 ROOM = 1e-6  # share of its boxes that a band must be away from having no room for the balance of the classes
 DRIFT = 1e-9  # relative error of w by which sums may drift from one pass to the next
-_SEARCHES = 3  # along a line, each in the best bin of the one before
+_SEARCHES = 3  # so many searches along a line, each in the best bin of the one before
 
 
 class _Fruitless(Exception):

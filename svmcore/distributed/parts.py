@@ -60,8 +60,8 @@ class Assignment(NamedTuple):
     epsilon: float
     equality: bool
     classes: Any  # of a classifier: the two labels, the second is the positive one; None as the first: all others
-    labels: Any  # all labels there are,
-    factors: tuple[float, ...]  # and their weights
+    labels: Any  # all labels that there are
+    factors: tuple[float, ...]  # the weights of the labels
     n_features: int
     centre: FloatArray
     sparse: bool

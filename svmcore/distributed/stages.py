@@ -23,7 +23,7 @@ from svmcore.solvers import _ipm_jit as ipm
 from svmcore.solvers import interior
 
 _BLOCK = 1 << 17  # features of a block that is widened
-BINS = 256  # of a search along a line
+BINS = 256  # a search along a line looks at so many bins
 CHANGES_NOTHING = (
     "census", "sizes", "ridge", "farthest", "newton", "bounded", "weight", "measure", "heap", "slope", "vectors",
 )  # fmt: skip
@@ -74,7 +74,7 @@ class Looked(NamedTuple):
 
     measured: PartMeasures
     columns: FloatArray
-    totals: FloatArray  # and the sum of |beta|
+    totals: FloatArray  # the sums of both, and then the sum of |beta| of the exact point
     loss: float
 
 

@@ -18,8 +18,8 @@ from svmcore.distributed.setup import Setup, Words, setup, speak
 from svmcore.problem import border, formulations
 from svmcore.problem.certify import Certificate
 
-MOST_FEATURES = 500  # of a linear kernel that the interior point takes
-_ATTEMPTS = 3  # of a run whose certificate misses the tolerance
+MOST_FEATURES = 500  # the interior point takes linear kernels of at most so many features
+_ATTEMPTS = 3  # a run whose certificate misses the tolerance is tried so many times
 
 
 @checked()

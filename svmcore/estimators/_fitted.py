@@ -20,7 +20,7 @@ from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
 from svmcore.problem.division import Division, division
 
-_ROUNDING = 1e-12  # of values, relative to the sum of absolute terms
+_ROUNDING = 1e-12  # the rounding of decision values, relative to the sum of their absolute terms
 _SHARP = 1e-10  # the largest KKT violation that counts as rounding
 
 

@@ -23,7 +23,7 @@ from svmcore.train import train_svc, train_svr
 
 _PATH_WORDS = {word: word for word in ("kernel", "gamma", "degree", "coef0", "C_max", "verbose", "time_limit")}
 _CV_WORDS = _PATH_WORDS | {"cv": "cv", "n_jobs": "n_jobs", "score": "scoring"}
-_ROUNDING = 1e-9  # of the largest C of a path
+_ROUNDING = 1e-9  # the largest C of a path is known to this share of itself
 _RULES = ("min", "1se")
 _CALIBRATIONS = ("sigmoid", "isotonic", "venn-abers")
 

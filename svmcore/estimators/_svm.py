@@ -18,7 +18,7 @@ from svmcore.problem import border
 from svmcore.problem.division import division
 
 _CACHE = 200  # scikit-learn's cache_size, which stands for "not said"
-_INSIDE = 1e-6  # below the largest nu, where C is not the only one any more
+_INSIDE = 1e-6  # a nu is kept this far below the largest one, relatively: at the largest one many C have the same nu
 _ROUNDING = 1e-12  # a nu this close to the largest possible one, relatively, is the largest one
 
 

@@ -47,7 +47,7 @@ from svmcore.solvers._contract import Crawl, landed
 from svmcore.solvers._course import Course
 
 _FRESH_EVERY = 16  # changes of a machine between two residuals from the data
-_TOL = 1e-9  # of the refits inside of leave-one-out, relative to targets of size 1
+_TOL = 1e-9  # the tolerance of refits inside of leave-one-out, for targets of size 1
 
 
 def _training(solution: Solution) -> Training:

@@ -23,7 +23,7 @@ from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns, OfColumns
 
 _FORMAT = "svmcore-solution-3"  # 1: without names, scaling and the terms of the problem; 2: kernels had numbers
-FORMATS = ("npz", "libsvm")  # of files
+FORMATS = ("npz", "libsvm")  # the formats of files
 ONE_CLASS = "one_class"
 """The loss, by name, of a machine of one class."""
 

@@ -149,8 +149,8 @@ class _Run:
         self.halves = bool(self.tiles.fits_16_bits and not qp.diag.any())
         self.last_half = (0, 0.0)
         self.first_violation = 0.0
-        self.fresh = False  # the field has just been computed in float64
-        self.remembered = False  # and the certificate will ask for that very product again
+        self.fresh = False  # whether the field has just been computed in float64
+        self.remembered = False  # whether that was the very product that the certificate will ask for
         self.whole = True  # the field belongs to beta
         self.relax = block_jit.RELAX
         self.exact = True  # the field carries no float32 error
