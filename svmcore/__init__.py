@@ -28,6 +28,7 @@ import typing as _typing
 
 from svmcore._errors import (
     ConvergenceWarning,
+    CostWarning,
     InputError,
     MissingExtraError,
     NotEnoughMemoryError,
@@ -123,6 +124,7 @@ _HOMES |= dict.fromkeys(_ESTIMATORS, "svmcore.estimators")
 __all__ = [
     "Audit",
     "ConvergenceWarning",
+    "CostWarning",
     "GPSolution",
     "InputError",
     "LeaveOneOut",

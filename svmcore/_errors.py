@@ -10,6 +10,7 @@ from contextvars import ContextVar
 
 __all__ = [
     "ConvergenceWarning",
+    "CostWarning",
     "InputError",
     "MissingExtraError",
     "NotEnoughMemoryError",
@@ -41,6 +42,10 @@ class StoppedError(SVMError, TimeoutError):
 
 class ConvergenceWarning(UserWarning):
     """The answer is usable but not what was asked for; the message says what is lost and what to do."""
+
+
+class CostWarning(UserWarning):
+    """The work that begins now will take long, or much memory; the message says what would take less."""
 
 
 class ScaleWarning(UserWarning):

@@ -174,13 +174,29 @@ def test_exact_paths_that_are_large_are_announced_with_the_remedy(monkeypatch, s
     svmcore.cv_path(X, y, **few)  # so few rows that nobody asks
     monkeypatch.setattr(job, "_LARGE", 50)
     if words is not None:
-        with pytest.warns(UserWarning, match=words):
+        with pytest.warns(svmcore.CostWarning, match=words):
             cv = svmcore.cv_path(X, y, **few)
     else:
         cv = svmcore.cv_path(X, y, **few)
     assert "every C" in repr(cv)
     slow = svmcore.cv_path(X, y, eps=0.1, **few)  # a long time is no reason for a band, which takes longer
     assert ("certified for C" if too_large else "every C") in repr(slow)
+
+
+def test_the_command_line_says_what_paths_will_cost_before_it_follows_them(monkeypatch, capsys, tmp_path):
+    from svmcore import cli
+    from svmcore.cv import job
+    from svmcore.cv.estimate import Estimate
+
+    monkeypatch.setattr(job, "_LARGE", 50)
+    monkeypatch.setattr(job, "estimate", lambda *_: Estimate(1234.0, 50.0, False))
+    real, before = job.Job.run, []
+    monkeypatch.setattr(job.Job, "run", lambda *words: before.append(capsys.readouterr().err) or real(*words))
+    svmcore.save_data(tmp_path / "some.csv", *noisy(60, share=0.4))
+    assert cli.main(["cv", str(tmp_path / "some.csv"), "--C-max", "1", "--cv", "3", "-q"]) == 0
+    (told,) = before
+    assert told.startswith("svmcore: warning: the exact paths of 3 folds take about 1,234 s")
+    assert capsys.readouterr().err == ""
 
 
 def test_estimate_is_near_to_what_is_counted(monkeypatch):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from svmcore._errors import ConvergenceWarning, InputError, ScaleWarning, StoppedError
+from svmcore._errors import ConvergenceWarning, CostWarning, InputError, ScaleWarning, StoppedError
 
 T = TypeVar("T")
 
@@ -32,9 +32,20 @@ _ONLY_IN_PYTHON = " Remedy: pass alpha0=solution.alpha to go on from it."
 
 @contextmanager
 def warnings_as_lines() -> Iterator[list[warnings.WarningMessage]]:
-    """Collect the library's warnings (the list may be emptied), and say them at the end."""
-    with warnings.catch_warnings(record=True) as caught:
-        for category in (ConvergenceWarning, ScaleWarning):
+    """Collect the library's warnings (the list may be emptied), and say them at the end; what work will cost, at once."""
+    caught: list[warnings.WarningMessage] = []
+
+    def heard(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
+        if issubclass(category, CostWarning):
+            say(f"warning: {message}")
+        else:
+            caught.append(warnings.WarningMessage(message, category, filename, lineno, file, line))
+
+    with warnings.catch_warnings():
+        warnings.showwarning = heard
+        for category in (ConvergenceWarning, CostWarning, ScaleWarning):
             warnings.simplefilter("always", category)
         yield caught
     for warning in caught:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._errors import InputError, warn
+from svmcore._errors import CostWarning, InputError, warn
 from svmcore._types import FloatArray
 from svmcore.cv.band import band_of, check_kernel
 from svmcore.cv.estimate import SLOW, estimate
@@ -94,13 +94,13 @@ class Job(NamedTuple):
                 warn(
                     f"{about}, {margin}, whose matrix may not fit into memory. Remedy: a smaller C_max, a sample of the "
                     "rows, or eps=0.1 for a certified band, which needs little memory and much more time.",
-                    UserWarning,
+                    CostWarning,
                 )
             elif costs.seconds > SLOW:
                 warn(
                     f"{about}, or longer, {margin}. Remedy: a smaller C_max, a sample of the rows, fewer folds, or n_jobs. "
                     "Ctrl-C and time_limit keep the folds that are complete.",
-                    UserWarning,
+                    CostWarning,
                 )
         return self.run(plan)
 
