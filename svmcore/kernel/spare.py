@@ -1,4 +1,4 @@
-"""Memory that fits and paths hand on: what has been touched costs several times less than what is fresh."""
+"""Memory that fits and paths hand on. Memory that has been touched costs several times less than fresh memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from svmcore._types import FloatArray
 
 _KEPT_VALUES = 1 << 25
-"""Float32 values that stay with the process, which are 128 MB."""
+"""At most so many float32 values, which are 128 MB, stay with the process."""
 
 Real = NDArray[Any]
 
@@ -24,7 +24,7 @@ class _Spare:
         self._lock = threading.Lock()
         self._buffers: dict[str, tuple[Real, int]] = {}
         self._count = 0
-        self._taken: dict[str, int] = {}  # when, as a count
+        self._taken: dict[str, int] = {}  # when each use took its buffer: a count of events
         self._given: dict[str, int] = {}
 
     def take(self, use: str, size: int) -> tuple[Real, int]:
@@ -35,9 +35,9 @@ class _Spare:
         return (buffer, touched) if len(buffer) >= size else (np.empty(size, np.float32), 0)
 
     def give(self, use: str, buffer: Real, touched: int) -> None:
-        """Keep a buffer of which `touched` values have been written, unless that is a lot.
+        """Keep a buffer of which `touched` values have been written, unless these are too many.
 
-        Buffers of other uses make way if they were given before this one was taken: their work is over.
+        Buffers of other uses make way if they were given before this one was taken, because their work is over.
         """
         with self._lock:
             self._buffers.pop(use, None)
@@ -69,12 +69,12 @@ class SpareMatrix(NamedTuple):
     touched: int
 
     def give_back(self) -> None:
-        """Nobody reads the matrix any more."""
+        """Hand the memory on. Nobody may read the matrix any more."""
         spare.give(self.use, self.buffer, self.touched)
 
 
 def spare_matrix(use: str, shape: tuple[int, int]) -> SpareMatrix:
-    """SpareMatrix for a matrix. What is in it has no meaning."""
+    """Memory for a matrix of this shape. What is in it has no meaning."""
     size = math.prod(shape)
     needed = 2 * size + 16  # float32 values, with what may be left out before the first cache line
     buffer, touched = spare.take(use, needed)

@@ -96,9 +96,9 @@ def gram_among(gram: Real, members: IntArray) -> Real:
 
 
 def _layout(count: int) -> tuple[int, int]:
-    """Rows and columns of the Gram matrix of `count` points: whole panels wide, and with a row of zeros at least below.
+    """Rows and columns of the Gram matrix of `count` points. It is whole panels wide, and ends in at least one row of zeros.
 
-    Neighbouring rows lie a cache line more than a multiple of a page apart: caches map such multiples to few places.
+    Neighbouring rows lie a cache line more than a multiple of a page apart, because caches map such multiples to few places.
     """
     return groups_of(count) * vector.ROWS + 1, -(-count // LANES) * LANES + STAGGER
 
@@ -116,7 +116,7 @@ class _Tiles:
         self.fits_16_bits = facts_of(K.kernel).exponential and self.offset == 0.0
         self.linear = K.kernel.kind == KernelKind.LINEAR
         self.exact_products = self.linear
-        self.effort = 0.0  # features that a kernel value costs
+        self.effort = 0.0  # what a kernel value costs, in features
         self.error_factor = np.zeros(self.n)
         self._most = max(1, min((self.n + 8) * (self.n + LANES + STAGGER), K.cache_bytes // 4))
         self._buffer, self._touched = spare.take("gram", self._most)
@@ -168,7 +168,7 @@ class _Tiles:
         if self._kept is None and not self.linear and 4 * self.n * (self.n + 2 * LANES) <= room:
             self._close()
             self._kept = self._compute(np.arange(self.n), np.float32)
-            offset = 8.0 * _ROUNDING * abs(self.offset)  # kept values hold it, in float32
+            offset = 8.0 * _ROUNDING * abs(self.offset)  # kept values include the offset, in float32
             self.error_factor = np.sqrt(self.error_factor**2 + offset)
             self._spared, self._buffer = (self._buffer, self._touched), np.empty(0, np.float32)
 
@@ -214,7 +214,7 @@ class _Tiles:
         self.add_values(points, coef, field, single=single)
 
     def add_values(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
-        """field += K[:, points] coef, from a kernel value for each pair, computed and not stored. In place: field."""
+        """field += K[:, points] coef, from a kernel value for each pair, which is not stored. In place: field."""
         raise NotImplementedError
 
     def _add_kept(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:

@@ -193,7 +193,7 @@ class Course:
     """One run: the point, its residual, the counters, and when to stop.
 
     The point is in `duals`, and the kernel rows are in `store`. A solver that works on some of the variables at a time, or
-    keeps its rows elsewhere, overrides the methods from `begin` to `n_rows`, and `fresh`.
+    keeps its rows elsewhere, overrides some of the methods from `begin` to `n_rows`, and `fresh` and `convex`.
     """
 
     patience = (

@@ -268,28 +268,27 @@ def _type_two(duals, rows, hulls, progress, limits, eps):
 def npa_slice(duals, rows, hulls, progress, limits, eps):
     """One pass of type I over all points, and then steps of type II over the support until none lags. In place: the state."""
     ints = progress.ints
-    while True:
-        while ints[POSITION] < duals.n:
-            reason = due(progress, limits)
-            if reason >= 0:
-                return reason
-            k = ints[POSITION]
-            outside = hulls.theta[k] == 0.0
-            if _lag(duals, hulls, k) > 0.5 * eps * _square(hulls.numbers):
-                support = hulls.numbers[SUPPORT]
-                reason = _step(duals, rows, hulls, progress, k, outside)
-                if reason >= 0:
-                    return reason
-                if outside:
-                    progress.floats[PAPER] += support
-            elif outside:
-                progress.floats[PAPER] += hulls.numbers[SUPPORT]
-            ints[POSITION] += 1
-            progress.floats[WORK] += 8.0
-        reason = _type_two(duals, rows, hulls, progress, limits, eps)
+    while ints[POSITION] < duals.n:
+        reason = due(progress, limits)
         if reason >= 0:
             return reason
-        measure(duals, hulls, progress)
-        if progress.floats[VIOLATION] <= limits.tol:
-            return AT_TOLERANCE
-        return SWEEP_DONE
+        k = ints[POSITION]
+        outside = hulls.theta[k] == 0.0
+        if _lag(duals, hulls, k) > 0.5 * eps * _square(hulls.numbers):
+            support = hulls.numbers[SUPPORT]
+            reason = _step(duals, rows, hulls, progress, k, outside)
+            if reason >= 0:
+                return reason
+            if outside:
+                progress.floats[PAPER] += support
+        elif outside:
+            progress.floats[PAPER] += hulls.numbers[SUPPORT]
+        ints[POSITION] += 1
+        progress.floats[WORK] += 8.0
+    reason = _type_two(duals, rows, hulls, progress, limits, eps)
+    if reason >= 0:
+        return reason
+    measure(duals, hulls, progress)
+    if progress.floats[VIOLATION] <= limits.tol:
+        return AT_TOLERANCE
+    return SWEEP_DONE
