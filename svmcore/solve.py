@@ -520,7 +520,7 @@ def _fit(problem: Problem, run: Run, control: Control, training: Any = None, K: 
     start = _start(problem, run.alpha0)
     with control:  # to the end: a late Ctrl-C does not lose the answer
         with one_blas_thread, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            # an unbounded run may overflow; its status says so
+            # An unbounded run may overflow. Its status says so.
             if K is None:
                 K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
             else:

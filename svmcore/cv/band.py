@@ -311,7 +311,7 @@ def _next(Cs: FloatArray, known: list[Costs], eps: float) -> tuple[FloatArray, b
         if bound >= best - eps:
             continue
         complete = False
-        # a fit between is of use only where the bounds at the fits themselves are tighter: an intercept may not be unique
+        # A fit in between helps only where the bounds at the fits themselves are tighter: an intercept may not be unique.
         if bound < min(ends[a], ends[b]) - SAME and b > a * _NARROW:
             wanted.append(np.sqrt(a * b))
     return np.array(wanted), complete

@@ -158,7 +158,7 @@ def _leaders(machines: Sequence[ValueLines], C_min: float) -> Decisions:
         zero = 2.0 * left - right  # at C = 0
         now, new = _walk(zero, right, np.array([0.0]), np.array([1.0 / top]), None, in_C=True)
         turns.append(new)
-        # what is largest for the smallest C of all is decided by the slopes: a turn at C = 0 itself
+        # Which value is largest for the smallest C of all is decided by the slopes: it is a turn at C = 0 itself.
         start = now[0]
         at_zero = new.C <= 0.0
         start[new.row[at_zero]] = new.to[at_zero]  # in order: the last one wins

@@ -291,7 +291,7 @@ class _Tiles:
         return out
 
     def _bound_of_dot(self, squares: FloatArray, terms: int) -> FloatArray:
-        """Error factors of kernel values made of dot products of so many terms; `squares` are those of the norms."""
+        """Error factors of kernel values made of dot products of so many terms. `squares` are the squared norms."""
         shape = self.shape
         size = abs(shape.scale) * squares + abs(shape.coef0)
         degree = float(shape.degree) if self.K.kernel.kind == KernelKind.POLY else 1.0

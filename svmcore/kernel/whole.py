@@ -20,7 +20,7 @@ def whole_kernel(
     X: Any, kernel: Kernel, function: Callable[[Any, Any], Any] | None, n_threads: int,
     room: Callable[[tuple[int, int]], FloatArray] = np.empty,
 ) -> FloatArray:  # fmt: skip
-    """k(x_i, x_j) for all pairs, without the kernel's offset; from tiles in the `room` there is."""
+    """k(x_i, x_j) for all pairs, without the kernel's offset. Tiles write it to memory that `room(shape)` returns."""
     n = X.shape[0]
     starts = range(0, n, _ROWS)
     if function is not None:

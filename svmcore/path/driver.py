@@ -3,8 +3,8 @@
 check -> merge duplicates (`path/data`) -> start at the largest lambda (`path/start`) -> track (`path/window` over
 `path/tracker`, or `path/published`) -> `Path` -> measure (`path/measure`).
 
-Lambda = 1 / C. In the hat variables beta = lambda y alpha the boxes [0, y weight] do not move and everything is
-piecewise linear in lambda (Hastie et al. 2004; Ong, Shao and Yang: multi-dimensional steps for any data).
+Lambda = 1 / C. In the hat variables beta = lambda y alpha the boxes [0, y weight] do not move, and everything is piecewise
+linear in lambda (Hastie et al. 2004). Ong, Shao and Yang take steps of several dimensions, which serve any data.
 """
 
 from __future__ import annotations
@@ -103,16 +103,16 @@ def svm_path(
     ----------
     X, y, kernel, gamma, degree, coef0, fit_intercept, intercept_scaling, standardize, feature_names, sample_weight,
         class_weight : as in `train_svc`. The loss is the hinge: the squared hinge's path is not piecewise linear.
-    lambda_max, lambda_min : the ends, lambda = 1 / C. None: the largest lambda at which anything happens; the path
-        then answers for every smaller C too. C_min, C_max : the same ends in terms of C, in their place.
+    lambda_max, lambda_min : the ends, lambda = 1 / C. None for lambda_max means the largest lambda at which anything
+        happens. The path then answers for every smaller C, too. C_min, C_max : the same ends in terms of C, in their place.
     factorization : "auto", the fast tracker; or the algorithm of Ong, Shao and Yang as published, with the rank of the
         system from its SVD ("svd"), from QR with column pivoting ("qr"), or from updated QR where it is known ("update").
-    published : tolerances and switches of the published algorithm, a `PublishedOptions`; "auto" takes none.
-    merge_tol : points of which no feature differs by more than this are made equal first (0: only exact duplicates
-        are merged, which changes nothing).
+    published : tolerances and switches of the published algorithm, a `PublishedOptions`. "auto" takes none.
+    merge_tol : points of which no feature differs by more than this are made equal first. With 0 only exact duplicates are
+        merged, which changes nothing.
     max_events, time_limit, callback : limits. Whatever ends a run, Ctrl-C included, the path is valid down to there.
     cache_mb : memory for kernel rows (default: the whole kernel matrix when it fits into 40 % of the free memory).
-    n_threads, verbose : threads for kernel products; progress lines on stderr.
+    n_threads, verbose : the threads for kernel products, and whether there are lines of progress on stderr.
 
     Returns
     -------

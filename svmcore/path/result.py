@@ -49,7 +49,7 @@ class PathCertificate(NamedTuple):
 
 
 class Path(OfColumns):
-    """The exact solution for every C of an interval. Made by `svm_path`; see there for an example.
+    """The exact solution for every C of an interval. `svm_path` makes it: see there for an example.
 
     Paths of regressions, quantiles and one class (`svr_path`, `quantile_path`, `one_class_path`) have the same methods.
     `epsilon_path` makes one over epsilon: its methods take epsilon where C is written here.
@@ -57,7 +57,7 @@ class Path(OfColumns):
     Attributes
     ----------
     parameter : what the path is over, "C" or "epsilon".
-    lambdas, Cs : the breakpoints, lambda decreasing, C = 1 / lambda; first and last are the ends of the path.
+    lambdas, Cs : the breakpoints, lambda decreasing, C = 1 / lambda. The first and the last are the ends of the path.
     epsilons : the breakpoints of a path over epsilon, decreasing; it has no lambdas and Cs.
     events : structured array (lambda, index, from, to, cause). Sides are the paper's: "L" (alpha = C), "R" (alpha = 0),
         "E" (on the margin). The index of a merged group is its first point. For a quantile "L" is the upper end of the
@@ -413,7 +413,7 @@ class Path(OfColumns):
     def coef(self, C: Any) -> FloatArray:
         """The weights of a linear machine for features as users give them, shape (d,). With an array of C: one row per C.
 
-        ``f(x) = coef(C) @ x + f(0)``; `intercept(C)` is f(0) unless the path standardises its features.
+        ``f(x) = coef(C) @ x + f(0)``. `intercept(C)` is f(0) unless the path standardises its features.
         """
         data = self._data
         if data.spec.kernel.kind != KernelKind.LINEAR:
@@ -570,7 +570,7 @@ class Path(OfColumns):
         return certify_path(self, Cs, new_control("certificate", time_limit, callback, verbose))
 
     def plot(self, what: str = "alphas", ax: Any = None, **options: Any) -> Any:
-        """Draw one view over log C and return its Axes; "overview" draws all and returns a dict of them.
+        """Draw one view over log C and return its Axes. "overview" draws all views and returns a dict of their Axes.
 
         "alphas" (weights of points; option `max_lines`), "sets" (points on the margin, within and beyond), "objective",
         "error" (options `test=(X, y)`, the error on other data, and `cv`, a cross-validated StepCurve), "boundary" (two

@@ -100,7 +100,7 @@ def certificate(
             intercept = (measures.best_bias if best else measures.bias)(qp, beta, v)
         b = reported = intercept
     dual = measures.objective(qp, beta, v)
-    # a feasible beta has no excess; the primal of any other is that of the loss's definition, too
+    # A feasible beta has no excess. The primal of any other is that of the loss's definition, too.
     excess = qp.excess(beta) if qp.equality else float(beta.sum())
     gap = measures.gap(qp, beta, v, b) - b * excess
     primal = gap - dual

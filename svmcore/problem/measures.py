@@ -113,7 +113,7 @@ def best_bias(qp: DualQP, beta: FloatArray, v: FloatArray) -> float:
             high = middle
     left = breaks[low] if low >= 0 else breaks[0] - 1.0
     right = breaks[high] if high < len(breaks) else breaks[-1] + 1.0
-    # inside a piece the slope is linear; at its ends it may jump, so it is sampled at two inner points
+    # Inside a piece the slope is linear. At its ends it may jump, so it is sampled at two inner points.
     a, b = left + 0.25 * (right - left), left + 0.75 * (right - left)
     at_a, at_b = slope(a), slope(b)
     if at_a == at_b:

@@ -190,7 +190,7 @@ def emit_for(builder: Any, stop: Any, step: int, carried: list[Any], body: Any) 
 
 
 def unpack(context: Any, builder: Any, kinds: Any, args: Any) -> list[Any]:
-    """Array arguments become (data pointer, shape); others stay as they are."""
+    """Arguments of an instruction: arrays become (data pointer, shape), and others stay as they are."""
     out = []
     for kind, value in zip(kinds, args, strict=True):
         if isinstance(kind, types.Array):

@@ -112,7 +112,7 @@ class Shape(NamedTuple):
 
 
 class Poly(Shape):
-    """(scale x'z + coef0)^degree; also x'z itself, to the bit."""
+    """(scale x'z + coef0)^degree. With scale 1, coef0 0 and degree 1 it is x'z itself, to the bit."""
 
 
 class Sigmoid(Shape):

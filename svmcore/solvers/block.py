@@ -243,7 +243,7 @@ class _Run:
         self.exact, self.moved, self.moved_single = True, 0.0, 0.0
         self.fresh = self.level > SINGLE
         if self.fresh and short and not self.tiles.by_columns:
-            # the product is computed in one piece, and the certificate will find it remembered
+            # The product is computed in one piece, and the certificate will find it remembered.
             self.field[: self.K.n] = kernel_product(self.qp, self.K, self.beta)
             self.moved, self.remembered = float(np.abs(self.beta).sum()), True
             return None
