@@ -272,6 +272,16 @@ def test_one_class_is_learned_from_its_rows_alone(score):
         cv.calibrate()
 
 
+def test_refit_of_one_class_is_as_good_as_its_path():
+    """Decision values are of size 1 / C: the usual tolerance would leave half of the objective open, and warn."""
+    X, y = svmcore.load_data("demo:monk3")
+    cv = svmcore.cv_path(X, y, loss="one_class", cv=4, gamma=0.2)
+    for C in (1.0, cv.best_C, cv.C_range[1]):
+        assert cv.refit(C).relative_gap < 1e-2
+    with pytest.warns(svmcore.ConvergenceWarning, match="the objective may be off"):
+        assert cv.refit(tol=1e-3).relative_gap > 0.1
+
+
 def test_one_class_is_saved_and_loaded(tmp_path):
     X, y = strangers(30)
     cv = svmcore.cv_path(X, y, loss="one_class", gamma="search", cv=3, C_max=5.0, standardize=True)

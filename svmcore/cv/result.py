@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SAME = 1e-12
 """Means that are nearer are one value, relative to the larger one or to 1. So are values of gamma, relative to theirs."""
+_ONE_CLASS_TOL = 1e-6
+"""KKT violation of a refit of one class, for C = 1: decision values are of size 1 / C, and 1e-3 leaves most of them open."""
 _INSIDE = 1e-6  # away from a breakpoint, where a row is undecided
 _CHUNK = 1 << 22  # values held at a time
 _COLUMNS = 100  # folds that have a column each in a table
@@ -168,7 +170,7 @@ def refit_other(study: Study, C: float, gamma: float | None, options: dict[str, 
     form = {name: value for name, value in form.items() if name not in ("fit_intercept", "intercept_scaling")}
     form["sample_weight"] = None if study.weights is None else study.weights[own]
     nu = one_class_path(X, C_min=C, C_max=C, **form).nu(C)
-    return train_one_class(X, nu, **{**form, **options})
+    return train_one_class(X, nu, **{**form, "tol": _ONE_CLASS_TOL / max(1.0, C), **options})
 
 
 def snapped(values: FloatArray) -> FloatArray:
