@@ -16,9 +16,13 @@ from numba.core.cpu import CPUContext
 from numba.core.errors import ForceLiteralArg, NumbaError, TypingError
 from numba.core.imputils import builtin_registry
 from numba.core.postproc import PostProcessor
+from numba.core.pythonapi import NativeValue, PythonAPI
+from numba.core.types import Array
 from numba.core.types.functions import BaseFunction
 from numba.core.types.misc import Module
 from numba.core.typing.context import BaseContext
+
+from svmcore._records import HOLDS, read_array
 
 
 def _process(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
@@ -175,6 +179,19 @@ def _resolve_getattr(self: Any, kind: Any, name: str) -> Any:
     return answer
 
 
+# ---- arguments
+
+
+def _to_native_value(self: Any, kind: Any, obj: Any) -> Any:
+    """An argument of a call from Python. Whether it is an array of this type has been seen: its object is only read.
+
+    Numba has a function fill in a copy, and looks whether that went well. It does so still where references are counted.
+    """
+    if not isinstance(kind, Array) or self.context.enable_nrt or not HOLDS:
+        return _SLOWER[PythonAPI, "to_native_value"](self, kind, obj)
+    return NativeValue(read_array(self.context, self.builder, kind, obj))
+
+
 # ---- bookkeeping
 
 
@@ -224,6 +241,7 @@ _QUICKER: dict[tuple[Any, str], Any] = {
     (typeinfer.CallConstraint, "resolve"): _resolve,
     (typeinfer, "new_error_context"): _ErrorContext,
     (lowering, "new_error_context"): _ErrorContext,
+    (PythonAPI, "to_native_value"): _to_native_value,
     (event, "start_event"): _start_event,
     (event, "end_event"): _end_event,
 }

@@ -166,7 +166,13 @@ def read_field(context: Any, builder: Any, record: Record, value: Any, name: str
         number = [other for _, other, _ in record.numbers].index(name)
         return builder.extract_value(value, 1 + number)
     pointer = builder.extract_value(value, 0)
-    array = _read(builder, pointer, _ITEMS + _WORD * position, _POINTER, behind=_STRIDES + _WORD)
+    return read_array(
+        context, builder, kind, _read(builder, pointer, _ITEMS + _WORD * position, _POINTER, behind=_STRIDES + _WORD)
+    )
+
+
+def read_array(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    """An array as compiled code has it, from the address of the array object."""
     lengths = _read(builder, array, _LENGTHS, _POINTER, behind=_WORD * kind.ndim)
     shape = [_read(builder, lengths, _WORD * k) for k in range(kind.ndim)]
     size = ir.Constant(_INTEGER, context.get_abi_sizeof(context.get_data_type(kind.dtype)))

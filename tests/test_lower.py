@@ -155,6 +155,46 @@ def test_fields_of_records(step):
     np.testing.assert_array_equal(ours.line, plain.line)
 
 
+class Own(np.ndarray):
+    """Somebody's array."""
+
+
+def weighed(a, table):
+    total = 100.0 * a.shape[0] + 10.0 * table.shape[0] + table.shape[1]
+    for i in range(table.shape[0]):
+        for j in range(table.shape[1]):
+            total += (i + 1) * (j + 2) * table[i, j] * a[i]
+    return total
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        np.ascontiguousarray,
+        np.asfortranarray,
+        lambda table: np.repeat(table, 3, axis=1)[:, ::3],
+        lambda table: table[::-1, ::-1],
+        lambda table: np.broadcast_to(table[0], table.shape),
+        lambda table: table.view(Own),
+        lambda table: table[:0],
+        lambda table: table[:, :0],
+        lambda table: table.astype(np.float32),
+    ],
+)
+def test_arrays_of_any_form_come_from_python(form):
+    table = np.arange(12.0).reshape(3, 4)
+    agrees(weighed, np.arange(1.0, 4.0), form(table))
+
+
+def pairs(both, k):
+    return both[0][k] - both[1][k, k]
+
+
+def test_arrays_in_tuples_come_from_python():
+    both = np.arange(5.0)[::2], np.arange(9.0).reshape(3, 3)
+    assert compiled(pairs)(both, 2) == 4.0 - 8.0
+
+
 def _half(x):
     return x / 2
 
