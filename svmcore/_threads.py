@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -45,11 +46,21 @@ def _shared_pool() -> ThreadPoolExecutor:
 
 def split(run: Callable[[int, int], None], count: int, work: float, n_threads: int) -> None:
     """run(first, last) over 0..count, cut into one range per thread when `work` is worth it."""
-    parts = min(n_threads, count)
+    _share(run, [count * i // n_threads for i in range(n_threads + 1)], work)
+
+
+def split_falling(run: Callable[[int, int], None], count: int, work: float, n_threads: int) -> None:
+    """`split` of work that falls to nothing from the first to the last, as along the columns of a lower triangle."""
+    _share(run, [round(count * (1.0 - math.sqrt(1.0 - i / n_threads))) for i in range(n_threads + 1)], work)
+
+
+def _share(run: Callable[[int, int], None], edges: list[int], work: float) -> None:
+    """run(first, last) between the edges: each range in a thread when `work` is worth it, else all of it in this one."""
+    edges = sorted(set(edges))
+    parts = len(edges) - 1
     if parts < 2 or work < WORTH_A_THREAD:
-        run(0, count)
+        run(0, edges[-1])
         return
-    edges = [count * i // parts for i in range(parts + 1)]
     pool = _shared_pool()
     others = [pool.submit(run, edges[i], edges[i + 1]) for i in range(1, parts)]
     try:

@@ -161,3 +161,17 @@ def test_products_and_gram_matrices_of_wide_data(kind, offset, n_threads, monkey
             found = mine.gram(some, np.uint16)[:90, :90] / UNITS_16
             assert np.abs(found - exact[np.ix_(some, some)]).max() < 0.51 / UNITS_16 + 1e-5
         mine.release()
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 100])
+def test_falling_work_is_cut_into_all_of_it(count, n_threads, monkeypatch):
+    """Every place once; and with as much work in every range as the others have."""
+    monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1.0)
+    ranges = []
+    _threads.split_falling(lambda a, b: ranges.append((a, b)), count, 2.0, n_threads)
+    assert sorted(place for a, b in ranges for place in range(a, b)) == list(range(count))
+    if count == 100:
+        shares = [sum(count - place for place in range(a, b)) for a, b in ranges]
+        assert len(shares) == n_threads
+        assert max(shares) - min(shares) <= 1.5 * count  # a place at the beginning is worth so much

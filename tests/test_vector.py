@@ -13,6 +13,7 @@ import pytest
 from svmcore._jit import DISABLED
 from svmcore._kernels import add_forms, weighted_gram
 from svmcore._types import LANES
+from svmcore.kernel.points import near_points
 from svmcore.simd import loops, passes, vector
 
 ROOT = Path(__file__).parents[1]
@@ -139,10 +140,10 @@ def test_distances_from_squares_in_float64(d):
     X = rng.standard_normal((80, d)) / np.sqrt(d)
     X[5] = X[4]
     squares = (X * X).sum(axis=1)
-    panels = np.full((2, d + 1, LANES), np.nan)
     order = rng.permutation(80)[:70]
     order[:2] = 4, 5
-    loops.pack_points(X, squares, order, 0, 2, panels)
+    panels = near_points(X, squares, order, 1).panels
+    assert panels.shape == (2, d + 1, LANES)
     assert (panels[0, :d] == X[order[:LANES]].T).all()
     assert (panels[1, :d, : 70 - LANES] == X[order[LANES:]].T).all()
     assert (panels[1, d, : 70 - LANES] == squares[order[LANES:]]).all()

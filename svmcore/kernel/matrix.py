@@ -149,7 +149,7 @@ class KernelMatrix:
             return gram_points(self.X, np.arange(self.n) if order is None else order)
         if is_sparse(self.X):
             return sparse_points(self.X, order)
-        return dense_points(self.X, np.arange(self.n) if order is None else order)
+        return dense_points(self.X, np.arange(self.n) if order is None else order, self.n_threads)
 
     def rows(self, index: IntArray) -> FloatArray:
         """K[index, :], shape (len(index), n)."""

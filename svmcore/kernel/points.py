@@ -17,8 +17,8 @@ from svmcore.simd import loops, vector
 STAGGER = 32
 """Every stored row of kernel values ends in so many unused columns. So neighbouring rows do not share places in a cache."""
 
-# Work of packing a feature, in operations on it.
-_PACK = 4.0
+# Work of packing a feature of a point, in operations on it. Most of it is to wait for memory.
+PACK = 64.0
 
 # An array as long as a row is cheap up to _WIDE columns. Beyond that, rows count as mostly empty when there are more than
 # _EMPTY columns for each entry.
@@ -51,20 +51,26 @@ def is_sparse(X: Any) -> bool:
     return hasattr(X, "indptr")
 
 
-def dense_points(X: FloatArray, order: IntArray) -> Points:
+def dense_points(X: FloatArray, order: IntArray, n_threads: int = 1) -> Points:
     """The rows `order` of a dense matrix as panels."""
-    width = max(4, -(-X.shape[1] // 4) * 4)
-    panels = aligned((padded(len(order)) // LANES, width, LANES), zero=True)
-    _kernels.pack_panels(X, order, panels)
-    return panel_points(len(order), panels)
+    return panel_points(len(order), _panels(X, order, max(4, -(-X.shape[1] // 4) * 4), n_threads))
 
 
 def near_points(X: FloatArray, squares: FloatArray, order: IntArray, n_threads: int) -> Points:
     """The rows `order` of a dense matrix as panels, each with its square as the last feature."""
-    panels = aligned((padded(len(order)) // LANES, X.shape[1] + 1, LANES))
-    work = _PACK * float(panels.size)
-    split(lambda a, b: loops.pack_points(X, squares, order, a, b, panels), len(panels), work, n_threads)
+    panels = _panels(X, order, X.shape[1] + 1, n_threads)
+    last = np.zeros(padded(len(order)))
+    last[: len(order)] = squares[order]
+    panels[:, -1] = last.reshape(-1, LANES)
     return panel_points(len(order), panels)
+
+
+def _panels(X: FloatArray, order: IntArray, width: int, n_threads: int) -> FloatArray:
+    """The rows `order` in panels of so many features. Those that X does not have are zero."""
+    panels = aligned((padded(len(order)) // LANES, width, LANES), zero=True)
+    work = PACK * float(panels.size)
+    split(lambda a, b: _kernels.pack_panels(X, order, a, b, panels), len(panels), work, n_threads)
+    return panels
 
 
 def panel_points(n: int, panels: FloatArray) -> Points:
@@ -120,11 +126,24 @@ def groups_of(count: int) -> int:
     return -(-count // vector.ROWS)
 
 
-def packed_rows(panels: Real, points: IntArray) -> Real:
+def packed_rows(panels: Real, points: IntArray, n_threads: int = 1) -> Real:
     """Some of the points of the panels, copied to row groups, which tiles read. The number type is that of the panels."""
-    packed = np.empty((groups_of(len(points)), panels.shape[1], vector.ROWS), panels.dtype)
-    loops.pack_rows(panels, points, packed)
+    packed, rows = np.empty((groups_of(len(points)), panels.shape[1], vector.ROWS), panels.dtype), vector.ROWS
+    split(
+        lambda a, b: loops.pack_rows(panels, points[a * rows : b * rows], packed[a:b]),
+        len(packed), PACK * float(packed.size), n_threads,
+    )  # fmt: skip
     return packed
+
+
+def gathered_panels(panels: Real, points: IntArray, n_threads: int) -> Real:
+    """Some of the points of the panels, copied to panels of their own."""
+    out = np.empty((padded(len(points)) // LANES, *panels.shape[1:]), panels.dtype)
+    split(
+        lambda a, b: loops.gather_panels(panels, points[a * LANES : b * LANES], out[a:b]),
+        len(out), PACK * float(out.size), n_threads,
+    )  # fmt: skip
+    return out
 
 
 def packed_weights(packed: Real, coef: FloatArray) -> Real:

@@ -220,7 +220,7 @@ def symmetric_product(
     count, each = len(panels), groups_of(LANES)
     row = np.arange(each * vector.ROWS)
     place = np.arange(count)[:, None] * LANES + np.minimum(row, LANES - 1)
-    packed = packed_rows(panels, place.ravel())
+    packed = packed_rows(panels, place.ravel(), n_threads)
     weights = np.zeros(count * LANES)
     weights[: points.n] = coef
     rows = np.where(row < LANES, weights[place], 0.0).ravel()
@@ -258,7 +258,7 @@ def tile_product(
         ours, theirs = (with_constant(points.panels[:, :n_features]) for points in (targets, sources))
         add_form(kernel, ours, theirs, coef, n_threads, out)
     elif targets.panels.shape[0]:
-        packed = packed_rows(sources.panels, np.arange(sources.n))
+        packed = packed_rows(sources.panels, np.arange(sources.n), n_threads)
         weights, panels = packed_weights(packed, coef), targets.panels
         work = float(packed.size * len(out))
         split(lambda a, b: loops.add_block_64(shape, packed, weights, panels, a, b, out), len(panels), work, n_threads)

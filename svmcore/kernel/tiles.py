@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from svmcore._threads import split
+from svmcore._threads import split, split_falling
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
 from svmcore.kernel.columns import ColumnStore
 from svmcore.kernel.points import (
+    PACK,
     STAGGER,
     Real,
+    gathered_panels,
     groups_of,
     is_binary,
     magnitudes,
@@ -52,9 +54,9 @@ _WIDE, COSTLY = 40, 48
 _ENTRY = 3.0
 _SPARSE = 0.25
 
-# Work, in operations on one feature: to pack a feature, to read a stored value, to pick a value out of a row. The unit tells
-# which products are worth several threads.
-_PACK, _READ, _GATHER = 4.0, 6.0, 2.0
+# Work, in operations on one feature: to read a stored value, to pick a value out of a row. The unit tells which products are
+# worth several threads. Most of both is to wait for memory.
+_READ, _GATHER = 16.0, 24.0
 
 # Memory. Packed rows of _ROWS_AT_ONCE bytes stay in a cache while all panels pass by. K among all points may take _KEPT_LEAST
 # bytes in any case, and _KEPT_PER_FEATURE for each feature: fresh memory can cost as much as computing. 100 MB took 5 to
@@ -334,7 +336,7 @@ class DenseTiles(_Tiles):
         self.panels, squares = np.empty((count, width + near, LANES), np.float32), np.empty(count * LANES)
         split(
             lambda a, b: loops.pack_single(K.X, centre, float(factor), a, b, self.panels, squares),
-            count, _PACK * float(self.panels.size), self.n_threads,
+            count, PACK * float(self.panels.size), self.n_threads,
         )  # fmt: skip
         self.single_shape = self.shape
         if near and squares[: self.n].max(initial=0.0) <= NEAR:
@@ -385,7 +387,7 @@ class DenseTiles(_Tiles):
         """Columns of the points, without the offset, in the type of `out`. In place: out, whole row groups of it."""
         single = out.dtype == np.float32
         source = self._source(single=single)
-        packed = packed_rows(source, points)
+        packed = packed_rows(source, points, self.n_threads)
         store = loops.store_block_32 if single else loops.store_block_64
         work = float(packed.size * len(source) * LANES)
         step = max(1, _ROWS_AT_ONCE // packed[:1].nbytes)
@@ -436,17 +438,15 @@ class DenseTiles(_Tiles):
         source = self._source(single=single)
         out = self.space(count, dtype)
         columns = -(-count // LANES)
-        packed = packed_rows(source, points)
-        if count == self.n and (np.diff(points) == 1).all():
-            panels = source
-        else:
-            panels = np.empty((columns, source.shape[1], LANES), source.dtype)
-            loops.gather_panels(source, points, panels)
+        packed = packed_rows(source, points, self.n_threads)
+        whole = count == self.n and (np.diff(points) == 1).all()
+        panels = source if whole else gathered_panels(source, points, self.n_threads)
         half = single and source.shape[1] >= _WIDE
         store = loops.store_block_32 if single else loops.store_block_64
         work = float(out.size * source.shape[1])
         shape = self._shape(single=single)
-        split(lambda a, b: store(shape, packed, panels, half, a, b, out), columns, work, self.n_threads)
+        share = split_falling if half else split
+        share(lambda a, b: store(shape, packed, panels, half, a, b, out), columns, work, self.n_threads)
         return self._finish(out, count, half=half)
 
     def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
@@ -464,7 +464,7 @@ class DenseTiles(_Tiles):
         panels = self._source(single=single)
         add = loops.add_block_32 if single else loops.add_block_64
         count = len(points)
-        packed = packed_rows(panels, points)
+        packed = packed_rows(panels, points, self.n_threads)
         weights = packed_weights(packed, coef)
         work = float(packed.size * len(panels) * LANES)
         shape = self._shape(single=single)
@@ -487,7 +487,7 @@ def exact_gram(
     Its rows end in values without meaning.
     """
     panels = np.ascontiguousarray(K.points.panels[:, : K.n_features])
-    packed = packed_rows(panels, np.arange(K.n))
+    packed = packed_rows(panels, np.arange(K.n), K.n_threads)
     out = room(_layout(K.n))
     shape = shape_of(K.kernel)
     step = max(1, int(_BETWEEN_LOOKS // (out.shape[1] * vector.ROWS * (4 + panels.shape[1]))))
@@ -541,7 +541,8 @@ class SparseTiles(_Tiles):
         out = self.space(count, dtype)
         lower = self.costly and dtype != np.float64
         store = loops.store_sparse_32 if real == np.float32 else loops.store_sparse_64
-        split(
+        share = split_falling if lower else split
+        share(
             lambda a, b: store(self.shape, self.csr[real], points, columns.points, *columns.room(), lower, a, b, out),
             columns.count, out.size * (self.effort + 8.0), self.n_threads,
         )  # fmt: skip

@@ -43,27 +43,6 @@ def pack_rows(panels, points, out):
                     out[g, k, t - g * ROWS] = panels[p, k, points[t] - p * LANES]
 
 
-TRANSPOSED = 8  # features copied together from a row of X: a cache line of them
-
-
-@jit
-def pack_points(X, squares, points, first, last, out):
-    """Panels first..last-1 of the rows `points` of X, with their squares as the last feature. In place: out."""
-    width, count = X.shape[1], points.shape[0]
-    for p in range(first, last):
-        panel, own = out[p], points[p * LANES : min((p + 1) * LANES, count)]
-        for k in range(width + 1):
-            for lane in range(own.shape[0], LANES):
-                panel[k, lane] = 0.0
-        for left in range(0, width, TRANSPOSED):
-            for lane in range(own.shape[0]):
-                row = X[own[lane]]
-                for k in range(left, min(left + TRANSPOSED, width)):
-                    panel[k, lane] = row[k]
-        for lane in range(own.shape[0]):
-            panel[width, lane] = squares[own[lane]]
-
-
 @jit
 def pack_single(X, centre, factor, first, last, out, squares):
     """Fill panels first..last-1 with (X - centre) factor, and compute the sum of squares of each point. In one pass over X.
