@@ -48,6 +48,8 @@ _STEP, _NEAR, _LONGEST = 8.0, 1.2, 64.0
 _SOME, _MANY = 500, 1500
 _NO_TUBE = 1e-3  # epsilon, relative to the widest, from which it may be zero
 _DEEP = 1e-8  # 1 / C, relative to the kernel's diagonal, from which a share that is still too large stays so
+_LONG = 2_000_000  # pair steps, of all fits, from which a search takes long: seconds
+_REACH = 1e-6  # 1 / C, relative to the kernel's diagonal, up to which such a search goes on
 _BEYOND = 1.003  # share, in terms of nu, at which two ends are to have nu between them
 _APART = 0.05  # difference of shares, in terms of nu, above which the mean of two ends is no answer
 _LARGEST = 700.0  # no logarithm is larger than this, so that its exponential is finite
@@ -221,6 +223,13 @@ def nu_fit(problem: Problem, nu: float, run: Run, control: Control, training: Tr
                 f"{found.raw.status.name.lower()} while looking for nu={nu:g}: the machine has share {share:.4g}.",
                 ConvergenceWarning,
             )
+        elif problem.classes is not None and share > nu * (1.0 + _ROUGH):
+            warn(
+                f"nu={nu:g} is out of reach: the share is still {share:.4g} at C={C:.3g}, and it falls so slowly that no larger C "
+                "would do in reasonable time. The machine of that C is returned. The classes overlap. Remedy: a nu above "
+                f"{share:.4g}, or C in place of nu.",
+                ConvergenceWarning,
+            )
     return solution
 
 
@@ -321,6 +330,8 @@ class _Search:
             else:
                 more, stays = end, min(stays, 0) - 1
             self.check_depth(more)
+            if self.out_of_reach(more):
+                return more.t, self.answer(more)
         return end.t, self.answer(end)
 
     def poorer(self, more: _End, step: float) -> float | None:
@@ -406,6 +417,16 @@ class _Search:
                     "points are equal, say); look at the features, or give C in place of nu"
                 )
             raise InputError(f"{said}must be above {more.share:.4g} here, since the classes overlap; give a larger nu")
+
+    def out_of_reach(self, more: _End) -> bool:
+        """Whether the search takes long already, and the share falls so slowly that no C within reach would do."""
+        if self.line.nothing != 0.0 or self.less.t != 0.0 or len(self._ends) < 2 or self._ends[-1] is not more:
+            return False
+        before = self._ends[0]
+        if self.n_iter <= _LONG or not before.share > more.share > self.nu:
+            return False
+        needed = math.log(more.share / self.nu) * math.log(before.t / more.t) / math.log(before.share / more.share)
+        return needed > math.log(more.t / (_REACH * _size(self.K)))
 
 
 __all__ = ["check_feasible", "nu_fit"]

@@ -392,6 +392,23 @@ def test_a_thousand_random_problems_have_their_nu():
         random_nu(seed)
 
 
+@pytest.mark.compiled
+def test_a_nu_that_is_out_of_reach_ends_with_a_machine_and_a_warning(monkeypatch):
+    """Noisy labels in the plane: in theory some C gives every nu; in practice the share hardly falls any more."""
+    monkeypatch.setattr("svmcore.nu._LONG", 2000)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    y = np.where(X[:, 0] + rng.normal(size=600) > 0.0, 1, -1)
+    with pytest.warns(svmcore.ConvergenceWarning, match=r"nu=0.2 is out of reach: the share is still 0\.\d+ at C="):
+        machine = svmcore.train_svc(X, y, nu=0.2, gamma=0.5)
+    assert machine.converged
+    assert machine.kkt_violation <= 1e-3
+    share = machine.alpha.sum() / (machine.C * 600)
+    assert 0.2 < share < 0.6
+    near = svmcore.train_svc(X, y, nu=share + 0.005, gamma=0.5)  # what the remedy says
+    assert near.alpha.sum() / (near.C * 600) == pytest.approx(share + 0.005, rel=1e-9)
+
+
 def test_infeasible_nu_is_refused_with_its_range():
     X, y, _ = cloud(100)
     rare = np.where(np.arange(100) < 20, 1, -1)
