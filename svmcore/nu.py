@@ -225,9 +225,9 @@ def nu_fit(problem: Problem, nu: float, run: Run, control: Control, training: Tr
             )
         elif problem.classes is not None and share > nu * (1.0 + _ROUGH):
             warn(
-                f"nu={nu:g} is out of reach: the share is still {share:.4g} at C={C:.3g}, and it falls so slowly that no larger C "
-                "would do in reasonable time. The machine of that C is returned. The classes overlap. Remedy: a nu above "
-                f"{share:.4g}, or C in place of nu.",
+                f"nu={nu:g} is out of reach: the share is still {share:.4g} at C={C:.3g}, and it falls so slowly that no "
+                "larger C would do in reasonable time. The machine of that C is returned. The classes overlap. "
+                f"Remedy: a nu above {share:.4g}, or C in place of nu.",
                 ConvergenceWarning,
             )
     return solution
