@@ -76,7 +76,7 @@ def early_windows() -> Iterator[list[int]]:
         counts.append(told(windows)["n_windows"])
         return told(windows)
 
-    thresholds = ((window, {"FEWEST": 2, "WORTH": 1.0}), (window.Inverse, {"counts": counted}))
+    thresholds = ((window, {"FEWEST": 2, "WORTH": 1.0, "REST": 8}), (window.Inverse, {"counts": counted}))
     with patched(thresholds):
         yield counts
 

@@ -95,6 +95,13 @@ def refit(at: Scene) -> None:
     at.P.fixed[:] += at.S.resid - at.residuals()
 
 
+def hide_image(at: Scene, point: int | None = None) -> None:
+    """K beta cannot be brought up to date: a point that is not on the elbow has moved, and its row is not kept."""
+    off = np.setdiff1d(np.arange(at.S.beta.size), at.elbow)[-1] if point is None else point
+    at.S.then[off] += 1.0
+    at.P.slot[off] = -1
+
+
 def plane(seed: int, equality: bool, unit: float = 1.0) -> Scene:
     """A linear kernel in the plane: the elbow spans it, so that every other point depends on the elbow."""
     rng = np.random.default_rng([22, seed])

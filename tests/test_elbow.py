@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_paths import boxes_met, check_factor, scene
+from small_paths import boxes_met, check_factor, hide_image, scene
 
 from svmcore.path import elbow_jit as ej
 
@@ -342,10 +342,11 @@ def test_the_image_follows_beta(changed):
     for age in range(2, 11):
         assert ej.renew_image(at.P, S)
         assert S.cnt[ej.AGE] == age
-    kept = S.image.copy()
-    S.beta[0] += 1.0
-    assert not ej.renew_image(at.P, S)  # ten times, then afresh
-    assert np.array_equal(S.image, kept)
+    S.beta[:3] = 0.0, 0.5, 1.0
+    assert ej.renew_image(at.P, S)  # ten times, then afresh
+    assert S.image == pytest.approx(at.K @ S.beta, abs=1e-12)
+    assert np.array_equal(S.then, S.beta)
+    assert S.cnt[ej.AGE] == 0
 
 
 def test_the_image_needs_the_rows_of_what_has_changed():
@@ -403,9 +404,28 @@ def test_a_look_refuses_a_gap_that_is_not_fine(error, fine):
     assert S.cnt[ej.N_LOOK] == fine
 
 
+@pytest.mark.parametrize(("before", "age"), [(2.1, 5), (1.99, 0)])
+def test_a_look_after_a_long_way_ages_the_image(before, age):
+    """At t = 1.5: from 2.0 on the way down to it is long."""
+    at = scene(0)
+    at.S.num[ej.T_REFRESH] = before
+    assert ej.look(at.P._replace(floor=100.0), at.S, at.S.lower, at.S.upper)
+    assert at.S.cnt[ej.AGE] == age + 1
+    at.S.num[ej.T_REFRESH], at.S.cnt[ej.AGE], at.S.image[:] = before, 5, np.nan
+    assert ej.look(at.P._replace(floor=100.0), at.S, at.S.lower, at.S.upper) == (age > 0)  # afresh, or not
+
+
+def test_an_image_that_is_old_needs_all_rows():
+    at = scene(0)
+    at.S.cnt[ej.AGE], at.P.slot[4], image = ej.OLD, -1, at.S.image.copy()
+    assert not ej.renew_image(at.P, at.S)
+    assert np.array_equal(at.S.image, image)
+    assert at.S.cnt[ej.AGE] == ej.OLD
+
+
 def test_a_look_needs_the_image():
     at = scene(0)
-    at.S.cnt[ej.AGE] = 10
+    hide_image(at)
     resid = at.S.resid + 1.0
     at.S.resid[:] = resid
     assert not ej.look(at.P, at.S, at.S.lower, at.S.upper)

@@ -310,7 +310,7 @@ def chain(seed: int) -> str | None:
 ONCE_WRONG = {
     fit: (633, 749, 776, 1341, 1481, 1679, 1745, 2250),  # sums lost in huge coefficients, answers that were not finite
     # the published modes: sums, objectives, long stretches to large C; a linear path far from zero
-    path: (120, 130, 156, 326, 364, 558, 577, 621, 985, 1537, 1890),
+    path: (120, 130, 156, 326, 364, 558, 577, 621, 985, 1313, 1537, 1890, 1968),
     # sums relative to tiny coefficients, or of huge twins; 382 did not end
     chain: (35, 382, 568, 2517, 4392, 4650, 4984),
 }

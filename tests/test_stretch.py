@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from small_paths import FOREVER, check_inverse, check_sides, refit, sides_told, windowed
+from small_paths import FOREVER, check_inverse, check_sides, hide_image, refit, sides_told, windowed
 
 from svmcore import _path_jit as pj
 from svmcore.path import elbow_jit as ej
@@ -408,34 +408,45 @@ def test_a_look_that_would_leave_a_box_corrects_nothing(equality):
     S.resid[on] = 1e-8 * np.arange(1.0, 6.0)
     S.upper[on] = S.lower[on] = S.beta[on]
     beta, bias = S.beta.copy(), S.num[ej.BIAS]
-    S.cnt[ej.SINCE], S.cnt[ej.AGE] = 7, 10
+    then, slot = S.then.copy(), at.P.slot.copy()
+    S.cnt[ej.SINCE] = 7
+    hide_image(at)
     assert not sj.look_with_care(at.P, S, window, at.L, reach(at))
     assert np.array_equal(S.beta, beta)
     assert S.num[ej.BIAS] == bias
     assert S.cnt[ej.SINCE] == 7
-    S.resid[on], S.cnt[ej.AGE] = 0.0, 0  # nor one that is not worth it
+    S.resid[on], S.then[:], at.P.slot[:] = 0.0, then, slot  # nor one that is not worth it
     window.solution[:] = 1.0
     assert sj.look_with_care(at.P._replace(floor=100.0), S, window, at.L, reach(at))
     assert np.array_equal(S.beta, beta)
 
 
 @pytest.mark.parametrize(
-    ("code", "t_end", "since", "before", "age", "wanted", "looks"),
+    ("code", "t_end", "since", "before", "blind", "wanted", "looks"),
     [
-        (wj.NEED_ROW, 1.5, 9, 9.0, 0, ej.ROWS, 0), (wj.NEAR_SINGULAR, 1.5, 9, 9.0, 0, ej.STOPPED, 0),
-        (wj.TIED, 1.5, 9, 9.0, 0, ej.STOPPED, 0), (wj.END, 1.5, 0, 1.5, 10, ej.DONE, 0),
-        (wj.END, 1.5 * (1.0 - 0.9e-13), 0, 1.5, 10, ej.DONE, 0), (wj.END, 1.5 * (1.0 - 1.2e-13), 0, 1.5, 10, ej.REFRESH, 0),
-        (wj.END, 1.0, 0, 1.5, 0, -1, 1), (wj.END, 1.0, 0, 1.5, 10, ej.REFRESH, 0), (wj.FULL, 1.5, 0, 1.5, 10, -1, 0),
-        (wj.FULL, 1.0, 7, 1.5, 10, -1, 0), (wj.FULL, 1.0, 8, 1.5, 10, ej.REFRESH, 0), (wj.FULL, 1.0, 8, 1.5, 0, -1, 1),
-        (wj.FULL, 1.0, 0, 5.4, 10, -1, 0), (wj.FULL, 1.0, 0, 5.6, 10, ej.REFRESH, 0), (wj.HALVED, 1.0, 0, 5.6, 0, -1, 1),
-        (wj.LEFT_REGION, 1.0, 0, 1.5, 10, -1, 0), (wj.LONG_STEP, 1.0, 9, 1.5, 10, ej.REFRESH, 0),
+        (wj.NEED_ROW, 1.5, 9, 9.0, False, ej.ROWS, 0),
+        (wj.NEAR_SINGULAR, 1.5, 9, 9.0, False, ej.STOPPED, 0),
+        (wj.TIED, 1.5, 9, 9.0, False, ej.STOPPED, 0),
+        (wj.END, 1.5, 0, 1.5, True, ej.DONE, 0),
+        (wj.END, 1.5 * (1.0 - 0.9e-13), 0, 1.5, True, ej.DONE, 0),
+        (wj.END, 1.5 * (1.0 - 1.2e-13), 0, 1.5, True, ej.REFRESH, 0),
+        (wj.END, 1.0, 0, 1.5, False, -1, 1), (wj.END, 1.0, 0, 1.5, True, ej.REFRESH, 0),
+        (wj.FULL, 1.5, 0, 1.5, True, -1, 0),
+        (wj.FULL, 1.0, 7, 1.5, True, -1, 0),
+        (wj.FULL, 1.0, 8, 1.5, True, ej.REFRESH, 0), (wj.FULL, 1.0, 8, 1.5, False, -1, 1),
+        (wj.FULL, 1.0, 0, 5.4, True, -1, 0),
+        (wj.FULL, 1.0, 0, 5.6, True, ej.REFRESH, 0), (wj.HALVED, 1.0, 0, 5.6, False, -1, 1),
+        (wj.LEFT_REGION, 1.0, 0, 1.5, True, -1, 0),
+        (wj.LONG_STEP, 1.0, 9, 1.5, True, ej.REFRESH, 0),
     ],
 )  # fmt: skip
-def test_why_windows_return(code, t_end, since, before, age, wanted, looks):
+def test_why_windows_return(code, t_end, since, before, blind, wanted, looks):
     """At t = 1.5; the linear term is of size 4, which is half of 8, that of t = 5.5."""
     at, window, _ = windowed(0, level=2.5)
     S = at.S
-    S.cnt[ej.SINCE], S.cnt[ej.AGE], S.num[ej.T_REFRESH] = since, age, before
+    S.cnt[ej.SINCE], S.num[ej.T_REFRESH] = since, before
+    if blind:
+        hide_image(at)
     course = reach(at, t_end=t_end, refresh=8, stretch=0.5)
     assert sj.why_return(at.P._replace(floor=100.0), S, window, at.L, code, course) == wanted
     assert S.cnt[ej.N_LOOK] == looks

@@ -44,7 +44,9 @@ NOW, BIAS, T_REFRESH, NOISE, WORST_GAP = range(5)
 LEAST_PIVOT = 1e-15  # the relative pivot of a point that is independent only to rounding is lifted to this
 NULL = 1e-13  # a null vector should move nothing; what it moves by this, relatively, is rounding
 FINE = 1e-11  # a relative gap below this needs no correction
-OLD = 10  # K beta is brought up to date by changes so many times, and is then computed afresh
+# K beta is brought up to date by changes OLD times, and is then computed afresh. A way down to the share LONG_WAY of the
+# linear term counts for half of that: the image keeps the rounding of the larger values that it had.
+OLD, LONG_WAY = 10, 0.75
 STEADY = 1e-12  # where an entry of a null vector is smaller than this, the value does not move
 GIVE = 1e-12  # boxes give way by this share of their width while the best pivot is looked for
 
@@ -349,21 +351,23 @@ def exact_gap(setting, state, t, lower, upper):
 
 @jit
 def renew_image(setting, state):
-    """Bring state.image = K beta up to date. Returns False where a row is missing, or where it must be computed afresh."""
+    """Bring state.image = K beta up to date. When it is OLD, it is computed afresh. Returns False where a row is missing."""
+    afresh = state.cnt[AGE] >= OLD
     changed = 0
     for i in range(state.side.shape[0]):
-        if state.beta[i] != state.then[i]:
+        then = 0.0 if afresh else state.then[i]
+        if state.beta[i] != then:
             if setting.slot[i] < 0:
                 return False
             state.moved[changed] = i
-            state.change[changed] = state.beta[i] - state.then[i]
+            state.change[changed] = state.beta[i] - then
             changed += 1
-    if state.cnt[AGE] >= OLD:
-        return False
-    state.cnt[AGE] += 1
+    state.cnt[AGE] = 0 if afresh else state.cnt[AGE] + 1
+    for i in range(state.side.shape[0]):
+        state.then[i] = state.beta[i]
+        if afresh:
+            state.image[i] = 0.0
     add_rows(state.image, setting, state.moved, state.change, changed)
-    for k in range(changed):
-        state.then[state.moved[k]] = state.beta[state.moved[k]]
     return True
 
 
@@ -379,9 +383,11 @@ def look(setting, state, lower, upper):
 
     Returns False when the gap is too large to go on, or cannot be computed here. Python must do more then.
     """
+    t = state.num[NOW]
+    if size_at(setting, t) < LONG_WAY * size_at(setting, state.num[T_REFRESH]):
+        state.cnt[AGE] += OLD // 2
     if not renew_image(setting, state):
         return False
-    t = state.num[NOW]
     for i in range(state.side.shape[0]):
         state.resid[i] = t * setting.slope[i] + setting.fixed[i] - state.image[i] - state.num[BIAS]
         state.base[i] = 0.0

@@ -59,7 +59,7 @@ NOTHING, BEARS = 1e-13, 1e-7
 # Refinement. A residual below ROUNDING, relative to lambda, needs none. It is not carried out where it would move a value by
 # more than the share FAR of the widest box.
 ROUNDING, FAR = 1e-14, 1e-3
-LOST = 1e-9  # a sum of beta that is off by more, relative to the sum of all boxes, is mended at once
+LOST = 1e-10  # a sum of beta that is off by more, relative to the sum of |beta|, is mended at once
 # BR is content with a violation of EXACT, and a relative gap of ten times EXACT. At first it goes back by the share
 # FIRST_BACK of `back`.
 EXACT, FIRST_BACK = 1e-10, 1e-4
@@ -415,14 +415,15 @@ class PaperTracker:
         self.bias += step.bias - step.length * way.bias
         change = -step.length * way.elbow if step.shift is None else step.shift - step.length * way.elbow
         state.beta[index] = np.clip(state.beta[index] + change, state.lower[index], state.upper[index])
-        if self.equality:
-            self._keep_sum(index)
         if self.options.increments:
             state.resid[:] += step.length * way.rate - step.bias
         else:
             self._residuals()
         if not stuck:
             self._refine()
+        if self.equality:
+            self._keep_sum(index)
+        if not stuck:
             pub.arrivals(state, index, self.lam, NEAR, TOUCH)
         self._carry_out()
         self._knot()
@@ -434,10 +435,11 @@ class PaperTracker:
         """
         beta, low, up = (values[index] for values in (self.state.beta, self.state.lower, self.state.upper))
         rest = float(self.state.beta.sum())
-        if index.size and abs(rest) > LOST * float(np.sum(self.width)):
+        if index.size and abs(rest) > LOST * float(np.sum(np.abs(self.state.beta))):
             room = beta - low if rest > 0.0 else up - beta
             widest = int(np.argmax(room))
             self.state.beta[index[widest]] -= np.clip(rest, -room[widest], room[widest])
+            self._residuals()
 
     def _mark_blockers(self, way: Heading, step: Advance, outside: float) -> None:
         """Mark the points that block a step without way: all of them, or after two such steps the first.

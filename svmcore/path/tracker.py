@@ -193,7 +193,7 @@ class Tracker:
     # ---- residuals, gap, factor ----------------------------------------------------------------------------------
 
     def _product(self) -> FloatArray:
-        """K beta. It is brought up to date where that is possible and was not done too often. Otherwise it is computed."""
+        """K beta, from rows that are kept or from the data."""
         state = self.state
         if not ej.renew_image(self.setting, state):
             state.image[:] = self.store.product(state.beta)
