@@ -168,3 +168,17 @@ def test_small_cache_still_solves():
     y = np.where(X[:, 0] * X[:, 1] + rng.normal(size=200) > 0, 1, -1)
     solution = svmcore.train_svc(X, y, 1.0, solver="simple", cache_mb=0.01, tol=1e-6)
     assert solution.converged
+
+
+@pytest.mark.compiled
+def test_pair_steps_that_crawl_hand_over_to_the_active_set():
+    """Two spirals at a large C: the first pair steps would take a hundred thousand, and exact steps some hundreds."""
+    i = np.arange(97)
+    radius, angle = 6.5 * (104 - i) / 104, i * np.pi / 16
+    arm = np.column_stack([radius * np.sin(angle), radius * np.cos(angle)])
+    X, y = np.vstack([arm, -arm]), np.repeat([1, -1], 97)
+    found = svmcore.train_svc(X / X.std(axis=0), y, 1e4, gamma=0.5, tol=1e-6, solver="simple")
+    assert found.solver == "simple"
+    assert found.converged
+    assert found.relative_gap <= 1e-9
+    assert found.stats["adds"] > 0

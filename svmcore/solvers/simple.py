@@ -96,7 +96,7 @@ def run(
 
 
 def _warm_up(course: Course) -> Status | None:
-    """Take second-order pair steps to a loose tolerance. Returns a status only where the run ends here."""
+    """Take second-order pair steps to a loose tolerance, or until they crawl. Returns a status only where the run ends here."""
     status = course.outside()
     first = float(_steps_jit.worst_pair(course.duals)[2])
     limits = course.limits(max(course.limits().tol, _LOOSE * first))
@@ -105,4 +105,4 @@ def _warm_up(course: Course) -> Status | None:
         if reason in (_steps_jit.AT_TOLERANCE, _steps_jit.STUCK):
             return None
         _, status = course.common(reason)
-    return status
+    return None if status is Status.LIMITED else status
