@@ -96,7 +96,7 @@ def run(
 
 
 def _warm_up(course: Course) -> Status | None:
-    """Take second-order pair steps to a loose tolerance, or until they crawl. Returns a status only where the run ends here."""
+    """Take pair steps to a loose tolerance, or until they crawl. Returns a status only where the run ends here."""
     status = course.outside()
     first = float(_steps_jit.worst_pair(course.duals)[2])
     limits = course.limits(max(course.limits().tol, _LOOSE * first))
