@@ -117,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument(
         "--problems", nargs="+", metavar="WORD", help="only problems (of tables: modules) whose name holds a word"
     )
-    command = commands.add_parser("report", help="write Markdown and HTML from results, or compare two runs")
+    command = commands.add_parser("report", help="write a report of results, or compare two runs")
     command.add_argument("files", nargs="*", type=Path, help="results files (default: the newest)")
     command.add_argument("--compare", nargs=2, type=Path, metavar=("OLD", "NEW"), help="what became slower or changed")
     command.add_argument("--out", type=Path, help="folder of the report")

@@ -76,6 +76,7 @@ def test_path_that_ends_early_is_written_and_said(run, csv, option):
 
 def test_interrupt_keeps_what_there_is(run, csv, monkeypatch):
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr("svmcore.path.tracker.WORK_PER_SLICE", 1)  # else all of this path is one slice
     monkeypatch.setattr(cli.output.ProgressLine, "__call__", lambda *_: signal.raise_signal(signal.SIGINT))
     status, out, _ = run("path", csv, "-o", "p.npz", "--plot", "p.png")
     assert status == 130

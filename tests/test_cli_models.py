@@ -434,13 +434,13 @@ def test_cv_of_the_hinge_loss_and_its_picture_with_the_map(run):
 def test_cv_of_one_class_learns_the_second_class_alone(run, tmp_path):
     """The rows of the first are for validation; what lies inside is predicted to be of the second."""
     rng = np.random.default_rng(3)
-    inside, outside = rng.normal(size=(60, 2)), 4.0 + rng.normal(size=(12, 2))
-    rows = [f"{a:.6g},{b:.6g},ok\n" for a, b in inside] + [f"{a:.6g},{b:.6g},bad\n" for a, b in outside]
+    inside, outside = rng.normal(size=(60, 2)).round(5), (4.0 + rng.normal(size=(12, 2))).round(5)
+    rows = [f"{a},{b},ok\n" for a, b in inside] + [f"{a},{b},bad\n" for a, b in outside]
     (tmp_path / "o.csv").write_text("a,b,kind\n" + "".join(rows))
     status, out, err = run("cv", "o.csv", "--one-class", "--test", "o.csv", "-o", "o.npz", "--json", "-q")
     assert status == 0, err
     facts = json.loads(out)
-    X, y = np.vstack([inside, outside]).round(5), np.repeat(["ok", "bad"], [60, 12])
+    X, y = np.vstack([inside, outside]), np.repeat(["ok", "bad"], [60, 12])
     expected = svmcore.cv_path(X, y, loss="one_class")
     assert facts["validation"]["error"] == pytest.approx(expected.best_error, abs=0.03)
     machine = svmcore.load("o.npz")
