@@ -250,8 +250,8 @@ def test_pairs_with_other_words_are_for_the_solver(words, monkeypatch):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_machines_that_take_more_are_for_the_solver(strategy, monkeypatch):
     X, y = clouds(200, k=3)
-    monkeypatch.setattr(classes._near, "_TURNS", 1)
-    monkeypatch.setattr(classes._near, "_SAMPLE", 16)
+    monkeypatch.setattr(classes._near, "_STEPS", 0)
+    monkeypatch.setattr(classes._near, "_MORE_STEPS", 3)
     asked = asked_of_the_solver(monkeypatch)
     found = svmcore.train_classes(X, y, 2.0, strategy=strategy)
     assert len(asked) == 3

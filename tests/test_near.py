@@ -78,7 +78,9 @@ def test_all_that_is_said_is_what_the_certificate_says(sides, kind, tol):
 def test_far_points_are_told_and_looked_at_again(large, monkeypatch):
     """A sample knows little: the next turns find what it missed, and only few residuals are computed in float64."""
     monkeypatch.setattr(_near, "_SAMPLE", 64)
+    monkeypatch.setattr(_near, "_MEMBERS", 1024)
     monkeypatch.setattr(_near, "_LARGE", 0 if large else 10**9)
+    monkeypatch.setattr(_near, "from_all", None)
     X, codes, weight = points(3000)
     K, room = room_of(X, codes, weight)
     for sides in (((0,), (1,)), ((0, 1), (2,))):
@@ -88,6 +90,38 @@ def test_far_points_are_told_and_looked_at_again(large, monkeypatch):
         full = said_and_true(K, codes, weight, *sides, 10.0, support, found)
         assert found.violation == pytest.approx(full.kkt_violation, abs=1e-11)
         assert found.gap == pytest.approx(full.gap, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("sides", [((0,), (2,)), ((0, 2), (1,))], ids=str)
+def test_what_fits_begins_with_all_and_ends_in_a_strip(sides, monkeypatch):
+    """Few of the points are near the margin. Rows of all points are computed for support vectors, and hardly for others."""
+    monkeypatch.setattr(_near, "turn", None)
+    monkeypatch.setattr(_near, "sample", None)
+    X, codes, weight = points(1400)
+    K, room = room_of(2.0 * X, codes, weight)
+    support, found = room.solve(*sides, 10.0, 1e-3)
+    full = said_and_true(K, codes, weight, *sides, 10.0, support, found)
+    size = np.isin(codes, sides[0] + sides[1]).sum()
+    assert found.n_rounds > 1
+    assert found.n_evals < 2.0 * len(support) * size
+    assert found.certificate_evals < 0.7 * len(support) * size
+    assert found.violation == pytest.approx(full.kkt_violation, abs=1e-11)
+    assert found.gap == pytest.approx(full.gap, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("width", [0.1, 0.2])
+def test_whole_rows_make_way_where_there_is_no_room(width, monkeypatch):
+    """Nearly all points are at their bounds, so that the first steps fill the room. Few are near the margin, or some are."""
+    monkeypatch.setattr(_near, "_WIDTH_ALL", width)
+    X, codes, weight = points(330, k=2)
+    weight[weight > 0.0] = 1.0
+    K, room = room_of(X, codes, weight)
+    size = len(room.work.gram) - 1
+    support, found = room.solve((0,), (1,), 0.01, 1e-3)
+    said_and_true(K, codes, weight, (0,), (1,), 0.01, support, found)
+    assert found.violation <= 1e-3
+    assert len(support) > 0.8 * len(X)
+    assert found.n_evals == (2 if width > 0.1 else 1) * len(support) * size
 
 
 @pytest.mark.compiled
@@ -104,9 +138,10 @@ def test_what_is_crowded_is_given_up_early(monkeypatch):
     assert len(turns) == 1
 
 
-def test_a_side_without_weight_has_no_machine():
+@pytest.mark.parametrize("most_bytes", [1 << 24, 4 * LANES**2])
+def test_a_side_without_weight_has_no_machine(most_bytes):
     X, codes, weight = points(90)
-    _, room = room_of(X, codes, np.where(codes == 1, 0.0, weight))
+    _, room = room_of(X, codes, np.where(codes == 1, 0.0, weight), most_bytes=most_bytes)
     assert room.solve((0,), (1,), 1.0, 1e-3) is None
 
 

@@ -1,9 +1,10 @@
 """Machines between classes, one after the other over the same points: pair steps among the points near the margin.
 
-Points lie in panels by class, so a machine reads its points where they are. It begins with a sample of them. After the steps
-among these, kernel values in tiles bring the residuals of all points up to date. The next steps are among the points near
-the margin. In the end all that decides is computed in float64 from the points. Where this does not lead to the tolerance,
-there is no answer from here, and the solvers take over.
+Points lie in panels by class, so a machine reads its points where they are. If they fit one working set, it begins with steps
+among all of them, and keeps whole rows of kernel values. If not, it begins with a sample. After the steps among these, kernel
+values in tiles bring the residuals of all points up to date. The next steps are among the points near the margin. In the end
+all that decides is computed in float64 from the points. Where this does not lead to the tolerance, there is no answer from
+here, and the solvers take over.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ from svmcore.kernel.points import STAGGER
 from svmcore.kernel.tiles import DenseTiles
 from svmcore.simd import loops
 from svmcore.simd.vector import ROWS
-from svmcore.solvers._block_jit import Lines, WorkingSet
-from svmcore.solvers._near_jit import ByClass, Everyone, Packed, begin, choose, finish, sample, turn
+from svmcore.solvers._block_jit import NOISE, Lines, WorkingSet
+from svmcore.solvers._near_jit import ByClass, Everyone, Packed, begin, choose, finish, from_all, sample, turn
 from svmcore.solvers._whole import Outcome
 
 # Which variables are moved. At most _MEMBERS are moved at a time. A first sample has _SAMPLE of them, or the share _SHARE
 # of all if that is more. Later ones lie in a strip of the width _WIDTH along the margin.
 _MEMBERS, _SAMPLE, _SHARE, _WIDTH = 2048, 256, 0.06, 0.25
-# Steps end at a share of the violation. In the first turns it is one of _ROUGHER, and then _NOISE, which is as far as float32
+# Steps end at a share of the violation. In the first turns it is one of _ROUGHER, and then NOISE, which is as far as float32
 # residuals go. From _LARGE variables on an update of all residuals costs more than the steps: there _ROUGH takes the place of
 # _ROUGHER.
-_LARGE, _ROUGH, _ROUGHER, _NOISE = 4096, (0.02,), (0.2, 0.1), 2e-6
+_LARGE, _ROUGH, _ROUGHER = 4096, (0.02,), (0.2, 0.1)
+# Where all variables are members at first, their steps end at the violation _ROUGH_ALL. The next ones are in a
+# strip of the width _WIDTH_ALL. After _TURNS_ALL turns such a machine goes on as the others do.
+_ROUGH_ALL, _WIDTH_ALL, _TURNS_ALL = 0.3, 0.15, 4
 # A machine is given up after _TURNS turns. It is given up, too, when a sample foretells that variables at their upper
 # bounds will need more than _CROWDED times the room of the members.
 _TURNS, _CROWDED = 12, 2.0
@@ -98,15 +102,15 @@ class Room:
             np.empty((_PART // LANES, width, LANES)), np.empty(_PART),
         )  # fmt: skip
         gram = np.zeros((most + 1, most + STAGGER), np.float32)
-        floats, doubles, slot = np.zeros((4, most), np.float32), np.zeros((3, most)), np.zeros(most, np.int64)
-        panels, filled = np.empty((most // LANES, *single.shape[1:]), np.float32), np.zeros(1, np.int64)
-        self.sets = [
-            (
-                WorkingSet(gram, 1.0, *floats[:, :m], *doubles[:, :m]),
-                Lines(panels[: m // LANES], slot[:m], filled),
+        self.work = WorkingSet(gram, 1.0, *np.zeros((4, most), np.float32), *np.zeros((3, most)))
+        self.lines, self.few = (
+            Lines(
+                np.empty((most // LANES, *single.shape[1:]), np.float32),
+                np.zeros(most, np.int64),
+                np.zeros(1, np.int64),
             )
-            for m in range(LANES, most + 1, LANES)
-        ]
+            for _ in range(2)
+        )  # of all variables, and of some; the rows of these come after those of all
 
     def solve(
         self, minus: tuple[int, ...], plus: tuple[int, ...], cost: float, tol: float
@@ -116,32 +120,41 @@ class Room:
         Returns the rows of its support vectors, in order, and the outcome over these.
         """
         spans, sides = self.classes.spans(minus, plus)
-        shape, points, one, members, packed = (
-            self.classes.shape,
-            self.classes.points,
-            self.one,
-            self.members,
-            self.packed,
-        )
-        size = int((spans[:, 1] - spans[:, 0]).sum()) * LANES
-        begin(points, one, spans, sides, cost)
-        most = min(max(_SAMPLE, int(_SHARE * size)), len(members))
-        count = sample(one, spans, sides, most, members)
-        steps, evals, turns, moved, known, exact = 0, 0, 0, 1.0, 0, False
-        limit, large = min(_STEPS * size, _MOST_STEPS) + _MORE_STEPS, size >= _LARGE
-        rough = iter(_ROUGH if large else _ROUGHER)
-        while 0 < count <= len(members) and turns < _TURNS and steps < limit:
-            work, lines = self.sets[-(-count // LANES) - 1]
+        points, one, members, packed = self.classes.points, self.one, self.members, self.packed
+        problem = self.classes.shape, points, one, spans
+        size, room = int((spans[:, 1] - spans[:, 0]).sum()) * LANES, len(members)
+        large, exact = size >= _LARGE, False
+        limit = min(_STEPS * size, _MOST_STEPS) + _MORE_STEPS
+        if size <= room:
+            how = _ROUGH_ALL, _WIDTH_ALL, _TURNS_ALL
+            steps, turns, evals, computed, support, moved, high, low, bias, objective, gap = from_all(
+                *problem, sides, cost, size, members, self.work, self.lines, self.few, packed, tol, how, limit
+            )
+            known = computed * support
+            if not support:
+                return None
+            if high - low <= tol:
+                return self._outcome(support, (steps, turns, evals, known, max(high - low, 0.0), bias, objective, gap))
+            most = room
+            count = choose(one, spans, bias, _WIDTH, room, members)
+        else:
+            begin(points, one, spans, sides, cost)
+            most = min(max(_SAMPLE, int(_SHARE * size)), room)
+            count = sample(one, spans, sides, most, members)
+            steps, evals, turns, moved, known = 0, 0, 0, 1.0, 0
+        rough = () if size <= room else _ROUGH if large else _ROUGHER
+        while 0 < count <= room and turns < _TURNS and steps < limit:
+            share = rough[turns] if turns < len(rough) else NOISE
             taken, changed, change, high, low, bias = turn(
-                shape, points, one, spans, members, count, work, lines, packed, tol, next(rough, _NOISE), limit - steps
+                *problem, members, count, self.work, self.few, packed, tol, share, limit - steps
             )
             steps, turns, moved = steps + taken, turns + 1, moved + change
-            evals += changed * size + int(lines.filled[0]) * count
+            evals += changed * size + int(self.few.filled[0]) * count
             error = points.error * moved
             if exact or high - low <= max(tol, 2.0 * error):
                 for every in (True,) if exact else (False, True):
                     computed, support, high, low, bias, objective, gap = finish(
-                        shape, points, one, spans, packed, high, low, bias, 2.0 * error, every
+                        *problem, packed, high, low, bias, 2.0 * error, every
                     )
                     known, exact = known + computed * support, every
                     if not support:
@@ -149,14 +162,15 @@ class Room:
                     if high - low <= tol:
                         outcome = steps, turns, evals, known, max(high - low, 0.0), bias, objective, gap
                         return self._outcome(support, outcome)
-            elif turns == 1 and self._crowded(work, count, size):
+            elif turns == 1 and self._crowded(count, size):
                 return None
-            count = choose(one, spans, bias, _WIDTH, most if large and turns == 1 else len(members), members)
+            count = choose(one, spans, bias, _WIDTH, most if large and turns == 1 else room, members)
         return None
 
-    def _crowded(self, work: WorkingSet, count: int, size: int) -> bool:
+    def _crowded(self, count: int, size: int) -> bool:
         """Whether so many of a sample are at their upper bounds that all such variables together would be too many."""
-        stuck = np.count_nonzero(work.beta) - np.count_nonzero((work.lower < work.beta) & (work.beta < work.upper))
+        beta, lower, upper = self.work.beta[:count], self.work.lower[:count], self.work.upper[:count]
+        stuck = np.count_nonzero(beta) - np.count_nonzero((lower < beta) & (beta < upper))
         return bool(stuck * size > _CROWDED * len(self.members) * count)
 
     def _outcome(

@@ -10,9 +10,21 @@ from typing import Any, NamedTuple
 
 from svmcore._jit import jit
 from svmcore._types import LANES, FloatArray, IntArray
-from svmcore.simd.loops import add_block_32, add_block_64, gather_panels, pack_rows
+from svmcore.simd.loops import add_block_32, add_block_64, add_rows, gather_panels, pack_rows
 from svmcore.simd.vector import BIG, ROWS
-from svmcore.solvers._block_jit import INNER_TOL, RELAX, TAU, extremes, pair_steps, repair_sum, start_masks
+from svmcore.solvers._block_jit import (
+    INNER_TOL,
+    NOISE,
+    RELAX,
+    TAU,
+    Lines,
+    WorkingSet,
+    extremes,
+    pair_steps,
+    repair_sum,
+    row_of,
+    start_masks,
+)
 
 NEAREST = 0.02  # a strip along the margin that would be narrower than this becomes zero: then only violators are taken
 
@@ -93,9 +105,32 @@ def sample(one, spans, sides, most, members):
 
 
 @jit
-def _enter(points, one, members, count, work, lines):
-    """Make the members a working set. Returns its violation. In place: work, lines."""
+def _first(work, lines, size):
+    """The room of a working set, as far as the first `size` variables need it."""
+    part = WorkingSet(
+        work.gram, work.unit, work.diagonal[:size], work.values[:size], work.rise[:size], work.fall[:size],
+        work.beta[:size], work.lower[:size], work.upper[:size],
+    )  # fmt: skip
+    return part, Lines(lines.panels[: size // LANES], lines.slot[:size], lines.filled)
+
+
+@jit
+def _padded(count):
+    return (count + LANES - 1) // LANES * LANES
+
+
+@jit
+def _gather(points, members, count, lines, filled):
+    """The points of the members, whose rows come after those that are filled. In place: lines."""
     gather_panels(points.single, members[:count], lines.panels)
+    for k in range(lines.slot.shape[0]):
+        lines.slot[k] = -1
+    lines.filled[0] = filled
+
+
+@jit
+def _enter(points, one, members, count, work):
+    """Make the members a working set. Returns its violation. In place: work."""
     high, low = -BIG, BIG
     for k in range(work.beta.shape[0]):
         t = members[k] if k < count else members[0]
@@ -104,12 +139,10 @@ def _enter(points, one, members, count, work, lines):
         work.lower[k] = one.lower[t] if there else 0.0
         work.upper[k] = one.upper[t] if there else 0.0
         work.diagonal[k] = points.diagonal[t]
-        lines.slot[k] = -1
         if work.beta[k] < work.upper[k]:
             high = max(high, one.v[t])
         if work.beta[k] > work.lower[k]:
             low = min(low, one.v[t])
-    lines.filled[0] = 0
     start_masks(work)
     shift = 0.5 * (high + low) if high > -BIG and low < BIG else 0.0
     for k in range(count):
@@ -117,6 +150,19 @@ def _enter(points, one, members, count, work, lines):
     for k in range(count, work.values.shape[0]):
         work.values[k] = 0.0
     return high - low
+
+
+@jit
+def _among(shape, points, one, members, count, work, lines, tol, rough, most_steps):
+    """Pair steps among the members, in float32. Returns their number. In place: work, lines."""
+    violation = _enter(points, one, members, count, work)
+    total = 0.0
+    for k in range(count):
+        total += work.beta[k]
+    stop = max(INNER_TOL * tol, rough * violation)
+    steps, _, _ = pair_steps(work, stop, RELAX, TAU, most_steps, shape, lines)
+    repair_sum(work, total)
+    return steps
 
 
 @jit
@@ -154,7 +200,8 @@ def _leave(shape, points, one, spans, members, count, work, packed):
 def _extremes(one, spans):
     """(high, low, bias): the largest residual of a variable that can grow, and the smallest of one that can shrink.
 
-    The bias is the mean residual of the free variables. When none is free, it is the midpoint of high and low.
+    The bias is the mean residual of the free variables. When none is free, it is the midpoint of high and low, or the one of
+    them that exists.
     """
     high, low, total, free = -BIG, BIG, 0.0, 0
     for s in range(spans.shape[0]):
@@ -166,7 +213,13 @@ def _extremes(one, spans):
                 if one.lower[t] < one.beta[t] < one.upper[t]:
                     total += one.v[t]
                     free += 1
-    return high, low, total / free if free > 0 else 0.5 * (high + low)
+    if free > 0:
+        bias = total / free
+    elif high <= -BIG:
+        bias = 0.0 if low >= BIG else low
+    else:
+        bias = high if low >= BIG else 0.5 * (high + low)
+    return high, low, bias
 
 
 @jit
@@ -250,18 +303,14 @@ def _measured(one, spans, bias):
 
 @jit
 def turn(shape, points, one, spans, members, count, work, lines, packed, tol, rough, most_steps):
-    """Pair steps among the members, in float32, and the residuals of all variables after them.
+    """Pair steps among the members, and the residuals of all variables after them.
 
     Returns (steps, changed variables, sum of their changes, high, low, bias). In place: one, and the room.
     """
-    violation = _enter(points, one, members, count, work, lines)
-    total = 0.0
-    for k in range(count):
-        total += work.beta[k]
-    stop = max(INNER_TOL * tol, rough * violation)
-    steps, _, _ = pair_steps(work, stop, RELAX, TAU, most_steps, shape, lines)
-    repair_sum(work, total)
-    moved, size = _leave(shape, points, one, spans, members, count, work, packed)
+    part, own = _first(work, lines, _padded(count))
+    _gather(points, members, count, own, 0)
+    steps = _among(shape, points, one, members, count, part, own, tol, rough, most_steps)
+    moved, size = _leave(shape, points, one, spans, members, count, part, packed)
     high, low, bias = _extremes(one, spans)
     return steps, size, moved, high, low, bias
 
@@ -296,3 +345,119 @@ def finish(shape, points, one, spans, packed, high, low, bias, error, every):
     high, low, bias = _extremes(one, spans)
     objective, gap = _measured(one, spans, bias)
     return count, support, high, low, bias, objective, gap
+
+
+@jit
+def _open(points, one, spans, work, lines):
+    """All variables of a problem as a working set, in the order of their lanes. In place: work, lines."""
+    k = 0
+    for s in range(spans.shape[0]):
+        for p in range(spans[s, 0], spans[s, 1]):
+            panel = lines.panels[k // LANES]
+            for f in range(panel.shape[0]):
+                for lane in range(LANES):
+                    panel[f, lane] = points.single[p, f, lane]
+            for t in range(p * LANES, (p + 1) * LANES):
+                work.beta[k] = one.beta[t]
+                work.lower[k] = one.lower[t]
+                work.upper[k] = one.upper[t]
+                work.diagonal[k] = points.diagonal[t]
+                work.values[k] = one.v[t]
+                lines.slot[k] = -1
+                k += 1
+    lines.filled[0] = 0
+    start_masks(work)
+
+
+@jit
+def _close(one, spans, work):
+    """beta and the residuals after steps among all variables. In place: one."""
+    k = 0
+    for s in range(spans.shape[0]):
+        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
+            one.beta[t] = work.beta[k]
+            one.v[t] = work.values[k]
+            k += 1
+
+
+@jit
+def _every(spans, members):
+    """The lanes of all variables. In place: members."""
+    k = 0
+    for s in range(spans.shape[0]):
+        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
+            members[k] = t
+            k += 1
+
+
+@jit
+def _residuals(shape, one, spans, work, lines, packed):
+    """v = c - K beta of all variables, from whole rows in float32. Rows that are not there yet are computed.
+
+    Returns the sum of |beta|. In place: v, lines, and the room.
+    """
+    support, total, k = 0, 0.0, 0
+    for s in range(spans.shape[0]):
+        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
+            one.field[k] = 0.0
+            if one.beta[t] != 0.0:
+                packed.lanes[support] = row_of(work, shape, lines, k)
+                packed.coef_single[support] = one.beta[t]
+                total += abs(one.beta[t])
+                support += 1
+            k += 1
+    add_rows(work.gram, packed.lanes[:support], packed.coef_single, 0, k, one.field)
+    k = 0
+    for s in range(spans.shape[0]):
+        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
+            one.v[t] = one.c[t] - one.field[k]
+            k += 1
+    return total
+
+
+@jit
+def from_all(shape, points, one, spans, sides, cost, size, members, work, lines, few, packed, tol, how, most_steps):
+    """A problem of one working set: pair steps among all variables, and later among those near the margin if they are few.
+
+    Whole rows of kernel values are kept, and give the residuals of all. `how` is (the violation at which the first steps end,
+    the width of the strip, the number of turns). Returns (steps, turns, kernel values, residuals in float64, support vectors,
+    sum of |beta|, high, low, bias, objective, gap). In place: one, members, and the room.
+    """
+    rough, width, most_turns = how
+    begin(points, one, spans, sides, cost)
+    whole, rows = _first(work, lines, size)
+    _open(points, one, spans, whole, rows)
+    steps, _, _ = pair_steps(whole, max(INNER_TOL * tol, rough), RELAX, TAU, most_steps, shape, rows)
+    repair_sum(whole, 0.0)
+    _close(one, spans, whole)
+    high, low, bias = _extremes(one, spans)
+    turns, evals, moved, enough = 1, 0, 0.0, tol
+    while turns == 1 or (turns < most_turns and steps < most_steps and high - low > enough):
+        count, left = _near(one, spans, bias, width, 1, members)[0], most_steps - steps
+        if 2 * count > size:
+            count = size
+            _every(spans, members)
+            steps += _among(shape, points, one, members, size, whole, rows, tol, NOISE, left)
+        elif count > 0:
+            if (
+                rows.filled[0] + count > work.gram.shape[0]
+            ):  # there is no room for more rows: the whole ones are forgotten
+                evals += rows.filled[0] * size
+                rows.filled[0] = 0
+                for k in range(size):
+                    rows.slot[k] = -1
+            part, own = _first(work, few, _padded(count))
+            _gather(points, members, count, own, rows.filled[0])
+            steps += _among(shape, points, one, members, count, part, own, tol, NOISE, left)
+            evals += (own.filled[0] - rows.filled[0]) * count
+        for k in range(count):
+            one.beta[members[k]] = work.beta[k]
+        moved = _residuals(shape, one, spans, whole, rows, packed)
+        high, low, bias = _extremes(one, spans)
+        enough = max(tol, 2.0 * points.error * moved)
+        turns += 1
+    evals += rows.filled[0] * size
+    count, support, high, low, bias, objective, gap = finish(
+        shape, points, one, spans, packed, high, low, bias, 2.0 * points.error * moved, False
+    )
+    return steps, turns, evals, count, support, moved, high, low, bias, objective, gap
