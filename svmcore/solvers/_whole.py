@@ -26,7 +26,7 @@ from svmcore.solvers._whole_jit import Task, solve
 MOST = 1900  # a problem of at most so many variables is solved here
 _ROUNDS = 6
 # A problem gets _STEPS pair steps for each variable, and _MORE_STEPS on top.
-_STEPS, _MORE_STEPS = 20, 5000
+_STEPS, _MORE_STEPS = 20, 12_000
 
 
 class Outcome(NamedTuple):
