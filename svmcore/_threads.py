@@ -46,6 +46,9 @@ def _shared_pool() -> ThreadPoolExecutor:
 
 def split(run: Callable[[int, int], None], count: int, work: float, n_threads: int) -> None:
     """run(first, last) over 0..count, cut into one range per thread when `work` is worth it."""
+    if n_threads < 2 or work < WORTH_A_THREAD:
+        run(0, count)
+        return
     _share(run, [count * i // n_threads for i in range(n_threads + 1)], work)
 
 

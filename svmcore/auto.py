@@ -4,8 +4,9 @@
 |----------------------------------------------------------------------------|--------------------------|
 | a Python kernel whose matrix does not fit the memory                       | smo                      |
 | at most 100 variables; at most 2,000 with neither bound nor diagonal        | smo                      |
-| linear kernel, or a polynomial one of few monomials; bounded boxes or a     | interior, then block     |
-| positive diagonal, no start, and an equality row, if any, of total zero     |                          |
+| linear kernel, or a polynomial one of few monomials where C K_ii is large;  | interior, then block     |
+| bounded boxes or a positive diagonal, no start, and an equality row, if     |                          |
+| any, of total zero                                                          |                          |
 | everything else                                                            | block, then smo          |
 
 A solver is followed by the next one, from the best point so far, when it ends at a limit of its own or of double
@@ -17,6 +18,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from svmcore._types import DualQP, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
@@ -24,6 +27,7 @@ from svmcore.kernel.table import is_positive
 MOST_FEATURES = 150  # an interior-point step costs n d^2 / 2
 SHARE, SHARE_OF_MONOMIALS = 4, 8  # at least so many points a feature; monomials have to be made first
 LEAST_POINTS = 300  # below, an iteration is all overhead
+TAME = 4.0  # median C times median K_ii of a polynomial kernel: below, blocks take half the time of the interior point
 TINY = 100  # here nothing takes long, except what face steps cut short
 MOST_OPEN = 2000  # hard margins: face steps find the answer, or that there is none
 
@@ -34,6 +38,13 @@ def n_monomials(K: KernelMatrix) -> float:
     if K.function is not None or kernel.kind != KernelKind.POLY or not is_positive(kernel):
         return math.inf
     return math.comb(d + kernel.degree - (kernel.coef0 == 0.0), kernel.degree)
+
+
+def is_tame(qp: DualQP, K: KernelMatrix) -> bool:
+    """Whether the boxes are so small that pair steps soon reach their ends."""
+    if qp.infinite:
+        return False
+    return float(np.median(np.maximum(qp.upper, -qp.lower)) * np.median(np.abs(K.diagonal))) <= TAME
 
 
 def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
@@ -47,6 +58,7 @@ def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
     rescue = ("interior",) if narrow else ()
     if K.function is not None or n <= (MOST_OPEN if qp.open_box else TINY):
         return ("smo", *rescue)
-    if narrow and not warm and n >= LEAST_POINTS and width <= n // share:
+    few = narrow and not warm and n >= LEAST_POINTS and width <= n // share
+    if few and (linear or not is_tame(qp, K)):
         return ("interior", "block", "smo")
     return ("block", *rescue, "smo")

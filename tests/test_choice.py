@@ -57,6 +57,10 @@ def chain(
         (RESCUED_SMO, {"kind": KernelKind.POLY, "n": auto.TINY}),
         (BLOCK, {"kind": KernelKind.POLY, "coef0": -1.0}),  # it need not be positive
         (SMO, {"kind": KernelKind.POLY, "C": np.inf}),
+        (INTERIOR, {"kind": KernelKind.POLY, "C": 0.1, "loss": "squared_hinge"}),  # no upper bounds
+        (RESCUED_BLOCK, {"kind": KernelKind.POLY, "C": 0.1}),  # K_ii is 13 at the median
+        (INTERIOR, {"kind": KernelKind.POLY, "C": 1.0}),
+        (INTERIOR, {"C": 0.1}),
     ],
 )
 def test_every_row_of_the_table(expected, problem):

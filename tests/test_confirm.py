@@ -7,7 +7,7 @@ import pytest
 
 from svmcore._types import Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
-from svmcore.problem import formulations, measures
+from svmcore.problem import certify, formulations, measures
 from svmcore.problem.certify import certificate, confirm
 
 N = 60
@@ -29,11 +29,13 @@ def point(seed: int, regression: bool, equality: bool):
     return qp, K, beta, measures.residual(qp, beta, kernel_product(qp, K, beta)), rng
 
 
+@pytest.mark.parametrize("brief", [0.0, certify._BRIEF])
 @pytest.mark.parametrize("equality", [True, False])
 @pytest.mark.parametrize("regression", [False, True])
 @pytest.mark.parametrize("error", [0.0, 1e-6, 0.05, 0.3])
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_confirmed_is_what_the_whole_certificate_says(seed, error, regression, equality):
+def test_what_is_confirmed_is_what_the_whole_certificate_says(seed, error, regression, equality, brief, monkeypatch):
+    monkeypatch.setattr(certify, "_BRIEF", brief)
     qp, K, beta, exact, rng = point(seed, regression, equality)
     bound = error * rng.random(len(beta)) if seed % 2 else error
     rough = exact + bound * rng.uniform(-1.0, 1.0, len(beta))
@@ -48,7 +50,7 @@ def test_what_is_confirmed_is_what_the_whole_certificate_says(seed, error, regre
 @pytest.mark.parametrize("error", [1e-6, 0.05])
 @pytest.mark.parametrize("seed", range(3))
 def test_little_is_computed_afresh(monkeypatch, seed, error):
-    """The free variables, and then what may lie beyond them for all that is known."""
+    """The free variables, and then what may lie beyond them for all that is known; both in one product where it is brief."""
     asked = []
     product_at = KernelMatrix.product_at
     monkeypatch.setattr(
@@ -63,6 +65,13 @@ def test_little_is_computed_afresh(monkeypatch, seed, error):
     assert confirm(qp, K, beta, exact, error) is not None
     top, bottom = max(exact[free].max(), exact[up].max() - error), min(exact[free].min(), exact[down].min() + error)
     beyond = ((up & (exact + error >= top)) | (down & (exact - error <= bottom))) & ~free
+    at_once = (
+        (up & (exact + error >= (exact[up] - error).max())) | (down & (exact - error <= (exact[down] + error).min()))
+    ) & ~free
+    assert asked == [np.count_nonzero(free | at_once)]
+    monkeypatch.setattr(certify, "_BRIEF", 0.0)
+    asked.clear()
+    assert confirm(qp, K, beta, exact, error) is not None
     assert asked == [np.count_nonzero(free), np.count_nonzero(beyond)]
 
 

@@ -471,7 +471,8 @@ def label_codes(y: Any, n: int) -> tuple[IntArray, np.ndarray[Any, Any]]:
         raise InputError("y mixes labels of different types that cannot be sorted; use one type") from None
     if len(classes) < 2:
         raise InputError(f"y holds one class only ({', '.join(map(str, classes.tolist()))}); a classifier needs two")
-    return np.searchsorted(classes, array).astype(np.int64), classes
+    codes = array == classes[1] if len(classes) == 2 else np.searchsorted(classes, array)
+    return codes.astype(np.int64), classes
 
 
 def class_codes(y: Any, n: int, weights: FloatArray | None) -> tuple[IntArray, np.ndarray[Any, Any]]:

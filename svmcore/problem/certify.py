@@ -17,6 +17,7 @@ from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.problem import measures
 
 WORTH_IT = 0.7  # share of the entries from which recomputing them is no cheaper than the whole
+_BRIEF = 3e6  # feature operations that are over before a second product has begun
 
 
 class Certificate(NamedTuple):
@@ -46,8 +47,9 @@ def confirm(
 ) -> tuple[float, float] | None:
     """The exact (KKT violation, intercept) of a point whose residual is known to within `error`, one for all or one each.
 
-    Only the entries that can decide are recomputed, in float64 from the data: those of free variables, and then those that
-    may be an extreme for all that is known. None where these are more than the share `most` of all.
+    Only the entries that can decide are recomputed, in float64 from the data: those of free variables, and those that may be
+    an extreme for all that is known. Where these take long, free variables come first: they narrow what others can decide.
+    None where these are more than the share `most` of all.
     """
     up, down = beta < qp.upper, beta > qp.lower
     free = up & down
@@ -71,12 +73,17 @@ def confirm(
         part = qp.part(chosen)._replace(point=np.arange(len(chosen)))
         exact[chosen] = measures.residual(part, beta[chosen], values)
 
-    if free.any():  # they narrow what the others can decide
+    rest = extreme() & ~free
+    brief = K.function is None and np.count_nonzero(rest) * len(support) * K.n_features <= _BRIEF
+    if free.any() and not brief:
         recompute(np.flatnonzero(free))
         top, bottom = max(top, exact[free].max()), min(bottom, exact[free].min())
-    rest = extreme() & ~free
-    recompute(np.flatnonzero(rest))
-    chosen = np.flatnonzero(free | rest)
+        rest &= extreme()
+        recompute(np.flatnonzero(rest))
+        chosen = np.flatnonzero(free | rest)
+    else:
+        chosen = np.flatnonzero(free | rest)
+        recompute(chosen)
     part, v = qp.part(chosen), exact[chosen]
     intercept = measures.bias(part, beta[chosen], v) if qp.equality else K.kernel.offset * float(beta.sum())
     return measures.violation(part, beta[chosen], v), intercept

@@ -62,6 +62,8 @@ def bias(qp: DualQP, beta: FloatArray, v: FloatArray) -> float:
 
 def _boxes(qp: DualQP, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The boxes, closed by the running bound where they are infinite and the diagonal does not close them."""
+    if not qp.infinite:
+        return qp.lower, qp.upper
     running = float(np.max(np.abs(beta), initial=0.0)) + 1.0
     flat = qp.diag == 0
     lower = np.where(flat & np.isinf(qp.lower), -running, qp.lower)
@@ -82,6 +84,9 @@ def _maximiser(u: FloatArray, diag: FloatArray, lower: FloatArray, upper: FloatA
 def gap(qp: DualQP, beta: FloatArray, v: FloatArray, b: float) -> float:
     """Primal objective at bias b minus dual objective."""
     lower, upper = _boxes(qp, beta)
+    if not qp.diag.any():
+        u = v - b
+        return float(np.sum((np.where(u > 0, upper, lower) - beta) * u))
     u = v + qp.diag * beta - b
     z = _maximiser(u, qp.diag, lower, upper)
     return float(np.sum((z - beta) * (u - 0.5 * qp.diag * (z + beta))))

@@ -189,6 +189,22 @@ def emit_for(builder: Any, stop: Any, step: int, carried: list[Any], body: Any) 
     return values
 
 
+def emit_if(builder: Any, condition: Any, then: Any, otherwise: Any) -> list[Any]:
+    """Emit ``then() if condition else otherwise()``, where both return the same number of values."""
+    with builder.if_else(condition) as (first, second):
+        with first:
+            ours, here = then(), builder.block
+        with second:
+            theirs, there = otherwise(), builder.block
+    values = []
+    for a, z in zip(ours, theirs, strict=True):
+        value = builder.phi(a.type)
+        value.add_incoming(a, here)
+        value.add_incoming(z, there)
+        values.append(value)
+    return values
+
+
 def unpack(context: Any, builder: Any, kinds: Any, args: Any) -> list[Any]:
     """Arguments of an instruction: arrays become (data pointer, shape), and others stay as they are."""
     out = []

@@ -17,7 +17,18 @@ from numba.extending import intrinsic
 
 from svmcore._jit import DISABLED, jit
 from svmcore._types import LANES
-from svmcore.simd.lanes import BYTE, REGISTER_BYTES, REGISTERS, UNITS_16, Lanes, emit_for, integer, position, unpack
+from svmcore.simd.lanes import (
+    BYTE,
+    REGISTER_BYTES,
+    REGISTERS,
+    UNITS_16,
+    Lanes,
+    emit_for,
+    emit_if,
+    integer,
+    position,
+    unpack,
+)
 
 BIG_32 = 1e30
 """The penalty of the float32 passes. Twice this number is still finite in float32."""
@@ -209,11 +220,17 @@ def emit_tile(
         sums = chunk(b.mul(b.add(c, integer(1)), integer(CHUNK)))
         return [b.fadd(total, part) for total, part in zip(totals, sums, strict=True)]
 
-    if lanes.single:
+    def plain() -> list[Any]:
+        return emit_for(b, width, 1, zeros, one_feature)
+
+    def in_chunks() -> list[Any]:
         others = b.sdiv(b.sub(width, integer(1)), integer(CHUNK))
-        measures = emit_for(b, others, 1, chunk(integer(0)), one_more)
+        return emit_for(b, others, 1, chunk(integer(0)), one_more)
+
+    if lanes.single:
+        measures = emit_if(b, b.icmp_signed("<=", width, integer(CHUNK)), plain, in_chunks)
     else:
-        measures = emit_for(b, width, 1, zeros, one_feature)
+        measures = plain()
     measure = distance if near else lambda r, v: measures[r * REGISTERS + v]
     return lambda r, v: _kernel_value(lanes, shape, value, measure(r, v))
 

@@ -17,6 +17,7 @@ A run goes up by one level when rounding gets in the way.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,6 +134,7 @@ class _Run:
         self.largest = float(np.max(np.abs(K.diagonal), initial=0.0))
         self.open_box = qp.open_box
         self.one_each = qp.one_each(K.n)
+        self.plain = self.one_each and not qp.diag.any()  # the residual is c - field
         self.previous = np.empty(0, np.int64)
         self.previous_free = 0
         self.taken = np.zeros(len(start), bool)
@@ -162,7 +164,7 @@ class _Run:
     def gauge(self) -> Gauge:
         """Compute the residual, its extremes and the violation."""
         qp = self.qp
-        v = measures.residual(qp, self.beta, self.field)
+        v = qp.c - self.field[: len(qp.c)] if self.plain else measures.residual(qp, self.beta, self.field)
         high, low, free = block_jit.extremes(v, self.beta, qp.lower, qp.upper)
         return Gauge(v, high, low, free, float(measures.spread(high, low, qp.equality)))
 
@@ -173,8 +175,12 @@ class _Run:
         """How far float32 products have moved the residual, at most in typical cases."""
         if self.exact:
             return 0.0
-        root = np.sqrt(np.abs(self.K.diagonal[self.qp.point]))
-        return ROUNDING * float(root.max(initial=0.0) * np.linalg.norm(root * self.beta))
+        return ROUNDING * float(self.root.max(initial=0.0) * np.linalg.norm(self.root * self.beta))
+
+    @cached_property
+    def root(self) -> FloatArray:
+        """The root of |K_tt| for each variable."""
+        return np.asarray(np.sqrt(np.abs(self.K.diagonal[self.qp.point])))
 
     def goal(self, tol: float) -> float:
         """If this field's violation is at most this, the exact one is below `tol`. 0 where rounding is too large to say so.
@@ -256,9 +262,11 @@ class _Run:
 
     def foresee(self, tol: float) -> None:
         """Start with float64 columns where float32 ones would not do in the end."""
+        if not self.tiles.by_columns:
+            return
         box = float(np.minimum(np.maximum(self.qp.upper, -self.qp.lower), TYPICAL).max(initial=0.0))
         size = min(TYPICAL, box * float(np.sqrt(len(self.beta))))
-        if self.tiles.by_columns and 2.0 * ROUNDING * self.largest * size > (1.0 - LEAST_GOAL) * tol:
+        if 2.0 * ROUNDING * self.largest * size > (1.0 - LEAST_GOAL) * tol:
             self.level = max(self.level, MIXED)
 
     def settle(self) -> None:
