@@ -50,13 +50,12 @@ def is_tame(qp: DualQP, K: KernelMatrix) -> bool:
 def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
     """Solvers in the order in which they are tried."""
     n = len(qp.c)
-    closed = not qp.infinite or bool((qp.diag > 0).all())
-    level = qp.total == 0.0 or not qp.equality
     linear = K.kernel.kind == KernelKind.LINEAR
     width, share = (K.n_features, SHARE) if linear else (n_monomials(K), SHARE_OF_MONOMIALS)
-    narrow = closed and level and width <= MOST_FEATURES
+    narrow = width <= MOST_FEATURES and (qp.total == 0.0 or not qp.equality)
+    narrow = narrow and (not qp.infinite or bool((qp.diag > 0).all()))
     rescue = ("interior",) if narrow else ()
-    if K.function is not None or n <= (MOST_OPEN if qp.open_box else TINY):
+    if K.function is not None or n <= TINY or (n <= MOST_OPEN and qp.open_box):
         return ("smo", *rescue)
     few = narrow and not warm and n >= LEAST_POINTS and width <= n // share
     if few and (linear or not is_tame(qp, K)):

@@ -412,13 +412,13 @@ def _attempt(
             start=start, seed=run.seed, trace=run.trace, **solvers.accepted(name, run.options),
         )  # fmt: skip
         spent += raw.n_iter
-        off = not formulations.nearly_feasible(qp, raw.beta)
+        # A solver that stopped by its objective may have seen that of another point.
+        unproved = run.stopping == "objective" and not formulations.nearly_feasible(qp, raw.beta)
         raw = _believable(qp, K, _feasible(qp, raw))._replace(n_iter=spent)
         solved = K.n_evals
         measured = _measure(qp, K, raw, run, control.LONG)
         K.n_evals, K.certificate_evals = solved, K.certificate_evals + K.n_evals - solved
         here = Reached(name, raw, measured)
-        unproved = off and run.stopping == "objective"  # the solver saw the objective of another point
         if raw.status.ok and here.finite and not unproved and _at_tolerance(measured, run):
             return here, raw.status
         halved = best is None or measured.violation < 0.5 * best.measured.violation

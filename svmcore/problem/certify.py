@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from svmcore._threads import one_blas_thread
 from svmcore._types import NONZERO, DualQP, FloatArray, IntArray
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
+from svmcore.kernel.points import is_sparse
 from svmcore.problem import measures
 
 WORTH_IT = 0.7  # share of the entries from which recomputing them is no cheaper than the whole
@@ -74,7 +75,8 @@ def confirm(
         exact[chosen] = measures.residual(part, beta[chosen], values)
 
     rest = extreme() & ~free
-    brief = K.function is None and np.count_nonzero(rest) * len(support) * K.n_features <= _BRIEF
+    width = K.X.nnz / K.n if is_sparse(K.X) else K.n_features
+    brief = K.function is None and np.count_nonzero(rest) * len(support) * width <= _BRIEF
     if free.any() and not brief:
         recompute(np.flatnonzero(free))
         top, bottom = max(top, exact[free].max()), min(bottom, exact[free].min())

@@ -190,19 +190,41 @@ def emit_for(builder: Any, stop: Any, step: int, carried: list[Any], body: Any) 
 
 
 def emit_if(builder: Any, condition: Any, then: Any, otherwise: Any) -> list[Any]:
-    """Emit ``then() if condition else otherwise()``, where both return the same number of values."""
+    """Emit ``then() if condition else otherwise()``. Both return the same number of values."""
     with builder.if_else(condition) as (first, second):
         with first:
             ours, here = then(), builder.block
         with second:
             theirs, there = otherwise(), builder.block
-    values = []
-    for a, z in zip(ours, theirs, strict=True):
-        value = builder.phi(a.type)
-        value.add_incoming(a, here)
-        value.add_incoming(z, there)
-        values.append(value)
+    values = [builder.phi(value.type) for value in ours]
+    for phi, one, other in zip(values, ours, theirs, strict=True):
+        phi.add_incoming(one, here)
+        phi.add_incoming(other, there)
     return values
+
+
+def emit_sums(builder: Any, count: Any, chunk: int, zeros: list[Any], add: Any) -> list[Any]:
+    """Emit sums over k < count, where add(k, sums) adds the terms. From more than `chunk` terms on, parts are summed first.
+
+    Few terms have code of their own: what holds the sums of parts would take their registers.
+    """
+    whole = integer(chunk)
+
+    def part(first: Any) -> list[Any]:
+        left = builder.sub(count, first)
+        length = builder.select(builder.icmp_signed("<", left, whole), left, whole)
+        return emit_for(builder, length, 1, zeros, lambda k, sums: add(builder.add(first, k), sums))
+
+    def one_more(c: Any, totals: list[Any]) -> list[Any]:
+        sums = part(builder.mul(builder.add(c, integer(1)), whole))
+        return [builder.fadd(total, one) for total, one in zip(totals, sums, strict=True)]
+
+    def in_parts() -> list[Any]:
+        others = builder.sdiv(builder.sub(count, integer(1)), whole)
+        return emit_for(builder, others, 1, part(integer(0)), one_more)
+
+    few = builder.icmp_signed("<=", count, whole)
+    return emit_if(builder, few, lambda: emit_for(builder, count, 1, zeros, add), in_parts)
 
 
 def unpack(context: Any, builder: Any, kinds: Any, args: Any) -> list[Any]:

@@ -24,7 +24,7 @@ from svmcore.simd.lanes import (
     UNITS_16,
     Lanes,
     emit_for,
-    emit_if,
+    emit_sums,
     integer,
     position,
     unpack,
@@ -211,26 +211,10 @@ def emit_tile(
 
     zeros = [lanes.constant(0.0)] * (count * REGISTERS)
 
-    def chunk(first: Any) -> list[Any]:
-        left = b.sub(width, first)
-        length = b.select(b.icmp_signed("<", left, integer(CHUNK)), left, integer(CHUNK))
-        return emit_for(b, length, 1, zeros, lambda k, sums: one_feature(b.add(first, k), sums))
-
-    def one_more(c: Any, totals: list[Any]) -> list[Any]:
-        sums = chunk(b.mul(b.add(c, integer(1)), integer(CHUNK)))
-        return [b.fadd(total, part) for total, part in zip(totals, sums, strict=True)]
-
-    def plain() -> list[Any]:
-        return emit_for(b, width, 1, zeros, one_feature)
-
-    def in_chunks() -> list[Any]:
-        others = b.sdiv(b.sub(width, integer(1)), integer(CHUNK))
-        return emit_for(b, others, 1, chunk(integer(0)), one_more)
-
     if lanes.single:
-        measures = emit_if(b, b.icmp_signed("<=", width, integer(CHUNK)), plain, in_chunks)
+        measures = emit_sums(b, width, CHUNK, zeros, one_feature)
     else:
-        measures = plain()
+        measures = emit_for(b, width, 1, zeros, one_feature)
     measure = distance if near else lambda r, v: measures[r * REGISTERS + v]
     return lambda r, v: _kernel_value(lanes, shape, value, measure(r, v))
 

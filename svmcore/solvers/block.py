@@ -175,12 +175,14 @@ class _Run:
         """How far float32 products have moved the residual, at most in typical cases."""
         if self.exact:
             return 0.0
-        return ROUNDING * float(self.root.max(initial=0.0) * np.linalg.norm(self.root * self.beta))
+        moved = self.rounding_of_each * self.beta
+        return float(np.sqrt(np.vdot(moved, moved)))
 
     @cached_property
-    def root(self) -> FloatArray:
-        """The root of |K_tt| for each variable."""
-        return np.asarray(np.sqrt(np.abs(self.K.diagonal[self.qp.point])))
+    def rounding_of_each(self) -> FloatArray:
+        """How far the float32 product of each variable alone moves the residual, for each unit of its coefficient."""
+        root = np.sqrt(np.abs(self.K.diagonal[self.qp.point]))
+        return np.asarray(ROUNDING * root.max(initial=0.0) * root)
 
     def goal(self, tol: float) -> float:
         """If this field's violation is at most this, the exact one is below `tol`. 0 where rounding is too large to say so.
