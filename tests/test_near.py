@@ -165,6 +165,38 @@ def everyone(v, beta, upper):
 SPANS = np.array([[0, 4]])
 
 
+@pytest.mark.parametrize(
+    ("beta", "bias"),
+    [([0.5, 1.0, -1.0], 2.0), ([-1.0, 1.0, -1.0], 1.0), ([-1.0, -1.0, -1.0], 3.0), ([1.0, 1.0, 1.0], -1.0)],
+)
+def test_the_bias_is_that_of_free_variables_or_the_middle(beta, bias):
+    one = everyone(np.zeros(LANES), np.zeros(LANES), np.zeros(LANES))
+    one.v[:3], one.beta[:3], one.lower[:3], one.upper[:3] = [2.0, -1.0, 3.0], beta, -1.0, 1.0
+    assert jit.extremes_of(one, SPANS // 4)[2] == bias
+
+
+def test_the_bias_of_variables_that_cannot_move_is_zero():
+    one = everyone(np.ones(LANES), np.zeros(LANES), np.zeros(LANES))
+    assert jit.extremes_of(one, SPANS // 4) == (-BIG, BIG, 0.0)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-5])
+@pytest.mark.parametrize("seed", range(5))
+def test_measures_are_those_of_the_dual_point(seed, unit):
+    rng = np.random.default_rng([seed, 1])
+    one = everyone(unit * rng.normal(size=LANES), np.zeros(LANES), unit * (0.5 + rng.random(LANES)))
+    one.lower[:], one.c[:] = -unit * (0.5 + rng.random(LANES)), rng.normal(size=LANES)
+    share = rng.choice([0.0, 0.25, 0.5, 0.75, 1.0], LANES)
+    one.beta[:] = np.where(share == 1.0, one.upper, one.lower + share * (one.upper - one.lower))
+    b, v = one.beta, one.v
+    free = (b > one.lower) & (b < one.upper)
+    bias = jit.extremes_of(one, SPANS // 4)[2]
+    objective, gap = jit._measured(one, SPANS // 4, bias)
+    assert bias == pytest.approx(v[free].mean(), rel=1e-12)
+    assert objective == pytest.approx(-0.5 * b @ (one.c + v), rel=1e-12)
+    assert gap == pytest.approx((np.where(v > bias, one.upper, one.lower) - b) @ (v - bias), rel=1e-9)
+
+
 def test_the_strip_becomes_narrow_where_many_points_are_near():
     n = 4 * LANES
     v = np.linspace(-1.0, 1.0, n)
@@ -213,3 +245,46 @@ def test_a_small_cache_is_a_small_room():
             assert found[1].objective == pytest.approx(wide.solve((0,), (1,), 3.0, 1e-3)[1].objective, rel=1e-4)
     assert found is not None
     assert room_of(X, codes, weight, most_bytes=1)[1].solve((0,), (1,), 3.0, 1e-3) is None
+
+
+@pytest.mark.parametrize("most", [8, 64, 4 * LANES])
+def test_a_sample_has_points_of_both_sides_at_equal_distances(most):
+    """Points that cannot move are left out. A room that is full takes no more."""
+    n = 4 * LANES
+    upper = np.where(np.arange(n) % 3 == 0, 0.0, 1.0)
+    one, members = everyone(np.ones(n), np.zeros(n), upper), np.full(most, -1)
+    spans, sides = np.array([[0, 1], [1, 4]]), np.array([1.0, -1.0])
+    count = jit.sample(one, spans, sides, most, members)
+    minus, plus = (np.flatnonzero(upper[a:b]) + a for a, b in ((LANES, n), (0, LANES)))
+    expected = np.concatenate([side[:: max(1, 2 * len(side) // most)] for side in (minus, plus)])[:most]
+    assert members[:count].tolist() == expected.tolist()
+    one.upper[:LANES] = 0.0
+    assert jit.sample(one, spans, sides, most, members) == 0
+
+
+def test_steps_kernel_values_and_changes_are_counted(monkeypatch):
+    """The first turn ends early, and the others are of the kind that computes the rows of its members only."""
+    X, codes, weight = points(200, k=2)
+    _, room = room_of(X, codes, weight)
+    size, first, told = len(room.one.beta), [], []
+    from_all, turn = jit.from_all, jit.turn
+
+    def noted(*task):
+        before = room.one.beta.copy()
+        answer = turn(*task)
+        told.append((answer, int(room.few.filled[0]) * task[5], room.one.beta - before))
+        return answer
+
+    monkeypatch.setattr(_near, "_TURNS_ALL", 1)
+    monkeypatch.setattr(_near, "_ROUGH_ALL", 1.9)
+    monkeypatch.setattr(_near, "from_all", lambda *task: first.append(from_all(*task)) or first[-1])
+    monkeypatch.setattr(_near, "turn", noted)
+    _, found = room.solve((0,), (1,), 1.0, 1e-6)
+    assert told
+    assert found.n_iter == first[0][0] + sum(answer[0] for answer, _, _ in told)
+    assert found.n_rounds == first[0][1] + len(told)
+    assert found.n_evals == first[0][2] + sum(answer[1] * size + rows for answer, rows, _ in told)
+    assert found.certificate_evals > first[0][3] * first[0][4]
+    for answer, _, change in told:
+        assert answer[1] == np.count_nonzero(change)
+        assert answer[2] == pytest.approx(np.abs(change).sum(), rel=1e-12)
