@@ -29,7 +29,7 @@ from svmcore.problem.certify import WORTH_IT, Certificate, certificate, confirm
 from svmcore.problem.columns import Columns
 from svmcore.problem.intercept import settled, wanted
 from svmcore.problem.scales import warn_of_scales
-from svmcore.solvers import _near, _whole
+from svmcore.solvers import _whole
 from svmcore.solvers._contract import STOPPED, product_work, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
@@ -451,14 +451,14 @@ def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
     return raw._replace(status=Status.PRECISION) if convex and not qp.open_box else raw
 
 
-def certificate_of(found: _near.Outcome, excess: float) -> Certificate:
+def certificate_of(found: _whole.Outcome, excess: float) -> Certificate:
     """The certificate of a point that was found and measured in one call."""
     primal = found.gap - found.objective
     relative = found.gap / max(abs(primal), NONZERO)
     return Certificate(found.objective, primal, found.gap, relative, found.violation, excess, found.bias)
 
 
-def reached_at_once(qp: DualQP, found: _near.Outcome) -> Reached:
+def reached_at_once(qp: DualQP, found: _whole.Outcome) -> Reached:
     """A point that was found and measured in one call."""
     full = certificate_of(found, abs(qp.excess(found.beta)))
     stats = {"n_outer": found.n_rounds, "precision": "mixed", "exact": True}

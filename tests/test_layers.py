@@ -48,7 +48,7 @@ HOMES = {
     "solvers._chunk_jit": PAIRS,
     "solvers._ipm_jit": BASE | {"simd.sums", "simd.vector", "_kernels"},
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes", "simd.line"},
-    "solvers._whole_jit": BASE | {"solvers._block_jit", "solvers._near_jit"},
+    "solvers._whole_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
     "solvers._near_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
     "path.elbow_jit": BASE | {"simd.sums", "simd.vector"},
     "path.log_jit": BASE,

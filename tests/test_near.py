@@ -172,12 +172,12 @@ SPANS = np.array([[0, 4]])
 def test_the_bias_is_that_of_free_variables_or_the_middle(beta, bias):
     one = everyone(np.zeros(LANES), np.zeros(LANES), np.zeros(LANES))
     one.v[:3], one.beta[:3], one.lower[:3], one.upper[:3] = [2.0, -1.0, 3.0], beta, -1.0, 1.0
-    assert jit.extremes_of(one, SPANS // 4)[2] == bias
+    assert jit._extremes(one, SPANS // 4)[2] == bias
 
 
 def test_the_bias_of_variables_that_cannot_move_is_zero():
     one = everyone(np.ones(LANES), np.zeros(LANES), np.zeros(LANES))
-    assert jit.extremes_of(one, SPANS // 4) == (-BIG, BIG, 0.0)
+    assert jit._extremes(one, SPANS // 4) == (-BIG, BIG, 0.0)
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-5])
@@ -190,7 +190,7 @@ def test_measures_are_those_of_the_dual_point(seed, unit):
     one.beta[:] = np.where(share == 1.0, one.upper, one.lower + share * (one.upper - one.lower))
     b, v = one.beta, one.v
     free = (b > one.lower) & (b < one.upper)
-    bias = jit.extremes_of(one, SPANS // 4)[2]
+    bias = jit._extremes(one, SPANS // 4)[2]
     objective, gap = jit._measured(one, SPANS // 4, bias)
     assert bias == pytest.approx(v[free].mean(), rel=1e-12)
     assert objective == pytest.approx(-0.5 * b @ (one.c + v), rel=1e-12)

@@ -9,12 +9,13 @@ import pytest
 
 import svmcore
 from svmcore import solvers
-from svmcore._types import LANES, Kernel, KernelKind
+from svmcore._types import Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.problem import formulations, measures
+from svmcore.problem import formulations
 from svmcore.problem.certify import certificate
 from svmcore.solvers import _block_jit as block_pieces
 from svmcore.solvers import _whole
+from svmcore.solvers import _whole_jit as pieces
 
 N = 150
 KERNELS = {
@@ -119,23 +120,6 @@ def test_where_it_does_not_arrive_the_solvers_take_over(monkeypatch):
     assert found.objective == pytest.approx(expected.objective, rel=1e-9)
 
 
-@pytest.mark.compiled
-def test_only_what_decides_is_computed_in_float64():
-    """Most points are far from the margin: what float32 says of them is enough."""
-    rng = np.random.default_rng(0)
-    X = np.concatenate([rng.normal(size=(600, 2)), rng.normal(size=(600, 2)) + 3.0])
-    y = np.repeat([0, 1], 600)
-    machine = svmcore.train_svc(X, y, 10.0, gamma=0.2)
-    full = svmcore.certificate(X, y, machine.alpha, machine.intercept, C=10.0, gamma=0.2)
-    assert machine.stats["certificate_evals"] < 0.2 * 1200 * len(machine.support)
-    for mine, exact in (
-        (machine.kkt_violation, full.kkt_violation),
-        (machine.objective, full.objective),
-        (machine.gap, full.gap),
-    ):
-        assert mine == pytest.approx(exact, rel=1e-10, abs=1e-11)
-
-
 def test_other_problems_have_no_way():
     X, qps = problems()
     qp = qps["classes"]
@@ -152,6 +136,11 @@ class Boxes(NamedTuple):
     beta: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
+
+
+class Residual(NamedTuple):
+    c: np.ndarray
+    v: np.ndarray
 
 
 def boxes(seed, unit=1.0):
@@ -179,91 +168,15 @@ def test_the_sum_is_put_right_where_there_is_most_room(seed, unit):
         assert np.array_equal(work.beta, before)
 
 
-def told_by(monkeypatch, qp, K, start, tol, most_steps=-1):
-    """What the compiled call says, and the answer that is made of it."""
-    told = []
-    solve = _whole.solve
-    monkeypatch.setattr(_whole, "solve", lambda *task: told.append(solve(*task)) or told[-1])
-    found = _whole.at_once(qp, K, start, tol, most_steps)
-    return dict(zip(("steps", "rounds", "known", "violation", "bias", "objective", "gap"), told[0], strict=True)), found
-
-
-@pytest.mark.parametrize("name", ["classes", "one class"])
-def test_steps_rounds_and_residuals_are_counted(name, monkeypatch):
-    X, qps = problems()
-    qp, K = qps[name], matrix(X, KernelKind.RBF)
-    start = formulations.feasible_start(qp, np.zeros(len(qp.c)))
-    width, begun = -(-len(qp.c) // LANES) * LANES, np.count_nonzero(start)
-    cold, found = told_by(monkeypatch, qp, K, start, 1e-3)
-    support = np.count_nonzero(found.beta)
-    assert cold["rounds"] == found.n_rounds == 1
-    assert cold["steps"] == found.n_iter > 10
-    assert support**2 <= cold["known"] - begun * width <= width * support
-    fine, better = told_by(monkeypatch, qp, K, start, 1e-7)
-    assert fine["rounds"] == 2
-    assert cold["steps"] < fine["steps"] < 3 * cold["steps"]
-    assert support**2 <= fine["known"] - cold["known"] <= width * np.count_nonzero(better.beta)
-    warm, same = told_by(monkeypatch, qp, K, better.beta, 1e-3)
-    assert (warm["steps"], warm["rounds"]) == (0, 0)
-    assert warm["known"] == width * np.count_nonzero(better.beta)
-    assert np.array_equal(same.beta, better.beta)
-
-
-@pytest.mark.parametrize("most_steps", [0, 1, 7])
-def test_steps_end_at_their_limit(most_steps, monkeypatch):
-    X, qps = problems()
-    qp, K = qps["classes"], matrix(X, KernelKind.RBF)
-    told, found = told_by(monkeypatch, qp, K, np.zeros(len(qp.c)), 1e-3, most_steps)
-    assert found is None
-    assert told["steps"] == most_steps
-    assert told["violation"] > 1e-3
-    assert told["rounds"] == min(most_steps, 1)
-
-
-@pytest.mark.parametrize("limit", [1, 2])
-def test_rounds_end_at_their_limit(limit, monkeypatch):
-    X, qps = problems()
-    qp, K = qps["classes"], matrix(X, KernelKind.RBF)
-    monkeypatch.setattr(_whole, "_ROUNDS", limit)
-    told, found = told_by(monkeypatch, qp, K, np.zeros(len(qp.c)), 1e-15)
-    assert found is None
-    assert told["rounds"] == limit
-
-
-def test_where_nothing_can_move_the_measures_are_those_of_zero(monkeypatch):
-    """Costs that are too small to count leave boxes of width zero."""
-    X, qps = problems()
-    qp, K = qps["classes"], matrix(X, KernelKind.RBF)
-    shut = qp._replace(lower=np.zeros(len(qp.c)), upper=np.zeros(len(qp.c)))
-    told, found = told_by(monkeypatch, shut, K, np.zeros(len(qp.c)), 1e-3)
-    assert not found.beta.any()
-    assert told == {
-        "steps": 0, "rounds": 0, "known": 0, "violation": 0.0, "bias": 0.0, "objective": 0.0, "gap": 0.0,
-    }  # fmt: skip
-
-
-def test_a_doubt_about_float32_is_a_doubt_about_more_residuals(monkeypatch):
-    """The larger the error may be, the more is computed in float64; the answer is the same."""
-    X, qps = problems(600)
-    qp, K = qps["classes"], matrix(X, KernelKind.RBF)
-    start = np.zeros(len(qp.c))
-    known = []
-    for error in (0.0, 1e-4, 1e-2):
-        monkeypatch.setattr(_whole, "error_of", lambda tiles, error=error: error)
-        told, found = told_by(monkeypatch, qp, K, start, 1e-3)
-        known.append(told["known"])
-        full = certificate(qp, K, found.beta)
-        assert found.violation == pytest.approx(full.kkt_violation, abs=1e-10)
-    assert known[0] <= known[1] < known[2]
-    moved = np.abs(found.beta).sum()
-    v = measures.residual(qp, found.beta, K.block(np.arange(K.n), np.arange(K.n)) @ coefficients(qp, found.beta, K.n))
-    beta, lower, upper = found.beta, qp.lower, qp.upper
-    high, low = v[beta < upper].max(), v[beta > lower].min()
-    near = 2.0 * 1e-4 * moved
-    least, most = min(high, full.intercept) - near, max(low, full.intercept) + near
-    chosen = (beta != 0.0) | ((beta < upper) & (v >= least)) | ((beta > lower) & (v <= most))
-    assert known[1] == pytest.approx(np.count_nonzero(chosen) * np.count_nonzero(beta), rel=0.02)
-
-
-def coefficients(qp, beta, n):
-    return np.bincount(qp.point, weights=beta, minlength=n)
+@pytest.mark.parametrize("unit", [1.0, 1e-5])
+@pytest.mark.parametrize("seed", range(5))
+def test_measures_are_those_of_the_dual_point(seed, unit):
+    work = boxes(seed, unit)
+    rng = np.random.default_rng([seed, 1])
+    task = Residual(rng.normal(size=9), unit * rng.normal(size=9))
+    b, v = work.beta, task.v
+    free = (b > work.lower) & (b < work.upper)
+    bias, objective, gap = pieces._measured(work, task, 3.0, 1.0)
+    assert bias == pytest.approx(v[free].mean() if free.any() else 2.0, rel=1e-12)
+    assert objective == pytest.approx(-0.5 * b @ (task.c + v), rel=1e-12)
+    assert gap == pytest.approx((np.where(v > bias, work.upper, work.lower) - b) @ (v - bias), rel=1e-9)

@@ -10,7 +10,6 @@ here, and the solvers take over.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from svmcore.simd import loops
 from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import NOISE, Lines, WorkingSet
 from svmcore.solvers._near_jit import ByClass, Everyone, Packed, begin, choose, finish, from_all, sample, turn
+from svmcore.solvers._whole import Outcome
 
 # Which variables are moved. At most _MEMBERS are moved at a time. A first sample has _SAMPLE of them, or the share _SHARE
 # of all if that is more. Later ones lie in a strip of the width _WIDTH along the margin.
@@ -40,38 +40,6 @@ _TURNS, _CROWDED = 12, 2.0
 _STEPS, _MOST_STEPS, _MORE_STEPS = 20, 100_000, 5000
 _ROUNDING = 1e-15  # the error of float64 products per unit of sum |beta|
 _PART = 512  # float64 residuals of so many points are computed together
-
-
-class Outcome(NamedTuple):
-    """A dual point at the tolerance, and its measures, all of them computed in float64 from the points.
-
-    `beta` has an entry for every variable, or for those only that are not zero.
-    """
-
-    beta: FloatArray
-    n_iter: int
-    n_rounds: int
-    n_evals: int
-    certificate_evals: int
-    violation: float
-    bias: float
-    objective: float
-    gap: float
-
-
-def error_of(tiles: DenseTiles) -> float:
-    """The largest error of a residual from float32 kernel values, for each unit of sum |beta|."""
-    return float(tiles.error_factor.max()) ** 2 + _ROUNDING * float(tiles.K.diagonal.max())
-
-
-def room_for(points: ByClass, count: int) -> Packed:
-    """Room for so many points as rows of tiles."""
-    rows, width = count + ROWS, points.double.shape[1]
-    return Packed(
-        np.zeros(rows, np.int64), np.zeros(rows), np.zeros(rows, np.float32),
-        np.empty((-(-rows // ROWS), width, ROWS)), np.empty((-(-rows // ROWS), points.single.shape[1], ROWS), np.float32),
-        np.empty((_PART // LANES, width, LANES)), np.empty(_PART),
-    )  # fmt: skip
 
 
 class Classes:
@@ -94,7 +62,9 @@ class Classes:
         loops.gather_panels(tiles.exact, self.row, double)
         diagonal, weights = np.ones(size), np.zeros(size)
         diagonal[lanes], weights[lanes] = K.diagonal[order], weight[order]
-        self.points = ByClass(single, double, diagonal, weights, error_of(tiles))
+        largest = float(np.abs(K.diagonal).max())
+        error = float(tiles.error_factor.max()) ** 2 + _ROUNDING * largest
+        self.points = ByClass(single, double, diagonal, weights, error)
 
     def spans(self, minus: tuple[int, ...], plus: tuple[int, ...]) -> tuple[IntArray, FloatArray]:
         """The panels of the classes of a machine, as spans, and the side of each span.
@@ -119,13 +89,18 @@ class Room:
 
     def __init__(self, classes: Classes, most_bytes: int) -> None:
         self.classes = classes
-        single = classes.points.single
+        single, double = classes.points.single, classes.points.double
         size = len(single) * LANES
         beta, v, c, lower, upper, field = np.zeros((6, size))
         self.one = Everyone(beta, v, c, lower, upper, field, np.zeros(size, np.int64))
         most = min(_MEMBERS, size, max(1, math.isqrt(most_bytes // 4) // LANES) * LANES)
         self.members = np.zeros(most, np.int64)
-        self.packed = room_for(classes.points, 2 * most)
+        width, rows = double.shape[1], 2 * most + ROWS
+        self.packed = Packed(
+            np.zeros(rows, np.int64), np.zeros(rows), np.zeros(rows, np.float32),
+            np.empty((rows // ROWS, width, ROWS)), np.empty((rows // ROWS, single.shape[1], ROWS), np.float32),
+            np.empty((_PART // LANES, width, LANES)), np.empty(_PART),
+        )  # fmt: skip
         gram = np.zeros((most + 1, most + STAGGER), np.float32)
         self.work = WorkingSet(gram, 1.0, *np.zeros((4, most), np.float32), *np.zeros((3, most)))
         self.lines, self.few = (

@@ -26,7 +26,6 @@ from svmcore.solvers._block_jit import (
     start_masks,
 )
 
-MOST_APART = 0.7  # share of the residuals from which computing all of them takes no longer than gathering those
 NEAREST = 0.02  # a strip along the margin that would be narrower than this becomes zero: then only violators are taken
 
 
@@ -198,7 +197,7 @@ def _leave(shape, points, one, spans, members, count, work, packed):
 
 
 @jit
-def extremes_of(one, spans):
+def _extremes(one, spans):
     """(high, low, bias): the largest residual of a variable that can grow, and the smallest of one that can shrink.
 
     The bias is the mean residual of the free variables. When none is free, it is the midpoint of high and low, or the one of
@@ -245,8 +244,8 @@ def _near(one, spans, bias, width, stride, members):
 
 
 @jit
-def _decisive(one, spans, high, low, bias, error):
-    """Choose the residuals that may decide a measure.
+def _decisive(one, spans, high, low, bias, error, every):
+    """Choose the residuals that are to be computed in float64: with `every` all, else those that may decide a measure.
 
     These are the residuals of support vectors, those that may be an extreme, and those for which the gap depends on whether
     they are above or below the bias. Returns their number, and the number of support vectors. In place: chosen.
@@ -259,13 +258,13 @@ def _decisive(one, spans, high, low, bias, error):
             shrinks = one.beta[t] > one.lower[t] and one.v[t] <= most
             one.chosen[count] = t
             support += one.beta[t] != 0.0
-            count += one.beta[t] != 0.0 or grows or shrinks
+            count += every or one.beta[t] != 0.0 or grows or shrinks
     return count, support
 
 
 @jit
-def _exactly(shape, points, one, spans, packed, count, every):
-    """v = c - K beta in float64 for the chosen variables, or for every one. In place: v, and the room."""
+def _exactly(shape, points, one, spans, packed, count):
+    """v = c - K beta in float64 for the chosen variables. In place: v, and the room."""
     size = 0
     for s in range(spans.shape[0]):
         for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
@@ -277,15 +276,6 @@ def _exactly(shape, points, one, spans, packed, count, every):
     for k in range(size, groups * ROWS):
         packed.coef[k] = 0.0
     pack_rows(points.double, packed.lanes[:size], packed.rows[:groups])
-    if every:
-        for s in range(spans.shape[0]):
-            first, last = spans[s, 0], spans[s, 1]
-            for t in range(first * LANES, last * LANES):
-                one.field[t] = 0.0
-            add_block_64(shape, packed.rows[:groups], packed.coef, points.double, first, last, one.field)
-            for t in range(first * LANES, last * LANES):
-                one.v[t] = one.c[t] - one.field[t]
-        return
     room = packed.panels.shape[0] * LANES
     for start in range(0, count, room):
         stop = min(start + room, count)
@@ -321,7 +311,7 @@ def turn(shape, points, one, spans, members, count, work, lines, packed, tol, ro
     _gather(points, members, count, own, 0)
     steps = _among(shape, points, one, members, count, part, own, tol, rough, most_steps)
     moved, size = _leave(shape, points, one, spans, members, count, part, packed)
-    high, low, bias = extremes_of(one, spans)
+    high, low, bias = _extremes(one, spans)
     return steps, size, moved, high, low, bias
 
 
@@ -348,16 +338,11 @@ def finish(shape, points, one, spans, packed, high, low, bias, error, every):
 
     Returns (residuals computed, support vectors, high, low, bias, objective, gap). In place: v, and the room.
     """
-    count, support = _decisive(one, spans, high, low, bias, error)
+    count, support = _decisive(one, spans, high, low, bias, error, every)
     if support > packed.coef.shape[0] - ROWS:
         return 0, support, BIG, -BIG, 0.0, 0.0, 0.0
-    size = 0
-    for s in range(spans.shape[0]):
-        size += (spans[s, 1] - spans[s, 0]) * LANES
-    if count > MOST_APART * size or every:
-        every, count = True, size
-    _exactly(shape, points, one, spans, packed, count, every)
-    high, low, bias = extremes_of(one, spans)
+    _exactly(shape, points, one, spans, packed, count)
+    high, low, bias = _extremes(one, spans)
     objective, gap = _measured(one, spans, bias)
     return count, support, high, low, bias, objective, gap
 
@@ -406,7 +391,7 @@ def _every(spans, members):
 
 
 @jit
-def residuals(shape, one, spans, work, lines, packed):
+def _residuals(shape, one, spans, work, lines, packed):
     """v = c - K beta of all variables, from whole rows in float32. Rows that are not there yet are computed.
 
     Returns the sum of |beta|. In place: v, lines, and the room.
@@ -445,7 +430,7 @@ def from_all(shape, points, one, spans, sides, cost, size, members, work, lines,
     steps, _, _ = pair_steps(whole, max(INNER_TOL * tol, rough), RELAX, TAU, most_steps, shape, rows)
     repair_sum(whole, 0.0)
     _close(one, spans, whole)
-    high, low, bias = extremes_of(one, spans)
+    high, low, bias = _extremes(one, spans)
     turns, evals, moved, enough = 1, 0, 0.0, tol
     while turns == 1 or (turns < most_turns and steps < most_steps and high - low > enough):
         count, left = _near(one, spans, bias, width, 1, members)[0], most_steps - steps
@@ -467,8 +452,8 @@ def from_all(shape, points, one, spans, sides, cost, size, members, work, lines,
             evals += (own.filled[0] - rows.filled[0]) * count
         for k in range(count):
             one.beta[members[k]] = work.beta[k]
-        moved = residuals(shape, one, spans, whole, rows, packed)
-        high, low, bias = extremes_of(one, spans)
+        moved = _residuals(shape, one, spans, whole, rows, packed)
+        high, low, bias = _extremes(one, spans)
         enough = max(tol, 2.0 * points.error * moved)
         turns += 1
     evals += rows.filled[0] * size

@@ -1,31 +1,49 @@
 """Small problems in one call: a problem that fits one working set is solved and measured by compiled code.
 
 This is what `block` does with such a problem, in the same loops, but there are two differences. Rows of the Gram matrix are
-computed when a step first looks at them, and a problem with few support vectors needs few rows. And all that decides is
+computed when a step first looks at them, and a problem with few support vectors needs few rows. And every residual is
 computed in float64 from the points, so the answer comes with all that its certificate says. Where this does not lead to the
 tolerance, there is no answer from here, and the solvers take over.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.kernel.points import Real
+from svmcore.kernel.points import Real, groups_of
 from svmcore.kernel.products import SHAPES
 from svmcore.kernel.table import is_positive
 from svmcore.kernel.tiles import COSTLY, DenseTiles, make_tiles
 from svmcore.simd import loops
+from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import Lines, WorkingSet
-from svmcore.solvers._near import Outcome, error_of, room_for
-from svmcore.solvers._near_jit import ByClass, Everyone
-from svmcore.solvers._whole_jit import solve
+from svmcore.solvers._whole_jit import Task, solve
 
 MOST = 1900  # a problem of at most so many variables is solved here
 _ROUNDS = 6
 # A problem gets _STEPS pair steps for each variable, and _MORE_STEPS on top.
 _STEPS, _MORE_STEPS = 20, 12_000
+
+
+class Outcome(NamedTuple):
+    """A dual point at the tolerance, and its measures, all of them computed in float64 from the points.
+
+    `beta` has an entry for every variable, or for those only that are not zero.
+    """
+
+    beta: FloatArray
+    n_iter: int
+    n_rounds: int
+    n_evals: int
+    certificate_evals: int
+    violation: float
+    bias: float
+    objective: float
+    gap: float
 
 
 def serves(K: KernelMatrix) -> bool:
@@ -61,30 +79,29 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
 
 def _solved(tiles: DenseTiles, qp: DualQP, start: FloatArray, tol: float, most_steps: int) -> Outcome | None:
     m = len(start)
-    panels = -(-m // LANES)
-    width = panels * LANES
+    width = -(-m // LANES) * LANES
+    floats, doubles = np.empty((4, width), np.float32), np.empty((3, width + ROWS))
     single, double = (_of_variables(source, qp.point, tiles.n) for source in (tiles.panels, tiles.exact))
-    diagonal = np.ones(width)
-    diagonal[:m] = tiles.K.diagonal[qp.point]
-    points = ByClass(single, double, diagonal, diagonal, error_of(tiles))
-    beta, v, c, lower, upper, field = np.zeros((6, width))
-    one = Everyone(beta, v, c, lower, upper, field, np.empty(width, np.int64))
-    beta[:m], v[:m], c[:m], lower[:m], upper[:m] = start, qp.c, qp.c, qp.lower, qp.upper
     gram = tiles.space(m, np.float32)
     gram[0, :width] = 0.0
-    values, rise, fall = np.empty((3, width), np.float32)
-    work = WorkingSet(gram, 1.0, diagonal.astype(np.float32), values, rise, fall, beta[:m], lower[:m], upper[:m])
+    floats[0, :m], floats[0, m:] = tiles.K.diagonal[qp.point], 1.0
+    beta = start.copy()
+    diagonal, values, rise, fall = floats
+    work = WorkingSet(gram, 1.0, diagonal, values, rise, fall, beta, qp.lower, qp.upper)
     lines = Lines(single, np.full(m, -1), np.zeros(1, np.int64))
-    packed = room_for(points, width)
+    rows = np.empty((groups_of(width), tiles.exact.shape[1], ROWS))
+    field = doubles[2, :width]
+    task = Task(
+        double, tiles.exact, qp.point, qp.c, qp.total, doubles[0, :m], np.empty(m, np.int64), doubles[1], rows, field
+    )
     limit = _STEPS * m + _MORE_STEPS
     if most_steps >= 0:
         limit = min(limit, most_steps)
-    steps, rounds, known, violation, bias, objective, gap = solve(
-        tiles.shape, points, one, np.array([[0, panels]]), packed, work, lines, qp.total, tol, limit, _ROUNDS
-    )
+    steps, rounds, violation, bias, objective, gap = solve(tiles.shape, work, lines, task, tol, limit, _ROUNDS)
     if not violation <= tol:
         return None
-    return Outcome(beta[:m], steps, rounds, int(lines.filled[0]) * m, known, violation, bias, objective, gap)
+    known = int(np.count_nonzero(beta)) * m
+    return Outcome(beta, steps, rounds, int(lines.filled[0]) * m, known, violation, bias, objective, gap)
 
 
 def _of_variables(source: Real, point: IntArray, n: int) -> Real:
