@@ -82,7 +82,7 @@ def early_windows() -> Iterator[list[int]]:
 
 
 def first_of_auto(case: Case, limits: dict[str, Any]) -> str:
-    """Whom "auto" asks first at `AUTO_AT_ANY_SIZE`, in the words of the table in `choice`."""
+    """Whom "auto" asks first at `AUTO_AT_ANY_SIZE`, where no box is small, in the words of the table in `auto`."""
     o = case.options
     if callable(o["kernel"]) and 8 * len(case.y) ** 2 > 1e6 * (limits.get("cache_mb") or 512.0):
         return "smo"
@@ -103,7 +103,7 @@ def small_block(run: Any, free: int) -> int:
     return min(len(run.beta), 6 + int(block.FREE_FACTOR * free))
 
 
-AUTO_AT_ANY_SIZE: Thresholds = ((auto, {"TINY": 0, "MOST_OPEN": 0, "LEAST_POINTS": 1}),)
+AUTO_AT_ANY_SIZE: Thresholds = ((auto, {"TINY": 0, "MOST_OPEN": 0, "LEAST_POINTS": 1, "TAME": -1.0}),)
 SEVERAL_SETS: Thresholds = ((block._Run, {"block_size": small_block}),)
 
 ENGINES = {rule: Engine("smo", {"rule": rule}) for rule in RULES} | {
