@@ -206,4 +206,6 @@ def test_variables_that_were_left_out_may_object_many_times(seed, coef0, tau):
     assert machine.converged
     assert machine.kkt_violation <= 1e-3
     exact = svmcore.train_svr(X, t, 100.0, solver="interior", tol=1e-8, **options)
-    assert machine.objective == pytest.approx(exact.objective, rel=1e-4)
+    assert exact.relative_gap < 1e-10
+    assert machine.relative_gap < 5e-3  # how far a violation of 1e-3 may be off depends on the order of sums
+    assert -1e-9 * abs(exact.objective) <= machine.objective - exact.objective <= machine.gap
