@@ -179,6 +179,14 @@ def test_labels_are_any_two_values(labels, classes):
     assert found.predict(X).dtype == (np.dtype("U1") if given.kind == "O" else given)
 
 
+def test_labels_may_be_tuples():
+    labels = np.empty(4, dtype=object)
+    labels[:] = [("b", 2), ("b", 2), ("a", 1), ("a", 1)]
+    found = svmcore.train_svc(X, labels, 10.0, kernel="linear")
+    assert found.classes.tolist() == [("a", 1), ("b", 2)]
+    assert found.predict(X).tolist() == labels.tolist()
+
+
 @pytest.mark.parametrize(
     "form",
     [

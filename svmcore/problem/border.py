@@ -471,7 +471,8 @@ def label_codes(y: Any, n: int) -> tuple[IntArray, np.ndarray[Any, Any]]:
         raise InputError("y mixes labels of different types that cannot be sorted; use one type") from None
     if len(classes) < 2:
         raise InputError(f"y holds one class only ({', '.join(map(str, classes.tolist()))}); a classifier needs two")
-    codes = array == classes[1] if len(classes) == 2 else np.searchsorted(classes, array)
+    plain = len(classes) == 2 and array.dtype.kind != "O"  # an object may be a tuple, which == takes apart
+    codes = array == classes[1] if plain else np.searchsorted(classes, array)
     return codes.astype(np.int64), classes
 
 

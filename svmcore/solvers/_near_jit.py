@@ -439,9 +439,7 @@ def from_all(shape, points, one, spans, sides, cost, size, members, work, lines,
             _every(spans, members)
             steps += _among(shape, points, one, members, size, whole, rows, tol, NOISE, left)
         elif count > 0:
-            if (
-                rows.filled[0] + count > work.gram.shape[0]
-            ):  # there is no room for more rows: the whole ones are forgotten
+            if rows.filled[0] + count > work.gram.shape[0]:  # without room for more, the whole rows are forgotten
                 evals += rows.filled[0] * size
                 rows.filled[0] = 0
                 for k in range(size):
