@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -43,6 +44,9 @@ def _vectors() -> str:
 
 
 def _git(*words: str) -> str:
+    """What git answers; nothing where there is no git, or no checkout."""
+    if shutil.which("git") is None:
+        return ""
     done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 

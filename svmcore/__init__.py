@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import importlib as _importlib
 import typing as _typing
+from importlib.util import find_spec as _find_spec
 
 from svmcore._errors import (
     ConvergenceWarning,
@@ -114,7 +115,7 @@ _HOMES = {
     "warmup": "svmcore.warm",
 }
 
-# scikit-learn's interface, which needs scikit-learn: not in __all__, so that `from svmcore import *` works without it
+# scikit-learn's interface, which needs scikit-learn
 _ESTIMATORS = (
     "SVC", "SVR", "GPRegressor", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM", "QuantileSVR", "SVCPath",
     "SVCPathCV", "SVRPathCV",
@@ -166,17 +167,33 @@ __all__ = [
     "verify",
     "warmup",
 ]
+if _find_spec("sklearn") is not None:  # without it `from svmcore import *` brings the rest
+    __all__ += list(_ESTIMATORS)
+
+_SLIPS = {"train_svm": "train_svc", "load_model": "load", "cross_validate": "cv_path", "cross_val_score": "cv_path"}
+"""Names that others have for what is here."""
 
 
 def __getattr__(name: str) -> _typing.Any:
     if name == "solvers":
         return _importlib.import_module("svmcore.solvers")
     if name not in _HOMES:
-        raise AttributeError(f"module 'svmcore' has no attribute {name!r}")
+        raise AttributeError(f"module 'svmcore' has no attribute {name!r}{_hint(name)}")
     value = getattr(_importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
 
+def _hint(name: str) -> str:
+    """What may have been meant."""
+    if name.startswith("_"):
+        return ""
+    import difflib
+
+    known = {other.lower(): other for other in __dir__()} | _SLIPS
+    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.7)
+    return f"; did you mean {known[close[0]]!r}?" if close else ""
+
+
 def __dir__() -> list[str]:
-    return [*__all__, *_ESTIMATORS, "__version__"]
+    return [*dict.fromkeys([*__all__, *_ESTIMATORS]), "__version__"]

@@ -15,14 +15,13 @@ import functools
 import importlib.util
 import os
 import pickle
-import stat
 from pathlib import Path
 from typing import NamedTuple
 
 import llvmlite.binding
 from numba import config
 
-from svmcore._files import read, trusted
+from svmcore._files import read, regular, safe
 
 SUFFIX = ".bundle"
 NAMED = "SVMCORE_BUNDLE"
@@ -115,20 +114,14 @@ def words() -> list[str]:
     return [f"svmcore: the machine code in {file} is not used: {_reasons[file]}" for file in new]
 
 
-def _safe(file: Path) -> bool:
-    """Whether nobody but this user and the administrator can put another file there."""
-    status = file.resolve().parent.stat()
-    return trusted(status) or bool(status.st_mode & stat.S_ISVTX)  # in a sticky folder, only a file's owner can
-
-
 def _opened(file: Path, compiler: str) -> Bundle | str:
     """The bundle in a file, or why it does not fit."""
     try:
-        if not _safe(file):
+        if not safe(file.resolve().parent):
             return "others may write to its folder"
         payload = read(file)
         if payload is None:
-            file.open("rb").close()
+            regular(file).close()
             return "others own it or may write to it, or it is damaged"
         bundle = Bundle(*pickle.loads(payload))
     except OSError as error:

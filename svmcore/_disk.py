@@ -31,7 +31,7 @@ from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 
 from svmcore._bundle import Bundle, Magic, fitting, refuse
-from svmcore._files import UNFINISHED, delete, read, write
+from svmcore._files import UNFINISHED, delete, read, safe, write
 
 SUFFIX = ".code"
 Key = tuple[str, str, str, str, str]
@@ -126,6 +126,14 @@ def folder() -> Path:
     return base() / f"{__version__}-{numba.__version__}-{sys.implementation.cache_tag}-{processor}"
 
 
+def kept() -> bool:
+    """Whether the folder can be written to, or be made."""
+    found = folder()
+    while not found.exists() and found != found.parent:
+        found = found.parent
+    return found.is_dir() and os.access(found, os.W_OK | os.X_OK)
+
+
 # ---- one function's files --------------------------------------------------------------------------------------------
 
 
@@ -197,9 +205,13 @@ class DiskCache:
         types = str(tuple(getattr(signature, "args", signature)))
         key, name = self._entry(types, result.codegen.magic_tuple())
         code = dumps(result._replace(type_annotation="")._reduce())
+        file = folder() / name
         try:
-            write(folder() / name, dumps((key, code)))
-            _tidy(folder() / name)
+            if file.parent.exists() and not safe(file.parent):
+                refuse(file.parent, "others may write to it")
+                return
+            write(file, dumps((key, code)))
+            _tidy(file)
         except OSError:
             return
 

@@ -19,15 +19,13 @@ import numba
 from numba import config
 from numba.core.event import Listener, register
 
+from svmcore import _bundle
 from svmcore._bundle import host_features as host_features
-from svmcore._bundle import words
-from svmcore._disk import DiskCache
+from svmcore._disk import DiskCache, folder, kept
+from svmcore._fast import SETTING, obstacle
 
 DISABLED = bool(config.DISABLE_JIT)
 """True under NUMBA_DISABLE_JIT=1: homes then run as plain Python."""
-
-TESTED = (0, 68) <= tuple(int(part) for part in numba.__version__.split(".")[:2]) < (0, 69)
-"""Whether `_roots`, which relies on private names of numba, was tested with this version of it."""
 
 PATIENCE = 2.0
 """Seconds in the compiler after which a process says what it is doing."""
@@ -45,6 +43,15 @@ def jit(function: Any = None, *, sums: bool = False, inline: bool = False, alloc
     """
     if function is None:
         return functools.partial(jit, sums=sums, inline=inline, allocates=allocates)
+    if DISABLED:
+        return function
+    options = _options(sums=sums, inline=inline, allocates=allocates)
+    compiled = numba.njit(**options)(function) if OBSTACLE else _root(function, options)
+    compiled._cache = DiskCache(function, allocates=allocates or bool(OBSTACLE))
+    return compiled
+
+
+def _options(*, sums: bool = False, inline: bool = False, allocates: bool = False) -> dict[str, Any]:
     options: dict[str, Any] = {
         "nogil": True,
         "error_model": "numpy",
@@ -52,18 +59,42 @@ def jit(function: Any = None, *, sums: bool = False, inline: bool = False, alloc
         "_nrt": allocates,
         "no_cfunc_wrapper": True,  # for functions handed to C: nobody does, and each takes time to compile
     }
-    if inline:
-        options["forceinline"] = True
-    if DISABLED:
-        return function
-    if TESTED:
-        from svmcore._roots import Root
+    return options | {"forceinline": True} if inline else options
 
-        compiled: Any = Root(function, targetoptions=options)
+
+def _root(function: Any, options: dict[str, Any]) -> Any:
+    from svmcore._roots import Root
+
+    return Root(function, targetoptions=options)
+
+
+def _tried(function: Any, *, allocates: bool) -> Any:
+    return _root(function, _options(allocates=allocates))
+
+
+OBSTACLE = "nothing is compiled" if DISABLED else obstacle(folder(), _tried)
+"""Why functions are compiled by numba's plain decorator; an empty text where `_roots` compiles them."""
+
+
+def description() -> str:
+    """The compiler and its way, in a line."""
+    return f"numba {numba.__version__}, " + (f"the plain way: {OBSTACLE}" if OBSTACLE else "the fast way")
+
+
+def words() -> list[str]:
+    """What this process does without while it compiles, and why: a line each."""
+    lines = _bundle.words()
+    if OBSTACLE and not OBSTACLE.startswith(SETTING):
+        lines.append(f"svmcore: numba {numba.__version__} compiles in the plain way, five times as long: {OBSTACLE}")
+    about = "up to a minute" if OBSTACLE else "about 10 s"
+    if kept():
+        lines.append(f"svmcore: compiling once for this machine, {about}; svmcore.warmup() does it ahead")
     else:
-        compiled = numba.njit(**options)(function)
-    compiled._cache = DiskCache(function, allocates=allocates or not TESTED)
-    return compiled
+        lines.append(
+            f"svmcore: compiling for this process alone, {about}: {folder()} cannot be written to; "
+            "NUMBA_CACHE_DIR=folder names another"
+        )
+    return lines
 
 
 class _Word(Listener):  # type: ignore[misc]
@@ -102,7 +133,6 @@ class _Word(Listener):  # type: ignore[misc]
             if say is not None and os.environ.get("SVMCORE_QUIET", "0") in ("", "0"):
                 for line in words():
                     say(line)
-                say("svmcore: compiling once for this machine, about 10 s; svmcore.warmup() does it ahead")
 
 
 def _ours(event: Any) -> bool:

@@ -7,13 +7,14 @@ has, or with what the word of another library is called here. One table serves a
 from __future__ import annotations
 
 import difflib
+import errno
 import functools
 import importlib
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar
 
-from svmcore._errors import InputError
+from svmcore._errors import InputError, NotEnoughMemoryError, SVMError
 
 KernelName = Literal["linear", "rbf", "poly", "sigmoid", "laplacian", "precomputed"]
 KernelLike = KernelName | Callable[[Any, Any], Any]
@@ -22,7 +23,20 @@ SVCLoss = Literal["hinge", "squared_hinge"]
 SVRLoss = Literal["epsilon_insensitive", "squared_epsilon_insensitive", "pinball"]
 Stopping = Literal["kkt", "gap", "objective"]
 SolverName = Literal[
-    "auto", "smo", "block", "interior", "adatron", "chunking", "decomposition", "npa", "rosen", "rosen-cg", "simple"
+    "auto",
+    "small",
+    "smo",
+    "block",
+    "interior",
+    "newton",
+    "coordinate",
+    "adatron",
+    "chunking",
+    "decomposition",
+    "npa",
+    "rosen",
+    "rosen-cg",
+    "simple",
 ]
 
 
@@ -64,6 +78,8 @@ _CALLED = {
     "standardise": "standardize",
     "coef_init": "alpha0",
     "init_alpha": "alpha0",
+    "scoring": "score",
+    **dict.fromkeys(("folds", "n_folds", "k_folds", "n_splits", "kfold"), "cv"),
 }
 """Words of other libraries for parameters that are here, too."""
 
@@ -127,11 +143,25 @@ def checked(*more: Callable[..., Any], options: Iterable[str] = ()) -> Callable[
                     raise InputError(
                         f"{function.__name__} has no parameter {word!r}; its parameters are {', '.join(dict.fromkeys(own))}"
                     )  # and where a solver was named, that solver refuses the word
-            return function(*args, **keywords)
+            try:
+                return function(*args, **keywords)
+            except (MemoryError, OSError, RuntimeError) as error:
+                if isinstance(error, SVMError) or not _out_of_memory(error):
+                    raise
+                raise NotEnoughMemoryError(
+                    f"{function.__name__}: the system gives no more memory ({str(error) or type(error).__name__}); take "
+                    "fewer rows, fewer processes or threads, or a machine with more memory"
+                ) from error
 
         return call
 
     return wrap
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Whether it says, as Python, numpy, compiled code or the system does, that no memory is left, perhaps for a thread."""
+    no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    return no_thread or isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
 
 
 def _unknown(function: str, word: str, parameters: list[str], options: Iterable[str]) -> InputError | None:

@@ -110,7 +110,7 @@ class _PartLowering(typed_passes.NativeLowering):  # type: ignore[misc]
         super().run_pass(state)
         lowered, entry = state["cr"], _NoEntry()
         state.targetctx.insert_user_function(entry, lowered.fndesc, [state.library])
-        state.reload_init.extend(state.library._reload_init)
+        state.reload_init.extend(getattr(state.library, "_reload_init", ()))  # numba has it since 0.63
         state["cr"] = lowered._replace(cfunc=entry)
         return True
 
@@ -215,8 +215,8 @@ class Root(CPUDispatcher):  # type: ignore[misc]
 
     def __init__(self, function: Any, locals: Any = None, targetoptions: Any = None) -> None:  # noqa: A002  (numba's name)
         options = {"nopython": True, "boundscheck": None, "no_cpython_wrapper": True, **(targetoptions or {})}
-        super().__init__(function, locals, options)
-        self.part = _Part(function, locals, options, _PartPipeline)
+        super().__init__(function, locals or {}, options)
+        self.part = _Part(function, locals or {}, options, _PartPipeline)
         self.part._compiler._customize_flags = _QuickFlags
         self._compiler = _RootCompiler(self.part)
 

@@ -11,6 +11,7 @@ The decision function is ``f(x) = sum_t beta_t k(x_point(t), x) + intercept``.
 
 from __future__ import annotations
 
+import math
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
@@ -95,7 +96,7 @@ class DualQP(NamedTuple):
     @property
     def infinite(self) -> bool:
         """Whether a variable has an infinite bound."""
-        return bool(np.isinf(self.lower).any() or np.isinf(self.upper).any())
+        return math.isinf(self.lower.min(initial=0.0)) or math.isinf(self.upper.max(initial=0.0))
 
     @property
     def open_box(self) -> bool:

@@ -2,16 +2,20 @@
 
 | problem                                                                    | solver                   |
 |----------------------------------------------------------------------------|--------------------------|
+| small (`solvers/small`): dense or given, closed boxes, an equality row; if | small, then as below     |
+| linear, at most 600 variables                                              |                          |
 | a Python kernel whose matrix does not fit the memory                       | smo                      |
 | at most 100 variables; at most 2,000 with neither bound nor diagonal        | smo                      |
+| linear kernel of no more features than points, no start: a positive         | newton, then interior    |
+| diagonal, sparse points, or features beyond some dozens                     | and block                |
 | linear kernel, or a polynomial one of few monomials where C K_ii is large;  | interior, then block     |
-| bounded boxes or a positive diagonal, no start, and an equality row, if     |                          |
-| any, of total zero                                                          |                          |
+| bounded boxes or a positive diagonal, no start                              |                          |
 | everything else                                                            | block, then smo          |
 
-A solver is followed by the next one, from the best point so far, when it ends at a limit of its own or of double
-precision; where it can be, the interior point is among them. The chain ends where rounding explains the violation and
-hides the tolerance.
+`small` is asked where nobody looks on: without a callback, a trace, options of other solvers, or another stopping rule.
+For linear and polynomial kernels there is an equality row of total zero, or none. A solver is followed by the next one, from
+the best point so far, when it ends at a limit of its own or of double precision; where it can be, the interior point is among
+them. The chain ends where rounding explains the violation and hides the tolerance.
 """
 
 from __future__ import annotations
@@ -23,12 +27,16 @@ import numpy as np
 from svmcore._types import DualQP, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
+from svmcore.solvers import small
 
 MOST_FEATURES = 150  # an interior-point step costs n d^2 / 2
+NEWTON_FEATURES = 1000  # a step of Newton's method costs d^3 / 6
+DOZENS = 64  # dense features up to which the interior point takes as long as Newton's method, and comes closer
 SHARE, SHARE_OF_MONOMIALS = 4, 8  # at least so many points a feature; monomials have to be made first
 LEAST_POINTS = 300  # below, an iteration is all overhead
 TAME = 4.0  # median C times median K_ii of a polynomial kernel: below, blocks take half the time of the interior point
 TINY = 100  # here nothing takes long, except what face steps cut short
+MOST_LINEAR = 600  # of more variables on a line of few features, the interior point is faster than pair steps
 MOST_OPEN = 2000  # hard margins: face steps find the answer, or that there is none
 
 
@@ -47,17 +55,26 @@ def is_tame(qp: DualQP, K: KernelMatrix) -> bool:
     return float(np.median(np.maximum(qp.upper, -qp.lower)) * np.median(np.abs(K.diagonal))) <= TAME
 
 
+def is_small(qp: DualQP, K: KernelMatrix) -> bool:
+    """Whether `small` is asked first."""
+    linear = K.kernel.kind == KernelKind.LINEAR
+    return small.has_way(qp) and small.serves(K) and not (linear and len(qp.c) > MOST_LINEAR)
+
+
 def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
-    """Solvers in the order in which they are tried."""
+    """Solvers in the order in which they are tried, after `small` where it is asked."""
     n = len(qp.c)
     linear = K.kernel.kind == KernelKind.LINEAR
     width, share = (K.n_features, SHARE) if linear else (n_monomials(K), SHARE_OF_MONOMIALS)
-    narrow = width <= MOST_FEATURES and (qp.total == 0.0 or not qp.equality)
-    narrow = narrow and (not qp.infinite or bool((qp.diag > 0).all()))
+    served = (qp.total == 0.0 or not qp.equality) and (not qp.infinite or bool((qp.diag > 0).all()))
+    narrow = served and width <= MOST_FEATURES
     rescue = ("interior",) if narrow else ()
     if K.function is not None or n <= TINY or (n <= MOST_OPEN and qp.open_box):
         return ("smo", *rescue)
-    few = narrow and not warm and n >= LEAST_POINTS and width <= n // share
+    cold = served and not warm and n >= LEAST_POINTS
+    if cold and linear and width <= min(n, NEWTON_FEATURES) and (qp.diag.any() or not K.dense or width > DOZENS):
+        return ("newton", *rescue, "block", "smo")
+    few = cold and narrow and width <= n // share
     if few and (linear or not is_tame(qp, K)):
         return ("interior", "block", "smo")
     return ("block", *rescue, "smo")

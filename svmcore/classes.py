@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,29 +11,27 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._control import Control, new_control
+from svmcore._control import new_control
 from svmcore._errors import ConvergenceWarning, InputError, listening, warn
 from svmcore._html import html_table
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
-from svmcore._threads import one_blas_thread, split
+from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.ballot import Ballot, Team
-from svmcore.kernel.matrix import KernelMatrix
+from svmcore.between import Common, pair_of, together, with_factors
 from svmcore.kernel.points import is_sparse, mostly_empty, narrowed
-from svmcore.kernel.tiles import DenseTiles, make_tiles
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models import archive, solution
-from svmcore.models.solution import FORMATS, Solution, Terms
-from svmcore.path.cross import Cross
+from svmcore.models.solution import FORMATS, Solution
 from svmcore.problem import border
 from svmcore.problem import columns as features
 from svmcore.problem import intercept as intercepts
+from svmcore.problem.advice import MEANS_LITTLE
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns, OfColumns
 from svmcore.problem.division import STRATEGIES, Division, Sides, division
 from svmcore.problem.scales import warn_of_scales
-from svmcore.solve import LARGE_GAP, Run, _check_run, _checked_points, certificate_of
-from svmcore.solvers import _near, _whole
+from svmcore.solve import Run, _check_run, _checked_points
 from svmcore.train import train_svc
 
 FORMAT = "svmcore-classes-2"  # 1: kernels had numbers
@@ -43,14 +40,13 @@ FORMAT = "svmcore-classes-2"  # 1: kernels had numbers
 _SHARED, _SHARE = 1e9, 0.25
 _PLAIN = {
     "loss": "hinge", "fit_intercept": True, "intercept_scaling": None, "fixed_intercept": None, "solver": "auto",
-    "stopping": "kkt", "max_iter": -1, "callback": None, "verbose": 0, "trace": False, "alpha0": None,
+    "stopping": "kkt", "callback": None, "verbose": 0, "trace": False, "alpha0": None,
 }  # fmt: skip
 """Words of `train_svc` with which a pair of classes can be had in one call."""
 
-_FREE = {"tol", "cache_mb", "random_state"}
+_FREE = {"tol", "cache_mb", "random_state", "max_iter"}
 """Words that may have any value then."""
 
-_DRIFT = 1e-13  # share of the norm of the coefficients by which their sum may miss zero
 _BLOCK = 1 << 20  # kernel values held in a prediction
 
 
@@ -104,9 +100,10 @@ def train_classes(
     gram = _shared_gram(study, threads)
     machines, told = [], []
     each = [_for_each(name, value, len(which.parts)) for name, value in (("C", C), ("nu", options.pop("nu", None)))]
-    quick = _Quick.of(study, which, options, threads) if gram is None and each[1][0] is None else None
+    run = _run_of(which, options, threads)
+    quick = together(study, gram, run) if run is not None else None
     control = new_control("fit", None if limit is None else max(0.0, limit - (time.perf_counter() - begin)), None, 0)
-    known = [None] * len(which.parts) if quick is None else quick.machines(which, each[0], control)
+    known = [None] * len(which.parts) if quick is None else quick.machines(which, each[0], each[1], control)
     lost = {k for k, machine in enumerate(known) if machine is None}
     interrupted = (lost or {len(known) - 1}) if control.reason() is Status.INTERRUPTED else set()
     for k, (part, cost, nu, machine) in enumerate(zip(which.parts, *each, known, strict=True)):
@@ -139,30 +136,10 @@ def _for_each(name: str, value: Any, n_machines: int) -> list[Any]:
     return [float(one) for one in value]
 
 
-class _Study(NamedTuple):
-    """What all machines are trained on: scaled features, labels as places in `classes`, weights, the kernel."""
-
-    X: Any
-    codes: IntArray
-    classes: NDArray[Any]
-    weights: FloatArray
-    spec: KernelSpec
-    columns: Columns
-    factors: FloatArray | None
-
-    def kernel_form(self) -> dict[str, Any]:
-        """The kernel in the words of `train_svc`."""
-        spec = self.spec
-        if spec.function is not None or spec.kernel.kind == KernelKind.PRECOMPUTED:
-            return {"kernel": spec.function or "precomputed"}
-        form = border.kernel_params(spec.kernel, None)
-        return {name: form[name] for name in ("kernel", "gamma", "degree", "coef0") if name in form}
-
-
 def _study(
     X: Any, y: Any, kernel: tuple[Any, Any, Any, Any], standardize: Any, feature_names: Any, sample_weight: Any,
     class_weight: Any, options: dict[str, Any],
-) -> _Study:  # fmt: skip
+) -> Common:  # fmt: skip
     """Check everything that the machines share."""
     name, gamma, degree, coef0 = kernel
     names = features.names_of(X, feature_names)
@@ -175,10 +152,10 @@ def _study(
     spec = bias.embedded(border.kernel(name, X, gamma, degree, coef0, 0.0, given), X, given)
     factors = border.class_factors(class_weight, classes, codes, given)
     weights = factors[codes] if given is None else factors[codes] * given
-    return _Study(X, codes, classes, weights, spec, columns, None if class_weight is None else factors)
+    return Common(X, codes, classes, weights, spec, columns, None if class_weight is None else factors)
 
 
-def _shared_gram(study: _Study, threads: int) -> FloatArray | None:
+def _shared_gram(study: Common, threads: int) -> FloatArray | None:
     """The kernel among all points, where it is given or a Python function: calls are dear.
 
     Compiled kernels are faster without: a fit looks at some rows only, and copying the others takes longer than they do.
@@ -192,7 +169,7 @@ def _shared_gram(study: _Study, threads: int) -> FloatArray | None:
         return whole_kernel(study.X, study.spec.kernel, study.spec.function, threads)
 
 
-def _trained(study: _Study, part: Sides, C: Any, gram: FloatArray | None, options: dict[str, Any]) -> Solution:
+def _trained(study: Common, part: Sides, C: Any, gram: FloatArray | None, options: dict[str, Any]) -> Solution:
     """One machine, in terms of all rows."""
     rows = np.flatnonzero(part.holds(study.codes))
     X = study.X[rows] if gram is None else gram[np.ix_(rows, rows)]
@@ -203,10 +180,10 @@ def _trained(study: _Study, part: Sides, C: Any, gram: FloatArray | None, option
     given = study.spec.kernel.kind == KernelKind.PRECOMPUTED
     vectors = found.support_vectors if gram is None or given else study.X[support]
     pair = len(part.minus) == 1
-    terms = _with_factors(found.terms, study, part) if pair else found.terms
+    terms = with_factors(found.terms, study, part) if pair else found.terms
     return replace(
         found, n_points=study.codes.size, support=support, kernel=study.spec.kernel, function=study.spec.function,
-        classes=_pair(study, part) if pair else np.array([False, True]),
+        classes=pair_of(study, part) if pair else np.array([False, True]),
         support_vectors=vectors, columns=study.columns, terms=terms, training=None,
     )  # fmt: skip
 
@@ -217,92 +194,21 @@ def _is_plain(name: str, value: Any) -> bool:
     return value is plain or (isinstance(plain, int | str) and not isinstance(plain, bool) and bool(value == plain))
 
 
-class _Quick:
-    """Machines between classes, each in a few compiled calls, over points that are packed once and in memory for one.
-
-    Only where that gives what `train_svc` would give: it is asked instead wherever this has no answer.
-    """
-
-    def __init__(self, study: _Study, tiles: DenseTiles, K: KernelMatrix, run: Run) -> None:
-        self.study, self.tiles, self.run = study, tiles, run
-        self.classes = _near.Classes(K, tiles, study.codes, study.classes.size, study.weights)
-
-    @classmethod
-    def of(cls, study: _Study, which: Division, options: dict[str, Any], threads: int) -> _Quick | None:
-        """Where there is one: several machines, and nothing asked for that only a solver does."""
-        plain = all(name in _FREE or _is_plain(name, value) for name, value in options.items())
-        if not plain or which.single or study.spec.function is not None:
-            return None
-        cache, seed = options.get("cache_mb"), options.get("random_state")
-        run = _check_run(
-            "auto", options.get("tol", 1e-3), "kkt", -1, cache, threads, None, False, seed, {}
-        )  # fmt: skip
-        K = KernelMatrix(study.X, study.spec.kernel, cache_bytes=0)
-        if not _whole.serves(K):
-            return None
-        tiles = make_tiles(K, centred=True)
-        return cls(study, tiles, K, run) if isinstance(tiles, DenseTiles) else None
-
-    def machines(self, which: Division, costs: list[Any], control: Control) -> list[Solution | None]:
-        """The machines that take no more than this, until the control says no; those of a thread one after the other."""
-        out: list[Solution | None] = [None] * len(costs)
-        costs = [border.cost(C) for C in costs]
-
-        def run(first: int, last: int) -> None:
-            room = _near.Room(self.classes, self.run.cache_bytes)
-            for k in range(first, last):
-                if control.reason() is None and costs[k] < np.inf:
-                    out[k] = self._machine(room, which.parts[k], costs[k])
-
-        with control, np.errstate(all="ignore"):
-            try:
-                split(run, len(costs), np.inf, min(self.run.n_threads, len(costs)))
-            finally:
-                self.tiles.release()
-        return out
-
-    def _machine(self, room: _near.Room, part: Sides, C: float) -> Solution | None:
-        """A machine in terms of all rows, unless there is something to say about it."""
-        study, begin = self.study, time.perf_counter()
-        machine = room.solve(part.minus, part.plus, C, self.run.tol)
-        if machine is None:
-            return None
-        support, found = machine
-        measured = certificate_of(found, abs(float(found.beta.sum())))
-        drifted = measured.infeasibility > _DRIFT * math.sqrt(np.vdot(found.beta, found.beta))
-        if drifted or abs(measured.relative_gap) > LARGE_GAP:
-            return None
-        pair = len(part.minus) == 1
-        return Solution(
-            n_points=study.codes.size, intercept=found.bias, support=support, dual_coef=found.beta,
-            kkt_violation=found.violation, measured=measured, status=Status.CONVERGED, converged=True, n_iter=found.n_iter,
-            n_kernel_evals=found.n_evals, fit_seconds=time.perf_counter() - begin, solver="block",
-            classes=_pair(study, part) if pair else np.array([False, True]),
-            kernel=study.spec.kernel, support_vectors=study.X[support], columns=study.columns,
-            terms=_with_factors(Terms(C, "hinge"), study, part) if pair else Terms(C, "hinge"),
-            n_threads=self.run.n_threads,
-            stats={
-                "n_outer": found.n_rounds, "precision": "mixed", "exact": True,
-                "certificate_evals": found.certificate_evals,
-            },
-        )  # fmt: skip
-
-
-def _pair(study: _Study, part: Sides) -> NDArray[Any]:
-    """The labels of a pair of classes."""
-    return np.asarray(study.classes[[part.minus[0], part.plus[0]]])
-
-
-def _with_factors(terms: Terms, study: _Study, part: Sides) -> Terms:
-    """The terms of a pair, with the weights of its classes."""
-    if study.factors is None:
-        return terms
-    return terms._replace(factors=(float(study.factors[part.minus[0]]), float(study.factors[part.plus[0]])))
+def _run_of(which: Division, options: dict[str, Any], threads: int) -> Run | None:
+    """How several machines are trained together, if nothing is asked for that only a solver does."""
+    plain = all(name in _FREE or _is_plain(name, value) for name, value in options.items())
+    if not plain or which.single:
+        return None
+    cache, seed = options.get("cache_mb"), options.get("random_state")
+    most = options.get("max_iter", -1)
+    return _check_run("auto", options.get("tol", 1e-3), "kkt", most, cache, threads, None, False, seed, {})
 
 
 def _speak(told: list[tuple[str, str]], n_machines: int) -> None:
     """One warning for all machines."""
-    if told:
+    if told and all(message == MEANS_LITTLE for _, message in told):
+        warn(MEANS_LITTLE, ConvergenceWarning)
+    elif told:
         name, message = told[0]
         count = len({name for name, _ in told})
         warn(f"{count} of {n_machines} machines; {name}: {message}", ConvergenceWarning)
@@ -432,6 +338,8 @@ class Machines(OfColumns):
 
     def _values_of(self, X: Any) -> FloatArray:
         """The same of rows as the machines see them."""
+        from svmcore.path.cross import Cross
+
         first, vectors = self.machines[0], self.support_vectors
         if is_sparse(vectors) and is_sparse(X) and mostly_empty(vectors, X):
             vectors, X = narrowed(vectors, X)
@@ -527,7 +435,11 @@ class Machines(OfColumns):
             from svmcore import libsvm
 
             libsvm.write(file, self)
-            return
+        else:
+            archive.write(file, self.fields())
+
+    def fields(self) -> dict[str, Any]:
+        """All machines as the arrays of a file."""
         if self.classes.dtype.kind == "O":
             raise InputError("labels of Python object type cannot be saved; train with numbers or strings")
         fields: dict[str, Any] = {
@@ -536,7 +448,7 @@ class Machines(OfColumns):
         }  # fmt: skip
         for k, machine in enumerate(self.machines):
             fields |= {f"machine{k}_{name}": value for name, value in machine.fields().items()}
-        archive.write(file, fields)
+        return fields
 
 
 class _Points(NamedTuple):

@@ -10,6 +10,7 @@ data, and `svmcore.verify`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
@@ -249,6 +250,27 @@ def write(file: Any, model: Solution | Machines) -> None:
     write_whole(file, lambda stream: stream.writelines(line.encode("ascii") + b"\n" for line in _lines(first, text)))
 
 
+def in_order(model: Machines, places: IntArray) -> Machines:
+    """The same machines for pairs of the classes in another order, which decides between classes with equally many votes."""
+    of_pair = {
+        (part.minus[0], part.plus[0]): one for part, one in zip(model.division.parts, model.machines, strict=True)
+    }
+    machines = []
+    for a, b in combinations(places.tolist(), 2):
+        machines.append(of_pair[a, b] if a < b else _turned(of_pair[b, a]))
+    return replace(model, classes=model.classes[places], machines=tuple(machines))
+
+
+def _turned(machine: Solution) -> Solution:
+    """The machine that speaks for the first class where the given one speaks for the second."""
+    assert machine.classes is not None
+    factors = machine.terms.factors
+    return replace(
+        machine, dual_coef=-machine.dual_coef, intercept=-machine.intercept, classes=machine.classes[::-1],
+        terms=machine.terms._replace(factors=None if factors is None else factors[::-1]),
+    )  # fmt: skip
+
+
 def _refuse(model: Any, first: Solution) -> None:
     """Say what a model of LIBSVM has no place for."""
     kinds = {int(kind) for kind in _KINDS.values()}
@@ -351,4 +373,4 @@ def _entries(X: Any, row: int) -> tuple[Any, Any]:
     return columns, X[row, columns]
 
 
-__all__ = ["KERNELS", "MAGIC", "TYPES", "read", "write"]
+__all__ = ["KERNELS", "MAGIC", "TYPES", "in_order", "read", "write"]

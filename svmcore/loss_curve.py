@@ -8,6 +8,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcore._door import reals
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
 from svmcore.step_curve import OUTSIDE
@@ -77,7 +78,7 @@ class LossCurve:
     def __call__(self, at: Sequence[float] | NDArray[Any]) -> FloatArray: ...
     def __call__(self, at: Any) -> Any:
         """The loss at one value of the parameter, or at several."""
-        at = np.asarray(at, dtype=np.float64)
+        at = reals(at, "the parameter")
         low, high = self.span
         outside = ~((at >= low * (1.0 - OUTSIDE)) & (at <= high * (1.0 + OUTSIDE)))
         if outside.any():

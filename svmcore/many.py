@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from svmcore._door import entered
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
 from svmcore._threads import one_blas_thread
@@ -21,6 +22,7 @@ from svmcore.problem import border
 from svmcore.problem.formulations import PINBALL, SVC_LOSSES, SVR_LOSSES
 from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import Problem, Run, _check_run, _control, _fit, svc_problem, svr_problem
+from svmcore.solvers import small
 from svmcore.train import train_svc
 
 _LIMIT = 1e9  # a kernel matrix in float64 has at most so many bytes
@@ -116,8 +118,8 @@ class _Table(NamedTuple):
     @staticmethod
     def of(Y: Any, sample_weight: Any) -> _Table:
         """The checked shapes."""
-        values = np.asarray(Y)
-        weights = None if sample_weight is None else np.asarray(sample_weight)
+        values = entered(Y, "Y")
+        weights = None if sample_weight is None else entered(sample_weight, "sample_weight")
         for name, array in (("Y", values), ("sample_weight", weights)):
             if array is not None and not (array.ndim in (1, 2) and array.size):
                 raise InputError(f"{name} has shape {array.shape}; give (n,), or (n, m) with a column for each machine")
@@ -182,7 +184,7 @@ def _gram(base: Problem, threads: int) -> FloatArray | None:
         return np.asarray(base.X)
     if 8.0 * n * n > min(_LIMIT, _SHARE * border.available_bytes()) or base.centre is not None:
         return None
-    if base.spec.function is None:
+    if base.spec.function is None and n > small.MOST_POINTS:
         width = base.X.shape[1]
         if width < _COSTLY or (kernel.kind == KernelKind.LINEAR and width < _FEW_FEATURES * n):
             return None

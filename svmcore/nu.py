@@ -22,6 +22,7 @@ from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
+from svmcore.kernel.whole import gram_of
 from svmcore.models.solution import Solution
 from svmcore.problem import formulations, measures
 from svmcore.solve import (
@@ -36,10 +37,13 @@ from svmcore.solve import (
     _refuse_what_it_cannot,
     _solution,
     _speak,
+    reached_at_once,
 )
+from svmcore.solvers import small
 from svmcore.solvers._contract import STOPPED
 
 _EXACT = 1e-13  # relative difference of a share from nu that is rounding
+_ROUNDING = 1e-10  # relative difference of a share from nu that is rounding of sums
 _SHARPER = 0.25  # what fits are asked for, relative to the answer: a mean of two is no better than they are
 # Values of t are a factor _STEP apart where nothing is known of the right one, and a factor _NEAR where the answer of some
 # points is known. No step is longer than the factor _LONGEST.
@@ -47,7 +51,6 @@ _STEP, _NEAR, _LONGEST = 8.0, 1.2, 64.0
 # From _MANY points on, _SOME of them are asked first: but for chance their t is that of all.
 _SOME, _MANY = 500, 1500
 _NO_TUBE = 1e-3  # epsilon, relative to the widest, from which it may be zero
-_DEEP = 1e-8  # 1 / C, relative to the kernel's diagonal, from which a share that is still too large stays so
 _LONG = 2_000_000  # pair steps, of all fits, from which a search takes long: seconds
 _REACH = 1e-6  # 1 / C, relative to the kernel's diagonal, up to which such a search goes on
 _BEYOND = 1.003  # share, in terms of nu, at which two ends are to have nu between them
@@ -122,9 +125,10 @@ def _classifier(problem: Problem, K: KernelMatrix) -> _Line:
     qp = problem.qp
 
     def at(t: float) -> DualQP:
-        return qp._replace(lower=qp.lower / t, upper=qp.upper / t)
+        C = 1.0 / t
+        return qp._replace(lower=C * qp.lower, upper=C * qp.upper)
 
-    return _Line(at, lambda t: t, float((qp.upper - qp.lower).sum()), 0.0, _size(K), _STEP)
+    return _Line(at, lambda t: t, float((qp.upper - qp.lower).sum()), 0.0, small.size_of(K.diagonal), _STEP)
 
 
 def _regression(problem: Problem) -> _Line:
@@ -159,13 +163,13 @@ def _preview(problem: Problem, nu: float, run: Run, control: Control) -> float |
     part = qp.part(chosen)
     part = part._replace(point=np.searchsorted(some, part.point))
     if problem.classes is not None:
-        nu = min(nu, 0.95 * _most(part))
+        nu = min(nu, 0.95 * small.most_nu(part))
     given = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
-    small = problem._replace(qp=part, X=problem.X[np.ix_(some, some)] if given else problem.X[some])
-    K = small.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
+    some_points = problem._replace(qp=part, X=problem.X[np.ix_(some, some)] if given else problem.X[some])
+    K = some_points.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
     rough = run._replace(solver=solvers.AUTO, options={}, tol=max(run.tol, _ROUGH))
     try:
-        t, found = _Search(_line(small, K), K, nu, rough, control).look()
+        t, found = _Search(_line(some_points, K), K, nu, rough, control).look()
     except InputError:
         return None
     if found.measured.violation > 2.0 * rough.tol or t == 0.0:
@@ -173,22 +177,11 @@ def _preview(problem: Problem, nu: float, run: Run, control: Control) -> float |
     return t if problem.classes is None else t * math.sqrt(scale)  # as measured: between equal C and equal n C
 
 
-def _most(qp: DualQP) -> float:
-    """The largest nu of a classifier: twice the share of the smaller class."""
-    sides = float(qp.upper.sum()), -float(qp.lower.sum())
-    return 2.0 * min(sides) / sum(sides) if sum(sides) else 0.0
-
-
-def _size(K: KernelMatrix) -> float:
-    """The size of kernel values."""
-    return float(np.abs(K.diagonal).mean()) or 1.0
-
-
 def check_feasible(problem: Problem, nu: float) -> None:
     """Refuse a nu that is too large: the smaller class has to balance the larger one."""
     if problem.classes is None:
         return
-    most = _most(problem.qp)
+    most = small.most_nu(problem.qp)
     if nu > most * (1.0 + _EXACT):
         raise InputError(
             f"specified nu is infeasible: nu={nu:g}, and it can be at most {most:.6g} here, twice the share of the smaller "
@@ -209,28 +202,58 @@ def nu_fit(problem: Problem, nu: float, run: Run, control: Control, training: Tr
         with one_blas_thread, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
             line = _line(problem, K)
-            if (first := _preview(problem, nu, run, control)) is not None:
+            direct = _direct(problem, line, K, nu, run, control)
+            if direct is None and (first := _preview(problem, nu, run, control)) is not None:
                 line = line._replace(first=first, step=_NEAR)
-            t, found = _Search(line, K, nu, run, control).look()
+            t, found = direct or _Search(line, K, nu, run, control).look()
         C, epsilon = (problem.terms.C, t) if problem.classes is None else (1.0 / t, None)
         problem = problem._replace(qp=line.at(t), terms=problem.terms._replace(C=C, epsilon=epsilon, nu=nu))
         named = run._replace(solver=found.name)
         solution = _solution(problem, K, found.raw, found.measured, named, control.seconds, training)
         _speak(solution, found.measured, problem, run)
         share = line.share(found.raw.beta * line.unit(t))
-        if not found.raw.status.ok:
+        beyond = problem.classes is not None and share > nu * (1.0 + _ROUGH)
+        if found.raw.status in STOPPED or not (found.raw.status.ok or beyond):
             warn(
                 f"{found.raw.status.name.lower()} while looking for nu={nu:g}: the machine has share {share:.4g}.",
                 ConvergenceWarning,
             )
-        elif problem.classes is not None and share > nu * (1.0 + _ROUGH):
+        elif beyond:
             warn(
-                f"nu={nu:g} is out of reach: the share is still {share:.4g} at C={C:.3g}, and it falls so slowly that no "
-                "larger C would do in reasonable time. The machine of that C is returned. The classes overlap. "
-                f"Remedy: a nu above {share:.4g}, or C in place of nu.",
+                f"nu={nu:g} is out of reach: the share is still {share:.4g} at C={C:.3g}, and a larger C does not bring it "
+                f"down in reasonable time. The classes overlap. The machine of that C is returned. Remedy: a nu above "
+                f"{share:.4g}, or C in place of nu.",
                 ConvergenceWarning,
             )
     return solution
+
+
+def _direct(
+    problem: Problem, line: _Line, K: KernelMatrix, nu: float, run: Run, control: Control
+) -> tuple[float, Reached] | None:
+    """The parameter and the answer of a small problem, whose sums are fixed and whose parameter is what they say.
+
+    None where `small` is not asked, or has no answer.
+    """
+    qp = problem.qp
+    alone = run.solver == solvers.AUTO and not (run.options or run.trace) and control.callback is None
+    matrix = auto.is_small(qp, K) and small.has_room(K)
+    if not (alone and matrix) or qp.infinite or control.reason() is not None:
+        return None
+    gram, spans = gram_of(K), small.spans_of(qp.point)
+    if problem.classes is not None:
+        (found,) = small.with_nu(gram, [(qp, spans)], [nu], run.tol, 1, small.patience_of(run.max_iter))
+        return None if found is None else (found[0], reached_at_once(line.at(found[0]), found[1]))
+    (shared,) = small.with_share(gram, [(qp, spans)], [nu], 0.0, run.tol, 1, small.patience_of(run.max_iter))
+    if shared is None:
+        return None
+    beta, t = formulations.balanced(qp, shared.beta), max(shared.half, 0.0)
+    if line.share(beta) < nu * (1.0 - _ROUNDING):
+        t = 0.0  # both variables of a point: even without a tube there are no more
+    (outcome,) = small.measured(gram, [(line.at(t), spans)], [beta], run.tol)
+    if outcome is None:
+        return None
+    return t, reached_at_once(line.at(t), outcome._replace(n_iter=shared.n_iter))
 
 
 class _Search:
@@ -248,7 +271,9 @@ class _Search:
     def tolerance(self, t: float) -> float:
         """The violation that is allowed: where C is small, so are the values of f, and their differences."""
         unit = self.line.unit(t)
-        return self.run.tol * min(1.0, _size(self.K) / unit) if self.line.nothing == 0.0 else self.run.tol
+        return (
+            self.run.tol * min(1.0, small.size_of(self.K.diagonal) / unit) if self.line.nothing == 0.0 else self.run.tol
+        )
 
     def fit(self, t: float, a: FloatArray) -> _End:
         """Solve the problem at t from `a`."""
@@ -256,8 +281,7 @@ class _Search:
         start = formulations.feasible_start(qp, a / unit)
         run = self.run._replace(tol=_SHARPER * self.tolerance(t), trace=False)
         warm = bool(a.any())
-        chain = auto.choose(qp, self.K, warm=warm) if run.solver == solvers.AUTO else (run.solver,)
-        reached, _ = _chain(chain, qp, self.K, run, start, self.control)
+        reached, _ = _chain(qp, self.K, run, start, self.control, warm=warm)
         self.fits += 1
         self.n_iter += reached.raw.n_iter
         beta = reached.raw.beta
@@ -319,7 +343,9 @@ class _Search:
             if point is not None:
                 return t, point
             if self.fits >= _MOST_FITS or t in (self.less.t, more.t):
-                return more.t, self.answer(more, Status.PRECISION)
+                return more.t, self.answer(
+                    more, Status.PRECISION if more.reached and more.reached.raw.status.ok else None
+                )
             poorer = self.poorer(more, step) if self.less.reached is None else None
             if poorer is not None:
                 end, step = self.fit(poorer, more.a), min(step * step, _LONGEST)
@@ -329,7 +355,6 @@ class _Search:
                 self.less, stays = end, max(stays, 0) + 1
             else:
                 more, stays = end, min(stays, 0) - 1
-            self.check_depth(more)
             if self.out_of_reach(more):
                 return more.t, self.answer(more)
         return end.t, self.answer(end)
@@ -342,9 +367,9 @@ class _Search:
         return self.line.poorer(more.t, step)
 
     def stopped(self, end: _End) -> bool:
-        """Whether somebody outside ended the search."""
+        """Whether somebody outside ended the search, or no step is allowed."""
         assert end.reached is not None
-        return end.reached.raw.status in STOPPED or self.control.reason() is not None
+        return end.reached.raw.status in STOPPED or self.run.max_iter == 0 or self.control.reason() is not None
 
     def answer(self, end: _End, status: Status | None = None) -> Reached:
         """An end as the answer."""
@@ -407,26 +432,23 @@ class _Search:
         weight = (t - less.t) / (more.t - less.t)
         return t, self.between(weight, more)
 
-    def check_depth(self, more: _End) -> None:
-        """Refuse a nu that no C is large enough for: the classes overlap in the kernel's space."""
-        if self.line.nothing == 0.0 and self.less.t == 0.0 and more.t < _DEEP * _size(self.K):
-            said = f"specified nu is infeasible: nu={self.nu:g}, and it "
-            if more.share >= _most(self.line.at(1.0)) * (1.0 - _EXACT):
-                raise InputError(
-                    f"{said}can only be {more.share:.4g} here, since the kernel does not tell the classes apart (their "
-                    "points are equal, say); look at the features, or give C in place of nu"
-                )
-            raise InputError(f"{said}must be above {more.share:.4g} here, since the classes overlap; give a larger nu")
-
     def out_of_reach(self, more: _End) -> bool:
-        """Whether the search takes long already, and the share falls so slowly that no C within reach would do."""
+        """Whether no C is large enough; or the search takes long, and the share falls so slowly that none within reach is."""
+        if self.line.nothing == 0.0 and self.less.t == 0.0 and more.t < small.DEEPEST * small.size_of(self.K.diagonal):
+            if more.share >= small.most_nu(self.line.at(1.0)) * (1.0 - _EXACT):
+                raise InputError(
+                    f"specified nu is infeasible: nu={self.nu:g}, and it can only be {more.share:.4g} here, since the kernel "
+                    "does not tell the classes apart (their points are equal, say); look at the features, or give C in "
+                    "place of nu"
+                )
+            return True
         if self.line.nothing != 0.0 or self.less.t != 0.0 or len(self._ends) < 2 or self._ends[-1] is not more:
             return False
         before = self._ends[0]
         if self.n_iter <= _LONG or not before.share > more.share > self.nu:
             return False
         needed = math.log(more.share / self.nu) * math.log(before.t / more.t) / math.log(before.share / more.share)
-        return needed > math.log(more.t / (_REACH * _size(self.K)))
+        return needed > math.log(more.t / (_REACH * small.size_of(self.K.diagonal)))
 
 
 __all__ = ["check_feasible", "nu_fit"]

@@ -13,6 +13,7 @@ import numpy as np
 
 from svmcore._errors import InputError
 from svmcore.kernel.matrix import available_threads
+from svmcore.kernel.spare import trim_heaps
 
 T = TypeVar("T")
 _POLL = 0.2  # seconds between looks for Ctrl-C
@@ -43,6 +44,7 @@ def run_all(function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], n_jobs
             )  # fmt: skip
             called = function if getattr(backend, "supports_sharedmem", False) else _Apart(function)
             yield from pool(joblib.delayed(called)(*task) for task in tasks)
+            trim_heaps()
             return
     if workers == 1 or len(tasks) < 2:
         for task in tasks:
@@ -50,6 +52,7 @@ def run_all(function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], n_jobs
         return
     with ThreadPoolExecutor(min(workers, len(tasks))) as threads:
         yield from _in_order([threads.submit(function, *task) for task in tasks])
+    trim_heaps()
 
 
 class _Apart(Generic[T]):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcore._door import entered
 from svmcore._errors import InputError, MissingExtraError
 from svmcore._types import FloatArray, KernelKind
 from svmcore.kernel.points import is_sparse
@@ -106,7 +107,7 @@ def _pair(test: Any) -> tuple[Any, Any]:
 
 def _curve(path: Path, test: tuple[Any, Any] | None, **limits: Any) -> StepCurve | LossCurve:
     data = path._data
-    X, y = (None, None) if test is None else (border.features(test[0]), np.asarray(test[1]).reshape(-1))
+    X, y = (None, None) if test is None else (border.features(test[0]), entered(test[1], "y").reshape(-1))
     rows = data.X.shape[0] if X is None else X.shape[0]
     if rows * path.lambdas.size <= _EXACT_WORK or data.form.kind != "svc":
         return path.error_curve(X, y, **limits)

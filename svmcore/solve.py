@@ -24,16 +24,16 @@ from svmcore.kernel.table import is_positive
 from svmcore.models.solution import ONE_CLASS, Solution, Terms
 from svmcore.problem import border, formulations, measures
 from svmcore.problem import columns as _columns
+from svmcore.problem.advice import LARGE_GAP, MEANS_LITTLE
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.certify import WORTH_IT, Certificate, certificate, confirm
 from svmcore.problem.columns import Columns
 from svmcore.problem.intercept import settled, wanted
 from svmcore.problem.scales import warn_of_scales
-from svmcore.solvers import _whole
-from svmcore.solvers._contract import STOPPED, product_work, rounding
+from svmcore.solvers import small
+from svmcore.solvers._contract import STOPPED, Outcome, product_work, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
-LARGE_GAP = 0.01
 _NEAR = (0.5, 2.0)  # a gap by a solver's residual between these multiples of it is computed exactly
 _BY_CHANCE = 1 / 16  # share of the typical rounding of a violation below which a tolerance is met by no point
 _FAR_APART = 1e-2  # squared distance of two points, as a share of the squared norm, that rules this out:
@@ -160,9 +160,10 @@ def svc_problem(
     share = border.class_weights(class_weight, classes, signs, weights)
     if weights is not None:
         share = share * weights
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
     qp = formulations.with_intercept(formulations.svc(signs, costs, loss, bias.found), bias.fixed)
+    _demand_costs(costs[signs > 0.0], costs[signs < 0.0])
     terms = Terms(C, loss, fixed_intercept=bias.fixed or None)
     if class_weight is not None:
         codes = (signs > 0).astype(np.int64)
@@ -203,8 +204,9 @@ def svr_problem(
     )
     targets = border.vector(y, "y", X.shape[0])
     share = np.ones(X.shape[0]) if weights is None else weights
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         costs = np.where(share > 0, C * share, 0.0)
+    _demand_costs(costs)
     if loss == formulations.PINBALL:
         qp, terms = formulations.quantile(targets, costs, tau, bias.found), Terms(C, loss, tau=tau)
     else:
@@ -212,6 +214,17 @@ def svr_problem(
     qp, terms = formulations.with_intercept(qp, bias.fixed), terms._replace(fixed_intercept=bias.fixed or None)
     centre = _centre(X, spec, qp) if like is None else like.centre
     return Problem(qp, spec, X, None, columns, terms, centre, _by_scale(gamma), bias.fixed)
+
+
+def _demand_costs(*sides: FloatArray) -> None:
+    """Refuse costs that vanish for all points, or for all points of a class."""
+    for costs in sides:
+        largest = float(np.max(costs, initial=0.0))
+        if not largest > formulations.NEGLIGIBLE:
+            raise InputError(
+                f"C times the weights is at most {largest:g} for all samples{' of a class' if len(sides) > 1 else ''}, "
+                "which counts as zero; give a larger C or larger weights"
+            )
 
 
 def _tau(tau: Any, loss: str, C: float) -> float:
@@ -451,45 +464,52 @@ def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
     return raw._replace(status=Status.PRECISION) if convex and not qp.open_box else raw
 
 
-def certificate_of(found: _whole.Outcome, excess: float) -> Certificate:
+def certificate_of(found: Outcome, excess: float) -> Certificate:
     """The certificate of a point that was found and measured in one call."""
     primal = found.gap - found.objective
     relative = found.gap / max(abs(primal), NONZERO)
     return Certificate(found.objective, primal, found.gap, relative, found.violation, excess, found.bias)
 
 
-def reached_at_once(qp: DualQP, found: _whole.Outcome) -> Reached:
+def reached_at_once(qp: DualQP, found: Outcome) -> Reached:
     """A point that was found and measured in one call."""
     full = certificate_of(found, abs(qp.excess(found.beta)))
     stats = {"n_outer": found.n_rounds, "precision": "mixed", "exact": True}
     raw = Raw(found.beta, Status.CONVERGED, found.n_iter, None, stats)
-    return Reached("block", raw, Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, False))
+    return Reached("small", raw, Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, False))
 
 
-def _at_once(name: str, qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control) -> Reached | None:
-    """What `block`, when it is chosen, would find for a small problem, if nobody looks on and it takes no more than steps."""
-    alone = run.solver == solvers.AUTO and name == "block" and control.callback is None and not K.shared
-    plain = run.stopping == "kkt" and not (run.trace or solvers.accepted(name, run.options))
-    if not (alone and plain and _whole.serves(K) and _whole.has_way(qp)) or control.reason() is not None:
+def _at_once(qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control) -> Reached | None:
+    """What `small` finds, if "auto" is to choose, nobody looks on, and it takes no more than steps."""
+    shares_tiles = K.shared and K.kernel.kind != KernelKind.PRECOMPUTED
+    alone = run.solver == solvers.AUTO and control.callback is None and not shares_tiles
+    plain = run.stopping == "kkt" and not run.trace
+    if not (alone and plain and auto.is_small(qp, K)) or control.reason() is not None:
         return None
-    found = _whole.at_once(qp, K, start, run.tol, run.max_iter)
+    if run.options and solvers.accepted(auto.choose(qp, K, warm=run.alpha0 is not None)[0], run.options):
+        return None  # the next solver has an option of this name
+    found = small.at_once(qp, K, start, run.tol, run.max_iter)
     if found is None or formulations.balanced(qp, found.beta) is not found.beta:
+        return None
+    reached = reached_at_once(qp, found)
+    if run.max_iter < 0 and not abs(reached.measured.relative_gap) <= LARGE_GAP:
         return None
     K.n_evals += found.n_evals
     K.certificate_evals += found.certificate_evals
-    return reached_at_once(qp, found)
+    return reached
 
 
 def _chain(
-    chain: tuple[str, ...], qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control
+    qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control, *, warm: bool
 ) -> tuple[Reached, float]:
-    """Run the solvers one after the other until one succeeds, each from the best point so far.
+    """Run the solver, or those that "auto" chooses until one succeeds, each from the best point so far.
 
     That point, and what rounding does to violations at the best point that a solver has reached.
     """
-    best = _at_once(chain[0], qp, K, run, start, control)
+    best = _at_once(qp, K, run, start, control)
     if best is not None:
         return best, 0.0
+    chain = auto.choose(qp, K, warm=warm) if run.solver == solvers.AUTO else (run.solver,)
     spent, ends = 0, set()
     for name in chain:
         here, status = _attempt(name, qp, K, run, start if best is None else best.raw.beta, control)
@@ -527,8 +547,7 @@ def _fit(problem: Problem, run: Run, control: Control, training: Any = None, K: 
                 K.n_evals = K.certificate_evals = 0
             if run.grows and 4.0 * K.n**2 > run.cache_bytes:
                 K.column_bytes = max(run.cache_bytes, int(border.spare_bytes()))
-            chain = auto.choose(qp, K, warm=run.alpha0 is not None) if run.solver == solvers.AUTO else (run.solver,)
-            (name, raw, measured), noise = _chain(chain, qp, K, run, start, control)
+            (name, raw, measured), noise = _chain(qp, K, run, start, control, warm=run.alpha0 is not None)
         solution = _solution(problem, K, raw, measured, run._replace(solver=name), control.seconds, training)
         _speak(solution, measured, problem, run, noise if raw.status is Status.PRECISION else 0.0)
     return solution
@@ -597,6 +616,10 @@ _OWN_LIMITS = {
         "max_passes idle sweeps, and without progress the work of an exact method",
         "raise max_passes, or set it to 0, which is no limit; or raise tol, lower C, or choose another solver",
     ),
+    "small": (
+        "2,000 variables, and steps enough for most problems of this size",
+        "use solver='auto', which goes on from there",
+    ),
     "interior": (
         "as many steps, or crossovers to an exact answer, as it makes",
         "use solver='auto', which goes on from there",
@@ -625,11 +648,7 @@ def _speak(solution: Solution, measured: Measured, problem: Problem, run: Run, n
     elif status in _REMEDIES:
         warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning)
     elif run.stopping != "gap" and abs(relative_gap) > LARGE_GAP:  # below zero: rounding larger than the objective
-        warn(
-            f"the tolerance is met but the objective may be off by {100 * abs(relative_gap):.2g} %: {lost}. "
-            "Remedy: a smaller tol, or stopping='gap'.",
-            ConvergenceWarning,
-        )
+        warn(MEANS_LITTLE, ConvergenceWarning)
     slow = not status.ok or (solution.solver == "smo" and solution.n_iter > 100 * len(problem.qp.c))
     slow = slow and status is not Status.UNBOUNDED
     warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, slow=slow, names=problem.columns.names)

@@ -9,6 +9,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcore._door import reals
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
 
@@ -69,7 +70,7 @@ class StepCurve:
     def __call__(self, C: Sequence[float] | NDArray[Any]) -> FloatArray: ...
     def __call__(self, C: Any) -> Any:
         """The value at C."""
-        C = np.asarray(C, dtype=np.float64)
+        C = reals(C, "C")
         if not np.all(C > 0.0):
             raise InputError(f"C={C[~(C > 0.0)].flat[0]:g} is no positive number; C is larger than 0")
         low, high = self.C_min * (1.0 - OUTSIDE), self.C_max * (1.0 + OUTSIDE)
@@ -144,7 +145,7 @@ class StepCurve:
         ([1.0, 2.0], [0.5, 0.375, 0.125], 4.0)
         """
         breakpoints, values, low, high = StepCurve.align(curves)
-        share = np.ones(len(curves)) if weights is None else np.asarray(weights, dtype=np.float64)
+        share = np.ones(len(curves)) if weights is None else reals(weights, "weights")
         if share.shape != (len(curves),) or not (
             np.isfinite(share).all() and (share >= 0.0).all() and share.sum() > 0.0
         ):

@@ -15,19 +15,25 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from svmcore import _bundle, _disk
+from svmcore._control import new_control
 from svmcore._errors import InputError
 from svmcore._jit import DISABLED
 from svmcore._keywords import KernelName
 from svmcore.certificates import certificate
 from svmcore.classes import train_classes
 from svmcore.cv.search import cv_path
+from svmcore.heads import Aim, Head, solved
 from svmcore.models.incremental import leave_one_out
+from svmcore.models.solution import Terms
 from svmcore.path.driver import svm_path
+from svmcore.problem.formulations import svc
 from svmcore.solvers import block
+from svmcore.solvers.small import MOST_POINTS
 from svmcore.train import train_svc, train_svr
 
 KERNELS: tuple[KernelName, ...] = ("rbf", "linear", "poly", "sigmoid", "laplacian")
 CHOICES = ("fit", "path", "all")
+_GAP = 1e-6  # of a linear machine that is trained for its code
 
 Work = Callable[[], Any]
 
@@ -179,6 +185,7 @@ def _fit_works() -> Iterator[Work]:
     X, y = _labelled(40, 3)
     many_features, _ = _labelled(40, 48)  # enough of them to keep K
     large, labels = _labelled(700, 2)
+    crowd, thirds = _labelled(MOST_POINTS + 1, 2)[0], np.arange(MOST_POINTS + 1) % 3
     sparse = _sparse()
     wide = csr_matrix((sparse[1].data, sparse[1].indices, sparse[1].indptr), (40, 20_000))  # more than a panel holds
     for kernel in KERNELS:
@@ -186,15 +193,27 @@ def _fit_works() -> Iterator[Work]:
             yield functools.partial(_exercise, some, y, kernel)
         yield functools.partial(train_svc, large, labels, 1.0, kernel=kernel)  # at once
         yield functools.partial(train_classes, X, np.arange(40) % 3, 1.0, kernel=kernel)  # pairs at once
+        yield functools.partial(train_classes, crowd, thirds, 0.01, kernel=kernel)  # near their margins
     yield lambda: train_svc(large, labels, 1e4, gamma=0.5, tol=1e-6, solver="block")  # so many steps: conjugate ones
     yield lambda: train_svc(large, labels, 1e-3, solver="block", stopping="gap")  # a product of all points with all
     for rule in ("second", "mvp", "platt", "simplified"):
         yield functools.partial(train_svc, X, y, 1.0, solver="smo", rule=rule)
     yield lambda: train_svc(X, y, 1.0, kernel="linear", solver="interior")
+    for some in (X, *sparse):
+        yield functools.partial(train_svc, some, y, 1.0, kernel="linear", solver="newton")
+    yield lambda: train_svc(wide, y, 1.0, kernel="linear", solver="coordinate", fit_intercept=False)
+    yield lambda: train_svc(X, y, nu=0.3)
+    yield lambda: _few_rows(X, y)
     yield lambda: train_svc(X, y, 1.0, fit_intercept=False, solver="block")
     yield lambda: train_svr(X, X[:, 0], 1.0, solver="block")
     yield lambda: train_svc(wide, y, 1.0, solver="block")
     yield lambda: leave_one_out(X, y, 1.0, gamma=0.5)
+
+
+def _few_rows(X: Any, y: Any) -> None:
+    """A linear machine in one call."""
+    head = Head(svc(np.where(y == y[0], 1.0, -1.0), np.ones(len(y)), "squared_hinge", False), None, Terms(1.0, None))
+    solved(X, [head], tau=1.0, goal=Aim(_GAP, _GAP, 100), control=new_control("fit", None, None, 0))
 
 
 def _exercise(X: Any, y: Any, kernel: KernelName) -> None:

@@ -1,6 +1,6 @@
 """The engines that answer, on problems as small as tests like them, and the proof that they did.
 
-By themselves small problems go to `smo`, the block solver takes them whole, and their paths have no windows. Here
+By themselves small problems go to `small`, the block solver takes them whole, and their paths have no windows. Here
 thresholds are lowered, so that every engine is within reach; each fit asserts who gave the answer.
 """
 
@@ -20,7 +20,7 @@ from strategies import RULES, Case
 import svmcore
 from svmcore import auto
 from svmcore.path import window
-from svmcore.solvers import block
+from svmcore.solvers import block, small
 
 Thresholds = tuple[tuple[Any, dict[str, Any]], ...]
 
@@ -48,9 +48,11 @@ class Engine(NamedTuple):
         choice_of = auto.choose
         with patched(((auto, {"choose": choose}), *self.thresholds)):
             solution = case.fit(**{"solver": self.solver, **self.options, **more})
-        if self.solver == "auto":
+        if self.solver == "auto" and not chains:
+            assert solution.solver == "small"
+        elif self.solver == "auto":
             assert solution.solver in chains[0]
-            assert chains[0][0] == first_of_auto(case, more)
+            assert not self.thresholds or chains[0][0] == first_of_auto(case, more)
         else:
             assert not chains
             assert solution.solver == self.solver
@@ -88,13 +90,16 @@ def first_of_auto(case: Case, limits: dict[str, Any]) -> str:
         return "smo"
     n, d = np.count_nonzero(case.dual().cost_of_variable), case.X.shape[1]
     few = False
+    cold = "alpha0" not in limits
     if o["kernel"] == "linear":
         few = d <= n // 4
+        curved = o.get("loss", "").startswith("squared") or not isinstance(case.X, np.ndarray)
+        if cold and curved and np.isfinite(o["C"]) and d <= n:
+            return "newton"
     elif o["kernel"] == "poly" and o.get("coef0", 0.0) >= 0.0:
         degree = o.get("degree", 3)
         lengths = range(degree + 1) if o.get("coef0", 0.0) else [degree]  # of the monomials
         few = sum(comb(d + length - 1, length) for length in lengths) <= min(n // 8, 150)
-    cold = "alpha0" not in limits
     return "interior" if np.isfinite(o["C"]) and few and cold else "block"
 
 
@@ -103,14 +108,19 @@ def small_block(run: Any, free: int) -> int:
     return min(len(run.beta), 6 + int(block.FREE_FACTOR * free))
 
 
-AUTO_AT_ANY_SIZE: Thresholds = ((auto, {"TINY": 0, "MOST_OPEN": 0, "LEAST_POINTS": 1, "TAME": -1.0}),)
+AUTO_AT_ANY_SIZE: Thresholds = (
+    (auto, {"TINY": 0, "MOST_OPEN": 0, "LEAST_POINTS": 1, "TAME": -1.0}),
+    (small, {"MOST": 0}),
+)
 SEVERAL_SETS: Thresholds = ((block._Run, {"block_size": small_block}),)
 
 ENGINES = {rule: Engine("smo", {"rule": rule}) for rule in RULES} | {
     "block": Engine("block"),
     "blocks": Engine("block", {}, SEVERAL_SETS),
     "interior": Engine("interior"),
+    "newton": Engine("newton"),
     "auto": Engine("auto", {}, AUTO_AT_ANY_SIZE),
+    "small": Engine("auto"),
 }
 REFERENCE = ENGINES["second"]
 

@@ -14,6 +14,7 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -186,8 +187,7 @@ def highs_qp(dual: Dual) -> tuple[np.ndarray, float] | None:
 
     Now and then it calls the starting point optimal (look at `violation`), or goes round for ever (None).
     """
-    import highspy
-
+    highspy = pytest.importorskip("highspy")
     Q, p, n = dual.Q, dual.p, len(dual.p)
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)

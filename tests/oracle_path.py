@@ -72,7 +72,8 @@ def _piece(problem: Problem, sides, low: Fraction, high: Fraction) -> Piece | No
     n = len(slope)
     free = tuple(i for i in range(n) if sides[i] == 2)
     bound = [(problem.lower[i], problem.upper[i], Fraction(0))[sides[i]] for i in range(n)]
-    f = [sum((K[i][j] * bound[j] for j in range(n)), Fraction(0)) for i in range(n)]
+    held = [j for j in range(n) if bound[j]]
+    f = [sum((K[i][j] * bound[j] for j in held), Fraction(0)) for i in range(n)]
     total = sum(bound, Fraction(0))
     m = len(free)
     span = _Range(low, high)
@@ -93,13 +94,15 @@ def _piece(problem: Problem, sides, low: Fraction, high: Fraction) -> Piece | No
         beta[i] = (X[k][0], X[k][1])
     bias = (X[m][0], X[m][1]) if equality else (Fraction(0), Fraction(0))
     for i in range(n):
+        if span.low > span.high:
+            return None
         if sides[i] == 2:
             a, b = beta[i]
             span.require(a - problem.lower[i], b)
             span.require(problem.upper[i] - a, -b)
         else:
-            a = fixed[i] - sum((K[i][j] * beta[j][0] for j in range(n)), Fraction(0)) - bias[0]
-            b = slope[i] - sum((K[i][j] * beta[j][1] for j in range(n)), Fraction(0)) - bias[1]
+            a = fixed[i] - f[i] - sum((K[i][j] * beta[j][0] for j in free), Fraction(0)) - bias[0]
+            b = slope[i] - sum((K[i][j] * beta[j][1] for j in free), Fraction(0)) - bias[1]
             s = 1 if sides[i] == 1 else -1
             span.require(s * a, s * b)
     return Piece(span.low, span.high, beta, bias, free) if span.low <= span.high else None

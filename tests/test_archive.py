@@ -15,6 +15,8 @@ import svmcore
 from svmcore._types import Kernel, KernelKind
 from svmcore.models import archive
 
+pytestmark = pytest.mark.once
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 3))
 Y = np.where(X[:, 0] + 0.3 * RNG.normal(size=30) > 0, 1, -1)

@@ -13,6 +13,7 @@ import svmcore
 from bench import clock, data
 from bench.__main__ import main
 from bench.contest import Context, at_equal_gap, contest
+from bench.environment import environment
 from bench.objective import Answer, feasible, gap_target, meets, score
 from bench.peers import DEFAULT, ScikitLearn, by_name, peers
 from bench.peers.base import Solver
@@ -25,6 +26,8 @@ from bench.report.summary import cases, exponent, profile, standings
 from bench.results import Results, geometric_mean, read
 from bench.suites import SUITES, fit
 from bench.tables.spirals import costs, rules
+
+pytestmark = pytest.mark.once
 
 SMALL = Problem("clusters-200-20")
 
@@ -47,7 +50,7 @@ def record(solver: str, cpu: list[float], mode: str = "gap", met: bool = True, o
 # ---- the whole thing ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.compiled
+@pytest.mark.ci
 def test_smoke_passes_and_reports(tmp_path, capsys):
     file = tmp_path / "smoke.jsonl"
     assert main(["run", "smoke", "--out", str(file)]) == 0
@@ -59,6 +62,14 @@ def test_smoke_passes_and_reports(tmp_path, capsys):
     assert "faster than scikit-learn" in text or "slower than" in text
     assert main(["report", "--compare", str(file), str(file)]) == 0
     assert "0 slower beyond noise" in capsys.readouterr().out
+
+
+def test_measurements_need_no_git(monkeypatch):
+    """A machine without git has a commit that is unknown, and all else."""
+    monkeypatch.setenv("PATH", "")
+    found = environment()
+    assert (found["commit"], found["dirty"]) == ("unknown", False)
+    assert found["packages"]["numpy"] == np.__version__
 
 
 def test_list_names_suites_and_peers(capsys):
@@ -269,6 +280,7 @@ def test_report_answers_in_its_title(tmp_path):
     assert "a class | 1 | 3.0x" in readme_block(results)
 
 
+@pytest.mark.ci
 def test_published_results_have_a_report(tmp_path):
     """They keep less of the circumstances than a run does."""
     published = read([Path(__file__).parents[1] / "bench" / "published.jsonl"])

@@ -216,7 +216,7 @@ def test_hard_margin():
 def test_unbounded_hard_margin_says_so(points, kernel):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
-        solution = svmcore.train_svc(points, [-1, -1, 1], np.inf, kernel=kernel, solver="block", time_limit=30)
+        solution = svmcore.train_svc(points, [-1, -1, 1], np.inf, kernel=kernel, solver="block", time_limit=600.0)
     assert solution.status is Status.UNBOUNDED
 
 
@@ -224,7 +224,9 @@ def test_indefinite_kernels_end():
     X, y = mixture(100 if not DISABLED else 30)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
-        solution = svmcore.train_svc(X, y, 10.0, kernel="sigmoid", gamma=1.0, coef0=-1.0, solver="block", time_limit=60)
+        solution = svmcore.train_svc(
+            X, y, 10.0, kernel="sigmoid", gamma=1.0, coef0=-1.0, solver="block", time_limit=600.0
+        )
     assert solution.status in (Status.STATIONARY, Status.CONVERGED)
     assert solution.kkt_violation <= 1e-3
 
@@ -464,6 +466,7 @@ def test_a_kept_matrix_serves_the_same_values(kind, sparse):
 @pytest.mark.parametrize("kind", [KernelKind.RBF, KernelKind.LAPLACIAN, KernelKind.POLY, KernelKind.SIGMOID])
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 @pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.compiled
 def test_the_bound_on_float32_kernel_values_holds(kind, scale, sparse):
     rng = np.random.default_rng(8)
     X = scale * rng.standard_normal((128, 12)) * np.exp(rng.standard_normal((128, 1)))
@@ -600,6 +603,7 @@ def test_blocks_that_lead_to_nothing_better_than_a_face_step_become_precise():
     )
 
 
+@pytest.mark.compiled
 def test_a_block_does_not_circle_in_its_rounding():
     """float32 residuals that drift together cannot settle to any tolerance in one go: the block has to be set up afresh."""
     X, y = mixture(1000, 10, noise=0.02)

@@ -166,6 +166,7 @@ def branch(request: pytest.FixtureRequest) -> Iterator[Branch]:
     assert sum(calls) >= 3 or settings.default.max_examples < 50  # a few examples may miss a rare branch
 
 
+@settings(max_examples=2 * settings.default.max_examples)  # some branches are rare
 @given(data=st.data())
 def test_answers_of_a_branch_are_certified(branch, data):
     case = data.draw(cases(branch.forms, branch.kernels, COSTS))

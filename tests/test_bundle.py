@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding
 import pytest
-from checkouts import PROGRAM, REPORT, ROOT, USE, checkout, edit, finish, finish_all, posix, run, start
+from checkouts import PROGRAM, REPORT, ROOT, USE, checkout, edit, files, finish, finish_all, posix, run, start
 
 import svmcore
 from svmcore import _bundle, _disk, _files
@@ -29,17 +30,25 @@ from svmcore.cli import main
 sys.path.insert(0, str(ROOT / "tools"))
 import compiled_wheel
 
+pytestmark = pytest.mark.once
+
 PACK = "from pathlib import Path\nfrom svmcore import _disk\nprint(_disk.pack(Path({file!r})))\n"
 WORDS = "from svmcore import _bundle\nprint(*_bundle.words(), *_bundle.words(), sep='\\n')\n"
 
 
+@pytest.fixture(scope="module")
+def packed_once(tmp_path_factory):
+    root = checkout(tmp_path_factory.mktemp("packed"))
+    *compiled, packed = run(PROGRAM + PACK.format(file=str(root / "homes.bundle")), root)
+    assert (compiled, packed) == (COMPILED, len(files(root)))  # the plain way keeps the home below in a file of its own
+    return root
+
+
 @pytest.fixture
-def packed(tmp_path):
+def packed(tmp_path, packed_once):
     """A checkout of two homes, and a bundle of its machine code."""
-    root = checkout(tmp_path)
-    file = tmp_path / "homes.bundle"
-    assert run(PROGRAM + PACK.format(file=str(file)), root) == [7.0, 0, 1, 1]
-    return root, file
+    shutil.copytree(packed_once, tmp_path, dirs_exist_ok=True)
+    return tmp_path, tmp_path / "homes.bundle"
 
 
 def use(packed, cache: str = "empty", **environment: str) -> tuple[list[float], list[str]]:
@@ -71,8 +80,8 @@ def test_a_bundle_takes_the_place_of_the_compiler(packed):
 @pytest.mark.compiled
 def test_the_users_own_files_come_first(packed):
     _, file = packed
-    (name,) = pickle.loads(_files.read(file) or b"")[2]
-    change(file, codes={name: b"nothing of use"})
+    names = pickle.loads(_files.read(file) or b"")[2]
+    change(file, codes=dict.fromkeys(names, b"nothing of use"))
     assert use(packed, "cache") == (LOADED, [])
     values, (line,) = use(packed)
     assert values == COMPILED
@@ -146,6 +155,10 @@ def test_a_bundle_that_is_damaged_missing_or_something_else(packed):
         assert "it is no bundle of this version" in reason(file)
     file.unlink()
     assert "cannot be read (No such file or directory)" in reason(file)
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(file)  # nobody waits for somebody who writes to it
+        assert "cannot be read (it is no regular file)" in reason(file)
+        file.unlink()
     assert use(packed, "another")[0] == COMPILED
 
 
@@ -228,20 +241,21 @@ def test_processors_are_levels():
 
 @posix
 @pytest.mark.compiled
-@pytest.mark.parametrize("count", [6, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_many_processes_load_one_bundle_while_it_is_written(packed, count):
     """Whoever comes early finds the old file, whoever comes late the new one, and nobody half of one."""
     root, file = packed
+    packed_files = len(files(root))
     together = [start(PROGRAM, root, root / f"c{k}", SVMCORE_BUNDLE=str(file)) for k in range(count)]
-    packers = [start(PROGRAM + PACK.format(file=str(file)), root) for _ in range(3)]
-    assert finish_all(together + packers) == ["7.0 1 0\n"] * count + ["7.0 1 0\n1\n"] * 3
+    packers = [start(PROGRAM + PACK.format(file=str(file)), root) for _ in range(2)]
+    assert finish_all(together + packers) == ["7.0 1 0\n"] * count + [f"7.0 1 0\n{packed_files}\n"] * 2
     assert use(packed) == (LOADED, [])
     assert [other.name for other in file.parent.glob("*.bundle*")] == [file.name]
 
 
 @posix
 @pytest.mark.compiled
-@pytest.mark.parametrize("count", [4, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.slow)])
 def test_a_process_that_is_killed_while_it_packs_leaves_the_bundle_as_it_was(packed, count):
     root, file = packed
     whole = file.read_bytes()
@@ -294,10 +308,9 @@ def test_the_wheel_says_what_it_is_for(tmp_path):
     assert f"Requires-Dist: svmcore=={svmcore.__version__}\n" in metadata
 
 
-# A first fit and, unless it shall be short, a first path in a process; prints what it compiled, and the seconds of the
-# processor that each took.
+# A first fit and, unless it shall be short, a first path in a process; prints what it compiled.
 FIRST = """
-import json, os, time
+import json, os
 import numpy as np
 from numba.core import event
 import svmcore
@@ -307,12 +320,10 @@ event.register("numba:compile", record)
 rng = np.random.default_rng(7)
 X = rng.standard_normal((200, 2))
 y = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.standard_normal(200) > 0, 1, -1)
-t = [time.process_time()]
-svmcore.train_svc(X, y, 1.0).predict(X[:3]); t.append(time.process_time())
+svmcore.train_svc(X, y, 1.0).predict(X[:3])
 if "SHORT" not in os.environ: svmcore.svm_path(X, y, gamma=1.0, lambda_min=0.01).certify()
-t.append(time.process_time())
 names = {e.data["dispatcher"].py_func.__qualname__ for _, e in record.buffer if e.is_start}
-print(json.dumps([sorted(names), t[1] - t[0], t[2] - t[1], words(), svmcore.__file__]))
+print(json.dumps([sorted(names), words(), svmcore.__file__]))
 """
 
 
@@ -327,8 +338,7 @@ def environment_of(folder: Path) -> Path:
     return here
 
 
-@pytest.mark.compiled
-@pytest.mark.slow
+@pytest.mark.ci
 def test_both_wheels_installed_in_a_new_environment(tmp_path):
     """From nothing: built, installed by pip, loaded with an empty cache; then made unfit in each way."""
     here = environment_of(tmp_path / "env")
@@ -342,20 +352,18 @@ def test_both_wheels_installed_in_a_new_environment(tmp_path):
     assert len(wheels) == 2
     subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", str(here), *wheels], check=True)
 
-    def first(**environment: str) -> tuple[list[str], float, float, list[str]]:
+    def first(**environment: str) -> tuple[list[str], list[str]]:
         empty = {"NUMBA_CACHE_DIR": str(tmp_path / f"cache-{time.monotonic_ns()}"), "SVMCORE_QUIET": "1", **environment}
         settings = {**{k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", _bundle.NAMED)}, **empty}
         out = subprocess.run(
             [python, "-c", FIRST], env=settings, cwd=tmp_path, capture_output=True, text=True, check=True
         ).stdout
-        names, fit, path, lines, file = json.loads(out)
+        names, lines, file = json.loads(out)
         assert Path(file).is_relative_to(here)
-        return names, fit, path, lines
+        return names, lines
 
-    names, fit, path, lines = first()
+    names, lines = first()
     assert (names, lines) == ([], [])
-    assert fit < 1.0
-    assert path < 1.0
 
     ordinary = USE + "fit(); path()" + REPORT  # nothing is left to compile
     empty = str(tmp_path / "empty")
@@ -371,7 +379,7 @@ def test_both_wheels_installed_in_a_new_environment(tmp_path):
     assert not Path(empty).exists()
 
     def refused(why: str, **environment: str) -> None:
-        names, _, _, (line,) = first(SHORT="1", **environment)
+        names, (line,) = first(SHORT="1", **environment)
         assert names
         assert why in line
 

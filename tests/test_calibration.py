@@ -14,6 +14,8 @@ import svmcore
 from svmcore._threads import one_blas_thread
 from svmcore.cv.calibration import fit_isotonic, fit_sigmoid, fit_venn_abers, pooled
 
+pytestmark = pytest.mark.once
+
 
 def drawn(n: int, seed: int, ties: bool = False):
     rng = np.random.default_rng(seed)

@@ -10,13 +10,14 @@ from svmcore import auto, solvers
 from svmcore._types import Kernel, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import formulations
-from svmcore.solvers import _whole
+from svmcore.solvers import small
 
+NEWTON, WIDE = ("newton", "interior", "block", "smo"), ("newton", "block", "smo")
 INTERIOR, BLOCK, SMO = ("interior", "block", "smo"), ("block", "smo"), ("smo",)
 RESCUED_BLOCK, RESCUED_SMO = ("block", "interior", "smo"), ("smo", "interior")  # linear, where pairs may crawl
 
 
-def chain(
+def problem_of(
     n=400, d=3, *, kind=KernelKind.LINEAR, coef0=0.0, loss="hinge", C=1.0, equality=True, warm=False, function=None,
     cache=1e9,
 ):  # fmt: skip
@@ -24,6 +25,11 @@ def chain(
     qp = formulations.svc(y, np.full(n, C), loss, equality)
     X = np.random.default_rng(0).normal(size=(n, d))
     K = KernelMatrix(X, Kernel(int(kind), 1.0, coef0, 3, 0.0), function, cache_bytes=int(cache))
+    return qp, K, warm
+
+
+def after_small(**problem):
+    qp, K, warm = problem_of(**problem)
     return auto.choose(qp, K, warm=warm)
 
 
@@ -41,14 +47,20 @@ def chain(
         (INTERIOR, {}),
         (INTERIOR, {"n": auto.LEAST_POINTS}),
         (RESCUED_BLOCK, {"n": auto.LEAST_POINTS - 1}),
-        (INTERIOR, {"loss": "squared_hinge"}),
+        (NEWTON, {"loss": "squared_hinge"}),
+        (NEWTON, {"n": auto.LEAST_POINTS, "loss": "squared_hinge", "equality": False}),
+        (RESCUED_BLOCK, {"n": auto.LEAST_POINTS - 1, "loss": "squared_hinge"}),
+        (RESCUED_BLOCK, {"loss": "squared_hinge", "warm": True}),
         (INTERIOR, {"equality": False}),
         (RESCUED_BLOCK, {"warm": True}),
         (BLOCK, {"kind": KernelKind.RBF}),
-        (INTERIOR, {"n": 400, "d": 100}),
-        (RESCUED_BLOCK, {"n": 400, "d": 101}),
-        (INTERIOR, {"n": 800, "d": auto.MOST_FEATURES}),
-        (BLOCK, {"n": 800, "d": auto.MOST_FEATURES + 1}),
+        (INTERIOR, {"n": 400, "d": auto.DOZENS}),
+        (NEWTON, {"n": 400, "d": auto.DOZENS + 1}),
+        (WIDE, {"n": 400, "d": auto.MOST_FEATURES + 1}),
+        (WIDE, {"n": 400, "d": 400}),
+        (BLOCK, {"n": 400, "d": 401}),
+        (WIDE, {"n": 1100, "d": auto.NEWTON_FEATURES}),
+        (BLOCK, {"n": 1100, "d": auto.NEWTON_FEATURES + 1}),
         (INTERIOR, {"kind": KernelKind.POLY, "coef0": 1.0}),  # 20 monomials of degree 3 or less
         (BLOCK, {"kind": KernelKind.POLY, "coef0": 1.0, "d": 8, "n": 2000}),  # 165 are too many
         (INTERIOR, {"kind": KernelKind.POLY, "d": 8, "n": 960}),  # 120 of degree 3
@@ -64,7 +76,31 @@ def chain(
     ],
 )
 def test_every_row_of_the_table(expected, problem):
-    assert chain(**problem) == expected
+    assert after_small(**problem) == expected
+
+
+@pytest.mark.parametrize(
+    ("expected", "problem"),
+    [
+        (False, {"n": small.LEAST - 1}),
+        (True, {"n": small.LEAST}),
+        (True, {"n": auto.MOST_LINEAR}),
+        (False, {"n": auto.MOST_LINEAR + 1}),
+        (True, {"n": small.MOST, "kind": KernelKind.RBF}),
+        (False, {"n": small.MOST + 1, "kind": KernelKind.RBF}),
+        (True, {"n": 300, "d": 900, "kind": KernelKind.RBF}),
+        (True, {"warm": True}),
+        (True, {"loss": "squared_hinge"}),
+        (False, {"C": np.inf}),
+        (False, {"equality": False}),
+        (False, {"kind": KernelKind.SIGMOID}),
+        (False, {"kind": KernelKind.POLY, "coef0": -1.0}),
+        (True, {"kind": KernelKind.CALLABLE, "function": lambda A, B: A @ B.T}),
+        (False, {"kind": KernelKind.CALLABLE, "function": lambda A, B: A @ B.T, "cache": 1e3}),
+    ],
+)
+def test_whoever_is_small_is_asked_first(expected, problem):
+    assert auto.is_small(*problem_of(**problem)[:2]) is expected
 
 
 @pytest.mark.compiled
@@ -85,7 +121,8 @@ def test_few_monomials_are_for_the_interior_point(degree, coef0):
 
 @pytest.mark.parametrize(("cache", "expected"), [(1e9, BLOCK), (1e3, SMO)])
 def test_a_python_kernel_that_does_not_fit_is_for_smo(cache, expected):
-    assert chain(kind=KernelKind.CALLABLE, function=lambda A, B: A @ B.T, cache=cache) == expected
+    found = after_small(n=small.MOST + 1, kind=KernelKind.CALLABLE, function=lambda A, B: A @ B.T, cache=cache)
+    assert found == expected
 
 
 @pytest.mark.parametrize("status", [Status.LIMITED, Status.PRECISION])
@@ -105,7 +142,7 @@ def test_who_ends_at_a_limit_of_its_own_is_followed_by_the_next_from_where_it_ca
         return whole(qp, K, start=start, **limits)
 
     monkeypatch.setattr(auto, "TINY", 0)
-    monkeypatch.setattr(_whole, "at_once", lambda *_: None)
+    monkeypatch.setattr(small, "at_once", lambda *_: None)
     monkeypatch.setattr(solvers.load("block"), "run", given_up)
     monkeypatch.setattr(solvers.load("smo"), "run", smo)
     solution = svmcore.train_svc(X, y, gamma=0.5)
@@ -118,7 +155,7 @@ def test_who_ends_at_a_limit_of_its_own_is_followed_by_the_next_from_where_it_ca
 @pytest.mark.parametrize("status", [Status.MAX_ITER, Status.TIME_LIMIT, Status.CALLBACK])
 def test_who_is_stopped_by_the_user_is_not_followed(status, monkeypatch):
     monkeypatch.setattr(auto, "TINY", 0)
-    monkeypatch.setattr(_whole, "at_once", lambda *_: None)
+    monkeypatch.setattr(small, "at_once", lambda *_: None)
     monkeypatch.setattr(solvers.load("block"), "run", lambda qp, K, **limits: Raw(np.zeros(len(qp.c)), status, 7))
     with pytest.warns(svmcore.ConvergenceWarning):
         solution = svmcore.train_svc([[0.0], [1.0], [2.0]], [0, 1, 1])

@@ -11,7 +11,7 @@ from scipy import sparse
 from test_cv_classes import STRATEGIES, clouds
 
 import svmcore
-from svmcore import classes
+from svmcore import between, classes
 from svmcore._types import Status
 from svmcore.problem.division import division
 
@@ -182,7 +182,7 @@ def test_the_time_that_a_kernel_takes_is_counted_once(monkeypatch):
 
     monkeypatch.setattr(classes, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     monkeypatch.setattr(classes, "train_svc", train)
-    classes.train_classes(X, y, 1.0, kernel=kernel, time_limit=10.0)
+    classes.train_classes(X, y, 1.0, kernel=kernel, time_limit=10.0, stopping="gap")
     assert limits == [7.0] * 3
 
 
@@ -210,9 +210,20 @@ def asked_of_the_solver(monkeypatch):
     return asked
 
 
+def over(engine, monkeypatch):
+    """Machines are trained over one matrix, or over points near the margin."""
+    if engine == "block":
+        monkeypatch.setattr(between.small, "MOST_POINTS", 0)
+
+
+ENGINES = pytest.mark.parametrize("engine", ["small", "block"])
+
+
+@ENGINES
 @pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_machines_in_few_calls_are_those_of_the_solver(kernel, strategy, monkeypatch):
+def test_machines_in_few_calls_are_those_of_the_solver(kernel, strategy, engine, monkeypatch):
+    over(engine, monkeypatch)
     X, y = clouds(240, k=4)
     weights = np.random.default_rng(0).uniform(0.5, 2.0, 240)
     weights[::7] = 0.0
@@ -224,7 +235,7 @@ def test_machines_in_few_calls_are_those_of_the_solver(kernel, strategy, monkeyp
     slow = svmcore.train_classes(X, y, 3.0, solver="smo", **words)
     assert len(asked) == len(slow) == (6 if strategy == "ovo" else 4)
     for mine, other in zip(quick, slow, strict=True):
-        assert mine.solver == "block" or kernel == "poly"
+        assert mine.solver == engine or kernel == "poly"
         assert mine.converged
         assert mine.objective == pytest.approx(other.objective, rel=1e-9)
         assert mine.kkt_violation <= 1e-8
@@ -238,7 +249,7 @@ def test_machines_in_few_calls_are_those_of_the_solver(kernel, strategy, monkeyp
 
 @pytest.mark.parametrize(
     "words",
-    [{"kernel": "linear"}, {"loss": "squared_hinge"}, {"stopping": "gap"}, {"callback": lambda _: False}, {"nu": 0.1}],
+    [{"loss": "squared_hinge"}, {"stopping": "gap"}, {"callback": lambda _: False}],
 )
 def test_pairs_with_other_words_are_for_the_solver(words, monkeypatch):
     X, y = clouds(90)
@@ -247,36 +258,111 @@ def test_pairs_with_other_words_are_for_the_solver(words, monkeypatch):
     assert len(asked) == 3
 
 
+@ENGINES
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_machines_that_take_more_are_for_the_solver(strategy, monkeypatch):
+def test_machines_that_take_more_are_for_the_solver(strategy, engine, monkeypatch):
+    over(engine, monkeypatch)
     X, y = clouds(200, k=3)
-    monkeypatch.setattr(classes._near, "_STEPS", 0)
-    monkeypatch.setattr(classes._near, "_MORE_STEPS", 3)
+    monkeypatch.setattr(between._near, "_STEPS", 0)
+    monkeypatch.setattr(between._near, "_MORE_STEPS", 3)
+    monkeypatch.setattr(between.small, "PATIENCE", between.small.PATIENCE._replace(each=0, more=3))
     asked = asked_of_the_solver(monkeypatch)
     found = svmcore.train_classes(X, y, 2.0, strategy=strategy)
     assert len(asked) == 3
     assert found.converged
 
 
+@ENGINES
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_machines_side_by_side_are_the_same(strategy):
+def test_machines_side_by_side_are_the_same(strategy, engine, monkeypatch):
+    over(engine, monkeypatch)
     X, y = clouds(300, k=4)
     one, two = (svmcore.train_classes(X, y, 3.0, strategy=strategy, n_threads=n) for n in (1, 3))
     for mine, other in zip(one, two, strict=True):
-        assert mine.solver == "block"
+        assert mine.solver == engine
         assert np.array_equal(mine.alpha, other.alpha)
         assert mine.intercept == other.intercept
 
 
-def test_ctrl_c_ends_pairs_in_one_call(monkeypatch):
-    X, y = clouds(120)
-    solve = classes._near.Room.solve
+@pytest.mark.parametrize("kernel", ["linear", "precomputed", "function", "wide"])
+def test_pairs_share_one_matrix(kernel, monkeypatch):
+    X, y = clouds(90)
+    if kernel == "wide":
+        X = np.repeat(X, 40, axis=1)
+    words = {
+        "linear": {"kernel": "linear"}, "precomputed": {"kernel": "precomputed"}, "wide": {"kernel": "rbf"},
+        "function": {"kernel": lambda A, B: (A @ B.T + 1.0) ** 2},
+    }[kernel]  # fmt: skip
+    given = X @ X.T + 1.0 if kernel == "precomputed" else X
+    asked = asked_of_the_solver(monkeypatch)
+    found = svmcore.train_classes(given, y, 2.0, tol=1e-7, **words)
+    assert not asked
+    assert {machine.solver for machine in found} == {"small"}
+    other = svmcore.train_classes(given, y, 2.0, tol=1e-7, solver="smo", **words)
+    np.testing.assert_allclose(found.decision_function(given), other.decision_function(given), atol=1e-5)
+    for mine, theirs in zip(found, other, strict=True):
+        assert mine.objective == pytest.approx(theirs.objective, rel=1e-9)
+        assert mine.params == theirs.params
+        assert np.array_equal(mine.support_vectors, theirs.support_vectors)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_machines_with_nu_share_one_matrix(strategy, monkeypatch):
+    X, y = clouds(150)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, 150)
+    asked = asked_of_the_solver(monkeypatch)
+    words = {"nu": 0.3, "strategy": strategy, "sample_weight": weights, "tol": 1e-6}
+    found = svmcore.train_classes(X, y, **words)
+    assert not asked
+    other = svmcore.train_classes(X, y, solver="block", **words)
+    for mine, theirs in zip(found, other, strict=True):
+        assert (mine.solver, mine.terms.nu) == ("small", 0.3)
+        assert mine.converged
+        assert mine.kkt_violation <= 1e-6
+        assert pytest.approx(theirs.C, rel=1e-4) == mine.C
+        assert mine.objective == pytest.approx(theirs.objective, rel=1e-4)
+    np.testing.assert_allclose(found.decision_function(X), other.decision_function(X), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("uneven", "words", "said"),
+    [
+        (False, {"nu": [0.5, 0.5, 1.5]}, "nu=1.5 is out of range"),
+        (False, {"nu": "half"}, "nu='half' is not a number"),
+        (False, {"nu": 0.9, "C": 0.5}, "takes the place of C"),
+        (True, {"nu": [0.5, 0.7, 0.5]}, "it can be at most 0.6"),
+    ],
+)
+def test_a_nu_is_refused_for_machines_as_for_one(uneven, words, said):
+    X, _ = clouds(150)
+    with pytest.raises(svmcore.InputError, match=said):
+        svmcore.train_classes(X, np.repeat([0, 1, 2], [70, 50, 30] if uneven else 50), **words)
+
+
+def test_costs_that_overflow_are_hard_margins():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 20)
+    X = rng.normal(size=(60, 2)) + 100.0 * np.column_stack([y == 0, y == 1])
+    weights = np.full(60, 1e100)
+    found = svmcore.train_classes(X, y, 1e300, sample_weight=weights, kernel="linear")
+    hard = svmcore.train_classes(X, y, np.inf, sample_weight=weights, kernel="linear")
+    for mine, theirs in zip(found, hard, strict=True):
+        assert (mine.solver, mine.intercept, mine.objective) == (theirs.solver, theirs.intercept, theirs.objective)
+
+
+@ENGINES
+def test_ctrl_c_ends_pairs_in_one_call(engine, monkeypatch):
+    over(engine, monkeypatch)
+    monkeypatch.setattr(between, "_AT_ONCE", 1.0)
+    X, y = clouds(180)
+    place = between._near.Room if engine == "block" else between.small.Batch
+    solve = place.solve
 
     def interrupted(room, *problem):
         signal.raise_signal(signal.SIGINT)
         return solve(room, *problem)
 
-    monkeypatch.setattr(classes._near.Room, "solve", interrupted)
+    monkeypatch.setattr(place, "solve", interrupted)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with pytest.warns(svmcore.ConvergenceWarning, match="2 of 3 machines; 'red' against 'blue': interrupted"):
         machines = svmcore.train_classes(X, y, n_threads=1)

@@ -10,6 +10,8 @@ import pytest
 import svmcore
 from svmcore import cli
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def run(capsys, tmp_path, monkeypatch):

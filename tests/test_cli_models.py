@@ -17,7 +17,7 @@ import svmcore
 from svmcore import cli
 from svmcore.cli.svmtrain import translated
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.once
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3)).round(3)
@@ -90,6 +90,15 @@ def test_a_command_line_of_libsvm_works_as_it_is(run):
     assert run("predict", "model", "train.txt", "-o", "out", "-q")[0] == 0
     status, out, _ = run("train", "-c", "10", "-q", "train.txt", "-o", "own.npz", "--json")
     assert json.loads(out)["kernel"]["gamma"] == pytest.approx(1 / 3)  # svm-train's default
+
+
+def test_the_end_of_a_name_decides_the_format(run):
+    for name, start in (("m.model", b"svm_type"), ("m.npz", b"PK"), ("m", b"PK")):
+        assert run("train", "train.txt", "-o", name, "-q")[0] == 0
+        assert Path(name).read_bytes().startswith(start)
+    status, _, err = run("train", "train.txt", "--standardize", "-o", "scaled.model", "-q")
+    assert status == 0
+    assert "scaled.model is written in svmcore's own format, not LIBSVM's" in err
 
 
 def test_command_lines_of_libsvm_that_say_less_or_more(run):

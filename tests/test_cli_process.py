@@ -7,24 +7,38 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import svmcore
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[1]
 INTERACTIVE = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
 
 
-def start(*argv: str, **options) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "svmcore", *map(str, argv)],
-        env=os.environ | INTERACTIVE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts processes, none of which outlives its test: what is left behind is said in another test."""
+    started = []
+
+    def starts(*argv: str, **options: Any) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "svmcore", *map(str, argv)],
+            env=os.environ | INTERACTIVE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield starts
+    for process in started:
+        with process:
+            process.kill()
 
 
 def test_help_and_complaints_load_neither_numpy_nor_the_compiler(tmp_path):
@@ -50,9 +64,9 @@ def test_help_and_complaints_load_neither_numpy_nor_the_compiler(tmp_path):
     assert loaded("path", "bad.csv") == {"numpy"}
 
 
-def test_interrupted_process_writes_what_it_has(tmp_path):
+def test_interrupted_process_writes_what_it_has(tmp_path, start):
     rng = np.random.default_rng(0)
-    np.savez(tmp_path / "noise.npz", X=rng.normal(size=(3000, 5)), y=rng.integers(0, 2, 3000))
+    np.savez(tmp_path / "noise.npz", X=rng.normal(size=(5000, 5)), y=rng.integers(0, 2, 5000))
     process = start("path", "noise.npz", "--gamma", "1", "-o", "p.npz", cwd=tmp_path, start_new_session=True)
     assert process.stderr is not None
     lines = []
@@ -60,7 +74,7 @@ def test_interrupted_process_writes_what_it_has(tmp_path):
         lines.append(line)
         assert line, lines
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=1800)
     assert process.returncode == 130, (out, err)
     assert "Traceback" not in err
     assert "interrupted" in out
@@ -69,18 +83,18 @@ def test_interrupted_process_writes_what_it_has(tmp_path):
     assert path.certify().relative_gap < 1e-8
 
 
-def test_interrupt_at_the_start(tmp_path):
+def test_interrupt_at_the_start(tmp_path, start):
     process = start("path", "-", cwd=tmp_path, stdin=subprocess.PIPE, start_new_session=True)
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=1800)
     assert process.returncode in (130, -signal.SIGINT)
     assert process.returncode == -signal.SIGINT or err == "svmcore: interrupted; nothing was written\n"
 
 
-def test_standard_input_and_closed_output():
+def test_standard_input_and_closed_output(start):
     process = start("path", "-", "-k", "linear", "-q", stdin=subprocess.PIPE)
-    out, err = process.communicate("1,0\n2,0\n4,1\n5,1\n", timeout=300)
+    out, err = process.communicate("1,0\n2,0\n4,1\n5,1\n", timeout=1800)
     assert (process.returncode, err) == (0, "")
     assert "-: 4 points" in out
     process = start("path", "-", "-k", "linear", "-q", stdin=subprocess.PIPE)
@@ -90,7 +104,7 @@ def test_standard_input_and_closed_output():
     process.stdout.close()
     process.stdin.write("1,0\n2,0\n4,1\n5,1\n")
     process.stdin.close()
-    assert process.wait(timeout=300) == 1
+    assert process.wait(timeout=1800) == 1
     assert process.stderr.read() == ""
     process.stderr.close()
 

@@ -13,6 +13,8 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.simd.lanes import UNITS_16
 from svmcore.simd.vector import ROWS
 
+pytestmark = pytest.mark.compiled
+
 
 class Matrix:
     """A symmetric matrix that counts the columns it is asked for."""

@@ -18,7 +18,10 @@ from svmcore.problem import columns as _columns
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 
-pytestmark = pytest.mark.filterwarnings("ignore::svmcore.ScaleWarning")  # the features are as uneven as users' are
+pytestmark = [
+    pytest.mark.compiled,
+    pytest.mark.filterwarnings("ignore::svmcore.ScaleWarning"),  # the features are as uneven as users' are
+]
 
 RNG = np.random.default_rng(3)
 NAMES = ("age", "income", "height")
@@ -101,7 +104,7 @@ def test_weights_count_in_mean_and_scale_and_rows_without_weight_do_not(layout):
 
 
 def test_sparse_data_are_scaled_without_centring_and_stay_sparse():
-    data = sparse.random(60, 30, 0.2, format="csr", rng=np.random.default_rng(1)) * 1000.0
+    data = sparse.random(60, 30, 0.2, format="csr", random_state=np.random.default_rng(1)) * 1000.0
     machine = svmcore.train_svc(data, Y, standardize=True)
     mean, scale = machine.standardized
     assert not mean.any()

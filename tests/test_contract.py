@@ -112,7 +112,7 @@ def test_a_solver_reaches_the_optimum_or_refuses(solver, case):
         with pytest.raises(svmcore.InputError, match=f"solver '{solver}' {words}"):
             case.fit(solver=solver)
         return
-    found = case.fit(solver=solver, tol=TOL, time_limit=60.0)
+    found = case.fit(solver=solver, tol=TOL, time_limit=600.0)
     assert found.status is Status.CONVERGED
     assert found.solver == solver
     dual, coef = case.dual(), coefficients(found)
@@ -144,14 +144,14 @@ def test_a_solver_reaches_the_optimum_or_refuses(solver, case):
 @pytest.mark.parametrize("stopping", ["kkt", "gap", "objective"])
 def test_each_criterion_is_honoured(solver, case, stopping):
     able(solver, case)
-    found = case.fit(solver=solver, stopping=stopping, tol=1e-3, time_limit=60.0)
+    found = case.fit(solver=solver, stopping=stopping, tol=1e-3, time_limit=600.0)
     assert found.status is Status.CONVERGED
     if stopping == "gap":
         assert found.gap <= 1e-3 * (abs(found.primal_objective) + 1.0)
     elif stopping == "kkt":
         assert found.kkt_violation <= 1e-3
     else:
-        best = case.fit(solver=solver, tol=TOL, time_limit=60.0)
+        best = case.fit(solver=solver, tol=TOL, time_limit=600.0)
         assert found.objective >= best.objective - best.gap - 1e-12
 
 
@@ -181,9 +181,9 @@ def test_a_warm_start_is_used(solver, case):
     able(solver, case)
     if not svmcore.solvers()[solver].warm_start:
         pytest.skip(f"{solver} starts from zero")
-    cold = case.fit(solver=solver, tol=1e-8, time_limit=60.0)
+    cold = case.fit(solver=solver, tol=1e-8, time_limit=600.0)
     start = coefficients(cold) if case.regression else cold.alpha
-    warm = case.fit(solver=solver, tol=1e-6, alpha0=start, time_limit=60.0)
+    warm = case.fit(solver=solver, tol=1e-6, alpha0=start, time_limit=600.0)
     assert warm.converged
     assert warm.n_iter <= max(2, cold.n_iter // 4)
     assert abs(warm.objective - cold.objective) <= max(warm.gap, cold.gap) + 1e-12 * abs(cold.objective)
@@ -200,6 +200,7 @@ def test_a_solver_that_starts_from_nothing_refuses_a_start(solver):
         case.fit(solver=solver, alpha0=start)
 
 
+@pytest.mark.compiled
 @pairs
 def test_a_trace_has_an_entry_per_recorded_iteration(solver, case):
     able(solver, case)
@@ -289,10 +290,10 @@ def test_a_time_limit_is_kept(solver):
     case = first_able(solver)
     case = Case(X, y, {**case.options, "C": 1e6})
     case.fit(solver=solver, max_iter=3)  # compile
-    start = time.perf_counter()
-    found = case.fit(solver=solver, tol=1e-12, time_limit=0.3)
+    start = time.process_time()
+    found = case.fit(solver=solver, tol=1e-12, time_limit=0.1)
     assert found.status in (Status.TIME_LIMIT, Status.PRECISION, Status.LIMITED)
-    assert time.perf_counter() - start < 4.0  # the limit, one slice, the certificate; on a busy machine
+    assert time.process_time() - start < 4.0  # of CPU: the limit, one slice, the certificate
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -302,7 +303,7 @@ def test_an_unknown_option_is_refused_by_name(solver):
 
 
 def test_an_unknown_solver_is_refused():
-    with pytest.raises(svmcore.InputError, match="solver='magic' is not known; choose one of 'auto', 'smo'"):
+    with pytest.raises(svmcore.InputError, match="solver='magic' is not known; choose one of 'auto', 'small', 'smo'"):
         svmcore.train_svc([[0.0], [1.0]], [0, 1], solver="magic")
     with pytest.raises(svmcore.InputError, match="solver=3 is not a name"):
         svmcore.train_svc([[0.0], [1.0]], [0, 1], solver=3)
@@ -341,6 +342,17 @@ def test_a_large_gap_at_tolerance_is_told():
     with pytest.warns(svmcore.ConvergenceWarning, match=r"may be off by .* %.*stopping='gap'"):
         found = svmcore.train_svc(X, LABELS, 1e5, gamma=0.5, tol=1.0)
     assert found.converged
+
+
+def test_a_large_gap_is_told_in_one_text_so_that_a_search_hears_it_once():
+    texts = set()
+    three = np.where(LABELS < 0.0, 2.0, np.arange(len(LABELS)) % 2)
+    for C in (1e5, 2e5):
+        for train, labels in ((svmcore.train_svc, LABELS), (svmcore.train_classes, three)):
+            with pytest.warns(svmcore.ConvergenceWarning, match="may be off") as caught:
+                train(X, labels, C, gamma=0.5, tol=1.0)
+            texts |= {str(warning.message) for warning in caught}
+    assert len(texts) == 1
 
 
 def test_features_of_different_scale_are_named_when_the_fit_stalls():

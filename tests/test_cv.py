@@ -436,10 +436,23 @@ def test_callback_ends_it_and_keeps_complete_folds():
     assert 0.0 < reports[-1].done < 1.0
 
 
-def test_time_limit_without_a_complete_fold_is_an_error():
+def test_a_limit_before_the_first_complete_fold_is_an_error():
     X, y = noisy(60)
-    with pytest.raises(svmcore.InputError, match="before the first of 5 folds was complete"):
-        svmcore.cv_path(X, y, time_limit=0.0)
+    for words in ({"gamma": 0.5}, {"gamma": [0.5, 1.0]}, {"gamma": "search"}, {"cv": "loo"}, {"eps": 0.1}):
+        for stop, why in (({"time_limit": 0.0}, "time_limit"), ({"callback": lambda report: True}, "callback")):
+            with pytest.raises(
+                svmcore.StoppedError, match=rf"ended \({why}\) before the first of \d+ folds was complete"
+            ):
+                svmcore.cv_path(X, y, **words, **stop)
+
+
+@pytest.mark.parametrize("gamma", [0.5, "search"])
+def test_an_interrupt_before_the_first_complete_fold_is_one(gamma, request):
+    request.addfinalizer(functools.partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    X, y = noisy(60)
+    with pytest.raises(KeyboardInterrupt):
+        svmcore.cv_path(X, y, gamma=gamma, callback=lambda report: signal.raise_signal(signal.SIGINT))
 
 
 def test_interrupt_keeps_complete_folds(monkeypatch, request):
@@ -577,3 +590,18 @@ def test_a_range_of_one_C():
     for C in (93.0, 49.0, 0.1):  # 1 / (1 / C) rounds to less, to less, and to C
         cv = svmcore.cv_path(X, y, gamma=0.3, cv=2, C_min=C, C_max=C)
         assert cv.error(C) == cv.best_error
+
+
+@pytest.mark.filterwarnings("ignore:the score still falls at the end")
+def test_names_of_scores_may_be_those_of_scikit_learn():
+    X, y = svmcore.load_data("demo:spirals")
+    for theirs, ours in {"accuracy": "error", "balanced_accuracy": "balanced_error", "roc_auc": "auc"}.items():
+        a, b = (svmcore.cv_path(X, y, cv=3, gamma=0.5, C_max=10.0, score=name) for name in (theirs, ours))
+        assert a.score == ours
+        assert (a.best_C, a.best_error) == (b.best_C, b.best_error)
+    for theirs, ours in {
+        "neg_mean_absolute_error": "absolute_error",
+        "neg_mean_squared_error": "squared_error",
+    }.items():
+        found = svmcore.cv_path(X, X[:, 0], cv=2, loss="epsilon_insensitive", C_max=1.0, score=theirs)
+        assert found.score == ours

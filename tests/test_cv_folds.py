@@ -8,6 +8,8 @@ from test_cv import noisy
 
 import svmcore
 
+pytestmark = pytest.mark.compiled
+
 
 def test_folds_are_stratified_and_seeded():
     X, y = noisy(91, share=0.25)
@@ -113,7 +115,7 @@ class Foreign:
         ({"groups": "by class", "cv": 2}, "fold 0 trains without a row of class"),
         ({"n_jobs": "two"}, "n_jobs='two' is not a number of workers"),
         ({"n_jobs": 0}, "n_jobs=0"),
-        ({"score": "accuracy"}, "score='accuracy' is not known"),
+        ({"score": "precise"}, "score='precise' is not known"),
         ({"score": "auc", "cv": "loo"}, "fold 0 validates rows of one class only"),
         ({"costs": {"maybe": 1.0}}, "costs names the label 'maybe'"),
         ({"costs": [1.0, 2.0]}, "2 x 2 matrix"),

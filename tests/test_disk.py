@@ -18,6 +18,8 @@ from checkouts import PROGRAM, ROOT, checkout, edit, files, finish, finish_all, 
 
 from svmcore import _disk, _files
 
+pytestmark = pytest.mark.once
+
 FIT = """
 import svmcore
 from scipy.sparse import csr_matrix
@@ -99,14 +101,14 @@ def test_an_edited_home_is_seen_from_another_folder(two_homes):
     for line in ("from svmcore.room.kernels import _double", "from .room.kernels import _double"):
         edit(package / "_smo_jit.py", last, line)
         last = line
-        found += [run(PROGRAM, two_homes), run(PROGRAM, two_homes)]
+        found.append(run(PROGRAM, two_homes))
         edit(package / "room" / "kernels.py", "2.0", "5.0")
         found.append(run(PROGRAM, two_homes))
         edit(package / "room" / "kernels.py", "5.0", "2.0")
-    assert found == [[7.0, 0, 1], [7.0, 1, 0], [16.0, 0, 1]] * 2
+    assert found == [[7.0, 0, 1], [16.0, 0, 1]] * 2
 
 
-@pytest.mark.compiled
+@pytest.mark.ci
 def test_an_edited_kernel_is_seen_by_the_solver(tmp_path):
     """On the homes themselves: alpha = 1 / (1 - K) for two points, whose K = 1/e is squared.
 
@@ -205,6 +207,60 @@ def test_files_that_others_own_or_may_write_to_are_not_read(tmp_path, monkeypatc
 
 
 @posix
+def test_files_in_a_folder_that_others_may_write_to_are_not_read(tmp_path):
+    file = tmp_path / "folder" / f"f-1-2{_disk.SUFFIX}"
+    before = os.umask(0)
+    try:
+        _files.write(file, b"payload")
+    finally:
+        os.umask(before)
+    assert _files.read(file) == b"payload"  # the folder was made for its owner alone
+    for mode in (0o777, 0o757):
+        file.parent.chmod(mode)
+        assert _files.read(file) is None
+    file.parent.chmod(0o1777)  # there, nobody can replace what is another's
+    assert _files.read(file) == b"payload"
+    file.parent.chmod(0o700)
+    if os.getuid() == 0:
+        os.chown(file.parent, 4321, -1)
+        assert _files.read(file) is None
+
+
+@posix
+@pytest.mark.compiled
+def test_a_cache_that_others_may_write_to_is_passed_over(two_homes):
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    assert run(PROGRAM, two_homes) == [7.0, 1, 0]
+    before = {file: file.stat().st_mtime_ns for file in files(two_homes)}
+    (folder,) = {file.parent for file in before}
+    folder.chmod(0o777)
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    assert {file: file.stat().st_mtime_ns for file in files(two_homes)} == before  # and nothing was written there
+    folder.chmod(0o755)
+    assert run(PROGRAM, two_homes) == [7.0, 1, 0]
+
+
+@posix
+@pytest.mark.compiled
+def test_what_is_no_file_keeps_nobody_waiting(two_homes):
+    """A pipe, a folder, a device: each counts as absent, and where it can be replaced, it is."""
+    run(PROGRAM, two_homes)
+    (file,) = (file for file in files(two_homes) if file.name.startswith("_smo_jit.step"))
+    file.unlink()
+    os.mkfifo(file)
+    assert _files.read(file) is None
+    assert finish(start(PROGRAM, two_homes), 60.0).split() == ["7.0", "0", "1"]
+    assert file.is_file()
+    assert run(PROGRAM, two_homes) == [7.0, 1, 0]
+    file.unlink()
+    file.mkdir()
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    file.rmdir()
+    file.symlink_to("/dev/zero")
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+
+
+@posix
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="gives files away")
 def test_a_group_of_ones_own_may_write(tmp_path, monkeypatch):
     """Installers leave files that the user's group may write to where that group is the user alone."""
@@ -265,11 +321,11 @@ def test_a_full_disk_is_no_obstacle(two_homes):
 def test_a_file_that_cannot_be_read_is_made_anew(two_homes):
     assert run(PROGRAM, two_homes) == [7.0, 0, 1]
     whole = {file: file.read_bytes() for file in files(two_homes)}
-    for damage in (b"", b"garbage", None):
+    for damage in (b"garbage", None):
         for file, content in whole.items():
             file.write_bytes(content[: len(content) // 2] if damage is None else damage)
         assert run(PROGRAM, two_homes) == [7.0, 0, 1]
-        assert run(PROGRAM, two_homes) == [7.0, 1, 0]
+    assert run(PROGRAM, two_homes) == [7.0, 1, 0]
 
 
 @pytest.mark.compiled
@@ -324,17 +380,16 @@ print(repr(float(machine.objective)), float(machine.decision_function(data).sum(
 
 @posix
 @pytest.mark.compiled
-@pytest.mark.parametrize(("count", "tol"), [(6, 1e-3), pytest.param(50, 1e-9, marks=pytest.mark.slow)])
-def test_many_processes_start_at_once_on_an_empty_cache(tmp_path, count, tol):
-    """The tight tolerance needs both precisions: twice as many functions."""
-    together = [start(MANY.format(k=k, tol=tol), ROOT, tmp_path / "cache") for k in range(count)]
-    found = finish_all(together)
-    kinds = min(count, 16)
-    again = [finish(start(MANY.format(k=k, tol=tol), ROOT, tmp_path / "cache")) for k in range(kinds)]
-    fresh = [finish(start(MANY.format(k=k, tol=tol), ROOT, tmp_path / f"alone-{k}")) for k in (0, 5)]
-    assert found[:kinds] == again
-    assert all(found[k] == found[k % 16] for k in range(count))
-    assert [found[0], found[5]] == fresh
+@pytest.mark.parametrize(
+    ("kinds", "tol"), [([0, 0], 1e-3), pytest.param([*range(16)] * 3, 1e-9, marks=pytest.mark.slow)]
+)
+def test_many_processes_start_at_once_on_an_empty_cache(tmp_path, kinds, tol):
+    """Some compile the same, at the same time. The tight tolerance needs both precisions: twice as many functions."""
+    programs = [MANY.format(k=k, tol=tol) for k in kinds]
+    found = finish_all([start(program, ROOT, tmp_path / "cache") for program in programs])
+    again = {program: finish(start(program, ROOT, tmp_path / "cache")) for program in set(programs)}
+    assert found == [again[program] for program in programs]
+    assert found[0] == finish(start(programs[0], ROOT, tmp_path / "alone"))
     assert list((tmp_path / "cache").rglob("*.tmp")) == []
 
 

@@ -12,7 +12,7 @@ from scipy.sparse import coo_matrix
 import svmcore
 from svmcore.distributed import DaskLinearSVC, DaskSVC, DaskSVR, scan
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.once
 
 
 def three(n=900):

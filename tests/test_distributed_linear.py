@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -216,6 +217,10 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
     (tmp_path / "bad.npz").write_bytes(b"nothing")
     with pytest.raises(svmcore.InputError, match="is no checkpoint"):
         train_linear(X, y, checkpoint=tmp_path / "bad.npz")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe.npz")  # nobody waits for somebody who writes to it
+        with pytest.raises(svmcore.InputError, match=r"is no checkpoint \(.*it is no regular file"):
+            train_linear(X, y, checkpoint=tmp_path / "pipe.npz")
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -285,11 +290,33 @@ def _bad(X, y):
         (lambda X, y: [(X, y), (X, np.full(len(y), "other"))], "3 classes"),
         (lambda X, y: [(X[:0], y[:0])], "all 1 parts are empty"),
         (lambda X, y: [(X, y, -np.ones(len(y)))], "sample_weight of part 0 contains -1"),
+        (
+            lambda X, y: [(X, y), (X, y, np.ones(len(y)))],
+            "part 1 has weights and part 0 has none; give weights to every",
+        ),
+        (lambda X, y: [(X, y, np.ones(len(y))), (X[:0], y[:0]), (X, y)], "part 0 has weights and part 2 has none"),
+        (lambda X, y: [(X, y), (X, y == "yes")], "labels of part 1 are numbers and those of part 0 are strings"),
+        (lambda X, y: [(X, y == "yes"), (X, y)], "labels of part 0 are numbers and those of part 1 are strings"),
+        (lambda X, y: [(X.tolist(), y), (X[:9].tolist(), y[:9])], "X is no array, and no list of parts either"),
     ],
 )
 def test_messages_name_the_part(parts, message):
     with pytest.raises(svmcore.InputError, match=message):
         train_linear(parts(*overlapping()))
+
+
+def test_messages_about_lists_and_single_numbers():
+    X, y = overlapping(20)
+    with pytest.raises(svmcore.InputError, match=r"X is no array, and no list of parts either .* pairs"):
+        train_linear([X[:12].tolist(), X[12:].tolist()], [y[:12], y[12:]])
+    with pytest.raises(svmcore.InputError, match=r"X has 3 dimension.*in a list of parts every part is an array"):
+        train_linear([X[:10].tolist(), X[10:].tolist()], [y[:10], y[10:]])
+    with pytest.raises(svmcore.InputError, match="y is no array, and no list of parts either"):
+        train_linear(X, [y[:12].tolist(), y[12:].tolist()])
+    with pytest.raises(svmcore.InputError, match="X has 20 rows and y has 1; give one label a row"):
+        train_linear(X, 1.0)
+    with pytest.raises(svmcore.InputError, match="sample_weight has 1 numbers for 20 samples"):
+        train_linear(X, y, 1.0, sample_weight=1.0)
 
 
 def test_messages_about_files(tmp_path):
@@ -298,6 +325,11 @@ def test_messages_about_files(tmp_path):
     with pytest.raises(svmcore.InputError, match="no file is called"):
         train_linear(str(tmp_path / "*.npz"))
     X, y = overlapping(100)
+    np.save(tmp_path / "X.npy", X)
+    with pytest.raises(
+        svmcore.InputError, match=r"part .*X.npy has its labels or weights in .*y.npy, and there is no such"
+    ):
+        train_linear([tmp_path / "X.npy"], [tmp_path / "y.npy"])
     np.savez(tmp_path / "a.npz", X=X, y=y)
     gone = sources.sources(str(tmp_path / "a.npz"))[0]
     (tmp_path / "a.npz").unlink()

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import svmcore
 from svmcore import estimators
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.once
 rng = np.random.default_rng(0)
 N = 150
 X = rng.normal(size=(N, 3))
@@ -56,10 +56,16 @@ VARIANTS = [
 ]  # fmt: skip
 
 
+TWINS = ("NuSVC", "SVRPathCV")  # of others that are checked: they take longest
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "params"),
-    [*((name, {}) for name in estimators.__all__), *(pytest.param(*each, marks=pytest.mark.slow) for each in VARIANTS)],
+    [
+        *(pytest.param(name, {}, marks=pytest.mark.ci if name in TWINS else ()) for name in estimators.__all__),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in VARIANTS),
+    ],
     ids=str,
 )
 def test_checks_of_scikit_learn(name, params):
@@ -311,12 +317,26 @@ def test_what_cannot_be_changed_is_refused():
 # ---- words and warnings ----------------------------------------------------------------------------------------------
 
 
-def test_probabilities_are_refused_with_the_way_to_them():
-    with pytest.raises(svmcore.InputError, match=r"SVCPathCV.*CalibratedClassifierCV"):
-        svmcore.SVC(probability=True).fit(X, TWO)
-    assert not hasattr(svmcore.SVC(), "predict_proba")
-    with pytest.raises(AttributeError, match=r"SVC has no probabilities; use svmcore\.SVCPathCV"):
-        svmcore.SVC().predict_proba(X)
+def test_a_machine_without_probabilities_names_the_way_to_them():
+    for name in ("SVC", "SVCPath"):
+        assert not hasattr(getattr(svmcore, name)(), "predict_proba")
+        with pytest.raises(AttributeError, match=rf"{name} has no probabilities; use svmcore\.SVCPathCV.*CalibratedC"):
+            getattr(svmcore, name)().predict_proba(X)
+
+
+def test_a_linear_machine_that_is_stopped_says_so_in_its_own_words():
+    rows = np.random.default_rng(1).normal(size=(300, 4)) * [1e3, 1.0, 1e-3, 1e5]
+    with pytest.warns(svmcore.ConvergenceWarning, match=r"^Stopped at max_iter=1 passes.*Scale the features") as caught:
+        svmcore.LinearSVC(C=1e4, loss="hinge", max_iter=1).fit(rows, rows[:, 1] > 0.1 * rows[:, 0])
+    assert not any("iblinear" in str(warning.message) or "(-1" in str(warning.message) for warning in caught)
+
+
+def test_many_machines_of_scikit_learn_take_further_rows():
+    from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+
+    for kind in (OneVsRestClassifier, OneVsOneClassifier):
+        assert hasattr(kind(svmcore.SVC()), "partial_fit")
+        assert not hasattr(kind(svm.SVC()), "partial_fit")
 
 
 def test_a_warning_is_of_both_kinds_and_points_at_the_caller():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, issparse
 from sklearn.base import clone
 
 import svmcore
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.once
 rng = np.random.default_rng(2)
 N = 40
 X = rng.normal(size=(N, 3))
@@ -219,3 +221,67 @@ def test_a_cost_beyond_the_path_names_its_end():
 def test_no_larger_nu_is_advised_where_there_is_none():
     with pytest.raises(svmcore.InputError, match=r"nu=0\.5, and it can only be 1 here, since the kernel does not tell"):
         svmcore.NuSVC().fit(np.ones((10, 2)), np.arange(10) % 2)
+
+
+# ---- files -------------------------------------------------------------------------------------------------------------
+
+
+def leaves(value):
+    """What a state is made of."""
+    if isinstance(value, dict | list | tuple):
+        assert type(value) in (dict, list, tuple)
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from leaves(part)
+    else:
+        yield value
+
+
+STORED = [
+    ("SVC", {}, TWO), ("SVC", {"kernel": "linear", "class_weight": {0: 2.0}}, THREE), ("NuSVC", {"nu": 0.3}, THREE),
+    ("SVC", {"kernel": "precomputed", "multi_class": "ovr"}, THREE), ("SVR", {}, NUMBERS), ("NuSVR", {}, NUMBERS),
+    ("QuantileSVR", {"quantile": 0.8}, NUMBERS), ("OneClassSVM", {"kernel": "poly"}, None), ("LinearSVC", {}, THREE),
+    ("LinearSVR", {}, NUMBERS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "params", "y"), STORED, ids=str)
+def test_a_fitted_estimator_is_arrays_numbers_and_strings(name, params, y):
+    """Files of other libraries, as skops, then need no trust in classes but that of the estimator."""
+    points = X @ X.T if params.get("kernel") == "precomputed" else X
+    machine = getattr(svmcore, name)(**params).fit(points, y)
+    kinds = {type(value) for value in leaves(machine.__getstate__())}
+    assert kinds <= {np.ndarray, np.float64, np.int64, float, int, bool, str, type(None)}
+    again = pickle.loads(pickle.dumps(machine))
+    assert np.array_equal(values(again, points), values(machine, points))
+    for attribute in ("dual_gap_", "kkt_violation_", "converged_", "n_iter_", "intercept_", "dual_coef_", "support_"):
+        if hasattr(machine, attribute):
+            assert np.array_equal(getattr(again, attribute), getattr(machine, attribute))
+
+
+def test_rows_of_zeros_and_kernel_functions_come_back_from_a_file():
+    thin = svmcore.SVC().fit(csr_matrix(X), THREE)
+    again = pickle.loads(pickle.dumps(thin))
+    assert np.array_equal(again.predict(csr_matrix(X)), thin.predict(csr_matrix(X)))
+    assert issparse(again.dual_coef_)
+    function = svmcore.SVC(kernel=squares).fit(X, THREE)
+    assert np.array_equal(values(pickle.loads(pickle.dumps(function))), values(function))
+
+
+@pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
+def test_pickles_of_the_first_version_are_read(y):
+    machine = svmcore.SVC().fit(X, y)
+    state = pickle.loads(pickle.dumps({**vars(machine), "_rows": None}))  # which held the objects
+    assert not isinstance(state["_fitted"], dict)
+    again = svmcore.SVC.__new__(svmcore.SVC)
+    again.__setstate__(state)
+    assert np.array_equal(values(again), values(machine))
+
+
+def test_skops_trusts_the_estimator_and_nothing_else():
+    skops = pytest.importorskip("skops.io")
+    for name, params, y in STORED:
+        if params.get("kernel") != "precomputed":
+            machine = getattr(svmcore, name)(**params).fit(X, y)
+            data = skops.dumps(machine)
+            assert skops.get_untrusted_types(data=data) == [f"svmcore.{name}"]
+            assert np.array_equal(values(skops.loads(data, trusted=[f"svmcore.{name}"])), values(machine))

@@ -21,7 +21,7 @@ X = rng.normal(size=(N, 3))
 TWO = np.where(X[:, 0] * X[:, 1] + 0.5 * rng.normal(size=N) > 0, "yes", "no")
 THREE = np.array(["a", "b", "c"])[(2.0 * X[:, 0] + 0.7 * rng.normal(size=N)).round().clip(-1, 1).astype(int) + 1]
 NUMBERS = X[:, 0] ** 2 + X[:, 1] + 0.3 * rng.normal(size=N)
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.once
 
 
 def values(machine, points=X):

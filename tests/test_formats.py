@@ -16,6 +16,8 @@ import svmcore
 from svmcore.data import Wanted, read
 from svmcore.models import archive
 
+pytestmark = pytest.mark.once
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(700, 3)) * (RNG.random((700, 3)) < 0.6)
 NUMBERS = RNG.normal(size=700)

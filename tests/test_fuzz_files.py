@@ -14,7 +14,6 @@ import os
 import resource
 import signal
 import sys
-import time
 import traceback
 import warnings
 import zipfile
@@ -30,11 +29,11 @@ import svmcore
 from svmcore.cli.machines import _kind
 
 pytestmark = [
-    pytest.mark.compiled,
+    pytest.mark.once,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and limits of memory"),
 ]
 
-COUNT, NIGHT = 3_000, 100_000
+COUNT, NIGHT = 1_000, 100_000
 ROOM = (
     160 << 20
 )  # bytes of address space beyond those of the test: what a small file may unpack to, and what is made of it
@@ -238,9 +237,7 @@ def formats(tmp_path_factory):
 def test_damaged_files_are_answered_or_refused(name, count, formats, tmp_path):
     if name not in formats:
         pytest.skip("pyarrow is not installed")
-    begin = time.perf_counter()
     *wrong, last = in_a_child(formats[name], range(count), tmp_path)
     assert not wrong, "\n".join(wrong[:20])
     assert last.startswith("done")
     assert 0.001 * count < int(last.split()[1]) < 0.9 * count  # some load and many are refused
-    assert time.perf_counter() - begin < 0.2 * count

@@ -195,6 +195,7 @@ def test_refusals(problem, bad):
         svmcore.gp_regression(X, y, **bad)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("solver", ["cg", "cholesky"])
 def test_variances_have_the_same_bits_on_any_number_of_threads(solver):
     """BLAS shares out products of large matrices among its threads."""

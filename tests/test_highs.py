@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import svmcore
+from svmcore import _highs
 from svmcore._highs import LinearProgram, solve_lp, solve_qp
+
+HAS_HIGHSPY = _highs.highspy() is not None
+needs_highspy = pytest.mark.skipif(not HAS_HIGHSPY, reason="highspy is not installed")
+
+
+@pytest.fixture(params=[pytest.param("highspy", marks=needs_highspy), "scipy"], autouse=True)
+def solver(request, monkeypatch):
+    """Whose HiGHS solves."""
+    if request.param == "scipy":
+        monkeypatch.setattr(_highs, "highspy", lambda: None)
+    return request.param
+
 
 INF = np.inf
 
@@ -60,7 +78,102 @@ def test_lp_agrees_with_scipy_on_random_programs():
         assert got.value == pytest.approx(want.fun, rel=1e-8, abs=1e-8)
 
 
-def test_qp_projects_onto_the_simplex():
+def test_a_quadratic_program_is_refused_by_scipys(solver):
+    if solver == "scipy":
+        got = solve_qp(np.eye(2), np.ones(2), np.empty((0, 2)), [], [], 0.0, 1.0)
+        assert not got.ok
+        assert "quadratic" in got.message
+
+
+@needs_highspy
+def test_both_agree_on_the_programs_of_paths(solver, monkeypatch):
+    """Of random paths with many ties, in every mode: values, and which rows bear."""
+    programs = []
+    solve = LinearProgram.solve
+
+    def noted(self, *arguments):
+        programs.append(arguments)
+        return solve(self, *arguments)
+
+    monkeypatch.setattr(LinearProgram, "solve", noted)
+    for seed in range(4):
+        rng = np.random.default_rng([8, seed])
+        X, y = rng.integers(-2, 3, (30, 2)).astype(float), np.where(rng.random(30) < 0.5, 1, -1)
+        path = svmcore.svm_path(X, y, kernel="linear", lambda_min=0.01, factorization=["svd", "qr"][seed % 2])
+        assert path.certify().relative_gap <= 1e-9
+        path.solution_set(1.0).extent()
+    monkeypatch.undo()
+    assert len(programs) > 30
+    ours = LinearProgram()
+    monkeypatch.setattr(_highs, "highspy", lambda: None)
+    theirs = LinearProgram()
+    for arguments in programs:
+        one, other = ours.solve(*arguments), theirs.solve(*arguments)
+        assert (one.ok, one.x.size, one.dual.size) == (other.ok, other.x.size, other.dual.size)
+        assert other.value == pytest.approx(one.value, rel=1e-9, abs=1e-9)
+        cost, A, low, high, lower, upper = (np.asarray(part) for part in arguments)
+        for got in (one, other):  # the multipliers prove it: value = bounds of rows and columns, each at its price
+            price = cost - got.dual @ A.reshape(-1, cost.size)
+            bounds = [(got.dual, low, high), (price, lower, upper)]
+            proof = sum(_worth(duals, *np.broadcast_arrays(least, most)) for duals, least, most in bounds)
+            assert proof == pytest.approx(got.value, rel=1e-6, abs=1e-6)
+
+
+def _worth(duals, low, high):
+    used = np.abs(duals) > 1e-9
+    return float(np.sum(duals[used] * np.where(duals > 0.0, low, high)[used]))
+
+
+def test_chunking_needs_no_quadratic_programs(solver):
+    X, y = svmcore.load_data("demo:spirals")
+    found = svmcore.train_svc(X, y, 10.0, gamma=0.15, solver="chunking")
+    assert found.converged
+    assert (found.stats["highs"] > 0) == (solver == "highspy")
+
+
+BROKEN = """
+import sys, types, warnings
+BEFORE
+import svmcore
+from svmcore import _highs
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    for _ in range(2):
+        print(_highs.solve_lp([1.0], [[1.0]], 2.0, 3.0, 0.0, 9.0).x.tolist())
+print(*[f"{w.category.__name__}: {w.message}" for w in said], sep="\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("sys.meta_path.insert(0, type('Absent', (), {'find_spec': staticmethod(absent)}))", ""),
+        (
+            "sys.modules['highspy'] = types.ModuleType('highspy')",
+            "AttributeError: module 'highspy' has no attribute 'Highs'",
+        ),
+    ],
+    ids=["absent", "broken"],
+)
+def test_without_highspy_scipy_solves_and_only_a_broken_one_is_told_of(solver, before, said):
+    if "absent" in before:
+        before = (
+            "def absent(name, *_):\n    if name == 'highspy': raise ModuleNotFoundError('none', name=name)\n" + before
+        )
+    program = BROKEN.replace("BEFORE", before)
+    root = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    first, second, *rest = done.stdout.splitlines()
+    assert (first, second) == ("[2.0]", "[2.0]")
+    assert len(rest) == 1
+    assert rest[0].startswith("CostWarning: highspy is installed but does not load" if said else "")
+    assert said in rest[0]
+
+
+@needs_highspy
+def test_qp_projects_onto_the_simplex(solver):
+    if solver == "scipy":
+        pytest.skip("scipy has no quadratic programs")
     # min |x - p|^2 / 2, sum x = 1, x >= 0 with p = (0.9, 0.5, -1): (0.7, 0.3, 0)
     p = np.array([0.9, 0.5, -1.0])
     got = solve_qp(np.eye(3), -p, np.ones((1, 3)), 1.0, 1.0, 0.0, INF)

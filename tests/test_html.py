@@ -9,6 +9,8 @@ import pytest
 
 import svmcore
 
+pytestmark = pytest.mark.once
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2))
 EVIL = '<script>alert("x")</script>&amp;\''

@@ -8,6 +8,8 @@ from scipy.sparse import csr_matrix
 
 import svmcore
 
+pytestmark = pytest.mark.compiled
+
 SOLVERS = [name for name, can in svmcore.solvers().items() if can.no_equality]
 
 

@@ -11,8 +11,8 @@ from svmcore._jit import DISABLED
 from svmcore._types import LANES
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import border
+from svmcore.solvers import _factors
 from svmcore.solvers import _ipm_jit as ipm
-from svmcore.solvers import interior
 
 SIZE = 80 if DISABLED else 600
 
@@ -40,6 +40,7 @@ def test_tolerance_is_met_with_exact_bounds(tol, C, loss, fit_intercept):
         assert solution.alpha.max() <= C
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
 def test_regression(loss):
     X, _ = data()
@@ -116,7 +117,8 @@ def test_sparse_rows_and_bias_embedding():
 
 
 @pytest.mark.compiled
-def test_auto_takes_it_for_the_linear_kernel():
+def test_auto_takes_it_for_the_linear_kernel(monkeypatch):
+    monkeypatch.setattr("svmcore.auto.MOST_LINEAR", 0)
     X, y = data()
     assert svmcore.train_svc(X, y, 1.0, kernel="linear").solver == "interior"
     assert svmcore.train_svc(X, y, 1.0, gamma=0.5).solver != "interior"
@@ -161,7 +163,7 @@ def test_a_kernel_of_low_rank_takes_few_values():
     rng = np.random.default_rng(8)
     X = rng.normal(size=(4 * SIZE, 2))
     K = KernelMatrix(X, border.kernel("poly", X, 1.0, 2, 1.0, 0.0, None).kernel, cache_bytes=0)
-    Z = interior._factorised(K, lambda: False)
+    Z = _factors.factorised(K, lambda: False)
     assert Z.shape == (len(X), 6)
     np.testing.assert_allclose(Z @ Z.T, (1.0 + X @ X.T) ** 2, rtol=1e-11, atol=1e-11)
     solution = svmcore.train_svc(X, np.sign(X[:, 0] * X[:, 1]), kernel="poly", degree=2, coef0=1.0, solver="interior")

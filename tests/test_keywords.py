@@ -15,6 +15,8 @@ import svmcore
 from svmcore import _keywords, solvers
 from svmcore.problem import border, formulations
 
+pytestmark = pytest.mark.once
+
 X = np.random.default_rng(0).normal(size=(300, 3))
 Y = np.where(X[:, 0] * X[:, 1] + 0.2 * X[:, 2] > 0, 1, -1)
 FUNCTIONS = {
@@ -107,7 +109,7 @@ def test_names_and_signatures_are_those_of_the_function(name):
 @pytest.mark.parametrize("options", [{"shrinking": True}, {"face_steps": True, "max_passes": 5}, {"rule": "mvp"}])
 def test_an_option_does_not_change_what_auto_runs(options):
     plain, given = svmcore.train_svc(X, Y), svmcore.train_svc(X, Y, **options)
-    assert plain.solver == given.solver == "block"
+    assert plain.solver == given.solver == "small"
     assert np.array_equal(plain.alpha, given.alpha)
 
 
@@ -230,6 +232,7 @@ def checked_types(folder, program):
     return [line for line in out.splitlines() if line.startswith(str(file))]
 
 
+@pytest.mark.ci
 def test_types_tell_what_functions_take_and_give(tmp_path):
     lines = checked_types(tmp_path, PROGRAM)
     assert not [line for line in lines if ": error:" in line]
@@ -271,3 +274,36 @@ def test_every_option_of_every_solver_is_in_the_documents():
             found[owner][option.strip("`")] = default.strip("`").replace('"', "")
     for name, options in found.items():
         assert options == {key: str(parameter.default) for key, parameter in solvers.options(name).items()}, name
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("train_svm", "'train_svc'"), ("load_modle", "'load'"), ("svc", "'SVC'"), ("LinearSvc", "'LinearSVC'")],
+)
+def test_a_slip_in_a_name_of_the_library_is_answered(name, meant):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'; did you mean {meant}\\?$"):
+        getattr(svmcore, name)
+
+
+@pytest.mark.parametrize("name", ["_train_svc", "zzz"])
+def test_a_name_like_no_other_has_no_answer(name):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'$"):
+        getattr(svmcore, name)
+
+
+def test_a_star_brings_the_estimators():
+    room = {}
+    exec("from svmcore import *", room)
+    assert room["SVC"] is svmcore.SVC
+    assert room["train_svc"] is svmcore.train_svc
+
+
+@pytest.mark.parametrize(("word", "called"), [("folds", "cv"), ("n_splits", "cv"), ("scoring", "score")])
+def test_words_for_folds_and_scores_are_answered(word, called):
+    with pytest.raises(svmcore.InputError, match=f"^cv_path has no parameter '{word}'; it is called {called} here$"):
+        svmcore.cv_path(X, Y, **{word: 5})
+
+
+def test_search_is_named_where_it_is_known():
+    with pytest.raises(svmcore.InputError, match=r"gamma='search' is not known.*cv_path and SVCPathCV"):
+        svmcore.train_svc(X, Y, gamma="search")

@@ -13,16 +13,20 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[1]
 
 # What compiles, and keeps what was compiled: numba's own business stays in these files and the homes.
-MACHINERY = {"_jit", "_roots", "_lower", "_quick", "_records", "_disk", "_bundle", "_files"}
+MACHINERY = {"_jit", "_fast", "_roots", "_lower", "_quick", "_records", "_disk", "_bundle", "_files"}
 
 # The compiled homes, and what each may import from the package. pyproject.toml names the same ones.
 BASE = {"_jit", "_types"}
@@ -46,9 +50,11 @@ HOMES = {
     "solvers._active_jit": STEPS,
     "solvers._npa_jit": STEPS,
     "solvers._chunk_jit": PAIRS,
+    "solvers._newton_jit": BASE | {"simd.sums", "solvers._ipm_jit"},
+    "solvers._coordinate_jit": BASE | {"simd.lanes"},
     "solvers._ipm_jit": BASE | {"simd.sums", "simd.vector", "_kernels"},
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes", "simd.line"},
-    "solvers._whole_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
+    "solvers._small_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
     "solvers._near_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
     "path.elbow_jit": BASE | {"simd.sums", "simd.vector"},
     "path.log_jit": BASE,
@@ -62,8 +68,8 @@ HOMES = {
 # Arrows point down: no module imports one of a higher layer. Every module is in a layer, by its own name, by its folder's,
 # or as a home. Inside a layer arrows may go anywhere, as long as they do not close a ring.
 LAYERS: dict[str, set[str]] = {
-    "the compiler": {"_files", "_disk", "_bundle", "_records", "_lower", "_quick", "_roots", "_jit"},
-    "words that all speak": {"_errors", "_types", "_html", "_threads", "_highs", "_whole"},
+    "the compiler": {"_files", "_disk", "_bundle", "_records", "_lower", "_quick", "_roots", "_fast", "_jit"},
+    "words that all speak": {"_errors", "_types", "_html", "_threads", "_highs", "_whole", "_door"},
     "vector instructions": {"simd"},
     "kernel values, compiled": {"_kernels"},
     "compiled loops": {
@@ -76,7 +82,7 @@ LAYERS: dict[str, set[str]] = {
     "training": {"solve", "nu", "train", "gp"},
     "on top of training": {"certificates", "models.incremental"},
     "the path": {"path"},
-    "several classes": {"ballot", "classes", "many"},
+    "several classes": {"ballot", "between", "classes", "heads", "many"},
     "model selection": {"cv"},
     "scikit-learn's interface": {"estimators"},
     "pictures": {"plots", "plots_cv", "plots_machine"},
@@ -118,7 +124,8 @@ class Import(NamedTuple):
     at_load: bool
 
 
-class File(NamedTuple):
+@dataclass(frozen=True)
+class File:
     """A parsed source; `module` is its dotted name inside the package ("solvers.smo"), or None outside of it."""
 
     path: str
@@ -138,9 +145,9 @@ class File(NamedTuple):
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
         return (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
-    @property
-    def imports(self) -> Iterator[Import]:
-        yield from self._imports(self.tree, at_load=True)
+    @cached_property
+    def imports(self) -> list[Import]:
+        return list(self._imports(self.tree, at_load=True))
 
     @property
     def internal(self) -> Iterator[Import]:
@@ -506,6 +513,30 @@ def test_pyproject_names_the_same_homes():
     (loops,) = [glob for glob in settings["ruff"]["lint"]["per-file-ignores"] if "_kernels" in glob]
     listed = loops.removeprefix("svmcore/{").removesuffix("}.py").split(",")
     assert sorted(listed) == sorted(home.replace(".", "/") for home in HOMES)
+
+
+@pytest.mark.parametrize(
+    ("program", "rooms"),
+    [
+        (
+            "svmcore.svm_path([[0.0], [1.0], [3.0]], [0, 1, 1])",
+            ("highspy", "svmcore.path.published", "svmcore.path.qr_jit"),
+        ),
+        ("from svmcore import SVC", ("svmcore.path", "svmcore.cv", "highspy")),
+        (
+            "from svmcore import SVC; SVC().fit([[0.0], [1.0], [3.0]], [0, 1, 2])",
+            ("svmcore.path", "svmcore.cv", "highspy"),
+        ),
+        ("svmcore.train_svc([[0.0], [1.0]], [0, 1])", ("svmcore.path", "svmcore.cv", "svmcore.estimators", "highspy")),
+    ],
+)
+def test_doors_are_light(program, rooms):
+    """What is asked for loads what it needs, and no other room."""
+    program = f"import sys, svmcore; {program}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = loaded.stdout.split()
+    assert "svmcore._jit" in found or "SVC().fit" not in program
+    assert [name for name in found if name.startswith(tuple(rooms))] == []
 
 
 def test_training_loads_no_optional_package():

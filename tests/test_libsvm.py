@@ -14,6 +14,8 @@ from scipy import sparse
 
 import svmcore
 
+pytestmark = pytest.mark.once
+
 try:
     from libsvm import svmutil
 except ImportError:
@@ -311,3 +313,27 @@ def test_columns_that_hold_nothing_take_no_memory(kernel, classes):
         far = wide(machine)
     for rows in (Z, Z[:3]):
         np.testing.assert_array_equal(far.decision_function(spread(rows)), machine.decision_function(rows))
+
+
+FOUR = np.array([7, 2, 9, 4])[np.random.default_rng(4).integers(0, 4, 90)]  # without a pattern, so that votes are tied
+
+
+@needs_libsvm
+@pytest.mark.parametrize("weight", ["", "-w9 3"], ids=["plain", "weighted"])
+def test_tied_votes_go_to_the_class_that_they_go_to_there(weight, tmp_path, monkeypatch):
+    from svmcore.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    svmcore.save_data("four.txt", X, FOUR)
+    options = f"-s 0 -t 2 -c 2 -g 0.5 -e 1e-6 {weight} -q"
+    assert main(["train", *options.split(), "four.txt", "ours.model"]) == 0
+    model = svmutil.svm_train(FOUR.tolist(), sparse.csr_matrix(X), options)
+    svmutil.svm_save_model("theirs.model", model)
+    label = [next(line for line in Path(name).read_text().splitlines() if line.startswith("label"))
+             for name in ("ours.model", "theirs.model")]  # fmt: skip
+    assert label[0] == label[1]
+    expected = theirs(model, TEST)[0]
+    assert np.array_equal(theirs(svmutil.svm_load_model("ours.model"), TEST)[0], expected)
+    assert np.array_equal(svmcore.load("ours.model").predict(TEST), expected)
+    sorted_one = svmcore.train_classes(X, FOUR, 2.0, gamma=0.5, tol=1e-6, class_weight={9: 3.0} if weight else None)
+    assert not np.array_equal(sorted_one.predict(TEST), expected)  # or the order would not matter

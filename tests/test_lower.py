@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from svmcore._jit import DISABLED, TESTED, jit
+from svmcore._jit import DISABLED, OBSTACLE, jit
 
-if TESTED:
+if not OBSTACLE:
     from svmcore._quick import _SLOWER as numba_itself
 
 ROOT = Path(__file__).parents[1]
-pytestmark = [pytest.mark.compiled, pytest.mark.skipif(not TESTED, reason="numba's own compiler is used")]
+pytestmark = [pytest.mark.compiled, pytest.mark.skipif(bool(OBSTACLE), reason="numba's own compiler is used")]
 
 
 class Room(NamedTuple):
@@ -243,6 +243,7 @@ print(root(np.arange(4.0)))
 """
 
 
+@pytest.mark.ci
 def test_a_fit_needs_little_of_numba_and_a_home_may_need_more(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "SVMCORE_QUIET": "1", "PYTHONPATH": str(ROOT)}
     for _ in range(2):  # compiled, then from the disk

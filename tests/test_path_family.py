@@ -191,6 +191,7 @@ def test_saved_and_loaded_they_answer_alike(tmp_path):
         (lambda X, y: svmcore.svr_path(X, y[:-1]), "one number per sample"),
         (lambda X, y: svmcore.svr_path(X, np.where(y > 3, np.nan, y)), "nan"),
         (lambda X, y: svmcore.one_class_path(np.empty((0, 2))), "X is empty"),
+        (lambda X, y: svmcore.one_class_path(np.array(1.0)), "X has 0 dimension"),
         (lambda X, y: svmcore.svr_path(X, y, C_max=1.0, C_min=2.0), "C_min=2.0 lies above"),
     ],
 )

@@ -16,10 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checkouts import work
 
 import svmcore
 from svmcore._control import Control
 from svmcore._types import Status
+
+pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[1]
 DATA = """
@@ -42,7 +45,7 @@ def start(program: str, *, root: Path = ROOT, **environment: str) -> subprocess.
     )  # fmt: skip
 
 
-def finish(process: subprocess.Popen[str], seconds: float = 240.0) -> tuple[int, str, str]:
+def finish(process: subprocess.Popen[str], seconds: float = 1800.0) -> tuple[int, str, str]:
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -75,9 +78,9 @@ print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
     process = start(program)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    time.sleep(1.0)
+    work(process, 0.3)
     process.send_signal(signal.SIGINT)
-    code, out, err = finish(process, 60.0)
+    code, out, err = finish(process)
     assert (code, err) == (0, "")
     assert out == "INTERRUPTED ['ConvergenceWarning'] 5 True\nTrue\n"
 
@@ -95,7 +98,7 @@ for X in (rng.normal(size=(150, 4)), rng.normal(size=(6000, 600))):
 print("ready", flush=True)
 begin = time.process_time()
 try:
-    found = svmcore.train_svc(X, y, 1e5, tol=1e-12, **OPTIONS, LIMIT)
+    found = svmcore.train_svc(X, y, 1e5, tol=1e-12, time_limit=100, **OPTIONS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a fit that has ended needs no Ctrl-C
 except KeyboardInterrupt:
     found  # it came between these two lines
@@ -109,32 +112,45 @@ SOLVERS = [("interior", "linear"), ("block", "rbf"), ("smo", "rbf"), ("simple", 
 
 @pytest.mark.compiled
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("moment", [0.3, 0.9])
+@pytest.mark.parametrize("moment", [0.3, pytest.param(0.9, marks=pytest.mark.ci)])
 @pytest.mark.parametrize(("solver", "kernel"), SOLVERS)
 def test_ctrl_c_at_any_moment_is_answered_soon(solver, kernel, moment):
-    """Wide data, where one product takes long: a second, and the certificate, after the signal; a point kept."""
+    """Wide data, where one product takes long: soon after the signal, with the certificate; a point kept."""
     program = WIDE.replace("OPTIONS", f"{{'solver': '{solver}', 'kernel': '{kernel}', 'n_threads': 1}}")
-    process = start(program.replace("LIMIT", "time_limit=100"))
+    process = start(program)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    time.sleep(moment)
+    work(process, moment)
     process.send_signal(signal.SIGINT)
-    code, out, err = finish(process, 60.0)
+    code, out, err = finish(process)
     assert (code, err) == (0, "")
     status, spent, *sound = out.split()
     assert status in ("INTERRUPTED", "CONVERGED", "PRECISION")
-    assert float(spent) <= moment + 2.0  # of CPU: the machine may be busy
+    assert float(spent) <= moment + 5.0  # of CPU: the machine may be busy
     assert sound == ["True"] * 3
 
 
-@pytest.mark.compiled
+@pytest.fixture(scope="module")
+def wide():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 600))
+    return X, np.where(X[:, 0] + 3.0 * rng.normal(size=6000) > 0, 1.0, -1.0)
+
+
+@pytest.mark.filterwarnings("ignore::svmcore.ConvergenceWarning")
 @pytest.mark.parametrize(("solver", "kernel"), SOLVERS)
-def test_a_time_limit_is_met_on_wide_data(solver, kernel):
-    program = WIDE.replace("OPTIONS", f"{{'solver': '{solver}', 'kernel': '{kernel}', 'n_threads': 1}}")
-    status, spent, *sound = run(program.replace("LIMIT", "time_limit=1.0")).split()[1:]
-    assert status in ("TIME_LIMIT", "CONVERGED", "PRECISION")
-    assert float(spent) <= 1.2 + 0.5 + 0.3
-    assert sound == ["True"] * 3
+def test_a_time_limit_is_met_on_wide_data(wide, solver, kernel):
+    X, y = wide
+    options = {"solver": solver, "kernel": kernel, "n_threads": 1}
+    svmcore.train_svc(X[:150], y[:150], 1e5, max_iter=50, **options)  # compile
+    begin = time.process_time()
+    found = svmcore.train_svc(X, y, 1e5, tol=1e-12, time_limit=0.4, **options)
+    assert time.process_time() - begin <= 0.4 + 5.0  # of CPU: the machine may be busy
+    assert found.status in (Status.TIME_LIMIT, Status.CONVERGED, Status.PRECISION)
+    a = found.alpha * y
+    assert abs(a.sum()) <= 1e-9 * abs(a).sum() + 1e-300
+    assert found.objective <= 0.0
+    assert np.isfinite(found.intercept)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -242,39 +258,32 @@ def test_the_same_bits_on_one_and_two_threads():
 # ---------------------------------------------------------------- start
 
 
-def test_import_is_quick(record_property):
+def test_import_loads_nothing_else():
     program = """
-import time, numpy
-start = time.perf_counter()
+import sys
 import svmcore
-print(time.perf_counter() - start)
+print(*sorted({"numpy", "scipy", "numba", "llvmlite"} & set(sys.modules)))
 """
-    seconds = min(float(run(program)) for _ in range(3))
-    record_property("import_seconds_beyond_numpy", seconds)
-    assert seconds < 0.6  # 0.2 s on a quiet machine
+    assert run(program) == "\n"
 
 
 FIRST_FIT = """
-import time, warnings
+import warnings
 warnings.simplefilter("error")
-start = time.perf_counter()
 import svmcore
 from svmcore import _kernels, _smo_jit
 found = svmcore.train_svc([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
-seconds = time.perf_counter() - start
 homes = [f for home in (_kernels, _smo_jit) for f in vars(home).values() if hasattr(f, "stats")]
-print(seconds, sum(sum(f.stats.cache_misses.values()) for f in homes), found.converged)
+print(sum(sum(f.stats.cache_misses.values()) for f in homes), found.converged)
 """
 
 
-@pytest.mark.compiled
-def test_a_second_process_compiles_nothing(record_property, tmp_path):
+@pytest.mark.ci
+def test_a_second_process_compiles_nothing(tmp_path):
     cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
     first, second = run(FIRST_FIT, **cache).split(), run(FIRST_FIT, **cache).split()
-    record_property("first_fit_seconds", float(second[0]))
-    assert int(first[1]) > 0
-    assert second[1:] == ["0", "True"]
-    assert float(second[0]) < 5.0  # 0.4 s beyond numpy on a quiet core
+    assert int(first[0]) > 0
+    assert second == ["0", "True"]
 
 
 @pytest.mark.compiled
@@ -286,10 +295,14 @@ def test_a_read_only_installation_falls_back_without_noise(tmp_path):
     (tmp_path / "home").write_text("")
     blocked = str(tmp_path / "home" / "cache")
     environment = {"HOME": blocked, "XDG_CACHE_HOME": blocked, "PYTHONDONTWRITEBYTECODE": "1"}
-    program = "import os; os.environ.pop('NUMBA_CACHE_DIR', None)\n" + FIRST_FIT
-    code, out, err = finish(start(program, root=tmp_path, **environment))
-    assert (code, err) == (0, "")
-    assert out.split()[2] == "True"
+    program = """
+import os, warnings
+os.environ.pop("NUMBA_CACHE_DIR", None)
+warnings.simplefilter("error")
+import svmcore
+print(svmcore.certificate([[0.0], [2.0]], [0, 1], [0.5, 0.5], 0.0, C=1.0, kernel="linear").infeasibility)
+"""
+    assert finish(start(program, root=tmp_path, **environment)) == (0, "0.0\n", "")
 
 
 # ---------------------------------------------------------------- examples
@@ -301,12 +314,8 @@ def modules() -> list[str]:
     return ["svmcore", *(name for name in found if name.split(".")[1] not in heavy)]
 
 
-SLOW_EXAMPLES = ("svmcore.cv.search", "svmcore.warm")  # without compilation
-
-
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.compiled if name in SLOW_EXAMPLES else ()) for name in modules()],
+    "name", [pytest.param(name, marks=pytest.mark.ci if name == "svmcore.warm" else ()) for name in modules()]
 )
 def test_examples_run(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)

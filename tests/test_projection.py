@@ -147,7 +147,7 @@ def test_rounding_does_not_add_up_on_the_equality_row(solver):
     y = np.where(X[:, 0] + rng.standard_normal(80) > 0, 1, -1)
     qp, K = _dual(X, y)
     raw = solvers.load(solver).run(
-        qp, K, control=Control(time_limit=20.0, callback=None, verbose=0), tol=1e-9, stopping="kkt", max_iter=-1,
+        qp, K, control=Control(time_limit=600.0, callback=None, verbose=0), tol=1e-9, stopping="kkt", max_iter=-1,
         start=np.zeros(80), seed=0, trace=False,
     )  # fmt: skip
     assert raw.n_iter > 100

@@ -10,6 +10,8 @@ import pytest
 
 from svmcore.cli import main, parsed
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 CLI = ROOT / "docs" / "cli.md"

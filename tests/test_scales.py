@@ -14,6 +14,8 @@ import svmcore
 from svmcore._jit import DISABLED
 from svmcore._types import Status
 
+pytestmark = pytest.mark.compiled
+
 SECONDS = 5.0  # of CPU, for the largest of these problems
 KERNELS = ["linear", "rbf", "poly", "sigmoid", "laplacian"]
 LOSSES = {False: ("hinge", "squared_hinge"), True: ("epsilon_insensitive", "squared_epsilon_insensitive")}
@@ -393,6 +395,7 @@ def test_a_chain_keeps_the_best_point_of_its_members(monkeypatch):
     def spoilt(qp, K, *, start, **options):
         return run(qp, K, start=np.zeros_like(start), **options | {"max_iter": 2})._replace(status=Status.LIMITED)
 
+    monkeypatch.setattr(choice, "is_small", lambda *_: False)
     monkeypatch.setattr(choice, "choose", lambda *_, **__: ("smo", "block"))
     monkeypatch.setattr(smo, "run", limited)
     monkeypatch.setattr(block, "run", spoilt)
@@ -537,7 +540,7 @@ def test_features_of_one_scale_are_not_spoken_of(columns, options):
 def test_sparse_features_are_compared_where_they_are_present():
     from scipy.sparse import csr_matrix, hstack, random_array
 
-    words = csr_matrix(random_array((N, 300), density=0.02, rng=np.random.default_rng(1)))
+    words = csr_matrix(random_array((N, 300), density=0.02, random_state=np.random.default_rng(1)))
     assert scale_warnings(words) == []
     said = scale_warnings(hstack([words, csr_matrix(INCOME[:, None])]))
     assert len(said) == 1

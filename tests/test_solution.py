@@ -16,6 +16,8 @@ from scipy import sparse
 import svmcore
 from svmcore.models import decision
 
+pytestmark = pytest.mark.compiled
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(50, 4)) * (RNG.random((50, 4)) < 0.6)
 Y = np.where(X[:, 0] + X[:, 1] + 0.3 * RNG.normal(size=50) > 0, "yes", "no")
@@ -167,7 +169,7 @@ def test_no_support_vectors_is_an_answer():
 def test_repr_and_status_speak():
     found = train()
     assert repr(found).startswith("<Solution: classification, ")
-    assert f"{len(found.support)} of 50 support vectors, smo" in repr(found)
+    assert f"{len(found.support)} of 50 support vectors, small" in repr(found)
     assert "converged" in repr(found)
     assert str(found.status).startswith("converged: ")
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from svmcore import InputError, StepCurve
 
+pytestmark = pytest.mark.compiled
+
 
 def curve(breakpoints, values, low=0.0, high=10.0) -> StepCurve:
     return StepCurve(np.array(breakpoints, dtype=float), np.array(values, dtype=float), low, high)

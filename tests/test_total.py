@@ -60,6 +60,7 @@ KERNELS = {
 
 def highs_objective(qp: DualQP, K: FloatArray) -> float:
     """The least objective by HiGHS, which adds 1e-7/2 |beta|^2 to it."""
+    pytest.importorskip("highspy")
     H = K[np.ix_(qp.point, qp.point)] + np.diag(qp.diag)
     A = np.ones((1, len(qp.c)))
     optimum = _highs.solve_qp(H, -qp.c, A, [qp.total], [qp.total], qp.lower, qp.upper, 4000)
@@ -76,7 +77,7 @@ def test_solver_meets_the_total_and_the_optimum(name, case, kernel):
     start = formulations.feasible_start(qp, np.zeros(len(qp.c)))
     assert start.sum() == pytest.approx(qp.total, abs=1e-12)
     raw = solvers.load(name).run(
-        qp, K, control=Control(time_limit=30.0, callback=None, verbose=0), tol=TOL, stopping="kkt", max_iter=-1,
+        qp, K, control=Control(time_limit=600.0, callback=None, verbose=0), tol=TOL, stopping="kkt", max_iter=-1,
         start=start, seed=0, trace=False,
     )  # fmt: skip
     assert raw.status is Status.CONVERGED
@@ -151,19 +152,21 @@ def with_total(problem: Problem, total: float) -> Problem:
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
-@pytest.mark.parametrize("n", [60, 400])
-def test_driver_with_auto(n, kernel):
+@pytest.mark.parametrize(("n", "solver"), [(60, "smo"), (60, "small"), (400, "block"), (400, "small")])
+def test_driver_with_auto(n, solver, kernel, monkeypatch):
     """The whole way: chosen solver, certificate, intercept. The linear problem is not moved to its mean."""
+    if solver != "small":
+        monkeypatch.setattr(auto, "is_small", lambda *_: False)
     rng = np.random.default_rng(1)
     X = rng.normal(size=(n, 4)) + 1e3
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 1e3, 1, -1)
     problem = with_total(svc_problem(X, y, 2.0, kernel=kernel, gamma=0.5), 7.25)
     assert svc_problem(X, y, 2.0, kernel="linear").centre is not None
     run = Run("auto", 1e-3, "kkt", -1, 10**8, 1, None, False, 0, {})
-    solution = _fit(problem, run, Control(time_limit=60.0, callback=None, verbose=0))
+    solution = _fit(problem, run, Control(time_limit=600.0, callback=None, verbose=0))
     assert solution.converged
     assert solution.kkt_violation <= 1e-3
-    assert solution.solver == ("smo" if n <= auto.TINY else "block")
+    assert solution.solver == solver
     assert solution.dual_coef.sum() == pytest.approx(7.25, abs=1e-9)
     free = (solution.alpha > 0) & (solution.alpha < 2.0)
     at_margin = y[free] * solution.decision_function(X[free])

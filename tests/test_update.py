@@ -46,6 +46,7 @@ def test_adds_and_removes_do_not_drift(loss, steps):
     assert solution.intercept == pytest.approx(fresh.intercept, abs=1e-8)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_the_factor_goes_with_the_machine(loss):
     """The second change of a chain computes no kernel rows of old members; a machine can be changed twice."""
@@ -139,6 +140,7 @@ def test_refusals():
         svmcore.load(file).remove(0)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("C", [1e-2, 0.3, 10.0, 1e4])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -169,6 +171,7 @@ def test_leave_one_out_of_duplicates():
         assert loo.decision_values[i] == pytest.approx(refit.decision_function(X[i : i + 1])[0], abs=1e-6)
 
 
+@pytest.mark.compiled
 def test_leave_one_out_of_a_regression():
     X = np.linspace(0.0, 6.0, 30).reshape(-1, 1)
     y = np.sin(X).ravel() + 0.1 * np.cos(20 * X).ravel()

@@ -460,7 +460,14 @@ if not DISABLED:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize(("cpu", "features"), [("x86-64-v3", "+avx2,+fma"), ("x86-64", "+sse2"), ("generic", "")])
+@pytest.mark.parametrize(
+    ("cpu", "features"),
+    [
+        pytest.param("x86-64-v3", "+avx2,+fma", marks=pytest.mark.ci),
+        ("x86-64", "+sse2"),
+        pytest.param("generic", "", marks=pytest.mark.ci),
+    ],
+)
 def test_narrower_processors_give_the_same_answer(cpu, features, tmp_path):
     program = (
         "import numpy as np, svmcore, warnings; rng = np.random.default_rng(0); X = rng.standard_normal((300, 7));"

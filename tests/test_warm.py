@@ -7,19 +7,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from checkouts import REPORT, USE
 
 import svmcore
+from svmcore import _fast
+
+pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[1]
 WORD = "svmcore: compiling once for this machine"
 
 
 def run(program: str, cache: Path, **environment: str) -> tuple[str, str]:
-    settings = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "SVMCORE_QUIET": "1", **environment}
+    settings = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "SVMCORE_QUIET": "1", "SVMCORE_FAST": "1", **environment}
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False, timeout=1800)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 
@@ -57,25 +61,138 @@ def test_a_long_compilation_is_announced_once(tmp_path):
     assert run(SHORT + USES, tmp_path, SVMCORE_QUIET="0") == ("", "")  # nothing to compile, nothing to say
     assert run(SHORT + USES, tmp_path / "quiet") == ("", "")
     mine = "said = []\n_jit.say = said.append\n"
-    out, err = run(SHORT + mine + USES + "print(len(said))", tmp_path / "hook", SVMCORE_QUIET="0")
+    out, err = run(
+        SHORT + mine + USES + f"print(sum({WORD!r} in line for line in said))", tmp_path / "hook", SVMCORE_QUIET="0"
+    )
     assert (out, err) == ("1\n", "")
 
 
-@pytest.mark.compiled
-def test_another_numba_compiles_with_the_plain_decorator(tmp_path):
-    program = """
+fast = pytest.mark.skipif(
+    bool(_fast.TESTED.get(tuple(map(int, _fast.numba.__version__.split(".")[:2])))),
+    reason="a numba without the fast way",
+)
+
+NEW = """
+import sys
 import numba
 numba.__version__ = "0.99.0"
-import sys
+{before}
 import svmcore
 from svmcore import _jit
-from svmcore.solvers._steps_jit import violation
-X = [[-2.0], [-1.0], [1.0], [2.0]]
-machine = svmcore.train_svc(X, [0, 0, 1, 1], kernel="linear", C=1e3, solver="adatron", fit_intercept=False)
-print(_jit.TESTED, "svmcore._roots" in sys.modules, type(violation).__name__, machine.predict([[-2.0], [2.0]]).tolist())
-homes = [module for name, module in sys.modules.items() if name.startswith("svmcore.") and name.endswith("_jit")]
+from svmcore.simd.sums import dot
+import numpy as np
+value = dot(np.arange(3.0), np.arange(3.0), 3)
+print(type(dot).__name__, "svmcore._roots" in sys.modules, value, _jit.OBSTACLE)
+homes = [module for name, module in sys.modules.items() if name == "svmcore.simd.sums"]
 stats = [f.stats for home in homes for f in vars(home).values() if hasattr(f, "stats")]
 print(any(s.cache_hits for s in stats), any(s.cache_misses for s in stats))
 """
-    assert run(program, tmp_path)[0] == "False False CPUDispatcher [0, 1]\nFalse True\n"
-    assert run(program, tmp_path)[0] == "False False CPUDispatcher [0, 1]\nTrue False\n"
+
+
+@pytest.mark.ci
+@fast
+@pytest.mark.compiled
+def test_a_numba_that_is_new_compiles_fast_where_its_private_names_are_the_same(tmp_path):
+    program = NEW.format(before="")
+    assert run(program, tmp_path)[0] == "Root True 5.0 \nFalse True\n"
+    assert run(program, tmp_path)[0] == "Root True 5.0 \nTrue False\n"
+
+
+MOVED = """
+from numba.core.typed_passes import NativeLowering
+run_pass = NativeLowering.run_pass
+def moved(self, state):
+    assert type(self) is NativeLowering, "moved"
+    return run_pass(self, state)
+NativeLowering.run_pass = moved
+"""
+
+
+@pytest.mark.ci
+@fast
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("before", "why"),
+    [
+        ('sys.modules["svmcore._lower"] = None', "ModuleNotFoundError: import of svmcore._lower"),
+        (MOVED, "AssertionError: "),
+    ],
+    ids=["at import", "while it compiles"],
+)
+def test_a_numba_whose_private_names_moved_compiles_the_plain_way(tmp_path, before, why):
+    for again in (False, True):  # what the first process has compiled the second one finds, verdict and machine code
+        out, err = run(NEW.format(before=before), tmp_path)
+        assert out.startswith(f"CPUDispatcher False 5.0 {why}")
+        assert out.endswith(f"\n{again} {not again}\n")
+        assert err == ""
+
+
+@fast
+@pytest.mark.compiled
+def test_the_word_says_what_this_process_does_without(tmp_path):
+    program = NEW.format(before=MOVED) + "print(*_jit.words(), sep='\\n')"
+    *_, plain, word = run(program, tmp_path)[0].splitlines()
+    assert plain.startswith("svmcore: numba 0.99.0 compiles in the plain way, five times as long: AssertionError: ")
+    assert word == f"{WORD}, up to a minute; svmcore.warmup() does it ahead"
+    (tmp_path / "file").touch()
+    nowhere = tmp_path / "file" / "folder"
+    *_, word = run(NEW.format(before="") + "print(*_jit.words(), sep='\\n')", nowhere)[0].splitlines()
+    assert word.startswith(f"svmcore: compiling for this process alone, about 10 s: {nowhere / 'svmcore'}")
+    assert word.endswith("cannot be written to; NUMBA_CACHE_DIR=folder names another")
+
+
+@pytest.mark.compiled
+def test_the_plain_way_can_be_asked_for(tmp_path):
+    assert run(NEW.format(before=""), tmp_path, SVMCORE_FAST="0")[0].startswith(
+        "CPUDispatcher False 5.0 SVMCORE_FAST=0"
+    )
+
+
+class Tries:
+    """A compiler whose roots are plain functions, as long as it works."""
+
+    def __init__(self, spoil=lambda function: function):
+        self.spoil, self.count = spoil, 0
+
+    def __call__(self, function, *, allocates):
+        self.count += 1
+        spoiled = self.spoil(function)
+
+        def root(*args):
+            return spoiled(*args)
+
+        return root
+
+
+def test_a_tested_numba_is_not_tried(tmp_path, monkeypatch):
+    tries = Tries()
+    for version, works in (("0.68.1", True), ("0.62.0", True), ("0.61.2", False)):
+        monkeypatch.setattr(_fast.numba, "__version__", version)
+        assert (_fast.obstacle(tmp_path, tries) == "") == works
+    assert tries.count == 0
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda function: function, ""),
+        (lambda function: lambda *args: np.add(function(*args), 1), "a sample computes something else"),
+        (lambda function: None, "TypeError: 'NoneType' object is not callable"),
+    ],
+    ids=["works", "computes something else", "fails"],
+)
+def test_a_numba_that_is_new_is_tried_once(tmp_path, monkeypatch, spoil, why):
+    monkeypatch.setattr(_fast, "_MACHINERY", ())  # which stays loaded in this process
+    monkeypatch.setattr(_fast.numba, "__version__", "1.0.0rc1")
+    tries = Tries(spoil)
+    assert _fast.obstacle(tmp_path, tries) == why
+    assert tries.count > 0
+    before = tries.count
+    assert _fast.obstacle(tmp_path, tries) == why
+    assert tries.count == before
+    assert _fast.obstacle(tmp_path / "none" / "file", tries) == why
+    (file,) = tmp_path.glob("*.verdict")
+    file.write_bytes(b"damaged")
+    assert _fast.obstacle(tmp_path, tries) == why
+    assert tries.count > before

@@ -86,7 +86,7 @@ TESTS = {
     "solvers/_steps_jit": "steps smo",
     "solvers/_sweeps_jit": "steps",
     "solvers/_near_jit": "near whole",
-    "solvers/_whole_jit": "whole block_steps:bias",
+    "solvers/_small_jit": "small block_steps:bias",
     "solvers/adatron": "adatron",
     "solvers/block": "block_branches",
     "solvers/chunking": "working_sets:chunk",

@@ -17,6 +17,8 @@ from bench.report.page import Grid
 from bench.report.sections import (
     duration,
     estimators_grid,
+    first_grid,
+    first_rows_grid,
     path_grid,
     processes,
     scale_grids,
@@ -48,7 +50,7 @@ _SCORES = (
     "relative_gap", "kkt_violation", "n_sv", "n_kernel_evals", "error", "n_events", "elbow_max", "import_seconds",
     "first_fit", "first_fit_cpu", "second_fit", "peak_mb", "data_mb", "best_error", "disagree",
 )  # fmt: skip
-_SUITES = ("fit", "fit-large", "predict", "path", "cv", "cold", "memory", "small", "estimators", "scale")
+_SUITES = ("fit", "fit-large", "predict", "path", "cv", "cold", "memory", "small", "first", "estimators", "scale")
 _WHOLE = ("estimators", "scale")  # suites all of whose scores are shown
 _ENVIRONMENT = (
     "kind", "when", "svmcore", "commit", "cpu", "cores", "vectors", "python", "packages", "load", "command",
@@ -128,9 +130,14 @@ def _classes(results: Results) -> Grid:
 
 def readme_block(results: Results) -> str:
     """The table of README.md."""
+    look = cases(results, "first")
+    first = (
+        "What one tries first: scikit-learn's time divided by ours, whole estimators, one thread "
+        f"([every fit](docs/benchmarks.md)):\n\n{first_grid(look).markdown()}\n\n"
+    )
     return (
         "Time of a peer divided by ours, geometric mean, at equal certified duality gap (more than 1: svmcore is faster):\n\n"
-        f"{_classes(results).markdown()}\n\n{_origin(results)}\n"
+        f"{_classes(results).markdown()}\n\n{first if look else ''}{_origin(results)}\n"
         "[How it is measured](docs/benchmarks.md)"
     )
 
@@ -140,6 +147,8 @@ def tables_block(results: Results) -> str:
     parts = [_origin(results), _classes(results).markdown()]
     if found := cases(results, "small"):
         parts += ["### Calls of less than a millisecond", small_calls_grid(found).markdown()]
+    if found := cases(results, "first"):
+        parts += ["### What a newcomer measures first", first_rows_grid(found).markdown()]
     if results.kind("threads", "fit"):
         parts += ["### Wide dense data: kernel values, and two threads", threads_grid(results).markdown()]
     if found := cases(results, "estimators"):

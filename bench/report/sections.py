@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bench.peers import BASELINE
 from bench.peers.ours import PATH
 from bench.report import plots
@@ -270,6 +272,49 @@ def estimators(results: Results) -> Iterator[Section]:
         yield Section("Estimators", [estimators_grid(found)])
 
 
+def _quotient(case: Case) -> float:
+    """How many times faster than scikit-learn's estimator of the same name."""
+    assert case.ours is not None
+    return seconds(case.rows[BASELINE]) / seconds(case.ours)
+
+
+def first_grid(found: list[Case]) -> Grid:
+    """A row a data set: how its fits compare with scikit-learn's, and which of them is the slowest by comparison."""
+    rows = []
+    for group, every in groups(found).items():
+        part = [case for case in every if BASELINE in case.rows and case.ours is not None]
+        quotients = [_quotient(case) for case in part]
+        least = int(np.argmin(quotients))
+        problem = part[least].problem
+        rows.append(
+            [
+                group, f"{problem['n']} x {problem['d']}", str(len(part)), times(float(np.exp(np.mean(np.log(quotients))))),
+                f"{times(quotients[least])}, {problem['name']}", str(sum(quotient < 1.0 for quotient in quotients)),
+            ]
+        )  # fmt: skip
+    return Grid(["data", "rows x features", "fits", "geometric mean", "worst", "slower"], rows)
+
+
+def first_rows_grid(found: list[Case]) -> Grid:
+    """A row a fit."""
+    rows = [
+        [
+            case.group, case.problem["name"], duration(seconds(case.rows[BASELINE])), duration(seconds(case.ours)),
+            times(_quotient(case)), "yes" if case.ours["met"] else "no",
+        ]
+        for case in found
+        if BASELINE in case.rows and case.ours is not None
+    ]  # fmt: skip
+    return Grid(["data", "machine", BASELINE, "svmcore", "ratio", "the same answer"], rows)
+
+
+def first(results: Results) -> Iterator[Section]:
+    """What a newcomer measures."""
+    found = cases(results, "first")
+    if found:
+        yield Section("First look", [first_grid(found), Part("Every fit", [first_rows_grid(found)])])
+
+
 _COUNTS = {
     "rounds": "rounds", "passes": "passes", "support": "vectors", "rows_seen": "rows sent up", "bytes_up": "MB up",
     "bytes_down": "MB down", "peak_mb": "peak MB", "relative_gap": "gap", "cpu": "CPU s", "cpu_ratio": "to one machine: CPU",
@@ -485,6 +530,7 @@ SECTIONS: list[Callable[[Results], Iterator[Section]]] = [
     cv,
     predict,
     small_calls,
+    first,
     estimators,
     scale,
     scaling,

@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 from bench.suite import Suite
-from bench.suites import cv, estimators, fit, fit_large, path, predict, processes, scale, scaling, small, smoke, solvers
+from bench.suites import (
+    cv,
+    estimators,
+    first,
+    fit,
+    fit_large,
+    linear,
+    path,
+    predict,
+    processes,
+    scale,
+    scaling,
+    small,
+    smoke,
+    solvers,
+)
 from bench.tables import SUITE as TABLES
 
 __all__ = ["SUITES", "Suite"]
@@ -11,7 +26,7 @@ __all__ = ["SUITES", "Suite"]
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in [
-        smoke.SUITE, fit.SUITE, fit_large.SUITE, path.SUITE, cv.SUITE, predict.SUITE, small.SUITE, solvers.SUITE,
-        scaling.SUITE, scale.SUITE, estimators.SUITE, processes.COLD_SUITE, processes.MEMORY_SUITE, TABLES,
+        smoke.SUITE, first.SUITE, fit.SUITE, linear.SUITE, fit_large.SUITE, path.SUITE, cv.SUITE, predict.SUITE, small.SUITE,
+        solvers.SUITE, scaling.SUITE, scale.SUITE, estimators.SUITE, processes.COLD_SUITE, processes.MEMORY_SUITE, TABLES,
     ]
 }  # fmt: skip

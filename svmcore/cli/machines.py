@@ -44,7 +44,7 @@ def train(args: argparse.Namespace) -> int:
         return validated(args, table, _trained)
     solution = with_origin(_trained(args, table), table)
     report = Report("train", args.json)
-    written = report.sealing(lambda: _save(args, solution)) if args.output else None
+    written = report.sealing(lambda: _save(args, solution, table)) if args.output else None
     add_data(report, args.data, table.X, table.y, args.svr)
     add_solution(report, solution)
     report.tell("seconds", solution.fit_seconds, seconds_text(solution.fit_seconds))
@@ -76,14 +76,26 @@ def _check_words(args: argparse.Namespace) -> None:
         raise InputError("--loss belongs to classification and regression; leave it out with --one-class")
 
 
-def _save(args: argparse.Namespace, machine: Any) -> str:
-    """Write the machine: as text of LIBSVM where its command line asked for one, and the text can hold it."""
-    if args.output == args.file and not args.output.endswith(".npz"):
+def _save(args: argparse.Namespace, machine: Any, table: Table) -> str:
+    """Write the machine: as text of LIBSVM where its command line or the name's end asks for it, and the text can hold it."""
+    if args.output.endswith(".model") or (args.output == args.file and not args.output.endswith(".npz")):
         try:
-            return write(args.output, functools.partial(machine.save, format="libsvm"))
+            return write(args.output, functools.partial(_as_svm_train(machine, table).save, format="libsvm"))
         except InputError as error:
             say(f"{args.output} is written in svmcore's own format, not LIBSVM's: {error}")
     return write(args.output, machine.save)
+
+
+def _as_svm_train(machine: Any, table: Table) -> Any:
+    """The machine with its classes in the order in which the data name them, as svm-train has them."""
+    if getattr(machine, "strategy", None) != "ovo":
+        return machine
+    import numpy as np
+
+    from svmcore import libsvm
+
+    _, first = np.unique(np.asarray(table.y), return_index=True)
+    return libsvm.in_order(machine, np.argsort(first))
 
 
 def _trained(args: argparse.Namespace, table: Table) -> Solution | Machines:

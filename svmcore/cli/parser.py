@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, get_args
 
@@ -49,16 +50,24 @@ class _Parser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         found, rest = super().parse_known_args(args, namespace)
         if rest:
-            self.error(self._unknown(rest))
+            self.error(self._unknown(rest, sys.argv[1:] if args is None else args))
         return found, rest
 
-    def _unknown(self, rest: list[str]) -> str:
-        """What to say about words that nothing takes."""
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            close = difflib.get_close_matches(str(value), action.choices, 1)
+            meant = f"did you mean {close[0]}?" if close else f"choose from {', '.join(action.choices)}"
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}: {meant}")
+        super()._check_value(action, value)
+
+    def _unknown(self, rest: list[str], given: Sequence[str]) -> str:
+        """What to say about words that nothing takes, of all words that were given."""
         k = next((k for k, word in enumerate(rest) if word.startswith("-") and word != "-"), None)
         if k is None:
             return f"there is one argument too many: {rest[0]}"
         option, _, value = rest[k].partition("=")
-        meant = self._meant(option, value or (rest[k + 1] if k + 1 < len(rest) else ""))
+        after = given[given.index(rest[k]) + 1 :]  # which may be taken for an argument, in some Pythons
+        meant = self._meant(option, value or (after[0] if after else ""))
         return f"unknown option {option}" + (f": did you mean {meant}?" if meant else "")
 
     def _meant(self, option: str, value: str) -> str | None:
@@ -461,7 +470,9 @@ def _add_class_weight(parser: argparse.ArgumentParser) -> None:
 
 def _add_range(parser: argparse.ArgumentParser) -> None:
     low, high = parser.add_mutually_exclusive_group(), parser.add_mutually_exclusive_group()
-    high.add_argument("--C-max", type=float, metavar="C", help="the largest C (default 1000)")
+    high.add_argument(
+        "--C-max", type=float, metavar="C", help="the largest C (default 1000; cv of numbers: times their spread)"
+    )
     high.add_argument("--lambda-min", type=float, metavar="L", help="the same as --C-max 1/L")
     low.add_argument(
         "--C-min", type=float, metavar="C", help="the smallest C (default: where the solution begins to move)"

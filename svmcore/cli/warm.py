@@ -13,6 +13,7 @@ from svmcore.cli.output import DONE, Report
 
 def warmup(args: argparse.Namespace) -> int:
     """Compile what is named, for this machine or into a file for others."""
+    from svmcore import _jit as compiler
     from svmcore.warm import warmup as compile_ahead
 
     os.environ.setdefault("SVMCORE_QUIET", "1")  # nobody needs to be told of warmup here
@@ -23,6 +24,7 @@ def warmup(args: argparse.Namespace) -> int:
     report = Report("warmup", args.json)
     report.tell("seconds", time.perf_counter() - begin, f"{time.perf_counter() - begin:.1f}")
     report.facts["what"] = args.what
+    report.tell("compiler", compiler.description(), compiler.description())
     if args.bundle:
         size = Path(args.bundle).stat().st_size
         report.add("written", f"{args.bundle} ({size / 1e6:.1f} MB)", file=args.bundle, bytes=size)

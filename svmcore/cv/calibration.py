@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcore._door import reals
 from svmcore._errors import InputError
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
@@ -249,7 +250,7 @@ class Calibrator:
 
     def from_scores(self, scores: Any) -> FloatArray:
         """The same for decision values."""
-        p = self.model.probability(np.asarray(scores, dtype=np.float64))
+        p = self.model.probability(reals(scores, "scores"))
         return np.stack([1.0 - p, p], axis=1)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -338,7 +339,7 @@ class ClassCalibrator:
 
     def from_scores(self, scores: Any) -> FloatArray:
         """The same for the scores of `Machines.decision_function`."""
-        scores = np.asarray(scores, dtype=np.float64)
+        scores = reals(scores, "scores")
         each = [part.model.probability(scores[:, k]) for k, part in enumerate(self.parts)]
         p = np.maximum(np.stack(each, axis=1), _LEAST)  # where no class is likely all are alike
         return np.asarray(p / p.sum(axis=1, keepdims=True))

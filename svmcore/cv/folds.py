@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcore._door import entered
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
 from svmcore.problem import border
@@ -117,7 +118,7 @@ def _stratified(
 
 
 def _groups(groups: Any, n: int) -> IntArray:
-    values = np.asarray(groups).reshape(-1)
+    values = entered(groups, "groups").reshape(-1)
     if values.size != n:
         raise InputError(f"groups has {values.size} entries for {n} rows; give one group per row")
     try:

@@ -22,6 +22,14 @@ SCORES = {
     ONE_CLASS: ("error", "balanced_error", "auc"),
 }
 """The scores of each loss, the default first."""
+THEIRS = {
+    "accuracy": "error",
+    "balanced_accuracy": "balanced_error",
+    "roc_auc": "auc",
+    "neg_mean_absolute_error": "absolute_error",
+    "neg_mean_squared_error": "squared_error",
+}
+"""scikit-learn's names of scores, of which more is better, and the same of which less is."""
 
 
 class Goal(NamedTuple):
@@ -52,6 +60,7 @@ class Goal(NamedTuple):
 def goal_of(loss: Any, score: Any, epsilon: Any, tau: Any) -> tuple[Goal, str]:
     """The checked loss and score; `epsilon` and `tau` go with those that have them."""
     loss = border.choice("loss", loss, LOSSES)
+    score = THEIRS.get(score, score) if isinstance(score, str) else score
     if score is None:
         score = SCORES[loss][0]
     elif isinstance(score, str) and score in {name for names in SCORES.values() for name in names}:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._errors import CostWarning, InputError, warn
+from svmcore._errors import CostWarning, StoppedError, warn
 from svmcore._types import FloatArray
 from svmcore.cv.band import band_of, check_kernel
 from svmcore.cv.estimate import SLOW, estimate
@@ -64,7 +64,7 @@ class Job(NamedTuple):
                 gaps += [r.max_gap for each in results.values() for r in each]
                 curves |= {gamma: self._curves(gamma, each) for gamma, each in results.items() if each}
                 curves, least = _pruned(curves)
-                wanted = plan.more(least)
+                wanted = plan.more(least) if least else []
         if not curves:
             self._nothing()
         stats = {"n_gammas": len(curves), "max_gap": max(gaps), "n_loose": sum(gap > _WARN_GAP for gap in gaps)}
@@ -144,7 +144,7 @@ class Job(NamedTuple):
     def _nothing(self) -> None:
         if self.progress.reason == "interrupted":
             raise KeyboardInterrupt
-        raise InputError(
+        raise StoppedError(
             f"the cross-validation ended ({self.progress.reason}) before the first of {len(self.folds)} folds was complete; "
             "raise time_limit, lower C_max, or use fewer rows"
         )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import Control, new_control
-from svmcore._errors import StoppedError
+from svmcore._errors import InputError, StoppedError
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, signs, support_curve
 from svmcore.cv.folds import Fold
@@ -22,8 +22,9 @@ from svmcore.cv.several import PathPiece, largest, support_of_all, voted
 from svmcore.kernel.whole import part_of
 from svmcore.path.cross import Cross
 from svmcore.path.data import merged
-from svmcore.path.driver import Way, follow_data
+from svmcore.path.driver import Way, follow_data, why_stalled
 from svmcore.path.family import data_of
+from svmcore.path.headway import STALLED
 from svmcore.path.problem import Data, idle_sides
 from svmcore.path.result import Path
 from svmcore.problem import border
@@ -355,6 +356,12 @@ def _follow(study: Study, task: PathTask, gram: FloatArray | None, threads: int,
     way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=threads, null=False)
     data = study.data(task.gamma, train, task.part, threads, shared=gram is not None)
     path = follow_data(data, way, control, gram=gram)
+    if path.ended == STALLED:
+        C = path.C_max / study.ratio(train)
+        raise InputError(
+            f"the path of a fold cannot be followed beyond C={C:.6g}: {why_stalled(path)}. Give a smaller C_max, or a "
+            "positive semi-definite kernel of values near 1"
+        )
     return path if path.ended == "done" else None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcore._door import reals
 from svmcore._errors import InputError, MissingExtraError
 from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray
@@ -294,7 +295,7 @@ class PathCV:
         raise InputError(f"gamma={gamma!r} was not tried; tried were {tried}")
 
     def _Cs(self, C: Any) -> tuple[FloatArray, bool]:
-        values = np.asarray(C, dtype=np.float64)
+        values = reals(C, "C")
         if values.ndim > 1:
             raise InputError(f"C has {values.ndim} dimensions; give one number or a one-dimensional array")
         flat = np.atleast_1d(values)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import Control
+from svmcore._door import entered
 from svmcore._errors import InputError
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
@@ -170,8 +171,10 @@ def _costs(costs: Any, classes: NDArray[Any]) -> FloatArray:
         matrix = row[:, None] * (1.0 - np.eye(k))
     else:
         try:
-            matrix = np.array(costs, dtype=np.float64)
-        except (TypeError, ValueError):
+            matrix = np.array(entered(costs, "costs"), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
             matrix = np.empty(0)
         if matrix.shape != (k, k) or not np.isfinite(matrix).all() or (matrix < 0).any():
             raise InputError(

@@ -30,6 +30,7 @@ from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import _checked_points
 
 ALIGN = ("C", "C*n")
+_FALLS = 0.01  # share by which a score falls from half of the largest C on, from which the end of the range matters
 
 
 @checked()
@@ -65,11 +66,13 @@ def cv_path(
     score : less is better. Of classes: "error", the share of wrong predictions; "balanced_error", its mean over the
         classes; "hinge", the mean of max(0, 1 - y f(x)); "auc", one minus the area under the ROC curve. Of numbers, by the
         distance |y - f(x)|: "absolute_error", "squared_error", "epsilon_insensitive" (what is beyond `epsilon`) and "pinball"
-        (with `tau`), all means. Default: "error", "absolute_error", or for loss="pinball" the same.
+        (with `tau`), all means. Default: "error", "absolute_error", or for loss="pinball" the same. scikit-learn's names,
+        "accuracy", "balanced_accuracy", "roc_auc", "neg_mean_absolute_error", "neg_mean_squared_error", are known, too.
     costs : for score="error": what a mistake costs, a mapping from true label to cost, or a matrix of true by predicted.
     align : folds have fewer rows than all. "C": the same C for all; "C*n": C times the weight of the rows is the same (the
         default of "one_class", where that is the same nu).
-    lambda_max, lambda_min, C_min, C_max : the ends, lambda = 1 / C (default: up to C = 1000, from the smallest C).
+    lambda_max, lambda_min, C_min, C_max : the ends, lambda = 1 / C (default: from the smallest C up to C = 1000; of numbers
+        up to 1000 times their standard deviation, where that is above 1).
     n_jobs : paths side by side, in threads (joblib's `parallel_backend` may choose processes); -1: one per processor. The
         result does not depend on it.
     random_state : seed of the folds; None is 0.
@@ -115,6 +118,8 @@ def cv_path(
     weighing = Weighing(sample_weight, weight_training, weight_score, class_weight)
     strategy = border.choice("classes", classes, STRATEGIES)
     study, scored = _study(X, y, form, span, weighing, feature_names, strategy, goal)
+    if C_max is None and lambda_min is None:
+        study = _as_far_as_targets_reach(study)
     progress = _progress(time_limit, callback, verbose)
     worker_count(n_jobs)  # a wrong one is named before the work begins
     learned = study.goal.learned(study.classes.size)
@@ -129,7 +134,10 @@ def cv_path(
     if not study.form["standardize"]:
         by_scale = isinstance(gamma, str) and gamma == "scale"
         warn_of_scales(study.X, study.spec(None).kernel, by_scale, names=study.names)
-    return PathCV(study, judge, found.curves, found.stats, found.ended)
+    answer = PathCV(study, judge, found.curves, found.stats, found.ended)
+    if study.goal.target is not None and found.ended == "done":
+        _speak_of_the_end(answer)
+    return answer
 
 
 class Weighing(NamedTuple):
@@ -223,6 +231,24 @@ def _speak(found: FoundCurves, n_folds: int) -> None:
             f"{stats['n_loose']} of {stats['n_paths']} paths have a relative duality gap of up to {stats['max_gap']:.1e}: "
             "points that are nearly equal, or a kernel matrix that is not positive semi-definite. The error may be off where "
             "they are. Remedy: scaled features, or a positive semi-definite kernel.",
+            ConvergenceWarning,
+        )
+
+
+def _as_far_as_targets_reach(study: Study) -> Study:
+    """The default range of C, times the spread of the targets where that is above 1: C is in units of theirs."""
+    target = study.goal.target
+    spread = 0.0 if target is None else float(np.std(target))
+    return study._replace(span=study.span._replace(low=study.span.low / max(1.0, spread)))
+
+
+def _speak_of_the_end(answer: PathCV) -> None:
+    """Warn where numbers are best at the largest C and the score still falls there."""
+    most = answer.C_range[1]
+    if most / 2.0 > answer.C_range[0] and answer.error(most) < (1.0 - _FALLS) * answer.error(most / 2.0):
+        warn(
+            f"the score still falls at the end of the range, C = {most:g}: a larger C may be better. Remedy: a larger C_max, "
+            "or targets divided by their spread.",
             ConvergenceWarning,
         )
 

@@ -7,16 +7,18 @@ place; what a lost worker held is made again elsewhere from a log of the stages.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
 
 import dask
 import numpy as np
 from dask import array as da
 from distributed import Client, Future, KilledWorker, get_client, get_worker, wait
 
+from svmcore._door import entered
 from svmcore._errors import InputError, SVMError
 from svmcore.distributed import files
 from svmcore.distributed.engine import POLL, Crew, Halted, Serial
@@ -24,6 +26,9 @@ from svmcore.distributed.parts import Held, Piece
 from svmcore.distributed.stages import CHANGES_NOTHING
 from svmcore.problem import border
 
+P = ParamSpec("P")
+T = TypeVar("T")
+_CLOSED = ("closing", "closed")  # what a client says of itself then
 _RUNS = itertools.count()
 _TRIES = 20  # workers that may be lost in one stage of a linear machine
 _LOOK = 2.0  # seconds between looks whether a worker is still there
@@ -41,7 +46,35 @@ def _client(client: Any) -> Client:
             ) from None
     if not isinstance(client, Client) or client.asynchronous:
         raise InputError(f"client={client!r} is no (synchronous) distributed.Client")
+    if client.status in _CLOSED:
+        raise InputError(
+            "client= is closed; give one that is connected, or make a new one with distributed.Client(...)"
+        )
     return client
+
+
+def _in_words(method: Callable[P, T]) -> Callable[P, T]:
+    """A method of something that has a `client`; where this was closed, or data have vanished, it says so in a sentence."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **keywords: P.kwargs) -> T:
+        try:
+            return method(*args, **keywords)
+        except Exception as error:
+            owner: Any = args[0]
+            if isinstance(error, SVMError | Halted) or not (_is_loss(error) or owner.client.status in _CLOSED):
+                raise
+            lost = (
+                "the client was closed before the work was over"
+                if owner.client.status in _CLOSED
+                else "data that no other worker holds were lost with a worker, or cancelled"
+            )
+            raise SVMError(
+                f"{lost}; run again, with checkpoint= to go on from the last round, and give files or collections instead "
+                "of arrays that are kept in one place"
+            ) from None
+
+    return call
 
 
 class Dask(Serial):
@@ -61,11 +94,13 @@ class Dask(Serial):
         self._run = next(_RUNS)
         self._numbers = itertools.count()
 
+    @_in_words
     def workers(self) -> list[str]:
         """Addresses of the workers that are there now."""
         found: dict[str, Any] = self.client.sync(self.client.scheduler.identity, n_workers=-1)
         return sorted(found["workers"])
 
+    @_in_words
     def sources(self, X: Any, y: Any, weight: Any, label: Any, parts: int | None) -> list[Any]:
         """Collections become futures of parts, whose lineage dask keeps; files are read by the workers."""
         lazy = _delayed_parts(X, y, weight, label)
@@ -79,6 +114,7 @@ class Dask(Serial):
         self.count = len(found)
         return found
 
+    @_in_words
     def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], *, ask: bool = True) -> list[Any]:
         """As `Serial.run`: futures. Part k begins on worker k, and may go on anywhere."""
         if ask and self.poll():
@@ -92,6 +128,7 @@ class Dask(Serial):
             for k, task in enumerate(tasks)
         ]  # fmt: skip
 
+    @_in_words
     def share(self, value: Any) -> Any:
         """As the result of a task, which can be done again. What is scattered is lost with the worker that holds it.
 
@@ -100,6 +137,7 @@ class Dask(Serial):
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
             return self.client.submit(_same, value, pure=False, key=f"svmcore-value-{self._run}-{next(self._numbers)}")
 
+    @_in_words
     def gather(self, handles: list[Any]) -> list[Any]:
         """As `Serial.gather`."""
         pending = [handle for handle in handles if isinstance(handle, Future)]
@@ -117,15 +155,9 @@ class Dask(Serial):
                 f"a part ended the process of every worker that took it ({error}); most often it needs more memory than "
                 "a worker has: give more and smaller parts"
             ) from None
-        except Exception as error:
-            if isinstance(error, SVMError) or not _is_loss(error):
-                raise
-            raise SVMError(
-                f"data that no other worker holds were lost with a worker ({error}); run again, with checkpoint= to go on "
-                "from the last round, and give files or collections instead of arrays"
-            ) from None
         return found
 
+    @_in_words
     def crew(self, make: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> Crew:
         """As `Serial.crew`: actors."""
         return _Actors(self, make, tasks)
@@ -174,7 +206,7 @@ class _Actors(Crew):
     """Members on the workers of a cluster. `log` holds all stages that changed something, and is all that recovery needs."""
 
     def __init__(self, engine: Dask, make: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> None:
-        self.dask, self.make, self.tasks = engine, make, list(tasks)
+        self.dask, self.client, self.make, self.tasks = engine, engine.client, make, list(tasks)
         workers = engine.began
         self.owned = [list(range(k, len(tasks), len(workers))) for k in range(min(len(workers), len(tasks)))]
         self.log: list[tuple[str, list[tuple[Any, ...]]]] = []
@@ -186,7 +218,7 @@ class _Actors(Crew):
     def _submit(self, own: list[int], workers: list[str] | None) -> Future:
         """A new actor; its tasks are flat, for futures in them to be resolved."""
         flat = [argument for k in own for argument in self.tasks[k]]
-        return self.dask.client.submit(
+        return self.client.submit(
             _Holder,
             self.make,
             *flat,
@@ -203,11 +235,13 @@ class _Actors(Crew):
             try:
                 return future.result(timeout=_LOOK)
             except TimeoutError:
+                if self.client.status in _CLOSED:  # the result of an actor would be waited for without end
+                    raise CancelledError from None
                 workers = self.dask.workers()
                 if address is not None and address not in workers:
                     raise RuntimeError("its worker is gone") from None
                 if not workers:
-                    self.dask.client.wait_for_workers(1, timeout=_PATIENCE)
+                    self.client.wait_for_workers(1, timeout=_PATIENCE)
 
     def _made(self, k: int, future: Future) -> Any:
         try:
@@ -219,7 +253,7 @@ class _Actors(Crew):
         """The actor k, made anew on any worker and brought to where it was."""
         for _ in range(_TRIES):
             try:
-                self.dask.client.wait_for_workers(1, timeout=_PATIENCE)
+                self.client.wait_for_workers(1, timeout=_PATIENCE)
                 actor = self._waited(self._submit(self.owned[k], None))
                 log = [(name, [args[i] for i in self.owned[k]]) for name, args in self.log]
                 self._waited(actor.replay(log), actor._address)
@@ -229,6 +263,7 @@ class _Actors(Crew):
                 error = again
         raise SVMError(f"parts {self.owned[k]} lost {_TRIES} workers one after the other ({error})")
 
+    @_in_words
     def each(self, name: str, args: Sequence[tuple[Any, ...]]) -> list[Any]:
         """As `Crew.each`."""
         calls = []
@@ -268,7 +303,8 @@ def _held(name: str, X: Any, y: Any, weight: Any) -> Held:
     """A chunk as a part."""
     names = border.column_names(X)
     X = X.to_numpy() if hasattr(X, "to_numpy") else X
-    return Held(name, Piece(X, np.asarray(y), None if weight is None else np.asarray(weight), names))
+    y = entered(y, f"y of part {name}")
+    return Held(name, Piece(X, y, None if weight is None else entered(weight, f"sample_weight of part {name}"), names))
 
 
 def _of_frame(name: str, frame: Any, label: Any, weight: Any) -> Held:
@@ -294,7 +330,7 @@ def _chunks(values: Any, like: Any, name: str, count: int) -> list[Any]:
         sizes = getattr(like, "chunks", ((np.nan,),))[0]
         if np.isnan(sum(sizes)):
             raise InputError(f"X has parts of unknown lengths; give {name} as a collection of dask with the same parts")
-        values = da.from_array(np.asarray(values), chunks=(sizes,))
+        values = da.from_array(entered(values, name), chunks=(sizes,))
     if isinstance(values, da.Array):
         values = values.reshape(-1) if values.ndim > 1 else values
         if isinstance(like, da.Array) and not np.isnan(sum(like.chunks[0]) + sum(values.chunks[0])):

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from svmcore._door import entered
 from svmcore._errors import InputError
 from svmcore._types import KernelKind
 from svmcore.classes import Machines
@@ -166,7 +167,7 @@ class _Estimator:
 
     def score(self, X: Any, y: Any) -> float:
         """The share of right labels, or R squared of a regression."""
-        predicted, y = (np.asarray(values) for values in (self.predict(X), y))
+        predicted, y = (entered(values, "y") for values in (self.predict(X), y))
         y = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
         if y.shape != predicted.shape:
             raise InputError(f"y has shape {y.shape} and X has {len(predicted)} rows; give one label a row")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from svmcore._door import entered
 from svmcore._errors import InputError
 from svmcore.data import load_data
 from svmcore.data.arrow import pyarrow
@@ -118,8 +119,15 @@ def _row_group(path: str, group: int, label: Any, weight: Any) -> Piece:
     w = None if weight is None else columns.pop(weight)
     single = all(column.dtype == np.float32 for column in columns.values())
     try:
-        X = np.column_stack([np.asarray(column, np.float32 if single else np.float64) for column in columns.values()])
+        X = np.column_stack(
+            [
+                np.asarray(entered(column, f"column {name!r} of {path}"), np.float32 if single else np.float64)
+                for name, column in columns.items()
+            ]
+        )
     except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{path} holds columns that are no numbers ({error}); leave them out of the file") from None
     return Piece(X, y, w, tuple(columns))
 
@@ -150,8 +158,12 @@ def _of_files(names: list[str], y: Any, label: Any, weight: Any) -> list[Any]:
             continue
         if name.endswith(".npy") and (y is None or len(y) != len(names)):
             raise InputError(f"{name} holds features only; give as many files, or arrays, of labels as y")
-        own = (os.fspath(y[k]) if isinstance(y[k], (str, os.PathLike)) else y[k]) if y is not None else None
-        found.append(File(name, own, label, None if weight is None else weight[k]))
+        beside = [None if each is None else each[k] for each in (y, weight)]
+        own, shares = (os.fspath(each) if isinstance(each, (str, os.PathLike)) else each for each in beside)
+        for each in (own, shares):
+            if isinstance(each, str) and not os.path.isfile(each):
+                raise InputError(f"part {name} has its labels or weights in {each}, and there is no such file")
+        found.append(File(name, own, label, shares))
     return found
 
 
@@ -160,10 +172,10 @@ def _cut(X: Any, y: Any, weight: Any, names: tuple[str, ...] | None, parts: int 
     n = int(X.shape[0])
     count = parts or min(_MOST, -(-n // _ROWS))
     edges = np.linspace(0, n, max(1, min(count, n)) + 1).astype(int).tolist()
-    if y is None or len(y) != n:
-        raise InputError(f"X has {n} rows and y {'is missing' if y is None else f'has {len(y)}'}; give one label a row")
-    if weight is not None and len(weight) != n:
-        raise InputError(f"sample_weight has {len(weight)} numbers for {n} samples; give one number per sample")
+    if y is None or y.shape[:1] != (n,):
+        raise InputError(f"X has {n} rows and y {'is missing' if y is None else f'has {y.size}'}; give one label a row")
+    if weight is not None and weight.shape[:1] != (n,):
+        raise InputError(f"sample_weight has {weight.size} numbers for {n} samples; give one number per sample")
     return [
         Held(str(k), Piece(X[a:b], y[a:b], None if weight is None else weight[a:b], names))
         for k, (a, b) in enumerate(pairwise(edges))
@@ -174,7 +186,20 @@ def _shaped(X: Any) -> Any:
     """A matrix as something that has rows: frames become arrays, sparse ones CSR."""
     if hasattr(X, "tocsr"):
         return X.tocsr()
-    return X if isinstance(X, np.ndarray) or is_sparse(X) else np.asarray(X)
+    return X if is_sparse(X) else _array(X, "X")
+
+
+def _array(values: Any, name: str) -> Any:
+    """What was given for all parts at once."""
+    try:
+        return entered(values, name)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{name} is no array, and no list of parts either ({error}); a list of parts holds arrays, of X and of y, or "
+            "pairs (X, y) of arrays"
+        ) from None
 
 
 def _is_piece(value: Any) -> bool:
@@ -196,10 +221,11 @@ def sources(X: Any, y: Any = None, weight: Any = None, *, label: Any = None, par
         return [Held(str(k), Piece(each, y[k], None if weight is None else weight[k])) for k, each in enumerate(X)]
     if isinstance(X, (list, tuple)) and len(X) and all(_is_piece(each) for each in X):
         return [Held(str(k), Piece(*each)) for k, each in enumerate(X)]
-    y = None if y is None else np.asarray(y)
-    weight = None if weight is None else np.asarray(weight)
     columns = border.column_names(X)
     X = _shaped(X)
     if len(X.shape) != 2:
-        raise InputError(f"X has {len(X.shape)} dimension(s); it must have two, samples by features")
+        hint = "; in a list of parts every part is an array" if len(X.shape) > 2 else ""
+        raise InputError(f"X has {len(X.shape)} dimension(s); it must have two, samples by features{hint}")
+    y = None if y is None else _array(y, "y")
+    weight = None if weight is None else _array(weight, "sample_weight")
     return _cut(X, y, weight, columns, parts)

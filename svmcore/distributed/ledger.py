@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from svmcore._errors import InputError
+from svmcore._files import regular
 from svmcore._whole import write_whole
 
 _FORMAT = "svmcore-checkpoint-1"
@@ -45,7 +46,7 @@ class Ledger:
         if self.path is None or not os.path.exists(self.path):
             return None
         try:
-            with np.load(self.path, allow_pickle=False) as stored:
+            with regular(self.path) as file, np.load(file, allow_pickle=False) as stored:
                 found = {name: stored[name] for name in stored.files}
             if str(found.pop("format")) != _FORMAT:
                 raise ValueError(f"it is not of the format {_FORMAT}")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcore._door import entered
 from svmcore._errors import InputError
 from svmcore._types import DualQP, FloatArray, Kernel
 from svmcore.kernel.points import is_sparse
@@ -75,8 +76,7 @@ def _real(X: Any, name: str) -> Any:
         if X.shape[0] == 0:
             return sparse.csr_matrix(X.shape, dtype=np.float64)
         return border.features(X, name)
-    border._unmasked(X, name)
-    array = X if isinstance(X, np.ndarray) else np.asarray(X)
+    array = entered(X, name)
     if array.ndim != 2:
         raise InputError(f"{name} has {array.ndim} dimension(s); it must have two, samples by features")
     if array.dtype.kind == "f" and array.dtype.itemsize in (4, 8):
@@ -108,7 +108,7 @@ def checked(source: Any, kind: str) -> Piece:
     n = X.shape[0]
     if y is None:
         raise InputError(f"{name} has no labels; give y, or the name of their column as label=")
-    y = border.vector(y, f"y of {name}", n) if kind == REGRESSION else np.asarray(border.label_array(y))
+    y = border.vector(y, f"y of {name}", n) if kind == REGRESSION else border.label_array(y, f"y of {name}")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y.reshape(-1)
     if y.ndim != 1 or len(y) != n:
@@ -234,6 +234,10 @@ class Whole(NamedTuple):
         return float((self.spread.sum() / self.weight + step @ step) / self.features)
 
 
+def _words(labels: NDArray[Any]) -> bool:
+    return labels.dtype.kind in "SU"
+
+
 def together(parts: list[Summary]) -> Whole:
     """Join the summaries, in the order of the parts; refuses parts that do not fit together."""
     filled = [part for part in parts if part.rows]
@@ -250,6 +254,18 @@ def together(parts: list[Summary]) -> Whole:
         if part.features != d and not part.sparse:  # svmlight text ends a row with its last entry
             raise InputError(
                 f"part {part.name} has {part.features} columns and another part has {d}; give all the same columns"
+            )
+        if part.given != first.given:
+            with_them, without = (part, first) if part.given else (first, part)
+            raise InputError(
+                f"part {with_them.name} has weights and part {without.name} has none; give weights to every part, ones "
+                "where all rows are alike, or to none"
+            )
+        if _words(part.labels) != _words(first.labels):
+            numbers, words = (first, part) if _words(part.labels) else (part, first)
+            raise InputError(
+                f"the labels of part {numbers.name} are numbers and those of part {words.name} are strings; give labels of "
+                "one type"
             )
     moments = 0.0, np.zeros(d), np.zeros(d)
     for part in filled:

@@ -16,11 +16,11 @@ from svmcore.distributed.ledger import Ledger
 from svmcore.distributed.parts import CLASSIFICATION, REGRESSION, Assignment, Whole, summary, together
 from svmcore.models.solution import Terms
 from svmcore.problem import border, formulations
+from svmcore.problem.advice import LARGE_GAP, MEANS_LITTLE
 
 ENGINES = ("serial", "threads", "dask")
 LOSSES = (*formulations.SVC_LOSSES, *formulations.SVR_LOSSES[:2])
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian")
-_LARGE_GAP = 0.01
 
 
 class Setup(NamedTuple):
@@ -174,9 +174,5 @@ def speak(status: Status, violation: float, relative: float, tol: float, estimat
     lost = f"KKT violation {about}{violation:.1e} (tol {tol:g}), relative gap {about}{relative:.1e}"
     if status in _REMEDIES:
         warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning)
-    elif abs(relative) > _LARGE_GAP:
-        warn(
-            f"the tolerance is met but the objective may be off by {100 * abs(relative):.2g} %: {lost}. "
-            "Remedy: a smaller tol.",
-            ConvergenceWarning,
-        )
+    elif abs(relative) > LARGE_GAP:
+        warn(MEANS_LITTLE, ConvergenceWarning)

@@ -6,6 +6,7 @@ types), and whatever they refuse, goes through scikit-learn's own checks, so tha
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,13 +15,15 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from svmcore._door import entered, reals
 from svmcore._errors import ConvergenceWarning, InputError, listening, warn
 from svmcore._types import FloatArray, IntArray, Status
 from svmcore.classes import Machines, train_classes
 from svmcore.estimators import _sklearn as sk
-from svmcore.estimators._fitted import count
+from svmcore.estimators._fitted import Fitted, count
 from svmcore.models.solution import Solution
 from svmcore.problem import border
+from svmcore.problem.advice import LARGE_GAP
 from svmcore.train import train_one_class, train_svc, train_svr
 
 _EVERY = 0.05  # seconds between two reports to callbacks
@@ -29,7 +32,6 @@ _EVERY = 0.05  # seconds between two reports to callbacks
 _FEW, _SHARP = 200, 1e-11
 _PATIENCE, _LEAST = 20_000, 1000
 _ROUGH = 0.1
-_LARGE_GAP = 0.01  # relative; then the driver has something to say
 _SEEDS = 2**31 - 1
 
 
@@ -93,6 +95,17 @@ def plain(X: Any) -> bool:
     return type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.size > 0
 
 
+def come_in(values: Any, name: str) -> None:
+    """Refuse what scikit-learn's checks let pass: they read dates as numbers, and look under masks."""
+    if hasattr(values, "tocsr"):
+        return
+    try:
+        entered(values, name)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise  # what else is wrong is scikit-learn's to say
+
+
 def refuse_other_arrays(X: Any) -> None:
     """Say in words that arrays of other libraries are not computed with where they are."""
     if isinstance(X, np.ndarray) or not hasattr(X, "__array_namespace__"):
@@ -116,15 +129,21 @@ def as_it_was(estimator: Any) -> Iterator[None]:
         raise
 
 
+@functools.cache
+def _names(kind: type) -> tuple[str, ...]:
+    """The names of the parameters of a class of estimators."""
+    return tuple(field.name for field in fields(kind))
+
+
 def asked(estimator: Any) -> dict[str, Any]:
     """The parameters, by name; what can be written to in their place is copied."""
-    values = {field.name: getattr(estimator, field.name) for field in fields(estimator)}
+    values = {name: getattr(estimator, name) for name in _names(estimator.__class__)}
     return {name: value.copy() if isinstance(value, dict) else value for name, value in values.items()}
 
 
 def weights_of(sample_weight: Any, n: int) -> FloatArray:
     """A weight for each row, from one for all or one for each; none is negative."""
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    weights = reals(sample_weight, "sample_weight")
     weights = np.full(n, weights) if weights.ndim == 0 else weights
     if weights.ndim != 1:
         raise InputError(f"Sample weights must be 1D array or scalar, got {weights.ndim}D array")
@@ -141,6 +160,8 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
 
     def _check(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
         """Training data as arrays, and what they tell: `n_features_in_`, `classes_`."""
+        if self._targets != "none":
+            come_in(y, "y")
         X, y = self._check_points(X, y)
         n, classes = count(X), None
         if self._targets == "classes":
@@ -153,6 +174,7 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
 
     def _check_points(self, X: Any, y: Any) -> tuple[Any, Any]:
         """X as a matrix, and y."""
+        come_in(X, "X")
         labelled = self._targets != "none"
         if plain(X) and (not labelled or np.shape(y)[:1] == (len(X),)):
             self.__dict__.pop("feature_names_in_", None)
@@ -307,11 +329,19 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
             ) from None
 
     def __getstate__(self) -> Any:
-        """The training data stay behind."""
+        """Without the training data, and machines as arrays: who loads them trusts no class but that of the estimator."""
         state = dict(super().__getstate__())
         for name in ("_rows", "_asked"):
             state.pop(name, None)
+        if isinstance(state.get("_fitted"), Fitted):
+            state["_fitted"] = state["_fitted"].plain()
         return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """From this version's state, or from that of 0.2.0, which held the objects."""
+        if isinstance(state.get("_fitted"), dict):
+            state = state | {"_fitted": Fitted.from_plain(state["_fitted"])}
+        super().__setstate__(state)
 
     # ---- predict -----------------------------------------------------------------------------------------------------
 
@@ -319,6 +349,7 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
         """Rows to predict, checked as far as nobody below does."""
         if plain(X) and "feature_names_in_" not in self.__dict__ and X.shape[1] == self.n_features_in_:
             return X
+        come_in(X, "X")
         refuse_other_arrays(X)
         return sk.validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
 
@@ -346,12 +377,14 @@ def machines_for(form: Trainer, data: TrainingData, words: dict[str, Any], strat
 def _as_asked(found: Solution | Machines, tol: float) -> Any:
     """A sharp answer as one at the tolerance that was asked for; None where it is none."""
     if isinstance(found, Machines):
+        if all(machine.converged for machine in found.machines):
+            return found
         each = [_as_asked(machine, tol) for machine in found.machines]
         return None if None in each else replace(found, machines=tuple(each))
     if found.converged:
         return found
     rounding = found.status in (Status.PRECISION, Status.MAX_ITER, Status.LIMITED)
-    if not rounding or found.kkt_violation > tol or abs(found.relative_gap) > _LARGE_GAP:
+    if not rounding or found.kkt_violation > tol or abs(found.relative_gap) > LARGE_GAP:
         return None
     return replace(found, status=Status.CONVERGED, converged=True)
 
@@ -379,6 +412,7 @@ __all__ = [
     "TrainingData",
     "as_it_was",
     "asked",
+    "come_in",
     "machines_for",
     "plain",
     "seed",

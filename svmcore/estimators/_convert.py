@@ -49,7 +49,7 @@ def to_sklearn(machine: Machine) -> Any:
     if "gamma" in own and not callable(machine.kernel) and not machine._given and machine.kernel != "linear":
         made.set_params(gamma=machine._gamma)
     made._gamma = 0.0 if callable(machine.kernel) or machine._given else machine._gamma
-    made._sparse, made._effective_probability = known.sparse, False
+    made._sparse, made._effective_probability = known.sparse, "_sigmoids" in machine.__dict__
     made.support_, made._n_support = machine.support_, _counts(known)
     made.support_vectors_ = np.empty((0, 0)) if callable(machine.kernel) else machine.support_vectors_
     made.dual_coef_, made.intercept_ = machine.dual_coef_, machine.intercept_.copy()
@@ -57,7 +57,7 @@ def to_sklearn(machine: Machine) -> Any:
         -1.0 if known.support_codes is not None and not known.pairs else 1.0
     )  # LIBSVM's first class is its positive one
     made._dual_coef_, made._intercept_ = turned * made.dual_coef_, turned * made.intercept_
-    made._probA = made._probB = np.empty(0)
+    made._probA, made._probB = getattr(machine, "_libsvm_sigmoids", np.empty((2, 0)))
     made._num_iter = np.atleast_1d(known.n_iter)
     if callable(machine.kernel):
         made._BaseLibSVM__Xfit = machine._rows.X
@@ -98,7 +98,7 @@ def from_sklearn(kind: type[Machine], fitted: Any) -> Any:
             f"{kind.__name__}.from_sklearn takes a fitted machine, and this {kind.__name__} is not fitted yet; fit it first"
         )
     own = kind._get_param_names()
-    params = {word: value for word, value in fitted.get_params().items() if word in own and word != "probability"}
+    params = {word: value for word, value in fitted.get_params().items() if word in own}
     made = kind(**params)
     for attribute in _SHARED:
         if hasattr(fitted, attribute):
@@ -108,6 +108,8 @@ def from_sklearn(kind: type[Machine], fitted: Any) -> Any:
         made._fitted = _of_weights(made)
         return made
     made._fitted = _of_support(made, fitted)
+    if len(getattr(fitted, "_probA", ())) and hasattr(fitted, "classes_"):
+        made._sigmoids = np.stack([fitted._probA, -fitted._probB])  # LIBSVM's are of the first class of a pair
     return made
 
 

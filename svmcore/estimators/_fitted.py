@@ -6,17 +6,20 @@ the second one: signs differ where there are several pairs, and do not for two c
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from svmcore import classes
 from svmcore._errors import InputError
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.classes import Machines
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
+from svmcore.models import solution
 from svmcore.models.solution import Solution
 from svmcore.problem.division import Division, division
 
@@ -41,6 +44,26 @@ class Fitted:
         self.support = self._support(codes)
         self.support_codes = None if codes is None else codes[self.support]
         self.objects = None if points is None else taken(points, self.support)
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as arrays, numbers and strings, but for the objects of a kernel function."""
+        return {
+            "arrays": self.found.fields(), "n_threads": self.machines[0].n_threads, "support": self.support,
+            "support_codes": self.support_codes, "objects": self.objects, "sparse": self.sparse,
+        }  # fmt: skip
+
+    @classmethod
+    def from_plain(cls, state: dict[str, Any]) -> Fitted:
+        """What `plain` wrote."""
+        arrays = state["arrays"]
+        several = "n_machines" in arrays
+        found: Any = classes.assembled(arrays) if several else solution.assembled(arrays)
+        machines = tuple(
+            replace(one, n_threads=state["n_threads"]) for one in (found.machines if several else (found,))
+        )
+        made = cls(replace(found, machines=machines) if several else machines[0], sparse=state["sparse"])
+        made.support, made.support_codes, made.objects = state["support"], state["support_codes"], state["objects"]
+        return made
 
     def _support(self, codes: IntArray | None) -> IntArray:
         support = self.found.support

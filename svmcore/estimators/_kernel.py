@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from svmcore._door import reals
 from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike
 from svmcore._types import FloatArray
@@ -18,12 +19,10 @@ from svmcore.estimators._fitted import Fitted, count
 from svmcore.estimators._machine import Labelled, Machine
 from svmcore.problem import border
 
-_INSTEAD = (
-    "use svmcore.SVCPathCV().predict_proba, which needs no further fit, or "
-    "sklearn.calibration.CalibratedClassifierCV({}(), ensemble=False)"
+NO_PROBABILITIES = (
+    "{0} has no probabilities; use svmcore.SVCPathCV().predict_proba, which needs no further fit, or "
+    "sklearn.calibration.CalibratedClassifierCV({0}(), ensemble=False)"
 )
-CALIBRATE = "probability=True is not there, and scikit-learn removes it in 1.11; " + _INSTEAD
-_NO_PROBABILITIES = "{0} has no probabilities; " + _INSTEAD.replace("{}", "{0}")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -97,6 +96,7 @@ class KernelMachine(Machine):
     def _kernel_columns(self, X: Any, known: Fitted) -> FloatArray:
         """The columns of the support vectors in rows of kernel values: all columns are given, or these."""
         if not base.plain(X):
+            base.come_in(X, "X")
             X = sk.check_array(X, dtype=np.float64, order="C")
         if not np.isfinite(X).all():
             raise InputError("X contains NaN or infinity; a kernel has finite values")
@@ -196,17 +196,12 @@ class Classifier(sk.ClassifierMixin, Labelled, KernelMachine):  # type: ignore[m
             places = self._from_rows(known.choices, X)
         return self.classes_[places]
 
-    @property
-    def predict_proba(self) -> Any:
-        """Not there: see `SVCPathCV`."""
-        raise AttributeError(_NO_PROBABILITIES.format(type(self).__name__))
-
 
 def kernel_values(function: Callable[[Any, Any], Any], A: Any, B: Any) -> FloatArray:
     """A kernel function on two containers of objects, checked."""
     values = function(A, B)
     values = values.toarray() if hasattr(values, "toarray") else values
-    values = np.asarray(values, dtype=np.float64)
+    values = reals(values, "the matrix that the kernel function returned")
     shape = (count(A), count(B))
     if values.shape != shape:
         raise InputError(
@@ -218,4 +213,4 @@ def kernel_values(function: Callable[[Any, Any], Any], A: Any, B: Any) -> FloatA
     return values
 
 
-__all__ = ["CALIBRATE", "Classifier", "KernelMachine", "kernel_values"]
+__all__ = ["NO_PROBABILITIES", "Classifier", "KernelMachine", "kernel_values"]

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from svmcore import heads
+from svmcore._control import new_control
 from svmcore._errors import InputError
 from svmcore._keywords import SolverName
 from svmcore._types import FloatArray, IntArray
@@ -18,9 +20,26 @@ from svmcore.classes import Machines
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import TrainingData
+from svmcore.estimators._fitted import own
 from svmcore.estimators._machine import Labelled, Machine
-from svmcore.problem import border
-from svmcore.problem.division import Sides
+from svmcore.heads import Aim, Head
+from svmcore.kernel.points import is_sparse
+from svmcore.models.solution import Terms
+from svmcore.problem import border, formulations
+from svmcore.problem.columns import Columns
+from svmcore.problem.division import Sides, division
+from svmcore.solve import Training
+
+# LIBLINEAR's tolerance is one of a gradient. With its default it comes to a relative gap of 1e-6, mostly.
+_GAP = 0.01  # share of the tolerance that the relative gap may be
+# Up to _FEW rows, and with a tolerance below _ROUGH, the gap _SHARP is tried: a weight of two is then exactly a row twice.
+_FEW, _ROUGH, _SHARP = 200, 0.1, 1e-19
+_UNLIMITED = " (-1: no limit)"  # what the functions below say of their max_iter
+
+
+def _values(X: Any) -> Any:
+    """The memory of the values of a dense or sparse matrix."""
+    return X.data if is_sparse(X) else X
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -43,7 +62,12 @@ class LinearMachine(Machine):
     _losses: ClassVar[tuple[str, ...]]
     _linear: ClassVar[bool] = True
     _free_intercept: ClassVar[bool] = False
-    _limit_sentence: ClassVar[str] = "Liblinear failed to converge, increase the number of iterations."
+    _form_words = (
+        "C", "kernel", "loss", "fit_intercept", "intercept_scaling", "class_weight", "epsilon",
+    )  # fmt: skip
+    _limit_sentence: ClassVar[str] = (
+        "Stopped at max_iter={} passes over the rows.  Scale the features, as StandardScaler does, or lower C."
+    )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -63,6 +87,48 @@ class LinearMachine(Machine):
             )
         passes = border.integer("max_iter", self.max_iter, low=0)
         return words | {"max_iter": passes * data.X.shape[0]}
+
+    def _told(self, told: list[tuple[str, type[Warning]]]) -> Any:
+        """Without the advice to set `max_iter` to -1, which these machines refuse, as scikit-learn's do."""
+        return super()._told([(message.replace(_UNLIMITED, ""), kind) for message, kind in told])
+
+    def _heads(self, data: TrainingData, words: dict[str, Any]) -> list[Head]:
+        """The machines, as dual problems."""
+        raise NotImplementedError
+
+    def _find(self, data: TrainingData, words: dict[str, Any]) -> Any:
+        found = self._at_once(data, words)
+        return self._one_by_one(data, words) if found is None else found
+
+    def _one_by_one(self, data: TrainingData, words: dict[str, Any]) -> Any:
+        """The machines by the functions that train."""
+        return super()._find(data, words)
+
+    def _at_once(self, data: TrainingData, words: dict[str, Any]) -> Any:
+        """All machines over the rows as they are, where these have few features and nobody looks on; else None."""
+        watched = words["callback"] is not None or border.verbosity(words["verbose"])
+        if words["solver"] != "auto" or watched or not np.isfinite(words["C"]):
+            return None
+        given = data.X
+        X = border.features(given)
+        data = data._replace(X=own(X) if np.may_share_memory(_values(X), _values(given)) else X)
+        tol = border.number("tol", self.tol, low=0.0, strict=True)
+        few = len(data.y) <= _FEW and tol < _ROUGH
+        goal = Aim(_GAP * tol, min(_SHARP, _GAP * tol) if few else _GAP * tol, self.max_iter)
+        border.threads(self.n_threads)
+        found = heads.solved(
+            data.X, self._heads(data, words), tau=words.get("intercept_scaling", 0.0), goal=goal,
+            control=new_control("fit", self.time_limit, None, 0),
+        )  # fmt: skip
+        if found is None:
+            return None
+        machines, self._weights = found
+        self._own_rows = data.X
+        if len(machines) > 1:
+            return Machines(np.arange(len(machines)), self._strategy, tuple(machines))
+        form = {name: words[name] for name in self._form_words if name in words} | {"sample_weight": data.w}
+        training = Training(data.X, np.array(data.y), form, tol, Columns(data.X.shape[1]))
+        return replace(machines[0], training=training)
 
     def _check_set(self, penalty: str) -> None:
         """Refuse what LIBLINEAR does not have, in its words, and what is not here."""
@@ -85,10 +151,16 @@ class LinearMachine(Machine):
     def _store(self, found: Any, data: TrainingData) -> None:
         super()._store(found, data)
         machines = self._fitted.machines
-        self.coef_ = np.stack([machine.coef_ for machine in machines])
+        known = self.__dict__.pop("_weights", None)
+        self.coef_ = np.stack([machine.coef_ for machine in machines]) if known is None else known
         self.intercept_ = np.array([machine.intercept for machine in machines]) if self.fit_intercept else 0.0
-        self.n_iter_ = max(1, -(-max(machine.n_iter for machine in machines) // data.X.shape[0]))
+        each = 1 if known is not None else data.X.shape[0]  # steps that look at all rows, or at one
+        self.n_iter_ = max(1, -(-max(machine.n_iter for machine in machines) // each))
         self.fit_status_ = int(not self._fitted.converged)
+
+    def _kept(self, found: Any, data: TrainingData) -> TrainingData:
+        rows = self.__dict__.pop("_own_rows", None)
+        return super()._kept(found, data) if rows is None else data._replace(X=rows, y=np.array(data.y))
 
     def _of_coef(self, X: Any) -> FloatArray:
         """X coef' + intercept."""
@@ -133,14 +205,28 @@ class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, LinearMa
             return border.class_factors(self.class_weight, data.classes, data.y, data.w)
         return super()._factors(data)
 
-    def _find(self, data: TrainingData, words: dict[str, Any]) -> Any:
+    def _heads(self, data: TrainingData, words: dict[str, Any]) -> list[Head]:
+        made = []
+        which, labels = division(len(data.classes), self._strategy), np.array([False, True])
+        pair = which.single
+        for part in which.parts:
+            factors = self.class_weight_[data.y] if pair else self._factors_of(data.y, part)
+            costs = words["C"] * (factors if data.w is None else factors * data.w)
+            signs = np.where(part.positive(data.y), 1.0, -1.0)
+            terms = Terms(words["C"], self.loss, factors=tuple(self.class_weight_.tolist()) if pair else None)
+            made.append(
+                Head(formulations.svc(signs, costs, self.loss, False), np.array([0, 1]) if pair else labels, terms)
+            )
+        return made
+
+    def _one_by_one(self, data: TrainingData, words: dict[str, Any]) -> Any:
         k = len(data.classes)
         if k == 2 or (self.class_weight_ == 1.0).all():
-            return super()._find(data, words)
+            return super()._one_by_one(data, words)
         factors = self.class_weight_  # as in LIBLINEAR, of the class alone: the rest keeps its weight
         each = [data._replace(y=data.y == code, classes=np.array([False, True])) for code in range(k)]
         machines = [
-            super(LinearSVC, self)._find(one, words | {"class_weight": {1: f}})
+            super(LinearSVC, self)._one_by_one(one, words | {"class_weight": {1: f}})
             for one, f in zip(each, factors, strict=True)
         ]
         return Machines(np.arange(k), self._strategy, tuple(replace(machine, training=None) for machine in machines))
@@ -169,6 +255,12 @@ class LinearSVR(sk.RegressorMixin, LinearMachine):  # type: ignore[misc]
 
     epsilon: float = 0.0
     loss: Literal["epsilon_insensitive", "squared_epsilon_insensitive"] = "epsilon_insensitive"
+
+    def _heads(self, data: TrainingData, words: dict[str, Any]) -> list[Head]:
+        epsilon = border.number("epsilon", self.epsilon, low=0.0)
+        costs = np.full(len(data.y), words["C"]) if data.w is None else words["C"] * data.w
+        qp = formulations.svr(data.y, costs, epsilon, self.loss, False)
+        return [Head(qp, None, Terms(words["C"], self.loss, epsilon))]
 
     def _store(self, found: Any, data: TrainingData) -> None:
         super()._store(found, data)

@@ -50,7 +50,7 @@ class Machine(Estimator):
         """The problem in the words of the function that trains."""
         words = {word: getattr(self, name) for word, name in self._form.words.items()} | self._form.fixed
         words["random_state"] = base.seed(getattr(self, "random_state", None))
-        if data.classes is not None:
+        if data.classes is not None and getattr(self, "class_weight", None) is not None:
             words["class_weight"] = dict(enumerate(self.class_weight_.tolist()))
         return words
 
@@ -80,7 +80,8 @@ class Machine(Estimator):
     def _store(self, found: Any, data: TrainingData) -> None:
         """Keep what was found, with the rows for later changes."""
         sparse = is_sparse(data.X) and not callable(self.kernel)
-        outside = callable(self.kernel) or (isinstance(self.kernel, str) and self.kernel == "linear" and not sparse)
+        moved = isinstance(self.kernel, str) and self.kernel == "linear" and not (sparse or self._linear)
+        outside = callable(self.kernel) or moved
         objects = data.X if outside else None  # linear machines may have moved theirs to their mean
         self._fitted = Fitted(found, None if data.classes is None else data.y, objects, sparse)
         self._rows = self._kept(found, data)

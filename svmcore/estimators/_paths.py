@@ -14,7 +14,7 @@ from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import Trainer, TrainingData
 from svmcore.estimators._fitted import Fitted, count, own
-from svmcore.estimators._kernel import Classifier, KernelMachine
+from svmcore.estimators._kernel import NO_PROBABILITIES, Classifier, KernelMachine
 from svmcore.kernel.points import is_sparse
 from svmcore.path.driver import svm_path
 from svmcore.path.result import Path
@@ -99,6 +99,11 @@ class SVCPath(Classifier):
         self.shape_fit_ = tuple(data.X.shape) if hasattr(data.X, "shape") else (count(data.X),)
         self.fit_status_ = int(found.ended != "done")
         self.n_iter_ = np.array([found.stats["n_events"]])
+
+    @property
+    def predict_proba(self) -> Any:
+        """Not there: see `SVCPathCV`."""
+        raise AttributeError(NO_PROBABILITIES.format(type(self).__name__))
 
     @property
     def _known(self) -> Fitted:
@@ -206,6 +211,7 @@ class SVRPathCV(sk.RegressorMixin, Chosen):  # type: ignore[misc]
     loss: Literal["epsilon_insensitive", "pinball"] = "epsilon_insensitive"
     epsilon: float = 0.1
     quantile: float = 0.5
+    C_max: float | None = None  # type: ignore[assignment]
 
     _form = Trainer(cv_path, _CV_WORDS | {"loss": "loss"}, {}, "numbers")
     _renamed: ClassVar[dict[str, str]] = {"tau": "quantile"}

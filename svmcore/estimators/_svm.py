@@ -7,16 +7,20 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._errors import ConvergenceWarning, warn
 from svmcore._keywords import SolverName
 from svmcore._types import FloatArray
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import TrainingData
-from svmcore.estimators._kernel import CALIBRATE, Classifier, KernelMachine
+from svmcore.estimators._kernel import NO_PROBABILITIES, Classifier, KernelMachine
 from svmcore.problem import border
 from svmcore.problem.division import division
 
+_DEPRECATED = (
+    "the `probability` parameter is deprecated, as in scikit-learn 1.9, which removes it in 1.11; leave it out, and for "
+    "probabilities use svmcore.SVCPathCV() or sklearn.calibration.CalibratedClassifierCV({}(), ensemble=False)"
+)
 _CACHE = 200  # scikit-learn's cache_size, which stands for "not said"
 _INSIDE = 1e-6  # a nu is kept this far below the largest one, relatively: at the largest one many C have the same nu
 _ROUNDING = 1e-12  # a nu this close to the largest possible one, relatively, is the largest one
@@ -55,12 +59,69 @@ class SolvedClassifier(Classifier, Solved):
         return self.multi_class
 
     def _factors(self, data: TrainingData) -> FloatArray:
-        if self.probability not in (False, "deprecated"):
-            raise InputError(CALIBRATE.format(type(self).__name__))
-        if self.probability is False:
-            warn("the `probability` parameter is deprecated, as in scikit-learn 1.9; leave it out", FutureWarning)
+        if self.probability != "deprecated":
+            border.flag("probability", self.probability)
+            warn(_DEPRECATED.format(type(self).__name__), FutureWarning)
         border.choice("multi_class", self.multi_class, ("ovo", "ovr"))
         return super()._factors(data)
+
+    def _store(self, found: Any, data: TrainingData) -> None:
+        super()._store(found, data)
+        self.__dict__.pop("_sigmoids", None)
+        if self._wants_probabilities():
+            from svmcore.estimators._proba import sigmoids
+
+            self._sigmoids = sigmoids(self, found, data)
+
+    # ---- probabilities -----------------------------------------------------------------------------------------------
+
+    def _wants_probabilities(self) -> bool:
+        return self.probability != "deprecated" and bool(self.probability)
+
+    @property
+    def predict_proba(self) -> Any:
+        """The probability of every class for every row of X. Near the boundary `predict` may name a less probable class."""
+        return self._if_wanted(self._probabilities)
+
+    @property
+    def predict_log_proba(self) -> Any:
+        """The logarithm of `predict_proba`."""
+        return self._if_wanted(lambda X: np.log(self._probabilities(X)))
+
+    def _if_wanted(self, method: Any) -> Any:
+        if not self._wants_probabilities():
+            raise AttributeError(NO_PROBABILITIES.format(type(self).__name__))
+        return method
+
+    def _probabilities(self, X: Any) -> FloatArray:
+        from svmcore.estimators._proba import probabilities
+
+        known = self._known
+        if "_sigmoids" not in self.__dict__:
+            raise sk.NotFittedError("predict_proba is not available when fitted with probability=False; fit again")
+        return probabilities(self._sigmoids, self._values(X), known.division or division(2, self._strategy))
+
+    @property
+    def probA_(self) -> FloatArray:
+        """The slopes of the sigmoids, as LIBSVM has them; empty without `probability=True`."""
+        return self._sigmoid("probA_", 0)
+
+    @property
+    def probB_(self) -> FloatArray:
+        """The constants of the sigmoids, as LIBSVM has them; empty without `probability=True`."""
+        return self._sigmoid("probB_", 1)
+
+    def _sigmoid(self, name: str, row: int) -> FloatArray:
+        """Of a pair LIBSVM gives the probability of the first class, by a value that is positive for it."""
+        self._known  # noqa: B018  (an estimator without a fit says so)
+        warn(f"Attribute `{name}` was deprecated with `probability`, as in scikit-learn 1.9", FutureWarning)
+        return self._libsvm_sigmoids[row]  # type: ignore[no-any-return]
+
+    @property
+    def _libsvm_sigmoids(self) -> FloatArray:
+        """Rows A and B."""
+        known = self.__dict__.get("_sigmoids", np.empty((2, 0)))
+        return np.asarray(np.array([[1.0], [-1.0]]) * known)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -111,8 +111,10 @@ def _checked(machine: Machine, old: TrainingData, X: Any, y: Any, sample_weight:
     if callable(machine.kernel):
         X = X if hasattr(X, "shape") else list(X)
     else:
+        base.come_in(X, "X")
         X = sk.validate_data(machine, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
     if y is not None and machine._targets != "none":
+        base.come_in(y, "y")
         sk.check_consistent_length(X, y)
         y = sk.column_or_1d(y)
     elif machine._targets != "none":

@@ -32,6 +32,7 @@ from svmcore.kernel.products import (
     NEAR_FEATURES,
     KernelFunction,
     call_kernel,
+    demand_symmetry,
     needs_pairs,
     point_product,
     shape_of,
@@ -78,6 +79,7 @@ class KernelMatrix:
             gram = np.empty((self.n, self.n))
             for start, stop in self._slabs(self.n):
                 gram[start:stop] = call_kernel(function, X[start:stop], X, 0.0)
+            demand_symmetry(gram, np.arange(self.n))
             self.held = True
             self.function = None
             self.X = gram
@@ -156,7 +158,9 @@ class KernelMatrix:
         index = np.ascontiguousarray(index, np.int64)
         self.n_evals += len(index) * self.n
         if self.function is not None:
-            return call_kernel(self.function, self.X[index], self.X, self.kernel.offset)
+            values = call_kernel(self.function, self.X[index], self.X, self.kernel.offset)
+            demand_symmetry(values[:, index], index)
+            return values
         out = aligned((len(index), padded(self.n)))
         _kernels.kernel_block(self.kernel, self.points, index, self.points, new_scratch(self.n_features), out)
         return out[:, : self.n]

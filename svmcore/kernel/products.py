@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from svmcore import _kernels
+from svmcore._door import reals
 from svmcore._errors import InputError
 from svmcore._threads import split
 from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind, Points
@@ -55,11 +56,14 @@ NEAR_FEATURES, NEAR = 48, 4.0
 _SLABS = 16
 # A polynomial of up to so many coefficients is faster than pairs of points, from a few dozen points on.
 FEW_TERMS = 2000
+# Symmetry. Values of a user's function may differ from those the other way round by the share _SYMMETRIC of the largest one,
+# which is the rounding of float32. So many rows are compared together.
+_SYMMETRIC, _COMPARED = 1e-5, 1024
 
 
 def call_kernel(function: KernelFunction, A: Any, B: Any, offset: float) -> FloatArray:
     """A checked block of values of the user's kernel function."""
-    values = np.asarray(function(A, B), dtype=np.float64)
+    values = reals(function(A, B), "the matrix that the kernel function returned")
     if values.shape != (A.shape[0], B.shape[0]):
         raise InputError(
             f"kernel function returned shape {values.shape} for inputs of {A.shape[0]} and {B.shape[0]} rows; "
@@ -71,6 +75,28 @@ def call_kernel(function: KernelFunction, A: Any, B: Any, offset: float) -> Floa
             f"kernel function returned {values[i, j]} for a pair of rows; it must return finite numbers for all pairs"
         )
     return values + offset
+
+
+def unsymmetric(K: FloatArray, tol: float) -> tuple[int, int] | None:
+    """The place where a square matrix differs from its transpose by more than `tol` times its largest value, or None."""
+    scale = float(np.abs(K).max(initial=0.0))
+    for start in range(0, K.shape[0], _COMPARED):
+        difference = np.abs(K[start : start + _COMPARED] - K[:, start : start + _COMPARED].T)
+        if difference.max() > tol * scale:
+            i, j = np.unravel_index(int(difference.argmax()), difference.shape)
+            return start + int(i), int(j)
+    return None
+
+
+def demand_symmetry(K: FloatArray, rows: IntArray) -> None:
+    """Refuse values of the user's kernel function among these points of the training set that are not symmetric."""
+    place = unsymmetric(K, _SYMMETRIC)
+    if place is not None:
+        i, j = place
+        raise InputError(
+            f"the kernel function is not symmetric: it gives {K[i, j]:g} for samples {rows[i]} and {rows[j]}, and "
+            f"{K[j, i]:g} the other way round; give (k(A, B) + k(B, A).T) / 2, or a kernel that is symmetric"
+        )
 
 
 def shape_of(kernel: Kernel) -> vector.Shape:

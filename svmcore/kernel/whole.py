@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._types import FloatArray, IntArray, Kernel
+from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.kernel.products import call_kernel
+from svmcore.kernel.products import call_kernel, demand_symmetry
 from svmcore.kernel.tiles import exact_gram, has_gram
 from svmcore.simd.loops import copy_block
 
@@ -24,12 +24,27 @@ def whole_kernel(
     n = X.shape[0]
     starts = range(0, n, _ROWS)
     if function is not None:
-        return np.concatenate([call_kernel(function, X[k : k + _ROWS], X, 0.0) for k in starts])
+        values = np.concatenate([call_kernel(function, X[k : k + _ROWS], X, 0.0) for k in starts])
+        demand_symmetry(values, np.arange(n))
+        return values
     K = KernelMatrix(X, kernel._replace(offset=0.0), cache_bytes=0, n_threads=n_threads)
     whole = exact_gram(K, lambda _: True, room) if has_gram(K) else None
     if whole is None:
         whole = np.concatenate([K.rows(np.arange(k, min(k + _ROWS, n))) for k in starts])
     return whole[:, :n]
+
+
+def gram_of(K: KernelMatrix) -> FloatArray:
+    """K among all points in float64. Of a given matrix without an offset it is that matrix itself."""
+    kind = K.kernel.kind
+    if kind == KernelKind.PRECOMPUTED and K.function is None:
+        return np.asarray(K.X + K.kernel.offset if K.kernel.offset else K.X)
+    every = np.arange(K.n)
+    if K.dense and kind == KernelKind.LINEAR:
+        K.n_evals += K.n * K.n
+        return np.asarray(K.X @ K.X.T + K.kernel.offset)
+    whole = exact_gram(K, lambda _: True) if has_gram(K) else None
+    return np.ascontiguousarray(K.block(every, every)) if whole is None else whole
 
 
 def part_of(gram: FloatArray, rows: IntArray, columns: IntArray, out: FloatArray | None = None) -> FloatArray:
@@ -40,4 +55,4 @@ def part_of(gram: FloatArray, rows: IntArray, columns: IntArray, out: FloatArray
     return out
 
 
-__all__ = ["part_of", "whole_kernel"]
+__all__ = ["gram_of", "part_of", "whole_kernel"]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import Callback, Control, PartControl, new_control
+from svmcore._door import reals
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import checked
 from svmcore._threads import one_blas_thread
@@ -133,7 +134,7 @@ def add(solution: Solution, X: Any, y: Any, sample_weight: Any = None) -> Soluti
     weights = _weights(training)
     if weights is not None or sample_weight is not None:
         old = np.ones(training.X.shape[0]) if weights is None else weights
-        new = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        new = np.ones(len(labels)) if sample_weight is None else reals(sample_weight, "sample_weight")
         weights = np.concatenate([old, np.broadcast_to(new, (len(labels),))])
     larger = training._replace(
         X=_stacked(training.X, X),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,10 +24,11 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.rows import RowStore
 from svmcore.kernel.table import facts_of
 from svmcore.path.data import kernel_from, kernel_of, merged, oracle_of, snapped
-from svmcore.path.measure import check_path, null_dim_is_zero, null_dim_of_duplicates
+from svmcore.path.headway import STALLED
+from svmcore.path.measure import LOST, check_path, lost_share, null_dim_is_zero, null_dim_of_duplicates
+from svmcore.path.middle import centred
 from svmcore.path.one_class import OneClassPath
 from svmcore.path.problem import BoxPath, Data, unit_of, variables_of
-from svmcore.path.published import PaperTracker, PublishedOptions
 from svmcore.path.record import Followed
 from svmcore.path.result import Path
 from svmcore.path.start import Smo, Top, at_rest, limit_of, limit_point, limit_solution, put_at_top
@@ -37,6 +38,9 @@ from svmcore.problem import border
 from svmcore.problem.columns import names_of
 from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import svc_problem
+
+if TYPE_CHECKING:  # the published algorithm, and the linear programs it solves, are loaded where it runs
+    from svmcore.path.published import PublishedOptions
 
 FACTORIZATIONS = ("auto", "svd", "qr", "update")
 _WARN_GAP = 1e-6
@@ -51,6 +55,9 @@ _MEASURED = (2, 8, 64)
 """A path of the fast tracker is measured at so many stretches: at least, at most, and one in so many."""
 _FEW = 16
 """A path of at most so many knots is measured at all of them."""
+_OTHER_DATA = (
+    "Remedy: standardize=True, merge_tol for near-duplicates, or a positive semi-definite kernel of values near 1"
+)
 LAMBDA_MIN = 1e-3
 _FOR_ROWS = 0.5
 """If the whole kernel matrix would take more than this share of a time limit, rows are computed on demand."""
@@ -187,7 +194,8 @@ def follow_data(
     begin = time.perf_counter()
     problem = variables_of(data)
     watch = PathWatch(control, way.low, problem.level, unit_of(problem))
-    with control, one_blas_thread:
+    # Values at the ends of float64 may overflow. The gap says so.
+    with control, one_blas_thread, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         K = kernel_of(data, way.cache_mb) if gram is None else kernel_from(gram, data)
         prepared = time.perf_counter()
         if options is None:
@@ -196,7 +204,10 @@ def follow_data(
         else:
             record, top, store = _paper(data, K, way, watch, options)
         path = _assemble(data, record, top)
+        path._track = centred(path, store.product)
         path.stats |= {"factorization": way.mode, "n_kernel_evals": K.computed[0] if gram is None else 0}
+        if path.ended == STALLED:
+            path.stats["kernel_scale"] = float(np.max(np.abs(store.diagonal)))
         tracked = time.perf_counter()
         path.stats |= _checked(path, store, way, control)
         store.release()
@@ -207,8 +218,12 @@ def follow_data(
 
 def _published_options(published: Any, mode: str) -> PublishedOptions | None:
     """The options of a published mode. None for the fast tracker."""
+    if published is None and mode == "auto":
+        return None
+    from svmcore.path.published import PublishedOptions
+
     if published is None:
-        return None if mode == "auto" else PublishedOptions()
+        return PublishedOptions()
     if not isinstance(published, PublishedOptions):
         raise InputError(
             f"published={published!r} is no PublishedOptions; give svmcore.PublishedOptions(check=False, ...)"
@@ -262,8 +277,8 @@ class PathWatch:
         size = self.level + lam
         if self.first is None:
             self.first = size
-        way = np.log(self.first / self.last) if self.first > self.last > 0.0 else 1.0
-        done = float(min(1.0, np.log(self.first / size) / way)) if size > 0 else 1.0
+        way = np.log(self.first) - np.log(self.last) if self.first > self.last > 0.0 else 0.0
+        done = float(min(1.0, (np.log(self.first) - np.log(size)) / way)) if size > 0.0 and way > 0.0 else 1.0
         status = self.control.poll(
             PathProgress(lam, tracker.n_events, tracker.m, done, self.control.seconds),
             lambda: (
@@ -330,6 +345,8 @@ def _paper(
 
     Without a lambda_max it starts at the solution for every large lambda, which says where the first event is.
     """
+    from svmcore.path.published import PaperTracker
+
     problem = variables_of(data)
     scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(problem.upper - problem.lower))
 
@@ -399,11 +416,17 @@ def _checked(path: Path, store: RowStore, way: Way, control: Control) -> dict[st
     margins = 0 if zero or not way.null else None if some is None else 1
     with control.beginning():
         found = check_path(path, store, go_on, most=some, null=margins)
-    gap = {"max_gap": max(path.stats["max_gap"], found.relative_gap)}
+    gap = {"max_gap": max(path.stats["max_gap"], found.relative_gap, _share_lost(path))}
     if not way.null:
         return gap
     null_dim = max(found.null_dim, null_dim_of_duplicates(path))
     return gap | {"null_dim_max": null_dim, "null_dim_exact": zero or found.complete}
+
+
+def _share_lost(path: Path) -> float:
+    """The share of the values by which their sum is not zero, where this is more than rounding."""
+    share = lost_share(path)
+    return share if share > LOST else 0.0
 
 
 def _where(path: Path) -> str:
@@ -414,20 +437,35 @@ def _where(path: Path) -> str:
 
 def speak(path: Path) -> None:
     """Say when the path is shorter or less exact than was asked for."""
+    gap = path.stats.get("max_gap", 0.0)
+    if path.ended == STALLED:
+        warn(
+            f"the path ended early (stalled) at {_where(path)}: {why_stalled(path)}. What was reached holds down to there, "
+            f"with a relative duality gap of at most {gap:.1e}. {_OTHER_DATA}.",
+            ConvergenceWarning,
+        )
+        return
     if path.ended != "done":
         warn(
             f"the path ended early ({path.ended}) at {_where(path)}; it is exact down to there. "
             f"Remedy: a larger limit{'' if path.parameter == 'epsilon' else ', or lambda_max=1/C to go on from here'}.",
             ConvergenceWarning,
         )
-    gap = path.stats.get("max_gap", 0.0)
     if not gap <= _WARN_GAP:
         warn(
             f"the path's largest relative duality gap is {gap:.1e}. Rounding does that to features of very different size, "
-            "to points that are nearly equal, and to a kernel matrix that is not positive semi-definite. Remedy: "
-            "standardize=True, merge_tol for near-duplicates, or a positive semi-definite kernel.",
+            f"to points that are nearly equal, and to a kernel matrix that is not positive semi-definite. {_OTHER_DATA}.",
             ConvergenceWarning,
         )
+
+
+def why_stalled(path: Path) -> str:
+    """What has ended a path that made no more way."""
+    return (
+        f"events repeat there, and {'epsilon' if path.parameter == 'epsilon' else 'lambda'} falls no more. A kernel matrix "
+        "that is not positive semi-definite does that, and so do points that are nearly equal, and values so large or so "
+        f"small that rounding hides the rest: k(x, x) is up to {path.stats['kernel_scale']:.1e}"
+    )
 
 
 __all__ = ["IntArray", "Path", "PathProgress", "svm_path"]

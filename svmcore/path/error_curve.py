@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import Control
+from svmcore._door import reals
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
 from svmcore.path import curve_jit
@@ -286,7 +287,7 @@ def _signs_of(y: Any, classes: NDArray[Any], n: int) -> FloatArray:
 def _weights_of(sample_weight: Any, n: int) -> FloatArray:
     if sample_weight is None:
         return np.ones(n)
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    weight = reals(sample_weight, "sample_weight")
     if weight.shape != (n,):
         raise InputError(f"sample_weight has shape {weight.shape} for {n} rows of X; give one weight per row")
     if not (np.isfinite(weight).all() and (weight >= 0.0).all() and weight.sum() > 0.0):

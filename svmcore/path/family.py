@@ -27,6 +27,8 @@ from svmcore.solve import Problem, svr_problem
 
 Progress = Callable[[PathProgress], Any]
 ONE_CLASS = "one_class"
+_NEAREST = 1e-9
+"""A tau is at least so far from 0 and from 1. Values that are nearer to the end of a box are at the end."""
 
 
 @checked()
@@ -177,6 +179,10 @@ def quantile_path(
     tau = border.number("tau", tau, low=0.0, high=1.0, strict=True)
     if not tau < 1.0:
         raise InputError(f"tau={tau!r} is no quantile; give a number between 0 and 1, both excluded")
+    if min(tau, 1.0 - tau) < _NEAREST:
+        raise InputError(
+            f"tau={tau!r} is so near to an end that rounding decides; it must be {_NEAREST:g} away from it"
+        )
     ends = ends_of(lambda_max, lambda_min, C_min, C_max)
     begin = _Begin(max_events, cache_mb, n_threads, time_limit, callback, verbose)
     return begin.follow(
@@ -232,7 +238,8 @@ def one_class_path(
     """
     ends = ends_of(lambda_max, lambda_min, C_min, C_max)
     begin = _Begin(max_events, cache_mb, n_threads, time_limit, callback, verbose)
-    n = 0 if not hasattr(X, "__len__") and not hasattr(X, "shape") else (X.shape[0] if hasattr(X, "shape") else len(X))
+    shape = X.shape if hasattr(X, "shape") else (len(X),) if hasattr(X, "__len__") else ()
+    n = shape[0] if shape else 0
     path = begin.follow(
         X, np.ones(n), Form(ONE_CLASS), ends, merge_tol,
         kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=False, sample_weight=sample_weight,
@@ -287,9 +294,20 @@ def data_of(problem: Problem, target: FloatArray, form: Form, threads: int) -> D
         problem = problem._replace(classes=np.array([-1, 1]))
         form = form._replace(level=-1.0)
     else:
+        if form.kind == "epsilon":
+            _demand_boxes(form.C * float(weights.max()))
         level = _middle(target[weights > 0.0]) if problem.qp.equality else 0.0
         form = form._replace(target=target - level, level=level)
     return grouped(problem, weights, np.ones(n), form, threads)
+
+
+def _demand_boxes(largest: float) -> None:
+    """Refuse boxes whose squares overflow or underflow."""
+    if not border.SMALLEST_COST <= largest <= border.LARGEST:
+        raise InputError(
+            f"C times the largest weight is {largest:g}; it must be from {border.SMALLEST_COST:g} to {border.LARGEST:g}. "
+            "Scale C or the weights"
+        )
 
 
 def _middle(target: FloatArray) -> float:

@@ -26,6 +26,7 @@ from svmcore._types import NONZERO, FloatArray, IntArray, Status
 from svmcore.kernel.rows import RowStore
 from svmcore.kernel.table import facts_of
 from svmcore.path.cross import Cross
+from svmcore.path.elbow_jit import ELBOW
 from svmcore.problem import measures
 
 ZERO = 1e-10
@@ -40,6 +41,8 @@ _FALL = 0.25
 _ALONE = 8
 # Stretches. So many are measured together. The first so many of a path that must be measured are measured in any case.
 _TOGETHER, _FIRST_STRETCHES = 64, 4
+# A sum of values above the share LOST of the sum of their sizes is not zero. At most so many knots are looked at for that.
+LOST, _FIRST_SUSPECTS = 1e-8, 64
 # Between two looks at the clock there are at most _PIECE kernel values times features, or products. At most _HELD values of
 # variables are held at a time.
 _PIECE, _HELD = 1 << 26, 1 << 21
@@ -270,6 +273,35 @@ def _places(path: Any, starts: IntArray, *, knots: bool = True) -> Iterator[tupl
             continue
         lams, biases, betas, middle = zip(*rows, strict=True)
         yield Point(np.array(lams), np.array(betas), np.array(biases)), np.array(middle)
+
+
+def lost_share(path: Any) -> float:
+    """How far the sum of the values is from zero at the knots, as a share of the sum of their sizes: the largest share.
+
+    A first pass takes sums alone, over all knots. The knots that it suspects are looked at in full.
+    """
+    track, problem = path._track, path._problem
+    if not path._data.equality:
+        return 0.0
+    bounds = np.stack([problem.lower, problem.upper, np.zeros(problem.lower.size)])
+    side, index, (old, new) = (
+        track.side0.astype(np.int64),
+        track.event_index,
+        track.event_move[:, :2].astype(np.int64).T,
+    )
+    every, held = np.arange(side.size), track.offset[1:] > track.offset[:-1]
+    # A window writes a knot that holds the point that enters there before the event of this point.
+    n, events = track.knot_events, np.append(track.event_lambda, np.inf)
+    after = n + ((events[n] == track.knot[:, 0]) & (np.append(new, 0)[n] == ELBOW))
+    totals = []
+    for ends, values in ((bounds, track.value), (np.abs(bounds), np.abs(track.value))):
+        outside = np.cumsum(np.append(ends[side, every].sum(), ends[new, index] - ends[old, index]))
+        inside = np.zeros(len(track.knot))
+        inside[held] = np.add.reduceat(values, track.offset[:-1][held]) if held.any() else 0.0
+        totals.append(np.stack([outside[n], outside[after]]) + inside)
+    suspects = np.flatnonzero((np.abs(totals[0]) > LOST * totals[1]).all(axis=0))[:_FIRST_SUSPECTS]
+    shares = [abs(b.sum()) / max(np.abs(b).sum(), NONZERO) for b in path._vectors(suspects)]
+    return float(max(shares, default=0.0))
 
 
 def _worse(path: Any, worst: Checked, point: Point, found: KnotMeasures) -> Checked:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import new_control
+from svmcore._door import reals
 from svmcore._errors import InputError
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray
@@ -49,7 +50,7 @@ class OneClassPath(Path):
 
     def C_of(self, nu: Any) -> Any:
         """The C that belongs to nu. Where several do, it is the smallest of them."""
-        wanted = np.asarray(nu, dtype=np.float64)
+        wanted = reals(nu, "nu")
         low, high = self.nu_range
         bad = ~((wanted >= low * (1.0 - _ROUNDING)) & (wanted <= high * (1.0 + _ROUNDING)))
         if bad.any():

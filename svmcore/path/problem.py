@@ -36,11 +36,17 @@ class BoxPath(NamedTuple):
     lower: FloatArray
     upper: FloatArray
     equality: bool
+    to_zero: bool = False
+    """Whether t may fall to zero."""
 
     @property
     def level(self) -> float:
-        """The size of the part of the linear term that does not move. Sizes are measured against this plus t."""
-        return float(np.max(np.abs(self.fixed), initial=0.0))
+        """The size of the part of the linear term that does not move. Sizes are measured against this plus t.
+
+        Nothing is measured against zero: where all that does not move is zero, and t may fall to zero, it is 1.
+        """
+        largest = float(np.max(np.abs(self.fixed), initial=0.0))
+        return 1.0 if self.to_zero and largest == 0.0 else largest
 
     @property
     def floor(self) -> float:
@@ -178,7 +184,7 @@ def variables_of(data: Data) -> BoxPath:
     both = np.concatenate([target, target])
     sign = np.repeat([1.0, -1.0], count)
     if form.kind == "epsilon":
-        return BoxPath(both, -sign, lower, upper, data.equality)
+        return BoxPath(both, -sign, lower, upper, data.equality, to_zero=True)
     return BoxPath(zero, both - form.epsilon * sign, lower, upper, data.equality)
 
 

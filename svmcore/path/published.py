@@ -43,6 +43,7 @@ from svmcore.kernel.rows import RowStore
 from svmcore.path import published_jit as pub
 from svmcore.path.bordered import Bordered
 from svmcore.path.elbow_jit import BOX, ELBOW, LOW, MARGIN, RESTART, SPECIAL, UP
+from svmcore.path.headway import STALLED, Headway
 from svmcore.path.problem import BoxPath
 from svmcore.path.record import Followed, Track, offsets
 from svmcore.path.tracker import Tracker
@@ -59,6 +60,8 @@ NOTHING, BEARS = 1e-13, 1e-7
 # Refinement. A residual below ROUNDING, relative to lambda, needs none. It is not carried out where it would move a value by
 # more than the share FAR of the widest box.
 ROUNDING, FAR = 1e-14, 1e-3
+ITERATION = 5.0  # what an iteration counts, in events of the fast tracker (`path/headway`)
+ITERATIONS_PAID = 1.0  # and how much of them a way is worth
 LOST = 1e-10  # a sum of beta that is off by more, relative to the sum of |beta|, is mended at once
 # BR is content with a violation of EXACT, and a relative gap of ten times EXACT. At first it goes back by the share
 # FIRST_BACK of `back`.
@@ -288,7 +291,10 @@ class PaperTracker:
         """Follow the path down to lambda = low."""
         most, last = self.options.most_blocked, self.lam
         before = self._shot()
+        headway = Headway(self.width.size, self.lam, ITERATIONS_PAID)
         while self.lam > low * (1.0 + ARRIVED):
+            if headway.stalled(self.lam, ITERATION):
+                return STALLED
             self.stats["n_iterations"] += 1
             stop = "max_events" if max_events is not None and self.n_events >= max_events else watch(self)
             if stop is not None:
@@ -301,10 +307,6 @@ class PaperTracker:
                 return str(stop)
             before = self._shot()
             nullity = self._decompose()
-            if self.lam < 0.5 * self.fresh_at and not self.options.increments:
-                self._from_scratch()
-                self.fresh_at = self.lam
-                self.borne = (0.0, 0.0)
             self.stats["null_dim_max"] = max(self.stats["null_dim_max"], nullity)
             self.stats["elbow_max"] = max(self.stats["elbow_max"], self.m)
             self._refine()
@@ -364,6 +366,7 @@ class PaperTracker:
             return
         state.beta[index] = new
         self.bias += float(step[0]) if border else 0.0
+        self._keep_sum(index)
         self._residuals()
         if float(np.max(np.abs(state.resid[index]))) > before:  # too much was clipped, so this is undone
             state.beta[index] = now
@@ -403,7 +406,8 @@ class PaperTracker:
         elif nullity == 0:
             step = Advance(min(outside, float(pub.box_step(state, index, way.elbow)), longest))
         else:
-            step = self._program(way.elbow, min(outside, lam - low))
+            # Increments are the printed form: there a program takes lambda as far as it can.
+            step = self._program(way.elbow, min(outside, lam - low if self.options.increments else longest))
         stuck = step.length <= self.options.step_tol * lam
         if stuck:
             if step.shift is not None:
@@ -417,12 +421,15 @@ class PaperTracker:
         state.beta[index] = np.clip(state.beta[index] + change, state.lower[index], state.upper[index])
         if self.options.increments:
             state.resid[:] += step.length * way.rate - step.bias
+        elif self.lam < 0.5 * self.fresh_at:  # what was rounded at a large lambda is no longer small
+            self._from_scratch()
+            self.fresh_at = self.lam
+            self.borne = (0.0, 0.0)
         else:
             self._residuals()
         if not stuck:
             self._refine()
-        if self.equality:
-            self._keep_sum(index)
+        self._keep_sum(index)
         if not stuck:
             pub.arrivals(state, index, self.lam, NEAR, TOUCH)
         self._carry_out()
@@ -435,7 +442,7 @@ class PaperTracker:
         """
         beta, low, up = (values[index] for values in (self.state.beta, self.state.lower, self.state.upper))
         rest = float(self.state.beta.sum())
-        if index.size and abs(rest) > LOST * float(np.sum(np.abs(self.state.beta))):
+        if self.equality and index.size and abs(rest) > LOST * float(np.sum(np.abs(self.state.beta))):
             room = beta - low if rest > 0.0 else up - beta
             widest = int(np.argmax(room))
             self.state.beta[index[widest]] -= np.clip(rest, -room[widest], room[widest])

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import Callback, new_control
+from svmcore._door import reals
 from svmcore._errors import ConvergenceWarning, InputError, MissingExtraError, warn
 from svmcore._html import html_table
 from svmcore._threads import one_blas_thread
@@ -64,7 +65,8 @@ class Path(OfColumns):
         box (the target lies above the function) and "R" the lower one.
     stats : n_events, n_distinct, elbow_max, null_dim_max, n_lp, n_special, n_backup, seconds by part, and more. Where
         "null_dim_exact" is False, "null_dim_max" is a lower bound until the method `null_dim_max` has been called.
-    ended : "done", or why the path stops early ("max_events", "time_limit", "interrupted", "callback").
+    ended : "done", or why the path stops early ("max_events", "time_limit", "interrupted", "callback"; "stalled" where
+        events repeat and lambda falls no more).
     """
 
     def __init__(self, data: Data, track: Track, stats: dict[str, Any], ended: str) -> None:
@@ -235,7 +237,7 @@ class Path(OfColumns):
         """
         if self.parameter == "epsilon":
             return self._epsilons_of(C)
-        values = np.asarray(C, dtype=np.float64)
+        values = reals(C, "C")
         if values.ndim > 1:
             raise InputError(f"C has {values.ndim} dimensions; give one number or a one-dimensional array")
         flat = np.atleast_1d(values)
@@ -254,7 +256,7 @@ class Path(OfColumns):
         return lam, flat, values.ndim == 0
 
     def _epsilons_of(self, epsilon: Any) -> tuple[FloatArray, FloatArray, bool]:
-        values = np.asarray(epsilon, dtype=np.float64)
+        values = reals(epsilon, "epsilon")
         if values.ndim > 1:
             raise InputError(f"epsilon has {values.ndim} dimensions; give one number or a one-dimensional array")
         flat = np.atleast_1d(values)

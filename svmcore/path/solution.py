@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from svmcore._control import Control
+from svmcore._door import reals
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._types import FloatArray, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix
@@ -60,7 +61,7 @@ def certify_path(path: Path, Cs: Any, control: Control) -> PathCertificate:
         spread = np.geomspace if min(first, last) > 0.0 else np.linspace
         values = spread(first, last, _DEFAULT_VALUES) if first != last else np.array([last])
     else:
-        values = np.atleast_1d(np.asarray(Cs, dtype=np.float64))
+        values = np.atleast_1d(reals(Cs, "Cs"))
         if values.size == 0:
             raise InputError("Cs is empty; give at least one value of C")
     order = np.roll(np.arange(values.size), 1)  # the last one comes first, because rounding adds up along the path

@@ -25,7 +25,8 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.kernel.rows import RowStore
 from svmcore.path import elbow_jit as ej
 from svmcore.path.engine import Engine, Factor
-from svmcore.path.log_jit import loosen_chord
+from svmcore.path.headway import STALLED, Headway
+from svmcore.path.log_jit import KNOTS, loosen_chord
 from svmcore.path.problem import BoxPath
 from svmcore.path.record import REFRESH_EVERY, Followed, Recorder
 from svmcore.simd.vector import BIG
@@ -44,10 +45,14 @@ NEAR_BOX = 1e-11
 """A value that is closer to a bound than this share of its box is on the bound. Spread ties may have left so much."""
 BALANCED = 1e-13
 """A sum of values is zero but for rounding if it is below this share of the sum of their sizes."""
+LOST = 1e-8
+"""A sum of values above this share of the sum of their sizes is not zero. `path/measure` has the same limit."""
 STILL = 1e-13
 """An elbow value with a smaller rate does not move. The unit is one over a kernel value of typical size."""
 START_GAP = 1e-11
 """The start of a path needs no further polish where the relative gap is at most this."""
+VAIN = 20
+"""Repairs do not ask the solver again when it has not mended so many of them."""
 STOPS = 5
 """A Newton step is corrected at most so many times for values that stop at their box."""
 NEARLY = 1e-9
@@ -100,6 +105,7 @@ class Tracker:
     ) -> None:
         n = oracle.n
         self.solver = solver
+        self.vain = 0
         self.go_on = go_on  # asked inside of repairs
         self.n = n
         self.problem = problem
@@ -212,9 +218,19 @@ class Tracker:
         return float(ej.absorb(self.state))
 
     def relative_gap(self, lam: float) -> float:
-        """The exact relative duality gap of the present point at `lam`, for the problem without shift."""
+        """The exact relative duality gap of the present point at `lam`, for the problem without shift.
+
+        It is infinite where the sum of the values is lost, which no gap shows where the bias is small.
+        """
+        if self._lost():
+            return np.inf
         gap = float(ej.exact_gap(self.setting, self.state, lam, self.lower, self.upper))
         return gap if np.isfinite(gap) else np.inf
+
+    def _lost(self) -> bool:
+        """Whether the sum of beta is no longer zero."""
+        beta = self.state.beta
+        return self.equality and abs(float(beta.sum())) > LOST * float(np.abs(beta).sum())
 
     def use_factor(self) -> bool:
         """Use the triangular factor from here on. It is still to be made. Returns whether another form was in use."""
@@ -293,8 +309,11 @@ class Tracker:
         solved = [self.engine.solve(b) for b in sides]
         for _ in range(STOPS):
             kept, answers = np.reshape(sides, (-1, index.size)), np.reshape(solved, (-1, index.size))
+            matrix, wanted = answers @ kept.T, np.array(goal) - kept @ free
+            if not (np.isfinite(matrix).all() and np.isfinite(wanted).all()):  # the factor has lost all digits
+                return
             try:
-                force = np.linalg.lstsq(answers @ kept.T, np.array(goal) - kept @ free, rcond=None)[0]
+                force = np.linalg.lstsq(matrix, wanted, rcond=None)[0]
             except np.linalg.LinAlgError:  # the elbow is singular to rounding, so no better step is known
                 return
             step = free + force @ answers
@@ -398,6 +417,9 @@ class Tracker:
         state.lower[:] = self.lower
         state.upper[:] = self.upper
         near = NEAR_BOX * (self.upper - self.lower)
+        state.beta[np.isnan(state.beta)] = (
+            0.0  # what an indefinite kernel may leave fits no box, and would fill the elbow
+        )
         clipped = np.clip(state.beta, self.lower, self.upper)
         clipped = np.where(clipped - self.lower <= near, self.lower, clipped)
         state.beta[:] = np.where(self.upper - clipped <= near, self.upper, clipped)
@@ -461,7 +483,7 @@ class Tracker:
         """
         lam = self.lam
         best = self._snapshot()
-        for attempt in range(3):
+        for attempt in range(3 if self.vain < VAIN else 2):
             if not self.go_on():
                 break
             if attempt == 0:
@@ -476,6 +498,7 @@ class Tracker:
                 best, gap = self._snapshot(), now
             if gap <= GAP:
                 return gap
+        self.vain += 1
         self._restore(best, clear=False)
         return gap
 
@@ -483,15 +506,19 @@ class Tracker:
         """Improve the present point, and log what changed."""
         lam = self.lam
         before = self.state.side.copy()
-        gap = self.improve(np.inf if trouble else self.relative_gap(lam))
+        found = np.inf if trouble else self.relative_gap(lam)
+        gap = self.improve(found)
         self.stats["max_gap"] = max(self.stats["max_gap"], gap)
         self.gap_now = gap
-        state = self.state
+        state, log = self.state, self.recorder.log
         for i in np.flatnonzero(state.side != before).tolist():
             self.recorder.event(lam, i, before[i], state.side[i], ej.REPAIR)
-        if pj.log_full(state, self.recorder.log):
+        if pj.log_full(state, log):
             self.recorder.keep()
-        pj.log_knot(state, self.recorder.log)
+        if not np.isfinite(found) and log.end[KNOTS] and log.knot[log.end[KNOTS] - 1, 0] == lam:
+            pj.correct_knot(state, log)  # what was there is no solution
+        else:
+            pj.log_knot(state, log)
 
     # ---- snapshots -----------------------------------------------------------------------------------------------
 
@@ -538,10 +565,16 @@ class Tracker:
         self.recorder.keep()
 
     def run(self, lam_end: float, watch: Any, max_events: int | None = None) -> str:
-        """Follow the path down to `lam_end`. `watch(self)` is called now and then. If it returns a string, the run ends."""
+        """Follow the path down to `lam_end`. `watch(self)` is called now and then. If it returns a string, the run ends.
+
+        Where events repeat and t falls no more, the record ends where it last fell, and the answer is `STALLED`.
+        """
         most = (1 << 60) if max_events is None else max_events
         shot = self._snapshot()
-        redo = False
+        headway = Headway(self.n, self.size(self.lam))
+        good = self._place(shot)
+        redo = trouble = False
+        known = self._work()
         while True:
             state = self.state
             size = max(1.0, float(self.n) * max(1, self.m))
@@ -549,16 +582,19 @@ class Tracker:
             opt = pj.Options(
                 lam_end, RATE_TOL, 0.0, STRETCH, self.refresh_every, budget, self.batch, True, most, self.lower, self.upper
             )  # fmt: skip
+            if headway.stalled(self.size(self.lam), 1 + self._work() - known, trouble):
+                return self._end_at(good)
+            known = self._work()
             code = self.guide.advance(opt)
             ended = code == ej.DONE
             stop = None
+            trouble = code in (ej.STALLED, ej.SINGULAR)
             if code == ej.BUDGET:
                 stop = "max_events" if state.cnt[ej.N_EVENT] >= most else watch(self)
                 if stop is None:
                     continue
-            trouble = code in (ej.STALLED, ej.SINGULAR)
             factor = ended or stop is not None or state.cnt[ej.SINCE] >= self.refresh_every or code == ej.FLUSH
-            gap = np.inf if trouble else self._refresh(self.lam, factor)
+            gap = np.inf if trouble or self._lost() else self._refresh(self.lam, factor)
             loosen_chord(self.recorder.log, np.inf, np.inf)  # it is not known by how much
             pj.correct_knot(self.state, self.recorder.log)
             if not gap <= REDO_GAP and self.refresh_every > 4:
@@ -574,16 +610,36 @@ class Tracker:
                     not self.go_on() and self.gap_now > GAP and self._restore(shot)
                 ):  # the repair was stopped early, so the record goes back to where the point was good
                     return str(watch(self) or "done")
+                if not np.isfinite(self.gap_now):
+                    return self._end_at(good)
             elif redo and self.refresh_every < REFRESH_EVERY:
                 self.refresh_every = min(REFRESH_EVERY, 2 * self.refresh_every)
             self.stats["max_gap"] = max(self.stats["max_gap"], gap if np.isfinite(gap) else 0.0)
             self.recorder.keep()
             shot = self._snapshot()
+            if headway.moved(self.size(self.lam)):
+                good = self._place(shot)
             if ended or stop is not None:
                 return str(stop or "done")
             stop = watch(self)
             if stop is not None:
                 return str(stop)
+
+    def _work(self) -> int:
+        """The events so far, with those of polishes."""
+        return self.n_events + int(self.stats["n_polish_events"])
+
+    def _place(self, shot: tuple[Any, ...]) -> tuple[tuple[Any, ...], int, float]:
+        """A state, how much of the record leads there, and the largest gap on the way."""
+        return shot, len(self.recorder.chunks), float(self.stats["max_gap"])
+
+    def _end_at(self, place: tuple[tuple[Any, ...], int, float]) -> str:
+        """Go back to a place of the record. It is the end of the path."""
+        shot, chunks, gap = place
+        del self.recorder.chunks[chunks:]
+        self._restore(shot)
+        self.stats["max_gap"] = gap
+        return STALLED
 
     def _phi(self) -> float:
         """The objective 1/2 b'Kb - (fixed + t slope)'b at the present point."""

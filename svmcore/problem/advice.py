@@ -8,6 +8,13 @@ import numpy as np
 
 from svmcore._types import DualQP, KernelKind
 
+LARGE_GAP = 0.01  # relative; from it on the driver has something to say
+MEANS_LITTLE = (
+    f"the tolerance is met but the objective may be off by more than {100 * LARGE_GAP:g} %: relative_gap, of an estimator "
+    "dual_gap_, says by how much. Remedy: a smaller tol, or stopping='gap' where that is a parameter."
+)
+"""Without numbers, so that Python says it once where many machines are trained."""
+
 _PRESSED = 0.9  # share of points at their bound from which C may be what holds the function down
 _FLAT = 0.05  # spread of the function, relative to that of the targets, from which it counts as constant
 _FOLLOWS = 0.3  # correlation of function and coefficients from which a larger C would follow the targets

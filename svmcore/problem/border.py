@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from svmcore._door import entered
 from svmcore._errors import InputError, NotEnoughMemoryError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
 from svmcore.kernel.matrix import available_threads
 from svmcore.kernel.points import is_sparse
+from svmcore.kernel.products import unsymmetric
 from svmcore.kernel.table import TABLE, name_of, parameters_of
 
 KERNELS = {kind.name.lower(): kind for kind in KernelKind if kind is not KernelKind.CALLABLE}
@@ -28,6 +30,7 @@ _SYMMETRIC = 1e-8  # differences of a kernel matrix from its transpose, relative
 _CACHE_SHARE, _CACHE_LIMIT = 0.4, 4e9  # a cache takes at most this share of the free memory, and at most so many bytes
 _BLOCK = 1 << 16  # numbers that a pass over X looks at together
 LARGEST_DEGREE = 1000
+_NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # though Python or numpy counts them among the integers
 MANY_CLASSES = 20  # more numbers than this are hardly classes
 
 
@@ -49,7 +52,8 @@ def number(
     infinite: bool = False,
 ) -> float:
     """A real number in range."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Real, np.number)):
+    usual = type(value) is float or type(value) is int  # what else there is takes longer to look at
+    if not usual and (isinstance(value, _NO_NUMBERS) or not isinstance(value, numbers.Real)):
         raise InputError(f"{name}={value!r} is not a number; give a real number")
     result = float(value)
     if math.isnan(result) or (math.isinf(result) and not infinite):
@@ -76,7 +80,8 @@ def share(name: str, value: Any) -> float:
 
 def integer(name: str, value: Any, *, low: int, high: int = 2**62) -> int:
     """A whole number in range."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Integral, np.integer)):
+    usual = type(value) is int
+    if not usual and (isinstance(value, _NO_NUMBERS) or not isinstance(value, numbers.Integral)):
         raise InputError(f"{name}={value!r} is not a whole number; give an integer of at least {low}")
     if not low <= int(value) <= high:
         bound = f"at least {low}" if value < low else f"at most {high}"
@@ -216,6 +221,8 @@ def _unreadable(X: Any, name: str, error: Exception) -> InputError:
             f"{name} holds {values[row]!r} at {place}, which is not a number; turn the column into numbers "
             "(pandas.get_dummies makes one column for each category), or leave it out"
         )
+    if isinstance(error, InputError):
+        return error
     if isinstance(X, str | os.PathLike):
         return InputError(
             f"{name}={X!r} is the name of a file; svmcore.load_data reads one, and svmcore.distributed trains over many"
@@ -227,25 +234,14 @@ def _unreadable(X: Any, name: str, error: Exception) -> InputError:
     return InputError(f"{name} cannot be read as numbers ({error}); give a two-dimensional numeric array")
 
 
-def _unmasked(values: Any, name: str) -> None:
-    """Refuse a masked array with masked entries: what is under the mask means nothing."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InputError(f"{name} is a masked array with masked values; fill them in, or remove their rows, first")
-
-
 def features(X: Any, name: str = "X") -> Any:
     """A feature matrix: C-ordered float64, or canonical CSR with float64 values and int32 column indices."""
     if is_sparse(X) or hasattr(X, "tocsr"):
         return _sparse_features(X, name)
-    _unmasked(X, name)
     try:
-        array = np.asarray(X)
-        if array.dtype.kind in "cmM":
-            what = "complex numbers" if array.dtype.kind == "c" else "dates or times"
-            raise InputError(f"{name} holds {what}; give real features")
-        array = np.ascontiguousarray(array, dtype=np.float64)
+        array = np.ascontiguousarray(entered(X, name), dtype=np.float64)
     except (TypeError, ValueError) as error:
-        if isinstance(error, InputError):
+        if isinstance(error, InputError) and not hasattr(X, "columns"):
             raise
         raise _unreadable(X, name, error) from None
     if array.ndim != 2 or np.ndim(X) == 1:
@@ -311,15 +307,13 @@ def gram(X: Any) -> FloatArray:
     n = K.shape[0]
     if K.shape != (n, n):
         raise InputError(f'kernel="precomputed" needs a square matrix of kernel values; X has shape {K.shape}')
-    scale = float(np.abs(K).max())
-    for start in range(0, n, 1024):
-        difference = np.abs(K[start : start + 1024] - K[:, start : start + 1024].T)
-        if difference.max() > _SYMMETRIC * scale:
-            i, j = np.unravel_index(int(difference.argmax()), difference.shape)
-            raise InputError(
-                f"the precomputed kernel is not symmetric: K[{start + i}, {j}] = {K[start + i, j]:g} but "
-                f"K[{j}, {start + i}] = {K[j, start + i]:g}; symmetrise it with (K + K.T) / 2"
-            )
+    place = unsymmetric(K, _SYMMETRIC)
+    if place is not None:
+        i, j = place
+        raise InputError(
+            f"the precomputed kernel is not symmetric: K[{i}, {j}] = {K[i, j]:g} but K[{j}, {i}] = {K[j, i]:g}; "
+            "symmetrise it with (K + K.T) / 2"
+        )
     return K
 
 
@@ -354,7 +348,8 @@ def _gamma(gamma: Any, X: Any, weights: FloatArray | None) -> float:
         if gamma == "auto":
             return float(1.0 / X.shape[1])
         if gamma != "scale":
-            raise InputError(f'gamma={gamma!r} is not known; give "scale", "auto" or a positive number')
+            search = '; cv_path and SVCPathCV choose it, and take "search"' if gamma == "search" else ""
+            raise InputError(f'gamma={gamma!r} is not known; give "scale", "auto" or a positive number{search}')
         variance = _variance(X, weights)
         return float(1.0 / (X.shape[1] * variance)) if variance > 0 and math.isfinite(variance) else 1.0
     return number("gamma", gamma, low=0.0, strict=True)
@@ -386,10 +381,11 @@ def _variance(X: Any, weights: FloatArray | None) -> float:
 
 def vector(values: Any, name: str, n: int) -> FloatArray:
     """A finite float64 vector of n numbers."""
-    _unmasked(values, name)
     try:
-        array = np.ascontiguousarray(values, dtype=np.float64)
+        array = np.ascontiguousarray(entered(values, name), dtype=np.float64)
     except (TypeError, ValueError) as failure:
+        if isinstance(failure, InputError):
+            raise
         reason = str(failure)
         entries = list(values) if np.iterable(values) else []
         row = _stranger(entries)
@@ -415,13 +411,14 @@ def _distinct(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         ends = np.array([array.min(), array.max()])
         if ends[0] < ends[1] and ((array == ends[0]) | (array == ends[1])).all():
             return ends
+        if array.dtype.kind in "iu" and 0 <= ends[0] <= ends[1] < len(array):  # somebody's numbers of classes
+            return np.flatnonzero(np.bincount(array)).astype(array.dtype)
     return np.unique(array)
 
 
-def label_array(y: Any) -> np.ndarray[Any, Any]:
+def label_array(y: Any, name: str = "y") -> np.ndarray[Any, Any]:
     """Labels as an array of strings or numbers where all of them are; object arrays of data frames become such."""
-    _unmasked(y, "y")
-    array = np.asarray(y)
+    array = entered(y, name)
     if array.dtype.kind == "T":  # numpy's strings of any length turn into nothing but objects
         array = array.astype(object)
     if array.dtype.kind != "O" or not array.size:
@@ -435,7 +432,7 @@ def label_array(y: Any) -> np.ndarray[Any, Any]:
                 return array
     for row, value in enumerate(array.flat):
         if is_missing(value):
-            raise InputError(f"y has no label at row {row} ({value!r}); every sample needs a label")
+            raise InputError(f"{name} has no label at row {row} ({value!r}); every sample needs a label")
     return array
 
 
@@ -517,7 +514,7 @@ def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any
 
 
 def sample_weights(values: Any, n: int) -> FloatArray | None:
-    """Non-negative weights, or None."""
+    """Non-negative weights, or None. Weights whose squares underflow count as zero."""
     if values is None:
         return None
     weights = vector(values, "sample_weight", n)
@@ -526,7 +523,13 @@ def sample_weights(values: Any, n: int) -> FloatArray | None:
         raise InputError(f"sample_weight contains {weights[bad]:g} at row {bad}; weights must be at least 0")
     if not weights.any():
         raise InputError("sample_weight is zero everywhere; at least one sample needs a positive weight")
-    return weights
+    largest = float(weights.max())
+    if largest < SMALLEST_COST:
+        raise InputError(
+            f"sample_weight is at most {largest:g} everywhere; weights below {SMALLEST_COST:g} count as zero. Scale "
+            "the weights up, and C down"
+        )
+    return np.where(weights < SMALLEST_COST, 0.0, weights)
 
 
 def class_factors(values: Any, classes: Any, codes: IntArray, weights: FloatArray | None) -> FloatArray:

@@ -31,7 +31,7 @@ _REPAIRABLE = 1e-9  # share of sum |beta| that can be put right without losing t
 _ROUNDING = 1e-14  # relative imbalance of a warm start that is left alone
 
 SVC_LOSSES = ("hinge", "squared_hinge")
-_NEGLIGIBLE = 1e-290  # a cost whose inverse overflows is no cost
+NEGLIGIBLE = 1e-290  # a cost whose inverse overflows is no cost
 
 SVR_LOSSES = ("epsilon_insensitive", "squared_epsilon_insensitive", "pinball")
 PINBALL = SVR_LOSSES[2]
@@ -54,14 +54,14 @@ def _dual(
 
 def svc(y: FloatArray, costs: FloatArray, loss: str, equality: bool) -> DualQP:
     """Classification of labels y = +-1 with per-point costs C_i = C * weight."""
-    point = np.flatnonzero(costs > _NEGLIGIBLE)
+    point = np.flatnonzero(costs > NEGLIGIBLE)
     signs = np.asarray(y, dtype=np.float64)[point]
     return _dual(signs, signs.copy(), costs[point], point, loss == "squared_hinge", equality)
 
 
 def svr(y: FloatArray, costs: FloatArray, epsilon: float, loss: str, equality: bool) -> DualQP:
     """Regression of targets y with a tube of half-width epsilon; first all growing variables, then all shrinking ones."""
-    kept = np.flatnonzero(costs > _NEGLIGIBLE)
+    kept = np.flatnonzero(costs > NEGLIGIBLE)
     signs = np.concatenate([np.ones(len(kept)), -np.ones(len(kept))])
     target = np.concatenate([y[kept], y[kept]])
     point = np.concatenate([kept, kept])
@@ -71,14 +71,14 @@ def svr(y: FloatArray, costs: FloatArray, epsilon: float, loss: str, equality: b
 
 def quantile(y: FloatArray, costs: FloatArray, tau: float, equality: bool) -> DualQP:
     """The tau-quantile of targets y. No bound is zero here: a variable may have either sign."""
-    kept = np.flatnonzero(costs > _NEGLIGIBLE)
+    kept = np.flatnonzero(costs > NEGLIGIBLE)
     bound = costs[kept]
     return DualQP(y[kept], (tau - 1.0) * bound, tau * bound, np.zeros(len(kept)), kept, equality)
 
 
 def one_class(weights: FloatArray, nu: float) -> DualQP:
     """A region that holds all but the share nu of the weight, in the scale in which scikit-learn and LIBSVM give it."""
-    kept = np.flatnonzero(weights > _NEGLIGIBLE)
+    kept = np.flatnonzero(weights > NEGLIGIBLE)
     zero, bound = np.zeros(len(kept)), weights[kept]
     return DualQP(zero, zero, bound, zero, kept, True, nu * float(bound.sum()))
 

@@ -7,8 +7,9 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.extending import intrinsic
 
-from svmcore._jit import host_features
+from svmcore._jit import DISABLED, host_features
 
 _WIDE = "avx512f" in host_features()
 REGISTERS = 4 if _WIDE else 2
@@ -250,3 +251,27 @@ def position(builder: Any, shape: Any, *indices: Any) -> Any:
 def integer(i: int) -> Any:
     """A 64-bit whole number."""
     return ir.Constant(ir.IntType(64), i)
+
+
+if DISABLED:
+
+    def fetch(values: Any, place: int) -> None:
+        """Ask for the cache line of ``values[place]``, which is read soon. It changes no value."""
+
+else:  # pragma: no cover  (exists compiled only)
+
+    @intrinsic
+    def fetch(typingctx, values, place):  # noqa: ARG001
+        """Ask for the cache line of ``values[place]``, which is read soon. It changes no value."""
+
+        def codegen(context, builder, signature, args):
+            array = context.make_array(signature.args[0])(context, builder, args[0])
+            byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+            address = builder.bitcast(builder.gep(array.data, [args[1]]), byte)
+            kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+            symbol = "llvm.prefetch.p0i8"
+            function = builder.module.globals.get(symbol) or ir.Function(builder.module, kind, symbol)
+            builder.call(function, [address, number(0), number(3), number(1)])
+            return context.get_dummy_value()
+
+        return types.void(values, types.int64), codegen

@@ -17,9 +17,12 @@ from svmcore.problem import border
 from svmcore.solvers._contract import Capabilities
 
 _MODULES = {
+    "small": "svmcore.solvers.small",
     "smo": "svmcore.solvers.smo",
     "block": "svmcore.solvers.block",
     "interior": "svmcore.solvers.interior",
+    "newton": "svmcore.solvers.newton",
+    "coordinate": "svmcore.solvers.coordinate",
     "adatron": "svmcore.solvers.adatron",
     "chunking": "svmcore.solvers.chunking",
     "decomposition": "svmcore.solvers.decomposition",
@@ -32,7 +35,7 @@ _MODULES = {
 _COMMON = {"qp", "K", "control", "tol", "stopping", "max_iter", "start", "seed", "trace"}
 
 AUTO = "auto"
-AUTOMATIC = ("interior", "block", "smo")
+AUTOMATIC = ("small", "newton", "interior", "block", "smo")
 """The solvers that "auto" may run (`svmcore.auto`)."""
 
 

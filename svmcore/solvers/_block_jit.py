@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._jit import jit
-from svmcore._types import FloatArray, IntArray
+from svmcore._types import LANES, FloatArray, IntArray
 from svmcore.simd.line import store_row
 from svmcore.simd.passes import best_conjugate, best_partner, update_along, update_pair
 from svmcore.simd.vector import (
@@ -112,8 +112,24 @@ def _move(work, t, step):
 
 
 @jit
-def row_of(work, shape, lines, t):
+def copy_row(source, t, out, slot):
+    """Row t of K + D among the variables, whose points are spans of a matrix; padded with zeros. In place: out."""
+    row, k = source.gram[source.point[t]], 0
+    for s in range(source.spans.shape[0]):
+        for p in range(source.spans[s, 0], source.spans[s, 1]):
+            out[slot, k] = row[p]
+            k += 1
+    out[slot, t] += source.diag[t]
+    while k % LANES:
+        out[slot, k] = 0.0
+        k += 1
+
+
+@jit
+def row_of(work, shape, lines, source, t):
     """The row of variable t in the Gram matrix. With `lines` it is computed when it is first asked for.
+
+    Without a shape it is copied from a `source` (`_tasks_jit.Copied`).
 
     In place: gram, lines.
     """
@@ -122,14 +138,17 @@ def row_of(work, shape, lines, t):
     slot = lines.slot[t]
     if slot < 0:
         slot = lines.filled[0]
-        store_row(shape, lines.panels, t, work.gram, slot)
+        if shape is not None:
+            store_row(shape, lines.panels, t, work.gram, slot)
+        elif source is not None:
+            copy_row(source, t, work.gram, slot)
         lines.slot[t] = slot
         lines.filled[0] = slot + 1
     return slot
 
 
 @jit
-def pair_steps(work, stop, relax, tau, max_steps, shape=None, lines=None):
+def pair_steps(work, stop, relax, tau, max_steps, shape=None, lines=None, source=None):
     """Second-order SMO on one block until max - min <= stop. A step that no bound cuts is `relax` times the exact one.
 
     Returns (steps, max - min, bits). In place: beta, values, masks. With `lines`, which need a shape, steps also compute the
@@ -143,7 +162,7 @@ def pair_steps(work, stop, relax, tau, max_steps, shape=None, lines=None):
     while steps < max_steps and high - low > stop:
         if i >= beta.shape[0]:
             break  # only NaN leads here
-        row = row_of(work, shape, lines, i)
+        row = row_of(work, shape, lines, source, i)
         j = best_partner(values, gram, row, unit, i, diagonal, tau, fall)
         if j >= beta.shape[0]:
             break
@@ -164,7 +183,7 @@ def pair_steps(work, stop, relax, tau, max_steps, shape=None, lines=None):
             break
         _move(work, i, step)
         _move(work, j, -step)
-        i, high, low = update_pair(values, gram, row, row_of(work, shape, lines, j), step * unit, rise, fall)
+        i, high, low = update_pair(values, gram, row, row_of(work, shape, lines, source, j), step * unit, rise, fall)
         steps += 1
     return steps, np.float64(high) - np.float64(low), bits
 

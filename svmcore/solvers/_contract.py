@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._types import DualQP, FloatArray, KernelKind, Status
+from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.problem import measures
 
@@ -42,6 +42,23 @@ class Capabilities(NamedTuple):
     totals: bool = True  # the total of the equality row sum(beta) = total need not be zero
 
 
+class Outcome(NamedTuple):
+    """A dual point at the tolerance, and its measures, all of them computed in float64.
+
+    `beta` has an entry for every variable, or for those only that are not zero.
+    """
+
+    beta: FloatArray
+    n_iter: int
+    n_rounds: int
+    n_evals: int
+    certificate_evals: int
+    violation: float
+    bias: float
+    objective: float
+    gap: float
+
+
 def fresh_residual(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> FloatArray:
     """The residual of a dual point, computed from the data."""
     return measures.residual(qp, beta, kernel_product(qp, K, beta))
@@ -59,6 +76,19 @@ def landed(qp: DualQP, beta: FloatArray) -> FloatArray:
         return beta
     up = qp.upper - beta < beta - qp.lower
     return np.where(free, np.where(up, qp.upper, qp.lower), beta).astype(np.float64)
+
+
+def spread(qp: DualQP, beta: FloatArray, free: IntArray) -> FloatArray:
+    """beta with sum 0, if the free variables have the room for that. Each gives the same share of its room."""
+    excess = float(beta.sum())
+    bound = qp.lower if excess > 0.0 else qp.upper
+    room = np.abs(np.where(np.isfinite(bound), beta - bound, beta))[free]
+    total = float(room.sum())
+    if not total > abs(excess):
+        return beta
+    out = beta.copy()
+    out[free] -= excess / total * room
+    return out
 
 
 def rounding(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> float:

@@ -41,7 +41,7 @@ class WholeNumber:
         self.low, self.even = low, even
 
     def __contains__(self, value: object) -> bool:
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
         return whole and value >= self.low and not (self.even and value % 2)  # type: ignore[operator]
 
     def __str__(self) -> str:
@@ -55,8 +55,8 @@ class Between:
         self.low, self.high = low, high
 
     def __contains__(self, value: object) -> bool:
-        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        return number and self.low < value < self.high  # type: ignore[operator]
+        number = isinstance(value, int | float | np.integer | np.floating)
+        return number and not isinstance(value, bool | np.timedelta64) and self.low < value < self.high  # type: ignore[operator]
 
     def __str__(self) -> str:
         return f"a number above {self.low:g}" + (f" and below {self.high:g}" if np.isfinite(self.high) else "")

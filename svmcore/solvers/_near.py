@@ -20,8 +20,8 @@ from svmcore.kernel.tiles import DenseTiles
 from svmcore.simd import loops
 from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import NOISE, Lines, WorkingSet
+from svmcore.solvers._contract import Outcome
 from svmcore.solvers._near_jit import ByClass, Everyone, Packed, begin, choose, finish, from_all, sample, turn
-from svmcore.solvers._whole import Outcome
 
 # Which variables are moved. At most _MEMBERS are moved at a time. A first sample has _SAMPLE of them, or the share _SHARE
 # of all if that is more. Later ones lie in a strip of the width _WIDTH along the margin.

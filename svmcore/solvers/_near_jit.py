@@ -401,7 +401,7 @@ def _residuals(shape, one, spans, work, lines, packed):
         for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
             one.field[k] = 0.0
             if one.beta[t] != 0.0:
-                packed.lanes[support] = row_of(work, shape, lines, k)
+                packed.lanes[support] = row_of(work, shape, lines, None, k)
                 packed.coef_single[support] = one.beta[t]
                 total += abs(one.beta[t])
                 support += 1

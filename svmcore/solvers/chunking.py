@@ -5,7 +5,7 @@ Cost     the kernel rows of a chunk that are not stored, and one quadratic progr
 Stops    at the tolerance of the chosen criterion. An iteration is one chunk.
 Chunk    the support vectors, and the `size` variables outside that violate most. Up to `highs_limit` variables HiGHS solves
          its program, by an active-set method on a dense matrix. Then pair steps solve it to the tolerance. They solve larger
-         programs alone, from the present point.
+         programs alone, from the present point, and all programs where highspy is not there.
 Reference  Cristianini and Shawe-Taylor (2000), section 7.4, table 7.2.
 """
 
@@ -39,7 +39,8 @@ class _Chunks:
     """The choice of chunks, and what happens to one."""
 
     def __init__(self, course: Course, size: int, highs_limit: int) -> None:
-        self.course, self.size, self.highs_limit = course, size, highs_limit
+        self.course, self.size = course, size
+        self.highs_limit = highs_limit if highs_limit and _highs.highspy() is not None else 0
         course.stats |= {"highs": 0, "highs_failures": 0, "largest_chunk": 0, "paper_evals": 0.0}
 
     def choose(self) -> IntArray:

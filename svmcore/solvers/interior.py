@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import lapack
 
 from svmcore._control import Control
 from svmcore._kernels import weighted_gram
@@ -30,7 +30,8 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import dense_points, is_sparse
 from svmcore.problem import measures
 from svmcore.solvers import _ipm_jit as ipm
-from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual
+from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual, spread
+from svmcore.solvers._factors import factorised
 from svmcore.solvers._settle import LONG, settle
 
 CAPABILITIES = Capabilities(
@@ -65,14 +66,6 @@ FLATTEST = 1e-6
 FEASIBLE = 1e-9
 ROUNDS = 40
 
-# The factors of a kernel matrix. BLOCK pivots are taken at a time. Those below the share SMALLEST_PIVOT of the largest wait.
-# Afterwards PROBED rows of K are compared with the factors. A positive kernel may miss them by the share INDEFINITE of the
-# largest k(x, x).
-BLOCK = 64
-SMALLEST_PIVOT = 1e-2
-PROBED = 256
-INDEFINITE = 1e-9
-
 IMMOVABLE = 1e300  # the diagonal of padding
 
 
@@ -103,39 +96,8 @@ def _features(K: KernelMatrix, poll: _Poll) -> tuple[FloatArray, int] | None:
     if has_features(K):
         points = dense_points(K.X.toarray(), np.arange(K.n)) if is_sparse(K.X) else K.points
         return points.panels, K.n_features
-    Z = _factorised(K, poll)
+    Z = factorised(K, poll)
     return None if Z is None else (dense_points(Z, np.arange(K.n)).panels, Z.shape[1])
-
-
-def _factorised(K: KernelMatrix, poll: _Poll) -> FloatArray | None:
-    """Z with Z Z' = K to rounding, by Cholesky with pivots in blocks.
-
-    A block holds the points of largest residual diagonal. Pivots in it that are far below the largest wait for a later
-    block. None where K is not positive, or somebody asks to stop.
-    """
-    n, diagonal = K.n, K.diagonal.copy()
-    scale = float(diagonal.max(initial=0.0))
-    least = n * float(np.finfo(np.float64).eps) * scale
-    Z = np.empty((n, 0))
-    while Z.shape[1] < n and (largest := float(diagonal.max(initial=0.0))) > least:
-        if diagonal.min() < -INDEFINITE * scale or poll():
-            return None
-        block = np.argsort(-diagonal, kind="stable")[:BLOCK]
-        rest = K.rows(block) - Z[block] @ Z.T
-        factor, order, rank, _ = lapack.dpstrf(rest[:, block], tol=max(least, SMALLEST_PIVOT * largest), lower=1)
-        if not rank:  # what seemed to be left was rounding
-            break
-        chosen = order[:rank] - 1
-        new = solve_triangular(factor[:rank, :rank], rest[chosen], lower=True, check_finite=False)
-        Z = np.hstack([Z, new.T])
-        diagonal -= np.square(new).sum(axis=0)
-        diagonal[block[chosen]] = 0.0
-    rng = np.random.default_rng(0)
-    sample, probe = rng.permutation(n)[:PROBED], rng.normal(size=n)
-    error = np.abs(K.product_at(sample, np.arange(n), probe) - Z[sample] @ (Z.T @ probe)).max(initial=0.0)
-    if error > INDEFINITE * scale * n:
-        return None
-    return Z if Z.shape[1] else np.zeros((n, 1))
 
 
 class _Data:
@@ -266,7 +228,7 @@ class _Solver:
     def reached(self) -> FloatArray:
         """The present dual point, strictly inside its box. Its sum is 0 as far as there is room for that."""
         qp, beta = self.qp, self.x.beta[: self.data.m].copy()
-        return _spread(qp, np.clip(beta, qp.lower, qp.upper), np.arange(len(beta))) if qp.equality else beta
+        return spread(qp, np.clip(beta, qp.lower, qp.upper), np.arange(len(beta))) if qp.equality else beta
 
 
 class _Start:
@@ -360,19 +322,6 @@ class _Exact(NamedTuple):
     violation: float
 
 
-def _spread(qp: DualQP, beta: FloatArray, free: IntArray) -> FloatArray:
-    """beta with sum 0, if the free variables have the room for that. Each gives the same share of its room."""
-    excess = float(beta.sum())
-    bound = qp.lower if excess > 0.0 else qp.upper
-    room = np.abs(np.where(np.isfinite(bound), beta - bound, beta))[free]
-    total = float(room.sum())
-    if not total > abs(excess):
-        return beta
-    out = beta.copy()
-    out[free] -= excess / total * room
-    return out
-
-
 class _Crossover:
     """From an interior point to one whose bounded variables are exactly at their bounds."""
 
@@ -415,7 +364,7 @@ class _Crossover:
         """The point as it is, if that will do. Otherwise free variables are settled and violators freed, by turns."""
         qp = self.qp
         if qp.equality:
-            self.beta = _spread(qp, self.beta, np.array(self.free, np.int64))
+            self.beta = spread(qp, self.beta, np.array(self.free, np.int64))
         best = self._exact()
         for _ in range(ROUNDS):
             if met(best) or self.data.poll.status is not None:

@@ -1,0 +1,161 @@
+"""Linear machines: `LinearSVC` against LIBLINEAR, as whole estimators on one thread, at equal gaps.
+
+LIBLINEAR has its choice of solver and tolerance: for each gap that which takes least time of those that reach it. Its gap is
+the distance of its primal objective from that of an answer of ours with a certificate of 1e-8, which is kind to it. Ours is
+certified. Rows that are lost are shown like the others.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench import clock, data
+from bench.contest import Context
+from bench.suite import Suite
+
+OURS, THEIRS = "svmcore", "LIBLINEAR"
+GAPS = (1e-2, 1e-3, 1e-4, 1e-6)
+TOLERANCES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+SHARE = 0.01  # of our tolerance: the gap that it stands for
+_SLOW = 8.0  # seconds of a fit after which no tighter one is tried
+_SECONDS = 2.0
+
+
+class Case(NamedTuple):
+    """Data, and the loss. `classes` of labels are made of a generated set."""
+
+    data: str
+    classes: int = 2
+    loss: str = "squared_hinge"
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}, {self.classes} classes, {self.loss}"
+
+
+CASES = [
+    Case("iris", 3),
+    Case("wine", 3),
+    Case("breast_cancer"),
+    Case("digits", 10),
+    Case("classification-20000-10-10"),
+    Case("classification-20000-30-10"),
+    Case("onehot-32000-123"),
+    Case("onehot-100000-200"),
+    Case("text-6000-20000"),
+    Case("text-6000-20000", 10),
+    Case("text-6000-20000", 20),
+    Case("classification-100-20000-5"),
+    Case("embedding-10000-784"),
+    Case("embedding-10000-784", 10),
+    Case("classification-10000-2000-5"),
+    Case("classification-20000-10-10", loss="hinge"),
+    Case("onehot-32000-123", loss="hinge"),
+    Case("text-6000-20000", loss="hinge"),
+]
+
+
+def rows_of(case: Case) -> tuple[Any, np.ndarray]:
+    """The rows and labels of a case."""
+    from sklearn import datasets
+
+    if hasattr(datasets, f"load_{case.data}"):
+        X, y = getattr(datasets, f"load_{case.data}")(return_X_y=True)
+        return data.standardised(X), y
+    found = data.load(case.data)
+    X = found.X if hasattr(found.X, "indptr") else np.ascontiguousarray(found.X, dtype=np.float64)
+    if case.classes == 2:
+        return X, found.y
+    rng = np.random.default_rng(case.classes)
+    scores = X @ rng.standard_normal((X.shape[1], case.classes))
+    scores = (scores - scores.mean(axis=0)) / scores.std(axis=0)
+    return X, np.argmax(scores + 0.5 * rng.standard_normal(scores.shape), axis=1)
+
+
+def objectives(machine: Any, X: Any, y: np.ndarray, loss: str) -> np.ndarray:
+    """LIBLINEAR's objective of every machine for two of an estimator, by its definition, at C = 1."""
+    out = []
+    for k, (w, b) in enumerate(zip(machine.coef_, np.ravel(machine.intercept_), strict=True)):
+        signs = np.where(y == machine.classes_[1 if len(machine.coef_) == 1 else k], 1.0, -1.0)
+        short = np.maximum(0.0, 1.0 - signs * (X @ w + b))
+        out.append(0.5 * (w @ w + b * b) + float((short**2 if loss == "squared_hinge" else short).sum()))
+    return np.array(out)
+
+
+def _theirs(case: Case, X: Any, y: np.ndarray, best: np.ndarray) -> dict[float, tuple[float, Callable[[], Any]]]:
+    """For every gap: the seconds of LIBLINEAR's quickest fit that reaches it, and that fit."""
+    from sklearn.svm import LinearSVC
+
+    found: dict[float, tuple[float, Callable[[], Any]]] = {}
+    for dual in (True, False) if case.loss == "squared_hinge" else (True,):
+        for tol in TOLERANCES:
+            machine = LinearSVC(loss=case.loss, dual=dual, tol=tol, max_iter=10_000, random_state=0)
+            work = partial(machine.fit, X, y)
+            answer, _, cpu = clock.once(work)
+            gap = float(np.max(objectives(answer, X, y, case.loss) / best - 1.0))
+            for goal in GAPS:
+                if gap <= goal and cpu < found.get(goal, (np.inf,))[0]:
+                    found[goal] = (cpu, work)
+            if gap <= GAPS[-1] or cpu > _SLOW:
+                break
+    return found
+
+
+def _ours(case: Case, tol: float) -> Any:
+    import svmcore
+
+    words: dict[str, Any] = {"loss": case.loss, "tol": tol, "n_threads": 1}
+    return svmcore.LinearSVC(**words)
+
+
+def _compare(context: Context, case: Case) -> None:
+    X, y = rows_of(case)
+    best = objectives(_ours(case, 1e-6).fit(X, y), X, y, case.loss)
+    theirs = _theirs(case, X, y, best)
+    shown = []
+    for goal in GAPS:
+        machine = _ours(case, goal / SHARE)
+        works: dict[str, Callable[[], Any]] = {OURS: partial(machine.fit, X, y)}
+        if goal in theirs:
+            works[THEIRS] = theirs[goal][1]
+        one_round = sum(clock.once(work)[2] for work in works.values())
+        times, answers = clock.alternate(works, clock.rounds_for(_SECONDS, one_round, least=2))
+        for name, took in times.items():
+            gap = float(np.max(objectives(answers[name], X, y, case.loss) / best - 1.0))
+            context.results.add(
+                {
+                    "kind": "row", "suite": "linear", "group": case.name, "solver": name, "mode": "gap", "tol": goal,
+                    "problem": {"name": case.name, "n": X.shape[0], "d": X.shape[1]}, "threads": 1, "asked": goal,
+                    "score": {"relative_gap": gap}, "met": gap <= goal, "wall": took.wall, "cpu": took.cpu,
+                }
+            )  # fmt: skip
+        ours = min(times[OURS].cpu)
+        ratio = f"{min(times[THEIRS].cpu) / ours:.2f}x" if THEIRS in times else "not reached"
+        shown.append(f"{goal:g}: {1e3 * ours:.3g} ms, {ratio}")
+    context.say(f"  {case.name}: " + "; ".join(shown))
+
+
+def run(context: Context) -> None:
+    """Every case, at every gap."""
+    import importlib.util
+
+    if importlib.util.find_spec("sklearn") is None:
+        context.skip("linear", THEIRS, "scikit-learn, which brings it, is not installed")
+        return
+    for case in CASES:
+        if context.problems and not any(word in case.name for word in context.problems):
+            continue
+        if context.out_of_time():
+            context.skip("linear", "everybody", "the suite's time was up", case.name)
+            continue
+        with clock.threads(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # LIBLINEAR's limits
+            _compare(context, case)
+
+
+SUITE = Suite("linear", "linear machines against LIBLINEAR, at equal gaps", 10, run)

@@ -1,0 +1,240 @@
+"""Machines between classes that share what they read: one kernel matrix, or points that are packed once.
+
+`together` chooses: tasks over one matrix where all points fit into one (`small`), machines over points near the margin where
+they do not (`_near`). Where it has no answer, each machine is trained by itself.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore._control import Control
+from svmcore._threads import one_blas_thread, split
+from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.table import is_positive
+from svmcore.kernel.tiles import DenseTiles, make_tiles
+from svmcore.kernel.whole import gram_of, part_of
+from svmcore.models.solution import Solution, Terms
+from svmcore.problem import border, formulations
+from svmcore.problem.advice import LARGE_GAP
+from svmcore.problem.border import KernelSpec
+from svmcore.problem.columns import Columns
+from svmcore.problem.division import Division, Sides
+from svmcore.solve import Run, certificate_of
+from svmcore.solvers import _near, small
+from svmcore.solvers._contract import Outcome
+
+_DRIFT = 1e-13  # share of the norm of the coefficients by which their sum may miss zero
+_AT_ONCE = 1e7  # kernel values of the tasks between two looks at the clock
+
+
+class Common(NamedTuple):
+    """What all machines are trained on: scaled features, labels as places in `classes`, weights, the kernel."""
+
+    X: Any
+    codes: IntArray
+    classes: NDArray[Any]
+    weights: FloatArray
+    spec: KernelSpec
+    columns: Columns
+    factors: FloatArray | None
+
+    def kernel_form(self) -> dict[str, Any]:
+        """The kernel in the words of `train_svc`."""
+        spec = self.spec
+        if spec.function is not None or spec.kernel.kind == KernelKind.PRECOMPUTED:
+            return {"kernel": spec.function or "precomputed"}
+        form = border.kernel_params(spec.kernel, None)
+        return {name: form[name] for name in ("kernel", "gamma", "degree", "coef0") if name in form}
+
+
+class Together(Protocol):
+    """Machines between classes that share what they read. Where it has no answer, `train_svc` is asked."""
+
+    def machines(self, which: Division, costs: list[Any], nus: list[Any], control: Control) -> list[Solution | None]:
+        """The machines that take no more than this, until the control says no."""
+
+
+def together(study: Common, gram: FloatArray | None, run: Run) -> Together | None:
+    """Tasks over one kernel matrix; or, of more points, machines over points near the margin; or nothing."""
+    n, kernel = study.codes.size, study.spec.kernel
+    if n < small.LEAST:
+        return None
+    if n <= small.MOST_POINTS and gram is not None:
+        return OverMatrix(study, gram, run)
+    if study.spec.function is not None:
+        return None
+    if n <= small.MOST_POINTS and 8.0 * n * n <= run.cache_bytes and is_positive(kernel):
+        return OverMatrix(study, None, run)
+    K = KernelMatrix(study.X, kernel, cache_bytes=0, n_threads=run.n_threads)
+    if run.max_iter >= 0 or not (small.reads_points(K) and is_positive(kernel)):
+        return None
+    tiles = make_tiles(K, centred=True)
+    return NearMargins(study, tiles, K, run) if isinstance(tiles, DenseTiles) else None
+
+
+def _said(
+    study: Common, part: Sides, terms: Terms, run: Run, solver: str, support: IntArray, found: Outcome, seconds: float
+) -> Solution | None:
+    """A machine in terms of all rows, unless there is something to say about it. `found` is over its support vectors."""
+    measured = certificate_of(found, abs(float(found.beta.sum())))
+    drifted = measured.infeasibility > _DRIFT * math.sqrt(np.vdot(found.beta, found.beta))
+    if drifted or not abs(measured.relative_gap) <= LARGE_GAP:
+        return None
+    pair = len(part.minus) == 1
+    given = study.spec.kernel.kind == KernelKind.PRECOMPUTED
+    return Solution(
+        n_points=study.codes.size, intercept=found.bias, support=support, dual_coef=found.beta,
+        kkt_violation=found.violation, measured=measured, status=Status.CONVERGED, converged=True, n_iter=found.n_iter,
+        n_kernel_evals=found.n_evals, fit_seconds=seconds, solver=solver,
+        classes=pair_of(study, part) if pair else np.array([False, True]), kernel=study.spec.kernel,
+        support_vectors=np.empty((0, 0)) if given else study.X[support], columns=study.columns,
+        terms=with_factors(terms, study, part) if pair else terms, function=study.spec.function, n_threads=run.n_threads,
+        stats={
+            "n_outer": found.n_rounds, "precision": "mixed", "exact": True, "certificate_evals": found.certificate_evals,
+        },
+    )  # fmt: skip
+
+
+class OverMatrix:
+    """Machines as tasks over one kernel matrix, whose rows are in the order of the classes."""
+
+    def __init__(self, study: Common, gram: FloatArray | None, run: Run) -> None:
+        self.study, self.run = study, run
+        self.order = np.argsort(study.codes, kind="stable")
+        counts = np.bincount(study.codes, minlength=study.classes.size)
+        self.edges = [0, *np.cumsum(counts).tolist()]
+        self.places = np.arange(study.codes.size)
+        self.codes, self.weights = study.codes[self.order], study.weights[self.order]
+        if gram is not None:
+            self.gram = part_of(np.ascontiguousarray(gram), self.order, self.order)
+        else:
+            X = study.X[self.order]
+            K = KernelMatrix(X, study.spec.kernel, cache_bytes=0, n_threads=run.n_threads)
+            with one_blas_thread:
+                self.gram = gram_of(K)
+
+    def machines(self, which: Division, costs: list[Any], nus: list[Any], control: Control) -> list[Solution | None]:
+        """As `Together.machines`."""
+        out: list[Solution | None] = [None] * len(costs)
+        costs = [border.cost(C) for C in costs]
+        nus = [None if nu is None else border.share("nu", nu) for nu in nus]
+        with control, np.errstate(all="ignore"):
+            plain = [k for k in range(len(costs)) if nus[k] is None or costs[k] == 1.0]
+            todo = [one for one in ((k, *self._task(which.parts[k], costs[k])) for k in plain) if _has_costs(one[1])]
+            while todo and control.reason() is None:
+                begin, values, chosen = time.perf_counter(), 0.0, []
+                while todo and values < _AT_ONCE:
+                    chosen.append(todo.pop(0))
+                    values += float(len(chosen[-1][1].c)) ** 2
+                found = self._with_nu(chosen, nus) if nus[0] is not None else self._at_costs(chosen, costs)
+                seconds = (time.perf_counter() - begin) / len(chosen)
+                for (k, qp, _), answer in zip(chosen, found, strict=True):
+                    if answer is not None:
+                        out[k] = self._machine(which.parts[k], *answer, nus[k], qp.point, seconds)
+        return out
+
+    def _at_costs(
+        self, tasks: list[tuple[int, DualQP, IntArray]], costs: list[float]
+    ) -> list[tuple[float, Outcome] | None]:
+        """C and what was found, by task."""
+        run = self.run
+        patience = small.patience_of(run.max_iter)
+        batch = small.Batch(self.gram, [task[1:] for task in tasks], [np.zeros(len(qp.c)) for _, qp, _ in tasks])
+        batch.solve(run.tol, run.n_threads, patience)
+        found = [batch.outcome(at, run.tol) for at in range(len(tasks))]
+        return [None if one is None else (costs[k], one) for (k, _, _), one in zip(tasks, found, strict=True)]
+
+    def _with_nu(
+        self, tasks: list[tuple[int, DualQP, IntArray]], nus: list[float]
+    ) -> list[tuple[float, Outcome] | None]:
+        """`_at_costs` where the C is the one with the share nu."""
+        run, problems = self.run, [(qp, spans) for _, qp, spans in tasks]
+        shares, patience = [nus[k] for k, _, _ in tasks], small.patience_of(run.max_iter)
+        found = small.with_nu(self.gram, problems, shares, run.tol, run.n_threads, patience)
+        return [None if one is None else (1.0 / one[0], one[1]) for one in found]
+
+    def _task(self, part: Sides, C: float) -> tuple[DualQP, IntArray]:
+        """A machine's problem, and the spans of its points."""
+        spans: list[list[int]] = []
+        for c in sorted(part.minus + part.plus):
+            first, last = self.edges[c], self.edges[c + 1]
+            if spans and spans[-1][1] == first:
+                spans[-1][1] = last
+            else:
+                spans.append([first, last])
+        point = np.concatenate([self.places[a:b] for a, b in spans])
+        above = np.isin(self.codes[point], part.plus) if len(part.plus) > 1 else self.codes[point] == part.plus[0]
+        bound = C * self.weights[point]
+        lower, upper = np.where(above, 0.0, -bound), np.where(above, bound, 0.0)
+        qp = DualQP(np.where(above, 1.0, -1.0), lower, upper, np.zeros(len(point)), point, True)
+        return qp, np.array(spans)
+
+    def _machine(
+        self, part: Sides, C: float, found: Outcome, nu: float | None, point: IntArray, seconds: float
+    ) -> Solution | None:
+        held = np.flatnonzero(found.beta)
+        rows = self.order[point[held]]
+        order = np.argsort(rows)
+        found = found._replace(beta=found.beta[held][order])
+        return _said(self.study, part, Terms(C, "hinge", nu=nu), self.run, "small", rows[order], found, seconds)
+
+
+def _has_costs(qp: DualQP) -> bool:
+    """Whether both classes have costs, and all of them are finite."""
+    both = min(qp.upper.max(), -qp.lower.min()) > formulations.NEGLIGIBLE
+    return bool(both) and not qp.infinite
+
+
+class NearMargins:
+    """Machines between classes, each in a few compiled calls, over points that are packed once and in memory for one."""
+
+    def __init__(self, study: Common, tiles: DenseTiles, K: KernelMatrix, run: Run) -> None:
+        self.study, self.tiles, self.run = study, tiles, run
+        self.classes = _near.Classes(K, tiles, study.codes, study.classes.size, study.weights)
+
+    def machines(self, which: Division, costs: list[Any], nus: list[Any], control: Control) -> list[Solution | None]:
+        """As `Together.machines`; those of a thread one after the other."""
+        out: list[Solution | None] = [None] * len(costs)
+        costs = [border.cost(C) if nu is None else np.inf for C, nu in zip(costs, nus, strict=True)]
+
+        def run(first: int, last: int) -> None:
+            room = _near.Room(self.classes, self.run.cache_bytes)
+            for k in range(first, last):
+                if control.reason() is None and costs[k] < np.inf:
+                    out[k] = self._machine(room, which.parts[k], costs[k])
+
+        with control, np.errstate(all="ignore"):
+            try:
+                split(run, len(costs), np.inf, min(self.run.n_threads, len(costs)))
+            finally:
+                self.tiles.release()
+        return out
+
+    def _machine(self, room: _near.Room, part: Sides, C: float) -> Solution | None:
+        begin = time.perf_counter()
+        machine = room.solve(part.minus, part.plus, C, self.run.tol)
+        if machine is None:
+            return None
+        return _said(self.study, part, Terms(C, "hinge"), self.run, "block", *machine, time.perf_counter() - begin)
+
+
+def pair_of(study: Common, part: Sides) -> NDArray[Any]:
+    """The labels of a pair of classes."""
+    return np.asarray(study.classes[[part.minus[0], part.plus[0]]])
+
+
+def with_factors(terms: Terms, study: Common, part: Sides) -> Terms:
+    """The terms of a pair, with the weights of its classes."""
+    if study.factors is None:
+        return terms
+    return terms._replace(factors=(float(study.factors[part.minus[0]]), float(study.factors[part.plus[0]])))
+
+
+__all__ = ["Common", "pair_of", "together", "with_factors"]

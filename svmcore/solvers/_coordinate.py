@@ -1,0 +1,122 @@
+"""Dual coordinate descent for linear machines of very many features: a sweep is a step for every row, whatever d is.
+
+The weights ``w = X'z`` follow every step. Rows at a bound that point far outwards rest, and are asked again before the end.
+What every row lacks for optimality adds up to an estimate of the duality gap, which costs nothing. The gap itself takes as
+long as a sweep: it is measured, from the data, when the estimate is near the goal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from svmcore._types import FloatArray, Status
+from svmcore.solvers import _coordinate_jit as loops
+from svmcore.solvers import _newton_jit
+from svmcore.solvers._newton import Measures, SparseFeatures, measured
+from svmcore.solvers._newton_jit import Losses
+
+# The estimate of a gap is what the rows lacked one after the other; all that happened since makes the gap larger. It is
+# measured where the estimate is below a share of the goal: the share that it was of the gap when that was measured last. The
+# first one is smaller where the losses bend more than the squared norm does.
+FIRST_SHARE, LEAST_SHARE, LARGEST_SHARE = 0.25, 0.02, 1.0
+SEED = 42
+FARTHEST = 1e300  # no row rests in the first sweep
+
+
+class Descent:
+    """The method at work on one machine, over the rows of a CSR matrix. `measured` says how good it is."""
+
+    def __init__(self, rows: SparseFeatures, losses: Losses, *, squared: bool, seed: int = 0) -> None:
+        self.rows, self.losses, self.squared = rows, losses, squared
+        give = 1.0 / losses.stiff if squared else np.zeros(rows.n)
+        self.lists = loops.Compressed(*rows.lists, rows.constant)
+        self.table = np.zeros((rows.n, loops.WIDTH))
+        stiff = losses.stiff if squared else np.zeros(rows.n)
+        for k, column in enumerate((losses.target, losses.half, losses.lower, losses.upper, give, stiff)):
+            self.table[:, k] = column
+        trace = loops.lengths(self.lists, self.table)
+        bend = 1.0 + float(np.median(losses.stiff)) * trace / rows.n
+        self.share = max(LEAST_SHARE, FIRST_SHARE / bend)
+        self.order = np.arange(rows.n)
+        self.count, self.far, self.seed = rows.n, (FARTHEST, FARTHEST), np.int64((SEED + seed) % 2**31)
+        self.steps, self.rounds = 0, 0
+        self.found = self.measures()
+
+    def begin(self, z: FloatArray) -> None:
+        """Start from dual variables."""
+        self.table[:, loops.VALUE] = z
+        self.found = self.measures()
+
+    def sweep(self) -> float:
+        """One step for every row that does not rest. Returns an estimate of the duality gap, over these rows."""
+        self.count, inward, outward, excess, self.seed = loops.sweep(
+            self.lists, self.table, self.sums, self.order, self.count, *self.far, self.seed
+        )
+        self.worst = max(inward, outward)
+        self.far = inward or FARTHEST, outward or FARTHEST
+        self.steps += 1
+        return float(excess)
+
+    def look(self) -> None:
+        """Measure, and let those resting rows count again that are not at their optimum."""
+        self.found = self.measures()
+        rest = self.order[self.count :]
+        if len(rest):
+            pull = np.empty(self.rows.n)
+            _newton_jit.violations(self.there, self.squared, pull)
+            moves = pull[rest] > 0.0
+            self.order[self.count :] = np.concatenate([rest[moves], rest[~moves]])
+            self.count += int(np.count_nonzero(moves))
+        self.far = max(self.far[0], self.found.violation), max(self.far[1], self.found.violation)
+        self.rounds += 1
+
+    def measures(self) -> Measures:
+        """How good X'z is, all of it from the data."""
+        self.losses.z[:] = self.table[:, loops.VALUE]
+        self.there, self.sums, found = measured(self.rows, self.losses, self.squared)
+        return found
+
+    @property
+    def gap(self) -> float:
+        """The duality gap, when it was measured last."""
+        return self.found.gap
+
+    @property
+    def primal(self) -> float:
+        """The primal objective of X'z then."""
+        return self.found.primal
+
+    @property
+    def best(self) -> FloatArray:
+        """The present dual variables, which are the best so far, nearly."""
+        return self.table[:, loops.VALUE]
+
+    def take(self, z: FloatArray) -> None:
+        """Dual variables."""
+        self.losses.z[:] = z
+
+
+def solve(descent: Descent, goal: float, most: int, poll: Callable[[], bool]) -> Status:
+    """Sweeps until the relative gap, measured anew from the data, is at most `goal`."""
+    while True:
+        found = descent.found
+        level = goal * abs(found.primal)
+        if found.gap <= level:
+            return Status.CONVERGED
+        if descent.steps >= most:
+            return Status.MAX_ITER
+        estimate = np.inf
+        while estimate > descent.share * level and descent.steps < most:
+            if poll():
+                return Status.INTERRUPTED
+            estimate = descent.sweep()
+            if descent.worst == 0.0:
+                break
+        full = descent.count == descent.rows.n
+        descent.look()
+        if estimate > 0.0 and descent.found.gap > 0.0:
+            descent.share = min(LARGEST_SHARE, estimate / descent.found.gap)
+        elif full and not descent.found.gap <= level:
+            return Status.PRECISION

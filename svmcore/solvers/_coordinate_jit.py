@@ -1,0 +1,162 @@
+"""Sweeps of dual coordinate descent over rows of a CSR matrix. `_newton_jit` says what the numbers of a loss mean.
+
+A row at a bound whose residual points far outwards is left out of the sweeps to come: it goes behind those that count.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore._jit import jit
+from svmcore._types import FloatArray, IntArray
+from svmcore.simd.lanes import fetch
+
+# Random numbers of 31 bits, of which the upper ones count: x := MULTIPLIER x + INCREMENT.
+MULTIPLIER, INCREMENT = np.int64(1103515245), np.int64(12345)
+MASK, BITS = np.int64(0x7FFFFFFF), np.int64(31)
+FLAT = 1e-200  # added to K_ii: that of an empty row is zero
+STILL = 1e-14  # a step that changes a residual by no more than this is none
+
+
+class Compressed(NamedTuple):
+    """Rows of a CSR matrix, each followed by a constant."""
+
+    data: FloatArray
+    indices: NDArray[np.uint32]
+    indptr: IntArray
+    constant: float
+
+
+TARGET, TUBE, LOWER, UPPER, GIVE, STIFF, LENGTH, VALUE = range(8)
+"""What the table of the rows says: target, half of the tube, box, what the diagonal adds, and the inverse of that; how far a
+residual of one takes a step, and the dual variable.
+
+A row of the table is a cache line.
+"""
+WIDTH = 8
+LINE = np.int64(8)  # floats in a cache line
+
+
+@jit
+def product_of(rows, i, w):
+    """x_i' w.
+
+    There are four sums, so that none waits for the one before it. They are kept apart: to gather numbers into a vector first
+    takes longer than to add them as they come.
+    """
+    p, stop = rows.indptr[i], rows.indptr[i + 1]
+    a, b, c, d = rows.constant * w[w.shape[0] - 1], 0.0, 0.0, 0.0
+    while p + 3 < stop:
+        a += rows.data[p] * w[rows.indices[p]]
+        b += rows.data[p + 1] * w[rows.indices[p + 1]]
+        c += rows.data[p + 2] * w[rows.indices[p + 2]]
+        d += rows.data[p + 3] * w[rows.indices[p + 3]]
+        p += 4
+    while p < stop:
+        a += rows.data[p] * w[rows.indices[p]]
+        p += 1
+    return (a + b) + (c + d)
+
+
+@jit(sums=True)
+def lengths(rows, table):
+    """How far a residual of one takes the step of each row: the inverse of K_ii and what the diagonal adds. In place: table.
+
+    Returns the sum of K_ii.
+    """
+    trace = 0.0
+    for i in range(table.shape[0]):
+        total = rows.constant * rows.constant
+        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+            total += rows.data[p] * rows.data[p]
+        table[i, LENGTH] = 1.0 / (total + table[i, GIVE] + FLAT)
+        trace += total
+    return trace
+
+
+@jit
+def fetch_row(rows, table, i):
+    """Ask for the first entries of row i, which comes next."""
+    p = np.int64(rows.indptr[i])
+    fetch(rows.data, p)
+    fetch(rows.data, p + LINE)
+    fetch(rows.indices, p)
+    fetch(table[i], np.int64(0))
+
+
+@jit
+def add_row(rows, i, by, w):
+    """w += by x_i. In place: w."""
+    for p in range(rows.indptr[i], rows.indptr[i + 1]):
+        w[rows.indices[p]] += by * rows.data[p]
+    w[w.shape[0] - 1] += by * rows.constant
+
+
+@jit
+def shuffle(order, count, seed):
+    """The first `count` numbers in a random order. Returns the next seed. In place: order."""
+    for k in range(count - 1):
+        seed = (seed * MULTIPLIER + INCREMENT) & MASK
+        other = k + ((seed * (count - k)) >> BITS)
+        i = order[other]
+        order[other] = order[k]
+        order[k] = i
+    return seed
+
+
+@jit
+def sweep(rows, table, w, order, count, inner, outer, seed):
+    """One step for each of the first `count` rows of `order`, shuffled. In place: table, w = X'z, order.
+
+    Rows at zero rest whose residual points out of their box by more than `inner`, and those at another bound, by more than
+    `outer`. Returns how many rows are left, the largest violation towards zero and away from it, the sum of what each row
+    lacked for the optimum before its step, and the next seed.
+    """
+    inward, outward, excess = 0.0, 0.0, 0.0
+    k = 0
+    seed = shuffle(order, count, seed)
+    while k < count:
+        i = order[k]
+        fetch_row(rows, table, order[min(k + 1, count - 1)])
+        row = table[i]
+        here, give, half = row[VALUE], row[GIVE], row[TUBE]
+        lower, upper = row[LOWER], row[UPPER]
+        u = row[TARGET] - product_of(rows, i, w)
+        pull = u - give * here
+        rise = pull - half if here >= 0.0 else pull + half  # the residual of growing, and of shrinking
+        fall = pull + half if here <= 0.0 else pull - half
+        up = rise if rise > 0.0 and here < upper else 0.0
+        down = -fall if fall < 0.0 and here > lower else 0.0
+        if up + down == 0.0:
+            if here == 0.0:
+                rests = (upper <= 0.0 or rise < -inner) and (lower >= 0.0 or fall > inner)
+            else:
+                rests = (here == upper and rise > outer) or (here == lower and fall < -outer)
+            if rests:
+                count -= 1
+                order[k] = order[count]
+                order[count] = i
+            else:
+                k += 1
+            continue
+        k += 1
+        towards = (down if here > 0.0 else 0.0) + (up if here < 0.0 else 0.0)
+        inward = max(inward, towards)
+        outward = max(outward, up + down - towards)
+        middle, tube = here + pull * row[LENGTH], half * row[LENGTH]
+        new = min(max(max(middle - tube, 0.0) + min(middle + tube, 0.0), lower), upper)
+        if give > 0.0:
+            best = max(u - half, 0.0) if upper > 0.0 else 0.0
+            best = min(u + half, 0.0) if lower < 0.0 and u + half < 0.0 else best
+            excess += 0.5 * (best - give * here) * (best - give * here) * row[STIFF]
+            excess += max(here, 0.0) * max(half - u, 0.0) - min(here, 0.0) * max(half + u, 0.0)
+        else:
+            room = upper - here if up > 0.0 else here - lower
+            excess += (up + down) * min(room, abs(here) + 1.0)  # infinite boxes are closed somewhere
+        if abs(new - here) > STILL * row[LENGTH]:
+            row[VALUE] = new
+            add_row(rows, i, new - here, w)
+    return count, inward, outward, excess, seed

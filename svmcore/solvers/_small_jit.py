@@ -1,0 +1,409 @@
+"""Small problems: pair steps in float32, residuals and measures in float64, in one call.
+
+There is one loop, `_solve`. It reads kernel values from one of two places:
+
+- from the points of one problem. Then a row is computed when a step first looks at it (`solve_points`).
+- from a kernel matrix that many problems share. Then a row is copied when a step first looks at it (`solve_tasks`).
+
+A task is a problem over a shared matrix. Its points are a few spans of neighbouring rows of the matrix. Tasks share nothing
+else. So their bits depend neither on the order nor on the threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._jit import jit
+from svmcore._types import LANES, FloatArray, IntArray
+from svmcore.simd.loops import add_block_64, add_rows, pack_rows
+from svmcore.simd.passes import best_partner, update_pair
+from svmcore.simd.vector import BIG, BIG_32, ROWS, fmax, fmin
+from svmcore.solvers._block_jit import (
+    CONCAVE,
+    INNER_TOL,
+    NOISE,
+    NONCONVEX,
+    RELAX,
+    TAU,
+    WorkingSet,
+    extremes,
+    pair_steps,
+    repair_sum,
+    row_of,
+    start_masks,
+)
+
+# What is said of a problem, by place.
+STEPS, ROUNDS, ROWS_READ, SUPPORT, VIOLATION, BIAS, OBJECTIVE, GAP, BITS, ABOVE, BELOW = range(11)
+TOLD = 11
+
+
+LARGE_GAP = 0.01  # relative; then the driver has something to say
+SHARPER, SHARPEST = 0.1, 1e-3  # shares of the violation and of the tolerance to which the violation is brought then
+
+
+class Patience(NamedTuple):
+    """When a problem is given up: pair steps for each variable, further steps, steps at most, and rounds."""
+
+    each: int
+    more: int
+    most: int
+    rounds: int
+
+
+class Tasks(NamedTuple):
+    """Tasks one behind the other. The variables of task k are those from first[k] to first[k + 1].
+
+    Its points are, in this order, those of the spans from first_span[k] to first_span[k + 1].
+    """
+
+    gram: FloatArray
+    spans: IntArray
+    first_span: IntArray
+    first: IntArray
+    point: IntArray  # the row of `gram` of each variable
+    c: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    diag: FloatArray
+    total: FloatArray  # the sum of beta, by task
+    beta: FloatArray
+    v: FloatArray
+    told: FloatArray  # (tasks, TOLD)
+
+
+class Desk(NamedTuple):
+    """Room for one problem at a time: its kernel rows, and vectors."""
+
+    rows: Any  # kernel values in float32, a row for each variable that was asked for
+    diagonal: Any
+    values: Any
+    rise: Any
+    fall: Any
+    rise_below: Any  # the same for variables below zero, where these keep a sum of their own
+    fall_below: Any
+    slot: IntArray
+    filled: IntArray
+    support: IntArray  # points with a coefficient
+    coef: FloatArray  # their coefficients
+    field: FloatArray  # K beta, by row of the matrix or by variable, up to whole panels
+
+
+class Dual(NamedTuple):
+    """The problem of one working set, but for its boxes, and what is told of it."""
+
+    c: FloatArray
+    diag: FloatArray
+    total: float
+    v: FloatArray  # the residual
+    told: FloatArray
+
+
+class Copied(NamedTuple):
+    """Where the rows of a task are copied from when they are first asked for."""
+
+    gram: FloatArray
+    spans: IntArray
+    point: IntArray
+    diag: FloatArray
+    slot: IntArray  # variable -> row of the Gram matrix, or -1
+    filled: IntArray  # the number of rows so far
+
+
+class Exact(NamedTuple):
+    """The points of one problem in float64, for its residuals."""
+
+    panels: Any  # the points of the variables
+    double: Any  # the points that `point` numbers
+    point: IntArray
+    rows: Any  # room for points with a coefficient, as row groups
+
+
+@jit
+def _support(point, beta, desk):
+    """The points with a coefficient. Returns their number. In place: support, coef."""
+    count = 0
+    for t in range(beta.shape[0]):
+        desk.support[count] = point[t]
+        desk.coef[count] = beta[t]
+        count += beta[t] != 0.0
+    return count
+
+
+@jit
+def _from_matrix(source, c, beta, desk, v):
+    """v = c - (K + D) beta. Returns the number of support vectors. In place: v, and the desk."""
+    count, k = _support(source.point, beta, desk), 0
+    for s in range(source.spans.shape[0]):
+        a, b = source.spans[s, 0], source.spans[s, 1]
+        for p in range(a, b):
+            desk.field[p] = 0.0
+        add_rows(source.gram, desk.support[:count], desk.coef, a, b, desk.field)
+        for p in range(a, b):
+            v[k] = c[k] - source.diag[k] * beta[k] - desk.field[p]
+            k += 1
+    return count
+
+
+@jit
+def _from_points(shape, exact, c, beta, desk, v):
+    """v = c - K beta. Returns the number of support vectors. In place: v, and the desk."""
+    count = _support(exact.point, beta, desk)
+    groups = (count + ROWS - 1) // ROWS
+    for k in range(count, groups * ROWS):
+        desk.coef[k] = 0.0
+    for k in range(exact.panels.shape[0] * LANES):
+        desk.field[k] = 0.0
+    pack_rows(exact.double, desk.support[:count], exact.rows[:groups])
+    add_block_64(shape, exact.rows[:groups], desk.coef, exact.panels, 0, exact.panels.shape[0], desk.field)
+    for t in range(beta.shape[0]):
+        v[t] = c[t] - desk.field[t]
+    return count
+
+
+@jit
+def _bias(work, v, high, low):
+    """The mean residual of the free variables. When none is free, it is the midpoint of the optimal interval."""
+    total, count = 0.0, 0
+    for t in range(v.shape[0]):
+        free = work.lower[t] < work.beta[t] < work.upper[t]
+        total += v[t] if free else 0.0
+        count += free
+    if count > 0:
+        return total / count
+    if high <= -BIG:
+        return 0.0 if low >= BIG else low
+    return high if low >= BIG else 0.5 * (high + low)
+
+
+@jit
+def _masks_of_side(work, t, above, rise, fall):
+    """Whether variable t may move with the variables of one side. In place: rise, fall."""
+    own = (work.upper[t] > 0.0) == above
+    rise[t] = 0.0 if own and work.beta[t] < work.upper[t] else -BIG_32
+    fall[t] = 0.0 if own and work.beta[t] > work.lower[t] else BIG_32
+
+
+@jit
+def _sides_apart(work, desk):
+    """Set the masks of both sides. Padding can neither grow nor shrink. In place: masks, and the padding of values."""
+    for above in (True, False):
+        rise, fall = (work.rise, work.fall) if above else (desk.rise_below, desk.fall_below)
+        for t in range(work.values.shape[0]):
+            rise[t] = -BIG_32
+            fall[t] = BIG_32
+        for t in range(work.beta.shape[0]):
+            _masks_of_side(work, t, above, rise, fall)
+    for t in range(work.beta.shape[0], work.values.shape[0]):
+        work.values[t] = 0.0
+
+
+@jit
+def steps_on_sides(work, desk, stop, most, source):
+    """`pair_steps` where both variables of a pair are above zero, or both below: each side keeps its sum.
+
+    Returns (steps, bits). In place: beta, values, masks.
+    """
+    beta, values, gram = work.beta, work.values, work.gram
+    row_i, row_j, step, steps, bits = 0, 0, 0.0, 0, 0
+    while True:
+        i, high, low = update_pair(values, gram, row_i, row_j, step, work.rise, work.fall)
+        k, high_below, low_below = update_pair(
+            values, gram, 0, 0, 0.0, desk.rise_below[: values.shape[0]], desk.fall_below[: values.shape[0]]
+        )
+        above = high - low >= high_below - low_below
+        if not above:
+            i, high, low = k, high_below, low_below
+        if not high - low > stop or steps >= most or i >= beta.shape[0]:
+            break
+        row_i = row_of(work, None, source, source, i)
+        fall = work.fall if above else desk.fall_below[: values.shape[0]]
+        j = best_partner(values, gram, row_i, 1.0, i, work.diagonal, TAU, fall)
+        if j >= beta.shape[0]:
+            break
+        scale = np.float64(work.diagonal[i]) + np.float64(work.diagonal[j])
+        curvature = scale - 2.0 * np.float64(gram[row_i, j])
+        if curvature < -CONCAVE * scale:
+            bits = NONCONVEX
+        room_i, room_j = work.upper[i] - beta[i], beta[j] - work.lower[j]
+        move = RELAX * (np.float64(values[i]) - np.float64(values[j])) / max(curvature, TAU)
+        move = min(move, min(room_i, room_j)) if bits == 0 else min(room_i, room_j)
+        if move <= 0.0:
+            break
+        beta[i] = work.upper[i] if move >= room_i else beta[i] + move
+        beta[j] = work.lower[j] if move >= room_j else beta[j] - move
+        for t in (i, j):
+            if above:
+                _masks_of_side(work, t, True, work.rise, work.fall)
+            else:
+                _masks_of_side(work, t, False, desk.rise_below, desk.fall_below)
+        row_j = row_of(work, None, source, source, j)
+        step = np.float32(move)
+        steps += 1
+    return steps, bits
+
+
+@jit
+def _extremes_of_side(work, v, above):
+    """(high, low, multiplier) of the variables of one side; the multiplier is the mean residual of the free ones."""
+    high, low, total, count = -BIG, BIG, 0.0, 0
+    for t in range(v.shape[0]):
+        if (work.upper[t] > 0.0) == above:
+            grows, shrinks = work.beta[t] < work.upper[t], work.beta[t] > work.lower[t]
+            high = fmax(high, v[t] if grows else -BIG)
+            low = fmin(low, v[t] if shrinks else BIG)
+            total += v[t] if grows and shrinks else 0.0
+            count += grows and shrinks
+    if count > 0:
+        return high, low, total / count
+    if high <= -BIG:
+        return high, low, low
+    return high, low, high if low >= BIG else 0.5 * (high + low)
+
+
+@jit
+def _solve_on_sides(source, work, dual, desk, tol, patience):
+    """`_solve` where the variables above zero keep their sum, and those below zero theirs. In place: all but the problem.
+
+    What is told are the multipliers of both sums, and the violation, which is that of the worse side.
+    """
+    m, steps, rounds, bits = work.beta.shape[0], 0, 0, 0
+    most, v, told = min(patience.each * m + patience.more, patience.most), dual.v, dual.told
+    while True:
+        support = _from_matrix(source, dual.c, work.beta, desk, v)
+        high, low, above = _extremes_of_side(work, v, True)
+        high_below, low_below, below = _extremes_of_side(work, v, False)
+        violation = max(max(high - low, high_below - low_below), 0.0)
+        if not violation > tol or rounds >= patience.rounds or steps >= most or bits:
+            break
+        for t in range(m):
+            work.values[t] = v[t] - (above if work.upper[t] > 0.0 else below)
+        _sides_apart(work, desk)
+        stop = max(INNER_TOL * tol, NOISE * violation)
+        taken, bits = steps_on_sides(work, desk, stop, most - steps, source)
+        steps += taken
+        rounds = rounds + 1 if taken > 0 else patience.rounds
+    told[STEPS] = steps
+    told[ROUNDS] = rounds
+    told[ROWS_READ] = source.filled[0]
+    told[SUPPORT] = support
+    told[VIOLATION] = violation
+    told[BITS] = bits
+    told[ABOVE] = above
+    told[BELOW] = below
+
+
+@jit
+def _measured(work, dual, high, low):
+    """(bias, objective, gap) of a point whose residual is known. A box without an end or a diagonal has no gap to name."""
+    c, diag, v = dual.c, dual.diag, dual.v
+    bias = _bias(work, v, high, low)
+    objective, gap = 0.0, 0.0
+    for t in range(v.shape[0]):
+        beta, d = work.beta[t], diag[t]
+        objective -= 0.5 * beta * (c[t] + v[t])
+        u = v[t] + d * beta - bias
+        best = work.upper[t] if u > 0.0 else work.lower[t]
+        if d > 0.0:
+            best = min(max(u / d, work.lower[t]), work.upper[t])
+        if np.isinf(best):
+            gap += BIG if u != 0.0 else 0.0
+        else:
+            gap += (best - beta) * (u - 0.5 * d * (best + beta))
+    return bias, objective, gap
+
+
+@jit
+def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
+    """Pair steps and residuals in turn, until the violation is at most `tol`. In place: all but the problem.
+
+    Where that leaves a gap that is large beside the objective, the violation is made smaller.
+    """
+    m, steps, rounds, support, bits = work.beta.shape[0], 0, 0, 0, 0
+    most, v, told, goal = min(patience.each * m + patience.more, patience.most), dual.v, dual.told, tol
+    while True:
+        if exact is not None:
+            support = _from_points(shape, exact, dual.c, work.beta, desk, v)
+        elif source is not None:
+            support = _from_matrix(source, dual.c, work.beta, desk, v)
+        high, low, _ = extremes(v, work.beta, work.lower, work.upper)
+        violation = max(high - low, 0.0)
+        bias, objective, gap = _measured(work, dual, high, low)
+        if not violation > goal and gap > LARGE_GAP * abs(gap - objective):
+            goal = max(SHARPER * violation, SHARPEST * tol)
+        if not violation > goal or rounds >= patience.rounds or steps >= most or bits:
+            break
+        shift = 0.5 * (high + low)
+        for t in range(m):
+            work.values[t] = v[t] - shift
+        start_masks(work)
+        stop = max(INNER_TOL * goal, NOISE * violation)
+        taken, _, bits = pair_steps(work, stop, RELAX, TAU, most - steps, shape, lines, source)
+        repair_sum(work, dual.total)
+        steps += taken
+        rounds = rounds + 1 if taken > 0 else patience.rounds
+    told[STEPS] = steps
+    told[ROUNDS] = rounds
+    told[ROWS_READ] = lines.filled[0]
+    told[SUPPORT] = support
+    told[VIOLATION] = violation
+    told[BIAS] = bias
+    told[OBJECTIVE] = objective
+    told[GAP] = gap
+    told[BITS] = bits
+
+
+@jit
+def _working_set(tasks, desk, a, b):
+    """The variables a .. b - 1 as a working set, without any row yet.
+
+    A pass may read the first row before it is there. What another task left may be infinite in float32.
+    """
+    width = (b - a + LANES - 1) // LANES * LANES
+    desk.filled[0] = 0
+    for k in range(width):
+        desk.rows[0, k] = 0.0
+    for t in range(a, b):
+        p = tasks.point[t]
+        desk.slot[t - a] = -1
+        desk.diagonal[t - a] = tasks.gram[p, p] + tasks.diag[t]
+    for k in range(b - a, width):
+        desk.diagonal[k] = 1.0
+    return WorkingSet(
+        desk.rows, 1.0, desk.diagonal[:width], desk.values[:width], desk.rise[:width], desk.fall[:width],
+        tasks.beta[a:b], tasks.lower[a:b], tasks.upper[a:b],
+    )  # fmt: skip
+
+
+@jit
+def _opened(tasks, desk, k):
+    """A task as the loops see it: its problem, where its rows come from, and its working set."""
+    a, b = tasks.first[k], tasks.first[k + 1]
+    spans = tasks.spans[tasks.first_span[k] : tasks.first_span[k + 1]]
+    dual = Dual(tasks.c[a:b], tasks.diag[a:b], tasks.total[k], tasks.v[a:b], tasks.told[k])
+    source = Copied(tasks.gram, spans, tasks.point[a:b], dual.diag, desk.slot, desk.filled)
+    return dual, source, _working_set(tasks, desk, a, b)
+
+
+@jit
+def solve_tasks(tasks, desk, tol, patience, begin, end):
+    """Solve and measure the tasks begin .. end - 1. In place: beta, v and what is told of them, and the desk."""
+    for k in range(begin, end):
+        dual, source, work = _opened(tasks, desk, k)
+        _solve(None, None, source, source, work, dual, desk, tol, patience)
+
+
+@jit
+def solve_on_sides(tasks, desk, tol, patience, begin, end):
+    """`solve_tasks` where the variables above zero keep their sum, and those below zero theirs."""
+    for k in range(begin, end):
+        dual, source, work = _opened(tasks, desk, k)
+        _solve_on_sides(source, work, dual, desk, tol, patience)
+
+
+@jit
+def solve_points(shape, exact, lines, work, dual, desk, tol, patience):
+    """Solve and measure one problem over points. In place: beta, v, what is told of it, and the desk."""
+    _solve(shape, exact, None, lines, work, dual, desk, tol, patience)

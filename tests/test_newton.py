@@ -1,0 +1,247 @@
+"""Newton's method for linear machines: the objectives of a plain oracle and of other solvers, bad data, every loss."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import oracle_linear as oracle
+import pytest
+from scipy import sparse
+
+import svmcore
+from svmcore._jit import DISABLED
+from svmcore._types import Status
+
+CLASSES, NUMBERS = ("hinge", "squared_hinge"), ("epsilon_insensitive", "squared_epsilon_insensitive", "pinball")
+LOSSES = CLASSES + NUMBERS
+INTERCEPTS = ("free", "embedded", "none")
+pytestmark = pytest.mark.filterwarnings("ignore::svmcore.ScaleWarning")
+SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))]
+WORST = -1e-9  # a relative gap below this is a fault, whatever the rest
+
+
+def problem(seed: int, loss: str, *, many: bool = True) -> tuple[np.ndarray, np.ndarray, float, dict]:
+    """Random rows with zeros, rows that are there twice, a constant column, weights; and the words of the problem."""
+    rng = np.random.default_rng([seed, len(loss)])
+    n, d = int(rng.integers(2, 60 if many else 16)), int(rng.integers(1, 9))
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.integers(-1, 2, size=d) * (rng.random((n, d)) < rng.uniform(0.2, 1.0))
+    X[n // 2] = X[0]
+    X[:, 0] = 1.0 if seed % 5 == 0 else X[:, 0]
+    targets = X @ rng.normal(size=d) + rng.normal(size=n)
+    words = {"loss": loss, "sample_weight": rng.integers(0, 3, size=n) / 2.0 if seed % 3 == 0 else None}
+    C = float(10.0 ** rng.integers(-2, 3))
+    if loss in CLASSES:
+        y = np.where(targets > np.median(targets), 1.0, -1.0)
+        y[:2] = 1.0, -1.0
+        if words["sample_weight"] is not None:
+            words["sample_weight"][:2] = 1.0
+        return X, y, C, words
+    if words["sample_weight"] is not None:
+        words["sample_weight"][0] = 1.0
+    return X, targets, C, words | ({"tau": 0.3} if loss == "pinball" else {"epsilon": float(rng.choice([0.0, 0.3]))})
+
+
+def fit(X, y, C, words, intercept="free", **more):
+    train = svmcore.train_svc if words["loss"] in CLASSES else svmcore.train_svr
+    how = {"free": True, "none": False}.get(intercept, "embedded")
+    scaling = {"intercept_scaling": 1.5} if intercept == "embedded" else {}
+    return train(X, y, C, kernel="linear", fit_intercept=how, **scaling, **words, **more)
+
+
+def of_oracle(X, y, C, words, intercept):
+    costs = C * (np.ones(len(y)) if words["sample_weight"] is None else words["sample_weight"])
+    kept = costs > 0
+    tau = 1.5 if intercept == "embedded" else 0.0
+    epsilon = words.get("tau", words.get("epsilon", 0.0))
+    rest = X[kept], y[kept], costs[kept], words["loss"]
+    w, b = oracle.descend(*rest, tau, epsilon)
+    return (lambda w, b: oracle.primal(*rest, w, b, tau, epsilon)), w, b
+
+
+@pytest.mark.parametrize("intercept", ["embedded", "none"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_oracle_is_a_minimum(loss, intercept):
+    X, y, C, words = problem(1, loss, many=False)
+    value, w, b = of_oracle(X, y, min(C, 1.0), words, intercept)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        step = 1e-3 * rng.normal(size=len(w) + 1)
+        assert value(w + step[:-1], b + (step[-1] if intercept == "embedded" else 0.0)) >= value(w, b) - 1e-12
+
+
+@pytest.mark.parametrize("intercept", ["embedded", "none"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_objective_is_that_of_the_oracle(loss, intercept):
+    for seed in range(2 if DISABLED else 5):
+        X, y, C, words = problem(seed, loss, many=False)
+        C = min(C, 1.0)
+        value, w, b = of_oracle(X, y, C, words, intercept)
+        for rows in (X, sparse.csr_matrix(X)):
+            found = fit(rows, y, C, words, intercept, solver="newton", tol=1e-10)
+            assert found.status is Status.CONVERGED
+            assert value(found.coef_, found.intercept_) == pytest.approx(value(w, b), rel=1e-8, abs=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_objective_is_that_of_another_solver(seed, intercept, loss):
+    X, y, C, words = problem(seed, loss)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        other = fit(X, y, C, words, intercept, solver="smo", tol=1e-10, time_limit=20.0)
+        for rows in (X, sparse.csr_matrix(X)):
+            found = fit(rows, y, C, words, intercept, solver="newton", tol=1e-7)
+            assert found.relative_gap > WORST or abs(found.gap) < 1e-12
+            if found.status is Status.CONVERGED:
+                assert found.objective == pytest.approx(
+                    other.objective, rel=1e-7, abs=abs(found.gap) + abs(other.gap) + 1e-11
+                )
+            else:  # what rounding leaves
+                assert found.relative_gap < 1e-6
+
+
+# ---- LinearSVC and LinearSVR -----------------------------------------------------------------------------------------
+
+
+def rows_and_classes(n=240, d=6, k=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, np.argmax(X @ rng.normal(size=(d, k)) + rng.normal(size=(n, k)), axis=1)
+
+
+def objective(machine, X, y, row, loss, C=1.0):
+    signs = np.where(y == machine.classes_[1 if len(machine.coef_) == 1 else row], 1.0, -1.0)
+    w, b = machine.coef_[row], machine.intercept_[row]
+    short = np.maximum(0.0, 1.0 - signs * (X @ w + b))
+    return 0.5 * (w @ w + b * b) + C * float((short**2 if loss == "squared_hinge" else short).sum())
+
+
+SHAPES = {"few": (240, 6, "dense"), "many": (4200, 20, "dense"), "wide": (40, 90, "dense"), "sparse": (4200, 20, "sparse"),
+          "sparse-wide": (260, 400, "sparse"), "sparse-few": (40, 90, "sparse")}  # fmt: skip
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("loss", CLASSES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_way_to_a_linear_classifier_has_liblinears_objective(shape, loss):
+    svm = pytest.importorskip("sklearn.svm")
+    n, d, kind = SHAPES[shape]
+    X, y = rows_and_classes(n, d)
+    C = 0.05
+    rows = sparse.csr_matrix(X * (np.abs(X) > 0.5)) if kind == "sparse" else X
+    machine = svmcore.LinearSVC(loss=loss, tol=1e-7, C=C).fit(rows, y)
+    assert machine.converged_
+    found = machine._fitted.machines
+    assert {one.solver for one in found} == {"coordinate" if shape == "sparse-wide" else "newton"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = svm.LinearSVC(loss=loss, tol=1e-10, max_iter=20_000, dual=loss == "hinge", random_state=0, C=C)
+        theirs.fit(rows, y)
+    for row, one in enumerate(found):
+        assert WORST < one.relative_gap <= 1e-9 + 1e-13
+        mine, best = (objective(each, rows, y, row, loss, C) for each in (machine, theirs))
+        assert mine <= best * (1.0 + 1e-8)
+        assert one.primal_objective == pytest.approx(mine, rel=1e-10)  # it is the machine that the certificate is of
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_way_to_a_linear_regression_is_certified(shape, loss):
+    n, d, kind = SHAPES[shape]
+    X, y = rows_and_classes(n, d)
+    rows = sparse.csr_matrix(X * (np.abs(X) > 0.5)) if kind == "sparse" else X
+    machine = svmcore.LinearSVR(loss=loss, epsilon=0.1, tol=1e-6).fit(rows, y + 0.1 * X[:, 0])
+    assert machine.converged_
+    assert WORST < machine._fitted.found.relative_gap <= 1e-8 + 1e-13
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("C", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("scales", [0, 4, 8])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_any_cost_and_any_scale_ends_with_a_gap_or_a_warning(kind, scales, C):
+    X, y = rows_and_classes(120, 5)
+    X = X * 10.0 ** np.linspace(-scales, scales, 5)
+    X[:, 2], X[7] = 3.0, 0.0
+    rows = sparse.csr_matrix(X) if kind == "sparse" else X
+    for loss in CLASSES:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            machine = svmcore.LinearSVC(loss=loss, C=C).fit(rows, y)
+        assert np.isfinite(machine.coef_).all()
+        gaps = [one.relative_gap for one in machine._fitted.machines]
+        assert min(gaps) > WORST
+        assert max(gaps) <= 1e-6 or caught
+
+
+def test_unsorted_and_repeated_entries_count_as_scipy_counts_them():
+    X, y = rows_and_classes(60, 4, 2)
+    columns = np.nonzero(X)[1]
+    twice = sparse.csr_matrix(
+        (
+            np.tile(0.5 * X.ravel(), 2)[::-1].copy(),
+            np.tile(columns, 2)[::-1].astype(np.int32),
+            np.arange(0, 2 * 60 * 4 + 1, 8),
+        ),
+        shape=X.shape,
+    )
+    shuffled = sparse.csr_matrix((X[:, ::-1].ravel(), np.tile([3, 2, 1, 0], 60), np.arange(0, 241, 4)), shape=X.shape)
+    best = svmcore.LinearSVC().fit(X, y).coef_
+    assert np.allclose(svmcore.LinearSVC().fit(shuffled, y).coef_, best, rtol=1e-6)
+    before = twice.data.copy()
+    assert np.allclose(
+        svmcore.LinearSVC().fit(twice, y).coef_, svmcore.LinearSVC().fit(twice.toarray(), y).coef_, rtol=1e-6
+    )
+    assert np.array_equal(twice.data, before)  # what was given is as it was
+
+
+def test_one_row_of_a_class_and_limits():
+    machine = svmcore.LinearSVC().fit([[0.0], [1.0]], [0, 1])
+    assert machine.predict([[0.0], [1.0]]).tolist() == [0, 1]
+    X, y = rows_and_classes(300, 8)
+    with pytest.warns(UserWarning, match="Stopped at max_iter=1 passes"):
+        stopped = svmcore.LinearSVC(max_iter=1).fit(X, y)
+    assert stopped.n_iter_ == 1
+    assert not stopped.converged_
+    with pytest.warns(UserWarning, match="time_limit"):
+        late = svmcore.LinearSVC(time_limit=0.0).fit(X, y)
+    assert np.isfinite(late.coef_).all()
+    assert late.dual_gap_ > 0.0
+
+
+def test_a_machine_keeps_its_own_rows():
+    X, y = rows_and_classes(80, 3, 2)
+    machine = svmcore.LinearSVC().fit(X, y)
+    gap = machine.dual_gap_
+    again = svmcore.LinearSVC().fit(X, y)
+    X[:] = 0.0
+    assert again.dual_gap_ == gap
+
+
+@pytest.mark.compiled
+def test_the_bits_do_not_depend_on_the_number_of_threads():
+    X, y = rows_and_classes(5000, 30)
+    for rows in (X, sparse.csr_matrix(X)):
+        one, two = (svmcore.LinearSVC(n_threads=n).fit(rows, y).coef_ for n in (1, 2))
+        assert np.array_equal(one, two)
+
+
+def test_a_machine_whose_tube_holds_all_targets_is_found_in_one_call():
+    X, _ = rows_and_classes(60, 4)
+    machine = svmcore.LinearSVR(epsilon=10.0).fit(X, np.sin(X[:, 0]))
+    assert machine.converged_
+    assert np.abs(machine.coef_).max() <= 1e-6
+
+
+@pytest.mark.skipif(not DISABLED, reason="the factor of compiled code cannot be taken away")
+def test_without_a_factor_the_next_way_is_gone(monkeypatch):
+    X, y = rows_and_classes(40, 3)
+    expected = svmcore.LinearSVC().fit(X, y)
+    monkeypatch.setattr("svmcore.solvers._newton_jit.factorise", lambda _: False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        machine = svmcore.LinearSVC().fit(X, y)
+    assert machine.dual_gap_ >= expected.dual_gap_ - 1e-9

@@ -1,0 +1,511 @@
+"""Small problems in one compiled call: what it says of an answer is the truth, and it says nothing where it has none."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import svmcore
+from svmcore import _threads as threads
+from svmcore import nu
+from svmcore._jit import DISABLED
+from svmcore._types import LANES, Kernel, KernelKind, Status
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.whole import gram_of
+from svmcore.problem import formulations
+from svmcore.problem.certify import certificate
+from svmcore.simd.vector import BIG_32
+from svmcore.solvers import _block_jit as block_pieces
+from svmcore.solvers import _small_jit as pieces
+from svmcore.solvers import small
+
+N = 150
+KERNELS = {
+    KernelKind.RBF: (0.5, 0.0),
+    KernelKind.LAPLACIAN: (0.4, 0.0),
+    KernelKind.POLY: (0.3, 1.0),
+}
+
+
+def problems(n=N):
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(n, 5))
+    y = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
+    costs = 2.0 * rng.uniform(0.5, 1.5, n)
+    costs[::10] = 0.0
+    target = np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)
+    return X, {
+        "classes": formulations.svc(y, costs, "hinge", True),
+        "numbers": formulations.svr(target, costs, 0.1, "epsilon_insensitive", True),
+        "quantile": formulations.quantile(target, costs, 0.7, True),
+        "one class": formulations.one_class(costs, 0.3),
+    }
+
+
+def matrix(X, kind):
+    gamma, coef0 = KERNELS[kind]
+    return KernelMatrix(X, Kernel(int(kind), gamma, coef0, 3, 0.0), cache_bytes=1 << 26)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-7])
+@pytest.mark.parametrize("kind", list(KERNELS))
+@pytest.mark.parametrize("name", list(problems()[1]))
+def test_all_that_is_said_is_what_the_certificate_says(name, kind, tol):
+    X, qps = problems()
+    qp, K = qps[name], matrix(X, kind)
+    assert small.serves(K)
+    assert small.has_way(qp)
+    start = formulations.feasible_start(qp, np.zeros(len(qp.c)))
+    found = small.at_once(qp, K, start, tol)
+    if found is None:
+        assert kind == KernelKind.POLY, "its values are large, and pair steps slow"
+        return
+    assert found.n_rounds >= (found.n_iter > 0)
+    full = certificate(qp, K, found.beta)
+    assert found.violation <= tol
+    assert formulations.balanced(qp, found.beta) is found.beta
+    size = np.abs(found.beta).sum() * float(K.diagonal.max())
+    for mine, exact in (
+        (found.violation, full.kkt_violation),
+        (found.bias, full.intercept),
+        (found.objective, full.objective),
+        (found.gap, full.gap),
+    ):
+        assert mine == pytest.approx(exact, rel=1e-11, abs=1e-13 * max(1.0, size))
+
+
+def test_a_start_is_where_it_begins():
+    X, qps = problems()
+    qp, K = qps["classes"], matrix(X, KernelKind.RBF)
+    cold = small.at_once(qp, K, np.zeros(len(qp.c)), 1e-6)
+    warm = small.at_once(qp, K, cold.beta, 1e-6)
+    assert warm.n_iter == 0
+    assert np.array_equal(warm.beta, cold.beta)
+
+
+def test_only_rows_that_steps_look_at_are_computed():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(600, 2)), rng.normal(size=(600, 2)) + 4.0])
+    y = np.repeat([0, 1], 600)
+    quick, block = (svmcore.train_svc(X, y, 10.0, gamma=0.2, **how) for how in ({}, {"solver": "block"}))
+    assert (quick.solver, block.solver) == ("small", "block")
+    assert quick.n_kernel_evals < 0.1 * block.n_kernel_evals
+    assert quick.objective == pytest.approx(block.objective, rel=1e-4)
+    assert quick.kkt_violation == pytest.approx(svmcore.certificate(
+        X, y, quick.alpha, quick.intercept, C=10.0, gamma=0.2).kkt_violation, abs=1e-12)  # fmt: skip
+
+
+@pytest.mark.parametrize("how", [{"callback": lambda _: False}, {"trace": True}, {"stopping": "gap"}])
+def test_whoever_wants_to_look_on_gets_another_solver(how):
+    X, y = problems()[0], np.arange(N) % 2
+    assert svmcore.train_svc(X, y, **how).solver in ("block", "smo")
+    assert svmcore.train_svc(X, y).solver == "small"
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_where_it_does_not_arrive_the_solvers_take_over(kernel, monkeypatch):
+    X, y = problems()[0], np.arange(N) % 2
+    expected = svmcore.train_svc(X, y, 5.0, tol=1e-6, kernel=kernel)
+    assert expected.solver == "small"
+    monkeypatch.setattr(small, "PATIENCE", small.PATIENCE._replace(each=0, more=5))
+    found = svmcore.train_svc(X, y, 5.0, tol=1e-6, kernel=kernel)
+    assert found.solver in ("block", "interior", "smo")
+    assert found.converged
+    assert found.objective == pytest.approx(expected.objective, rel=1e-9)
+
+
+def test_other_problems_have_no_way():
+    X, qps = problems()
+    qp = qps["classes"]
+    assert not small.has_way(qp._replace(equality=False))
+    assert not small.has_way(qp._replace(upper=np.full(len(qp.c), np.inf)))
+    assert small.has_way(qp._replace(upper=np.full(len(qp.c), np.inf), diag=np.ones(len(qp.c))))
+    assert not small.has_way(qp._replace(c=np.zeros(small.MOST + 1)))
+    assert not small.has_way(qp._replace(c=np.zeros(small.LEAST - 1)))
+    assert small.serves(KernelMatrix(csr_array(X), matrix(X, KernelKind.RBF).kernel, cache_bytes=1 << 20))
+    assert small.serves(matrix(np.ones((small.MOST_POINTS + 1, 2)), KernelKind.RBF))
+    linear = Kernel(int(KernelKind.LINEAR), 0.0, 0.0, 3, 0.0)
+    assert not small.serves(KernelMatrix(np.ones((small.MOST_POINTS + 1, 2)), linear, cache_bytes=1 << 20))
+
+
+MATRICES = {
+    "linear": lambda X: KernelMatrix(X, Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 3, 0.0), cache_bytes=1 << 26),
+    "wide": lambda X: KernelMatrix(
+        np.repeat(X, 20, axis=1), Kernel(int(KernelKind.RBF), 0.02, 0.0, 3, 0.0), cache_bytes=1 << 26
+    ),
+    "given": lambda X: KernelMatrix(
+        np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(-1)), Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, 0.25),
+        cache_bytes=1 << 26,
+    ),
+}  # fmt: skip
+
+
+def agrees(qp, K, found, tol):
+    full = certificate(qp, K, found.beta)
+    assert found.violation <= tol
+    assert full.infeasibility <= 1e-13 * np.abs(found.beta).sum()
+    size = np.abs(found.beta).sum() * float(K.diagonal.max())
+    for mine, exact in (
+        (found.violation, full.kkt_violation),
+        (found.bias, full.intercept),
+        (found.objective, full.objective),
+        (found.gap, full.gap),
+    ):
+        assert mine == pytest.approx(exact, rel=1e-10, abs=1e-13 * max(1.0, size))
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+@pytest.mark.parametrize("name", list(problems()[1]))
+@pytest.mark.parametrize("kind", list(MATRICES))
+def test_over_a_matrix_all_that_is_said_is_true(kind, name, tol):
+    X, qps = problems()
+    K, qp = MATRICES[kind](X), qps[name]
+    assert small.serves(K)
+    found = small.at_once(qp, K, formulations.feasible_start(qp, np.zeros(len(qp.c))), tol)
+    if found is None:
+        assert (kind, name) == ("linear", "quantile"), "pairs crawl, since the rank is low"
+        return
+    agrees(qp, K, found, tol)
+    assert found.n_evals <= (np.count_nonzero(found.beta) + found.n_iter) * len(qp.c)
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+@pytest.mark.parametrize("loss", ["squared_hinge", "squared_epsilon_insensitive"])
+def test_squared_losses_have_a_diagonal(loss, tol):
+    X, _ = problems()
+    costs = np.linspace(0.5, 3.0, N)
+    if loss == "squared_hinge":
+        qp = formulations.svc(np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0), costs, loss, True)
+    else:
+        qp = formulations.svr(np.sin(X[:, 0]), costs, 0.1, loss, True)
+    assert qp.infinite
+    assert small.has_way(qp)
+    K = matrix(X, KernelKind.RBF)
+    agrees(qp, K, small.at_once(qp, K, np.zeros(len(qp.c)), tol), tol)
+
+
+def many(seed, tasks=40):
+    """A matrix, and tasks over some of its rows, in any number of spans, with costs of their own."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 90))
+    X = rng.normal(size=(n, 3)) * rng.choice([1e-2, 1.0, 1e2])
+    if seed % 3 == 0:
+        X = np.round(X)  # ties and equal points
+    kind = [KernelKind.RBF, KernelKind.LAPLACIAN, KernelKind.POLY][seed % 3]
+    K = KernelMatrix(X, Kernel(int(kind), 0.4 / max(1.0, X.std()) ** 2, 1.0, 2, 0.0), cache_bytes=1 << 26)
+    made = []
+    while len(made) < tasks:
+        rows = np.flatnonzero(rng.random(n) < rng.choice([0.3, 0.8, 1.0]))
+        if rows.size < 2:
+            continue
+        costs = rng.choice([0.0, 1e-6, 0.1, 1.0, 30.0], rows.size)
+        which = rng.integers(4)
+        if which == 0:
+            signs = rng.choice([-1.0, 1.0], rows.size)
+            qp = formulations.svc(signs, costs, "hinge", True)
+        elif which == 1:
+            qp = formulations.svr(rng.normal(size=rows.size), costs, 0.2, "epsilon_insensitive", True)
+        elif which == 2:
+            qp = formulations.quantile(rng.normal(size=rows.size), costs, 0.3, True)
+        else:
+            qp = formulations.one_class(costs + 1e-3, 0.4)
+        if len(qp.c):
+            made.append(qp._replace(point=rows[qp.point]))
+    return K, made
+
+
+def judged(seeds, tol):
+    """Every task that claims the tolerance is judged from the data; a share of them may be given up. Returns both counts."""
+    judged_tasks = lost = 0
+    for seed in seeds:
+        K, qps = many(seed)
+        starts = [formulations.feasible_start(qp, np.zeros(len(qp.c))) for qp in qps]
+        batch = small.Batch(gram_of(K), [(qp, small.spans_of(qp.point)) for qp in qps], starts)
+        batch.solve(tol, 1)
+        for k, qp in enumerate(qps):
+            found = batch.outcome(k, tol)
+            judged_tasks += 1
+            if found is None:
+                lost += 1
+                continue
+            assert np.array_equal(batch.points(k), qp.point)
+            assert ((found.beta >= qp.lower) & (found.beta <= qp.upper)).all()
+            agrees(qp, K, found, tol)
+    return judged_tasks, lost
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+def test_a_judge_of_many_tasks(tol):
+    tasks, lost = judged(range(12), tol)
+    assert lost <= 0.05 * tasks
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+def test_a_judge_of_twenty_thousand_tasks(tol):
+    tasks, lost = judged(range(100, 350), tol)
+    assert tasks >= 10_000
+    assert lost <= 0.05 * tasks
+
+
+def test_tasks_are_the_same_alone_together_and_on_any_number_of_threads(monkeypatch):
+    monkeypatch.setattr(threads, "WORTH_A_THREAD", 0.0)
+    K, qps = many(1, tasks=9)
+    gram = gram_of(K)
+    problem = [(qp, small.spans_of(qp.point)) for qp in qps]
+    starts = [formulations.feasible_start(qp, np.zeros(len(qp.c))) for qp in qps]
+    alone = []
+    for one, start in zip(problem, starts, strict=True):
+        batch = small.Batch(gram, [one], [start])
+        batch.solve(1e-4, 1)
+        alone.append((batch.tasks.beta, batch.tasks.told[0]))
+    for count in (1, 2, 3):
+        batch = small.Batch(gram, problem, starts)
+        batch.solve(1e-4, count)
+        assert np.array_equal(np.concatenate([beta for beta, _ in alone]), batch.tasks.beta)
+        assert np.array_equal([told for _, told in alone], batch.tasks.told)
+    assert not any(start.any() and not qp.total for start, qp in zip(starts, qps, strict=True))
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-7])
+@pytest.mark.parametrize("nu", [0.1, 0.5, 0.9])
+def test_sums_of_both_sides_are_kept_and_say_which_cost(nu, tol):
+    X, qps = problems()
+    qp, K = qps["classes"]._replace(), matrix(X, KernelKind.RBF)
+    most = 2.0 * min(qp.upper.sum(), -qp.lower.sum()) / (qp.upper - qp.lower).sum()
+    gram, spans = gram_of(K), small.spans_of(qp.point)
+    ((t, found),) = small.with_nu(gram, [(qp, spans)], [nu * most], tol, 1)
+    C = 1.0 / t
+    there = qp._replace(lower=C * qp.lower, upper=C * qp.upper)
+    agrees(there, K, found, tol)
+    room = there.upper - there.lower
+    assert np.abs(found.beta).sum() / room.sum() == pytest.approx(nu * most, rel=1e-10)
+
+
+def test_sums_of_both_sides_of_a_tube():
+    X, qps = problems()
+    qp, K = qps["numbers"], matrix(X, KernelKind.RBF)
+    target = 0.5 * (qp.c[: len(qp.c) // 2] + qp.c[len(qp.c) // 2 :])
+    qp = qp._replace(c=np.concatenate([target, target]))
+    (shared,) = small.with_share(gram_of(K), [(qp, small.spans_of(qp.point))], [0.4], 0.0, 1e-8, 1)
+    half = len(target)
+    assert shared.beta[:half].sum() == pytest.approx(0.2 * qp.upper[:half].sum(), rel=1e-10)
+    assert shared.beta[half:].sum() == pytest.approx(-0.2 * qp.upper[:half].sum(), rel=1e-10)
+    tube = qp._replace(c=np.concatenate([target - shared.half, target + shared.half]))
+    (found,) = small.measured(gram_of(K), [(tube, small.spans_of(qp.point))], [shared.beta], 1e-7)
+    assert found.bias == pytest.approx(shared.mean, abs=1e-7)
+
+
+def test_spans_are_neighbours():
+    for point in ([0], [3, 4, 5], [0, 1, 3, 4], [2, 2, 3], [1, 0], [0, 1, 2, 0, 1, 2], [5, 3, 4]):
+        spans = small.spans_of(np.array(point))
+        assert np.concatenate([np.arange(a, b) for a, b in spans]).tolist() == point
+
+
+def test_by_name_it_says_what_it_cannot_do():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(small.MOST + 1, 2))
+    with pytest.warns(svmcore.ConvergenceWarning, match="The limit of 'small'"):
+        found = svmcore.train_svc(X, np.arange(len(X)) % 2, solver="small")
+    assert found.status is Status.LIMITED
+
+
+class Boxes(NamedTuple):
+    beta: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def boxes(seed, unit=1.0):
+    """Some values at a bound, some inside."""
+    rng = np.random.default_rng(seed)
+    lower, upper = -unit * (0.5 + rng.random(9)), unit * (0.5 + rng.random(9))
+    share = rng.choice([0.0, 0.25, 0.5, 0.75, 1.0], 9)
+    return Boxes(np.where(share == 1.0, upper, lower + share * (upper - lower)), lower, upper)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-5])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_sum_is_put_right_where_there_is_most_room(seed, unit):
+    work = boxes(seed, unit)
+    before = work.beta.copy()
+    room = np.minimum(before - work.lower, work.upper - before)
+    missing = 0.5 * room.max()
+    for sign in (1.0, -1.0):
+        work.beta[:] = before
+        block_pieces.repair_sum(work, before.sum() + sign * missing)
+        assert work.beta.sum() == pytest.approx(before.sum() + sign * missing, rel=1e-12, abs=1e-14 * unit)
+        assert np.flatnonzero(work.beta != before).tolist() == [int(np.argmax(room))]
+        work.beta[:] = before
+        block_pieces.repair_sum(work, before.sum() + sign * 2.1 * missing)  # more than there is room for
+        assert np.array_equal(work.beta, before)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-5])
+@pytest.mark.parametrize("seed", range(5))
+def test_measures_are_those_of_the_dual_point(seed, unit):
+    work = boxes(seed, unit)
+    rng = np.random.default_rng([seed, 1])
+    c, v, b = rng.normal(size=9), unit * rng.normal(size=9), work.beta
+    free = (b > work.lower) & (b < work.upper)
+    bias, objective, gap = pieces._measured(work, pieces.Dual(c, np.zeros(9), 0.0, v, v), 3.0, 1.0)
+    assert bias == pytest.approx(v[free].mean() if free.any() else 2.0, rel=1e-12)
+    assert objective == pytest.approx(-0.5 * b @ (c + v), rel=1e-12)
+    assert gap == pytest.approx((np.where(v > bias, work.upper, work.lower) - b) @ (v - bias), rel=1e-9)
+
+
+@pytest.mark.parametrize("above", [True, False])
+@pytest.mark.parametrize("unit", [1.0, 1e-5])
+@pytest.mark.parametrize("seed", range(8))
+def test_extremes_of_a_side_are_those_of_its_variables(seed, unit, above):
+    rng = np.random.default_rng(seed)
+    side = np.array([True] * 5 + [False] * 4)
+    room = unit * (0.5 + rng.random(9))
+    share = rng.choice([0.0, 1.0] if seed % 2 else [0.0, 0.5, 1.0], 9)
+    share[side == above] = 1.0 if seed == 1 else 0.0 if seed == 3 else share[side == above]
+    work = Boxes(np.where(side, share, -share) * room, np.where(side, 0.0, -room), np.where(side, room, 0.0))
+    v = rng.normal(size=9)
+    grows, shrinks = ((work.beta < work.upper) & (side == above), (work.beta > work.lower) & (side == above))
+    high, low, mean = pieces._extremes_of_side(work, v, above)
+    highest, lowest = v[grows].max(initial=-1e300), v[shrinks].min(initial=1e300)
+    assert (high, low) == (highest, lowest)
+    ends = [end for end in (highest, lowest) if abs(end) < 1e300]
+    free = grows & shrinks
+    assert mean == pytest.approx(v[free].mean() if free.any() else np.mean(ends), rel=1e-12)
+
+
+def test_what_a_start_misses_of_its_sum_is_put_right():
+    X, qps = problems()
+    qp, K = qps["one class"], matrix(X, KernelKind.RBF)
+    start = formulations.feasible_start(qp, np.zeros(len(qp.c)))
+    start[np.argmax(start)] -= 1e-6
+    found = small.at_once(qp, K, start, 1e-3)
+    assert found.n_iter > 0
+    assert found.beta.sum() == pytest.approx(qp.total, rel=1e-13)
+
+
+def test_rows_of_another_task_are_not_read():
+    """What overflows in float32 is infinite there, and infinite minus infinite would come into the next task."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    X[:20] *= 1e25
+    signs = np.tile([1.0, -1.0], 10)
+    qps = [formulations.svc(signs, np.ones(20), "hinge", True)._replace(point=np.arange(a, a + 20)) for a in (0, 20)]
+    problem = [(qp, small.spans_of(qp.point)) for qp in qps]
+    both, alone = (small.Batch(X @ X.T, some, [np.zeros(20)] * len(some)) for some in (problem, problem[1:]))
+    with np.errstate(all="ignore"):
+        for batch in (both, alone):
+            batch.solve(1e-3, 1)
+    assert np.array_equal(both.beta(1), alone.beta(0))
+    assert both.outcome(1, 1e-3) is not None
+
+
+def no_matrix(*_):
+    raise AssertionError("a kernel matrix is made")
+
+
+@pytest.mark.parametrize("words", [{"loss": "squared_hinge"}, {"nu": 0.3}, {}])
+@pytest.mark.parametrize("room", [{"n": 150, "cache_mb": 0.01}, {"n": small.MOST_POINTS + 1}])
+def test_a_matrix_is_made_where_there_is_room_for_all_points(room, words, monkeypatch):
+    n = room["n"]
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    weights = np.zeros(n)
+    weights[:150] = 1.0  # points without weight have a row, too
+    for place in (small, nu):
+        monkeypatch.setattr(place, "gram_of", no_matrix)
+    found = svmcore.train_svc(X, X[:, 0] > 0.1, sample_weight=weights, cache_mb=room.get("cache_mb"), tol=1e-2, **words)
+    assert found.converged
+
+
+def test_by_name_it_makes_no_matrix_of_many_points(monkeypatch):
+    monkeypatch.setattr(small, "gram_of", no_matrix)
+    n = small.MOST_POINTS + 1
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    with pytest.warns(svmcore.ConvergenceWarning, match="The limit of 'small'"):
+        svmcore.train_svc(X, X[:, 0] > 0.0, sample_weight=(np.arange(n) < 100) * 1.0, solver="small")
+
+
+def test_a_gap_that_is_no_number_is_not_believed(monkeypatch):
+    at_once = small.at_once
+    monkeypatch.setattr(small, "at_once", lambda *how: at_once(*how)._replace(gap=np.nan))
+    assert svmcore.train_svc(problems()[0], np.arange(N) % 2).solver != "small"
+
+
+@pytest.mark.parametrize("unit", [1e-5, 1e5])
+def test_a_share_does_not_depend_on_the_unit_of_the_weights(unit):
+    X, qps = problems()
+    qp, K = qps["classes"], matrix(X, KernelKind.RBF)
+    other = qp._replace(lower=unit * qp.lower, upper=unit * qp.upper)
+    (t, found), (scaled, same) = (
+        small.with_nu(gram_of(K), [(one, small.spans_of(qp.point))], [0.4], 1e-6, 1)[0] for one in (qp, other)
+    )
+    assert scaled == pytest.approx(unit * t, rel=1e-4)
+    np.testing.assert_allclose(found.beta, same.beta, atol=1e-3 * np.abs(found.beta).max())
+
+
+@pytest.mark.parametrize("solver", ["auto", "smo"])
+def test_the_cost_of_a_nu_says_which_variables_are_at_their_bound(solver):
+    X, y = problems()[0], np.arange(N) % 2
+    weights = np.random.default_rng(1).uniform(0.1, 2.0, N)
+    for share in np.linspace(0.2, 0.85, 12):
+        found = svmcore.train_svc(X, y, nu=share, sample_weight=weights, solver=solver)
+        told = svmcore.certificate(X, y, found.alpha, found.intercept, C=found.C, sample_weight=weights)
+        assert told.kkt_violation <= 1e-3
+        assert np.abs(found.alpha).sum() == pytest.approx(share * found.C * weights.sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("most", [0, 1, 5])
+def test_nu_within_too_few_steps_says_so(most):
+    X, y = problems()[0][:60], np.arange(60) % 2
+    with pytest.warns(svmcore.ConvergenceWarning, match="max_iter"):
+        found = svmcore.train_svc(X, y, nu=0.5, max_iter=most)
+    assert found.status is Status.MAX_ITER
+    assert found.C > 0.0
+
+
+@pytest.mark.parametrize("most", [1, 7])
+def test_there_are_no_more_steps_than_allowed(most):
+    X, qps = problems()
+    qp, K = qps["classes"], matrix(X, KernelKind.RBF)
+    problem = [(qp, small.spans_of(qp.point))]
+    batch = small.Batch(gram_of(K), problem, [np.zeros(len(qp.c))])
+    batch.solve(1e-8, 1, small.PATIENCE._replace(most=most))
+    assert batch.tasks.told[0, pieces.STEPS] == most
+
+
+def sides(K, values, beta):
+    """Two variables above zero in a box of size 1, over a matrix of their own; the other lanes have no variable."""
+    floats = np.zeros((4, LANES), np.float32)
+    floats[1, :2] = values
+    rows = np.zeros((3, LANES), np.float32)
+    below = np.full(LANES, -BIG_32, np.float32), np.full(LANES, BIG_32, np.float32)
+    slot, filled = np.full(2, -1), np.zeros(1, np.int64)
+    desk = pieces.Desk(rows, *floats, *below, slot, filled, np.zeros(3, np.int64), np.zeros(10), np.zeros(2))
+    work = block_pieces.WorkingSet(rows, 1.0, *floats, beta, np.zeros(2), np.ones(2))
+    work.diagonal[:2] = K.diagonal()
+    pieces._sides_apart(work, desk)
+    return work, desk, pieces.Copied(K, np.array([[0, 2]]), np.arange(2), np.zeros(2), slot, filled)
+
+
+def test_a_negative_curvature_ends_at_a_bound_and_is_told():
+    work, desk, source = sides(np.array([[0.0, 2.0], [2.0, 0.0]]), [1.0, 0.0], np.array([0.25, 0.5]))
+    steps, bits = pieces.steps_on_sides(work, desk, 1e-3, 1, source)
+    assert (steps, bits) == (1, block_pieces.NONCONVEX)
+    assert work.beta.tolist() == [0.75, 0.0]
+
+
+def test_where_nothing_can_be_gained_no_step_is_taken():
+    work, desk, source = sides(np.eye(2), [0.5, 0.5], np.array([0.25, 0.5]))
+    assert pieces.steps_on_sides(work, desk, -1.0, 5, source) == (0, 0)
+
+
+@pytest.mark.skipif(not DISABLED, reason="numpy's largest value of some with NaN is NaN, that of instructions is any")
+def test_a_partner_that_is_no_variable_ends_the_steps():
+    work, desk, source = sides(np.eye(2), [0.5, 0.0], np.array([0.25, 0.5]))
+    work.diagonal[5] = np.nan
+    assert pieces.steps_on_sides(work, desk, 1e-3, 5, source) == (0, 0)
