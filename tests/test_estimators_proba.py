@@ -16,6 +16,7 @@ from sklearn.metrics import log_loss
 import svmcore
 from svmcore.cv.calibration import fit_sigmoid
 from svmcore.estimators import _proba
+from svmcore.models.sigmoid import coupled
 from svmcore.problem.division import division
 
 pytestmark = [pytest.mark.once, pytest.mark.filterwarnings("ignore:.*robability:FutureWarning")]
@@ -47,7 +48,7 @@ def test_rows_are_probabilities(kind, strategy, y):
 
 def test_the_sigmoid_is_that_of_values_of_rows_left_out():
     machine = fitted(gamma=0.4, tol=1e-9, random_state=5)
-    owner = _proba._owners(machine, machine._rows)
+    owner = _proba.owners(machine, machine._rows)
     values = np.empty(120)
     for k in range(5):
         rest = svmcore.SVC(gamma=0.4, tol=1e-9).fit(X[owner != k], TWO[owner != k])
@@ -61,7 +62,7 @@ def test_the_sigmoid_is_that_of_values_of_rows_left_out():
 def test_coupled_probabilities_minimise_what_they_should():
     which = division(4, "ovo")
     pairs = rng.uniform(0.02, 0.98, (30, 6))
-    p = _proba._coupled(pairs, which)
+    p = coupled(pairs, which)
 
     def cost(row, q):
         return sum(
@@ -182,3 +183,49 @@ def test_no_time_is_left_for_folds():
         warnings.simplefilter("ignore")
         machine = svmcore.SVC(probability=True, time_limit=1e-9).fit(np.tile(X, (5, 1)), np.tile(TWO, 5))
     assert np.isfinite(machine.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("strategy", ["ovo", "ovr"])
+@pytest.mark.parametrize(
+    ("kind", "kernel"),
+    [("NuSVC", "rbf"), ("SVC", "rbf"), ("SVC", "linear"), ("SVC", "poly"), ("SVC", "precomputed")],
+)
+def test_machines_over_one_matrix_are_those_that_are_trained_one_by_one(kind, kernel, strategy, monkeypatch):
+    points = X @ X.T if kernel == "precomputed" else X + 3.0
+    weight = rng.choice([0.0, 1.0, 2.0], 120)
+    params = {"kernel": kernel, "tol": 1e-8, "multi_class": strategy} | ({"nu": 0.2} if kind == "NuSVC" else {})
+    machine = getattr(svmcore, kind)(probability=True, class_weight={"a": 2.0}, **params)
+    whole = machine.fit(points, THREE, weight).predict_proba(points)
+    monkeypatch.setattr(_proba, "_together", lambda *_: None)
+    np.testing.assert_allclose(machine.fit(points, THREE, weight).predict_proba(points), whole, atol=2e-6)
+
+
+def test_which_machines_are_solved_over_one_matrix(monkeypatch):
+    asked = []
+
+    def counted(*args):
+        asked.append(args[0])
+        return original(*args)
+
+    original = _proba._one_by_one
+    monkeypatch.setattr(_proba, "_one_by_one", counted)
+    for params in ({}, {"kernel": "poly"}, {"n_threads": 2}):
+        fitted(**params)
+        fitted(y=THREE, **params)
+    fitted("NuSVC", THREE)
+    assert not asked
+    fitted(solver="smo")
+    fitted(time_limit=60.0)
+    fitted(kernel="sigmoid")
+    fitted(C=np.inf, y=np.where(X[:, 0] > 0, "yes", "no"))
+    assert len(asked) == 4
+
+
+def test_an_interrupt_between_tasks_is_heard(monkeypatch):
+    from svmcore.cv import left_out
+
+    monkeypatch.setattr(
+        left_out.Control, "reason", lambda self: left_out.Status.INTERRUPTED if self.name == "folds" else None
+    )
+    with pytest.raises(KeyboardInterrupt):
+        fitted()

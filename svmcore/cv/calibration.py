@@ -16,6 +16,7 @@ from svmcore._door import reals
 from svmcore._errors import InputError
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
+from svmcore.models.sigmoid import PlattSigmoid, logistic
 from svmcore.problem import border
 
 METHODS = ("sigmoid", "isotonic", "venn-abers")
@@ -34,59 +35,58 @@ _TIED = 1e-9  # share of the largest score by which two scores that are one may 
 # ---- from scores to probabilities ------------------------------------------------------------------------------------
 
 
-class PlattSigmoid(NamedTuple):
-    """p = 1 / (1 + exp(a f + b))."""
-
-    a: float
-    b: float
-
-    def probability(self, scores: FloatArray) -> FloatArray:
-        """The probability of the second class."""
-        return _logistic(-(self.a * scores + self.b))
-
-
-def _logistic(t: FloatArray) -> FloatArray:
-    with np.errstate(over="ignore"):
-        return np.where(
-            t >= 0.0, 1.0 / (1.0 + np.exp(-t)), np.exp(np.minimum(t, 0.0)) / (1.0 + np.exp(np.minimum(t, 0.0)))
-        )
-
-
 @one_blas_thread
 def fit_sigmoid(scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray) -> PlattSigmoid:
-    """Platt's fit: maximum likelihood by Newton's method, for targets a little inside of 0 and 1 (Lin, Lin and Weng 2007)."""
-    n_plus, n_minus = float(weight[positive].sum()), float(weight[~positive].sum())
-    target = np.where(positive, (n_plus + 1.0) / (n_plus + 2.0), 1.0 / (n_minus + 2.0))
-    centre = float(np.average(scores, weights=weight))
-    spread = float(np.sqrt(np.average((scores - centre) ** 2, weights=weight))) or 1.0
-    z = (scores - centre) / spread  # of size 1, so that the two parameters are alike
+    """Platt's fit to the scores of one machine; see `fit_sigmoids`."""
+    a, b = fit_sigmoids(scores[None], positive[None], weight[None])
+    return PlattSigmoid(float(a[0]), float(b[0]))
 
-    def loss(a: float, b: float) -> float:
-        t = a * z + b
-        return float(weight @ (np.logaddexp(0.0, t) - (1.0 - target) * t))
 
-    a, b = 0.0, float(np.log((n_minus + 1.0) / (n_plus + 1.0)))
-    value = loss(a, b)
+def fit_sigmoids(scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray, noise: float = 0.0) -> FloatArray:
+    """Platt's fits to the scores of machines (rows): maximum likelihood by Newton's method, for targets a little inside of 0
+    and 1 (Lin, Lin and Weng 2007). Returns rows a and b. What has no weight does not count.
+
+    Scores that are spread by no more than `noise` say nothing: then a is 0.
+    """
+    n_plus, n_all = (weight * positive).sum(axis=1), weight.sum(axis=1)
+    n_minus = n_all - n_plus
+    target = np.where(positive, ((n_plus + 1.0) / (n_plus + 2.0))[:, None], (1.0 / (n_minus + 2.0))[:, None])
+    centre = (weight * scores).sum(axis=1) / n_all
+    away = np.where(weight > 0.0, scores - centre[:, None], 0.0)
+    spread = np.sqrt((weight * away * away).sum(axis=1) / n_all)
+    away[spread <= noise], spread[spread <= noise] = 0.0, 1.0
+    z, rest = away / spread[:, None], 1.0 - target  # of size 1, so that the two parameters are alike
+
+    def loss(at: FloatArray) -> FloatArray:
+        t = at[0][:, None] * z + at[1][:, None]
+        above = np.maximum(t, 0.0) + np.log1p(np.exp(-np.abs(t)))
+        return np.asarray((weight * (above - rest * t)).sum(axis=1))
+
+    at = np.array([np.zeros_like(centre), np.log((n_minus + 1.0) / (n_plus + 1.0))])
+    value, moves = loss(at), np.ones(centre.size, dtype=np.bool_)
     for _ in range(_NEWTON_STEPS):
-        p = _logistic(-(a * z + b))
-        slope = weight * (target - p)
-        gradient = np.array([slope @ z, slope.sum()])
-        if np.abs(gradient).max() <= _GRADIENT * weight.sum():
+        p = logistic(-(at[0][:, None] * z + at[1][:, None]))
+        slope, curvature = weight * (target - p), weight * p * (1.0 - p)
+        gradient = np.array([(slope * z).sum(axis=1), slope.sum(axis=1)])
+        bend, mixed = curvature * z, (curvature * z).sum(axis=1)
+        H = np.array([(bend * z).sum(axis=1) + _RIDGE, curvature.sum(axis=1) + _RIDGE])
+        size = H[0] * H[1] - mixed * mixed
+        moves &= (np.abs(gradient).max(axis=0) > _GRADIENT * n_all) & (size > 0.0)
+        if not moves.any():
             break
-        curvature = weight * p * (1.0 - p)
-        mixed = float(curvature @ z)
-        H = np.array([[curvature @ (z * z) + _RIDGE, mixed], [mixed, curvature.sum() + _RIDGE]])
-        step = -np.linalg.solve(H, gradient)
-        share = 1.0
-        while share > _SHORTEST:
-            trial = loss(a + share * step[0], b + share * step[1])
-            if trial <= value + _SUFFICIENT * share * float(gradient @ step) + _ROUNDING * abs(value):
+        turned = np.array([mixed * gradient[1] - H[1] * gradient[0], mixed * gradient[0] - H[0] * gradient[1]])
+        step = np.where(moves, turned / np.where(moves, size, 1.0), 0.0)
+        gain = _SUFFICIENT * (gradient * step).sum(axis=0)
+        share = np.ones(centre.size)
+        while True:
+            trial = loss(at + share * step)
+            late = moves & ~(trial <= value + share * gain + _ROUNDING * np.abs(value))
+            moves &= share > _SHORTEST
+            if not (late & moves).any():
                 break
-            share *= 0.5
-        else:
-            break
-        a, b, value = a + share * step[0], b + share * step[1], trial
-    return PlattSigmoid(float(a / spread), float(b - a * centre / spread))
+            share[late] *= 0.5
+        at, value = np.where(moves, at + share * step, at), np.where(moves, trial, value)
+    return np.array([at[0] / spread, at[1] - at[0] * centre / spread])
 
 
 class Isotonic(NamedTuple):

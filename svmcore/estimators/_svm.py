@@ -94,7 +94,7 @@ class SolvedClassifier(Classifier, Solved):
         return method
 
     def _probabilities(self, X: Any) -> FloatArray:
-        from svmcore.estimators._proba import probabilities
+        from svmcore.models.sigmoid import probabilities
 
         known = self._known
         if "_sigmoids" not in self.__dict__:
