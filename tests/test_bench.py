@@ -21,10 +21,10 @@ from bench.problems import Problem, reference
 from bench.report import compare, write
 from bench.report.page import Grid, Part, Picture, Section, markdown, pictures
 from bench.report.published import readme_block
-from bench.report.sections import threads_grid
+from bench.report.sections import gpu_grid, threads_grid
 from bench.report.summary import cases, exponent, profile, standings
 from bench.results import Results, geometric_mean, read
-from bench.suites import SUITES, fit
+from bench.suites import SUITES, fit, gpu
 from bench.tables.spirals import costs, rules
 
 pytestmark = pytest.mark.once
@@ -201,6 +201,26 @@ def test_a_missing_set_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("SVMCORE_DATA", str(tmp_path))
     assert "not in the data folder" in data.missing("a1a")
     assert data.missing("clusters-100-2") == ""
+
+
+@pytest.mark.compiled
+def test_tuning_stands_beside_what_was_printed(monkeypatch):
+    monkeypatch.setattr(gpu, "ROWS", 300)
+    X, y = gpu.hidden_centres(300, 10)
+    assert (X.shape, set(y)) == ((300, 10), {0, 1})
+    assert np.abs(X.mean(axis=0)).max() < 1e-12
+    distances = np.square(X[:, None] - X[None]).sum(axis=-1)[np.triu_indices(300, 1)]
+    low, high = np.quantile(distances, [0.1, 0.9])
+    assert 2.0 / high < gpu.width(X) < 2.0 / low
+    results = Results()
+    gpu.run(Context(results, only=["svmcore"], problems=["10"], say=lambda _: None))
+    rows = results.kind("row", "gpu")
+    assert rows[0]["score"]["best_error"] < 0.5
+    assert rows[0]["score"]["relative_gap"] < 1e-2
+    assert {row["wall"][0] for row in rows[1:]} == set(gpu.PRINTED[10].values())
+    grid = gpu_grid(cases(results, "gpu"))
+    assert [row[0] for row in grid.rows] == [row["solver"] for row in rows]
+    assert grid.columns[1:] == ["10 columns"]
 
 
 # ---- clocks and arithmetic ---------------------------------------------------------------------------------------------

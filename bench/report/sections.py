@@ -308,6 +308,21 @@ def first_rows_grid(found: list[Case]) -> Grid:
     return Grid(["data", "machine", BASELINE, "svmcore", "ratio", "the same answer"], rows)
 
 
+def gpu_grid(found: list[Case]) -> Grid:
+    """Seconds of tuning: a row for everybody, a column for every number of features."""
+    names = dict.fromkeys(name for case in found for name in case.rows)
+    rows = [
+        [name, *(duration(seconds(case.rows[name])) if name in case.rows else "-" for case in found)] for name in names
+    ]
+    return Grid(["10,000 rows, ten folds, a refit", *(case.problem["name"] for case in found)], rows)
+
+
+def gpu(results: Results) -> Iterator[Section]:
+    """Tuning beside figures that were printed for a GPU."""
+    if found := cases(results, "gpu"):
+        yield Section("Tuning, beside a GPU", [gpu_grid(found)])
+
+
 def first(results: Results) -> Iterator[Section]:
     """What a newcomer measures."""
     found = cases(results, "first")
@@ -530,6 +545,7 @@ SECTIONS: list[Callable[[Results], Iterator[Section]]] = [
     cv,
     predict,
     small_calls,
+    gpu,
     first,
     estimators,
     scale,

@@ -9,6 +9,7 @@ from bench.suites import (
     first,
     fit,
     fit_large,
+    gpu,
     linear,
     path,
     predict,
@@ -26,7 +27,8 @@ __all__ = ["SUITES", "Suite"]
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in [
-        smoke.SUITE, first.SUITE, fit.SUITE, linear.SUITE, fit_large.SUITE, path.SUITE, cv.SUITE, predict.SUITE, small.SUITE,
-        solvers.SUITE, scaling.SUITE, scale.SUITE, estimators.SUITE, processes.COLD_SUITE, processes.MEMORY_SUITE, TABLES,
+        smoke.SUITE, first.SUITE, fit.SUITE, linear.SUITE, fit_large.SUITE, path.SUITE, cv.SUITE, gpu.SUITE, predict.SUITE,
+        small.SUITE, solvers.SUITE, scaling.SUITE, scale.SUITE, estimators.SUITE, processes.COLD_SUITE,
+        processes.MEMORY_SUITE, TABLES,
     ]
 }  # fmt: skip
