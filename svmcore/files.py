@@ -8,6 +8,8 @@ import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from svmcore import libsvm
 from svmcore._errors import InputError
 from svmcore.data import Table, Wanted, read
@@ -81,6 +83,8 @@ def read_like(source: Any, machine: Any, wanted: Wanted, what: str = "the machin
     width = wide(columns.count, columns.categories)
     names = raw_names(columns.names, columns.categories)
     base = columns.base if columns.unit == "features" else None
+    if columns.fill is not None:
+        wanted = wanted._replace(missing="nan")
     table = read(source, wanted._replace(width=width, names=names, categories=columns.categories, base=base))
     X = table.X
     if columns.unit != "features" and hasattr(X, "toarray"):  # LIBSVM's text: the first is the row's number
@@ -92,6 +96,8 @@ def read_like(source: Any, machine: Any, wanted: Wanted, what: str = "the machin
         raise InputError(f"{source} has {_count(X.shape[1])}; {what} has {_count(columns.count)}")
     if columns.names is not None and table.names is not None and columns.names != table.names:
         X = X[:, columns.of(table.names)]
+    if columns.fill is not None and not hasattr(X, "tocsr"):
+        X = np.where(np.isnan(X), columns.fill, X)
     return table._replace(X=X)
 
 

@@ -284,6 +284,10 @@ def _refuse(model: Any, first: Solution) -> None:
             f"a model of LIBSVM has no place for columns of words, and this machine has made features of {words}; write "
             "it as .npz"
         )
+    if first.columns.fill is not None:
+        raise InputError(
+            "a model of LIBSVM has no place for what missing values are filled with (--impute); write it as .npz"
+        )
     if first.standardized is not None:
         raise InputError(
             "a model of LIBSVM has no place for the scaling of features that this machine does itself (standardize); scale "

@@ -91,7 +91,32 @@ def _wanted(args: argparse.Namespace) -> Wanted:
     label = None if getattr(args, "one_class", False) and args.command == "train" and args.label == -1 else args.label
     categorical = _listed(getattr(args, "categorical", []))
     unknown = getattr(args, "unknown", "error")
-    return Wanted(label, args.header, _listed(args.drop), categorical=categorical, unknown=unknown, typed=True)
+    filled = getattr(args, "impute", None) is not None or args.command == "predict"
+    missing: Any = "nan" if filled else "offer" if hasattr(args, "impute") else "error"
+    return Wanted(
+        label, args.header, _listed(args.drop), categorical=categorical, unknown=unknown, missing=missing, typed=True
+    )
+
+
+def _imputed(args: argparse.Namespace, table: Table) -> Table:
+    """The table with what --impute says in the place of missing values."""
+    how = getattr(args, "impute", None)
+    if how is None or hasattr(table.X, "tocsr"):  # sparse text has no missing values
+        return table
+    import numpy as np
+
+    gaps = np.isnan(table.X)
+    empty = np.flatnonzero(gaps.all(axis=0))
+    if empty.size:
+        column = repr(table.names[empty[0]]) if table.names is not None else str(empty[0] + 1)
+        raise InputError(f"{args.data}: feature {column} has no value in any row; leave it out with --drop")
+    fill = np.nanmean(table.X, axis=0) if how == "mean" else np.nanmedian(table.X, axis=0)
+    count = int(gaps.any(axis=1).sum())
+    if count and not args.quiet:
+        say(
+            f"{count:,} of {len(gaps):,} rows have missing values, which the {how} of their column fills in, for predict, too"
+        )
+    return table._replace(X=np.where(gaps, fill, table.X), fill=fill)
 
 
 def load(args: argparse.Namespace) -> Table:
@@ -112,6 +137,7 @@ def load(args: argparse.Namespace) -> Table:
         given = getattr(args, "kernel", None) == "precomputed"
         rows = table.X[np.ix_(kept, kept)] if given and table.X.shape[1] == n else table.X[kept]
         table = table._replace(X=rows, y=None if table.y is None else table.y[kept])
+    table = _imputed(args, table)
     if not getattr(args, "svr", False) and table.y is not None and args.command != "gp":
         _refuse_numbers(args.data, table.y, math.inf if getattr(args, "as_svm_train", False) else _MOST_CLASSES)
     return table
@@ -156,9 +182,9 @@ def load_like(source: str, args: argparse.Namespace, machine: Any) -> Table:
 
 
 def with_origin(model: Any, table: Table) -> Any:
-    """The model, which remembers what words its features stand for, and how the file numbers them."""
-    origin: dict[str, Any] = {"categories": table.categories, "base": table.base}
-    if not any(value not in ((), None) for value in origin.values()):
+    """The model, which remembers what words its features stand for, how the file numbers them, and what fills gaps."""
+    origin: dict[str, Any] = {"categories": table.categories, "base": table.base, "fill": table.fill}
+    if not table.categories and table.base is None and table.fill is None:
         return model
     if hasattr(model, "machines"):
         return replace(model, machines=tuple(with_origin(machine, table) for machine in model.machines))
@@ -177,7 +203,7 @@ def load_test(args: argparse.Namespace, table: Table) -> tuple[Any, Any] | None:
 
     from svmcore.problem.columns import Columns
 
-    columns = Columns(table.X.shape[1], table.names, categories=table.categories, base=table.base)
+    columns = Columns(table.X.shape[1], table.names, categories=table.categories, base=table.base, fill=table.fill)
     if getattr(args, "kernel", None) == "precomputed":
         columns = replace(columns, unit="kernel values")
     other = load_like(args.test, args, argparse.Namespace(columns=columns))

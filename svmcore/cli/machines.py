@@ -153,6 +153,7 @@ def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | N
     usual = {"-k": ("rbf",), "-g": ("scale", None), "-d": (3,), "-r": (0.0,)}
     parts += [f" {name} {value}" for name, value in shape.items() if value not in usual[name]]
     parts += [" --standardize"] if args.standardize else []
+    parts += [f" --impute {args.impute}"] if args.impute else []
     parts += [f" --classes {args.classes}"] if getattr(args, "classes", None) else []
     parts += [f" --class-weight {quoted(args.class_weight)}"] if args.class_weight else []
     return "".join(parts)
@@ -165,9 +166,19 @@ def predict(args: argparse.Namespace) -> int:
     machine = machine_at(args)
     table = load_like(args.data, args, machine)
     regression = machine.classes is None
-    found = machine.predict(table.X)
-    shown = (machine.decision_function(table.X) if args.values else found).tolist()
+    table, empty = _whole_rows(table)
+    some = table.X.shape[0] > 0
+    found = machine.predict(table.X) if some else table.X[:, 0]
+    shown = (machine.decision_function(table.X) if args.values and some else found).tolist()
     words = [_word(value, args.values or regression) for value in shown]
+    for row in empty:  # in order: each has the place that it has in the file
+        shown.insert(row, None)
+        words.insert(row, "")
+    if empty:
+        say(
+            f"{len(empty):,} of {len(words):,} rows have missing values: their lines are empty; a machine trained with "
+            "--impute mean fills such values in"
+        )
     lines = "".join(f"{word}\n" for word in words)
     report = Report("predict", args.json)
     written = None
@@ -185,6 +196,23 @@ def predict(args: argparse.Namespace) -> int:
     for name, text in [] if args.quiet or args.json else report.rows:
         say(f"{name}: {text}")
     return EARLY if report.elsewhere else DONE
+
+
+def _whole_rows(table: Table) -> tuple[Table, list[int]]:
+    """The rows without missing values, and the places of the others."""
+    if hasattr(table.X, "tocsr"):
+        return table, []
+    import numpy as np
+
+    gap = np.isnan(table.X).any(axis=1)
+    if not gap.any():
+        return table, []
+    whole, y, known = ~gap, table.y, table.known
+    if y is not None:
+        y = y[whole] if known is None else y[whole[known]]
+    known = None if known is None else known[whole]
+    y = None if y is not None and not y.size else y
+    return table._replace(X=table.X[whole], y=y, known=known), np.flatnonzero(gap).tolist()
 
 
 def _put_in_order(args: argparse.Namespace) -> None:

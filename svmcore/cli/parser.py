@@ -461,6 +461,10 @@ def _add_kernel(parser: argparse.ArgumentParser, several: bool = False) -> None:
         help="give every feature mean 0 and variance 1 (sparse: mean square 1); predict does the same",
     )  # fmt: skip
     _add_categorical(parser)
+    parser.add_argument(
+        "--impute", choices=("mean", "median"),
+        help="fill missing values with the mean, or the median, of their column; predict does the same",
+    )  # fmt: skip
     parser.add_argument("--sample-limit", type=int, metavar="N", help="use N points drawn at random, if there are more")
 
 

@@ -40,7 +40,7 @@ def read_arrow(name: str, file: BinaryIO, magic: bytes, wanted: Wanted) -> Table
         check_memory(8.0 * table.num_rows * max(1, len(layout.features)), name)
         if not table.num_rows:
             raise InputError(f"{name} holds no rows")
-        words = {k: _words(name, table.column(k), names[k]) for k in layout.categories}
+        words = {k: _words(name, table.column(k), names[k], wanted) for k in layout.categories}
         numbers = [_numbers(name, table.column(k), layout, k) for k in layout.features if k not in words]
         y = None if layout.label is None else _label(name, table.column(layout.label), layout)
     except (InputError, MissingExtraError, MemoryError):
@@ -86,17 +86,15 @@ def _numbers(name: str, column: Any, layout: Layout, k: int) -> Array:
     types = pyarrow("types")
     if not (types.is_integer(column.type) or types.is_floating(column.type) or types.is_boolean(column.type)):
         raise InputError(f"{name}: column {title!r} holds {kind}, which are no numbers{layout.remedy(k, always=True)}")
-    if column.null_count:
+    if column.null_count and layout.wanted.missing != "nan":
         row = int(np.flatnonzero(column.is_null().to_numpy())[0]) + 1
-        raise InputError(
-            f"{name}, row {row}: a missing value in column {title!r}; remove or impute missing values first"
-        )
-    values = np.asarray(column.to_numpy()).astype(np.float64)
-    if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise InputError(
-            f"{name}, row {row + 1}: {values[row]} in column {title!r}; remove or impute such values first"
-        )
+        raise InputError(f"{name}, row {row}: a missing value in column {title!r}; {layout.wanted.filling}")
+    values = np.asarray(column.cast("float64").to_numpy())
+    strange = np.isinf(values) if layout.wanted.missing == "nan" else ~np.isfinite(values)
+    if strange.any():
+        row = int(np.flatnonzero(strange)[0])
+        what = layout.wanted.filling if np.isnan(values[row]) else "remove or impute such values first"
+        raise InputError(f"{name}, row {row + 1}: {values[row]} in column {title!r}; {what}")
     return values
 
 
@@ -104,14 +102,11 @@ def _texts(column: Any) -> list[str | None]:
     return [None if value is None else str(value) for value in column.to_pylist()]
 
 
-def _words(name: str, column: Any, title: str) -> Array:
-    """A column of categories."""
-    values = _texts(column)
-    row = next((k for k, value in enumerate(values) if value is None or value.encode().lower() in MISSING), None)
-    if row is not None:
-        raise InputError(
-            f"{name}, row {row + 1}: a missing value in column {title!r}; remove or impute missing values first"
-        )
+def _words(name: str, column: Any, title: str, wanted: Wanted) -> Array:
+    """A column of categories; a missing word is empty."""
+    values = ["" if value is None or value.encode().lower() in MISSING else value for value in _texts(column)]
+    if "" in values and wanted.missing != "nan":
+        raise InputError(f"{name}, row {values.index('') + 1}: a missing value in column {title!r}; {wanted.filling}")
     return np.array(values, dtype=str)
 
 

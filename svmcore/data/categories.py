@@ -52,7 +52,9 @@ def encoded(
 
 def _levels(name: str, values: Array, title: str, wanted: Wanted) -> tuple[str, ...]:
     """The words of a column, sorted."""
-    levels = np.unique(values).tolist()
+    levels = np.unique(values[values != ""]).tolist()
+    if not levels:
+        raise InputError(f"{name}: column {title!r} holds no value; leave it out with {wanted.option('drop', title)}")
     if len(levels) > _MOST_LEVELS:
         raise InputError(
             f"{name}: column {title!r} holds {len(levels):,} different words, too many for categories; leave it out with "
@@ -64,9 +66,9 @@ def _levels(name: str, values: Array, title: str, wanted: Wanted) -> tuple[str, 
 def _one_hot(name: str, values: Array, category: Category, column: int, wanted: Wanted) -> Array:
     levels = np.array(category.levels, dtype=str)
     at = np.minimum(np.searchsorted(levels, values), len(levels) - 1)
-    hit = levels[at] == values
-    if not hit.all() and wanted.unknown == "error":
-        row = int(np.flatnonzero(~hit)[0])
+    hit, gap = levels[at] == values, values == ""
+    if not (hit | gap).all() and wanted.unknown == "error":
+        row = int(np.flatnonzero(~(hit | gap))[0])
         remedy = "; --unknown ignore takes it for none of them" if wanted.typed else ""
         raise InputError(
             f"{name}, row {row + 1} of the data, column {column + 1}: {shown(str(values[row]).encode())} is no category of "
@@ -74,6 +76,7 @@ def _one_hot(name: str, values: Array, category: Category, column: int, wanted: 
         )
     out = np.zeros((len(values), len(levels)))
     out[np.flatnonzero(hit), at[hit]] = 1.0
+    out[gap] = np.nan
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -195,8 +196,16 @@ def _csv_lines(name: str, piece: TextPiece, layout: Layout) -> ParsedRows:
         for k, column in texts.items():
             text = fields[k].rstrip(b"\0")
             if text.lower() in MISSING and (k != layout.label or not layout.optional):
-                what = "the label is missing" if k == layout.label else "a missing value"
-                fail(name, number, k + 1, f"{what} {layout.column(k)}".rstrip())
+                if k == layout.label:
+                    fail(name, number, k + 1, f"the label is missing {layout.column(k)}".rstrip())
+                if not layout.wanted.gap(text):
+                    fail(
+                        name,
+                        number,
+                        k + 1,
+                        f"a missing value {layout.column(k)}".rstrip() + f"; {layout.wanted.filling}",
+                    )
+                text = b""
             column.append(text)
         rows.append([_value(name, number, k, fields[k], layout) for k in features])
     if not rows:
@@ -210,4 +219,6 @@ def _value(name: str, line: int, k: int, field: bytes, layout: Layout) -> float:
     truth = BOOLEAN.get(field.strip().lower())
     if truth is not None:
         return truth
-    return number_of(name, line, k + 1, field, layout.column(k), layout.remedy(k))
+    if layout.wanted.gap(field):
+        return math.nan
+    return number_of(name, line, k + 1, field, layout.column(k), layout.remedy(k), layout.wanted.filling)

@@ -170,8 +170,9 @@ def _is_value(field: bytes) -> bool:
 
 
 def _words(rows: list[list[bytes]], width: int) -> frozenset[int]:
-    """The columns that hold words in every line looked at."""
-    return frozenset(k for k in range(width) if rows and not any(_is_value(row[k]) for row in rows))
+    """The columns that hold words, and nothing else but gaps, in the lines looked at."""
+    columns = ([row[k] for row in rows if row[k].lower() not in MISSING] for k in range(width))
+    return frozenset(k for k, column in enumerate(columns) if column and not any(map(_is_value, column)))
 
 
 def _is_header(name: str, number: int, fields: list[bytes], rows: list[list[bytes]], wanted: Wanted) -> bool:

@@ -27,9 +27,11 @@ def read_npz(name: str, file: BinaryIO, wanted: Wanted) -> Table:
         if not (X.shape[0] and X.shape[1]):
             raise InputError(f"{name}: X is empty, with shape {X.shape}")
         X = X.astype(np.float64)
-        if not np.isfinite(X).all():
-            row, column = np.argwhere(~np.isfinite(X))[0]
-            raise InputError(f"{name}: X holds {X[row, column]} in row {row + 1}, column {column + 1}")
+        strange = np.isinf(X) if wanted.missing == "nan" else ~np.isfinite(X)
+        if strange.any():
+            row, column = np.argwhere(strange)[0]
+            what = f"; {wanted.filling}" if np.isnan(X[row, column]) else ""
+            raise InputError(f"{name}: X holds {X[row, column]} in row {row + 1}, column {column + 1}{what}")
     elif labelled and all(key in archive for key in ("data", "indices", "indptr", "shape")):
         X = _csr(name, read)
     else:

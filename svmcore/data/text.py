@@ -6,7 +6,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,9 @@ class Wanted(NamedTuple):
     `width` and `names` are the columns for a machine that shall predict: then labels may be missing. `categorical` are
     columns of words to be encoded, or WORDS for all such columns; `categories` are those that a machine knows already, and
     `unknown` says what a word is that it does not know: an "error", or ("ignore") none of them. `base` is the number that
-    svmlight text gives to the first feature; None: the file is looked at. `typed`: on the command line, so that messages
-    name its letters, and not the arguments of functions.
+    svmlight text gives to the first feature; None: the file is looked at. `missing`: a missing value is an "error", one
+    with a word about --impute ("offer"), or NaN, as are all features of a missing word ("nan"). `typed`: on the command
+    line, so that messages name its letters, and not the arguments of functions.
     """
 
     label: int | str | None = -1
@@ -45,6 +46,7 @@ class Wanted(NamedTuple):
     categories: tuple[Category, ...] = ()
     unknown: str = "error"
     base: int | None = None
+    missing: Literal["error", "offer", "nan"] = "error"
     typed: bool = False
 
     def option(self, name: str, column: int | str) -> str:
@@ -53,6 +55,17 @@ class Wanted(NamedTuple):
             return f"{name}={column!r}"
         plain = isinstance(column, int) or re.fullmatch(r"[\w.+-]+", column)
         return f"--{name} {column}" if plain else f"--{name} '" + str(column).replace("'", "'\\''") + "'"
+
+    def gap(self, field: bytes) -> bool:
+        """Whether a field is a missing value that is read as NaN."""
+        return self.missing == "nan" and field.strip().lower() in MISSING
+
+    @property
+    def filling(self) -> str:
+        """What to do about a missing value."""
+        if self.missing == "offer":
+            return "fill such values in: --impute mean, or median; or remove the row"
+        return "remove or impute missing values first"
 
     @property
     def unlabelled(self) -> bool:
@@ -64,7 +77,7 @@ class Table(NamedTuple):
     """A data set. `known`: which rows have a label, where not all have; `y` holds the labels of those.
 
     `categories`: the columns of words that became several features each. `base`: the number of the first feature in
-    svmlight text, 0 or 1.
+    svmlight text, 0 or 1. `fill`: what stands for a missing value of each feature.
     """
 
     X: Any
@@ -74,6 +87,7 @@ class Table(NamedTuple):
     known: Array | None = None
     categories: tuple[Category, ...] = ()
     base: int | None = None
+    fill: Array | None = None
 
 
 def fail(name: str, line: int, column: int | None, what: str) -> NoReturn:
@@ -158,14 +172,16 @@ def words_of(separator: Array) -> tuple[Array, Array]:
     return edge[0::2], edge[1::2]
 
 
-def number_of(name: str, line: int, column: int, word: bytes, what: str = "", remedy: str = "") -> float:
-    """One number, or the complaint about it; `remedy` is said of words."""
+def number_of(
+    name: str, line: int, column: int, word: bytes, what: str = "", remedy: str = "", filling: str = Wanted().filling
+) -> float:
+    """One number, or the complaint about it; `remedy` is said of words, `filling` of missing values."""
     word = word.strip()
     suffix = f" {what}" if what else ""
     if not NUMBER.match(word):
         if word.lower() in MISSING:
             gap = f"{shown(word)} stands for a missing value" if word else "a missing value"
-            fail(name, line, column, f"{gap}{suffix}; remove or impute missing values first")
+            fail(name, line, column, f"{gap}{suffix}; {filling}")
         hint = "; use a decimal point" if NUMBER.match(word.replace(b",", b".", 1)) else remedy
         fail(name, line, column, f"{shown(word)} is not a finite number{suffix}{hint}")
     value = float(word)

@@ -41,6 +41,7 @@ class Columns:
     column holds the length of all that lies beyond, which the distance to every support vector has in common.
     `categories` are columns of words that the command line made features of; predictions there do the same. `base` is the
     number that svmlight text gave to the first feature, or None: test data may not show it, and then they count as it does.
+    `fill` is what the command line puts in the place of missing values, or None.
     """
 
     count: int
@@ -51,6 +52,7 @@ class Columns:
     open: bool = False
     categories: tuple[Category, ...] = ()
     base: int | None = None
+    fill: FloatArray | None = None
 
     @property
     def _scaling(self) -> Scaling | None:
@@ -268,6 +270,8 @@ def stored(columns: Columns) -> dict[str, Any]:
         parts["categories"] = np.array(json.dumps(columns.categories))
     if columns.base is not None:
         parts["feature_base"] = np.array(columns.base)
+    if columns.fill is not None:
+        parts["feature_fill"] = columns.fill
     return parts
 
 
@@ -292,6 +296,9 @@ def read(parts: dict[str, Any], count: int, precomputed: bool) -> Columns:
     base = None if "feature_base" not in parts else int(parts["feature_base"])
     if base not in (None, 0, 1):
         raise ValueError(f"its features are numbered from {base}")
+    fill = parts.get("feature_fill")
+    if fill is not None and (fill.shape != (count,) or not np.isfinite(fill).all()):
+        raise ValueError("what missing values are filled with does not belong to its features, or is not finite")
     return Columns(
         count,
         None if names is None else tuple(names.tolist()),
@@ -300,6 +307,7 @@ def read(parts: dict[str, Any], count: int, precomputed: bool) -> Columns:
         open=is_open,
         categories=_categories(parts, count),
         base=base,
+        fill=None if fill is None else fill.astype(np.float64),
     )
 
 
