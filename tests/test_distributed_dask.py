@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
 from contextlib import contextmanager
 
@@ -227,6 +230,192 @@ def test_a_client_that_is_closed_and_data_that_are_gone_are_said(client, train):
     with pytest.raises(svmcore.InputError, match="client= is closed; give one that is connected"):
         train(X, y, client=other)
     assert train(X, y, client=client, parts=2).converged
+
+
+@pytest.mark.parametrize("train", [train_linear, train_svc])
+def test_a_client_need_not_be_the_current_one(client, files, train):
+    from distributed import Client
+
+    with Client(client.cluster, set_as_default=False) as other, client.as_current():
+        assert train(files[0], client=other).objective == train(files[0]).objective
+
+
+# ---- what ends in the middle of a call -------------------------------------------------------------------------------
+
+ENDLESS = 300.0  # seconds: a call takes less than one, and what takes as many waits without end
+AGAIN = "run again, with checkpoint= to go on from the last round"
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """Three small parts on disk."""
+    folder = tmp_path_factory.mktemp("few")
+    X, y = wavy(600)
+    for k in range(3):
+        np.savez(folder / f"{k}.npz", X=X[k::3], y=y[k::3])
+    return str(folder / "*.npz")
+
+
+def whole(train, pattern, client):
+    """A call that trains, and fetches what it has found."""
+    return train(pattern, client=client, **({"working_set": 100} if train is train_svc else {})).to_local()
+
+
+def ended(call):
+    """What a call says, or the answer that it gives; it works in a thread, so that a wait without end is seen."""
+    found = []
+
+    def work():
+        try:
+            found.append(call())
+        except svmcore.SVMError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(ENDLESS)
+    assert not thread.is_alive(), "it waits without end"
+    (answer,) = found
+    return answer
+
+
+def at_stages(monkeypatch, act):
+    """`act(name)` as the work of a stage begins: that of parts, of actors, of the engine itself."""
+    dask_engine = pytest.importorskip("svmcore.distributed.dask_engine")
+
+    def hooked(owner, method, name_of=lambda *args: ""):
+        inner = getattr(owner, method)
+
+        def call(self, *args, **keywords):
+            act(f"{method} {name_of(*args)}".strip())
+            return inner(self, *args, **keywords)
+
+        monkeypatch.setattr(owner, method, call)
+
+    for method in ("workers", "sources", "share", "crew", "gather", "losses"):
+        hooked(dask_engine.Dask, method)
+    hooked(dask_engine.Dask, "run", lambda function, tasks: function.__name__)
+    hooked(dask_engine._Actors, "each", lambda name, args: name)
+
+
+def stages(monkeypatch, call):
+    """The names of all stages of a call, in turn."""
+    seen = []
+    with monkeypatch.context() as patch:
+        at_stages(patch, seen.append)
+        call()
+    return list(dict.fromkeys(seen))
+
+
+def disturbed(monkeypatch, stage, act, call):
+    """What a call says, or gives, that is disturbed as one of its stages begins."""
+    acted = []
+
+    def once(name):
+        if name == stage and not acted:
+            acted.append(name)
+            act()
+
+    with monkeypatch.context() as patch:
+        at_stages(patch, once)
+        found = ended(call)
+    assert acted == [stage]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("train", "meanwhile"),
+    [
+        (train_linear, True),
+        (train_linear, False),
+        pytest.param(train_svc, True, marks=pytest.mark.ci),
+        pytest.param(train_svc, False, marks=pytest.mark.ci),
+    ],
+)
+def test_a_client_that_is_closed_in_the_middle_of_a_call_ends_it(client, few, train, meanwhile, monkeypatch):
+    """At every stage: before it, and while it is waited for."""
+    from distributed import Client
+
+    names = stages(monkeypatch, lambda: whole(train, few, client))
+    assert len(names) > 8
+    for name in names:
+        other = Client(client.cluster, set_as_default=False)
+        closing = threading.Thread(target=other.close)
+
+        def close(other=other, closing=closing):
+            closing.start()
+            while other.status == "running":
+                time.sleep(0.001)
+            if not meanwhile:
+                closing.join()
+
+        said = disturbed(monkeypatch, name, close, lambda other=other: whole(train, few, other))
+        closing.join()
+        if not (meanwhile and name == names[-1] and isinstance(said, svmcore.Solution)):  # it may have been faster
+            assert said.startswith(f"the client was closed before the work was over; {AGAIN}"), name
+
+
+@contextmanager
+def one_process(folder):
+    """The address and the id of a process that is a whole cluster."""
+    program = (
+        "import sys; from distributed import LocalCluster\n"
+        "cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=':0',\n"
+        "                       protocol='tcp', host='127.0.0.1', local_directory=sys.argv[1], silence_logs=50)\n"
+        "print(cluster.scheduler_address, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(rounds.__file__).split("/svmcore/distributed")[0]}, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        try:
+            yield process.stdout.readline().strip(), process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("train", "stage"),
+    [
+        (train_svc, "gather"),
+        pytest.param(train_svc, "run advance", marks=pytest.mark.ci),
+        (train_linear, "each take"),
+        pytest.param(train_linear, "crew", marks=pytest.mark.ci),
+    ],
+)
+def test_a_scheduler_that_is_killed_in_the_middle_of_a_call_ends_it(tmp_path, few, train, stage, monkeypatch):
+    from distributed import Client
+
+    with one_process(tmp_path) as (address, process):
+        with Client(address, set_as_default=False, timeout=600) as client:
+            said = disturbed(monkeypatch, stage, process.kill, lambda: whole(train, few, client))
+            client._timeout = 0.1  # it looks for its scheduler in vain
+        assert AGAIN in said
+        assert "the scheduler, and all that its workers held, was lost before the work was over" in said
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("train", [train_linear, train_svc])
+def test_a_cluster_that_is_closed_in_the_middle_of_a_call_ends_it(mortal, few, train, monkeypatch):
+    close = threading.Thread(target=mortal.cluster.close)
+    stage = "each look" if train is train_linear else "run survey"
+    said = disturbed(monkeypatch, stage, close.start, lambda: whole(train, few, mortal))
+    close.join()
+    assert AGAIN in said
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("train", [train_linear, train_svc])
+def test_a_cluster_without_workers_is_not_waited_for_without_end(mortal, few, train, monkeypatch):
+    """Those that are there leave in the middle of a call, and none comes; then there is none from the beginning."""
+    dask_engine = pytest.importorskip("svmcore.distributed.dask_engine")
+    monkeypatch.setattr(dask_engine, "_PATIENCE", 5.0)
+    monkeypatch.setattr(dask_engine, "_LOOK", 0.5)
+    words = f"no worker was there for 5 seconds, or the scheduler did not answer; start workers, and {AGAIN}"
+    leave = lambda: mortal.cluster.scale(0)  # noqa: E731
+    stage = "each look" if train is train_linear else "run survey"
+    assert disturbed(monkeypatch, stage, leave, lambda: whole(train, few, mortal)) == words
+    assert ended(lambda: whole(train, few, mortal)) == words
 
 
 @pytest.mark.slow

@@ -7,10 +7,14 @@ place; what a lost worker held is made again elsewhere from a log of the stages.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import Future as Promise
+from concurrent.futures import wait as wait_for
+from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
 import dask
@@ -29,10 +33,13 @@ from svmcore.problem import border
 P = ParamSpec("P")
 T = TypeVar("T")
 _CLOSED = ("closing", "closed")  # what a client says of itself then
+_AT_WORK = "running"  # and as long as all is well: whatever else it says, its futures are lost
+_GONE = ("CancelledError", "FutureCancelledError", "FuturesCancelledError", "FutureLostError")  # names of its errors
+_CUT = ("CommClosedError",)
 _RUNS = itertools.count()
 _TRIES = 20  # workers that may be lost in one stage of a linear machine
 _LOOK = 2.0  # seconds between looks whether a worker is still there
-_PATIENCE = 60.0  # seconds to wait for a worker
+_PATIENCE = 300.0  # seconds to wait for a worker, or for a word of the scheduler
 
 
 def _client(client: Any) -> Client:
@@ -58,23 +65,55 @@ def _in_words(method: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(method)
     def call(*args: P.args, **keywords: P.kwargs) -> T:
+        owner: Any = args[0]
         try:
             return method(*args, **keywords)
         except Exception as error:
-            owner: Any = args[0]
-            if isinstance(error, SVMError | Halted) or not (_is_loss(error) or owner.client.status in _CLOSED):
+            status = owner.client.status
+            if isinstance(error, SVMError | Halted) or (status == _AT_WORK and not _is_loss(error)):
                 raise
-            lost = (
-                "the client was closed before the work was over"
-                if owner.client.status in _CLOSED
-                else "data that no other worker holds were lost with a worker, or cancelled"
-            )
+            if status in _CLOSED:
+                lost = "the client was closed before the work was over"
+            elif status != _AT_WORK or type(error).__name__ in _CUT:
+                lost = "the scheduler, and all that its workers held, was lost before the work was over"
+            else:
+                lost = "data that no other worker holds were lost with a worker, or cancelled"
             raise SVMError(
                 f"{lost}; run again, with checkpoint= to go on from the last round, and give files or collections instead "
                 "of arrays that are kept in one place"
             ) from None
 
     return call
+
+
+class _Asked:
+    """A question to a cluster: what `ask` gives on the loop of a client, to be waited for in another thread."""
+
+    def __init__(self, client: Client, ask: Callable[[], Awaitable[Any]]) -> None:
+        self.client, self.ask = client, ask
+        self.answer: Promise[Any] = Promise()
+        self._task: asyncio.Task[None] | None = None
+        client.loop.add_callback(self._begin)
+
+    def _begin(self) -> None:
+        with self.client.as_current():  # else dask takes another client, or finds none
+            self._task = asyncio.create_task(self._answered())
+
+    async def _answered(self) -> None:
+        try:
+            self.answer.set_result(await self.ask())
+        except asyncio.CancelledError:
+            self.answer.set_exception(CancelledError())
+        except Exception as error:
+            self.answer.set_exception(error)
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        self.client.loop.add_callback(self._end)
+
+    def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
 
 class Dask(Serial):
@@ -88,17 +127,58 @@ class Dask(Serial):
         self.client = _client(client)
         self.began = self.workers()
         if not self.began:
-            self.client.wait_for_workers(1, timeout=_PATIENCE)
+            self.patient()
             self.began = self.workers()
         self.count = 0
         self._run = next(_RUNS)
         self._numbers = itertools.count()
 
+    def wait(
+        self,
+        ask: Callable[[], Awaitable[Any]],
+        *,
+        stop: bool = False,
+        gone: Callable[[list[str]], bool] | None = lambda _: False,
+    ) -> Any:
+        """What `ask` gives on the loop of the client: the one place where anything of a cluster is waited for.
+
+        Dask's own calls have no end where the client is closed meanwhile, as nobody is left to answer. Here the state of the
+        client is seen ten times a second, and every `_LOOK` seconds the list of workers. `stop`: `poll` may end it. `gone`:
+        whether nobody works on it any more, by the workers that are left; None: no worker is needed.
+        """
+        asked = _Asked(self.client, ask)
+        seen = looked = monotonic()
+        try:
+            while not wait_for([asked.answer], timeout=POLL).done:
+                if self.client.status != _AT_WORK:
+                    raise CancelledError
+                if stop and self.poll():
+                    raise Halted
+                now = monotonic()
+                if gone is not None and now > looked + _LOOK:
+                    here, looked = self.workers(), now
+                    if gone(here):
+                        raise OSError("its worker is gone")
+                    seen = now if here else seen
+                if now > seen + _PATIENCE:
+                    raise SVMError(
+                        f"no worker was there for {_PATIENCE:g} seconds, or the scheduler did not answer; start workers, and "
+                        "run again, with checkpoint= to go on from the last round"
+                    )
+            return asked.answer.result()
+        finally:
+            asked.end()
+
     @_in_words
     def workers(self) -> list[str]:
         """Addresses of the workers that are there now."""
-        found: dict[str, Any] = self.client.sync(self.client.scheduler.identity, n_workers=-1)
+        found: dict[str, Any] = self.wait(lambda: self.client.scheduler.identity(n_workers=-1), gone=None)
         return sorted(found["workers"])
+
+    @_in_words
+    def patient(self) -> None:
+        """Wait for a worker, if there is none."""
+        self.wait(lambda: self.client.wait_for_workers(1))
 
     @_in_words
     def sources(self, X: Any, y: Any, weight: Any, label: Any, parts: int | None) -> list[Any]:
@@ -141,15 +221,10 @@ class Dask(Serial):
     def gather(self, handles: list[Any]) -> list[Any]:
         """As `Serial.gather`."""
         pending = [handle for handle in handles if isinstance(handle, Future)]
-        while pending:
-            try:
-                wait(pending, timeout=POLL)
-                break
-            except TimeoutError:
-                if self.poll():
-                    raise Halted from None
         try:
-            found: list[Any] = self.client.gather(handles)
+            if pending:
+                self.wait(lambda: wait(pending), stop=True)
+            found: list[Any] = self.wait(lambda: self.client.gather(handles))
         except KilledWorker as error:
             raise SVMError(
                 f"a part ended the process of every worker that took it ({error}); most often it needs more memory than "
@@ -172,13 +247,8 @@ def _same(value: Any) -> Any:
 
 
 def _is_loss(error: Exception) -> bool:
-    """Whether dask says that something has vanished with a worker."""
-    return type(error).__name__ in (
-        "CancelledError",
-        "FutureCancelledError",
-        "FuturesCancelledError",
-        "FutureLostError",
-    )
+    """Whether dask says that something has vanished: with a worker, or with the scheduler."""
+    return type(error).__name__ in (*_GONE, *_CUT)
 
 
 class _Holder:
@@ -231,17 +301,7 @@ class _Actors(Crew):
 
     def _waited(self, future: Any, address: str | None = None) -> Any:
         """The result of a future, unless the worker that works on it goes away."""
-        while True:
-            try:
-                return future.result(timeout=_LOOK)
-            except TimeoutError:
-                if self.client.status in _CLOSED:  # the result of an actor would be waited for without end
-                    raise CancelledError from None
-                workers = self.dask.workers()
-                if address is not None and address not in workers:
-                    raise RuntimeError("its worker is gone") from None
-                if not workers:
-                    self.client.wait_for_workers(1, timeout=_PATIENCE)
+        return self.dask.wait(lambda: future, gone=lambda workers: address is not None and address not in workers)
 
     def _made(self, k: int, future: Future) -> Any:
         try:
@@ -253,7 +313,7 @@ class _Actors(Crew):
         """The actor k, made anew on any worker and brought to where it was."""
         for _ in range(_TRIES):
             try:
-                self.client.wait_for_workers(1, timeout=_PATIENCE)
+                self.dask.patient()
                 actor = self._waited(self._submit(self.owned[k], None))
                 log = [(name, [args[i] for i in self.owned[k]]) for name, args in self.log]
                 self._waited(actor.replay(log), actor._address)
