@@ -158,7 +158,7 @@ class OverMatrix:
         run, problems = self.run, [(qp, spans) for _, qp, spans in tasks]
         shares, patience = [nus[k] for k, _, _ in tasks], small.patience_of(run.max_iter)
         found = small.with_nu(self.gram, problems, shares, run.tol, run.n_threads, patience)
-        return [None if one is None else (1.0 / one[0], one[1]) for one in found]
+        return [None if one is None else (1.0 / t, one) for t, one in found]
 
     def _task(self, part: Sides, C: float) -> tuple[DualQP, IntArray]:
         """A machine's problem, and the spans of its points."""

@@ -377,7 +377,8 @@ def random_nu(seed: int) -> None:
             least = machine.alpha.sum() / (machine.C * share.sum())
             assert nu < least <= most * (1 + 1e-9)
             assert f"the share is still {least:.4g} at C=" in out_of_reach[0]
-            assert machine.C > 1e6
+            size = np.square(X).sum() / n if kernel == "linear" else 1.0
+            assert machine.C * size * share.max() >= 999.0
             return
         found = machine.alpha.sum() / (machine.C * share.sum())
         assert found == pytest.approx(nu, rel=1e-9)
@@ -417,6 +418,43 @@ def test_a_nu_that_is_out_of_reach_ends_with_a_machine_and_a_warning(monkeypatch
     assert 0.2 < share < 0.6
     near = svmcore.train_svc(X, y, nu=share + 0.005, gamma=0.5)  # what the remedy says
     assert near.alpha.sum() / (near.C * 600) == pytest.approx(share + 0.005, rel=1e-9)
+
+
+def no_search(*_):
+    raise AssertionError("a search for nu")
+
+
+@pytest.mark.compiled
+def test_a_nu_below_what_small_overlapping_classes_allow_is_not_searched_for(monkeypatch):
+    """The engine of small problems says so itself, and gives a machine of a large C, which is nearly that of the least nu."""
+    monkeypatch.setattr("svmcore.nu._Search", no_search)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    y = np.where(X[:, 0] + rng.normal(size=120) > 0.0, 1, -1)
+    with pytest.warns(svmcore.ConvergenceWarning, match=r"nu=0.02 is out of reach: the share is still 0\.\d+ at C=\d"):
+        machine = svmcore.train_svc(X, y, nu=0.02, gamma=0.5)
+    least = machine.alpha.sum() / (machine.C * 120)
+    told = svmcore.certificate(X, y, machine.alpha, machine.intercept, C=machine.C, gamma=0.5)
+    assert machine.solver == "small"
+    assert machine.converged
+    assert told.kkt_violation <= 1e-3
+    assert told.kkt_violation == pytest.approx(machine.kkt_violation, rel=1e-6)
+    assert machine.C >= 1e3
+    assert 0.02 < least < 0.5
+    near = svmcore.train_svc(X, y, nu=least + 0.01, gamma=0.5)  # what the remedy says
+    assert near.alpha.sum() / (near.C * 120) == pytest.approx(least + 0.01, rel=1e-9)
+    assert near.C < machine.C
+
+
+@pytest.mark.compiled
+def test_nu_of_a_narrow_hard_margin_is_exact_without_a_search(monkeypatch):
+    monkeypatch.setattr("svmcore.nu._Search", no_search)
+    x = np.concatenate([-np.linspace(1e-3, 1.0, 20), np.linspace(1e-3, 1.0, 20)])
+    machine = svmcore.train_svc(x[:, None], np.sign(x), nu=0.04, kernel="linear", tol=1e-6)
+    assert (machine.solver, machine.support.tolist()) == ("small", [0, 20])
+    assert machine.alpha.sum() == pytest.approx(0.04 * machine.C * 40, rel=1e-9)
+    assert machine.coef_ == pytest.approx([1e3], rel=1e-6)
+    assert machine.kkt_violation <= 1e-6
 
 
 def test_infeasible_nu_is_refused_with_its_range():

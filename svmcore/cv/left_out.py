@@ -166,7 +166,7 @@ class _FoldTasks:
         """An outcome for each problem, or None."""
         if nus is not None:
             found = small.with_nu(self.gram, problems, nus, self.tol, self.n_threads)
-            return [None if one is None else one[1] for one in found]
+            return [one for _, one in found]
         batch = small.Batch(self.gram, problems, [np.zeros(len(qp.c)) for qp, _ in problems])
         batch.solve(self.tol, self.n_threads)
         return [batch.outcome(k, self.tol) for k in range(len(problems))]

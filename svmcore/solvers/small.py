@@ -69,6 +69,7 @@ _SLICE = 4000  # pair steps between two looks at the clock, where somebody looks
 _PATIENT = 1000  # so many times the steps that "auto" allows are there for who asks by name
 _FIRST, _RETURNS = 0.1, 3  # the first tolerance of problems with two sums, and how often it is made smaller
 DEEPEST = 1e-8  # 1 / C, relative to the kernel's diagonal, that stands for an infinite C
+LOST = 1e-4  # 1 / C, relative to the same, up to which a first look takes it for zero
 _EXACT = 1e-13  # relative difference of a nu from the largest one that is rounding
 _SHARPER = 0.1  # the next tolerance, where another criterion is not met yet
 
@@ -176,8 +177,7 @@ def _outcome(told: FloatArray, beta: FloatArray, tol: float) -> Outcome | None:
 
 def _desk(rows: Real, m: int, n: int) -> Desk:
     """A desk for a problem of at most m variables, and K beta of length n. `rows` is room for its kernel rows."""
-    diagonal, values, rise, fall = np.zeros((4, -(-m // LANES) * LANES), np.float32)
-    rise_below, fall_below = np.zeros((2, len(diagonal)), np.float32)
+    diagonal, values, rise, fall, rise_below, fall_below = np.zeros((6, -(-m // LANES) * LANES), np.float32)
     slot, filled, support = np.empty(m, np.int64), np.zeros(1, np.int64), np.empty(m + 1, np.int64)
     return Desk(
         rows,
@@ -204,25 +204,25 @@ def spans_of(point: IntArray) -> IntArray:
     return np.array([(point[a], point[b - 1] + 1) for a, b in itertools.pairwise(edges)])
 
 
+def _joined(arrays: Sequence[Any]) -> Any:
+    return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
+
+
 class Batch:
     """Tasks over one kernel matrix: problems, with the spans that their points are, and where each of them begins."""
 
     def __init__(
         self, gram: FloatArray, problems: Sequence[tuple[DualQP, IntArray]], starts: Sequence[FloatArray]
     ) -> None:
-        def joined(arrays: list[Any]) -> Any:
-            return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
-
         count = len(problems)
-        self.sizes = [len(qp.c) for qp, _ in problems]
-        first, first_span = np.zeros((2, count + 1), np.int64)
-        np.cumsum(self.sizes, out=first[1:])
-        np.cumsum([len(spans) for _, spans in problems], out=first_span[1:])
-        c, lower, upper, diag = (joined([qp[k] for qp, _ in problems]) for k in range(4))
-        beta = joined(list(starts))
+        qps, spans = zip(*problems, strict=True)
+        self.sizes = [len(qp.c) for qp in qps]
+        first = np.array([0, *itertools.accumulate(self.sizes)])
+        first_span = np.array([0, *itertools.accumulate(map(len, spans))])
+        c, lower, upper, diag, point = map(_joined, list(zip(*qps, strict=True))[:5])
+        beta = np.concatenate(starts)
         self.tasks = Tasks(
-            gram, joined([spans for _, spans in problems]), first_span, first, joined([qp.point for qp, _ in problems]),
-            c, lower, upper, diag, np.array([qp.total for qp, _ in problems]), beta.copy() if count == 1 else beta,
+            gram, _joined(spans), first_span, first, point, c, lower, upper, diag, np.array([qp.total for qp in qps]), beta,
             np.empty(len(beta)), np.zeros((count, TOLD)),
         )  # fmt: skip
 
@@ -271,20 +271,27 @@ def with_share(
     """The duals of machines with nu, by problem. None where a step meets a negative curvature.
 
     Where pair steps lead there, the violation is at most `tol` times half of the difference, relative to `size`, where that
-    is less than 1. With size 0 it is at most `tol`.
+    is less than 1. With size 0 it is at most `tol`. Where the difference is lost in what a first look leaves of the
+    violation, that look was the last one.
     """
     batch = Batch(gram, problems, [_filled(qp, share) for (qp, _), share in zip(problems, nu, strict=True)])
-    told, goal = batch.tasks.told, tol * _FIRST
-    steps = np.zeros(len(told))
+    told, count = batch.tasks.told, len(problems)
+    rough = np.array([LOST * size * unit_of(qp) if size else tol * _FIRST for qp, _ in problems])
+    goals, late, steps = rough, np.ones(count, bool), np.zeros(count)
+
+    def each(tasks: Tasks, desk: Desk, _: float, patience: Patience, begin: int, end: int) -> None:
+        for k in range(begin, end):
+            if late[k]:
+                solve_on_sides(tasks, desk, goals[k], patience, k, k + 1)
+
     for _ in range(_RETURNS):
-        batch.solve(goal, n_threads, patience, loop=solve_on_sides)
-        steps += told[:, STEPS]
+        batch.solve(tol, n_threads, patience, loop=each)
+        steps += np.where(late, told[:, STEPS], 0.0)
         half = 0.5 * np.abs(told[:, ABOVE] - told[:, BELOW])
-        goals = tol * np.minimum(1.0, half / size) if size else np.full(len(told), tol)
-        late = (told[:, VIOLATION] > goals) & (goals > 0.0) & (told[:, BITS] == 0.0)
+        goals = tol * np.minimum(1.0, half / size) if size else np.full(count, tol)
+        late = (told[:, VIOLATION] > goals) & (half > (rough if size else 0.0)) & (told[:, BITS] == 0.0)
         if not late.any():
             break
-        goal = float(goals[late].min())
     out: list[Shared | None] = []
     for k, (above, below) in enumerate(told[:, [ABOVE, BELOW]].tolist()):
         shared = Shared(batch.beta(k), 0.5 * (above + below), 0.5 * (above - below), int(steps[k]))
@@ -295,25 +302,30 @@ def with_share(
 def with_nu(
     gram: FloatArray, problems: Sequence[tuple[DualQP, IntArray]], nu: Sequence[float], tol: float, n_threads: int,
     patience: Patience = PATIENCE,
-) -> list[tuple[float, Outcome] | None]:  # fmt: skip
+) -> list[tuple[float, Outcome | None]]:  # fmt: skip
     """For each problem, which is a hinge classifier's with C = 1, the 1 / C with share nu, and the answer there.
 
-    None where nu is above `most_nu`, or where there is no answer.
+    1 / C is 0 where the classes overlap so much that it cannot be told from zero. There is no answer then, nor where nu is
+    above `most_nu` (1 / C is infinite), or where a step meets a negative curvature (it is NaN).
     """
     size = size_of(gram.diagonal())
     fixed = [(qp._replace(c=np.zeros(len(qp.c))), spans) for qp, spans in problems]
     found = with_share(gram, fixed, nu, size, tol, n_threads, patience)
-    out: list[tuple[float, Outcome] | None] = []
+    out: list[tuple[float, Outcome | None]] = []
     for (qp, spans), shared, share in zip(problems, found, nu, strict=True):
-        t = 0.0 if shared is None else -shared.half
-        if shared is None or t <= DEEPEST * size or share > most_nu(qp) * (1.0 + _EXACT):
-            out.append(None)
+        t = np.nan if shared is None else -shared.half
+        if share > most_nu(qp) * (1.0 + _EXACT):
+            t = np.inf
+        elif t <= LOST * size * unit_of(qp):
+            t = 0.0
+        if shared is None or not 0.0 < t < np.inf:
+            out.append((t, None))
             continue
         C = 1.0 / t  # boxes are what the C that is told makes of the weights, to the last bit
         there = qp._replace(lower=C * qp.lower, upper=C * qp.upper)
         beta = np.clip(C * shared.beta, there.lower, there.upper)
         (answer,) = measured(gram, [(there, spans)], [beta], tol * min(1.0, size / t))
-        out.append(None if answer is None else (t, answer._replace(n_iter=shared.n_iter)))
+        out.append((t, None if answer is None else answer._replace(n_iter=shared.n_iter)))
     return out
 
 
@@ -321,6 +333,11 @@ def most_nu(qp: DualQP) -> float:
     """The largest nu of a classifier: twice the share of the smaller class."""
     sides = float(qp.upper.sum()), -float(qp.lower.sum())
     return 2.0 * min(sides) / sum(sides) if sum(sides) else 0.0
+
+
+def unit_of(qp: DualQP) -> float:
+    """The largest weight of a point, of a problem with C = 1."""
+    return float(max(qp.upper.max(), -qp.lower.min()))
 
 
 def size_of(diagonal: FloatArray) -> float:
