@@ -26,6 +26,8 @@ GRACE = 0.3
 
 
 EVERY = 1.0  # seconds between lines of progress
+_INTERRUPT = int(signal.SIGINT)
+_SIGNALS: Any = sys.modules.get("_signal", signal)  # what is behind `signal`, which makes enumerations of all numbers
 
 
 class ProgressReport(NamedTuple):
@@ -77,8 +79,8 @@ class Control:
         if self._depth > 1:
             return self
         main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._on_interrupt)
+        if main and _SIGNALS.getsignal(_INTERRUPT) is signal.default_int_handler:
+            _SIGNALS.signal(_INTERRUPT, self._on_interrupt)
             self._installed = True
         return self
 
@@ -87,7 +89,7 @@ class Control:
     ) -> None:
         self._depth -= 1
         if self._depth == 0 and self._installed:  # Ctrl-C is Python's again
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            _SIGNALS.signal(_INTERRUPT, signal.default_int_handler)
             self._installed = False
         if self._depth == 0 and self.verbose:
             from svmcore import _bundle

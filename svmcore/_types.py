@@ -148,7 +148,7 @@ class Status(Enum):
     @property
     def ok(self) -> bool:
         """True when the optimality conditions hold to the tolerance."""
-        return self in (Status.CONVERGED, Status.STATIONARY)
+        return self is Status.CONVERGED or self is Status.STATIONARY
 
 
 class Raw(NamedTuple):

@@ -157,13 +157,10 @@ def svc_problem(
         X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names, like
     )
     signs, classes = border.labels(y, X.shape[0], None if weights is None else weights > 0)
-    share = border.class_weights(class_weight, classes, signs, weights)
-    if weights is not None:
-        share = share * weights
-    with np.errstate(invalid="ignore", over="ignore"):
-        costs = np.where(share > 0, C * share, 0.0)
+    share = None if class_weight is None else border.class_weights(class_weight, classes, signs, weights)
+    costs = _costs(C, X.shape[0], share, weights)
+    _demand_costs(costs, signs > 0.0, signs < 0.0)
     qp = formulations.with_intercept(formulations.svc(signs, costs, loss, bias.found), bias.fixed)
-    _demand_costs(costs[signs > 0.0], costs[signs < 0.0])
     terms = Terms(C, loss, fixed_intercept=bias.fixed or None)
     if class_weight is not None:
         codes = (signs > 0).astype(np.int64)
@@ -203,10 +200,8 @@ def svr_problem(
         X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names, like
     )
     targets = border.vector(y, "y", X.shape[0])
-    share = np.ones(X.shape[0]) if weights is None else weights
-    with np.errstate(invalid="ignore", over="ignore"):
-        costs = np.where(share > 0, C * share, 0.0)
-    _demand_costs(costs)
+    costs = _costs(C, X.shape[0], weights)
+    _demand_costs(costs, slice(None))
     if loss == formulations.PINBALL:
         qp, terms = formulations.quantile(targets, costs, tau, bias.found), Terms(C, loss, tau=tau)
     else:
@@ -216,10 +211,22 @@ def svr_problem(
     return Problem(qp, spec, X, None, columns, terms, centre, _by_scale(gamma), bias.fixed)
 
 
-def _demand_costs(*sides: FloatArray) -> None:
+def _costs(C: float, n: int, *factors: FloatArray | None) -> FloatArray:
+    """What each point costs: C times the factors that there are. A point without weight costs nothing, whatever C is."""
+    given = [factor for factor in factors if factor is not None]
+    if not given:
+        return np.full(n, C)
+    share = math.prod(given, start=1.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(share > 0, C * share, 0.0)
+
+
+def _demand_costs(costs: FloatArray, *sides: Any) -> None:
     """Refuse costs that vanish for all points, or for all points of a class."""
-    for costs in sides:
-        largest = float(np.max(costs, initial=0.0))
+    if len(costs) and costs.min() > formulations.NEGLIGIBLE:
+        return
+    for side in sides:
+        largest = float(np.max(costs[side], initial=0.0))
         if not largest > formulations.NEGLIGIBLE:
             raise InputError(
                 f"C times the weights is at most {largest:g} for all samples{' of a class' if len(sides) > 1 else ''}, "
@@ -332,7 +339,8 @@ def _start(problem: Problem, alpha0: Any) -> FloatArray:
     """The starting point: zero, or the user's dual variables; made feasible."""
     qp = problem.qp
     if alpha0 is None:
-        return formulations.feasible_start(qp, np.zeros(len(qp.c)))
+        zero = np.zeros(len(qp.c))  # every box holds it
+        return formulations.feasible_start(qp, zero) if qp.total else zero
     coef = border.vector(alpha0, "alpha0", problem.X.shape[0])
     if problem.classes is not None:
         if (coef < 0).any():
@@ -634,6 +642,18 @@ def _speak(solution: Solution, measured: Measured, problem: Problem, run: Run, n
     `noise` is what rounding does to a violation, where precision ended the run.
     """
     status, relative_gap = solution.status, measured.relative_gap
+    if status in _REMEDIES:
+        _say_what_is_lost(solution, measured, run, noise)
+    elif run.stopping != "gap" and abs(relative_gap) > LARGE_GAP:  # below zero: rounding larger than the objective
+        warn(MEANS_LITTLE, ConvergenceWarning)
+    slow = not status.ok or (solution.solver == "smo" and solution.n_iter > 100 * len(problem.qp.c))
+    slow = slow and status is not Status.UNBOUNDED
+    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, slow=slow, names=problem.columns.names)
+
+
+def _say_what_is_lost(solution: Solution, measured: Measured, run: Run, noise: float) -> None:
+    """Warn of a run that ended without what was asked for."""
+    status, relative_gap = solution.status, measured.relative_gap
     about = "about " if measured.estimated else ""
     lost = (
         f"KKT violation {about}{solution.kkt_violation:.1e} (tol {run.tol:g}), relative gap {about}{relative_gap:.1e}"
@@ -645,10 +665,5 @@ def _speak(solution: Solution, measured: Measured, problem: Problem, run: Run, n
     if status is Status.LIMITED and solution.solver in _OWN_LIMITS:
         limit, remedy = _OWN_LIMITS[solution.solver]
         warn(f"{status}: {lost}. The limit of {solution.solver!r} is {limit}. Remedy: {remedy}.", ConvergenceWarning)
-    elif status in _REMEDIES:
+    else:
         warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning)
-    elif run.stopping != "gap" and abs(relative_gap) > LARGE_GAP:  # below zero: rounding larger than the objective
-        warn(MEANS_LITTLE, ConvergenceWarning)
-    slow = not status.ok or (solution.solver == "smo" and solution.n_iter > 100 * len(problem.qp.c))
-    slow = slow and status is not Status.UNBOUNDED
-    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, slow=slow, names=problem.columns.names)

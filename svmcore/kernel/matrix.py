@@ -8,6 +8,7 @@ shared out to threads by target, so their bits do not depend on the number of th
 
 from __future__ import annotations
 
+import math
 import os
 from functools import cached_property
 from typing import Any
@@ -86,7 +87,7 @@ class KernelMatrix:
             self.kernel = kernel._replace(kind=int(KernelKind.PRECOMPUTED))
         self._points: Points | None = None
         self.diagonal = self._diagonal()
-        if not np.isfinite(self.diagonal).all():
+        if not math.isfinite(self.diagonal.sum()) and not np.isfinite(self.diagonal).all():
             bad = int(np.flatnonzero(~np.isfinite(self.diagonal))[0])
             raise InputError(
                 f"the kernel of sample {bad} with itself is {self.diagonal[bad]}; scale the features down, or lower gamma "
@@ -123,9 +124,9 @@ class KernelMatrix:
         facts = facts_of(self.kernel)
         if self.kernel.kind == KernelKind.PRECOMPUTED:
             return np.asarray(self.X.diagonal() + self.kernel.offset)
-        measure = np.zeros(self.n)  # the distance of a point from itself
-        if facts.measure == "product":
-            measure = np.einsum("ij,ij->i", self.X, self.X) if self.dense else self.points.norms
+        if facts.measure != "product":  # the distance of a point from itself is zero
+            return np.full(self.n, 1.0 + self.kernel.offset)
+        measure = np.einsum("ij,ij->i", self.X, self.X) if self.dense else self.points.norms
         with np.errstate(over="ignore", invalid="ignore"):  # the constructor looks for values that are not finite
             return np.asarray(facts.value(self.kernel, measure) + self.kernel.offset)
 

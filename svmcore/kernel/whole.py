@@ -39,12 +39,15 @@ def gram_of(K: KernelMatrix) -> FloatArray:
     kind = K.kernel.kind
     if kind == KernelKind.PRECOMPUTED and K.function is None:
         return np.asarray(K.X + K.kernel.offset if K.kernel.offset else K.X)
-    every = np.arange(K.n)
     if K.dense and kind == KernelKind.LINEAR:
         K.n_evals += K.n * K.n
-        return np.asarray(K.X @ K.X.T + K.kernel.offset)
+        products = K.X @ K.X.T
+        return np.asarray(products + K.kernel.offset if K.kernel.offset else products)
     whole = exact_gram(K, lambda _: True) if has_gram(K) else None
-    return np.ascontiguousarray(K.block(every, every)) if whole is None else whole
+    if whole is not None:
+        return whole
+    every = np.arange(K.n)
+    return np.ascontiguousarray(K.block(every, every))
 
 
 def part_of(gram: FloatArray, rows: IntArray, columns: IntArray, out: FloatArray | None = None) -> FloatArray:

@@ -362,11 +362,12 @@ def _weighted(weights: FloatArray, values: Any) -> float:
 def _variance(X: Any, weights: FloatArray | None) -> float:
     """Variance of all entries of X, rows weighted. Not by BLAS: its sums depend on the number of its threads."""
     if weights is None and not is_sparse(X):
-        mean, step = float(X.mean()), max(1, _BLOCK // max(1, X.shape[1]))
-        blocks = (
-            X[start : start + step] - mean for start in range(0, X.shape[0], step)
-        )  # memory that stays in the cache
-        return float(math.fsum(float(np.einsum("ij,ij->", block, block)) for block in blocks) / max(X.size, 1))
+        mean, step = float(X.sum()) / max(X.size, 1), max(1, _BLOCK // max(1, X.shape[1]))
+        total = 0.0
+        for start in range(0, X.shape[0], step):  # memory that stays in the cache
+            block = X[start : start + step] - mean
+            total += float(np.einsum("ij,ij->", block, block))
+        return float(total / max(X.size, 1))
     w = np.ones(X.shape[0]) if weights is None else weights
     total = float(w.sum() * X.shape[1])
     if total == 0:

@@ -47,16 +47,17 @@ def _dual(
     else:
         diag = np.zeros(len(costs))
         bound = costs
-    lower = np.where(signs > 0, 0.0, -bound)
-    upper = np.where(signs > 0, bound, 0.0)
-    return DualQP(c, lower, upper, diag, point, equality)
+    reach = signs * bound
+    return DualQP(c, np.minimum(reach, 0.0), np.maximum(reach, 0.0), diag, point, equality)
 
 
 def svc(y: FloatArray, costs: FloatArray, loss: str, equality: bool) -> DualQP:
     """Classification of labels y = +-1 with per-point costs C_i = C * weight."""
+    signs = np.asarray(y, dtype=np.float64)
+    if len(costs) and costs.min() > NEGLIGIBLE:
+        return _dual(signs, signs, costs, np.arange(len(costs)), loss == "squared_hinge", equality)
     point = np.flatnonzero(costs > NEGLIGIBLE)
-    signs = np.asarray(y, dtype=np.float64)[point]
-    return _dual(signs, signs.copy(), costs[point], point, loss == "squared_hinge", equality)
+    return _dual(signs[point], signs[point], costs[point], point, loss == "squared_hinge", equality)
 
 
 def svr(y: FloatArray, costs: FloatArray, epsilon: float, loss: str, equality: bool) -> DualQP:
@@ -90,9 +91,7 @@ def with_intercept(qp: DualQP, b: float) -> DualQP:
 
 def to_coef(qp: DualQP, beta: FloatArray, n: int) -> FloatArray:
     """One signed coefficient per point: f(x) = sum_i coef_i k(x_i, x) + intercept."""
-    coef = np.zeros(n)
-    np.add.at(coef, qp.point, beta)
-    return coef
+    return np.bincount(qp.point, weights=beta, minlength=n).astype(np.float64, copy=False)
 
 
 def to_beta(qp: DualQP, coef: FloatArray) -> FloatArray:
@@ -111,8 +110,8 @@ def balanced(qp: DualQP, beta: FloatArray) -> FloatArray:
     Of a regression's two variables of a point at most one is left: huge ones would hide what the sum of the coefficients
     misses. What is missing goes to the variables with most room first, so that those at a bound stay there.
     """
-    outside = (beta < qp.lower).any() or (beta > qp.upper).any()
-    inside = _netted(qp, np.clip(beta, qp.lower, qp.upper) if outside else beta)
+    clipped = np.maximum(np.minimum(beta, qp.upper), qp.lower)
+    inside = _netted(qp, beta if (clipped == beta).all() else clipped)
     out = inside
     for _ in range(_REPAIRS):
         missing = -qp.excess(out)

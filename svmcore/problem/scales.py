@@ -14,7 +14,7 @@ from svmcore.kernel.table import facts_of
 
 # Ratios of spreads. From _UNEVEN on distances are those of one feature alone. From _SLOW on it explains why a fit was slow.
 _UNEVEN, _SLOW = 100.0, 1e3
-_GLANCE = 64  # rows that are looked at first
+_GLANCE, _LEAST, _LOOKED_AT = 64, 8, 1 << 13  # rows that are looked at first: at most, at least, and their values
 _NO_DOUBT = 20.0  # a ratio of ranges there that leaves nothing to look for
 _AT_AN_END = 0.9  # share of values at the least or the largest one from which a feature counts as a rare event
 _PRESENT = 0.01  # share of the rows in which a sparse feature must be present to count
@@ -55,13 +55,16 @@ def unevenness(X: Any) -> tuple[float, int, int]:
     """
     if is_sparse(X):
         return _ratio(_sparse_spreads(X))
-    glance = X[:: max(1, len(X) // _GLANCE)]
-    ranges = np.asarray(glance.max(axis=0) - glance.min(axis=0))
-    if not ranges.all():
+    rows = max(_LEAST, min(_GLANCE, _LOOKED_AT // X.shape[1]))
+    glance = X[:: max(1, len(X) // rows)]
+    ranges = np.maximum.reduce(glance) - np.minimum.reduce(glance)
+    least, most = ranges.min(), ranges.max()
+    if least == 0.0:
         still = np.flatnonzero(ranges == 0)
         ranges[still] = np.ptp(X[:, still], axis=0)
         ranges = ranges[ranges > 0]
-    if not len(ranges) or ranges.max() <= _NO_DOUBT * ranges.min():
+        least, most = ranges.min(initial=np.inf), ranges.max(initial=0.0)
+    if most <= _NO_DOUBT * least:
         return 1.0, 0, 0
     return _ratio(_dense_spreads(X))
 

@@ -69,6 +69,7 @@ _SLICE = 4000  # pair steps between two looks at the clock, where somebody looks
 _PATIENT = 1000  # so many times the steps that "auto" allows are there for who asks by name
 _FIRST, _RETURNS = 0.1, 3  # the first tolerance of problems with two sums, and how often it is made smaller
 DEEPEST = 1e-8  # 1 / C, relative to the kernel's diagonal, that stands for an infinite C
+_BOTH = 0.5  # share of a violation that either side may have
 LOST = 1e-4  # 1 / C, relative to the same, up to which a first look takes it for zero
 _EXACT = 1e-13  # relative difference of a nu from the largest one that is rounding
 _SHARPER = 0.1  # the next tolerance, where another criterion is not met yet
@@ -282,14 +283,14 @@ def with_share(
     def each(tasks: Tasks, desk: Desk, _: float, patience: Patience, begin: int, end: int) -> None:
         for k in range(begin, end):
             if late[k]:
-                solve_on_sides(tasks, desk, goals[k], patience, k, k + 1)
+                solve_on_sides(tasks, desk, _BOTH * goals[k], patience, k, k + 1)
 
     for _ in range(_RETURNS):
         batch.solve(tol, n_threads, patience, loop=each)
         steps += np.where(late, told[:, STEPS], 0.0)
         half = 0.5 * np.abs(told[:, ABOVE] - told[:, BELOW])
         goals = tol * np.minimum(1.0, half / size) if size else np.full(count, tol)
-        late = (told[:, VIOLATION] > goals) & (half > (rough if size else 0.0)) & (told[:, BITS] == 0.0)
+        late = (told[:, VIOLATION] > _BOTH * goals) & (half > (rough if size else 0.0)) & (told[:, BITS] == 0.0)
         if not late.any():
             break
     out: list[Shared | None] = []
