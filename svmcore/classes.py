@@ -22,6 +22,7 @@ from svmcore.between import Common, pair_of, together, with_factors
 from svmcore.kernel.points import is_sparse, mostly_empty, narrowed
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models import archive, solution
+from svmcore.models.sigmoid import probabilities
 from svmcore.models.solution import FORMATS, Solution
 from svmcore.problem import border
 from svmcore.problem import columns as features
@@ -425,6 +426,14 @@ class Machines(OfColumns):
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of every row: most votes, or the largest value. Of equals the first class wins, as in scikit-learn."""
         return np.asarray(self.classes[self._places(X)])
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """The probability of every class (columns), for machines that were trained with ``-b 1``, here or by LIBSVM.
+
+        The most probable class may differ from the one that `predict` names.
+        """
+        sigmoids = np.stack([solution.demand_sigmoid(machine) for machine in self.machines], axis=1)
+        return probabilities(sigmoids, self._values(X), self.division)
 
     def save(self, file: Any, *, format: Literal["npz", "libsvm"] = "npz") -> None:  # noqa: A002
         """Write all machines to an .npz file, or as a model of LIBSVM ("ovo" only); `svmcore.load` reads both.

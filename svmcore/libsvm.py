@@ -82,10 +82,11 @@ def read(name: str, stream: BinaryIO) -> Solution | Machines:
     if rho.shape != (pairs,):
         header.wrong(f"rho has {rho.size} numbers, {n_classes} classes need {pairs}")
     coef, support = _support(header, stream, n_classes - 1)
+    learned = _learned(header, pairs if classifies else 1, classifies)
     if not classifies:
         terms = {"loss": "one_class" if header.svm_type == "one_class" else "epsilon_insensitive"}
         classes = np.array([-1, 1]) if header.svm_type == "one_class" else None
-        return _solution(header, support, np.arange(len(coef)), coef[:, 0], -float(rho[0]), classes, terms)
+        return _solution(header, support, np.arange(len(coef)), coef[:, 0], -float(rho[0]), classes, terms, learned[0])
     labels = np.array(header.whole("label", -(2**53), 2**53))
     counts = np.array(header.whole("nr_sv", 0, len(coef)))
     if len(set(labels.tolist())) != n_classes or labels.size != n_classes:
@@ -96,7 +97,9 @@ def read(name: str, stream: BinaryIO) -> Solution | Machines:
     if n_classes == 2:
         sign = 1.0 if labels[0] > labels[1] else -1.0
         every = np.arange(len(coef))
-        return _solution(header, support, every, sign * coef[:, 0], -sign * float(rho[0]), np.sort(labels), terms)
+        own = learned[0] if learned[0] is None or sign > 0.0 else (learned[0][0], -learned[0][1])
+        found = _solution(header, support, every, sign * coef[:, 0], -sign * float(rho[0]), np.sort(labels), terms, own)
+        return replace(found, stats={"labels": labels.tolist()})
     from svmcore.classes import Machines
 
     ends = np.cumsum(counts)
@@ -106,8 +109,23 @@ def read(name: str, stream: BinaryIO) -> Solution | Machines:
         own = np.concatenate([rows[a], rows[b]])
         values = -np.concatenate([coef[rows[a], b - 1], coef[rows[b], a]])
         used = values != 0.0
-        machines.append(_solution(header, support, own[used], values[used], float(rho[k]), labels[[a, b]], terms))
+        sigmoid = (
+            None if learned[k] is None else (learned[k][0], -learned[k][1])
+        )  # LIBSVM's are those of the first class
+        pair = labels[[a, b]]
+        machines.append(_solution(header, support, own[used], values[used], float(rho[k]), pair, terms, sigmoid))
     return Machines(labels, "ovo", tuple(machines))
+
+
+def _learned(header: _Header, count: int, classifies: bool) -> list[Any]:
+    """What every machine learned for probabilities: A and B of the first class, or of numbers the mean absolute error."""
+    if header.svm_type == "one_class" or "probA" not in header.fields:
+        return [None] * count
+    names = ("probA", "probB") if classifies else ("probA",)
+    columns = [header.fields.get(name, []) for name in names]
+    if any(len(column) != count for column in columns):
+        header.wrong(f"{' and '.join(names)} need {count} numbers each")
+    return list(zip(*columns, strict=True))
 
 
 def _header(name: str, stream: BinaryIO) -> _Header:
@@ -192,7 +210,7 @@ def _support(header: _Header, stream: BinaryIO, lead: int) -> tuple[FloatArray, 
 
 def _solution(
     header: _Header, support: _Support, rows: IntArray, coef: FloatArray, intercept: float, classes: Any,
-    terms: dict[str, Any],
+    terms: dict[str, Any], calibration: tuple[float, ...] | None = None,
 ) -> Solution:  # fmt: skip
     """A machine of some of the support vectors."""
     from svmcore.models.solution import Solution, Terms
@@ -213,6 +231,7 @@ def _solution(
         measured=Certificate(unknown, unknown, unknown, unknown, unknown, unknown, intercept), status=Status.UNKNOWN,
         converged=False, n_iter=0, n_kernel_evals=0, fit_seconds=0.0, solver="LIBSVM", classes=classes,
         kernel=header.kernel, support_vectors=vectors, columns=columns, terms=Terms(None, **terms),
+        calibration=calibration,
     )  # fmt: skip
 
 
@@ -227,6 +246,7 @@ class _Text(NamedTuple):
     rho: list[float]
     coef: FloatArray
     rows: Any
+    learned: tuple[tuple[float, ...], ...] = ()  # probA, and of classes probB
 
 
 def write(file: Any, model: Solution | Machines) -> None:
@@ -243,15 +263,20 @@ def write(file: Any, model: Solution | Machines) -> None:
         ahead = int((first.dual_coef > 0.0).sum())
         text = _Text(
             _labels(first.classes[::-1]), [ahead, len(order) - ahead], [-first.intercept],
-            first.dual_coef[order, None], _rows(first)[order],
+            first.dual_coef[order, None], _rows(first)[order], tuple((value,) for value in first.calibration or ()),
         )  # fmt: skip
     else:
-        text = _Text(None, None, [-first.intercept], first.dual_coef[:, None], _rows(first))
+        learned = tuple((value,) for value in first.calibration or ())
+        text = _Text(None, None, [-first.intercept], first.dual_coef[:, None], _rows(first), learned)
     write_whole(file, lambda stream: stream.writelines(line.encode("ascii") + b"\n" for line in _lines(first, text)))
 
 
-def in_order(model: Machines, places: IntArray) -> Machines:
-    """The same machines for pairs of the classes in another order, which decides between classes with equally many votes."""
+def in_order(model: Any, places: IntArray) -> Any:
+    """The same for classes in another order, which decides between classes with equally many votes, and what comes first in
+    a file. Of two classes the first one is LIBSVM's, and our second one.
+    """
+    if not hasattr(model, "division"):
+        return model if places[0] == 1 else _turned(model)
     of_pair = {
         (part.minus[0], part.plus[0]): one for part, one in zip(model.division.parts, model.machines, strict=True)
     }
@@ -264,10 +289,11 @@ def in_order(model: Machines, places: IntArray) -> Machines:
 def _turned(machine: Solution) -> Solution:
     """The machine that speaks for the first class where the given one speaks for the second."""
     assert machine.classes is not None
-    factors = machine.terms.factors
+    factors, learned = machine.terms.factors, machine.calibration
     return replace(
         machine, dual_coef=-machine.dual_coef, intercept=-machine.intercept, classes=machine.classes[::-1],
         terms=machine.terms._replace(factors=None if factors is None else factors[::-1]),
+        calibration=None if learned is None else (learned[0], -learned[1]),
     )  # fmt: skip
 
 
@@ -331,7 +357,9 @@ def _several(model: Machines) -> _Text:
     rows = support if given else model.machines[0].columns.raw(model.support_vectors)
     counts = np.bincount(owner, minlength=k).tolist()
     rho = [machine.intercept for machine in model.machines]
-    return _Text(_labels(model.classes), counts, rho, coef[order], rows[order])
+    learned: Any = [machine.calibration for machine in model.machines]
+    learned = () if None in learned else tuple(np.transpose([(a, -b) for a, b in learned]).tolist())
+    return _Text(_labels(model.classes), counts, rho, coef[order], rows[order], learned)
 
 
 def _lines(machine: Solution, text: _Text) -> Iterator[str]:
@@ -353,6 +381,9 @@ def _lines(machine: Solution, text: _Text) -> Iterator[str]:
     yield "rho " + " ".join(repr(float(value)) for value in text.rho)
     if text.labels is not None and text.counts is not None:
         yield "label " + " ".join(map(str, text.labels))
+    for name, values in zip(("probA", "probB"), text.learned, strict=False):
+        yield f"{name} " + " ".join(repr(float(value)) for value in values)
+    if text.labels is not None and text.counts is not None:
         yield "nr_sv " + " ".join(map(str, text.counts))
     yield "SV"
     base = 0 if machine.columns.base == 0 else 1

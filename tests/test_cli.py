@@ -502,7 +502,6 @@ def test_progress_of_a_fit_leaves_out_what_nobody_knows(capsys):
         (("cv", "demo:monk1", "-t2"), "unknown option -t2: did you mean -k rbf?"),
         (("cv", "demo:monk1", "-w1", "5"), "unknown option -w1: did you mean --class-weight 1=5?"),
         (("cv", "demo:monk1", "-w-1", "5"), "unknown option -w-1: did you mean --class-weight -1=5?"),
-        (("train", "demo:monk1", "-b", "1"), "-b 1 asks for probabilities, which no model file holds"),
         (("train", "demo:monk1", "--standardise"), "unknown option --standardise: did you mean --standardize?"),
         (
             ("train", "demo:monk1", "--class-weights=balanced"),

@@ -57,6 +57,7 @@ def run(tmp_path, monkeypatch, capfd):
         ("d -C 3 --svr -k poly -o m.npz", "d -C 3 --svr -k poly -o m.npz"),
         ("-h", "-h"),
         ("d -c 2 -h", "d -c 2 -h"),
+        ("-s 1 -b 1 d", "--nu=0.5 --probability --as-svm-train d"),
         ("-s 3 -w1 5 d", "--svr --as-svm-train d"),
         ("-s 1 -w1 5 d", "--nu=0.5 --as-svm-train d"),
         ("--svr -p 0.2 d", "--epsilon=0.2 --as-svm-train --svr d"),
@@ -68,13 +69,98 @@ def test_letters_of_svm_train(typed, meant):
 
 @pytest.mark.parametrize(
     ("typed", "message"),
-    [("-b 1 d", "-b 1 asks for probabilities"), ("-s 5 d", "no such type"), ("-t 9 d", "no such kernel"),
+    [("-b 2 d", "-b 2: 1 asks for probabilities"), ("-s 5 d", "no such type"), ("-t 9 d", "no such kernel"),
      ("d -c", "-c needs a value")],
 )  # fmt: skip
 def test_letters_that_mean_nothing(run, typed, message):
     status, out, err = run("train", *typed.split())
     assert (status, out) == (2, "")
     assert message in err
+
+
+@pytest.mark.parametrize("name", ["m", "m.npz"])
+@pytest.mark.parametrize(
+    ("data", "kind"), [("train.txt", []), ("three.txt", []), ("train.txt", ["-s", "1", "-n", "0.3"])]
+)
+def test_probabilities_go_with_the_machine(run, name, data, kind):
+    assert run("train", "-b", "1", "-c", "2", *kind, data, name, "-q")[0] == 0
+    status, _, err = run("predict", "-b", "1", data, name, "out")
+    assert status == 0
+    head, *lines = Path("out").read_text().splitlines()
+    table = np.array([line.split() for line in lines], dtype=float)
+    machine, labels = svmcore.load(name), np.array(head.split()[1:], dtype=int)
+    p = machine.predict_proba(X)
+    column = {label: k for k, label in enumerate(machine.classes.tolist())}
+    np.testing.assert_allclose(table[:, 1:], p[:, [column[label] for label in labels.tolist()]], atol=1e-5)
+    np.testing.assert_array_equal(table[:, 0], labels[table[:, 1:].argmax(axis=1)])
+    _, y = svmcore.load_data(data)
+    own = p[np.arange(60), [column[label] for label in y.tolist()]]
+    share = np.array([np.mean(y == label) for label in y])
+    assert -np.log(own).mean() < -0.8 * np.log(share).mean()
+    share = np.mean(table[:, 0] != y)
+    assert f"wrong: {100 * share:.3g} %" in err
+    assert svmcore.load(name).fields().keys() >= ({"calibration"} if len(labels) == 2 else {"machine0_calibration"})
+    status, out, _ = run("predict", "-b", "1", data, name, "--json")
+    assert json.loads(out)["predictions"][0].keys() == set(map(str, labels.tolist()))
+
+
+def test_probabilities_of_numbers_and_what_has_none(run):
+    assert run("train", "-s", "3", "-b", "1", "numbers.txt", "m", "-q")[0] == 0
+    (spread,) = svmcore.load("m").calibration
+    assert 0.0 < spread < 1.0
+    status, out, err = run("predict", "-b", "1", "numbers.txt", "m")
+    assert status == 0
+    assert f"Laplace distribution exp(-|z| / s) / (2 s), s = {spread:.6g}" in err
+    assert out == run("predict", "numbers.txt", "m")[1]
+    assert run("train", "train.txt", "-o", "plain.npz", "-q")[0] == 0
+    cases = {
+        (
+            "predict",
+            "plain.npz",
+            "train.txt",
+            "-b",
+            "1",
+        ): "this machine has no probabilities; train it with svmcore train -b 1",
+        ("predict", "m", "train.txt", "-b1", "--values"): "leave out one of them",
+        ("train", "-s", "2", "-b", "1", "train.txt"): "a machine of one class has no probabilities",
+        ("train", "-v", "5", "-b", "1", "train.txt"): "-v trains none to keep",
+        ("train", "train.txt", "--probability", "--loss", "squared_hinge"): "leave out --loss squared_hinge",
+    }
+    for words, message in cases.items():
+        status, _, err = run(*words)
+        assert status == 2
+        assert message in err
+    assert run("predict", "plain.npz", "train.txt", "-b", "0", "-q")[0] == 0
+    text = Path("m").read_text()
+    Path("m").write_text(text.replace("probA ", "probA 1 "))
+    with pytest.raises(svmcore.InputError, match="probA need 1 numbers each"):
+        svmcore.load("m")
+
+
+def test_probabilities_of_folds_that_are_trained_one_by_one(run):
+    options = {"auto": [], "smo": ["--solver", "smo"], "limited": ["--time-limit", "60"]}
+    found = {}
+    for name, words in options.items():
+        words = ["--class-weight", "1=2", "--tol", "1e-8", "--standardize", *words]
+        assert run("train", "train.txt", "--probability", *words, "-o", f"{name}.npz", "-q")[0] == 0
+        found[name] = svmcore.load(f"{name}.npz").calibration
+    np.testing.assert_allclose(found["smo"], found["limited"], atol=1e-4)
+    np.testing.assert_allclose(found["auto"], found["smo"], atol=0.1)  # all folds have the scaling of all rows
+    np.savez("given.npz", X=X @ X.T, y=Y)
+    assert run("train", "given.npz", "-k", "precomputed", "--probability", "-o", "g.npz", "-q")[0] == 0
+    np.savez("alone.npz", X=X, y=np.where(np.arange(60) == 7, 5, Y))
+    assert run("train", "alone.npz", "--probability", "-o", "a.npz", "-q")[0] == 0
+    p = svmcore.load("a.npz").predict_proba(X)[:, 2]
+    assert p[7] > 5.0 * np.delete(p, 7).mean()
+
+
+def test_a_damaged_sigmoid_is_refused(run):
+    assert run("train", "train.txt", "--probability", "-o", "m.npz", "-q")[0] == 0
+    with np.load("m.npz") as stored:
+        parts = dict(stored)
+    np.savez("bad.npz", **parts | {"calibration": np.array([np.nan, 1.0])})
+    with pytest.raises(svmcore.InputError, match="its probabilities are not those of a sigmoid"):
+        svmcore.load("bad.npz")
 
 
 def test_a_command_line_of_libsvm_works_as_it_is(run):

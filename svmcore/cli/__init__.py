@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from svmcore._errors import StoppedError, SVMError
 from svmcore.cli.output import BAD_INPUT, EARLY, INTERRUPTED, KeptElsewhereError, say
 from svmcore.cli.parser import build
-from svmcore.cli.svmtrain import translated
+from svmcore.cli.svmtrain import prediction, translated
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,9 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """What was typed; after "train" it may be what svm-train understands."""
+    """What was typed; after "train" and "predict" it may be what svm-train and svm-predict understand."""
     words = list(words)
-    return build().parse_args(words[:1] + translated(words[1:]) if words[:1] == ["train"] else words)
+    in_words = {"train": translated, "predict": prediction}.get(words[0] if words else "", list)
+    return build().parse_args(words[:1] + in_words(words[1:]))
 
 
 def _import_numpy() -> None:

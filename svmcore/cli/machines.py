@@ -6,7 +6,7 @@ import argparse
 import functools
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svmcore._errors import InputError
 from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, with_origin, write
@@ -21,6 +21,7 @@ from svmcore.cli.output import (
     seconds_text,
     warnings_as_lines,
 )
+from svmcore.cli.probability import refuse_probability, with_probabilities
 from svmcore.cli.report import add_classified, add_data, add_path, add_regressed, add_solution, quoted
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ def train(args: argparse.Namespace) -> int:
         from svmcore.cli.folds import validated
 
         return validated(args, table, _trained)
-    solution = with_origin(_trained(args, table), table)
+    solution = _trained(args, table)
+    if args.probability and solution.status.name != "INTERRUPTED":
+        solution = with_probabilities(args, table, solution, _trained)
+    solution = with_origin(solution, table)
     report = Report("train", args.json)
     written = report.sealing(lambda: _save(args, solution, table)) if args.output else None
     add_data(report, args.data, table.X, table.y, args.svr)
@@ -72,6 +76,7 @@ def _check_words(args: argparse.Namespace) -> None:
         if value is not None and where != kind:
             remedy = "add --svr, or leave it out" if where == "regression" else f"this is {kind}; leave it out"
             raise InputError(f"{option} belongs to {where}; {remedy}")
+    refuse_probability(args)
     if args.one_class and args.loss is not None:
         raise InputError("--loss belongs to classification and regression; leave it out with --one-class")
 
@@ -87,13 +92,16 @@ def _save(args: argparse.Namespace, machine: Any, table: Table) -> str:
 
 
 def _as_svm_train(machine: Any, table: Table) -> Any:
-    """The machine with its classes in the order in which the data name them, as svm-train has them."""
-    if getattr(machine, "strategy", None) != "ovo":
+    """The machine with its classes in the order in which the data name them, as svm-train has them: 1 is before -1."""
+    of_classes = getattr(machine, "kind", "classification") == "classification"
+    if not of_classes or getattr(machine, "strategy", "ovo") != "ovo":
         return machine
     import numpy as np
 
     from svmcore import libsvm
 
+    if machine.classes.tolist() == [-1, 1]:
+        return machine
     _, first = np.unique(np.asarray(table.y), return_index=True)
     return libsvm.in_order(machine, np.argsort(first))
 
@@ -168,9 +176,15 @@ def predict(args: argparse.Namespace) -> int:
     regression = machine.classes is None
     table, empty = _whole_rows(table)
     some = table.X.shape[0] > 0
+    chances = _chances(args, machine, table.X) if some else None
     found = machine.predict(table.X) if some else table.X[:, 0]
+    if chances is not None:
+        found = chances.classes[chances.values.argmax(axis=1)]  # as svm-predict -b 1: the most probable class
     shown = (machine.decision_function(table.X) if args.values and some else found).tolist()
     words = [_word(value, args.values or regression) for value in shown]
+    if chances is not None:
+        shown = [dict(zip(map(str, chances.classes.tolist()), row, strict=True)) for row in chances.values.tolist()]
+        words = [f"{word} {' '.join(f'{p:.6g}' for p in row)}" for word, row in zip(words, chances.values, strict=True)]
     for row in empty:  # in order: each has the place that it has in the file
         shown.insert(row, None)
         words.insert(row, "")
@@ -179,6 +193,8 @@ def predict(args: argparse.Namespace) -> int:
             f"{len(empty):,} of {len(words):,} rows have missing values: their lines are empty; a machine trained with "
             "--impute mean fills such values in"
         )
+    if chances is not None:
+        words.insert(0, f"labels {' '.join(map(str, chances.classes.tolist()))}")
     lines = "".join(f"{word}\n" for word in words)
     report = Report("predict", args.json)
     written = None
@@ -187,7 +203,7 @@ def predict(args: argparse.Namespace) -> int:
     elif not args.json:
         sys.stdout.write(lines)
         sys.stdout.flush()
-    report.facts |= {"model": args.model, "data": args.data, "points": len(words), "written": written}
+    report.facts |= {"model": args.model, "data": args.data, "points": len(shown), "written": written}
     if args.json and not args.output:
         report.facts["predictions"] = shown
     _compare(report, machine, found, table)
@@ -196,6 +212,34 @@ def predict(args: argparse.Namespace) -> int:
     for name, text in [] if args.quiet or args.json else report.rows:
         say(f"{name}: {text}")
     return EARLY if report.elsewhere else DONE
+
+
+class Chances(NamedTuple):
+    """Probabilities of classes (columns) for rows."""
+
+    classes: Any
+    values: Any
+
+
+def _chances(args: argparse.Namespace, machine: Any, X: Any) -> Chances | None:
+    """The probabilities that -b 1 asks for; of numbers a line says how their errors are distributed."""
+    if not args.probability:
+        return None
+    if args.values:
+        raise InputError("-b 1 writes probabilities, and --values decision values; leave out one of them")
+    if machine.classes is None and getattr(machine, "calibration", None) is not None:
+        say(
+            "target = prediction + z, z with the Laplace distribution exp(-|z| / s) / (2 s), "
+            f"s = {machine.calibration[0]:.6g}"
+        )
+        return None
+    if not hasattr(machine, "predict_proba") or machine.classes is None:
+        raise InputError(f"{args.model} holds no probabilities; train the machine with -b 1")
+    values = machine.predict_proba(X)
+    stored = getattr(machine, "stats", {}).get("labels")  # LIBSVM's order
+    if stored is not None and stored != machine.classes.tolist():
+        return Chances(machine.classes[::-1], values[:, ::-1])
+    return Chances(machine.classes, values)
 
 
 def _whole_rows(table: Table) -> tuple[Table, list[int]]:

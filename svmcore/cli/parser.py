@@ -333,6 +333,10 @@ def _train_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--one-class", action="store_true", help="a region that holds most points; there are no labels")
     sub.add_argument("--nu", type=float, metavar="NU", help="in place of C, of epsilon, or of one class (default 0.5)")
     sub.add_argument("--folds", type=int, metavar="K", help="-v of svm-train: only the error of K folds at this C")
+    sub.add_argument(
+        "--probability", action="store_true",
+        help="or -b 1, as svm-train: keep with the machine what five folds say about probabilities, for predict -b 1",
+    )  # fmt: skip
     sub.add_argument("--cache-mb", type=float, metavar="MB", help="memory for kernel rows")
     sub.add_argument("--as-svm-train", action="store_true", help=argparse.SUPPRESS)
     sub.add_argument("--epsilon", type=float, metavar="E", help="regression: errors up to E cost nothing (default 0.1)")
@@ -414,6 +418,10 @@ def _predict_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("-C", type=float, help="for a path: which C")
     sub.add_argument("-o", "--output", metavar="OUT", help="write predictions to a file (default: standard output)")
     sub.add_argument("--values", action="store_true", help="decision values instead of classes")
+    sub.add_argument(
+        "--probability", action="store_true",
+        help="or -b 1, as svm-predict: a line of labels, then for every row the most probable class and all probabilities",
+    )  # fmt: skip
     sub.add_argument("-q", "--quiet", action="store_true", help="nothing about how labels in DATA agree")
     _add_json(sub)
 

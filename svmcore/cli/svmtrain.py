@@ -36,13 +36,27 @@ def translated(argv: Sequence[str]) -> list[str]:
             given[letter] = _value(words, word, attached)
     if not given and not weights:
         return list(argv)
-    if given.get("b", "0") != "0":
-        raise InputError(
-            "-b 1 asks for probabilities, which no model file holds; svmcore cv and PathCV.calibrate in Python give them"
-        )
     if given.get("s", "0") != "0":
         weights = []  # they belong to C-SVC
-    return [*_words(given), *_weighted(weights), "--as-svm-train", *rest]
+    chances = ["--probability"] if _asks_for_probabilities(given.get("b", "0")) else []
+    return [*_words(given), *chances, *_weighted(weights), "--as-svm-train", *rest]
+
+
+def prediction(argv: Sequence[str]) -> list[str]:
+    """The arguments of ``predict``, where svm-predict's ``-b 1`` may be among them."""
+    words, out = iter(argv), []
+    for word in words:
+        if re.match(r"-b[01]?\Z", word) is None:
+            out.append(word)
+        elif _asks_for_probabilities(_value(words, "-b", word[2:])):
+            out.append("--probability")
+    return out
+
+
+def _asks_for_probabilities(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise InputError(f"-b {text}: 1 asks for probabilities, 0 does not")
+    return text == "1"
 
 
 def _value(words: object, word: str, attached: str) -> str:
@@ -76,4 +90,4 @@ def _words(given: dict[str, str]) -> list[str]:
     return out
 
 
-__all__ = ["KERNELS", "translated"]
+__all__ = ["KERNELS", "prediction", "translated"]

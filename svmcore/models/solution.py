@@ -17,10 +17,12 @@ from svmcore.kernel.points import is_sparse
 from svmcore.kernel.table import name_of
 from svmcore.models import archive
 from svmcore.models.decision import Decision
+from svmcore.models.sigmoid import probabilities
 from svmcore.problem import border
 from svmcore.problem import columns as _columns
 from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns, OfColumns
+from svmcore.problem.division import division
 
 _FORMAT = "svmcore-solution-3"  # 1: without names, scaling and the terms of the problem; 2: kernels had numbers
 FORMATS = ("npz", "libsvm")  # the formats of files
@@ -66,6 +68,8 @@ class Solution(OfColumns):
         would take long, it and the intercept are the solver's own; then the warning says "about", and ``stats`` has
         "estimated". The other measures are recomputed from the data all the same, when they are first asked for.
     status, converged : how the run ended (prints its own sentence), and whether it met its tolerance.
+    calibration : what `-b 1` of `svmcore train` and of LIBSVM learns from rows left out: of a classifier a and b:
+        the probability of the second class is 1 / (1 + exp(a f(x) + b)); of a regression the mean absolute error. Or None.
     n_iter, n_kernel_evals, fit_seconds, solver, trace, stats : the course of the run. Kernel values are counted each time
         that one is computed; a value of a stored row, or one used twice for symmetry, counts once. Those of the
         certificate are apart, in ``stats["certificate_evals"]``.
@@ -89,6 +93,7 @@ class Solution(OfColumns):
     columns: Columns
     terms: Terms
     function: Callable[[Any, Any], Any] | None = None
+    calibration: tuple[float, ...] | None = None
     n_threads: int = 1
     trace: dict[str, NDArray[Any]] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
@@ -277,6 +282,11 @@ class Solution(OfColumns):
         above = values >= 0 if self.terms.loss == ONE_CLASS else values > 0
         return np.asarray(self.classes[above.astype(int)])
 
+    def predict_proba(self, X: Any) -> FloatArray:
+        """The probabilities of both classes (columns), for a machine that was trained with ``-b 1``, here or by LIBSVM."""
+        sigmoid = demand_sigmoid(self)
+        return probabilities(sigmoid[:, None], self.decision_function(X)[:, None], division(2, "ovo"))
+
     def plot(self, X: Any = None, y: Any = None, *, ax: Any = None) -> Any:
         """Draw the machine over one or two features, and return the Axes: boundary, margins and support vectors; or a
         regression over one feature, with its tube.
@@ -322,6 +332,8 @@ class Solution(OfColumns):
             **_columns.stored(self.columns),
             **{name: np.array(value) for name, value in self.terms._asdict().items() if value is not None},
         }  # fmt: skip
+        if self.calibration is not None:
+            fields["calibration"] = np.array(self.calibration)
         if self.classes is not None:
             if self.classes.dtype.kind == "O":
                 raise InputError("labels of Python object type cannot be saved; train with numbers or strings")
@@ -332,6 +344,16 @@ class Solution(OfColumns):
         else:
             fields["support_vectors"] = self.support_vectors
         return fields
+
+
+def demand_sigmoid(machine: Solution) -> FloatArray:
+    """The a and b of a classifier; InputError where there are none."""
+    if machine.calibration is None or machine.kind != "classification":
+        raise InputError(
+            "this machine has no probabilities; train it with svmcore train -b 1, or in Python use cv_path(...).calibrate() "
+            "or SVC(probability=True)"
+        )
+    return np.array(machine.calibration)
 
 
 def _listed(classes: NDArray[Any]) -> str:
@@ -368,6 +390,9 @@ def assembled(parts: dict[str, Any]) -> Solution:
     if "factors" in parts:
         first, second = parts["factors"].astype(np.float64).tolist()
         terms = terms._replace(factors=(first, second))
+    calibration = parts.get("calibration")
+    if calibration is not None and not (calibration.shape in ((1,), (2,)) and np.isfinite(calibration).all()):
+        raise ValueError("its probabilities are not those of a sigmoid")
     width = int(n_features) + columns.open
     vectors: Any
     if "sv_data" in parts:
@@ -383,4 +408,5 @@ def assembled(parts: dict[str, Any]) -> Solution:
         converged=status.ok, n_iter=int(n_iter), n_kernel_evals=int(n_evals), fit_seconds=seconds,
         solver=str(parts["solver"]), classes=parts.get("classes"),
         kernel=kernel, support_vectors=vectors, columns=columns, terms=terms,
+        calibration=None if calibration is None else tuple(calibration.astype(np.float64).tolist()),
     )  # fmt: skip
