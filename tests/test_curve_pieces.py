@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from svmcore.path import curve_jit
+from svmcore.path import curve_jit, middle_jit
 from svmcore.path.elbow_jit import ELBOW, LOW, UP
 from svmcore.path.log_jit import KNOTS as KNOTS_SO_FAR
 from svmcore.path.log_jit import Log, loosen_chord, write_knot
@@ -159,3 +159,93 @@ def test_chords_are_loosened_back_to_where_they_begin():
     log.end[KNOTS_SO_FAR] = 2  # knot 1 moves, and the chord from before knot 0 with it
     loosen_chord(log, 0.25, 0.5)
     assert log.chord[0].tolist() == [0.75, 0.6]
+
+
+# ---------------------------------------------------------------- where nothing moves
+
+
+def rests(values, still, near):
+    """The runs of knots between which nothing moves, from all values: (first, last)."""
+    runs = []
+    for k in range(1, len(values)):
+        if still[k - 1] and still[k] and (np.abs(values[k] - values[k - 1]) <= near).all():
+            if runs and runs[-1][1] == k - 1:
+                runs[-1][1] = k
+            else:
+                runs.append([k - 1, k])
+    return runs
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_rests_are_found_one_after_the_other(seed):
+    R, values, _ = record(seed)
+    rng = np.random.default_rng(seed)
+    near = 1e-11 * (R.bounds[1] - R.bounds[0])
+    for i in range(R.value.size):  # most elbow values are at a bound, nearly, and often at the same one
+        if rng.random() < 0.95:
+            bound = R.bounds[int(rng.random() < 0.05), R.index[i]]
+            R.value[i] = bound + rng.choice([0.0, 0.3, -0.3]) * near[R.index[i]]
+    chord = np.where(rng.random((KNOTS, 1)) < 0.1, [[1.0, 1.0]], [[0.0, 0.0]])
+    still = chord[:, 0] == 0.0
+    for k in range(KNOTS):
+        own = slice(R.offset[k], R.offset[k + 1])
+        on = R.index[own]
+        values[k, on] = np.clip(R.value[own], R.bounds[0, on], R.bounds[1, on])
+        still[k] &= not (
+            (R.value[own] > R.bounds[0, on] + near[on]) & (R.value[own] < R.bounds[1, on] - near[on])
+        ).any()
+    R.beta[:] = values[0]
+    rest = middle_jit.Resting(near, np.full(N, np.nan), np.full(N, np.nan))
+    k, found = 0, []
+    while k + 1 < KNOTS:
+        first, last, k = middle_jit.next_rest(R, chord, rest, k)
+        assert k <= last + 1
+        assert np.array_equal(R.beta, values[k])
+        if first >= 0:
+            found.append([first, last])
+            assert np.array_equal(rest.b, values[first])
+    assert found == rests(values, still, near)
+
+
+@pytest.mark.parametrize("sides", ["below", "above", "both"])
+@pytest.mark.parametrize("begin", [np.inf, 3.0])
+@pytest.mark.parametrize("seed", range(20))
+def test_corners_are_where_the_largest_or_the_smallest_line_changes(sides, begin, seed):
+    rng = np.random.default_rng(seed)
+    slope, rest = rng.integers(-3, 4, 12).astype(float), rng.normal(size=12)
+    some = rng.random(12) < 0.5
+    grows, shrinks = some & (sides != "above"), ~some & (sides != "below")
+    bounds = middle_jit.Bounds(slope, rest, grows, shrinks)
+    scratch, out = np.full((2, middle_jit.CORNERS), np.nan), np.full((2 * middle_jit.CORNERS, 2), np.nan)
+    found = out[: middle_jit.corners(bounds, begin, 0.25, scratch, out)]
+    assert (np.diff(found[:, 0]) < 0.0).all()
+    top = min(begin, 50.0)
+    at = np.linspace(0.25, top, 20_001)
+    lines = at[:, None] * slope + rest
+    changes, ends = np.zeros(at.size - 1, dtype=int), []
+    for on, sign in ((grows, 1.0), (shrinks, -1.0)):
+        if on.any():
+            first = np.argmax(np.where(on, sign * lines, -np.inf), axis=1)
+            changes += slope[first[1:]] != slope[first[:-1]]
+            ends.append(np.where(on, sign * lines, -np.inf).max(axis=1) * sign)
+    inner = found[found[:, 0] < top, 0][::-1]
+    assert np.array_equal(np.histogram(inner, at)[0], changes)
+    bias = np.full(at.size, np.nan)
+    middle_jit.centre(bounds, at, bias, 1, at.size - 1)
+    assert np.isnan(bias[0])
+    np.testing.assert_allclose(bias[1:], np.mean(ends, axis=0)[1:], rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(found[:, 1], [middle_jit.middle(bounds, t) for t in found[:, 0]], rtol=0.0, atol=0.0)
+
+
+def test_of_equal_lines_the_flattest_is_followed_and_corners_at_the_ends_are_none():
+    """At t = 2 three lines meet, and below it only the flattest of them counts; at t = 1 it meets another one."""
+    slope, rest = np.array([3.0, 2.0, 1.0, 0.0, 1.0]), np.array([-4.0, -2.0, 0.0, 1.0, -1.0])
+    on, none = np.ones(5, dtype=np.bool_), np.zeros(5, dtype=np.bool_)
+    scratch, out = np.empty((2, middle_jit.CORNERS)), np.empty((2 * middle_jit.CORNERS, 2))
+    for begin, end, wanted in (
+        (np.inf, 0.5, [2.0, 1.0]), (2.0, 0.5, [1.0]), (2.0, 1.0, []), (np.inf, 1.0, [2.0]), (1.0, 0.5, [])
+    ):  # fmt: skip
+        n = middle_jit.corners(middle_jit.Bounds(slope, rest, on, none), begin, end, scratch, out)
+        assert out[:n].tolist() == [[t, t] for t in wanted]
+        n = middle_jit.corners(middle_jit.Bounds(-slope, -rest, none, on), begin, end, scratch, out)
+        assert out[:n].tolist() == [[t, -t] for t in wanted]

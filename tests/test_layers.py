@@ -60,6 +60,7 @@ HOMES = {
     "path.log_jit": BASE,
     "path.qr_jit": BASE,
     "path.curve_jit": BASE,
+    "path.middle_jit": BASE,
     "path.published_jit": ELBOW,
     "path.window_jit": ELBOW,
     "path.stretch_jit": ELBOW | {"_path_jit", "path.window_jit"},

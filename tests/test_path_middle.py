@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore.path import middle
 
 CALLS = {
     "svm": (svmcore.svm_path, {}, 0.3),
@@ -57,22 +56,6 @@ def test_the_intercept_is_the_middle_and_does_not_depend_on_the_range(name, seed
             bounds = np.full(len(y), -share * C), np.full(len(y), share * C)
         low, high = optimal_intercepts(X, signs if name == "svm" else target, wide.dual_coef(value), *bounds, shift)
         assert intercept == pytest.approx(0.5 * (low + high), rel=1e-7, abs=1e-7)
-
-
-@pytest.mark.parametrize("begin", [np.inf, 3.0])
-@pytest.mark.parametrize("seed", range(20))
-def test_corners_are_where_the_largest_line_changes(begin, seed):
-    rng = np.random.default_rng(seed)
-    slope, rest = rng.integers(-3, 4, 9).astype(float), rng.normal(size=9)
-    found = middle._corners(slope, rest, begin, 0.25)
-    assert (np.diff(found) < 0.0).all()
-    top = min(begin, 50.0)
-    at = np.linspace(0.25, top, 20_001)
-    largest = np.argmax(at[:, None] * slope + rest, axis=1)
-    changes = np.flatnonzero(slope[largest[1:]] != slope[largest[:-1]])
-    inner = found[found < top][::-1]
-    assert inner.size == changes.size
-    assert ((at[changes] <= inner) & (inner <= at[changes + 1])).all()
 
 
 def test_curves_and_machines_agree_where_nothing_moves():

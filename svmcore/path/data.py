@@ -158,4 +158,5 @@ def kernel_from(gram: FloatArray, data: Data) -> KernelMatrix:
     if first.size < gram.shape[0]:
         gram = part_of(gram, first, first)
     kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, data.spec.kernel.offset)
-    return KernelMatrix(gram, kernel, cache_bytes=gram.nbytes, n_threads=data.n_threads)
+    budget = max(gram.nbytes, _SMALL)  # two variables a point need four times the matrix
+    return KernelMatrix(gram, kernel, cache_bytes=budget, n_threads=data.n_threads)

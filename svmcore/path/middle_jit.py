@@ -1,0 +1,191 @@
+"""Where nothing moves on a path, and the middle of what bounds the intercept there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from svmcore._jit import jit
+from svmcore._types import FloatArray
+
+CORNERS = 1000
+"""The middle gets at most so many corners between two knots. From there on it is a chord."""
+
+
+class Bounds(NamedTuple):
+    """What bounds the intercept at one b, as lines ``t slope + rest``.
+
+    It is above the lines of variables that can grow, and below those of variables that can shrink.
+    """
+
+    slope: FloatArray
+    rest: FloatArray
+    grows: np.ndarray
+    shrinks: np.ndarray
+
+
+class Resting(NamedTuple):
+    """Scratch of `next_rest`. `near[i]` is how far a value may be from its bound. `b` holds the values of the run found."""
+
+    near: FloatArray
+    new: FloatArray
+    b: FloatArray
+
+
+@jit
+def is_still(replay, chord, near, k):
+    """Whether knot k ends a chord, and none of its values is inside its box."""
+    if chord[k, 0] != 0.0:
+        return False
+    for e in range(replay.offset[k], replay.offset[k + 1]):
+        i = replay.index[e]
+        if replay.bounds[0, i] + near[i] < replay.value[e] < replay.bounds[1, i] - near[i]:
+            return False
+    return True
+
+
+@jit
+def _renew(replay, rest, i, same):
+    """Take over the new value of variable i. Returns `same`, if it is the old value. In place: replay.beta."""
+    same = same and abs(rest.new[i] - replay.beta[i]) <= rest.near[i]
+    replay.beta[i] = rest.new[i]
+    return same
+
+
+@jit
+def _go_to(replay, rest, k):
+    """Go on from knot k - 1 to knot k. Returns whether all values stay. In place: replay.side, replay.beta, rest.new."""
+    for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
+        replay.side[replay.event_index[e]] = replay.event_to[e]
+    for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
+        i = replay.event_index[e]
+        rest.new[i] = replay.bounds[min(replay.side[i], 1), i]
+    for e in range(replay.offset[k - 1], replay.offset[k]):
+        i = replay.index[e]
+        rest.new[i] = replay.bounds[min(replay.side[i], 1), i]
+    for e in range(replay.offset[k], replay.offset[k + 1]):
+        i = replay.index[e]
+        rest.new[i] = min(max(replay.value[e], replay.bounds[0, i]), replay.bounds[1, i])
+    same = True
+    for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
+        same = _renew(replay, rest, replay.event_index[e], same)
+    for e in range(replay.offset[k - 1], replay.offset[k + 1]):
+        same = _renew(replay, rest, replay.index[e], same)
+    return same
+
+
+@jit
+def next_rest(replay, chord, rest, k):
+    """Find the next run of knots between which all values stay at their bounds. The record is at knot k.
+
+    Returns the first and the last knot of the run, and where the record is now. Without a run the first is -1.
+    In place: replay.side, replay.beta, rest.
+    """
+    n = replay.offset.shape[0] - 1
+    first = -1
+    still = is_still(replay, chord, rest.near, k)
+    while k + 1 < n:
+        k += 1
+        if first < 0 and still:
+            for i in range(replay.beta.shape[0]):
+                rest.b[i] = replay.beta[i]
+        stays = _go_to(replay, rest, k) and still
+        still = is_still(replay, chord, rest.near, k)
+        if stays and still:
+            first = k - 1 if first < 0 else first
+        elif first >= 0:
+            return first, k - 1, k
+    return first, k, k
+
+
+@jit
+def _highest(slope, rest, on, sign, t):
+    """The largest of the lines of one side at t. -inf where there is none."""
+    best = -np.inf
+    for i in range(slope.shape[0]):
+        if on[i]:
+            best = max(best, sign * (t * slope[i] + rest[i]))
+    return best
+
+
+@jit
+def middle(bounds, t):
+    """The middle of what bounds the intercept at t. If there is one bound only, it is this bound."""
+    low = _highest(bounds.slope, bounds.rest, bounds.grows, 1.0, t)
+    high = -_highest(bounds.slope, bounds.rest, bounds.shrinks, -1.0, t)
+    if low == -np.inf:
+        return high
+    return low if high == np.inf else 0.5 * (low + high)
+
+
+@jit
+def _highest_line(slope, rest, on, sign, t):
+    """The line of one side that is largest just below t: of equal ones the flattest. -1 where there is none."""
+    k = -1
+    best = 0.0
+    for i in range(slope.shape[0]):
+        if on[i]:
+            at = sign * slope[i] if t == np.inf else sign * (t * slope[i] + rest[i])
+            flatter = k < 0 or sign * slope[i] < sign * slope[k]
+            as_flat = k >= 0 and slope[i] == slope[k] and sign * rest[i] > sign * rest[k]
+            if k < 0 or at > best or (at == best and (flatter or as_flat)):
+                k, best = i, at
+    return k
+
+
+@jit
+def _corners(slope, rest, on, sign, begin, end, out):
+    """Write where the largest of the lines of one side changes strictly between two t, the largest t first.
+
+    While t falls, each change is to a smaller slope. Returns how many there are, and at most the length of `out`.
+    """
+    n = 0
+    k = _highest_line(slope, rest, on, sign, begin)
+    t = begin
+    while k >= 0 and n < out.shape[0]:
+        next_k = -1
+        meets = -np.inf
+        for i in range(slope.shape[0]):
+            if on[i] and sign * slope[i] < sign * slope[k]:
+                at = (rest[i] - rest[k]) / (slope[k] - slope[i])
+                if next_k < 0 or at > meets or (at == meets and sign * slope[i] < sign * slope[next_k]):
+                    next_k, meets = i, at
+        t = min(t, meets)
+        if next_k < 0 or not t > end:
+            break
+        if t < begin:
+            out[n] = t
+            n += 1
+        k = next_k
+    return n
+
+
+@jit
+def corners(bounds, begin, end, scratch, out):
+    """Write the corners of the middle strictly between two t, the largest t first, as rows (t, middle). Returns how many.
+
+    In place: out, and scratch, which has two rows of `CORNERS` numbers.
+    """
+    above = _corners(bounds.slope, bounds.rest, bounds.grows, 1.0, begin, end, scratch[0])
+    below = _corners(bounds.slope, bounds.rest, bounds.shrinks, -1.0, begin, end, scratch[1])
+    n = i = j = 0
+    while i < above or j < below:
+        if j == below or (i < above and scratch[0, i] >= scratch[1, j]):
+            t = scratch[0, i]
+            i += 1
+        else:
+            t = scratch[1, j]
+            j += 1
+        if n == 0 or t < out[n - 1, 0]:
+            out[n, 0] = t
+            out[n, 1] = middle(bounds, t)
+            n += 1
+    return n
+
+
+@jit
+def centre(bounds, at, bias, first, last):
+    """Put the bias of some knots into the middle. In place: bias."""
+    for k in range(first, last + 1):
+        bias[k] = middle(bounds, at[k])
