@@ -55,6 +55,8 @@ class SolverOptions(TypedDict, total=False):
     q: int
     eps: float
     d_tol: float
+    enters: Literal["worst", "pair", "sides"]
+    ends: Literal["kkt", "multipliers"]
     factor: float
     scan: Literal["max", "paper"] | None
     pair: tuple[int, int] | None

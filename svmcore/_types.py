@@ -140,6 +140,10 @@ class Status(Enum):
         "reached within epsilon) to double precision; or the kernel is not positive semi-definite"
     )
     LIMITED = "stopped by the method's own limit before the tolerance was met: the answer is feasible but not optimal"
+    PUBLISHED = (
+        "stopped by the published rule, which was asked for and asks less than the tolerance: the answer is feasible but not "
+        "optimal to it"
+    )
     UNKNOWN = "not known: a file of another program does not say how good its answer is; svmcore.verify measures it"
 
     def __str__(self) -> str:

@@ -615,6 +615,7 @@ _REMEDIES = {
     Status.PRECISION: "raise tol, scale the features, or lower C",
     Status.UNBOUNDED: "use a finite C, or loss='squared_hinge' with a finite C",
     Status.LIMITED: "choose another solver",
+    Status.PUBLISHED: "leave ends='multipliers' out for an answer at the tolerance",
     Status.STATIONARY: "use a positive semi-definite kernel (rbf, linear, poly with coef0 >= 0) when that matters",
 }
 

@@ -13,6 +13,8 @@ from svmcore.solvers._steps_jit import Limits
 
 # ---------------------------------------------------------------- gradient projection
 
+RULE = projection.Rule(2.0, 1e-8, projection.WORST, 0.0, False)
+
 
 def face_of(duals, members, d=None):
     n = duals.n
@@ -35,17 +37,50 @@ def test_the_face_of_free_variables_and_its_projected_residual(equality):
     assert largest == np.abs(face.r[:2]).max()
 
 
-def test_the_entrant_has_the_most_negative_multiplier():
+def test_the_worst_multipliers_of_both_sides():
     duals, _, _ = random_problem(13, unit=1.0)
     duals.v[:] = [3.0, 9.0, 2.0, -4.0, -9.0, 0.0, 1.0]
     duals.beta[[4, 5]] = 1.0, -1.0  # free
-    assert projection._entrant(duals, 0.5) == (3, 4.5)
+    assert projection._worst_multipliers(duals, 0.5)[2:] == (3, 4.5)
     duals.upper[0] = 0.0  # it cannot move at all
-    assert projection._entrant(duals, -9.0) == (2, 11.0)
-    assert projection._entrant(duals, 9.5) == (3, 13.5)
+    low, size, high, other = projection._worst_multipliers(duals, -9.0)
+    assert max((size, low), (other, high)) == (11.0, 2)
+    assert projection._worst_multipliers(duals, 9.5)[2:] == (3, 13.5)
     duals.beta[:] = 0.5 * (duals.lower + duals.upper)
     duals.beta[0] = 0.0
-    assert projection._entrant(duals, 0.5) == (-1, 0.0)
+    assert projection._worst_multipliers(duals, 0.5) == (-1, 0.0, -1, 0.0)
+
+
+# four variables at a lower bound, one at an upper bound, and one free variable in between, whose residual is b = 0
+AT_BOUNDS = [(3.0, 0.0), (2.0, 0.0), (-1.0, 0.0), (0.5, 0.0), (-2.5, 1.0), (0.0, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("enters", "least", "leads", "expected"),
+    [
+        (projection.WORST, 0.0, (0, 4), [0]),
+        (projection.SIDES, 0.0, (0, 4), [0, 4]),
+        (projection.SIDES, 2.6, (0, 4), [0]),
+        (projection.PAIR, 0.0, (0, 4), [0, 4]),
+        (projection.PAIR, 0.0, (0, 5), [0]),  # a free variable violates more than the bounded one
+        (projection.PAIR, 3.0, (0, 4), []),
+        (projection.WORST, 3.0, (0, 4), []),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_enters_a_face(enters, least, leads, expected, turned):
+    """Turned around, what grew shrinks, and all of it is the same."""
+    v, share = np.array(AT_BOUNDS).T
+    lower, upper = np.zeros(6), np.ones(6)
+    if turned:
+        v, lower, upper, share, leads = -v, -upper, -lower, -share, leads[::-1]
+    duals, _, _ = problem(np.eye(6), v, lower, upper, beta=share)
+    duals.v[:] = v
+    face = face_of(duals, [])
+    assert projection._collect(duals, face) == 0.0
+    entered = projection._enter(duals, face, 0.0, leads, enters, least)
+    assert entered == bool(expected)
+    assert sorted(face.J[: face.sizes[0]]) == sorted([*expected, 5])
 
 
 def test_directions_are_steepest_or_conjugate():
@@ -119,34 +154,58 @@ def test_all_that_meet_their_bounds_together_are_exactly_there(share):
 
 
 @pytest.mark.parametrize("equality", [True, False])
-@pytest.mark.parametrize("factor", [0.0, 2.0])
-def test_projections_end_at_the_optimum(factor, equality):
+@pytest.mark.parametrize("rule", [RULE, *[RULE._replace(factor=0.0, enters=k) for k in range(3)]])
+def test_projections_end_at_the_optimum(rule, equality):
     duals, rows, progress = random_problem(16, equality=equality)
     progress = without_trace(progress)
     face, previous = face_of(duals, []), np.zeros(7)
     ends = ENDS._replace(tol=1e-6)
     for missing in range(7):
         rows.slot[missing] = -1
-    found = projection.rosen_slice(duals, rows, face, previous, progress, ends, factor, 1e-8)
+    found = projection.rosen_slice(duals, rows, face, previous, progress, ends, rule)
     assert found == steps.NEED_ROW
     assert progress.ints[projection.FACES] == 0
     rows.slot[:] = np.arange(7)
-    found = projection.rosen_slice(duals, rows, face, previous, progress, ends, factor, 1e-8)
+    found = projection.rosen_slice(duals, rows, face, previous, progress, ends, rule)
     assert found == steps.AT_TOLERANCE
     assert progress.floats[steps.WORK] >= 12.0 * duals.n * progress.ints[steps.ITERATION] > 0.0
     assert duals.v == pytest.approx(residual(duals, rows), abs=1e-10)
     assert steps.worst_pair(duals)[2] <= 1e-6
     assert progress.floats[steps.OBJECTIVE] == pytest.approx(objective(duals, rows), rel=1e-7)
     assert (
-        projection.rosen_slice(duals, rows, face, previous, progress, Limits(0.0, 0, 100, INF), factor, 1e-8)
+        projection.rosen_slice(duals, rows, face, previous, progress, Limits(0.0, 0, 100, INF), rule)
         == steps.AT_MAX_ITER
     )
+
+
+@pytest.mark.parametrize("equality", [True, False])
+@pytest.mark.parametrize("enters", range(3))
+def test_the_published_rule_ends_where_no_multiplier_is_negative(enters, equality):
+    """d is 0 to d_tol there, and the free variables may violate as they like."""
+    ended = 0
+    for seed in range(30):
+        duals, rows, progress = random_problem(seed, equality=equality, unit=1.0)
+        progress = without_trace(progress)
+        rows.slot[:] = np.arange(7)
+        rule = projection.Rule(0.0, 0.8, enters, 1e-3, True)
+        face = face_of(duals, [])
+        found = projection.rosen_slice(duals, rows, face, np.zeros(7), progress, ENDS._replace(tol=2e-3), rule)
+        assert found == steps.AT_TOLERANCE
+        if steps.worst_pair(duals)[2] <= 2e-3:
+            continue
+        ended += 1
+        free = (duals.beta > duals.lower) & (duals.beta < duals.upper)
+        b = duals.v[free].mean() if equality else 0.0
+        assert np.abs(duals.v[free] - b).sum() <= 0.8
+        assert (duals.v[duals.beta == duals.lower] - b <= 1e-3).all()
+        assert (b - duals.v[duals.beta == duals.upper] <= 1e-3).all()
+    assert ended > 5
 
 
 def test_a_projection_without_end_is_told():
     duals, rows, progress = problem(np.ones((2, 2)), [1.0, -1.0], [0.0, -INF], [INF, 0.0])
     face = face_of(duals, [])
-    assert projection.rosen_slice(duals, rows, face, np.zeros(2), progress, ENDS, 2.0, 1e-8) == steps.NO_BOUND
+    assert projection.rosen_slice(duals, rows, face, np.zeros(2), progress, ENDS, RULE) == steps.NO_BOUND
 
 
 # ---------------------------------------------------------------- the nearest points of two hulls

@@ -10,7 +10,7 @@ import pytest
 import svmcore
 from svmcore import solvers
 from svmcore._control import Control
-from svmcore._types import Kernel, KernelKind
+from svmcore._types import Kernel, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import formulations
 
@@ -94,6 +94,117 @@ def test_the_first_step_is_the_maximal_violating_pair():
             warnings.simplefilter("ignore")
             first[solver] = svmcore.train_svc(X, y, 1.0, solver=solver, max_iter=1, **options)
     np.testing.assert_allclose(first["rosen"].alpha, first["smo"].alpha, atol=1e-12)
+
+
+# ---- the paper's own stop ----------------------------------------------------------------------------------------------
+
+
+def _by_the_paper(K, y, C, eps, enters, d_tol):
+    """The method in plain numpy: (steps, b). From 0, until d = 0 and no multiplier is below -eps."""
+    lower, upper = np.where(y > 0, 0.0, -C), np.where(y > 0, C, 0.0)
+    b, steps = np.zeros(len(y)), 0
+    while True:
+        v = y - K @ b
+        J = (b > lower) & (b < upper)
+        i, j = np.argmax(np.where(b < upper, v, -np.inf)), np.argmin(np.where(b > lower, v, np.inf))
+        if v[i] - v[j] <= 2.0 * eps:
+            return steps, b
+        if not J.any():
+            J[[i, j]] = True
+        elif np.abs(v[J] - v[J].mean()).sum() <= d_tol:
+            u = np.where(b <= lower, v[J].mean() - v, v - v[J].mean())
+            u[J] = np.inf
+            if u.min() >= -eps:
+                return steps, b
+            sides = [np.where(side, u, np.inf) for side in (b <= lower, b >= upper)]
+            wanted = {
+                "worst": [np.argmin(u)],
+                "pair": [np.argmin(u), i, j],
+                "sides": [np.argmin(side) for side in sides],
+            }
+            for t in wanted[enters]:
+                J[t] |= u[t] < -eps
+        d = np.where(J, v - v[J].mean(), 0.0)
+        room = np.where(d > 0, upper - b, np.where(d < 0, b - lower, np.inf)) / np.maximum(np.abs(d), 1e-300)
+        step = min(d @ d / (d @ K @ d), room.min())
+        b = np.where(room <= step * (1.0 + 1e-14), np.where(d > 0, upper, lower), b + step * d)
+        steps += 1
+
+
+@pytest.mark.parametrize("enters", ["worst", "pair", "sides"])
+@pytest.mark.parametrize("seed", range(8))
+def test_the_published_stop_is_that_of_a_plain_program(seed, enters):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 2))
+    y = np.where(X[:, 0] + rng.normal(size=40) > 0, 1.0, -1.0)
+    C, d_tol = float(rng.choice([0.3, 3.0, 30.0])), float(rng.choice([0.2, 1.5]))
+    K = np.exp(-np.square(X[:, None] - X[None]).sum(axis=2))
+    steps, b = _by_the_paper(K, y, C, 1e-3, enters, d_tol)
+    with pytest.warns(
+        svmcore.ConvergenceWarning, match=r"published rule, which was asked for.*leave ends='multipliers' out"
+    ):
+        found = svmcore.train_svc(
+            X,
+            y,
+            C,
+            gamma=1.0,
+            solver="rosen",
+            tol=2e-3,
+            ends="multipliers",
+            enters=enters,
+            d_tol=d_tol,
+            face_steps=False,
+        )
+    assert found.n_iter == steps
+    np.testing.assert_allclose(found.alpha, y * b, atol=1e-9 * C)
+    assert found.status is Status.PUBLISHED
+    assert not found.converged
+    truth = svmcore.certificate(X, y, found.alpha, found.intercept, C, gamma=1.0)
+    assert found.kkt_violation == pytest.approx(truth.kkt_violation, abs=1e-12)
+    assert found.kkt_violation > 2e-3
+    assert found.relative_gap == pytest.approx(truth.relative_gap, abs=1e-12)
+
+
+def test_a_published_stop_at_the_tolerance_is_an_answer_like_any_other():
+    X, y = np.array([[0.0], [1.0]]), [0, 1]
+    found = svmcore.train_svc(X, y, 1.0, gamma=1.0, solver="rosen", ends="multipliers")
+    assert found.converged
+    assert found.kkt_violation <= 1e-3
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("enters", "steps", "support"),
+    [
+        ("worst", (73.4, 73.5), (82.5, 82.5)),
+        ("pair", (64.3, 64.4), (82.8, 82.9)),
+        ("sides", (59.9, 60.0), (83.4, 83.4)),
+    ],
+)
+def test_the_published_counts_do_not_depend_on_eps(data_set, enters, steps, support):
+    """Tables 1 and 2 of the paper, heart: 65.6 and 65.7 steps and 83.4 and 83.5 support vectors are printed."""
+    from bench.tables.projection import CASES, fit, partitions
+
+    data_set("raetsch_heart")
+    options = {"ends": "multipliers", "enters": enters, "face_steps": False}
+    for eps, count, members in zip((1e-3, 1e-6), steps, support, strict=True):
+        runs = [fit(p.X, p.y, CASES["heart"], eps, "rosen", **options) for p in partitions(CASES["heart"])]
+        assert {found.status for found in runs} == {Status.PUBLISHED}
+        assert np.mean([found.n_iter for found in runs]) == pytest.approx(count, abs=0.3)
+        assert np.mean([len(found.support) for found in runs]) == pytest.approx(members, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ends": "never"}, "ends='never' is not known"),
+        ({"enters": "all"}, "enters='all' is not known"),
+        ({"d_tol": 0.0}, "d_tol=0.0 cannot be used by solver 'rosen'; it must be a number above 0"),
+    ],
+)
+def test_options_of_the_published_stop_are_checked(options, message):
+    with pytest.raises(svmcore.InputError, match=message):
+        svmcore.train_svc([[0.0], [1.0]], [0, 1], solver="rosen", **options)
 
 
 def test_zero_curvature_goes_to_the_bound_or_has_none():

@@ -33,6 +33,27 @@ _FLAT = 1e-14  # a curvature below this share of its terms counts as zero
 _TOUCHING = 4.0e-16  # a step that misses a bound by less than this share of itself lands on the bound
 
 
+WORST, PAIR, SIDES = range(3)
+"""What enters a face on which d = 0: see `Rule`."""
+
+
+class Rule(NamedTuple):
+    """When variables at a bound enter the face, which ones, and when that ends a run.
+
+    With a factor above 0 directions are conjugate, and variables enter whose multipliers are that much larger than d. Else
+    they enter once d counts as zero, which it does where the sum of its absolute values is at most `d_tol`. These are the
+    variable p of the most negative multiplier (WORST); p, and each of the maximal violating pair (PAIR); or the worst one
+    that would grow and the worst one that would shrink (SIDES). A multiplier above -`least` is none. With `ends` the run is
+    over where d = 0 and there is none, whatever the free variables violate.
+    """
+
+    factor: float
+    d_tol: float
+    enters: int
+    least: float
+    ends: bool
+
+
 class Face(NamedTuple):
     """Scratch of gradient projection: the free variables J and their direction."""
 
@@ -60,23 +81,42 @@ def _collect(duals, face):
 
 
 @jit
-def _entrant(duals, b):
-    """The variable p at a bound whose multiplier u_p, formula (4), is most negative: (p, -u_p). (-1, 0) if there is none."""
-    worst = 0.0
-    p = -1
+def _worst_multipliers(duals, b):
+    """The variables at a lower and at an upper bound with the most negative multipliers u, formula (4): (t, -u, t, -u).
+
+    (-1, 0) where there is none.
+    """
+    low = -1
+    high = -1
+    at_low = 0.0
+    at_high = 0.0
     for t in range(duals.n):
-        if duals.beta[t] <= duals.lower[t]:
-            u = duals.v[t] - b
-            if duals.beta[t] >= duals.upper[t]:
-                u = 0.0
-        elif duals.beta[t] >= duals.upper[t]:
-            u = b - duals.v[t]
-        else:
+        if duals.lower[t] == duals.upper[t]:
             continue
-        if u > worst:
-            worst = u
-            p = t
-    return p, worst
+        if duals.beta[t] <= duals.lower[t]:
+            if duals.v[t] - b > at_low:
+                at_low = duals.v[t] - b
+                low = t
+        elif duals.beta[t] >= duals.upper[t] and b - duals.v[t] > at_high:
+            at_high = b - duals.v[t]
+            high = t
+    return low, at_low, high, at_high
+
+
+@jit
+def _enter(duals, face, b, pair, enters, least):
+    """Variables at a bound enter the face, as `Rule` says. Returns whether one did. In place: face.J, face.sizes."""
+    low, at_low, high, at_high = _worst_multipliers(duals, b)
+    m = face.sizes[0]
+    if at_low > least and (at_low >= at_high or enters == SIDES or (enters == PAIR and low == pair[0])):
+        face.J[m] = low
+        m += 1
+    if at_high > least and (at_high > at_low or enters == SIDES or (enters == PAIR and high == pair[1])):
+        face.J[m] = high
+        m += 1
+    entered = m > face.sizes[0]
+    face.sizes[0] = m
+    return entered
 
 
 @jit
@@ -96,11 +136,8 @@ def _set_residual(duals, face):
 
 
 @jit
-def _choose_face(duals, face, progress, limits, factor, d_tol):
-    """Choose the face to step on. Returns (reason or -1, whether the face has changed).
-
-    With a factor of 0 the rule is the published one: p enters once d = 0 to `d_tol`.
-    """
+def _choose_face(duals, face, progress, limits, rule):
+    """Choose the face to step on. Returns (reason or -1, whether the face has changed)."""
     i, j, progress.floats[VIOLATION] = worst_pair(duals)
     if progress.floats[VIOLATION] <= limits.tol:
         return AT_TOLERANCE, False
@@ -116,15 +153,18 @@ def _choose_face(duals, face, progress, limits, factor, d_tol):
         progress.ints[FACES] += 1
         return -1, True
     largest = 0.0
+    total = 0.0
     for a in range(face.sizes[0]):
-        largest = max(largest, abs(duals.v[face.J[a]] - b))
-    p, worst = _entrant(duals, b)
-    if p >= 0 and (worst > factor * largest if factor > 0.0 else largest <= d_tol):
-        face.J[face.sizes[0]] = p
-        face.sizes[0] += 1
+        size = abs(duals.v[face.J[a]] - b)
+        largest = max(largest, size)
+        total += size
+    if rule.factor <= 0.0 and total > rule.d_tol:
+        return -1, False
+    least = rule.factor * largest if rule.factor > 0.0 else rule.least
+    if _enter(duals, face, b, (i, j), rule.enters, least):
         progress.ints[FACES] += 1
         return -1, True
-    return -1, False
+    return AT_TOLERANCE if rule.ends else -1, False
 
 
 @jit
@@ -218,14 +258,14 @@ def _face_move(duals, face, progress, slope):
 
 
 @jit
-def rosen_slice(duals, rows, face, previous, progress, limits, factor, d_tol):
-    """Gradient projection: steepest descent as published for factor = 0, else conjugate directions. In place: the state."""
+def rosen_slice(duals, rows, face, previous, progress, limits, rule):
+    """Gradient projection: steepest descent as published, or with a factor conjugate directions. In place: the state."""
     ints = progress.ints
     while True:
         reason = due(progress, limits)
         if reason >= 0:
             return reason
-        reason, changed = _choose_face(duals, face, progress, limits, factor, d_tol)
+        reason, changed = _choose_face(duals, face, progress, limits, rule)
         if reason >= 0:
             return reason
         m = face.sizes[0]
@@ -234,7 +274,7 @@ def rosen_slice(duals, rows, face, previous, progress, limits, factor, d_tol):
                 ints[FACES] -= 1
             return NEED_ROW
         _set_residual(duals, face)
-        conjugate = factor > 0.0 and not changed and ints[RESTART] == 0
+        conjugate = rule.factor > 0.0 and not changed and ints[RESTART] == 0
         if not conjugate:
             for a in range(m):
                 face.d[a] = 0.0
