@@ -67,7 +67,7 @@ if _typing.TYPE_CHECKING:
     from svmcore.path.driver import svm_path
     from svmcore.path.family import epsilon_path, one_class_path, quantile_path, svr_path
     from svmcore.path.one_class import OneClassPath
-    from svmcore.path.published import PublishedOptions
+    from svmcore.path.options import PublishedOptions
     from svmcore.path.result import Path, StepCurve
     from svmcore.solvers import _CallablePackage
     from svmcore.train import train_one_class, train_svc, train_svr
@@ -85,7 +85,7 @@ _HOMES = {
     "Path": "svmcore.path.result",
     "PathCV": "svmcore.cv",
     "cv_path": "svmcore.cv",
-    "PublishedOptions": "svmcore.path.published",
+    "PublishedOptions": "svmcore.path.options",
     "Solution": "svmcore.models.solution",
     "StepCurve": "svmcore.path.result",
     "WorkProgress": "svmcore._control",

@@ -150,18 +150,19 @@ def _loss(args: argparse.Namespace) -> dict[str, Any]:
     if args.one_class:
         given = {
             "--svr": args.svr, "--epsilon": args.epsilon, "--classes": args.classes, "--class-weight": args.class_weight,
-            "--eps": args.eps,
+            "--eps": args.eps, "--loss": args.loss, "--tau": args.tau,
         }  # fmt: skip
         for name, value in given.items():
             if value not in (None, False):
                 raise InputError(f"--one-class takes no {name}; leave out one of them")
         return {"loss": "one_class"}
-    if args.epsilon is not None and not args.svr:
-        raise InputError("--epsilon belongs to regression; add --svr, or leave it out")
+    for name, value in {"--epsilon": args.epsilon, "--loss": args.loss, "--tau": args.tau}.items():
+        if value is not None and not args.svr:
+            raise InputError(f"{name} belongs to regression; add --svr, or leave it out")
     if args.svr and (args.classes is not None or args.class_weight is not None):
         raise InputError("--classes and --class-weight belong to classification; leave out --svr, or them")
     if args.svr:
-        return {"loss": "epsilon_insensitive", "epsilon": args.epsilon}
+        return {"loss": args.loss or "epsilon_insensitive", "epsilon": args.epsilon, "tau": args.tau}
     return {}
 
 
@@ -169,7 +170,8 @@ def _kind(args: argparse.Namespace) -> str:
     """The words of a regression."""
     if not args.svr:
         return ""
-    return " --svr" + ("" if args.epsilon is None else f" --epsilon {args.epsilon:g}")
+    given = {"--epsilon": args.epsilon, "--loss": args.loss, "--tau": args.tau}
+    return " --svr" + "".join(f" {name} {value}" for name, value in given.items() if value is not None)
 
 
 def folds(text: str) -> int | str:

@@ -236,6 +236,9 @@ def problem_of(args: argparse.Namespace, table: Table) -> dict[str, Any]:
         found["gamma"] = "auto" if as_svm_train else "scale"
     if table.names is not None and args.kernel != "precomputed":
         found["feature_names"] = table.names
+    intercept = getattr(args, "intercept", None)
+    if intercept is not None:
+        found["fit_intercept"] = {"yes": True, "no": False}.get(intercept, intercept)
     weights = getattr(args, "class_weight", None)
     if weights is not None:
         found["class_weight"] = _class_weights(weights, table.y, lenient=as_svm_train)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svmcore._errors import InputError
 from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, with_origin, write
+from svmcore.cli.options import of_solvers
 from svmcore.cli.output import (
     DONE,
     EARLY,
@@ -77,8 +78,16 @@ def _check_words(args: argparse.Namespace) -> None:
             remedy = "add --svr, or leave it out" if where == "regression" else f"this is {kind}; leave it out"
             raise InputError(f"{option} belongs to {where}; {remedy}")
     refuse_probability(args)
-    if args.one_class and args.loss is not None:
-        raise InputError("--loss belongs to classification and regression; leave it out with --one-class")
+    for option, value in {"--loss": args.loss, "--intercept": args.intercept}.items():
+        if args.one_class and value is not None:
+            raise InputError(f"{option} belongs to classification and regression; leave it out with --one-class")
+    pinball = args.loss == "pinball"
+    if pinball and not args.svr:
+        raise InputError("--loss pinball fits a quantile of numbers; add --svr")
+    if args.tau is not None and not pinball:
+        raise InputError("--tau belongs to --loss pinball; add it, or leave --tau out")
+    if pinball and args.epsilon is not None:
+        raise InputError("--loss pinball has no --epsilon; leave it out, or the loss")
 
 
 def _save(args: argparse.Namespace, machine: Any, table: Table) -> str:
@@ -113,8 +122,9 @@ def _trained(args: argparse.Namespace, table: Table) -> Solution | Machines:
     from svmcore.train import train_one_class, train_svc, train_svr
 
     options: dict[str, Any] = problem_of(args, table)
-    options |= {} if args.loss is None else {"loss": args.loss}
+    options |= {name: getattr(args, name) for name in ("loss", "tau") if getattr(args, name) is not None}
     options |= {"solver": args.solver, "tol": args.tol, "time_limit": args.time_limit, "cache_mb": args.cache_mb}
+    options |= {"stopping": args.stopping, "max_iter": args.max_iter, "random_state": args.seed, **of_solvers(args)}
     with warnings_as_lines(), ProgressLine("train", args.quiet) as progress:
         options["callback"] = progress
         if args.one_class:
@@ -162,6 +172,7 @@ def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | N
     parts += [f" {name} {value}" for name, value in shape.items() if value not in usual[name]]
     parts += [" --standardize"] if args.standardize else []
     parts += [f" --impute {args.impute}"] if args.impute else []
+    parts += [f" --intercept {args.intercept}"] if getattr(args, "intercept", None) else []
     parts += [f" --classes {args.classes}"] if getattr(args, "classes", None) else []
     parts += [f" --class-weight {quoted(args.class_weight)}"] if args.class_weight else []
     return "".join(parts)

@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, get_args
 
 from svmcore import __version__
-from svmcore._keywords import KernelName
+from svmcore._keywords import KernelName, Stopping, SVCLoss, SVRLoss
 from svmcore.cli.audit import convert, verify
 from svmcore.cli.cv import cv
 from svmcore.cli.gp import gp
 from svmcore.cli.machines import info, predict, train
+from svmcore.cli.options import add_of_published_path, add_of_solvers
 from svmcore.cli.output import BAD_INPUT
 from svmcore.cli.paths import DEMO_PICTURE, demo, path
 from svmcore.cli.svmtrain import KERNELS as LETTERS
 from svmcore.cli.warm import warmup
 
-LOSSES = ("hinge", "squared_hinge", "epsilon_insensitive", "squared_epsilon_insensitive")
 _DATA_HELP = (
     "svmlight text, CSV (also .gz, .bz2, .xz), .npz, .parquet, .feather, '-' (standard input), or demo:spirals, "
     "demo:two-spirals, demo:monk1, -2, -3"
@@ -236,6 +236,7 @@ def _path_options(sub: argparse.ArgumentParser) -> None:
     _add_data(sub)
     _add_kernel(sub)
     _add_class_weight(sub)
+    _add_intercept(sub)
     sub.add_argument("--test", metavar="DATA", help="other data, to find the C with the least error on them")
     _add_cv(sub, default=None)
     sub.add_argument("--plot", metavar="FILE", help="write a picture (.png, .pdf, .svg)")
@@ -251,12 +252,14 @@ def _path_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--max-events", type=int, metavar="N", help="end after N points have reached or left the margin")
     _add_limits(sub)
     _add_json(sub)
+    add_of_published_path(sub)
 
 
 def _cv_options(sub: argparse.ArgumentParser) -> None:
     _add_data(sub)
     _add_kernel(sub, several=True)
     _add_class_weight(sub)
+    _add_intercept(sub)
     _add_classes(sub)
     _add_cv(sub, default="5")
     sub.add_argument("--svr", action="store_true", help="regression: labels are numbers to be predicted")
@@ -265,11 +268,15 @@ def _cv_options(sub: argparse.ArgumentParser) -> None:
         help="learn the second of two classes alone; the rows of the first are for validation only",
     )  # fmt: skip
     sub.add_argument("--epsilon", type=float, metavar="E", help="regression: errors up to E cost nothing (default 0.1)")
+    sub.add_argument("--loss", choices=("epsilon_insensitive", "pinball"), help="of a regression; pinball: a quantile")
+    _add_tau(sub)
     sub.add_argument(
         "--score", default=None,
-        choices=("error", "balanced_error", "hinge", "auc", "absolute_error", "squared_error", "epsilon_insensitive"),
+        choices=(
+            "error", "balanced_error", "hinge", "auc", "absolute_error", "squared_error", "epsilon_insensitive", "pinball",
+        ),
         help="what to make small: error (default), its mean over the classes, the mean hinge loss, 1 - AUC; of numbers "
-        "absolute_error (default)",
+        "absolute_error (default), of a quantile pinball",
     )  # fmt: skip
     sub.add_argument(
         "--rule", default="min", choices=("min", "1se", "smallest"),
@@ -303,6 +310,10 @@ def _add_classes(sub: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def _add_tau(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tau", type=float, metavar="TAU", help="of --loss pinball: which quantile (default 0.5)")
+
+
 def _add_cv(parser: argparse.ArgumentParser, default: str | None) -> None:
     parser.add_argument(
         "--cv", default=default, metavar="K", type=_folds,
@@ -324,6 +335,7 @@ def _train_options(sub: argparse.ArgumentParser) -> None:
     _add_kernel(sub)
     _add_class_weight(sub)
     _add_classes(sub)
+    _add_intercept(sub)
     sub.add_argument(
         "file", nargs="?", metavar="MODEL", help="as svm-train: write the model as LIBSVM's text; .npz: as -o",
     )  # fmt: skip
@@ -340,15 +352,26 @@ def _train_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--cache-mb", type=float, metavar="MB", help="memory for kernel rows")
     sub.add_argument("--as-svm-train", action="store_true", help=argparse.SUPPRESS)
     sub.add_argument("--epsilon", type=float, metavar="E", help="regression: errors up to E cost nothing (default 0.1)")
-    sub.add_argument("--loss", choices=LOSSES, help="default hinge, or epsilon_insensitive with --svr")
+    sub.add_argument(
+        "--loss", choices=(*get_args(SVCLoss), *get_args(SVRLoss)),
+        help="default hinge, or epsilon_insensitive with --svr; pinball: the quantile --tau of numbers",
+    )  # fmt: skip
+    _add_tau(sub)
     sub.add_argument(
         "--solver", default="auto", help="default auto; python -c 'import svmcore; print(svmcore.solvers())'"
     )
     sub.add_argument(
         "--tol", type=float, default=1e-3, help="largest violation of the optimality conditions (default 0.001)"
     )
+    sub.add_argument(
+        "--stopping", default="kkt", choices=get_args(Stopping),
+        help="what is at most --tol: that violation (kkt, default), the relative duality gap, or a fall of the objective",
+    )  # fmt: skip
+    sub.add_argument("--max-iter", type=int, default=-1, metavar="N", help="end after N iterations (default: no limit)")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="of solvers that choose at random (default 0)")
     _add_limits(sub)
     _add_json(sub)
+    add_of_solvers(sub)
 
 
 def _add_gp(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -474,6 +497,13 @@ def _add_kernel(parser: argparse.ArgumentParser, several: bool = False) -> None:
         help="fill missing values with the mean, or the median, of their column; predict does the same",
     )  # fmt: skip
     parser.add_argument("--sample-limit", type=int, metavar="N", help="use N points drawn at random, if there are more")
+
+
+def _add_intercept(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--intercept", choices=("yes", "no", "embedded"),
+        help="yes (default); no: the machine goes through the origin; embedded: a regularised one, as a kernel's offset",
+    )  # fmt: skip
 
 
 def _add_class_weight(parser: argparse.ArgumentParser) -> None:

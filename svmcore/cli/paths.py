@@ -14,6 +14,7 @@ from svmcore._errors import StoppedError
 from svmcore.cli.cv import add_cv, cross_validated, curve_of, draw, folds
 from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_origin, write, write_picture
 from svmcore.cli.machines import retyped
+from svmcore.cli.options import of_published_path
 from svmcore.cli.output import (
     DONE,
     EARLY,
@@ -69,13 +70,14 @@ def path(args: argparse.Namespace) -> int:
     check_outputs(args)
     table = load(args)
     test = load_test(args, table)
+    published = of_published_path(args)
     if args.plot:
         from svmcore.plots import check_file
 
         check_file(args.plot)
     found = _followed(
         "path", args.quiet, table.X, table.y, **problem_of(args, table), **ends_of(args), time_limit=clock.left,
-        factorization=args.factorization, merge_tol=args.merge_tol, max_events=args.max_events,
+        factorization=args.factorization, published=published, merge_tol=args.merge_tol, max_events=args.max_events,
     )  # fmt: skip
     found = with_origin(found, table)
     report = Report("path", args.json)  # the file first of all: what comes then may be interrupted

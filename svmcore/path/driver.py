@@ -40,7 +40,7 @@ from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import svc_problem
 
 if TYPE_CHECKING:  # the published algorithm, and the linear programs it solves, are loaded where it runs
-    from svmcore.path.published import PublishedOptions
+    from svmcore.path.options import PublishedOptions
 
 FACTORIZATIONS = ("auto", "svd", "qr", "update")
 _WARN_GAP = 1e-6
@@ -220,7 +220,7 @@ def _published_options(published: Any, mode: str) -> PublishedOptions | None:
     """The options of a published mode. None for the fast tracker."""
     if published is None and mode == "auto":
         return None
-    from svmcore.path.published import PublishedOptions
+    from svmcore.path.options import PublishedOptions
 
     if published is None:
         return PublishedOptions()

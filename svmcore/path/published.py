@@ -44,6 +44,7 @@ from svmcore.path import published_jit as pub
 from svmcore.path.bordered import Bordered
 from svmcore.path.elbow_jit import BOX, ELBOW, LOW, MARGIN, RESTART, SPECIAL, UP
 from svmcore.path.headway import STALLED, Headway
+from svmcore.path.options import PublishedOptions
 from svmcore.path.problem import BoxPath
 from svmcore.path.record import Followed, Track, offsets
 from svmcore.path.tracker import Tracker
@@ -66,35 +67,6 @@ LOST = 1e-10  # a sum of beta that is off by more, relative to the sum of |beta|
 # BR is content with a violation of EXACT, and a relative gap of ten times EXACT. At first it goes back by the share
 # FIRST_BACK of `back`.
 EXACT, FIRST_BACK = 1e-10, 1e-4
-
-
-class PublishedOptions(NamedTuple):
-    """The input of the published path algorithm besides the data. Letters in brackets are those of the paper.
-
-    rank_tol : rank of the system: values above this, times its size and the largest, count (eps_svd).
-    start_tol, backup_tol : tolerance of SMO in the initial and in the backup routine (eps_smo), relative to lambda.
-    check : whether the KKT conditions (56) are checked after every step.
-    kkt_tol : violation above which the check calls the backup routine (eps_kkt).
-    gap_tol : relative duality gap above which the check calls it as well. The paper checks (56) alone: `math.inf`.
-    rate_tol, step_tol : what the special-event routine takes for a rate and for a blocked step (tau, tau_2).
-    back : the backup routine goes on at (1 - back) lambda at the latest (gamma).
-    most_blocked : steps without progress, and calls in a row of the special-event routine, before the next remedy (l).
-    increments : update residuals by (39) instead of computing them by (16).
-    refine : correct values on the margin before each step, and what SMO leaves at its tolerance. The paper does not.
-    """
-
-    rank_tol: float = 1e-14
-    start_tol: float = 1e-11
-    backup_tol: float = 1e-11
-    check: bool = True
-    kkt_tol: float = 1e-7
-    gap_tol: float = 1e-8
-    rate_tol: float = 1e-4
-    step_tol: float = 1e-8
-    back: float = 0.01
-    most_blocked: int = 50
-    increments: bool = False
-    refine: bool = True
 
 
 class Heading(NamedTuple):

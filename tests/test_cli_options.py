@@ -1,0 +1,150 @@
+"""Options of the command line that are made from the library's tables, and what else Python can, too."""
+
+from __future__ import annotations
+
+from typing import get_args, get_type_hints
+
+import numpy as np
+import pytest
+
+import svmcore
+from svmcore import cli, solvers
+from svmcore._keywords import SolverOptions
+from svmcore.cli.options import of_published_path, of_solvers
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """`run("train", ...)` -> (status, what it said), in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> tuple[int, str]:
+        status = cli.main([*words, "-q"])
+        return status, "".join(capsys.readouterr())
+
+    return call
+
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 2))
+Y = np.where(X[:, 0] + 0.5 * RNG.normal(size=60) > 0, 1, -1)
+
+
+def test_quantiles(run):
+    y = X[:, 0] + RNG.normal(size=60)
+    svmcore.save_data("r.txt", X, y)
+    words = ("r.txt", "--svr", "--loss", "pinball", "--tau", "0.9", "-g", "1")
+    assert run("train", *words, "--tol", "1e-9", "-o", "q.npz")[0] == 0
+    machine = svmcore.load("q.npz")
+    assert (machine.loss, machine.tau) == ("pinball", 0.9)
+    reference = svmcore.train_svr(X, y, loss="pinball", tau=0.9, gamma=1.0, tol=1e-9)
+    np.testing.assert_allclose(machine.alpha, reference.alpha, atol=1e-6)
+    status, _ = run("cv", *words, "--C-max", "10", "-o", "cv.npz")
+    assert status == 0
+    chosen = svmcore.load("cv.npz")
+    found = svmcore.cv_path(X, y, loss="pinball", tau=0.9, gamma=1.0, C_max=10.0, random_state=0)
+    assert (chosen.loss, chosen.tau, chosen.C) == ("pinball", 0.9, pytest.approx(found.best_C))
+    assert "svmcore train r.txt --svr --loss pinball --tau 0.9 -C" in run("cv", *words, "--C-max", "10")[1]
+
+
+def default(hint):
+    """A word and the value it stands for, for an option of this type."""
+    return {"int": ("3", 3), "float": ("0.25", 0.25), "Any": ("0.25", 0.25)}[getattr(hint, "__name__", str(hint))]
+
+
+def test_options_of_solvers_are_those_of_their_table():
+    """Every option of every solver can be typed, and arrives as Python would give it."""
+    for name in solvers.names():
+        for key, parameter in solvers.options(name).items():
+            flag = "--" + key.replace("_", "-")
+            values = getattr(solvers.load(name), "OPTION_VALUES", {}).get(key)
+            if isinstance(values, tuple):
+                typed = [([flag, word], word) for word in values if word is not None]
+            elif parameter.annotation.startswith("bool"):
+                typed = [([flag], True), ([flag.replace("--", "--no-")], False)]
+            elif parameter.annotation.startswith("tuple"):
+                typed = [([flag, "3", "5"], (3, 5))]
+            else:
+                word, value = default(get_type_hints(SolverOptions)[key])
+                typed = [([flag, word], value)]
+            for words, value in typed:
+                given = of_solvers(cli.parsed(["train", "demo:monk1", *words]))
+                assert given == {key: value}
+                assert isinstance(given[key], type(value))
+    assert of_solvers(cli.parsed(["train", "demo:monk1"])) == {}
+
+
+def test_options_of_the_published_path_are_those_of_their_table():
+    for key, usual in svmcore.PublishedOptions._field_defaults.items():
+        flag = "--" + key.replace("_", "-")
+        if isinstance(usual, bool):
+            words, value = [flag if not usual else flag.replace("--", "--no-")], not usual
+        else:
+            choices = get_args(get_type_hints(svmcore.PublishedOptions)[key])
+            words, value = ([flag, choices[-1]], choices[-1]) if choices else ([flag, "3"], type(usual)(3))
+        found = of_published_path(cli.parsed(["path", "demo:monk1", "--factorization", "qr", *words]))
+        assert found == svmcore.PublishedOptions(**{key: value})
+    assert of_published_path(cli.parsed(["path", "demo:monk1", "--factorization", "qr"])) is None
+
+
+def test_a_solver_and_its_options_from_the_command_line(run):
+    svmcore.save_data("some.txt", X, Y)
+    words = ("--solver", "adatron", "--intercept", "embedded", "--order", "random", "--omega", "1.4", "--seed", "3")
+    assert run("train", "some.txt", *words, "--stopping", "gap", "--tol", "1e-6", "-g", "1", "-o", "m.npz")[0] == 0
+    options = {"solver": "adatron", "fit_intercept": "embedded", "order": "random", "omega": 1.4, "random_state": 3}
+    reference = svmcore.train_svc(X, Y, gamma=1.0, stopping="gap", tol=1e-6, **options)
+    machine = svmcore.load("m.npz")
+    assert (machine.solver, machine.n_iter) == ("adatron", reference.n_iter)
+    np.testing.assert_allclose(machine.alpha, reference.alpha, rtol=1e-12)
+    status, said = run("train", "some.txt", "--solver", "rosen", "--ends", "multipliers", "-C", "10")
+    assert status == 1
+    assert "stopped by the published rule, which was asked for" in said
+    status, said = run("train", "some.txt", "--solver", "smo", "--max-iter", "1")
+    assert status == 1
+    assert "stopped at max_iter" in said
+
+
+def test_a_published_path_and_its_options_from_the_command_line(run):
+    svmcore.save_data("some.txt", X, Y)
+    words = ("--factorization", "svd", "--no-check", "--back", "0.02", "--intercept", "no", "--C-max", "10")
+    assert run("path", "some.txt", *words, "-g", "0.5", "-o", "p.npz")[0] == 0
+    published = svmcore.PublishedOptions(check=False, back=0.02)
+    options = {"gamma": 0.5, "fit_intercept": False, "lambda_min": 0.1}
+    reference = svmcore.svm_path(X, Y, factorization="svd", published=published, **options)
+    np.testing.assert_allclose(svmcore.load("p.npz").lambdas, reference.lambdas, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("train", "demo:monk1", "--loss", "pinball"), "--loss pinball fits a quantile of numbers; add --svr"),
+        (
+            ("train", "demo:monk1", "--svr", "--tau", "0.9"),
+            "--tau belongs to --loss pinball; add it, or leave --tau out",
+        ),
+        (
+            ("train", "demo:monk1", "--svr", "--loss", "pinball", "--epsilon", "1"),
+            "--loss pinball has no --epsilon; leave it out, or the loss",
+        ),
+        (("cv", "demo:monk1", "--tau", "0.9"), "--tau belongs to regression; add --svr, or leave it out"),
+        (("train", "demo:monk1", "--one-class", "--intercept", "no"), "--intercept belongs to classification and"),
+        (("train", "demo:monk1", "--order", "random"), "solver 'auto' has no option 'order'"),
+        (("train", "demo:monk1", "--rule", "best"), "invalid choice: 'best'"),
+        (
+            ("train", "demo:monk1", "--solver", "decomposition", "--q", "3"),
+            "q=3 cannot be used by solver 'decomposition'",
+        ),
+        (
+            ("path", "demo:monk1", "--back", "0.02"),
+            "--back is for --factorization svd, qr or update; add one, or leave",
+        ),
+        (("path", "demo:monk1", "--factorization", "qr", "--back", "2"), "back=2.0 is out of range"),
+    ],
+)
+def test_words_that_do_not_go_together_are_refused(run, argv, message):
+    status, said = run(*argv)
+    assert status == 2
+    assert message in said
+    assert said.count("\n") == 1
