@@ -15,13 +15,13 @@ import numpy as np
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, warn
 from svmcore._threads import one_blas_thread
-from svmcore._types import DualQP, FloatArray, Kernel, KernelKind, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, Kernel, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution, Terms
 from svmcore.problem.certify import Certificate, certificate
 from svmcore.problem.columns import Columns
-from svmcore.solvers import _coordinate, _newton
+from svmcore.solvers import _coordinate, _lasso, _newton
 from svmcore.solvers._factors import gram_factor
 from svmcore.solvers._newton_jit import Losses, Surprises, Workspace, dense_machine
 
@@ -71,6 +71,48 @@ def solved(
             weights[k] = found.sums[:-1]
     _speak(solutions)
     return solutions, weights
+
+
+class Selection(NamedTuple):
+    """A machine whose weights cost their absolute values: labels of 1 and -1, what the rows cost, labels, terms."""
+
+    signs: FloatArray
+    costs: FloatArray
+    classes: Any
+    terms: Terms
+
+
+def selected(
+    X: Any, machines: Sequence[Selection], *, tau: float, goal: Aim, control: Control
+) -> tuple[list[Solution], FloatArray]:
+    """Machines with weights of exactly zero, and their weights. None of them is made of rows: each has one, its weights."""
+    design = _lasso.RowsAndColumns(X, tau)
+    solutions, weights = [], np.empty((len(machines), X.shape[1]))
+    with control, one_blas_thread, np.errstate(all="ignore"):
+        for k, asked in enumerate(machines):
+            begin = time.perf_counter()
+            watch = _newton.Asking(control, False)
+            machine = watch.machine = _lasso.Lasso(design, asked.signs, asked.costs, watch)
+            status = _lasso.solve(machine, goal.gap, goal.max_iter)
+            status = (watch.status or status) if not status.ok else status
+            solutions.append(_of_weights(machine, tau, asked, status, time.perf_counter() - begin))
+            weights[k] = machine.w[:-1]
+    _speak(solutions)
+    return solutions, weights
+
+
+def _of_weights(machine: _lasso.Lasso, tau: float, asked: Selection, status: Status, seconds: float) -> Solution:
+    """A machine of one row with the coefficient 1."""
+    found, intercept = machine.found, float(tau * machine.w[-1])
+    relative = found.gap / max(abs(found.primal), NONZERO)
+    measured = Certificate(found.gap - found.primal, found.primal, found.gap, relative, found.violation, 0.0, intercept)
+    return Solution(
+        n_points=1, intercept=intercept, support=np.array([0]), dual_coef=np.ones(1), kkt_violation=found.violation,
+        measured=measured, status=status, converged=status.ok, n_iter=machine.steps, n_kernel_evals=0,
+        fit_seconds=seconds, solver="lasso", classes=asked.classes,
+        kernel=Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0), support_vectors=machine.w[None, :-1].copy(),
+        columns=Columns(len(machine.w) - 1), terms=asked.terms,
+    )  # fmt: skip
 
 
 class HeadFound(NamedTuple):
@@ -221,4 +263,4 @@ def _speak(solutions: list[Solution]) -> None:
         )
 
 
-__all__ = ["Aim", "Head", "solved"]
+__all__ = ["Aim", "Head", "Selection", "selected", "solved"]

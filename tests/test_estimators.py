@@ -421,7 +421,11 @@ def test_linear_regressions_are_those_of_liblinear(loss):
 @pytest.mark.parametrize(
     ("name", "params", "message"),
     [
-        ("LinearSVC", {"penalty": "l1"}, "penalty='l1' makes a problem of another kind.*sklearn.svm.LinearSVC"),
+        ("LinearSVC", {"penalty": "l1", "dual": True}, "are not supported when dual=True"),
+        ("LinearSVC", {"penalty": "l1", "loss": "hinge"}, "penalty='l1' and loss='hinge' are not supported"),
+        ("LinearSVC", {"penalty": "l1", "C": np.inf}, "C=inf with penalty='l1' has no dual certificate"),
+        ("LinearSVC", {"penalty": "l1", "solver": "smo"}, "solver='smo' cannot find weights with penalty='l1'"),
+        ("LinearSVC", {"penalty": "l0"}, "penalty 'l0' is not known"),
         ("LinearSVC", {"multi_class": "crammer_singer"}, "makes one problem of all classes"),
         ("LinearSVC", {"loss": "hinge", "dual": False}, "are not supported when dual=False"),
         ("LinearSVC", {"intercept_scaling": 0.0}, "intercept_scaling=0.0 is out of range"),

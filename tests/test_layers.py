@@ -52,6 +52,7 @@ HOMES = {
     "solvers._chunk_jit": PAIRS,
     "solvers._newton_jit": BASE | {"simd.sums", "solvers._ipm_jit"},
     "solvers._coordinate_jit": BASE | {"simd.lanes"},
+    "solvers._lasso_jit": BASE | {"solvers._coordinate_jit"},
     "solvers._ipm_jit": BASE | {"simd.sums", "simd.vector", "_kernels"},
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes", "simd.line"},
     "solvers._small_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},

@@ -22,7 +22,7 @@ from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import TrainingData
 from svmcore.estimators._fitted import own
 from svmcore.estimators._machine import Labelled, Machine
-from svmcore.heads import Aim, Head
+from svmcore.heads import Aim, Head, Selection
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Terms
 from svmcore.problem import border, formulations
@@ -131,18 +131,15 @@ class LinearMachine(Machine):
         return replace(machines[0], training=training)
 
     def _check_set(self, penalty: str) -> None:
-        """Refuse what LIBLINEAR does not have, in its words, and what is not here."""
+        """Refuse what LIBLINEAR does not have, in its words."""
         loss, dual = self.loss, self.dual
         said = None
         if penalty not in ("l1", "l2"):
             said = f"The penalty {penalty!r} is not known"
-        elif not loss.startswith("squared") and (dual is False or penalty == "l1"):
+        elif (not loss.startswith("squared") and (dual is False or penalty == "l1")) or (
+            penalty == "l1" and dual is True
+        ):
             said = f"The combination of penalty={penalty!r} and loss={loss!r} are not supported when dual={dual}"
-        elif penalty == "l1":
-            said = (
-                "penalty='l1' makes a problem of another kind, which svmcore does not solve; use penalty='l2', or "
-                "sklearn.svm.LinearSVC"
-            )
         if said is not None:
             raise InputError(
                 f"Unsupported set of arguments: {said}, Parameters: penalty={penalty!r}, loss={loss!r}, dual={dual!r}"
@@ -205,7 +202,19 @@ class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, LinearMa
             return border.class_factors(self.class_weight, data.classes, data.y, data.w)
         return super()._factors(data)
 
+    @property
+    def _movable(self) -> bool:  # type: ignore[override]
+        """Weights that may be zero are none of rows, so all of them are found anew."""
+        return self.penalty != "l1"
+
     def _heads(self, data: TrainingData, words: dict[str, Any]) -> list[Head]:
+        return [
+            Head(formulations.svc(one.signs, one.costs, self.loss, False), one.classes, one.terms)
+            for one in self._labelled(data, words)
+        ]
+
+    def _labelled(self, data: TrainingData, words: dict[str, Any]) -> list[Selection]:
+        """The labels and the costs of each machine."""
         made = []
         which, labels = division(len(data.classes), self._strategy), np.array([False, True])
         pair = which.single
@@ -214,10 +223,27 @@ class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, LinearMa
             costs = words["C"] * (factors if data.w is None else factors * data.w)
             signs = np.where(part.positive(data.y), 1.0, -1.0)
             terms = Terms(words["C"], self.loss, factors=tuple(self.class_weight_.tolist()) if pair else None)
-            made.append(
-                Head(formulations.svc(signs, costs, self.loss, False), np.array([0, 1]) if pair else labels, terms)
-            )
+            made.append(Selection(signs, costs, np.array([0, 1]) if pair else labels, terms))
         return made
+
+    def _find(self, data: TrainingData, words: dict[str, Any]) -> Any:
+        return self._selected(data, words) if self.penalty == "l1" else super()._find(data, words)
+
+    def _selected(self, data: TrainingData, words: dict[str, Any]) -> Any:
+        """Machines with weights of exactly zero."""
+        if not np.isfinite(words["C"]):
+            raise InputError(f"C={self.C!r} with penalty='l1' has no dual certificate; give a finite C, say 1e4")
+        if words["solver"] != "auto":
+            raise InputError(f"solver={words['solver']!r} cannot find weights with penalty='l1'; use solver='auto'")
+        border.threads(self.n_threads)
+        verbose = border.verbosity(words["verbose"])
+        tol = border.number("tol", self.tol, low=0.0, strict=True)
+        found, self._weights = heads.selected(
+            border.features(data.X), self._labelled(data, words), tau=words.get("intercept_scaling", 0.0),
+            goal=Aim(_GAP * tol, _GAP * tol, self.max_iter),
+            control=new_control("fit", self.time_limit, words["callback"], verbose),
+        )  # fmt: skip
+        return found[0] if len(found) == 1 else Machines(np.arange(len(found)), self._strategy, tuple(found))
 
     def _one_by_one(self, data: TrainingData, words: dict[str, Any]) -> Any:
         k = len(data.classes)
