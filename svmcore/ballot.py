@@ -15,14 +15,13 @@ from svmcore._threads import one_blas_thread, split
 from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind
 from svmcore.kernel.points import Real, groups_of, is_sparse, packed_rows
 from svmcore.kernel.products import shape_of
-from svmcore.kernel.tiles import exponential_error
+from svmcore.kernel.rough import ROUNDING, exponential_error
 from svmcore.problem.division import Division
 from svmcore.simd import loops
 from svmcore.simd.vector import ROWS
 
 _PANELS = 8  # 64 rows each: so many at a time
 _TERMS = 42 * ROWS  # support vectors whose sum is made at once, which keeps its rounding small
-_ROUNDING = 2.0**-24
 _SLACK = 1.01  # the bound of an error is widened by this factor, because terms of second order are left out of it
 _COARSE = 1e-3  # a kernel value with a larger error in float32 says nothing
 _MANY_OPEN = 0.5  # float32 is of no use where it leaves more than this share of the first rows open
@@ -80,7 +79,7 @@ class Ballot:
         places = np.argsort(np.concatenate(order), kind="stable")
         self.one, *self.others = places.reshape(len(constants), -1).T  # every machine has as many teams: one, or two
         self.sizes = sizes[:, None]
-        self.rounding = (depth + 8.0) * _ROUNDING * (self.sizes + np.abs(constants)[:, None])
+        self.rounding = (depth + 8.0) * ROUNDING * (self.sizes + np.abs(constants)[:, None])
 
     @staticmethod
     def serves(vectors: Any, X: Any, kernel: Kernel) -> bool:

@@ -26,7 +26,7 @@ from svmcore.problem import border, formulations, measures
 from svmcore.problem import columns as _columns
 from svmcore.problem.advice import LARGE_GAP, MEANS_LITTLE
 from svmcore.problem.border import KernelSpec
-from svmcore.problem.certify import WORTH_IT, Certificate, certificate, confirm
+from svmcore.problem.certify import WORTH_IT, Certificate, Residual, certificate, confirm
 from svmcore.problem.columns import Columns
 from svmcore.problem.intercept import settled, wanted
 from svmcore.problem.scales import warn_of_scales
@@ -34,7 +34,6 @@ from svmcore.solvers import small
 from svmcore.solvers._contract import STOPPED, Outcome, product_work, rounding
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
-_NEAR = (0.5, 2.0)  # a gap by a solver's residual between these multiples of it is computed exactly
 _BY_CHANCE = 1 / 16  # share of the typical rounding of a violation below which a tolerance is met by no point
 _FAR_APART = 1e-2  # squared distance of two points, as a share of the squared norm, that rules this out:
 _OFF_CENTRE = 1e-3  # share of the squared norms that is left when the points are moved to their mean
@@ -362,13 +361,6 @@ class Measured(NamedTuple):
     estimated: bool = False  # violation and intercept are the solver's own: a run was stopped, and nobody is to wait
 
 
-def _relative_gap(qp: DualQP, raw: Raw, b: float) -> float:
-    """The relative gap by a solver's residual: a few digits of it."""
-    assert raw.residual is not None
-    gap = measures.gap(qp, raw.beta, raw.residual, b)
-    return gap / max(abs(gap - measures.objective(qp, raw.beta, raw.residual)), NONZERO)
-
-
 def _own_measures(qp: DualQP, K: KernelMatrix, raw: Raw) -> tuple[float, float]:
     """Violation and intercept by a solver's residual."""
     assert raw.residual is not None
@@ -384,18 +376,24 @@ def _measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run, long: float = np.i
     """
     work = product_work(K, int(np.count_nonzero(raw.beta)))
     stopped = raw.status in STOPPED and work > long
+    known = None
     if raw.residual is not None and (stopped or (run.stopping == "kkt" and raw.status.ok)):
         most = min(WORTH_IT, long / work) if stopped else WORTH_IT
-        known = confirm(qp, K, raw.beta, raw.residual, raw.residual_error, most)
-        if known is not None or stopped:
-            violation, intercept = known or _own_measures(qp, K, raw)
-            relative = _relative_gap(qp, raw, intercept if qp.equality else 0.0)
-            if stopped or not _NEAR[0] < relative / LARGE_GAP < _NEAR[1]:
+        known = Residual(qp, K, raw.beta, raw.residual, raw.residual_error)
+        confirmed = confirm(known, most)
+        if confirmed is not None or stopped:
+            violation, intercept = confirmed or _own_measures(qp, K, raw)
+            b = intercept if qp.equality else 0.0
+            relative, least, largest = known.relative_gap(b)
+            if not stopped and least <= LARGE_GAP < largest:
+                known.sharpen(b)
+                relative, least, largest = known.relative_gap(b)
+            if stopped or not least <= LARGE_GAP < largest:
                 return Measured(
-                    violation, intercept, relative, lambda: certificate(qp, K, raw.beta),
-                    postponed=True, estimated=known is None,
+                    violation, intercept, relative, lambda: certificate(qp, K, raw.beta, known=known),
+                    postponed=True, estimated=confirmed is None,
                 )  # fmt: skip
-    full = certificate(qp, K, raw.beta, best=run.stopping == "gap")
+    full = certificate(qp, K, raw.beta, best=run.stopping == "gap", known=known)
     return Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, postponed=False)
 
 

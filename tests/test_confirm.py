@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import svmcore
 from svmcore._types import Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
+from svmcore.kernel.rough import RoughProduct
 from svmcore.problem import certify, formulations, measures
-from svmcore.problem.certify import certificate, confirm
+from svmcore.problem.certify import Residual, certificate
 
 N = 60
+
+
+def confirm(qp, K, beta, residual, error):
+    return certify.confirm(Residual(qp, K, beta, residual, error))
 
 
 def point(seed: int, regression: bool, equality: bool):
@@ -87,3 +95,193 @@ def test_an_extreme_that_does_not_exist_is_not_confirmed():
     top = qp.upper.copy()
     exact = measures.residual(qp, top, kernel_product(qp, K, top))
     assert confirm(qp, K, top, exact, 1e-6) is None
+
+
+# ---- the gap by what is known -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [1e-6, 0.05, 1.0])
+@pytest.mark.parametrize("regression", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_gap_lies_where_what_is_known_of_the_residual_puts_it(seed, regression, error):
+    qp, K, beta, exact, rng = point(seed, regression, True)
+    if seed % 2:
+        qp = qp._replace(diag=rng.uniform(0.1, 1.0, len(beta)), upper=np.where(qp.upper > 0, np.inf, 0.0))
+        exact = measures.residual(qp, beta, kernel_product(qp, K, beta))
+    known = Residual(qp, K, beta, exact + error * rng.uniform(-1.0, 1.0, len(beta)), error)
+    b = measures.bias(qp, beta, exact)
+    gap = measures.gap(qp, beta, exact, b)
+    truth = gap / abs(gap - measures.objective(qp, beta, exact))
+    _, least, largest = known.relative_gap(b)
+    assert least <= truth <= largest
+    known.sharpen(b)
+    value, closer, closest = known.relative_gap(b)
+    assert least <= closer <= truth <= closest <= largest
+    assert not known.exact.all()
+    if error < 1e-3:
+        assert value == pytest.approx(truth, rel=1e-3)
+
+
+def test_a_fit_whose_gap_is_near_the_limit_of_the_warning_knows_it_from_what_it_has():
+    """Here a gap of 0.5 to 2 % was computed from all points, whatever was known of it."""
+    rng = np.random.default_rng(4)
+    y = np.where(np.arange(2400) % 2, 1.0, -1.0)
+    X = rng.normal(size=(2400, 50)) + 0.45 * y[:, None]
+    solution = svmcore.train_svc(X, y, C=10.0, tol=2.7e-3, solver="block", n_threads=1)
+    assert callable(solution.measured)
+    assert solution.stats["certificate_evals"] < 0.1 * len(X) * len(solution.support)
+    assert 0.006 < solution.relative_gap < 0.01
+
+
+# ---- certificates that pass over points beyond the margin ---------------------------------------------------------------
+
+KERNELS = {
+    "rbf": Kernel(int(KernelKind.RBF), 0.5, 0.0, 3, 0.0),
+    "laplacian": Kernel(int(KernelKind.LAPLACIAN), 0.3, 0.0, 3, 0.25),
+    "poly": Kernel(int(KernelKind.POLY), 0.2, 1.0, 4, 0.0),
+    "sigmoid": Kernel(int(KernelKind.SIGMOID), 0.1, 0.1, 3, 0.5),
+}
+FORMS = ("hinge", "squared_hinge", "regression", "quantile", "one class")
+
+
+def sparse_point(form, kernel, equality, seed, n=400, d=3):
+    """A rough optimum with few vectors: the answer of a few pair steps, say."""
+    rng = np.random.default_rng([5, seed])
+    X = rng.normal(size=(n, d)) + np.where(rng.random(n) < 0.5, 1.5, -1.5)[:, None]
+    y, costs = np.sign(X.sum(axis=1)), rng.uniform(0.5, 2.0, n)
+    if form == "regression":
+        qp = formulations.svr(np.sin(X[:, 0]), costs, 0.2, "epsilon_insensitive", equality)
+    elif form == "quantile":
+        qp = formulations.quantile(np.sin(X[:, 0]), costs, 0.3, equality)
+    elif form == "one class":
+        qp = formulations.one_class(costs, 0.1)
+    else:
+        qp = formulations.svc(y, costs, form, equality)
+    K = KernelMatrix(X, KERNELS[kernel], cache_bytes=1 << 20)
+    start = formulations.feasible_start(qp, np.zeros(len(qp.c)))
+    solver = svmcore.solvers.load("smo")
+    from svmcore._control import new_control
+
+    control = new_control("fit", None, None, 0)
+    with control:
+        raw = solver.run(
+            qp, K, control=control, tol=0.05, stopping="kkt", max_iter=2000, start=start, seed=0, trace=False
+        )
+    return qp, raw.beta, rng
+
+
+def points_of(form, kernel, seed, n=400, d=3):
+    rng = np.random.default_rng([5, seed])
+    return KernelMatrix(
+        rng.normal(size=(n, d)) + np.where(rng.random(n) < 0.5, 1.5, -1.5)[:, None],
+        KERNELS[kernel],
+        cache_bytes=1 << 20,
+    )
+
+
+def both(monkeypatch, qp, kernel, seed, beta, intercept, *, best=False, known=None):
+    """The certificate that passes over points, the one of all points, and how many points were passed over."""
+    asked = []
+    whole = points_of("", kernel, seed)
+    kernel_product(qp, whole, beta)
+    call = RoughProduct.__call__
+    monkeypatch.setattr(certify, "_BRIEF", 0.0)
+    monkeypatch.setattr(RoughProduct, "__call__", lambda self, X, n: asked.append(len(X)) or call(self, X, n))
+    K = points_of("", kernel, seed)
+    full = certificate(qp, whole, beta, intercept, best=best)
+    assert not asked
+    found = certificate(qp, K, beta, intercept, best=best, known=known and known(K))
+    return found, full, sum(asked)
+
+
+def assert_same(found, full):
+    for name in ("objective", "primal_objective", "gap", "kkt_violation", "infeasibility", "intercept"):
+        assert getattr(found, name) == pytest.approx(getattr(full, name), rel=1e-9, abs=1e-9), name
+
+
+@pytest.mark.parametrize("equality", [True, False])
+@pytest.mark.parametrize("kernel", list(KERNELS))
+@pytest.mark.parametrize("form", FORMS)
+def test_points_that_are_passed_over_change_no_number(monkeypatch, form, kernel, equality):
+    qp, beta, _ = sparse_point(form, kernel, equality, 1)
+    for intercept, best in ((None, False), (None, True), (0.3, False)):
+        with monkeypatch.context() as patch:
+            found, full, asked = both(patch, qp, kernel, 1, beta, intercept, best=best)
+        assert (asked > 0) == (form != "quantile")  # each of its variables is free or has weight
+        assert_same(found, full)
+
+
+@given(seed=st.integers(0, 5), which=st.integers(0, 10**6), by=st.floats(-1e3, 1e3), form=st.sampled_from(FORMS[:3]))
+def test_a_wrong_multiplier_or_a_wrong_value_of_a_solver_at_a_point_that_was_passed_over_is_noticed(
+    seed, which, by, form
+):
+    """Whatever is planted, the certificate is that of all points in float64. It asks nobody what the solver thought."""
+    qp, beta, _ = sparse_point(form, "rbf", True, seed)
+    K = points_of("", "rbf", seed)
+    known = Residual(qp, K, beta)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(certify, "_BRIEF", 0.0)
+        honest = certificate(qp, K, beta, known=known)
+        over = np.flatnonzero(~known.exact)
+        assert len(over)
+        t = over[which % len(over)]
+
+        def told(K):
+            """What a solver says: a value that is off, and a bound that denies it."""
+            v = measures.residual(qp, beta, kernel_product(qp, points_of("", "rbf", seed), beta))
+            v[t] += by
+            return Residual(qp, K, beta, v, 1e-9)
+
+        found, full, asked = both(patch, qp, "rbf", seed, beta, None, known=told)
+        assert asked > 0
+        assert_same(found, full)
+        assert_same(found, honest)
+    wrong = beta.copy()
+    wrong[t] = qp.upper[t] if qp.upper[t] > 0 else qp.lower[t]
+    if not np.isfinite(wrong[t]):
+        wrong[t] = np.sign(wrong[t])
+    with pytest.MonkeyPatch.context() as patch:
+        found, full, _ = both(patch, qp, "rbf", seed, wrong, None)
+        assert_same(found, full)
+        assert found.infeasibility > honest.infeasibility + 0.1
+        assert found.gap != pytest.approx(honest.gap, rel=1e-3)
+
+
+def test_where_float32_decides_too_little_everything_is_computed(monkeypatch):
+    qp, beta, _ = sparse_point("hinge", "rbf", True, 2)
+    monkeypatch.setattr(certify, "_AT_ONCE", 64)
+    call = RoughProduct.__call__
+    monkeypatch.setattr(RoughProduct, "__call__", lambda self, X, n: (call(self, X, n)[0], np.full(len(X), 5.0)))
+    found, full, asked = both(monkeypatch, qp, "rbf", 2, beta, None)
+    assert asked == 64  # after a first look the rest is not even tried
+    assert_same(found, full)
+
+
+def test_a_float32_value_that_is_not_finite_decides_nothing(monkeypatch):
+    qp, beta, _ = sparse_point("hinge", "poly", True, 3)
+    kernel = KERNELS["poly"]._replace(coef0=3e9, degree=5)
+    monkeypatch.setitem(KERNELS, "poly", kernel)
+    found, full, asked = both(monkeypatch, qp, "poly", 3, beta, None)
+    assert asked > 0
+    assert found.kkt_violation == pytest.approx(full.kkt_violation, rel=1e-9)
+    assert found.gap == pytest.approx(full.gap, rel=1e-9)
+
+
+def test_the_certificate_of_a_wide_machine_reads_few_points_in_float64():
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(1500, 64)) + np.where(np.arange(1500) % 2, 0.5, -0.5)[:, None]
+    y = np.where(np.arange(1500) % 2, 1.0, -1.0)
+    solution = svmcore.train_svc(X, y, C=1.0, solver="smo", n_threads=1)
+    asked = []
+    product_at = KernelMatrix.product_at
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            KernelMatrix,
+            "product_at",
+            lambda K, targets, *rest: asked.append(len(targets)) or product_at(K, targets, *rest),
+        )
+        found = svmcore.certificate(X, y, solution.alpha, solution.intercept)
+    assert len(solution.support) < 750
+    assert 0 < sum(asked) < 1.3 * len(solution.support)
+    assert found.kkt_violation <= 1e-3
+    assert found.gap == pytest.approx(solution.gap, rel=1e-6)

@@ -22,8 +22,8 @@ from svmcore.distributed.engine import Halted
 from svmcore.distributed.scan import Change, Near, Survey
 from svmcore.distributed.setup import Setup
 from svmcore.kernel.points import is_sparse
+from svmcore.kernel.rough import exponential_error
 from svmcore.kernel.table import is_positive
-from svmcore.kernel.tiles import exponential_error
 from svmcore.problem import measures
 
 START_SHARE = 4  # the start of a part is solved with so many times its costs, or as many as there are parts
@@ -434,7 +434,7 @@ def error_of(fit: Rounds) -> float:
     if not fit.moved_single:
         return double
     largest = max(part.largest for part in surveys)
-    return double + exponential_error(fit.task.n_features, largest) * fit.moved_single
+    return float(double + exponential_error(fit.task.n_features, largest) * fit.moved_single)
 
 
 def prove(fit: Rounds, *, whole: bool, brief: bool) -> Proof:

@@ -203,9 +203,14 @@ class KernelMatrix:
         pairs = self.dense and needs_pairs(self.kernel, self.n_features, sources)
         return pairs and min(targets, sources) >= _SYMMETRIC_POINTS
 
+    def remembers(self, index: IntArray, coef: FloatArray) -> bool:
+        """Whether this was the last product."""
+        memo = self._memo
+        return memo is not None and np.array_equal(memo[0], index) and np.array_equal(memo[1], coef)
+
     def product(self, index: IntArray, coef: FloatArray) -> FloatArray:
         """K[:, index] @ coef. The last product is remembered. Asked for the same again, the answer comes from memory."""
-        if self._memo is not None and np.array_equal(self._memo[0], index) and np.array_equal(self._memo[1], coef):
+        if self._memo is not None and self.remembers(index, coef):
             return self._memo[2]
         if self.function is not None:
             self.n_evals += len(index) * self.n

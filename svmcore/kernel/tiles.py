@@ -42,6 +42,7 @@ from svmcore.kernel.products import (
     terms_of,
     with_constant,
 )
+from svmcore.kernel.rough import ROUNDING, error_factors, error_of_dots
 from svmcore.kernel.spare import spare
 from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
@@ -73,7 +74,6 @@ _BETWEEN_LOOKS = 2e8
 
 # Rounding. Distances may be computed from norms: |x|^2 + |z|^2 - 2 x'z. Above _CANCELS, the largest scaled squared norm,
 # that is too coarse in float32. Of many features it is coarser than a sum of squared differences above `products.NEAR`.
-_ROUNDING = 2.0**-24
 _CANCELS = 50.0
 
 
@@ -170,7 +170,7 @@ class _Tiles:
         if self._kept is None and not self.linear and 4 * self.n * (self.n + 2 * LANES) <= room:
             self._close()
             self._kept = self._compute(np.arange(self.n), np.float32)
-            offset = 8.0 * _ROUNDING * abs(self.offset)  # kept values include the offset, in float32
+            offset = 8.0 * ROUNDING * abs(self.offset)  # kept values include the offset, in float32
             self.error_factor = np.sqrt(self.error_factor**2 + offset)
             self._spared, self._buffer = (self._buffer, self._touched), np.empty(0, np.float32)
 
@@ -292,15 +292,6 @@ class _Tiles:
         out[count:] = 0
         return out
 
-    def _bound_of_dot(self, squares: FloatArray, terms: int) -> FloatArray:
-        """Error factors of kernel values made of dot products of so many terms. `squares` are the squared norms."""
-        shape = self.shape
-        size = abs(shape.scale) * squares + abs(shape.coef0)
-        degree = float(shape.degree) if self.K.kernel.kind == KernelKind.POLY else 1.0
-        if self.K.kernel.kind == KernelKind.SIGMOID:
-            size = np.maximum(size, 1.0)
-        return np.asarray(np.sqrt(_ROUNDING * max(1.0, degree) * (terms + 16.0)) * size ** (0.5 * degree))
-
     def _finish(self, out: Real, count: int, *, half: bool) -> Real:
         """A Gram matrix without offset and padding, or its lower triangle (`half`), made whole and counted."""
         if half:
@@ -310,12 +301,6 @@ class _Tiles:
         out[count:] = 0
         self.n_evals += count * (count + 1) // 2 if half else count * count
         return out
-
-
-def exponential_error(width: int, largest: float) -> float:
-    """How far a float32 value of an exponential kernel may be off, given the largest scaled norm. See `DenseTiles._bound`."""
-    terms = min(width, vector.CHUNK) + -(-width // vector.CHUNK)
-    return _ROUNDING * ((terms + 2.0) / np.e + 1.5 * largest + 8.0)
 
 
 class DenseTiles(_Tiles):
@@ -343,7 +328,11 @@ class DenseTiles(_Tiles):
             self.single_shape = vector.NearRbf(*self.shape)
         elif near:
             self.panels[:, width] = 0.0  # a difference of nothing
-        self.error_factor = self._bound(width, squares[: self.n])
+        sizes = squares[: self.n]
+        if kind == KernelKind.LAPLACIAN:
+            sizes = np.abs(self.panels).sum(axis=1).ravel()[: self.n].astype(np.float64)
+        near = self.single_shape is not self.shape
+        self.error_factor = error_factors(K.kernel, width, sizes, float(sizes.max(initial=0.0)), near=near)
 
     def _shape(self, *, single: bool) -> vector.Shape:
         """The tile of a number type."""
@@ -398,38 +387,6 @@ class DenseTiles(_Tiles):
                 store(self._shape(single=single), packed[group : group + step], source, False, a, b, rows)
 
         split(run, len(source), work, self.n_threads)
-
-    def _bound(self, width: int, squares: FloatArray) -> FloatArray:
-        """Factors r_i, one per point: K_ij is off by at most r_i r_j in float32, and so is its share of a sum.
-
-        A rounding is a relative error of u = 2^-24. Let d be the most terms that one value passes through: those of a chunk,
-        and then the chunks. Let R be the largest norm of a point.
-
-        Distances. A sum of squares or of absolute values is off by d + 2 roundings. Rounded coordinates move a squared
-        distance m by 4 R sqrt(m) u, and a city-block one by 2 R u. A distance from |x|^2 + |z|^2 and a product is off by
-        d + 2 roundings of 2 |x| |z|, and by 2 roundings of the squares.
-
-        Exponentials. K = 2^-m turns a relative error of m into at most 1 / e of it. It turns an error of sqrt(m) into at
-        most 0.36, and one of 1 into at most 0.7, which is log 2. The exponential itself is off by less than 8 roundings.
-
-        Products. A product x'z is off by d + 2 roundings of |x| |z|, and ``a = scale x'z + coef0`` by d + 4 roundings of
-        ``A = |scale| |x| |z| + |coef0|``. A is at most the root of the product of its values at x and at z. A power is off by
-        `degree` times as many roundings of the power of A.
-
-        The sum over a few rows adds less than 8 roundings.
-        """
-        terms = min(width, vector.CHUNK) + -(-width // vector.CHUNK)
-        if self.single_shape is not self.shape:
-            largest = float(squares.max(initial=0.0))
-            each = 1.4 * (terms + 2.0) * squares + 2.8 * largest + 1.5 * np.sqrt(largest) + 9.0
-            return np.asarray(np.sqrt(_ROUNDING * each))
-        if facts_of(self.K.kernel).exponential:
-            if self.K.kernel.kind == KernelKind.LAPLACIAN:
-                largest = float(np.abs(self.panels).sum(axis=1).max(initial=0.0))
-            else:
-                largest = float(np.sqrt(squares.max(initial=0.0)))
-            return np.full(self.n, np.sqrt(exponential_error(width, largest)))
-        return self._bound_of_dot(squares, terms)
 
     def _compute(self, points: IntArray, dtype: Any) -> Real:
         """As `_Tiles._compute`."""
@@ -526,9 +483,9 @@ class SparseTiles(_Tiles):
         longest = int(np.diff(indptr).max(initial=0))
         if facts_of(K.kernel).exponential:
             worst = (0.0 if self.binary else 2.0 * (longest + 2)) * largest + 3.0 * largest + 8.0
-            self.error_factor = np.full(K.n, np.sqrt(_ROUNDING * worst))
+            self.error_factor = np.full(K.n, np.sqrt(ROUNDING * worst))
         else:
-            self.error_factor = self._bound_of_dot(norms, longest)
+            self.error_factor = error_of_dots(K.kernel, norms, longest)
 
     def _spread(self, points: IntArray, real: Any, same: Spread | None = None) -> Spread:
         return Spread(self.csr[real], points, self.K.n_features, np.uint8 if self.binary else real, same)

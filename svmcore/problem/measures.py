@@ -81,15 +81,20 @@ def _maximiser(u: FloatArray, diag: FloatArray, lower: FloatArray, upper: FloatA
     return np.asarray(np.where(flat, corner, np.clip(interior, lower, upper)))
 
 
-def gap(qp: DualQP, beta: FloatArray, v: FloatArray, b: float) -> float:
-    """Primal objective at bias b minus dual objective."""
+def gap_terms(qp: DualQP, beta: FloatArray, v: FloatArray, b: float) -> FloatArray:
+    """What each variable adds to the duality gap at bias b. Each term is a convex function of its residual, and zero at b."""
     lower, upper = _boxes(qp, beta)
     if not qp.diag.any():
         u = v - b
-        return float(np.sum((np.where(u > 0, upper, lower) - beta) * u))
+        return np.asarray((np.where(u > 0, upper, lower) - beta) * u)
     u = v + qp.diag * beta - b
     z = _maximiser(u, qp.diag, lower, upper)
-    return float(np.sum((z - beta) * (u - 0.5 * qp.diag * (z + beta))))
+    return np.asarray((z - beta) * (u - 0.5 * qp.diag * (z + beta)))
+
+
+def gap(qp: DualQP, beta: FloatArray, v: FloatArray, b: float) -> float:
+    """Primal objective at bias b minus dual objective."""
+    return float(np.sum(gap_terms(qp, beta, v, b)))
 
 
 def best_bias(qp: DualQP, beta: FloatArray, v: FloatArray) -> float:

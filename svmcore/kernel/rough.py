@@ -1,0 +1,187 @@
+"""Products of kernel values with coefficients in single precision, each with a bound on its error that holds for certain.
+
+Who asks where a value lies, and not what it is, has its answer from these for most points, in half of the time or less.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from svmcore._threads import split
+from svmcore._types import LANES, FloatArray, Kernel, KernelKind
+from svmcore.kernel.points import Real, packed_rows, packed_weights
+from svmcore.kernel.products import NEAR, NEAR_FEATURES, needs_pairs, shape_of
+from svmcore.kernel.table import facts_of
+from svmcore.simd import loops, vector
+
+ROUNDING = 2.0**-24
+_SUMMED = 9.0  # roundings of a term by its coefficient, and by the sum over the rows of a tile
+_TINY = 1e-37  # less than this is lost of a kernel value where float32 underflows
+_SLACK = 1.01  # terms of second order are left out of the bounds
+_PANELS = 8  # 64 targets each: so many at a time
+_SOURCE_BYTES = 1 << 20  # so many bytes of sources stay in a cache while the targets pass by
+
+
+def error_of_dots(kernel: Kernel, squares: FloatArray, terms: int) -> FloatArray:
+    """Error factors of kernel values made of dot products of so many terms. `squares` are the squared norms.
+
+    See `error_factors`.
+    """
+    degree = float(kernel.degree) if kernel.kind == KernelKind.POLY else 1.0
+    return np.asarray(np.sqrt(ROUNDING * max(1.0, degree) * (terms + 16.0) * _largest_values(kernel, squares)))
+
+
+def _largest_values(kernel: Kernel, squares: FloatArray) -> FloatArray:
+    """v_i such that no |K_ij| is above the root of v_i v_j."""
+    if facts_of(kernel).exponential:
+        return np.ones(len(squares))
+    shape = shape_of(kernel)
+    size = abs(shape.scale) * squares + abs(shape.coef0)
+    degree = float(shape.degree) if kernel.kind == KernelKind.POLY else 1.0
+    if kernel.kind == KernelKind.SIGMOID:
+        size = np.maximum(size, 1.0)
+    return np.asarray(size**degree)
+
+
+def _terms(width: int) -> int:
+    """The most terms that one value passes through: those of a chunk, and then the chunks."""
+    return min(width, vector.CHUNK) + -(-width // vector.CHUNK)
+
+
+def exponential_error(width: int, largest: Any) -> Any:
+    """How far a float32 value of an exponential kernel may be off, given the largest scaled norm. See `error_factors`.
+
+    Of a number or an array.
+    """
+    return ROUNDING * ((_terms(width) + 2.0) / np.e + 1.5 * largest + 8.0)
+
+
+def error_factors(kernel: Kernel, width: int, sizes: FloatArray, largest: float, *, near: bool) -> FloatArray:
+    """Factors r_i, one per point: K_ij is off by at most r_i r_j in float32, and so is its share of a sum.
+
+    `sizes` are the squared norms in units of the kernel, or the norms for the Laplacian kernel. `largest` is the largest of
+    all points that they meet. With `near`, distances are computed from squares and a product.
+
+    A rounding is a relative error of u = 2^-24. Let d be the most terms that one value passes through: those of a chunk,
+    and then the chunks. Let R be the largest norm of a point.
+
+    Distances. A sum of squares or of absolute values is off by d + 2 roundings. Rounded coordinates move a squared
+    distance m by 4 R sqrt(m) u, and a city-block one by 2 R u. A distance from |x|^2 + |z|^2 and a product is off by
+    d + 2 roundings of 2 |x| |z|, and by 2 roundings of the squares.
+
+    Exponentials. K = 2^-m turns a relative error of m into at most 1 / e of it. It turns an error of sqrt(m) into at
+    most 0.36, and one of 1 into at most 0.7, which is log 2. The exponential itself is off by less than 8 roundings.
+
+    Products. A product x'z is off by d + 2 roundings of |x| |z|, and ``a = scale x'z + coef0`` by d + 4 roundings of
+    ``A = |scale| |x| |z| + |coef0|``. A is at most the root of the product of its values at x and at z. A power is off by
+    `degree` times as many roundings of the power of A.
+
+    The sum over a few rows adds less than 8 roundings.
+    """
+    terms = _terms(width)
+    if near:
+        return np.asarray(
+            np.sqrt(ROUNDING * (1.4 * (terms + 2.0) * sizes + 2.8 * largest + 1.5 * np.sqrt(largest) + 9.0))
+        )
+    if facts_of(kernel).exponential:
+        norm = largest if kernel.kind == KernelKind.LAPLACIAN else float(np.sqrt(largest))
+        return np.full(len(sizes), np.sqrt(exponential_error(width, norm)))
+    return error_of_dots(kernel, sizes, terms)
+
+
+class RoughProduct:
+    """sum_s coef_s k(x, source_s) in float32 for the rows x of dense matrices, without the offset of the kernel.
+
+    Features are in units of the kernel and coefficients in units of the largest one. So float32 holds whatever float64 does,
+    but what is lost below _TINY.
+    """
+
+    def __init__(self, kernel: Kernel, sources: FloatArray, coef: FloatArray) -> None:
+        self.width = sources.shape[1]
+        self.wide = kernel.kind == KernelKind.RBF and self.width >= NEAR_FEATURES
+        exponential, scale = facts_of(kernel).exponential, float(shape_of(kernel).scale)
+        self.centre = sources.mean(axis=0) if exponential else np.zeros(self.width)
+        self.factor = scale if kernel.kind == KernelKind.LAPLACIAN else float(np.sqrt(abs(scale)))
+        self.kernel = kernel if exponential else kernel._replace(gamma=float(np.sign(scale)))
+        panels, sizes = self._packed(sources, -(-len(sources) // LANES))
+        self.sizes = sizes[: len(sources)]
+        self.largest = float(self.sizes.max(initial=0.0))
+        self.rows = packed_rows(panels, np.arange(len(sources)))
+        self.unit = float(np.abs(coef).max(initial=0.0)) or 1.0
+        self.coef = np.abs(coef / self.unit)
+        self.weights = packed_weights(self.rows, coef / self.unit)
+
+    @staticmethod
+    def serves(kernel: Kernel, n_features: int, sources: int) -> bool:
+        """Whether there is one for dense points, and is worth it."""
+        return sources > 0 and needs_pairs(kernel, n_features, sources)
+
+    @cached_property
+    def far_rows(self) -> Real:
+        """The sources without their squares, for targets that are too far away for distances from squares."""
+        return np.ascontiguousarray(self.rows[:, : self.width])
+
+    def _packed(self, X: FloatArray, count: int) -> tuple[Real, FloatArray]:
+        """Panels in single precision, in units of the kernel, with the squares where these are wanted, and the sizes."""
+        panels = np.empty((count, self.width + self.wide, LANES), np.float32)
+        squares = np.empty(count * LANES)
+        loops.pack_single(X, self.centre, self.factor, 0, count, panels, squares)
+        if self.kernel.kind == KernelKind.LAPLACIAN:
+            return panels, np.abs(panels).sum(axis=1, dtype=np.float64).ravel()
+        return panels, squares
+
+    def __call__(self, X: FloatArray, n_threads: int) -> tuple[FloatArray, FloatArray]:
+        """The values of the rows of X, and a bound on the error of each. Where a bound is not finite nothing is known."""
+        n, size = len(X), _PANELS * LANES
+        count = -(-n // size)
+        values, bounds = np.zeros(count * size), np.zeros(count * size)
+
+        def run(first: int, last: int) -> None:
+            for start in range(first * size, last * size, size):
+                stop = start + size
+                self._some(X[start:stop], values[start:stop], bounds[start:stop])
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            split(run, count, float(self.rows.size) * n, n_threads)
+        return values[:n], bounds[:n]
+
+    def _some(self, X: FloatArray, values: FloatArray, bounds: FloatArray) -> None:
+        """The values of one slab of rows, and their bounds. In place: values, bounds."""
+        count = -(-len(X) // LANES)
+        panels, sizes = self._packed(X, count)
+        largest = max(self.largest, float(sizes[: len(X)].max()))
+        near = self.wide and largest <= NEAR
+        shape, rows = shape_of(self.kernel), self.rows
+        if near:
+            shape = vector.NearRbf(*shape)
+        elif self.wide:
+            panels, rows = np.ascontiguousarray(panels[:, : self.width]), self.far_rows
+        step = max(1, _SOURCE_BYTES // rows[:1].nbytes)
+        for group in range(0, len(rows), step):
+            weights = self.weights[group * vector.ROWS :]
+            loops.add_block_32(shape, rows[group : group + step], weights, panels, 0, count, values)
+        bounds[: len(sizes)] = _SLACK * self._error(sizes, largest, near=near) + _TINY * float(self.coef.sum())
+        bounds[~np.isfinite(values)] = np.inf
+        values *= self.unit
+        bounds *= self.unit
+
+    def _error(self, sizes: FloatArray, largest: float, *, near: bool) -> FloatArray:
+        """How far the value of each target may be off."""
+        if facts_of(self.kernel).exponential and not near:  # one far target spoils no bound but its own
+            meets = np.maximum(sizes, self.largest)
+            norms = meets if self.kernel.kind == KernelKind.LAPLACIAN else np.sqrt(meets)
+            each = exponential_error(self.width, norms) + _SUMMED * ROUNDING
+            return np.asarray(float(self.coef.sum()) * each)
+        ours, theirs = (self._factors(part, largest, near=near) for part in (sizes, self.sizes))
+        return float(self.coef @ theirs) * ours
+
+    def _factors(self, sizes: FloatArray, largest: float, *, near: bool) -> FloatArray:
+        """`error_factors`, with the roundings of the sum."""
+        each = error_factors(self.kernel, self.width, sizes, largest, near=near)
+        return np.asarray(np.sqrt(each**2 + _SUMMED * ROUNDING * _largest_values(self.kernel, sizes)))
+
+
+__all__ = ["RoughProduct", "error_factors", "error_of_dots", "exponential_error"]
