@@ -23,6 +23,7 @@ from svmcore.certificates import certificate
 from svmcore.classes import train_classes
 from svmcore.cv.search import cv_path
 from svmcore.heads import Aim, Head, solved
+from svmcore.kernel.rough import RoughProduct
 from svmcore.models.incremental import leave_one_out
 from svmcore.models.solution import Terms
 from svmcore.path.driver import svm_path
@@ -226,3 +227,5 @@ def _exercise(X: Any, y: Any, kernel: KernelName) -> None:
     certificate(X, y, solution.alpha, solution.intercept, C=10.0, **options)
     many = np.resize(np.arange(len(y)), block.SMALL_COSTLY + 1)
     train_svc(X[many], y[many], 1e-3, solver="block", tol=0.5, max_iter=100, **options)
+    if kernel != "linear" and isinstance(X, np.ndarray):
+        RoughProduct(solution.kernel, solution.support_vectors, solution.dual_coef)(X, 1)

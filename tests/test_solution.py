@@ -63,6 +63,64 @@ def test_decision_values_of_many_rows_come_in_pieces(monkeypatch):
     assert len(found.decision_function(TEST[:1])) == 1
 
 
+def signs_of(machine, rows, monkeypatch):
+    """The classes of the rows, and how many of them were asked for in double precision."""
+    asked = []
+    exactly = decision.Decision.__call__
+    with monkeypatch.context() as patch:
+        patch.setattr(decision, "_WORTH_TWO", 0.0)
+        patch.setattr(decision.Decision, "__call__", lambda self, Z, n: asked.append(Z.shape[0]) or exactly(self, Z, n))
+        found = machine.predict(rows)
+    return found, sum(asked)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly", "sigmoid"])
+@pytest.mark.parametrize("width", [3, 60])
+def test_classes_are_those_of_exact_values_and_single_precision_finds_nearly_all(kernel, width, monkeypatch):
+    rng = np.random.default_rng(width)
+    points = rng.normal(size=(1500, width))
+    labels = np.where(points[:, 0] + np.abs(points[:, 1]) > 0.5, 1, -1)
+    options = {"gamma": 1.0 / width, "coef0": 0.2, "degree": 4} if kernel != "sigmoid" else {"gamma": 0.1 / width}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        machine = svmcore.train_svc(points[:500], labels[:500], 10.0, kernel=kernel, **options)
+    rows = points[500:]
+    exact = machine.decision_function(rows)
+    rows = np.concatenate([rows, rows[np.abs(exact).argsort()[:5]]])
+    found, asked = signs_of(machine, rows, monkeypatch)
+    assert found.tolist() == np.where(machine.decision_function(rows) > 0.0, 1, -1).tolist()
+    assert asked < 0.2 * len(rows)
+    threads = dataclasses.replace(machine, n_threads=3)
+    assert signs_of(threads, rows, monkeypatch)[0].tolist() == found.tolist()
+
+
+def test_what_single_precision_leaves_open_is_asked_in_double(monkeypatch):
+    """Halfway between two points the value is zero, or what rounding makes of it."""
+    machine = svmcore.train_svc([[-1.0, 0.0], [1.0, 0.0]], [-1, 1], 10.0, gamma=0.5)
+    rows = np.random.default_rng(0).normal(size=(900, 2))
+    rows[::3, 0] = 1e-9 * rows[::3, 1]
+    found, asked = signs_of(machine, rows, monkeypatch)
+    assert 300 <= asked < 310
+    assert found.tolist() == np.where(machine.decision_function(rows) > 0.0, 1, -1).tolist()
+    assert set(found[::3].tolist()) == {-1, 1}
+
+
+def test_where_single_precision_tells_nothing_all_rows_are_asked_in_double(monkeypatch):
+    machine = svmcore.train_svc([[-1.0, 0.0], [1.0, 0.0]], [-1, 1], 10.0, gamma=0.5)
+    rows = np.zeros((2000, 2))
+    found, asked = signs_of(machine, rows, monkeypatch)
+    assert asked == 2000  # and not those of the first look twice
+    assert set(found.tolist()) == {-1}
+
+
+def test_one_class_says_inside_on_the_boundary_too(monkeypatch):
+    points = np.random.default_rng(1).normal(size=(200, 2))
+    machine = svmcore.train_one_class(points, 0.3, gamma=0.5)
+    found, asked = signs_of(machine, points, monkeypatch)
+    assert found.tolist() == np.where(machine.decision_function(points) >= 0.0, 1, -1).tolist()
+    assert asked < 200
+
+
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 def test_a_function_as_kernel(layout, monkeypatch):
     from svmcore.kernel import matrix

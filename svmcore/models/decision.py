@@ -7,6 +7,7 @@
 | a few rows, kernels of products, dense   | products with the support vectors by BLAS                              |
 | a few rows, sparse                       | products feature by feature: only what the row holds is looked at      |
 | more                                     | tiles, 64 rows at a time, shared out to threads                        |
+| more, only the sign is asked for, dense  | tiles in float32 with a bound, and the above where it does not decide  |
 
 The ways agree to rounding: a value differs by a small multiple of ``1e-16 sum_s |coef_s k(x, s)|``, for sparse rbf of that
 times ``gamma |x|^2``. None of them depends on the number of threads.
@@ -35,6 +36,7 @@ from svmcore.kernel.points import (
     sparse_points,
 )
 from svmcore.kernel.products import call_kernel, point_product
+from svmcore.kernel.rough import RoughProduct
 from svmcore.kernel.table import facts_of
 
 # A tile of 64 rows does not pay up to FEW rows, and up to FEW_PRODUCTS rows for kernels of products. Below _ONE_BY_ONE rows
@@ -46,6 +48,9 @@ _MOST_WEIGHTS = 1 << 24  # features up to which a linear machine keeps a weight 
 # Support vectors are moved to their mean where that leaves less than the share _OFF_CENTRE of their squared norms. It must
 # not change a weight: the sum of the coefficients must be zero, to the share _BALANCED of their sizes.
 _OFF_CENTRE, _BALANCED = 0.1, 1e-9
+# For signs single precision is asked first, from _WORTH_TWO feature operations on. It is given up where it leaves more than
+# the share _MANY_OPEN of the first _FIRST_ROWS rows open.
+_WORTH_TWO, _FIRST_ROWS, _MANY_OPEN = 1e7, 512, 0.5
 _CANCELS = 1e4  # gamma |x|^2 above which a distance is not to be had from norms and a product
 
 
@@ -92,6 +97,26 @@ class Decision:
             )
         return out
 
+    def signs(self, X: Any, constant: float, n_threads: int) -> FloatArray:
+        """Numbers with the signs of the values plus a constant. Where float32 cannot tell, they are the values themselves."""
+        work = float(X.shape[0]) * len(self.coef) * self.n_features
+        dense = not self.sparse and self.function is None and self.kernel.kind != KernelKind.PRECOMPUTED
+        if work < _WORTH_TWO or not (dense and RoughProduct.serves(self.kernel, self.n_features, len(self.coef))):
+            return self(X, n_threads) + constant
+        rough, out, start = self._rough, np.empty(X.shape[0]), 0
+        while start < len(out):
+            some = X[start : start + (_TEST_ROWS if start else _FIRST_ROWS)]
+            values, bounds = rough(some, n_threads)
+            values += constant
+            left = np.flatnonzero(~(np.abs(values) > bounds))
+            if not start and left.size > _MANY_OPEN * len(some):
+                return self(X, n_threads) + constant
+            if left.size:
+                values[left] = self(some[left], n_threads) + constant
+            out[start : start + len(some)] = values
+            start += len(some)
+        return out
+
     def _called(self, function: Callable[[Any, Any], Any], X: Any) -> FloatArray:
         out = np.empty(X.shape[0])
         step = max(1, matrix.BLOCK_VALUES // len(self.coef))
@@ -113,6 +138,10 @@ class Decision:
     @cached_property
     def _sources(self) -> Points:
         return self._packed(self.support)
+
+    @cached_property
+    def _rough(self) -> RoughProduct:
+        return RoughProduct(self.kernel, self.support, self.coef)
 
     @cached_property
     def _padded(self) -> FloatArray:

@@ -267,18 +267,22 @@ class Solution(OfColumns):
 
     def decision_function(self, X: Any) -> FloatArray:
         """f(x) for every row of X; for a precomputed kernel X holds k(x, training point), shape (m, n)."""
+        return self._decision(self._seen(X), self.n_threads) + self.intercept
+
+    def _seen(self, X: Any) -> Any:
+        """Rows as the decision function takes them."""
         X = self.columns.apply(X)
         if self.kernel.kind == KernelKind.PRECOMPUTED:
-            X = X[:, self.support]
-        elif self.function is None and is_sparse(X) != is_sparse(self.support_vectors):
-            X = _to_format_of(X, self.support_vectors)
-        return self._decision(X, self.n_threads) + self.intercept
+            return X[:, self.support]
+        if self.function is None and is_sparse(X) != is_sparse(self.support_vectors):
+            return _to_format_of(X, self.support_vectors)
+        return X
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of every row of X (the value, for regression; 1 inside and -1 outside, for one class)."""
-        values = self.decision_function(X)
         if self.classes is None:
-            return values
+            return self.decision_function(X)
+        values = self._decision.signs(self._seen(X), self.intercept, self.n_threads)
         above = values >= 0 if self.terms.loss == ONE_CLASS else values > 0
         return np.asarray(self.classes[above.astype(int)])
 

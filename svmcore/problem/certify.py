@@ -129,7 +129,7 @@ class Residual:
         dual = -measures.objective(qp, beta, self.v)
         blur = high - low + 0.5 * float(np.abs(beta) @ self.error)
         primal = abs(gap + dual)
-        return gap / max(primal, NONZERO), low / (primal + blur), high / max(primal - blur, NONZERO)
+        return gap / max(primal, NONZERO), low / max(primal + blur, NONZERO), high / max(primal - blur, NONZERO)
 
     def _terms(self, b: float) -> tuple[FloatArray, FloatArray]:
         """The least and the largest terms of the gap. A term is convex, and zero where the residual is b."""
