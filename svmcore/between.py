@@ -170,10 +170,11 @@ class OverMatrix:
             else:
                 spans.append([first, last])
         point = np.concatenate([self.places[a:b] for a, b in spans])
-        above = np.isin(self.codes[point], part.plus) if len(part.plus) > 1 else self.codes[point] == part.plus[0]
-        bound = C * self.weights[point]
-        lower, upper = np.where(above, 0.0, -bound), np.where(above, bound, 0.0)
-        qp = DualQP(np.where(above, 1.0, -1.0), lower, upper, np.zeros(len(point)), point, True)
+        sides = np.full(len(self.edges) - 1, -1.0)
+        sides[list(part.plus)] = 1.0
+        sign = sides[self.codes[point]]
+        reach = sign * (C * self.weights[point])
+        qp = DualQP(sign, np.minimum(reach, 0.0), np.maximum(reach, 0.0), np.zeros(len(point)), point, True)
         return qp, np.array(spans)
 
     def _machine(

@@ -108,6 +108,9 @@ def train_classes(
     lost = {k for k, machine in enumerate(known) if machine is None}
     interrupted = (lost or {len(known) - 1}) if control.reason() is Status.INTERRUPTED else set()
     for k, (part, cost, nu, machine) in enumerate(zip(which.parts, *each, known, strict=True)):
+        if machine is not None and not interrupted:
+            machines.append(machine)
+            continue
         left = None if limit is None else max(0.0, limit - (time.perf_counter() - begin))
         how = {**options, "nu": nu, "n_threads": threads, "time_limit": 0.0 if stopped or interrupted else left}
         with listening() as heard:

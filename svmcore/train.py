@@ -277,6 +277,7 @@ def _trained(problem: Problem, nu: Any, run: Run, control: Any, X: Any, y: Any, 
     """Solve a problem, or the one of its family that has this nu."""
     weights = form["sample_weight"]
     form = form | {"sample_weight": None if weights is None else np.array(weights)} | _worked_out(problem, form)
+    y = y.codes if type(y) is border.Coded else y
     training = Training(_own(problem.X, X), np.array(y), form, run.tol, problem.columns)
     if nu is None:
         return _fit(problem, run, control, training)

@@ -200,6 +200,7 @@ def test_machines_over_one_matrix_are_those_that_are_trained_one_by_one(kind, ke
     np.testing.assert_allclose(machine.fit(points, THREE, weight).predict_proba(points), whole, atol=2e-6)
 
 
+@pytest.mark.filterwarnings("ignore:stationary")  # the sigmoid kernel
 def test_which_machines_are_solved_over_one_matrix(monkeypatch):
     asked = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import oracle
 import pytest
 from scipy.sparse import csr_array
 
@@ -15,7 +16,7 @@ from svmcore._jit import DISABLED
 from svmcore._types import LANES, Kernel, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.whole import gram_of
-from svmcore.problem import formulations
+from svmcore.problem import border, formulations
 from svmcore.problem.certify import certificate
 from svmcore.simd.vector import BIG_32
 from svmcore.solvers import _block_jit as block_pieces
@@ -299,6 +300,23 @@ def test_sums_of_both_sides_of_a_tube():
     tube = qp._replace(c=np.concatenate([target - shared.half, target + shared.half]))
     (found,) = small.measured(gram_of(K), [(tube, small.spans_of(qp.point))], [shared.beta], 1e-7)
     assert found.bias == pytest.approx(shared.mean, abs=1e-7)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly", "sigmoid", "laplacian"])
+@pytest.mark.parametrize("shape", [(20, 3), (20, 100), (300, 5)], ids=str)
+@pytest.mark.parametrize("offset", [0.0, 2.0])
+def test_every_way_to_a_matrix_gives_its_values(kernel, shape, offset):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=shape)
+    spec = border.kernel(kernel, X, "scale", 3, 1.0, offset)
+    K = KernelMatrix(X, spec.kernel, cache_bytes=0)
+    values = gram_of(K)[:, : shape[0]]
+    expected = oracle.kernel_matrix(kernel, X, X, spec.kernel.gamma, spec.kernel.coef0) + offset
+    np.testing.assert_allclose(values, expected, rtol=1e-12, atol=1e-12)
+    assert np.array_equal(values, values.T)
+    assert K.n_evals >= shape[0] ** 2
+    if kernel in ("rbf", "laplacian"):
+        assert (np.diag(values) == 1.0 + offset).all()
 
 
 def test_spans_are_neighbours():

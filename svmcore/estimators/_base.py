@@ -29,7 +29,7 @@ from svmcore.train import train_one_class, train_svc, train_svr
 _EVERY = 0.05  # seconds between two reports to callbacks
 # Up to _FEW rows are solved to rounding: to the tolerance _SHARP, where _PATIENCE steps reach it. That is left out where
 # fewer than _LEAST steps are allowed, and from the tolerance _ROUGH on, with which nobody asks for exactness.
-_FEW, _SHARP = 200, 1e-11
+_FEW, _SHARP = 100, 1e-11
 _PATIENCE, _LEAST = 20_000, 1000
 _ROUGH = 0.1
 _SEEDS = 2**31 - 1
@@ -362,7 +362,8 @@ def machines_for(form: Trainer, data: TrainingData, words: dict[str, Any], strat
     tol = border.number("tol", words["tol"], low=0.0, strict=True)
     limit = border.integer("max_iter", words["max_iter"], low=-1)
     steps = _PATIENCE if limit == -1 else min(_PATIENCE, limit)
-    if count(data.X) <= _FEW and steps >= _LEAST and words["time_limit"] is None and tol < _ROUGH:
+    rows = count(data.X) if data.w is None else np.count_nonzero(data.w)
+    if rows <= _FEW and steps >= _LEAST and words["time_limit"] is None and tol < _ROUGH:
         with listening() as told:
             found = _trained(form, data, words | {"tol": min(tol, _SHARP), "max_iter": steps}, strategy)
         answer = _as_asked(found, tol)
@@ -393,9 +394,12 @@ def _trained(form: Trainer, data: TrainingData, words: dict[str, Any], strategy:
     """One call of the function."""
     if form.targets == "none":
         return form.train(data.X, sample_weight=data.w, **words)  # type: ignore[no-any-return]
-    if data.classes is not None and len(data.classes) > 2:
-        return train_classes(data.X, data.y, sample_weight=data.w, strategy=strategy, **words)
-    return form.train(data.X, data.y, sample_weight=data.w, **words)  # type: ignore[no-any-return]
+    if data.classes is None:
+        return form.train(data.X, data.y, sample_weight=data.w, **words)  # type: ignore[no-any-return]
+    y = border.Coded(data.y, np.arange(len(data.classes)))
+    if len(data.classes) > 2:
+        return train_classes(data.X, y, sample_weight=data.w, strategy=strategy, **words)
+    return form.train(data.X, y, sample_weight=data.w, **words)  # type: ignore[no-any-return]
 
 
 __all__ = [

@@ -41,8 +41,7 @@ class Fitted:
         self.machines = found.machines if isinstance(found, Machines) else (found,)
         self.sparse = sparse
         self.n = self.machines[0].n_points
-        self.support = self._support(codes)
-        self.support_codes = None if codes is None else codes[self.support]
+        self._codes = codes
         self.objects = None if points is None else taken(points, self.support)
 
     def plain(self) -> dict[str, Any]:
@@ -65,9 +64,16 @@ class Fitted:
         made.support, made.support_codes, made.objects = state["support"], state["support_codes"], state["objects"]
         return made
 
-    def _support(self, codes: IntArray | None) -> IntArray:
-        support = self.found.support
+    @cached_property
+    def support(self) -> IntArray:
+        """The rows of the support vectors, by class."""
+        support, codes = self.found.support, self._codes
         return support if codes is None else support[np.argsort(codes[support], kind="stable")]
+
+    @cached_property
+    def support_codes(self) -> IntArray | None:
+        """Their classes, as places among the classes."""
+        return None if self._codes is None else self._codes[self.support]
 
     @property
     def division(self) -> Division | None:

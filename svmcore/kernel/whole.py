@@ -10,10 +10,14 @@ import numpy as np
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.products import call_kernel, demand_symmetry
+from svmcore.kernel.table import facts_of
 from svmcore.kernel.tiles import exact_gram, has_gram
 from svmcore.simd.loops import copy_block
 
 _ROWS = 512
+# BLAS makes products of few points faster than tiles do: products alone of at most _FEW, and values of other kernels, which
+# take a second pass, where there are _WIDE times as many features.
+_FEW, _WIDE = 256, 4
 
 
 def whole_kernel(
@@ -39,15 +43,27 @@ def gram_of(K: KernelMatrix) -> FloatArray:
     kind = K.kernel.kind
     if kind == KernelKind.PRECOMPUTED and K.function is None:
         return np.asarray(K.X + K.kernel.offset if K.kernel.offset else K.X)
-    if K.dense and kind == KernelKind.LINEAR:
+    facts, measure = facts_of(K.kernel), None
+    if K.dense and (K.n <= _FEW if kind == KernelKind.LINEAR else _WIDE * K.n <= K.n_features):
+        if facts.measure == "product":
+            measure = K.X @ K.X.T
+        elif K.squares is not None:
+            measure = _distances(K.X @ K.X.T)
+    if measure is not None:
         K.n_evals += K.n * K.n
-        products = K.X @ K.X.T
-        return np.asarray(products + K.kernel.offset if K.kernel.offset else products)
+        values = facts.value(K.kernel, measure)
+        return values + K.kernel.offset if K.kernel.offset else values
     whole = exact_gram(K, lambda _: True) if has_gram(K) else None
     if whole is not None:
         return whole
     every = np.arange(K.n)
     return np.ascontiguousarray(K.block(every, every))
+
+
+def _distances(products: FloatArray) -> FloatArray:
+    """Squared distances from products. They are symmetric, and that of a point from itself is zero."""
+    squares = products.diagonal()
+    return np.maximum(squares + squares[:, None] - 2.0 * products, 0.0)
 
 
 def part_of(gram: FloatArray, rows: IntArray, columns: IntArray, out: FloatArray | None = None) -> FloatArray:

@@ -453,8 +453,17 @@ def _several(classes: np.ndarray[Any, Any]) -> InputError:
     )
 
 
+class Coded(NamedTuple):
+    """Labels that have been looked at: places among classes, each of which is there."""
+
+    codes: IntArray
+    classes: np.ndarray[Any, Any]
+
+
 def label_codes(y: Any, n: int) -> tuple[IntArray, np.ndarray[Any, Any]]:
     """Labels of two or more classes as places among the sorted classes, and these."""
+    if type(y) is Coded:
+        return y
     array = label_array(y)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array.reshape(-1)
