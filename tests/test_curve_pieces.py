@@ -46,50 +46,102 @@ def record(seed: int) -> tuple[curve_jit.Replay, np.ndarray, list[set[int]]]:
     return R, np.array(values), elbows
 
 
+def moves_for(n_stretches: int, room: int) -> curve_jit.Moves:
+    """Room for moves, full of what nobody may read."""
+    return curve_jit.Moves(np.full(n_stretches + 1, -7), np.full(room, -7), np.full(room, np.nan))
+
+
+def summed(moves: curve_jit.Moves, n: int) -> np.ndarray:
+    """How far each of n members moves at each stretch. No member moves twice there."""
+    out = np.zeros((len(moves.begin) - 1, n))
+    for k in range(len(out)):
+        own = slice(moves.begin[k], moves.begin[k + 1])
+        assert len(set(moves.member[own])) == moves.begin[k + 1] - moves.begin[k]
+        out[k, moves.member[own]] = moves.by[own]
+    return out
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_record_is_played_in_pieces(seed):
     R, values, elbows = record(seed)
+    new = np.full(N, np.nan)
     for first, last in ((0, 3), (3, 4), (4, KNOTS - 1)):
-        members, count = np.full(N, -1), np.full(N, -1)
-        n = curve_jit.changing(R, first, last, members, count)
+        members = np.full(N, -1)
+        n = curve_jit.changing(R, first, last, members)
         on = [i for k in range(first, last + 1) for i in elbows[k]]
         moved = R.event_index[R.knot_events[first] : R.knot_events[last]]
         assert sorted(members[:n]) == sorted({*on, *moved.tolist()})
         assert [R.place[i] for i in members[:n]] == list(range(n))
-        assert list(count[:n]) == [on.count(i) for i in members[:n]]
-        out = np.full((last - first + 1, n), np.nan)
-        curve_jit.play(R, first, last, members, n, out)
-        assert (out == values[first : last + 1, members[:n]]).all()
+        moves = moves_for(last - first, 2 * R.offset[-1] + len(R.event_index))
+        total = curve_jit.play(R, first, last, members[:n], new, moves)
+        assert total == moves.begin[-1]
+        assert (moves.by[:total] != 0.0).all()
+        assert np.array_equal(summed(moves, n), np.diff(values[first : last + 1, members[:n]], axis=0))
         assert (R.beta == values[last]).all()
         assert (R.place == -1).all()
+        ends = np.unique([0, *np.random.default_rng(seed).integers(0, last - first + 1, 2), last - first])
+        joined, scratch = moves_for(len(ends) - 1, total), np.zeros(n)
+        curve_jit.join(moves, ends, scratch, joined)
+        wanted = np.diff(values[first : last + 1, members[:n]][ends], axis=0)
+        np.testing.assert_allclose(summed(joined, n), wanted, rtol=0.0, atol=1e-15)
+        assert (scratch == 0.0).all()
 
 
-def stage(seed: int) -> tuple[curve_jit.Chords, np.ndarray, np.ndarray, np.ndarray]:
-    """Random values at knots, bounds that just hold, and: (stage, kernel, values of rows at knots, roots)."""
+N_ROWS = curve_jit.TILE + 12
+
+
+def stage(seed: int) -> tuple[curve_jit.Chords, curve_jit.Moves, curve_jit.Moves, np.ndarray, np.ndarray, np.ndarray]:
+    """Random moves, bounds that just hold: (chords, moves from end to end, moves, kernel, values of rows at knots, roots)."""
     rng = np.random.default_rng(seed)
-    n_rows, n_members = 12, 5
+    n_members = 5
     ends = np.array([0, 1, 4, KNOTS - 1])
     at = np.sort(rng.random(KNOTS))[::-1].copy()
-    values = np.cumsum(rng.normal(size=(KNOTS, n_members)), axis=0)
-    K, level = rng.normal(size=(n_rows, n_members)), 3.0 * rng.normal(size=KNOTS)
-    first = rng.normal(size=n_rows) * 8.0
+    values = np.cumsum(rng.normal(size=(KNOTS, n_members)) * (rng.random((KNOTS, n_members)) < 0.7), axis=0)
+    K, level = rng.normal(size=(N_ROWS, n_members)), 3.0 * rng.normal(size=KNOTS)
+    first = rng.normal(size=N_ROWS) * 8.0
     lam_f = first + (values - values[0]) @ K.T + (level - level[0])[:, None]
-    roots, chord = rng.random(n_rows) + 0.5, np.zeros((KNOTS, 2))
+    roots, chord = rng.random(N_ROWS) + 0.5, np.zeros((KNOTS, 2))
     for a, b in pairwise(ends):
         for k in range(a + 1, b):
             share = (at[a] - at[k]) / (at[a] - at[b])
             stray = np.abs(lam_f[k] - (lam_f[a] + share * (lam_f[b] - lam_f[a])))
             chord[k, 1] = 0.3 * stray.max()
             chord[k, 0] = max(1e-9, ((stray - chord[k, 1]) / roots).max())
-    return curve_jit.Chords(at, level, values, chord, ends), K, lam_f, roots
+    moves, joined = (moves_of(np.diff(part, axis=0)) for part in (values, values[ends]))
+    return curve_jit.Chords(at, level, chord, ends), joined, moves, K, lam_f, roots
 
 
-@pytest.mark.parametrize("room", [0, 3, 200])
+def moves_of(steps: np.ndarray) -> curve_jit.Moves:
+    """Moves from how far each member moves at each stretch."""
+    stretch, member = np.nonzero(steps)
+    begin = np.searchsorted(stretch, np.arange(len(steps) + 1))
+    return curve_jit.Moves(begin, member, steps[stretch, member])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_are_followed_to_every_knot(seed):
+    here, _, moves, K, lam_f, _ = stage(seed)
+    out = np.full(lam_f.shape, np.nan)
+    out[0] = lam_f[0]
+    curve_jit.follow_rows(moves, here.level, K, np.full((K.shape[1], curve_jit.TILE), np.nan), out)
+    np.testing.assert_allclose(out, lam_f, rtol=0.0, atol=1e-13 * np.abs(lam_f).max())
+
+
+def tile_for(K: np.ndarray) -> np.ndarray:
+    """Scratch for kernel values and two rows more."""
+    return np.full((K.shape[1] + 2, curve_jit.TILE), np.nan)
+
+
+@pytest.mark.parametrize("room", [0, 3, 2000])
 @pytest.mark.parametrize("seed", range(8))
 def test_changes_of_sign_are_those_of_every_knot(seed, room):
-    here, K, lam_f, roots = stage(seed)
+    here, joined, moves, K, lam_f, roots = stage(seed)
     changes = curve_jit.Changes(np.empty(room), np.empty(room, np.int64), np.empty(room, np.bool_))
-    n, looked_at = curve_jit.sign_changes(here, lam_f[here.ends].copy(), K, roots, 1e-11, changes)
+    out = np.full(N_ROWS, np.nan)
+    n, looked_at = curve_jit.sign_changes(
+        here, joined, moves, lam_f[0].copy(), K, roots, 1e-11, tile_for(K), changes, out
+    )
+    np.testing.assert_allclose(out, lam_f[-1], rtol=0.0, atol=1e-13 * np.abs(lam_f).max())
     knot, row = np.nonzero((lam_f[1:] > 0.0) != (lam_f[:-1] > 0.0))
     assert n == row.size
     assert looked_at <= K.shape[0] * 2  # of three chords two have knots between
@@ -104,14 +156,15 @@ def test_changes_of_sign_are_those_of_every_knot(seed, room):
 
 
 def test_rows_far_from_zero_are_not_looked_at_and_unknown_chords_clear_nobody():
-    here, K, lam_f, roots = stage(0)
-    ends = lam_f[here.ends] + 1e6
+    here, joined, moves, K, lam_f, roots = stage(0)
+    first, out = lam_f[0] + 1e6, np.empty(N_ROWS)
     changes = curve_jit.Changes(np.empty(9), np.empty(9, np.int64), np.empty(9, np.bool_))
-    assert curve_jit.sign_changes(here, ends, K, roots, 1e-11, changes) == (0, 0)
+    assert curve_jit.sign_changes(here, joined, moves, first, K, roots, 1e-11, tile_for(K), changes, out) == (0, 0)
     here.chord[2] = np.inf  # between the second and the third end
     roots[0] = 0.0  # no number times infinity
     with np.errstate(invalid="ignore"):  # of which plain Python would warn
-        assert curve_jit.sign_changes(here, ends, K, roots, 1e-11, changes) == (0, K.shape[0])
+        found = curve_jit.sign_changes(here, joined, moves, first, K, roots, 1e-11, tile_for(K), changes, out)
+    assert found == (0, K.shape[0])
 
 
 def test_a_knot_that_moves_takes_the_chord_that_ends_there_along():

@@ -13,6 +13,7 @@ from test_path import random_problem, two_clouds
 
 from svmcore import ConvergenceWarning, InputError, StoppedError, WorkProgress, load, svm_path
 from svmcore.path import error_curve as _error_curve
+from svmcore.path import follower as _follower
 from svmcore.path.cross import Cross
 
 
@@ -50,11 +51,12 @@ def assert_exact(path, curve, X, positive, weight):
 def small_pieces():
     """Everything so small that each mechanism is at work on tiny problems."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_error_curve, "_OVERHEAD", 300.0)
-        patch.setattr(_error_curve, "_MOST", 20)
-        patch.setattr(_error_curve, "_VALUES", 60)
-        patch.setattr(_error_curve, "_BLOCK", 64)
-        patch.setattr(_error_curve, "_PIECE", 64)
+        patch.setattr(_follower, "_AT_ONCE", 100)
+        patch.setattr(_follower, "_MOST", 20)
+        patch.setattr(_follower, "_MOVES", 60)
+        patch.setattr(_follower, "_BLOCK", 64)
+        patch.setattr(_follower, "_PIECE", 64)
+        patch.setattr(_error_curve, "_ROOM", 2)
         yield
 
 
@@ -82,13 +84,13 @@ def test_chords_keep_nearly_all_rows_from_being_looked_at(kernel, monkeypatch):
     rng = np.random.default_rng(0)
     Z, z = rng.normal(size=(rows, 3)), rng.choice([-1, 1], rows)
     followers = []
-    start = _error_curve.Follower.start
+    start = _error_curve.SignFollower.start
 
     def seen(self, control):
         followers.append(self)
         start(self, control)
 
-    monkeypatch.setattr(_error_curve.Follower, "start", seen)
+    monkeypatch.setattr(_error_curve.SignFollower, "start", seen)
     assert_exact(path, path.error_curve(Z, z), Z, z > 0, np.ones(rows))
     n_knots = path._track.knot.shape[0]
     (follower,) = followers

@@ -7,7 +7,6 @@ holds above it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +19,6 @@ from svmcore.path.error_curve import sign_changes
 from svmcore.path.problem import idle_sides
 from svmcore.path.result import Path
 from svmcore.step_curve import StepCurve, merged
-
-_KNOTS = 64  # looked at together
 
 
 class Decisions(NamedTuple):
@@ -58,33 +55,6 @@ def signs(path: Path, cross: Cross, control: Control) -> Decisions | None:
     C = 1.0 / flips.lam
     order = np.argsort(C, kind="stable")
     return Decisions(start.astype(np.int64), C[order], flips.row[order], flips.positive[order].astype(np.int64))
-
-
-def sweep(path: Path, block: FloatArray) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
-    """lambda * f at both ends of every segment, for the rows whose kernel values are given; first a (inf, .) entry.
-
-    Values at successive knots differ through elbow values only: 64 knots at a time, one product with the variables
-    that change in them.
-    """
-    track = path._track
-    offset = 0.0 if path._data.equality else path._data.spec.kernel.offset
-    at, bias = track.knot[:, 0], track.knot[:, 1]
-    vectors = path._vectors(np.arange(at.size))
-    last = next(vectors)
-    base = block @ last + offset * float(last.sum())
-    previous = base + bias[0]
-    yield np.inf, float(at[0]), previous, previous
-    for start in range(1, at.size, _KNOTS):
-        stop = min(start + _KNOTS, at.size)
-        V = np.stack([next(vectors) for _ in range(start, stop)])
-        moved = np.flatnonzero(np.any(last != V, axis=0))
-        delta = V[:, moved] - last[moved]
-        F = base + delta @ block[:, moved].T + offset * delta.sum(axis=1)[:, None]
-        for k in range(start, stop):
-            current = F[k - start] + bias[k]
-            yield float(at[k - 1]), float(at[k]), previous, current
-            previous = current
-        base, last = F[-1], V[-1]
 
 
 def joined_decisions(first: Decisions, second: Decisions, at: float) -> Decisions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,12 +23,32 @@ _CANCELS = 1e-4  # a squared distance below this share of the norms is summed fr
 _ROWS = 512
 
 
+class WholeGram(NamedTuple):
+    """The kernel among all points, without its offset. Point i is at `place[i]`, or at i where there are no places.
+
+    Machines of few classes read points of these classes alone. So points of a class stand side by side.
+    """
+
+    matrix: FloatArray
+    place: IntArray | None = None
+
+    def part(self, rows: IntArray, columns: IntArray, out: FloatArray | None = None) -> FloatArray:
+        """The kernel between some points, as a new array or in `out`."""
+        if self.place is not None:
+            rows, columns = self.place[rows], self.place[columns]
+        return part_of(self.matrix, rows, columns, out)
+
+
 class Grams:
     """The kernel among all points, by gamma, kept while paths that need it are on their way."""
 
-    def __init__(self, X: Any, n_threads: int, n_gammas: int) -> None:
-        """`n_gammas`: how many matrices there will be; 0: none, for every path has features of its own."""
+    def __init__(self, X: Any, n_threads: int, n_gammas: int, codes: IntArray) -> None:
+        """`n_gammas`: how many matrices there will be; 0: none, for every path has features of its own. `codes`: classes."""
         self.X = X
+        self.place: IntArray | None = None
+        if int(codes.max(initial=0)) > 1:
+            self.place = np.empty(codes.size, dtype=np.int64)
+            self.place[np.argsort(codes, kind="stable")] = np.arange(codes.size)
         self.n_threads = n_threads
         n = X.shape[0]
         self.several = n_gammas > 1
@@ -44,16 +64,16 @@ class Grams:
         """So many paths will ask for this matrix."""
         self._users[gamma] = users
 
-    def get(self, gamma: float | None, spec: KernelSpec) -> FloatArray | None:
+    def get(self, gamma: float | None, spec: KernelSpec) -> WholeGram | None:
         """The kernel matrix without its offset, or None: compute what you need yourself."""
         if spec.kernel.kind == KernelKind.PRECOMPUTED:
-            return np.asarray(self.X)
+            return WholeGram(np.asarray(self.X))
         if not self.shared:
             return None
         with self._lock:
             if gamma not in self._matrices:
                 self._matrices[gamma] = self._compute(gamma, spec)
-            return self._matrices[gamma]
+            return WholeGram(self._matrices[gamma], self.place)
 
     def release(self, gamma: float | None) -> None:
         """A path does not need the matrix any more."""
@@ -70,9 +90,10 @@ class Grams:
             self._rooms.pop(gamma, None)
 
     def _compute(self, gamma: float | None, spec: KernelSpec) -> FloatArray:
+        X = self.X if self.place is None else self.X[np.argsort(self.place)]
         if self.several and spec.kernel.kind == KernelKind.RBF and spec.function is None:
             if self._distances is None:
-                self._distances = squared_distances(self.X)
+                self._distances = squared_distances(X)
             out = self._distances * -spec.kernel.gamma
             return np.asarray(np.exp(out, out=out))
 
@@ -80,7 +101,7 @@ class Grams:
             self._rooms[gamma] = spare_matrix("rows", shape)
             return self._rooms[gamma].matrix
 
-        return whole_kernel(self.X, spec.kernel, spec.function, self.n_threads, room)
+        return whole_kernel(X, spec.kernel, spec.function, self.n_threads, room)
 
 
 class Gram:
@@ -90,7 +111,7 @@ class Gram:
         self._grams, self._gamma, self._spec = grams, gamma, spec
         self.n_threads = grams.n_threads
 
-    def get(self) -> FloatArray | None:
+    def get(self) -> WholeGram | None:
         """As `Grams.get`."""
         return self._grams.get(self._gamma, self._spec)
 
@@ -98,7 +119,7 @@ class Gram:
         """As `Grams.release`."""
         self._grams.release(self._gamma)
 
-    def __reduce__(self) -> tuple[type[SentGram], tuple[FloatArray | None]]:
+    def __reduce__(self) -> tuple[type[SentGram], tuple[WholeGram | None]]:
         matrix = self.get()
         self._grams.forget_room(self._gamma)
         self.release()
@@ -108,30 +129,30 @@ class Gram:
 class SentGram(Gram):
     """The same where it has arrived."""
 
-    def __init__(self, matrix: FloatArray | None) -> None:
-        self._matrix = None if matrix is None else np.asarray(matrix)
+    def __init__(self, matrix: WholeGram | None) -> None:
+        self._matrix = None if matrix is None else matrix._replace(matrix=np.asarray(matrix.matrix))
         self.n_threads = 1
 
-    def get(self) -> FloatArray | None:
+    def get(self) -> WholeGram | None:
         """The matrix."""
         return self._matrix
 
     def release(self) -> None:
         """It goes with the task."""
 
-    def __reduce__(self) -> tuple[type[SentGram], tuple[FloatArray | None]]:
+    def __reduce__(self) -> tuple[type[SentGram], tuple[WholeGram | None]]:
         return SentGram, (self._matrix,)  # to a third process: clusters send tasks on
 
 
 @contextmanager
-def part_for(gram: FloatArray | None, rows: IntArray) -> Iterator[FloatArray | None]:
+def part_for(gram: WholeGram | None, rows: IntArray) -> Iterator[FloatArray | None]:
     """The kernel among the rows of one path, in memory that is handed on to the next one. None where there is no matrix."""
     if gram is None:
         yield None
         return
     room = spare_matrix("part", (rows.size, rows.size))
     try:
-        yield part_of(gram, rows, rows, room.matrix)
+        yield gram.part(rows, rows, room.matrix)
     finally:
         room.give_back()
 

@@ -57,7 +57,7 @@ class Job(NamedTuple):
         gaps: list[float] = []
         wanted = plan.first()
         n_gammas = 0 if self.study.form["standardize"] else len(wanted)
-        grams = Grams(self.study.X, max(1, available_threads() // self.workers), n_gammas)
+        grams = Grams(self.study.X, max(1, available_threads() // self.workers), n_gammas, self.study.codes)
         with self.progress:
             while wanted and not self.progress.ended():
                 results = self._round(wanted, grams)

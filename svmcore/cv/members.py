@@ -15,11 +15,10 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, signs, support_curve
 from svmcore.cv.folds import Fold
 from svmcore.cv.goals import HINGE, ONE_CLASS, Goal
-from svmcore.cv.grams import Gram, part_for
+from svmcore.cv.grams import Gram, WholeGram, part_for
 from svmcore.cv.progress import SharedProgress
 from svmcore.cv.scores import Outcome, Score, joined, rescaled
 from svmcore.cv.several import PathPiece, largest, support_of_all, voted
-from svmcore.kernel.whole import part_of
 from svmcore.path.cross import Cross
 from svmcore.path.data import merged
 from svmcore.path.driver import Way, follow_data, why_stalled
@@ -325,7 +324,7 @@ def finish_fold(study: Study, fold: Fold, machines: list[FollowedMachine], kerne
     return Result(rescaled(outcome, ratio), support, Member(*fold, ratio, strands), span, gap)
 
 
-def _pieces(study: Study, strand: Strand, fold: Fold, gram: FloatArray | None) -> list[PathPiece]:
+def _pieces(study: Study, strand: Strand, fold: Fold, gram: WholeGram | None) -> list[PathPiece]:
     """The paths of a machine, from the smallest C on."""
     out = []
     if strand.path is not None:
@@ -368,7 +367,7 @@ def _follow(study: Study, task: PathTask, gram: FloatArray | None, threads: int,
 class GramCross(Cross):
     """Kernel values between validation rows and the variables of a path, out of the matrix of all rows."""
 
-    def __init__(self, data: Any, X: Any, gram: FloatArray, fold: Fold) -> None:
+    def __init__(self, data: Any, X: Any, gram: WholeGram, fold: Fold) -> None:
         super().__init__(data, X)
         self.gram, self.fold = gram, fold
 
@@ -378,14 +377,14 @@ class GramCross(Cross):
 
     def block(self, rows: slice | IntArray, columns: Any) -> FloatArray:
         """As `Cross.block`."""
-        return part_of(self.gram, self.fold.test[rows], columns)
+        return self.gram.part(self.fold.test[rows], columns)
 
     def values(self, rows: slice | IntArray, variables: IntArray, coef: FloatArray) -> FloatArray:
         """As `Cross.values`."""
         return np.asarray(self.block(rows, self.columns(variables)) @ coef)
 
 
-def cross_of(path: Path, study: Study, fold: Fold, gram: FloatArray | None) -> Cross:
+def cross_of(path: Path, study: Study, fold: Fold, gram: WholeGram | None) -> Cross:
     """Kernel values between the validation rows and the variables of a path."""
     train, test = fold
     X = study.X[np.ix_(test, train)] if study.precomputed else path._data.columns.apply(study.X[test])

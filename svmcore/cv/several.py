@@ -13,8 +13,9 @@ import numpy as np
 
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
-from svmcore.cv.curves import Decisions, steps, sweep
+from svmcore.cv.curves import Decisions, steps
 from svmcore.path.cross import Cross
+from svmcore.path.follower import values_at_knots
 from svmcore.path.problem import idle_sides
 from svmcore.path.result import Path
 from svmcore.problem.division import Division
@@ -22,7 +23,6 @@ from svmcore.step_curve import StepCurve
 
 _EVENTS = 1 << 20  # looked at together
 _VALUES = 1 << 23  # decision values held, of all knots of some rows
-_BLOCK = 1 << 22  # kernel values held
 _STRETCHES = 1 << 20  # decision values compared together
 _TIE = 1e-12  # values that are nearer are equal, relative to the largest
 
@@ -112,8 +112,7 @@ def largest(machines: Sequence[Sequence[PathPiece]], C_min: float) -> Decisions:
     """The class whose machine has the largest value; every machine is given by its pieces, from the smallest C on."""
     n = machines[0][0].cross.n
     knots = sum(int(piece.path._track.knot.shape[0]) for pieces in machines for piece in pieces)
-    variables = max(int(piece.path._sign.size) for pieces in machines for piece in pieces)
-    step = max(1, min(_VALUES // knots, _BLOCK // variables))
+    step = max(1, _VALUES // knots)
     found = []
     for begin in range(0, n, step):
         rows = np.arange(begin, min(begin + step, n))
@@ -129,9 +128,7 @@ def _lines(pieces: Sequence[PathPiece], rows: IntArray) -> ValueLines:
     """All knots of a machine."""
     ats, values = [], []
     for path, cross, high in pieces:
-        columns = cross.columns(np.arange(path._sign.size))
-        F = np.stack([after for *_, after in sweep(path, cross.block(rows, columns))])
-        at = path._track.knot[:, 0]
+        at, F = (np.concatenate(parts) for parts in zip(*values_at_knots(path, cross, rows), strict=True))
         keep = at < high
         if high < np.inf:  # what holds at the border, too
             first = ValueLines(at, F, path._track.bias_slope)

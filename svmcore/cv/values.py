@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray
-from svmcore.cv.curves import steps, sweep
+from svmcore.cv.curves import steps
 from svmcore.path.cross import Cross
+from svmcore.path.follower import values_at_knots
 from svmcore.path.result import Path
 from svmcore.step_curve import StepCurve
 
-_ROWS = 512  # looked at together
 _TIE = 1e-12  # differences below this share of the largest value are ties
-
-
-def _segments(path: Path, cross: Cross) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
-    """`sweep` for all rows at once."""
-    columns = cross.columns(np.arange(path._sign.size))
-    blocks = [cross.block(np.arange(k, min(k + _ROWS, cross.n)), columns) for k in range(0, cross.n, _ROWS)]
-    return sweep(path, np.concatenate(blocks))
 
 
 @one_blas_thread
@@ -34,13 +26,13 @@ def auc_curve(path: Path, cross: Cross, positive: Any, weight: FloatArray) -> St
     """
     C: list[FloatArray] = [np.empty(0)]
     changes: list[FloatArray] = [np.empty(0)]
-    begin = 0.0
-    for high, low, before, after in _segments(path, cross):
-        if high == np.inf:  # only the intercept changes
-            up, down = np.flatnonzero(positive), np.flatnonzero(~positive)
-            order = _order(after[up][:, None] - after[down][None, :], _scale(after))
-            begin = float((weight[up][:, None] * weight[down][None, :] * 0.5 * (1.0 - order)).sum())
-            continue
+    knots = ((float(at), values) for ats, F in values_at_knots(path, cross) for at, values in zip(ats, F, strict=True))
+    low, after = next(knots)  # only the intercept changes above it
+    up, down = np.flatnonzero(positive), np.flatnonzero(~positive)
+    order = _order(after[up][:, None] - after[down][None, :], _scale(after))
+    begin = float((weight[up][:, None] * weight[down][None, :] * 0.5 * (1.0 - order)).sum())
+    for at_knot, values in knots:
+        high, low, before, after = low, at_knot, after, values
         rows = _displaced(before, after)
         up, down = rows[positive[rows]], rows[~positive[rows]]
         if not (up.size and down.size):

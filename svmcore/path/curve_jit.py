@@ -1,4 +1,4 @@
-"""Values of the variables at successive knots of a path, as a matrix over those that change. And where rows change sign."""
+"""How the variables of a path move from knot to knot, and what that does to lambda f of other rows, and to its sign."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore.simd.loops import add_weighted_rows
+
+TILE = 64
+"""So many rows are followed together. Their kernel values stand side by side."""
 
 
 class Replay(NamedTuple):
@@ -25,6 +29,14 @@ class Replay(NamedTuple):
     place: IntArray
 
 
+class Moves(NamedTuple):
+    """What moves: at stretch k member ``member[e]`` moves ``by[e]``, for e from ``begin[k]`` to ``begin[k + 1]``."""
+
+    begin: IntArray
+    member: IntArray
+    by: FloatArray
+
+
 class Chords(NamedTuple):
     """Successive knots: what a path is there, and how far lambda f is from its chords.
 
@@ -33,7 +45,6 @@ class Chords(NamedTuple):
 
     at: FloatArray
     level: FloatArray  # what all rows have in common of lambda f: the bias, and what the kernel's offset adds
-    values: FloatArray  # knot x member
     chord: FloatArray  # (reach, shift)
     ends: IntArray
 
@@ -46,54 +57,129 @@ class Changes(NamedTuple):
     positive: np.ndarray
 
 
+# ---- the variables -----------------------------------------------------------------------------------------------
+
+
 @jit
-def changing(replay, first, last, members, count):
+def changing(replay, first, last, members):
     """Find the variables that are on the elbow, or change sides, from knot `first` to `last`. Returns their number.
 
-    `count` says at how many of these knots each of them is on the elbow. In place: members, count, replay.place.
+    In place: members, replay.place.
     """
     n = 0
-    for k in range(first, last + 1):
-        for e in range(replay.offset[k], replay.offset[k + 1]):
-            i = replay.index[e]
-            if replay.place[i] < 0:
-                replay.place[i] = n
-                members[n] = i
-                count[n] = 0
-                n += 1
-            count[replay.place[i]] += 1
+    for e in range(replay.offset[first], replay.offset[last + 1]):
+        i = replay.index[e]
+        if replay.place[i] < 0:
+            replay.place[i] = n
+            members[n] = i
+            n += 1
     for e in range(replay.knot_events[first], replay.knot_events[last]):
         i = replay.event_index[e]
         if replay.place[i] < 0:
             replay.place[i] = n
             members[n] = i
-            count[n] = 0
             n += 1
     return n
 
 
 @jit
-def play(replay, first, last, members, n, out):
-    """Write the values of the members at the knots: row k of `out` is knot first + k.
+def look_ahead(replay, k, new):
+    """Go on from knot k - 1 to k. Write the new values of all variables that may have moved. In place: replay.side, new."""
+    for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
+        replay.side[replay.event_index[e]] = replay.event_to[e]
+    for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
+        i = replay.event_index[e]
+        new[i] = replay.bounds[min(replay.side[i], 1), i]
+    for e in range(replay.offset[k - 1], replay.offset[k]):
+        i = replay.index[e]
+        new[i] = replay.bounds[min(replay.side[i], 1), i]
+    for e in range(replay.offset[k], replay.offset[k + 1]):
+        i = replay.index[e]
+        new[i] = min(max(replay.value[e], replay.bounds[0, i]), replay.bounds[1, i])
 
-    In place: out, replay.side, replay.beta, replay.place.
+
+@jit
+def _book(replay, i, new, moves, n):
+    """If variable i has a new value, write down its move. Returns the number of moves. In place: replay.beta, moves."""
+    by = new[i] - replay.beta[i]
+    if by != 0.0:
+        replay.beta[i] = new[i]
+        moves.member[n] = replay.place[i]
+        moves.by[n] = by
+        n += 1
+    return n
+
+
+@jit
+def play(replay, first, last, members, new, moves):
+    """Write how the members move from knot to knot. Returns the number of moves.
+
+    In place: moves, new, replay.side, replay.beta, replay.place.
     """
-    for j in range(n):
-        out[0, j] = replay.beta[members[j]]
+    n = 0
+    moves.begin[0] = 0
     for k in range(first + 1, last + 1):
+        look_ahead(replay, k, new)
         for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
-            replay.side[replay.event_index[e]] = replay.event_to[e]
-        row = out[k - first]
-        for j in range(n):
-            i = members[j]
-            row[j] = replay.bounds[min(replay.side[i], 1), i]
-        for e in range(replay.offset[k], replay.offset[k + 1]):
-            i = replay.index[e]
-            row[replay.place[i]] = min(max(replay.value[e], replay.bounds[0, i]), replay.bounds[1, i])
-    for j in range(n):
-        i = members[j]
-        replay.beta[i] = out[last - first, j]
-        replay.place[i] = -1
+            n = _book(replay, replay.event_index[e], new, moves, n)
+        for e in range(replay.offset[k - 1], replay.offset[k + 1]):
+            n = _book(replay, replay.index[e], new, moves, n)
+        moves.begin[k - first] = n
+    for j in range(members.shape[0]):
+        replay.place[members[j]] = -1
+    return n
+
+
+@jit
+def join(moves, ends, total, out):
+    """Write how the members move from end to end. `total` is zero for all members, and stays so. In place: out."""
+    n = 0
+    out.begin[0] = 0
+    for c in range(ends.shape[0] - 1):
+        first, last = moves.begin[ends[c]], moves.begin[ends[c + 1]]
+        for e in range(first, last):
+            total[moves.member[e]] += moves.by[e]
+        for e in range(first, last):
+            j = moves.member[e]
+            if total[j] != 0.0:
+                out.member[n] = j
+                out.by[n] = total[j]
+                total[j] = 0.0
+                n += 1
+        out.begin[c + 1] = n
+
+
+# ---- rows --------------------------------------------------------------------------------------------------------
+
+
+@jit
+def _turn(K, start, stop, tile):
+    """Write the kernel values of some rows side by side: tile[j, r] = K[start + r, j]. In place: tile."""
+    for r in range(stop - start):
+        row = K[start + r]
+        for j in range(row.shape[0]):
+            tile[j, r] = row[j]
+
+
+@jit
+def _move(moves, k, tile, value):
+    """Take the rows of a tile through stretch k. In place: value."""
+    first, last = moves.begin[k], moves.begin[k + 1]
+    add_weighted_rows(value, tile, moves.member[first:last], moves.by[first:last])
+
+
+@jit
+def follow_rows(moves, level, K, tile, out):
+    """Write the values of some rows at successive knots: row k of `out` is knot k. Row 0 is there. In place: out, tile."""
+    for start in range(0, K.shape[0], TILE):
+        stop = min(start + TILE, K.shape[0])
+        _turn(K, start, stop, tile)
+        for k in range(level.shape[0] - 1):
+            now = out[k + 1, start:stop]
+            step = level[k + 1] - level[k]
+            for r in range(stop - start):
+                now[r] = out[k, start + r] + step
+            _move(moves, k, tile, now)
 
 
 @jit
@@ -107,18 +193,8 @@ def farthest(chord, first, last):
     return reach, shift
 
 
-@jit(sums=True)
-def value_from(values, k, first, kernel):
-    """What members add to a row by having moved since the knot `first`: the sum of (values[k] - values[first]) kernel."""
-    total = 0.0
-    now, before = values[k], values[first]
-    for j in range(kernel.shape[0]):
-        total += (now[j] - before[j]) * kernel[j]
-    return total
-
-
 @jit
-def write_change(changes, n, row, before, after, high, low):
+def _write_change(changes, n, row, before, after, high, low):
     """If a row changes its sign between `high` and `low`, write where. The row's value is linear there.
 
     Returns the number of changes so far. In place: changes, as far as there is room.
@@ -133,28 +209,49 @@ def write_change(changes, n, row, before, after, high, low):
 
 
 @jit
-def sign_changes(chords, lam_f, K, roots, rounding, changes):
+def _look_closely(chords, moves, first, last, K, row, before, after, changes, n):
+    """Write where a row changes its sign between two ends, knot by knot. Returns the number of changes so far."""
+    value = now = before
+    for k in range(first, last - 1):
+        now += chords.level[k + 1] - chords.level[k]
+        for e in range(moves.begin[k], moves.begin[k + 1]):
+            now += moves.by[e] * K[row, moves.member[e]]
+        n = _write_change(changes, n, row, value, now, chords.at[k], chords.at[k + 1])
+        value = now
+    return _write_change(changes, n, row, value, after, chords.at[last - 1], chords.at[last])
+
+
+@jit
+def sign_changes(chords, joined, moves, lam_f, K, roots, rounding, tile, changes, out):
     """Write where rows change their sign. Returns (how many changes, how many rows were looked at between ends).
 
-    `lam_f` holds the values at the ends, and `K` is the kernel between rows and members. There may be more changes than room.
-    In place: changes, as far as there is room.
+    `lam_f` holds the values at the first knot, and `K` is the kernel between rows and members. `joined` are the moves
+    from end to end. `out` gets the values at the last knot. There may be more changes than room.
+    In place: changes, as far as there is room, out, tile, whose last two rows are scratch.
     """
-    n = 0
-    looked_at = 0
-    for j in range(chords.ends.shape[0] - 1):
-        first, last = chords.ends[j], chords.ends[j + 1]
-        reach, shift = farthest(chords.chord, first, last)
-        for i in range(K.shape[0]):
-            before, after = lam_f[j, i], lam_f[j + 1, i]
-            room = min(abs(before), abs(after)) - shift - rounding * abs(before)
-            if (before > 0.0) == (after > 0.0) and (last == first + 1 or room > roots[i] * reach):
-                continue
-            value = before
-            looked_at += last > first + 1
-            for k in range(first + 1, last):
-                moved = value_from(chords.values, k, first, K[i])
-                now = before + (chords.level[k] - chords.level[first]) + moved
-                n = write_change(changes, n, i, value, now, chords.at[k - 1], chords.at[k])
-                value = now
-            n = write_change(changes, n, i, value, after, chords.at[last - 1], chords.at[last])
+    n = looked_at = 0
+    scratch = tile.shape[0] - 2
+    for start in range(0, K.shape[0], TILE):
+        stop = min(start + TILE, K.shape[0])
+        _turn(K, start, stop, tile)
+        value, now = tile[scratch], tile[scratch + 1]
+        for r in range(stop - start):
+            value[r] = lam_f[start + r]
+        for c in range(chords.ends.shape[0] - 1):
+            first, last = chords.ends[c], chords.ends[c + 1]
+            step = chords.level[last] - chords.level[first]
+            for r in range(stop - start):
+                now[r] = value[r] + step
+            _move(joined, c, tile, now[: stop - start])
+            reach, shift = farthest(chords.chord, first, last)
+            for r in range(stop - start):
+                before, after = value[r], now[r]
+                room = min(abs(before), abs(after)) - shift - rounding * abs(before)
+                same = (before > 0.0) == (after > 0.0)
+                if not (same and (last == first + 1 or room > roots[start + r] * reach)):
+                    looked_at += last > first + 1
+                    n = _look_closely(chords, moves, first, last, K, start + r, before, after, changes, n)
+                value[r] = after
+        for r in range(stop - start):
+            out[start + r] = value[r]
     return n, looked_at

@@ -4,9 +4,6 @@ Between two knots lambda f(x) is linear in lambda. So where it is known at the k
 at which a row changes its class. At some knots the path says how far lambda f can be from the chord between knots that lie
 farther apart (`path/record.Track`). So lambda f is computed for all rows at the ends of chords. At knots between them it is
 computed only for rows that may come near zero.
-
-The path is worked through in legs. A leg holds the kernel values between some rows and the variables that change in it. If
-the work must stop early, the curve covers a part of the range.
 """
 
 from __future__ import annotations
@@ -22,27 +19,13 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
 from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
+from svmcore.path.follower import Follower
 from svmcore.path.loss_curve import distances, loss_curve
-from svmcore.path.replay import replay
 from svmcore.problem import border
 from svmcore.step_curve import StepCurve, merged
 
-_MOST = 2048
-"""A leg has at most so many knots. It has twice as many as points are on the margin, or more where its overhead is large."""
-_OVERHEAD = 1.5e6  # a leg costs as much as so many products in any case
-_VALUES = 1 << 21  # a leg holds at most so many values of variables
-_BLOCK = 1 << 23  # so many kernel values are held at most
-_PIECE = 1 << 26  # so many kernel values times features are computed between two looks at the clock
 _ROUNDING = 1e-11  # a value of lambda f is known to this share of itself
-
-
-class Leg(NamedTuple):
-    """The knots `first` to `last`, and the variables that change between them."""
-
-    first: int
-    last: int
-    members: IntArray
-    within: curve_jit.Chords
+_ROOM = 4096  # changes of class that are written down at once
 
 
 class Flips(NamedTuple):
@@ -53,120 +36,62 @@ class Flips(NamedTuple):
     positive: Any
 
 
-class ProgressLeg(NamedTuple):
-    """The control, the share of the work that is done when the present leg begins, and the share that the leg adds."""
-
-    control: Control
-    begin: float
-    more: float
-
-
-class Follower:
-    """lambda f of all rows, followed down the path."""
+class SignFollower(Follower):
+    """lambda f of all rows, followed down the path, and where it changes its sign."""
 
     def __init__(self, path: Any, cross: Cross) -> None:
-        self.track, self.cross = path._track, cross
-        self.at = np.ascontiguousarray(path._track.knot[:, 0])
-        self.bias = path._track.knot[:, 1] + path._data.form.level * self.at  # of lambda f, whole
-        self.offset = 0.0 if path._data.equality else path._data.spec.kernel.offset
-        self.replay = replay(path)
+        super().__init__(path, cross)
         roots = cross.roots()
         self.roots = np.zeros(cross.n) if roots is None else np.sqrt(roots**2 + self.offset)
-        ends = np.ones(self.at.size, dtype=np.bool_) if roots is None else self.track.chord[:, 0] == 0.0
+        self.chord = np.ascontiguousarray(self.track.chord)
+        ends = np.ones(self.at.size, dtype=np.bool_) if roots is None else self.chord[:, 0] == 0.0
         ends[[0, -1]] = True
         self.ends = np.flatnonzero(ends)
-        self.done = 0
         self.looked_at = 0
         """How many rows were looked at between two ends."""
-        self.lam_f = np.empty(cross.n)
-        size = self.replay.beta.size
-        self.members, self.count = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
-        self.room = 64
+        self.room = _ROOM
 
-    def start(self, control: Control) -> None:
-        """Compute lambda f of all rows at the first knot."""
-        beta = self.replay.beta
-        support = np.flatnonzero(beta)
-        step = max(1, _PIECE // max(1, support.size * (4 + self.cross.X.shape[1])))
-        for begin in range(0, self.cross.n, step):
-            control.demand()
-            self.lam_f[begin : begin + step] = self.cross.values(slice(begin, begin + step), support, beta[support])
-        self.lam_f += self.bias[0] + self.offset * float(beta.sum())
-
-    def leg(self) -> Leg:
-        """The next leg."""
-        first = self.done
-        elbow = int(self.track.offset[first + 1] - self.track.offset[first])
-        length = int(min(max(1, 2 * elbow, np.sqrt(_OVERHEAD / self.cross.n)), _MOST))
-        length = max(1, min(length, _VALUES // (elbow + length)))
-        begin = int(np.searchsorted(self.ends, first))
-        stop = max(begin + 2, int(np.searchsorted(self.ends, first + length, side="right")))
-        ends = self.ends[begin:stop]
-        last = int(ends[-1])
-        n = int(curve_jit.changing(self.replay, first, last, self.members, self.count))
-        values = np.empty((last - first + 1, n))
-        curve_jit.play(self.replay, first, last, self.members, n, values)
-        level = self.bias[first : last + 1]
-        if self.offset:
-            level = level + self.offset * values.sum(axis=1)
-        part = slice(first, last + 1)
-        within = curve_jit.Chords(
-            self.at[part],
-            np.ascontiguousarray(level),
-            values,
-            np.ascontiguousarray(self.track.chord[part]),
-            ends - first,
-        )
-        return Leg(first, last, self.members[:n].copy(), within)
-
-    def follow(self, leg: Leg, progress: ProgressLeg) -> list[Flips] | None:
-        """Take all rows through the leg. Returns None when the work must stop: then nothing has changed."""
-        ends, values, level = leg.within.ends, leg.within.values, leg.within.level
-        moves, levels = np.diff(values[ends], axis=0), np.diff(level[ends])
-        columns = self.cross.columns(leg.members)
-        width = leg.members.size
-        step = max(1, _BLOCK // max(1, width))
-        last, flips = np.empty(self.cross.n), []
-        for start in range(0, self.cross.n, step):
-            rows = np.arange(start, min(start + step, self.cross.n))
-            K = self._kernel(rows, columns, width, progress.control)
-            if K is None or progress.control.step(progress.begin + progress.more * start / self.cross.n) is not None:
+    def follow(self, control: Control) -> list[Flips] | None:
+        """Take all rows through the next leg. Returns None when the work must stop: then nothing has changed."""
+        leg = self.leg(self.ends)
+        begin, more = self.done / self.last, (leg.last - self.done) / self.last
+        place = np.searchsorted(self.ends, [leg.first, leg.last])
+        part = slice(leg.first, leg.last + 1)
+        chords = curve_jit.Chords(
+            self.at[part], np.ascontiguousarray(leg.level), self.chord[part],
+            self.ends[place[0] : place[1] + 1] - leg.first,
+        )  # fmt: skip
+        joined = leg.moves
+        if chords.ends.size <= leg.last - leg.first:
+            joined = curve_jit.Moves(
+                np.empty(chords.ends.size, dtype=np.int64), np.empty_like(leg.moves.member), np.empty_like(leg.moves.by)
+            )
+            curve_jit.join(leg.moves, chords.ends, np.zeros(leg.members.size), joined)
+        last, flips = np.empty(self.rows.size), []
+        for some, K in self.blocks(leg, 0, lambda: control.reason() is None):
+            if K is None or control.step(begin + more * some.start / self.rows.size) is not None:
                 return None
-            lam_f = np.empty((ends.size, rows.size))
-            lam_f[0] = self.lam_f[rows]
-            lam_f[1:] = moves @ K.T
-            lam_f[1:] += levels[:, None]
-            np.cumsum(lam_f, axis=0, out=lam_f)
-            last[rows] = lam_f[-1]
-            flips.append(self._flips(leg.within, lam_f, K, start))
-        self.lam_f = last
-        self.done = leg.last
+            flips.append(self._flips(chords, joined, leg.moves, K, some, last[some]))
+        self.lam_f, self.done = last, leg.last
         return flips
 
-    def _flips(self, within: curve_jit.Chords, lam_f: FloatArray, K: FloatArray, start: int) -> Flips:
-        """Where the rows from `start` on change their class in a leg."""
-        roots = self.roots[start : start + K.shape[0]]
+    def _flips(
+        self, chords: curve_jit.Chords, joined: curve_jit.Moves, moves: curve_jit.Moves, K: FloatArray, some: slice,
+        last: FloatArray,
+    ) -> Flips:  # fmt: skip
+        """Where some rows change their class in a leg. In place: last."""
+        tile = np.empty((K.shape[1] + 2, curve_jit.TILE))
         while True:
             room = self.room
             changes = curve_jit.Changes(np.empty(room), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.bool_))
-            n, looked_at = curve_jit.sign_changes(within, lam_f, K, roots, _ROUNDING, changes)
+            n, looked_at = curve_jit.sign_changes(
+                chords, joined, moves, self.lam_f[some], K, self.roots[some], _ROUNDING, tile, changes, last
+            )
             if n <= room:
                 break
             self.room = 2 * int(n)
         self.looked_at += int(looked_at)
-        return Flips(changes.at[:n], start + changes.row[:n], changes.positive[:n])
-
-    def _kernel(self, rows: IntArray, columns: Any, width: int, control: Control) -> FloatArray | None:
-        """Kernel values of some rows. They are computed in pieces. None when the work must stop."""
-        step = max(1, _PIECE // (max(1, width) * (4 + self.cross.X.shape[1])))
-        if step >= rows.size:
-            return np.ascontiguousarray(self.cross.block(rows, columns))
-        out = np.empty((rows.size, width))
-        for begin in range(0, rows.size, step):
-            if control.reason() is not None:
-                return None
-            out[begin : begin + step] = self.cross.block(rows[begin : begin + step], columns)
-        return out
+        return Flips(changes.at[:n], some.start + changes.row[:n], changes.positive[:n])
 
 
 def curve_of(path: Any, X: Any, y: Any, sample_weight: Any, control: Control) -> tuple[Any, bool]:
@@ -225,17 +150,13 @@ def error_curve(path: Any, cross: Cross, positive: Any, weight: FloatArray, cont
 
 def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips, float]:
     """Which rows get the positive class for the smallest C, where that changes, and the lambda at which the work ended."""
-    follower = Follower(path, cross)
+    follower = SignFollower(path, cross)
     with control.beginning():
         follower.start(control)
     flips = [_above(follower, path._track.bias_slope + path._data.form.level)]
     start = _at_the_top(follower.lam_f, flips[0])
-    last = follower.at.size - 1
-    while follower.done < last:
-        if control.reason() is not None:
-            break
-        leg = follower.leg()
-        new = follower.follow(leg, ProgressLeg(control, leg.first / last, (leg.last - leg.first) / last))
+    while follower.done < follower.last:
+        new = None if control.reason() is not None else follower.follow(control)
         if new is None:
             break
         flips += new
@@ -243,7 +164,7 @@ def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips,
     return start, every, float(follower.at[follower.done])
 
 
-def _above(follower: Follower, slope: float) -> Flips:
+def _above(follower: SignFollower, slope: float) -> Flips:
     """The changes of class above the first knot. Only the intercept changes there, and its sign wins for large lambda."""
     now = follower.lam_f > 0.0
     row = np.flatnonzero(now != (slope > 0.0)) if slope else np.empty(0, dtype=np.int64)

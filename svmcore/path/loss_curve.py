@@ -3,10 +3,6 @@
 Between two knots lambda f is linear in lambda, so f is linear in C = 1 / lambda. On a path over epsilon f is linear in
 epsilon. So absolute, pinball, hinge and tube losses are piecewise linear. They have a kink where the function passes
 through a target. The squared loss is piecewise quadratic.
-
-The knots are worked through in stages. Successive values of the variables differ in few entries. So a stage needs the kernel
-values between the rows and the variables that change in it. If the work must stop early, the curve covers a part of the
-range.
 """
 
 from __future__ import annotations
@@ -18,14 +14,8 @@ import numpy as np
 from svmcore._control import Control
 from svmcore._types import FloatArray, IntArray
 from svmcore.loss_curve import LossCurve
-from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
-from svmcore.path.replay import replay
-
-_SHORTEST, _LONGEST = 32, 256
-"""A stage has as many knots as points are on the margin, but at least and at most these."""
-_BLOCK = 1 << 23
-"""So many kernel values, or predictions, are held at a time."""
+from svmcore.path.follower import Follower
 
 
 class LossRows(NamedTuple):
@@ -80,15 +70,6 @@ class Kinks(NamedTuple):
     bend: FloatArray
 
 
-class Knots(NamedTuple):
-    """Successive knots, of which the first was known before: lambda or epsilon, bias, variables that change, and changes."""
-
-    t: FloatArray
-    bias: FloatArray
-    members: IntArray
-    change: FloatArray
-
-
 class CurvePiece(NamedTuple):
     """A curve over some knots: the parameter, the loss, and how far each stretch lies below its chord."""
 
@@ -99,13 +80,13 @@ class CurvePiece(NamedTuple):
 
 def loss_curve(path: Any, cross: Cross, rows: LossRows, control: Control) -> tuple[LossCurve, bool]:
     """The loss over the path's range, and whether all of the range is done."""
-    follower = _Follower(path, cross, rows)
+    follower = LossFollower(path, cross, rows)
     with control.beginning():
         follower.start(control)
     pieces = [follower.begin()]
-    last = follower.t.size - 1
+    last = follower.last
     while follower.done < last and control.step(follower.done / last) is None:
-        pieces.append(follower.stage())
+        pieces.append(follower.follow())
     at, loss, bends = (np.concatenate(column) for column in zip(*pieces, strict=True))
     if path.parameter == "epsilon":
         at, loss, bends = at[::-1], loss[::-1], bends[::-1]
@@ -115,87 +96,55 @@ def loss_curve(path: Any, cross: Cross, rows: LossRows, control: Control) -> tup
     return curve, follower.done == last
 
 
-class _Follower:
-    """The predictions of all rows, followed down the path."""
+class LossFollower(Follower):
+    """The losses of all rows, followed down the path."""
 
     def __init__(self, path: Any, cross: Cross, rows: LossRows) -> None:
-        self.path, self.cross, self.rows = path, cross, rows
-        self.track, data = path._track, path._data
+        super().__init__(path, cross, whole=False)
+        self.losses = rows
         self.over_C = path.parameter == "C"
-        self.t = np.ascontiguousarray(self.track.knot[:, 0])
-        self.level = data.form.level
-        self.offset = 0.0 if data.equality else data.spec.kernel.offset
-        self.replay = replay(path)
-        self.total = float(self.replay.beta.sum())
-        self.members, self.count = (np.empty(self.replay.beta.size, dtype=np.int64) for _ in range(2))
-        self.sums = np.empty(cross.n)  # for each row the sum of kernel values times variables
-        self.done = 0
-
-    def start(self, control: Control) -> None:
-        """Compute the sums at the first knot."""
-        beta = self.replay.beta
-        support = np.flatnonzero(beta)
-        step = max(1, _BLOCK // max(1, support.size))
-        for a in range(0, self.cross.n, step):
-            control.demand()
-            self.sums[a : a + step] = self.cross.values(slice(a, a + step), support, beta[support])
+        self.level = path._data.form.level
 
     def begin(self) -> CurvePiece:
         """The curve from where only the intercept is left down to the first knot.
 
         Or that knot alone, if nothing lies above.
         """
-        f = self.function(self.sums[None], self.t[:1], self.track.knot[:1, 1], np.array([self.total]))
-        value = 1.0 / self.t[:1] if self.over_C else self.t[:1]
+        t, rows = self.at[:1], self.losses
+        f = self.function(self.lam_f[None].copy(), t)
+        value = 1.0 / t if self.over_C else t
         if self.over_C and self.track.open_top:
             intercept = np.full((1, self.cross.n), self.track.bias_slope + self.level)
             value, f = np.concatenate([[0.0], value]), np.concatenate([intercept, f])
-        residual = self.rows.target - f[:, self.rows.row]
-        return _joined(value, self.rows.loss(residual), _kinks(residual, self.rows), _bends(residual, self.rows))
+        residual = rows.target - f[:, rows.row]
+        return _joined(value, rows.loss(residual), _kinks(residual, rows), _bends(residual, rows))
 
-    def function(self, sums: FloatArray, t: FloatArray, bias: FloatArray, total: FloatArray) -> FloatArray:
-        """Predictions at knots, one row for each knot. `total` is the sum of the variables at each knot."""
-        f = sums + (bias + self.offset * total)[:, None]
+    def function(self, lam_f: FloatArray, t: FloatArray) -> FloatArray:
+        """Predictions at knots, one row for each knot. In place: lam_f."""
         if self.over_C:
-            f /= t[:, None]
-        f += self.level
-        return f
+            lam_f /= t[:, None]
+        lam_f += self.level
+        return lam_f
 
-    def stage(self) -> CurvePiece:
-        """The curve over the next knots, without the first of them, which is known."""
-        elbow = int(self.track.offset[self.done + 1] - self.track.offset[self.done])
-        last = min(self.done + int(np.clip(elbow, _SHORTEST, _LONGEST)), self.t.size - 1)
-        knots = self._knots(last)
-        total = self.total + knots.change.sum(axis=1)
-        columns = self.cross.columns(knots.members)
-        moved = knots.members.size > 0
-        value = 1.0 / knots.t if self.over_C else knots.t
-        loss, bends = np.zeros(knots.t.size), np.zeros(knots.t.size - 1)
+    def follow(self) -> CurvePiece:
+        """The curve over the knots of the next leg, without the first of them, which is known."""
+        leg = self.leg()
+        t = self.at[leg.first : leg.last + 1]
+        loss, bends = np.zeros(t.size), np.zeros(t.size - 1)
         kinks: list[Kinks] = []
-        step = max(1, _BLOCK // max(1, knots.members.size, knots.t.size))
-        for start in range(0, self.cross.n, step):
-            stop = min(start + step, self.cross.n)
-            sums = np.tile(self.sums[start:stop], (knots.t.size, 1))
-            if moved:
-                sums += knots.change @ self.cross.block(np.arange(start, stop), columns).T
-            self.sums[start:stop] = sums[-1]
-            f = self.function(sums, knots.t, knots.bias, total)
-            part = self.rows.part(start, stop) if step < self.cross.n else self.rows
+        for some, K in self.blocks(leg, t.size, lambda: True):
+            assert K is not None
+            f = self.function(self.values(leg, some, K), t)
+            whole = f.shape[1] == self.rows.size
+            part = self.losses if whole else self.losses.part(some.start, some.stop)
             residual = part.target - f[:, part.row]
             loss += part.loss(residual)
             bends += _bends(residual, part)
             kinks.append(_kinks(residual, part))
-        self.done, self.total = last, float(total[-1])
+        self.done = leg.last
         every = Kinks(*(np.concatenate(column) for column in zip(*kinks, strict=True)))
-        piece = _joined(value, loss, every, bends)
+        piece = _joined(1.0 / t if self.over_C else t, loss, every, bends)
         return CurvePiece(piece.at[1:], piece.loss[1:], piece.bends)
-
-    def _knots(self, last: int) -> Knots:
-        n = int(curve_jit.changing(self.replay, self.done, last, self.members, self.count))
-        values = np.empty((last - self.done + 1, n))
-        curve_jit.play(self.replay, self.done, last, self.members, n, values)
-        some = slice(self.done, last + 1)
-        return Knots(self.t[some], self.track.knot[some, 1], self.members[:n].copy(), values - values[0])
 
 
 def _bends(residual: FloatArray, rows: LossRows) -> FloatArray:

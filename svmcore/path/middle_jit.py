@@ -8,6 +8,7 @@ import numpy as np
 
 from svmcore._jit import jit
 from svmcore._types import FloatArray
+from svmcore.path.curve_jit import look_ahead
 
 CORNERS = 1000
 """The middle gets at most so many corners between two knots. From there on it is a chord."""
@@ -56,17 +57,7 @@ def _renew(replay, rest, i, same):
 @jit
 def _go_to(replay, rest, k):
     """Go on from knot k - 1 to knot k. Returns whether all values stay. In place: replay.side, replay.beta, rest.new."""
-    for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
-        replay.side[replay.event_index[e]] = replay.event_to[e]
-    for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
-        i = replay.event_index[e]
-        rest.new[i] = replay.bounds[min(replay.side[i], 1), i]
-    for e in range(replay.offset[k - 1], replay.offset[k]):
-        i = replay.index[e]
-        rest.new[i] = replay.bounds[min(replay.side[i], 1), i]
-    for e in range(replay.offset[k], replay.offset[k + 1]):
-        i = replay.index[e]
-        rest.new[i] = min(max(replay.value[e], replay.bounds[0, i]), replay.bounds[1, i])
+    look_ahead(replay, k, rest.new)
     same = True
     for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
         same = _renew(replay, rest, replay.event_index[e], same)
