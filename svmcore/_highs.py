@@ -32,9 +32,13 @@ class Optimum(NamedTuple):
 
 
 class LinearProgram:
-    """min cost'x with row_lower <= A x <= row_upper and lower <= x <= upper; infinite bounds allowed."""
+    """min cost'x with row_lower <= A x <= row_upper and lower <= x <= upper; infinite bounds allowed.
 
-    def __init__(self) -> None:
+    Of many solutions it takes a vertex. With `interior` it takes one from the middle of them, where interior points end that
+    do not cross over to a vertex. scipy's HiGHS always ends at a vertex.
+    """
+
+    def __init__(self, *, interior: bool = False) -> None:
         self.n_solved = 0
         self._highspy = highspy()
         if self._highspy is None:
@@ -45,6 +49,10 @@ class LinearProgram:
         self._solver.setOptionValue("presolve", "off")
         self._solver.setOptionValue("primal_feasibility_tolerance", _FEASIBILITY)
         self._solver.setOptionValue("dual_feasibility_tolerance", _FEASIBILITY)
+        if interior:
+            self._solver.setOptionValue("solver", "ipm")
+            self._solver.setOptionValue("run_crossover", "off")
+            self._solver.setOptionValue("ipm_optimality_tolerance", _FEASIBILITY)
 
     def limit_qp(self, max_iter: int) -> None:
         """Let quadratic programs take so many iterations at most."""
@@ -93,7 +101,8 @@ class LinearProgram:
         x = np.array(solution.col_value, dtype=np.float64)
         dual = np.array(solution.row_dual, dtype=np.float64)
         ok = status == self._highspy.HighsModelStatus.kOptimal and x.size == cost.size
-        n_iter = max(int(info.simplex_iteration_count), 0) + max(int(info.qp_iteration_count), 0)
+        counts = (info.simplex_iteration_count, info.qp_iteration_count, info.ipm_iteration_count)
+        n_iter = sum(max(int(count), 0) for count in counts)
         message = self._solver.modelStatusToString(status)
         return Optimum(x, float(info.objective_function_value), ok, n_iter, message, dual)
 

@@ -47,6 +47,19 @@ def test_infeasible_and_unbounded_are_reported_not_raised():
     assert not solve_lp([-1.0], [[0.0]], -INF, 1.0, 0.0, INF).ok
 
 
+def test_which_of_many_solutions_is_taken(solver):
+    """min x, and y + z = 1 within [0, 1]: every y is optimal. scipy's HiGHS ends at a vertex."""
+    arguments = [1.0, 0.0, 0.0], [[0.0, 1.0, 1.0]], 1.0, 1.0, [-1.0, 0.0, 0.0], [2.0, 1.0, 1.0]
+    vertex, middle = LinearProgram().solve(*arguments), LinearProgram(interior=True).solve(*arguments)
+    for got in (vertex, middle):
+        assert got.ok
+        assert got.x[0] == pytest.approx(-1.0, abs=1e-9)
+        assert got.x[1:].sum() == pytest.approx(1.0, abs=1e-9)
+        assert got.iterations >= 0
+    assert sorted(vertex.x[1:]) == [0.0, 1.0]
+    assert (0.1 < middle.x[1] < 0.9) == (solver == "highspy")
+
+
 def test_one_model_solves_programs_of_changing_size():
     program = LinearProgram()
     for n in (5, 2, 9, 1, 30):

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from svmcore import ConvergenceWarning, InputError, PublishedOptions, svm_path
+from svmcore import ConvergenceWarning, InputError, PublishedOptions, _highs, svm_path
 from svmcore.path import published as _path_paper
 from svmcore.path.measure import Point, Source, _products, check_path, stretches
 
 MODES = ["svd", "qr", "update"]
+needs_highspy = pytest.mark.skipif(_highs.highspy() is None, reason="highspy is not installed")
 KERNELS = [
     {"kernel": "linear"},
     {"kernel": "rbf", "gamma": 0.5},
@@ -126,8 +127,9 @@ def test_madelon_takes_a_few_steps(mode, data_set):
     assert path.stats["n_special"] <= 5
 
 
+@pytest.mark.parametrize("lp", ["vertex", pytest.param("interior", marks=needs_highspy)])
 @pytest.mark.parametrize("mode", MODES)
-def test_one_program_for_every_step_with_a_null_space(mode, monkeypatch):
+def test_one_program_for_every_step_with_a_null_space(mode, lp, monkeypatch):
     found = []
     step = _path_paper.PaperTracker._step
 
@@ -138,7 +140,9 @@ def test_one_program_for_every_step_with_a_null_space(mode, monkeypatch):
 
     monkeypatch.setattr(_path_paper.PaperTracker, "_step", counted)
     grid = np.array([[float(a), float(b)] for a in range(5) for b in range(5)])
-    path = svm_path(grid, np.where(grid.sum(axis=1) > 4, 1, -1), kernel="linear", factorization=mode)
+    options = PublishedOptions(lp=lp)
+    y = np.where(grid.sum(axis=1) > 4, 1, -1)
+    path = svm_path(grid, y, kernel="linear", factorization=mode, published=options)
     assert set(found) == {(True, 1), (False, 0)}
     assert path.stats["n_lp"] == sum(programs for _, programs in found)
     assert path.stats["null_dim_max"] > 0
@@ -286,6 +290,46 @@ def test_options_are_refused_by_name():
     for name, bad in [("rank_tol", 0.0), ("kkt_tol", -1.0), ("back", 1.5), ("most_blocked", 0), ("start_tol", "x")]:
         with pytest.raises(InputError, match=name):
             svm_path(X, y, factorization="qr", published=PublishedOptions(**{name: bad}))
+
+
+def test_interior_solutions_need_highspy(monkeypatch):
+    X, y = clouds(20)
+    with pytest.raises(InputError, match="lp='middle' is not known"):
+        svm_path(X, y, factorization="qr", published=PublishedOptions(lp="middle"))
+    monkeypatch.setattr(_highs, "highspy", lambda: None)
+    with pytest.raises(InputError, match=r"lp='interior' needs highspy, since scipy's HiGHS ends at a vertex"):
+        svm_path(X, y, factorization="qr", published=PublishedOptions(lp="interior"))
+    assert svm_path(X, y, factorization="qr", published=PublishedOptions()).ended == "done"
+
+
+@needs_highspy
+@pytest.mark.compiled
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(8))
+def test_interior_solutions_lead_to_the_truth_too(mode, seed):
+    X, y, kernel = integer_grid(seed, 40, 120)
+    path, gap, said = ends_with_the_truth(X, y, mode, kernel | {"published": PublishedOptions(lp="interior")})
+    assert gap <= 1e-6
+    assert not said
+    vertex = svm_path(X, y, factorization=mode, n_threads=1, **kernel)
+    C = np.geomspace(1e-3, 1.0, 20) * path.C_range[1]
+    assert path.objective(C) == pytest.approx(vertex.objective(C), rel=1e-6)
+
+
+@needs_highspy
+@pytest.mark.compiled
+def test_interior_solutions_hold_more_points_on_the_margin(data_set):
+    """Monk3, linear: 119 / 74 / 86 are printed."""
+    from bench.tables import ong
+
+    X, y = data_set("monk3")
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    found = {
+        lp: ong.counted(ong.path(X, y, "linear", "update", published=ong.AS_PRINTED._replace(lp=lp)))
+        for lp in ("vertex", "interior")
+    }
+    assert found["vertex"].elbow < 119 < found["interior"].elbow
+    assert found["interior"][:3] == pytest.approx((144, 64, 137), abs=3)
 
 
 def test_increments_follow_the_same_path_and_lose_digits():

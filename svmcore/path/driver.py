@@ -220,7 +220,8 @@ def _published_options(published: Any, mode: str) -> PublishedOptions | None:
     """The options of a published mode. None for the fast tracker."""
     if published is None and mode == "auto":
         return None
-    from svmcore.path.options import PublishedOptions
+    from svmcore._highs import highspy
+    from svmcore.path.options import INTERIOR, SOLUTIONS, PublishedOptions
 
     if published is None:
         return PublishedOptions()
@@ -235,6 +236,10 @@ def _published_options(published: Any, mode: str) -> PublishedOptions | None:
     border.number("gap_tol", published.gap_tol, low=0.0, strict=True, infinite=True)
     border.number("back", published.back, low=0.0, high=0.9, strict=True)
     border.integer("most_blocked", published.most_blocked, low=1)
+    if border.choice("lp", published.lp, SOLUTIONS) == INTERIOR and highspy() is None:
+        raise InputError(
+            "lp='interior' needs highspy, since scipy's HiGHS ends at a vertex: pip install highspy, or leave lp out"
+        )
     return published
 
 

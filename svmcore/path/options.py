@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+INTERIOR = "interior"
+SOLUTIONS = ("vertex", INTERIOR)
 
 
 class PublishedOptions(NamedTuple):
@@ -17,6 +20,7 @@ class PublishedOptions(NamedTuple):
     back : the backup routine goes on at (1 - back) lambda at the latest (gamma).
     most_blocked : steps without progress, and calls in a row of the special-event routine, before the next remedy (l).
     increments : update residuals by (39) instead of computing them by (16).
+    lp : which of many solutions of a linear program is taken: a "vertex" of them, or one from their "interior".
     refine : correct values on the margin before each step, and what SMO leaves at its tolerance. The paper does not.
     """
 
@@ -31,4 +35,5 @@ class PublishedOptions(NamedTuple):
     back: float = 0.01
     most_blocked: int = 50
     increments: bool = False
+    lp: Literal["vertex", "interior"] = "vertex"
     refine: bool = True

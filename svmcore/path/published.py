@@ -44,7 +44,7 @@ from svmcore.path import published_jit as pub
 from svmcore.path.bordered import Bordered
 from svmcore.path.elbow_jit import BOX, ELBOW, LOW, MARGIN, RESTART, SPECIAL, UP
 from svmcore.path.headway import STALLED, Headway
-from svmcore.path.options import PublishedOptions
+from svmcore.path.options import INTERIOR, PublishedOptions
 from svmcore.path.problem import BoxPath
 from svmcore.path.record import Followed, Track, offsets
 from svmcore.path.tracker import Tracker
@@ -117,7 +117,7 @@ class PaperTracker:
         self.width = upper - lower
         self.store = RowStore(K, budget, go_on=rows_while)
         self.system = Bordered(mode, self.store, int(equality), options.rank_tol)
-        self.program = LinearProgram()
+        self.program = LinearProgram(interior=options.lp == INTERIOR)
         self.elbow: IntArray = np.empty(0, dtype=np.int64)
         self.bias, self.lam = 0.0, np.inf
         self.corrector: Tracker | None = None
