@@ -84,7 +84,7 @@ def _said(
 ) -> Solution | None:
     """A machine in terms of all rows, unless there is something to say about it. `found` is over its support vectors."""
     measured = certificate_of(found, abs(float(found.beta.sum())))
-    drifted = measured.infeasibility > _DRIFT * math.sqrt(np.vdot(found.beta, found.beta))
+    drifted = measured.infeasibility > _DRIFT * math.sqrt(np.dot(found.beta, found.beta))
     if drifted or not abs(measured.relative_gap) <= LARGE_GAP:
         return None
     pair = len(part.minus) == 1
@@ -127,7 +127,9 @@ class OverMatrix:
         nus = [None if nu is None else border.share("nu", nu) for nu in nus]
         with control, np.errstate(all="ignore"):
             plain = [k for k in range(len(costs)) if nus[k] is None or costs[k] == 1.0]
-            todo = [one for one in ((k, *self._task(which.parts[k], costs[k])) for k in plain) if _has_costs(one[1])]
+            least, most = float(self.weights.min()), float(self.weights.max())
+            every = ((k, *self._task(which.parts[k], costs[k])) for k in plain)
+            todo = [one for one in every if _has_costs(one[1], costs[one[0]] * least, costs[one[0]] * most)]
             while todo and control.reason() is None:
                 begin, values, chosen = time.perf_counter(), 0.0, []
                 while todo and values < _AT_ONCE:
@@ -169,7 +171,9 @@ class OverMatrix:
                 spans[-1][1] = last
             else:
                 spans.append([first, last])
-        point = np.concatenate([self.places[a:b] for a, b in spans])
+        point = (
+            np.concatenate([self.places[a:b] for a, b in spans]) if len(spans) > 1 else self.places[slice(*spans[0])]
+        )
         sides = np.full(len(self.edges) - 1, -1.0)
         sides[list(part.plus)] = 1.0
         sign = sides[self.codes[point]]
@@ -187,8 +191,10 @@ class OverMatrix:
         return _said(self.study, part, Terms(C, "hinge", nu=nu), self.run, "small", rows[order], found, seconds)
 
 
-def _has_costs(qp: DualQP) -> bool:
-    """Whether both classes have costs, and all of them are finite."""
+def _has_costs(qp: DualQP, least: float, most: float) -> bool:
+    """Whether both classes have costs, and all of them are finite. Those of all points lie between `least` and `most`."""
+    if formulations.NEGLIGIBLE < least <= most < np.inf:
+        return True
     both = min(qp.upper.max(), -qp.lower.min()) > formulations.NEGLIGIBLE
     return bool(both) and not qp.infinite
 

@@ -256,7 +256,7 @@ def _direct(
     beta, t = formulations.balanced(qp, shared.beta), max(shared.half, 0.0)
     if line.share(beta) < nu * (1.0 - _ROUNDING):
         t = 0.0  # both variables of a point: even without a tube there are no more
-    (outcome,) = small.measured(gram, [(line.at(t), spans)], [beta], run.tol)
+    (outcome,) = small.measured(gram, [(line.at(t), spans)], [beta], [run.tol])
     if outcome is None:
         return None
     return t, reached_at_once(line.at(t), outcome._replace(n_iter=shared.n_iter))

@@ -298,7 +298,7 @@ def test_sums_of_both_sides_of_a_tube():
     assert shared.beta[:half].sum() == pytest.approx(0.2 * qp.upper[:half].sum(), rel=1e-10)
     assert shared.beta[half:].sum() == pytest.approx(-0.2 * qp.upper[:half].sum(), rel=1e-10)
     tube = qp._replace(c=np.concatenate([target - shared.half, target + shared.half]))
-    (found,) = small.measured(gram_of(K), [(tube, small.spans_of(qp.point))], [shared.beta], 1e-7)
+    (found,) = small.measured(gram_of(K), [(tube, small.spans_of(qp.point))], [shared.beta], [1e-7])
     assert found.bias == pytest.approx(shared.mean, abs=1e-7)
 
 

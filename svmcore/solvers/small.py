@@ -109,12 +109,14 @@ def reads_points(K: KernelMatrix) -> bool:
 
 
 def measured(
-    gram: FloatArray, problems: Sequence[tuple[DualQP, IntArray]], points: Sequence[FloatArray], tol: float
+    gram: FloatArray, problems: Sequence[tuple[DualQP, IntArray]], points: Sequence[FloatArray], tols: Sequence[float]
 ) -> list[Outcome | None]:
-    """What dual points are worth; None where their violation is above the tolerance."""
+    """What dual points are worth; None where their violation is above the tolerance of each."""
+    if not problems:
+        return []
     batch = Batch(gram, problems, points)
-    batch.solve(tol, 1, PATIENCE._replace(most=0))
-    return [batch.outcome(k, tol) for k in range(len(points))]
+    batch.solve(min(tols), 1, PATIENCE._replace(most=0))
+    return [batch.outcome(k, tol) for k, tol in enumerate(tols)]
 
 
 def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_steps: int = -1) -> Outcome | None:
@@ -313,20 +315,23 @@ def with_nu(
     fixed = [(qp._replace(c=np.zeros(len(qp.c))), spans) for qp, spans in problems]
     found = with_share(gram, fixed, nu, size, tol, n_threads, patience)
     out: list[tuple[float, Outcome | None]] = []
-    for (qp, spans), shared, share in zip(problems, found, nu, strict=True):
+    there, points, places = [], [], []
+    for k, ((qp, spans), shared, share) in enumerate(zip(problems, found, nu, strict=True)):
         t = np.nan if shared is None else -shared.half
         if share > most_nu(qp) * (1.0 + _EXACT):
             t = np.inf
         elif t <= LOST * size * unit_of(qp):
             t = 0.0
-        if shared is None or not 0.0 < t < np.inf:
-            out.append((t, None))
-            continue
-        C = 1.0 / t  # boxes are what the C that is told makes of the weights, to the last bit
-        there = qp._replace(lower=C * qp.lower, upper=C * qp.upper)
-        beta = np.clip(C * shared.beta, there.lower, there.upper)
-        (answer,) = measured(gram, [(there, spans)], [beta], tol * min(1.0, size / t))
-        out.append((t, None if answer is None else answer._replace(n_iter=shared.n_iter)))
+        out.append((t, None))
+        if shared is not None and 0.0 < t < np.inf:
+            C = 1.0 / t  # boxes are what the C that is told makes of the weights, to the last bit
+            lower, upper = C * qp.lower, C * qp.upper
+            there.append((qp._replace(lower=lower, upper=upper), spans))
+            points.append(np.minimum(np.maximum(C * shared.beta, lower), upper))
+            places.append((k, t, shared.n_iter))
+    tols = [tol * min(1.0, size / t) for _, t, _ in places]
+    for (k, t, n_iter), answer in zip(places, measured(gram, there, points, tols), strict=True):
+        out[k] = t, None if answer is None else answer._replace(n_iter=n_iter)
     return out
 
 
