@@ -18,7 +18,7 @@ from svmcore._threads import one_blas_thread
 from svmcore._types import NONZERO, DualQP, FloatArray, Kernel, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
-from svmcore.models.solution import Solution, Terms
+from svmcore.models.solution import Later, Solution, Terms
 from svmcore.problem.certify import Certificate, certificate
 from svmcore.problem.columns import Columns
 from svmcore.solvers import _coordinate, _lasso, _newton
@@ -49,11 +49,12 @@ class Aim(NamedTuple):
 
 
 def solved(
-    X: Any, heads: Sequence[Head], *, tau: float, goal: Aim, control: Control
+    X: Any, heads: Sequence[Head], *, tau: float, goal: Aim, control: Control, training: Any = None
 ) -> tuple[list[Solution], FloatArray] | None:
     """The machines at the goal, and their weights. None where rounding stands before it.
 
     `tau` is the value of the feature that stands for the intercept. X belongs to the machines from now on.
+    `training` is what a single machine keeps of its problem.
     """
     engine = _engine(X, tau)
     if engine is None:
@@ -67,7 +68,8 @@ def solved(
             found = engine.solve(head.qp, goal, control)
             if found is None:
                 return None
-            solutions.append(_solution(X, tau, head, kernel, columns, found, time.perf_counter() - begin))
+            made = _solution(X, tau, head, kernel, columns, found, time.perf_counter() - begin, training)
+            solutions.append(made)
             weights[k] = found.sums[:-1]
     _speak(solutions)
     return solutions, weights
@@ -141,12 +143,16 @@ class Steps:
         status = control.reason() or self._run(machine, goal, control)
         if status is not Status.CONVERGED:
             machine.take(machine.best)
-        _, sums, measures = _newton.measured(self._own, losses, machine.squared)
+        sums, measures = self._measured(machine)
         if status is Status.PRECISION:
             if not measures.gap <= goal.gap * abs(measures.primal):
                 return None
             status = Status.CONVERGED
         return HeadFound(losses.z, sums, measures, control.reason() or status, machine.steps, self.name)
+
+    def _measured(self, machine: Any) -> tuple[FloatArray, _newton.Measures]:
+        """X'z and how good it is, from the data."""
+        return _newton.measured(self._own, machine.losses, machine.squared)[1:]
 
     @property
     def _own(self) -> Any:
@@ -220,6 +226,9 @@ class Sweeps(Steps):
         assert isinstance(self.rows, _newton.SparseFeatures)
         return _coordinate.Descent(self.rows, losses, squared=squared)
 
+    def _measured(self, machine: Any) -> tuple[FloatArray, _newton.Measures]:
+        return machine.sums, machine.found  # measured when the sweeps ended
+
     def _run(self, machine: Any, goal: Aim, control: Control) -> Status:
         return _coordinate.solve(machine, goal.gap, goal.max_iter, lambda: control.reason() is not None)
 
@@ -235,7 +244,7 @@ def _engine(X: Any, tau: float) -> Steps | None:
 
 
 def _solution(
-    X: Any, tau: float, head: Head, kernel: Kernel, columns: Columns, found: HeadFound, seconds: float
+    X: Any, tau: float, head: Head, kernel: Kernel, columns: Columns, found: HeadFound, seconds: float, training: Any
 ) -> Solution:
     """The answer. The rest of its certificate is computed when somebody asks for it."""
     support = np.flatnonzero(found.z)
@@ -247,7 +256,7 @@ def _solution(
         n_points=len(found.z), intercept=float(tau * found.sums[-1]), support=support, dual_coef=found.z[support],
         kkt_violation=found.measures.violation, measured=measured, status=found.status, converged=found.status.ok,
         n_iter=found.steps, n_kernel_evals=0, fit_seconds=seconds, solver=found.solver, classes=head.classes,
-        kernel=kernel, support_vectors=X[support], columns=columns, terms=head.terms,
+        kernel=kernel, support_vectors=Later(lambda: X[support]), columns=columns, terms=head.terms, training=training,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import numpy as np
@@ -245,3 +246,15 @@ def test_without_a_factor_the_next_way_is_gone(monkeypatch):
         warnings.simplefilter("ignore")
         machine = svmcore.LinearSVC().fit(X, y)
     assert machine.dual_gap_ >= expected.dual_gap_ - 1e-9
+
+
+def test_support_vectors_are_those_of_their_rows_whenever_they_are_asked_for():
+    X, y = rows_and_classes(60, 90, 2)
+    rows = sparse.csr_matrix(X)
+    machine = svmcore.LinearSVC(loss="hinge").fit(rows, y)
+    found = machine._fitted.found
+    again = pickle.loads(pickle.dumps(found))
+    for one in (found, again):
+        assert np.array_equal(one.support_vectors.toarray(), X[one.support])
+    assert found.support_vectors is found.support_vectors
+    assert np.allclose(found.decision_function(rows), machine.decision_function(rows), atol=1e-10)

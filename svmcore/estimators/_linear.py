@@ -116,19 +116,20 @@ class LinearMachine(Machine):
         few = len(data.y) <= _FEW and tol < _ROUGH
         goal = Aim(_GAP * tol, min(_SHARP, _GAP * tol) if few else _GAP * tol, self.max_iter)
         border.threads(self.n_threads)
+        wanted = self._heads(data, words)
+        training = None
+        if len(wanted) == 1:
+            form = {name: words[name] for name in self._form_words if name in words} | {"sample_weight": data.w}
+            training = Training(data.X, np.array(data.y), form, tol, Columns(data.X.shape[1]))
         found = heads.solved(
-            data.X, self._heads(data, words), tau=words.get("intercept_scaling", 0.0), goal=goal,
+            data.X, wanted, tau=words.get("intercept_scaling", 0.0), goal=goal, training=training,
             control=new_control("fit", self.time_limit, None, 0),
         )  # fmt: skip
         if found is None:
             return None
         machines, self._weights = found
         self._own_rows = data.X
-        if len(machines) > 1:
-            return Machines(np.arange(len(machines)), self._strategy, tuple(machines))
-        form = {name: words[name] for name in self._form_words if name in words} | {"sample_weight": data.w}
-        training = Training(data.X, np.array(data.y), form, tol, Columns(data.X.shape[1]))
-        return replace(machines[0], training=training)
+        return machines[0] if training else Machines(np.arange(len(machines)), self._strategy, tuple(machines))
 
     def _check_set(self, penalty: str) -> None:
         """Refuse what LIBLINEAR does not have, in its words."""

@@ -44,6 +44,30 @@ class Terms(NamedTuple):
     factors: tuple[float, float] | None = None  # what the classes multiply C by, where they do
 
 
+class Later(NamedTuple):
+    """A value that is made when somebody first asks for it."""
+
+    make: Callable[[], Any]
+
+
+class _MadeWhenAsked:
+    """A field that takes a value, or a `Later`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, obj: Any, kind: type | None = None) -> Any:
+        if obj is None:
+            return self
+        value = obj.__dict__[self.name]
+        if isinstance(value, Later):
+            value = obj.__dict__[self.name] = value.make()
+        return value
+
+    def __set__(self, obj: Any, value: Any) -> None:
+        obj.__dict__[self.name] = value
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution(OfColumns):
     """A trained machine with its certificate.
@@ -151,7 +175,8 @@ class Solution(OfColumns):
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled. The training data stay behind, so a postponed certificate is computed now or never."""
-        state = {**self.__dict__, "measured": self.certificate, "training": None}
+        state: dict[str, Any] = {**self.__dict__, "measured": self.certificate, "training": None}
+        state["support_vectors"] = self.support_vectors
         for made in ("_decision", "alpha"):
             state.pop(made, None)
         return state
@@ -358,6 +383,9 @@ def demand_sigmoid(machine: Solution) -> FloatArray:
             "or SVC(probability=True)"
         )
     return np.array(machine.calibration)
+
+
+Solution.support_vectors = _MadeWhenAsked("support_vectors")
 
 
 def _listed(classes: NDArray[Any]) -> str:

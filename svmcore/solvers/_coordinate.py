@@ -20,9 +20,10 @@ from svmcore.solvers._newton_jit import Losses
 # The estimate of a gap is what the rows lacked one after the other; all that happened since makes the gap larger. It is
 # measured where the estimate is below a share of the goal: the share that it was of the gap when that was measured last. The
 # first one is smaller where the losses bend more than the squared norm does.
-FIRST_SHARE, LEAST_SHARE, LARGEST_SHARE = 0.25, 0.02, 1.0
+FIRST_SHARE, LEAST_SHARE, LARGEST_SHARE = 0.1, 0.01, 1.0
 SEED = 42
-FARTHEST = 1e300  # no row rests in the first sweep
+WORK = 1 << 24  # entries of rows that sweeps look at until somebody is asked whether they may go on
+FLAT = 1e-200  # added to K_ii: that of an empty row is zero
 
 
 class Descent:
@@ -32,15 +33,19 @@ class Descent:
         self.rows, self.losses, self.squared = rows, losses, squared
         give = 1.0 / losses.stiff if squared else np.zeros(rows.n)
         self.lists = loops.Compressed(*rows.lists, rows.constant)
+        if rows.squares is None:
+            rows.squares = np.empty(rows.n)
+            loops.squares(self.lists, rows.squares)
         self.table = np.zeros((rows.n, loops.WIDTH))
         stiff = losses.stiff if squared else np.zeros(rows.n)
         for k, column in enumerate((losses.target, losses.half, losses.lower, losses.upper, give, stiff)):
             self.table[:, k] = column
-        trace = loops.lengths(self.lists, self.table)
-        bend = 1.0 + float(np.median(losses.stiff)) * trace / rows.n
+        self.table[:, loops.LENGTH] = 1.0 / (rows.squares + give + FLAT)
+        bend = 1.0 + float(np.median(losses.stiff)) * float(rows.squares.mean())
         self.share = max(LEAST_SHARE, FIRST_SHARE / bend)
         self.order = np.arange(rows.n)
-        self.count, self.far, self.seed = rows.n, (FARTHEST, FARTHEST), np.int64((SEED + seed) % 2**31)
+        self.count, self.far, self.seed = rows.n, np.full(2, loops.FARTHEST), np.int64((SEED + seed) % 2**31)
+        self.slice = 1 + WORK * rows.n // (rows.n + int(self.lists.indptr[-1])) // max(rows.n, 1)
         self.steps, self.rounds = 0, 0
         self.found = self.measures()
 
@@ -49,14 +54,20 @@ class Descent:
         self.table[:, loops.VALUE] = z
         self.found = self.measures()
 
-    def sweep(self) -> float:
-        """One step for every row that does not rest. Returns an estimate of the duality gap, over these rows."""
-        self.count, inward, outward, excess, self.seed = loops.sweep(
-            self.lists, self.table, self.sums, self.order, self.count, *self.far, self.seed
+    def sweep(self, enough: float, most: int) -> float:
+        """Steps for every row that does not rest, until an estimate of the gap over these rows is small enough."""
+        self.count, excess, self.worst, self.seed, steps = loops.sweeps(
+            self.lists,
+            self.table,
+            self.sums,
+            self.order,
+            self.count,
+            self.far,
+            self.seed,
+            enough,
+            min(most, self.slice),
         )
-        self.worst = max(inward, outward)
-        self.far = inward or FARTHEST, outward or FARTHEST
-        self.steps += 1
+        self.steps += steps
         return float(excess)
 
     def look(self) -> None:
@@ -69,7 +80,7 @@ class Descent:
             moves = pull[rest] > 0.0
             self.order[self.count :] = np.concatenate([rest[moves], rest[~moves]])
             self.count += int(np.count_nonzero(moves))
-        self.far = max(self.far[0], self.found.violation), max(self.far[1], self.found.violation)
+        np.maximum(self.far, self.found.violation, out=self.far)
         self.rounds += 1
 
     def measures(self) -> Measures:
@@ -110,8 +121,9 @@ def solve(descent: Descent, goal: float, most: int, poll: Callable[[], bool]) ->
         estimate = np.inf
         while estimate > descent.share * level and descent.steps < most:
             if poll():
+                descent.look()
                 return Status.INTERRUPTED
-            estimate = descent.sweep()
+            estimate = descent.sweep(descent.share * level, most - descent.steps)
             if descent.worst == 0.0:
                 break
         full = descent.count == descent.rows.n

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._jit import jit
-from svmcore._types import FloatArray, IntArray
+from svmcore._types import NONZERO, FloatArray, IntArray
 from svmcore.simd.lanes import fetch
 
 # Random numbers of 31 bits, of which the upper ones count: x := MULTIPLIER x + INCREMENT.
 MULTIPLIER, INCREMENT = np.int64(1103515245), np.int64(12345)
 MASK, BITS = np.int64(0x7FFFFFFF), np.int64(31)
-FLAT = 1e-200  # added to K_ii: that of an empty row is zero
+FARTHEST = 1e300  # what has no row rest
 STILL = 1e-14  # a step that changes a residual by no more than this is none
 
 
@@ -62,19 +62,13 @@ def product_of(rows, i, w):
 
 
 @jit(sums=True)
-def lengths(rows, table):
-    """How far a residual of one takes the step of each row: the inverse of K_ii and what the diagonal adds. In place: table.
-
-    Returns the sum of K_ii.
-    """
-    trace = 0.0
-    for i in range(table.shape[0]):
+def squares(rows, out):
+    """out = K_ii. In place: out."""
+    for i in range(out.shape[0]):
         total = rows.constant * rows.constant
         for p in range(rows.indptr[i], rows.indptr[i + 1]):
             total += rows.data[p] * rows.data[p]
-        table[i, LENGTH] = 1.0 / (total + table[i, GIVE] + FLAT)
-        trace += total
-    return trace
+        out[i] = total
 
 
 @jit
@@ -160,3 +154,22 @@ def sweep(rows, table, w, order, count, inner, outer, seed):
             row[VALUE] = new
             add_row(rows, i, new - here, w)
     return count, inward, outward, excess, seed
+
+
+@jit
+def sweeps(rows, table, w, order, count, far, seed, enough, most):
+    """Sweeps until the estimate of the gap, over the rows that do not rest, is at most `enough`; no more than `most`.
+
+    `far`: what rows of either kind point outwards by until they rest. Returns how many rows are left, the estimate, the
+    largest violation, the next seed, and how many sweeps there were. In place: table, w, order, far.
+    """
+    steps, estimate, worst, before = 0, np.inf, np.inf, np.inf
+    while estimate > enough and steps < most and worst > 0.0:
+        count, inward, outward, excess, seed = sweep(rows, table, w, order, count, far[0], far[1], seed)
+        estimate = excess * min(1.0, excess / before) if steps > 0 else excess
+        before = max(excess, NONZERO)
+        worst = max(inward, outward)
+        far[0] = inward if inward > 0.0 else FARTHEST
+        far[1] = outward if outward > 0.0 else FARTHEST
+        steps += 1
+    return count, estimate, worst, seed, steps

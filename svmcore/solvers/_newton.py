@@ -102,6 +102,7 @@ class SparseFeatures:
         self.X, self.constant = X, constant
         self.n, self.d = X.shape
         self.gram: FloatArray | None = None  # of all rows, once a machine has asked for it
+        self.squares: FloatArray | None = None  # of the lengths of the rows, once a machine has asked for them
         self.lists = X.data, X.indices.view(np.uint32), X.indptr  # no sign to look at
 
     @cached_property
