@@ -90,6 +90,7 @@ def test_an_edited_home_is_seen_by_its_importer_in_another_process(two_homes):
     assert run(PROGRAM, two_homes) == [7.0, 1, 0]  # what was compiled then is still there
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_an_edited_home_is_seen_from_another_folder(two_homes):
     """The home below moves to a room of its own; the one above follows, by each way to import it."""
@@ -121,6 +122,7 @@ def test_an_edited_kernel_is_seen_by_the_solver(tmp_path):
     assert run(FIT, tmp_path) == [1.156518, 0, 1]
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_settings_of_the_compiler_are_part_of_the_key(two_homes):
     assert run(PROGRAM, two_homes, NUMBA_BOUNDSCHECK="0") == [7.0, 0, 1]
@@ -381,7 +383,8 @@ print(repr(float(machine.objective)), float(machine.decision_function(data).sum(
 @posix
 @pytest.mark.compiled
 @pytest.mark.parametrize(
-    ("kinds", "tol"), [([0, 0], 1e-3), pytest.param([*range(16)] * 3, 1e-9, marks=pytest.mark.slow)]
+    ("kinds", "tol"),
+    [pytest.param([0, 0], 1e-3, marks=pytest.mark.ci), pytest.param([*range(16)] * 3, 1e-9, marks=pytest.mark.slow)],
 )
 def test_many_processes_start_at_once_on_an_empty_cache(tmp_path, kinds, tol):
     """Some compile the same, at the same time. The tight tolerance needs both precisions: twice as many functions."""

@@ -379,8 +379,7 @@ def one_process(folder):
     [
         (train_svc, "gather"),
         pytest.param(train_svc, "run advance", marks=pytest.mark.ci),
-        (train_linear, "each take"),
-        pytest.param(train_linear, "crew", marks=pytest.mark.ci),
+        *(pytest.param(train_linear, stage, marks=pytest.mark.ci) for stage in ("each take", "crew")),
     ],
 )
 def test_a_scheduler_that_is_killed_in_the_middle_of_a_call_ends_it(tmp_path, few, train, stage, monkeypatch):

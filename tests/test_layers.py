@@ -517,28 +517,25 @@ def test_pyproject_names_the_same_homes():
     assert sorted(listed) == sorted(home.replace(".", "/") for home in HOMES)
 
 
-@pytest.mark.parametrize(
-    ("program", "rooms"),
-    [
-        (
-            "svmcore.svm_path([[0.0], [1.0], [3.0]], [0, 1, 1])",
-            ("highspy", "svmcore.path.published", "svmcore.path.qr_jit"),
+def test_doors_are_light():
+    """What is asked for loads what it needs, and no other room: one after the other in one process, each adds its own."""
+    doors = {
+        "svmcore.train_svc([[0.0], [1.0]], [0, 1])": ("svmcore.path", "svmcore.cv", "svmcore.estimators", "highspy"),
+        "from svmcore import SVC": ("svmcore.path", "svmcore.cv", "highspy"),
+        "SVC().fit([[0.0], [1.0], [3.0]], [0, 1, 2])": ("svmcore.path", "svmcore.cv", "highspy"),
+        "svmcore.svm_path([[0.0], [1.0], [3.0]], [0, 1, 1])": (
+            "highspy",
+            "svmcore.path.published",
+            "svmcore.path.qr_jit",
         ),
-        ("from svmcore import SVC", ("svmcore.path", "svmcore.cv", "highspy")),
-        (
-            "from svmcore import SVC; SVC().fit([[0.0], [1.0], [3.0]], [0, 1, 2])",
-            ("svmcore.path", "svmcore.cv", "highspy"),
-        ),
-        ("svmcore.train_svc([[0.0], [1.0]], [0, 1])", ("svmcore.path", "svmcore.cv", "svmcore.estimators", "highspy")),
-    ],
-)
-def test_doors_are_light(program, rooms):
-    """What is asked for loads what it needs, and no other room."""
-    program = f"import sys, svmcore; {program}; print(*sys.modules)"
+    }
+    program = "import sys, svmcore; " + "".join(f"{door}; print(*sys.modules); " for door in doors)
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    found = loaded.stdout.split()
-    assert "svmcore._jit" in found or "SVC().fit" not in program
-    assert [name for name in found if name.startswith(tuple(rooms))] == []
+    for rooms, line in zip(doors.values(), loaded.stdout.splitlines(), strict=True):
+        assert "svmcore._jit" in line.split()
+        assert [name for name in line.split() if name.startswith(rooms)] == []
+    assert "svmcore.path.tracker" in line.split()
+    assert "svmcore.estimators" in line.split()
 
 
 def test_training_loads_no_optional_package():

@@ -254,6 +254,7 @@ def test_printed_figures_are_points_and_equal_lines_are_both_seen():
     plt.close("all")
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_the_runner_writes_tables_and_pictures(tmp_path):
     pytest.importorskip("matplotlib")

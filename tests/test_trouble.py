@@ -36,7 +36,11 @@ print(repr(float(machine.objective)))
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     ("program", "count"),
-    [(PROGRAM, 3), pytest.param(PROGRAM, 50, marks=pytest.mark.slow), pytest.param(FIT, 50, marks=pytest.mark.slow)],
+    [
+        pytest.param(PROGRAM, 3, marks=pytest.mark.ci),
+        pytest.param(PROGRAM, 50, marks=pytest.mark.slow),
+        pytest.param(FIT, 50, marks=pytest.mark.slow),
+    ],
 )
 def test_a_process_that_is_killed_while_it_compiles_leaves_no_harm(tmp_path, program, count):
     root = checkout(tmp_path) if program is PROGRAM else ROOT

@@ -464,7 +464,7 @@ if not DISABLED:
     ("cpu", "features"),
     [
         pytest.param("x86-64-v3", "+avx2,+fma", marks=pytest.mark.ci),
-        ("x86-64", "+sse2"),
+        pytest.param("x86-64", "+sse2", marks=pytest.mark.ci),
         pytest.param("generic", "", marks=pytest.mark.ci),
     ],
 )

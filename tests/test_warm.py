@@ -51,8 +51,12 @@ def test_wrong_arguments_of_warmup():
 
 
 SHORT = "import svmcore\nfrom svmcore import _jit\n_jit.PATIENCE = 0.01\n"
-CHECK = "svmcore.certificate([[0.0], [1.0], [2.0]], [0, 1, 1], [0.5, 0.5, 0.0], 0.0, C=1.0, kernel={!r})\n"
-USES = CHECK.format("rbf") + CHECK.format("laplacian")  # one of the smallest things to compile, and another one
+USES = """
+import numpy as np
+from svmcore.simd import sums
+sums.dot(np.arange(3.0), np.arange(3.0), 3)
+sums.dot(np.arange(3, dtype=np.float32), np.arange(3, dtype=np.float32), 3)
+"""  # one of the smallest things to compile, twice
 
 
 @pytest.mark.compiled
@@ -127,6 +131,7 @@ def test_a_numba_whose_private_names_moved_compiles_the_plain_way(tmp_path, befo
         assert err == ""
 
 
+@pytest.mark.ci
 @fast
 @pytest.mark.compiled
 def test_the_word_says_what_this_process_does_without(tmp_path):
