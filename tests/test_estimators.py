@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn import svm
 from sklearn.base import clone
 from sklearn.metrics.pairwise import rbf_kernel
@@ -29,6 +30,8 @@ NUMBERS = X[:, 0] ** 2 + X[:, 1] + 0.3 * rng.normal(size=N)
 WEIGHTS = rng.integers(0, 4, N).astype(float)
 SINGLE = 2e-6  # LIBSVM keeps kernel values in single precision
 TIGHT = {"gamma": 0.4, "tol": 1e-10}
+OLD = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 7)
+since_1_7 = pytest.mark.skipif(OLD, reason="scikit-learn does it since 1.7")
 CASES = {
     "SVC": [({"C": 3.0}, TWO), ({"C": 3.0}, THREE), ({"kernel": "linear", "class_weight": {"a": 2.0}}, THREE)],
     "NuSVC": [({"nu": 0.6}, TWO), ({"nu": 0.2}, THREE)],
@@ -71,7 +74,10 @@ TWINS = ("NuSVC", "SVRPathCV")  # of others that are checked: they take longest
 def test_checks_of_scikit_learn(name, params):
     results = check_estimator(getattr(svmcore, name)(**params), on_fail=None, on_skip=None)
     assert len(results) > 40
-    assert [each["check_name"] for each in results if each["status"] in ("failed", "xfail")] == []
+    failed = [each["check_name"] for each in results if each["status"] in ("failed", "xfail")]
+    if OLD and name == "SVCPath":  # the check of 1.6 gives the two data sets of two classes different labels
+        failed = [check for check in failed if not check.startswith("check_sample_weight_equivalence")]
+    assert failed == []
 
 
 def test_without_the_extra_a_sentence_names_it():
@@ -217,6 +223,7 @@ def test_kernel_values_of_all_rows_or_of_support_vectors():
             given.predict(K[:, :2])
 
 
+@since_1_7
 @pytest.mark.parametrize("kind", ["numbers", "strings"])
 def test_a_class_for_every_row(kind):
     """Labels of many rows that are all different are classes, as scikit-learn takes them; it warns of them."""
@@ -371,7 +378,13 @@ def test_an_infeasible_nu_is_named_with_its_range():
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize(
-    "more", [{}, {"intercept_scaling": 3.0}, {"fit_intercept": False}, {"class_weight": "balanced"}]
+    "more",
+    [
+        {},
+        {"intercept_scaling": 3.0},
+        {"fit_intercept": False},
+        pytest.param({"class_weight": "balanced"}, marks=since_1_7),  # balanced weights count those of the samples
+    ],
 )
 @pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
 def test_linear_classifiers_are_those_of_liblinear(loss, more, y):
