@@ -256,17 +256,18 @@ class GPSolution(OfColumns):
 
     def save(self, file: Any) -> None:
         """Write the process to an .npz file that `svmcore.load` reads, training data included. Nothing is pickled."""
+        archive.write(file, self.fields())
+
+    def fields(self) -> dict[str, Any]:
+        """The process as the arrays of a file."""
         if self.function is not None:
             raise InputError("a process with a Python kernel function cannot be saved: a file holds data, not code")
         numbers = {name: np.array(getattr(self, name)) for name in (*_REALS, *_WHOLES)}
-        archive.write(
-            file,
-            {
-                "format": np.array(FORMAT), **archive.kernel_fields(self.kernel), **numbers, "alpha": self.alpha,
-                "status": np.array(self.status.name), "solver": np.array(self.solver),
-                **_columns.stored(self.columns), **_columns.feature_fields(self.X),
-            },
-        )  # fmt: skip
+        return {
+            "format": np.array(FORMAT), **archive.kernel_fields(self.kernel), **numbers, "alpha": self.alpha,
+            "status": np.array(self.status.name), "solver": np.array(self.solver),
+            **_columns.stored(self.columns), **_columns.feature_fields(self.X),
+        }  # fmt: skip
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean at every row of X; with `return_std` also the standard deviation of the function there (no noise)."""

@@ -277,11 +277,68 @@ def test_pickles_of_the_first_version_are_read(y):
     assert np.array_equal(values(again), values(machine))
 
 
-def test_skops_trusts_the_estimator_and_nothing_else():
+PATHS = [
+    ("SVCPath", {}, TWO), ("SVCPath", {"kernel": "linear"}, TWO), ("SVCPath", {"kernel": "precomputed"}, TWO),
+    ("SVCPathCV", {"cv": 3}, TWO), ("SVCPathCV", {"cv": 3, "calibration": "isotonic"}, THREE),
+    ("SVCPathCV", {"cv": 3, "calibration": "venn-abers", "multi_class": "ovr", "gamma": [0.1, 1.0]}, THREE),
+    ("SVRPathCV", {"cv": 3}, NUMBERS), ("SVRPathCV", {"cv": 3, "loss": "pinball"}, NUMBERS),
+    ("GPRegressor", {}, NUMBERS), ("GPRegressor", {"solver": "cg", "normalize_y": True}, NUMBERS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "params", "y"), PATHS, ids=str)
+@pytest.mark.filterwarnings("ignore:the score still falls")
+def test_estimators_that_keep_paths_and_processes_are_arrays_too(name, params, y):
+    points = X @ X.T if params.get("kernel") == "precomputed" else X
+    machine = getattr(svmcore, name)(**params).fit(points, y)
+    kinds = {type(value) for value in leaves(machine.__getstate__())}
+    assert kinds <= {np.ndarray, np.float64, np.int64, float, int, bool, str, type(None)}
+    again = pickle.loads(pickle.dumps(machine))
+    assert np.array_equal(values(again, points), values(machine, points))
+    if name == "SVCPath":
+        assert again.path_ is again._fitted.path
+        for C in (0.01, 500.0):
+            assert np.array_equal(again.set_params(C=C).predict(points), machine.set_params(C=C).predict(points))
+    elif name == "GPRegressor":
+        for one, other in zip(again.predict(X, return_std=True), machine.predict(X, return_std=True), strict=True):
+            assert np.array_equal(one, other)
+        assert again.gp_.residual == machine.gp_.residual
+    else:
+        assert np.array_equal(again.cv_.breakpoints, machine.cv_.breakpoints)
+        assert again.cv_.best_C == machine.cv_.best_C == again.best_C_
+        assert np.array_equal(again.cv_.refit().predict(X), machine.cv_.refit().predict(X))
+    if hasattr(machine, "predict_proba"):
+        assert np.array_equal(again.predict_proba(X), machine.predict_proba(X))
+        assert again._calibrator.log_loss == machine._calibrator.log_loss
+    assert again.get_params() == machine.get_params()
+
+
+def test_a_process_of_a_kernel_function_is_pickled_as_it_is():
+    machine = svmcore.GPRegressor(kernel=squares).fit(X, NUMBERS)
+    again = pickle.loads(pickle.dumps(machine))
+    assert np.array_equal(again.predict(X), machine.predict(X))
+
+
+@pytest.mark.parametrize(("name", "params", "y"), PATHS[3:5] + PATHS[6:7] + PATHS[8:9] + PATHS[:1], ids=str)
+@pytest.mark.filterwarnings("ignore:the score still falls")
+def test_pickles_of_paths_of_the_first_version_are_read(name, params, y):
+    machine = getattr(svmcore, name)(**params).fit(X, y)
+    state = pickle.loads(pickle.dumps({**vars(machine), "_rows": None}))
+    again = type(machine).__new__(type(machine))
+    again.__setstate__(state)
+    assert np.array_equal(values(again), values(machine))
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "y"),
+    [case for case in STORED + PATHS if case[1].get("kernel") != "precomputed"]
+    + [("SVC", {"probability": True}, THREE)],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:the score still falls", "ignore:.*robability:FutureWarning")
+def test_skops_trusts_the_estimator_and_nothing_else(name, params, y):
     skops = pytest.importorskip("skops.io")
-    for name, params, y in STORED:
-        if params.get("kernel") != "precomputed":
-            machine = getattr(svmcore, name)(**params).fit(X, y)
-            data = skops.dumps(machine)
-            assert skops.get_untrusted_types(data=data) == [f"svmcore.{name}"]
-            assert np.array_equal(values(skops.loads(data, trusted=[f"svmcore.{name}"])), values(machine))
+    machine = getattr(svmcore, name)(**params).fit(X, y)
+    data = skops.dumps(machine)
+    assert skops.get_untrusted_types(data=data) == [f"svmcore.{name}"]
+    assert np.array_equal(values(skops.loads(data, trusted=[f"svmcore.{name}"])), values(machine))

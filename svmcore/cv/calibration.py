@@ -238,6 +238,19 @@ class Calibrator:
     positive: NDArray[np.bool_]
     weight: FloatArray
 
+    def plain(self) -> dict[str, Any]:
+        """All but the machine as arrays, numbers and strings."""
+        return {
+            "method": self.method, "classes": self.classes, "model": list(self.model), "scores": self.scores,
+            "positive": self.positive, "weight": self.weight,
+        }  # fmt: skip
+
+    @classmethod
+    def from_plain(cls, state: dict[str, Any], machine: Any) -> Calibrator:
+        """What `plain` wrote."""
+        kinds: dict[str, Any] = {"sigmoid": PlattSigmoid, "isotonic": Isotonic, "venn-abers": VennAbers}
+        return cls(**state | {"machine": machine, "model": kinds[state["method"]](*state["model"])})
+
     def __repr__(self) -> str:
         return (
             f"<Calibrator: {self.method}, from {self.scores.size} out-of-fold scores, log loss {self.log_loss:.4g}, "
@@ -326,6 +339,23 @@ class ClassCalibrator:
     parts: tuple[Calibrator, ...]
     codes: IntArray
     weight: FloatArray
+
+    def plain(self) -> dict[str, Any]:
+        """As `Calibrator.plain`."""
+        parts = [part.plain() for part in self.parts]
+        return {
+            "method": self.method,
+            "classes": self.classes,
+            "parts": parts,
+            "codes": self.codes,
+            "weight": self.weight,
+        }
+
+    @classmethod
+    def from_plain(cls, state: dict[str, Any], machine: Any) -> ClassCalibrator:
+        """What `plain` wrote."""
+        parts = tuple(Calibrator.from_plain(part, machine) for part in state["parts"])
+        return cls(**state | {"machine": machine, "parts": parts})
 
     def __repr__(self) -> str:
         return (

@@ -28,6 +28,11 @@ FORMAT = "svmcore-cv-3"  # 2: kernels had numbers, and curves no bends
 
 def save_cv(cv: PathCV, file: Any) -> None:
     """See `PathCV.save`."""
+    archive.write(file, cv_fields(cv))
+
+
+def cv_fields(cv: PathCV) -> dict[str, Any]:
+    """The cross-validation as the arrays of a file."""
     study = cv._study
     if callable(study.form["kernel"]):
         raise InputError(
@@ -70,7 +75,7 @@ def save_cv(cv: PathCV, file: Any) -> None:
                 rests[f"rest{j}_"] = strand.rest
     for name, rest in rests.items():
         fields |= _named(name, rest)
-    archive.write(file, fields)
+    return fields
 
 
 def _plain(value: Any) -> Any:

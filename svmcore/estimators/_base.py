@@ -333,15 +333,23 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
         state = dict(super().__getstate__())
         for name in ("_rows", "_asked"):
             state.pop(name, None)
+        return self._flat(state)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """From this version's state, or from that of 0.2.0, which held the objects."""
+        super().__setstate__(self._revived(dict(state)))
+
+    def _flat(self, state: dict[str, Any]) -> dict[str, Any]:
+        """The state with arrays, numbers and strings in place of what was found."""
         if isinstance(state.get("_fitted"), Fitted):
             state["_fitted"] = state["_fitted"].plain()
         return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """From this version's state, or from that of 0.2.0, which held the objects."""
+    def _revived(self, state: dict[str, Any]) -> dict[str, Any]:
+        """The contrary."""
         if isinstance(state.get("_fitted"), dict):
-            state = state | {"_fitted": Fitted.from_plain(state["_fitted"])}
-        super().__setstate__(state)
+            state["_fitted"] = Fitted.from_plain(state["_fitted"])
+        return state
 
     # ---- predict -----------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ from svmcore._keywords import Gamma, KernelLike
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import Estimator, TrainingData
 from svmcore.estimators._fitted import own
-from svmcore.gp import GPSolution, gp_regression
+from svmcore.gp import GPSolution, assembled, gp_regression
 
 _DENSE = 2000  # rows up to which a factor of the kernel matrix is the quickest
 
@@ -98,6 +98,20 @@ class GPRegressor(sk.RegressorMixin, Estimator):  # type: ignore[misc]
         self.X_train_, self.y_train_ = data.X, data.y
         self.alpha_ = found.alpha
         self.n_iter_ = max(1, found.n_iter)
+
+    def _flat(self, state: dict[str, Any]) -> dict[str, Any]:
+        known = state.get("_fitted")
+        if isinstance(known, GPSolution) and known.function is None:
+            state["_fitted"] = {"process": known.fields(), "threads": known.n_threads, "cache": known.cache_bytes}
+        return state
+
+    def _revived(self, state: dict[str, Any]) -> dict[str, Any]:
+        known = state.get("_fitted")
+        if isinstance(known, dict):
+            state["_fitted"] = replace(
+                assembled(known["process"]), n_threads=known["threads"], cache_bytes=known["cache"]
+            )
+        return state
 
     @property
     def gp_(self) -> GPSolution:

@@ -10,6 +10,9 @@ import numpy as np
 from svmcore._errors import InputError, warn
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv import PathCV, cv_path
+from svmcore.cv.calibration import Calibrator, ClassCalibrator
+from svmcore.cv.files import assembled as assembled_cv
+from svmcore.cv.files import cv_fields
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import Trainer, TrainingData
@@ -18,6 +21,8 @@ from svmcore.estimators._kernel import NO_PROBABILITIES, Classifier, KernelMachi
 from svmcore.kernel.points import is_sparse
 from svmcore.path.driver import svm_path
 from svmcore.path.result import Path
+from svmcore.path.solution import assembled as assembled_path
+from svmcore.path.solution import file_fields
 from svmcore.problem import border
 from svmcore.train import train_svc, train_svr
 
@@ -31,9 +36,21 @@ _CALIBRATIONS = ("sigmoid", "isotonic", "venn-abers")
 class _AtC:
     """A path, and its machine at the C that was asked for last."""
 
-    def __init__(self, path: Path, data: TrainingData, points: Any, sparse: bool) -> None:
-        self.path, self.codes, self.points, self.sparse = path, data.y, points, sparse
+    def __init__(self, path: Path, codes: IntArray, points: Any, sparse: bool) -> None:
+        self.path, self.codes, self.points, self.sparse = path, codes, points, sparse
         self._last: tuple[float, Fitted] | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as arrays, numbers and strings, but for the objects of a kernel function."""
+        path, threads = file_fields(self.path), self.path._data.n_threads
+        return {"path": path, "threads": threads, "codes": self.codes, "points": self.points, "sparse": self.sparse}
+
+    @classmethod
+    def from_plain(cls, state: dict[str, Any]) -> _AtC:
+        """What `plain` wrote."""
+        path = assembled_path(state["path"])
+        path._data = path._data._replace(n_threads=state["threads"])
+        return cls(path, state["codes"], state["points"], state["sparse"])
 
     def at(self, C: Any) -> Fitted:
         """The machine at one C."""
@@ -93,7 +110,7 @@ class SVCPath(Classifier):
         self.path_ = found
         kept = is_sparse(data.X) and not callable(self.kernel)
         points = data.X if callable(self.kernel) or (self.kernel == "linear" and not kept) else None
-        self._fitted: Any = _AtC(found, data, points, kept)
+        self._fitted: Any = _AtC(found, data.y, points, kept)
         self._rows = self._kept(found, data)
         self.classes_ = data.classes
         self.shape_fit_ = tuple(data.X.shape) if hasattr(data.X, "shape") else (count(data.X),)
@@ -108,6 +125,18 @@ class SVCPath(Classifier):
     @property
     def _known(self) -> Fitted:
         return super()._known.at(self.C)  # type: ignore[no-any-return]
+
+    def _flat(self, state: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(state.get("_fitted"), _AtC):
+            state["_fitted"] = state["_fitted"].plain()
+            state.pop("path_", None)
+        return state
+
+    def _revived(self, state: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(state.get("_fitted"), dict):
+            state["_fitted"] = _AtC.from_plain(state["_fitted"])
+            state["path_"] = state["_fitted"].path
+        return state
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -144,6 +173,16 @@ class Chosen(KernelMachine):
             form["gamma"] = self.best_gamma_
         form |= self._refit.fixed | {word: getattr(self, name) for word, name in self._refit.words.items()}
         return base.machines_for(self._refit, data, form | {"C": self.best_C_, "max_iter": -1}, self._strategy)
+
+    def _flat(self, state: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(state.get("cv_"), PathCV):
+            state["cv_"] = cv_fields(state["cv_"])
+        return super()._flat(state)
+
+    def _revived(self, state: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(state.get("cv_"), dict):
+            state["cv_"] = assembled_cv(state["cv_"])
+        return super()._revived(state)
 
     def _folds(self, data: TrainingData) -> Any:
         """`cv`; a number of folds is not above the number of rows of any class, as far as there are two."""
@@ -194,6 +233,18 @@ class SVCPathCV(Classifier, Chosen):
     def predict_log_proba(self, X: Any) -> FloatArray:
         """The logarithm of `predict_proba`."""
         return np.log(self.predict_proba(X))
+
+    def _flat(self, state: dict[str, Any]) -> dict[str, Any]:
+        if hasattr(state.get("_calibrator"), "plain"):
+            state["_calibrator"] = state["_calibrator"].plain()
+        return super()._flat(state)
+
+    def _revived(self, state: dict[str, Any]) -> dict[str, Any]:
+        state = super()._revived(state)
+        if isinstance(state.get("_calibrator"), dict):
+            kind = ClassCalibrator if "parts" in state["_calibrator"] else Calibrator
+            state["_calibrator"] = kind.from_plain(state["_calibrator"], state["_fitted"].found)
+        return state
 
     def _find(self, data: TrainingData, words: dict[str, Any]) -> Any:
         border.choice("calibration", self.calibration, _CALIBRATIONS)

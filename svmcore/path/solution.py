@@ -126,7 +126,12 @@ def _terms(data: Data, value: float) -> Terms:
 
 def save_path(path: Path, file: Any) -> None:
     """See `Path.save`."""
-    archive.write(file, {"format": np.array(FORMAT), **path_fields(path), **_columns.feature_fields(path._data.X)})
+    archive.write(file, file_fields(path))
+
+
+def file_fields(path: Path) -> dict[str, Any]:
+    """The path as the arrays of a file."""
+    return {"format": np.array(FORMAT), **path_fields(path), **_columns.feature_fields(path._data.X)}
 
 
 def path_fields(path: Path) -> dict[str, Any]:
