@@ -8,6 +8,8 @@ KeyboardInterrupt at once.
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
 import sys
 import threading
@@ -26,6 +28,8 @@ GRACE = 0.3
 
 
 EVERY = 1.0  # seconds between lines of progress
+_RENEWED = 0.2  # seconds between two states of a bar
+_BAR = 20  # letters of it
 _INTERRUPT = int(signal.SIGINT)
 _SIGNALS: Any = sys.modules.get("_signal", signal)  # what is behind `signal`, which makes enumerations of all numbers
 
@@ -50,13 +54,76 @@ class WorkProgress(NamedTuple):
 Callback = Callable[[Any], Any]
 
 
+class Voice:
+    """What is said of long work on which nobody looks: one line in a process, or on a terminal a bar that renews itself.
+
+    `SVMCORE_QUIET=1` silences it, and so does `SVMCORE_PROGRESS=0`. The outermost work of the main thread speaks.
+    """
+
+    PATIENCE = 2.0  # seconds of silence
+
+    def __init__(self) -> None:
+        self._working = 0
+        self._said = False
+        self._width = 0
+        self._last = 0.0
+
+    def begin(self, alone: bool) -> bool:
+        """Work begins; whether it may speak. `alone`: nobody looks on."""
+        self._working += 1
+        main = threading.current_thread() is threading.main_thread()
+        return alone and self._working == 1 and main and multiprocessing.parent_process() is None
+
+    def end(self) -> None:
+        """It ends, and with it its bar."""
+        self._working -= 1
+        if self._width and sys.stderr is not None:
+            sys.stderr.write("\r" + " " * self._width + "\r")
+            sys.stderr.flush()
+        self._width = 0
+
+    def say(self, name: str, seconds: float, done: float | None) -> None:
+        """So long it has taken, and this share of it is done, if that is known."""
+        live = sys.stderr is not None and sys.stderr.isatty()
+        if seconds < self.PATIENCE or sys.stderr is None or (self._said and not live) or _silenced():
+            return
+        if not live:
+            self._said = True
+            share = "" if done is None else f", {100.0 * done:.0f} % done"
+            remedy = "verbose=1 shows how far it is, Ctrl-C ends it and keeps what it has"
+            sys.stderr.write(f"svmcore: {name} has worked for {seconds:.0f} s{share}; {remedy}\n")
+        elif time.perf_counter() - self._last >= _RENEWED:
+            self._last = time.perf_counter()
+            full = round(_BAR * min(done or 0.0, 1.0))
+            bar = "" if done is None else f" [{'#' * full}{'.' * (_BAR - full)}] {100.0 * done:3.0f} %,"
+            line = f"{name}:{bar} {seconds:.0f} s (Ctrl-C ends it and keeps what it has)"
+            sys.stderr.write("\r" + line.ljust(self._width))
+            self._width = len(line)
+        sys.stderr.flush()
+
+
+def _silenced() -> bool:
+    return os.environ.get("SVMCORE_QUIET", "0") not in ("", "0") or os.environ.get("SVMCORE_PROGRESS") == "0"
+
+
+voice = Voice()
+
+
 class Control:
     """Context manager around one piece of work. A control inside another leaves Ctrl-C to the outer one."""
 
     LONG = 1e10
     """Operations of a certificate that a run which was stopped leaves for later: about a third of a second."""
 
-    def __init__(self, *, time_limit: float | None, callback: Callback | None, verbose: int, name: str = "fit") -> None:
+    def __init__(
+        self,
+        *,
+        time_limit: float | None,
+        callback: Callback | None,
+        verbose: int,
+        name: str = "fit",
+        alone: bool = False,
+    ) -> None:
         self.time_limit = time_limit
         self.callback = callback
         self.verbose = verbose
@@ -68,6 +135,8 @@ class Control:
         self._installed = False
         self._depth = 0
         self._last_line = self.start
+        self._alone = alone
+        self._speaks = False
 
     @property
     def seconds(self) -> float:
@@ -78,6 +147,7 @@ class Control:
         self._depth += 1
         if self._depth > 1:
             return self
+        self._speaks = voice.begin(self._alone)
         main = threading.current_thread() is threading.main_thread()
         if main and _SIGNALS.getsignal(_INTERRUPT) is signal.default_int_handler:
             _SIGNALS.signal(_INTERRUPT, self._on_interrupt)
@@ -88,6 +158,8 @@ class Control:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._depth -= 1
+        if self._depth == 0:
+            voice.end()
         if self._depth == 0 and self._installed:  # Ctrl-C is Python's again
             _SIGNALS.signal(_INTERRUPT, signal.default_int_handler)
             self._installed = False
@@ -142,6 +214,8 @@ class Control:
         if self.verbose and time.perf_counter() - self._last_line >= EVERY:
             self._last_line = time.perf_counter()
             sys.stderr.write(f"{self.name}: {self.seconds:6.1f} s, {line()}\n")
+        if self._speaks:
+            voice.say(self.name, self.seconds, getattr(report, "done", None))
         status = self.reason()
         if status is None and report is not None and self.callback is not None and self.callback(report):
             self._stopped = True
@@ -193,5 +267,5 @@ class PartControl(Control):
 
 def new_control(name: str, time_limit: Any, callback: Any, verbose: Any) -> Control:
     """A control of checked arguments."""
-    limit, callback = border.time_limit(time_limit), border.callback(callback)
-    return Control(time_limit=limit, callback=callback, verbose=border.verbosity(verbose), name=name)
+    limit, callback, lines = border.time_limit(time_limit), border.callback(callback), border.verbosity(verbose)
+    return Control(time_limit=limit, callback=callback, verbose=lines, name=name, alone=callback is None and not lines)

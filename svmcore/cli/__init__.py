@@ -31,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "numpy" not in sys.modules
     ):  # the products are small: threads of the linear algebra would only wait for each other
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("SVMCORE_PROGRESS", "0")  # a command has its own
     _open_streams()
     try:
         with warnings.catch_warnings():

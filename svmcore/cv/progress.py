@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from svmcore._control import Control
+from svmcore._control import Control, voice
 from svmcore._types import Status
 from svmcore.parallel import run_all
 
@@ -72,6 +72,7 @@ class SharedProgress:
         self._complete: set[int] = set()
         self.n_paths = 0
         self._last = time.perf_counter()
+        self._speaks = False
         self._boards: list[Board] = []
         self._thread: threading.Thread | None = None
         self._raised: Exception | None = None
@@ -80,11 +81,13 @@ class SharedProgress:
         self._values: Any = None
 
     def __enter__(self) -> SharedProgress:
+        self._speaks = voice.begin(self.callback is None and not self.verbose)
         self.control.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.control.__exit__(*error)
+        voice.end()
         if self._thread is None:
             return
         self._closed.set()
@@ -164,6 +167,8 @@ class SharedProgress:
         if self.callback is not None and self.callback(report):
             self.reason = "callback"
             return True
+        if self._speaks:
+            voice.say("cv", report.seconds, report.done)
         if self.verbose and time.perf_counter() - self._last >= _LINE:
             self._last = time.perf_counter()
             sys.stderr.write(
