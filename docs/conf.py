@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("SVMCORE_QUIET", "1")
@@ -47,7 +48,7 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
 myst_heading_anchors = 3
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -79,6 +80,24 @@ sphinx_gallery_conf = {
     "reset_modules": ("matplotlib",),
 }
 warnings.filterwarnings("error", module=r"svmcore|__main__")
+
+
+def speed() -> dict[str, str]:
+    """The front page's row, from README's table: for every peer the least and the largest of its means."""
+    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    table = text.partition("<!-- bench:begin -->")[2].partition("<!-- bench:end -->")[0]
+    head, _, *rows = [line.strip("| ").split("|") for line in table.splitlines() if line.startswith("|")]
+    peers = {name.strip(): k for k, name in enumerate(head) if k > 1 and not name.strip().startswith("worst")}
+    cells = {}
+    for peer, k in peers.items():
+        found = [float(row[k].strip().rstrip("x")) for row in rows if row[k].strip() != "-"]
+        if found:
+            cells[peer] = f"{min(found):g} to {max(found):g}"
+    lines = [list(cells), ["---"] * len(cells), list(cells.values())]
+    return {"speed": "\n".join(f"| {' | '.join(line)} |" for line in lines), "n_classes": str(len(rows))}
+
+
+myst_substitutions = speed()
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"svmcore {release}"
