@@ -327,7 +327,10 @@ def test_what_cannot_be_changed_is_refused():
 def test_a_machine_without_probabilities_names_the_way_to_them():
     for name in ("SVC", "SVCPath"):
         assert not hasattr(getattr(svmcore, name)(), "predict_proba")
-        with pytest.raises(AttributeError, match=rf"{name} has no probabilities; use svmcore\.SVCPathCV.*CalibratedC"):
+        with pytest.raises(
+            AttributeError,
+            match=rf"'{name}' object has no attribute 'predict_proba'; use svmcore\.SVCPathCV.*CalibratedC",
+        ):
             getattr(svmcore, name)().predict_proba(X)
 
 

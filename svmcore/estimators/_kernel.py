@@ -20,7 +20,7 @@ from svmcore.estimators._machine import Labelled, Machine
 from svmcore.problem import border
 
 NO_PROBABILITIES = (
-    "{0} has no probabilities; use svmcore.SVCPathCV().predict_proba, which needs no further fit, or "
+    "'{0}' object has no attribute 'predict_proba'; use svmcore.SVCPathCV().predict_proba, which needs no further fit, or "
     "sklearn.calibration.CalibratedClassifierCV({0}(), ensemble=False)"
 )
 
