@@ -302,3 +302,28 @@ def test_of_equal_lines_the_flattest_is_followed_and_corners_at_the_ends_are_non
         assert out[:n].tolist() == [[t, t] for t in wanted]
         n = middle_jit.corners(middle_jit.Bounds(-slope, -rest, none, on), begin, end, scratch, out)
         assert out[:n].tolist() == [[t, -t] for t in wanted]
+
+
+# ---------------------------------------------------------------- any knot
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_record_skips_to_any_later_knot(seed):
+    R, values, _ = record(seed)
+    new, now = np.full(N, np.nan), 0
+    for k in np.sort(np.random.default_rng(seed).integers(0, KNOTS, 4)).tolist():
+        curve_jit.skip_to(R, now, k, new)
+        now = k
+        assert np.array_equal(R.beta, values[k])
+
+
+@pytest.mark.parametrize("room", [0, 2, KNOTS])
+@pytest.mark.parametrize("seed", range(6))
+def test_knots_where_the_sum_is_lost_are_found(seed, room):
+    R, values, _ = record(seed)
+    shares = np.abs(values.sum(axis=1)) / np.abs(values).sum(axis=1)
+    share = float(np.median(shares)) * (1.0 + 1e-9)
+    out = np.full(room, -7)
+    n = curve_jit.lost_sums(R, share, np.full(N, np.nan), out)
+    assert out[:n].tolist() == np.flatnonzero(shares > share)[:room].tolist()
+    assert np.array_equal(R.beta, values[-1])

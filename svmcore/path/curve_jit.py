@@ -83,19 +83,65 @@ def changing(replay, first, last, members):
 
 
 @jit
-def look_ahead(replay, k, new):
-    """Go on from knot k - 1 to k. Write the new values of all variables that may have moved. In place: replay.side, new."""
-    for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
+def look_ahead(replay, now, k, new):
+    """Go on from one knot to a later one. Write the values of all variables that may differ. In place: replay.side, new."""
+    for e in range(replay.knot_events[now], replay.knot_events[k]):
         replay.side[replay.event_index[e]] = replay.event_to[e]
-    for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
+    for e in range(replay.knot_events[now], replay.knot_events[k]):
         i = replay.event_index[e]
         new[i] = replay.bounds[min(replay.side[i], 1), i]
-    for e in range(replay.offset[k - 1], replay.offset[k]):
+    for e in range(replay.offset[now], replay.offset[now + 1]):
         i = replay.index[e]
         new[i] = replay.bounds[min(replay.side[i], 1), i]
     for e in range(replay.offset[k], replay.offset[k + 1]):
         i = replay.index[e]
         new[i] = min(max(replay.value[e], replay.bounds[0, i]), replay.bounds[1, i])
+
+
+@jit
+def skip_to(replay, now, k, new):
+    """Go on from one knot to a later one. In place: new, replay.side, replay.beta."""
+    look_ahead(replay, now, k, new)
+    for e in range(replay.knot_events[now], replay.knot_events[k]):
+        replay.beta[replay.event_index[e]] = new[replay.event_index[e]]
+    for e in range(replay.offset[now], replay.offset[now + 1]):
+        replay.beta[replay.index[e]] = new[replay.index[e]]
+    for e in range(replay.offset[k], replay.offset[k + 1]):
+        replay.beta[replay.index[e]] = new[replay.index[e]]
+
+
+@jit
+def _grown(replay, i, new, total, size):
+    """The sum of all values and that of their sizes, when variable i has taken its new value. In place: replay.beta."""
+    total += new[i] - replay.beta[i]
+    size += abs(new[i]) - abs(replay.beta[i])
+    replay.beta[i] = new[i]
+    return total, size
+
+
+@jit
+def lost_sums(replay, share, new, out):
+    """Find the first knots where the sum of the values is above `share` of the sum of their sizes.
+
+    Rounding adds up, so they are only suspected. Returns how many there are, and at most the length of `out`.
+    In place: out, new, replay.side, replay.beta.
+    """
+    total = size = 0.0
+    for i in range(replay.beta.shape[0]):
+        total += replay.beta[i]
+        size += abs(replay.beta[i])
+    n = 0
+    for k in range(replay.offset.shape[0] - 1):
+        if k > 0:
+            look_ahead(replay, k - 1, k, new)
+            for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
+                total, size = _grown(replay, replay.event_index[e], new, total, size)
+            for e in range(replay.offset[k - 1], replay.offset[k + 1]):
+                total, size = _grown(replay, replay.index[e], new, total, size)
+        if abs(total) > share * size and n < out.shape[0]:
+            out[n] = k
+            n += 1
+    return n
 
 
 @jit
@@ -119,7 +165,7 @@ def play(replay, first, last, members, new, moves):
     n = 0
     moves.begin[0] = 0
     for k in range(first + 1, last + 1):
-        look_ahead(replay, k, new)
+        look_ahead(replay, k - 1, k, new)
         for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
             n = _book(replay, replay.event_index[e], new, moves, n)
         for e in range(replay.offset[k - 1], replay.offset[k + 1]):

@@ -308,7 +308,7 @@ def track(problem: BoxPath, K: Any, way: Way, watch: PathWatch, smooth: bool = F
         solver=lambda t, beta: smo.at(t, beta, _SOLVED * tracker.size(t)), go_on=lambda: control.reason() is None,
         rows_while=_while_worth(control), windows=Inverse,
     )  # fmt: skip
-    smo: Smo = Smo(_stored(tracker.store, K), problem, control)
+    smo: Smo = Smo(_stored(tracker.store, K), problem, control, quick=True)
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
     with control.beginning():

@@ -25,8 +25,9 @@ from svmcore._control import Control
 from svmcore._types import NONZERO, FloatArray, IntArray, Status
 from svmcore.kernel.rows import RowStore
 from svmcore.kernel.table import facts_of
+from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
-from svmcore.path.elbow_jit import ELBOW
+from svmcore.path.replay import replay
 from svmcore.problem import measures
 
 ZERO = 1e-10
@@ -39,6 +40,8 @@ _FALL = 0.25
 """Products at one lambda are derived from those at another only down to this share of it. Below it rounding would matter."""
 # Memory is slow, so a product of one row costs as much as a product of _ALONE rows together.
 _ALONE = 8
+# So few products are computed at once.
+_FEW_PRODUCTS = 1 << 22
 # Stretches. So many are measured together. The first so many of a path that must be measured are measured in any case.
 _TOGETHER, _FIRST_STRETCHES = 64, 4
 # A sum of values above the share LOST of the sum of their sizes is not zero. At most so many knots are looked at for that.
@@ -144,6 +147,8 @@ class Source:
 
 def _products(source: Source, point: Point, go_on: GoOn) -> FloatArray | None:
     """K times every row of `point.beta`. Where rows near in lambda differ in few values, they come from the first of them."""
+    if point.beta.size * source.n <= _FEW_PRODUCTS:
+        return source.times(point.beta, go_on)
     near = [point.beta[part] for part in _near(point.lam)]
     size = int(np.count_nonzero(np.any(point.beta != 0.0, axis=0)))
     moved = [int(np.count_nonzero(np.any(values[0] != values, axis=0))) for values in near]
@@ -253,26 +258,21 @@ def _places(path: Any, starts: IntArray, *, knots: bool = True) -> Iterator[tupl
     """
     knot = path._track.knot
     last = knot.shape[0] - 1
-    vectors = path._vectors(np.unique(np.concatenate([starts, np.minimum(starts + 1, last)])))
-    here, beta = -1, np.empty(0)
+    follows = np.minimum(starts + 1, last)
+    vectors = path._vectors(np.unique(np.concatenate([starts, follows])))
+    known, held = -1, np.empty(0)
     for begin in range(0, starts.size, _TOGETHER):
-        rows: list[tuple[float, float, FloatArray, bool]] = []
-        for k in starts[begin : begin + _TOGETHER].tolist():
-            beta = beta if k == here else next(vectors)
-            if knots:
-                rows.append((knot[k, 0], knot[k, 1], beta, False))
-            here = min(k + 1, last)
-            if here == k:
-                continue
-            end = next(vectors)
-            if knot[here, 0] < knot[k, 0]:
-                lam, bias = 0.5 * (knot[k] + knot[here])
-                rows.append((lam, bias, 0.5 * (beta + end), True))
-            beta = end
-        if not rows:
-            continue
-        lams, biases, betas, middle = zip(*rows, strict=True)
-        yield Point(np.array(lams), np.array(betas), np.array(biases)), np.array(middle)
+        here, then = starts[begin : begin + _TOGETHER], follows[begin : begin + _TOGETHER]
+        needed = np.unique(np.concatenate([here, then]))
+        b = np.array([held if k == known else next(vectors) for k in needed.tolist()])
+        known, held = int(needed[-1]), b[-1]
+        now, end = b[np.searchsorted(needed, here)], b[np.searchsorted(needed, then)]
+        at, beta = np.repeat(knot[here], 2, axis=0), np.repeat(now, 2, axis=0)  # each knot, and the middle behind it
+        at[1::2], beta[1::2] = 0.5 * (knot[here] + knot[then]), 0.5 * (now + end)
+        middle = np.tile([False, True], here.size)
+        wanted = np.where(middle, np.repeat(knot[then, 0] < knot[here, 0], 2), knots)
+        if wanted.any():
+            yield Point(at[wanted, 0], beta[wanted], at[wanted, 1]), middle[wanted]
 
 
 def lost_share(path: Any) -> float:
@@ -280,26 +280,10 @@ def lost_share(path: Any) -> float:
 
     A first pass takes sums alone, over all knots. The knots that it suspects are looked at in full.
     """
-    track, problem = path._track, path._problem
     if not path._data.equality:
         return 0.0
-    bounds = np.stack([problem.lower, problem.upper, np.zeros(problem.lower.size)])
-    side, index, (old, new) = (
-        track.side0.astype(np.int64),
-        track.event_index,
-        track.event_move[:, :2].astype(np.int64).T,
-    )
-    every, held = np.arange(side.size), track.offset[1:] > track.offset[:-1]
-    # A window writes a knot that holds the point that enters there before the event of this point.
-    n, events = track.knot_events, np.append(track.event_lambda, np.inf)
-    after = n + ((events[n] == track.knot[:, 0]) & (np.append(new, 0)[n] == ELBOW))
-    totals = []
-    for ends, values in ((bounds, track.value), (np.abs(bounds), np.abs(track.value))):
-        outside = np.cumsum(np.append(ends[side, every].sum(), ends[new, index] - ends[old, index]))
-        inside = np.zeros(len(track.knot))
-        inside[held] = np.add.reduceat(values, track.offset[:-1][held]) if held.any() else 0.0
-        totals.append(np.stack([outside[n], outside[after]]) + inside)
-    suspects = np.flatnonzero((np.abs(totals[0]) > LOST * totals[1]).all(axis=0))[:_FIRST_SUSPECTS]
+    record, suspects = replay(path), np.empty(_FIRST_SUSPECTS, dtype=np.int64)
+    suspects = suspects[: int(curve_jit.lost_sums(record, LOST, np.empty(record.beta.size), suspects))]
     shares = [abs(b.sum()) / max(np.abs(b).sum(), NONZERO) for b in path._vectors(suspects)]
     return float(max(shares, default=0.0))
 

@@ -57,7 +57,7 @@ def _renew(replay, rest, i, same):
 @jit
 def _go_to(replay, rest, k):
     """Go on from knot k - 1 to knot k. Returns whether all values stay. In place: replay.side, replay.beta, rest.new."""
-    look_ahead(replay, k, rest.new)
+    look_ahead(replay, k - 1, k, rest.new)
     same = True
     for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
         same = _renew(replay, rest, replay.event_index[e], same)

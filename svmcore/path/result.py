@@ -25,10 +25,12 @@ from svmcore._html import html_table
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.loss_curve import LossCurve
+from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
 from svmcore.path.elbow_jit import CAUSES
 from svmcore.path.problem import Data, variables_of
 from svmcore.path.record import Track
+from svmcore.path.replay import replay
 from svmcore.problem import border
 from svmcore.problem.columns import Columns, OfColumns
 from svmcore.step_curve import OUTSIDE, StepCurve
@@ -215,20 +217,11 @@ class Path(OfColumns):
 
         Events give the bounds, and knots give the values on the elbow.
         """
-        track = self._track
-        bounds = np.stack([self._problem.lower, self._problem.upper])
-        side = track.side0.astype(np.int64)
-        every = np.arange(side.size)
-        done = 0
-        for k in knots:
-            upto = int(track.knot_events[k])
-            if upto > done:
-                side[track.event_index[done:upto]] = track.event_move[done:upto, 1]
-                done = upto
-            vector = bounds[np.minimum(side, 1), every]
-            a, b = track.offset[k], track.offset[k + 1]
-            vector[track.index[a:b]] = track.value[a:b]
-            yield np.clip(vector, bounds[0], bounds[1])
+        record, new, now = replay(self), np.empty(self._problem.slope.size), 0
+        for k in knots.tolist():
+            curve_jit.skip_to(record, now, k, new)
+            now = k
+            yield record.beta.copy()
 
     def _lambdas_of(self, C: Any) -> tuple[FloatArray, FloatArray, bool]:
         """Lambda and C as arrays, and whether C was one number.

@@ -1,6 +1,6 @@
 """Where a path begins: the solution for every large lambda, or at a given lambda.
 
-SMO finds it, the fast tracker refines it.
+SMO or the engine of small problems finds it, the fast tracker refines it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from svmcore._types import NONZERO, DualQP, FloatArray
 from svmcore.path.data import Twins
 from svmcore.path.problem import BoxPath
 from svmcore.path.tracker import GAP, Tracker
+from svmcore.solvers import small
 
 _ROUGH = 1e-6
 """The tolerance of SMO for the start of the fast tracker, relative to the kernel's scale.
@@ -56,6 +57,8 @@ class Smo(NamedTuple):
     problem: BoxPath
     control: Control
     most: float = 200.0
+    quick: bool = False
+    """Whether the engine of small problems is asked first. The published algorithm starts with SMO, as its papers do."""
 
     def solve(
         self, linear: FloatArray, lower: FloatArray, upper: FloatArray, start: FloatArray, tol: float
@@ -63,6 +66,10 @@ class Smo(NamedTuple):
         """The solution. When the control stops SMO, it is the point that was reached."""
         K, point = (self.K.base, self.K.point) if isinstance(self.K, Twins) else (self.K, np.arange(linear.size))
         qp = DualQP(linear, lower, upper, np.zeros(linear.size), point, self.problem.equality)
+        if self.quick and small.has_way(qp) and small.serves(K):
+            found = small.at_once(qp, K, start, tol)
+            if found is not None:
+                return found.beta
         raw = solvers.load("smo").run(
             qp, K, control=PartControl(self.control, "looking for the start"), tol=tol, stopping="kkt",
             max_iter=int(self.most * (linear.size + 500)), start=start, seed=0, trace=False,

@@ -7,6 +7,7 @@ left to the factor, whose steps are the safety net. The tracker's refreshes meas
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,9 +82,17 @@ class Inverse:
         self.rest = 0  # so many events are still to be followed without windows
         self.penalty = REST  # the length of the next rest
         self.least = max(FEWEST, int(WORTH / max(1, tracker.n)))
-        self.stretch = new_stretch(tracker.n, tracker.store.diagonal, tracker.capacity)
-        self.window = new_window(tracker.n, tracker.capacity, min(WIDTH, tracker.n) + sj.ROOM)
         self.n_inverses = 0
+
+    @cached_property
+    def stretch(self) -> sj.Stretch:
+        """What windows share. Many small paths have no window."""
+        return new_stretch(self.tracker.n, self.tracker.store.diagonal, self.tracker.capacity)
+
+    @cached_property
+    def window(self) -> wj.Window:
+        """Scratch for windows."""
+        return new_window(self.tracker.n, self.tracker.capacity, min(WIDTH, self.tracker.n) + sj.ROOM)
 
     # ---- the inverse -----------------------------------------------------------------------------------------------
 
@@ -209,7 +218,7 @@ class Inverse:
 
     def counts(self) -> dict[str, int]:
         """The counts of inverses and windows."""
-        pace = self.stretch.pace
+        pace = self.stretch.pace if "stretch" in vars(self) else np.zeros(16, dtype=np.int64)
         return {
             "n_inverses": self.n_inverses, "n_windows": int(pace[sj.N_WINDOWS]), "n_taken_back": int(pace[sj.N_BACK]),
             "n_window_events": int(pace[sj.N_INSIDE]),
