@@ -17,7 +17,8 @@ from bench.peers.tuners import tuners
 from bench.results import Results, read
 from bench.suites import SUITES
 
-FOLDER = ROOT / "bench" / "results"
+CHECKOUT = (ROOT / "pyproject.toml").is_file()
+FOLDER = ROOT / "bench" / "results" if CHECKOUT else Path("svmcore-bench")
 
 
 def list_everything() -> int:

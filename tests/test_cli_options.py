@@ -1,7 +1,10 @@
-"""Options of the command line that are made from the library's tables, and what else Python can, too."""
+"""Options of the command line that are made from the library's tables, what else Python can, too, and benchmarks."""
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import get_args, get_type_hints
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 import svmcore
 from svmcore import cli, solvers
 from svmcore._keywords import SolverOptions
+from svmcore.cli import bench as benchmarks
 from svmcore.cli.options import of_published_path, of_solvers
 
 pytestmark = pytest.mark.once
@@ -148,3 +152,42 @@ def test_words_that_do_not_go_together_are_refused(run, argv, message):
     assert status == 2
     assert message in said
     assert said.count("\n") == 1
+
+
+# ---- benchmarks ------------------------------------------------------------------------------------------------------
+
+
+def test_benchmarks_are_listed_and_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    assert cli.main(["bench"]) == 0
+    out, err = capsys.readouterr()
+    assert "smoke" in out
+    assert "SVMCORE_DATA=FOLDER names a folder of data" in err
+    words = ["bench", "solvers", "--problems", "two_spirals", "--only", "newton", "--minutes", "0.01"]
+    assert cli.main([*words, "--out", "mine.jsonl"]) == 0
+    assert "what was left out says why" in capsys.readouterr().err
+    kinds = [json.loads(line)["kind"] for line in Path("mine.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert kinds[0] == "environment"
+    assert kinds[-1] == "suite"
+    assert sys.path == before
+    assert cli.main(["bench", "none"]) == 2
+    assert "no suite 'none'; there are smoke" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["checkout", "wheel", "nowhere", "somebody's"])
+def test_where_benchmarks_are(place, tmp_path, monkeypatch):
+    """Beside the library in a checkout, inside of it in a wheel. A package of that name beside another is not ours."""
+    library = tmp_path / "svmcore"
+    library.mkdir()
+    home = {"wheel": library / "_bench"}.get(place, tmp_path)
+    if place != "nowhere":
+        (home / "bench" / "suites").mkdir(parents=True)
+    if place == "checkout":
+        (tmp_path / "pyproject.toml").write_text("")
+    monkeypatch.setattr(benchmarks, "_LIBRARY", library)
+    if place in ("checkout", "wheel"):
+        assert benchmarks.folder() == home
+    else:
+        with pytest.raises(svmcore.InputError, match="this installation holds no benchmarks; run them from a checkout"):
+            benchmarks.folder()

@@ -172,7 +172,7 @@ def test_dead_links_are_noticed(tmp_path, capsys):
 def test_a_distribution_that_lacks_a_file_is_noticed(check_dist, tmp_path):
     wheel = tmp_path / "svmcore-9.9.9-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        for name in sorted(check_dist.sources() - {"svmcore/py.typed"}):
+        for name in sorted(check_dist.contents() - {"svmcore/py.typed"}):
             archive.writestr(name, "")
         archive.writestr("tests/test_smo.py", "")
         archive.writestr(

@@ -3,9 +3,9 @@
     python -m build --outdir dist        the wheel is built from the source distribution
     python tools/check_dist.py dist
 
-The wheel must hold the library and nothing else. The source distribution must hold what its tests, documents and benchmarks
-need, and nothing that a build has made. The installed library trains, predicts, and reads its own file, away from the
-checkout.
+The wheel must hold the library, the benchmarks inside of it, and nothing else. The source distribution must hold what its
+tests, documents and benchmarks need, and nothing that a build has made. The installed library trains, predicts, reads its
+own file and runs a benchmark, away from the checkout.
 """
 
 from __future__ import annotations
@@ -44,6 +44,12 @@ def sources() -> set[str]:
     return {file.relative_to(ROOT).as_posix() for file in files}
 
 
+def contents() -> set[str]:
+    """The files of a wheel: the library, and the benchmarks inside of it."""
+    benchmarks = {f"svmcore/_bench/{file.relative_to(ROOT).as_posix()}" for file in (ROOT / "bench").rglob("*.py")}
+    return sources() | benchmarks
+
+
 def wheel_faults(file: Path) -> list[str]:
     """What is missing in a wheel, and what should not be there."""
     with zipfile.ZipFile(file) as archive:
@@ -52,8 +58,8 @@ def wheel_faults(file: Path) -> list[str]:
         metadata = archive.read(f"{information}/METADATA").decode()
     library = {name for name in names if not name.startswith(information)}
     about = {name.removeprefix(f"{information}/") for name in names - library}
-    faults = [f"{file.name} lacks {name}" for name in sorted(sources() - library)]
-    faults += [f"{file.name} holds {name}" for name in sorted(library - sources())]
+    faults = [f"{file.name} lacks {name}" for name in sorted(contents() - library)]
+    faults += [f"{file.name} holds {name}" for name in sorted(library - contents())]
     faults += [f"{file.name} lacks {name}" for name in ("entry_points.txt", "licenses/LICENSE") if name not in about]
     faults += [
         f"{file.name} names no {word}"
@@ -84,7 +90,8 @@ def installed(wheel: Path) -> None:
         subprocess.run(install, check=True)
         settings = {**os.environ, "PYTHONPATH": str(target), "SVMCORE_QUIET": "1"}
         subprocess.run([sys.executable, "-c", PROGRAM, str(target), version], cwd=work, env=settings, check=True)
-        subprocess.run([sys.executable, "-m", "svmcore", "--version"], cwd=work, env=settings, check=True)
+        for words in (["--version"], ["bench", "solvers", "--problems", "two_spirals", "--only", "smo"]):
+            subprocess.run([sys.executable, "-m", "svmcore", *words], cwd=work, env=settings, check=True)
 
 
 def main(folder: Path) -> int:

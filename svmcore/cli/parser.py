@@ -12,6 +12,7 @@ from typing import Any, NoReturn, get_args
 from svmcore import __version__
 from svmcore._keywords import KernelName, Stopping, SVCLoss, SVRLoss
 from svmcore.cli.audit import convert, verify
+from svmcore.cli.bench import bench
 from svmcore.cli.cv import cv
 from svmcore.cli.gp import gp
 from svmcore.cli.machines import info, predict, train
@@ -206,6 +207,16 @@ def _commands_of_files(command: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument("--plot", metavar="FILE", help=f"where to write the picture (default {DEMO_PICTURE})")
     sub.add_argument("-q", "--quiet", action="store_true", help="no progress")
     _add_json(sub)
+    _bench_options(
+        command(
+            "bench",
+            bench,
+            "measure, by the suites of the benchmarks that have here what they need",
+            "svmcore bench",
+            "svmcore bench smoke",
+            "svmcore bench solvers small --minutes 5 --out mine.jsonl",
+        )
+    )
     _warmup_options(
         command(
             "warmup",
@@ -216,6 +227,16 @@ def _commands_of_files(command: Callable[..., argparse.ArgumentParser]) -> None:
             "svmcore warmup --bundle svmcore.bundle --processor x86-64-v3",
         )
     )
+
+
+def _bench_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("names", nargs="*", metavar="NAME", help="suites, or all; without a name they are listed")
+    sub.add_argument("--data", metavar="FOLDER", help="folder of data sets (default: SVMCORE_DATA)")
+    sub.add_argument("--out", metavar="FILE", help="results, as JSON lines (default: a file with the time in its name)")
+    sub.add_argument("--minutes", type=float, metavar="M", help="time for all of it, shared out")
+    sub.add_argument("--full", action="store_true", help="with what takes many minutes")
+    sub.add_argument("--only", nargs="+", metavar="WORD", help="only solvers whose name holds a word")
+    sub.add_argument("--problems", nargs="+", metavar="WORD", help="only problems whose name holds a word")
 
 
 def _warmup_options(sub: argparse.ArgumentParser) -> None:
