@@ -6,8 +6,10 @@ they do not (`_near`). Where it has no answer, each machine is trained by itself
 
 from __future__ import annotations
 
+import functools
 import math
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from svmcore._control import Control
 from svmcore._threads import one_blas_thread, split
-from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
 from svmcore.kernel.tiles import DenseTiles, make_tiles
@@ -57,7 +59,9 @@ class Common(NamedTuple):
 class Together(Protocol):
     """Machines between classes that share what they read. Where it has no answer, `train_svc` is asked."""
 
-    def machines(self, which: Division, costs: list[Any], nus: list[Any], control: Control) -> list[Solution | None]:
+    def machines(
+        self, which: Division, costs: list[Any], nus: list[Any], control: Control
+    ) -> list[Pending | Solution | None]:
         """The machines that take no more than this, until the control says no."""
 
 
@@ -79,22 +83,38 @@ def together(study: Common, gram: FloatArray | None, run: Run) -> Together | Non
     return NearMargins(study, tiles, K, run) if isinstance(tiles, DenseTiles) else None
 
 
-def _said(
-    study: Common, part: Sides, terms: Terms, run: Run, solver: str, support: IntArray, found: Outcome, seconds: float
-) -> Solution | None:
-    """A machine in terms of all rows, unless there is something to say about it. `found` is over its support vectors."""
+class Pending(NamedTuple):
+    """A machine that has been trained, and is put together when somebody asks for it."""
+
+    make: Callable[[], Solution]
+    n_iter: int
+
+
+def _is_quiet(found: Outcome) -> bool:
+    """Whether there is nothing to say about an answer."""
+    primal = abs(found.gap - found.objective)
+    drifted = abs(float(found.beta.sum())) > _DRIFT * math.sqrt(np.dot(found.beta, found.beta))
+    return not drifted and abs(found.gap) <= LARGE_GAP * max(primal, NONZERO)
+
+
+def _made(
+    study: Common, part: Sides, terms: Terms, run: Run, solver: str, rows: IntArray, found: Outcome, seconds: float,
+    own: tuple[Any, IntArray] | None = None,
+) -> Solution:  # fmt: skip
+    """A machine in terms of all rows. `found` is over `rows`. `own` is a copy of X, and their places in it."""
+    held = np.flatnonzero(found.beta)
+    held = held[np.argsort(rows[held])]
+    support, found = rows[held], found._replace(beta=found.beta[held])
     measured = certificate_of(found, abs(float(found.beta.sum())))
-    drifted = measured.infeasibility > _DRIFT * math.sqrt(np.dot(found.beta, found.beta))
-    if drifted or not abs(measured.relative_gap) <= LARGE_GAP:
-        return None
     pair = len(part.minus) == 1
     given = study.spec.kernel.kind == KernelKind.PRECOMPUTED
+    X, places = (study.X, support) if own is None else (own[0], own[1][held])
     return Solution(
         n_points=study.codes.size, intercept=found.bias, support=support, dual_coef=found.beta,
         kkt_violation=found.violation, measured=measured, status=Status.CONVERGED, converged=True, n_iter=found.n_iter,
         n_kernel_evals=found.n_evals, fit_seconds=seconds, solver=solver,
         classes=pair_of(study, part) if pair else np.array([False, True]), kernel=study.spec.kernel,
-        support_vectors=np.empty((0, 0)) if given else study.X[support], columns=study.columns,
+        support_vectors=np.empty((0, 0)) if given else X[places], columns=study.columns,
         terms=with_factors(terms, study, part) if pair else terms, function=study.spec.function, n_threads=run.n_threads,
         stats={
             "n_outer": found.n_rounds, "precision": "mixed", "exact": True, "certificate_evals": found.certificate_evals,
@@ -112,17 +132,20 @@ class OverMatrix:
         self.edges = [0, *np.cumsum(counts).tolist()]
         self.places = np.arange(study.codes.size)
         self.codes, self.weights = study.codes[self.order], study.weights[self.order]
+        self.X: Any = None
         if gram is not None:
             self.gram = part_of(np.ascontiguousarray(gram), self.order, self.order)
         else:
-            X = study.X[self.order]
-            K = KernelMatrix(X, study.spec.kernel, cache_bytes=0, n_threads=run.n_threads)
+            self.X = study.X[self.order]
+            K = KernelMatrix(self.X, study.spec.kernel, cache_bytes=0, n_threads=run.n_threads)
             with one_blas_thread:
                 self.gram = gram_of(K)
 
-    def machines(self, which: Division, costs: list[Any], nus: list[Any], control: Control) -> list[Solution | None]:
+    def machines(
+        self, which: Division, costs: list[Any], nus: list[Any], control: Control
+    ) -> list[Pending | Solution | None]:
         """As `Together.machines`."""
-        out: list[Solution | None] = [None] * len(costs)
+        out: list[Pending | Solution | None] = [None] * len(costs)
         costs = [border.cost(C) for C in costs]
         nus = [None if nu is None else border.share("nu", nu) for nu in nus]
         with control, np.errstate(all="ignore"):
@@ -183,12 +206,14 @@ class OverMatrix:
 
     def _machine(
         self, part: Sides, C: float, found: Outcome, nu: float | None, point: IntArray, seconds: float
-    ) -> Solution | None:
-        held = np.flatnonzero(found.beta)
-        rows = self.order[point[held]]
-        order = np.argsort(rows)
-        found = found._replace(beta=found.beta[held][order])
-        return _said(self.study, part, Terms(C, "hinge", nu=nu), self.run, "small", rows[order], found, seconds)
+    ) -> Pending | Solution | None:
+        if not _is_quiet(found):
+            return None
+        terms = Terms(C, "hinge", nu=nu)
+        how = self.study, part, terms, self.run, "small", self.order[point], found, seconds
+        if self.X is None:  # later it may be another one
+            return _made(*how)
+        return Pending(functools.partial(_made, *how, (self.X, point)), found.n_iter)
 
 
 def _has_costs(qp: DualQP, least: float, most: float) -> bool:
@@ -206,9 +231,11 @@ class NearMargins:
         self.study, self.tiles, self.run = study, tiles, run
         self.classes = _near.Classes(K, tiles, study.codes, study.classes.size, study.weights)
 
-    def machines(self, which: Division, costs: list[Any], nus: list[Any], control: Control) -> list[Solution | None]:
+    def machines(
+        self, which: Division, costs: list[Any], nus: list[Any], control: Control
+    ) -> list[Pending | Solution | None]:
         """As `Together.machines`; those of a thread one after the other."""
-        out: list[Solution | None] = [None] * len(costs)
+        out: list[Pending | Solution | None] = [None] * len(costs)
         costs = [border.cost(C) if nu is None else np.inf for C, nu in zip(costs, nus, strict=True)]
 
         def run(first: int, last: int) -> None:
@@ -229,7 +256,12 @@ class NearMargins:
         machine = room.solve(part.minus, part.plus, C, self.run.tol)
         if machine is None:
             return None
-        return _said(self.study, part, Terms(C, "hinge"), self.run, "block", *machine, time.perf_counter() - begin)
+        support, found = machine
+        if not _is_quiet(found):
+            return None
+        return _made(
+            self.study, part, Terms(C, "hinge"), self.run, "block", support, found, time.perf_counter() - begin
+        )
 
 
 def pair_of(study: Common, part: Sides) -> NDArray[Any]:
@@ -244,4 +276,4 @@ def with_factors(terms: Terms, study: Common, part: Sides) -> Terms:
     return terms._replace(factors=(float(study.factors[part.minus[0]]), float(study.factors[part.plus[0]])))
 
 
-__all__ = ["Common", "pair_of", "together", "with_factors"]
+__all__ = ["Common", "Pending", "pair_of", "together", "with_factors"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -18,7 +18,7 @@ from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.ballot import Ballot, Team
-from svmcore.between import Common, pair_of, together, with_factors
+from svmcore.between import Common, Pending, pair_of, together, with_factors
 from svmcore.kernel.points import is_sparse, mostly_empty, narrowed
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models import archive, solution
@@ -111,6 +111,7 @@ def train_classes(
         if machine is not None and not interrupted:
             machines.append(machine)
             continue
+        machine = machine.make() if isinstance(machine, Pending) else machine
         left = None if limit is None else max(0.0, limit - (time.perf_counter() - begin))
         how = {**options, "nu": nu, "n_threads": threads, "time_limit": 0.0 if stopped or interrupted else left}
         with listening() as heard:
@@ -124,9 +125,9 @@ def train_classes(
         stopped |= machine.status in (Status.INTERRUPTED, Status.CALLBACK)
     _speak(told, len(machines))
     by_scale = isinstance(gamma, str) and gamma == "scale"
-    slow = not all(machine.converged for machine in machines)
-    warn_of_scales(study.X, study.spec.kernel, by_scale, slow=slow, names=study.columns.names)
-    return Machines(study.classes, strategy, tuple(machines))
+    found = Machines.of(study.classes, strategy, machines)
+    warn_of_scales(study.X, study.spec.kernel, by_scale, slow=not found.converged, names=study.columns.names)
+    return found
 
 
 def _for_each(name: str, value: Any, n_machines: int) -> list[Any]:
@@ -234,6 +235,27 @@ class Machines(OfColumns):
     strategy: str
     machines: tuple[Solution, ...]
 
+    @classmethod
+    def of(cls, classes: NDArray[Any], strategy: str, machines: Sequence[Pending | Solution]) -> Machines:
+        """Machines that are put together when somebody asks for them, as far as they allow that."""
+        made = cls(classes, strategy, ())
+        vars(made).pop("machines")
+        vars(made)["_later"] = tuple(machines)
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        """The machines, when they are first asked for."""
+        if name != "machines" or "_later" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        vars(self)["machines"] = tuple(one.make() if isinstance(one, Pending) else one for one in vars(self)["_later"])
+        vars(self).pop("_later", None)
+        return vars(self)["machines"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled."""
+        self.machines  # noqa: B018  (puts them together)
+        return vars(self)
+
     def __repr__(self) -> str:
         what = f"{self.classes.size} classes, {self.strategy}, {len(self.machines)} machines"
         if self.status is Status.UNKNOWN:
@@ -275,7 +297,13 @@ class Machines(OfColumns):
     @property
     def converged(self) -> bool:
         """Whether every machine met its tolerance."""
-        return all(machine.converged for machine in self.machines)
+        known = vars(self).get("_later") or self.machines  # what is put together later has met it
+        return all(isinstance(one, Pending) or one.converged for one in known)
+
+    @property
+    def n_iter(self) -> IntArray:
+        """Iterations of each machine."""
+        return np.array([one.n_iter for one in vars(self).get("_later") or self.machines], dtype=np.int64)
 
     @property
     def status(self) -> Status:

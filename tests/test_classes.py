@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 from types import SimpleNamespace
 
@@ -368,3 +369,21 @@ def test_ctrl_c_ends_pairs_in_one_call(engine, monkeypatch):
         machines = svmcore.train_classes(X, y, n_threads=1)
     assert machines.status is Status.INTERRUPTED
     assert len(machines) == 3
+
+
+def test_machines_that_are_put_together_later_are_those_of_the_rows_at_the_time():
+    X, y = clouds(150)
+    expected = [machine.support_vectors.copy() for machine in svmcore.train_classes(X, y)]
+    steps = [machine.n_iter for machine in svmcore.train_classes(X, y)]
+    rows = X.copy()
+    found = svmcore.train_classes(rows, y)
+    assert "machines" not in vars(found)
+    assert found.converged
+    assert found.n_iter.tolist() == steps
+    assert "machines" not in vars(found)
+    rows[:] = np.nan
+    for machine, vectors in zip(pickle.loads(pickle.dumps(found)), expected, strict=True):
+        assert np.array_equal(machine.support_vectors, vectors)
+    assert "_later" not in vars(found)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = found.nothing

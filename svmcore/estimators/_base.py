@@ -385,13 +385,11 @@ def machines_for(form: Trainer, data: TrainingData, words: dict[str, Any], strat
 
 def _as_asked(found: Solution | Machines, tol: float) -> Any:
     """A sharp answer as one at the tolerance that was asked for; None where it is none."""
-    if isinstance(found, Machines):
-        if all(machine.converged for machine in found.machines):
-            return found
-        each = [_as_asked(machine, tol) for machine in found.machines]
-        return None if None in each else replace(found, machines=tuple(each))
     if found.converged:
         return found
+    if isinstance(found, Machines):
+        each = [_as_asked(machine, tol) for machine in found.machines]
+        return None if None in each else replace(found, machines=tuple(each))
     rounding = found.status in (Status.PRECISION, Status.MAX_ITER, Status.LIMITED)
     if not rounding or found.kkt_violation > tol or abs(found.relative_gap) > LARGE_GAP:
         return None

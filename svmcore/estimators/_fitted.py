@@ -38,9 +38,7 @@ class Fitted:
         self, found: Solution | Machines, codes: IntArray | None = None, points: Any = None, sparse: bool = False
     ) -> None:
         self.found = found
-        self.machines = found.machines if isinstance(found, Machines) else (found,)
         self.sparse = sparse
-        self.n = self.machines[0].n_points
         self._codes = codes
         self.objects = None if points is None else taken(points, self.support)
 
@@ -63,6 +61,16 @@ class Fitted:
         made = cls(replace(found, machines=machines) if several else machines[0], sparse=state["sparse"])
         made.support, made.support_codes, made.objects = state["support"], state["support_codes"], state["objects"]
         return made
+
+    @property
+    def machines(self) -> tuple[Solution, ...]:
+        """All of them."""
+        return self.found.machines if isinstance(self.found, Machines) else (self.found,)
+
+    @property
+    def n(self) -> int:
+        """The number of training rows."""
+        return self.found.n_points
 
     @cached_property
     def support(self) -> IntArray:
@@ -201,12 +209,12 @@ class Fitted:
     @property
     def n_iter(self) -> IntArray:
         """Iterations of each machine."""
-        return np.array([machine.n_iter for machine in self.machines], dtype=np.int32)
+        return np.atleast_1d(self.found.n_iter).astype(np.int32)
 
     @property
     def converged(self) -> bool:
         """Whether every machine met its tolerance."""
-        return all(machine.converged for machine in self.machines)
+        return self.found.converged
 
 
 def taken(points: Any, rows: IntArray) -> Any:
