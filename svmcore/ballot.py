@@ -92,7 +92,7 @@ class Ballot:
         count = -(-len(X) // LANES)
         panels, squares = np.empty((count, self.width, LANES), np.float32), np.empty(count * LANES)
         factor = float(np.sqrt(self.shape.scale)) if self.rbf else float(self.shape.scale)
-        loops.pack_single(X, self.centre, factor, 0, count, panels, squares)
+        loops.pack_single(X, np.arange(len(X)), self.centre, factor, 0, count, panels, squares)
         norms = np.sqrt(squares) if self.rbf else np.abs(panels).sum(axis=1, dtype=np.float64)
         return panels, float(norms.max(initial=0.0))
 

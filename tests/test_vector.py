@@ -128,7 +128,7 @@ def test_distances_from_squares(d):
     loops.add_block_32(shape, rows, coef, panels, 0, 2, out)
     assert np.abs(out[:70] - coef[:14].astype(float) @ expected).max() <= 14 * 2e-6
     packed, squares = np.empty((1, d + 1, LANES), np.float32), np.empty(LANES)
-    loops.pack_single(x, np.zeros(d), 2.0, 0, 1, packed, squares)
+    loops.pack_single(x, np.arange(len(x)), np.zeros(d), 2.0, 0, 1, packed, squares)
     assert np.allclose(packed[0, d, :14], 4.0 * (x * x).sum(axis=1), rtol=1e-6, atol=0.0)
     assert (packed[0, :, 14:] == 0).all()
 
@@ -222,6 +222,34 @@ def test_packed_rows_end_in_zeros():
     flat = packed.transpose(0, 2, 1).reshape(-1, 2)
     assert (flat[:3] == x[points]).all()
     assert (flat[3:] == 0.0).all()
+
+
+@pytest.mark.parametrize("squares", [False, True])
+def test_single_precision_is_packed_from_any_points_the_same_way(squares):
+    """Panels and row groups, of all points and of some, hold the same numbers: (x - centre) factor, rounded once."""
+    rng = np.random.default_rng(3)
+    x, centre, factor = rng.standard_normal((90, 5)), rng.standard_normal(5), 0.7
+    expected = ((x - centre) * factor).astype(np.float32)
+    order = rng.permutation(90)[:70]
+    panels, sums = np.full((2, 5 + squares, LANES), np.nan, np.float32), np.full(2 * LANES, np.nan)
+    loops.pack_single(x, order, centre, factor, 0, 2, panels, sums)
+    flat = panels.transpose(0, 2, 1).reshape(-1, 5 + squares)
+    assert (flat[:70, :5] == expected[order]).all()
+    assert (flat[70:] == 0.0).all()
+    assert sums[:70] == pytest.approx((((x - centre) * factor)[order] ** 2).sum(axis=1), rel=1e-14)
+    assert (sums[70:] == 0.0).all()
+    last = rng.standard_normal(90)
+    rows = np.full((12, 5 + squares, vector.ROWS), np.nan, np.float32)
+    loops.pack_rows_of(x, order, centre, factor, last, rows)
+    grouped = rows.transpose(0, 2, 1).reshape(-1, 5 + squares)
+    assert (grouped[:70, :5] == expected[order]).all()
+    assert (grouped[70:] == 0.0).all()
+    double = np.full((12, 5, vector.ROWS), np.nan)
+    loops.pack_rows_of(x, order, np.zeros(5), 1.0, last, double)
+    assert (double.transpose(0, 2, 1).reshape(-1, 5)[:70] == x[order]).all()
+    if squares:
+        assert (flat[:70, 5] == sums[:70].astype(np.float32)).all()
+        assert (grouped[:70, 5] == last[order].astype(np.float32)).all()
 
 
 def test_values_off_the_diagonal_panels_are_used_twice():

@@ -105,7 +105,9 @@ def _panels(X: Any, task: Assignment) -> Any:
     """Rows in float32 panels, centred and scaled."""
     count = -(-len(X) // LANES)
     out, squares = np.empty((count, X.shape[1], LANES), np.float32), np.empty(count * LANES)
-    loops.pack_single(np.ascontiguousarray(X), task.centre, _factor(task.kernel), 0, count, out, squares)
+    loops.pack_single(
+        np.ascontiguousarray(X), np.arange(len(X)), task.centre, _factor(task.kernel), 0, count, out, squares
+    )
     return out
 
 

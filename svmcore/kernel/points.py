@@ -136,6 +136,20 @@ def packed_rows(panels: Real, points: IntArray, n_threads: int = 1) -> Real:
     return packed
 
 
+def rows_of(
+    X: FloatArray, points: IntArray, dtype: Any, centre: FloatArray, factor: float = 1.0, last: FloatArray | None = None,
+    n_threads: int = 1,
+) -> Real:  # fmt: skip
+    """`packed_rows` of (X - centre) factor, from X itself. The feature behind those of X is `last`, if any."""
+    width, rows = X.shape[1] + (last is not None), vector.ROWS
+    packed, more = np.empty((groups_of(len(points)), width, rows), dtype), _NO_FLOATS if last is None else last
+    split(
+        lambda a, b: loops.pack_rows_of(X, points[a * rows : b * rows], centre, factor, more, packed[a:b]),
+        len(packed), PACK * float(packed.size), n_threads,
+    )  # fmt: skip
+    return packed
+
+
 def gathered_panels(panels: Real, points: IntArray, n_threads: int) -> Real:
     """Some of the points of the panels, copied to panels of their own."""
     out = np.empty((padded(len(points)) // LANES, *panels.shape[1:]), panels.dtype)

@@ -12,7 +12,7 @@ import numpy as np
 
 from svmcore._threads import split
 from svmcore._types import LANES, FloatArray, Kernel, KernelKind
-from svmcore.kernel.points import Real, packed_rows, packed_weights
+from svmcore.kernel.points import Real, packed_weights, rows_of
 from svmcore.kernel.products import NEAR, NEAR_FEATURES, needs_pairs, shape_of
 from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
@@ -106,10 +106,11 @@ class RoughProduct:
         self.centre = sources.mean(axis=0) if exponential else np.zeros(self.width)
         self.factor = scale if kernel.kind == KernelKind.LAPLACIAN else float(np.sqrt(abs(scale)))
         self.kernel = kernel if exponential else kernel._replace(gamma=float(np.sign(scale)))
-        panels, sizes = self._packed(sources, -(-len(sources) // LANES))
+        _, sizes = self._packed(sources, -(-len(sources) // LANES))
         self.sizes = sizes[: len(sources)]
         self.largest = float(self.sizes.max(initial=0.0))
-        self.rows = packed_rows(panels, np.arange(len(sources)))
+        last = sizes if self.wide else None
+        self.rows = rows_of(sources, np.arange(len(sources)), np.float32, self.centre, self.factor, last)
         self.unit = float(np.abs(coef).max(initial=0.0)) or 1.0
         self.coef = np.abs(coef / self.unit)
         self.weights = packed_weights(self.rows, coef / self.unit)
@@ -128,7 +129,7 @@ class RoughProduct:
         """Panels in single precision, in units of the kernel, with the squares where these are wanted, and the sizes."""
         panels = np.empty((count, self.width + self.wide, LANES), np.float32)
         squares = np.empty(count * LANES)
-        loops.pack_single(X, self.centre, self.factor, 0, count, panels, squares)
+        loops.pack_single(X, np.arange(len(X)), self.centre, self.factor, 0, count, panels, squares)
         if self.kernel.kind == KernelKind.LAPLACIAN:
             return panels, np.abs(panels).sum(axis=1, dtype=np.float64).ravel()
         return panels, squares

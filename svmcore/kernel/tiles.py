@@ -29,6 +29,7 @@ from svmcore.kernel.points import (
     near_points,
     packed_rows,
     packed_weights,
+    rows_of,
 )
 from svmcore.kernel.products import (
     FEW_TERMS,
@@ -319,20 +320,45 @@ class DenseTiles(_Tiles):
         count = -(-self.n // LANES)
         near = kind == KernelKind.RBF and self.costly
         self.panels, squares = np.empty((count, width + near, LANES), np.float32), np.empty(count * LANES)
-        split(
-            lambda a, b: loops.pack_single(K.X, centre, float(factor), a, b, self.panels, squares),
-            count, PACK * float(self.panels.size), self.n_threads,
-        )  # fmt: skip
-        self.single_shape = self.shape
-        if near and squares[: self.n].max(initial=0.0) <= NEAR:
+        self.centre, self.factor = centre, float(factor)
+        self._pack(np.arange(self.n), self.panels, squares)
+        sizes, self.single_shape, self.last = squares[: self.n], self.shape, squares if near else None
+        if near and sizes.max(initial=0.0) <= NEAR:
             self.single_shape = vector.NearRbf(*self.shape)
         elif near:
             self.panels[:, width] = 0.0  # a difference of nothing
-        sizes = squares[: self.n]
+            self.last = np.zeros(self.n)
         if kind == KernelKind.LAPLACIAN:
             sizes = np.abs(self.panels).sum(axis=1).ravel()[: self.n].astype(np.float64)
         near = self.single_shape is not self.shape
         self.error_factor = error_factors(K.kernel, width, sizes, float(sizes.max(initial=0.0)), near=near)
+
+    def _pack(self, points: IntArray, out: Real, squares: FloatArray) -> None:
+        """Some of the points in float32 panels, and their squared norms. In place: out, squares."""
+        split(
+            lambda a, b: loops.pack_single(self.K.X, points, self.centre, self.factor, a, b, out, squares),
+            len(out), PACK * float(out.size), self.n_threads,
+        )  # fmt: skip
+
+    def _rows(self, points: IntArray, *, single: bool) -> Real:
+        """Some of the points as row groups."""
+        if single:
+            return rows_of(self.K.X, points, np.float32, self.centre, self.factor, self.last, self.n_threads)
+        return packed_rows(self._source(single=False), points, self.n_threads)
+
+    def _columns_of(self, points: IntArray, *, single: bool) -> Real:
+        """Some of the points as panels."""
+        source = self._source(single=single)
+        if len(points) == self.n and (np.diff(points) == 1).all():
+            return source
+        if not single:
+            return gathered_panels(source, points, self.n_threads)
+        count = -(-len(points) // LANES)
+        out = np.empty((count, *source.shape[1:]), np.float32)
+        self._pack(points, out, np.empty(count * LANES))
+        if self.last is not None and self.single_shape is self.shape:
+            out[:, -1] = 0.0
+        return out
 
     def _shape(self, *, single: bool) -> vector.Shape:
         """The tile of a number type."""
@@ -376,7 +402,7 @@ class DenseTiles(_Tiles):
         """Columns of the points, without the offset, in the type of `out`. In place: out, whole row groups of it."""
         single = out.dtype == np.float32
         source = self._source(single=single)
-        packed = packed_rows(source, points, self.n_threads)
+        packed = self._rows(points, single=single)
         store = loops.store_block_32 if single else loops.store_block_64
         work = float(packed.size * len(source) * LANES)
         step = max(1, _ROWS_AT_ONCE // packed[:1].nbytes)
@@ -395,9 +421,7 @@ class DenseTiles(_Tiles):
         source = self._source(single=single)
         out = self.space(count, dtype)
         columns = -(-count // LANES)
-        packed = packed_rows(source, points, self.n_threads)
-        whole = count == self.n and (np.diff(points) == 1).all()
-        panels = source if whole else gathered_panels(source, points, self.n_threads)
+        packed, panels = self._rows(points, single=single), self._columns_of(points, single=single)
         half = single and source.shape[1] >= _WIDE
         store = loops.store_block_32 if single else loops.store_block_64
         work = float(out.size * source.shape[1])
@@ -421,7 +445,7 @@ class DenseTiles(_Tiles):
         panels = self._source(single=single)
         add = loops.add_block_32 if single else loops.add_block_64
         count = len(points)
-        packed = packed_rows(panels, points, self.n_threads)
+        packed = self._rows(points, single=single)
         weights = packed_weights(packed, coef)
         work = float(packed.size * len(panels) * LANES)
         shape = self._shape(single=single)
@@ -444,7 +468,7 @@ def exact_gram(
     Its rows end in values without meaning.
     """
     panels = np.ascontiguousarray(K.points.panels[:, : K.n_features])
-    packed = packed_rows(panels, np.arange(K.n), K.n_threads)
+    packed = rows_of(K.X, np.arange(K.n), np.float64, np.zeros(K.n_features), n_threads=K.n_threads)
     out = room(_layout(K.n))
     shape = shape_of(K.kernel)
     step = max(1, int(_BETWEEN_LOOKS // (out.shape[1] * vector.ROWS * (4 + panels.shape[1]))))

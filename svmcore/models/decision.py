@@ -89,6 +89,9 @@ class Decision:
                 return np.asarray(X @ self.weights)
         if X.shape[0] <= (FEW_PRODUCTS if self._products else FEW):
             return self._few(X)
+        return self._tiled(X, n_threads)
+
+    def _tiled(self, X: Any, n_threads: int) -> FloatArray:
         out = np.empty(X.shape[0])
         for start in range(0, X.shape[0], _TEST_ROWS):
             targets = self._packed(X[start : start + _TEST_ROWS])
@@ -110,9 +113,9 @@ class Decision:
             values += constant
             left = np.flatnonzero(~(np.abs(values) > bounds))
             if not start and left.size > _MANY_OPEN * len(some):
-                return self(X, n_threads) + constant
+                return self._tiled(X, n_threads) + constant
             if left.size:
-                values[left] = self(some[left], n_threads) + constant
+                values[left] = self._tiled(some[left], n_threads) + constant
             out[start : start + len(some)] = values
             start += len(some)
         return out

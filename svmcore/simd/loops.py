@@ -44,21 +44,21 @@ def pack_rows(panels, points, out):
 
 
 @jit
-def pack_single(X, centre, factor, first, last, out, squares):
-    """Fill panels first..last-1 with (X - centre) factor, and compute the sum of squares of each point. In one pass over X.
+def pack_single(X, order, centre, factor, first, last, out, squares):
+    """Fill panels first..last-1 with (X[order] - centre) factor, and compute the sum of squares of each point. In one pass.
 
     If the panels have room for one more feature, the sums of squares are that feature. In place: out, squares.
     """
-    n, width = X.shape
+    n, width = order.shape[0], X.shape[1]
     for p in range(first, last):
         panel, start = out[p], p * LANES
-        count, own = min(LANES, n - start), squares[start : start + LANES]
+        count, own, points = min(LANES, n - start), squares[start : start + LANES], order[start : start + LANES]
         for lane in range(LANES):
             own[lane] = 0.0
         for k in range(width):
             c, row = centre[k], panel[k]
             for lane in range(count):
-                value = (X[start + lane, k] - c) * factor
+                value = (X[points[lane], k] - c) * factor
                 row[lane] = value
                 own[lane] += value * value
             for lane in range(count, LANES):
@@ -66,6 +66,27 @@ def pack_single(X, centre, factor, first, last, out, squares):
         if panel.shape[0] > width:
             for lane in range(LANES):
                 panel[width, lane] = squares[start + lane]
+
+
+@jit
+def pack_rows_of(X, points, centre, factor, last, out):
+    """`pack_rows` of (X - centre) factor, from X itself: its rows lie in one piece. In place: out.
+
+    If there is room for one more feature, it is that of the points in `last`.
+    """
+    count, width = points.shape[0], X.shape[1]
+    for t in range(out.shape[0] * ROWS):
+        g = t // ROWS
+        group, r = out[g], t - g * ROWS
+        if t < count:
+            row = X[points[t]]
+            for k in range(width):
+                group[k, r] = (row[k] - centre[k]) * factor
+            if group.shape[0] > width:
+                group[width, r] = last[points[t]]
+        else:
+            for k in range(group.shape[0]):
+                group[k, r] = 0.0
 
 
 @jit
