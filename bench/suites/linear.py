@@ -1,8 +1,9 @@
-"""Linear machines: `LinearSVC` against LIBLINEAR, as whole estimators on one thread, at equal gaps.
+"""Linear machines: `LinearSVC` against LIBLINEAR and SGDClassifier, as whole estimators on one thread, at equal gaps.
 
 LIBLINEAR has its choice of solver and tolerance: for each gap that which takes least time of those that reach it. Its gap is
 the distance of its primal objective from that of an answer of ours with a certificate of 1e-8, which is kind to it. Ours is
-certified. Rows that are lost are shown like the others.
+certified. SGDClassifier has the same problem: a constant feature in place of its intercept, which costs nothing there, and
+alpha = 1 / (C n). It shows where it reaches a gap. Rows that are lost are shown like the others.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bench import clock, data
 from bench.contest import Context
 from bench.suite import Suite
 
-OURS, THEIRS = "svmcore", "LIBLINEAR"
+OURS, THEIRS, STEPS = "svmcore", "LIBLINEAR", "SGDClassifier"
 GAPS = (1e-2, 1e-3, 1e-4, 1e-6)
 TOLERANCES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 SHARE = 0.01  # of our tolerance: the gap that it stands for
@@ -32,10 +33,11 @@ class Case(NamedTuple):
     data: str
     classes: int = 2
     loss: str = "squared_hinge"
+    penalty: str = "l2"
 
     @property
     def name(self) -> str:
-        return f"{self.data}, {self.classes} classes, {self.loss}"
+        return f"{self.data}, {self.classes} classes, {self.loss}" + (", l1" if self.penalty == "l1" else "")
 
 
 CASES = [
@@ -57,6 +59,10 @@ CASES = [
     Case("classification-20000-10-10", loss="hinge"),
     Case("onehot-32000-123", loss="hinge"),
     Case("text-6000-20000", loss="hinge"),
+    Case("breast_cancer", penalty="l1"),
+    Case("onehot-32000-123", penalty="l1"),
+    Case("text-6000-20000", penalty="l1"),
+    Case("text-6000-20000", 10, penalty="l1"),
 ]
 
 
@@ -77,13 +83,14 @@ def rows_of(case: Case) -> tuple[Any, np.ndarray]:
     return X, np.argmax(scores + 0.5 * rng.standard_normal(scores.shape), axis=1)
 
 
-def objectives(machine: Any, X: Any, y: np.ndarray, loss: str) -> np.ndarray:
+def objectives(machine: Any, X: Any, y: np.ndarray, case: Case) -> np.ndarray:
     """LIBLINEAR's objective of every machine for two of an estimator, by its definition, at C = 1."""
     out = []
     for k, (w, b) in enumerate(zip(machine.coef_, np.ravel(machine.intercept_), strict=True)):
         signs = np.where(y == machine.classes_[1 if len(machine.coef_) == 1 else k], 1.0, -1.0)
         short = np.maximum(0.0, 1.0 - signs * (X @ w + b))
-        out.append(0.5 * (w @ w + b * b) + float((short**2 if loss == "squared_hinge" else short).sum()))
+        losses = float((short**2 if case.loss == "squared_hinge" else short).sum())
+        out.append((np.abs(w).sum() + abs(b) if case.penalty == "l1" else 0.5 * (w @ w + b * b)) + losses)
     return np.array(out)
 
 
@@ -92,12 +99,14 @@ def _theirs(case: Case, X: Any, y: np.ndarray, best: np.ndarray) -> dict[float, 
     from sklearn.svm import LinearSVC
 
     found: dict[float, tuple[float, Callable[[], Any]]] = {}
-    for dual in (True, False) if case.loss == "squared_hinge" else (True,):
+    ways = (True, False) if case.loss == "squared_hinge" else (True,)
+    for dual in (False,) if case.penalty == "l1" else ways:
         for tol in TOLERANCES:
-            machine = LinearSVC(loss=case.loss, dual=dual, tol=tol, max_iter=10_000, random_state=0)
+            words = {"loss": case.loss, "penalty": case.penalty, "dual": dual, "tol": tol}
+            machine = LinearSVC(**words, max_iter=10_000, random_state=0)
             work = partial(machine.fit, X, y)
             answer, _, cpu = clock.once(work)
-            gap = float(np.max(objectives(answer, X, y, case.loss) / best - 1.0))
+            gap = float(np.max(objectives(answer, X, y, case) / best - 1.0))
             for goal in GAPS:
                 if gap <= goal and cpu < found.get(goal, (np.inf,))[0]:
                     found[goal] = (cpu, work)
@@ -106,27 +115,73 @@ def _theirs(case: Case, X: Any, y: np.ndarray, best: np.ndarray) -> dict[float, 
     return found
 
 
+class _Steps:
+    """SGDClassifier of LIBLINEAR's problem at C = 1: rows with a constant feature, and the penalty of one row."""
+
+    def __init__(self, case: Case, n: int, tol: float) -> None:
+        from sklearn.linear_model import SGDClassifier
+
+        self.inner = SGDClassifier(
+            loss=case.loss,
+            penalty=case.penalty,
+            alpha=1.0 / n,
+            fit_intercept=False,
+            tol=tol,
+            max_iter=1000,
+            random_state=0,
+        )
+
+    def fit(self, X: Any, y: np.ndarray) -> _Steps:
+        from scipy import sparse
+
+        both: list[Any] = [X, np.ones((X.shape[0], 1))]
+        self.inner.fit(sparse.hstack(both, format="csr") if sparse.issparse(X) else np.hstack(both), y)
+        self.classes_, self.coef_, self.intercept_ = (
+            self.inner.classes_,
+            self.inner.coef_[:, :-1],
+            self.inner.coef_[:, -1],
+        )
+        return self
+
+
+def _of_steps(case: Case, X: Any, y: np.ndarray, best: np.ndarray) -> dict[float, tuple[float, Callable[[], Any]]]:
+    """The same for SGDClassifier, at its own tolerance and two tighter ones."""
+    found: dict[float, tuple[float, Callable[[], Any]]] = {}
+    for tol in (1e-3, 1e-4, 1e-5):
+        machine = _Steps(case, X.shape[0], tol)
+        work = partial(machine.fit, X, y)
+        answer, _, cpu = clock.once(work)
+        gap = float(np.max(objectives(answer, X, y, case) / best - 1.0))
+        for goal in GAPS:
+            if gap <= goal and cpu < found.get(goal, (np.inf,))[0]:
+                found[goal] = (cpu, work)
+        if gap <= GAPS[-1] or cpu > _SLOW:
+            break
+    return found
+
+
 def _ours(case: Case, tol: float) -> Any:
     import svmcore
 
-    words: dict[str, Any] = {"loss": case.loss, "tol": tol, "n_threads": 1}
+    words: dict[str, Any] = {"loss": case.loss, "penalty": case.penalty, "tol": tol, "n_threads": 1}
     return svmcore.LinearSVC(**words)
 
 
 def _compare(context: Context, case: Case) -> None:
     X, y = rows_of(case)
-    best = objectives(_ours(case, 1e-6).fit(X, y), X, y, case.loss)
-    theirs = _theirs(case, X, y, best)
+    best = objectives(_ours(case, 1e-6).fit(X, y), X, y, case)
+    peers = {THEIRS: _theirs(case, X, y, best)}
+    if case.penalty == "l2":
+        peers[STEPS] = _of_steps(case, X, y, best)
     shown = []
     for goal in GAPS:
         machine = _ours(case, goal / SHARE)
         works: dict[str, Callable[[], Any]] = {OURS: partial(machine.fit, X, y)}
-        if goal in theirs:
-            works[THEIRS] = theirs[goal][1]
+        works |= {name: found[goal][1] for name, found in peers.items() if goal in found}
         one_round = sum(clock.once(work)[2] for work in works.values())
         times, answers = clock.alternate(works, clock.rounds_for(_SECONDS, one_round, least=2))
         for name, took in times.items():
-            gap = float(np.max(objectives(answers[name], X, y, case.loss) / best - 1.0))
+            gap = float(np.max(objectives(answers[name], X, y, case) / best - 1.0))
             context.results.add(
                 {
                     "kind": "row", "suite": "linear", "group": case.name, "solver": name, "mode": "gap", "tol": goal,
@@ -135,8 +190,11 @@ def _compare(context: Context, case: Case) -> None:
                 }
             )  # fmt: skip
         ours = min(times[OURS].cpu)
-        ratio = f"{min(times[THEIRS].cpu) / ours:.2f}x" if THEIRS in times else "not reached"
-        shown.append(f"{goal:g}: {1e3 * ours:.3g} ms, {ratio}")
+        ratios = [
+            f"{name} {min(times[name].cpu) / ours:.2f}x" if name in times else f"{name} does not reach it"
+            for name in peers
+        ]
+        shown.append(f"{goal:g}: {1e3 * ours:.3g} ms, " + ", ".join(ratios))
     context.say(f"  {case.name}: " + "; ".join(shown))
 
 
@@ -158,4 +216,4 @@ def run(context: Context) -> None:
             _compare(context, case)
 
 
-SUITE = Suite("linear", "linear machines against LIBLINEAR, at equal gaps", 10, run)
+SUITE = Suite("linear", "linear machines against LIBLINEAR, at equal gaps", 20, run)
