@@ -172,8 +172,7 @@ class Dask(Serial):
     @_in_words
     def workers(self) -> list[str]:
         """Addresses of the workers that are there now."""
-        found: dict[str, Any] = self.wait(lambda: self.client.scheduler.identity(n_workers=-1), gone=None)
-        return sorted(found["workers"])
+        return sorted(self.wait(self.client.nthreads, gone=None))
 
     @_in_words
     def patient(self) -> None:

@@ -36,7 +36,7 @@ def to_sklearn(machine: Machine) -> Any:
     name = type(machine).__name__
     made = sk.svm_class(_THEIRS.get(name, name))()
     own, theirs = machine.get_params(), made.get_params()
-    made.set_params(**{word: value for word, value in own.items() if word in theirs})
+    made.set_params(**{word: value for word, value in own.items() if word in theirs and not _is_left_out(value)})
     for attribute in _SHARED:
         if hasattr(machine, attribute) and attribute in machine.__dict__:
             setattr(made, attribute, getattr(machine, attribute))
@@ -64,6 +64,11 @@ def to_sklearn(machine: Machine) -> Any:
     if hasattr(machine, "offset_"):
         made.offset_ = machine.offset_
     return made
+
+
+def _is_left_out(value: Any) -> bool:
+    """Whether a parameter has the value that says so; scikit-learn's versions differ in which have it."""
+    return isinstance(value, str) and value == "deprecated"
 
 
 def _refuse_what_is_not_there(machine: Machine, known: Fitted) -> None:
