@@ -26,9 +26,6 @@ import llvmlite
 import llvmlite.binding
 import numba
 from numba import config
-from numba.core.compiler import CompileResult
-from numba.core.registry import cpu_target
-from numba.core.serialize import dumps
 
 from svmcore._bundle import Bundle, Magic, fitting, refuse
 from svmcore._files import UNFINISHED, delete, read, safe, write
@@ -164,16 +161,20 @@ class DiskCache:
         for file in _listed(f"{self._name}-*{SUFFIX}"):
             delete(file)
 
-    def load_overload(self, signature: Any, target_context: Any) -> CompileResult | None:
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
         """The compiled function: of the user's own file, else of a bundle; None where neither has it."""
         if not self._enabled:
             return None
         types = str(tuple(getattr(signature, "args", signature)))
-        key, name = self._entry(types, target_context.codegen().magic_tuple())
+        try:
+            key, name = self._entry(types, target_context.codegen().magic_tuple())
+        except AttributeError:  # a new numba, whose private names moved: nothing is kept
+            self.disable()
+            return None
         result = self._rebuilt(target_context, key, read(folder() / name))
         return result or self._from_bundles(types, target_context)
 
-    def _from_bundles(self, types: str, target_context: Any) -> CompileResult | None:
+    def _from_bundles(self, types: str, target_context: Any) -> Any:
         for file, bundle in fitting(compiler()):
             key, name = self._entry(types, bundle.magic)
             result = self._rebuilt(target_context, key, bundle.codes.get(name))
@@ -184,11 +185,13 @@ class DiskCache:
                 refuse(file, "svmcore has other sources than those it was made from")
         return None
 
-    def _rebuilt(self, target_context: Any, key: Key, payload: bytes | None) -> CompileResult | None:
+    def _rebuilt(self, target_context: Any, key: Key, payload: bytes | None) -> Any:
         """The function that a file holds, when that is the one it should. Only memory of its own needs more of numba."""
         if payload is None:
             return None
         try:
+            from numba.core.compiler import CompileResult
+
             stored, code = pickle.loads(payload)
             if stored != key:
                 return None
@@ -198,13 +201,19 @@ class DiskCache:
         except Exception:  # whatever a file says that another state of the library has written
             return None
 
-    def save_overload(self, signature: Any, result: CompileResult) -> None:
+    def save_overload(self, signature: Any, result: Any) -> None:
         """Write the compiled function to its file. A full, slow, read-only or missing disk is no error."""
         if not self._enabled or result.library.has_dynamic_globals:
             return
         types = str(tuple(getattr(signature, "args", signature)))
-        key, name = self._entry(types, result.codegen.magic_tuple())
-        code = dumps(result._replace(type_annotation="")._reduce())
+        try:
+            from numba.core.serialize import dumps
+
+            key, name = self._entry(types, result.codegen.magic_tuple())
+            code = dumps(result._replace(type_annotation="")._reduce())
+        except (AttributeError, ImportError):  # as above
+            self.disable()
+            return
         file = folder() / name
         try:
             if file.parent.exists() and not safe(file.parent):
@@ -226,6 +235,8 @@ def pack(file: Path) -> int:
 
     The number of its functions. Raises OSError where the disk does not let us.
     """
+    from numba.core.registry import cpu_target
+
     magic = cpu_target.target_context.codegen().magic_tuple()
     stamps = {stamp(name) for name in list(sys.modules) if name.startswith("svmcore.")}
     codes = {}

@@ -19,15 +19,13 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numba.core.compiler import CompileResult
-from numba.core.serialize import dumps
 
 from svmcore._files import read, write
 
 SETTING = "SVMCORE_FAST"
 """SVMCORE_FAST=0 in the environment asks for the plain way."""
 
-TESTED = {
+TESTED: dict[tuple[int, ...], str] = {
     (0, 61): "its optimiser is another one",
     (0, 62): "",
     (0, 63): "",
@@ -50,8 +48,7 @@ def obstacle(folder: Path, compiled: Compile) -> str:
     if os.environ.get(SETTING) == "0":
         return f"{SETTING}=0"
     version = numba.__version__
-    major, minor = (int(part) if part.isdigit() else -1 for part in version.split(".")[:2])
-    known = TESTED.get((major, minor))
+    known = TESTED.get(tuple(int(part) if part.isdigit() else -1 for part in version.split(".")[:2]))
     if known is not None:
         return known
     file = folder / f"fast-{_text_of_machinery()}.verdict"
@@ -104,13 +101,17 @@ class _Memory:
     def __init__(self, kept: dict[str, bytes], name: str) -> None:
         self.kept, self.name = kept, name
 
-    def load_overload(self, signature: Any, target_context: Any) -> CompileResult | None:
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
         """The compiled function, if it has been kept."""
+        from numba.core.compiler import CompileResult
+
         code = self.kept.get(self.name)
         return None if code is None else CompileResult._rebuild(target_context, *pickle.loads(code))
 
-    def save_overload(self, signature: Any, result: CompileResult) -> None:
+    def save_overload(self, signature: Any, result: Any) -> None:
         """Keep it."""
+        from numba.core.serialize import dumps
+
         self.kept[self.name] = dumps(result._replace(type_annotation="")._reduce())
 
 

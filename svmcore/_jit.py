@@ -17,12 +17,16 @@ from typing import Any
 
 import numba
 from numba import config
-from numba.core.event import Listener, register
 
 from svmcore import _bundle
 from svmcore._bundle import host_features as host_features
 from svmcore._disk import DiskCache, folder, kept
 from svmcore._fast import SETTING, obstacle
+
+try:
+    from numba.core.event import Listener, register
+except ImportError:  # a new numba, whose private names moved: nobody is told when it compiles
+    Listener, register = object, None
 
 DISABLED = bool(config.DISABLE_JIT)
 """True under NUMBA_DISABLE_JIT=1: homes then run as plain Python."""
@@ -149,5 +153,5 @@ say: Callable[[str], None] | None = _to_standard_error
 """What is done with that word. A program with progress of its own may put a function or None here."""
 
 _word = _Word()
-if not DISABLED:
+if not DISABLED and register is not None:
     register("numba:compile", _word)

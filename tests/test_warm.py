@@ -131,6 +131,28 @@ def test_a_numba_whose_private_names_moved_compiles_the_plain_way(tmp_path, befo
         assert err == ""
 
 
+GONE = """
+import builtins
+import_of = builtins.__import__
+def without(name, module=None, *rest, **words):
+    if name.startswith("numba.core.") and (module or {}).get("__name__", "").startswith("svmcore."):
+        raise ImportError("it moved")
+    return import_of(name, module, *rest, **words)
+builtins.__import__ = without
+"""
+
+
+@pytest.mark.ci
+@fast
+@pytest.mark.compiled
+def test_a_numba_without_any_private_name_compiles_the_plain_way_and_keeps_nothing(tmp_path):
+    out, err = run(NEW.format(before=GONE), tmp_path, SVMCORE_QUIET="0")
+    assert out.startswith("CPUDispatcher False 5.0 ImportError: it moved\n")
+    assert out.endswith("\nFalse True\n")
+    assert err == ""
+    assert not list(tmp_path.rglob("*.code"))
+
+
 @pytest.mark.ci
 @fast
 @pytest.mark.compiled
@@ -187,9 +209,10 @@ def test_a_tested_numba_is_not_tried(tmp_path, monkeypatch):
     ],
     ids=["works", "computes something else", "fails"],
 )
-def test_a_numba_that_is_new_is_tried_once(tmp_path, monkeypatch, spoil, why):
+@pytest.mark.parametrize("version", ["1.0.0rc1", "0+unknown"])
+def test_a_numba_that_is_new_is_tried_once(tmp_path, monkeypatch, version, spoil, why):
     monkeypatch.setattr(_fast, "_MACHINERY", ())  # which stays loaded in this process
-    monkeypatch.setattr(_fast.numba, "__version__", "1.0.0rc1")
+    monkeypatch.setattr(_fast.numba, "__version__", version)
     tries = Tries(spoil)
     assert _fast.obstacle(tmp_path, tries) == why
     assert tries.count > 0
