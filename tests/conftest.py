@@ -47,11 +47,14 @@ os.environ.setdefault("SVMCORE_BUNDLE", "")  # what they compile is counted, wha
 DATA = Path(os.environ.get("SVMCORE_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if "data_set" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.compiled)
         if (DISABLED or config.BOUNDSCHECK) and item.get_closest_marker("once"):
             item.add_marker(pytest.mark.skip(reason="runs with compiled code, without bounds checks"))
-        elif DISABLED and (item.get_closest_marker("compiled") or "data_set" in getattr(item, "fixturenames", ())):
+        elif DISABLED and item.get_closest_marker("compiled"):
             item.add_marker(pytest.mark.skip(reason="needs compiled code"))
 
 
