@@ -33,6 +33,7 @@ from bench.results import Results, read, seconds
 from bench.tables.base import shown
 
 PUBLISHED = ROOT / "bench" / "published.jsonl"
+BUSY = 3.0  # load average above which times mean little
 _FACTS = (
     "kind",
     "suite",
@@ -122,6 +123,11 @@ def _source(results: Results) -> str:
     )
 
 
+def _busy(load: list[float]) -> str:
+    """What to say of a machine that did much else at the time."""
+    return f", load average {load[0]:.0f}: believe its counts, not its times" if load and load[0] > BUSY else ""
+
+
 def _origin(results: Results) -> str:
     env = results.environment
     packages = env["packages"]
@@ -129,7 +135,7 @@ def _origin(results: Results) -> str:
     peers = ", ".join(f"{name} {packages.get(package, '-')}" for name, package in names.items())
     commands = "; ".join(
         f"`{each['command']}`"
-        + ("" if each["commit"] == env["commit"] else f" (by {each['commit']}, on {each['cpu']})")
+        + ("" if each["commit"] == env["commit"] else f" (by {each['commit']}, on {each['cpu']}{_busy(each['load'])})")
         for each in results.kind("environment")
     )
     return (
