@@ -11,7 +11,8 @@ True
 | the machine for every C | `svm_path`, `svr_path`; for every epsilon `epsilon_path`; `quantile_path`, `one_class_path` |
 | the best C and gamma | `cv_path`, then `refit`; probabilities: `calibrate` |
 | rows added, removed, left out | `Solution.add`, `Solution.remove`, `leave_one_out` |
-| many labels, targets or weights of the same rows | `train_many` |
+| many labels, targets or weights of the same rows | `train_many`; cross-validated: `cross_val_many` |
+| a p-value | `permutation_test`; for many groups of features `searchlight` |
 | scikit-learn's interface | `SVC`, `SVR`, `NuSVC`, `NuSVR`, `OneClassSVM`, ... |
 | rows in parts, on several machines | `svmcore.distributed` |
 | how good an answer is, whoever found it | `certificate` |
@@ -58,6 +59,7 @@ if _typing.TYPE_CHECKING:
     from svmcore.estimators import SVCPathCV as SVCPathCV
     from svmcore.estimators import SVRPathCV as SVRPathCV
     from svmcore.files import load
+    from svmcore.folded import ManyFolds, cross_val_many
     from svmcore.gp import GPSolution, gp_regression
     from svmcore.kernel.spare import release_memory
     from svmcore.loss_curve import LossCurve
@@ -69,7 +71,9 @@ if _typing.TYPE_CHECKING:
     from svmcore.path.one_class import OneClassPath
     from svmcore.path.options import PublishedOptions
     from svmcore.path.result import Path, StepCurve
+    from svmcore.permutations import PermutationTest, permutation_test
     from svmcore.solvers import _CallablePackage
+    from svmcore.spheres import Searchlight, searchlight
     from svmcore.train import train_one_class, train_svc, train_svr
     from svmcore.warm import warmup
 
@@ -99,6 +103,12 @@ _HOMES = {
     "svm_path": "svmcore.path.driver",
     "train_classes": "svmcore.classes",
     "train_many": "svmcore.many",
+    "ManyFolds": "svmcore.folded",
+    "cross_val_many": "svmcore.folded",
+    "PermutationTest": "svmcore.permutations",
+    "permutation_test": "svmcore.permutations",
+    "Searchlight": "svmcore.spheres",
+    "searchlight": "svmcore.spheres",
     "train_one_class": "svmcore.train",
     "train_svc": "svmcore.train",
     "train_svr": "svmcore.train",
@@ -131,19 +141,23 @@ __all__ = [
     "LeaveOneOut",
     "LossCurve",
     "Machines",
+    "ManyFolds",
     "MissingExtraError",
     "NotEnoughMemoryError",
     "OneClassPath",
     "Path",
     "PathCV",
+    "PermutationTest",
     "PublishedOptions",
     "SVMError",
     "ScaleWarning",
+    "Searchlight",
     "Solution",
     "StepCurve",
     "StoppedError",
     "WorkProgress",
     "certificate",
+    "cross_val_many",
     "cv_path",
     "duality_gap",
     "epsilon_path",
@@ -153,9 +167,11 @@ __all__ = [
     "load",
     "load_data",
     "one_class_path",
+    "permutation_test",
     "quantile_path",
     "release_memory",
     "save_data",
+    "searchlight",
     "solvers",
     "svm_path",
     "svr_path",
@@ -170,7 +186,13 @@ __all__ = [
 if _find_spec("sklearn") is not None:  # without it `from svmcore import *` brings the rest
     __all__ += list(_ESTIMATORS)
 
-_SLIPS = {"train_svm": "train_svc", "load_model": "load", "cross_validate": "cv_path", "cross_val_score": "cv_path"}
+_SLIPS = {
+    "train_svm": "train_svc",
+    "load_model": "load",
+    "cross_validate": "cv_path",
+    "cross_val_score": "cv_path",
+    "permutation_test_score": "permutation_test",
+}
 """Names that others have for what is here."""
 
 

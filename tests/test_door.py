@@ -85,6 +85,18 @@ def fitted_functions():
         "train_one_class": (lambda X, y, **words: svmcore.train_one_class(X, **words), None),
         "train_many": (many, LABELS),
         "train_many of numbers": (lambda X, y, **words: many(X, y, loss="pinball", **words), NUMBERS),
+        "cross_val_many": (lambda X, y, **words: svmcore.cross_val_many(X, y, cv=2, **words), LABELS),
+        "permutation_test": (
+            lambda X, y, **words: svmcore.permutation_test(X, y, cv=2, n_permutations=2, **words), LABELS,
+        ),
+        "searchlight": (
+            lambda X, y, **words: svmcore.searchlight(X, y, [np.arange(2)], cv=2, **words), LABELS,
+        ),
+        "permutation_test of numbers": (
+            lambda X, y, **words: svmcore.permutation_test(
+                X, y, cv=2, n_permutations=2, loss="epsilon_insensitive", **words
+            ), NUMBERS,
+        ),
         "svm_path": (svmcore.svm_path, LABELS),
         "svr_path": (svmcore.svr_path, NUMBERS),
         "epsilon_path": (svmcore.epsilon_path, NUMBERS),

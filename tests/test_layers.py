@@ -56,7 +56,10 @@ HOMES = {
     "solvers._ipm_jit": BASE | {"simd.sums", "simd.vector", "_kernels"},
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes", "simd.line"},
     "solvers._small_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
+    "solvers._crowd_sets_jit": BASE | {"simd.vector", "simd.sums"},
+    "solvers._crowd_jit": BASE | {"simd.vector", "simd.passes", "solvers._crowd_sets_jit"},
     "solvers._near_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
+    "cv.trials_jit": BASE,
     "path.elbow_jit": BASE | {"simd.sums", "simd.vector"},
     "path.log_jit": BASE,
     "path.qr_jit": BASE,
@@ -75,7 +78,7 @@ LAYERS: dict[str, set[str]] = {
     "vector instructions": {"simd"},
     "kernel values, compiled": {"_kernels"},
     "compiled loops": {
-        name for name in HOMES if name.startswith(("solvers.", "path.")) or name in ("_smo_jit", "_path_jit")
+        name for name in HOMES if name.startswith(("solvers.", "path.", "cv.")) or name in ("_smo_jit", "_path_jit")
     },
     "kernel values": {"kernel"},
     "the problem": {"problem", "_control", "_keywords", "parallel"},
@@ -85,9 +88,9 @@ LAYERS: dict[str, set[str]] = {
     "on top of training": {"certificates", "models.incremental"},
     "the path": {"path"},
     "several classes": {"ballot", "between", "classes", "heads", "many"},
-    "model selection": {"cv"},
+    "model selection": {"cv", "trials", "folded", "permutations", "spheres"},
     "scikit-learn's interface": {"estimators"},
-    "pictures": {"plots", "plots_cv", "plots_machine"},
+    "pictures": {"plots", "plots_cv", "plots_machine", "plots_null"},
     "files of data": {"data"},
     "beyond one machine": {"distributed"},
     "files of answers": {"files", "libsvm", "audit"},
@@ -103,6 +106,7 @@ DOORS = {
     ("path.result", "plots"),  # Path.plot
     ("cv.result", "plots_cv"),  # PathCV.plot
     ("cv.calibration", "plots_cv"),
+    ("permutations", "plots_null"),  # PermutationTest.plot
 }
 
 FORBIDDEN_TO_SOLVERS = {"solvers", "problem", "solve"}

@@ -323,6 +323,24 @@ def gpu(results: Results) -> Iterator[Section]:
         yield Section("Tuning, beside a GPU", [gpu_grid(found)])
 
 
+def many_grid(found: list[Case]) -> Grid:
+    """Many fits over one kernel matrix: a row for every case, and how many times as long others take."""
+    rows = []
+    for case in found:
+        own, *others = case.rows.items()
+        times = [
+            f"{name} {duration(seconds(row))} ({seconds(row) / seconds(own[1]):.1f} times)" for name, row in others
+        ]
+        rows.append([case.problem["name"], case.group, duration(seconds(own[1])), ", ".join(times) or "-"])
+    return Grid(["rows", "what", "svmcore", "others"], rows)
+
+
+def many(results: Results) -> Iterator[Section]:
+    """Permutation tests, and certified fits."""
+    if found := cases(results, "many"):
+        yield Section("Many fits over one kernel matrix", [many_grid(found)])
+
+
 def first(results: Results) -> Iterator[Section]:
     """What a newcomer measures."""
     found = cases(results, "first")
@@ -546,6 +564,7 @@ SECTIONS: list[Callable[[Results], Iterator[Section]]] = [
     predict,
     small_calls,
     gpu,
+    many,
     first,
     estimators,
     scale,

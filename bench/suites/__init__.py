@@ -11,6 +11,7 @@ from bench.suites import (
     fit_large,
     gpu,
     linear,
+    many,
     path,
     predict,
     processes,
@@ -28,7 +29,7 @@ SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in [
         smoke.SUITE, first.SUITE, fit.SUITE, linear.SUITE, fit_large.SUITE, path.SUITE, cv.SUITE, gpu.SUITE, predict.SUITE,
-        small.SUITE, solvers.SUITE, scaling.SUITE, scale.SUITE, estimators.SUITE, processes.COLD_SUITE,
+        small.SUITE, many.SUITE, solvers.SUITE, scaling.SUITE, scale.SUITE, estimators.SUITE, processes.COLD_SUITE,
         processes.MEMORY_SUITE, TABLES,
     ]
 }  # fmt: skip

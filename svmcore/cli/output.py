@@ -229,6 +229,9 @@ def _known(report: Any) -> Iterator[str]:
     """What a report knows; figures that nobody has computed yet are left out."""
     if hasattr(report, "lambda_") and report.lambda_ > 0:
         yield f"C {1.0 / report.lambda_:.3g}, {report.elbow:,} points on the margin"
+    if hasattr(report, "n_permutations"):
+        about = f", p about {report.pvalue:.2g}" if math.isfinite(report.pvalue) else ""
+        yield f"permutation {report.n_done:,} of {report.n_permutations:,}{about}"
     if hasattr(report, "n_paths"):
         yield f"{report.n_done} of {report.n_paths} paths"
     if hasattr(report, "n_iter"):

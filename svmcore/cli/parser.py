@@ -19,6 +19,7 @@ from svmcore.cli.machines import info, predict, train
 from svmcore.cli.options import add_of_published_path, add_of_solvers
 from svmcore.cli.output import BAD_INPUT
 from svmcore.cli.paths import DEMO_PICTURE, demo, path
+from svmcore.cli.permute import permute
 from svmcore.cli.svmtrain import KERNELS as LETTERS
 from svmcore.cli.warm import warmup
 
@@ -172,6 +173,7 @@ def build() -> argparse.ArgumentParser:
             "svmcore predict my-path.npz new.csv -C 10 -o classes.txt",
         )
     )
+    _add_permute(command)
     _add_gp(command)
     _commands_of_files(command)
     return parser
@@ -320,6 +322,42 @@ def _cv_options(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("-o", "--output", metavar="MODEL", help="write the machine at the chosen C (.npz)")
     _add_range(sub)
+    _add_limits(sub)
+    _add_json(sub)
+
+
+def _add_permute(command: Callable[..., argparse.ArgumentParser]) -> None:
+    sub = command(
+        "permute",
+        permute,
+        "test a cross-validated score against shuffled labels: its p-value",
+        "svmcore permute my.csv --standardize -C 1 --permutations 10000 --plot null.png",
+        "svmcore permute my.csv -C 0.1 1 10 --score roc_auc",
+    )
+    _add_data(sub)
+    _add_kernel(sub)
+    _add_class_weight(sub)
+    _add_cv(sub, default="5")
+    sub.add_argument(
+        "-C", dest="cost", type=float, nargs="+", default=[1.0], metavar="C",
+        help="the cost (default 1); of several, every labelling takes its best one",
+    )  # fmt: skip
+    sub.add_argument("--permutations", type=int, default=1000, metavar="N", help="so many of them (default 1000)")
+    sub.add_argument("--svr", action="store_true", help="regression: labels are numbers to be predicted")
+    sub.add_argument("--epsilon", type=float, metavar="E", help="regression: errors up to E cost nothing (default 0.1)")
+    sub.add_argument(
+        "--score", choices=("accuracy", "balanced_accuracy", "roc_auc", "r2", "correlation", "neg_mean_squared_error"),
+        help="what to make large: accuracy (default), its mean over the classes, AUC; of numbers r2 (default)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--exceed", type=int, metavar="K", help="end when K permutations have reached the score (Besag and Clifford)"
+    )
+    sub.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="another number draws other permutations (default 0)"
+    )
+    sub.add_argument("--jobs", type=int, metavar="N", help="so many threads; -1: one per processor (default 1)")
+    sub.add_argument("--plot", metavar="FILE", help="write a picture of the null distribution (.png, .pdf, .svg)")
+    sub.add_argument("-o", "--output", metavar="FILE", help="write the scores of all permutations, one a line")
     _add_limits(sub)
     _add_json(sub)
 

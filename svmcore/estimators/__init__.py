@@ -14,6 +14,7 @@
 | `_gp` | GPRegressor |
 | `_convert` | to scikit-learn's estimators and from them |
 | `_update` | rows added and removed |
+| `_permute` | `permutation_test_score` |
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if _typing.TYPE_CHECKING:
     from svmcore.estimators._gp import GPRegressor
     from svmcore.estimators._linear import LinearSVC, LinearSVR
     from svmcore.estimators._paths import SVCPath, SVCPathCV, SVRPathCV
+    from svmcore.estimators._permute import permutation_test_score as permutation_test_score
     from svmcore.estimators._svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM, QuantileSVR
 
 # loaded on first use: one machine needs neither paths nor cross-validation
@@ -42,6 +44,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _typing.Any:
+    if name == "permutation_test_score":  # no estimator: it stays where it is
+        return _importlib.import_module("svmcore.estimators._permute").permutation_test_score
     for file, names in _FILES.items():
         if name in names:
             module = _importlib.import_module(f"svmcore.estimators.{file}")

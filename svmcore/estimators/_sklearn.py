@@ -44,6 +44,13 @@ def svm_class(name: str) -> Any:
     return getattr(svm, name)
 
 
+def permutation_test_score() -> Any:
+    """The function of `sklearn.model_selection`."""
+    from sklearn.model_selection import permutation_test_score
+
+    return permutation_test_score
+
+
 __all__ = [
     "BaseEstimator",
     "CallbackSupportMixin",

@@ -6,6 +6,7 @@ The length of a vector is a multiple of `LANES`. `rise` is 0 where a variable ma
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from svmcore._jit import DISABLED
-from svmcore.simd.lanes import Lanes, emit_for, integer, position, unpack
+from svmcore.simd.lanes import REGISTER_BYTES, REGISTERS, Lanes, emit_for, integer, position, unpack
 from svmcore.simd.vector import BIG_32
 
 
@@ -164,6 +165,54 @@ def _best_conjugate_ir(typingctx, values, along, inverse, gram, unit, i, diagona
     return types.intp(values, along, real, gram, real, types.intp, diagonal, real, fall), codegen
 
 
+@intrinsic
+def _best_gain_ir(typingctx, values, gain, row, top, fall):  # noqa: ARG001
+    real = values.dtype
+
+    def codegen(context, builder, signature, args):
+        values_, gain_, row_, top_, fall_ = unpack(context, builder, signature.args, args)
+        lanes = Lanes(builder, real)
+        line, top, none = _row(builder, gain_, row_), lanes.splat(top_), lanes.constant(0.0)
+
+        def one(k: Any) -> tuple[Any, Any]:
+            slope = builder.fsub(top, builder.fadd(lanes.load(values_[0], k), lanes.load(fall_[0], k)))
+            return builder.fmul(slope, lanes.load(line, k)), none
+
+        _, index, _ = _scan(lanes, values_[1][0], one)
+        return index
+
+    return types.intp(values, gain, types.intp, real, fall), codegen
+
+
+TOGETHER = 8
+"""So many vectors are multiplied by a matrix at a time."""
+TILE = 2 if REGISTERS == 4 else 1  # registers of columns, which are summed for all these vectors at a time
+TILE_BYTES = TILE * REGISTER_BYTES
+
+
+@intrinsic
+def _tile_of_products_ir(typingctx, matrix, coef, out, column):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
+        matrix_, coef_, out_, column_ = unpack(context, builder, signature.args, args)
+        lanes = Lanes(builder, matrix.dtype)
+        columns = [builder.add(column_, integer(r * lanes.count)) for r in range(TILE)]
+        pairs = list(itertools.product(range(TOGETHER), range(TILE)))
+
+        def one_row(k: Any, sums: list[Any]) -> list[Any]:
+            row = _row(builder, matrix_, k)
+            values = [lanes.load(row, column) for column in columns]
+            own = builder.gep(coef_[0], [builder.mul(k, integer(TOGETHER))])
+            weights = [lanes.splat(builder.load(builder.gep(own, [integer(g)]))) for g in range(TOGETHER)]
+            return [lanes.fma(weights[g], values[r], total) for (g, r), total in zip(pairs, sums, strict=True)]
+
+        sums = emit_for(builder, matrix_[1][0], 1, [lanes.constant(0.0)] * len(pairs), one_row)
+        for (g, r), total in zip(pairs, sums, strict=True):
+            lanes.store(total, _row(builder, out_, integer(g)), columns[r])
+        return context.get_dummy_value()
+
+    return types.void(matrix, coef, out, types.intp), codegen
+
+
 # These functions say what each pass means. Tests compare the instructions with them. They run when JIT is disabled.
 
 
@@ -198,6 +247,15 @@ def _best_conjugate(values, along, inverse, gram, unit, i, diagonal, tau, fall):
     return int(np.argmax(slope * slope / curvature))
 
 
+def _best_gain(values, gain, row, top, fall):
+    return int(np.argmax((top - (values + fall)) * gain[row, : len(values)]))
+
+
+def _tile_of_products(matrix, coef, out, column):
+    span = slice(column, column + TILE_BYTES // matrix.itemsize)
+    out[:, span] = coef.T @ matrix[:, span]
+
+
 update_pair = _update_pair if DISABLED else _update_pair_ir
 """values -= step (gram_i - gram_j). Returns argmax and max of values + rise, and min of values + fall. In place: values."""
 best_partner = _best_partner if DISABLED else _best_partner_ir
@@ -215,3 +273,7 @@ best_conjugate = _best_conjugate if DISABLED else _best_conjugate_ir
 
 What is left is the curvature of the direction of the pair, made conjugate to the last direction.
 """
+best_gain = _best_gain if DISABLED else _best_gain_ir
+"""argmax over j of (top - values_j - fall_j) gain_ij, where gain_ij is 1 / sqrt(K_ii + K_jj - 2 K_ij), for i = row."""
+tile_of_products = _tile_of_products if DISABLED else _tile_of_products_ir
+"""out[g, column ...] = sum_k coef[k, g] matrix[k, column ...] for `TOGETHER` vectors g, in one tile. In place: out."""

@@ -1,0 +1,130 @@
+"""Many small problems over one kernel matrix: its forms, and the pilot. The loops are in `_crowd_jit`.
+
+Whoever has many tasks cuts them into slices of `SLICE`. Slices share nothing, so that bits depend neither on threads nor on
+what else the machine does. A pilot of the first tasks decides by counts, and never by a clock, whether the
+inverse is asked first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import lapack
+
+from svmcore._threads import one_blas_thread
+from svmcore._types import FloatArray, IntArray
+from svmcore.simd.passes import TOGETHER
+from svmcore.simd.vector import BIG_32
+from svmcore.solvers._crowd_jit import STEPS, TAU, TOLD, TURNS, Crowd, Harvest, run_tasks
+from svmcore.solvers._crowd_sets_jit import Booth, Matrices
+
+WIDTH = 32  # vectors in float32 are padded to so many entries, and those in float64 to half as many
+SLICE = 256  # tasks of a slice, which is done in one go; one column, where that has more
+_PILOT = 10  # so many tasks are done both ways
+_TURN = 0.4  # what a turn on the inverse costs, in pair steps a row
+_MISSED = 8  # so many turns a task has cost that the inverse could not answer
+_REGULAR = 1e8  # a matrix is regular if its condition is below this
+
+
+def matrices_of(gram: Any, *, inverse: bool = True) -> Matrices:
+    """The forms of a symmetric kernel matrix that tasks work with."""
+    n = len(gram)
+    width, columns = -(-n // WIDTH) * WIDTH, -(-n // (WIDTH // 2)) * (WIDTH // 2)
+    double = np.zeros((n, columns))
+    double[:, :n] = gram
+    diagonal = double.diagonal().copy()
+    size = float(np.abs(diagonal).mean()) or 1.0
+    single, gain = np.zeros((2, n, width), np.float32)
+    single[:, :n] = double[:, :n]
+    square = double[:, :n] * -2.0
+    square += diagonal
+    square += diagonal[:, None]
+    np.maximum(square, TAU * size, out=square)
+    np.sqrt(square, out=square)
+    np.divide(1.0, square, out=gain[:, :n], casting="same_kind")
+    found = _inverse(double[:, :n], size) if inverse else None
+    shared = np.zeros((0 if found is None else n, columns))
+    if found is not None:
+        shared[:, :n] = found
+    return Matrices(single, gain, single.diagonal().copy(), double, size, shared, shared.sum(axis=1))
+
+
+@one_blas_thread
+def _inverse(gram: FloatArray, size: float) -> FloatArray | None:
+    """The inverse of K + size; None where that is not regular."""
+    shifted = gram + size
+    factor, wrong = lapack.dpotrf(shifted, lower=1)
+    if wrong:
+        return None
+    half, wrong = lapack.dpotri(factor, lower=1)
+    whole = np.tril(half) + np.tril(half, -1).T
+    condition = np.abs(shifted).sum(axis=0).max() * np.abs(whole).sum(axis=0).max()
+    return None if wrong or not condition < _REGULAR else whole
+
+
+def booth_for(matrices: Matrices) -> Booth:
+    """Room for one group of tasks."""
+    n, width = matrices.single.shape
+    columns = matrices.double.shape[1]
+    masks = np.zeros((3, TOGETHER, width), np.float32)
+    masks[1], masks[2] = -BIG_32, BIG_32
+    c, lower, upper, beta = np.zeros((4, TOGETHER, n))
+    todo, steps, turns = np.zeros((3, TOGETHER), np.int64)
+    rows, inside, sign = np.zeros((3, n + 1), np.int64)
+    one, way = np.zeros((2, n + 1))
+    z, h = np.zeros((2, columns))
+    return Booth(
+        c, lower, upper, beta, np.zeros((TOGETHER, columns)), masks[0], masks[1], masks[2],
+        np.zeros((n, TOGETHER), np.float32), np.zeros((n, TOGETHER)), np.zeros(TOGETHER), todo, steps, turns, rows, inside,
+        sign, one, way, z, h, np.empty((n + 1, n + 1)),
+    )  # fmt: skip
+
+
+class Manner(NamedTuple):
+    """How tasks are solved."""
+
+    tol: float
+    inverse: bool
+    certain: bool  # whether decision values near the threshold are brought to more digits
+    coef: bool = False
+
+
+def harvest(matrices: Matrices, crowd: Crowd, way: Manner, booth: Booth | None = None) -> Harvest:
+    """Solve all tasks of a crowd: decision values out of fold, what is told of tasks, coefficients where they are wanted."""
+    columns, n = crowd.values.shape
+    tasks = columns * crowd.n_folds
+    out = Harvest(np.full((columns, n), np.nan), np.zeros((tasks, TOLD)), np.zeros((tasks if way.coef else 0, n)))
+    by_inverse = way.inverse and len(matrices.inverse) > 0
+    run_tasks(matrices, crowd, booth or booth_for(matrices), way.tol, by_inverse, way.certain, out)
+    return out
+
+
+def pilot(matrices: Matrices, crowd: Crowd, tol: float) -> bool:
+    """Whether the inverse answers the first tasks in less work than pair steps."""
+    n = crowd.values.shape[1]
+    if not len(matrices.inverse):
+        return False
+    folds = min(crowd.n_folds, _PILOT)
+    few = slice(0, -(-_PILOT // folds))
+    crowd = crowd._replace(values=crowd.values[few], folds=crowd.folds[few], n_folds=folds)
+    steps = harvest(matrices, crowd, Manner(tol, False, False)).told[:, STEPS]
+    turns = harvest(matrices, crowd, Manner(tol, True, False)).told[:, TURNS]
+    by_turns = np.where(turns == 0, _MISSED * _TURN * n + steps, turns * _TURN * n)
+    return bool(by_turns.mean() < steps.mean())
+
+
+def crowd_of(
+    values: FloatArray, folds: IntArray, n_folds: int, cost: float, *, labels: bool, epsilon: float = 0.0,
+    weights: FloatArray | None = None, factors: FloatArray | None = None,
+) -> Crowd:  # fmt: skip
+    """Tasks from checked arrays. `factors` as in `Crowd`."""
+    weights = np.ones(values.shape[1]) if weights is None else weights
+    factors = np.ones(2) if factors is None else factors
+    folds = np.ascontiguousarray(np.atleast_2d(folds), np.int64)
+    return Crowd(
+        np.ascontiguousarray(values), folds, float(cost), weights, factors, int(n_folds), labels, float(epsilon)
+    )
+
+
+__all__ = ["SLICE", "Crowd", "Manner", "Matrices", "booth_for", "crowd_of", "harvest", "matrices_of", "pilot"]

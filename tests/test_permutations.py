@@ -1,0 +1,414 @@
+"""Permutation tests and many cross-validations: scikit-learn's scores and p-values, run for run, and more."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import signal
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import svmcore
+from svmcore import permutations, trials
+from svmcore._types import Status
+
+pytestmark = pytest.mark.compiled
+
+svm = pytest.importorskip("sklearn.svm")
+selection = pytest.importorskip("sklearn.model_selection")
+
+N = 60
+
+
+def data(seed, n=N, signal=1.0, d=4):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, (signal * X[:, 0] + rng.normal(size=n) > 0).astype(int)
+
+
+X, Y = data(0)
+T = X[:, 0] + np.random.default_rng(1).normal(size=N)
+THREE = np.array(["a", "b", "c"])[np.digitize(X[:, 0] + np.random.default_rng(2).normal(size=N), [-0.6, 0.6])]
+GROUPS = np.arange(N) // 6
+EXACT = {"tol": 1e-5}  # with its kernel values in float32 LIBSVM gets no further
+
+
+SETS = [
+    data(seed, n, strength, d)
+    for seed, (n, strength, d) in enumerate([(50, 1, 3), (41, 0, 4), (60, 0.5, 2), (73, 0.3, 6), (48, 2, 2)])
+]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("k", range(len(SETS)))
+@pytest.mark.parametrize("machine", [{"kernel": "linear"}, {"gamma": 0.2, "C": 10.0}], ids=str)
+def test_scores_and_p_values_are_those_of_scikit_learn(machine, k, seed):
+    points, labels = SETS[k]
+    ours = svmcore.permutation_test(svm.SVC(**machine), points, labels, n_permutations=20, random_state=seed)
+    theirs = selection.permutation_test_score(
+        svm.SVC(**machine, **EXACT), points, labels, n_permutations=20, random_state=seed
+    )
+    assert ours.score == theirs[0]
+    np.testing.assert_array_equal(ours.permutation_scores, theirs[1])
+    assert ours.pvalue == theirs[2]
+
+
+CASES = {
+    "groups": (svm.SVC(gamma=0.3), Y, {"groups": GROUPS, "cv": selection.GroupKFold(3)}),
+    "groups, stratified": (svm.SVC(gamma=0.3), Y, {"groups": GROUPS % 3}),
+    "shuffled": (svm.SVC(gamma=0.3), Y, {"cv": selection.StratifiedKFold(4, shuffle=True, random_state=1)}),
+    "drawn": (svm.SVC(gamma=0.3), Y, {"cv": selection.ShuffleSplit(6, random_state=1)}),
+    "balanced": (svm.SVC(gamma=0.3, class_weight="balanced"), Y, {"scoring": "balanced_accuracy"}),
+    "weights": (svm.SVC(gamma=0.3, class_weight={1: 3.0}), Y, {}),
+    "auc": (svm.SVC(gamma=0.3), Y, {"scoring": "roc_auc"}),
+    "three": (svm.SVC(gamma=0.3, C=3.0), THREE, {}),
+    "three, balanced score": (svm.SVC(gamma=0.3, C=3.0), THREE, {"scoring": "balanced_accuracy"}),
+    "numbers": (svm.SVR(gamma=0.3), T, {}),
+    "errors": (
+        svm.SVR(kernel="poly", degree=2, coef0=1.0, gamma=0.3, epsilon=0.3),
+        T,
+        {"scoring": "neg_mean_squared_error"},
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The groups parameter is ignored:UserWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_all_words_mean_what_they_mean_there(case):
+    machine, y, words = CASES[case]
+    ours = svmcore.permutation_test(machine.set_params(**EXACT), X, y, n_permutations=15, **words)
+    theirs = selection.permutation_test_score(machine, X, y, n_permutations=15, **words)
+    assert ours.score == pytest.approx(theirs[0], abs=5e-5)
+    np.testing.assert_allclose(ours.permutation_scores, theirs[1], atol=5e-5)
+    assert ours.pvalue == theirs[2]
+
+
+def test_cross_val_many_is_cross_val_predict_of_every_column():
+    columns = np.column_stack([Y, 1 - Y, np.random.default_rng(3).permutation(Y)])
+    found = svmcore.cross_val_many(X, columns, C=[0.5, 5.0], gamma=0.3, tol=1e-9)
+    assert found.scores.shape == found.violation.shape == found.gap.shape == (3, 2, 5)
+    assert found.decisions.shape == (3, 2, N)
+    assert found.converged
+    assert found.violation.max() <= 1e-9
+    assert np.abs(found.relative_gap).max() <= 1e-8
+    for (k, column), (j, C) in itertools.product(enumerate(columns.T), enumerate([0.5, 5.0])):
+        machine = svm.SVC(C=C, gamma=0.3, tol=1e-6)
+        theirs = selection.cross_val_predict(machine, X, column, method="decision_function")
+        np.testing.assert_allclose(found.decisions[k, j], theirs, atol=2e-5)
+        np.testing.assert_array_equal(found.scores[k, j], selection.cross_val_score(machine, X, column))
+    assert "3 labellings x 5 folds, mean accuracy" in repr(found)
+
+
+def test_cross_val_many_agrees_with_the_path():
+    path = svmcore.cv_path(X, Y, cv=4, gamma=0.3)
+    for C in (0.7, 3.3):
+        found = svmcore.cross_val_many(X, Y, cv=path.folds, C=C, gamma=0.3)
+        np.testing.assert_allclose(1.0 - found.scores[0], path.fold_errors(C), atol=1e-12)
+
+
+def test_frames():
+    pd = pytest.importorskip("pandas")
+    frame = svmcore.cross_val_many(X, np.column_stack([Y, 1 - Y]), C=[1.0, 2.0], kernel="linear").to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame.columns) == ["column", "C", "fold", "score", "violation", "gap", "relative_gap"]
+    assert len(frame) == 2 * 2 * 5
+    test = svmcore.permutation_test(X, Y, n_permutations=5, kernel="linear")
+    assert test.to_frame()["score"].tolist() == test.permutation_scores.tolist()
+    test = svmcore.permutation_test(X, np.column_stack([Y, 1 - Y]), n_permutations=5, kernel="linear")
+    assert test.to_frame().shape == (5, 2)
+
+
+@pytest.mark.parametrize("stop", [None, "besag-clifford"])
+def test_threads_change_no_bit(stop):
+    words = {"n_permutations": 400, "gamma": 0.3, "C": [0.5, 5.0], "stop": stop, "exceed": 30, "score": "roc_auc"}
+    one, two, three = (svmcore.permutation_test(X, Y, n_jobs=k, **words) for k in (1, 2, 3))
+    for other in (two, three):
+        np.testing.assert_array_equal(one.permutation_scores, other.permutation_scores)
+        assert (one.score, one.pvalue, one.C, one.violation) == (other.score, other.pvalue, other.C, other.violation)
+
+
+def test_it_unpacks_and_is_pickled():
+    test = svmcore.permutation_test(X, Y, n_permutations=30, kernel="linear")
+    score, scores, pvalue = test
+    assert (score, pvalue) == (test.score, test.pvalue)
+    assert pvalue == (1 + np.sum(scores >= score - permutations.TIE)) / 31
+    assert (test.n_permutations, test.n_fits, test.status) == (30, 31 * 5, Status.CONVERGED)
+    assert test.violation <= 1e-3
+    assert repr(test).startswith("<PermutationTest: accuracy 0.")
+    again = pickle.loads(pickle.dumps(test))
+    assert (again.score, again.n_reached, again.seconds) == (test.score, test.n_reached, test.seconds)
+
+
+def test_ties_count_though_they_round_differently():
+    """Equal counts in other folds have means that differ in their last bit."""
+    test = svmcore.permutation_test(X, Y, n_permutations=300, kernel="linear")
+    scores = np.round(np.asarray(test.permutation_scores) * 1e9)
+    assert test.n_reached == np.sum(scores >= np.round(test.score * 1e9))
+
+
+def test_a_list_of_C_takes_the_best_of_each_labelling():
+    Cs = [0.1, 1.0, 10.0]
+    tuned = svmcore.permutation_test(X, Y, n_permutations=25, gamma=0.3, C=Cs)
+    alone = [svmcore.permutation_test(X, Y, n_permutations=25, gamma=0.3, C=C) for C in Cs]
+    np.testing.assert_array_equal(tuned.permutation_scores, np.max([one.permutation_scores for one in alone], axis=0))
+    assert tuned.score == max(one.score for one in alone)
+    assert Cs[int(np.argmax([one.score for one in alone]))] == tuned.C
+
+
+def test_columns_share_permutations_and_the_largest_counts_for_all():
+    columns = np.column_stack([Y, np.random.default_rng(4).permutation(Y), X[:, 1] > 0])
+    words = {"n_permutations": 40, "gamma": 0.3}
+    each = svmcore.permutation_test(X, columns, **words)
+    assert each.permutation_scores.shape == (40, 3)
+    for k in range(3):
+        alone = svmcore.permutation_test(X, columns[:, k], **words)
+        np.testing.assert_array_equal(each.permutation_scores[:, k], alone.permutation_scores)
+        assert each.pvalue[k] == alone.pvalue
+    most = svmcore.permutation_test(X, columns, statistic="max", **words)
+    np.testing.assert_array_equal(most.permutation_scores, each.permutation_scores.max(axis=1))
+    reached = (most.permutation_scores[:, None] >= most.score - permutations.TIE).sum(axis=0)
+    np.testing.assert_allclose(most.pvalue, (1 + reached) / 41)
+
+
+def test_own_permutations():
+    rng = np.random.RandomState(0)
+    rows = np.array([rng.permutation(N) for _ in range(30)])
+    own = svmcore.permutation_test(X, Y, permutations=rows, gamma=0.3)
+    drawn = svmcore.permutation_test(X, Y, n_permutations=30, gamma=0.3, random_state=0)
+    np.testing.assert_array_equal(own.permutation_scores, drawn.permutation_scores)
+    generator = np.random.default_rng(3)
+    other = svmcore.permutation_test(X, Y, n_permutations=30, gamma=0.3, random_state=generator)
+    assert (other.permutation_scores != drawn.permutation_scores).any()
+
+
+def test_pooled_scores_judge_all_rows_at_once():
+    found = svmcore.cross_val_many(X, T, loss="epsilon_insensitive", gamma=0.3)
+    pooled = svmcore.permutation_test(
+        X, T, loss="epsilon_insensitive", gamma=0.3, score="correlation", pooled=True, n_permutations=20
+    )
+    assert pooled.score == pytest.approx(np.corrcoef(found.decisions[0], T)[0, 1], abs=1e-5)
+    loo = svmcore.permutation_test(X, Y, cv="loo", gamma=0.3, n_permutations=5, score="roc_auc", pooled=True)
+    values = svmcore.cross_val_many(X, Y, cv="loo", gamma=0.3, tol=1e-6).decisions[0]
+    assert loo.score == pytest.approx(
+        stats.mannwhitneyu(values[Y == 1], values[Y == 0]).statistic / (Y.sum() * (1 - Y).sum())
+    )
+
+
+@pytest.mark.parametrize("alternative", ["greater", "less", "two-sided"])
+def test_alternatives(alternative):
+    test = svmcore.permutation_test(X, Y, n_permutations=60, gamma=0.3, alternative=alternative)
+    scores = np.round(np.asarray(test.permutation_scores), 9)
+    above, below = (1 + np.sum(scores >= round(test.score, 9))) / 61, (1 + np.sum(scores <= round(test.score, 9))) / 61
+    expected = {"greater": above, "less": below, "two-sided": min(1.0, 2 * min(above, below))}[alternative]
+    assert test.pvalue == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_stopped_test_is_the_beginning_of_the_whole_one(seed):
+    points, labels = data(seed, signal=0.1)
+    words = {"n_permutations": 300, "gamma": 0.3, "random_state": seed}
+    whole = svmcore.permutation_test(points, labels, **words)
+    short = svmcore.permutation_test(points, labels, stop="besag-clifford", exceed=10, **words)
+    count = short.n_permutations
+    np.testing.assert_array_equal(short.permutation_scores, whole.permutation_scores[:count])
+    hits = np.asarray(whole.permutation_scores) >= whole.score - permutations.TIE
+    if hits.sum() >= 10:
+        assert count == np.flatnonzero(np.cumsum(hits) == 10)[0] + 1
+        assert short.pvalue == 10 / count
+    else:
+        assert count == 300
+        assert short.pvalue == whole.pvalue
+    assert (short.pvalue <= 0.05) == (whole.pvalue <= 0.05)
+
+
+def test_stopping_waits_for_every_column():
+    columns = np.column_stack([X[:, 0] > 0, np.random.default_rng(4).permutation(Y)])
+    words = {"n_permutations": 100, "kernel": "linear", "stop": "besag-clifford", "exceed": 5}
+    test = svmcore.permutation_test(X, columns, **words)
+    alone = svmcore.permutation_test(X, columns[:, 1], **words)
+    assert test.n_permutations == 100, "nothing is like the first column"
+    assert test.pvalue.tolist() == [1 / 101, alone.pvalue]
+
+
+def test_maps():
+    words = {"kernel": "linear", "C": 0.5}
+    test = svmcore.permutation_test(X, Y, n_permutations=30, maps=True, tol=1e-7, **words)
+    machine = svmcore.train_svc(X, Y, **words, tol=1e-8)
+    np.testing.assert_allclose(test.map, X[machine.support].T @ machine.dual_coef, atol=1e-4)
+    rng, maps = np.random.RandomState(0), []
+    for _ in range(30):
+        other = svmcore.train_svc(X, Y[rng.permutation(N)], **words, tol=1e-8)
+        maps.append(np.abs(X[other.support].T @ other.dual_coef))
+    np.testing.assert_allclose(test.map_maxima, np.max(maps, axis=1), atol=1e-3)
+    reached = (np.array(maps) >= np.abs(test.map)).sum(axis=0)
+    np.testing.assert_allclose(test.map_pvalues, (1 + reached) / 31, atol=1.01 / 31)
+
+
+def test_no_permutation_gives_the_score_alone():
+    test = svmcore.permutation_test(X, Y, n_permutations=0, gamma=0.3)
+    assert np.isnan(test.pvalue)
+    assert len(test.permutation_scores) == 0
+    assert test.score == svmcore.cross_val_many(X, Y, gamma=0.3).scores.mean()
+
+
+def test_what_is_complete_is_kept():
+    seen = []
+
+    def callback(report):
+        seen.append(report)
+        return report.n_done >= 100
+
+    words = {"n_permutations": 5000, "gamma": 0.3}
+    test = svmcore.permutation_test(X, Y, callback=callback, **words)
+    assert test.status is Status.CALLBACK
+    assert 100 <= test.n_permutations == len(test.permutation_scores) < 1000
+    whole = svmcore.permutation_test(X, Y, **(words | {"n_permutations": test.n_permutations}))
+    np.testing.assert_array_equal(test.permutation_scores, whole.permutation_scores)
+    assert test.pvalue == whole.pvalue
+    assert seen[-1].n_permutations == 5000
+    limited = svmcore.permutation_test(X, Y, time_limit=0.0, **words)
+    assert limited.status is Status.TIME_LIMIT
+    part = svmcore.cross_val_many(X, np.column_stack([Y] * 300), gamma=0.3, callback=lambda report: True)
+    assert part.status is Status.CALLBACK
+    assert 0 < len(part.scores) < 300
+
+
+def test_ctrl_c_keeps_what_is_complete():
+    def callback(report):
+        if report.n_done >= 60:
+            signal.raise_signal(signal.SIGINT)
+
+    test = svmcore.permutation_test(X, Y, n_permutations=5000, gamma=0.3, callback=callback)
+    assert test.status is Status.INTERRUPTED
+    assert 60 <= test.n_permutations < 5000
+
+
+def test_progress(capfd, monkeypatch):
+    monkeypatch.setattr(permutations, "EVERY", 0.0)
+    svmcore.permutation_test(X, Y, n_permutations=200, gamma=0.3, verbose=1)
+    assert "permutation 51 of 200" in capfd.readouterr().err
+
+
+REFUSED = [
+    ({"X": X, "y": np.ones(N)}, "y holds one class only"),
+    ({"X": X, "y": Y[:10]}, r"Y has shape \(10,\) for 60 rows"),
+    ({"X": X, "y": np.full(N, np.nan)}, "contains nan"),
+    ({"X": X, "y": T}, "not classes; train_svr fits numbers"),
+    ({"X": np.full((N, 2), np.nan), "y": Y}, "nan"),
+    ({"X": np.zeros((2001, 1)), "y": np.arange(2001) % 2}, "2001 rows: this is for at most 2,000 rows"),
+    ({"X": X, "y": Y, "C": []}, "C is an empty list"),
+    ({"X": X, "y": Y, "C": np.inf}, "C=inf"),
+    ({"X": X, "y": Y, "loss": "squared_hinge"}, "loss='squared_hinge' is not known"),
+    ({"X": X, "y": Y, "epsilon": 0.1}, "epsilon=0.1 belongs to a regression"),
+    ({"X": X, "y": T, "loss": "epsilon_insensitive", "class_weight": "balanced"}, "class_weight belongs to labels"),
+    ({"X": X, "y": THREE, "class_weight": "balanced"}, "is for two classes here"),
+    ({"X": X, "y": Y, "score": "r2"}, "it is for targets"),
+    ({"X": X, "y": Y, "score": "accuracy", "scoring": "roc_auc"}, "two names of one thing"),
+    ({"X": X, "y": Y, "alternative": "larger"}, "alternative='larger' is not known"),
+    ({"X": X, "y": Y, "statistic": "mean"}, "statistic='mean' is not known"),
+    ({"X": X, "y": Y, "stop": "early"}, "stop='early' is not known"),
+    ({"X": X, "y": Y, "stop": "besag-clifford", "statistic": "max"}, "decides every column by itself"),
+    ({"X": X, "y": Y, "n_permutations": -1}, "n_permutations=-1"),
+    ({"X": X, "y": Y, "permutations": np.zeros((3, 5), int)}, r"permutations has shape \(3, 5\)"),
+    ({"X": X, "y": Y, "permutations": np.full((3, N), N)}, "permutation 0 names row 60"),
+    ({"X": X, "y": Y, "groups": np.arange(N)}, "every row is a group of its own"),
+    ({"X": X, "y": Y, "groups": np.arange(5)}, "groups has 5 entries for 60 rows"),
+    ({"X": X, "y": Y, "random_state": -1}, "random_state=-1"),
+    ({"X": X @ X.T, "y": Y, "kernel": "precomputed", "maps": True}, "maps=True needs features"),
+    ({"X": X, "y": THREE, "maps": True}, "maps=True is for one column of two classes"),
+    ({"X": X, "y": Y, "maps": True, "standardize": True}, "standardize X first"),
+    ({"X": X, "y": Y, "gama": 1.0}, "did you mean 'gamma'"),
+    ({"X": X}, "give X and y"),
+    ({"X": X, "y": Y, "cv": selection.KFold(30), "score": "roc_auc"}, "permutation 0: roc_auc of fold"),
+    ({"X": X[:6], "y": [0, 0, 0, 0, 0, 1], "cv": 2}, "permutation 0: fold 1 trains without a row of class 1"),
+    (
+        {"X": X[:6], "y": [0, 0, 1, 1, 1, 1], "cv": selection.KFold(2), "n_permutations": 50},
+        r"permutation \d+: fold \d trains",
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_what_cannot_be_is_refused_in_words(words, message):
+    with pytest.raises(svmcore.InputError, match=message):
+        svmcore.permutation_test(**words)
+
+
+def test_forms_of_the_call_that_cannot_be():
+    with pytest.raises(svmcore.InputError, match="C is a parameter of the estimator"):
+        svmcore.permutation_test(svm.SVC(), X, Y, C=2.0)
+    with pytest.raises(svmcore.InputError, match="NuSVC is not an SVC or SVR"):
+        svmcore.permutation_test(svm.NuSVC(), X, Y)
+    with pytest.raises(svmcore.InputError, match="X is given twice"):
+        svmcore.permutation_test(X, Y, X=X)
+    with pytest.raises(svmcore.InputError, match="without names"):
+        svmcore.permutation_test(X, Y, 5, 10, 1.0)
+
+
+def test_an_indefinite_kernel_is_said_once():
+    K = X @ X.T - 3.0 * np.eye(N)
+    with pytest.warns(svmcore.ConvergenceWarning, match="negative eigenvalue") as caught:
+        svmcore.cross_val_many(K, Y, kernel="precomputed", tol=1.0)
+    assert len([w for w in caught if "eigenvalue" in str(w.message)]) == 1
+
+
+def test_missed_tolerances_are_said():
+    with pytest.warns(svmcore.ConvergenceWarning, match="machines missed the tolerance 1e-15"):
+        found = svmcore.cross_val_many(X, Y, gamma=0.3, C=100.0, tol=1e-15)
+    assert not found.converged
+
+
+def test_slices_depend_on_numbers_only():
+    found = trials.learned(Y, N, "hinge", None)
+    assert found.codes.shape == (1, N)
+    assert found.classes.tolist() == [0, 1]
+
+
+@pytest.mark.slow
+def test_p_values_are_uniform_under_the_null():
+    """1,000 tests of 199 permutations of labels that mean nothing."""
+    rng, found = np.random.default_rng(0), []
+    for seed in range(1000):
+        points, labels = rng.normal(size=(24, 3)), rng.permutation(np.arange(24) % 2)
+        test = svmcore.permutation_test(
+            points, labels, cv=4, n_permutations=199, gamma=0.3, score="roc_auc", random_state=seed, tol=1e-3
+        )
+        found.append(test.pvalue - rng.random() * (test.n_reached and 1.0) / 200)
+    assert stats.kstest(found, "uniform").pvalue > 0.01
+
+
+def test_the_picture():
+    pytest.importorskip("matplotlib")
+    test = svmcore.permutation_test(X, Y, n_permutations=100, gamma=0.3)
+    ax = test.plot()
+    assert ax.get_ylabel() == "permutations"
+    heights = sum(bar.get_height() for bar in ax.patches)
+    assert heights == 100
+    assert f"p = {test.pvalue:.3g}" in ax.texts[0].get_text()
+    several = svmcore.permutation_test(X, np.column_stack([Y, 1 - Y]), n_permutations=60, gamma=0.3, score="roc_auc")
+    assert sum(bar.get_height() for bar in several.plot(column=1).patches) == 60
+    with pytest.raises(svmcore.InputError, match="column=5 is not there"):
+        several.plot(column=5)
+    with pytest.raises(svmcore.InputError, match="no permutation to draw"):
+        svmcore.permutation_test(X, Y, n_permutations=0, gamma=0.3).plot()
+
+
+def test_in_place_of_scikit_learns_function():
+    from svmcore.estimators import permutation_test_score
+
+    words = {"n_permutations": 10, "random_state": 3}
+    for machine in (svm.SVC(gamma=0.2), svmcore.SVC(gamma=0.2)):
+        found = permutation_test_score(machine, X, Y, **words)
+        assert isinstance(found, permutations.PermutationTest)
+        theirs = selection.permutation_test_score(machine, X, Y, **words)
+        assert (found[0], found[2]) == (theirs[0], theirs[2])
+        np.testing.assert_array_equal(found[1], theirs[1])
+    for machine, more in ((svm.LinearSVC(), {}), (svm.SVC(), {"scoring": "f1"}), (svm.SVC(max_iter=5000), {})):
+        found = permutation_test_score(machine, X, Y, **words, **more)
+        assert not isinstance(found, permutations.PermutationTest)
+        theirs = selection.permutation_test_score(machine, X, Y, **words, **more)
+        np.testing.assert_array_equal(found[1], theirs[1])
+    with pytest.raises(ValueError, match=r"inconsistent numbers of samples"):
+        permutation_test_score(svm.SVC(), X, Y[:5])
