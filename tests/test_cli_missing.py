@@ -66,6 +66,7 @@ def test_what_fills_missing_values_is_kept_with_the_machine(run, how):
     assert status == 0
     assert out.split() == direct.predict(np.where(np.isnan(new), fill, new)).tolist()
     assert "missing" not in err
+    assert f"missing values  are filled in: age {fill[0]:.6g}, income" in run("info", "m.npz")[1]
     status, out, _ = run("verify", "m.npz", "people.csv")
     assert status == 0
     assert "verified" in out

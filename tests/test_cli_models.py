@@ -555,3 +555,14 @@ def test_cv_of_one_class_learns_the_second_class_alone(run, tmp_path):
         status, _, err = run("cv", "o.csv", "--one-class", *words)
         assert status == 2
         assert f"--one-class takes no {words[0]}" in err
+
+
+def test_the_range_of_C_follows_the_spread_of_numbers(run):
+    words = ("cv", "wide.txt", "--svr", "--cv", "3", "--json", "--gamma")
+    svmcore.save_data("wide.txt", X, 300.0 * X[:, 0] + 100.0 * X[:, 1] ** 2)
+    status, out, err = run(*words, "0.5")
+    assert status == 0
+    assert json.loads(out)["validation"]["C_to"] > 1000.0
+    assert "end of the range" not in err
+    svmcore.save_data("wide.txt", X, 300.0 * X[:, 0])
+    assert "Remedy: a larger --C-max" in run(*words, "1e-3")[2]

@@ -246,13 +246,15 @@ def problem_of(args: argparse.Namespace, table: Table) -> dict[str, Any]:
 
 
 def ends_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The ends of the path as the library takes them, lambda = 1 / C."""
+    """The ends of the path as the library takes them, lambda = 1 / C. An end that is not given is the library's."""
     for name in ("C_max", "C_min"):
         value = getattr(args, name)
         if value is not None and not (value > 0.0 and math.isfinite(value)):
             raise InputError(f"--{name.replace('_', '-')} {value:g} is out of range; it must be a positive number")
-    low = 1.0 / args.C_max if args.C_max is not None else 1e-3 if args.lambda_min is None else args.lambda_min
+    low = 1.0 / args.C_max if args.C_max is not None else args.lambda_min
     high = 1.0 / args.C_min if args.C_min is not None else args.lambda_max
+    if low is None:
+        return {"lambda_max": high}
     if high is not None and args.C_min is not None and high < low:
         raise InputError(f"--C-min {args.C_min:g} is larger than the largest C, {1.0 / low:g}")
     return {"lambda_min": low, "lambda_max": high}

@@ -368,6 +368,11 @@ def info(args: argparse.Namespace) -> int:
     names = getattr(data if columns is None else columns, "names", None)
     if names is not None:
         report.tell("columns", list(names), ", ".join(names[:10]) + (", ..." if width > 10 else ""))
+    fill = getattr(columns, "fill", None)
+    if fill is not None:
+        shown = zip(names or map(str, range(1, width + 1)), fill.tolist(), strict=True)
+        text = ", ".join(f"{name} {value:.6g}" for name, value in list(shown)[:10]) + (", ..." if width > 10 else "")
+        report.tell("missing values", fill.tolist(), f"are filled in: {text}")
     for category in getattr(columns, "categories", ()):
         levels = ", ".join(category.levels[:10]) + (", ..." if len(category.levels) > 10 else "")
         report.add(f"words of {category.name}", levels, levels=list(category.levels))

@@ -49,7 +49,7 @@ def warnings_as_lines() -> Iterator[list[warnings.WarningMessage]]:
             warnings.simplefilter("always", category)
         yield caught
     for warning in caught:
-        say(f"warning: {str(warning.message).removesuffix(_ONLY_IN_PYTHON)}")
+        say(f"warning: {str(warning.message).removesuffix(_ONLY_IN_PYTHON)}".replace("C_max", "--C-max"))
 
 
 def _rich() -> bool:
