@@ -479,12 +479,6 @@ class _Search:
     def out_of_reach(self, more: _End) -> bool:
         """Whether no C is large enough; or the search takes long, and the share falls so slowly that none within reach is."""
         if self.line.nothing == 0.0 and self.less.t == 0.0 and more.t < small.DEEPEST * small.size_of(self.K.diagonal):
-            if more.share >= small.most_nu(self.line.at(1.0)) * (1.0 - _EXACT):
-                raise InputError(
-                    f"specified nu is infeasible: nu={self.nu:g}, and it can only be {more.share:.4g} here, since the kernel "
-                    "does not tell the classes apart (their points are equal, say); look at the features, or give C in "
-                    "place of nu"
-                )
             return True
         if self.line.nothing != 0.0 or self.less.t != 0.0 or len(self._ends) < 2 or self._ends[-1] is not more:
             return False

@@ -218,9 +218,15 @@ def test_a_cost_beyond_the_path_names_its_end():
     assert machine.set_params(C=10.0).predict(X).shape == (N,)
 
 
-def test_no_larger_nu_is_advised_where_there_is_none():
-    with pytest.raises(svmcore.InputError, match=r"nu=0\.5, and it can only be 1 here, since the kernel does not tell"):
-        svmcore.NuSVC().fit(np.ones((10, 2)), np.arange(10) % 2)
+def test_classes_that_the_kernel_does_not_tell_apart_have_a_machine_and_a_warning():
+    with pytest.warns(svmcore.ConvergenceWarning, match=r"nu=0\.5 is out of reach: the share is still 1 at C="):
+        machine = svmcore.NuSVC().fit(np.ones((10, 2)), np.arange(10) % 2)
+    assert np.array_equal(machine.decision_function(np.ones((1, 2))), [0.0])
+    noise = np.random.default_rng(0)
+    points, labels = noise.normal(size=(40, 2)), noise.random(40) < 0.5
+    with pytest.warns(svmcore.ConvergenceWarning, match=r"nu=0\.05 is out of reach: the share is still 0\.\d+ at C="):
+        machine = svmcore.NuSVC(kernel="linear", nu=0.05).fit(points, labels)
+    assert machine.score(points, labels) >= max(labels.mean(), 1.0 - labels.mean())
 
 
 # ---- files -------------------------------------------------------------------------------------------------------------
