@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import tempfile
 import warnings
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -145,6 +146,8 @@ def of_answers():
     """Points that answers take, and functions that look at answers."""
     machine = svmcore.train_svc(X, LABELS)
     several = svmcore.train_classes(X, THREE)
+    sure = replace(machine, calibration=(-1.0, 0.0))
+    all_sure = replace(several, machines=tuple(replace(one, calibration=(-1.0, 0.0)) for one in several))
     path = svmcore.svm_path(X, LABELS)
     share = svmcore.one_class_path(X)
     cv = svmcore.cv_path(X, LABELS, cv=2)
@@ -158,6 +161,8 @@ def of_answers():
         for name, ask in {
             "Solution.decision_function": machine.decision_function,
             "Solution.predict": machine.predict,
+            "Solution.predict_proba": sure.predict_proba,
+            "Machines.predict_proba": all_sure.predict_proba,
             "Machines.votes": several.votes,
             "Machines.decision_function": several.decision_function,
             "Machines.predict": several.predict,
