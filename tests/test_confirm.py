@@ -285,3 +285,65 @@ def test_the_certificate_of_a_wide_machine_reads_few_points_in_float64():
     assert 0 < sum(asked) < 1.3 * len(solution.support)
     assert found.kkt_violation <= 1e-3
     assert found.gap == pytest.approx(solution.gap, rel=1e-6)
+
+
+def wide_fit(monkeypatch, tamper=None, C=3.0):
+    """A fit by blocks over columns that are kept; `tamper` changes what the solver hands over."""
+    from svmcore.solvers import block
+
+    rng = np.random.default_rng(11)
+    y = np.where(np.arange(3700) % 2, 1.0, -1.0)
+    X = rng.normal(size=(3700, 50)) + 0.3 * y[:, None]
+    kept = []
+    run = block.run
+
+    def watched(qp, K, **how):
+        raw = run(qp, K, **how)
+        kept.append((qp, K, raw))
+        return raw if tamper is None else tamper(qp, raw)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(block, "run", watched)
+        solution = svmcore.train_svc(X, y, C=C, solver="block", n_threads=1)
+    return solution, *kept[-1]
+
+
+def test_the_last_product_of_tiles_serves_the_certificate_of_a_fit(monkeypatch):
+    """No kernel value is computed twice; what tiles left behind is within its bound; no number is another one."""
+    solution, qp, K, raw = wide_fit(monkeypatch)
+    assert callable(solution.measured)
+    index, coef, values, bounds = K.rough
+    exact = KernelMatrix(K.X, K.kernel, cache_bytes=0).product(index, coef)
+    assert (np.abs(values - exact) <= bounds).all()
+    assert 1e-9 < np.abs(values - exact).max() < bounds.max() < 0.1
+    full = measures.residual(qp, raw.beta, exact)
+    with monkeypatch.context() as patch:
+        patch.setattr(certify, "RoughProduct", type("Idle", (), {"serves": RoughProduct.serves}))
+        found = solution.certificate
+    assert found.kkt_violation == pytest.approx(measures.violation(qp, raw.beta, full), abs=1e-11)
+    assert found.gap == pytest.approx(measures.gap(qp, raw.beta, full, solution.intercept), abs=1e-8)
+    assert K.remembered_roughly(index, 2.0 * coef) is None
+    assert K.remembered_roughly(index[1:], coef[1:]) is None
+
+
+@pytest.mark.parametrize("by", [-3.0, 3.0])
+def test_a_wrong_residual_or_multiplier_that_a_solver_hands_over_is_noticed(monkeypatch, by):
+    honest, _, _, raw = wide_fit(monkeypatch)
+    far = np.flatnonzero((raw.beta == 0.0) & (np.abs(raw.residual - honest.intercept) > 0.8))
+
+    def lies(qp, raw):
+        raw.residual[far[0]] += by
+        return raw
+
+    told, *_ = wide_fit(monkeypatch, lies)
+    assert told.certificate.kkt_violation == pytest.approx(honest.certificate.kkt_violation, abs=1e-11)
+    assert told.certificate.gap == pytest.approx(honest.gap, rel=1e-7)
+
+    def moves(qp, raw):
+        pair = far[0], far[qp.upper[far] != qp.upper[far[0]]][0]
+        raw.beta[list(pair)] = np.where(qp.upper[list(pair)] > 0.0, 1.0, -1.0)
+        return raw
+
+    with pytest.warns(svmcore.ConvergenceWarning):
+        moved, *_ = wide_fit(monkeypatch, moves)
+    assert moved.certificate.kkt_violation > 0.5

@@ -76,6 +76,8 @@ class KernelMatrix:
         self.held = False
         self.n_features = 0 if kernel.kind == KernelKind.PRECOMPUTED else int(X.shape[1])
         self._memo: tuple[IntArray, FloatArray, FloatArray] | None = None
+        # The last product in single precision: points, coefficients, values, and bounds on their errors. Tiles leave it here.
+        self.rough: tuple[IntArray, FloatArray, FloatArray, FloatArray] | None = None
         if function is not None and 8 * self.n**2 <= cache_bytes:
             gram = np.empty((self.n, self.n))
             for start, stop in self._slabs(self.n):
@@ -205,8 +207,12 @@ class KernelMatrix:
 
     def remembers(self, index: IntArray, coef: FloatArray) -> bool:
         """Whether this was the last product."""
-        memo = self._memo
-        return memo is not None and np.array_equal(memo[0], index) and np.array_equal(memo[1], coef)
+        return _is_of(self._memo, index, coef)
+
+    def remembered_roughly(self, index: IntArray, coef: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """This product at all points in single precision, with a bound for each, where tiles have just computed it."""
+        known = self.rough
+        return known[2:] if known is not None and _is_of(known, index, coef) else None
 
     def product(self, index: IntArray, coef: FloatArray) -> FloatArray:
         """K[:, index] @ coef. The last product is remembered. Asked for the same again, the answer comes from memory."""
@@ -224,6 +230,11 @@ class KernelMatrix:
         out.flags.writeable = False
         self._memo = (index.copy(), coef.copy(), out)
         return out
+
+
+def _is_of(memo: tuple[Any, ...] | None, index: IntArray, coef: FloatArray) -> bool:
+    """Whether a product that is kept is of these points and coefficients."""
+    return memo is not None and np.array_equal(memo[0], index) and np.array_equal(memo[1], coef)
 
 
 def kernel_product(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> FloatArray:

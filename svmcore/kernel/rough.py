@@ -18,9 +18,9 @@ from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
 
 ROUNDING = 2.0**-24
-_SUMMED = 9.0  # roundings of a term by its coefficient, and by the sum over the rows of a tile
+SUMMED = 9.0  # roundings of a term by its coefficient, and by the sum over the rows of a tile
 _TINY = 1e-37  # less than this is lost of a kernel value where float32 underflows
-_SLACK = 1.01  # terms of second order are left out of the bounds
+SLACK = 1.01  # terms of second order are left out of the bounds
 _PANELS = 8  # 64 targets each: so many at a time
 _SOURCE_BYTES = 1 << 20  # so many bytes of sources stay in a cache while the targets pass by
 
@@ -164,7 +164,7 @@ class RoughProduct:
         for group in range(0, len(rows), step):
             weights = self.weights[group * vector.ROWS :]
             loops.add_block_32(shape, rows[group : group + step], weights, panels, 0, count, values)
-        bounds[: len(sizes)] = _SLACK * self._error(sizes, largest, near=near) + _TINY * float(self.coef.sum())
+        bounds[: len(sizes)] = SLACK * self._error(sizes, largest, near=near) + _TINY * float(self.coef.sum())
         bounds[~np.isfinite(values)] = np.inf
         values *= self.unit
         bounds *= self.unit
@@ -174,7 +174,7 @@ class RoughProduct:
         if facts_of(self.kernel).exponential and not near:  # one far target spoils no bound but its own
             meets = np.maximum(sizes, self.largest)
             norms = meets if self.kernel.kind == KernelKind.LAPLACIAN else np.sqrt(meets)
-            each = exponential_error(self.width, norms) + _SUMMED * ROUNDING
+            each = exponential_error(self.width, norms) + SUMMED * ROUNDING
             return np.asarray(float(self.coef.sum()) * each)
         ours, theirs = (self._factors(part, largest, near=near) for part in (sizes, self.sizes))
         return float(self.coef @ theirs) * ours
@@ -182,7 +182,7 @@ class RoughProduct:
     def _factors(self, sizes: FloatArray, largest: float, *, near: bool) -> FloatArray:
         """`error_factors`, with the roundings of the sum."""
         each = error_factors(self.kernel, self.width, sizes, largest, near=near)
-        return np.asarray(np.sqrt(each**2 + _SUMMED * ROUNDING * _largest_values(self.kernel, sizes)))
+        return np.asarray(np.sqrt(each**2 + SUMMED * ROUNDING * _largest_values(self.kernel, sizes)))
 
 
 __all__ = ["RoughProduct", "error_factors", "error_of_dots", "exponential_error"]

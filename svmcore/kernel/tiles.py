@@ -43,7 +43,7 @@ from svmcore.kernel.products import (
     terms_of,
     with_constant,
 )
-from svmcore.kernel.rough import ROUNDING, error_factors, error_of_dots
+from svmcore.kernel.rough import ROUNDING, SLACK, SUMMED, error_factors, error_of_dots
 from svmcore.kernel.spare import spare
 from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
@@ -245,10 +245,6 @@ class _Tiles:
         """Whether columns of K are kept from product to product."""
         return False
 
-    def stored(self, points: IntArray) -> bool:
-        """Whether the columns of all these points are kept."""
-        return self._columns is not None and bool((self._columns.slot[points] >= 0).all())
-
     def _add_columns(self, points: IntArray, coef: FloatArray, field: FloatArray, dtype: Any) -> bool:
         """`add` or `add_exactly` from columns. Those that are not kept yet are computed. False where none are to be kept."""
         store = self._opened(dtype)
@@ -266,6 +262,24 @@ class _Tiles:
             field += self.offset * coef[known].sum()
         if not known.all():
             self._add(points[~known], coef[~known], field, single=dtype == np.float32)
+        return True
+
+    def sum_afresh(self, points: IntArray, coef: FloatArray, field: FloatArray) -> bool:
+        """field = K[:, points] coef from float32 columns. False, and nothing happens, where one of them is not kept.
+
+        The kernel matrix remembers it for certificates, with a bound on its error, for kernels with values in [0, 1].
+        In place: field.
+        """
+        store = self._columns
+        if store is None or store.dtype != np.float32 or (store.slot[points] < 0).any():
+            return False
+        field[:] = 0.0
+        self.add(points, coef, field)
+        if self.fits_16_bits:
+            size = float(np.abs(coef).sum())
+            single = float(np.abs(coef) @ self.error_factor[points]) * self.error_factor
+            bounds = SLACK * (single + SUMMED * ROUNDING * size)
+            self.K.rough = points.copy(), coef.copy(), field[: self.n].copy(), bounds
         return True
 
     def _gram_of_columns(self, store: ColumnStore, slots: IntArray, points: IntArray, dtype: Any) -> Real:
@@ -569,7 +583,7 @@ class OracleTiles:
 
     add_exactly = add
 
-    def stored(self, points: IntArray) -> bool:
+    def sum_afresh(self, points: IntArray, coef: FloatArray, field: FloatArray) -> bool:
         """No columns are kept."""
         return False
 

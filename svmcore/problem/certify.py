@@ -110,6 +110,12 @@ class Residual:
         self.v[open_], self.error[open_] = 0.0, np.inf
         if not (K.dense and RoughProduct.serves(K.kernel, K.n_features, len(self.support))):
             return
+        kept = K.remembered_roughly(self.support, self.coef)
+        if kept is not None:
+            values, bounds = (each[self.qp.point[open_]] for each in kept)
+            self._learn(open_, values)
+            self.error[open_] = bounds
+            return
         rough = RoughProduct(K.kernel, K.X[self.support], self.coef)
         constant = K.kernel.offset * self.coef.sum()
         for start in range(0, len(open_), _AT_ONCE):

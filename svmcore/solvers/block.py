@@ -273,11 +273,13 @@ class _Run:
 
     def settle(self) -> None:
         """Sum the field up afresh from columns that are kept. Then it carries the rounding of one product."""
-        support = np.flatnonzero(self.beta)
-        if self.level == SINGLE and not self.exact and self.tiles.stored(self.qp.point[support]):
-            self.field[:] = 0.0
-            self.exact, self.moved, self.moved_single = True, 0.0, 0.0
-            self.change(support, self.beta[support], None)
+        total: FloatArray = np.bincount(self.qp.point, weights=self.beta, minlength=self.K.n).astype(np.float64)
+        points = np.flatnonzero(total)
+        coef = total[points]
+        if self.level == SINGLE and not self.exact and self.tiles.sum_afresh(points, coef, self.field):
+            self.moved = float(np.abs(coef).sum())
+            self.moved_single = float(np.abs(coef) @ self.tiles.error_factor[points])
+            self.fresh = self.remembered = False
 
     def block_size(self, free: int) -> int:
         """How many variables the next working set takes."""
