@@ -258,3 +258,69 @@ def test_support_vectors_are_those_of_their_rows_whenever_they_are_asked_for():
         assert np.array_equal(one.support_vectors.toarray(), X[one.support])
     assert found.support_vectors is found.support_vectors
     assert np.allclose(found.decision_function(rows), machine.decision_function(rows), atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("seed", "loss", "factor", "tol"),
+    [(28, "epsilon_insensitive", 1e-2, 1e-4), (96, "epsilon_insensitive", 1e-2, 1e-9), (62, "hinge", 1.0, 1e-9)],
+)
+def test_machines_whose_variables_are_all_at_bounds_but_for_rounding_are_found(seed, loss, factor, tol):
+    X, y, C, words = problem(seed, loss)
+    found = fit(X, y, factor * C, words, solver="newton", tol=tol)
+    assert found.solver == "newton"
+    assert found.status is Status.CONVERGED
+    assert found.kkt_violation <= tol
+    assert WORST < found.relative_gap < 1e-9
+
+
+def wild(seed):
+    """Rows for LIBLINEAR: scales from 1e-3 to 1e3, empty rows and columns, a constant one, int64 indices, dense or CSR."""
+    rng = np.random.default_rng([seed, 5])
+    n, d = int(rng.integers(2, 40)), int(rng.integers(1, 12))
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.integers(-1, 2, size=d) * (rng.random((n, d)) < rng.uniform(0.3, 1.0))
+    X[:, 0] = 2.0 if seed % 4 == 0 else X[:, 0]
+    X[:, -1] = 0.0 if seed % 4 == 1 else X[:, -1]
+    X[n // 2] = 0.0 if seed % 3 == 0 else X[n // 2]
+    rows = sparse.csr_matrix(X) if seed % 2 else X
+    if seed % 2:
+        rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
+    y = np.where(X @ rng.normal(size=d) + rng.normal(size=n) > 0.0, 1, 0)
+    y[:2] = 0, 1
+    return X, rows, y, float(10.0 ** rng.integers(-3, 2)), rng.integers(1, 4, size=n) / 2.0
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("intercept", [1.0, 3.0, None])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "l1", "epsilon_insensitive", "squared_epsilon_insensitive"])
+def test_nobody_has_a_lower_objective_than_liblinears_tightest(loss, intercept):
+    svm = pytest.importorskip("sklearn.svm")
+    regression = "epsilon" in loss
+    for seed in range(34):  # 510 problems in all
+        X, rows, y, C, weights = wild(seed)
+        words = {"C": C, "fit_intercept": intercept is not None, "intercept_scaling": intercept or 1.0}
+        words |= {"penalty": "l1"} if loss == "l1" else {"loss": loss}
+        words |= {"epsilon": 0.2} if regression else {}
+        target = y + X[:, 0] / (1.0 + np.abs(X[:, 0])) if regression else y
+        kind = "LinearSVR" if regression else "LinearSVC"
+        dual = {"hinge": True, "epsilon_insensitive": True}.get(loss, False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ours = getattr(svmcore, kind)(tol=1e-7, **words).fit(rows, target, weights)
+            theirs = getattr(svm, kind)(tol=1e-10, max_iter=5000, dual=dual, random_state=0, **words)
+            theirs.fit(X, target, weights)
+        mine, best = (of_liblinear(one, X, target, C * weights, loss, intercept) for one in (ours, theirs))
+        assert mine <= best * (1.0 + 1e-8) + 1e-12, seed
+        (found,) = ours._fitted.machines
+        rounding = abs(found.gap) < 1e-10 * C * weights.sum()  # which sends a machine to another solver
+        assert found.solver == ("lasso" if loss == "l1" else "newton") or rounding, seed
+        assert found.relative_gap > WORST or abs(found.gap) < 1e-12, seed
+        assert ours.converged_ or found.relative_gap < 1e-6, seed
+
+
+def of_liblinear(machine, X, y, costs, loss, intercept):
+    """LIBLINEAR's objective, by its definition."""
+    w, b = np.ravel(machine.coef_), float(np.ravel(machine.intercept_)[0]) / (intercept or 1.0)
+    f = X @ w + (intercept or 0.0) * b
+    short = np.maximum(0.0, np.abs(y - f) - 0.2 if "epsilon" in loss else 1.0 - np.where(y == 1, 1.0, -1.0) * f)
+    size = np.abs(w).sum() + abs(b) if loss == "l1" else 0.5 * (w @ w + b * b)
+    return float(size + costs @ (short**2 if loss == "l1" or loss.startswith("squared") else short))

@@ -66,7 +66,7 @@ def run(
     def point(z: FloatArray) -> FloatArray:
         """The variables, whose sum is what it has to be, to rounding."""
         beta = _newton.variables(qp, z)
-        return spread(qp, beta, np.flatnonzero((beta > qp.lower) & (beta < qp.upper))) if qp.equality else beta
+        return _balanced(qp, beta) if qp.equality else beta
 
     def met(newton: Newton) -> bool:
         beta = point(newton.losses.z)
@@ -78,12 +78,34 @@ def run(
     status = _newton.solve(newton, near, met, _newton.PATIENCE if max_iter < 0 else max_iter)
     if status is not Status.CONVERGED:
         beta = point(newton.best)
+        if (
+            status is Status.PRECISION
+            and stopping != "objective"
+            and criterion.met(qp, beta, fresh_residual(qp, K, beta))
+        ):
+            status = Status.CONVERGED
         if status is Status.MAX_ITER and max_iter < 0:
             status = Status.LIMITED
         return Raw(beta, watch.status or status, newton.steps, watch.table)
     beta = point(newton.losses.z)
     error = _newton.ROUNDING * longest**2 * float(np.abs(beta).sum())
     return Raw(beta, status, newton.steps, watch.table, residual=residuals[0], residual_error=error)
+
+
+def _balanced(qp: DualQP, beta: FloatArray) -> FloatArray:
+    """Variables whose sum is what it has to be. Where all of them are at bounds but for what steps leave, they are there.
+
+    Then no residual says on which side of a tube, or of a bound, such a rest is.
+    """
+    free = np.flatnonzero((beta > qp.lower) & (beta < qp.upper))
+    out = spread(qp, beta, free)
+    above, below = qp.upper[free] - out[free], out[free] - qp.lower[free]
+    if len(free) and np.minimum(above, below).max() <= _newton.BALANCED * np.abs(out).max():
+        there = out.copy()
+        there[free] = np.where(above < below, qp.upper[free], qp.lower[free])
+        if abs(qp.excess(there)) <= _newton.ROUNDING * np.abs(there).sum():
+            return there
+    return out
 
 
 def _begin(newton: Newton, qp: DualQP, K: KernelMatrix, start: FloatArray) -> None:
