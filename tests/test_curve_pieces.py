@@ -132,14 +132,20 @@ def tile_for(K: np.ndarray) -> np.ndarray:
     return np.full((K.shape[1] + 2, curve_jit.TILE), np.nan)
 
 
+NONE = np.empty((0, 0))
+
+
+@pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("room", [0, 3, 2000])
 @pytest.mark.parametrize("seed", range(8))
-def test_changes_of_sign_are_those_of_every_knot(seed, room):
+def test_changes_of_sign_are_those_of_every_knot(seed, room, dense):
     here, joined, moves, K, lam_f, roots = stage(seed)
     changes = curve_jit.Changes(np.empty(room), np.empty(room, np.int64), np.empty(room, np.bool_))
     out = np.full(N_ROWS, np.nan)
+    n_members = K.shape[1]
+    steps, every = (summed(joined, n_members) @ K.T, summed(moves, n_members)) if dense else (NONE, NONE)
     n, looked_at = curve_jit.sign_changes(
-        here, joined, moves, lam_f[0].copy(), K, roots, 1e-11, tile_for(K), changes, out
+        here, joined, steps, moves, every, lam_f[0].copy(), K, roots, 1e-11, tile_for(K), changes, out
     )
     np.testing.assert_allclose(out, lam_f[-1], rtol=0.0, atol=1e-13 * np.abs(lam_f).max())
     knot, row = np.nonzero((lam_f[1:] > 0.0) != (lam_f[:-1] > 0.0))
@@ -159,11 +165,18 @@ def test_rows_far_from_zero_are_not_looked_at_and_unknown_chords_clear_nobody():
     here, joined, moves, K, lam_f, roots = stage(0)
     first, out = lam_f[0] + 1e6, np.empty(N_ROWS)
     changes = curve_jit.Changes(np.empty(9), np.empty(9, np.int64), np.empty(9, np.bool_))
-    assert curve_jit.sign_changes(here, joined, moves, first, K, roots, 1e-11, tile_for(K), changes, out) == (0, 0)
+    assert curve_jit.sign_changes(
+        here, joined, NONE, moves, NONE, first, K, roots, 1e-11, tile_for(K), changes, out
+    ) == (
+        0,
+        0,
+    )
     here.chord[2] = np.inf  # between the second and the third end
     roots[0] = 0.0  # no number times infinity
     with np.errstate(invalid="ignore"):  # of which plain Python would warn
-        found = curve_jit.sign_changes(here, joined, moves, first, K, roots, 1e-11, tile_for(K), changes, out)
+        found = curve_jit.sign_changes(
+            here, joined, NONE, moves, NONE, first, K, roots, 1e-11, tile_for(K), changes, out
+        )
     assert found == (0, K.shape[0])
 
 

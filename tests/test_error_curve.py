@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from test_path import random_problem, two_clouds
 
-from svmcore import ConvergenceWarning, InputError, StoppedError, WorkProgress, load, svm_path
+from svmcore import ConvergenceWarning, InputError, StoppedError, WorkProgress, load, svm_path, svr_path
 from svmcore.path import error_curve as _error_curve
 from svmcore.path import follower as _follower
 from svmcore.path.cross import Cross
@@ -70,6 +70,19 @@ def test_equals_every_knot(small_pieces, seed):
     share = rng.integers(0, 3, len(z)).astype(float)
     share[0] = 1.0
     assert_exact(path, path.error_curve(Z, z, share), Z, z > 0, share)
+
+
+@pytest.mark.parametrize("score", ["error", "loss"])
+def test_sparse_passes_and_products_say_the_same(score, monkeypatch):
+    X, y = two_clouds(120)
+    target = y if score == "error" else X[:, 0] + X[:, 1]
+    path = (svm_path if score == "error" else svr_path)(X, target, gamma=0.5, lambda_min=0.05)
+    found = []
+    for sparse_below in (0, 10**9):  # always sparse, never sparse
+        monkeypatch.setattr(_follower, "_SPARSE", sparse_below)
+        found.append(path.error_curve(X[::-1] + 0.1, target[::-1]))
+    values = [found[k](np.geomspace(1e-3, 20.0, 500)) for k in range(2)]
+    np.testing.assert_allclose(*values, rtol=1e-9)
 
 
 @pytest.mark.compiled

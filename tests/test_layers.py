@@ -63,7 +63,7 @@ HOMES = {
     "path.elbow_jit": BASE | {"simd.sums", "simd.vector"},
     "path.log_jit": BASE,
     "path.qr_jit": BASE,
-    "path.curve_jit": BASE | {"simd.loops"},
+    "path.curve_jit": BASE | {"simd.loops", "simd.sums"},
     "path.middle_jit": BASE | {"path.curve_jit"},
     "path.published_jit": ELBOW,
     "path.window_jit": ELBOW,

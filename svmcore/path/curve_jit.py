@@ -9,6 +9,7 @@ import numpy as np
 from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
 from svmcore.simd.loops import add_weighted_rows
+from svmcore.simd.sums import dot
 
 TILE = 64
 """So many rows are followed together. Their kernel values stand side by side."""
@@ -254,32 +255,42 @@ def _write_change(changes, n, row, before, after, high, low):
     return n + 1
 
 
+@jit(sums=True)
+def _moved(moves, k, kernel):
+    """What the moves of stretch k add to a row."""
+    total = 0.0
+    for e in range(moves.begin[k], moves.begin[k + 1]):
+        total += moves.by[e] * kernel[moves.member[e]]
+    return total
+
+
 @jit
-def _look_closely(chords, moves, first, last, K, row, before, after, changes, n):
+def _look_closely(chords, moves, every, first, last, kernel, row, before, after, changes, n):
     """Write where a row changes its sign between two ends, knot by knot. Returns the number of changes so far."""
     value = now = before
     for k in range(first, last - 1):
         now += chords.level[k + 1] - chords.level[k]
-        for e in range(moves.begin[k], moves.begin[k + 1]):
-            now += moves.by[e] * K[row, moves.member[e]]
+        now += dot(every[k], kernel, kernel.shape[0]) if every.shape[0] > 0 else _moved(moves, k, kernel)
         n = _write_change(changes, n, row, value, now, chords.at[k], chords.at[k + 1])
         value = now
     return _write_change(changes, n, row, value, after, chords.at[last - 1], chords.at[last])
 
 
 @jit
-def sign_changes(chords, joined, moves, lam_f, K, roots, rounding, tile, changes, out):
+def sign_changes(chords, joined, steps, moves, every, lam_f, K, roots, rounding, tile, changes, out):
     """Write where rows change their sign. Returns (how many changes, how many rows were looked at between ends).
 
     `lam_f` holds the values at the first knot, and `K` is the kernel between rows and members. `joined` are the moves
-    from end to end. `out` gets the values at the last knot. There may be more changes than room.
+    from end to end. If `steps` is not empty, it says what they do to each row. If `every` is not empty, it holds `moves`
+    as a matrix. `out` gets the values at the last knot. There may be more changes than room.
     In place: changes, as far as there is room, out, tile, whose last two rows are scratch.
     """
     n = looked_at = 0
     scratch = tile.shape[0] - 2
     for start in range(0, K.shape[0], TILE):
         stop = min(start + TILE, K.shape[0])
-        _turn(K, start, stop, tile)
+        if steps.shape[0] == 0:
+            _turn(K, start, stop, tile)
         value, now = tile[scratch], tile[scratch + 1]
         for r in range(stop - start):
             value[r] = lam_f[start + r]
@@ -288,7 +299,11 @@ def sign_changes(chords, joined, moves, lam_f, K, roots, rounding, tile, changes
             step = chords.level[last] - chords.level[first]
             for r in range(stop - start):
                 now[r] = value[r] + step
-            _move(joined, c, tile, now[: stop - start])
+            if steps.shape[0] == 0:
+                _move(joined, c, tile, now[: stop - start])
+            else:
+                for r in range(stop - start):
+                    now[r] += steps[c, start + r]
             reach, shift = farthest(chords.chord, first, last)
             for r in range(stop - start):
                 before, after = value[r], now[r]
@@ -296,7 +311,9 @@ def sign_changes(chords, joined, moves, lam_f, K, roots, rounding, tile, changes
                 same = (before > 0.0) == (after > 0.0)
                 if not (same and (last == first + 1 or room > roots[start + r] * reach)):
                     looked_at += last > first + 1
-                    n = _look_closely(chords, moves, first, last, K, start + r, before, after, changes, n)
+                    n = _look_closely(
+                        chords, moves, every, first, last, K[start + r], start + r, before, after, changes, n
+                    )
                 value[r] = after
         for r in range(stop - start):
             out[start + r] = value[r]

@@ -19,7 +19,7 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
 from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
-from svmcore.path.follower import Follower
+from svmcore.path.follower import Follower, dense
 from svmcore.path.loss_curve import distances, loss_curve
 from svmcore.problem import border
 from svmcore.step_curve import StepCurve, merged
@@ -34,6 +34,16 @@ class Flips(NamedTuple):
     lam: FloatArray
     row: IntArray
     positive: Any
+
+
+class SignLeg(NamedTuple):
+    """The chords of a leg, the moves from end to end and from knot to knot, and both as matrices, where many move."""
+
+    chords: curve_jit.Chords
+    joined: curve_jit.Moves
+    steps: FloatArray
+    moves: curve_jit.Moves
+    every: FloatArray
 
 
 class SignFollower(Follower):
@@ -61,32 +71,33 @@ class SignFollower(Follower):
             self.at[part], np.ascontiguousarray(leg.level), self.chord[part],
             self.ends[place[0] : place[1] + 1] - leg.first,
         )  # fmt: skip
-        joined = leg.moves
+        joined, every = leg.moves, np.empty((0, 0))
         if chords.ends.size <= leg.last - leg.first:
             joined = curve_jit.Moves(
                 np.empty(chords.ends.size, dtype=np.int64), np.empty_like(leg.moves.member), np.empty_like(leg.moves.by)
             )
             curve_jit.join(leg.moves, chords.ends, np.zeros(leg.members.size), joined)
+            every = dense(leg.moves, leg.members.size)
+        way = SignLeg(chords, joined, dense(joined, leg.members.size), leg.moves, every)
         last, flips = np.empty(self.rows.size), []
-        for some, K in self.blocks(leg, 0, lambda: control.reason() is None):
+        for some, K in self.blocks(leg, chords.ends.size, lambda: control.reason() is None):
             if K is None or control.step(begin + more * some.start / self.rows.size) is not None:
                 return None
-            flips.append(self._flips(chords, joined, leg.moves, K, some, last[some]))
+            flips.append(self._flips(way, K, some, last[some]))
         self.lam_f, self.done = last, leg.last
         return flips
 
-    def _flips(
-        self, chords: curve_jit.Chords, joined: curve_jit.Moves, moves: curve_jit.Moves, K: FloatArray, some: slice,
-        last: FloatArray,
-    ) -> Flips:  # fmt: skip
+    def _flips(self, way: SignLeg, K: FloatArray, some: slice, last: FloatArray) -> Flips:
         """Where some rows change their class in a leg. In place: last."""
         tile = np.empty((K.shape[1] + 2, curve_jit.TILE))
+        steps = way.steps @ K.T if way.steps.size else way.steps
         while True:
             room = self.room
             changes = curve_jit.Changes(np.empty(room), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.bool_))
             n, looked_at = curve_jit.sign_changes(
-                chords, joined, moves, self.lam_f[some], K, self.roots[some], _ROUNDING, tile, changes, last
-            )
+                way.chords, way.joined, steps, way.moves, way.every, self.lam_f[some], K, self.roots[some], _ROUNDING,
+                tile, changes, last,
+            )  # fmt: skip
             if n <= room:
                 break
             self.room = 2 * int(n)

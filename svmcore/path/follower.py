@@ -26,6 +26,8 @@ _AT_ONCE = 1 << 19
 """A leg may have so many knots times rows, however few points are on the margin."""
 _MOVES = 1 << 21
 """A leg has at most about so many moves."""
+_SPARSE = 8
+"""Moves are added one by one where fewer than one in so many members moves at a stretch. Else one product is faster."""
 _BLOCK = 1 << 23
 """So many kernel values, or values of rows at knots, are held at most."""
 _PIECE = 1 << 26
@@ -119,13 +121,38 @@ class Follower:
             out[begin : begin + step] = self.cross.block(rows[begin : begin + step], columns)
         return out
 
-    def values(self, leg: Leg, some: slice, K: FloatArray) -> FloatArray:
-        """lambda f of some rows at all knots of a leg, a row for each knot. They are at its last knot then."""
+    def values(self, leg: Leg, some: slice, K: FloatArray, ways: FloatArray) -> FloatArray:
+        """lambda f of some rows at all knots of a leg, a row for each knot. They are at its last knot then.
+
+        `ways` is what `ways_of` says of the leg.
+        """
         out = np.empty((leg.level.size, K.shape[0]))
-        out[0] = self.lam_f[some]
-        curve_jit.follow_rows(leg.moves, leg.level, K, np.empty((leg.members.size, curve_jit.TILE)), out)
+        if ways.size:
+            out[0] = 0.0
+            np.matmul(ways, K.T, out=out[1:])
+            out += (leg.level - leg.level[0])[:, None]
+            out += self.lam_f[some]
+        else:
+            out[0] = self.lam_f[some]
+            curve_jit.follow_rows(leg.moves, leg.level, K, np.empty((leg.members.size, curve_jit.TILE)), out)
         self.lam_f[some] = out[-1]
         return out
+
+
+def dense(moves: curve_jit.Moves, width: int) -> FloatArray:
+    """Moves as a matrix with a row for each stretch. It is empty where so few members move that sparse passes are faster."""
+    many, stretches = int(moves.begin[-1]), moves.begin.size - 1
+    if many * _SPARSE <= stretches * width:
+        return np.empty((0, 0))
+    out = np.zeros((stretches, width))
+    out[np.repeat(np.arange(stretches), np.diff(moves.begin)), moves.member[:many]] = moves.by[:many]
+    return out
+
+
+def ways_of(leg: Leg) -> FloatArray:
+    """How far each member has moved at each knot but the first. It is empty where sparse passes are faster."""
+    steps = dense(leg.moves, leg.members.size)
+    return np.cumsum(steps, axis=0, out=steps) if steps.size else steps
 
 
 def values_at_knots(path: Any, cross: Cross, rows: IntArray | None = None) -> Iterator[tuple[FloatArray, FloatArray]]:
@@ -136,9 +163,10 @@ def values_at_knots(path: Any, cross: Cross, rows: IntArray | None = None) -> It
     while follower.done < follower.last:
         leg = follower.leg()
         blocks = follower.blocks(leg, leg.level.size, lambda: True)
-        parts = [follower.values(leg, some, K) for some, K in blocks if K is not None]
+        ways = ways_of(leg)
+        parts = [follower.values(leg, some, K, ways) for some, K in blocks if K is not None]
         follower.done = leg.last
         yield follower.at[leg.first + 1 : leg.last + 1], np.concatenate(parts, axis=1)[1:]
 
 
-__all__ = ["Follower", "Leg", "values_at_knots"]
+__all__ = ["Follower", "Leg", "dense", "values_at_knots", "ways_of"]

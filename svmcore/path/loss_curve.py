@@ -15,7 +15,7 @@ from svmcore._control import Control
 from svmcore._types import FloatArray, IntArray
 from svmcore.loss_curve import LossCurve
 from svmcore.path.cross import Cross
-from svmcore.path.follower import Follower
+from svmcore.path.follower import Follower, ways_of
 
 
 class LossRows(NamedTuple):
@@ -132,9 +132,10 @@ class LossFollower(Follower):
         t = self.at[leg.first : leg.last + 1]
         loss, bends = np.zeros(t.size), np.zeros(t.size - 1)
         kinks: list[Kinks] = []
+        ways = ways_of(leg)
         for some, K in self.blocks(leg, t.size, lambda: True):
             assert K is not None
-            f = self.function(self.values(leg, some, K), t)
+            f = self.function(self.values(leg, some, K, ways), t)
             whole = f.shape[1] == self.rows.size
             part = self.losses if whole else self.losses.part(some.start, some.stop)
             residual = part.target - f[:, part.row]
