@@ -267,6 +267,7 @@ def test_a_float32_value_that_is_not_finite_decides_nothing(monkeypatch):
     assert found.gap == pytest.approx(full.gap, rel=1e-9)
 
 
+@pytest.mark.compiled
 def test_the_certificate_of_a_wide_machine_reads_few_points_in_float64():
     rng = np.random.default_rng(8)
     X = rng.normal(size=(1500, 64)) + np.where(np.arange(1500) % 2, 0.5, -0.5)[:, None]
@@ -308,6 +309,7 @@ def wide_fit(monkeypatch, tamper=None, C=3.0):
     return solution, *kept[-1]
 
 
+@pytest.mark.compiled
 def test_the_last_product_of_tiles_serves_the_certificate_of_a_fit(monkeypatch):
     """No kernel value is computed twice; what tiles left behind is within its bound; no number is another one."""
     solution, qp, K, raw = wide_fit(monkeypatch)
@@ -326,6 +328,7 @@ def test_the_last_product_of_tiles_serves_the_certificate_of_a_fit(monkeypatch):
     assert K.remembered_roughly(index[1:], coef[1:]) is None
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("by", [-3.0, 3.0])
 def test_a_wrong_residual_or_multiplier_that_a_solver_hands_over_is_noticed(monkeypatch, by):
     honest, _, _, raw = wide_fit(monkeypatch)
