@@ -60,7 +60,7 @@ def folds(owner: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
 
 
 def sigmoids(values: FloatArray, codes: IntArray, weight: FloatArray, which: Division, tol: float) -> FloatArray:
-    """DealtRows a and b: the probability of the second class of a machine is 1 / (1 + exp(a f + b)). A column for each.
+    """Rows a and b: the probability of the second class of a machine is 1 / (1 + exp(a f + b)). A column for each.
 
     Values are known to `tol`: machines that say the same of all rows differ by that between folds.
     """
