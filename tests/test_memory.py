@@ -14,7 +14,7 @@ from scipy import sparse
 
 import svmcore
 from svmcore import parallel
-from svmcore.cv.grams import Gram, Grams, part_for
+from svmcore.cv.grams import Gram, Grams, WholeGram, part_for
 from svmcore.kernel import spare, tiles
 from svmcore.path import data
 from svmcore.problem import border
@@ -189,14 +189,18 @@ def test_the_kernel_among_rows_of_a_fold():
     svmcore.release_memory()
     K = np.random.default_rng(3).normal(size=(20, 20))
     rows = np.array([1, 4, 5, 19])
-    with part_for(K, rows) as one, part_for(K, rows[:2]) as other:
+    gram = WholeGram(K)
+    with part_for(gram, rows) as one, part_for(gram, rows[:2]) as other:
         assert np.array_equal(one, K[np.ix_(rows, rows)])
         assert np.array_equal(other, K[np.ix_(rows[:2], rows[:2])])
         assert one.flags.c_contiguous
         assert not np.shares_memory(one, other)
-    with part_for(K, rows[1:]) as third:
+    with part_for(gram, rows[1:]) as third:
         assert np.array_equal(third, K[np.ix_(rows[1:], rows[1:])])
         assert np.shares_memory(one, third)
+    place = np.arange(20)[::-1].copy()
+    with part_for(WholeGram(K[np.ix_(place, place)], place), rows) as placed:
+        assert np.array_equal(placed, K[np.ix_(rows, rows)])
     with part_for(None, rows) as nothing:
         assert nothing is None
 
@@ -205,13 +209,13 @@ def test_a_matrix_that_is_sent_away_is_not_overwritten():
     X, _ = separated(20)
     for sent in (False, True):
         svmcore.release_memory()
-        grams = Grams(X, 1, 1)
+        grams = Grams(X, 1, 1, np.zeros(len(X), dtype=np.int64))
         grams.announce(0.5, 1)
         gram = Gram(grams, 0.5, border.kernel("rbf", X, 0.5, 3, 0.0, 0.0))
         matrix = gram.__reduce__()[1][0] if sent else gram.get()
         if not sent:
             gram.release()
-        assert np.allclose(np.diag(matrix), 1.0)
+        assert np.allclose(np.diag(matrix.matrix), 1.0)
         assert ("rows" in spare.spare._buffers) is not sent
 
 
@@ -236,7 +240,7 @@ import os, sys
 from pathlib import Path
 import numpy as np
 from svmcore._types import Kernel, KernelKind
-from svmcore.cv.grams import Gram, Grams, part_for
+from svmcore.cv.grams import Gram, Grams, WholeGram, part_for
 from svmcore.kernel import spare, tiles
 from svmcore.kernel.matrix import KernelMatrix
 

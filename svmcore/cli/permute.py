@@ -6,7 +6,6 @@ import argparse
 import functools
 from typing import Any
 
-from svmcore._types import Status
 from svmcore.cli.cv import folds
 from svmcore.cli.files import check_outputs, load, problem_of, write, write_picture
 from svmcore.cli.output import (
@@ -22,7 +21,7 @@ from svmcore.cli.output import (
 )
 from svmcore.cli.report import add_data
 
-_ENDS = {Status.INTERRUPTED: INTERRUPTED, Status.TIME_LIMIT: EARLY}
+_ENDS = {"INTERRUPTED": INTERRUPTED, "TIME_LIMIT": EARLY}  # by the name of the status
 
 
 def permute(args: argparse.Namespace) -> int:
@@ -49,7 +48,7 @@ def permute(args: argparse.Namespace) -> int:
     name = test.scoring.replace("_", " ")
     report.add("score", f"{name} {number(test.score)} (mean of the folds, at C = {number(test.C)})", score=test.score,
                scoring=test.scoring, C=test.C)  # fmt: skip
-    early = "" if test.status is Status.CONVERGED else f"; ended early ({test.status.name.lower().replace('_', ' ')})"
+    early = "" if test.status.name == "CONVERGED" else f"; ended early ({test.status.name.lower().replace('_', ' ')})"
     report.add(
         "chance",
         f"{test.n_reached:,} of {test.n_permutations:,} permutations reach it{early}",
@@ -70,7 +69,7 @@ def permute(args: argparse.Namespace) -> int:
     report.tell("seconds", clock.seconds, seconds_text(clock.seconds))
     report.tell("written", written, ", ".join(written) or "nothing")
     report.show()
-    return _ENDS.get(test.status, DONE)
+    return _ENDS.get(test.status.name, DONE)
 
 
 def _save(file: Any, test: Any) -> None:
