@@ -73,7 +73,7 @@ def test_madelon_counts_what_is_printed(data_set, monkeypatch):
     row = ong.large_row("madelon", "rbf")
     assert row[3] == row[2] == 2000
     assert row[6] - row[5] <= 3
-    assert row[-1].startswith("close: events +")
+    assert row[-1].startswith("close: events ")
 
 
 @pytest.mark.ci
