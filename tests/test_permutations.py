@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import pickle
 import signal
@@ -275,7 +276,10 @@ def test_what_is_complete_is_kept():
     assert 0 < len(part.scores) < 300
 
 
-def test_ctrl_c_keeps_what_is_complete():
+def test_ctrl_c_keeps_what_is_complete(request):
+    request.addfinalizer(functools.partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+
     def callback(report):
         if report.n_done >= 60:
             signal.raise_signal(signal.SIGINT)
