@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sklearn
-from sklearn import svm
+from sklearn import datasets, model_selection, svm
 from sklearn.base import clone
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.estimator_checks import check_estimator
@@ -548,3 +548,10 @@ def test_arrays_of_other_libraries_are_refused_in_words(monkeypatch):
     monkeypatch.setattr(_base.sk, "get_config", lambda: {"array_api_dispatch": True})
     with pytest.raises(svmcore.InputError, match="svmcore computes with numpy arrays on the CPU; convert it"):
         svmcore.SVC().fit(Elsewhere(), TWO)
+
+
+def test_scores_of_iris_are_those_of_scikit_learn():
+    """Rows near the boundary of two classes change sides at the default tolerance; small problems are solved to rounding."""
+    X, y = datasets.load_iris(return_X_y=True)
+    ours, theirs = (model_selection.cross_val_score(kind(kernel="linear"), X, y) for kind in (svmcore.SVC, svm.SVC))
+    np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=1e-12)
