@@ -21,6 +21,8 @@ def duration(value: float) -> str:
     """Seconds as a person reads them."""
     if value < 1e-3:
         return f"{1e6 * value:.0f} us"
+    if value >= 1000.0:
+        return f"{value:,.0f} s"
     return f"{1e3 * value:.3g} ms" if value < 1.0 else f"{value:.3g} s"
 
 
