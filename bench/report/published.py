@@ -115,11 +115,14 @@ def publish(results: Results) -> None:
 
 
 def _source(results: Results) -> str:
-    """One sentence: which code, which machine, when."""
-    env = results.environment
+    """One sentence: which code, which machine, when. The table of classes may be older than the others."""
+    env, newest = results.environment, results.kind("environment")[-1]
+    code = f"svmcore {env['svmcore']} ({env['commit']}, {env['when']})"
+    if newest["commit"] != env["commit"]:
+        code = f"The table of classes: {code}; the others: {newest['commit']}, {newest['when']}"
     return (
-        f"svmcore {env['svmcore']} ({env['commit']}), {env['cpu']} with {env['vectors']}, {env['cores']} cores, "
-        f"{env['when']}; [how it is measured, and each suite's code and machine](docs/benchmarks.md)."
+        f"{code}; {env['cpu']} with {env['vectors']}, {env['cores']} cores; "
+        "[how it is measured, and each suite's code and machine](docs/benchmarks.md)."
     )
 
 

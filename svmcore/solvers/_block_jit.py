@@ -129,7 +129,7 @@ def copy_row(source, t, out, slot):
 def row_of(work, shape, lines, source, t):
     """The row of variable t in the Gram matrix. With `lines` it is computed when it is first asked for.
 
-    Without a shape it is copied from a `source` (`_tasks_jit.Copied`).
+    Without a shape it is copied from a `source` (`_small_jit.Copied`).
 
     In place: gram, lines.
     """
