@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         "--only": options.only or [],
         "--problems": options.problems or [],
     }
-    words = [w for k, v in said.items() if v for w in (k, *v)] + ["--full"] * options.full
+    words = [w for k, v in said.items() if v for w in (k, *v)] + ["--full"] * options.full + ["--tiny"] * options.tiny
     command = " ".join(["python -m bench run", *options.names, *words])
     results.add({**environment(), "command": command})
     share = options.minutes / sum(SUITES[name].minutes for name in names) if options.minutes else 1.0
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{name}: {suite.summary}", flush=True)
         started = time.perf_counter()
         deadline = math.inf if options.full and not options.minutes else started + 60.0 * share * suite.minutes
-        context = Context(results, options.only or (), options.problems or (), deadline, options.full)
+        context = Context(results, options.only or (), options.problems or (), deadline, options.full, options.tiny)
         try:
             suite.run(context)
         except AssertionError as error:
@@ -114,6 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--out", type=Path, help="results file")
     command.add_argument("--minutes", type=float, help="time for all of it, shared out; what does not fit is left out")
     command.add_argument("--full", action="store_true", help="the papers' tables with the rows that take many minutes")
+    command.add_argument("--tiny", action="store_true", help="the least that has every kind of row, to try the way")
     command.add_argument("--only", nargs="+", metavar="WORD", help="only solvers whose name holds a word")
     command.add_argument(
         "--problems", nargs="+", metavar="WORD", help="only problems (of tables: modules) whose name holds a word"

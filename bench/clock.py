@@ -27,7 +27,7 @@ class Times:
         self.wall.append(wall)
         self.cpu.append(cpu)
 
-    def shared(self, calls: int) -> Times:
+    def shared(self, calls: float) -> Times:
         """Of one of so many calls that were timed together."""
         return Times([x / calls for x in self.wall], [x / calls for x in self.cpu])
 

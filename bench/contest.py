@@ -32,19 +32,40 @@ class Context:
     problems: Sequence[str] = ()
     deadline: float = math.inf
     full: bool = False  # also what takes minutes
+    tiny: bool = False  # the least that has every kind of row: for tests, and to see whether a peer works
     say: Callable[[str], None] = print
     skipped: set[tuple[str, str]] = field(default_factory=set)
 
     def wants(self, name: str) -> bool:
         """Whether a solver takes part (all do, unless some were named; ours always does)."""
-        return not self.only or name == DEFAULT.name or any(word.lower() in name.lower() for word in self.only)
+        return not self.only or name.startswith(DEFAULT.name) or any(word.lower() in name.lower() for word in self.only)
 
     def takes(self, problem: Problem) -> bool:
         """Whether a problem is wanted (all are, unless some were named)."""
-        return not self.problems or any(word in problem.name for word in self.problems)
+        return self.named(problem.name)
+
+    def named(self, name: str) -> bool:
+        """The same by the name."""
+        return not self.problems or any(word in name for word in self.problems)
 
     def out_of_time(self) -> bool:
         return time.perf_counter() > self.deadline
+
+    def size(self, usual: int, least: int) -> int:
+        """A number of rows, or of trials: less where only the way is tried."""
+        return least if self.tiny else usual
+
+    def record(
+        self, suite: str, group: str, problem: dict[str, Any], who: str, took: clock.Times, *, met: bool = True,
+        score: dict[str, Any] | None = None, threads: int = 1, tol: float = 1e-3,
+    ) -> None:  # fmt: skip
+        """Keep what somebody took."""
+        self.results.add(
+            {
+                "kind": "row", "suite": suite, "group": group, "problem": problem, "solver": who, "mode": "tol", "tol": tol,
+                "threads": threads, "asked": tol, "score": score or {}, "met": met, "wall": took.wall, "cpu": took.cpu,
+            }
+        )  # fmt: skip
 
     def skip(self, suite: str, who: str, why: str, problem: str = "") -> None:
         """Say that something did not run, once."""

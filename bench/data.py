@@ -222,8 +222,19 @@ def from_folder(name: str) -> DataSet:
         return DataSet(X, y)
 
 
+ONES = "+1"
+"""The end of a name of a set that has a feature of ones, as LIBLINEAR has in place of an intercept."""
+
+
+def with_ones(found: DataSet) -> DataSet:
+    """The set with a feature that is one everywhere."""
+    both: list[Any] = [found.X, np.ones((len(found.y), 1))]
+    return DataSet(sparse.hstack(both, format="csr") if sparse.issparse(found.X) else np.hstack(both), found.y)
+
+
 def missing(name: str) -> str:
     """Why a set is not at hand; empty when it is."""
+    name = name.removesuffix(ONES)
     kind = name.split("-")[0]
     if kind in GENERATED or name in BUILT_IN:
         lacks = kind == "classification" and importlib.util.find_spec("sklearn") is None
@@ -238,6 +249,8 @@ def missing(name: str) -> str:
 @functools.lru_cache(maxsize=8)
 def load(name: str) -> DataSet:
     """A data set by name."""
+    if name.endswith(ONES):
+        return with_ones(load(name.removesuffix(ONES)))
     kind, *sizes = name.split("-")
     if kind in GENERATED:
         return GENERATED[kind](*(int(size) for size in sizes))

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.data import ROOT
 
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _STATUS = Path("/proc/self/status")
 _NOT_TWICE = 10.0  # seconds of a first fit that has no second
 
@@ -84,7 +84,7 @@ def spawn(name: str, problem: Any, extra: Mapping[str, str] | None = None, timeo
         done = subprocess.run(
             command,
             cwd=ROOT,
-            env={**os.environ, **_ONE_THREAD, **(extra or {})},
+            env={**os.environ, **ONE_THREAD, **(extra or {})},
             capture_output=True,
             text=True,
             check=False,

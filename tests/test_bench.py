@@ -24,7 +24,7 @@ from bench.report.published import readme_block
 from bench.report.sections import gpu_grid, threads_grid
 from bench.report.summary import cases, exponent, profile, standings
 from bench.results import Results, geometric_mean, read
-from bench.suites import SUITES, fit, gpu
+from bench.suites import SUITES, bilevel, fit, gpu, intel, processors
 from bench.tables.spirals import costs, rules
 
 pytestmark = pytest.mark.once
@@ -204,23 +204,89 @@ def test_a_missing_set_says_so(monkeypatch, tmp_path):
 
 
 @pytest.mark.compiled
-def test_tuning_stands_beside_what_was_printed(monkeypatch):
-    monkeypatch.setattr(gpu, "ROWS", 300)
+def test_the_gpu_suite_measures_by_the_data_of_its_paper():
     X, y = gpu.hidden_centres(300, 10)
     assert (X.shape, set(y)) == ((300, 10), {0, 1})
     assert np.abs(X.mean(axis=0)).max() < 1e-12
     distances = np.square(X[:, None] - X[None]).sum(axis=-1)[np.triu_indices(300, 1)]
     low, high = np.quantile(distances, [0.1, 0.9])
     assert 2.0 / high < gpu.width(X) < 2.0 / low
-    results = Results()
-    gpu.run(Context(results, only=["svmcore"], problems=["10"], say=lambda _: None))
-    rows = results.kind("row", "gpu")
-    assert rows[0]["score"]["best_error"] < 0.5
-    assert rows[0]["score"]["relative_gap"] < 1e-2
-    assert {row["wall"][0] for row in rows[1:]} == set(gpu.PRINTED[10].values())
-    grid = gpu_grid(cases(results, "gpu"))
-    assert [row[0] for row in grid.rows] == [row["solver"] for row in rows]
-    assert grid.columns[1:] == ["10 columns"]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """The least that has every kind of row of the suites with protocols of others."""
+    pytest.importorskip("sklearn")
+    runs = {"gpu": "10 columns", "intel": "twodplanes", "bilevel": "heart", "gamma": "monk1", "first": "iris"}
+    files = {name: tmp_path_factory.mktemp("bench") / f"{name}.jsonl" for name in runs}
+    few = ["--tiny", "--only", "scikit", "LIBLINEAR"]
+    for name, word in runs.items():
+        assert main(["run", name, *few, "--problems", word, "--out", str(files[name])]) == 0
+    return {name: read([file]) for name, file in files.items()}
+
+
+@pytest.mark.compiled
+def test_others_protocols_have_their_rows(tiny):
+    found = {name: cases(results, name) for name, results in tiny.items()}
+    (tuned,) = found["gpu"]
+    ours, *others = tuned.rows.values()
+    assert ours["score"]["best_error"] < 0.5
+    assert ours["met"]
+    assert {row["wall"][0] for row in others if "printed" in row["solver"]} == set(gpu.PRINTED[10].values())
+    assert sum("estimated from 3 of 500 fits" in row["solver"] for row in others) == 1
+    assert [row[0] for row in gpu_grid(found["gpu"]).rows] == list(tuned.rows)
+    assert len(found["intel"]) == 6
+    assert all(case.rows["scikit-learn"]["met"] for case in found["intel"])
+    assert set(found["first"][0].rows) == {"svmcore", "scikit-learn"}
+
+
+@pytest.mark.compiled
+def test_no_grid_has_less_error_than_every_c(tiny, data_set):
+    data_set("heart")
+    (case,) = cases(tiny["bilevel"], "bilevel")
+    errors = {name: row["score"]["best_error"] for name, row in case.rows.items()}
+    assert min(errors.values()) == errors[bilevel.OURS]
+    assert set(errors) == {bilevel.OURS, *bilevel.GRIDS}
+
+
+@pytest.mark.compiled
+def test_ways_to_choose_gamma_are_judged_by_other_rows(tiny):
+    (case,) = cases(tiny["gamma"], "gamma")
+    assert len(case.rows) == 4
+    assert all(0.0 <= row["score"]["error"] < 0.6 and row["score"]["log_loss"] > 0.0 for row in case.rows.values())
+
+
+def test_the_made_regressions_are_those_of_their_names():
+    rng = np.random.default_rng(0)
+    X, y = intel.fried(4000, rng)
+    rest = y - 10.0 * np.sin(np.pi * X[:, 0] * X[:, 1]) - 20.0 * (X[:, 2] - 0.5) ** 2 - 10.0 * X[:, 3] - 5.0 * X[:, 4]
+    assert rest.std() == pytest.approx(1.0, abs=0.05)
+    X, y = intel.twodplanes(4000, rng)
+    assert set(np.unique(X[:, 0])) == {-1.0, 1.0}
+    assert set(np.unique(X[:, 1:])) == {-1.0, 0.0, 1.0}
+    assert y[X[:, 0] > 0].mean() == pytest.approx(3.0, abs=0.3)
+    assert y[X[:, 0] < 0].mean() == pytest.approx(-3.0, abs=0.3)
+
+
+@pytest.mark.ci
+@pytest.mark.compiled
+def test_narrower_vectors_are_timed_in_processes_of_their_own(tmp_path):
+    file = tmp_path / "p.jsonl"
+    assert main(["run", "processors", "--tiny", "--out", str(file)]) == 0
+    found = cases(read([file]), "processors")
+    assert all(len(case.rows) == 1 + len(processors.NARROWER) for case in found)
+
+
+def test_liblinear_has_its_own_problem():
+    """A feature of ones in place of the intercept, in a row of its own beside every row with an intercept."""
+    names = {case.problem.data for case in fit.CASES if case.problem.kernel == "linear"}
+    for case in fit.CASES:
+        if case.problem.kernel == "linear" and case.problem.fit_intercept:
+            assert case.problem.data + data.ONES in names
+    own, plain = data.load("onehot-300-120+1"), data.load("onehot-300-120")
+    assert own.X.shape[1] == plain.X.shape[1] + 1
+    assert np.all(own.X[:, -1].toarray() == 1.0)
+    assert by_name("LIBLINEAR").refuses(Problem("clusters-200-20+1", kernel="linear", fit_intercept=False)) == ""
 
 
 # ---- clocks and arithmetic ---------------------------------------------------------------------------------------------

@@ -261,7 +261,7 @@ def estimators_grid(found: list[Case]) -> Grid:
                 case.group, f"{case.problem['n']} x {case.problem['d']}",
                 "-" if theirs is None else duration(seconds(theirs)), duration(seconds(case.ours)),
                 "-" if theirs is None else times(seconds(theirs) / seconds(case.ours)), f"{goal:g}" if goal else "-",
-                "yes" if case.ours["met"] else "no",
+                _same(case),
             ]
         )  # fmt: skip
     return Grid(["what", "rows x features", BASELINE, "svmcore", "ratio", "goal", "the same answer"], rows)
@@ -272,6 +272,11 @@ def estimators(results: Results) -> Iterator[Section]:
     found = cases(results, "estimators")
     if found:
         yield Section("Estimators", [estimators_grid(found)])
+
+
+def _same(case: Case) -> str:
+    """Whether everybody has the same answer."""
+    return "yes" if all(row["met"] for row in case.rows.values()) else "no"
 
 
 def _quotient(case: Case) -> float:
@@ -302,7 +307,7 @@ def first_rows_grid(found: list[Case]) -> Grid:
     rows = [
         [
             case.group, case.problem["name"], duration(seconds(case.rows[BASELINE])), duration(seconds(case.ours)),
-            times(_quotient(case)), "yes" if case.ours["met"] else "no",
+            times(_quotient(case)), _same(case),
         ]
         for case in found
         if BASELINE in case.rows and case.ours is not None

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from bench.suite import Suite
 from bench.suites import (
+    bilevel,
     cv,
     estimators,
     first,
     fit,
     fit_large,
+    gamma,
     gpu,
+    intel,
     linear,
     many,
     path,
     predict,
     processes,
+    processors,
     scale,
     scaling,
     small,
@@ -28,8 +32,8 @@ __all__ = ["SUITES", "Suite"]
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in [
-        smoke.SUITE, first.SUITE, fit.SUITE, linear.SUITE, fit_large.SUITE, path.SUITE, cv.SUITE, gpu.SUITE, predict.SUITE,
-        small.SUITE, many.SUITE, solvers.SUITE, scaling.SUITE, scale.SUITE, estimators.SUITE, processes.COLD_SUITE,
-        processes.MEMORY_SUITE, TABLES,
+        smoke.SUITE, first.SUITE, fit.SUITE, linear.SUITE, gpu.SUITE, intel.SUITE, many.SUITE, bilevel.SUITE, gamma.SUITE,
+        scaling.SUITE, processors.SUITE, fit_large.SUITE, path.SUITE, cv.SUITE, predict.SUITE, small.SUITE, solvers.SUITE,
+        scale.SUITE, estimators.SUITE, processes.COLD_SUITE, processes.MEMORY_SUITE, TABLES,
     ]
 }  # fmt: skip

@@ -5,14 +5,14 @@ Both sides get the same parameters. `met` says that their predictions agree, but
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench import clock, data
+from bench import data
 from bench.contest import Context
+from bench.race import race
 from bench.suite import Suite
 
 OURS, THEIRS = "svmcore", "scikit-learn"
@@ -133,45 +133,23 @@ def _agree(a: np.ndarray, b: np.ndarray) -> bool:
 
 def run(context: Context) -> None:
     """Time every case, the two sides in turn."""
-    for case in CASES:
-        if context.problems and not any(word in case.name for word in context.problems):
-            continue
-        if context.out_of_time():
-            context.skip("estimators", "everybody", "the suite's time was up", case.name)
+    for case in CASES[:: context.size(1, len(CASES))]:
+        if not context.named(case.name):
             continue
         try:
             works, look, n, d = case.make()
         except FileNotFoundError as error:
             context.skip("estimators", OURS, str(error), case.name)
             continue
-        works = {name: work for name, work in works.items() if context.wants(name)}
-        with clock.threads(1):
-            one_round = sum(
-                clock.once(work)[1] for work in works.values()
-            )  # a first call loads machine code: it is not timed
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                times, found = clock.alternate(works, clock.rounds_for(8.0, one_round, least=1))
-        if not case.goal:
-            times = {name: took.shared(_CALLS) for name, took in times.items()}
-        said = {name: np.asarray(look(value)) for name, value in found.items()}
-        met = len(said) < 2 or _agree(*said.values())
-        for name, took in times.items():
-            context.results.add(
-                {
-                    "kind": "row", "suite": "estimators", "group": case.name, "solver": name, "mode": "tol", "tol": 1e-3,
-                    "problem": {"name": case.name, "n": n, "d": d}, "threads": 1, "asked": case.goal,
-                    "score": {"goal": case.goal}, "met": met, "wall": took.wall, "cpu": took.cpu,
-                }
-            )  # fmt: skip
-        cpu = {name: min(took.cpu) for name, took in times.items()}
-        ratio = f", ratio {max(cpu.values()) / min(cpu.values()):.3g} (goal {case.goal:g})" if case.goal else ""
-        context.say(
-            f"  {case.name}: "
-            + ", ".join(f"{name} {1e3 * value:.4g} ms" for name, value in cpu.items())
-            + ratio
-            + ("" if met else ", THEY DISAGREE")
-        )
+
+        def judge(who: str, answers: Any, look: Any = look, goal: float = case.goal) -> tuple[bool, dict[str, float]]:
+            said = [np.asarray(look(answers[name])) for name in (who, OURS)]
+            return _agree(*said), {"goal": goal}
+
+        race(
+            context, "estimators", case.name, {"name": case.name, "n": n, "d": d}, works, judge=judge, seconds=8.0,
+            calls=1 if case.goal else _CALLS,
+        )  # fmt: skip
 
 
 SUITE = Suite("estimators", "scikit-learn's interface against scikit-learn", 15, run)

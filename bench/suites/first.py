@@ -1,19 +1,19 @@
 """What a newcomer measures first: our estimators beside scikit-learn's, on its own small sets, on text and one-hot rows.
 
-Both sides get the same parameters and one thread. `met` says that their predictions on the training rows agree.
+Both sides get the same parameters and one thread. `met` says that scikit-learn's predictions on the training rows are ours.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from bench import clock
 from bench.contest import Context
+from bench.race import agreeing, race
 from bench.suite import Suite
 
 OURS, THEIRS = "svmcore", "scikit-learn"
@@ -93,7 +93,7 @@ def _problems() -> Iterator[tuple[str, Any, Any, list[tuple[str, dict[str, Any]]
     yield "one-hot", *_words(10_000, 14, 9, 3), _LINEAR
 
 
-def _agree(ours: Any, theirs: Any, X: Any) -> bool:
+def _agree(X: Any, theirs: Any, ours: Any) -> bool:
     """Whether both sides say the same of the training rows; of one class the sides of its boundary are compared by values."""
     if type(ours).__name__ == "OneClassSVM":
         a, b = ours.decision_function(X), theirs.decision_function(X)
@@ -117,30 +117,15 @@ def _works(kind: str, words: dict[str, Any], X: Any, y: Any) -> dict[str, Callab
 def run(context: Context) -> None:
     """Time every fit, the two sides in turn."""
     for name, X, y, machines in _problems():
-        if context.problems and name not in context.problems:
+        if not context.named(name):
             continue
-        for kind, words in machines:
+        for kind, words in machines[: context.size(len(machines), 1)]:
+            works = _works(kind, words, X, y)
             group = kind + (f"({', '.join(f'{k}={v}' for k, v in words.items())})" if words else "")
-            if context.out_of_time():
-                context.skip("first", "everybody", "the suite's time was up", f"{name}, {group}")
-                continue
-            works = {side: work for side, work in _works(kind, words, X, y).items() if context.wants(side)}
-            with clock.threads(1), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                one_round = sum(clock.once(work)[1] for work in works.values())  # not timed: machine code is loaded
-                times, found = clock.alternate(works, clock.rounds_for(_SECONDS, one_round, least=2))
-            met = len(found) < 2 or _agree(found[OURS], found[THEIRS], X)
-            for side, took in times.items():
-                context.results.add(
-                    {
-                        "kind": "row", "suite": "first", "group": name, "solver": side, "mode": "tol", "tol": 1e-3,
-                        "problem": {"name": group, "n": X.shape[0], "d": X.shape[1]}, "threads": 1, "asked": 1e-3,
-                        "score": {}, "met": met, "wall": took.wall, "cpu": took.cpu,
-                    }
-                )  # fmt: skip
-            cpu = {side: 1e3 * min(took.cpu) for side, took in times.items()}
-            ratio = f", {cpu[THEIRS] / cpu[OURS]:.2f}x" if len(cpu) == 2 else ""
-            context.say(f"  {name}, {group}: " + ", ".join(f"{k} {v:.3g} ms" for k, v in cpu.items()) + ratio)
+            race(
+                context, "first", name, {"name": group, "n": X.shape[0], "d": X.shape[1]}, works,
+                judge=agreeing(OURS, partial(_agree, X)), seconds=_SECONDS,
+            )  # fmt: skip
 
 
 SUITE = Suite("first", "what a newcomer measures: scikit-learn's own small sets, text, one-hot", 4, run)

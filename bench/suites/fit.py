@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 from bench import clock, data
@@ -109,6 +110,16 @@ CASES = [
     Case(TWO, Problem("classification-5000-100"), threads=2),
     Case(TWO, Problem("embedding-5000-768"), threads=2),
 ]
+
+
+def for_liblinear(case: Case) -> Case:
+    """The same rows as LIBLINEAR's problem: a feature of ones in place of the intercept."""
+    return case._replace(
+        problem=dataclasses.replace(case.problem, data=case.problem.data + data.ONES, fit_intercept=False)
+    )
+
+
+CASES += [for_liblinear(case) for case in CASES if case.problem.kernel == "linear" and case.problem.fit_intercept]
 
 
 def by_turns(cases: list[Case]) -> list[Case]:

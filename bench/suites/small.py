@@ -10,6 +10,7 @@ from bench import clock
 from bench.contest import Context
 from bench.peers import DEFAULT, Solver, peers
 from bench.problems import Problem
+from bench.race import race
 from bench.suite import Suite
 
 FIT, ROW, PATH = "fit", "predict of one row", "path"
@@ -38,23 +39,8 @@ def _follow(problem: Problem) -> Callable[[], Any]:
 
 def _measure(context: Context, what: str, problem: Problem, works: dict[str, Callable[[], Any]]) -> None:
     calls = _CALLS[what]
-    with clock.threads(1):
-        several = {name: clock.repeated(work, calls) for name, work in works.items()}
-        for work in several.values():
-            work()
-        one_round = sum(clock.once(work)[1] for work in several.values())
-        times, _ = clock.alternate(several, clock.rounds_for(_SECONDS, one_round))
-    times = {name: took.shared(calls) for name, took in times.items()}
-    for name, took in times.items():
-        context.results.add(
-            {
-                "kind": "row", "suite": "small", "group": what, "problem": problem.described(), "solver": name,
-                "mode": "tol", "tol": 1e-3, "threads": 1, "asked": 1e-3, "score": {}, "met": True,
-                "wall": took.wall, "cpu": took.cpu,
-            }
-        )  # fmt: skip
-    shown = ", ".join(f"{name} {1e6 * min(took.cpu):.0f} us" for name, took in times.items())
-    context.say(f"  {what}, {problem.name}: {shown}")
+    several = {name: clock.repeated(work, calls) for name, work in works.items()}
+    race(context, "small", what, problem.described(), several, seconds=_SECONDS, least=3, calls=calls)
 
 
 def run(context: Context) -> None:
