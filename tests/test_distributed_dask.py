@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore.distributed import band, rounds, scan, train_linear, train_svc
+from svmcore.distributed import DaskLinearSVC, DaskSVC, band, rounds, scan, train_linear, train_svc
 
 pytest.importorskip("dask", reason="needs dask")
 pytest.importorskip("distributed", reason="needs distributed")
@@ -185,7 +186,9 @@ def test_collections_of_dask(client, files):
     assert linear.converged
     assert abs(linear.objective - train_linear(parts).objective) < 1e-5 * abs(linear.objective)
     values = linear.decision_function(X[:, :4])
-    assert np.allclose(linear.decision_function(frame[["d", "a", "c", "b"]]).compute(), values)
+    found = linear.decision_function(frame[["d", "a", "c", "b"]])
+    assert np.allclose(found.compute(), values)
+    assert (found.compute().index == frame.compute().index).all()
     with pytest.raises(svmcore.InputError, match="it has 'label'"):
         linear.predict(frame)
     chosen = lazy_X[lazy_X[:, 0] > lazy_X[1000:2000, 0].max().compute()]  # a chunk of these is empty
@@ -195,6 +198,46 @@ def test_collections_of_dask(client, files):
         train_linear(frame, label="klass")
     with pytest.raises(svmcore.InputError, match="X has 3000 rows and y 2999"):
         train_svc(lazy_X, lazy_y[1:])
+
+
+def test_frames_give_series_and_arrays_give_arrays(client):
+    pd = pytest.importorskip("pandas")
+    frames = pytest.importorskip("dask.dataframe")
+    X, y = wavy(600)
+    table = pd.DataFrame(X, columns=list("abcd"), index=np.arange(600) * 3).assign(label=np.where(y > 0, "up", "down"))
+    frame = frames.from_pandas(table.assign(other=np.where(X[:, 1] > 1.0, "far", table.label)), npartitions=3)
+    columns = frame[list("dcba")]
+    for label, classes in (("label", 2), ("other", 3)):
+        rest = ({"label", "other"} - {label}).pop()
+        model = DaskSVC(client=client, label=label).fit(frame.drop(columns=rest))
+        told = model.predict(columns)
+        assert isinstance(told, frames.Series)
+        assert (told.compute().index == table.index).all()
+        assert (told.compute().to_numpy() == model.predict(X)).all()
+        values = model.decision_function(columns).compute()
+        assert np.allclose(values, model.decision_function(X))
+        assert values.shape[1:] == (() if classes == 2 else (3,))
+        share = model.calibrate(columns, frame[label]).predict_proba(columns).compute()
+        assert list(share.columns) == model.classes_.tolist()
+        assert (share.index == table.index).all()
+        assert np.allclose(share, model.predict_proba(X))
+
+
+def test_a_client_is_not_needed_after_the_fit(client, tmp_path):
+    base = pytest.importorskip("sklearn.base")
+    from distributed import Client
+
+    X, y = wavy(600)
+    other = Client(client.cluster, set_as_default=False)
+    models = [form(client=other).fit(X, y) for form in (DaskSVC, DaskLinearSVC)]
+    asked = [model.decision_function(X) for model in models]
+    assert all(base.clone(model).client is other for model in models)
+    other.close()
+    for model, values in zip(models, asked, strict=True):
+        assert (model.decision_function(X) == values).all()
+    again = pickle.loads(pickle.dumps(models[0]))
+    assert np.array_equal(again.decision_function(X), asked[0])
+    assert models[0].to_local().converged
 
 
 def test_a_part_that_vanishes_is_named(client, tmp_path, monkeypatch):

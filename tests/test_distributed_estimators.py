@@ -190,9 +190,70 @@ def test_fitted_estimators_and_their_machines_are_pickled(form, engine):
     assert np.array_equal(other.to_local().predict(X), one.to_local().predict(X))
 
 
-def test_scikit_learn_clones_them():
+class Uncopied:
+    """What a client is to scikit-learn."""
+
+    def __deepcopy__(self, memo):
+        raise TypeError("cannot pickle '_asyncio.Task' object")
+
+
+def test_scikit_learn_takes_them():
     base = pytest.importorskip("sklearn.base")
-    assert base.clone(DaskLinearSVC(C=2.0)).C == 2.0
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    client = Uncopied()
+    model = base.clone(DaskLinearSVC(C=2.0, client=client, class_weight={"a": 2.0}))
+    assert model.client is client
+    assert (model.C, model.class_weight) == (2.0, {"a": 2.0})
+    assert [base.is_classifier(form()) for form in (DaskSVC, DaskLinearSVC, DaskSVR)] == [True, True, False]
+    assert base.is_regressor(DaskSVR())
+    X, y = three(300)
+    pipe = make_pipeline(StandardScaler(), DaskSVC(parts=2))
+    found = GridSearchCV(pipe, {"dasksvc__C": [0.1, 5.0]}, cv=3).fit(X, y)
+    assert found.best_params_ == {"dasksvc__C": 5.0}
+    assert found.best_score_ > 0.8
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_support_vectors_are_shown_as_by_svc(classes):
+    svm = pytest.importorskip("sklearn.svm")
+    X, y = three(300)
+    y = y if classes == 3 else y == "a"
+    ours, theirs = DaskSVC(parts=2, tol=1e-7).fit(X, y), svm.SVC(tol=1e-7).fit(X, y)
+    assert (ours.support_ == theirs.support_).all()
+    assert (ours.n_support_ == theirs.n_support_).all()
+    assert (ours.support_vectors_ == theirs.support_vectors_).all()
+    assert np.allclose(ours.dual_coef_, theirs.dual_coef_, atol=1e-4)
+    assert np.allclose(ours.intercept_, theirs.intercept_, atol=1e-4)
+    assert ours.n_iter_.shape == theirs.n_iter_.shape
+    number = DaskSVR(parts=2, tol=1e-7).fit(X, X[:, 0]), svm.SVR(tol=1e-7).fit(X, X[:, 0])
+    assert np.allclose(number[0].dual_coef_, number[1].dual_coef_, atol=1e-3)
+    assert isinstance(number[0].n_iter_, int)
+
+
+@pytest.mark.parametrize("form", [DaskSVC, DaskLinearSVC])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_are_learnt_from_other_rows(form, classes):
+    X, y = three(600)
+    y = y if classes == 3 else y == "a"
+    model = form(parts=2).fit(X[:400], y[:400])
+    with pytest.raises(AttributeError, match="needs calibrate"):
+        model.predict_proba(X)
+    with pytest.raises(svmcore.InputError, match="y lacks"):
+        model.calibrate(X[400:], np.full(200, model.classes_[0]))
+    with pytest.raises(svmcore.InputError, match="holds 'other' at row 0"):
+        model.calibrate(X[400:], np.full(200, "other"))
+    found = model.calibrate(X[400:], y[400:]).predict_proba(X[:400])
+    assert found.shape == (400, classes)
+    assert np.allclose(found.sum(axis=1), 1.0)
+    right = found[np.arange(400), np.searchsorted(model.classes_, y[:400])]
+    prior = np.unique(y[:400], return_counts=True)[1] / 400
+    assert np.log(right).mean() > (prior * np.log(prior)).sum()  # better than the classes' shares alone
+    again = pickle.loads(pickle.dumps(model))
+    assert np.allclose(again.predict_proba(X[:9]), found[:9], rtol=1e-9)
+    assert "calibrated_" not in vars(model.fit(X, y))
 
 
 class Frame:
@@ -214,6 +275,8 @@ def test_columns_are_known_by_their_names(form, classes):
     asked = model.decision_function(X[:9])
     assert np.array_equal(model.decision_function(Frame("cab", X[:9, [2, 0, 1]])), asked)
     assert model.solutions_[0].feature_names == ("a", "b", "c")
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert not hasattr(form(parts=2).fit(X, y), "feature_names_in_")
     with pytest.raises(svmcore.InputError, match="it lacks 'a'"):
         model.predict(Frame("dbc", X[:9]))
     mixed = [(Frame("abc", X[:100]), y[:100]), (Frame("bac", X[100:]), y[100:])]

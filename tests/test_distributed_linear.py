@@ -297,7 +297,7 @@ def _bad(X, y):
         (lambda X, y: [(X, y, np.ones(len(y))), (X[:0], y[:0]), (X, y)], "part 0 has weights and part 2 has none"),
         (lambda X, y: [(X, y), (X, y == "yes")], "labels of part 1 are numbers and those of part 0 are strings"),
         (lambda X, y: [(X, y == "yes"), (X, y)], "labels of part 0 are numbers and those of part 1 are strings"),
-        (lambda X, y: [(X.tolist(), y), (X[:9].tolist(), y[:9])], "X is no array, and no list of parts either"),
+        (lambda X, y: [(X.tolist(), y), ([[1.0], [2.0, 3.0]], y[:2])], "part 1 is no array"),
     ],
 )
 def test_messages_name_the_part(parts, message):
@@ -307,16 +307,50 @@ def test_messages_name_the_part(parts, message):
 
 def test_messages_about_lists_and_single_numbers():
     X, y = overlapping(20)
-    with pytest.raises(svmcore.InputError, match=r"X is no array, and no list of parts either .* pairs"):
-        train_linear([X[:12].tolist(), X[12:].tolist()], [y[:12], y[12:]])
+    with pytest.raises(svmcore.InputError, match="X is a list of 2 parts; give y as a list of as many parts"):
+        train_linear([X[:12].tolist(), X[12:].tolist()], y)
     with pytest.raises(svmcore.InputError, match=r"X has 3 dimension.*in a list of parts every part is an array"):
-        train_linear([X[:10].tolist(), X[10:].tolist()], [y[:10], y[10:]])
+        train_linear(X.reshape(10, 2, 6), y[:10])
     with pytest.raises(svmcore.InputError, match="y is no array, and no list of parts either"):
         train_linear(X, [y[:12].tolist(), y[12:].tolist()])
     with pytest.raises(svmcore.InputError, match="X has 20 rows and y has 1; give one label a row"):
         train_linear(X, 1.0)
     with pytest.raises(svmcore.InputError, match="sample_weight has 1 numbers for 20 samples"):
         train_linear(X, y, 1.0, sample_weight=1.0)
+
+
+def test_parts_are_lists_as_well():
+    X, y = overlapping(200)
+    whole = train_linear([(X[:120], y[:120]), (X[120:], y[120:])])
+    rows, labels = X.tolist(), y.tolist()
+    for parts in (
+        ([(rows[:120], labels[:120]), (rows[120:], labels[120:])],),
+        ([[X[:120], y[:120]], [rows[120:], labels[120:]]],),
+        ([rows[:120], rows[120:]], [labels[:120], y[120:]]),
+    ):
+        assert train_linear(*parts).objective == whole.objective
+
+
+@pytest.mark.parametrize("text", [b"", b"no archive", b"PK\x03\x04" + bytes(99)])
+def test_a_broken_archive_is_named(tmp_path, text):
+    X, y = overlapping(100)
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    (tmp_path / "b.npz").write_bytes(text)
+    with pytest.raises(svmcore.InputError, match=r"part .*b\.npz is no \.npz file, or not a whole one"):
+        train_linear(str(tmp_path / "*.npz"))
+    np.savez(tmp_path / "b.npz", X=X, y=np.array([None] * 100))
+    with pytest.raises(svmcore.InputError, match=r"b\.npz .* holds arrays of objects; store numbers or strings"):
+        train_linear(str(tmp_path / "*.npz"))
+
+
+def test_a_checkpoint_among_the_parts_is_refused(tmp_path):
+    X, y = overlapping(100)
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    with pytest.raises(svmcore.InputError, match=r"checkpoint=.* fits the pattern of the parts, .*another folder"):
+        train_linear(str(tmp_path / "*.npz"), checkpoint=tmp_path / "run.npz")
+    train_svc([(X, y)], checkpoint=tmp_path / "run.npz", working_set=20)
+    with pytest.raises(svmcore.InputError, match=r"run\.npz is the checkpoint of a fit, and holds no rows"):
+        train_linear(str(tmp_path / "*.npz"))
 
 
 def test_messages_about_files(tmp_path):

@@ -110,9 +110,6 @@ def fitted_functions():
         "distributed.train_svc": (lambda X, y, **words: distributed.train_svc(X, y, parts=2, **words), LABELS),
         "distributed.train_svr": (lambda X, y, **words: distributed.train_svr(X, y, parts=2, **words), NUMBERS),
         "distributed.train_linear": (lambda X, y, **words: distributed.train_linear(X, y, parts=2, **words), LABELS),
-        "distributed.train_approximate": (
-            lambda X, y, **words: distributed.train_approximate(X, y, landmarks=4, parts=2, **words), LABELS,
-        ),
     }  # fmt: skip
 
 
@@ -154,7 +151,6 @@ def of_answers():
     calibrator = cv.calibrate()
     gp = svmcore.gp_regression(X, NUMBERS, noise=0.1)
     parts = distributed.train_svc(X, LABELS, parts=2)
-    landmarks = distributed.train_approximate(X, LABELS, landmarks=4, parts=2)
     alpha = np.abs(machine.alpha)
     return {
         f"{name}: X": (ask, X)
@@ -175,7 +171,6 @@ def of_answers():
             "GPSolution.predict": gp.predict,
             "GPSolution.variance": gp.variance,
             "PartsSolution.predict": parts.predict,
-            "Approximation.predict": landmarks.predict,
             "Solution.add": lambda X: machine.add(X, LABELS),
             "certificate": lambda X: svmcore.certificate(X, LABELS, alpha, 0.0, C=1.0),
             "verify": lambda X: verified(machine, X, LABELS),

@@ -106,7 +106,6 @@ calls = {
     "path": lambda: svmcore.svm_path(X, y, C_max=0.01), "svr path": lambda: svmcore.svr_path(X, t, C_max=0.01),
     "cv": lambda: svmcore.cv_path(X, y, cv=3, C_max=0.01), "parts": lambda: distributed.train_svc(X, y, parts=3),
     "linear parts": lambda: distributed.train_linear(X, y, parts=3),
-    "landmarks": lambda: distributed.train_approximate(X, y, parts=3, landmarks=50),
     "SVC": lambda: estimators.SVC().fit(X, y).predict(X), "loo": lambda: svmcore.leave_one_out(X[few], y[few]),
     "certificate": lambda: svmcore.certificate(X, y, np.full(n, 0.1), 0.0),
     "error curve": lambda: svmcore.svm_path(X[few], y[few]).error_curve(X, y),

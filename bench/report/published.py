@@ -22,7 +22,7 @@ from bench.report.sections import (
     gpu_grid,
     path_grid,
     processes,
-    scale_grids,
+    scale_grid,
     small,
     small_calls_grid,
     threads_grid,
@@ -193,7 +193,7 @@ def tables_block(results: Results) -> str:
     if found := cases(results, "estimators"):
         parts += ["### scikit-learn's interface", estimators_grid(found).markdown()]
     if found := cases(results, "scale"):
-        parts += ["### Over parts", *(grid.markdown() for grid in scale_grids(found))]
+        parts += ["### Over parts", scale_grid(found).markdown()]
     for suite, title in [("cold", "Cold start"), ("memory", "Peak memory")]:
         section = next((section for section in processes(results) if section.title.startswith(title)), None)
         if cases(results, suite) and section is not None:

@@ -368,30 +368,21 @@ def _counted(name: str, value: float | None) -> str:
     return f"{value / 1e6:.1f}" if name.startswith("bytes") else f"{value:.4g}" if value < 1e4 else f"{value:,.0f}"
 
 
-def scale_grids(found: list[Case]) -> list[Grid]:
-    """What was counted in every fit over parts, and what these counts say of many more rows."""
-    rows, guesses = [], []
-    for case in found:
-        for solver, row in case.rows.items():
-            score = row["score"]
-            what = [case.group, case.problem["name"], solver]
-            rows.append(what + [_counted(name, score.get(name)) for name in _COUNTS])
-            for n in ("1e+08", "1e+09"):
-                if f"pass_seconds_at_{n}" in score:
-                    passes = duration(score[f"pass_seconds_at_{n}"])
-                    each = score.get(f"worker_bytes_at_{n}")
-                    guesses.append([*what[1:], n, passes, _counted("bytes", each)])
-    return [
-        Grid(["what", "rows and features", "fit", *_COUNTS.values()], rows),
-        Grid(["counts of", "fit", "rows", "all passes, 800 cores", "MB to each worker"], guesses),
+def scale_grid(found: list[Case]) -> Grid:
+    """What was counted in every fit over parts."""
+    rows = [
+        [case.group, case.problem["name"], solver, *(_counted(name, row["score"].get(name)) for name in _COUNTS)]
+        for case in found
+        for solver, row in case.rows.items()
     ]
+    return Grid(["what", "rows and features", "fit", *_COUNTS.values()], rows)
 
 
 def scale(results: Results) -> Iterator[Section]:
     """Beyond one machine."""
     found = cases(results, "scale")
     if found:
-        yield Section("Over parts", [*scale_grids(found)])
+        yield Section("Over parts", [scale_grid(found)])
 
 
 EVERY_C = "svmcore, every C"

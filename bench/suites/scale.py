@@ -1,4 +1,4 @@
-"""Beyond one machine: what parts cost against all rows in memory, how counts grow, and what a cluster would need.
+"""Beyond one machine: what parts cost against all rows in memory, and how counts grow.
 
 Every fit runs in a process of its own, over parts in files. The largest take minutes and run with `--full`. Rounds, passes,
 rows and bytes do not depend on the load of the machine; seconds are of the processor, those of dask of all its processes.
@@ -26,14 +26,10 @@ from bench.suite import Suite
 from bench.worker import _forget_peak, _status
 
 KINDS = {"clean": data.clusters, "noisy": data.noisy, "classification": data.classification}
-RATES = {10: 7.0e9, 20: 4.6e9}  # kernel values a second and core, by features: measured with `add_block_32`
-
-LINEAR_ROW = 3e-9  # seconds a feature, row and core of a linear pass
-EXTRA_PASSES = 2
 
 
 class Case(NamedTuple):
-    """A fit: of which kind ("kernel", "dask", "linear", "one", "landmarks"), over which data, in how many parts."""
+    """A fit: of which kind ("kernel", "dask", "linear", "one"), over which data, in how many parts."""
 
     group: str
     fit: str
@@ -41,19 +37,16 @@ class Case(NamedTuple):
     n: int
     d: int
     parts: int
-    landmarks: int = 0
     full: bool = False
 
 
-OVERHEAD, GROWTH, WORKERS, LARGE, LANDMARKS = "overhead", "growth with n", "growth with parts", "large", "landmarks"
+OVERHEAD, GROWTH, WORKERS, LARGE = "overhead", "growth with n", "growth with parts", "large"
 CASES = [
     *(Case(OVERHEAD, fit, kind, 200_000, d, 16) for kind, d in (("clean", 20), ("classification", 10))
       for fit in ("one", "kernel", "dask")),
     *(Case(GROWTH, "kernel", kind, n, d, n // 12_500) for kind, d in (("clean", 20), ("noisy", 20), ("classification", 10))
       for n in (25_000, 50_000, 100_000)),
     *(Case(WORKERS, "kernel", "clean", 50_000, 20, parts) for parts in (2, 8, 32)),
-    *(Case(LANDMARKS, "landmarks", kind, 20_000, d, 4, m, full=m > 500 and kind == "clean")
-      for kind, d in (("classification", 10), ("clean", 20)) for m in (500, 2000)),
     Case(LARGE, "linear", "classification", 200_000, 20, 16),
     Case(LARGE, "linear", "classification", 2_000_000, 20, 16),
     Case(LARGE, "kernel", "classification", 1_000_000, 10, 16, full=True),
@@ -124,9 +117,6 @@ def _fit(pattern: str, case: Case, X: np.ndarray, y: np.ndarray, client: Any) ->
     if case.fit == "one":
         one = svmcore.train_svc(X, y)
         return {"support": len(one.support), "objective": -one.objective}
-    if case.fit == "landmarks":
-        near = distributed.train_approximate(pattern, landmarks=case.landmarks)
-        return {"relative_gap": near.relative_gap, "objective": near.upper_bound}
     if case.fit == "linear":
         parts = distributed.train_linear(pattern)
     else:
@@ -150,29 +140,6 @@ def _spawn(case: Case) -> dict[str, float]:
     return found
 
 
-def model(case: Case, found: dict[str, float], n: float, cores: int) -> dict[str, float]:
-    """What the counts of a fit say of n rows on so many cores: not measured. Its clocks and its network are guesses.
-
-    Rounds and passes stay what they are; support vectors grow with n, the free ones with the root of n. A linear machine of
-    so many rows takes two samples more until a band is thin enough.
-    """
-    if case.fit == "linear":
-        passes = found["passes"] + EXTRA_PASSES
-        return {
-            "rows": n, "passes": passes, "pass_seconds": passes * n * LINEAR_ROW * case.d / cores,
-            "band_rows": min(16.0 * float(np.sqrt(case.d * n)), 2.0**24 / case.d),
-        }  # fmt: skip
-    support = found["support"] * n / case.n
-    rate = RATES.get(case.d, 4.6e9)
-    return {
-        "rows": n,
-        "support": support,
-        "free": found["free"] * float(np.sqrt(n / case.n)),
-        "pass_seconds": found["passes"] * support * n / rate / cores,
-        "worker_bytes": found["passes"] * support * (4.0 * case.d + 8.0),
-    }
-
-
 def run(context: Context) -> None:
     one: dict[tuple[str, int], dict[str, float]] = {}
     for case in CASES:
@@ -190,10 +157,6 @@ def run(context: Context) -> None:
             one[case.kind, case.n] = found
         elif (case.kind, case.n) in one and case.group == OVERHEAD:
             found |= {f"{clock}_ratio": found[clock] / one[case.kind, case.n][clock] for clock in ("cpu", "wall")}
-        if case.fit in ("kernel", "linear") and case.group in (GROWTH, LARGE):
-            for n in (1e8, 1e9):
-                guessed = model(case, found, n, 800)
-                found |= {f"{key}_at_{n:.0e}": value for key, value in guessed.items()}
         context.results.add(
             {
                 "kind": "row", "suite": "scale", "group": case.group, "problem": {"name": name}, "solver": _called(case),
@@ -201,18 +164,18 @@ def run(context: Context) -> None:
                 "wall": [found["wall"]], "cpu": [found["cpu"]],
             }
         )  # fmt: skip
-        shown = ", ".join(f"{key} {value:.4g}" for key, value in found.items() if "_at_" not in key)
+        shown = ", ".join(f"{key} {value:.4g}" for key, value in found.items())
         context.say(f"  {case.group}, {name}, {_called(case)}: {shown}")
 
 
 def _called(case: Case) -> str:
     return {
         "one": "in memory", "kernel": f"{case.parts} parts", "linear": f"linear, {case.parts} parts",
-        "landmarks": f"{case.landmarks} landmarks", "dask": f"{case.parts} parts, dask, 2 processes",
+        "dask": f"{case.parts} parts, dask, 2 processes",
     }[case.fit]  # fmt: skip
 
 
-SUITE = Suite("scale", "over parts in files: overhead, growth, memory, landmarks (the largest: --full)", 12, run)
+SUITE = Suite("scale", "over parts in files: overhead, growth, memory (the largest: --full)", 12, run)
 
 if __name__ == "__main__":
     print(json.dumps(measure(sys.argv[1], Case(*json.loads(sys.argv[2])))))

@@ -1,24 +1,21 @@
 """Machines over parts of a data set: beyond one computer's memory, or beyond one computer.
 
 >>> from svmcore.distributed import train_linear
->>> train_linear([([[0.0], [1.0]], [0, 0]), ([[3.0], [4.0]], [1, 1])], C=1.0).converged  # doctest: +SKIP
+>>> train_linear([([[0.0], [1.0]], [0, 0]), ([[3.0], [4.0]], [1, 1])], C=1.0).converged
 True
 """
 
 from __future__ import annotations
 
 from svmcore.distributed.answer import PartsSolution
-from svmcore.distributed.approximate import Approximation, train_approximate
 from svmcore.distributed.estimators import DaskLinearSVC, DaskSVC, DaskSVR
 from svmcore.distributed.training import train_linear, train_svc, train_svr
 
 __all__ = [
-    "Approximation",
     "DaskLinearSVC",
     "DaskSVC",
     "DaskSVR",
     "PartsSolution",
-    "train_approximate",
     "train_linear",
     "train_svc",
     "train_svr",

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore.classes import Machines
 from svmcore.distributed.engine import dask_engine
 from svmcore.kernel.points import is_sparse
+from svmcore.models.sigmoid import probabilities
 from svmcore.models.solution import Solution, Terms
 from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns
+from svmcore.problem.division import Division
 
 _ROWS = 1 << 16  # rows predicted at a time
 
@@ -41,8 +44,9 @@ class Vectors(NamedTuple):
     X: Any
 
 
-class Fetched(NamedTuple):
-    """Support vectors that are here: what `PartsSolution.gather` is after a journey."""
+@dataclass(frozen=True)
+class Fetched:
+    """Support vectors that are here."""
 
     found: list[Vectors]
 
@@ -172,12 +176,12 @@ class PartsSolution:
         return self._local
 
     def decision_function(self, X: Any) -> Any:
-        """f(x) for every row of X, by blocks of rows; a lazy dask array where X is a collection of dask."""
-        return by_blocks(X, self._machine, labels=False)
+        """f(x) for every row of X, by blocks of rows; lazy where X is a collection of dask, a series for a data frame."""
+        return by_blocks(X, self._machine, "decision_function")
 
     def predict(self, X: Any) -> Any:
-        """The class (or value) of every row of X; a lazy dask array where X is a collection of dask."""
-        return by_blocks(X, self._machine, labels=True)
+        """The class (or value) of every row of X; lazy where X is a collection of dask, a series for a data frame."""
+        return by_blocks(X, self._machine, "predict")
 
     @property
     def _machine(self) -> Any:
@@ -245,12 +249,41 @@ class Weights(NamedTuple):
         return values if self.classes is None else np.asarray(self.classes[(values > 0).astype(int)])
 
 
-def by_blocks(X: Any, machine: Any, *, labels: bool) -> Any:
-    """Predictions, or decision values, of a machine for rows of any number."""
+class Calibrated(NamedTuple):
+    """A machine with sigmoids, one for each of its values."""
+
+    machine: Any
+    sigmoids: FloatArray
+    which: Division
+
+    @property
+    def columns(self) -> Columns:
+        """As the machine's."""
+        return self.machine.columns  # type: ignore[no-any-return]
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """As the machine's."""
+        return self.machine.classes  # type: ignore[no-any-return]
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """One column for each class."""
+        return probabilities(self.sigmoids, values_of(self.machine, X), self.which)
+
+
+def values_of(machine: Any, X: Any) -> FloatArray:
+    """The values of all machines at rows in memory, one column for each."""
+    if isinstance(machine, Machines):
+        return machine._values(X)
+    return np.asarray(machine.decision_function(X)).reshape(X.shape[0], -1)
+
+
+def by_blocks(X: Any, machine: Any, method: str) -> Any:
+    """What a method of a machine says of rows of any number."""
     if hasattr(X, "dask"):
-        return dask_engine().map_rows(X, machine, labels)
+        return dask_engine().map_rows(X, machine, method)
     X = X.tocsr() if hasattr(X, "tocsr") else X
-    function = machine.predict if labels else machine.decision_function
+    function = getattr(machine, method)
     if not hasattr(X, "shape") or len(X.shape) != 2 or X.shape[0] <= _ROWS or hasattr(X, "iloc"):
         return np.asarray(function(X))
     return np.concatenate([function(X[first : first + _ROWS]) for first in range(0, X.shape[0], _ROWS)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -377,10 +378,6 @@ def _of_frame(name: str, frame: Any, label: Any, weight: Any) -> Held:
     return _held(name, frame.drop(columns=drop), frame[label], None if weight is None else frame[weight])
 
 
-def _of_pair(name: str, pair: Any) -> Held:
-    return Held(name, Piece(*pair))
-
-
 def _chunks(values: Any, like: Any, name: str, count: int) -> list[Any]:
     """A vector in as many pieces as X has."""
     if values is None:
@@ -406,7 +403,7 @@ def _chunks(values: Any, like: Any, name: str, count: int) -> list[Any]:
 
 def _delayed_parts(X: Any, y: Any, weight: Any, label: Any) -> list[Any] | None:
     """The parts of a collection, or None for anything else."""
-    held, of_frame, of_pair = (dask.delayed(function, pure=False) for function in (_held, _of_frame, _of_pair))
+    held, of_frame, of_pair = (dask.delayed(function, pure=False) for function in (_held, _of_frame, files.piece))
     if isinstance(X, (list, tuple)) and len(X) and all(hasattr(x, "dask") or isinstance(x, Future) for x in X):
         if isinstance(X[0], da.Array):
             X, y = da.concatenate(X), None if y is None else da.concatenate(y)
@@ -432,28 +429,28 @@ def _delayed_parts(X: Any, y: Any, weight: Any, label: Any) -> list[Any] | None:
     return [held(str(k), *piece) for k, piece in enumerate(zip(pieces, labels, weights, strict=True))]
 
 
-def _predicted(rows: Any, machine: Any, labels: bool) -> Any:
+def _applied(rows: Any, machine: Any, method: str) -> Any:
+    """What a method says of a chunk; of a frame a series or a frame with the same index."""
     count = rows.shape[0]
-    rows = rows if count else np.zeros((1, rows.shape[1]))  # a chunk may be empty, and the data of a user may not
-    return (machine.predict(rows) if labels else machine.decision_function(rows))[:count]
+    given = rows if count else np.zeros((1, rows.shape[1]))  # a chunk may be empty, and the data of a user may not
+    found = getattr(machine, method)(given)[:count]
+    if not hasattr(rows, "iloc"):
+        return found
+    pandas = importlib.import_module("pandas")
+    return pandas.Series(found, rows.index) if found.ndim == 1 else pandas.DataFrame(found, rows.index, machine.classes)
 
 
-def map_rows(X: Any, machine: Any, labels: bool) -> Any:
-    """Predictions for a collection, as a lazy array by the same parts. The machine goes to every worker once."""
+def map_rows(X: Any, machine: Any, method: str) -> Any:
+    """Predictions for a collection, lazily and by the same parts: arrays for arrays, series for frames.
+
+    The machine goes to every worker once.
+    """
     if not isinstance(X, da.Array):
         names = border.column_names(X)
         if names is not None:
-            X = X[[names[place] for place in machine.columns.of(names)]]
-        X = X.to_dask_array()
+            machine.columns.of(names)
+        return X.map_partitions(_applied, dask.delayed(machine), method, meta=_applied(X._meta, machine, method))
     X = X.rechunk({1: -1})
-    classes = machine.classes
-    dtype = classes.dtype if labels and classes is not None else np.dtype(np.float64)
-    if not labels and classes is not None and len(classes) > 2:
-        width = machine.decision_function(np.zeros((1, X.shape[1]))).shape[1]
-        return X.map_blocks(
-            _predicted, dask.delayed(machine), labels, dtype=dtype, chunks=(X.chunks[0], (width,)),
-            meta=np.empty((0, 0), dtype=dtype),
-        )  # fmt: skip
-    return X.map_blocks(
-        _predicted, dask.delayed(machine), labels, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype=dtype)
-    )
+    like = np.asarray(getattr(machine, method)(np.zeros((1, X.shape[1]))))[:0]
+    shape: dict[str, Any] = {"chunks": (X.chunks[0], like.shape[1:])} if like.ndim > 1 else {"drop_axis": 1}
+    return X.map_blocks(_applied, dask.delayed(machine), method, dtype=like.dtype, meta=like, **shape)

@@ -6,18 +6,21 @@ They need neither scikit-learn nor, for files and arrays, dask.
 from __future__ import annotations
 
 import inspect
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from svmcore._door import entered
 from svmcore._errors import InputError
-from svmcore._types import KernelKind
+from svmcore._types import FloatArray, KernelKind
 from svmcore.classes import Machines
-from svmcore.distributed.answer import ManyWeights, PartsSolution, by_blocks
+from svmcore.cv.left_out import sigmoids
+from svmcore.distributed.answer import Calibrated, ManyWeights, PartsSolution, by_blocks, values_of
 from svmcore.distributed.setup import Setup, Words, setup
 from svmcore.distributed.training import MOST_FEATURES, fit_kernel, fit_linear
+from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
 from svmcore.problem import border, formulations
 from svmcore.problem.division import division
@@ -81,6 +84,7 @@ class _Estimator:
             solutions += (self._solved(each._replace(begun=problem.control.seconds)) for each in machines[1:])
         finally:
             problem.engine.close()
+        self.__dict__.pop("calibrated_", None)
         self.solutions_: list[PartsSolution] = solutions
         self.client_ = getattr(problem.engine, "client", None)
         self.classes_ = labels
@@ -96,6 +100,20 @@ class _Estimator:
     def __getstate__(self) -> dict[str, Any]:
         """Without clients, which belong to their process."""
         return {name: None if name in ("client", "client_") else value for name, value in self.__dict__.items()}
+
+    def __sklearn_clone__(self) -> Self:
+        """The same parameters, and no fit: of a client there is one, and it cannot be copied."""
+        params = self.get_params()
+        return type(self)(**{name: each if name == "client" else deepcopy(each) for name, each in params.items()})
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "solutions_")
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn's tools ask; nobody else does."""
+        from svmcore.estimators._sklearn import tags
+
+        return tags(classifier=self.losses == formulations.SVC_LOSSES)
 
     @property
     def solution_(self) -> PartsSolution:
@@ -128,6 +146,22 @@ class _Estimator:
         return max(solution.gap for solution in self.solutions_)
 
     @property
+    def n_iter_(self) -> Any:
+        """Rounds, or steps of the interior point: of a classifier with a kernel those of every machine."""
+        self._check_fitted()
+        found = np.array([len(solution.rounds) for solution in self.solutions_])
+        return found if isinstance(self, DaskSVC) else int(found.max())
+
+    @property
+    def feature_names_in_(self) -> Any:
+        """The names of the columns, where the parts have them."""
+        self._check_fitted()
+        names = self.solutions_[0].feature_names
+        if names is None:
+            raise AttributeError("feature_names_in_ needs data frames, or files whose columns have names")
+        return np.array(names, dtype=object)
+
+    @property
     def _machine(self) -> Any:
         self._check_fitted()
         first = self.solutions_[0]
@@ -143,13 +177,18 @@ class _Estimator:
         self._check_fitted()
         if self.solutions_[0].coef_ is None:
             raise AttributeError("coef_ needs the linear kernel")
-        return np.stack([solution.coef_ for solution in self.solutions_ if solution.coef_ is not None])
+        return self._sign * np.stack([solution.coef_ for solution in self.solutions_ if solution.coef_ is not None])
+
+    @property
+    def _sign(self) -> float:
+        """scikit-learn calls the first class of a pair positive where there are several pairs, and the second one here."""
+        return -1.0 if self.strategy == "ovo" and len(self.solutions_) > 1 else 1.0
 
     @property
     def intercept_(self) -> Any:
         """The constants of the machines."""
         self._check_fitted()
-        return np.array([solution.intercept for solution in self.solutions_])
+        return self._sign * np.array([solution.intercept for solution in self.solutions_])
 
     def to_local(self) -> Solution | Machines:
         """The same machine in one place, with its support vectors: a `svmcore.Solution`; of several classes `Machines`."""
@@ -158,22 +197,117 @@ class _Estimator:
         return found[0] if len(found) == 1 else Machines(self.classes_, self.strategy, found)
 
     def predict(self, X: Any) -> Any:
-        """Labels, or values; a lazy dask array where X is a collection of dask."""
-        return by_blocks(X, self._machine, labels=True)
+        """Labels, or values; lazy where X is a collection of dask: an array, or a series with the index of a data frame."""
+        return by_blocks(X, self._machine, "predict")
 
-    def decision_function(self, X: Any) -> Any:
-        """Decision values; a lazy dask array where X is a collection of dask."""
-        return by_blocks(X, self._machine, labels=False)
-
-    def score(self, X: Any, y: Any) -> float:
-        """The share of right labels, or R squared of a regression."""
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of right labels, or R squared of a regression; `sample_weight`: how much each row counts."""
         predicted, y = (entered(values, "y") for values in (self.predict(X), y))
         y = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
         if y.shape != predicted.shape:
             raise InputError(f"y has shape {y.shape} and X has {len(predicted)} rows; give one label a row")
+        w = np.ones(len(y)) if sample_weight is None else border.vector(sample_weight, "sample_weight", len(y))
         if self.classes_ is not None:
-            return float(np.mean(predicted == y))
-        return float(1.0 - np.sum((y - predicted) ** 2) / np.sum((y - y.mean()) ** 2))
+            return float(np.average(predicted == y, weights=w))
+        return float(1.0 - w @ (y - predicted) ** 2 / (w @ (y - np.average(y, weights=w)) ** 2))
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class _Classifier(_Estimator):
+    """Those that tell classes apart."""
+
+    def decision_function(self, X: Any) -> Any:
+        """Decision values; lazy where X is a collection of dask: an array, or a series or frame for a data frame."""
+        return by_blocks(X, self._machine, "decision_function")
+
+    def calibrate(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn probabilities from rows that the machines were not trained on: afterwards there is `predict_proba`.
+
+        A sigmoid for each machine (Platt); of several classes those of the pairs are coupled. The values of all rows
+        come to this process: some 10,000 rows are enough.
+        """
+        machine, y = self._machine, border.label_array(entered(y, "y"), "y").reshape(-1)
+        values = entered(by_blocks(X, _Values(machine), "decision_function"), "X")
+        if len(y) != len(values):
+            raise InputError(f"X has {len(values)} rows and y {len(y)}; give one label a row")
+        w = np.ones(len(y)) if sample_weight is None else border.vector(sample_weight, "sample_weight", len(y))
+        missing = [str(label) for label in self.classes_ if not ((y == label) & (w > 0.0)).any()]
+        strange = np.flatnonzero(~np.isin(y, self.classes_))
+        if missing or len(strange):
+            what = (
+                f"holds {y[strange].tolist()[0]!r} at row {strange[0]}"
+                if len(strange)
+                else f"lacks {', '.join(missing)}"
+            )
+            raise InputError(f"y {what}; calibrate needs rows of all classes that were trained, and of no others")
+        which = division(len(self.classes_), self.strategy)
+        found = sigmoids(values, np.searchsorted(self.classes_, y), w, which, self.tol)
+        self.calibrated_ = Calibrated(machine, found, which)
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        """The probability of every class (columns, as `classes_`), after `calibrate`; lazy as `predict` is."""
+        self._check_fitted()
+        if "calibrated_" not in self.__dict__:
+            raise AttributeError("predict_proba needs calibrate(X, y) first, with rows that were not trained on")
+        return by_blocks(X, self.calibrated_, "predict_proba")
+
+
+class _Values(NamedTuple):
+    """A machine whose decision values are those of all its machines, one column for each."""
+
+    machine: Any
+
+    @property
+    def columns(self) -> Any:
+        """As the machine's."""
+        return self.machine.columns
+
+    @property
+    def classes(self) -> Any:
+        """Names of the columns."""
+        return None
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """The values."""
+        return values_of(self.machine, X)
+
+
+class _Vectors:
+    """What scikit-learn shows of machines with a kernel, in its layout; they are put together when asked for."""
+
+    @property
+    def _shown(self: Any) -> Any:
+        from svmcore.estimators._fitted import Fitted
+
+        self._check_fitted()
+        found, codes = self.to_local(), None
+        if self.classes_ is not None:
+            codes = np.zeros(found.n_points, np.int64)
+            machines = found.machines if isinstance(found, Machines) else (found,)
+            for machine, part in zip(machines, division(len(self.classes_), self.strategy).parts, strict=True):
+                codes[machine.support] = np.where(machine.dual_coef > 0.0, part.plus[0], part.minus[0])
+        return Fitted(found, codes, sparse=is_sparse(found.support_vectors))
+
+    @property
+    def support_(self) -> Any:
+        """The rows of the support vectors, by class; rows of all parts are counted one after the other."""
+        return self._shown.support
+
+    @property
+    def support_vectors_(self) -> Any:
+        """The support vectors, in the order of `support_`."""
+        return self._shown.support_vectors
+
+    @property
+    def n_support_(self) -> Any:
+        """Support vectors of each class."""
+        return self._shown.n_support
+
+    @property
+    def dual_coef_(self) -> Any:
+        """Their coefficients, as scikit-learn's `SVC` orders them."""
+        return self._shown.dual_coef
 
 
 def _of_classes(problem: Setup, strategy: str) -> list[Setup]:
@@ -189,7 +323,7 @@ def _of_classes(problem: Setup, strategy: str) -> list[Setup]:
 
 
 @dataclass(eq=False, repr=False)
-class DaskSVC(_Estimator):
+class DaskSVC(_Vectors, _Classifier):
     """Kernel classifier over parts, two classes or more (one against one); parameters as `svmcore.distributed.train_svc`.
 
     Examples
@@ -215,7 +349,7 @@ class DaskSVC(_Estimator):
 
 
 @dataclass(eq=False, repr=False)
-class DaskSVR(_Estimator):
+class DaskSVR(_Vectors, _Estimator):
     """Kernel regression over parts; parameters as `svmcore.distributed.train_svr`."""
 
     losses: ClassVar[tuple[str, ...]] = formulations.SVR_LOSSES[:2]
@@ -231,7 +365,7 @@ class DaskSVR(_Estimator):
 
 
 @dataclass(eq=False, repr=False)
-class DaskLinearSVC(_Estimator):
+class DaskLinearSVC(_Classifier):
     """Linear classifier over parts, two classes or more (each against the rest); parameters as `train_linear`.
 
     The intercept is not regularised and the loss is the hinge, unlike those of scikit-learn's `LinearSVC`.

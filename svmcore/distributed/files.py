@@ -6,6 +6,7 @@ needed. Parquet files have one part for each row group, and need pyarrow. Everyt
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 import zipfile
@@ -73,18 +74,25 @@ class File(NamedTuple):
 
 def _archive(path: str) -> Piece:
     """X, y and sample_weight of an .npz file, mapped where they are stored as they are."""
+    with open(path, "rb") as file:
+        whole = zipfile.is_zipfile(file)
+    if not whole:
+        raise InputError(f"part {path} is no .npz file, or not a whole one; write it again, or leave it out")
     try:
         with np.load(path, allow_pickle=False) as stored:
             names = set(stored.files)
+            if {"format", "problem"} <= names:
+                raise InputError(f"part {path} is the checkpoint of a fit, and holds no rows; leave it out")
             if "X" not in names:
                 return Piece(*load_data(path))
             y = stored["y"] if "y" in names else None
             weight = stored["sample_weight"] if "sample_weight" in names else None
         return Piece(_member(path, "X.npy"), y, weight)
-    except (ValueError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"part {path} is no archive of arrays ({error})") from None
+        objects = "it holds arrays of objects; store numbers or strings" if "pickle" in str(error) else error
+        raise InputError(f"part {path} is no archive of arrays that can be read ({objects})") from None
 
 
 def _member(path: str, name: str) -> Any:
@@ -202,9 +210,36 @@ def _array(values: Any, name: str) -> Any:
         ) from None
 
 
+def _is_rows(value: Any) -> bool:
+    """Whether it looks like the rows of a part: an array, or a list of lists."""
+    if isinstance(value, (list, tuple)):
+        return bool(len(value)) and np.ndim(value[0]) == 1
+    return len(getattr(value, "shape", ())) == 2
+
+
 def _is_piece(value: Any) -> bool:
     """Whether it looks like (X, y) or (X, y, weights) of a part."""
-    return isinstance(value, tuple) and len(value) in (2, 3) and len(getattr(value[0], "shape", ())) == 2
+    return isinstance(value, (list, tuple)) and len(value) in (2, 3) and _is_rows(value[0])
+
+
+def piece(name: str, pair: Any) -> Held:
+    """A part that was given as (X, y) or (X, y, weights)."""
+    if not _is_piece(pair):
+        raise InputError(
+            f"part {name} is a {type(pair).__name__}; give (X, y) or (X, y, weights), X with two dimensions"
+        )
+    X, *rest = pair
+    return Held(name, Piece(X if hasattr(X, "shape") else _array(X, f"part {name}"), *rest))
+
+
+def refuse_among(X: Any, path: str | None) -> None:
+    """A checkpoint that lies among the parts would be read as one by the next run."""
+    if path is None or not isinstance(X, (str, os.PathLike)):
+        return
+    if fnmatch.fnmatch(os.path.abspath(path), os.path.abspath(os.fspath(X))):
+        raise InputError(
+            f"checkpoint={path!r} fits the pattern of the parts, {os.fspath(X)!r}; put it into another folder"
+        )
 
 
 def sources(X: Any, y: Any = None, weight: Any = None, *, label: Any = None, parts: int | None = None) -> list[Any]:
@@ -214,13 +249,14 @@ def sources(X: Any, y: Any = None, weight: Any = None, *, label: Any = None, par
         if isinstance(y, (str, os.PathLike)):
             y = names_of(y)
         return _of_files(names, y, label, weight)
-    if isinstance(X, (list, tuple)) and len(X) and all(hasattr(each, "shape") and len(each.shape) == 2 for each in X):
+    if isinstance(X, (list, tuple)) and len(X) and all(map(_is_rows, X)):
         for name, values in (("y", y), ("sample_weight", weight)):
-            if (name == "y" or values is not None) and (values is None or len(values) != len(X)):
+            if (name == "y" or values is not None) and (not hasattr(values, "__len__") or len(values) != len(X)):
                 raise InputError(f"X is a list of {len(X)} parts; give {name} as a list of as many parts")
-        return [Held(str(k), Piece(each, y[k], None if weight is None else weight[k])) for k, each in enumerate(X)]
-    if isinstance(X, (list, tuple)) and len(X) and all(_is_piece(each) for each in X):
-        return [Held(str(k), Piece(*each)) for k, each in enumerate(X)]
+        beside = [(y[k],) if weight is None else (y[k], weight[k]) for k in range(len(X))]
+        return [piece(str(k), (each, *own)) for k, (each, own) in enumerate(zip(X, beside, strict=True))]
+    if isinstance(X, (list, tuple)) and len(X) and all(map(_is_piece, X)):
+        return [piece(str(k), each) for k, each in enumerate(X)]
     columns = border.column_names(X)
     X = _shaped(X)
     if len(X.shape) != 2:

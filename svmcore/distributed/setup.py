@@ -124,6 +124,7 @@ def setup(X: Any, y: Any, sample_weight: Any, form: dict[str, Any], words: Words
     parts = None if words.parts is None else border.integer("parts", words.parts, low=1)
     verbose = border.verbosity(words.verbose)
     control = new_control("fit", words.time_limit, words.callback, 0)
+    files.refuse_among(X, Ledger(words.checkpoint, {}).path)
     engine = _engine(X, words)
     if engine.name == "dask":
         found = engine.sources(X, y, sample_weight, words.label, parts)  # type: ignore[attr-defined]

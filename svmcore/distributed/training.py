@@ -12,7 +12,7 @@ from svmcore._keywords import checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import NONZERO, Kernel, KernelKind, Status
 from svmcore.distributed import band, linear, rounds, scan, stages
-from svmcore.distributed.answer import PartsSolution, Round, Vectors
+from svmcore.distributed.answer import Fetched, PartsSolution, Round, Vectors
 from svmcore.distributed.engine import Crew, Halted
 from svmcore.distributed.setup import Setup, Words, setup, speak
 from svmcore.problem import border, formulations
@@ -175,17 +175,6 @@ class _FromCrew:
         return [Vectors(*part) for part in self.crew.all("vectors")]
 
 
-class _FromParts:
-    """Fetches those of a kernel machine."""
-
-    def __init__(self, fit: rounds.Rounds) -> None:
-        assert fit.stand is not None
-        self.engine, self.pairs = fit.engine, list(zip(fit.parts, fit.stand.states, strict=True))
-
-    def __call__(self) -> list[Vectors]:
-        return [Vectors(*part) for part in self.engine.gather(self.engine.run(scan.vectors, self.pairs))]
-
-
 @checked()
 def train_svc(
     X: Any,
@@ -341,6 +330,9 @@ def fit_kernel(problem: Setup, working_set: int | None, whole: bool) -> PartsSol
     assert fit.stand is not None
     at = fit.stand
     n_support = sum(part.support for part in at.surveys)
+    vectors = [
+        Vectors(*part) for part in problem.engine.gather(problem.engine.run(scan.vectors, fit._pairs(at.states)))
+    ]
     coef = None
     if task.kernel.kind == KernelKind.LINEAR:
         shares = problem.engine.gather(problem.engine.run(scan.weights, list(zip(fit.parts, at.states, strict=True))))
@@ -358,6 +350,6 @@ def fit_kernel(problem: Setup, working_set: int | None, whole: bool) -> PartsSol
         status=status, fit_seconds=problem.seconds, n_support=n_support, n_free=at.free, rounds=fit.rounds,
         rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
         classes=_classes(problem), kernel=task.kernel, terms=problem.terms, n_features=task.n_features, coef_=coef,
-        engine=problem.engine.name, gather=_FromParts(fit), stats=stats,
+        engine=problem.engine.name, gather=Fetched(vectors), stats=stats,
         feature_names=problem.whole.names,
     )  # fmt: skip
