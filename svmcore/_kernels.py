@@ -154,8 +154,8 @@ def unload_source(points, i, x):
 
 
 @jit
-def _epilogue(kernel, out, bits, power):
-    """Turn one block of measures into kernel values. In place: out, and bits, which the exponential needs."""
+def from_measures(kernel, out, bits, power):
+    """The epilogue: turn one block of measures into kernel values. In place: out, and bits, which the exponential needs."""
     kind = kernel.kind
     if kind == RBF or kind == LAPLACIAN:
         for j in range(LANES):
@@ -208,7 +208,7 @@ def kernel_row(kernel, source, i, target, first, last, scratch, out):
                     block[j] = _sparse_measure(kind, x, total, source, i, target, start + j)
             for j in range(count, LANES):
                 block[j] = 0.0
-        _epilogue(kernel, block, bits, power)
+        from_measures(kernel, block, bits, power)
     unload_source(source, i, x)
 
 

@@ -48,6 +48,8 @@ SIDES = ("greater", "less", "two-sided")
 STOPS = (None, "besag-clifford")
 _USUAL, _AS_SCIKIT = 1000, 100  # permutations, by form of the call
 _MACHINES = {"SVC": "hinge", "SVR": "epsilon_insensitive"}
+_OF_LINEAR = ": it also makes its intercept small. SVC(kernel='linear'), or SVR, does not, and has the fast way"
+_AS_THEY_ARE = {"max_iter": -1, "break_ties": False, "multi_class": "ovo"}
 _THEIR_WORDS = ("C", "kernel", "gamma", "degree", "coef0")
 
 
@@ -147,7 +149,8 @@ def permutation_test(
     """Test a cross-validated score against those of permuted labels: `permutation_test(X, y, cv=5, n_permutations=1000)`.
 
     With a machine first, `permutation_test(SVC(...), X, y, ...)`, it is the call of scikit-learn's `permutation_test_score`:
-    100 permutations, and its scores. The machine is an SVC or SVR, scikit-learn's or this library's.
+    100 permutations, and its scores. The machine is an SVC or SVR, scikit-learn's or this library's. Its gamma="scale" looks
+    at the rows that train in a fold; without a machine first, at all rows.
 
     Parameters
     ----------
@@ -199,6 +202,8 @@ def permutation_test(
         form, found, weights, n, words["C"], cv, groups, score if scoring is None else scoring, words["tol"]
     )
     setting = replace(setting, word="permutation", keep=border.flag("pooled", pooled))
+    if exact and form.gamma == "scale" and form.kernel in ("rbf", "poly", "sigmoid"):
+        setting = setting.with_own_gamma(X, form)
     plan = _plan(n_permutations, permutations, alternative, statistic, stop, exceed, exact, pooled)
     order = _own_order(permutations, n) if permutations is not None else shuffles(n, plan.n, groups, random_state)
     matrices = checked_matrices(gram)
@@ -238,13 +243,15 @@ def _sorted_words(data: tuple[Any, ...], named: tuple[Any, ...], words: dict[str
 def words_of(estimator: Any) -> dict[str, Any]:
     """The problem of an SVC or SVR, scikit-learn's or this library's; InputError for others."""
     kind = type(estimator)
-    if kind.__name__ not in _MACHINES or kind.__module__.split(".")[0] not in ("sklearn", "svmcore"):
-        raise InputError(
-            f"{kind.__name__} is not an SVC or SVR; svmcore.estimators.permutation_test_score takes any estimator, and hands "
-            "what it does not know to scikit-learn"
-        )
+    name = kind.__name__
+    if name not in _MACHINES or kind.__module__.split(".")[0] not in ("sklearn", "svmcore"):
+        more = _OF_LINEAR if name in ("LinearSVC", "LinearSVR") else ""
+        raise InputError(f"{name} is not an SVC or SVR{more}")
     params = estimator.get_params()
-    words = {name: params[name] for name in _THEIR_WORDS} | {"loss": _MACHINES[kind.__name__]}
+    for word, usual in _AS_THEY_ARE.items():
+        if params.get(word, usual) != usual:
+            raise InputError(f"{name}({word}={params[word]!r}) is not what all fits share; leave {word} at {usual!r}")
+    words = {name: params[name] for name in _THEIR_WORDS} | {"loss": _MACHINES[name]}
     return words | {name: params[name] for name in ("epsilon", "class_weight") if params.get(name) is not None}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 from svmcore._door import entered
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._threads import one_blas_thread
-from svmcore._types import FloatArray, IntArray, KernelKind
+from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
+from svmcore.cv.grams import squared_distances
 from svmcore.cv.trials import COUNTED, FoldNumbers, Judge, Plan, first_lack, judged, make_judge, make_plan
 from svmcore.kernel.points import is_sparse
+from svmcore.kernel.table import facts_of
 from svmcore.kernel.whole import whole_kernel
 from svmcore.parallel import run_all
 from svmcore.problem import border
 from svmcore.solve import one_class_problem
-from svmcore.solvers._crowd import SLICE, Manner, Matrices, booth_for, crowd_of, harvest, matrices_of, pilot
+from svmcore.solvers._crowd import SLICE, Manner, Matrices, Scaled, booth_for, crowd_of, harvest, matrices_of, pilot
 from svmcore.solvers._crowd_jit import GAP, PRIMAL, VIOLATION
 
 MOST_ROWS = 2000  # beyond, kernel matrices and their forms leave every cache, and other functions are as fast
@@ -49,6 +51,17 @@ class Trial:
     tol: float
     word: str = "column"  # what a labelling is called in messages
     keep: bool = False  # whether decision values are wanted
+    own: tuple[Scaled, Kernel] | None = None  # the kernel, where the rows that train say what gamma is
+
+    def with_own_gamma(self, X: Any, form: Wording) -> Trial:
+        """The same where gamma="scale" looks at the rows that train in a fold. Fixed folds become a round each."""
+        rounds = self.plan.fixed
+        if rounds is not None:
+            rounds = [
+                FoldNumbers(np.where(each.folds == k, 0, np.where(each.folds < 0, -1, 1)), 1)
+                for each in rounds for k in range(each.n_folds)
+            ]  # fmt: skip
+        return replace(self, own=_scaled(X, form), plan=self.plan._replace(fixed=rounds))
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -106,7 +119,7 @@ def part_of(setting: Trial, matrices: Matrices, inverse: list[bool], codes: Any,
     scores, told = [], []
     decisions: list[FloatArray] = []
     for cost, by_inverse in zip(setting.costs, inverse, strict=True):
-        way, own = Manner(setting.tol, by_inverse, certain), []
+        way, own = Manner(setting.tol, by_inverse, certain, own=setting.own), []
         for each in rounds:
             found = [harvest(matrices, setting.crowd(codes, pair, each, cost), way, booth) for pair in setting.pairs]
             values = np.stack([one.decisions for one in found], axis=-1)
@@ -163,6 +176,8 @@ def chosen_classes(values: FloatArray, pairs: list[tuple[int, int]], n_classes: 
 
 def pilots(setting: Trial, matrices: Matrices, codes: Any) -> list[bool]:
     """For each cost, whether the inverse is asked first. The first labellings decide, by counts."""
+    if setting.own is not None:
+        return [False] * len(setting.costs)
     few = codes[:_PILOT]
     rounds = setting.plan.rounds(few)
     setting.demand(few, rounds, 0)
@@ -250,6 +265,25 @@ def gram_of_rows(X: Any, form: Wording, n_threads: int) -> tuple[FloatArray, Flo
         return np.asarray(whole_kernel(problem.X, kernel, problem.spec.function, n_threads)), weights
 
 
+def _scaled(X: Any, form: Wording) -> tuple[Scaled, Kernel]:
+    """The kernel where the rows that train say what gamma is. Measures are multiplied by it."""
+    kernel, points = border.kernel(form.kernel, X, 1.0, form.degree, form.coef0).kernel, border.features(X)
+    with one_blas_thread:
+        if facts_of(kernel).measure == "square":
+            measure = squared_distances(points)
+        else:
+            products = points @ points.T
+            measure = np.ascontiguousarray(products.todense() if is_sparse(points) else products)
+    n, d = points.shape
+    means = np.asarray(points.mean(axis=1)).reshape(n)
+    if is_sparse(points):
+        squares = np.asarray(points.multiply(points).sum(axis=1)).reshape(n) - d * means**2
+    else:
+        squares = np.square(points - means[:, None]).sum(axis=1)
+    empty = np.zeros(0)
+    return Scaled(np.asarray(measure), means, squares, d, empty, np.zeros(0, np.int64), empty), kernel
+
+
 def demand_size(n: int) -> None:
     """Refuse what is not small."""
     if n > MOST_ROWS:
@@ -294,11 +328,8 @@ def _factors(form: Wording, found: Learned) -> FloatArray:
     """Factors of the costs by class; negative where folds decide."""
     if found.classes is None:
         return np.ones(2)
-    k = len(found.classes)
     if isinstance(form.class_weight, str) and form.class_weight == "balanced":
-        if k > 2:
-            raise InputError("class_weight='balanced' is for two classes here; give a mapping from label to weight")
-        return np.full(2, -1.0)
+        return np.full(len(found.classes), -float(len(found.classes)))
     return border.class_factors(form.class_weight, found.classes, found.codes[0], None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import svmcore
+from svmcore._types import Kernel, KernelKind
 from svmcore.simd import passes
 from svmcore.solvers import _crowd as crowd
 from svmcore.solvers import _crowd_jit as loops
@@ -185,7 +187,7 @@ def test_weights_rows_of_other_classes_and_rows_that_never_train():
 def test_balanced_costs_are_those_of_each_fold():
     n, values = 30, labellings(30, 2)
     folds, K = np.arange(n) % FOLDS, matrix("rbf", n)
-    balanced = crowd.crowd_of(values, folds, FOLDS, 1.5, labels=True, factors=np.full(2, -1.0))
+    balanced = crowd.crowd_of(values, folds, FOLDS, 1.5, labels=True, factors=np.full(2, -2.0))
     found = crowd.harvest(crowd.matrices_of(K), balanced, crowd.Manner(1e-8, False, False, True))
     for k, beta in enumerate(found.coef):
         y, trains = values[k // FOLDS], folds != k % FOLDS
@@ -194,6 +196,51 @@ def test_balanced_costs_are_those_of_each_fold():
             top = 1.5 * trains.sum() / (2.0 * own.sum())
             assert np.abs(beta[own]).max() <= top * (1 + 1e-12)
     assert np.abs(found.coef).max() > 1.5, "a box that is larger than C is used"
+
+
+def test_boxes_that_hold_a_sum_of_zero_but_for_rounding_say_the_bias():
+    """All 12 and 20 variables are at their bounds. Their sum is rounding, which one variable would have to take."""
+    X, y = rows(32)[0], np.where(np.arange(32) < 12, 1.0, -1.0)
+    K = rbf(X)
+    for costs, end in (((0.5, 0.3), None), ((0.5 * (1 + 1e-15), 0.3), min), ((0.5, 0.3 * (1 + 1e-15)), max)):
+        tasks = crowd.crowd_of(y[None], np.full(32, 9), 1, 0.01, labels=True, factors=np.array([costs[1], costs[0]]))
+        found = crowd.harvest(crowd.matrices_of(K), tasks, crowd.Manner(1e-6, False, False, True))
+        beta, bias = found.coef[0], found.told[0, loops.BIAS]
+        np.testing.assert_allclose(np.abs(beta), 0.01 * np.where(y > 0, *costs), rtol=1e-13)
+        v = y - K @ beta
+        ends = v[y < 0].max(), v[y > 0].min()  # of those that can grow, and of those that can shrink
+        over = math.fsum(beta)
+        expected = 0.5 * sum(ends) if over == 0.0 else ends[1 if over > 0.0 else 0]
+        assert bias == pytest.approx(expected, abs=1e-12)
+        assert end is None or over != 0.0
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_the_rows_that_train_say_what_gamma_is(columns):
+    n, values = 70, labellings(70, columns)
+    X = rows(n)[0] + 5.0
+    folds = np.array([np.random.default_rng(k).permutation(np.arange(n) % FOLDS) for k in range(columns)])
+    folds[:, :3] = -1
+    square = ((X[:, None] - X) ** 2).sum(-1)
+    means = X.mean(axis=1)
+    nothing = np.zeros(0)
+    own = crowd.Scaled(square, means, ((X - means[:, None]) ** 2).sum(axis=1), 3, nothing, np.zeros(0, int), nothing)
+    tasks = crowd.crowd_of(values, folds, FOLDS, 2.0, labels=True)
+    kernel = Kernel(int(KernelKind.RBF), 1.0, 0.0, 1, 0.0)
+    found = crowd.harvest(crowd.matrices_of(np.eye(n)), tasks, crowd.Manner(1e-9, False, False, own=(own, kernel)))
+    assert (found.told[:, loops.VIOLATION] <= 1e-9).all()
+    for k in range(columns):
+        for f in range(FOLDS):
+            trains, out = (folds[k] != f) & (folds[k] >= 0), folds[k] == f
+            K = np.exp(-square / (3 * X[trains].var()))
+            alone = crowd.crowd_of(values[k : k + 1], np.where(out, 0, np.where(trains, 1, -1)), 1, 2.0, labels=True)
+            plain = crowd.harvest(crowd.matrices_of(K), alone, crowd.Manner(1e-9, False, False))
+            np.testing.assert_allclose(found.decisions[k, out], plain.decisions[0, out], atol=1e-8)
+            assert found.told[k * FOLDS + f, loops.GAP] <= 1e-6
+    tasks = crowd.crowd_of(values, np.full(n, 9), 1, 2.0, labels=True)
+    same = own._replace(measure=np.zeros((n, n)), means=np.ones(n), squares=np.zeros(n))
+    found = crowd.harvest(crowd.matrices_of(np.eye(n)), tasks, crowd.Manner(1e-9, False, False, own=(same, kernel)))
+    assert (found.told[:, loops.VIOLATION] <= 1e-9).all(), "rows without a variance have gamma 1"
 
 
 def test_one_class_alone_is_a_constant():

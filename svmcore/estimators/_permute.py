@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from svmcore._errors import InputError
+from svmcore._errors import CostWarning, InputError, warn
 from svmcore.cv.trials import OF_LABELS, OF_TARGETS
 from svmcore.estimators import _sklearn as sk
 from svmcore.permutations import permutation_test, words_of
+from svmcore.trials import MOST_ROWS
 
 
 def permutation_test_score(
@@ -17,7 +18,8 @@ def permutation_test_score(
     """The significance of a cross-validated score, by permutations: the call and the result of scikit-learn's function.
 
     An SVC or SVR, scikit-learn's or this library's, takes the way of `svmcore.permutation_test`. What that does not know
-    (other estimators, another score, more than 2,000 rows, parameters of fit) is handed to scikit-learn.
+    (other estimators, another score, more than 2,000 rows, parameters of fit) is handed to scikit-learn, with a
+    `CostWarning` that says why.
 
     Returns
     -------
@@ -40,24 +42,27 @@ def permutation_test_score(
         "n_jobs": n_jobs,
         "random_state": random_state,
     }
-    if _is_known(estimator, scoring) and not any(value is not None for value in others.values()):
-        try:
-            return permutation_test(estimator, X, y, scoring=scoring, verbose=verbose, **words)
-        except InputError:  # what cannot be there either is said in scikit-learn's words
-            pass
+    obstacle = _obstacle(estimator, X, scoring, others)
+    if not obstacle:
+        return permutation_test(estimator, X, y, scoring=scoring, verbose=verbose, **words)
+    warn(f"no fast way: {obstacle}. scikit-learn does it, one fit after the other", CostWarning)
     return sk.permutation_test_score()(estimator, X, y, scoring=scoring, verbose=verbose, **words, **others)
 
 
-def _is_known(estimator: Any, scoring: Any) -> bool:
-    """Whether the fast way knows the machine and the score."""
+def _obstacle(estimator: Any, X: Any, scoring: Any, others: dict[str, Any]) -> str:
+    """Why this test has no fast way; an empty text where it has one."""
     try:
-        loss = words_of(estimator)["loss"]
-    except InputError:
-        return False
-    known = OF_LABELS if loss == "hinge" else {name for name in OF_TARGETS if name != "correlation"}
-    return (scoring is None or (isinstance(scoring, str) and scoring in known)) and estimator.get_params()[
-        "max_iter"
-    ] == -1
+        labels = words_of(estimator)["loss"] == "hinge"
+    except InputError as error:
+        return str(error)
+    known = [name for name in (OF_LABELS if labels else OF_TARGETS) if name != "correlation"]  # scikit-learn has none
+    if scoring is not None and scoring not in known:
+        return f"scoring={scoring!r:.60} is not one of {', '.join(map(repr, known))}"
+    given = [name for name, value in others.items() if value is not None]
+    if given:
+        return f"{given[0]} goes to each fit"
+    rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    return f"{rows:,} rows are more than {MOST_ROWS:,}" if rows > MOST_ROWS else ""
 
 
 __all__ = ["permutation_test_score"]

@@ -13,10 +13,11 @@ import numpy as np
 from scipy.linalg import lapack
 
 from svmcore._threads import one_blas_thread
-from svmcore._types import FloatArray, IntArray
+from svmcore._types import LANES, FloatArray, IntArray, Kernel
+from svmcore.kernel.points import new_scratch
 from svmcore.simd.passes import TOGETHER
 from svmcore.simd.vector import BIG_32
-from svmcore.solvers._crowd_jit import STEPS, TAU, TOLD, TURNS, Crowd, Harvest, run_tasks
+from svmcore.solvers._crowd_jit import STEPS, TOLD, TURNS, Crowd, Harvest, Scaled, run_scaled, run_tasks, take_forms
 from svmcore.solvers._crowd_sets_jit import Booth, Matrices
 
 WIDTH = 32  # vectors in float32 are padded to so many entries, and those in float64 to half as many
@@ -31,23 +32,16 @@ def matrices_of(gram: Any, *, inverse: bool = True) -> Matrices:
     """The forms of a symmetric kernel matrix that tasks work with."""
     n = len(gram)
     width, columns = -(-n // WIDTH) * WIDTH, -(-n // (WIDTH // 2)) * (WIDTH // 2)
-    double = np.zeros((n, columns))
+    double, single, gain = np.zeros((n, columns)), np.zeros((n, width), np.float32), np.zeros((n, width), np.float32)
     double[:, :n] = gram
-    diagonal = double.diagonal().copy()
-    size = float(np.abs(diagonal).mean()) or 1.0
-    single, gain = np.zeros((2, n, width), np.float32)
-    single[:, :n] = double[:, :n]
-    square = double[:, :n] * -2.0
-    square += diagonal
-    square += diagonal[:, None]
-    np.maximum(square, TAU * size, out=square)
-    np.sqrt(square, out=square)
-    np.divide(1.0, square, out=gain[:, :n], casting="same_kind")
-    found = _inverse(double[:, :n], size) if inverse else None
-    shared = np.zeros((0 if found is None else n, columns))
-    if found is not None:
-        shared[:, :n] = found
-    return Matrices(single, gain, single.diagonal().copy(), double, size, shared, shared.sum(axis=1))
+    matrices = Matrices(single, gain, np.zeros(n, np.float32), double, np.zeros(1), np.zeros((0, columns)), np.zeros(0))
+    take_forms(matrices)
+    found = _inverse(double[:, :n], matrices.size[0]) if inverse else None
+    if found is None:
+        return matrices
+    shared = np.zeros((n, columns))
+    shared[:, :n] = found
+    return matrices._replace(inverse=shared, sums=shared.sum(axis=1))
 
 
 @one_blas_thread
@@ -88,6 +82,7 @@ class Manner(NamedTuple):
     inverse: bool
     certain: bool  # whether decision values near the threshold are brought to more digits
     coef: bool = False
+    own: tuple[Scaled, Kernel] | None = None  # the kernel, where the rows that train say what gamma is
 
 
 def harvest(matrices: Matrices, crowd: Crowd, way: Manner, booth: Booth | None = None) -> Harvest:
@@ -95,8 +90,16 @@ def harvest(matrices: Matrices, crowd: Crowd, way: Manner, booth: Booth | None =
     columns, n = crowd.values.shape
     tasks = columns * crowd.n_folds
     out = Harvest(np.full((columns, n), np.nan), np.zeros((tasks, TOLD)), np.zeros((tasks if way.coef else 0, n)))
-    by_inverse = way.inverse and len(matrices.inverse) > 0
-    run_tasks(matrices, crowd, booth or booth_for(matrices), way.tol, by_inverse, way.certain, out)
+    by_inverse, booth = way.inverse and len(matrices.inverse) > 0, booth or booth_for(matrices)
+    if way.own is None:
+        run_tasks(matrices, crowd, booth, way.tol, by_inverse, way.certain, out)
+        return out
+    scaled, kernel = way.own
+    _, bits, power = new_scratch(0)
+    room = scaled._replace(block=np.zeros(LANES), bits=bits, power=power)
+    own = {name: getattr(matrices, name).copy() for name in ("single", "gain", "diagonal", "double", "size")}
+    copies = matrices._replace(**own)  # other threads read these
+    run_scaled(copies, room, kernel, crowd, booth, way.tol, False, way.certain, out)
     return out
 
 
@@ -127,4 +130,4 @@ def crowd_of(
     )
 
 
-__all__ = ["SLICE", "Crowd", "Manner", "Matrices", "booth_for", "crowd_of", "harvest", "matrices_of", "pilot"]
+__all__ = ["SLICE", "Crowd", "Manner", "Matrices", "Scaled", "booth_for", "crowd_of", "harvest", "matrices_of", "pilot"]

@@ -24,7 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from svmcore._jit import jit
-from svmcore._types import FloatArray, IntArray
+from svmcore._kernels import from_measures
+from svmcore._types import LANES, FloatArray, IntArray
 from svmcore.simd.passes import TILE_BYTES, TOGETHER, best_gain, tile_of_products, update_pair
 from svmcore.simd.vector import BIG, BIG_32, fmax, fmin
 from svmcore.solvers._crowd_sets_jit import OneTask, by_inverse, on_faces, residual
@@ -42,6 +43,7 @@ SURE = 2.0  # a decision value within so many violations of the threshold is not
 SHARP = 1e-6  # then the task goes on to this tolerance
 MOST_ROUNDS = 40
 FACE_TOL = 0.25  # the active set ends at this share of the tolerance
+ROUNDING = 1e-14  # a share of a box, or of a sum, that is rounding
 LEAST = 1e-300  # stands for zero where something is divided by it
 
 
@@ -52,10 +54,22 @@ class Crowd(NamedTuple):
     folds: IntArray  # (columns or 1, n); a row with a negative fold trains nowhere
     cost: float
     weights: FloatArray
-    factors: FloatArray  # of the cost of label -1, and of label 1; negative: balanced within what trains
+    factors: FloatArray  # of the cost of label -1, and of label 1; negative: balanced, among so many classes
     n_folds: int
     labels: bool
     epsilon: float
+
+
+class Scaled(NamedTuple):
+    """A kernel whose gamma looks at the rows that train in a task: 1 / (features x the variance of all their entries)."""
+
+    measure: FloatArray  # what kernel values are functions of, (n, n)
+    means: FloatArray  # of the entries of every row
+    squares: FloatArray  # the sum of the squared distances of these entries from their mean
+    width: int
+    block: FloatArray  # the rest is room for a block of values
+    bits: IntArray
+    power: FloatArray
 
 
 class Harvest(NamedTuple):
@@ -64,6 +78,58 @@ class Harvest(NamedTuple):
     decisions: FloatArray  # (columns, n), out of fold
     told: FloatArray
     coef: FloatArray
+
+
+@jit(sums=True)
+def take_forms(matrices):
+    """Make the forms in float32 of the matrix in float64. In place: all but `double` and the inverse."""
+    double, diagonal, size, floor = matrices.double, matrices.diagonal, 0.0, np.float32(0.0)
+    n, two, one = double.shape[0], np.float32(2.0), np.float32(1.0)
+    for t in range(n):
+        diagonal[t] = double[t, t]
+        size += abs(double[t, t])
+    matrices.size[0] = size / n if size > 0.0 else 1.0
+    floor = np.float32(TAU * matrices.size[0])
+    for i in range(n):
+        row, single, gain, own = double[i], matrices.single[i], matrices.gain[i], diagonal[i]
+        for j in range(n):
+            value = np.float32(row[j])
+            single[j] = value
+            curvature = own + diagonal[j] - two * value
+            gain[j] = one / np.sqrt(curvature if curvature > floor else floor)
+
+
+@jit(sums=True)
+def _gamma_of(own, crowd, task):
+    """What gamma="scale" is on the rows that train in a task."""
+    column, fold, d = task // crowd.n_folds, task % crowd.n_folds, own.width
+    folds, count, mean, total = crowd.folds[min(column, crowd.folds.shape[0] - 1)], 0.0, 0.0, 0.0
+    for t in range(folds.shape[0]):
+        trains = (folds[t] != fold) & (folds[t] >= 0)
+        count += trains
+        mean += trains * own.means[t]
+    mean /= max(count, 1.0)
+    for t in range(folds.shape[0]):
+        trains, apart = (folds[t] != fold) & (folds[t] >= 0), own.means[t] - mean
+        total += trains * (own.squares[t] + d * apart * apart)
+    return count / total if total > 0.0 else 1.0
+
+
+@jit
+def _take_values(matrices, own, kernel, gamma):
+    """Make kernel values of another gamma, and their forms. In place: matrices, and room."""
+    n, block = own.measure.shape[0], own.block
+    for i in range(n):
+        for first in range(0, n, LANES):
+            count = min(LANES, n - first)
+            for j in range(count):
+                block[j] = gamma * own.measure[i, first + j]
+            for j in range(count, LANES):
+                block[j] = 0.0
+            from_measures(kernel, block, own.bits, own.power)
+            for j in range(count):
+                matrices.double[i, first + j] = block[j]
+    take_forms(matrices)
 
 
 @jit
@@ -75,15 +141,15 @@ def _task(booth, g, epsilon):
 
 
 @jit
-def _factors(y, folds, fold, weights):
-    """What "balanced" makes of the costs of both labels: the weight of all training rows over twice that of the label."""
-    plus, minus = 0.0, 0.0
+def _factors(y, folds, fold, weights, classes):
+    """What "balanced" makes of the costs of both labels: the weight of what trains, over that of a class, over `classes`."""
+    plus, minus, total = 0.0, 0.0, 0.0
     for t in range(y.shape[0]):
         w = weights[t] * ((folds[t] != fold) & (folds[t] >= 0))
         plus += w * (y[t] > 0.0)
         minus += w * (y[t] < 0.0)
-    total = 0.5 * (plus + minus)
-    return total / max(minus, LEAST), total / max(plus, LEAST)
+        total += w
+    return total / max(classes * minus, LEAST), total / max(classes * plus, LEAST)
 
 
 @jit
@@ -94,7 +160,7 @@ def open_task(crowd, task, c, lower, upper):
     y, folds = crowd.values[column], crowd.folds[min(column, crowd.folds.shape[0] - 1)]
     minus, plus = crowd.factors[0], crowd.factors[1]
     if plus < 0.0:
-        minus, plus = _factors(y, folds, fold, crowd.weights)
+        minus, plus = _factors(y, folds, fold, crowd.weights, -plus)
     minus, plus = minus * cost, plus * cost
     if crowd.labels:
         for t in range(c.shape[0]):
@@ -167,17 +233,37 @@ def _from_zero(piece):
 
 @jit
 def repair(piece):
-    """Put the sum of beta right. The variable with most room, up to its bounds and its kink, changes. In place: beta."""
-    missing, widest, at = 0.0, 0.0, 0
+    """Put the sum of beta right. The variable with most room, up to its bounds and its kink, changes. In place: beta.
+
+    What is at its bound but for rounding is put there, and a sum that is right but for rounding stays.
+    """
+    missing, widest, at, total = 0.0, 0.0, 0, 0.0
     for t in range(piece.beta.shape[0]):
-        b = piece.beta[t]
+        b, top, bottom = piece.beta[t], piece.upper[t], piece.lower[t]
+        give = ROUNDING * (top - bottom)
+        b = top if b + give >= top else (bottom if b - give <= bottom else b)
+        piece.beta[t] = b
         missing -= b
-        above, below = (0.0 if b < 0.0 else piece.upper[t]) - b, b - (0.0 if b > 0.0 else piece.lower[t])
+        total += abs(b)
+        above, below = (0.0 if b < 0.0 else top) - b, b - (0.0 if b > 0.0 else bottom)
         room = fmin(above, below) if b != 0.0 else 0.0
         at = t if room > widest else at
         widest = fmax(widest, room)
-    if abs(missing) < widest:
+    if ROUNDING * total < abs(missing) < widest:
         piece.beta[at] += missing
+
+
+@jit
+def _sum_of(beta):
+    """The sum to twice the digits: its sign is right where it is no more than rounding."""
+    total, rest = 0.0, 0.0
+    for t in range(beta.shape[0]):
+        b = beta[t]
+        sum_ = total + b
+        part = sum_ - total
+        rest += (total - (sum_ - part)) + (b - part)
+        total = sum_
+    return total + rest
 
 
 @jit(inline=True)
@@ -188,7 +274,7 @@ def _length(matrices, piece, i, j, high):
     curvature = both - 2.0 * np.float64(matrices.single[i, j])
     bi, bj = piece.beta[i], piece.beta[j]
     above, below = (0.0 if bi < 0.0 else piece.upper[i]) - bi, bj - (0.0 if bj > 0.0 else piece.lower[j])
-    return fmin(RELAX * slope / fmax(curvature, TAU * matrices.size), fmin(above, below))
+    return fmin(RELAX * slope / fmax(curvature, TAU * matrices.size[0]), fmin(above, below))
 
 
 @jit(inline=True)
@@ -300,7 +386,11 @@ def in_pairs(matrices, booth, count, epsilon, stop, most):
 
 @jit
 def extremes(piece):
-    """(largest residual of a variable that can grow, smallest of one that can shrink, bias), kinks considered."""
+    """(largest residual of a variable that can grow, smallest of one that can shrink, bias), kinks considered.
+
+    Where no variable is free, any number between both is a bias, and the middle is taken. But boxes of two costs hold a sum
+    of zero only up to rounding: some variable is free by that much, and the bias is its residual, as it is in LIBSVM.
+    """
     high, low, total, free, epsilon = -BIG, BIG, 0.0, 0, piece.epsilon
     for t in range(piece.beta.shape[0]):
         b, x = piece.beta[t], piece.v[t]
@@ -314,7 +404,10 @@ def extremes(piece):
         return high, low, total / free
     if high <= -BIG:
         return high, low, 0.0 if low >= BIG else low
-    return high, low, high if low >= BIG else 0.5 * (high + low)
+    if low >= BIG:
+        return high, low, high
+    over = _sum_of(piece.beta) if high <= low else 0.0
+    return high, low, low if over > 0.0 else (high if over < 0.0 else 0.5 * (high + low))
 
 
 @jit(sums=True)
@@ -448,13 +541,36 @@ def end_group(matrices, crowd, booth, tol, certain, begin, count, harvest):
 
 
 @jit
+def _run_group(matrices, crowd, booth, tol, inverse, certain, first, count, seen, harvest):
+    """Solve and measure some tasks, at most `TOGETHER`. Returns the last column that has asked the inverse."""
+    pending, seen = begin_group(matrices, crowd, booth, inverse, first, count, seen)
+    in_pairs(matrices, booth, pending, crowd.epsilon, np.float32(INNER_TOL * tol), CRAWL * crowd.values.shape[1])
+    for k in range(pending):
+        repair(_task(booth, booth.todo[k], crowd.epsilon))
+    end_group(matrices, crowd, booth, tol, certain, first, count, harvest)
+    return seen
+
+
+@jit
 def run_tasks(matrices, crowd, booth, tol, inverse, certain, harvest):
     """Solve and measure all tasks, in groups. In place: booth, harvest."""
-    seen, n, end = -1, crowd.values.shape[1], harvest.told.shape[0]
+    seen, end = -1, harvest.told.shape[0]
     for first in range(0, end, TOGETHER):
-        count = min(TOGETHER, end - first)
-        pending, seen = begin_group(matrices, crowd, booth, inverse, first, count, seen)
-        in_pairs(matrices, booth, pending, crowd.epsilon, np.float32(INNER_TOL * tol), CRAWL * n)
-        for k in range(pending):
-            repair(_task(booth, booth.todo[k], crowd.epsilon))
-        end_group(matrices, crowd, booth, tol, certain, first, count, harvest)
+        seen = _run_group(
+            matrices, crowd, booth, tol, inverse, certain, first, min(TOGETHER, end - first), seen, harvest
+        )  # fmt: skip
+
+
+@jit
+def run_scaled(matrices, own, kernel, crowd, booth, tol, inverse, certain, harvest):
+    """`run_tasks` where the rows that train say what gamma is. In place: matrices too."""
+    first, end, gamma, seen = 0, harvest.told.shape[0], 0.0, -1
+    while first < end:
+        count, fresh = 1, _gamma_of(own, crowd, first)
+        while count < min(TOGETHER, end - first) and _gamma_of(own, crowd, first + count) == fresh:
+            count += 1
+        if fresh != gamma:
+            _take_values(matrices, own, kernel, fresh)
+            gamma = fresh
+        seen = _run_group(matrices, crowd, booth, tol, inverse, certain, first, count, seen, harvest)
+        first += count

@@ -27,7 +27,7 @@ class Matrices(NamedTuple):
     gain: Any  # 1 / sqrt(K_ii + K_jj - 2 K_ij), the same shape
     diagonal: Any  # of `single`
     double: FloatArray  # (n, columns)
-    size: float  # the mean of |K_ii|; with it on all entries K is regular wherever the problem is
+    size: FloatArray  # one number: the mean of |K_ii|; with it on all entries K is regular wherever the problem is
     inverse: FloatArray  # of K + size, (n, columns), or no row
     sums: FloatArray  # of its rows
 
@@ -183,7 +183,7 @@ def _to_meet(piece, booth, m, bias):
 @jit
 def _to_follow(matrices, booth, m, entrant, sign, total):
     """The way of the face while one more variable moves by `sign`. Returns the curvature of it. In place: rows, way."""
-    row, shift = matrices.double[entrant], matrices.size
+    row, shift = matrices.double[entrant], matrices.size[0]
     for k in range(m):
         booth.way[k] = row[booth.rows[k]] + shift
     _solved(booth.factor, m, booth.way)
@@ -232,7 +232,7 @@ def on_faces(matrices, piece, booth, tol, most):
     Returns the number of moves. In place: beta, v, and room.
     """
     double, factor, rows, inside = matrices.double, booth.factor, booth.rows, booth.inside
-    m, moves, settled = _grown(double, matrices.size, rows, 0, _face(piece, booth), factor), 0, False
+    m, moves, settled = _grown(double, matrices.size[0], rows, 0, _face(piece, booth), factor), 0, False
     for k in range(m):
         inside[rows[k]] = 1
     while m > 0 and moves < most:
@@ -251,7 +251,7 @@ def on_faces(matrices, piece, booth, tol, most):
             if not worst > tol:
                 break
             bend = _to_follow(matrices, booth, m, entrant, sign, total)
-            count, length = m + 1, worst / bend if bend > DEPENDENT * matrices.size else BIG
+            count, length = m + 1, worst / bend if bend > DEPENDENT * matrices.size[0] else BIG
         else:
             _to_meet(piece, booth, m, bias)
         length, first = _first_stop(piece, booth, count, length)
@@ -259,14 +259,14 @@ def on_faces(matrices, piece, booth, tol, most):
         moves += 1
         if first == -1:
             settled = True
-            m = _grown(double, matrices.size, rows, m, count, factor)
+            m = _grown(double, matrices.size[0], rows, m, count, factor)
             if entrant >= 0:
                 inside[entrant] = m == count
         elif first < m:
             inside[rows[first]] = 0
             for k in range(first, m - 1):
                 rows[k] = rows[k + 1]
-            m = _grown(double, matrices.size, rows, first, m - 1, factor)
+            m = _grown(double, matrices.size[0], rows, first, m - 1, factor)
             settled = settled and entrant >= 0
     return moves
 
