@@ -49,12 +49,15 @@ class Results:
 
 
 def read(files: Iterable[Path]) -> Results:
-    """The records of some files, one after another."""
+    """The records of some files, one after another. Under "from" each has the environment that stands before it."""
     results = Results()
+    origin: dict[str, Any] = {}
     for file in files:
         for line in file.read_text(encoding="utf-8").splitlines():
             if line.strip():
-                results.records.append(json.loads(line))
+                record = json.loads(line)
+                origin = record if record["kind"] == "environment" else origin
+                results.records.append(record if record is origin else {**record, "from": origin})
     return results
 
 

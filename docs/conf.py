@@ -91,7 +91,7 @@ def speed() -> dict[str, str]:
     peers = {name.strip(): k for k, name in enumerate(head) if k > 1 and not name.strip().startswith("worst")}
     cells = {}
     for peer, k in peers.items():
-        found = [float(row[k].strip().rstrip("x")) for row in rows if row[k].strip() != "-"]
+        found = [float(row[k].strip(" *").rstrip("x")) for row in rows if row[k].strip() != "-"]
         if found:
             cells[peer] = f"{min(found):g} to {max(found):g}"
     lines = [list(cells), ["---"] * len(cells), list(cells.values())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from bench.objective import Answer, feasible, gap_target, meets, score
 from bench.peers import DEFAULT, ScikitLearn, by_name, peers
 from bench.peers.base import Solver
 from bench.problems import Problem, reference
-from bench.report import compare, write
+from bench.report import compare, fast, write
 from bench.report.page import Grid, Part, Picture, Section, markdown, pictures
 from bench.report.published import readme_block
 from bench.report.sections import gpu_grid, threads_grid
@@ -323,7 +324,7 @@ def test_exponents_and_means():
 def test_results_survive_the_file(tmp_path):
     results = Results(tmp_path / "r.jsonl")
     results.add({"kind": "row", "value": np.float64(1.5), "list": np.arange(2)})
-    assert read([tmp_path / "r.jsonl"]).records == [{"kind": "row", "value": 1.5, "list": [0, 1]}]
+    assert read([tmp_path / "r.jsonl"]).records == [{"kind": "row", "value": 1.5, "list": [0, 1], "from": {}}]
 
 
 # ---- reports -----------------------------------------------------------------------------------------------------------
@@ -360,7 +361,7 @@ def test_report_answers_in_its_title(tmp_path):
         for mode in ("gap", "tol")
         for name, value in [("svmcore", 1.0), ("scikit-learn", 3.0)]
     ]
-    results = Results(records=[environment, *rows])
+    results = read([written(tmp_path / "r.jsonl", [environment, *rows])])
     files = write(results, tmp_path)
     assert files[0].read_text().startswith("# svmcore fits 3.0 times faster than scikit-learn")
     assert "a class | 1 | 3.0x" in readme_block(results)
@@ -373,6 +374,70 @@ def test_published_results_have_a_report(tmp_path):
     text = write(published, tmp_path)[0].read_text()
     for env in published.kind("environment"):
         assert f"svmcore {env['svmcore']} at {env['commit']}," in text
+
+
+def run_of(commit: str, *rows: dict, when: str = "2026-11-20 01:00 UTC", load: float = 1.0) -> list[dict]:
+    env = {
+        "kind": "environment", "when": when, "svmcore": "0", "commit": commit, "cpu": "a cpu", "cores": 2,
+        "vectors": "avx2", "python": "3.12", "packages": {}, "load": [load], "command": f"run by {commit}",
+    }  # fmt: skip
+    return [env, *rows]
+
+
+def written(file: Path, records: list[dict]) -> Path:
+    file.write_text("".join(json.dumps(each) + "\n" for each in records))
+    return file
+
+
+def test_a_later_run_replaces_the_whole_case(tmp_path, monkeypatch):
+    """Everybody's row of a case is of one run; what no figure is left of is not named."""
+    old = run_of("old", record("svmcore", [2.0]), record("A", [6.0]), record("B", [8.0]))
+    new = run_of("new", record("svmcore", [1.0]), record("A", [3.0]))
+    other = run_of("other", {**record("svmcore", [1.0]), "group": "another class"})
+    files = [written(tmp_path / f"{k}.jsonl", records) for k, records in enumerate([old, other, new])]
+    module = import_module("bench.report.published")  # its function has the same name
+    monkeypatch.setattr(module, "PUBLISHED", tmp_path / "published.jsonl")
+    module.publish(read(files))
+    again = read([tmp_path / "published.jsonl"])
+    assert [env["commit"] for env in again.kind("environment")] == ["other", "new"]
+    assert {(row["solver"], row["from"]["commit"]) for row in again.kind("row")} == {
+        ("svmcore", "other"), ("svmcore", "new"), ("A", "new"),
+    }  # fmt: skip
+
+
+def test_what_is_lost_is_listed_and_bold(tmp_path):
+    rows = [record("svmcore", [1.0]), record("scikit-learn", [0.5]), record("A", [3.0]), record("B", [0.1], met=False)]
+    results = read([written(tmp_path / "r.jsonl", run_of("abc", *rows))])
+    share, grid = fast.lost_grid(results)
+    assert share == "1 of 2"
+    assert [row[2] for row in grid.rows] == ["scikit-learn"]
+    assert "**0.5x**" in readme_block(results)
+    assert "1 of 2 comparisons are lost" in fast.page(results)
+    assert "B 1" in fast.missed(results)
+
+
+def test_figures_say_what_speaks_against_them():
+    _, day = fast.release()
+    (new,), (old,), (busy,) = (
+        run_of("a", when=f"{day} 23:00 UTC"), run_of("b", when="2020-01-01 00:00 UTC"), run_of("c", when=day, load=9.0),
+    )  # fmt: skip
+    assert "older" not in fast.origin([new])
+    assert "busy" not in fast.origin([new])
+    assert "older than" in fast.origin([old])
+    assert "busy" in fast.origin([busy])
+
+
+@pytest.mark.compiled
+def test_others_protocols_have_their_tables(tiny):
+    made = {"intel": fast.intel_grid, "bilevel": fast.bilevel_grid, "gamma": fast.gamma_grid}
+    grids = {name: make(cases(tiny[name], name)) for name, make in made.items()}
+    assert len(grids["intel"].rows) == 6
+    assert [row[0] for row in grids["gamma"].rows][:2] == ["gamma search, every C", "gamma = scale, every C"]
+    assert grids["bilevel"].columns[2:] == [bilevel.OURS, *bilevel.GRIDS]
+    for results in tiny.values():
+        assert "](fast-" in fast.page(results) or not cases(results, "gpu")
+    assert "Not measured" in fast.gamma_block(Results())
+    assert fast.gamma_block(tiny["gamma"]).count("|") > 20
 
 
 def test_a_report_is_markdown_with_its_pictures():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
+from bench.peers import BASELINE
 from bench.report.summary import OURS, Case, exponent, groups, profile, solvers, standings
 from bench.results import geometric_mean, seconds
 
@@ -132,30 +134,139 @@ def performance_profile(found: list[Case]) -> bytes:
 
 
 def scaling(found: list[Case]) -> bytes:
-    """Time against n, one panel a class, exponents in the legend."""
+    """Time against n, one panel a class, and how much faster than the baseline at the largest size of both."""
     plt = _style()
-    by_group = groups(found)
-    figure, axes = plt.subplots(1, len(by_group), figsize=(4.6 * len(by_group), 3.8), squeeze=False)
+    by_group, names = groups(found), solvers(found)
+    figure, axes = plt.subplots(1, len(by_group), figsize=(4.4 * len(by_group), 4.4), squeeze=False, sharey=True)
     for axis, (group, part) in zip(axes[0], by_group.items(), strict=True):
         for name in solvers(part):
             points = sorted((case.problem["n"], seconds(case.rows[name])) for case in part if name in case.rows)
-            sizes, times = [n for n, _ in points], [t for _, t in points]
-            slope = f"  n^{exponent(sizes, times):.2f}" if len(sizes) > 3 else ""
-            axis.plot(
-                sizes,
-                times,
-                "o-",
-                ms=4,
-                color=_colour(name, solvers(found)),
-                lw=2.5 if name == OURS else 1.5,
-                label=name + slope,
+            sizes, spent = [n for n, _ in points], [t for _, t in points]
+            style = {"lw": 3.5, "ms": 7, "zorder": 3} if name == OURS else {"lw": 1.8, "ms": 4}
+            slope = f"n$^{{{exponent(sizes, spent):.1f}}}$" if name == OURS and len(sizes) > 3 else ""
+            axis.plot(sizes, spent, "o-", color=_colour(name, names), label=name, **style)
+            axis.annotate(
+                slope, (sizes[-1], spent[-1]), xytext=(-4, -14), textcoords="offset points", color=_OURS_COLOUR
             )
+        both = [case for case in part if case.ratio(BASELINE) is not None]
+        if both:
+            last = max(both, key=lambda case: int(case.problem["n"]))
+            n, ours, theirs = last.problem["n"], seconds(last.rows[OURS]), seconds(last.rows[BASELINE])
+            axis.annotate("", (n, ours), (n, theirs), arrowprops={"arrowstyle": "<->", "color": "#333333"})
+            axis.annotate(
+                f"{theirs / ours:.0f}x", (n, (theirs * ours) ** 0.5), xytext=(-5, 0), textcoords="offset points", ha="right",
+                va="center", fontsize=15, fontweight="bold",
+            )  # fmt: skip
+        sizes = sorted({case.problem["n"] for case in part})
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
+        axis.set_xticks(sizes, [f"{n:,}" for n in sizes])
         axis.set_title(group)
-        axis.set_xlabel("n")
-        axis.set_ylabel("seconds")
-        axis.legend(fontsize=8)
+        axis.set_xlabel("rows")
+    for axis in axes[0]:
+        _times(axis.yaxis, *axes[0][0].get_ylim())
+    axes[0][0].set_ylabel("one fit")
+    lines, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(lines, labels, loc="upper center", ncols=len(labels), bbox_to_anchor=(0.5, 0.02), fontsize=9)
+    return _png(plt, figure)
+
+
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_TICKS = [scale * k for scale in (1e-6, 1e-3) for k in (1, 10, 100)] + [
+    1.0,
+    10.0,
+    60.0,
+    600.0,
+    3600.0,
+    36000.0,
+    864000.0,
+]
+
+
+def _times(axis: Any, low: float, high: float) -> None:
+    """Seconds as a person reads them, at round values."""
+    from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+
+    ticks = [tick for tick in _TICKS if low <= tick <= high]
+    named = [
+        max((unit for unit in _UNITS.items() if unit[1] <= 1.001 * tick), key=lambda unit: unit[1]) for tick in ticks
+    ]
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_ticklabels([f"{tick / size:.0f} {unit}" for tick, (unit, size) in zip(ticks, named, strict=True)])
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+
+
+_HOW = {"printed": "#c9ced6", "this machine": "#30638e"}
+
+
+def tuning(found: list[Case]) -> bytes:
+    """Who takes how long to tune, one panel a width: printed figures are pale, estimates hatched."""
+    from bench.report.sections import duration
+
+    plt = _style()
+    figure, axes = plt.subplots(1, len(found), figsize=(4.4 * len(found), 3.6), squeeze=False, sharey=True)
+    names = list(dict.fromkeys(name for case in found for name in case.rows))
+    longest = max(seconds(row) for case in found for row in case.rows.values())
+    for axis, case in zip(axes[0], found, strict=True):
+        for place, name in enumerate(names):
+            if name not in case.rows:
+                continue
+            spent = seconds(case.rows[name])
+            colour = next((shade for how, shade in _HOW.items() if how in name), "#30638e")
+            style = {"hatch": "///", "edgecolor": "white"} if "estimated" in name or "at least" in name else {}
+            axis.barh(-place, spent, color=_OURS_COLOUR if name.startswith(OURS) else colour, height=0.72, **style)
+            least = "> " if "at least" in name else ""
+            axis.annotate(
+                least + duration(spent), (spent, -place), xytext=(4, 0), textcoords="offset points", va="center"
+            )
+        axis.set_xscale("log")
+        axis.set_xlim(1.0, 8.0 * longest)
+        _times(axis.xaxis, 1.0, 8.0 * longest)
+        axis.set_title(case.problem["name"])
+        axis.grid(visible=False, axis="y")
+    labels = [re.sub(r" \((printed)?(?:, on an (L40S))?.*\)", _where, name) for name in names]
+    axes[0][0].set_yticks([-place for place in range(len(names))], labels)
+    figure.suptitle(
+        f"Tuning C: {found[0].problem['n']:,} rows, ten folds, a refit. Ours: every C. Others: 50 values", y=1.02
+    )
+    return _png(plt, figure)
+
+
+def _where(match: re.Match[str]) -> str:
+    """In a few words where a figure is from."""
+    return ", GPU (printed)" if match[2] else " (printed)" if match[1] else ", this CPU"
+
+
+def many(found: list[Case]) -> bytes:
+    """Seconds of many fits: ours and others' beside each other, and how many times as long they take."""
+    plt = _style()
+    names = solvers(found)
+    figure, axis = plt.subplots(figsize=(8, 4))
+    width = 0.8 / len(names)
+    for place, case in enumerate(found):
+        for k, name in enumerate(names):
+            if name in case.rows:
+                spent = seconds(case.rows[name])
+                x = place + (k - 0.5 * (len(names) - 1)) * width
+                axis.bar(x, spent, width=0.94 * width, color=_colour(name, names), label=name if place == 0 else None)
+                ratio = "" if name == OURS else f"{spent / seconds(case.rows[OURS]):.0f}x"
+                axis.annotate(
+                    ratio,
+                    (x, spent),
+                    xytext=(0, 3),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=13,
+                    weight="bold",
+                )
+    axis.set_yscale("log")
+    axis.set_xticks(range(len(found)), [f"{case.problem['n']} rows" for case in found])
+    axis.grid(visible=False, axis="x")
+    axis.set_title("A permutation test: 10,000 permutations x 5 folds, one thread")
+    axis.legend(loc="upper left")
+    axis.margins(y=0.15)
+    _times(axis.yaxis, *axis.get_ylim())
     return _png(plt, figure)
 
 

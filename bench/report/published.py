@@ -8,11 +8,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bench.data import ROOT
 from bench.peers import BASELINE
+from bench.report.fast import (
+    DRAWINGS,
+    classes_grid,
+    drawn,
+    gamma_block,
+    lost_grid,
+    missed,
+    of_suites,
+    origin,
+    page,
+)
 from bench.report.page import Grid
 from bench.report.sections import (
     duration,
@@ -33,7 +45,6 @@ from bench.results import Results, read, seconds
 from bench.tables.base import shown
 
 PUBLISHED = ROOT / "bench" / "published.jsonl"
-BUSY = 3.0  # load average above which times mean little
 _FACTS = (
     "kind",
     "suite",
@@ -53,20 +64,10 @@ _SCORES = (
     "first_fit", "first_fit_cpu", "second_fit", "peak_mb", "data_mb", "best_error", "disagree",
 )  # fmt: skip
 _SUITES = (
-    "fit",
-    "fit-large",
-    "predict",
-    "path",
-    "cv",
-    "gpu",
-    "cold",
-    "memory",
-    "small",
-    "first",
-    "estimators",
-    "scale",
-)
-_WHOLE = ("estimators", "scale")  # suites all of whose scores are shown
+    "fit", "linear", "fit-large", "predict", "path", "cv", "gpu", "intel", "many", "bilevel", "gamma", "scaling",
+    "processors", "cold", "memory", "small", "first", "estimators", "scale",
+)  # fmt: skip
+_WHOLE = ("estimators", "scale", "bilevel", "gamma")  # suites all of whose scores are shown
 _ENVIRONMENT = (
     "kind", "when", "svmcore", "commit", "cpu", "cores", "vectors", "python", "packages", "load", "command",
 )  # fmt: skip
@@ -84,12 +85,13 @@ def _kept(record: dict[str, Any]) -> dict[str, Any] | None:
     if record["kind"] == "environment":
         return {key: record[key] for key in _ENVIRONMENT}
     if record["kind"] == "table":
-        return {**record, "figures": []}
+        return {key: value for key, value in record.items() if key != "from"} | {"figures": []}
     if record["kind"] == "threads":
         wall = {count: [_short(float(min(each)))] for count, each in record["wall"].items()}
         score = {key: record["score"][key] for key in ("n_sv", "n_kernel_evals", "certificate_evals")}
         problem = {key: record["problem"][key] for key in ("name", "n", "d")}
-        return {**record, "problem": problem, "wall": wall, "score": score}
+        kept = {key: record[key] for key in ("kind", "suite", "group", "tol")}
+        return {**kept, "problem": problem, "wall": wall, "score": score}
     if record["kind"] != "row" or record["suite"] not in _SUITES:
         return None
     return {
@@ -108,103 +110,93 @@ def _kept(record: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
+def _place(record: dict[str, Any]) -> tuple[Any, ...]:
+    """What a later run replaces: a case is always of one run, with everybody in it."""
+    if record["kind"] == "table":
+        return "table", record["title"]
+    keys = ("kind", "suite", "mode", "group", "tol", "threads", "points")
+    return (*(record.get(key) for key in keys), record.get("problem", {}).get("name"))
+
+
 def publish(results: Results) -> None:
-    """Keep the figures to show."""
-    lines = [json.dumps(kept) for record in results.records if (kept := _kept(record))]
+    """Keep the figures to show: of every case those of the last run that has it."""
+    figures = [record for record in results.records if "from" in record]
+    last = {_place(record): id(record["from"]) for record in figures}
+    lines = []
+    for env in results.kind("environment"):
+        mine = [each for each in figures if each["from"] is env and last[_place(each)] == id(env)]
+        kept = [json.dumps(each) for each in map(_kept, mine) if each is not None]
+        lines += [json.dumps(_kept(env)), *kept] if kept else []
     PUBLISHED.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _source(results: Results) -> str:
-    """One sentence: which code, which machine, when. The table of classes may be older than the others."""
-    env, newest = results.environment, results.kind("environment")[-1]
-    code = f"svmcore {env['svmcore']} ({env['commit']}, {env['when']})"
-    if newest["commit"] != env["commit"]:
-        code = f"The table of classes: {code}; the others: {newest['commit']}, {newest['when']}"
-    return (
-        f"{code}; {env['cpu']} with {env['vectors']}, {env['cores']} cores; "
-        "[how it is measured, and each suite's code and machine](docs/benchmarks.md)."
-    )
-
-
-def _busy(load: list[float]) -> str:
-    """What to say of a machine that did much else at the time."""
-    return f", load average {load[0]:.0f}: believe its counts, not its times" if load and load[0] > BUSY else ""
-
-
-def _origin(results: Results) -> str:
+    """One sentence: which code, which machine, when, under which load."""
     env = results.environment
-    packages = env["packages"]
-    names = {"scikit-learn": "scikit-learn", "oneDAL": "scikit-learn-intelex", "LIBSVM": "libsvm-official"}
-    peers = ", ".join(f"{name} {packages.get(package, '-')}" for name, package in names.items())
-    commands = "; ".join(
-        f"`{each['command']}`"
-        + ("" if each["commit"] == env["commit"] else f" (by {each['commit']}, on {each['cpu']}{_busy(each['load'])})")
-        for each in results.kind("environment")
-    )
+    commits = dict.fromkeys(each["from"]["commit"] for each in results.kind("row") if each["suite"] in _FRONT)
+    load = f", load {env['load'][0]:.1f}" if env["load"] else ""
     return (
-        f"svmcore {env['svmcore']} ({env['commit']}), {env['cpu']} with {env['vectors']}, {env['cores']} cores, "
-        f"load average {env['load'][0]:.0f}, {env['when']}; {peers}. {commands}"
+        f"svmcore {env['svmcore']} ({', '.join(commits)}), {env['when']}; {env['cpu']} with {env['vectors']}, {env['cores']} "
+        f"cores{load}; [pictures, peers, each suite's commit and load, and every row that is lost](docs/fast.md)."
     )
 
 
-def _classes(results: Results) -> Grid:
-    """A row a class of problems, a column a peer: geometric mean, and the worst case against the baseline."""
-    found = cases(results, "fit", "gap") + [case for case in cases(results, "predict") if case.group]
-    names = [name for name in solvers(found) if name != OURS and name != "ThunderSVM"]
-    rows = []
-    for group, part in groups(found).items():
-        by_name = {standing.solver: standing for standing in standings(part)}
-        cells = [times(by_name[name].mean) if name in by_name else "-" for name in names]
-        worst = times(by_name[BASELINE].worst) if BASELINE in by_name else "-"
-        rows.append([group, str(len(part)), *cells, worst])
-    return Grid(["class of problems", "problems", *names, f"worst, {BASELINE}"], rows)
+_FRONT = ("fit", "gpu", "first")  # what README shows
 
 
 def readme_block(results: Results) -> str:
-    """The table of README.md."""
-    look = cases(results, "first")
-    first = (
-        "What one tries first: scikit-learn's time divided by ours, whole estimators, one thread "
-        f"([every fit](docs/benchmarks.md)):\n\n{first_grid(look).markdown()}\n\n"
-    )
-    tuned = cases(results, "gpu")
-    beside = (
-        "Tuning C with ten folds of 10,000 rows. We follow *every* C exactly; the others try 50 values. The paper on TorchKM "
-        f"printed the seconds of the graphics card:\n\n{gpu_grid(tuned).markdown()}\n\n"
-    )
-    return (
-        f"{beside if tuned else ''}"
-        "Time of a peer divided by ours, geometric mean, at equal certified duality gap (more than 1: svmcore is faster):\n\n"
-        f"{_classes(results).markdown()}\n\n{first if look else ''}{_source(results)}"
-    )
+    """The tables of README.md."""
+    parts = []
+    if tuned := cases(results, "gpu"):
+        parts += [
+            "Tuning C with ten folds of 10,000 rows. We follow *every* C exactly; the others try 50 values. The paper on "
+            "TorchKM printed the seconds of the graphics card:",
+            gpu_grid(tuned).markdown(),
+        ]
+    parts += [
+        "Time of a peer divided by ours, geometric mean, at equal certified duality gap (more than 1: svmcore is faster; "
+        "**bold**: lost).",
+        classes_grid(results).markdown(),
+        missed(results),
+    ]
+    if look := cases(results, "first"):
+        parts += [
+            "What one tries first: scikit-learn's time divided by ours, whole estimators, one thread "
+            "([every fit](docs/benchmarks.md)):",
+            first_grid(look).markdown(),
+        ]
+    share, _ = lost_grid(results)
+    parts += [f"Lost: {share} comparisons ([all of them](docs/fast.md#what-is-lost)).", _source(results)]
+    return "\n\n".join(parts)
 
 
 def tables_block(results: Results) -> str:
-    """The tables of docs/benchmarks.md."""
-    parts = [_origin(results), _classes(results).markdown()]
-    if found := cases(results, "small"):
-        parts += ["### Calls of less than a millisecond", small_calls_grid(found).markdown()]
-    if found := cases(results, "gpu"):
-        parts += ["### Tuning, beside a graphics card", gpu_grid(found).markdown()]
-    if found := cases(results, "first"):
-        parts += ["### What a newcomer measures first", first_rows_grid(found).markdown()]
+    """The tables of docs/benchmarks.md, each with its origin."""
+    parts = []
+    for suite, title, made in _TABLES:
+        if found := cases(results, suite):
+            parts += [f"### {title}", made(found).markdown(), of_suites(results, suite)]
     if results.kind("threads", "fit"):
         parts += ["### Wide dense data: kernel values, and two threads", threads_grid(results).markdown()]
-    if found := cases(results, "estimators"):
-        parts += ["### scikit-learn's interface", estimators_grid(found).markdown()]
     if found := cases(results, "scale"):
-        parts += ["### Over parts", scale_grid(found).markdown()]
+        parts += ["### Over parts", scale_grid(found).markdown(), of_suites(results, "scale")]
     for suite, title in [("cold", "Cold start"), ("memory", "Peak memory")]:
         section = next((section for section in processes(results) if section.title.startswith(title)), None)
         if cases(results, suite) and section is not None:
-            parts += [
-                f"### {section.title}",
-                *(block.markdown() for block in section.blocks if isinstance(block, Grid)),
-            ]
+            blocks = [block.markdown() for block in section.blocks if isinstance(block, Grid)]
+            parts += [f"### {section.title}", *blocks, of_suites(results, suite)]
     for table in results.kind("table"):
         grid = Grid(table["columns"], [[shown(cell) for cell in row] for row in table["rows"]])
-        parts += [f"### {table['title']}", f"{table['source']}. {table['note']}".strip(), grid.markdown()]
+        note = f"{table['source']}. {table['note']}".strip()
+        parts += [f"### {table['title']}", note, grid.markdown(), origin([table["from"]])]
     return "\n\n".join(parts)
+
+
+_TABLES: list[tuple[str, str, Callable[[list[Case]], Grid]]] = [
+    ("small", "Calls of less than a millisecond", small_calls_grid),
+    ("first", "What a newcomer measures first", first_rows_grid),
+    ("estimators", "scikit-learn's interface", estimators_grid),
+]
 
 
 def _summary(found: list[Case]) -> str:
@@ -242,7 +234,7 @@ def _details(found: list[Case]) -> Grid:
 
 def fit_block(results: Results) -> str:
     """The tables of docs/fit.md: every problem, class by class, at the tolerance asked for and at equal gap."""
-    parts = [_origin(results)]
+    parts = [of_suites(results, "fit", "fit-large", "predict")]
     both = {
         "tol": groups(cases(results, "fit") + cases(results, "fit-large")),
         "gap": groups(cases(results, "fit", "gap")),
@@ -268,7 +260,7 @@ def fit_block(results: Results) -> str:
 
 def path_block(results: Results) -> str:
     """The table of docs/path.md: the whole path in units of one fit, and of what a grid of a hundred fits takes."""
-    return f"{_origin(results)}\n\n{path_grid(cases(results, 'path')).markdown()}"
+    return f"{of_suites(results, 'path')}\n\n{path_grid(cases(results, 'path')).markdown()}"
 
 
 def cost_block(results: Results) -> str:
@@ -281,9 +273,7 @@ def cost_block(results: Results) -> str:
     memory = [section.blocks[0] for section in processes(results) if section.title.startswith("Peak memory")]
     return "\n\n".join(
         [
-            _origin(results),
-            "### How fast",
-            _classes(results).markdown(),
+            of_suites(results, "fit", "fit-large", "memory", "cv"),
             "### How long",
             _durations(sizes, [OURS, *names]).markdown(),
             "### How much memory: MB above the loaded data",
@@ -313,6 +303,8 @@ def _durations(found: list[Case], names: list[str], *, grouped: bool = False) ->
 
 BLOCKS = {
     ROOT / "README.md": readme_block,
+    ROOT / "docs" / "fast.md": page,
+    ROOT / "docs" / "tune.md": gamma_block,
     ROOT / "docs" / "benchmarks.md": tables_block,
     ROOT / "docs" / "cost.md": cost_block,
     ROOT / "docs" / "fit.md": fit_block,
@@ -343,4 +335,7 @@ def published(files: list[Path] | None, *, check: bool) -> int:
             print(f"{file.name} is stale: run python -m bench readme" if check else f"{file.name} rewritten")
             if not check:
                 file.write_text(wanted, encoding="utf-8")
+    for name, drawing in DRAWINGS.items():
+        if not check and (found := drawn(results, name)):
+            (ROOT / "docs" / f"{name}.png").write_bytes(drawing.draw(found))
     return int(check and stale > 0)

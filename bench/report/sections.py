@@ -31,6 +31,12 @@ def times(value: float) -> str:
     return "-" if value != value else f"{value:.1f}x"
 
 
+def mark(ratio: float, met: bool = True) -> str:
+    """A ratio: bold where we are slower, in parentheses where the other one did not arrive."""
+    text = times(ratio)
+    return f"({text})" if not met else f"**{text}**" if ratio < 1.0 else text
+
+
 def small(value: float | None) -> str:
     """A certificate's figure."""
     return "-" if value is None else f"{value:.1e}"
@@ -295,8 +301,8 @@ def first_grid(found: list[Case]) -> Grid:
         problem = part[least].problem
         rows.append(
             [
-                group, f"{problem['n']} x {problem['d']}", str(len(part)), times(float(np.exp(np.mean(np.log(quotients))))),
-                f"{times(quotients[least])}, {problem['name']}", str(sum(quotient < 1.0 for quotient in quotients)),
+                group, f"{problem['n']} x {problem['d']}", str(len(part)), mark(float(np.exp(np.mean(np.log(quotients))))),
+                f"{mark(quotients[least])}, {problem['name']}", str(sum(quotient < 1.0 for quotient in quotients)),
             ]
         )  # fmt: skip
     return Grid(["data", "rows x features", "fits", "geometric mean", "worst", "slower"], rows)
@@ -307,7 +313,7 @@ def first_rows_grid(found: list[Case]) -> Grid:
     rows = [
         [
             case.group, case.problem["name"], duration(seconds(case.rows[BASELINE])), duration(seconds(case.ours)),
-            times(_quotient(case)), _same(case),
+            mark(_quotient(case)), _same(case),
         ]
         for case in found
         if BASELINE in case.rows and case.ours is not None

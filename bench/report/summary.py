@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,12 @@ class Case:
     def ours(self) -> Row | None:
         return self.rows.get(OURS)
 
+    @property
+    def best(self) -> Row | None:
+        """Our row: the one for every C where there is one, or the first that begins with our name."""
+        own = [name for name in self.rows if name.startswith(OURS)]
+        return self.rows[next((name for name in own if "every C" in name), own[0])] if own else None
+
     def ratio(self, solver: str) -> float | None:
         """How many times as long as ours a solver takes; None where either is missing or misses the target."""
         ours, other = self.ours, self.rows.get(solver)
@@ -50,6 +56,47 @@ class Case:
         ratios = paired_ratios(self.rows[solver], self.ours)
         low, high = np.percentile(ratios, [25, 75])
         return float(low), float(high)
+
+
+class Comparison(NamedTuple):
+    """Somebody's time beside ours."""
+
+    suite: str
+    problem: str
+    peer: str
+    theirs: float
+    ours: float
+    same: bool  # answer
+
+    @property
+    def ratio(self) -> float:
+        return self.theirs / self.ours
+
+
+COMPARED = {
+    "fit": "gap", "linear": "gap", "fit-large": "tol", "small": "tol", "predict": "tol", "first": "tol", "estimators": "tol",
+    "cv": "tol", "gpu": "tol", "intel": "tol", "bilevel": "tol", "many": "tol",
+}  # fmt: skip
+"""Suites that measure others beside us, and at which tolerance."""
+
+
+def comparisons(results: Results) -> list[Comparison]:
+    """Every row of somebody else that has an answer, beside ours; of a newcomer's fits those with another answer, too."""
+    found = []
+    for suite, mode in COMPARED.items():
+        for case in cases(results, suite, mode):
+            ours = case.best
+            if ours is None or not (ours["met"] or suite == "first"):
+                continue
+            gap = f", gap {case.tol:g}" if suite == "linear" else ""
+            label = f"{case.label if not gap else case.problem['name']}{gap}"
+            label = label if case.group in ("", case.problem["name"]) or suite == "fit" else f"{case.group}, {label}"
+            found += [
+                Comparison(suite, label, name, seconds(row), seconds(ours), row["met"])
+                for name, row in case.rows.items()
+                if not name.startswith(OURS) and (row["met"] or suite == "first")
+            ]
+    return found
 
 
 def cases(results: Results, suite: str, mode: str = "tol") -> list[Case]:

@@ -1,0 +1,307 @@
+"""The page "How fast, beside whom": what is lost first, then others' protocols, each with its origin."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.data import ROOT
+from bench.peers import BASELINE
+from bench.report import plots
+from bench.report.page import Grid
+from bench.report.sections import duration, gpu_grid, many_grid, mark, times
+from bench.report.summary import OURS, Case, cases, comparisons, groups, solvers, standings
+from bench.results import Results, geometric_mean, seconds
+from bench.suites import bilevel, gamma, linear, processors
+
+BUSY = 3.0  # load average above which times mean little
+_RELEASE = re.compile(r"^## (\d\S*) - (\S+)$", re.MULTILINE)
+
+
+def release() -> tuple[str, str]:
+    """The last release: its number and its day."""
+    found = _RELEASE.search((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    assert found is not None
+    return found[1], found[2]
+
+
+def origin(environments: list[dict[str, Any]]) -> str:
+    """By which code figures are, when, on what; and what speaks against them."""
+    number, day = release()
+    said = []
+    for env in {id(env): env for env in environments}.values():
+        load = f"load {env['load'][0]:.1f}" if env["load"] else "load unknown"
+        busy = " (busy: believe its counts, not its times)" if env["load"] and env["load"][0] > BUSY else ""
+        old = f", **older than {number}**" if env["when"][:10] < day else ""
+        said.append(
+            f"`{env['command']}` by {env['commit']}, {env['when']}, {env['cpu']} with {env['vectors']}, {env['cores']} "
+            f"cores, {load}{busy}{old}"
+        )
+    return "; ".join(said) + "."
+
+
+def of_suites(results: Results, *suites: str) -> str:
+    """The origin of the rows of some suites."""
+    return origin([r["from"] for r in results.records if r.get("suite") in suites and "from" in r])
+
+
+# ---- grids -------------------------------------------------------------------------------------------------------------
+
+
+def lost_grid(results: Results) -> tuple[str, Grid]:
+    """How many comparisons are lost, and all of them."""
+    found = comparisons(results)
+    lost = sorted((each for each in found if each.ratio < 1.0), key=lambda each: each.ratio)
+    rows = [
+        [
+            each.suite, each.problem, each.peer, duration(each.theirs), duration(each.ours), f"{each.ratio:.2f}x",
+            "yes" if each.same else "no",
+        ]
+        for each in lost
+    ]  # fmt: skip
+    return f"{len(lost)} of {len(found)}", Grid(
+        ["suite", "problem", "who is faster", "its time", "ours", "its / ours"], rows
+    )
+
+
+def classes_grid(results: Results) -> Grid:
+    """A row a class of problems, a column a peer: geometric mean, and the worst case against the baseline."""
+    found = cases(results, "fit", "gap") + [case for case in cases(results, "predict") if case.group]
+    names = [name for name in solvers(found) if name != OURS and name != "ThunderSVM"]
+    rows = []
+    for group, part in groups(found).items():
+        by_name = {standing.solver: standing for standing in standings(part)}
+        cells = [mark(by_name[name].mean) if name in by_name else "-" for name in names]
+        worst = mark(by_name[BASELINE].worst) if BASELINE in by_name else "-"
+        rows.append([group, str(len(part)), *cells, worst])
+    return Grid(["class of problems", "problems", *names, f"worst, {BASELINE}"], rows)
+
+
+def missed(results: Results) -> str:
+    """Who misses the gap, which no mean shows."""
+    counts = {s.solver: s.missed for s in standings(cases(results, "fit", "gap")) if s.missed}
+    said = ", ".join(f"{name} {count}" for name, count in counts.items())
+    return (
+        f"Problems on which no tolerance of theirs reaches the gap, so that they are in no mean: {said}."
+        if said
+        else ""
+    )
+
+
+def intel_grid(found: list[Case]) -> Grid:
+    """A row a case; a time in parentheses is that of somebody who stopped before the answer."""
+    rows = []
+    names = list(dict.fromkeys(name for case in found for name in case.rows))
+    for case in found:
+        assert case.ours is not None
+        cells = []
+        for name in names:
+            row = case.rows.get(name)
+            text = "-" if row is None else duration(seconds(row))
+            cells.append(text if row is None or row["met"] else f"({text})")
+        others = [case.rows[name] for name in names if name in case.rows and case.rows[name] is not case.ours]
+        ratios = [mark(seconds(row) / seconds(case.ours), row["met"]) for row in others]
+        rows.append(
+            [
+                case.group,
+                case.problem["name"],
+                f"{case.problem['n']:,} x {case.problem['d']}",
+                *cells,
+                ", ".join(ratios),
+            ]
+        )
+    return Grid(["data", "machine", "rows x features", *names, "theirs / ours"], rows)
+
+
+def bilevel_grid(found: list[Case]) -> Grid:
+    """A row a set: seconds, error of the folds, error of the test, for everybody."""
+    names = list(dict.fromkeys(name for case in found for name in case.rows))
+    rows = []
+    for case in found:
+        cells = []
+        for name in names:
+            row = case.rows.get(name)
+            if row is None:
+                cells.append("-")
+                continue
+            score = row["score"]
+            cells.append(f"{duration(seconds(row))}, {100 * score['best_error']:.1f} %, {100 * score['error']:.1f} %")
+        rows.append([case.problem["name"], f"{case.problem['n']:,} x {case.problem['d']}", *cells])
+    return Grid(["set", "rows x features", *names], rows)
+
+
+def gamma_differences(found: list[Case]) -> dict[str, dict[str, np.ndarray]]:
+    """For every way the seconds, errors and log losses of all sets: each the mean over the trials of a set."""
+    kept: dict[str, dict[str, list[float]]] = {}
+    for part in groups(found).values():
+        for name in part[0].rows:
+            rows = [case.rows[name] for case in part if name in case.rows]
+            into = kept.setdefault(name, {"seconds": [], "error": [], "log_loss": []})
+            into["seconds"].append(float(np.mean([seconds(row) for row in rows])))
+            for key in ("error", "log_loss"):
+                into[key].append(float(np.mean([row["score"][key] for row in rows])))
+    return {name: {key: np.array(values) for key, values in each.items()} for name, each in kept.items()}
+
+
+def gamma_grid(found: list[Case]) -> Grid:
+    """A row a way: what it costs, and how much worse it is than the search, with the standard error over the sets."""
+    ways = gamma_differences(found)
+    rows = []
+    for name, each in ways.items():
+        cells = [name.removeprefix("svmcore, "), duration(float(each["seconds"].sum()))]
+        for key in ("error", "log_loss"):
+            apart = each[key] - ways[gamma.SEARCH][key]
+            noise = apart.std(ddof=1) / np.sqrt(len(apart)) if len(apart) > 1 else 0.0
+            cells += [f"{each[key].mean():.3f}", "-" if name == gamma.SEARCH else f"{apart.mean():+.3f} ± {noise:.3f}"]
+        rows.append(cells)
+    return Grid(["way", "all sets", "error", "more than the search", "log loss", "more than the search"], rows)
+
+
+def linear_grid(found: list[Case]) -> Grid:
+    """A row a problem, a column a gap: LIBLINEAR's time by ours, and SGDClassifier's where it arrives."""
+    by_name: dict[str, dict[float, Case]] = {}
+    for case in found:
+        by_name.setdefault(case.problem["name"], {})[case.tol] = case
+    rows = []
+    for name, by_gap in by_name.items():
+        problem = next(iter(by_gap.values())).problem
+        cells = []
+        for gap in linear.GAPS:
+            ours = by_gap[gap].ours if gap in by_gap else None
+            ratio = None if ours is None else by_gap[gap].ratio(linear.THEIRS)
+            said = "-" if ratio is None else mark(ratio)
+            cells.append("-" if ours is None else f"{duration(seconds(ours))}, {said}")
+        rows.append([name, f"{problem['n']:,} x {problem['d']:,}", *cells])
+    return Grid(["data, classes, loss", "rows x features", *(f"gap {gap:g}" for gap in linear.GAPS)], rows)
+
+
+def processors_grid(found: list[Case], fits: list[Case]) -> Grid:
+    """A row a class: the share of our speed that narrower vectors keep, and what is left of the ratio to the baseline."""
+    means = {name: {s.solver: s.mean for s in standings(part)} for name, part in groups(fits).items()}
+    rows = []
+    for group, part in groups(found).items():
+        own, *narrow = part[0].rows
+        ratio = means.get(group, {}).get(BASELINE)
+        cells = []
+        for name in narrow:
+            pairs = [(case.rows[own], case.rows[name]) for case in part if name in case.rows]
+            share = geometric_mean(seconds(wide) / seconds(thin) for wide, thin in pairs)
+            cells += [f"{share:.2f}", "-" if ratio is None else mark(share * ratio)]
+        rows.append([group, str(len(part)), "-" if ratio is None else times(ratio), *cells])
+    heads = [head for name in processors.NARROWER for head in (f"{name}: our speed", "ratio")]
+    return Grid(["class of problems", "problems", f"{BASELINE} / ours here", *heads], rows)
+
+
+# ---- pictures ----------------------------------------------------------------------------------------------------------
+
+
+class Drawing(NamedTuple):
+    """A picture: whose figures it shows, how it is drawn, and the words that stand for it."""
+
+    suite: str
+    draw: Callable[[list[Case]], bytes]
+    alt: str
+    group: str = ""  # the beginning of the groups that it shows
+
+
+DRAWINGS = {
+    "fast-scaling": Drawing("scaling", plots.scaling, "seconds of a fit over the rows, for every solver"),
+    "fast-tuning": Drawing("gpu", plots.tuning, "seconds of tuning C, ours beside others"),
+    "fast-many": Drawing("many", plots.many, "seconds of 10,000 permutations, ours beside others", "permutation"),
+}
+
+
+def drawn(results: Results, name: str) -> list[Case]:
+    """The cases of a picture; none where there are no figures."""
+    drawing = DRAWINGS[name]
+    return [case for case in cases(results, drawing.suite) if case.group.startswith(drawing.group)]
+
+
+def picture(results: Results, name: str) -> str:
+    """The line that shows a picture, with a sum of its figures: who changes them has to draw it again."""
+    found = drawn(results, name)
+    if not found:
+        return ""
+    figures = [(case.label, solver, seconds(row)) for case in found for solver, row in case.rows.items()]
+    total = hashlib.sha256(json.dumps(figures).encode()).hexdigest()[:8]
+    return f"![{DRAWINGS[name].alt}]({name}.png)\n<!-- drawn from {total} -->"
+
+
+def page(results: Results) -> str:
+    """The generated part of docs/fast.md."""
+    share, lost = lost_grid(results)
+    parts: list[str] = [
+        "## What is lost",
+        f"{share} comparisons are lost: somebody else is faster. All of them:",
+        lost.markdown(),
+    ]
+
+    def section(title: str, suites: tuple[str, ...], *blocks: str) -> None:
+        parts.extend([f"## {title}", *(block for block in blocks if block), of_suites(results, *suites)])
+
+    if cases(results, "scaling"):
+        section("One fit", ("scaling",), picture(results, "fast-scaling"), _SCALING)
+    section("Classes of problems", ("fit",), _CLASSES, classes_grid(results).markdown(), missed(results))
+    if found := cases(results, "gpu"):
+        section("Tuning C", ("gpu",), picture(results, "fast-tuning"), _GPU, gpu_grid(found).markdown())
+    if found := cases(results, "bilevel"):
+        section("Tuning a linear machine", ("bilevel",), _BILEVEL, bilevel_grid(found).markdown())
+    if found := cases(results, "many"):
+        section("Many fits", ("many",), picture(results, "fast-many"), many_grid(found).markdown())
+    if found := cases(results, "intel"):
+        section("Intel's benchmark", ("intel",), _INTEL, intel_grid(found).markdown())
+    if found := cases(results, "linear", "gap"):
+        section("Linear machines, beside LIBLINEAR", ("linear",), _LINEAR, linear_grid(found).markdown())
+    if found := cases(results, "processors"):
+        grid = processors_grid(found, cases(results, "fit", "gap"))
+        section("Other processors", ("processors",), _PROCESSORS, grid.markdown())
+    return "\n\n".join(parts)
+
+
+def gamma_block(results: Results) -> str:
+    """The measured part of docs/tune.md."""
+    found = cases(results, "gamma")
+    if not found:
+        return "Not measured yet: `python -m bench run gamma`."
+    sets = groups(found)
+    trials = max(len(part) for part in sets.values())
+    return "\n\n".join(
+        [
+            f"{len(sets)} sets, {trials} times each with other rows, up to {gamma.ROWS} of them, five folds. Error and log "
+            "loss are those of the other rows. After ± stands the standard error over the sets.",
+            gamma_grid(found).markdown(),
+            of_suites(results, "gamma"),
+        ]
+    )
+
+
+_SCALING = "CPU seconds of one thread at tolerance 1e-3. Whoever takes more than a second sits out larger sizes."
+_CLASSES = (
+    "Time of a peer divided by ours at equal certified duality gap, geometric mean over the problems of a class. "
+    "LIBLINEAR has its own problem, with a feature of ones in place of the intercept, and so have we in its column."
+)
+_GPU = (
+    "10,000 rows, ten folds and a refit. We follow *every* C exactly; the others try 50 values. What is printed is from the "
+    "paper on TorchKM. An estimate says what it is from."
+)
+_BILEVEL = (
+    f"Linear machines without an intercept, {bilevel.FOLDS} folds: seconds, error of the folds, error on other rows. "
+    "[The papers](#the-protocols) find stationary points of the error of the folds; this is its global minimum."
+)
+_INTEL = (
+    "Whole estimators on all processors, with the parameters of its file. The others stop after 10,000 iterations: a time in "
+    "parentheses is that of another answer than ours."
+)
+_LINEAR = (
+    "`LinearSVC`: our time to each gap, and LIBLINEAR's divided by ours. LIBLINEAR has its best choice of solver and "
+    "tolerance; a dash: it does not arrive."
+)
+_PROCESSORS = (
+    "Most laptops have no AVX-512. Our fits, compiled for narrower vectors: the share of our speed that remains, and what "
+    f"remains of the ratio to {BASELINE}, which keeps its own vectors."
+)
