@@ -6,6 +6,7 @@ they do not (`_near`). Where it has no answer, each machine is trained by itself
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import time
@@ -24,7 +25,7 @@ from svmcore.kernel.tiles import DenseTiles, make_tiles
 from svmcore.kernel.whole import gram_of, part_of
 from svmcore.models.solution import Solution, Terms
 from svmcore.problem import border, formulations
-from svmcore.problem.advice import LARGE_GAP
+from svmcore.problem.advice import LARGE_GAP, out_of_reach
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns
 from svmcore.problem.division import Division, Sides
@@ -84,10 +85,11 @@ def together(study: Common, gram: FloatArray | None, run: Run) -> Together | Non
 
 
 class Pending(NamedTuple):
-    """A machine that has been trained, and is put together when somebody asks for it."""
+    """A machine that has been trained, and is put together when somebody asks for it, and what there is to say of it."""
 
     make: Callable[[], Solution]
     n_iter: int
+    said: str | None = None
 
 
 def _is_quiet(found: Outcome) -> bool:
@@ -131,7 +133,10 @@ class OverMatrix:
         counts = np.bincount(study.codes, minlength=study.classes.size)
         self.edges = [0, *np.cumsum(counts).tolist()]
         self.places = np.arange(study.codes.size)
-        self.codes, self.weights = study.codes[self.order], study.weights[self.order]
+        self.weights = study.weights[self.order]
+        self.heaviest, self.mass = (
+            each.reduceat(self.weights, self.edges[:-1]).tolist() for each in (np.maximum, np.add)
+        )
         self.X: Any = None
         if gram is not None:
             self.gram = part_of(np.ascontiguousarray(gram), self.order, self.order)
@@ -148,80 +153,69 @@ class OverMatrix:
         out: list[Pending | Solution | None] = [None] * len(costs)
         costs = [border.cost(C) for C in costs]
         nus = [None if nu is None else border.share("nu", nu) for nu in nus]
+        parts, run = which.parts, self.run
+        patience, every = small.patience_of(run.max_iter), range(len(costs))
+        todo = [k for k in every if (nus[k] is None or costs[k] == 1.0) and self._has_costs(parts[k], costs[k])]
         with control, np.errstate(all="ignore"):
-            plain = [k for k in range(len(costs)) if nus[k] is None or costs[k] == 1.0]
-            least, most = float(self.weights.min()), float(self.weights.max())
-            every = ((k, *self._task(which.parts[k], costs[k])) for k in plain)
-            todo = [one for one in every if _has_costs(one[1], costs[one[0]] * least, costs[one[0]] * most)]
             while todo and control.reason() is None:
                 begin, values, chosen = time.perf_counter(), 0.0, []
                 while todo and values < _AT_ONCE:
                     chosen.append(todo.pop(0))
-                    values += float(len(chosen[-1][1].c)) ** 2
-                found = self._with_nu(chosen, nus) if nus[0] is not None else self._at_costs(chosen, costs)
+                    values += float(self._size(parts[chosen[-1]])) ** 2
+                several = self._tasks([parts[k] for k in chosen], [costs[k] for k in chosen])
+                if nus[0] is None:
+                    batch = small.Batch(self.gram, several, np.zeros(len(several.qp.c)))
+                    batch.solve(run.tol, run.n_threads, patience)
+                    found = [(costs[k], batch.outcome(at, run.tol)) for at, k in enumerate(chosen)]
+                else:
+                    shares = [nus[k] for k in chosen]
+                    with_nu = small.with_nu(self.gram, several, shares, run.tol, run.n_threads, patience)
+                    found = [(0.0, None) if one is None else (1.0 / one[0], one[1]) for one in with_nu]
                 seconds = (time.perf_counter() - begin) / len(chosen)
-                for (k, qp, _), answer in zip(chosen, found, strict=True):
-                    if answer is not None:
-                        out[k] = self._machine(which.parts[k], *answer, nus[k], qp.point, seconds)
+                for at, (k, (C, answer)) in enumerate(zip(chosen, found, strict=True)):
+                    if answer is not None and _is_quiet(answer):
+                        point = several.qp.point[several.first[at] : several.first[at + 1]]
+                        out[k] = self._machine(parts[k], C, answer, nus[k], point, seconds)
         return out
 
-    def _at_costs(
-        self, tasks: list[tuple[int, DualQP, IntArray]], costs: list[float]
-    ) -> list[tuple[float, Outcome] | None]:
-        """C and what was found, by task."""
-        run = self.run
-        patience = small.patience_of(run.max_iter)
-        batch = small.Batch(self.gram, [task[1:] for task in tasks], [np.zeros(len(qp.c)) for _, qp, _ in tasks])
-        batch.solve(run.tol, run.n_threads, patience)
-        found = [batch.outcome(at, run.tol) for at in range(len(tasks))]
-        return [None if one is None else (costs[k], one) for (k, _, _), one in zip(tasks, found, strict=True)]
+    def _size(self, part: Sides) -> int:
+        return sum(self.edges[c + 1] - self.edges[c] for c in part.minus + part.plus)
 
-    def _with_nu(
-        self, tasks: list[tuple[int, DualQP, IntArray]], nus: list[float]
-    ) -> list[tuple[float, Outcome] | None]:
-        """`_at_costs` where the C is the one with the share nu."""
-        run, problems = self.run, [(qp, spans) for _, qp, spans in tasks]
-        shares, patience = [nus[k] for k, _, _ in tasks], small.patience_of(run.max_iter)
-        found = small.with_nu(self.gram, problems, shares, run.tol, run.n_threads, patience)
-        return [None if one is None else (1.0 / t, one) for t, one in found]
+    def _has_costs(self, part: Sides, C: float) -> bool:
+        """Whether both sides of a machine have costs, and all of them are finite."""
+        most = [C * max(self.heaviest[c] for c in side) for side in (part.minus, part.plus)]
+        return bool(min(most) > formulations.NEGLIGIBLE and max(most) < math.inf)
 
-    def _task(self, part: Sides, C: float) -> tuple[DualQP, IntArray]:
-        """A machine's problem, and the spans of its points."""
-        spans: list[list[int]] = []
-        for c in sorted(part.minus + part.plus):
-            first, last = self.edges[c], self.edges[c + 1]
-            if spans and spans[-1][1] == first:
-                spans[-1][1] = last
-            else:
-                spans.append([first, last])
-        point = (
-            np.concatenate([self.places[a:b] for a, b in spans]) if len(spans) > 1 else self.places[slice(*spans[0])]
-        )
-        sides = np.full(len(self.edges) - 1, -1.0)
-        sides[list(part.plus)] = 1.0
-        sign = sides[self.codes[point]]
-        reach = sign * (C * self.weights[point])
-        qp = DualQP(sign, np.minimum(reach, 0.0), np.maximum(reach, 0.0), np.zeros(len(point)), point, True)
-        return qp, np.array(spans)
+    def _tasks(self, parts: list[Sides], costs: list[float]) -> small.Joined:
+        """The problems of some machines."""
+        spans, sides, reach, first_span = [], [], [], [0]
+        for part, C in zip(parts, costs, strict=True):
+            for c in sorted(part.minus + part.plus):
+                spans.append((self.edges[c], self.edges[c + 1]))
+                sides.append(1.0 if c in part.plus else -1.0)
+                reach.append(C)
+            first_span.append(len(spans))
+        point = np.concatenate([self.places[a:b] for a, b in spans])
+        lengths = np.array([b - a for a, b in spans])
+        sign = np.repeat(sides, lengths)
+        bound = sign * (np.repeat(reach, lengths) * self.weights[point])
+        qp = DualQP(sign, np.minimum(bound, 0.0), np.maximum(bound, 0.0), np.zeros(len(point)), point, True)
+        first = np.concatenate([[0], np.cumsum(lengths)])[first_span]
+        return small.Joined(qp, first, np.array(spans), np.array(first_span), np.zeros(len(parts)))
 
     def _machine(
         self, part: Sides, C: float, found: Outcome, nu: float | None, point: IntArray, seconds: float
-    ) -> Pending | Solution | None:
-        if not _is_quiet(found):
-            return None
-        terms = Terms(C, "hinge", nu=nu)
-        how = self.study, part, terms, self.run, "small", self.order[point], found, seconds
-        if self.X is None:  # later it may be another one
-            return _made(*how)
-        return Pending(functools.partial(_made, *how, (self.X, point)), found.n_iter)
-
-
-def _has_costs(qp: DualQP, least: float, most: float) -> bool:
-    """Whether both classes have costs, and all of them are finite. Those of all points lie between `least` and `most`."""
-    if formulations.NEGLIGIBLE < least <= most < np.inf:
-        return True
-    both = min(qp.upper.max(), -qp.lower.min()) > formulations.NEGLIGIBLE
-    return bool(both) and not qp.infinite
+    ) -> Pending:
+        said, X, rows = None, self.X, self.order[point]
+        if nu is not None:
+            mass = C * sum(self.mass[c] for c in part.minus + part.plus)
+            said = out_of_reach(nu, float(np.abs(found.beta).sum()) / mass, C)
+        own = None if X is None else (X, point)
+        how = self.study, part, Terms(C, "hinge", nu=nu), self.run, "small", rows, found, seconds, own
+        make = functools.partial(_made, *how)
+        if own is None:  # the rows of X may be others later
+            make = functools.partial(copy.copy, make())
+        return Pending(make, found.n_iter, said)
 
 
 class NearMargins:

@@ -110,6 +110,8 @@ def train_classes(
     for k, (part, cost, nu, machine) in enumerate(zip(which.parts, *each, known, strict=True)):
         if machine is not None and not interrupted:
             machines.append(machine)
+            if isinstance(machine, Pending) and machine.said is not None:
+                told.append((part.name(study.classes), machine.said))
             continue
         machine = machine.make() if isinstance(machine, Pending) else machine
         left = None if limit is None else max(0.0, limit - (time.perf_counter() - begin))

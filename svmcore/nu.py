@@ -20,18 +20,18 @@ from svmcore import auto, solvers
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._threads import one_blas_thread
-from svmcore._types import DualQP, FloatArray, Kernel, KernelKind, Raw, Status
+from svmcore._types import DualQP, FloatArray, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.kernel.whole import gram_of
 from svmcore.models.solution import Solution
 from svmcore.problem import formulations, measures
+from svmcore.problem.advice import out_of_reach
 from svmcore.solve import (
     Measured,
     Problem,
     Reached,
     Run,
     Training,
-    _at_once,
     _chain,
     _feasible,
     _measure,
@@ -60,9 +60,6 @@ _LARGEST = 700.0  # no logarithm is larger than this, so that its exponential is
 _SLOPE = 0.2  # the slope of log share over log 1 / C is taken to be this where it is not known
 _PATIENCE = 3  # fits for which one end may stay
 _MOST_FITS = 100
-# C, relative to the kernel's diagonal, of a small machine with nearly the least share: from, to, and in steps of. Such a step
-# may take _BRIEF pair steps and more for each variable.
-_LARGE, _LARGEST, _LARGER, _BRIEF = 1e3, 2e6, 10.0, 2000
 _ROUGH = 1e-3  # tolerance of the look at some points
 
 
@@ -216,19 +213,14 @@ def nu_fit(problem: Problem, nu: float, run: Run, control: Control, training: Tr
         solution = _solution(problem, K, found.raw, found.measured, named, control.seconds, training)
         _speak(solution, found.measured, problem, run)
         share = line.share(found.raw.beta * line.unit(t))
-        beyond = problem.classes is not None and share > nu * (1.0 + _ROUGH)
+        beyond = None if problem.classes is None else out_of_reach(nu, share, 1.0 / t)
         if found.raw.status in STOPPED or not (found.raw.status.ok or beyond):
             warn(
                 f"{found.raw.status.name.lower()} while looking for nu={nu:g}: the machine has share {share:.4g}.",
                 ConvergenceWarning,
             )
         elif beyond:
-            warn(
-                f"nu={nu:g} is out of reach: the share is still {share:.4g} at C={C:.3g}, and a larger C does not bring it "
-                f"down in reasonable time. The classes overlap. The machine of that C is returned. Remedy: a nu above "
-                f"{share:.4g}, or C in place of nu.",
-                ConvergenceWarning,
-            )
+            warn(beyond, ConvergenceWarning)
     return solution
 
 
@@ -244,60 +236,22 @@ def _direct(
     matrix = auto.is_small(qp, K) and small.has_room(K)
     if not (alone and matrix) or qp.infinite or control.reason() is not None:
         return None
-    gram, spans = gram_of(K), small.spans_of(qp.point)
+    gram, patience, spans = gram_of(K), small.patience_of(run.max_iter), small.spans_of(qp.point)
     if problem.classes is not None:
-        ((t, found),) = small.with_nu(gram, [(qp, spans)], [nu], run.tol, 1, small.patience_of(run.max_iter))
-        if t == 0.0 and run.max_iter < 0:
-            return _with_least_share(line, K, gram, nu, run, control)
-        return None if found is None else (t, reached_at_once(line.at(t), found))
-    (shared,) = small.with_share(gram, [(qp, spans)], [nu], 0.0, run.tol, 1, small.patience_of(run.max_iter))
+        (found,) = small.with_nu(gram, small.joined([(qp, spans)]), [nu], run.tol, 1, patience)
+        return None if found is None else (found[0], reached_at_once(line.at(found[0]), found[1]))
+    shared = small.with_share(gram, qp, nu, run.tol, patience)
     if shared is None:
         return None
     beta, t = formulations.balanced(qp, shared.beta), max(shared.half, 0.0)
     if line.share(beta) < nu * (1.0 - _ROUNDING):
         t = 0.0  # both variables of a point: even without a tube there are no more
-    (outcome,) = small.measured(gram, [(line.at(t), spans)], [beta], [run.tol])
+    batch = small.Batch(gram, small.joined([(line.at(t), spans)]), beta.copy())
+    batch.solve(run.tol, 1, small.patience_of(0))
+    outcome = batch.outcome(0, run.tol)
     if outcome is None:
         return None
     return t, reached_at_once(line.at(t), outcome._replace(n_iter=shared.n_iter))
-
-
-def _with_least_share(
-    line: _Line, K: KernelMatrix, gram: FloatArray, nu: float, run: Run, control: Control
-) -> tuple[float, Reached] | None:
-    """A classifier whose share is nearly the least one: that of a large C, and of a larger one where that takes few steps.
-
-    Without a variable at its bound it is the machine of every larger C, so one of these has share nu. None where the kernel
-    does not tell the classes apart, or a fit does not end.
-    """
-    qp = line.at(1.0)
-    size = small.size_of(K.diagonal) * small.unit_of(qp)
-    given = KernelMatrix(gram[:, : K.n], Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, 0.0), cache_bytes=0)
-    given.cache_bytes, brief = K.cache_bytes, run._replace(max_iter=_BRIEF + small.PATIENCE.each * len(qp.c))
-    t, beta, best, n_iter = size / _LARGE, np.zeros(len(qp.c)), None, 0
-    while t * _LARGEST > size:
-        there = line.at(t)
-        start = formulations.feasible_start(there, beta)
-        reached = (
-            _at_once(there, given, brief, start, control)
-            if best
-            else _chain(there, K, run, start, control, warm=False)[0]
-        )
-        if reached is None or not reached.raw.status.ok:
-            break
-        n_iter += reached.raw.n_iter
-        reached = reached._replace(raw=reached.raw._replace(n_iter=n_iter))
-        beta = reached.raw.beta
-        total, bound = float(np.abs(beta).sum()), (beta != 0.0) & ((beta == there.lower) | (beta == there.upper))
-        exact = nu * line.weight / total if total else 0.0
-        if not bound.any() and bool((exact * beta <= qp.upper).all() and (exact * beta >= qp.lower).all()):
-            return exact, reached
-        if best is None and line.share(t * beta) >= small.most_nu(qp) * (1.0 - _EXACT):
-            return None
-        if best is not None and line.share(t * beta) <= nu:
-            break
-        best, t, beta = (t, reached), t / _LARGER, np.where(bound, beta * _LARGER, beta)
-    return best
 
 
 class _Search:

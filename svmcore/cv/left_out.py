@@ -164,10 +164,11 @@ class _FoldTasks:
 
     def solved(self, problems: list[tuple[DualQP, IntArray]], nus: list[float] | None) -> list[Any]:
         """An outcome for each problem, or None."""
+        several = small.joined(problems)
         if nus is not None:
-            found = small.with_nu(self.gram, problems, nus, self.tol, self.n_threads)
-            return [one for _, one in found]
-        batch = small.Batch(self.gram, problems, [np.zeros(len(qp.c)) for qp, _ in problems])
+            found = small.with_nu(self.gram, several, nus, self.tol, self.n_threads)
+            return [None if one is None else one[1] for one in found]
+        batch = small.Batch(self.gram, several, np.zeros(len(several.qp.c)))
         batch.solve(self.tol, self.n_threads)
         return [batch.outcome(k, self.tol) for k in range(len(problems))]
 

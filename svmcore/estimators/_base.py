@@ -376,7 +376,7 @@ def machines_for(form: Trainer, data: TrainingData, words: dict[str, Any], strat
             found = _trained(form, data, words | {"tol": min(tol, _SHARP), "max_iter": steps}, strategy)
         answer = _as_asked(found, tol)
         if answer is not None:
-            ends = {machine.status for machine in getattr(found, "machines", (found,)) if not machine.converged}
+            ends = () if found.converged else {machine.status for machine in getattr(found, "machines", (found,))}
             for message, kind in told:  # but for what a sharp tolerance alone is the reason of
                 sharp = any(end.value in message or f"{end.name.lower()} while" in message for end in ends)
                 if kind is not ConvergenceWarning or not sharp:

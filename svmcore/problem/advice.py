@@ -15,10 +15,22 @@ MEANS_LITTLE = (
 )
 """Without numbers, so that Python says it once where many machines are trained."""
 
+_ROUNDING = 1e-10  # relative difference of a share from nu that is rounding of sums
 _PRESSED = 0.9  # share of points at their bound from which C may be what holds the function down
 _FLAT = 0.05  # spread of the function, relative to that of the targets, from which it counts as constant
 _FOLLOWS = 0.3  # correlation of function and coefficients from which a larger C would follow the targets
 _LOOKED_AT = 500  # points
+
+
+def out_of_reach(nu: float, share: float, C: float) -> str | None:
+    """What to say of a machine whose share is larger than nu; None where it is not."""
+    if share <= nu * (1.0 + _ROUNDING):
+        return None
+    return (
+        f"nu={nu:g} is out of reach: the share is still {share:.4g} at C={C:.3g}, and a larger C does not bring it down in "
+        f"reasonable time. The classes overlap. The machine of that C is returned. Remedy: a nu above {share:.4g}, or C in "
+        "place of nu."
+    )
 
 
 def nearly_constant(solution: Any, qp: DualQP, X: Any) -> tuple[float, float] | None:

@@ -36,12 +36,18 @@ from svmcore.solvers._block_jit import (
 )
 
 # What is said of a problem, by place.
-STEPS, ROUNDS, ROWS_READ, SUPPORT, VIOLATION, BIAS, OBJECTIVE, GAP, BITS, ABOVE, BELOW = range(11)
-TOLD = 11
-
+STEPS, ROUNDS, ROWS_READ, SUPPORT, VIOLATION, BIAS, OBJECTIVE, GAP, BITS, ABOVE, BELOW, INVERSE = range(12)
+TOLD = 12
 
 LARGE_GAP = 0.01  # relative; then the driver has something to say
 SHARPER, SHARPEST = 0.1, 1e-3  # shares of the violation and of the tolerance to which the violation is brought then
+BOTH = 0.5  # share of a violation that either side may have
+FIRST, RETURNS = 0.1, 3  # the first tolerance of problems with two sums, and how often it is made smaller
+# 1 / C up to which a first look takes it for zero, relative to the kernel's diagonal and the largest weight.
+LOST = 1e-4
+LARGE, LARGER = 1e3, 1e3  # C in these terms that stands for all that are larger, and how much larger it may become
+BRIEF = 10  # pair steps for each variable that this may take
+EXACT = 1e-13  # relative difference of a share from the largest one that is rounding
 
 
 class Patience(NamedTuple):
@@ -72,6 +78,28 @@ class Tasks(NamedTuple):
     beta: FloatArray
     v: FloatArray
     told: FloatArray  # (tasks, TOLD)
+
+
+class Shares(NamedTuple):
+    """What tasks with two sums are asked for: sums above and below zero of half a share each, of what all boxes hold.
+
+    A `size` (of kernel values) asks for more: for the C of the hinge classifier with this share, and its machine. Then
+    `lower` and `upper` are the boxes for C = 1.
+    """
+
+    share: FloatArray
+    size: float
+    lower: FloatArray
+    upper: FloatArray
+    kept: FloatArray  # room for an answer
+
+
+class Own(NamedTuple):
+    """The boxes of one task for C = 1, and room for an answer of it."""
+
+    lower: FloatArray
+    upper: FloatArray
+    kept: FloatArray
 
 
 class Desk(NamedTuple):
@@ -296,6 +324,125 @@ def _solve_on_sides(source, work, dual, desk, tol, patience):
 
 
 @jit
+def _filled(work, share):
+    """Variables at their bounds, the first ones first, until either side has its sum. Returns what both sides can hold.
+
+    In place: beta.
+    """
+    above, below = 0.0, 0.0
+    for t in range(work.beta.shape[0]):
+        above += work.upper[t]
+        below -= work.lower[t]
+    plus = minus = 0.5 * share * (above + below)
+    for t in range(work.beta.shape[0]):
+        up, down = min(work.upper[t], plus), min(-work.lower[t], minus)
+        work.beta[t] = up - down
+        plus -= up
+        minus -= down
+    return above, below
+
+
+@jit
+def _with_share(source, work, dual, desk, size, unit, tol, patience):
+    """`_solve_on_sides` at tolerances that become smaller with the margin. Returns the 1 / C that both multipliers say.
+
+    In place: all but the problem.
+    """
+    told, steps = dual.told, 0.0
+    rough = LOST * size * unit if size > 0.0 else FIRST * tol
+    goal = rough
+    for _ in range(RETURNS):
+        _solve_on_sides(source, work, dual, desk, BOTH * goal, patience)
+        steps += told[STEPS]
+        half = 0.5 * (told[BELOW] - told[ABOVE])
+        goal = tol * min(1.0, abs(half) / size) if size > 0.0 else tol
+        lost = abs(half) <= rough and size > 0.0
+        if told[VIOLATION] <= BOTH * goal or lost or told[BITS] != 0.0:
+            break
+    told[STEPS] = steps
+    return half
+
+
+@jit
+def _boxed(work, own, t):
+    """Boxes are what C makes of the weights, to the last bit. In place: lower, upper."""
+    cost = 1.0 / t
+    for k in range(work.beta.shape[0]):
+        work.lower[k] = cost * own.lower[k]
+        work.upper[k] = cost * own.upper[k]
+
+
+@jit
+def _free_at(work, own, least):
+    """(The sum of |beta|, the 1 / C where `least` is that of C = 1).
+
+    The latter is 0 if a variable is at its bound here or there.
+    """
+    total, bound, most = 0.0, False, 0.0
+    for k in range(work.beta.shape[0]):
+        beta = work.beta[k]
+        if beta != 0.0:
+            total += abs(beta)
+            bound = bound or beta == work.lower[k] or beta == work.upper[k]
+            most = max(most, abs(beta) / (own.upper[k] - own.lower[k]))
+    free = not bound and total > 0.0 and least * most <= total
+    return total, least / total if free else 0.0
+
+
+@jit
+def _of_large_cost(source, work, dual, desk, own, least, t, tol, patience):
+    """The machine of C = 1 / t, or of a much larger one where that takes few steps. Returns its 1 / C.
+
+    Without a variable at its bound it is the machine of every larger C, so one of these has the sum of |beta| that `least` is
+    for C = 1. In place: all but the problem.
+    """
+    m, beta, told, steps = work.beta.shape[0], work.beta, dual.told, dual.told[STEPS]
+    for k in range(m):
+        beta[k] = 0.0
+    turn, allowed = 0, patience
+    while True:
+        _boxed(work, own, t if turn != 1 else t / LARGER)
+        _solve(None, None, source, source, work, dual, desk, tol, allowed)
+        steps += told[STEPS]
+        total, free = _free_at(work, own, least)
+        there = told[VIOLATION] <= tol and told[BITS] == 0.0
+        if turn == 0 and there and free == 0.0:
+            for k in range(m):
+                own.kept[k] = beta[k]
+            turn, allowed = 1, Patience(BRIEF, 0, min(BRIEF * m, patience.most), patience.rounds)
+        elif turn == 1 and (not there or (free == 0.0 and total * t < LARGER * least)):
+            for k in range(m):
+                beta[k] = own.kept[k]
+            turn, allowed = 2, Patience(0, 0, 0, 0)
+        else:
+            break
+    told[STEPS] = steps
+    return free if free > 0.0 else t / LARGER if turn == 1 else t
+
+
+@jit
+def _with_cost(source, work, dual, desk, own, least, t, tol, patience):
+    """The classifier of C = 1 / t, at which its dual, a share, is known; or, with `least`, one of a large C.
+
+    In place: all but the problem.
+    """
+    beta, v, told, cost = work.beta, dual.v, dual.told, 1.0 / t
+    for k in range(beta.shape[0]):
+        dual.c[k] = 1.0 if own.upper[k] > 0.0 else -1.0
+        v[k] = dual.c[k] + cost * v[k]
+        beta[k] *= cost
+    if least > 0.0:
+        t = _of_large_cost(source, work, dual, desk, own, least, t, tol, patience)
+    _boxed(work, own, t)
+    for k in range(beta.shape[0]):
+        beta[k] = min(max(beta[k], work.lower[k]), work.upper[k])
+    high, low, _ = extremes(v, beta, work.lower, work.upper)
+    told[VIOLATION] = max(high - low, 0.0)
+    told[BIAS], told[OBJECTIVE], told[GAP] = _measured(work, dual, high, low)
+    told[INVERSE] = t
+
+
+@jit
 def _measured(work, dual, high, low):
     """(bias, objective, gap) of a point whose residual is known. A box without an end or a diagonal has no gap to name."""
     c, diag, v = dual.c, dual.diag, dual.v
@@ -396,11 +543,28 @@ def solve_tasks(tasks, desk, tol, patience, begin, end):
 
 
 @jit
-def solve_on_sides(tasks, desk, tol, patience, begin, end):
-    """`solve_tasks` where the variables above zero keep their sum, and those below zero theirs."""
+def solve_shares(tasks, shares, desk, tol, patience, begin, end):
+    """`solve_tasks` where the variables above zero have their sum, and those below zero theirs.
+
+    INVERSE, 1 / C, is told of a classifier that has one: not where the smaller side cannot have its sum.
+    """
     for k in range(begin, end):
         dual, source, work = _opened(tasks, desk, k)
-        _solve_on_sides(source, work, dual, desk, tol, patience)
+        a, b = tasks.first[k], tasks.first[k + 1]
+        own = Own(shares.lower[a:b], shares.upper[a:b], shares.kept[a:b])
+        above, below = _filled(work, shares.share[k])
+        weight = shares.share[k] * (above + below)
+        dual.told[INVERSE] = 0.0
+        if shares.size > 0.0 and weight > 2.0 * min(above, below) * (1.0 + EXACT):
+            continue
+        unit = 0.0
+        for t in range(work.beta.shape[0]):
+            unit = max(unit, max(work.upper[t], -work.lower[t]))
+        t = _with_share(source, work, dual, desk, shares.size, unit, tol, patience)
+        if shares.size > 0.0 and dual.told[BITS] == 0.0:
+            lost = t <= LOST * shares.size * unit
+            t, least = (shares.size * unit / LARGE, weight) if lost else (t, 0.0)
+            _with_cost(source, work, dual, desk, own, least, t, tol, patience)
 
 
 @jit

@@ -14,7 +14,7 @@ A task is a problem over a kernel matrix that others share: machines between cla
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ from svmcore.solvers._small_jit import (
     BIAS,
     BITS,
     GAP,
+    INVERSE,
     OBJECTIVE,
     ROUNDS,
     ROWS_READ,
@@ -49,9 +50,10 @@ from svmcore.solvers._small_jit import (
     Dual,
     Exact,
     Patience,
+    Shares,
     Tasks,
-    solve_on_sides,
     solve_points,
+    solve_shares,
     solve_tasks,
 )
 
@@ -64,14 +66,10 @@ MOST = 2000  # a problem of at most so many variables is small
 FEW_POINTS = 128  # a matrix among these is made faster than the few rows that steps look at
 MOST_POINTS = 2000  # a matrix among at most so many points is computed for them
 PATIENCE = Patience(each=20, more=12_000, most=2**62, rounds=6)
-_WORK = 100.0  # what a kernel value of a task costs, in feature operations
+_WORK = 16.0  # what a kernel value of a task costs, in feature operations
 _SLICE = 4000  # pair steps between two looks at the clock, where somebody looks on
 _PATIENT = 1000  # so many times the steps that "auto" allows are there for who asks by name
-_FIRST, _RETURNS = 0.1, 3  # the first tolerance of problems with two sums, and how often it is made smaller
 DEEPEST = 1e-8  # 1 / C, relative to the kernel's diagonal, that stands for an infinite C
-_BOTH = 0.5  # share of a violation that either side may have
-LOST = 1e-4  # 1 / C, relative to the same, up to which a first look takes it for zero
-_EXACT = 1e-13  # relative difference of a nu from the largest one that is rounding
 _SHARPER = 0.1  # the next tolerance, where another criterion is not met yet
 
 
@@ -108,17 +106,6 @@ def reads_points(K: KernelMatrix) -> bool:
     return bool(few and kind != KernelKind.LINEAR and kind in SHAPES and K.dense)
 
 
-def measured(
-    gram: FloatArray, problems: Sequence[tuple[DualQP, IntArray]], points: Sequence[FloatArray], tols: Sequence[float]
-) -> list[Outcome | None]:
-    """What dual points are worth; None where their violation is above the tolerance of each."""
-    if not problems:
-        return []
-    batch = Batch(gram, problems, points)
-    batch.solve(min(tols), 1, PATIENCE._replace(most=0))
-    return [batch.outcome(k, tol) for k, tol in enumerate(tols)]
-
-
 def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_steps: int = -1) -> Outcome | None:
     """The answer from a feasible start, for what `serves` and `has_way` accept. None where this does not suffice.
 
@@ -134,7 +121,7 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
             tiles.release()
     if not has_room(K):
         return None
-    batch = Batch(gram_of(K), [(qp, spans_of(qp.point))], [start])
+    batch = Batch(gram_of(K), joined([(qp, spans_of(qp.point))]), start.copy())
     batch.solve(tol, 1, patience)
     return batch.outcome(0, tol)
 
@@ -211,40 +198,56 @@ def _joined(arrays: Sequence[Any]) -> Any:
     return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
 
 
-class Batch:
-    """Tasks over one kernel matrix: problems, with the spans that their points are, and where each of them begins."""
+class Joined(NamedTuple):
+    """Problems over one matrix, one behind the other: as one, where each begins, and the spans that its points are.
 
-    def __init__(
-        self, gram: FloatArray, problems: Sequence[tuple[DualQP, IntArray]], starts: Sequence[FloatArray]
-    ) -> None:
-        count = len(problems)
-        qps, spans = zip(*problems, strict=True)
-        self.sizes = [len(qp.c) for qp in qps]
-        first = np.array([0, *itertools.accumulate(self.sizes)])
-        first_span = np.array([0, *itertools.accumulate(map(len, spans))])
-        c, lower, upper, diag, point = map(_joined, list(zip(*qps, strict=True))[:5])
-        beta = np.concatenate(starts)
+    The variables of problem k are those from first[k] to first[k + 1], and likewise its spans.
+    """
+
+    qp: DualQP
+    first: IntArray
+    spans: IntArray
+    first_span: IntArray
+    totals: FloatArray
+
+
+def joined(problems: Sequence[tuple[DualQP, IntArray]]) -> Joined:
+    """Problems, each with the spans that its points are."""
+    qps, spans = zip(*problems, strict=True)
+    first, first_span = (
+        np.array([0, *itertools.accumulate(map(len, parts))]) for parts in ([qp.c for qp in qps], spans)
+    )
+    arrays = map(_joined, list(zip(*qps, strict=True))[:5])
+    return Joined(
+        qps[0]._make([*arrays, *qps[0][5:]]), first, _joined(spans), first_span, np.array([qp.total for qp in qps])
+    )
+
+
+class Batch:
+    """Tasks over one kernel matrix, and where they begin: the variables of all of them, which become the answer."""
+
+    def __init__(self, gram: FloatArray, several: Joined, start: FloatArray) -> None:
+        qp, first, spans, first_span, totals = several
+        self.sizes = np.diff(first).tolist()
         self.tasks = Tasks(
-            gram, _joined(spans), first_span, first, point, c, lower, upper, diag, np.array([qp.total for qp in qps]), beta,
-            np.empty(len(beta)), np.zeros((count, TOLD)),
+            gram, spans, first_span, first, qp.point, qp.c, qp.lower, qp.upper, qp.diag, totals, start,
+            np.empty(len(start)), np.zeros((len(totals), TOLD)),
         )  # fmt: skip
 
-    def solve(
-        self, tol: float, n_threads: int, patience: Patience = PATIENCE, *, loop: Callable[..., None] = solve_tasks
-    ) -> None:
-        """Run all tasks, each to the tolerance if it gets there."""
+    def solve(self, tol: float, n_threads: int, patience: Patience = PATIENCE, *, shares: Shares | None = None) -> None:
+        """Run all tasks, each to the tolerance if it gets there. With shares those of machines with nu."""
         largest, n = max(self.sizes), len(self.tasks.gram)
 
         def some(begin: int, end: int) -> None:
             rows = np.empty((largest + 1, -(-largest // LANES) * LANES + STAGGER), np.float32)
-            loop(self.tasks, _desk(rows, largest, n), tol, patience, begin, end)
+            desk = _desk(rows, largest, n)
+            if shares is None:
+                solve_tasks(self.tasks, desk, tol, patience, begin, end)
+            else:
+                solve_shares(self.tasks, shares, desk, tol, patience, begin, end)
 
         count = len(self.sizes)
         split(some, count, _WORK * float(sum(m * m for m in self.sizes)), min(n_threads, count))
-
-    def points(self, k: int) -> IntArray:
-        """The points of the variables of a task, as rows of the matrix."""
-        return self.tasks.point[self.tasks.first[k] : self.tasks.first[k + 1]]
 
     def beta(self, k: int) -> FloatArray:
         """The variables of a task."""
@@ -258,81 +261,39 @@ class Batch:
 class Shared(NamedTuple):
     """The optimal beta among those whose sums above and below zero are half a share nu each, of what the boxes hold.
 
-    `mean` and `half` are the mean and half of the difference (above minus below) of the multipliers of both sums.
+    `half` is half of the difference (above minus below) of the multipliers of both sums.
     """
 
     beta: FloatArray
-    mean: float
     half: float
     n_iter: int
 
 
-def with_share(
-    gram: FloatArray, problems: Sequence[tuple[DualQP, IntArray]], nu: Sequence[float], size: float, tol: float,
-    n_threads: int, patience: Patience = PATIENCE,
-) -> list[Shared | None]:  # fmt: skip
-    """The duals of machines with nu, by problem. None where a step meets a negative curvature.
-
-    Where pair steps lead there, the violation is at most `tol` times half of the difference, relative to `size`, where that
-    is less than 1. With size 0 it is at most `tol`. Where the difference is lost in what a first look leaves of the
-    violation, that look was the last one.
-    """
-    batch = Batch(gram, problems, [_filled(qp, share) for (qp, _), share in zip(problems, nu, strict=True)])
-    told, count = batch.tasks.told, len(problems)
-    rough = np.array([LOST * size * unit_of(qp) if size else tol * _FIRST for qp, _ in problems])
-    goals, late, steps = rough, np.ones(count, bool), np.zeros(count)
-
-    def each(tasks: Tasks, desk: Desk, _: float, patience: Patience, begin: int, end: int) -> None:
-        for k in range(begin, end):
-            if late[k]:
-                solve_on_sides(tasks, desk, _BOTH * goals[k], patience, k, k + 1)
-
-    for _ in range(_RETURNS):
-        batch.solve(tol, n_threads, patience, loop=each)
-        steps += np.where(late, told[:, STEPS], 0.0)
-        half = 0.5 * np.abs(told[:, ABOVE] - told[:, BELOW])
-        goals = tol * np.minimum(1.0, half / size) if size else np.full(count, tol)
-        late = (told[:, VIOLATION] > _BOTH * goals) & (half > (rough if size else 0.0)) & (told[:, BITS] == 0.0)
-        if not late.any():
-            break
-    out: list[Shared | None] = []
-    for k, (above, below) in enumerate(told[:, [ABOVE, BELOW]].tolist()):
-        shared = Shared(batch.beta(k), 0.5 * (above + below), 0.5 * (above - below), int(steps[k]))
-        out.append(None if told[k, BITS] else shared)
-    return out
+def with_share(gram: FloatArray, qp: DualQP, nu: float, tol: float, patience: Patience = PATIENCE) -> Shared | None:
+    """The dual of a regression with nu. None where a step meets a negative curvature."""
+    batch = Batch(gram, joined([(qp, spans_of(qp.point))]), np.empty(len(qp.c)))
+    share = np.array([0.5 * nu if _doubled(qp) else nu])
+    batch.solve(tol, 1, patience, shares=Shares(share, 0.0, qp.lower, qp.upper, qp.c))
+    told = batch.tasks.told[0].tolist()
+    return None if told[BITS] else Shared(batch.beta(0), 0.5 * (told[ABOVE] - told[BELOW]), int(told[STEPS]))
 
 
 def with_nu(
-    gram: FloatArray, problems: Sequence[tuple[DualQP, IntArray]], nu: Sequence[float], tol: float, n_threads: int,
-    patience: Patience = PATIENCE,
-) -> list[tuple[float, Outcome | None]]:  # fmt: skip
-    """For each problem, which is a hinge classifier's with C = 1, the 1 / C with share nu, and the answer there.
+    gram: FloatArray, several: Joined, nu: Sequence[float], tol: float, n_threads: int, patience: Patience = PATIENCE
+) -> list[tuple[float, Outcome] | None]:
+    """The 1 / C with share nu, and the machine, for each problem, which is a hinge classifier's with C = 1.
 
-    1 / C is 0 where the classes overlap so much that it cannot be told from zero. There is no answer then, nor where nu is
-    above `most_nu` (1 / C is infinite), or where a step meets a negative curvature (it is NaN).
+    Where the classes overlap so much that there is no such C within reach, it is the machine of a large one. None where nu is
+    above `most_nu`, where a step meets a negative curvature, and where pair steps do not lead to the tolerance. That is
+    smaller where C is small, as differences between values of f are.
     """
-    size = size_of(gram.diagonal())
-    fixed = [(qp._replace(c=np.zeros(len(qp.c))), spans) for qp, spans in problems]
-    found = with_share(gram, fixed, nu, size, tol, n_threads, patience)
-    out: list[tuple[float, Outcome | None]] = []
-    there, points, places = [], [], []
-    for k, ((qp, spans), shared, share) in enumerate(zip(problems, found, nu, strict=True)):
-        t = np.nan if shared is None else -shared.half
-        if share > most_nu(qp) * (1.0 + _EXACT):
-            t = np.inf
-        elif t <= LOST * size * unit_of(qp):
-            t = 0.0
-        out.append((t, None))
-        if shared is not None and 0.0 < t < np.inf:
-            C = 1.0 / t  # boxes are what the C that is told makes of the weights, to the last bit
-            lower, upper = C * qp.lower, C * qp.upper
-            there.append((qp._replace(lower=lower, upper=upper), spans))
-            points.append(np.minimum(np.maximum(C * shared.beta, lower), upper))
-            places.append((k, t, shared.n_iter))
-    tols = [tol * min(1.0, size / t) for _, t, _ in places]
-    for (k, t, n_iter), answer in zip(places, measured(gram, there, points, tols), strict=True):
-        out[k] = t, None if answer is None else answer._replace(n_iter=n_iter)
-    return out
+    qp, size = several.qp, size_of(gram.diagonal())
+    boxes = qp._replace(c=np.zeros(len(qp.c)), lower=qp.lower.copy(), upper=qp.upper.copy())
+    batch = Batch(gram, several._replace(qp=boxes), np.empty(len(qp.c)))
+    batch.solve(tol, n_threads, patience, shares=Shares(np.array(nu), size, qp.lower, qp.upper, np.empty(len(qp.c))))
+    inverses = batch.tasks.told[:, INVERSE].tolist()
+    found = [batch.outcome(k, tol * min(1.0, size / t)) if t else None for k, t in enumerate(inverses)]
+    return [None if one is None else (t, one) for t, one in zip(inverses, found, strict=True)]
 
 
 def most_nu(qp: DualQP) -> float:
@@ -349,17 +310,6 @@ def unit_of(qp: DualQP) -> float:
 def size_of(diagonal: FloatArray) -> float:
     """The size of kernel values."""
     return float(np.abs(diagonal).mean()) or 1.0
-
-
-def _filled(qp: DualQP, nu: float) -> FloatArray:
-    """Variables at their bounds, the first ones first, until either side has its sum."""
-    total = 0.5 * nu * max(qp.upper.sum() - qp.lower.sum(), 0.0) * (0.5 if _doubled(qp) else 1.0)
-    beta = np.zeros(len(qp.c))
-    for bound in (qp.upper, qp.lower):
-        room = np.abs(bound)
-        left = total - (np.cumsum(room) - room)
-        beta += np.sign(bound) * np.clip(left, 0.0, room)
-    return beta
 
 
 def _doubled(qp: DualQP) -> bool:
@@ -383,7 +333,7 @@ def run(
     """Solve the dual from `start`, in slices of pair steps. `n_iter` counts these."""
     if len(qp.c) > MOST or (K.n > MOST_POINTS and not _is_given(K)):
         return Raw(start, Status.LIMITED, 0)
-    batch = Batch(gram_of(K), [(qp, spans_of(qp.point))], [start])
+    batch = Batch(gram_of(K), joined([(qp, spans_of(qp.point))]), start.copy())
     batch.solve(tol, 1, PATIENCE._replace(most=0))
     told, beta, v = batch.tasks.told[0], batch.tasks.beta, batch.tasks.v
     criterion, goal, steps, records = Criterion(stopping, tol), tol, 0, []
@@ -414,4 +364,19 @@ def run(
     return Raw(beta, status, steps, table, {"n_outer": int(told[ROUNDS]), "precision": "mixed", "exact": True}, v, 0.0)
 
 
-__all__ = ["CAPABILITIES", "Batch", "Outcome", "at_once", "has_room", "has_way", "most_nu", "run", "serves", "spans_of"]
+__all__ = [
+    "CAPABILITIES",
+    "Batch",
+    "Joined",
+    "Outcome",
+    "at_once",
+    "has_room",
+    "has_way",
+    "joined",
+    "most_nu",
+    "run",
+    "serves",
+    "spans_of",
+    "with_nu",
+    "with_share",
+]
