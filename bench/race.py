@@ -9,7 +9,7 @@ from typing import Any
 from bench import clock
 from bench.contest import Context
 
-_ONCE = 10.0  # seconds of a call that is not repeated
+_ONCE = 3.0  # seconds of a call that is not repeated
 
 Answers = Mapping[str, Any]
 Judge = Callable[[str, Answers], tuple[bool, dict[str, Any]]]

@@ -21,7 +21,16 @@ Key = tuple[Any, ...]
 
 def _rows(results: Results) -> dict[Key, dict[str, Any]]:
     return {
-        (r["suite"], r["problem"]["name"], r["solver"], r["mode"], r["tol"], r["threads"], r.get("points")): r
+        (
+            r["suite"],
+            r["problem"]["name"],
+            r["solver"],
+            r["mode"],
+            r["tol"],
+            r["threads"],
+            r.get("points"),
+            r["group"],
+        ): r
         for r in results.kind("row")
     }
 
@@ -63,7 +72,8 @@ def compare(old_results: Results, new_results: Results) -> tuple[str, bool]:
     for key in common:
         ratio = seconds(new[key]) / seconds(old[key]) / factor
         width = noise(old[key], new[key])
-        what = f"{key[0]}: {key[1]}, {key[2]}, tol {key[4]:g}, {key[5]} thread(s)"
+        group = f" of {key[7]}" if key[7] else ""
+        what = f"{key[0]}: {key[1]}{group}, {key[2]}, tol {key[4]:g}, {key[5]} thread(s)"
         line = f"  {ratio:5.2f}x  {what} (noise {100 * width:.0f} %)"
         if ratio > 1.0 + _CLEAR * width:
             slower.append((ratio, line))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from bench.data import ROOT
 from bench.peers import BASELINE
 from bench.report import plots
-from bench.report.page import Grid
+from bench.report.page import Grid, Section
 from bench.report.sections import duration, gpu_grid, many_grid, mark, times
 from bench.report.summary import OURS, Case, cases, comparisons, groups, solvers, standings
 from bench.results import Results, geometric_mean, seconds
@@ -180,9 +180,10 @@ def linear_grid(found: list[Case]) -> Grid:
     return Grid(["data, classes, loss", "rows x features", *(f"gap {gap:g}" for gap in linear.GAPS)], rows)
 
 
-def processors_grid(found: list[Case], fits: list[Case]) -> Grid:
+def processors_grid(results: Results) -> Grid:
     """A row a class: the share of our speed that narrower vectors keep, and what is left of the ratio to the baseline."""
-    means = {name: {s.solver: s.mean for s in standings(part)} for name, part in groups(fits).items()}
+    found, fits = cases(results, "processors"), groups(cases(results, "fit", "gap"))
+    means = {name: {s.solver: s.mean for s in standings(part)} for name, part in fits.items()}
     rows = []
     for group, part in groups(found).items():
         own, *narrow = part[0].rows
@@ -222,62 +223,14 @@ def drawn(results: Results, name: str) -> list[Case]:
     return [case for case in cases(results, drawing.suite) if case.group.startswith(drawing.group)]
 
 
-def picture(results: Results, name: str) -> str:
+def picture(results: Results, name: str, folder: str = "") -> str:
     """The line that shows a picture, with a sum of its figures: who changes them has to draw it again."""
     found = drawn(results, name)
     if not found:
         return ""
     figures = [(case.label, solver, seconds(row)) for case in found for solver, row in case.rows.items()]
     total = hashlib.sha256(json.dumps(figures).encode()).hexdigest()[:8]
-    return f"![{DRAWINGS[name].alt}]({name}.png)\n<!-- drawn from {total} -->"
-
-
-def page(results: Results) -> str:
-    """The generated part of docs/fast.md."""
-    share, lost = lost_grid(results)
-    parts: list[str] = [
-        "## What is lost",
-        f"{share} comparisons are lost: somebody else is faster. All of them:",
-        lost.markdown(),
-    ]
-
-    def section(title: str, suites: tuple[str, ...], *blocks: str) -> None:
-        parts.extend([f"## {title}", *(block for block in blocks if block), of_suites(results, *suites)])
-
-    if cases(results, "scaling"):
-        section("One fit", ("scaling",), picture(results, "fast-scaling"), _SCALING)
-    section("Classes of problems", ("fit",), _CLASSES, classes_grid(results).markdown(), missed(results))
-    if found := cases(results, "gpu"):
-        section("Tuning C", ("gpu",), picture(results, "fast-tuning"), _GPU, gpu_grid(found).markdown())
-    if found := cases(results, "bilevel"):
-        section("Tuning a linear machine", ("bilevel",), _BILEVEL, bilevel_grid(found).markdown())
-    if found := cases(results, "many"):
-        section("Many fits", ("many",), picture(results, "fast-many"), many_grid(found).markdown())
-    if found := cases(results, "intel"):
-        section("Intel's benchmark", ("intel",), _INTEL, intel_grid(found).markdown())
-    if found := cases(results, "linear", "gap"):
-        section("Linear machines, beside LIBLINEAR", ("linear",), _LINEAR, linear_grid(found).markdown())
-    if found := cases(results, "processors"):
-        grid = processors_grid(found, cases(results, "fit", "gap"))
-        section("Other processors", ("processors",), _PROCESSORS, grid.markdown())
-    return "\n\n".join(parts)
-
-
-def gamma_block(results: Results) -> str:
-    """The measured part of docs/tune.md."""
-    found = cases(results, "gamma")
-    if not found:
-        return "Not measured yet: `python -m bench run gamma`."
-    sets = groups(found)
-    trials = max(len(part) for part in sets.values())
-    return "\n\n".join(
-        [
-            f"{len(sets)} sets, {trials} times each with other rows, up to {gamma.ROWS} of them, five folds. Error and log "
-            "loss are those of the other rows. After ± stands the standard error over the sets.",
-            gamma_grid(found).markdown(),
-            of_suites(results, "gamma"),
-        ]
-    )
+    return f"![{DRAWINGS[name].alt}]({folder}{name}.png)\n<!-- drawn from {total} -->"
 
 
 _SCALING = "CPU seconds of one thread at tolerance 1e-3. Whoever takes more than a second sits out larger sizes."
@@ -305,3 +258,71 @@ _PROCESSORS = (
     "Most laptops have no AVX-512. Our fits, compiled for narrower vectors: the share of our speed that remains, and what "
     f"remains of the ratio to {BASELINE}, which keeps its own vectors."
 )
+_MANY = (
+    "10,000 permutations of five folds, beside scikit-learn's function; one certified fit, beside LIBSVM's core alone."
+)
+_GAMMA = (
+    f"{len(gamma.SETS)} sets, {gamma.TRIALS} times each with other rows, up to {gamma.ROWS} of them, five folds. Error and "
+    "log loss are those of the rows left, and the seconds those of one time over all sets. After ± stands the standard error "
+    "over the sets."
+)
+
+
+class Protocol(NamedTuple):
+    """A section of the page: its title, its suite, what to know, its table, its picture."""
+
+    title: str
+    suite: str
+    text: str
+    grid: Callable[[Results], Grid] | None
+    picture: str = ""
+
+    def blocks(self, results: Results) -> list[str | Grid]:
+        """Words and table; nothing where there are no figures."""
+        if not any(row["suite"] == self.suite for row in results.kind("row")):
+            return []
+        return [self.text, *([self.grid(results)] if self.grid else [])]
+
+
+def _cases_of(suite: str, grid: Callable[[list[Case]], Grid], mode: str = "tol") -> Callable[[Results], Grid]:
+    return lambda results: grid(cases(results, suite, mode))
+
+
+PROTOCOLS = [
+    Protocol("One fit", "scaling", _SCALING, None, "fast-scaling"),
+    Protocol("Classes of problems", "fit", _CLASSES, classes_grid),
+    Protocol("Tuning C", "gpu", _GPU, _cases_of("gpu", gpu_grid), "fast-tuning"),
+    Protocol("Tuning a linear machine", "bilevel", _BILEVEL, _cases_of("bilevel", bilevel_grid)),
+    Protocol("Many fits", "many", _MANY, _cases_of("many", many_grid), "fast-many"),
+    Protocol("Intel's benchmark", "intel", _INTEL, _cases_of("intel", intel_grid)),
+    Protocol("Linear machines, beside LIBLINEAR", "linear", _LINEAR, _cases_of("linear", linear_grid, "gap")),
+    Protocol("Other processors", "processors", _PROCESSORS, processors_grid),
+    Protocol("Choosing gamma", "gamma", _GAMMA, _cases_of("gamma", gamma_grid)),
+]
+
+
+def page(results: Results) -> str:
+    """The generated part of docs/fast.md."""
+    share, lost = lost_grid(results)
+    said = f"{share} comparisons are lost: somebody else is faster. All of them:"
+    parts = ["## What is lost", said, lost.markdown()]
+    for each in PROTOCOLS:
+        if blocks := each.blocks(results):
+            parts += [f"## {each.title}", *([picture(results, each.picture)] if each.picture else [])]
+            parts += [block if isinstance(block, str) else block.markdown() for block in blocks]
+            parts += [missed(results)] * (each.suite == "fit") + [of_suites(results, each.suite)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def sections(results: Results) -> Iterator[Section]:
+    """The same for a report, which has the other suites of its own."""
+    for each in PROTOCOLS:
+        if each.suite not in ("scaling", "fit") and (blocks := each.blocks(results)):
+            yield Section(each.title, [*blocks])
+
+
+def gamma_block(results: Results) -> str:
+    """The measured part of docs/tune.md."""
+    if not cases(results, "gamma"):
+        return "Not measured yet: `python -m bench run gamma`."
+    return "\n\n".join([_GAMMA, gamma_grid(cases(results, "gamma")).markdown(), of_suites(results, "gamma")])

@@ -12,6 +12,7 @@ from bench.results import geometric_mean, seconds
 
 _COLOURS = ["#d1495b", "#30638e", "#00798c", "#66a5ad", "#edae49", "#8d6a9f", "#7a7a7a", "#4b4b4b"]
 _OURS_COLOUR = "#d1495b"
+_OURS_PALE = "#e8a5ae"
 
 
 def _style() -> Any:
@@ -30,9 +31,9 @@ def _style() -> Any:
 
 
 def _colour(name: str, names: list[str]) -> str:
-    if name == OURS:
-        return _OURS_COLOUR
-    others = [other for other in names if other != OURS]
+    if name.startswith(OURS):
+        return _OURS_COLOUR if name == OURS else _OURS_PALE
+    others = [other for other in names if not other.startswith(OURS)]
     return _COLOURS[1 + others.index(name) % (len(_COLOURS) - 1)]
 
 

@@ -24,6 +24,7 @@ from bench.report.fast import (
     of_suites,
     origin,
     page,
+    picture,
 )
 from bench.report.page import Grid
 from bench.report.sections import (
@@ -145,8 +146,8 @@ _FRONT = ("fit", "gpu", "first")  # what README shows
 
 
 def readme_block(results: Results) -> str:
-    """The tables of README.md."""
-    parts = []
+    """The tables of README.md, and a picture."""
+    parts = [picture(results, "fast-scaling", "docs/")] if cases(results, "scaling") else []
     if tuned := cases(results, "gpu"):
         parts += [
             "Tuning C with ten folds of 10,000 rows. We follow *every* C exactly; the others try 50 values. The paper on "

@@ -330,12 +330,6 @@ def gpu_grid(found: list[Case]) -> Grid:
     return Grid(["10,000 rows, ten folds, a refit", *(case.problem["name"] for case in found)], rows)
 
 
-def gpu(results: Results) -> Iterator[Section]:
-    """Tuning beside figures that were printed for a GPU."""
-    if found := cases(results, "gpu"):
-        yield Section("Tuning, beside a GPU", [gpu_grid(found)])
-
-
 def many_grid(found: list[Case]) -> Grid:
     """Many fits over one kernel matrix: a row for every case, and how many times as long others take."""
     rows = []
@@ -346,12 +340,6 @@ def many_grid(found: list[Case]) -> Grid:
         ]
         rows.append([case.problem["name"], case.group, duration(seconds(own[1])), ", ".join(times) or "-"])
     return Grid(["rows", "what", "svmcore", "others"], rows)
-
-
-def many(results: Results) -> Iterator[Section]:
-    """Permutation tests, and certified fits."""
-    if found := cases(results, "many"):
-        yield Section("Many fits over one kernel matrix", [many_grid(found)])
 
 
 def first(results: Results) -> Iterator[Section]:
@@ -567,8 +555,6 @@ SECTIONS: list[Callable[[Results], Iterator[Section]]] = [
     cv,
     predict,
     small_calls,
-    gpu,
-    many,
     first,
     estimators,
     scale,
@@ -583,8 +569,10 @@ SECTIONS: list[Callable[[Results], Iterator[Section]]] = [
 
 def write(results: Results, folder: Path) -> list[Path]:
     """Write report.md with its pictures. Returns the files of text."""
+    from bench.report.fast import sections as protocols  # which is made of tables of this file
+
     title, lead = headline(results)
-    sections = [section for make in SECTIONS for section in make(results)]
+    sections = [section for make in [protocols, *SECTIONS] for section in make(results)]
     folder.mkdir(parents=True, exist_ok=True)
     for picture in pictures(sections):
         (folder / f"{picture.name}.png").write_bytes(picture.png)
