@@ -16,6 +16,9 @@ from typing import Any, Literal, ParamSpec, TypedDict, TypeVar
 
 from svmcore._errors import InputError, NotEnoughMemoryError, SVMError
 
+TOL = 1e-3
+"""The default tolerance of all that trains."""
+
 KernelName = Literal["linear", "rbf", "poly", "sigmoid", "laplacian", "precomputed"]
 KernelLike = KernelName | Callable[[Any, Any], Any]
 Gamma = float | Literal["scale", "auto"]
@@ -99,7 +102,7 @@ _ABSENT = {
     "break_ties": "it is not there: two classes have one decision value a row",
     "probability": "it is not there; use scikit-learn's CalibratedClassifierCV, or svmcore.cv_path(...).calibrate()",
     "shuffle": "it is not there; solvers that choose at random take random_state",
-    "eta0": "it is not there; no solver has a learning rate",
+    "eta0": 'it is called learning_rate here, an option of solver="adatron"',
     **dict.fromkeys(
         ("engine", "client", "parts", "checkpoint"),
         "the functions and estimators of svmcore.distributed, which train over parts and files, have it",

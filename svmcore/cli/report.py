@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 from svmcore.cli.output import Report, interval, number, percent
 
 if TYPE_CHECKING:
-    from svmcore.classes import Machines
     from svmcore.loss_curve import LossCurve
-    from svmcore.models.solution import Solution
     from svmcore.path.result import Path, PathCertificate
     from svmcore.step_curve import StepCurve
 
@@ -77,72 +75,46 @@ def bound(gap: float) -> str:
     )
 
 
+def add_certificate(report: Report, found: Any, worst: str = "", **more: Any) -> None:
+    """How good an answer is: a machine, or the `worst` of several."""
+    report.add(
+        "certificate",
+        f"the answer is {bound(found.relative_gap)} ({worst}relative duality gap {found.relative_gap:.1e}, "
+        f"KKT violation {found.kkt_violation:.1e})",
+        relative_gap=found.relative_gap, kkt_violation=found.kkt_violation, **more,
+    )  # fmt: skip
+
+
 def add_path_certificate(report: Report, found: PathCertificate) -> None:
     """How good a path is."""
-    report.add(
-        "certificate",
-        f"the answer is {bound(found.relative_gap)} (the worst of {found.n_values} values of C, recomputed from the data: "
-        f"relative duality gap {found.relative_gap:.1e}, KKT violation {found.kkt_violation:.1e})",
-        relative_gap=found.relative_gap, kkt_violation=found.kkt_violation, values_of_C=found.n_values,
-    )  # fmt: skip
+    worst = f"the worst of {found.n_values} values of C, recomputed from the data: "
+    add_certificate(report, found, worst, values_of_C=found.n_values)
 
 
-def add_machines(report: Report, machines: Machines) -> None:
-    """What the machines for several classes are."""
-    unknown = machines.status.name == "UNKNOWN"
-    add_kernel(report, machines.kernel, machines.standardized is not None)
-    if machines.C is not None:
-        report.tell("C", machines.C, f"{machines.C:.6g}")
-    way = "every pair of classes (ovo)" if machines.strategy == "ovo" else "every class against the rest (ovr)"
-    report.add(
-        "machines", f"{len(machines)}, one for {way}", number=len(machines), strategy=machines.strategy,
-    )  # fmt: skip
-    support, points = int(machines.support.size), machines.n_points
-    if unknown:
-        report.add("vectors", f"{support:,}", support=support)
-        report.add("status", f"{machines.status}", name="unknown", converged=False)
-        return
-    report.add("vectors", f"{support:,} of {points:,} points support them", support=support, points=points)
-    report.add(
-        "certificate",
-        f"the answer is {bound(machines.relative_gap)} (the worst of {len(machines)} machines: relative duality gap "
-        f"{machines.relative_gap:.1e}, KKT violation {machines.kkt_violation:.1e})",
-        relative_gap=machines.relative_gap, kkt_violation=machines.kkt_violation,
-    )  # fmt: skip
-    report.add("status", f"{machines.status}", name=machines.status.name.lower(), converged=machines.converged)
-
-
-def add_solution(report: Report, solution: Solution | Machines) -> None:
-    """What a machine is."""
-    from svmcore.classes import Machines
-
-    if isinstance(solution, Machines):
-        add_machines(report, solution)
-        return
+def add_solution(report: Report, solution: Any) -> None:
+    """What a machine is, or several for several classes."""
     add_kernel(report, solution.kernel, solution.standardized is not None)
-    if solution.C is not None:
-        report.tell("C", solution.C, f"{solution.C:.6g}")
-    if solution.epsilon is not None:
-        report.tell("epsilon", solution.epsilon, f"{solution.epsilon:.6g}")
-    if solution.nu is not None:
-        report.tell("nu", solution.nu, f"{solution.nu:.6g}")
+    several = hasattr(solution, "machines")
+    for name in ("C",) if several else ("C", "epsilon", "nu"):
+        if getattr(solution, name) is not None:
+            report.tell(name, getattr(solution, name), f"{getattr(solution, name):.6g}")
+    worst = ""
+    if several:
+        way = "every pair of classes (ovo)" if solution.strategy == "ovo" else "every class against the rest (ovr)"
+        report.add(
+            "machines", f"{len(solution)}, one for {way}", number=len(solution), strategy=solution.strategy,
+        )  # fmt: skip
+        worst = f"the worst of {len(solution)} machines: "
+    support, points = len(solution.support), solution.n_points
     if solution.status.name == "UNKNOWN":
-        report.add("vectors", f"{len(solution.support):,}", support=len(solution.support))
-        report.add("status", f"{solution.status}", name="unknown", converged=False)
-        return
-    report.add(
-        "vectors", f"{len(solution.support):,} of {solution.n_points:,} points support the machine",
-        support=len(solution.support), points=solution.n_points,
-    )  # fmt: skip
-    report.tell(
-        "objective", solution.primal_objective, f"{solution.primal_objective:.8g} (half of |w|^2, plus C times losses)"
-    )
-    report.add(
-        "certificate",
-        f"the answer is {bound(solution.relative_gap)} (relative duality gap {solution.relative_gap:.1e}, "
-        f"KKT violation {solution.kkt_violation:.1e})",
-        relative_gap=solution.relative_gap, kkt_violation=solution.kkt_violation,
-    )  # fmt: skip
+        report.add("vectors", f"{support:,}", support=support)
+    else:
+        what = "them" if several else "the machine"
+        report.add("vectors", f"{support:,} of {points:,} points support {what}", support=support, points=points)
+        if not several:
+            value = solution.primal_objective
+            report.tell("objective", value, f"{value:.8g} (half of |w|^2, plus C times losses)")
+        add_certificate(report, solution, worst)
     report.add("status", f"{solution.status}", name=solution.status.name.lower(), converged=solution.converged)
 
 
