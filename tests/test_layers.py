@@ -109,6 +109,13 @@ DOORS = {
     ("permutations", "plots_null"),  # PermutationTest.plot
 }
 
+# Names with an underscore that another room uses all the same: what paths and cross-validations keep for pictures and folds,
+# and what a changed machine asks of the driver.
+FRIENDS = {
+    "_CallablePackage", "_at_tolerance", "_checked_points", "_control", "_data", "_decision", "_feasible", "_fit", "_mean",
+    "_means", "_measure", "_places", "_problem", "_range", "_score", "_solution", "_speak", "_study", "_track",
+}  # fmt: skip
+
 FORBIDDEN_TO_SOLVERS = {"solvers", "problem", "solve"}
 MEASURES = "problem.measures"  # which solvers share with certificates
 SHARED_BY_SOLVERS = "solvers._"  # private files of that folder are no solvers
@@ -212,6 +219,41 @@ def the_decorator_is_defined_once(files: list[File]) -> Iterator[str]:
                 yield f"{file.path}:{node.lineno} compiles without svmcore._jit.jit"
         if any(function.name in COMPILERS for function in file.functions):
             yield f"{file.path} defines a compiling decorator"
+
+
+def underscored(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+def room(file: File) -> str:
+    return file.path.rpartition("/")[0]
+
+
+def defined(file: File) -> Iterator[str]:
+    """The names that a file gives: of functions, classes, variables and attributes."""
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+
+
+def an_underscore_is_private_to_its_room(files: list[File]) -> Iterator[str]:
+    """Rooms are folders. Names of numba and others, which no room gives, are no business of this rule."""
+    modules = {file.module for file in files}
+    rooms: dict[str, set[str]] = {}
+    for file in package(files):
+        for name in filter(underscored, defined(file)):
+            rooms.setdefault(name, set()).add(room(file))
+    for file in package(files):
+        for node in ast.walk(file.tree):
+            used = [node.attr] if isinstance(node, ast.Attribute) else []
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("svmcore."):
+                inside = str(node.module).partition(".")[2]
+                used = [alias.name for alias in node.names if f"{inside}.{alias.name}" not in modules]
+            for name in used:
+                if underscored(name) and name not in FRIENDS and room(file) not in rooms.get(name, {room(file)}):
+                    yield f"{file.path}:{node.lineno} uses {name}, which is private to {', '.join(sorted(rooms[name]))}"
 
 
 def homes_are_listed(files: list[File]) -> Iterator[str]:
@@ -383,6 +425,10 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
         ("svmcore/_kernels.py", "import numba\n@numba.njit\ndef f(): pass"),
         ("svmcore/problem/formulations.py", "def jit(f): return f"),
     ],
+    an_underscore_is_private_to_its_room: [
+        ("svmcore/cv/new.py", "from svmcore.parallel import _own"),
+        ("svmcore/cv/new.py", "def f(path): return path._own"),
+    ],
     homes_are_listed: [("svmcore/_new.py", "from svmcore._jit import jit\n@jit(sums=True)\ndef f(): pass")],
     homes_import_only_homes_below: [
         ("svmcore/simd/vector.py", "from svmcore._kernels import row"),
@@ -456,7 +502,7 @@ def test_project_keeps_the_rule(rule, files):
     [pytest.param(rule, *bad, id=f"{rule.__name__}-{i}") for rule, bads in RULES.items() for i, bad in enumerate(bads)],
 )
 def test_rule_sees_an_offence(rule, path, text):
-    innocent = parse("svmcore/parallel.py", "import joblib\nimport numpy\nclass Innocent: pass")
+    innocent = parse("svmcore/parallel.py", "import joblib\nimport numpy\nclass Innocent: _own = 1")
     assert not list(rule([innocent]))
     assert list(rule([innocent, parse(path, text)]))
 
