@@ -17,7 +17,7 @@ from svmcore.distributed.engine import dask_engine
 from svmcore.kernel.points import is_sparse
 from svmcore.models.sigmoid import probabilities
 from svmcore.models.solution import Solution, Terms
-from svmcore.problem.certify import Certificate
+from svmcore.problem.certify import Certificate, Certified
 from svmcore.problem.columns import Columns
 from svmcore.problem.division import Division
 
@@ -56,7 +56,7 @@ class Fetched:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PartsSolution:
+class PartsSolution(Certified):
     """A machine trained over parts, with its certificate.
 
     Attributes
@@ -98,26 +98,6 @@ class PartsSolution:
     def converged(self) -> bool:
         """Whether the run met its tolerance."""
         return self.status.ok
-
-    @property
-    def objective(self) -> float:
-        """The dual objective in minimised form."""
-        return self.certificate.objective
-
-    @property
-    def primal_objective(self) -> float:
-        """The primal objective."""
-        return self.certificate.primal_objective
-
-    @property
-    def gap(self) -> float:
-        """primal_objective + objective."""
-        return self.certificate.gap
-
-    @property
-    def relative_gap(self) -> float:
-        """The gap divided by |primal_objective|."""
-        return self.certificate.relative_gap
 
     @property
     def kkt_violation(self) -> float:

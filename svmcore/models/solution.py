@@ -20,7 +20,7 @@ from svmcore.models.decision import Decision
 from svmcore.models.sigmoid import probabilities
 from svmcore.problem import border
 from svmcore.problem import columns as _columns
-from svmcore.problem.certify import Certificate
+from svmcore.problem.certify import Certificate, Certified
 from svmcore.problem.columns import Columns, OfColumns
 from svmcore.problem.division import division
 
@@ -69,7 +69,7 @@ class _MadeWhenAsked:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Solution(OfColumns):
+class Solution(Certified, OfColumns):
     """A trained machine with its certificate.
 
     Attributes
@@ -152,26 +152,6 @@ class Solution(OfColumns):
             object.__setattr__(self, "measured", self.measured())
         assert isinstance(self.measured, Certificate)
         return self.measured
-
-    @property
-    def objective(self) -> float:
-        """The dual objective in minimised form."""
-        return self.certificate.objective
-
-    @property
-    def primal_objective(self) -> float:
-        """The primal objective."""
-        return self.certificate.primal_objective
-
-    @property
-    def gap(self) -> float:
-        """primal_objective + objective: a bound on the error of either."""
-        return self.certificate.gap
-
-    @property
-    def relative_gap(self) -> float:
-        """The gap divided by |primal_objective|."""
-        return self.certificate.relative_gap
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled. The training data stay behind, so a postponed certificate is computed now or never."""

@@ -6,7 +6,7 @@ violation and gap follow from them by the formulas of `problem/measures`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,36 @@ class Certificate(NamedTuple):
     kkt_violation: float
     infeasibility: float
     intercept: float
+
+
+class Certified:
+    """What every answer says of its `certificate`."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def certificate(self) -> Certificate:
+            """The measures."""
+
+    @property
+    def objective(self) -> float:
+        """The dual objective in minimised form."""
+        return self.certificate.objective
+
+    @property
+    def primal_objective(self) -> float:
+        """The primal objective."""
+        return self.certificate.primal_objective
+
+    @property
+    def gap(self) -> float:
+        """primal_objective + objective: a bound on the error of either."""
+        return self.certificate.gap
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap divided by |primal_objective|."""
+        return self.certificate.relative_gap
 
 
 class Residual:
