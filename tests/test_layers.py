@@ -113,7 +113,7 @@ DOORS = {
 # and what a changed machine asks of the driver.
 FRIENDS = {
     "_CallablePackage", "_at_tolerance", "_checked_points", "_control", "_data", "_decision", "_feasible", "_fit", "_mean",
-    "_means", "_measure", "_places", "_problem", "_range", "_score", "_solution", "_speak", "_study", "_track",
+    "_means", "_measure", "_places", "_problem", "_range", "_score", "_solution", "_speak", "_study", "_track", "_values",
 }  # fmt: skip
 
 FORBIDDEN_TO_SOLVERS = {"solvers", "problem", "solve"}
