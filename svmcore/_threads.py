@@ -1,4 +1,4 @@
-"""One pool of threads for all fits of a process.
+"""The pool of threads that fits, predictions and paths of a process share; tasks side by side have another (`parallel`).
 
 Work is shared out only when it lasts long enough to pay (about half a millisecond), and only in pieces whose results do
 not depend on the cut: the bits are the same on any number of threads. Tasks never wait for tasks, so fits that run
