@@ -14,16 +14,19 @@ from svmcore._errors import InputError, MissingExtraError
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import FloatArray, Status
 from svmcore.kernel.matrix import available_threads
-from svmcore.parallel import worker_count
+from svmcore.parallel import run_all, worker_count
 from svmcore.problem import border
 from svmcore.train import train_svc
 from svmcore.trials import (
+    CHUNK,
     Judged,
+    Stack,
     Wording,
     checked_matrices,
     gram_of_rows,
     learned,
     missed,
+    of_stack,
     parts,
     pilots,
     setting_of,
@@ -104,8 +107,10 @@ def cross_val_many(
 
     Parameters
     ----------
-    X : as in `train_svc`.
+    X : as in `train_svc`; or with kernel="precomputed" a stack of m kernel matrices, (m, n, n). It may be a memory map in
+        float32, and is read matrix by matrix.
     Y : labels or targets, (n,), or (n, m) with a column for every labelling. Labels of all columns are of the same classes.
+        A stack takes one column for all its matrices, or one for each.
     cv : a number of folds, as scikit-learn makes them (stratified for labels, neighbours for targets; not shuffled), "loo", a
         scikit-learn splitter, or a list of index pairs (train, test).
     C : a number, or a list of numbers.
@@ -134,26 +139,36 @@ def cross_val_many(
         loss, epsilon, kernel, gamma, degree, coef0, standardize, feature_names, sample_weight, class_weight
     )  # fmt: skip
     threads = max(1, available_threads() // worker_count(n_jobs))
-    gram, weights = gram_of_rows(X, form, threads)
+    stack = Stack(X, kernel) if np.ndim(X) == 3 else None
+    gram, weights = gram_of_rows(X if stack is None else np.eye(stack.n), form, threads)
     n = len(gram)
     found = learned(Y, n, loss, weights)
-    setting = setting_of(form, found, weights, n, C, cv, groups, score, tol)
-    border.memory(
-        8.0 * _ALL * found.codes.size * len(setting.costs), "the decision values", "give fewer columns at a time"
-    )
-    setting = replace(setting, keep=True)
-    matrices = checked_matrices(gram)
+    codes, m = found.codes, len(found.codes) if stack is None else stack.m
+    if len(codes) not in (1, m):
+        raise InputError(f"Y has {len(codes)} columns for a stack of {m} matrices; give one column, or as many")
+    setting = replace(setting_of(form, found, weights, n, C, cv, groups, score, tol), keep=True)
+    border.memory(8.0 * _ALL * m * n * len(setting.costs), "the decision values", "give fewer columns at a time")
     reason: list[Status] = []
     with new_control("cross_val_many", time_limit, callback, verbose) as control:
 
         def ended(done: int) -> bool:
-            status = control.step(done / len(found.codes))
+            status = control.step(done / m)
             reason.extend([] if status is None else [status])
             return status is not None
 
-        got = list(parts(setting, matrices, pilots(setting, matrices, found.codes), found.codes, n_jobs, ended=ended))
+        if stack is None:
+            matrices = checked_matrices(gram)
+            got = list(parts(setting, matrices, pilots(setting, matrices, codes), codes, n_jobs, ended=ended))
+        else:
+            worker_count(n_jobs)
+            cuts = [(k, min(k + CHUNK, m)) for k in range(0, m, CHUNK)]
+            got = []
+            for part in run_all(of_stack, [(setting, stack, codes, *cut) for cut in cuts], n_jobs):
+                got.append(part)
+                if ended(cuts[len(got) - 1][1]):
+                    break
     done = sum(len(part.scores) for part in got)
-    status = reason[0] if reason and done < len(found.codes) else Status.CONVERGED
+    status = reason[0] if reason and done < m else Status.CONVERGED
     return _result(got, setting, np.ndim(C) > 0, status, time.perf_counter() - begin)
 
 

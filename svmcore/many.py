@@ -5,30 +5,38 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from svmcore import solvers
+from svmcore._control import Control
 from svmcore._door import entered
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
 from svmcore._threads import one_blas_thread
-from svmcore._types import FloatArray, Kernel, KernelKind, Status
+from svmcore._types import NONZERO, FloatArray, Kernel, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix, available_threads
 from svmcore.kernel.whole import whole_kernel
-from svmcore.models.solution import Solution
+from svmcore.models.solution import Later, Solution
 from svmcore.parallel import run_all, worker_count
 from svmcore.problem import border
+from svmcore.problem.advice import LARGE_GAP
+from svmcore.problem.certify import Certificate
 from svmcore.problem.formulations import PINBALL, SVC_LOSSES, SVR_LOSSES
 from svmcore.problem.scales import warn_of_scales
 from svmcore.solve import Problem, Run, _check_run, _control, _fit, svc_problem, svr_problem
 from svmcore.solvers import small
+from svmcore.solvers._crowd import SLICE, Manner, Matrices, crowd_of, harvest, matrices_of
+from svmcore.solvers._crowd_jit import BIAS, GAP, PRIMAL, ROUNDS, STEPS, VIOLATION
 from svmcore.train import train_svc
 
 _LIMIT = 1e9  # a kernel matrix in float64 has at most so many bytes
 _SHARE = 0.25  # a kernel matrix takes at most this share of the free memory
 _COSTLY = 64  # features from which such a matrix pays: a certificate then reads it
 _FEW_FEATURES = 0.25  # per point: below, linear machines are trained without a kernel matrix
+_MOST_SHARED = 1000  # from more points on, the loops of one machine are as fast as those of many
 _ROUNDS = 4  # shares of the work that a worker gets, one after the other
 _ABSENT = ("alpha0", "nu", "callback", "verbose", "trace")
 
@@ -43,7 +51,8 @@ def train_many(
     """Train many machines over the same points: one for every column of labels, of targets or of weights.
 
     The points are checked and packed once, and the kernel is computed once where it fits into memory. Permutation tests,
-    bootstraps, and several labels or targets of the same rows need nothing else.
+    bootstraps, and several labels or targets of the same rows need nothing else. With the hinge or "epsilon_insensitive" and
+    at most 1,000 rows, machines are solved together over one kernel matrix (`stats["together"]`).
 
     Parameters
     ----------
@@ -98,8 +107,9 @@ def train_many(
     shared = None if table.weights is None or table.weights.ndim == 2 else table.weights
     base = _problem(X, table.y(0), C, form | {"sample_weight": shared, "standardize": standardize}, feature_names)
     gram = _gram(base, threads)
+    matrices = matrices_of(gram, inverse=False) if gram is not None and _is_shared(base, table, run, form) else None
     chunks = np.array_split(np.arange(table.n_columns), min(table.n_columns, workers * (_ROUNDS if workers > 1 else 1)))
-    tasks = [(base, gram, table, chunk.tolist(), C, form, run, limit, begin) for chunk in chunks]
+    tasks = [(base, gram, matrices, table, chunk.tolist(), C, form, run, limit, begin) for chunk in chunks]
     found = [each for part in run_all(_some, tasks, n_jobs) for each in part]
     told = [(k, words) for k, (_, words) in enumerate(found) if words]
     if told:
@@ -147,6 +157,11 @@ class _Table(NamedTuple):
                     raise
                 raise InputError(f"column {k}: {error}") from None
 
+    @property
+    def n_weights(self) -> int:
+        """How many columns of weights there are, of which none and one stand for all."""
+        return 1 if self.weights is None or self.weights.ndim == 1 else self.weights.shape[1]
+
     def y(self, k: int) -> Any:
         """The labels, or targets, of machine k."""
         return _column(self.values, k)
@@ -192,23 +207,105 @@ def _gram(base: Problem, threads: int) -> FloatArray | None:
         return np.ascontiguousarray(whole_kernel(base.X, kernel, base.spec.function, threads))
 
 
+def _is_shared(base: Problem, table: _Table, run: Run, form: dict[str, Any]) -> bool:
+    """Whether all machines are tasks over one matrix in float32: losses with boxes, and an intercept that is free."""
+    plain = run.solver == solvers.AUTO and run.stopping == "kkt" and run.max_iter < 0 and not run.options
+    boxes = form["loss"] in (SVC_LOSSES[0], SVR_LOSSES[0]) and not base.qp.infinite
+    return (
+        plain
+        and boxes
+        and base.qp.equality
+        and not base.fixed
+        and table.n_columns > 1
+        and base.X.shape[0] <= _MOST_SHARED
+    )
+
+
+def _together(
+    base: Problem, matrices: Matrices, table: _Table, columns: Sequence[int], C: Any, form: dict[str, Any], run: Run,
+    control: Control,
+) -> dict[int, Solution]:  # fmt: skip
+    """The machines that are answered as tasks over one matrix, in slices: those that need no other word."""
+    n, labels = len(matrices.double), form["loss"] in SVC_LOSSES
+    out: dict[int, Solution] = {}
+    X = base.X.copy()  # users may write to theirs before support vectors are asked for
+    for first in range(0, len(columns), SLICE):
+        if control.reason() is not None:
+            break
+        start, own = time.perf_counter(), columns[first : first + SLICE]
+        weights = [border.sample_weights(table.weight(k), n) for k in own[: 1 if table.n_weights == 1 else None]]
+        values, classes, factors = [], [], []
+        for k in own:
+            if labels:
+                signs, both = border.labels(table.y(k), n)
+                values.append(signs)
+                classes.append(both)
+                if form["class_weight"] is not None:
+                    codes, weight = (signs > 0).astype(np.int64), weights[min(len(values), len(weights)) - 1]
+                    factors.append(border.class_factors(form["class_weight"], both, codes, weight))
+            else:
+                values.append(border.vector(table.y(k), "y", n))
+        tasks = crowd_of(
+            np.array(values), np.ones(n, np.int64), 1, C, labels=labels, epsilon=form.get("epsilon", 0.0),
+            weights=None if weights[0] is None else np.array(weights), factors=np.array(factors) if factors else None,
+        )  # fmt: skip
+        found = harvest(matrices, tasks, Manner(run.tol, False, False, True))
+        excess, seconds = np.abs(found.coef.sum(axis=1)), (time.perf_counter() - start) / len(own)
+        for at, (k, told) in enumerate(zip(own, found.told.tolist(), strict=True)):
+            gap, primal = told[GAP], told[PRIMAL]
+            relative = gap / max(abs(primal), NONZERO)
+            if not told[VIOLATION] <= run.tol or not abs(relative) <= LARGE_GAP:
+                continue
+            terms, coef = base.terms, found.coef[at]
+            if factors:
+                terms = terms._replace(factors=tuple(factors[at].tolist()))
+            support = np.flatnonzero(coef)
+            stats = {"n_outer": int(told[ROUNDS]), "precision": "mixed", "together": len(own)}
+            out[k] = Solution(
+                n, told[BIAS], support, coef[support], told[VIOLATION],
+                Certificate(gap - primal, primal, gap, relative, told[VIOLATION], float(excess[at]), told[BIAS]),
+                Status.CONVERGED, True, int(told[STEPS]), 0, seconds, "small", classes[at] if labels else None,
+                base.spec.kernel, Later(partial(_rows, X, base.spec.kernel, support)), base.columns, terms,
+                base.spec.function, n_threads=run.n_threads, stats=stats,
+            )  # fmt: skip
+    return out
+
+
+def _rows(X: Any, kernel: Kernel, support: Any) -> Any:
+    return np.empty((0, 0)) if kernel.kind == KernelKind.PRECOMPUTED else X[support]
+
+
+def _left(limit: float | None, begin: float) -> float | None:
+    return None if limit is None else max(0.0, limit - (time.perf_counter() - begin))
+
+
 def _some(
-    base: Problem, gram: FloatArray | None, table: _Table, columns: Sequence[int], C: Any, form: dict[str, Any], run: Run,
-    limit: float | None, begin: float,
+    base: Problem, gram: FloatArray | None, matrices: Matrices | None, table: _Table, columns: Sequence[int], C: Any,
+    form: dict[str, Any], run: Run, limit: float | None, begin: float,
 ) -> list[tuple[Solution, str]]:  # fmt: skip
     """Some machines, one after the other, over one kernel matrix; and what is to be said about each."""
+    known: dict[int, Solution] = {}
+    stopped = False
+    if matrices is not None:
+        with _control(_left(limit, begin), None, 0) as control, one_blas_thread:
+            known = _together(base, matrices, table, columns, C, form, run, control)
+            stopped = control.reason() is Status.INTERRUPTED
+        if len(known) == len(columns):
+            return [(known[k], "") for k in columns]
     if gram is None:
         K = base.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
     else:
         kernel = Kernel(int(KernelKind.PRECOMPUTED), 1.0, 0.0, 1, base.spec.kernel.offset)
         K = KernelMatrix(gram, kernel, cache_bytes=run.cache_bytes, n_threads=run.n_threads)
     K.shared = True
-    out, stopped = [], False
+    out = []
     try:
         for k in columns:
+            if k in known:
+                out.append((known[k], ""))
+                continue
             problem = _problem(base.X, table.y(k), C, form | {"sample_weight": table.weight(k)}, like=base)
-            left = None if limit is None else max(0.0, limit - (time.perf_counter() - begin))
-            control = _control(0.0 if stopped else left, None, 0)
+            control = _control(0.0 if stopped else _left(limit, begin), None, 0)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", ConvergenceWarning)
                 solution = _fit(problem, run, control, K=K)

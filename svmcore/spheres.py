@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from svmcore._control import new_control
-from svmcore._door import entered
 from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import FloatArray, IntArray, Status
@@ -20,6 +19,8 @@ from svmcore.problem import border
 from svmcore.solvers._crowd import matrices_of
 from svmcore.train import train_svc
 from svmcore.trials import (
+    CHUNK,
+    Stack,
     Trial,
     Wording,
     demand_size,
@@ -33,7 +34,6 @@ from svmcore.trials import (
     speak,
 )
 
-_CHUNK = 16  # groups that are done between two looks at the clock
 _INVERSE = 20  # from so many labellings on, the inverse of a matrix may pay
 
 
@@ -100,7 +100,7 @@ def searchlight(
     """
     begin = time.perf_counter()
     form = Wording(loss, epsilon, kernel, gamma, degree, coef0, False, None, sample_weight, class_weight)
-    source = _Stack(X, kernel) if neighbours is None else _Groups(X, neighbours, form)
+    source: Any = Stack(X, kernel) if neighbours is None else _Groups(X, neighbours, form)
     n = source.n
     weights = border.sample_weights(sample_weight, n)
     found = learned(y, n, loss, weights)
@@ -113,7 +113,7 @@ def searchlight(
     rows = np.array([np.arange(n), *shuffles(n, count, groups, random_state)])
     codes = np.ascontiguousarray(found.codes[0][rows])
     worker_count(n_jobs)
-    cuts = [(k, min(k + _CHUNK, source.m)) for k in range(0, source.m, _CHUNK)]
+    cuts = [(k, min(k + CHUNK, source.m)) for k in range(0, source.m, CHUNK)]
     tally, status = _Tally(source.m, count, setting.tol), Status.CONVERGED
     with new_control("searchlight", time_limit, callback, verbose) as control:
         for (a, b), part in zip(
@@ -125,27 +125,6 @@ def searchlight(
                 status = reason
                 break
     return tally.result(setting, status, time.perf_counter() - begin)
-
-
-class _Stack:
-    """Kernel matrices that are there. They are read one by one, and never copied as a whole."""
-
-    def __init__(self, X: Any, kernel: Any) -> None:
-        self.X = X if isinstance(X, np.ndarray) else entered(X, "X")
-        if kernel != "precomputed" or self.X.ndim != 3 or self.X.shape[1] != self.X.shape[2] or not self.X.size:
-            raise InputError(
-                f"X has shape {self.X.shape} and neighbours is None; give neighbours, or kernel='precomputed' and a stack "
-                "(m, n, n)"
-            )
-        self.m, self.n = self.X.shape[:2]
-        demand_size(self.n)
-
-    def gram(self, k: int) -> FloatArray | None:
-        """The kernel matrix of group k."""
-        try:
-            return border.gram(np.asarray(self.X[k], dtype=np.float64))
-        except InputError as error:
-            raise InputError(f"matrix {k}: {error}") from None
 
 
 class _Groups:

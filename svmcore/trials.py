@@ -32,6 +32,7 @@ from svmcore.solvers._crowd_jit import GAP, PRIMAL, VIOLATION
 MOST_ROWS = 2000  # beyond, kernel matrices and their forms leave every cache, and other functions are as fast
 EXACT_TOL = 1e-6  # the usual tolerance where a score is not a count of rows
 USUAL_TOL = 1e-3
+CHUNK = 16  # kernel matrices that are done between two looks at the clock
 _PILOT = 10  # so many labellings are enough for a pilot
 _NEGATIVE = -1e-6  # an eigenvalue below this share of the largest one is not the rounding of float32
 LOSSES = ("hinge", "epsilon_insensitive")
@@ -205,6 +206,15 @@ def parts(
             return
 
 
+def of_stack(setting: Trial, stack: Stack, codes: Any, begin: int, end: int) -> Judged:
+    """The labelling of each matrix, or the one of all, over the matrices begin .. end - 1."""
+    found = []
+    for k in range(begin, end):
+        own = codes[min(k, len(codes) - 1)][None]
+        found.append(part_of(setting, matrices_of(stack.gram(k), inverse=False), [False] * len(setting.costs), own, k))
+    return Judged(*(np.concatenate([getattr(each, name) for each in found]) for name in Judged._fields))
+
+
 class Learned(NamedTuple):
     """Checked labels or targets: a labelling a row, as numbers; the classes, or None."""
 
@@ -282,6 +292,27 @@ def _scaled(X: Any, form: Wording) -> tuple[Scaled, Kernel]:
         squares = np.square(points - means[:, None]).sum(axis=1)
     empty = np.zeros(0)
     return Scaled(np.asarray(measure), means, squares, d, empty, np.zeros(0, np.int64), empty), kernel
+
+
+class Stack:
+    """Kernel matrices that are there. They are read one by one, and never copied as a whole."""
+
+    def __init__(self, X: Any, kernel: Any) -> None:
+        self.X = X if isinstance(X, np.ndarray) else entered(X, "X")
+        if kernel != "precomputed" or self.X.ndim != 3 or self.X.shape[1] != self.X.shape[2] or not self.X.size:
+            raise InputError(
+                f"X has shape {self.X.shape}, and a stack of kernel matrices has (m, n, n), with kernel='precomputed'; give "
+                "that, or rows and features (to searchlight with neighbours)"
+            )
+        self.m, self.n = self.X.shape[:2]
+        demand_size(self.n)
+
+    def gram(self, k: int) -> FloatArray | None:
+        """The kernel matrix of group k."""
+        try:
+            return border.gram(np.asarray(self.X[k], dtype=np.float64))
+        except InputError as error:
+            raise InputError(f"matrix {k}: {error}") from None
 
 
 def demand_size(n: int) -> None:

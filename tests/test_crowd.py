@@ -86,7 +86,7 @@ def held_against_the_problem(K, tasks, found, tol):
     for k, told in enumerate(found.told):
         own = tasks.folds[min(k // folds, len(tasks.folds) - 1)]
         trains = (own != k % folds) & (own >= 0)
-        c, box = tasks.values[k // folds], tasks.cost * tasks.weights * trains
+        c, box = tasks.values[k // folds], tasks.cost * tasks.weights[min(k // folds, len(tasks.weights) - 1)] * trains
         lower, upper = (box * np.minimum(c, 0), box * np.maximum(c, 0)) if tasks.labels else (-box, box)
         beta = found.coef[k]
         assert not beta[~trains].any()
@@ -172,9 +172,10 @@ def test_any_number_of_rows(n, inverse):
     assert np.isnan(found.decisions).all(), "no row was left out"
 
 
-def test_weights_rows_of_other_classes_and_rows_that_never_train():
+@pytest.mark.parametrize("columns", [1, 3])
+def test_weights_rows_of_other_classes_and_rows_that_never_train(columns):
     n, rng = 33, np.random.default_rng(3)
-    values, weights = labellings(n, 3), rng.integers(0, 3, n) * 1.0
+    values, weights = labellings(n, 3), rng.integers(0, 3, (columns, n)) * 1.0
     values[:, ::5] = 0.0
     folds = np.arange(n) % FOLDS
     folds[-4:] = -1

@@ -25,6 +25,8 @@ CASES = [
     ({"gamma": 0.3}, LABELS, None),
     ({"kernel": "linear", "loss": "squared_hinge", "class_weight": "balanced"}, LABELS, None),
     ({"gamma": 0.3}, LABELS[:, 1], WEIGHTS),
+    ({"gamma": 0.3, "class_weight": "balanced"}, LABELS, WEIGHTS),
+    ({"gamma": 0.3, "class_weight": {True: 3.0}}, LABELS, WEIGHTS[:, :1]),
     ({"gamma": 0.3, "loss": "epsilon_insensitive", "epsilon": 0.05}, TARGETS, WEIGHTS[:, :1] + 1.0),
     ({"gamma": 0.3, "loss": "squared_epsilon_insensitive"}, TARGETS, WEIGHTS),
     ({"kernel": "poly", "coef0": 1.0, "loss": "pinball", "tau": 0.3, "fit_intercept": False}, TARGETS, None),
@@ -50,6 +52,15 @@ def test_every_column_is_what_it_is_alone(options, Y, W, n_jobs):
         assert machine.objective == pytest.approx(other.objective, rel=1e-6)
         np.testing.assert_allclose(machine.decision_function(X), other.decision_function(X), atol=1e-5)
         assert machine.kkt_violation <= 1e-8
+        assert machine.certificate.kkt_violation == machine.kkt_violation
+        assert 0.0 <= machine.certificate.infeasibility <= 1e-12
+        assert ("together" in machine.stats) == (options.get("loss", "hinge") in ("hinge", "epsilon_insensitive"))
+        assert machine.params == other.params
+        np.testing.assert_allclose(machine.alpha, other.alpha, atol=2e-3)
+        np.testing.assert_array_equal(
+            machine.support_vectors,
+            X[machine.support] if "standardize" not in options else machine.columns.apply(X)[machine.support],
+        )
         if machine.classes is not None:
             assert machine.classes.tolist() == other.classes.tolist()
         if "standardize" not in options and machine.classes is not None:
@@ -141,4 +152,23 @@ def test_the_time_that_a_kernel_takes_is_counted_once(monkeypatch):
     monkeypatch.setattr(many, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     monkeypatch.setattr(many, "_control", control)
     many.train_many(X, LABELS, 1.0, kernel=kernel, time_limit=10.0)
-    assert limits == [7.0] * 3
+    assert limits == [7.0], "of all three together"
+    many.train_many(X, LABELS, 1.0, kernel=kernel, time_limit=10.0, solver="block")
+    assert limits[1:] == [10.0] * 3, "no time has passed on this clock since"
+
+
+def test_what_is_not_answered_together_is_answered_alone():
+    with pytest.warns(svmcore.ConvergenceWarning, match="3 of 3 machines; column 0"):
+        found = svmcore.train_many(X, LABELS, 1.0, gamma=0.3, tol=1e-17)
+    assert not any("together" in machine.stats for machine in found)
+    with pytest.warns(svmcore.ConvergenceWarning, match="3 of 3 machines; column 0: stopped at time_limit"):
+        found = svmcore.train_many(X, LABELS, 1.0, gamma=0.3, time_limit=0.0)
+    assert not any(machine.converged for machine in found)
+
+
+def test_later_changes_of_the_points_change_no_machine():
+    points = X.copy()
+    machines = svmcore.train_many(points, LABELS, 1.0, gamma=0.3)
+    points[:] = 0.0
+    assert "together" in machines[0].stats
+    np.testing.assert_array_equal(machines[0].support_vectors, X[machines[0].support])

@@ -45,6 +45,29 @@ def test_a_stack_of_kernel_matrices():
     assert np.isnan(found.corrected).all()
 
 
+def test_many_folds_of_a_stack():
+    stack = np.array([X[:, own] @ X[:, own].T for own in GROUPS * 6], np.float32)
+    columns = np.array([RNG.permutation(Y) for _ in stack]).T
+    words = {"cv": 8, "kernel": "precomputed", "C": [0.1, 2.0], "tol": 1e-8}
+    for labels in (Y, columns):
+        found = svmcore.cross_val_many(stack, labels, **words)
+        assert found.scores.shape == (24, 2, 8)
+        assert found.decisions.shape == (24, 2, 40)
+        assert found.converged
+        for k, K in enumerate(stack):
+            alone = svmcore.cross_val_many(K.astype(float), labels if labels.ndim == 1 else labels[:, k], **words)
+            np.testing.assert_allclose(found.decisions[k], alone.decisions[0], atol=1e-6)
+            np.testing.assert_array_equal(found.scores[k], alone.scores[0])
+        three = svmcore.cross_val_many(stack, labels, n_jobs=3, **words)
+        np.testing.assert_array_equal(found.decisions, three.decisions)
+    short = svmcore.cross_val_many(stack, Y, callback=lambda report: True, **words)
+    assert (short.status, len(short.scores)) == (Status.CALLBACK, 16)
+    with pytest.raises(svmcore.InputError, match="Y has 2 columns for a stack of 24 matrices"):
+        svmcore.cross_val_many(stack, columns[:, :2], **words)
+    with pytest.raises(svmcore.InputError, match=r"a stack of kernel matrices has \(m, n, n\)"):
+        svmcore.cross_val_many(stack, Y)
+
+
 def test_threads_change_no_bit():
     many = [RNG.permutation(12)[:4] for _ in range(40)]
     words = {"n_permutations": 25, "kernel": "rbf", "gamma": 0.2, "C": 3.0}
@@ -68,7 +91,7 @@ def test_groups_without_features_and_early_ends():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"X": X, "neighbours": None}, "neighbours is None"),
+        ({"X": X, "neighbours": None}, "rows and features"),
         ({"X": X, "neighbours": []}, "neighbours is empty"),
         ({"X": X, "neighbours": [[99]]}, "group 0 of neighbours"),
         ({"X": X, "neighbours": sparse.csr_array(np.eye(5))}, "neighbours has 5 columns, and X 12 features"),

@@ -121,13 +121,14 @@ def crowd_of(
     values: FloatArray, folds: IntArray, n_folds: int, cost: float, *, labels: bool, epsilon: float = 0.0,
     weights: FloatArray | None = None, factors: FloatArray | None = None,
 ) -> Crowd:  # fmt: skip
-    """Tasks from checked arrays. `factors` as in `Crowd`."""
+    """Tasks from checked arrays. Weights and factors may be those of all columns. `factors` as in `Crowd`."""
     weights = np.ones(values.shape[1]) if weights is None else weights
     factors = np.ones(2) if factors is None else factors
     folds = np.ascontiguousarray(np.atleast_2d(folds), np.int64)
     return Crowd(
-        np.ascontiguousarray(values), folds, float(cost), weights, factors, int(n_folds), labels, float(epsilon)
-    )
+        np.ascontiguousarray(values), folds, float(cost), np.atleast_2d(weights), np.atleast_2d(factors), int(n_folds),
+        labels, float(epsilon),
+    )  # fmt: skip
 
 
 __all__ = ["SLICE", "Crowd", "Manner", "Matrices", "Scaled", "booth_for", "crowd_of", "harvest", "matrices_of", "pilot"]

@@ -53,8 +53,8 @@ class Crowd(NamedTuple):
     values: FloatArray  # (columns, n)
     folds: IntArray  # (columns or 1, n); a row with a negative fold trains nowhere
     cost: float
-    weights: FloatArray
-    factors: FloatArray  # of the cost of label -1, and of label 1; negative: balanced, among so many classes
+    weights: FloatArray  # (columns or 1, n)
+    factors: FloatArray  # (columns or 1, 2), of the costs of labels -1 and 1; negative: balanced, among so many classes
     n_folds: int
     labels: bool
     epsilon: float
@@ -158,19 +158,21 @@ def open_task(crowd, task, c, lower, upper):
     fold = task % crowd.n_folds
     column, cost = task // crowd.n_folds, crowd.cost
     y, folds = crowd.values[column], crowd.folds[min(column, crowd.folds.shape[0] - 1)]
-    minus, plus = crowd.factors[0], crowd.factors[1]
+    weights = crowd.weights[min(column, crowd.weights.shape[0] - 1)]
+    factors = crowd.factors[min(column, crowd.factors.shape[0] - 1)]
+    minus, plus = factors[0], factors[1]
     if plus < 0.0:
-        minus, plus = _factors(y, folds, fold, crowd.weights, -plus)
+        minus, plus = _factors(y, folds, fold, weights, -plus)
     minus, plus = minus * cost, plus * cost
     if crowd.labels:
         for t in range(c.shape[0]):
-            w = crowd.weights[t] * ((folds[t] != fold) & (folds[t] >= 0))
+            w = weights[t] * ((folds[t] != fold) & (folds[t] >= 0))
             c[t] = y[t]
             lower[t] = w * minus * fmin(y[t], 0.0)
             upper[t] = w * plus * fmax(y[t], 0.0)
     else:
         for t in range(c.shape[0]):
-            w = cost * crowd.weights[t] * ((folds[t] != fold) & (folds[t] >= 0))
+            w = cost * weights[t] * ((folds[t] != fold) & (folds[t] >= 0))
             c[t] = y[t]
             lower[t] = -w
             upper[t] = w
