@@ -11,6 +11,8 @@ from svmcore.solvers import _active_jit, _steps_jit
 from svmcore.solvers._active import ActiveSet
 from svmcore.solvers._active_jit import ADDS, BIAS, DROPS, IDLE, PAPER
 
+pytestmark = pytest.mark.home
+
 N = 7
 
 

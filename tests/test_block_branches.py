@@ -23,6 +23,8 @@ from svmcore.kernel.columns import ColumnStore
 from svmcore.solvers import _block_jit as block_jit
 from svmcore.solvers import block
 
+pytestmark = pytest.mark.home
+
 RBF = ({"kernel": "rbf", "gamma": "scale"}, {"kernel": "rbf", "gamma": 3.0}, {"kernel": "laplacian", "gamma": 0.7})
 NO_SUMS = (*RBF, {"kernel": "poly", "degree": 4, "gamma": 0.5, "coef0": 1.0})  # not summed as one polynomial
 PLAIN = ("svc", "svr")

@@ -13,6 +13,8 @@ from svmcore.simd.vector import BIG, BIG_32
 from svmcore.solvers import _block_jit, _small_jit
 from svmcore.solvers._block_jit import NONCONVEX, RAY, WorkingSet
 
+pytestmark = pytest.mark.home
+
 M = 6
 
 

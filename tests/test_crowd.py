@@ -16,6 +16,8 @@ from svmcore.simd import passes
 from svmcore.solvers import _crowd as crowd
 from svmcore.solvers import _crowd_jit as loops
 
+pytestmark = pytest.mark.home
+
 FOLDS = 3
 
 

@@ -13,6 +13,8 @@ from svmcore.path.log_jit import KNOTS as KNOTS_SO_FAR
 from svmcore.path.log_jit import Log, loosen_chord, write_knot
 from svmcore.path.record import Recorder
 
+pytestmark = pytest.mark.home
+
 N, KNOTS = 7, 9
 
 

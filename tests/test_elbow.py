@@ -8,6 +8,8 @@ from small_paths import boxes_met, check_factor, hide_image, scene
 
 from svmcore.path import elbow_jit as ej
 
+pytestmark = pytest.mark.home
+
 both = pytest.mark.parametrize("equality", [True, False])
 seeds = pytest.mark.parametrize("seed", range(6))
 

@@ -11,6 +11,8 @@ from svmcore.solvers import _projection_jit as projection
 from svmcore.solvers import _steps_jit as steps
 from svmcore.solvers._steps_jit import Limits
 
+pytestmark = pytest.mark.home
+
 # ---------------------------------------------------------------- gradient projection
 
 RULE = projection.Rule(2.0, 1e-8, projection.WORST, 0.0, False)

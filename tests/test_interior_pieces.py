@@ -11,6 +11,8 @@ from svmcore._types import LANES
 from svmcore.simd.sums import backward, forward
 from svmcore.solvers import _ipm_jit as ipm
 
+pytestmark = pytest.mark.home
+
 N, D = 9, 3
 MINE = slice(0, N)
 

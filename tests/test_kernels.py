@@ -20,6 +20,8 @@ from svmcore.kernel.products import point_product
 from svmcore.kernel.table import TABLE, facts_of, is_positive, name_of, parameters_of
 from svmcore.simd.vector import exp_nonpositive, fmax, fmin
 
+pytestmark = pytest.mark.home
+
 KERNELS = {
     "linear": Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0),
     "poly": Kernel(int(KernelKind.POLY), 0.5, 1.0, 3, 0.0),

@@ -17,6 +17,8 @@ from svmcore._jit import DISABLED
 from svmcore._types import Status
 from svmcore.solvers import _lasso
 
+pytestmark = pytest.mark.home
+
 pytest.importorskip("sklearn")
 WORST = -1e-9  # a relative gap below this is a fault
 

@@ -16,6 +16,8 @@ from svmcore.simd.vector import BIG
 from svmcore.solvers import _near
 from svmcore.solvers import _near_jit as jit
 
+pytestmark = pytest.mark.home
+
 KERNELS = {
     KernelKind.RBF: (0.5, 0.0),
     KernelKind.LAPLACIAN: (0.4, 0.0),

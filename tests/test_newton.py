@@ -17,7 +17,7 @@ from svmcore._types import Status
 CLASSES, NUMBERS = ("hinge", "squared_hinge"), ("epsilon_insensitive", "squared_epsilon_insensitive", "pinball")
 LOSSES = CLASSES + NUMBERS
 INTERCEPTS = ("free", "embedded", "none")
-pytestmark = pytest.mark.filterwarnings("ignore::svmcore.ScaleWarning")
+pytestmark = [pytest.mark.home, pytest.mark.filterwarnings("ignore::svmcore.ScaleWarning")]
 SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))]
 WORST = -1e-9  # a relative gap below this is a fault, whatever the rest
 

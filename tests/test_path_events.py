@@ -12,6 +12,8 @@ from svmcore import _path_jit as pj
 from svmcore.path import elbow_jit as ej
 from svmcore.path.log_jit import EVENTS, KNOTS
 
+pytestmark = pytest.mark.home
+
 both = pytest.mark.parametrize("equality", [True, False])
 seeds = pytest.mark.parametrize("seed", range(6))
 

@@ -14,6 +14,8 @@ from svmcore.path.problem import BoxPath
 from svmcore.path.start import limit_of, limit_point
 from svmcore.simd.vector import BIG
 
+pytestmark = pytest.mark.home
+
 SEEDS = st.integers(0, 2**20)
 N = 40
 

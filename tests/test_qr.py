@@ -8,6 +8,8 @@ import pytest
 from svmcore.path import qr_jit as qr
 from svmcore.path.bordered import packed_qr, unpacked
 
+pytestmark = pytest.mark.home
+
 
 def symmetric(n, rank, seed):
     rng = np.random.default_rng(seed)

@@ -23,6 +23,8 @@ from svmcore.solvers import _block_jit as block_pieces
 from svmcore.solvers import _small_jit as pieces
 from svmcore.solvers import small
 
+pytestmark = pytest.mark.home
+
 N = 150
 KERNELS = {
     KernelKind.RBF: (0.5, 0.0),
@@ -507,7 +509,7 @@ def test_a_share_does_not_depend_on_the_unit_of_the_weights(unit):
     np.testing.assert_allclose(found.beta, same.beta, atol=1e-3 * np.abs(found.beta).max())
 
 
-@pytest.mark.parametrize("solver", ["auto", "smo"])
+@pytest.mark.parametrize("solver", ["auto", pytest.param("smo", marks=pytest.mark.compiled)])
 def test_the_cost_of_a_nu_says_which_variables_are_at_their_bound(solver):
     X, y = problems()[0], np.arange(N) % 2
     weights = np.random.default_rng(1).uniform(0.1, 2.0, N)

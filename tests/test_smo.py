@@ -21,6 +21,8 @@ from svmcore.simd.vector import BIG
 from svmcore.solvers import _course, _steps_jit, smo
 from svmcore.solvers._face import FaceResult, face_step
 
+pytestmark = pytest.mark.home
+
 TINY = 1e-12
 
 

@@ -15,6 +15,8 @@ from svmcore.solvers import _steps_jit as steps
 from svmcore.solvers import _sweeps_jit as sweeps
 from svmcore.solvers._steps_jit import Limits
 
+pytestmark = pytest.mark.home
+
 TWO = ([[2.0, 0.5], [0.5, 1.0]], [1.0, -1.0], [0.0, -5.0], [5.0, 0.0])
 
 

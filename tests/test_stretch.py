@@ -14,6 +14,8 @@ from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
 from svmcore.path.log_jit import EVENTS, KNOTS, VALUES
 
+pytestmark = pytest.mark.home
+
 both = pytest.mark.parametrize("equality", [True, False])
 seeds = pytest.mark.parametrize("seed", range(6))
 

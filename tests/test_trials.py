@@ -11,6 +11,8 @@ from svmcore._errors import InputError
 from svmcore.cv import trials
 from svmcore.cv import trials_jit as loops
 
+pytestmark = pytest.mark.home
+
 metrics = pytest.importorskip("sklearn.metrics")
 selection = pytest.importorskip("sklearn.model_selection")
 

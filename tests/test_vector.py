@@ -16,6 +16,8 @@ from svmcore._types import LANES
 from svmcore.kernel.points import near_points
 from svmcore.simd import loops, passes, vector
 
+pytestmark = pytest.mark.home
+
 ROOT = Path(__file__).parents[1]
 SHAPES = [
     vector.Poly(1.0, 0.0, 1),

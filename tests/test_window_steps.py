@@ -11,6 +11,8 @@ from svmcore.path import window_jit as wj
 from svmcore.path.log_jit import EVENTS, KNOTS, VALUES
 from svmcore.simd.vector import BIG
 
+pytestmark = pytest.mark.home
+
 both = pytest.mark.parametrize("equality", [True, False])
 seeds = pytest.mark.parametrize("seed", range(6))
 

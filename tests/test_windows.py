@@ -13,6 +13,8 @@ from svmcore.path import window_jit as wj
 from svmcore.path.record import Recorder
 from svmcore.path.window import new_stretch, new_window
 
+pytestmark = pytest.mark.home
+
 N, JOINED, ELBOW = 40, 3, 4
 SEEDS = range(30)
 
