@@ -40,6 +40,11 @@ class Head(NamedTuple):
     terms: Terms
 
 
+# A loss without curvature leaves LIBLINEAR a gap that grows with C. Both numbers are in units of the gap that is asked for.
+LOOSER = 100.0  # what that gap may be multiplied by: C k(x, x), at most so much
+VIOLATION = 10.0  # of every variable: then, too, the gap may be as much larger as above
+
+
 class Aim(NamedTuple):
     """Relative gaps: what is asked for, and what is tried where that takes no time; and the most steps of a machine."""
 
@@ -140,12 +145,13 @@ class Steps:
         """One machine; None where rounding stands before the goal."""
         losses = _newton.losses_from(qp, self.rows.n)
         machine = self._machine(losses, bool(qp.diag.any()), control)
-        status = control.reason() or self._run(machine, goal, control)
+        wanted = self._goal(qp, goal)
+        status = control.reason() or self._run(machine, wanted, goal.max_iter, control)
         if status is not Status.CONVERGED:
             machine.take(machine.best)
         sums, measures = self._measured(machine)
         if status is Status.PRECISION:
-            if not measures.gap <= goal.gap * abs(measures.primal):
+            if not (wanted if goal.sharp == goal.gap else _newton.Enough(goal.gap)).met(measures):
                 return None
             status = Status.CONVERGED
         return HeadFound(losses.z, sums, measures, control.reason() or status, machine.steps, self.name)
@@ -162,16 +168,16 @@ class Steps:
     def _machine(self, losses: Losses, squared: bool, control: Control) -> Any:
         return _newton.Newton(self.rows, losses, free=False, squared=squared, poll=lambda: control.reason() is not None)
 
-    def _run(self, machine: Any, goal: Aim, control: Control) -> Status:
-        def near(newton: _newton.Newton) -> bool:
-            return bool(newton.gap <= goal.sharp * abs(newton.primal))
+    def _goal(self, qp: DualQP, goal: Aim) -> _newton.Enough:
+        """When a machine ends. Where its loss has no curvature, not before LIBLINEAR would with the same tolerance."""
+        if goal.sharp < goal.gap or qp.diag.any():
+            return _newton.Enough(goal.sharp)
+        bend = float(np.mean(qp.upper - qp.lower)) * self._own.typical
+        return _newton.Enough(goal.gap * min(max(1.0, bend), LOOSER), VIOLATION * goal.gap, LOOSER * goal.gap)
 
-        def met(newton: _newton.Newton) -> bool:
-            found = newton.measures()
-            return bool(found.gap <= goal.sharp * abs(found.primal))
-
+    def _run(self, machine: Any, goal: _newton.Enough, most: int, control: Control) -> Status:
         _newton.started(machine)
-        return _newton.solve(machine, near, met, goal.max_iter)
+        return _newton.solve(machine, goal.met, lambda newton: goal.met(newton.measures()), most)
 
 
 class FewSteps(Steps):
@@ -229,8 +235,8 @@ class Sweeps(Steps):
     def _measured(self, machine: Any) -> tuple[FloatArray, _newton.Measures]:
         return machine.sums, machine.found  # measured when the sweeps ended
 
-    def _run(self, machine: Any, goal: Aim, control: Control) -> Status:
-        return _coordinate.solve(machine, goal.gap, goal.max_iter, lambda: control.reason() is not None)
+    def _run(self, machine: Any, goal: _newton.Enough, most: int, control: Control) -> Status:
+        return _coordinate.solve(machine, goal, most, lambda: control.reason() is not None)
 
 
 def _engine(X: Any, tau: float) -> Steps | None:

@@ -51,7 +51,7 @@ HOMES = {
     "solvers._npa_jit": STEPS,
     "solvers._chunk_jit": PAIRS,
     "solvers._newton_jit": BASE | {"simd.sums", "solvers._ipm_jit"},
-    "solvers._coordinate_jit": BASE | {"simd.lanes"},
+    "solvers._coordinate_jit": BASE | {"simd.lanes", "solvers._newton_jit"},
     "solvers._lasso_jit": BASE | {"solvers._coordinate_jit"},
     "solvers._ipm_jit": BASE | {"simd.sums", "simd.vector", "_kernels"},
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes", "simd.line"},

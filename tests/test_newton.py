@@ -132,7 +132,7 @@ def test_every_way_to_a_linear_classifier_has_liblinears_objective(shape, loss):
     X, y = rows_and_classes(n, d)
     C = 0.05
     rows = sparse.csr_matrix(X * (np.abs(X) > 0.5)) if kind == "sparse" else X
-    machine = svmcore.LinearSVC(loss=loss, tol=1e-7, C=C).fit(rows, y)
+    machine = svmcore.LinearSVC(loss=loss, tol=1e-9 if loss == "hinge" else 1e-7, C=C).fit(rows, y)
     assert machine.converged_
     found = machine._fitted.machines
     assert {one.solver for one in found} == {"coordinate" if shape == "sparse-wide" else "newton"}
@@ -154,9 +154,36 @@ def test_every_way_to_a_linear_regression_is_certified(shape, loss):
     n, d, kind = SHAPES[shape]
     X, y = rows_and_classes(n, d)
     rows = sparse.csr_matrix(X * (np.abs(X) > 0.5)) if kind == "sparse" else X
-    machine = svmcore.LinearSVR(loss=loss, epsilon=0.1, tol=1e-6).fit(rows, y + 0.1 * X[:, 0])
+    machine = svmcore.LinearSVR(loss=loss, epsilon=0.1, tol=1e-8).fit(rows, y + 0.1 * X[:, 0])
     assert machine.converged_
     assert WORST < machine._fitted.found.relative_gap <= 1e-8 + 1e-13
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("shape", ["few", "many", "sparse", "sparse-wide"])
+def test_the_default_gap_is_no_worse_than_liblinears(shape, C):
+    svm = pytest.importorskip("sklearn.svm")
+    n, d, kind = SHAPES[shape]
+    X, y = rows_and_classes(n, d)
+    rows = sparse.csr_matrix(X * (np.abs(X) > 0.5)) if kind == "sparse" else X
+    bend = C * (float(rows.multiply(rows).sum() if kind == "sparse" else (rows**2).sum()) / n + 1.0)
+    for loss in CLASSES:
+        machine = svmcore.LinearSVC(loss=loss, C=C).fit(rows, y)
+        exact = svmcore.LinearSVC(loss=loss, C=C, tol=1e-9).fit(rows, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            theirs = svm.LinearSVC(loss=loss, C=C, random_state=0).fit(rows, y)
+        for row, one in enumerate(machine._fitted.machines):
+            least = objective(exact, rows, y, row, loss, C)
+            gap = objective(theirs, rows, y, row, loss, C) / least - 1.0
+            assert one.relative_gap > WORST
+            assert objective(machine, rows, y, row, loss, C) / least - 1.0 <= max(gap, 1e-6)
+            assert objective(machine, rows, y, row, loss, C) * (1.0 - one.relative_gap) <= least * (1.0 + 1e-9)
+            if one.relative_gap > 1e-6 * (1.0 + 1e-6):
+                assert loss == "hinge"
+                assert one.relative_gap <= 1e-4
+                assert one.kkt_violation <= 1e-5 or one.relative_gap <= 1e-6 * bend
 
 
 @pytest.mark.compiled
@@ -305,7 +332,7 @@ def test_nobody_has_a_lower_objective_than_liblinears_tightest(loss, intercept):
         dual = {"hinge": True, "epsilon_insensitive": True}.get(loss, False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ours = getattr(svmcore, kind)(tol=1e-7, **words).fit(rows, target, weights)
+            ours = getattr(svmcore, kind)(tol=1e-9 if dual else 1e-7, **words).fit(rows, target, weights)
             theirs = getattr(svm, kind)(tol=1e-10, max_iter=5000, dual=dual, random_state=0, **words)
             theirs.fit(X, target, weights)
         mine, best = (of_liblinear(one, X, target, C * weights, loss, intercept) for one in (ours, theirs))

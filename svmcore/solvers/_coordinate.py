@@ -14,13 +14,14 @@ import numpy as np
 from svmcore._types import FloatArray, Status
 from svmcore.solvers import _coordinate_jit as loops
 from svmcore.solvers import _newton_jit
-from svmcore.solvers._newton import Measures, SparseFeatures, measured
+from svmcore.solvers._newton import Enough, Measures, SparseFeatures, measured
 from svmcore.solvers._newton_jit import Losses
 
 # The estimate of a gap is what the rows lacked one after the other; all that happened since makes the gap larger. It is
 # measured where the estimate is below a share of the goal: the share that it was of the gap when that was measured last. The
 # first one is smaller where the losses bend more than the squared norm does.
 FIRST_SHARE, LEAST_SHARE, LARGEST_SHARE = 0.1, 0.01, 1.0
+CLOSER = 0.5  # share of a violation that is aimed at where resting rows had a larger one
 SEED = 42
 WORK = 1 << 24  # entries of rows that sweeps look at until somebody is asked whether they may go on
 FLAT = 1e-200  # added to K_ii: that of an empty row is zero
@@ -32,20 +33,19 @@ class Descent:
     def __init__(self, rows: SparseFeatures, losses: Losses, *, squared: bool, seed: int = 0) -> None:
         self.rows, self.losses, self.squared = rows, losses, squared
         give = 1.0 / losses.stiff if squared else np.zeros(rows.n)
-        self.lists = loops.Compressed(*rows.lists, rows.constant)
         if rows.squares is None:
             rows.squares = np.empty(rows.n)
-            loops.squares(self.lists, rows.squares)
+            loops.squares(rows.lists, rows.squares)
         self.table = np.zeros((rows.n, loops.WIDTH))
         stiff = losses.stiff if squared else np.zeros(rows.n)
         for k, column in enumerate((losses.target, losses.half, losses.lower, losses.upper, give, stiff)):
             self.table[:, k] = column
         self.table[:, loops.LENGTH] = 1.0 / (rows.squares + give + FLAT)
-        bend = 1.0 + float(np.median(losses.stiff)) * float(rows.squares.mean())
+        bend = 1.0 + float(losses.stiff.mean()) * float(rows.squares.mean())
         self.share = max(LEAST_SHARE, FIRST_SHARE / bend)
         self.order = np.arange(rows.n)
         self.count, self.far, self.seed = rows.n, np.full(2, loops.FARTHEST), np.int64((SEED + seed) % 2**31)
-        self.slice = 1 + WORK * rows.n // (rows.n + int(self.lists.indptr[-1])) // max(rows.n, 1)
+        self.slice = 1 + WORK * rows.n // (rows.n + int(rows.lists.indptr[-1])) // max(rows.n, 1)
         self.steps, self.rounds = 0, 0
         self.found = self.measures()
 
@@ -54,10 +54,10 @@ class Descent:
         self.table[:, loops.VALUE] = z
         self.found = self.measures()
 
-    def sweep(self, enough: float, most: int) -> float:
-        """Steps for every row that does not rest, until an estimate of the gap over these rows is small enough."""
+    def sweep(self, enough: float, still: float, most: int) -> float:
+        """Steps for every row that does not rest, until an estimate of their gap, or their largest violation, is small."""
         self.count, excess, self.worst, self.seed, steps = loops.sweeps(
-            self.lists,
+            self.rows.lists,
             self.table,
             self.sums,
             self.order,
@@ -65,6 +65,7 @@ class Descent:
             self.far,
             self.seed,
             enough,
+            still,
             min(most, self.slice),
         )
         self.steps += steps
@@ -109,26 +110,28 @@ class Descent:
         self.losses.z[:] = z
 
 
-def solve(descent: Descent, goal: float, most: int, poll: Callable[[], bool]) -> Status:
-    """Sweeps until the relative gap, measured anew from the data, is at most `goal`."""
+def solve(descent: Descent, goal: Enough, most: int, poll: Callable[[], bool]) -> Status:
+    """Sweeps until the goal is met, measured anew from the data."""
+    still = goal.violation
     while True:
         found = descent.found
-        level = goal * abs(found.primal)
-        if found.gap <= level:
+        if goal.met(found):
             return Status.CONVERGED
         if descent.steps >= most:
             return Status.MAX_ITER
-        estimate = np.inf
-        while estimate > descent.share * level and descent.steps < most:
+        level = goal.gap * abs(found.primal)
+        if found.violation <= goal.violation:
+            still, level = 0.0, max(goal.gap, goal.largest) * abs(found.primal)
+        estimate = descent.worst = np.inf
+        while estimate > descent.share * level and descent.worst > still and descent.steps < most:
             if poll():
                 descent.look()
                 return Status.INTERRUPTED
-            estimate = descent.sweep(descent.share * level, most - descent.steps)
-            if descent.worst == 0.0:
-                break
+            estimate = descent.sweep(descent.share * level, still, most - descent.steps)
+        still *= CLOSER
         full = descent.count == descent.rows.n
         descent.look()
         if estimate > 0.0 and descent.found.gap > 0.0:
             descent.share = min(LARGEST_SHARE, estimate / descent.found.gap)
-        elif full and not descent.found.gap <= level:
+        elif full and not goal.met(descent.found):
             return Status.PRECISION

@@ -5,29 +5,19 @@ A row at a bound whose residual points far outwards is left out of the sweeps to
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from svmcore._jit import jit
-from svmcore._types import NONZERO, FloatArray, IntArray
+from svmcore._types import NONZERO
 from svmcore.simd.lanes import fetch
+from svmcore.solvers._newton_jit import add_row, product_of
 
 # Random numbers of 31 bits, of which the upper ones count: x := MULTIPLIER x + INCREMENT.
 MULTIPLIER, INCREMENT = np.int64(1103515245), np.int64(12345)
 MASK, BITS = np.int64(0x7FFFFFFF), np.int64(31)
 FARTHEST = 1e300  # what has no row rest
+FAR = 0.5  # a row rests that points outwards by so much of the largest violation of the sweep before
 STILL = 1e-14  # a step that changes a residual by no more than this is none
-
-
-class Compressed(NamedTuple):
-    """Rows of a CSR matrix, each followed by a constant."""
-
-    data: FloatArray
-    indices: NDArray[np.uint32]
-    indptr: IntArray
-    constant: float
 
 
 TARGET, TUBE, LOWER, UPPER, GIVE, STIFF, LENGTH, VALUE = range(8)
@@ -38,27 +28,6 @@ A row of the table is a cache line.
 """
 WIDTH = 8
 LINE = np.int64(8)  # floats in a cache line
-
-
-@jit
-def product_of(rows, i, w):
-    """x_i' w.
-
-    There are four sums, so that none waits for the one before it. They are kept apart: to gather numbers into a vector first
-    takes longer than to add them as they come.
-    """
-    p, stop = rows.indptr[i], rows.indptr[i + 1]
-    a, b, c, d = rows.constant * w[w.shape[0] - 1], 0.0, 0.0, 0.0
-    while p + 3 < stop:
-        a += rows.data[p] * w[rows.indices[p]]
-        b += rows.data[p + 1] * w[rows.indices[p + 1]]
-        c += rows.data[p + 2] * w[rows.indices[p + 2]]
-        d += rows.data[p + 3] * w[rows.indices[p + 3]]
-        p += 4
-    while p < stop:
-        a += rows.data[p] * w[rows.indices[p]]
-        p += 1
-    return (a + b) + (c + d)
 
 
 @jit(sums=True)
@@ -73,20 +42,14 @@ def squares(rows, out):
 
 @jit
 def fetch_row(rows, table, i):
-    """Ask for the first entries of row i, which comes next."""
-    p = np.int64(rows.indptr[i])
-    fetch(rows.data, p)
-    fetch(rows.data, p + LINE)
-    fetch(rows.indices, p)
+    """Ask for the entries of row i, which comes next."""
+    p, stop = np.int64(rows.indptr[i]), np.int64(rows.indptr[i + 1])
     fetch(table[i], np.int64(0))
-
-
-@jit
-def add_row(rows, i, by, w):
-    """w += by x_i. In place: w."""
-    for p in range(rows.indptr[i], rows.indptr[i + 1]):
-        w[rows.indices[p]] += by * rows.data[p]
-    w[w.shape[0] - 1] += by * rows.constant
+    while p < stop:
+        fetch(rows.data, p)
+        fetch(rows.data, p + LINE)
+        fetch(rows.indices, p)
+        p += 2 * LINE
 
 
 @jit
@@ -157,19 +120,20 @@ def sweep(rows, table, w, order, count, inner, outer, seed):
 
 
 @jit
-def sweeps(rows, table, w, order, count, far, seed, enough, most):
-    """Sweeps until the estimate of the gap, over the rows that do not rest, is at most `enough`; no more than `most`.
+def sweeps(rows, table, w, order, count, far, seed, enough, still, most):
+    """Sweeps until, over the rows that do not rest, the estimate of the gap is at most `enough`, or the largest violation at
+    most `still`; no more than `most`.
 
     `far`: what rows of either kind point outwards by until they rest. Returns how many rows are left, the estimate, the
     largest violation, the next seed, and how many sweeps there were. In place: table, w, order, far.
     """
     steps, estimate, worst, before = 0, np.inf, np.inf, np.inf
-    while estimate > enough and steps < most and worst > 0.0:
+    while estimate > enough and steps < most and worst > still:
         count, inward, outward, excess, seed = sweep(rows, table, w, order, count, far[0], far[1], seed)
         estimate = excess * min(1.0, excess / before) if steps > 0 else excess
         before = max(excess, NONZERO)
         worst = max(inward, outward)
-        far[0] = inward if inward > 0.0 else FARTHEST
-        far[1] = outward if outward > 0.0 else FARTHEST
+        far[0] = FAR * inward if inward > 0.0 else FARTHEST
+        far[1] = FAR * outward if outward > 0.0 else FARTHEST
         steps += 1
     return count, estimate, worst, seed, steps

@@ -53,6 +53,11 @@ class DenseFeatures:
         """One row in `LEVEL`, for all machines over these rows."""
         return DenseFeatures(np.ascontiguousarray(self.X[::LEVEL]), self.constant)
 
+    @cached_property
+    def typical(self) -> float:
+        """The mean of k(x, x)."""
+        return float(np.vdot(self.X, self.X) / self.n + self.constant**2)
+
     def times(self, w: FloatArray) -> FloatArray:
         """X w + constant w0."""
         out: FloatArray = self.X @ w[:-1]
@@ -103,28 +108,31 @@ class SparseFeatures:
         self.n, self.d = X.shape
         self.gram: FloatArray | None = None  # of all rows, once a machine has asked for it
         self.squares: FloatArray | None = None  # of the lengths of the rows, once a machine has asked for them
-        self.lists = X.data, X.indices.view(np.uint32), X.indptr  # no sign to look at
+        self.lists = loops.Compressed(X.data, X.indices.view(np.uint32), X.indptr, constant)
 
     @cached_property
     def part(self) -> SparseFeatures:
         """One row in `LEVEL`, for all machines over these rows."""
         return SparseFeatures(self.X[::LEVEL], self.constant)
 
+    @cached_property
+    def typical(self) -> float:
+        """The mean of k(x, x)."""
+        return float(self.X.data @ self.X.data / self.n + self.constant**2)
+
     def times(self, w: FloatArray) -> FloatArray:
         """X w + constant w0."""
-        out: FloatArray = self.X @ w[:-1]
-        if w[-1]:
-            out += self.constant * w[-1]
+        out = np.empty(self.n)
+        loops.sparse_times(self.lists, w, out)
         return out
 
     def add(self, rows: IntArray, by: FloatArray, out: FloatArray) -> None:
         """out += X[rows]' by. In place: out."""
-        loops.sparse_add(*self.lists, rows, by, len(rows), out)
-        out[-1] += self.constant * by.sum()
+        loops.sparse_add(self.lists, rows, by, len(rows), out)
 
     def add_gram(self, rows: IntArray, by: FloatArray, sign: float, out: FloatArray, poll: Callable[[], bool]) -> None:
         """out += sign X[rows]' diag(by) X[rows], the lower half in Fortran's order. In place: out."""
-        loops.sparse_gram(*self.lists, rows, sign * by, self.constant, out.T)
+        loops.sparse_gram(self.lists, rows, sign * by, out.T)
 
 
 class Asking:
@@ -210,6 +218,22 @@ class Measures(NamedTuple):
     primal: float
     gap: float
     violation: float
+
+
+class Enough(NamedTuple):
+    """When a machine is good enough: at a relative gap of `gap`; or where no variable violates by more than `violation`, and
+    the relative gap is at most `largest`."""
+
+    gap: float
+    violation: float = 0.0
+    largest: float = 0.0
+
+    def met(self, found: Measures | Newton) -> bool:
+        """Whether it is."""
+        level = abs(found.primal)
+        if found.gap <= self.gap * level:
+            return True
+        return bool(found.gap <= self.largest * level and found.violation <= self.violation)
 
 
 def gap_terms(losses: Losses, squared: bool) -> tuple[float, float]:

@@ -32,6 +32,7 @@ STIFFEST = 1e12  # times the first stiffness
 IDLE = 25  # steps without a smaller gap after which rounding is all that moves
 ROUNDED = 1e-10  # a relative gap below which a round that does not lower it has met rounding
 LONGEST = 1e6  # times Newton's step
+ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)  # no sign to look at
 
 
 class Losses(NamedTuple):
@@ -46,6 +47,15 @@ class Losses(NamedTuple):
     f: FloatArray
     z: FloatArray  # the dual variables
     piece: NDArray[np.int8]
+
+
+class Compressed(NamedTuple):
+    """Rows of a CSR matrix, each followed by a constant."""
+
+    data: FloatArray
+    indices: NDArray[np.uint32]
+    indptr: IntArray
+    constant: float
 
 
 class Surprises(NamedTuple):
@@ -200,27 +210,62 @@ def violations(losses, squared, out):
         out[i] = up + down
 
 
+@jit(inline=True)
+def product_of(rows, i, w):
+    """x_i' w.
+
+    There are four sums, so that none waits for the one before it. They are kept apart: to gather numbers into a vector first
+    takes longer than to add them as they come.
+    """
+    p, stop = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
+    a, b, c, d = rows.constant * w[w.shape[0] - 1], 0.0, 0.0, 0.0
+    while p + THREE < stop:
+        a += rows.data[p] * w[rows.indices[p]]
+        b += rows.data[p + ONE] * w[rows.indices[p + ONE]]
+        c += rows.data[p + TWO] * w[rows.indices[p + TWO]]
+        d += rows.data[p + THREE] * w[rows.indices[p + THREE]]
+        p += FOUR
+    while p < stop:
+        a += rows.data[p] * w[rows.indices[p]]
+        p += ONE
+    return (a + b) + (c + d)
+
+
 @jit
-def sparse_add(data, indices, indptr, rows, by, count, out):
-    """out += X' by over the first `count` of the rows. In place: out."""
+def sparse_times(rows, w, out):
+    """out = X w. In place: out."""
+    for i in range(out.shape[0]):
+        out[i] = product_of(rows, i, w)
+
+
+@jit(inline=True)
+def add_row(rows, i, by, w):
+    """w += by x_i. In place: w."""
+    for p in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
+        w[rows.indices[p]] += by * rows.data[p]
+    w[w.shape[0] - 1] += by * rows.constant
+
+
+@jit
+def sparse_add(rows, chosen, by, count, out):
+    """out += X' by over the first `count` of the chosen rows. In place: out."""
     for k in range(count):
-        for p in range(indptr[rows[k]], indptr[rows[k] + 1]):
-            out[indices[p]] += by[k] * data[p]
+        add_row(rows, chosen[k], by[k], out)
 
 
 @jit
-def sparse_gram(data, indices, indptr, rows, by, constant, out):
-    """The upper half of out += X' diag(by) X over the rows, with a last feature that is constant. In place: out."""
+def sparse_gram(rows, chosen, by, out):
+    """The upper half of out += X' diag(by) X over the chosen rows, whose last feature is the constant. In place: out."""
     last = out.shape[0] - 1
-    for k in range(rows.shape[0]):
-        start, stop = indptr[rows[k]], indptr[rows[k] + 1]
+    for k in range(chosen.shape[0]):
+        start, stop = rows.indptr[chosen[k]], rows.indptr[chosen[k] + 1]
         for p in range(start, stop):
-            value = by[k] * data[p]
-            row = out[indices[p]]
-            for q in range(p, stop):
-                row[indices[q]] += value * data[q]
-            row[last] += value * constant
-        out[last, last] += by[k] * constant * constant
+            value = by[k] * rows.data[p]
+            row = out[rows.indices[p]]
+            for q in range(np.uint64(p), np.uint64(stop)):
+                row[rows.indices[q]] += value * rows.data[q]
+            row[last] += value * rows.constant
+        out[last, last] += by[k] * rows.constant * rows.constant
 
 
 # ---- a whole machine over few dense rows --------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from svmcore.kernel.points import is_sparse
 from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual
 from svmcore.solvers._coordinate import Descent, solve
 from svmcore.solvers._factors import features
-from svmcore.solvers._newton import Asking, SparseFeatures, losses_from, variables
+from svmcore.solvers._newton import Asking, Enough, SparseFeatures, losses_from, variables
 
 CAPABILITIES = Capabilities(
     summary="dual coordinate descent: the linear kernel, sparse rows of very many features",
@@ -70,10 +70,10 @@ def run(
         return criterion.met(qp, beta, fresh_residual(qp, K, beta))
 
     goal = FIRST
-    status = solve(descent, goal, most, watch)
+    status = solve(descent, Enough(goal), most, watch)
     while status is Status.CONVERGED and not met():
         goal *= CLOSER
-        status = solve(descent, goal, most, watch) if goal > LEAST else Status.PRECISION
+        status = solve(descent, Enough(goal), most, watch) if goal > LEAST else Status.PRECISION
     if status is Status.MAX_ITER and max_iter < 0:
         status = Status.LIMITED
     return Raw(variables(qp, descent.best), watch.status or status, descent.steps, watch.table)
