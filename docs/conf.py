@@ -55,8 +55,8 @@ copybutton_prompt_is_regexp = True
 
 # In the order in which a person needs them. A script that is missing here ends the build.
 GALLERY = [
-    "spirals", "path_in_pictures", "gamma", "tolerance", "classes", "weights", "probabilities", "permutation_test", "text",
-    "wrong_labels", "regression_path", "quantiles", "one_class", "gaussian_process", "own_kernel",
+    "spirals", "path_in_pictures", "gamma", "tolerance", "classes", "weights", "probabilities", "permutation_test",
+    "searchlight", "text", "wrong_labels", "regression_path", "quantiles", "one_class", "gaussian_process", "own_kernel",
 ]  # fmt: skip
 
 sphinx_gallery_conf = {

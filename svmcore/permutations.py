@@ -106,11 +106,15 @@ class PermutationTest(_Triple):
             return pd.DataFrame({"score": scores})
         return pd.DataFrame(scores, columns=[f"column {k}" for k in range(scores.shape[1])])
 
-    def plot(self, ax: Any = None, *, column: int = 0) -> Any:
-        """The null distribution, with the score and its p-value. Returns the axes. Needs matplotlib."""
+    def plot(self, ax: Any = None, *, column: int = 0, of: str = "score", level: float = 0.05) -> Any:
+        """The null distribution, with the score and its p-value. Returns the axes. Needs matplotlib.
+
+        of="map": the weight of every feature, and the null distribution of the largest one. Those above the line are
+        significant at this level, for all features together.
+        """
         from svmcore.plots_null import draw_null
 
-        return draw_null(self, ax, column)
+        return draw_null(self, ax, column, of, level)
 
 
 class PermutationProgress(NamedTuple):

@@ -1,4 +1,4 @@
-"""The picture of a permutation test: the null distribution, the score, its p-value."""
+"""Pictures of permutation tests: the null distribution of a score, and that of the largest of many values."""
 
 from __future__ import annotations
 
@@ -7,20 +7,64 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from svmcore._errors import InputError
-from svmcore.plots import INK, NEGATIVE, POSITIVE, canvas, sheet
+from svmcore._types import FloatArray
+from svmcore.plots import INK, MUTED, NEGATIVE, POSITIVE, canvas, sheet
+from svmcore.problem import border
 
 if TYPE_CHECKING:
     from svmcore.permutations import PermutationTest
+    from svmcore.spheres import Searchlight
 
 _BARS = 40  # at most; scores that are counts have fewer values
 _SAME = 1e-9  # counts that are nearer are one level
+_MANY = 3000  # from so many values on, vector files get them as an image
+_NOTHING = "there is no permutation to draw; n_permutations was 0, or the test ended before the first one"
 _ROOM = 1.3  # the axis ends so many times above the highest bar
 
 
-def draw_null(test: PermutationTest, ax: Any = None, column: int = 0) -> Any:
-    """Draw one column of a permutation test; see `PermutationTest.plot`."""
+def draw_null(test: PermutationTest, ax: Any = None, column: int = 0, of: str = "score", level: float = 0.05) -> Any:
+    """Draw one column of a permutation test, or its map; see `PermutationTest.plot`."""
+    if border.choice("of", of, ("score", "map")) == "map":
+        if test.map is None or test.map_maxima is None:
+            raise InputError('of="map" needs a test with maps=True')
+        return _draw_maxima(np.abs(test.map), test.map_maxima, ("feature", "size of the weight"), ax, level)
     with canvas(ax, (6.4, 4.0)) as ax:
         _draw(test, ax, column)
+    return ax
+
+
+def draw_light(light: Searchlight, ax: Any = None, level: float = 0.05) -> Any:
+    """Draw the scores of a searchlight; see `Searchlight.plot`."""
+    names = ("group", light.score.replace("_", " "))
+    return _draw_maxima(light.scores, light.permutation_maxima, names, ax, level)
+
+
+def _draw_maxima(values: FloatArray, maxima: FloatArray, names: tuple[str, str], ax: Any, level: float) -> Any:
+    """Every value, what it must be above, and beside it the null distribution of the largest."""
+    level = border.number("level", level, low=0.0, high=1.0, strict=True)
+    ordered = np.sort(maxima)[::-1]
+    if not ordered.size or np.isnan(ordered).any():
+        raise InputError(_NOTHING)
+    above = int(level * (1 + len(ordered)) * (1.0 + _SAME)) - 1  # so many maxima may reach a value of this level
+    limit = float(ordered[above]) if above >= 0 else np.inf
+    beyond = values > limit + _SAME * abs(limit) if above >= 0 else np.zeros(len(values), bool)
+    with canvas(ax, (7.2, 3.6)) as ax:
+        for part, colour in ((~beyond, NEGATIVE), (beyond, POSITIVE)):
+            ax.plot(
+                np.flatnonzero(part), values[part], ".", color=colour, markersize=4.0, rasterized=len(values) > _MANY
+            )
+        side = ax.inset_axes((1.01, 0.0, 0.16, 1.0), sharey=ax)
+        counts, edges = np.histogram(ordered, bins=min(_BARS, len(np.unique(ordered.round(12)))))
+        side.barh(edges[:-1], counts, np.diff(edges), align="edge", color=MUTED, alpha=0.6, linewidth=0)
+        side.tick_params(labelleft=False)
+        side.set_xlabel("largest, by\npermutation")
+        if np.isfinite(limit):
+            for part in (ax, side):
+                part.axhline(limit, color=INK, linewidth=1.2)
+        ax.set_xlabel(names[0])
+        ax.set_ylabel(names[1])
+        found = f"{int(beyond.sum())} of {int(np.isfinite(values).sum()):,} at level {level:g}, for all together"
+        ax.set_title(found, loc="left")
     return ax
 
 
@@ -36,9 +80,7 @@ def _draw(test: PermutationTest, ax: Any, column: int) -> None:
     if several and not 0 <= column < len(test.score):
         raise InputError(f"column={column!r} is not there; columns go from 0 to {len(test.score) - 1}")
     if not len(scores):
-        raise InputError(
-            "there is no permutation to draw; n_permutations was 0, or the test ended before the first one"
-        )
+        raise InputError(_NOTHING)
     null = scores[:, column] if scores.ndim == 2 else scores
     score, pvalue = (test.score[column], test.pvalue[column]) if several else (test.score, test.pvalue)
     name = test.scoring.replace("_", " ")
@@ -71,4 +113,4 @@ def _draw(test: PermutationTest, ax: Any, column: int) -> None:
     ax.set_title(f"{test.n_permutations:,} permutations", loc="left")
 
 
-__all__ = ["draw_null", "save_null"]
+__all__ = ["draw_light", "draw_null", "save_null"]

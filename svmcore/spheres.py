@@ -67,6 +67,15 @@ class Searchlight:
         least = f", least corrected p {np.nanmin(self.corrected):.4g}" if np.isfinite(self.corrected).any() else ""
         return f"<Searchlight: {known.size} of {self.scores.size} groups{best}{least}>"
 
+    def plot(self, ax: Any = None, *, level: float = 0.05) -> Any:
+        """The score of every group, and the null distribution of the largest one. Returns the axes. Needs matplotlib.
+
+        Groups above the line are significant at this level, for all of them together.
+        """
+        from svmcore.plots_null import draw_light
+
+        return draw_light(self, ax, level)
+
 
 @checked(train_svc)
 def searchlight(

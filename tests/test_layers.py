@@ -107,6 +107,7 @@ DOORS = {
     ("cv.result", "plots_cv"),  # PathCV.plot
     ("cv.calibration", "plots_cv"),
     ("permutations", "plots_null"),  # PermutationTest.plot
+    ("spheres", "plots_null"),  # Searchlight.plot
 }
 
 # Names with an underscore that another room uses all the same: what paths and cross-validations keep for pictures and folds,

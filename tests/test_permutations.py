@@ -413,6 +413,30 @@ def test_the_picture():
         svmcore.permutation_test(X, Y, n_permutations=0, gamma=0.3).plot()
 
 
+def test_the_pictures_of_the_largest():
+    pytest.importorskip("matplotlib")
+    test = svmcore.permutation_test(X, Y, n_permutations=99, kernel="linear", maps=True)
+    light = svmcore.searchlight(X, Y, [[0], [1], [2, 3], []], n_permutations=99)
+    pvalues = [(1 + np.sum(test.map_maxima >= abs(w))) / 100 for w in test.map]
+    for level in (0.05, 0.5):
+        for ax, values, corrected in (
+            (test.plot(of="map", level=level), np.abs(test.map), pvalues),
+            (light.plot(level=level), light.scores, light.corrected),
+        ):
+            found = np.flatnonzero(np.array(corrected) <= level)
+            below, beyond = ax.lines[:2]
+            assert beyond.get_xdata().tolist() == found.tolist()
+            assert beyond.get_ydata().tolist() == values[found].tolist()
+            assert len(below.get_xdata()) == len(values) - len(found)
+            assert sum(bar.get_width() for bar in ax.child_axes[0].patches) == 99
+            assert ax.get_title("left").startswith(f"{len(found)} of ")
+    assert "0 of " in test.plot(of="map", level=0.005).get_title("left"), "99 permutations cannot say so much"
+    with pytest.raises(svmcore.InputError, match="needs a test with maps=True"):
+        svmcore.permutation_test(X, Y, n_permutations=3, kernel="linear").plot(of="map")
+    with pytest.raises(svmcore.InputError, match="no permutation to draw"):
+        svmcore.searchlight(X, Y, [[0]]).plot()
+
+
 def test_in_place_of_scikit_learns_function():
     from svmcore.estimators import permutation_test_score
 
