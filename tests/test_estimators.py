@@ -14,6 +14,8 @@ import pytest
 import sklearn
 from sklearn import datasets, model_selection, svm
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import accuracy_score
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -555,3 +557,22 @@ def test_scores_of_iris_are_those_of_scikit_learn():
     X, y = datasets.load_iris(return_X_y=True)
     ours, theirs = (model_selection.cross_val_score(kind(kernel="linear"), X, y) for kind in (svmcore.SVC, svm.SVC))
     np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2], [True, False], ["a", "b", "long"], [0.0, 1.0, 2.0]], ids=str)
+def test_a_score_is_that_of_scikit_learn(labels):
+    """Of labels of the type of the classes it is counted at once; of others scikit-learn's function says what it says."""
+    places = rng.integers(len(labels), size=N)
+    y, points = np.array(labels)[places], X + 2.0 * places[:, None]
+    machine = svmcore.SVC(gamma=0.4).fit(points, y)
+    found = machine.predict(points)
+    wrong = np.roll(y, 1)
+    assert machine.score(points, y) == accuracy_score(y, found) > 0.5
+    for other in (wrong, wrong.tolist(), wrong[:, None]):
+        assert machine.score(points, other) == accuracy_score(wrong, found)
+    weights = 1.0 + places
+    assert machine.score(points, y, weights) == accuracy_score(y, found, sample_weight=weights)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        machine.score(points, y[:-1])
+    with pytest.raises(NotFittedError):
+        svmcore.SVC().score(points, y)

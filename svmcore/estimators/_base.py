@@ -135,6 +135,12 @@ def _names(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
 
 
+@functools.cache
+def _parameters(kind: type) -> list[str]:
+    """What scikit-learn reads from the signature again for every copy."""
+    return sk.BaseEstimator._get_param_names.__func__(kind)  # type: ignore[no-any-return]
+
+
 def asked(estimator: Any) -> dict[str, Any]:
     """The parameters, by name; what can be written to in their place is copied."""
     values = {name: getattr(estimator, name) for name in _names(estimator.__class__)}
@@ -155,6 +161,10 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
     """check -> form -> solve -> store; the kinds of estimators say what each of them is."""
 
     _targets: ClassVar[str] = "numbers"
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return _parameters(cls)  # type: ignore[arg-type]
 
     # ---- check -------------------------------------------------------------------------------------------------------
 

@@ -69,7 +69,6 @@ PATIENCE = Patience(each=20, more=12_000, most=2**62, rounds=6)
 _WORK = 16.0  # what a kernel value of a task costs, in feature operations
 _SLICE = 4000  # pair steps between two looks at the clock, where somebody looks on
 _PATIENT = 1000  # so many times the steps that "auto" allows are there for who asks by name
-DEEPEST = 1e-8  # 1 / C, relative to the kernel's diagonal, that stands for an infinite C
 _SHARPER = 0.1  # the next tolerance, where another criterion is not met yet
 
 
@@ -300,11 +299,6 @@ def most_nu(qp: DualQP) -> float:
     """The largest nu of a classifier: twice the share of the smaller class."""
     sides = float(qp.upper.sum()), -float(qp.lower.sum())
     return 2.0 * min(sides) / sum(sides) if sum(sides) else 0.0
-
-
-def unit_of(qp: DualQP) -> float:
-    """The largest weight of a point, of a problem with C = 1."""
-    return float(max(qp.upper.max(), -qp.lower.min()))
 
 
 def size_of(diagonal: FloatArray) -> float:
