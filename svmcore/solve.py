@@ -123,7 +123,7 @@ def _checked_points(X: Any, kernel: Any) -> Any:
     return X
 
 
-def _centre(X: Any, spec: KernelSpec, qp: DualQP) -> FloatArray | None:
+def centre_of(X: Any, spec: KernelSpec, qp: DualQP) -> FloatArray | None:
     """The mean of the points, where it is all they have in common with large numbers (time stamps, say).
 
     With the linear kernel and an intercept a translation changes nothing: its terms cancel, and so do the digits.
@@ -158,13 +158,13 @@ def svc_problem(
     signs, classes = border.labels(y, X.shape[0], None if weights is None else weights > 0)
     share = None if class_weight is None else border.class_weights(class_weight, classes, signs, weights)
     costs = _costs(C, X.shape[0], share, weights)
-    _demand_costs(costs, signs > 0.0, signs < 0.0)
+    demand_costs(costs, signs > 0.0, signs < 0.0)
     qp = formulations.with_intercept(formulations.svc(signs, costs, loss, bias.found), bias.fixed)
     terms = Terms(C, loss, fixed_intercept=bias.fixed or None)
     if class_weight is not None:
         codes = (signs > 0).astype(np.int64)
         terms = terms._replace(factors=tuple(border.class_factors(class_weight, classes, codes, weights).tolist()))
-    centre = _centre(X, spec, qp) if like is None else like.centre
+    centre = centre_of(X, spec, qp) if like is None else like.centre
     return Problem(qp, spec, X, classes, columns, terms, centre, _by_scale(gamma), bias.fixed)
 
 
@@ -200,13 +200,13 @@ def svr_problem(
     )
     targets = border.vector(y, "y", X.shape[0])
     costs = _costs(C, X.shape[0], weights)
-    _demand_costs(costs, slice(None))
+    demand_costs(costs, slice(None))
     if loss == formulations.PINBALL:
         qp, terms = formulations.quantile(targets, costs, tau, bias.found), Terms(C, loss, tau=tau)
     else:
         qp, terms = formulations.svr(targets, costs, epsilon, loss, bias.found), Terms(C, loss, epsilon)
     qp, terms = formulations.with_intercept(qp, bias.fixed), terms._replace(fixed_intercept=bias.fixed or None)
-    centre = _centre(X, spec, qp) if like is None else like.centre
+    centre = centre_of(X, spec, qp) if like is None else like.centre
     return Problem(qp, spec, X, None, columns, terms, centre, _by_scale(gamma), bias.fixed)
 
 
@@ -220,7 +220,7 @@ def _costs(C: float, n: int, *factors: FloatArray | None) -> FloatArray:
         return np.where(share > 0, C * share, 0.0)
 
 
-def _demand_costs(costs: FloatArray, *sides: Any) -> None:
+def demand_costs(costs: FloatArray, *sides: Any) -> None:
     """Refuse costs that vanish for all points, or for all points of a class."""
     if len(costs) and costs.min() > formulations.NEGLIGIBLE:
         return

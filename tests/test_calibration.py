@@ -12,9 +12,13 @@ from test_cv import noisy
 
 import svmcore
 from svmcore._threads import one_blas_thread
-from svmcore.cv.calibration import fit_isotonic, fit_sigmoid, fit_venn_abers, pooled
+from svmcore.cv.calibration import fit_isotonic, fit_venn_abers, models_of, pooled
 
 pytestmark = pytest.mark.once
+
+
+def fit_sigmoid(scores, positive, weight):
+    return models_of("sigmoid", scores[None], positive[None], weight)[0]
 
 
 def drawn(n: int, seed: int, ties: bool = False):

@@ -264,14 +264,14 @@ def test_rests_are_found_one_after_the_other(seed):
         ).any()
     R.beta[:] = values[0]
     rest = middle_jit.Resting(near, np.full(N, np.nan), np.full(N, np.nan))
-    k, found = 0, []
+    k, found, room = 0, [], 1 + seed % 3
     while k + 1 < KNOTS:
-        first, last, k = middle_jit.next_rest(R, chord, rest, k)
-        assert k <= last + 1
+        runs, there = np.full((room, 2), -7), np.full((room, N), np.nan)
+        n, k = middle_jit.rests(R, chord, rest, k, runs, there)
+        assert n == room or k + 1 == KNOTS
         assert np.array_equal(R.beta, values[k])
-        if first >= 0:
-            found.append([first, last])
-            assert np.array_equal(rest.b, values[first])
+        assert np.array_equal(there[:n], values[runs[:n, 0]])
+        found += runs[:n].tolist()
     assert found == rests(values, still, near)
 
 
@@ -298,10 +298,27 @@ def test_corners_are_where_the_largest_or_the_smallest_line_changes(sides, begin
             ends.append(np.where(on, sign * lines, -np.inf).max(axis=1) * sign)
     inner = found[found[:, 0] < top, 0][::-1]
     assert np.array_equal(np.histogram(inner, at)[0], changes)
-    bias = np.full(at.size, np.nan)
-    middle_jit.centre(bounds, at, bias, 1, at.size - 1)
-    assert np.isnan(bias[0])
-    np.testing.assert_allclose(bias[1:], np.mean(ends, axis=0)[1:], rtol=1e-13, atol=1e-13)
+    bias, falling = np.full(at.size, np.nan), at[::-1].copy()
+    wanted = np.mean(ends, axis=0)[::-1]
+    runs, b = np.array([[0, 5], [9, at.size - 1]]), np.where(grows, -1.0, np.where(shrinks, 1.0, 0.0))
+    zero, above, room = np.zeros(12), 60.0 if begin == np.inf else 0.0, 8 * middle_jit.CORNERS
+    rows = np.full((room, 2), np.nan)
+    own = middle_jit.Bounds(slope, np.full(12, np.nan), np.zeros(12, dtype=np.bool_), np.zeros(12, dtype=np.bool_))
+    done, n = middle_jit.centre(
+        runs, np.array([b, b]), np.array([rest, rest]), zero, zero, own, falling, bias, above, scratch, rows
+    )
+    assert done == 2
+    assert np.isnan(bias[6:10]).all()
+    some = np.r_[0:6, 10 : at.size]
+    np.testing.assert_allclose(bias[some], wanted[some], rtol=1e-13, atol=1e-13)
+    if above:  # upwards the corners end there, and the first run has them, too
+        high = rows[:n, 0] > top
+        assert (rows[:n, 0] <= above).all()
+        assert high.sum() == min(1, (found[:, 0] >= above).sum()) + ((found[:, 0] > top) & (found[:, 0] < above)).sum()
+    inside = found[(found[:, 0] < top) & ~((found[:, 0] <= falling[5]) & (found[:, 0] >= falling[9]))]
+    assert np.array_equal(rows[:n][rows[:n, 0] < top], inside)
+    none = middle_jit.centre(runs, b[None], b[None], zero, zero, own, falling, bias, above, scratch, rows[:9])
+    assert none == (0, 0)
     np.testing.assert_allclose(found[:, 1], [middle_jit.middle(bounds, t) for t in found[:, 0]], rtol=0.0, atol=0.0)
 
 

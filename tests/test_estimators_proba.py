@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 
 import svmcore
-from svmcore.cv.calibration import fit_sigmoid
+from svmcore.cv.calibration import models_of
 from svmcore.estimators import _proba
 from svmcore.models.sigmoid import coupled
 from svmcore.problem.division import division
@@ -54,7 +54,7 @@ def test_the_sigmoid_is_that_of_values_of_rows_left_out():
         rest = svmcore.SVC(gamma=0.4, tol=1e-9).fit(X[owner != k], TWO[owner != k])
         values[owner == k] = rest.decision_function(X[owner == k])
         assert np.isin(["no", "yes"], TWO[owner == k]).all()
-    model = fit_sigmoid(values, TWO == "yes", np.ones(120))
+    model = models_of("sigmoid", values[None], (TWO == "yes")[None], np.ones(120))[0]
     expected = model.probability(machine.decision_function(X))
     np.testing.assert_allclose(machine.predict_proba(X)[:, 1], expected, atol=1e-6)
 

@@ -327,7 +327,7 @@ def test_a_cut_path_is_valid_down_to_where_it_came(stop, monkeypatch):
 
 @pytest.mark.parametrize("mode", ["auto", "svd"])
 def test_a_stopped_path_knows_its_gap(mode, monkeypatch):
-    X, y = two_clouds(60)
+    X, y = two_clouds(200)  # nobody looks at a path of fewer points before it ends
     monkeypatch.setattr("svmcore.path.driver.check_path", spy := Spy(measure.check_path))
     with pytest.warns(ConvergenceWarning, match="ended early"):
         path = svm_path(X, y, gamma=0.5, factorization=mode, callback=lambda r: r.n_events > 0)

@@ -29,17 +29,11 @@ _CERTAIN = 1e-15  # a probability counts as at least this much in a log loss, wh
 _SUFFICIENT = 1e-4  # a step must reach this share of the decrease that the gradient promises
 _ROUNDING = 1e-15  # relative rounding of the likelihood, below which it cannot tell whether a step is one down
 
+_ONE_CLASS = "the out-of-fold scores are of one class only; calibration needs both"
 _TIED = 1e-9  # share of the largest score by which two scores that are one may differ
 
 
 # ---- from scores to probabilities ------------------------------------------------------------------------------------
-
-
-@one_blas_thread
-def fit_sigmoid(scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray) -> PlattSigmoid:
-    """Platt's fit to the scores of one machine; see `fit_sigmoids`."""
-    a, b = fit_sigmoids(scores[None], positive[None], weight[None])
-    return PlattSigmoid(float(a[0]), float(b[0]))
 
 
 def fit_sigmoids(scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray, noise: float = 0.0) -> FloatArray:
@@ -307,14 +301,22 @@ def calibrator(
     weight: FloatArray,
 ) -> Calibrator:
     """Learn from scores; rows without a score or a weight are left out."""
-    method = border.choice("method", method, METHODS)
     there = np.isfinite(scores) & (weight > 0.0)
     scores, positive, weight = scores[there], positive[there], weight[there]
     if not (positive.any() and not positive.all()):
-        raise InputError("the out-of-fold scores are of one class only; calibration needs both")
-    fit = {"sigmoid": fit_sigmoid, "isotonic": fit_isotonic, "venn-abers": fit_venn_abers}[method]
-    model: Any = fit(scores, positive, weight)
+        raise InputError(_ONE_CLASS)
+    (model,) = models_of(method, scores[None], positive[None], weight)
     return Calibrator(method, machine, classes, model, scores, positive, weight)
+
+
+@one_blas_thread
+def models_of(method: Any, scores: FloatArray, positive: NDArray[np.bool_], weight: FloatArray) -> list[Any]:
+    """A model for each row of scores."""
+    if border.choice("method", method, METHODS) == "sigmoid":
+        found = fit_sigmoids(scores, positive, np.broadcast_to(weight, scores.shape))
+        return [PlattSigmoid(float(a), float(b)) for a, b in found.T]
+    fit = fit_isotonic if method == "isotonic" else fit_venn_abers
+    return [fit(own, mine, weight) for own, mine in zip(scores, positive, strict=True)]
 
 
 # ---- several classes -------------------------------------------------------------------------------------------------
@@ -414,8 +416,12 @@ def class_calibrator(
     there = np.isfinite(scores).all(axis=1) & (weight > 0.0)
     scores, codes, weight = scores[there], codes[there], weight[there]
     rest = "other" if classes.dtype.kind in "US" else -1
+    positive = codes == np.arange(classes.size)[:, None]
+    if not (positive.any(axis=1) & ~positive.all(axis=1)).all():
+        raise InputError(_ONE_CLASS)
+    models = models_of(method, scores.T, positive, weight)
     parts = [
-        calibrator(method, machine, np.array([rest, label]), scores[:, k], codes == k, weight)
+        Calibrator(method, machine, np.array([rest, label]), models[k], scores[:, k], positive[k], weight)
         for k, label in enumerate(classes.tolist())
     ]
     return ClassCalibrator(method, machine, classes, tuple(parts), codes, weight)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,23 +13,24 @@ from svmcore._errors import InputError, StoppedError
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, signs, support_curve
 from svmcore.cv.folds import Fold
-from svmcore.cv.goals import HINGE, ONE_CLASS, Goal
+from svmcore.cv.goals import HINGE, ONE_CLASS, TUBE, Goal
 from svmcore.cv.grams import Gram, WholeGram, part_for
 from svmcore.cv.progress import SharedProgress
 from svmcore.cv.scores import Outcome, Score, joined, rescaled
 from svmcore.cv.several import PathPiece, largest, support_of_all, voted
+from svmcore.models.solution import Terms
 from svmcore.path.cross import Cross
 from svmcore.path.data import merged
 from svmcore.path.driver import Way, follow_data, why_stalled
 from svmcore.path.family import data_of
 from svmcore.path.headway import STALLED
 from svmcore.path.problem import Data, idle_sides
-from svmcore.path.result import Path
-from svmcore.problem import border
+from svmcore.path.result import Path, decisions
+from svmcore.problem import border, formulations
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns, fitted
 from svmcore.problem.division import Division, Sides
-from svmcore.solve import Problem, svc_problem, svr_problem
+from svmcore.solve import Problem, centre_of, demand_costs
 from svmcore.step_curve import StepCurve
 
 _ROWS = 512  # validation rows looked at together
@@ -49,7 +49,8 @@ class Study(NamedTuple):
     """What is cross-validated: the data, checked, and how machines are trained on a part of them.
 
     `codes` are the labels as positions in `classes` (all 0 where there are numbers instead); `form` are keywords of
-    `svc_problem`, the same for every fold and gamma; `class_weight` is a factor per class, or "balanced".
+    `svc_problem`, the same for every fold and gamma; `class_weight` is a factor per class, or "balanced". Rows that are
+    equal, with equal labels or targets, have one number in `same`.
     """
 
     X: Any
@@ -62,6 +63,7 @@ class Study(NamedTuple):
     names: tuple[str, ...] | None
     division: Division
     goal: Goal = Goal()
+    same: IntArray | None = None
 
     @property
     def decides(self) -> bool:
@@ -120,23 +122,30 @@ class Study(NamedTuple):
         return np.asarray(factors[codes] if weights is None else factors[codes] * weights)
 
     def problem(self, gamma: Any, rows: IntArray, part: Sides) -> Problem:
-        """The training problem of one machine of a fold that trains on these rows, for C = 1."""
-        if self.goal.loss == ONE_CLASS:
-            rows = rows[part.holds(self.codes[rows])]
-        columns, X = self.columns(rows)
-        weights = self.weights_of(rows)
-        own = part.holds(self.codes[rows])
-        if not own.all():
-            X = X[np.ix_(own, own)] if self.precomputed else X[own]
-            columns = replace(columns, count=X.shape[1])  # of a given kernel these are the rows
-            weights = None if weights is None else weights[own]
-        form = {**self.form, "standardize": False, "gamma": gamma, "sample_weight": weights}
-        if self.goal.loss == HINGE:
-            problem = svc_problem(X, part.positive(self.codes[rows[own]]).astype(np.int64), 1.0, **form)
+        """The training problem of one machine of a fold that trains on these rows, for C = 1. All was checked before."""
+        loss, own = self.goal.loss, part.holds(self.codes[rows])
+        if loss == ONE_CLASS:
+            rows, own = rows[own], own[own]
+        weights, mine, scaling = self.weights_of(rows), rows[own], None
+        if self.form["standardize"]:
+            columns, X = self.columns(rows)
+            X, scaling = X[own], columns.standardized
         else:
-            problem = svr_problem(X, self.target(rows), 1.0, 0.0, **form)
-        scaled = columns.standardized is not None  # and so not far from zero
-        return problem._replace(columns=columns, centre=None if scaled else problem.centre)
+            X = features_of(self, mine)
+            columns = Columns(X.shape[1], unit="kernel values") if self.precomputed else Columns(X.shape[1])
+        spec, equality = self.spec(gamma), bool(self.form["fit_intercept"])
+        costs = np.ones(mine.size) if weights is None else weights[own]
+        if loss == HINGE:
+            signs = np.where(part.positive(self.codes[mine]), 1.0, -1.0)
+            if weights is not None:
+                demand_costs(costs, signs > 0.0, signs < 0.0)
+            qp, classes = formulations.svc(signs, costs, HINGE, equality), np.array([0, 1])
+        else:
+            if weights is not None:
+                demand_costs(costs, slice(None))
+            qp, classes = formulations.svr(self.target(mine), costs, 0.0, TUBE, equality), None
+        centre = None if scaling is not None else centre_of(X, spec, qp)  # what is scaled is not far from zero
+        return Problem(qp, spec, X, classes, columns, Terms(1.0, loss), centre)
 
     def target(self, rows: IntArray) -> FloatArray:
         """The targets of some rows; of one class all are 1."""
@@ -147,10 +156,11 @@ class Study(NamedTuple):
         problem = self.problem(gamma, rows, part)
         if shared:
             problem = problem._replace(centre=None)
-        if self.goal.loss == HINGE:
-            return merged(problem, threads, together=True)
         own = rows[part.holds(self.codes[rows])]
-        return data_of(problem, self.target(own), self.goal.form, threads)
+        key = None if self.same is None else self.same[own]
+        if self.goal.loss == HINGE:
+            return merged(problem, threads, key)
+        return data_of(problem, self.target(own), self.goal.form, threads, key)
 
 
 class Strand(NamedTuple):
@@ -181,9 +191,9 @@ class Strand(NamedTuple):
                 assert path is not None
                 assert rows is not None
                 whole = with_features(path, study, rows)
-                X = study.X[np.ix_(test, rows)] if study.precomputed else study.X[test]
+                cross = cross_of(whole, study, Fold(rows, test), None)
                 high = path.C_range[1]  # of which rounding of the ratio may be above
-                out[chosen] = whole.decision_function(X, np.minimum(C[chosen], high))
+                out[chosen] = decisions(whole, np.minimum(C[chosen], high), cross)
         return out
 
 
@@ -248,8 +258,14 @@ def without_features(path: Path) -> Path:
 def with_features(path: Path, study: Study, rows: IntArray) -> Path:
     """The path with its training rows again."""
     whole = copy.copy(path)
-    whole._data = path._data._replace(X=path._data.columns.apply(features_of(study, rows)))
+    whole._data = path._data._replace(X=scaled(path, features_of(study, rows)))
     return whole
+
+
+def scaled(path: Path, X: Any) -> Any:
+    """Checked rows as a path sees them."""
+    columns = path._data.columns
+    return X if columns.standardized is None and columns.centre is None else columns.apply(X)
 
 
 def features_of(study: Study, rows: IntArray) -> Any:
@@ -267,6 +283,7 @@ def run_task(
     try:
         if rest is None or rest.until > 0.0:
             control = new_control("path", None, lambda report: progress.at(task.number, report.done), 0)
+            progress.at(task.number, 0.0)  # of few points nobody looks at the path again before it ends
             gram = None if progress.ended() else kernel.get()
             if not progress.ended():
                 with part_for(gram, rows) as part:
@@ -352,7 +369,7 @@ def _follow(study: Study, task: PathTask, gram: FloatArray | None, threads: int,
     """One path. `gram` is the kernel among its rows, where somebody has it. None when it was ended early."""
     train = task.fold.train
     high = None if study.span.high is None else study.span.high / study.ratio(train)
-    way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=threads, null=False)
+    way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=threads, again=False)
     data = study.data(task.gamma, train, task.part, threads, shared=gram is not None)
     path = follow_data(data, way, control, gram=gram)
     if path.ended == STALLED:
@@ -387,7 +404,7 @@ class GramCross(Cross):
 def cross_of(path: Path, study: Study, fold: Fold, gram: WholeGram | None) -> Cross:
     """Kernel values between the validation rows and the variables of a path."""
     train, test = fold
-    X = study.X[np.ix_(test, train)] if study.precomputed else path._data.columns.apply(study.X[test])
+    X = study.X[np.ix_(test, train)] if study.precomputed else scaled(path, study.X[test])
     return Cross(path._data, X) if gram is None else GramCross(path._data, X, gram, fold)
 
 

@@ -146,7 +146,7 @@ class SharedProgress:
     def ended(self) -> bool:
         """Whether to begin nothing new."""
         if self.reason is None:
-            self.reason = _ENDS.get(self.control.check(0, 0.0, 0.0))  # type: ignore[arg-type]
+            self.reason = _ENDS.get(self.control.reason())  # type: ignore[arg-type]
         if self.reason is None and self._values is not None and self._values[0]:
             self.reason = "interrupted"
         return self.reason is not None
@@ -163,6 +163,8 @@ class SharedProgress:
         """Tell the user how far all is. True: it shall end."""
         if self.ended():
             return True
+        if not (self.callback is not None or self._speaks or self.verbose):
+            return False
         report = self._report()
         if self.callback is not None and self.callback(report):
             self.reason = "callback"

@@ -22,6 +22,7 @@ from svmcore.cv.progress import CVProgress, SharedProgress
 from svmcore.cv.result import PathCV
 from svmcore.cv.scores import make_score
 from svmcore.parallel import worker_count
+from svmcore.path.data import row_keys
 from svmcore.problem import border
 from svmcore.problem.columns import names_of
 from svmcore.problem.division import STRATEGIES
@@ -173,7 +174,9 @@ def _study(
     checked = None if factors is None else border.class_factors(factors, classes, codes, trained)
     which = divided(goal, classes.size, strategy)
     by_fold = factors if isinstance(factors, str) else checked  # "balanced" depends on the training rows
-    return Study(X, codes, classes, trained, by_fold, form, span, names, which, goal), scored
+    keys, numbers = np.unique(row_keys(X, codes if goal.target is None else goal.target), return_inverse=True)
+    same = None if keys.size == numbers.size else np.reshape(numbers, -1)
+    return Study(X, codes, classes, trained, by_fold, form, span, names, which, goal, same), scored
 
 
 def _own(array: Any) -> Any:

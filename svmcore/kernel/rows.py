@@ -83,6 +83,12 @@ class RowStore:
             self._room.give_back()
             self._room = None
 
+    def products(self, coefs: FloatArray) -> FloatArray:
+        """K times every row of `coefs`, as rows."""
+        if self.whole:
+            return np.asarray(coefs @ self.rows[:, : self.n])
+        return np.array([self.product(coef) for coef in coefs])
+
     def product(self, coef: FloatArray) -> FloatArray:
         """K coef. Rows that are stored are used. All others are computed."""
         index = np.flatnonzero(coef)

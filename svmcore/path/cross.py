@@ -14,17 +14,15 @@ from svmcore.kernel.points import aligned, dense_points, is_sparse, new_scratch,
 from svmcore.kernel.products import call_kernel
 from svmcore.kernel.table import facts_of, is_positive
 from svmcore.models.decision import Decision
-from svmcore.problem import border
 
 
 class Cross:
-    """k(x, variable) without the offset, for the rows x of X. `data` is the `Data` of a path."""
+    """k(x, variable) without the offset, for the rows x of X, which are checked. `data` is the `Data` of a path."""
 
     def __init__(self, data: Any, X: Any) -> None:
         self.data = data
         self.kernel = data.spec.kernel._replace(offset=0.0)
         self.given = self.kernel.kind == KernelKind.PRECOMPUTED
-        X = border.features(X)
         width = data.X.shape[1]
         if X.shape[1] != width:
             raise InputError(f"X has {X.shape[1]} columns; this path was computed with {width}")

@@ -112,6 +112,16 @@ def skip_to(replay, now, k, new):
 
 
 @jit
+def values_at(replay, now, knots, new, out):
+    """Go on from knot `now`, and write the variables at some knots, in increasing order. In place: out, new, replay."""
+    for row in range(knots.shape[0]):
+        skip_to(replay, now, knots[row], new)
+        now = knots[row]
+        for i in range(replay.beta.shape[0]):
+            out[row, i] = replay.beta[i]
+
+
+@jit
 def _grown(replay, i, new, total, size):
     """The sum of all values and that of their sizes, when variable i has taken its new value. In place: replay.beta."""
     total += new[i] - replay.beta[i]

@@ -38,45 +38,51 @@ def snapped(X: Any, tol: float, kernel: Any) -> Any:
     return X[first[np.reshape(of, -1)]]
 
 
-def _row_keys(X: Any, signs: FloatArray) -> Any:
+def row_keys(X: Any, target: Any) -> Any:
     """A key for each row. Two rows have the same key exactly when they are equal, with equal labels or targets."""
     if is_sparse(X):
         X = X.copy()
         X.sort_indices()
         X.eliminate_zeros()
         numbers: dict[tuple[bytes, bytes, float], int] = {}  # a dict compares rows of the same hash value by value
-        ends = zip(X.indptr[:-1], X.indptr[1:], signs.tolist(), strict=True)
-        keys = ((X.indices[a:b].tobytes(), X.data[a:b].tobytes(), sign) for a, b, sign in ends)
+        ends = zip(X.indptr[:-1], X.indptr[1:], target.tolist(), strict=True)
+        keys = ((X.indices[a:b].tobytes(), X.data[a:b].tobytes(), one) for a, b, one in ends)
         return np.array([numbers.setdefault(key, len(numbers)) for key in keys])
     rows = np.empty((X.shape[0], X.shape[1] + 1))
     rows[:, :-1] = X
-    rows[:, -1] = signs
+    rows[:, -1] = target
     rows += 0.0  # -0.0 equals 0.0
     return rows.view(np.dtype((np.void, rows.shape[1] * 8))).ravel()
 
 
-def merged(problem: Any, n_threads: int, together: bool) -> Data:
-    """The data of a classifier's path.
+def keys_of(problem: Any) -> Any:
+    """The `row_keys` of a problem's points."""
+    target = np.ones(problem.X.shape[0])
+    target[problem.qp.point] = problem.qp.c
+    return row_keys(problem.X, target)
 
-    The published algorithm keeps duplicates apart (`together` is False), as its tables do.
-    """
+
+def merged(problem: Any, n_threads: int, key: Any) -> Data:
+    """The data of a classifier's path. `key` as in `grouped`."""
     qp: DualQP = problem.qp
     n = problem.X.shape[0]
     weights = np.zeros(n)
     signs = np.ones(n)
     weights[qp.point] = qp.upper - qp.lower
     signs[qp.point] = qp.c
-    return grouped(problem, weights, signs, Form(), n_threads, together)
+    return grouped(problem, weights, signs, Form(), n_threads, key)
 
 
-def grouped(
-    problem: Any, weights: FloatArray, signs: FloatArray, form: Form, n_threads: int, together: bool = True
-) -> Data:
-    """Merge duplicates of equal label or target. They share variables, whose boxes are the sums of theirs."""
-    target = form.target if form.target.size else signs
-    key = _row_keys(problem.X, target) if together else np.arange(problem.X.shape[0])
+def grouped(problem: Any, weights: FloatArray, signs: FloatArray, form: Form, n_threads: int, key: Any) -> Data:
+    """Merge duplicates: points of equal `key` share variables, whose boxes are the sums of theirs.
+
+    `row_keys` says which points are equal, in label or target, too. Without a key all are kept apart.
+    """
     kept = np.flatnonzero(weights)
-    _, first, of = np.unique(key[kept], return_index=True, return_inverse=True)
+    if key is None:
+        first = of = np.arange(kept.size)
+    else:
+        _, first, of = np.unique(key[kept], return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")  # variables in order of first appearance
     rank = np.empty_like(order)
     rank[order] = np.arange(order.size)
@@ -87,7 +93,7 @@ def grouped(
     share[kept] = weights[kept] / total[group[kept]]
     of_each = kept[first[order]], np.bincount(group[kept], minlength=order.size)
     groups = Groups(group, share, *(np.concatenate([a, a]) if form.twins else a for a in of_each))
-    columns = replace(problem.columns, centre=problem.centre)
+    columns = problem.columns if problem.centre is None else replace(problem.columns, centre=problem.centre)
     return Data(
         problem.points, signs, weights, problem.spec, problem.classes, problem.qp.equality, groups, n_threads, columns, form
     )  # fmt: skip

@@ -9,6 +9,7 @@ linear in lambda (Hastie et al. 2004). Ong, Shao and Yang take steps of several 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -23,7 +24,7 @@ from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.rows import RowStore
 from svmcore.kernel.table import facts_of
-from svmcore.path.data import kernel_from, kernel_of, merged, oracle_of, snapped
+from svmcore.path.data import kernel_from, kernel_of, keys_of, merged, oracle_of, snapped
 from svmcore.path.headway import STALLED
 from svmcore.path.measure import LOST, check_path, lost_share, null_dim_is_zero, null_dim_of_duplicates
 from svmcore.path.middle import centred
@@ -164,7 +165,11 @@ def svm_path(
 
 
 class Way(NamedTuple):
-    """How to follow a path: its ends in lambda, its tracker, its limits, and whether null dimensions are wanted."""
+    """How to follow a path: its ends in lambda, its tracker, its limits.
+
+    Where `again` is not set, the finished path is not measured once more: its gap is the largest that the tracker has
+    measured, at the end and wherever lambda had halved.
+    """
 
     high: float | None
     low: float
@@ -172,7 +177,7 @@ class Way(NamedTuple):
     max_events: int | None = None
     cache_mb: float | None = None
     threads: int = 1
-    null: bool = True
+    again: bool = True
 
 
 def follow(
@@ -184,7 +189,10 @@ def follow(
     """
     if gram is not None:
         problem = problem._replace(centre=None)
-    return follow_data(merged(problem, way.threads, together=way.mode == "auto"), way, control, options, gram)
+    key = (
+        keys_of(problem) if way.mode == "auto" else None
+    )  # the published algorithm keeps duplicates apart, as its tables do
+    return follow_data(merged(problem, way.threads, key), way, control, options, gram)
 
 
 def follow_data(
@@ -204,12 +212,13 @@ def follow_data(
         else:
             record, top, store = _paper(data, K, way, watch, options)
         path = _assemble(data, record, top)
-        path._track = centred(path, store.product)
+        path._track = centred(path, store.products)
         path.stats |= {"factorization": way.mode, "n_kernel_evals": K.computed[0] if gram is None else 0}
         if path.ended == STALLED:
             path.stats["kernel_scale"] = float(np.max(np.abs(store.diagonal)))
         tracked = time.perf_counter()
-        path.stats |= _checked(path, store, way, control)
+        if way.again:
+            path.stats |= _checked(path, store, way, control)
         store.release()
         path.stats["seconds"]["measure"] = time.perf_counter() - tracked
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
@@ -282,8 +291,8 @@ class PathWatch:
         size = self.level + lam
         if self.first is None:
             self.first = size
-        way = np.log(self.first) - np.log(self.last) if self.first > self.last > 0.0 else 0.0
-        done = float(min(1.0, (np.log(self.first) - np.log(size)) / way)) if size > 0.0 and way > 0.0 else 1.0
+        way = math.log(self.first) - math.log(self.last) if self.first > self.last > 0.0 else 0.0
+        done = min(1.0, (math.log(self.first) - math.log(size)) / way) if size > 0.0 and way > 0.0 else 1.0
         status = self.control.poll(
             PathProgress(lam, tracker.n_events, tracker.m, done, self.control.seconds),
             lambda: (
@@ -371,7 +380,10 @@ def _paper(
     limit = limit_of(problem)
     with control.beginning():
         if way.high is None:
-            beta, top = limit_solution(smo, limit, max(options.start_tol, _ROUNDING))
+            beta, top = limit_solution(
+                smo, limit, max(options.start_tol, _ROUNDING),
+                lambda b: np.array(smo.K.product(np.flatnonzero(b), b[np.flatnonzero(b)])),
+            )  # fmt: skip
             slope = top.bias_slope
             lam = 2.0 * max(top.lam, way.low)
         else:
@@ -418,14 +430,12 @@ def _checked(path: Path, store: RowStore, way: Way, control: Control) -> dict[st
     least, most, one_in = _MEASURED
     n_knots, zero = path._track.knot.shape[0], null_dim_is_zero(path)
     some = None if n_knots <= _FEW else min(max(n_knots // one_in, least), most)
-    margins = 0 if zero or not way.null else None if some is None else 1
+    margins = 0 if zero else None if some is None else 1
     with control.beginning():
         found = check_path(path, store, go_on, most=some, null=margins)
-    gap = {"max_gap": max(path.stats["max_gap"], found.relative_gap, _share_lost(path))}
-    if not way.null:
-        return gap
+    gap = max(path.stats["max_gap"], found.relative_gap, _share_lost(path))
     null_dim = max(found.null_dim, null_dim_of_duplicates(path))
-    return gap | {"null_dim_max": null_dim, "null_dim_exact": zero or found.complete}
+    return {"max_gap": gap, "null_dim_max": null_dim, "null_dim_exact": zero or found.complete}
 
 
 def _share_lost(path: Path) -> float:

@@ -15,7 +15,7 @@ from svmcore._control import Control, new_control
 from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import FloatArray
-from svmcore.path.data import grouped, snapped
+from svmcore.path.data import grouped, keys_of, snapped
 from svmcore.path.driver import LAMBDA_MIN, PathProgress, Way, ends_of, follow_data, speak
 from svmcore.path.one_class import OneClassPath
 from svmcore.path.problem import Data, Form
@@ -268,7 +268,8 @@ class _Begin:
         names = names_of(X, problem["feature_names"])
         X = snapped(X, border.number("merge_tol", merge_tol, low=0.0), problem["kernel"])
         checked_problem = svr_problem(X, y, 1.0, 0.0, **problem | {"feature_names": names})
-        data = data_of(checked_problem, border.vector(y, "y", checked_problem.X.shape[0]), form, self.threads)
+        target = border.vector(y, "y", checked_problem.X.shape[0])
+        data = data_of(checked_problem, target, form, self.threads, keys_of(checked_problem))
         prepared = time.perf_counter()
         way = Way(*ends, max_events=self.max_events, cache_mb=self.cache_mb, threads=self.threads)
         path = follow_data(data, way, self.control)
@@ -284,8 +285,8 @@ class _Begin:
         return path
 
 
-def data_of(problem: Problem, target: FloatArray, form: Form, threads: int) -> Data:
-    """The data of a path, from the checked regression problem of C = 1 and epsilon = 0. `target` are its targets."""
+def data_of(problem: Problem, target: FloatArray, form: Form, threads: int, key: Any) -> Data:
+    """The data of a path, from the checked regression problem of C = 1 and epsilon = 0. `key` as in `grouped`."""
     n = problem.X.shape[0]
     weights = np.zeros(n)
     half = problem.qp.point.size // 2
@@ -298,7 +299,7 @@ def data_of(problem: Problem, target: FloatArray, form: Form, threads: int) -> D
             _demand_boxes(form.C * float(weights.max()))
         level = _middle(target[weights > 0.0]) if problem.qp.equality else 0.0
         form = form._replace(target=target - level, level=level)
-    return grouped(problem, weights, np.ones(n), form, threads)
+    return grouped(problem, weights, np.ones(n), form, threads, key)
 
 
 def _demand_boxes(largest: float) -> None:

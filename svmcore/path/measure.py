@@ -82,14 +82,14 @@ def measure(path: Any, point: Point, product: FloatArray) -> KnotMeasures:
     """The measures, from K beta with the embedded offset. `product` has a row for each row of `point.beta`."""
     lam, beta, bias = point
     problem = path._problem
-    lower, upper = problem.lower, problem.upper
+    room, back = problem.upper - beta, problem.lower - beta
     term = _terms(path, point)
     unshifted = term - product
     residual = unshifted - bias[:, None]
-    gap = np.maximum(residual * (upper - beta), residual * (lower - beta)).sum(axis=1) - bias * beta.sum(axis=1)
-    dual = -0.5 * np.einsum("ij,ij->i", beta, term + unshifted)
-    top = np.where(beta < upper, unshifted, -np.inf).max(axis=1, initial=-np.inf)
-    bottom = np.where(beta > lower, unshifted, np.inf).min(axis=1, initial=np.inf)
+    gap = np.maximum(residual * room, residual * back).sum(axis=1) - bias * beta.sum(axis=1)
+    dual = -0.5 * (beta * (term + unshifted)).sum(axis=1)
+    top = np.where(room > 0.0, unshifted, -np.inf).max(axis=1, initial=-np.inf)
+    bottom = np.where(back < 0.0, unshifted, np.inf).min(axis=1, initial=np.inf)
     violation = measures.spread(top, bottom, path._data.equality)
     size = 1.0 if path.parameter == "epsilon" else lam  # the violation is that of the dual variables themselves
     return KnotMeasures(violation / size, gap / np.maximum(np.abs(gap - dual), problem.floor), residual)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._types import FloatArray
+from svmcore._types import FloatArray, IntArray
 from svmcore.path import middle_jit
 from svmcore.path.middle_jit import CORNERS, Bounds
 from svmcore.path.record import Track, offsets
@@ -28,64 +28,61 @@ _AT_BOUND = 1e-11
 """A value that is closer to a bound than this share of its box is at the bound."""
 _ABOVE = 1e3
 """Above the first knot corners are looked for up to so many times its t."""
+_HELD = 1 << 18
+"""So many values of variables are held at most."""
 
 
-def centred(path: Any, product: Callable[[FloatArray], FloatArray]) -> Track:
-    """The track of a path, with the middle of all optimal intercepts. `product` is the function b -> K b."""
+def centred(path: Any, products: Callable[[FloatArray], FloatArray]) -> Track:
+    """The track of a path, with the middle of all optimal intercepts. `products` maps rows b to rows K b."""
     track: Track = path._track
     problem = path._problem
     if not path._data.equality:
         return track
     at, bias, slope = np.ascontiguousarray(track.knot[:, 0]), track.knot[:, 1].copy(), track.bias_slope
     near = _AT_BOUND * (problem.upper - problem.lower)
+    low, high = problem.lower + near, problem.upper - near
+    above = _ABOVE * float(at[0]) if track.open_top else 0.0
+    on = np.empty((2, near.size), dtype=np.bool_)
+    bounds = Bounds(problem.slope, np.empty(near.size), on[0], on[1])
+    scratch, room = np.empty((2, CORNERS)), np.empty((32 * CORNERS, 2))
     corners: list[FloatArray] = []
-    scratch = np.empty((2, CORNERS)), np.empty((2 * CORNERS, 2))
-    for first, last, b in _resting(path, near):
-        bounds = Bounds(problem.slope, problem.fixed - product(b), b < problem.upper - near, b > problem.lower + near)
-        begin, end = float(at[first]), float(at[last])
-        if first == 0 and track.open_top:
-            corners.append(_corners_above(bounds, begin, scratch))
-            slope = _slope_above(bounds)
-        corners.append(_corners(bounds, begin, end, scratch))
-        middle_jit.centre(bounds, at, bias, first if first == 0 else first + 1, last)
+    for runs, values in _resting(path, near):
+        rest = problem.fixed - products(values)
+        if runs[0, 0] == 0 and track.open_top:
+            slope = _slope_above(problem.slope[values[0] < high], problem.slope[values[0] > low])
+        done = 0
+        while done < len(runs):
+            more, n = middle_jit.centre(
+                runs[done:], values[done:], rest[done:], low, high, bounds, at, bias, above, scratch, room
+            )
+            done += int(more)
+            corners.append(room[: int(n)].copy())
     found = np.concatenate(corners) if corners else np.empty((0, 2))
     return _with_corners(track._replace(knot=np.column_stack([at, bias]), bias_slope=slope), found)
 
 
-def _resting(path: Any, near: FloatArray) -> Iterator[tuple[int, int, FloatArray]]:
-    """The first and the last knot of every run of knots between which all values stay at their bounds, and these values."""
+def _resting(path: Any, near: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Runs of knots between which all values stay at their bounds: their first and last knots, and these values."""
     track, record = path._track, replay(path)
     chord = np.ascontiguousarray(track.chord)
-    rest = middle_jit.Resting(near, np.empty(near.size), record.beta.copy())
     n, k = track.knot.shape[0], 0
     if n == 1:
         if middle_jit.is_still(record, chord, near, 0):
-            yield 0, 0, rest.b
+            yield np.zeros((1, 2), dtype=np.int64), record.beta[None]
         return
+    rest = middle_jit.Resting(near, np.empty(near.size), record.beta.copy())
+    many = max(1, min(n // 2, _HELD // near.size))
     while k + 1 < n:
-        first, last, k = (int(place) for place in middle_jit.next_rest(record, chord, rest, k))
-        if first >= 0:
-            yield first, last, rest.b
+        runs, values = np.empty((many, 2), dtype=np.int64), np.empty((many, near.size))
+        found, k = (int(number) for number in middle_jit.rests(record, chord, rest, k, runs, values))
+        if found:
+            yield runs[:found], values[:found]
 
 
-def _slope_above(bounds: Bounds) -> float:
-    """The slope of the middle for large t."""
-    ends = [bounds.slope[bounds.grows].max(initial=-np.inf), bounds.slope[bounds.shrinks].min(initial=np.inf)]
-    return float(np.mean([end for end in ends if np.isfinite(end)]))
-
-
-def _corners(bounds: Bounds, begin: float, end: float, scratch: tuple[FloatArray, FloatArray]) -> FloatArray:
-    """The corners of the middle strictly between two t: rows (t, middle), t falling."""
-    lines, rows = scratch
-    return rows[: int(middle_jit.corners(bounds, begin, end, lines, rows))].copy()
-
-
-def _corners_above(bounds: Bounds, end: float, scratch: tuple[FloatArray, FloatArray]) -> FloatArray:
-    """The corners above `end`, or, where these lead too far, those up to where the slope is that of large t."""
-    rows, highest = _corners(bounds, np.inf, end, scratch), _ABOVE * end
-    if not (rows[:, 0] > highest).any():
-        return rows
-    return np.vstack([[highest, middle_jit.middle(bounds, highest)], rows[rows[:, 0] < highest]])
+def _slope_above(grows: FloatArray, shrinks: FloatArray) -> float:
+    """The slope of the middle for large t, from the slopes of the variables that can grow, and that can shrink."""
+    low, high = float(grows.max(initial=-np.inf)), float(shrinks.min(initial=np.inf))
+    return high if low == -np.inf else low if high == np.inf else 0.5 * (low + high)
 
 
 def _with_corners(track: Track, corners: FloatArray) -> Track:
@@ -96,7 +93,7 @@ def _with_corners(track: Track, corners: FloatArray) -> Track:
     source = np.maximum(place - 1, 0)
     # Most corners are near the top. What lies behind the last of them is moved as a whole.
     cut = int(place[-1])
-    knots = np.insert(np.arange(cut), place, source)
+    knots = np.sort(np.concatenate([np.arange(cut), source]))
     new = place + np.arange(place.size)
     knot, chord = track.knot[knots], track.chord[knots]
     knot[new], chord[new] = corners, 0.0

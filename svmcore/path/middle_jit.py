@@ -91,6 +91,25 @@ def next_rest(replay, chord, rest, k):
 
 
 @jit
+def rests(replay, chord, rest, k, runs, values):
+    """Find the next runs, as many as there is room for: (first knot, last knot), and the values there.
+
+    Returns how many there are, and where the record is now. In place: runs, values, replay.side, replay.beta, rest.
+    """
+    n = 0
+    last_knot = replay.offset.shape[0] - 2
+    while k < last_knot and n < runs.shape[0]:
+        first, last, k = next_rest(replay, chord, rest, k)
+        if first >= 0:
+            runs[n, 0] = first
+            runs[n, 1] = last
+            for i in range(values.shape[1]):
+                values[n, i] = rest.b[i]
+            n += 1
+    return n, k
+
+
+@jit
 def _highest(slope, rest, on, sign, t):
     """The largest of the lines of one side at t. -inf where there is none."""
     best = -np.inf
@@ -176,7 +195,36 @@ def corners(bounds, begin, end, scratch, out):
 
 
 @jit
-def centre(bounds, at, bias, first, last):
-    """Put the bias of some knots into the middle. In place: bias."""
-    for k in range(first, last + 1):
-        bias[k] = middle(bounds, at[k])
+def centre(runs, values, rest, low, high, bounds, at, bias, above, scratch, out):
+    """Put the bias into the middle in some runs, and write the corners there, as rows (t, middle).
+
+    A variable grows below `high`, and shrinks above `low`. With above > 0 the run at knot 0 goes on upwards to this t.
+    Returns how many runs are done, as far as there is room, and how many rows there are.
+    In place: bias, out, bounds, scratch.
+    """
+    n = 0
+    for r in range(runs.shape[0]):
+        if n + 2 * scratch.shape[0] * scratch.shape[1] > out.shape[0]:
+            return r, n
+        for i in range(low.shape[0]):
+            bounds.rest[i] = rest[r, i]
+            bounds.grows[i] = values[r, i] < high[i]
+            bounds.shrinks[i] = values[r, i] > low[i]
+        first, last = runs[r, 0], runs[r, 1]
+        if first == 0 and above > 0.0:
+            begin = n
+            n += corners(bounds, np.inf, at[0], scratch, out[n:])
+            far = begin
+            while far < n and out[far, 0] >= above:
+                far += 1
+            if far > begin:  # they lead too far
+                out[begin, 0] = above
+                out[begin, 1] = middle(bounds, above)
+                for row in range(far, n):
+                    out[begin + 1 + row - far, 0] = out[row, 0]
+                    out[begin + 1 + row - far, 1] = out[row, 1]
+                n += begin + 1 - far
+        n += corners(bounds, at[first], at[last], scratch, out[n:])
+        for k in range(first if first == 0 else first + 1, last + 1):
+            bias[k] = middle(bounds, at[k])
+    return runs.shape[0], n

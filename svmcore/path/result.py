@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _SAME = 1e-10  # events that are closer than this, relative to the size of the linear term, are one breakpoint
 _END = 1e-12  # an event that is so close to an end of the path, relatively, is at the end
 _CHUNK = 1 << 22  # so many kernel or decision values are held at a time
+_HELD = 1 << 16  # so many values of variables are written in one call
 
 
 class PathCertificate(NamedTuple):
@@ -217,11 +218,15 @@ class Path(OfColumns):
 
         Events give the bounds, and knots give the values on the elbow.
         """
-        record, new, now = replay(self), np.empty(self._problem.slope.size), 0
-        for k in knots.tolist():
-            curve_jit.skip_to(record, now, k, new)
-            now = k
-            yield record.beta.copy()
+        record, now = replay(self), 0
+        new = np.empty(record.beta.size)
+        step = max(1, _HELD // record.beta.size)
+        for begin in range(0, knots.size, step):
+            some = knots[begin : begin + step]
+            values = np.empty((some.size, new.size))
+            curve_jit.values_at(record, now, some, new, values)
+            yield from values
+            now = int(some[-1])
 
     def _lambdas_of(self, C: Any) -> tuple[FloatArray, FloatArray, bool]:
         """Lambda and C as arrays, and whether C was one number.
@@ -271,29 +276,24 @@ class Path(OfColumns):
         right = np.clip(np.searchsorted(-at, -lam[order], side="left"), 0, at.size - 1)
         left = np.where((lam[order] >= at[0]) | (at.size == 1), 0, np.maximum(right - 1, 0))
         right = np.where(lam[order] >= at[0], 0, right)
-        needed = np.unique(np.concatenate([left, right]))
+        t0, t1 = at[left], at[right]
+        apart = np.where(t0 > t1, t0 - t1, 1.0)
+        mu = np.where(t0 > t1, (t0 - lam[order]) / apart, 0.0)
+        rest = np.where(t0 > t1, (lam[order] - t1) / apart, 1.0)
         out = np.empty((lam.size, self._problem.slope.size))
+        step = max(1, _CHUNK // out.shape[1])
+        for begin in range(0, lam.size, step):
+            some = slice(begin, begin + step)
+            needed = np.unique(np.concatenate([left[some], right[some]]))
+            values = np.array(list(self._vectors(needed)))
+            above, below = (values[np.searchsorted(needed, side[some])] for side in (left, right))
+            between = (
+                rest[some, None] * above + mu[some, None] * below
+            )  # their difference would lose what is small below
+            out[order[some]] = np.where(above == below, above, between)
         bias = np.empty(lam.size)
-        source = self._vectors(needed)
-        held: dict[int, FloatArray] = {}
-        position = 0
-        for row, first, last in zip(order, left, right, strict=True):
-            while position < needed.size and needed[position] <= last:
-                held[int(needed[position])] = next(source)
-                position += 1
-            for old in [k for k in held if k < first]:
-                del held[old]
-            t0, t1 = at[first], at[last]
-            mu, rest = ((t0 - lam[row]) / (t0 - t1), (lam[row] - t1) / (t0 - t1)) if t0 > t1 else (0.0, 1.0)
-            above, below = (
-                held[int(first)],
-                held[int(last)],
-            )  # weighted: their difference would lose what is small below
-            out[row] = np.where(above == below, above, rest * above + mu * below)
-            bias[row] = rest * track.knot[first, 1] + mu * track.knot[last, 1]
-            if lam[row] > at[0]:
-                bias[row] += track.bias_slope * (lam[row] - at[0])
-        return out, bias
+        bias[order] = rest * track.knot[left, 1] + mu * track.knot[right, 1]
+        return out, np.where(lam > at[0], bias + track.bias_slope * (lam - at[0]), bias)
 
     # ---- views ---------------------------------------------------------------------------------------------------
 
@@ -439,23 +439,8 @@ class Path(OfColumns):
 
     def decision_function(self, X: Any, C: Any) -> FloatArray:
         """f(x) for every row of X. With an array of C: one row of the result per C."""
-        lam, _, scalar = self._lambdas_of(C)
-        X = self._data.columns.apply(X)
-        beta, bias = self._hat(lam)
-        offset = self._data.spec.kernel.offset
-        bias = bias + (0.0 if self._data.equality else offset * beta.sum(axis=1))
-        cross = Cross(self._data, X)
-        support = np.flatnonzero(np.any(beta != 0.0, axis=0))
-        coef, columns = np.ascontiguousarray(beta[:, support]), cross.columns(support)
-        out = np.empty((lam.size, cross.n))
-        step = max(1, _CHUNK // max(1, support.size))
-        for start in range(0, cross.n, step):
-            rows = np.arange(start, min(start + step, cross.n))
-            out[:, rows] = coef @ cross.block(rows, columns).T
-        out += bias[:, None]
-        out /= self._divisor(lam)[:, None]
-        out += self._data.form.level
-        return out[0] if scalar else out
+        out = decisions(self, C, Cross(self._data, self._data.columns.apply(X)))
+        return out[0] if np.ndim(C) == 0 else out
 
     def predict(self, X: Any, C: Any) -> NDArray[Any]:
         """The class of every row of X, or the value for regression. With an array of C: one row of the result per C."""
@@ -582,6 +567,25 @@ class Path(OfColumns):
         from svmcore.path.solution import save_path
 
         save_path(self, file)
+
+
+def decisions(path: Path, C: Any, cross: Cross) -> FloatArray:
+    """f(x) of the rows of `cross`, one row per C."""
+    lam, _, _ = path._lambdas_of(C)
+    beta, bias = path._hat(lam)
+    offset = path._data.spec.kernel.offset
+    bias = bias + (0.0 if path._data.equality else offset * beta.sum(axis=1))
+    support = np.flatnonzero(np.any(beta != 0.0, axis=0))
+    coef, columns = np.ascontiguousarray(beta[:, support]), cross.columns(support)
+    out = np.empty((lam.size, cross.n))
+    step = max(1, _CHUNK // max(1, support.size))
+    for start in range(0, cross.n, step):
+        rows = np.arange(start, min(start + step, cross.n))
+        out[:, rows] = coef @ cross.block(rows, columns).T
+    out += bias[:, None]
+    out /= path._divisor(lam)[:, None]
+    out += path._data.form.level
+    return out
 
 
 __all__ = ["Path", "PathCertificate", "StepCurve"]

@@ -5,6 +5,7 @@ SMO or the engine of small problems finds it, the fast tracker refines it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,7 +101,8 @@ def limit_of(problem: BoxPath) -> Limit:
     """The limit of a problem, by bisection over the different slopes. Slopes that differ by rounding count as one."""
     if not problem.equality:
         return Limit(0.0, problem.slope == 0.0)
-    slopes = np.unique(problem.slope)[::-1]
+    slopes = np.sort(problem.slope)[::-1]
+    slopes = slopes[np.append(True, slopes[1:] < slopes[:-1])]
     top = np.concatenate([[True], slopes[:-1] - slopes[1:] > _EQUAL * np.max(np.abs(slopes))])
     starts = np.flatnonzero(top)
     lowest = slopes[np.append(starts[1:] - 1, slopes.size - 1)]  # of each class of equal slopes
@@ -144,8 +146,10 @@ def limit_point(problem: BoxPath, limit: Limit) -> FloatArray:
     return beta
 
 
-def limit_solution(smo: Smo, limit: Limit, tol: float) -> tuple[FloatArray, Top]:
-    """The solution for every large t, to a relative `tol`, and the t down to which it holds.
+def limit_solution(
+    smo: Smo, limit: Limit, tol: float, product: Callable[[FloatArray], FloatArray]
+) -> tuple[FloatArray, Top]:
+    """The solution for every large t, to a relative `tol`, and the t down to which it holds. `product` is b -> K b.
 
     Tied variables minimise 1/2 b'Kb - fixed'b under their share of the sum. The rest of the linear term is constant on them.
     """
@@ -156,8 +160,7 @@ def limit_solution(smo: Smo, limit: Limit, tol: float) -> tuple[FloatArray, Top]
         scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(problem.upper - problem.lower))
         beta = smo.solve(problem.fixed, lower, upper, beta, max(tol * scale, NONZERO))
         smo.control.demand()
-    index = np.flatnonzero(beta)
-    pull = np.array(K.product(index, beta[index])) - problem.fixed  # the bias and t slope must outweigh this
+    pull = product(beta) - problem.fixed  # the bias and t slope must outweigh this
     return beta, Top(_first_event(problem, limit, beta, pull), True, limit.level)
 
 
@@ -207,7 +210,7 @@ def put_at_top(tracker: Tracker, smo: Smo, high: float | None, low: float) -> To
         _settle(tracker, high, smo.at(high, limit_point(problem, limit), tol), smo.control)
         is_open = at_rest(tracker.state.beta, problem, limit)
         return Top(high, is_open, limit.level if is_open else 0.0)
-    beta, top = limit_solution(smo, limit, _ROUGH)
+    beta, top = limit_solution(smo, limit, _ROUGH, tracker.store.product)
     lam = 2.0 * max(top.lam, low)
     if not lam > 0.0:
         lam = max(tracker.level, NONZERO)

@@ -114,10 +114,10 @@ class Tracker:
         self.level, self.floor = problem.level, problem.floor
         self.batch = batch
         self.store = RowStore(oracle, budget, go_on=rows_while or (lambda done: go_on()))
-        mean = float(np.mean(self.store.diagonal)) if n else 1.0
+        mean = float(self.store.diagonal.sum()) / n
         self.bump = (mean if mean > 0.0 else 1.0) if self.equality else 0.0
-        curved = self.store.diagonal[self.store.diagonal > 0.0]
-        self.still = STILL / float(np.median(curved)) if len(curved) else STILL
+        curved = np.sort(self.store.diagonal[self.store.diagonal > 0.0])
+        self.still = STILL / float(curved[curved.size // 2]) if curved.size else STILL
         self.capacity = int(min(n + SPARE, ELBOW))
         self.state = new_state(n, self.lower, self.upper, self.capacity)
         self.work = ej.Work(np.zeros(n + 2), np.zeros(n + 2), np.zeros(n), np.zeros(n))
@@ -313,7 +313,8 @@ class Tracker:
             if not (np.isfinite(matrix).all() and np.isfinite(wanted).all()):  # the factor has lost all digits
                 return
             try:
-                force = np.linalg.lstsq(matrix, wanted, rcond=None)[0]
+                one = matrix.size == 1 and matrix[0, 0] != 0.0
+                force = wanted / matrix[0] if one else np.linalg.lstsq(matrix, wanted, rcond=None)[0]
             except np.linalg.LinAlgError:  # the elbow is singular to rounding, so no better step is known
                 return
             step = free + force @ answers
@@ -594,7 +595,12 @@ class Tracker:
                 if stop is None:
                     continue
             factor = ended or stop is not None or state.cnt[ej.SINCE] >= self.refresh_every or code == ej.FLUSH
-            gap = np.inf if trouble or self._lost() else self._refresh(self.lam, factor)
+            if trouble or self._lost():
+                gap = np.inf
+            elif ended and ej.look(self.setting, state, self.lower, self.upper):
+                gap = 0.0  # as good as can be, and the state has noted it
+            else:
+                gap = self._refresh(self.lam, factor)
             loosen_chord(self.recorder.log, np.inf, np.inf)  # it is not known by how much
             pj.correct_knot(self.state, self.recorder.log)
             if not gap <= REDO_GAP and self.refresh_every > 4:

@@ -81,7 +81,8 @@ class Inverse:
         self.tracker = tracker
         self.rest = 0  # so many events are still to be followed without windows
         self.penalty = REST  # the length of the next rest
-        self.least = max(FEWEST, int(WORTH / max(1, tracker.n)))
+        self.least = max(FEWEST, int(WORTH / tracker.n))
+        self.slice = REST if 2 * self.least <= tracker.n else 1 << 60  # of few points no window will pay
         self.n_inverses = 0
 
     @cached_property
@@ -164,7 +165,7 @@ class Inverse:
     def _steps(self, opt: pj.Options) -> int:
         tracker = self.tracker
         known = tracker.n_events
-        code = tracker.factor.advance(opt._replace(budget=min(opt.budget, max(self.rest, REST))))
+        code = tracker.factor.advance(opt._replace(budget=min(opt.budget, max(self.rest, self.slice))))
         self.rest = max(0, self.rest - max(1, tracker.n_events - known))
         return code
 
