@@ -233,7 +233,7 @@ def test_others_protocols_have_their_rows(tiny):
     ours, *others = tuned.rows.values()
     assert ours["score"]["best_error"] < 0.5
     assert ours["met"]
-    assert {row["wall"][0] for row in others if "printed" in row["solver"]} == set(gpu.PRINTED[10].values())
+    assert {row["wall"][0] for row in others if "printed" in row["solver"]} == set(gpu.PRINTED["10 columns"].values())
     assert sum("estimated from 3 of 500 fits" in row["solver"] for row in others) == 1
     assert [row[0] for row in gpu_grid(found["gpu"]).rows] == list(tuned.rows)
     assert len(found["intel"]) == 6
@@ -437,6 +437,7 @@ def test_others_protocols_have_their_tables(tiny):
     for results in tiny.values():
         assert "](fast-" in fast.page(results) or not cases(results, "gpu")
     assert "Not measured" in fast.gamma_block(Results())
+    assert "times what the draws do" in fast.gamma_verdict(cases(tiny["gamma"], "gamma"))
     assert fast.gamma_block(tiny["gamma"]).count("|") > 20
 
 

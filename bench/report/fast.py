@@ -155,11 +155,33 @@ def gamma_grid(found: list[Case]) -> Grid:
     for name, each in ways.items():
         cells = [name.removeprefix("svmcore, "), duration(float(each["seconds"].sum()))]
         for key in ("error", "log_loss"):
-            apart = each[key] - ways[gamma.SEARCH][key]
-            noise = apart.std(ddof=1) / np.sqrt(len(apart)) if len(apart) > 1 else 0.0
-            cells += [f"{each[key].mean():.3f}", "-" if name == gamma.SEARCH else f"{apart.mean():+.3f} ± {noise:.3f}"]
+            mean, noise = _apart(each[key], ways[gamma.SEARCH][key])
+            cells += [f"{each[key].mean():.3f}", "-" if name == gamma.SEARCH else f"{mean:+.3f} ± {noise:.3f}"]
         rows.append(cells)
     return Grid(["way", "all sets", "error", "more than the search", "log loss", "more than the search"], rows)
+
+
+def gamma_verdict(found: list[Case]) -> str:
+    """Which ways differ from the search by more than two standard errors."""
+    ways, said = gamma_differences(found), []
+    for key, called in (("error", "error"), ("log_loss", "log loss")):
+        for name, each in ways.items():
+            mean, noise = _apart(each[key], ways[gamma.SEARCH][key])
+            if name != gamma.SEARCH and abs(mean) > 2.0 * noise > 0.0:
+                said.append(f"{name.removeprefix('svmcore, ')} has {'more' if mean > 0 else 'less'} {called}")
+    beyond = (
+        f"Beyond noise, two standard errors: {'; '.join(said)}."
+        if said
+        else "No difference is beyond two standard errors."
+    )
+    cheap, dear = (float(ways[name]["seconds"].sum()) for name in (gamma.DRAWS, gamma.GRID))
+    return f"{beyond} The grid costs {dear / cheap:.0f} times what the draws do."
+
+
+def _apart(values: np.ndarray, others: np.ndarray) -> tuple[float, float]:
+    """The mean difference, and its standard error."""
+    apart = values - others
+    return float(apart.mean()), float(apart.std(ddof=1) / np.sqrt(len(apart))) if len(apart) > 1 else 0.0
 
 
 def linear_grid(found: list[Case]) -> Grid:
@@ -325,4 +347,5 @@ def gamma_block(results: Results) -> str:
     """The measured part of docs/tune.md."""
     if not cases(results, "gamma"):
         return "Not measured yet: `python -m bench run gamma`."
-    return "\n\n".join([_GAMMA, gamma_grid(cases(results, "gamma")).markdown(), of_suites(results, "gamma")])
+    found = cases(results, "gamma")
+    return "\n\n".join([_GAMMA, gamma_grid(found).markdown(), gamma_verdict(found), of_suites(results, "gamma")])
