@@ -45,6 +45,15 @@ def origin(environments: list[dict[str, Any]]) -> str:
     return "; ".join(said) + "."
 
 
+def versions(results: Results) -> str:
+    """Of the packages and of Python, in all runs that are shown."""
+    found: dict[str, dict[str, None]] = {}
+    for env in results.kind("environment"):
+        for name, number in {"Python": env["python"], **env["packages"]}.items():
+            found.setdefault(name, {})[number] = None
+    return "Versions: " + ", ".join(f"{name} {' and '.join(numbers)}" for name, numbers in found.items()) + "."
+
+
 def of_suites(results: Results, *suites: str) -> str:
     """The origin of the rows of some suites."""
     return origin([r["from"] for r in results.records if r.get("suite") in suites and "from" in r])
@@ -333,7 +342,7 @@ def page(results: Results) -> str:
             parts += [f"## {each.title}", *([picture(results, each.picture)] if each.picture else [])]
             parts += [block if isinstance(block, str) else block.markdown() for block in blocks]
             parts += [missed(results)] * (each.suite == "fit") + [of_suites(results, each.suite)]
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(part for part in [versions(results), *parts] if part)
 
 
 def sections(results: Results) -> Iterator[Section]:
