@@ -392,7 +392,8 @@ def written(file: Path, records: list[dict]) -> Path:
 def test_a_later_run_replaces_the_whole_case(tmp_path, monkeypatch):
     """Everybody's row of a case is of one run; what no figure is left of is not named."""
     old = run_of("old", record("svmcore", [2.0]), record("A", [6.0]), record("B", [8.0]))
-    new = run_of("new", record("svmcore", [1.0]), record("A", [3.0]))
+    skip = {"kind": "skip", "suite": "fit", "problem": "p", "solver": "B", "why": "not installed"}
+    new = run_of("new", record("svmcore", [1.0]), skip, record("A", [3.0]))
     other = run_of("other", {**record("svmcore", [1.0]), "group": "another class"})
     files = [written(tmp_path / f"{k}.jsonl", records) for k, records in enumerate([old, other, new])]
     module = import_module("bench.report.published")  # its function has the same name
@@ -411,6 +412,7 @@ def test_what_is_lost_is_listed_and_bold(tmp_path):
     share, grid = fast.lost_grid(results)
     assert share == "1 of 2"
     assert [row[2] for row in grid.rows] == ["scikit-learn"]
+    assert len(grid.columns) == len(grid.rows[0])
     assert "**0.5x**" in readme_block(results)
     assert "1 of 2 comparisons are lost" in fast.page(results)
     assert "B 1" in fast.missed(results)

@@ -74,7 +74,7 @@ def lost_grid(results: Results) -> tuple[str, Grid]:
         for each in lost
     ]  # fmt: skip
     return f"{len(lost)} of {len(found)}", Grid(
-        ["suite", "problem", "who is faster", "its time", "ours", "its / ours"], rows
+        ["suite", "problem", "who is faster", "its time", "ours", "its / ours", "the same answer"], rows
     )
 
 
@@ -105,7 +105,7 @@ def missed(results: Results) -> str:
 def intel_grid(found: list[Case]) -> Grid:
     """A row a case; a time in parentheses is that of somebody who stopped before the answer."""
     rows = []
-    names = list(dict.fromkeys(name for case in found for name in case.rows))
+    names = solvers(found)
     for case in found:
         assert case.ours is not None
         cells = []
@@ -113,18 +113,13 @@ def intel_grid(found: list[Case]) -> Grid:
             row = case.rows.get(name)
             text = "-" if row is None else duration(seconds(row))
             cells.append(text if row is None or row["met"] else f"({text})")
-        others = [case.rows[name] for name in names if name in case.rows and case.rows[name] is not case.ours]
-        ratios = [mark(seconds(row) / seconds(case.ours), row["met"]) for row in others]
-        rows.append(
-            [
-                case.group,
-                case.problem["name"],
-                f"{case.problem['n']:,} x {case.problem['d']}",
-                *cells,
-                ", ".join(ratios),
-            ]
-        )
-    return Grid(["data", "machine", "rows x features", *names, "theirs / ours"], rows)
+        ratios = []
+        for name in names[1:]:
+            row = case.rows.get(name)
+            ratios.append("-" if row is None else mark(seconds(row) / seconds(case.ours), row["met"]))
+        size = f"{case.problem['n']:,} x {case.problem['d']}"
+        rows.append([case.group, case.problem["name"], size, *cells, *ratios])
+    return Grid(["data", "machine", "rows x features", *names, *(f"{name} / ours" for name in names[1:])], rows)
 
 
 def bilevel_grid(found: list[Case]) -> Grid:
@@ -167,7 +162,9 @@ def gamma_grid(found: list[Case]) -> Grid:
             mean, noise = _apart(each[key], ways[gamma.SEARCH][key])
             cells += [f"{each[key].mean():.3f}", "-" if name == gamma.SEARCH else f"{mean:+.3f} ± {noise:.3f}"]
         rows.append(cells)
-    return Grid(["way", "all sets", "error", "more than the search", "log loss", "more than the search"], rows)
+    sets = groups(found)
+    head = f"way, {len(sets)} sets, {max(map(len, sets.values()))} times each"
+    return Grid([head, "all sets", "error", "more than the search", "log loss", "more than the search"], rows)
 
 
 def gamma_verdict(found: list[Case]) -> str:
@@ -293,9 +290,8 @@ _MANY = (
     "10,000 permutations of five folds, beside scikit-learn's function; one certified fit, beside LIBSVM's core alone."
 )
 _GAMMA = (
-    f"{len(gamma.SETS)} sets, {gamma.TRIALS} times each with other rows, up to {gamma.ROWS} of them, five folds. Error and "
-    "log loss are those of the rows left, and the seconds those of one time over all sets. After ± stands the standard error "
-    "over the sets."
+    f"C and gamma by the error of five folds of up to {gamma.ROWS} rows, each time of other ones. Error and log loss are "
+    "those of the rows left, and the seconds those of one time over all sets. After ± is the standard error over the sets."
 )
 
 

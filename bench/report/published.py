@@ -121,7 +121,7 @@ def _place(record: dict[str, Any]) -> tuple[Any, ...]:
 
 def publish(results: Results) -> None:
     """Keep the figures to show: of every case those of the last run that has it."""
-    figures = [record for record in results.records if "from" in record]
+    figures = [record for record in results.records if record["kind"] in ("row", "table", "threads")]
     last = {_place(record): id(record["from"]) for record in figures}
     lines = []
     for env in results.kind("environment"):
