@@ -66,23 +66,6 @@ def test_rows_on_a_tie_are_decided_by_exact_values():
     assert found.tolist() == machines.division.choose(machines._values(rows)).tolist()
 
 
-def test_where_float32_tells_nothing_every_row_is_asked_again():
-    machines = machines_of("ovo")
-    rows = np.random.default_rng(0).normal(size=(600, 2)) * 1e6
-    found, again = asked_again(machines, rows)
-    assert again == 600
-    assert found.tolist() == machines.division.choose(machines._values(rows)).tolist()
-
-
-def test_one_far_row_costs_no_more_than_its_neighbours():
-    machines = machines_of("ovo")
-    rows = np.random.default_rng(0).normal(size=(1200, 2))
-    rows[-1] = 1e30
-    found, again = asked_again(machines, rows)
-    assert again <= 200
-    assert found.tolist() == machines.division.choose(machines._values(rows)).tolist()
-
-
 def test_many_support_vectors_come_in_pieces():
     X, y = clouds(1400, k=3)
     noise = np.random.default_rng(3).permutation(y)
@@ -91,15 +74,6 @@ def test_many_support_vectors_come_in_pieces():
     rows = np.random.default_rng(1).normal(size=(700, 2))
     found, _ = asked_again(machines, rows)
     assert found.tolist() == machines.division.choose(machines._values(rows)).tolist()
-
-
-def test_threads_change_nothing(monkeypatch):
-    machines = machines_of("ovo")
-    rows = np.random.default_rng(0).normal(size=(3000, 2))
-    alone = asked_again(machines, rows)
-    monkeypatch.setattr("svmcore._threads.WORTH_A_THREAD", 0.0)
-    found = machines._ballot.choose(rows, machines._values_of, 3)
-    assert found.tolist() == alone[0].tolist()
 
 
 def test_the_estimator_asks_the_ballot(monkeypatch):

@@ -6,8 +6,6 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import svmcore
@@ -54,59 +52,6 @@ def test_tolerance_is_met(kernel, C, tol):
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("solver", ["block", "auto"])
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("kernel", ["rbf", "linear"])
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_formulations_agree_with_smo(solver, loss, kernel, fit_intercept):
-    X, y = mixture()
-    problem = {"kernel": kernel, "loss": loss, "fit_intercept": fit_intercept}
-    weights = np.random.default_rng(1).integers(0, 3, len(y)).astype(float)
-    for extra in ({}, {"sample_weight": weights}, {"class_weight": {1: 2.0, -1: 0.5}}):
-        if fit_intercept is False and not extra:
-            extra = {"intercept_scaling": 1.5}
-        mine = svmcore.train_svc(X, y, 3.0, tol=1e-6, solver=solver, **problem, **extra)
-        other = svmcore.train_svc(X, y, 3.0, tol=1e-6, solver="smo", **problem, **extra)
-        assert mine.converged
-        assert mine.objective == pytest.approx(other.objective, rel=1e-7)
-        assert mine.intercept == pytest.approx(other.intercept, abs=1e-4)
-
-
-@pytest.mark.compiled
-@pytest.mark.parametrize("solver", ["block", "auto"])
-@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
-@pytest.mark.parametrize("kernel", ["rbf", "linear"])
-def test_regression_agrees_with_smo(solver, loss, kernel):
-    X, _ = mixture()
-    y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(2).standard_normal(len(X))
-    options = {"kernel": kernel, "loss": loss, "tol": 1e-6}
-    mine = svmcore.train_svr(X, y, 5.0, 0.05, solver=solver, **options)
-    other = svmcore.train_svr(X, y, 5.0, 0.05, solver="smo", **options)
-    assert mine.converged
-    assert mine.objective == pytest.approx(other.objective, rel=1e-7)
-    assert np.abs(mine.decision_function(X) - other.decision_function(X)).max() < 1e-3
-
-
-@pytest.mark.parametrize("kernel", ["linear", "rbf"])
-@pytest.mark.parametrize("solver", ["block", "interior"])
-def test_solvers_reach_the_optimum_of_libsvm(solver, kernel):
-    svm = pytest.importorskip("sklearn.svm")
-    X, y = mixture()
-    reference = svm.SVC(C=2.0, kernel=kernel, gamma=0.3, tol=1e-10).fit(X, y)
-    mine = svmcore.train_svc(X, y, 2.0, kernel=kernel, gamma=0.3, tol=1e-8, solver=solver)
-    assert mine.solver == solver
-    assert np.abs(mine.decision_function(X) - reference.decision_function(X)).max() < 1e-4
-
-
-def test_duplicates_and_contradictions():
-    X, y = mixture(200 if not DISABLED else 40)
-    twice, labels = np.vstack([X, X[:50], X[:50]]), np.concatenate([y, -y[:50], y[:50]])
-    for C in (1.0, 100.0):
-        for tol in (1e-3, 1e-6):
-            certified(svmcore.train_svc(twice, labels, C, tol=tol, solver="block"), twice, labels, C, tol)
-
-
-@pytest.mark.compiled
 def test_near_duplicates_at_large_cost():
     X, y = mixture(1200)
     rng = np.random.default_rng(0)
@@ -133,16 +78,6 @@ def test_blocks_smaller_than_the_problem(n):
         solution = svmcore.train_svc(X, y, C, gamma=0.2, solver="block")
         certified(solution, X, y, C, 1e-3, gamma=0.2)
         assert solution.stats["n_outer"] > 1
-
-
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("tol", [1e-3, 1e-9])
-def test_crowded_problems_with_costly_kernel_values(loss, tol, monkeypatch):
-    monkeypatch.setattr(block, "SMALL_COSTLY", SIZE // 4)
-    monkeypatch.setattr(block, "LEAST_BLOCK", SIZE // 2)
-    X, y = mixture(d=70)
-    solution = svmcore.train_svc(X, y, 2.0, gamma=1 / 70, tol=tol, loss=loss, solver="block")
-    certified(solution, X, y, 2.0, tol, gamma=1 / 70, loss=loss)
 
 
 @pytest.mark.compiled
@@ -184,33 +119,6 @@ def test_a_stretch_without_progress_is_a_crawl_and_too_many_of_them_never_end():
     assert watch.endless
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_parts_of_working_sets(loss, fit_intercept, monkeypatch):
-    X, y = mixture(noise=0.3)
-    problem = {"loss": loss, "fit_intercept": fit_intercept}
-    plain = svmcore.train_svc(X, y, 50.0, tol=1e-8, solver="block", **problem)
-    monkeypatch.setattr(block, "LEAST_PIECE", 20)
-    monkeypatch.setattr(block, "PIECE_PER_VARIABLE", 0)
-    monkeypatch.setattr(block, "LEAST_SHRUNK", 8)
-    monkeypatch.setattr(block, "SHRINK", 0.95)
-    parts = []
-    monkeypatch.setattr(
-        block, "gram_among", lambda matrix, members: parts.append(members) or tiles.gram_among(matrix, members)
-    )
-    solution = svmcore.train_svc(X, y, 50.0, tol=1e-8, solver="block", **problem)
-    certified(solution, X, y, 50.0, 1e-8, **problem)
-    assert solution.objective == pytest.approx(plain.objective, rel=1e-9)
-    assert parts
-
-
-def test_hard_margin():
-    X = np.array([[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]])
-    solution = svmcore.train_svc(X, [-1, -1, 1, 1], np.inf, kernel="linear", tol=1e-8, solver="block")
-    assert solution.converged
-    assert solution.decision_function(X)[[1, 2]] == pytest.approx([-1.0, 1.0], abs=1e-6)
-
-
 @pytest.mark.parametrize("points", [[[0.0], [1.0], [0.0]], [[0.0], [2.0], [1.0]]], ids=["shared", "overlapping"])
 @pytest.mark.parametrize("kernel", ["linear"])
 def test_unbounded_hard_margin_says_so(points, kernel):
@@ -218,88 +126,6 @@ def test_unbounded_hard_margin_says_so(points, kernel):
         warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
         solution = svmcore.train_svc(points, [-1, -1, 1], np.inf, kernel=kernel, solver="block", time_limit=600.0)
     assert solution.status is Status.UNBOUNDED
-
-
-def test_indefinite_kernels_end():
-    X, y = mixture(100 if not DISABLED else 30)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
-        solution = svmcore.train_svc(
-            X, y, 10.0, kernel="sigmoid", gamma=1.0, coef0=-1.0, solver="block", time_limit=600.0
-        )
-    assert solution.status in (Status.STATIONARY, Status.CONVERGED)
-    assert solution.kkt_violation <= 1e-3
-
-
-def test_kernels_without_tiles():
-    X, y = mixture(100 if not DISABLED else 40)
-    K = np.exp(-0.2 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
-    given = svmcore.train_svc(K, y, 2.0, kernel="precomputed", tol=1e-6, solver="block")
-    called = svmcore.train_svc(
-        X,
-        y,
-        2.0,
-        kernel=lambda A, B: np.exp(-0.2 * ((A[:, None] - B[None]) ** 2).sum(axis=2)),
-        tol=1e-6,
-        solver="block",
-    )
-    tiled = svmcore.train_svc(X, y, 2.0, gamma=0.2, tol=1e-6, solver="block")
-    assert given.objective == pytest.approx(tiled.objective, rel=1e-8)
-    assert called.objective == pytest.approx(tiled.objective, rel=1e-8)
-
-
-@pytest.mark.parametrize("binary", [True, False], ids=["bytes", "values"])
-@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "laplacian"])
-def test_sparse_and_dense_rows_agree(binary, kernel):
-    rng = np.random.default_rng(0)
-    X = (rng.random((SIZE, 40)) < 0.1) * (1.0 if binary else rng.standard_normal((SIZE, 40)))
-    X[3] = 0.0
-    y = np.where(X @ rng.standard_normal(40) + 0.3 * rng.standard_normal(SIZE) > 0, 1, -1)
-    options = {"kernel": kernel, "gamma": 0.1, "coef0": 1.0, "tol": 1e-6, "solver": "block"}
-    dense = svmcore.train_svc(X, y, 3.0, **options)
-    sparse = svmcore.train_svc(csr_matrix(X), y, 3.0, **options)
-    assert dense.converged
-    assert sparse.converged
-    assert dense.objective == pytest.approx(sparse.objective, rel=1e-8)
-    assert np.abs(dense.decision_function(X) - sparse.decision_function(csr_matrix(X))).max() < 1e-4
-
-
-@pytest.mark.compiled
-def test_same_bits_on_any_number_of_threads():
-    X, y = mixture(6000, 40, noise=0.2)
-    one = svmcore.train_svc(X, y, 1.0, solver="block", n_threads=1)
-    two = svmcore.train_svc(X, y, 1.0, solver="block", n_threads=2)
-    again = svmcore.train_svc(X, y, 1.0, solver="block", n_threads=2)
-    assert (one.alpha == two.alpha).all()
-    assert (again.alpha == two.alpha).all()
-    assert one.intercept == two.intercept
-    assert (one.decision_function(X) == two.decision_function(X)).all()
-
-
-@pytest.mark.compiled
-def test_concurrent_fits():
-    from concurrent.futures import ThreadPoolExecutor
-
-    X, y = mixture(3000, 10)
-
-    def fit(C):
-        return svmcore.train_svc(X, y, C, solver="block").objective
-
-    costs = [0.5, 1.0, 2.0, 4.0]
-    alone = [fit(C) for C in costs]
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(fit, costs)) == alone
-
-
-@pytest.mark.parametrize("room", [1, 2, 3, 4, 5, 6, 9])
-def test_the_worst_violators_come_before_those_that_tie_with_the_last(room):
-    keys = np.array([-1.0, -3.0, -1.0, -2.0, -1.0, -3.0])
-    limit = np.sort(keys)[room - 1] if room <= 6 else np.inf
-    taken, chosen = np.zeros(20, bool), np.full(12, -1)
-    end = block_jit.take(keys, 10 + np.arange(6), 6, limit, room, taken, chosen, 2)
-    assert end == 2 + min(room, 6)
-    assert taken[chosen[2:end]].all()
-    assert sorted(keys[chosen[2:end] - 10]) == sorted(keys)[: end - 2]
 
 
 def test_working_sets_of_duplicates_hold_the_worst_pair(monkeypatch):
@@ -323,43 +149,6 @@ def test_working_sets_of_duplicates_hold_the_worst_pair(monkeypatch):
     assert len(pairs) > 4
     assert all(pairs)
     certified(solution, X, y, 0.01, 1e-7, gamma=0.5)
-
-
-def test_limits_leave_a_usable_answer():
-    X, y = mixture(1600 if not DISABLED else 60, noise=0.3)
-    with pytest.warns(svmcore.ConvergenceWarning):
-        few = svmcore.train_svc(X, y, 100.0, tol=1e-9, solver="block", max_iter=50)
-    assert few.status is Status.MAX_ITER
-    with pytest.warns(svmcore.ConvergenceWarning):
-        stopped = svmcore.train_svc(X, y, 100.0, tol=1e-9, solver="block", callback=lambda report: True)
-    assert stopped.status is Status.CALLBACK
-    warm = svmcore.train_svc(X, y, 100.0, solver="block", alpha0=few.alpha)
-    assert warm.converged
-
-
-@pytest.mark.parametrize("stopping", ["gap", "objective"])
-def test_other_criteria(stopping):
-    X, y = mixture()
-    solution = svmcore.train_svc(X, y, 10.0, stopping=stopping, tol=1e-5, solver="block", trace=True)
-    assert solution.converged
-    if stopping == "gap":
-        assert solution.gap <= 1e-5 * (abs(solution.primal_objective) + 1.0)
-    assert solution.trace is not None
-    assert (np.diff(solution.trace["objective"]) <= 1e-6 * abs(solution.objective)).all()
-
-
-@given(seed=st.integers(0, 10**6), power=st.integers(-3, 3))
-def test_small_problems_of_every_kind(seed, power):
-    rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(2, 40)), int(rng.integers(1, 5))
-    X = rng.integers(0, 3, (n, d)).astype(float) if rng.random() < 0.5 else rng.standard_normal((n, d))
-    y = rng.integers(0, 2, n)
-    y[:2] = [0, 1]
-    kernel = ["rbf", "linear", "laplacian"][int(rng.integers(3))]
-    C = 10.0**power
-    solution = svmcore.train_svc(X, y, C, kernel=kernel, gamma=0.5, tol=1e-5, solver="block")
-    assert solution.solver == "block"
-    certified(solution, X, y, C, 1e-5, kernel=kernel, gamma=0.5)
 
 
 def small_matrix(X, kernel):
@@ -510,16 +299,6 @@ def test_sums_of_polynomial_kernels_are_one_polynomial(d, degree, coef0):
     field[:] = 0.0
     mine.add(points, coef, field)
     assert np.abs(field[:150] - expected).max() <= 1e-13 * np.abs(expected).max()
-
-
-def test_postponed_certificates_are_the_full_ones():
-    X, y = mixture()
-    solution = svmcore.train_svc(X, y, 1.0, gamma=0.2, solver="block")
-    full = svmcore.certificate(X, y, solution.alpha, None, 1.0, gamma=0.2)
-    assert solution.kkt_violation == pytest.approx(full.kkt_violation, abs=1e-12)
-    assert solution.intercept == pytest.approx(full.intercept, abs=1e-12)
-    assert solution.gap == pytest.approx(full.gap, rel=1e-9)
-    assert solution.primal_objective == pytest.approx(full.primal_objective, rel=1e-12)
 
 
 def test_solutions_can_be_pickled_before_they_are_measured():

@@ -330,25 +330,6 @@ def test_messages_name_the_column_of_a_frame(library, columns, message):
         svmcore.train_svc(frame, [0, 1, 0, 1])
 
 
-def test_missing_values_of_pandas_have_a_place():
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame({"a": [1, 2, 3, 4], "b": pd.array([1, 2, pd.NA, 4], dtype="Int64")})
-    with pytest.raises(svmcore.InputError, match="at row 2, column 'b'; remove or impute missing"):
-        svmcore.train_svc(frame, [0, 1, 0, 1])
-    with pytest.raises(svmcore.InputError, match=r"y (has a missing value|contains nan) at row 2; give"):
-        svmcore.train_svr(frame[["a"]], frame["b"])
-    with pytest.raises(svmcore.InputError, match=r"y (has no label|contains nan) at row 2"):
-        svmcore.train_svc(frame[["a"]], frame["b"])
-    with pytest.raises(svmcore.InputError, match=r"sample_weight cannot be .*'much' at row 1\)"):
-        svmcore.train_svc(frame[["a"]], [0, 1, 0, 1], sample_weight=[1, "much", 1, 1])
-    with pytest.raises(
-        svmcore.InputError, match=r"X holds '?Timestamp.* at row 0, column 'when', which is not a number"
-    ):
-        svmcore.train_svc(pd.DataFrame({"a": [1, 2], "when": pd.to_datetime(["2020-01-01"] * 2)}), [0, 1])
-    whole = np.ma.array(np.eye(4))
-    assert svmcore.train_svc(whole, [0, 1, 0, 1]).converged  # nothing is masked
-
-
 def test_errors_show_their_public_names():
     with pytest.raises(svmcore.InputError, match="no built-in set") as caught:
         svmcore.load_data("demo:nothing")

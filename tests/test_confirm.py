@@ -55,34 +55,6 @@ def test_what_is_confirmed_is_what_the_whole_certificate_says(seed, error, regre
     assert found[1] == pytest.approx(full.intercept, abs=1e-12)
 
 
-@pytest.mark.parametrize("error", [1e-6, 0.05])
-@pytest.mark.parametrize("seed", range(3))
-def test_little_is_computed_afresh(monkeypatch, seed, error):
-    """The free variables, and then what may lie beyond them for all that is known; both in one product where it is brief."""
-    asked = []
-    product_at = KernelMatrix.product_at
-    monkeypatch.setattr(
-        KernelMatrix,
-        "product_at",
-        lambda K, targets, *rest: asked.append(len(targets)) or product_at(K, targets, *rest),
-    )
-    qp, K, beta, exact, _ = point(seed, False, True)
-    up, down = beta < qp.upper, beta > qp.lower
-    free = up & down
-    asked.clear()
-    assert confirm(qp, K, beta, exact, error) is not None
-    top, bottom = max(exact[free].max(), exact[up].max() - error), min(exact[free].min(), exact[down].min() + error)
-    beyond = ((up & (exact + error >= top)) | (down & (exact - error <= bottom))) & ~free
-    at_once = (
-        (up & (exact + error >= (exact[up] - error).max())) | (down & (exact - error <= (exact[down] + error).min()))
-    ) & ~free
-    assert asked == [np.count_nonzero(free | at_once)]
-    monkeypatch.setattr(certify, "_BRIEF", 0.0)
-    asked.clear()
-    assert confirm(qp, K, beta, exact, error) is not None
-    assert asked == [np.count_nonzero(free), np.count_nonzero(beyond)]
-
-
 @pytest.mark.parametrize("error", [np.inf, np.nan, 1e3])
 def test_nothing_is_said_where_nothing_is_known(error):
     qp, K, beta, exact, _ = point(0, False, True)
@@ -245,16 +217,6 @@ def test_a_wrong_multiplier_or_a_wrong_value_of_a_solver_at_a_point_that_was_pas
         assert_same(found, full)
         assert found.infeasibility > honest.infeasibility + 0.1
         assert found.gap != pytest.approx(honest.gap, rel=1e-3)
-
-
-def test_where_float32_decides_too_little_everything_is_computed(monkeypatch):
-    qp, beta, _ = sparse_point("hinge", "rbf", True, 2)
-    monkeypatch.setattr(certify, "_AT_ONCE", 64)
-    call = RoughProduct.__call__
-    monkeypatch.setattr(RoughProduct, "__call__", lambda self, X, n: (call(self, X, n)[0], np.full(len(X), 5.0)))
-    found, full, asked = both(monkeypatch, qp, "rbf", 2, beta, None)
-    assert asked == 64  # after a first look the rest is not even tried
-    assert_same(found, full)
 
 
 def test_a_float32_value_that_is_not_finite_decides_nothing(monkeypatch):

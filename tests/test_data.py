@@ -532,24 +532,6 @@ def test_any_text_is_data_or_an_input_error(content):
     assert "\n" not in error
 
 
-@given(st.data())
-def test_any_damage_to_an_archive_is_an_input_error(draws):
-    whole = archive(X=npy(np.arange(12.0).reshape(4, 3)), y=npy(np.array([0, 1, 0, 1])))
-    content = bytearray(whole)
-    for _ in range(draws.draw(st.integers(1, 4))):
-        at = draws.draw(st.integers(4, len(content) - 1))
-        content[at] = draws.draw(st.integers(0, 255))
-    cut = draws.draw(st.one_of(st.just(len(content)), st.integers(5, len(content))))
-    try:
-        X, y = load_bytes(bytes(content[:cut]))
-    except svmcore.InputError as caught:
-        error = str(caught)
-    else:
-        error = ""
-        check_result(X, y)
-    assert "\n" not in error
-
-
 @given(st.one_of(SOUP, TABLES))
 @example(b"\t qid:2")
 @example(b"1 qid:2 1:3\n2  qid:3 1:1")

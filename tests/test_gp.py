@@ -60,13 +60,6 @@ def test_bounds_hold_at_every_iteration(problem):
     assert (high >= variance - 1e-12).all()
 
 
-def test_stopping_by_bounds(problem):
-    X, y, _ = problem
-    gp = svmcore.gp_regression(X, y, noise=0.1, gamma=GAMMA, tol=1e-4, stopping="bounds")
-    assert gp.converged
-    assert gp.upper - gp.lower <= 1e-4 * gp.upper
-
-
 def test_kernel_values_are_counted(problem):
     X, y, _ = problem
     n = len(X)

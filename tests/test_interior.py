@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
 
 import svmcore
 from svmcore._jit import DISABLED
@@ -38,18 +37,6 @@ def test_tolerance_is_met_with_exact_bounds(tol, C, loss, fit_intercept):
         free = (solution.alpha > 0) & (solution.alpha < C)
         assert free.sum() <= X.shape[1] + 1
         assert solution.alpha.max() <= C
-
-
-@pytest.mark.compiled
-@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
-def test_regression(loss):
-    X, _ = data()
-    y = X @ np.arange(6.0) + np.random.default_rng(1).standard_normal(len(X))
-    mine = svmcore.train_svr(X, y, 2.0, 0.3, kernel="linear", loss=loss, tol=1e-6, solver="interior")
-    other = svmcore.train_svr(X, y, 2.0, 0.3, kernel="linear", loss=loss, tol=1e-6, solver="smo")
-    assert mine.converged
-    assert mine.objective == pytest.approx(other.objective, rel=1e-7)
-    assert mine.intercept == pytest.approx(other.intercept, abs=1e-3)
 
 
 @pytest.mark.parametrize("C", [0.1, 10.0])
@@ -104,16 +91,6 @@ def test_variables_that_all_vanish():
     assert mine.converged
     assert mine.n_iter <= 40
     assert len(mine.support) == 0
-
-
-def test_sparse_rows_and_bias_embedding():
-    rng = np.random.default_rng(3)
-    X = csr_matrix((rng.random((SIZE, 12)) < 0.2) * 1.0)
-    y = np.where(X @ rng.standard_normal(12) > 0.1, 1, -1)
-    options = {"kernel": "linear", "fit_intercept": False, "intercept_scaling": 2.0, "tol": 1e-6}
-    mine = svmcore.train_svc(X, y, 1.0, solver="interior", **options)
-    other = svmcore.train_svc(X, y, 1.0, solver="smo", **options)
-    assert mine.objective == pytest.approx(other.objective, rel=1e-7)
 
 
 @pytest.mark.compiled

@@ -14,11 +14,9 @@ from scipy import sparse
 
 import svmcore
 from svmcore import parallel
-from svmcore.cv.grams import Gram, Grams, WholeGram, part_for
-from svmcore.kernel import spare, tiles
+from svmcore.cv.grams import WholeGram, part_for
+from svmcore.kernel import spare
 from svmcore.path import data
-from svmcore.problem import border
-from svmcore.solvers import block
 
 pytestmark = pytest.mark.once
 
@@ -40,92 +38,6 @@ def test_a_fit_leaves_one_buffer_behind_that_can_be_given_back():
     assert svmcore.release_memory() == 0
     assert np.array_equal(train().alpha, first.alpha)
     assert svmcore.release_memory() == freed
-
-
-def train_wide(**options):
-    X = np.random.default_rng(1).normal(size=(700, 60))
-    return svmcore.train_svc(X, X[:, 0] + X[:, 1] > 0, solver="block", n_threads=1, **options)
-
-
-def test_columns_leave_their_memory_to_the_next_fit(monkeypatch):
-    monkeypatch.setattr(block, "SMALL_COSTLY", 300)  # more than one working set, so that columns are kept
-    monkeypatch.setattr(block, "LEAST_BLOCK", 200)
-    monkeypatch.setattr(tiles, "_KEPT_LEAST", 0)
-    monkeypatch.setattr(tiles, "_KEPT_PER_FEATURE", 0)
-    svmcore.release_memory()
-    first = train_wide(C=10.0)
-    kept = dict(spare.spare._buffers)
-    assert sorted(kept) == ["columns", "gram"]
-    assert 4 * 700 < kept["columns"][1] <= len(kept["columns"][0])
-    again = train_wide(C=10.0)
-    assert np.array_equal(again.alpha, first.alpha)
-    assert spare.spare._buffers["columns"][0] is kept["columns"][0]
-    train_wide(C=10.0, tol=1e-9)  # columns in double precision, too
-    assert spare.spare._buffers["columns"][1] >= kept["columns"][1]
-    assert np.array_equal(train_wide(C=10.0).alpha, first.alpha)
-    written = sum(touched for _, touched in spare.spare._buffers.values())
-    assert svmcore.release_memory() == 4 * written
-
-
-def test_buffers_together_stay_below_the_limit(monkeypatch):
-    monkeypatch.setattr(spare, "_KEPT_VALUES", 1000)
-    kept, (one, other) = spare._Spare(), np.empty((2, 900), np.float32)
-    kept.give("one", one, 600)
-    kept.give("other", other, 500)
-    assert kept.take("other", 10)[0] is not other
-    kept.give("other", other, 400)
-    buffer, written = kept.take("other", 900)
-    assert buffer is other
-    assert written == 400
-    assert kept.take("one", 901)[1] == 0
-    assert kept.clear() == 0
-
-
-def test_buffers_of_earlier_work_make_way(monkeypatch):
-    monkeypatch.setattr(spare, "_KEPT_VALUES", 1000)
-    kept, (one, other, third) = spare._Spare(), np.empty((3, 900), np.float32)
-    kept.give("one", one, 300)
-    kept.give("other", other, 300)
-    kept.take("third", 500)
-    kept.give("third", third, 1001)  # too much by itself: nothing makes way
-    assert sorted(kept._buffers) == ["one", "other"]
-    kept.give("third", third, 600)
-    assert sorted(kept._buffers) == ["other", "third"]  # one is enough, the oldest
-    assert kept.take("one", 900)[1] == 0
-
-
-def separated(n=150):
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(n, 3))
-    return X, np.where(X[:, 0] + rng.normal(size=n) > 0, 1, -1)
-
-
-def test_a_path_leaves_its_rows_to_the_next_one():
-    X, y = separated()
-    svmcore.release_memory()
-    first = svmcore.svm_path(X, y, lambda_min=0.1)
-    (use,) = spare.spare._buffers
-    assert use == "rows"
-    memory = spare.spare._buffers[use][0]
-    memory[:] = np.nan  # whatever it holds, nobody reads it
-    again = svmcore.svm_path(X, y, lambda_min=0.1)
-    assert spare.spare._buffers[use][0] is memory
-    assert np.allclose(again.alpha(2.0), first.alpha(2.0), rtol=1e-9, atol=1e-9)
-    assert svmcore.release_memory() >= 8 * 150**2
-
-
-def test_folds_share_memory_and_leave_it_to_the_next_cross_validation():
-    X, y = separated()
-    svmcore.release_memory()
-    first = svmcore.cv_path(X, y, cv=3, C_max=10.0, n_jobs=1)
-    kept = {use: buffer for use, (buffer, _) in spare.spare._buffers.items()}
-    assert {"rows", "part"} <= set(kept)
-    for use in ("rows", "part"):
-        kept[use][:] = np.nan
-    again = svmcore.cv_path(X, y, cv=3, C_max=10.0, n_jobs=1)
-    assert spare.spare._buffers["part"][0] is kept["part"]
-    at = np.geomspace(0.01, 10.0, 7)
-    assert np.allclose(again.decision_scores(at), first.decision_scores(at), rtol=1e-7, atol=1e-7)
 
 
 GROWTH = """
@@ -175,16 +87,6 @@ def test_free_memory_goes_back_where_it_can(monkeypatch, with_joblib):
     assert svmcore.release_memory() == 0
 
 
-def test_another_c_library_has_no_such_function(monkeypatch):
-    for error in (OSError, TypeError, AttributeError):
-
-        def fails(name, error=error):
-            raise error
-
-        monkeypatch.setattr(spare.ctypes, "CDLL", fails)
-        assert spare._trim.__wrapped__() is None
-
-
 def test_the_kernel_among_rows_of_a_fold():
     svmcore.release_memory()
     K = np.random.default_rng(3).normal(size=(20, 20))
@@ -203,20 +105,6 @@ def test_the_kernel_among_rows_of_a_fold():
         assert np.array_equal(placed, K[np.ix_(rows, rows)])
     with part_for(None, rows) as nothing:
         assert nothing is None
-
-
-def test_a_matrix_that_is_sent_away_is_not_overwritten():
-    X, _ = separated(20)
-    for sent in (False, True):
-        svmcore.release_memory()
-        grams = Grams(X, 1, 1, np.zeros(len(X), dtype=np.int64))
-        grams.announce(0.5, 1)
-        gram = Gram(grams, 0.5, border.kernel("rbf", X, 0.5, 3, 0.0, 0.0))
-        matrix = gram.__reduce__()[1][0] if sent else gram.get()
-        if not sent:
-            gram.release()
-        assert np.allclose(np.diag(matrix.matrix), 1.0)
-        assert ("rows" in spare.spare._buffers) is not sent
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])

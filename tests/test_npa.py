@@ -28,39 +28,6 @@ def test_published_evaluations(data_set, row):
     assert counted > SIMPLE[C]  # the order of the paper: NPA needs more than SimpleSVM
 
 
-@pytest.mark.parametrize("C", [0.1, 10.0, 1000.0, np.inf])
-def test_it_agrees_with_smo(C):
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(50, 2))
-    y = np.where(X[:, 0] > 0, 1, -1)
-    options = {"loss": "squared_hinge", "gamma": 0.5}
-    solution = svmcore.train_svc(X, y, C, tol=1e-6, solver="npa", **options)
-    reference = svmcore.train_svc(X, y, C, tol=1e-8, **options)
-    assert solution.converged
-    assert solution.objective == pytest.approx(reference.objective, rel=1e-8)
-
-
-def test_warm_start_from_the_answer_takes_no_steps():
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(50, 2))
-    y = np.where(X[:, 0] > 0, 1, -1)
-    options = {"loss": "squared_hinge", "solver": "npa", "tol": 1e-6}
-    first = svmcore.train_svc(X, y, 1.0, **options)
-    again = svmcore.train_svc(X, y, 1.0, alpha0=first.alpha, **options)
-    assert again.n_iter <= 2
-    np.testing.assert_allclose(again.alpha, first.alpha, atol=1e-6)
-
-
-def test_refusals_are_in_words():
-    X, y = np.array([[0.0], [1.0], [2.0]]), [0, 1, 1]
-    with pytest.raises(svmcore.InputError, match="bounded dual variables"):
-        svmcore.train_svc(X, y, solver="npa")
-    with pytest.raises(svmcore.InputError, match="without an intercept"):
-        svmcore.train_svc(X, y, loss="squared_hinge", fit_intercept=False, solver="npa")
-    with pytest.raises(svmcore.InputError, match="regression"):
-        svmcore.train_svr(X, [0.0, 1.0, 2.0], loss="squared_epsilon_insensitive", solver="npa")
-
-
 def test_meeting_hulls_are_unbounded():
     X, y = np.array([[0.0], [2.0], [1.0], [3.0]]), [-1, 1, 1, -1]
     with pytest.warns(svmcore.ConvergenceWarning, match="unbounded"):

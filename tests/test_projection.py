@@ -66,23 +66,6 @@ def test_a_step_of_the_library_is_the_explicit_projection(seed, larger):
     np.testing.assert_allclose(solution.alpha, alpha + step * d, atol=1e-12)
 
 
-@pytest.mark.compiled
-@pytest.mark.parametrize("solver", ["rosen", "rosen-cg"])
-@pytest.mark.parametrize("C", [0.5, 20.0])
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_it_descends_to_the_optimum(solver, C, fit_intercept):
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(60, 2))
-    y = np.where(X[:, 0] + 0.5 * rng.normal(size=60) > 0, 1, -1)
-    options = {"gamma": 0.5, "fit_intercept": fit_intercept}
-    solution = svmcore.train_svc(X, y, C, tol=1e-6, solver=solver, trace=True, **options)
-    reference = svmcore.train_svc(X, y, C, tol=1e-9, **options)
-    assert solution.converged
-    assert solution.objective == pytest.approx(reference.objective, rel=1e-9)
-    assert (np.diff(solution.trace["objective"]) <= 1e-10).all()
-    assert solution.stats["face_changes"] > 0
-
-
 def test_the_first_step_is_the_maximal_violating_pair():
     """J is empty at the start: the pair stands for it."""
     rng = np.random.default_rng(0)

@@ -120,23 +120,6 @@ def test_a_random_problem_ends_with_what_it_claims(seed):
     check(random_case(seed, 40 if DISABLED else 120))
 
 
-@pytest.mark.slow
-@pytest.mark.compiled
-@pytest.mark.parametrize("block", range(40))
-def test_two_thousand_random_problems_end(block):
-    for seed in range(1000 + 50 * block, 1050 + 50 * block):
-        check(random_case(seed, 300))
-
-
-@pytest.mark.slow
-@pytest.mark.compiled
-@pytest.mark.parametrize("solver", ["smo", "block"])
-@pytest.mark.parametrize("block", range(10))
-def test_solvers_by_name_end(solver, block):
-    for seed in range(5000 + 20 * block, 5020 + 20 * block):
-        check(random_case(seed, 300), solver)
-
-
 # ---------------------------------------------------------------- what users meet
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import pickle
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -53,16 +52,6 @@ def test_decision_values_in_every_layout(trained, kernel):
         assert found.predict(layout(TEST)).tolist() == np.where(values > 0, "yes", "no").tolist()
 
 
-def test_decision_values_of_many_rows_come_in_pieces(monkeypatch):
-    from svmcore.models import decision
-
-    found = train()
-    whole = found.decision_function(TEST)
-    monkeypatch.setattr(decision, "_TEST_ROWS", 7)
-    assert np.array_equal(found.decision_function(TEST), whole)
-    assert len(found.decision_function(TEST[:1])) == 1
-
-
 def signs_of(machine, rows, monkeypatch):
     """The classes of the rows, and how many of them were asked for in double precision."""
     asked = []
@@ -103,14 +92,6 @@ def test_what_single_precision_leaves_open_is_asked_in_double(monkeypatch):
     assert 300 <= asked < 310
     assert found.tolist() == np.where(machine.decision_function(rows) > 0.0, 1, -1).tolist()
     assert set(found[::3].tolist()) == {-1, 1}
-
-
-def test_where_single_precision_tells_nothing_all_rows_are_asked_in_double(monkeypatch):
-    machine = svmcore.train_svc([[-1.0, 0.0], [1.0, 0.0]], [-1, 1], 10.0, gamma=0.5)
-    rows = np.zeros((2000, 2))
-    found, asked = signs_of(machine, rows, monkeypatch)
-    assert asked == 2000  # and not those of the first look twice
-    assert set(found.tolist()) == {-1}
 
 
 def test_one_class_says_inside_on_the_boundary_too(monkeypatch):
@@ -165,20 +146,6 @@ def test_close_points_far_from_the_origin_keep_their_distances(layout):
     for rows in (Z[:1], Z, np.resize(Z, (20, 4))):
         want = np.resize(K @ found.dual_coef + found.intercept, len(rows))
         assert found.decision_function(LAYOUTS[layout](rows)) == pytest.approx(want, abs=1e-6)
-
-
-@pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
-def test_support_vectors_are_packed_once(kernel, monkeypatch):
-    packed = []
-    pack = decision.dense_points
-    monkeypatch.setattr(decision, "dense_points", lambda Z, order: packed.append(len(Z)) or pack(Z, order))
-    found = train("dense", kernel)
-    for _ in range(3):
-        found.predict(TEST[:1])
-        found.predict(np.vstack([TEST] * 3))
-    assert packed.count(len(found.support)) == (0 if kernel == "linear" else 1)
-    assert "_decision" not in found.__getstate__()
-    assert np.array_equal(pickle.loads(pickle.dumps(found)).predict(TEST), found.predict(TEST))
 
 
 def test_threads_may_predict_with_one_machine_at_once():
@@ -301,14 +268,6 @@ def test_labels_of_data_frames_are_strings(kind):
     assert path.error_curve(X, labels)(1.0) == path.error_curve()(1.0)
     assert found.add(TEST[:1], np.array(["yes"], dtype=object)).classes.tolist() == ["no", "yes"]
     assert svmcore.leave_one_out(X, labels).error == svmcore.leave_one_out(X, Y).error
-
-
-@pytest.mark.parametrize(("dtype", "kind"), [("Int64", "i"), ("boolean", "b"), ("Float64", "f"), (object, "i")])
-def test_numbers_of_data_frames_are_numbers(dtype, kind):
-    pd = pytest.importorskip("pandas")
-    found = svmcore.train_svc(X, pd.Series((Y == "yes").astype(int).tolist(), dtype=dtype))
-    assert found.classes.dtype.kind == kind
-    stored(found)
 
 
 def test_labels_that_are_objects_cannot_be_saved():
@@ -435,21 +394,3 @@ def test_what_is_no_model_is_refused(tmp_path):
         svmcore.load(tmp_path / "pickled.npz")
     with pytest.raises(FileNotFoundError):
         svmcore.load(tmp_path / "nothing.npz")
-
-
-def test_a_cut_or_flipped_file_is_refused_or_whole():
-    file = io.BytesIO()
-    train().save(file)
-    content = file.getvalue()
-    rng = np.random.default_rng(1)
-    for _ in range(60):
-        broken = bytearray(content)
-        if rng.random() < 0.3:
-            broken = broken[: rng.integers(len(broken))]
-        else:
-            broken[rng.integers(len(broken))] ^= 1 << rng.integers(8)
-        try:
-            found = svmcore.load(io.BytesIO(bytes(broken)))
-        except svmcore.InputError:
-            continue
-        assert np.isfinite(found.decision_function(TEST)).all()

@@ -111,19 +111,6 @@ def test_several_at_once_and_back():
     np.testing.assert_allclose(solution.remove(mask).alpha, solution.remove(-1).alpha)
 
 
-@pytest.mark.compiled
-def test_regression_and_weights():
-    X = np.linspace(0.0, 6.0, 40).reshape(-1, 1)
-    y, weights = np.sin(X).ravel(), np.linspace(0.5, 2.0, 40)
-    options = {"C": 3.0, "epsilon": 0.05, "gamma": 1.0, "tol": 1e-8}
-    whole = svmcore.train_svr(X, y, sample_weight=weights, **options)
-    part = svmcore.train_svr(X[:30], y[:30], sample_weight=weights[:30], **options)
-    added = part.add(X[30:], y[30:], sample_weight=weights[30:])
-    assert added.objective == pytest.approx(whole.objective, rel=1e-8)
-    removed = whole.remove(np.arange(30, 40))
-    assert removed.objective == pytest.approx(part.objective, rel=1e-8)
-
-
 def test_refusals():
     X, y = problem()
     solution = svmcore.train_svc(X, y)
@@ -138,37 +125,6 @@ def test_refusals():
     file.seek(0)
     with pytest.raises(svmcore.InputError, match="training data"):
         svmcore.load(file).remove(0)
-
-
-@pytest.mark.compiled
-@pytest.mark.parametrize("C", [1e-2, 0.3, 10.0, 1e4])
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_leave_one_out_equals_refits(C, loss, fit_intercept):
-    X, y = problem(40)
-    options = {"gamma": 0.5, "loss": loss, "fit_intercept": fit_intercept}
-    loo = svmcore.leave_one_out(X, y, C, **options)
-    expected = np.empty(len(y))
-    for i in range(len(y)):
-        rest = np.arange(len(y)) != i
-        refit = svmcore.train_svc(X[rest], y[rest], C, solver="simple", tol=1e-9, **options)
-        expected[i] = refit.decision_function(X[i : i + 1])[0]
-    assert loo.converged
-    np.testing.assert_allclose(loo.decision_values, expected, atol=1e-7)
-    assert loo.error == np.mean(np.where(expected > 0, 1, -1) != y)
-    assert loo.n_exits == len(loo.solution.support)
-
-
-def test_leave_one_out_of_duplicates():
-    """Exact ties: pairs of equal points, of equal and of opposite labels."""
-    X, y = problem(15)
-    X, y = np.vstack([X, X]), np.concatenate([y, y])
-    y[-3:] *= -1
-    loo = svmcore.leave_one_out(X, y, 1.0, gamma=0.5)
-    for i in range(len(y)):
-        rest = np.arange(len(y)) != i
-        refit = svmcore.train_svc(X[rest], y[rest], 1.0, gamma=0.5, tol=1e-9)
-        assert loo.decision_values[i] == pytest.approx(refit.decision_function(X[i : i + 1])[0], abs=1e-6)
 
 
 @pytest.mark.compiled

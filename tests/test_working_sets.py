@@ -29,18 +29,6 @@ def test_two_variables_retrace_the_maximal_violating_pair(loss, C):
         np.testing.assert_array_equal(ours.trace[column], smo.trace[column])
 
 
-@pytest.mark.compiled
-@pytest.mark.parametrize("q", [2, 4, 10, 40])
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_every_size_reaches_the_optimum(q, fit_intercept):
-    X, y = problem()
-    options = {"gamma": 0.5, "fit_intercept": fit_intercept}
-    solution = svmcore.train_svc(X, y, 10.0, solver="decomposition", q=q, tol=1e-6, **options)
-    reference = svmcore.train_svc(X, y, 10.0, tol=1e-9, **options)
-    assert solution.converged
-    assert solution.objective == pytest.approx(reference.objective, rel=1e-9)
-
-
 def test_larger_working_sets_take_fewer_iterations():
     X, y = problem()
     counts = [svmcore.train_svc(X, y, 1.0, solver="decomposition", q=q, tol=1e-5).n_iter for q in (2, 10, 40)]
@@ -83,17 +71,6 @@ def test_chunks_keep_the_support_vectors():
     solution = svmcore.train_svc(X, y, 1.0, gamma=0.5, solver="chunking", size=10, tol=1e-6, trace=True)
     assert solution.stats["largest_chunk"] >= len(solution.support)
     assert (np.diff(solution.trace["objective"]) <= 1e-9).all()
-
-
-@pytest.mark.compiled
-def test_chunking_regression():
-    X = np.linspace(0.0, 6.0, 50).reshape(-1, 1)
-    y = np.sin(X).ravel()
-    for solver in ("chunking", "decomposition"):
-        solution = svmcore.train_svr(X, y, 10.0, 0.05, gamma=1.0, solver=solver, tol=1e-6)
-        reference = svmcore.train_svr(X, y, 10.0, 0.05, gamma=1.0, tol=1e-8)
-        assert solution.converged
-        assert solution.objective == pytest.approx(reference.objective, rel=1e-7)
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -227,10 +227,6 @@ def _unreadable(X: Any, name: str, error: Exception) -> InputError:
         return InputError(
             f"{name}={X!r} is the name of a file; svmcore.load_data reads one, and svmcore.distributed trains over many"
         )
-    if isinstance(X, str):
-        return InputError(
-            f"{name} is the string {X[:60]!r}; give a two-dimensional numeric array (load_data reads files)"
-        )
     return InputError(f"{name} cannot be read as numbers ({error}); give a two-dimensional numeric array")
 
 
