@@ -147,6 +147,8 @@ def cross_val_many(
     if len(codes) not in (1, m):
         raise InputError(f"Y has {len(codes)} columns for a stack of {m} matrices; give one column, or as many")
     setting = replace(setting_of(form, found, weights, n, C, cv, groups, score, tol), keep=True)
+    if setting.all_costs:
+        raise InputError('C="path" is for permutation_test; cv_path gives the score of one labelling for every C')
     border.memory(8.0 * _ALL * m * n * len(setting.costs), "the decision values", "give fewer columns at a time")
     reason: list[Status] = []
     with new_control("cross_val_many", time_limit, callback, verbose) as control:

@@ -19,6 +19,7 @@ from svmcore._errors import InputError, MissingExtraError
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, Status
+from svmcore.cv.trials import COUNTED
 from svmcore.kernel.matrix import available_threads
 from svmcore.kernel.points import is_sparse
 from svmcore.parallel import worker_count
@@ -69,8 +70,8 @@ class PermutationTest(_Triple):
     pvalue : (1 + the number of permutations that reach the score) / (1 + permutations); NaN without permutations.
     n_permutations : how many are complete. n_reached : how many of them reach the score.
     C : the value of C that gives the score.
-    violation, relative_gap : the largest of all machines.
-    n_fits : the machines that were trained. seconds : the time for all.
+    violation, relative_gap : the largest of all machines. With C="path" there are paths, and of these the gap alone.
+    n_fits : the machines that were trained; with C="path" the labellings. seconds : the time for all.
     status : why it ended.
     map, map_pvalues, map_maxima : with maps=True, see there.
     """
@@ -163,7 +164,8 @@ def permutation_test(
     cv, C, loss, epsilon, kernel, gamma, degree, coef0, standardize, sample_weight, class_weight, score, tol : as in
         `cross_val_many`; `scoring` is another name of score. Weights stay with their rows.
     C : of a list, the score of a labelling is its best one over C: the p-value is that of the tuned machine. A single C that
-        was chosen with the true labels gives p-values that are too small.
+        was chosen with the true labels gives p-values that are too small. C="path": the best over every C up to 1,000,
+        exactly, for labels; score "accuracy" or "balanced_accuracy". A labelling then takes as long as `cv_path`.
     groups : labels are shuffled within groups, and splitters get them.
     permutations : (permutations, n), your own shuffles as indices of rows, in place of random ones.
     pooled : the score of all decision values out of fold at once, instead of the mean over folds.
@@ -206,6 +208,11 @@ def permutation_test(
         form, found, weights, n, words["C"], cv, groups, score if scoring is None else scoring, words["tol"]
     )
     setting = replace(setting, word="permutation", keep=border.flag("pooled", pooled))
+    if setting.all_costs and (pooled or maps or exact or setting.judge not in COUNTED):
+        raise InputError(
+            'C="path" is for X and y without a machine, for "accuracy" and "balanced_accuracy", and not with pooled or maps; '
+            "give a list of numbers"
+        )
     if exact and form.gamma == "scale" and form.kernel in ("rbf", "poly", "sigmoid"):
         setting = setting.with_own_gamma(X, form)
     plan = _plan(n_permutations, permutations, alternative, statistic, stop, exceed, exact, pooled)
@@ -409,8 +416,7 @@ class _NullRun:
         """The true labels, and then permutations in blocks, until all are done or a reason comes up."""
         codes, self.maps = self.found.codes, maps
         inverse = pilots(self.setting, self.matrices, codes)
-        true, best = self._judged(codes, inverse, 0, None)
-        self.true, self.C = true, self.setting.costs[best]
+        self.true, self.C = self._judged(codes, inverse, 0, None)
         m = len(codes)
         step = max(1, labellings_of_a_slice(self.setting, codes) * (1 if self.plan.exceed else BLOCK) // m)
         while self.n < self.plan.n and self.status.ok and not self._decided():
@@ -427,9 +433,9 @@ class _NullRun:
 
     def _judged(
         self, codes: Any, inverse: list[bool], first: int, ended: Callable[[int], bool] | None
-    ) -> tuple[FloatArray, IntArray]:
+    ) -> tuple[FloatArray, FloatArray]:
         """(the best score over C, where it is) of every labelling that is complete."""
-        found, places = [np.empty(0)], [np.empty(0, np.int64)]
+        found, places = [np.empty(0)], [np.empty(0)]
         for part in parts(self.setting, self.matrices, inverse, codes, self.n_jobs, first, ended):
             self.violation = max(self.violation, float(part.violation.max()))
             self.missed += missed(part.violation, self.setting.tol)
@@ -441,8 +447,9 @@ class _NullRun:
             scores = pooled_scores(self.setting, part.decisions, own) if self.plan.pooled else part.scores
             means = scores.mean(axis=-1)
             self._demand_numbers(scores, first + done)
-            places.append(means.argmax(axis=1))
-            found.append(means[np.arange(len(means)), places[-1]])
+            best = means.argmax(axis=1)
+            places.append(self.setting.costs[best] if part.best is None else part.best)
+            found.append(means[np.arange(len(means)), best])
         return np.concatenate(found), np.concatenate(places)
 
     def _demand_numbers(self, scores: FloatArray, first: int) -> None:
@@ -523,7 +530,8 @@ class _NullRun:
         )
         out.n_permutations, out.seconds, out.status, out.n_fits = self.n, seconds, self.status, self.n_fits
         out.n_reached, out.C = (int(side[0]), float(self.C[0])) if single else (side, self.C)
-        out.violation, out.relative_gap, out.alternative = self.violation, self.relative_gap, self.plan.alternative
+        out.violation = float("nan") if self.setting.all_costs else self.violation
+        out.relative_gap, out.alternative = self.relative_gap, self.plan.alternative
         out.scoring = judge if isinstance(judge, str) else str(getattr(judge, "__name__", "score"))
         out.map = None if maps is None else maps.map
         out.map_maxima = None if maps is None else np.concatenate([np.empty(0), *maps.maxima])

@@ -115,8 +115,8 @@ def searchlight(
     found = learned(y, n, loss, weights)
     if len(found.codes) > 1:
         raise InputError(f"y has {len(found.codes)} columns, and searchlight tests one; call it for each")
-    if np.ndim(C):
-        raise InputError(f"C={C!r} is a list, and searchlight takes one number; call it for each")
+    if np.asarray(C).dtype.kind == "U" or np.ndim(C):
+        raise InputError(f"searchlight takes one number for C, not {C!r}; call it for each")
     setting = replace(setting_of(form, found, weights, n, C, cv, groups, score, tol), word="permutation")
     count = border.integer("n_permutations", n_permutations, low=0)
     rows = np.array([np.arange(n), *shuffles(n, count, groups, random_state)])

@@ -19,6 +19,7 @@ from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
 from svmcore.cv.grams import squared_distances
+from svmcore.cv.search import cv_path
 from svmcore.cv.trials import COUNTED, FoldNumbers, Judge, Plan, first_lack, judged, make_judge, make_plan
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.table import facts_of
@@ -65,6 +66,11 @@ class Trial:
         return replace(self, own=_scaled(X, form), plan=self.plan._replace(fixed=rounds))
 
     @property
+    def all_costs(self) -> bool:
+        """Whether the score is the best one over every C."""
+        return bool(np.isnan(self.costs[0]))
+
+    @property
     def pairs(self) -> list[tuple[int, int]]:
         """The pairs of classes (positive, negative) that machines tell apart."""
         k = 0 if self.classes is None else len(self.classes)
@@ -103,17 +109,23 @@ class Trial:
 
 
 class Judged(NamedTuple):
-    """What came out of some labellings: scores, violations, gaps, primals (labellings, costs, folds); decision values."""
+    """What came out of some labellings: scores, violations, gaps, primals (labellings, costs, folds); decision values.
+
+    Of all C there is one score, the best one, for all folds together, and `best` is where it is.
+    """
 
     scores: FloatArray
     violation: FloatArray
     gap: FloatArray
     primal: FloatArray
     decisions: FloatArray | None  # (labellings, costs, n), and with several classes a last axis of pairs
+    best: FloatArray | None = None
 
 
 def part_of(setting: Trial, matrices: Matrices, inverse: list[bool], codes: Any, first: int) -> Judged:
     """Fold, solve and judge some labellings, of which the first has the number `first`."""
+    if setting.all_costs:
+        return _of_all_costs(setting, matrices, codes, first)
     rounds = setting.plan.rounds(codes)
     setting.demand(codes, rounds, first)
     booth, certain = booth_for(matrices), setting.judge in COUNTED or len(setting.pairs) > 1
@@ -136,6 +148,37 @@ def part_of(setting: Trial, matrices: Matrices, inverse: list[bool], codes: Any,
         np.stack(scores, axis=1), all_told[..., VIOLATION].max(axis=0), all_told[..., GAP].sum(axis=0),
         all_told[..., PRIMAL].sum(axis=0), kept if kept is None or kept.shape[-1] > 1 else kept[..., 0],
     )  # fmt: skip
+
+
+class _Known(NamedTuple):
+    """Folds as a splitter: rows may be validated several times, or never."""
+
+    folds: list[tuple[IntArray, IntArray]]
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> list[tuple[IntArray, IntArray]]:
+        """The folds."""
+        return self.folds
+
+
+def _of_all_costs(setting: Trial, matrices: Matrices, codes: Any, first: int) -> Judged:
+    """`part_of` where the score of a labelling is the best one over every C, from exact paths."""
+    assert setting.classes is not None
+    assert isinstance(setting.judge, str)
+    n, balanced = codes.shape[1], setting.factors[0] < 0.0
+    share = "balanced" if balanced else dict(zip(setting.classes.tolist(), setting.factors.tolist(), strict=True))
+    told = []
+    for p, row in enumerate(codes):
+        rounds = setting.plan.rounds(row[None])
+        setting.demand(row[None], rounds, first + p)
+        every = [(each.folds[0], k) for each in rounds for k in range(each.n_folds)]
+        folds = [(np.flatnonzero((own != k) & (own >= 0)), np.flatnonzero(own == k)) for own, k in every]
+        found = cv_path(
+            matrices.double[:, :n], setting.classes[row], cv=_Known(folds), kernel="precomputed", score=setting.judge,
+            sample_weight=setting.weights, weight_score=False, class_weight=share,
+        )  # fmt: skip
+        told.append((1.0 - found.best_error, found.stats["max_gap"], found.best_C))
+    scores, gaps, best = (np.array(each)[:, None, None] for each in zip(*told, strict=True))
+    return Judged(scores, np.zeros_like(scores), gaps, np.ones_like(scores), None, best[:, 0, 0])
 
 
 def _merged(values: list[FloatArray]) -> FloatArray:
@@ -177,7 +220,7 @@ def chosen_classes(values: FloatArray, pairs: list[tuple[int, int]], n_classes: 
 
 def pilots(setting: Trial, matrices: Matrices, codes: Any) -> list[bool]:
     """For each cost, whether the inverse is asked first. The first labellings decide, by counts."""
-    if setting.own is not None:
+    if setting.own is not None or setting.all_costs:
         return [False] * len(setting.costs)
     few = codes[:_PILOT]
     rounds = setting.plan.rounds(few)
@@ -189,7 +232,7 @@ def pilots(setting: Trial, matrices: Matrices, codes: Any) -> list[bool]:
 
 def labellings_of_a_slice(setting: Trial, codes: Any) -> int:
     """How many labellings are done in one go. It depends on numbers only."""
-    return max(1, SLICE // sum(each.n_folds for each in setting.plan.rounds(codes[:1])))
+    return 1 if setting.all_costs else max(1, SLICE // sum(each.n_folds for each in setting.plan.rounds(codes[:1])))
 
 
 def parts(
@@ -212,7 +255,7 @@ def of_stack(setting: Trial, stack: Stack, codes: Any, begin: int, end: int) -> 
     for k in range(begin, end):
         own = codes[min(k, len(codes) - 1)][None]
         found.append(part_of(setting, matrices_of(stack.gram(k), inverse=False), [False] * len(setting.costs), own, k))
-    return Judged(*(np.concatenate([getattr(each, name) for each in found]) for name in Judged._fields))
+    return Judged(*(np.concatenate([getattr(each, name) for each in found]) for name in Judged._fields[:5]))
 
 
 class Learned(NamedTuple):
@@ -344,7 +387,10 @@ def setting_of(
     if loss != "hinge" and form.class_weight is not None:
         raise InputError(f"class_weight belongs to labels; with loss={loss!r} use sample_weight")
     epsilon = border.number("epsilon", 0.1 if form.epsilon is None else form.epsilon, low=0.0)
-    costs = [border.cost(each, infinite=False) for each in np.atleast_1d(entered(C, "C")).tolist()]
+    if isinstance(C, str):
+        costs = [_all_of(C, found)]
+    else:
+        costs = [border.cost(each, infinite=False) for each in np.atleast_1d(entered(C, "C")).tolist()]
     if not costs:
         raise InputError("C is an empty list; give a number, or several")
     judge = make_judge(score, found.classes is not None, found.classes is not None and len(found.classes) > 2)
@@ -353,6 +399,15 @@ def setting_of(
         make_plan(cv, n, found.classes, groups), judge, found.classes, np.array(costs), epsilon if loss != "hinge" else 0.0,
         np.ones(n) if weights is None else weights, _factors(form, found), border.number("tol", tol, low=0.0, strict=True),
     )  # fmt: skip
+
+
+def _all_of(C: str, found: Learned) -> float:
+    """The cost that stands for all."""
+    if C != "path":
+        raise InputError(f'C={C!r} is not known; give a number, several, or, in permutation_test, "path" for every C')
+    if found.classes is None:
+        raise InputError('C="path" is for labels; with targets give a list of numbers')
+    return float("nan")
 
 
 def _factors(form: Wording, found: Learned) -> FloatArray:

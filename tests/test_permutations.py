@@ -173,6 +173,41 @@ def test_a_list_of_C_takes_the_best_of_each_labelling():
     assert Cs[int(np.argmax([one.score for one in alone]))] == tuned.C
 
 
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (Y, {}),
+        (THREE, {"score": "balanced_accuracy", "class_weight": "balanced"}),
+        (
+            Y,
+            {
+                "class_weight": {1: 2.0},
+                "sample_weight": np.arange(N) % 3 + 0.5,
+                "cv": selection.ShuffleSplit(3, random_state=1),
+            },
+        ),
+    ],
+    ids=["two", "three", "weights"],
+)
+def test_every_C_at_once(labels, words):
+    test = svmcore.permutation_test(X, labels, n_permutations=4, gamma=0.3, C="path", **words)
+    source = np.random.RandomState(0)
+    form = {"gamma": 0.3, "weight_score": False} | {"score": words.get("score", "accuracy")}
+    form |= {name: words[name] for name in ("class_weight", "sample_weight") if name in words}
+    for score, row in zip(
+        [test.score, *test.permutation_scores], [np.arange(N), *(source.permutation(N) for _ in range(4))], strict=True
+    ):
+        path = svmcore.cv_path(X, labels[row], cv=words.get("cv", selection.StratifiedKFold(5)), **form)
+        assert score == pytest.approx(1.0 - path.best_error, abs=1e-12)
+    listed = svmcore.permutation_test(X, labels, n_permutations=4, gamma=0.3, C=[1.0, 10.0], **words)
+    assert (np.asarray(test.permutation_scores) >= np.asarray(listed.permutation_scores) - 1e-12).all()
+    assert test.score >= listed.score - 1e-12
+    assert 0.0 < test.C <= 1000.0
+    assert test.relative_gap < 1e-8
+    three = svmcore.permutation_test(X, labels, n_permutations=4, gamma=0.3, C="path", n_jobs=3, **words)
+    np.testing.assert_array_equal(test.permutation_scores, three.permutation_scores)
+
+
 def test_columns_share_permutations_and_the_largest_counts_for_all():
     columns = np.column_stack([Y, np.random.default_rng(4).permutation(Y), X[:, 1] > 0])
     words = {"n_permutations": 40, "gamma": 0.3}
@@ -269,6 +304,11 @@ def test_no_permutation_gives_the_score_alone():
     assert test.score == svmcore.cross_val_many(X, Y, gamma=0.3).scores.mean()
 
 
+def test_every_C_belongs_to_permutation_tests():
+    with pytest.raises(svmcore.InputError, match='C="path" is for permutation_test'):
+        svmcore.cross_val_many(X, Y, C="path")
+
+
 def test_what_is_complete_is_kept():
     seen = []
 
@@ -319,6 +359,9 @@ REFUSED = [
     ({"X": np.zeros((2001, 1)), "y": np.arange(2001) % 2}, "2001 rows: this is for at most 2,000 rows"),
     ({"X": X, "y": Y, "C": []}, "C is an empty list"),
     ({"X": X, "y": Y, "C": np.inf}, "C=inf"),
+    ({"X": X, "y": Y, "C": "all"}, "C='all' is not known"),
+    ({"X": X, "y": Y, "C": "path", "maps": True}, 'C="path" is for X and y without a machine'),
+    ({"X": X, "y": T, "C": "path", "loss": "epsilon_insensitive"}, 'C="path" is for labels'),
     ({"X": X, "y": Y, "loss": "squared_hinge"}, "loss='squared_hinge' is not known"),
     ({"X": X, "y": Y, "epsilon": 0.1}, "epsilon=0.1 belongs to a regression"),
     ({"X": X, "y": T, "loss": "epsilon_insensitive", "class_weight": "balanced"}, "class_weight belongs to labels"),

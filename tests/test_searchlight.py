@@ -129,6 +129,7 @@ def test_scores_are_those_of_estimators_over_time_in_mne():
         ({"X": X, "neighbours": sparse.csr_array(np.eye(5))}, "neighbours has 5 columns, and X 12 features"),
         ({"X": X, "neighbours": GROUPS, "kernel": "precomputed"}, "knows no features"),
         ({"X": X, "neighbours": GROUPS, "C": [1.0, 2.0]}, "takes one number"),
+        ({"X": X, "neighbours": GROUPS, "C": "path"}, "takes one number"),
         ({"X": X, "neighbours": GROUPS, "y": np.column_stack([Y, Y])}, "y has 2 columns"),
         ({"X": np.full((2, 40, 40), np.nan), "kernel": "precomputed"}, "matrix 0: .*nan"),
     ],
