@@ -36,6 +36,7 @@ _LIMIT = 1e9  # a kernel matrix in float64 has at most so many bytes
 _SHARE = 0.25  # a kernel matrix takes at most this share of the free memory
 _COSTLY = 64  # features from which such a matrix pays: a certificate then reads it
 _FEW_FEATURES = 0.25  # per point: below, linear machines are trained without a kernel matrix
+_LEAST_SHARED = 16  # so many machines are worth loops that are compiled for them, where that was not done yet
 _MOST_SHARED = 1000  # from more points on, the loops of one machine are as fast as those of many
 _ROUNDS = 4  # shares of the work that a worker gets, one after the other
 _ABSENT = ("alpha0", "nu", "callback", "verbose", "trace")
@@ -52,7 +53,7 @@ def train_many(
 
     The points are checked and packed once, and the kernel is computed once where it fits into memory. Permutation tests,
     bootstraps, and several labels or targets of the same rows need nothing else. With the hinge or "epsilon_insensitive" and
-    at most 1,000 rows, machines are solved together over one kernel matrix (`stats["together"]`).
+    at most 1,000 rows, 16 or more machines are solved together over one kernel matrix (`stats["together"]`).
 
     Parameters
     ----------
@@ -211,14 +212,8 @@ def _is_shared(base: Problem, table: _Table, run: Run, form: dict[str, Any]) -> 
     """Whether all machines are tasks over one matrix in float32: losses with boxes, and an intercept that is free."""
     plain = run.solver == solvers.AUTO and run.stopping == "kkt" and run.max_iter < 0 and not run.options
     boxes = form["loss"] in (SVC_LOSSES[0], SVR_LOSSES[0]) and not base.qp.infinite
-    return (
-        plain
-        and boxes
-        and base.qp.equality
-        and not base.fixed
-        and table.n_columns > 1
-        and base.X.shape[0] <= _MOST_SHARED
-    )
+    several = table.n_columns >= _LEAST_SHARED and base.X.shape[0] <= _MOST_SHARED
+    return several and plain and boxes and base.qp.equality and not base.fixed
 
 
 def _together(

@@ -34,6 +34,12 @@ CASES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def few_are_enough(monkeypatch):
+    """Few columns take both ways here."""
+    monkeypatch.setattr(many, "_LEAST_SHARED", 2)
+
+
 def alone(X, y, weight, options):
     options = dict(options)
     train = svmcore.train_svc if options.get("loss", "hinge").endswith("hinge") else svmcore.train_svr
@@ -164,6 +170,13 @@ def test_what_is_not_answered_together_is_answered_alone():
     with pytest.warns(svmcore.ConvergenceWarning, match="3 of 3 machines; column 0: stopped at time_limit"):
         found = svmcore.train_many(X, LABELS, 1.0, gamma=0.3, time_limit=0.0)
     assert not any(machine.converged for machine in found)
+
+
+def test_few_machines_are_solved_one_by_one(monkeypatch):
+    monkeypatch.undo()
+    for columns, together in ((15, False), (16, True)):
+        found = svmcore.train_many(X, np.resize(LABELS.T, (columns, 150)).T, 1.0, gamma=0.3)
+        assert ["together" in machine.stats for machine in found] == [together] * columns
 
 
 def test_later_changes_of_the_points_change_no_machine():

@@ -145,6 +145,14 @@ def test_threads_change_no_bit(stop):
         assert (one.score, one.pvalue, one.C, one.violation) == (other.score, other.pvalue, other.C, other.violation)
 
 
+def test_threads_change_no_bit_where_kernels_differ_from_fold_to_fold():
+    words = {"n_permutations": 200, "scoring": "roc_auc"}
+    one, two, three = (svmcore.permutation_test(svm.SVC(), X, Y, n_jobs=k, **words) for k in (1, 2, 3))
+    for other in (two, three):
+        np.testing.assert_array_equal(one.permutation_scores, other.permutation_scores)
+        assert (one.score, one.violation, one.relative_gap) == (other.score, other.violation, other.relative_gap)
+
+
 def test_it_unpacks_and_is_pickled():
     test = svmcore.permutation_test(X, Y, n_permutations=30, kernel="linear")
     score, scores, pvalue = test
