@@ -13,6 +13,7 @@ from scipy import sparse
 import svmcore
 from svmcore._jit import DISABLED
 from svmcore._types import Status
+from svmcore.solvers import _newton
 
 CLASSES, NUMBERS = ("hinge", "squared_hinge"), ("epsilon_insensitive", "squared_epsilon_insensitive", "pinball")
 LOSSES = CLASSES + NUMBERS
@@ -238,6 +239,30 @@ def test_one_row_of_a_class_and_limits():
         late = svmcore.LinearSVC(time_limit=0.0).fit(X, y)
     assert np.isfinite(late.coef_).all()
     assert late.dual_gap_ > 0.0
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+def test_steps_from_a_matrix_in_single_precision_end_at_the_same_machine(C, monkeypatch):
+    X, y = rows_and_classes(500, 220)
+    X *= 10.0 ** np.linspace(-2, 2, 220)
+    X[:, 1] = X[:, 0]
+    add, seen = _newton.DenseFeatures._add_wide, set()
+    monkeypatch.setattr(
+        "svmcore.solvers._newton.DenseFeatures._add_wide",
+        lambda self, part, by, sign, out: [seen.add(out.dtype.name), add(self, part, by, sign, out)][1],
+    )
+    quick = svmcore.LinearSVC(C=C, tol=1e-6).fit(X, y)
+    assert "float32" in seen
+    assert ("float64" in seen) == (C == 100.0)
+    monkeypatch.setattr("svmcore.solvers._newton.SINGLE", 1000)
+    seen.clear()
+    exact = svmcore.LinearSVC(C=C, tol=1e-6).fit(X, y)
+    assert seen == {"float64"}
+    for one, other in zip(quick._fitted.machines, exact._fitted.machines, strict=True):
+        assert one.solver == "newton"
+        assert WORST < one.relative_gap <= 1e-8
+        assert one.primal_objective == pytest.approx(other.primal_objective, rel=2e-8)
 
 
 def test_a_machine_keeps_its_own_rows():

@@ -30,7 +30,11 @@ from svmcore.solvers._newton_jit import Losses, Surprises
 
 REFRESH = 10  # steps until running sums are computed anew
 PATIENCE = 400  # steps
-LEVEL, LEAST_ROWS = 8, 4000  # a start on every 8th row, from so many rows on
+LEVEL, LEAST_ROWS, SHARE = 8, 4000, 8  # a start on every 8th row, from so many rows on, and so many of them a feature
+SINGLE, SINGLE_STEPS = (
+    200,
+    12,
+)  # from so many dense features on, a machine's first steps come from a matrix in single precision
 ROUGH = 1e-2  # the gap that such a start is worth
 PROXIMAL = 1e-12  # share of its diagonal that an intercept which costs nothing has for a ridge
 BETTER = 0.5  # a point of a gap above this share of the least is no better: rounding may have decided
@@ -94,10 +98,11 @@ class DenseFeatures:
         out[-1, -1] += sign * self.constant**2 * by.sum()
 
     def _add_wide(self, part: FloatArray, by: FloatArray, sign: float, out: FloatArray) -> None:
-        block = np.empty((len(part), self.d + 1))
+        block = np.empty((len(part), self.d + 1), out.dtype)
         np.multiply(part, np.sqrt(by)[:, None], out=block[:, :-1])
         np.multiply(self.constant, np.sqrt(by), out=block[:, -1])
-        blas.dsyrk(sign, block.T, beta=1.0, c=out, lower=1, overwrite_c=1)
+        syrk = blas.ssyrk if out.dtype == np.float32 else blas.dsyrk
+        syrk(sign, block.T, beta=1.0, c=out, lower=1, overwrite_c=1)
 
 
 class SparseFeatures:
@@ -287,7 +292,10 @@ class Newton:
         self.ridge = np.ones(d)
         self.ridge[-1] = 0.0 if free else 1.0
         self.w, self.sums = np.zeros(d), np.zeros(d)  # sums: X'z
-        self.gram = np.zeros((d, d), order="F")  # of `held` rows, in units of `unit`
+        single = squared and d > SINGLE and isinstance(rows, DenseFeatures)
+        self.gram = np.zeros(
+            (d, d), np.float32 if single else np.float64, order="F"
+        )  # of `held` rows, in units of `unit`
         self.held = np.zeros(rows.n, bool)
         self.unit = 1.0
         self.weight = losses.stiff.copy()
@@ -415,20 +423,31 @@ class Newton:
             moving[:] = not self.begun  # nothing moves yet: a step of least squares
             self.losses.piece[:] = np.where(moving, loops.FORCED, 0)
         self.begun = True
+        single = self.gram.dtype == np.float32
+        if single and self.steps >= SINGLE_STEPS:
+            return self._double()
         if not self._follow(moving):
             return None
-        matrix = self.unit * self.gram
+        matrix = self.gram * self.gram.dtype.type(self.unit)
         diagonal = matrix.ravel(order="K")[:: len(matrix) + 1]
         damped = self.ridge.copy()
         if self.free:
             damped[-1] = PROXIMAL * (diagonal[-1] + 1.0)
         diagonal += damped
-        factor, failed = lapack.dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
-        if failed:
-            return None
-        solution, _ = lapack.dpotrs(factor, -self.gradient, lower=1)
-        self.foreseen = self.gradient + damped * solution
-        return solution if np.isfinite(solution).all() else None
+        factor, failed = (lapack.spotrf if single else lapack.dpotrf)(matrix, lower=1, clean=0, overwrite_a=1)
+        if not failed:
+            found, _ = (lapack.spotrs if single else lapack.dpotrs)(factor, -self.gradient, lower=1)
+            solution: FloatArray = found.astype(np.float64, copy=False)
+            self.foreseen = self.gradient + damped * solution
+            if np.isfinite(solution).all() and (not single or self.gradient @ solution < 0.0):
+                return solution
+        return self._double() if single else None
+
+    def _double(self) -> FloatArray | None:
+        """Newton's step in double precision, and all that follow."""
+        self.gram, self.held = np.zeros(self.gram.shape, order="F"), np.zeros(self.rows.n, bool)
+        self.rows.gram = None
+        return self._direction()
 
     def _shift(self) -> FloatArray:
         """A step of the intercept alone: where no row moves, nothing else says how far it may go."""
@@ -495,7 +514,7 @@ def started(newton: Newton) -> None:
     """Begin where the machine of every `LEVEL`-th row is."""
     n, d = newton.rows.n, newton.rows.d
     w = None
-    if n >= LEAST_ROWS and n >= LEVEL * d:
+    if n >= LEAST_ROWS and n >= LEVEL * SHARE * d:
         pick = slice(None, None, LEVEL)
         few = [np.ascontiguousarray(one[pick]) for one in newton.losses[:5]]
         few[2:] = [LEVEL * one for one in few[2:]]
