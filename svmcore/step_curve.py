@@ -159,6 +159,19 @@ def merged(breakpoints: FloatArray, values: FloatArray, C_min: float, C_max: flo
     return StepCurve(breakpoints[real], values[np.concatenate([[True], real])], C_min, C_max)
 
 
+def steps(C: FloatArray, change: FloatArray, begin: float, total: float, C_range: tuple[float, float]) -> StepCurve:
+    """The curve that begins at begin / total, and changes at values of C. It is not negative but for rounding."""
+    low, high = C_range
+    order = np.argsort(C, kind="stable")
+    C = C[order]
+    level = np.maximum(begin + np.concatenate([[0.0], np.cumsum(change[order])]), 0.0)
+    first = int(np.searchsorted(C, low, side="right"))  # what happens at an end happens outside
+    stop = max(first, int(np.searchsorted(C, high, side="left")))
+    C, level = C[first:stop], level[first : stop + 1]
+    last = np.concatenate([C[1:] > C[:-1], [True]]) if C.size else np.empty(0, dtype=bool)
+    return merged(C[last], np.concatenate([level[:1], level[1:][last]]) / total, low, high)
+
+
 def _from_to(low: float, high: float) -> str:
     return f"from {low:.6g} to {high:.6g}" if low > 0.0 else f"up to {high:.6g}"
 

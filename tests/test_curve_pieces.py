@@ -322,6 +322,19 @@ def test_corners_are_where_the_largest_or_the_smallest_line_changes(sides, begin
     np.testing.assert_allclose(found[:, 1], [middle_jit.middle(bounds, t) for t in found[:, 0]], rtol=0.0, atol=0.0)
 
 
+def test_corners_that_lead_too_far_up_end_at_one_place():
+    """Three lines meet at t = 100 and t = 55, and no corner above t = 60 is wanted."""
+    slope, rest = np.array([1.0, 0.5, 0.0]), np.array([[0.0, 50.0, 77.5]])
+    flags = np.zeros((2, 3), dtype=np.bool_)
+    bounds = middle_jit.Bounds(slope, np.full(3, np.nan), flags[0], flags[1])
+    at, bias, b, none = np.array([50.0, 40.0]), np.full(2, np.nan), np.zeros((1, 3)), np.zeros(3)
+    scratch, rows = np.full((2, middle_jit.CORNERS), np.nan), np.full((4 * middle_jit.CORNERS, 2), np.nan)
+    run = np.array([[0, 1]])
+    assert middle_jit.centre(run, b, rest, none, none + 1.0, bounds, at, bias, 60.0, scratch, rows) == (1, 2)
+    assert rows[:2].tolist() == [[60.0, 80.0], [55.0, 77.5]]
+    assert bias.tolist() == [77.5, 77.5]
+
+
 def test_of_equal_lines_the_flattest_is_followed_and_corners_at_the_ends_are_none():
     """At t = 2 three lines meet, and below it only the flattest of them counts; at t = 1 it meets another one."""
     slope, rest = np.array([3.0, 2.0, 1.0, 0.0, 1.0]), np.array([-4.0, -2.0, 0.0, 1.0, -1.0])
@@ -342,11 +355,12 @@ def test_of_equal_lines_the_flattest_is_followed_and_corners_at_the_ends_are_non
 @pytest.mark.parametrize("seed", range(6))
 def test_a_record_skips_to_any_later_knot(seed):
     R, values, _ = record(seed)
-    new, now = np.full(N, np.nan), 0
-    for k in np.sort(np.random.default_rng(seed).integers(0, KNOTS, 4)).tolist():
-        curve_jit.skip_to(R, now, k, new)
-        now = k
-        assert np.array_equal(R.beta, values[k])
+    new, now, out = np.full(N, np.nan), 0, np.full((2, N), np.nan)
+    for knots in np.sort(np.random.default_rng(seed).integers(0, KNOTS, 4)).reshape(2, 2):
+        curve_jit.values_at(R, now, knots, new, out)
+        now = knots[-1]
+        assert np.array_equal(out, values[knots])
+        assert np.array_equal(R.beta, values[now])
 
 
 @pytest.mark.parametrize("room", [0, 2, KNOTS])

@@ -18,7 +18,7 @@ from svmcore.path.cross import Cross
 from svmcore.path.error_curve import sign_changes
 from svmcore.path.problem import idle_sides
 from svmcore.path.result import Path
-from svmcore.step_curve import StepCurve, merged
+from svmcore.step_curve import StepCurve, steps
 
 
 class Decisions(NamedTuple):
@@ -82,17 +82,6 @@ def cost_curve(
     return steps(decisions.C, change, begin, float(weight.sum()), C_range)
 
 
-def steps(C: FloatArray, change: FloatArray, begin: float, total: float, C_range: tuple[float, float]) -> StepCurve:
-    """The step function that begins at begin / total and changes at values of C, which increase."""
-    low, high = C_range
-    level = begin + np.concatenate([[0.0], np.cumsum(change)])
-    first = int(np.searchsorted(C, low, side="right"))  # what happens at an end happens outside
-    stop = max(first, int(np.searchsorted(C, high, side="left")))
-    C, level = C[first:stop], level[first : stop + 1]
-    last = np.concatenate([C[1:] > C[:-1], [True]]) if C.size else np.empty(0, dtype=bool)
-    return merged(C[last], np.concatenate([level[:1], level[1:][last]]) / total, low, high)
-
-
 def support_curve(path: Path, ratio: float = 1.0) -> StepCurve:
     """The number of support vectors over C / ratio."""
     track, count = path._track, path._data.groups.count.astype(np.float64)
@@ -102,7 +91,6 @@ def support_curve(path: Path, ratio: float = 1.0) -> StepCurve:
         (track.event_move[:, 0] == idle[moved]).astype(np.float64) - (track.event_move[:, 1] == idle[moved])
     )
     C = 1.0 / track.event_lambda / ratio
-    order = np.argsort(C, kind="stable")
     begin = float(count[track.side0 != idle].sum())
     low, high = path.C_range
-    return steps(C[order], change[order], begin, 1.0, (low / ratio, high / ratio))
+    return steps(C, change, begin, 1.0, (low / ratio, high / ratio))

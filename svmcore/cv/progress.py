@@ -20,6 +20,7 @@ T = TypeVar("T")
 _ENDS = {Status.INTERRUPTED: "interrupted", Status.TIME_LIMIT: "time_limit"}
 _LINE = 1.0  # seconds between lines
 _LOOK = 0.2  # seconds between looks at other processes
+_BREATH = 0.05  # seconds between words to those who may say something
 WATCH = "svmcore-cv"
 """The name of the thread that looks."""
 
@@ -71,7 +72,7 @@ class SharedProgress:
         self._share: dict[int, float] = {}
         self._complete: set[int] = set()
         self.n_paths = 0
-        self._last = time.perf_counter()
+        self._last = self._heard = time.perf_counter()
         self._speaks = False
         self._boards: list[Board] = []
         self._thread: threading.Thread | None = None
@@ -163,8 +164,11 @@ class SharedProgress:
         """Tell the user how far all is. True: it shall end."""
         if self.ended():
             return True
-        if not (self.callback is not None or self._speaks or self.verbose):
+        now = time.perf_counter()
+        heard = self._speaks and now - self._heard >= min(_BREATH, voice.PATIENCE)
+        if not (self.callback is not None or heard or (self.verbose and now - self._last >= _LINE)):
             return False
+        self._heard = now
         report = self._report()
         if self.callback is not None and self.callback(report):
             self.reason = "callback"

@@ -13,13 +13,13 @@ import numpy as np
 
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
-from svmcore.cv.curves import Decisions, steps
+from svmcore.cv.curves import Decisions
 from svmcore.path.cross import Cross
 from svmcore.path.follower import values_at_knots
 from svmcore.path.problem import idle_sides
 from svmcore.path.result import Path
 from svmcore.problem.division import Division
-from svmcore.step_curve import StepCurve
+from svmcore.step_curve import StepCurve, steps
 
 _EVENTS = 1 << 20  # looked at together
 _VALUES = 1 << 23  # decision values held, of all knots of some rows

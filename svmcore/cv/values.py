@@ -8,11 +8,10 @@ import numpy as np
 
 from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray
-from svmcore.cv.curves import steps
 from svmcore.path.cross import Cross
 from svmcore.path.follower import values_at_knots
 from svmcore.path.result import Path
-from svmcore.step_curve import StepCurve
+from svmcore.step_curve import StepCurve, steps
 
 _TIE = 1e-12  # differences below this share of the largest value are ties
 
@@ -44,10 +43,8 @@ def auc_curve(path: Path, cross: Cross, positive: Any, weight: FloatArray) -> St
             share = np.clip(a[i, j] / (a[i, j] - b[i, j]), 0.0, 1.0)
             C.append(1.0 / (high + share * (low - high)))
             changes.append(0.5 * (was[i, j] - now[i, j]) * weight[up[i]] * weight[down[j]])
-    at, change = np.concatenate(C), np.concatenate(changes)
-    in_turn = np.argsort(at, kind="stable")
     total = float(weight[positive].sum() * weight[~positive].sum())
-    return steps(at[in_turn], change[in_turn], begin, total, path.C_range)
+    return steps(np.concatenate(C), np.concatenate(changes), begin, total, path.C_range)
 
 
 def _scale(F: FloatArray) -> float:

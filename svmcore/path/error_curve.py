@@ -22,7 +22,7 @@ from svmcore.path.cross import Cross
 from svmcore.path.follower import Follower, dense
 from svmcore.path.loss_curve import distances, loss_curve
 from svmcore.problem import border
-from svmcore.step_curve import StepCurve, merged
+from svmcore.step_curve import StepCurve, steps
 
 _ROUNDING = 1e-11  # a value of lambda f is known to this share of itself
 _ROOM = 4096  # changes of class that are written down at once
@@ -143,7 +143,7 @@ def _outside(path: Any) -> StepCurve:
     track, size = path._track, path._problem.upper
     moved = size[track.event_index]
     change = moved * ((track.event_move[:, 1] == 1).astype(float) - (track.event_move[:, 0] == 1))
-    return _assemble(track.event_lambda, change, float(size[track.side0 == 1].sum()), float(size.sum()), path.C_range)
+    return steps(1.0 / track.event_lambda, change, float(size[track.side0 == 1].sum()), float(size.sum()), path.C_range)
 
 
 def error_curve(path: Any, cross: Cross, positive: Any, weight: FloatArray, control: Control) -> tuple[StepCurve, bool]:
@@ -156,7 +156,7 @@ def error_curve(path: Any, cross: Cross, positive: Any, weight: FloatArray, cont
     wrong = start != positive
     last = float(path._track.knot[-1, 0])
     span = path.C_min, path.C_max if end == last else 1.0 / end
-    return _assemble(lam, change, float(wrong @ weight), float(weight.sum()), span), end == last
+    return steps(1.0 / lam, change, float(wrong @ weight), float(weight.sum()), span), end == last
 
 
 def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips, float]:
@@ -188,20 +188,6 @@ def _at_the_top(lam_f: FloatArray, flips: Flips) -> Any:
     positive = lam_f > 0.0
     positive[flips.row] = ~flips.positive
     return positive
-
-
-def _assemble(lam: FloatArray, change: FloatArray, begin: float, total: float, span: tuple[float, float]) -> StepCurve:
-    """The step function of C that begins at `begin` of `total`, and changes at values of lambda."""
-    low, high = span
-    C = 1.0 / lam
-    order = np.argsort(C, kind="stable")
-    C, change = C[order], change[order]
-    count = begin + np.concatenate([[0.0], np.cumsum(change)])
-    first = int(np.searchsorted(C, low, side="right"))  # a change exactly at the end of the range counts as outside
-    stop = max(first, int(np.searchsorted(C, high, side="left")))
-    C, count = C[first:stop], count[first : stop + 1]
-    last = np.concatenate([C[1:] > C[:-1], [True]]) if C.size else np.empty(0, dtype=bool)
-    return merged(C[last], np.clip(np.concatenate([count[:1], count[1:][last]]) / total, 0.0, 1.0), low, high)
 
 
 def _signs_of(y: Any, classes: NDArray[Any], n: int) -> FloatArray:
