@@ -73,7 +73,7 @@ def _opposites(rng, n):
 
 
 @pytest.mark.parametrize("rows", [_grid, _opposites])
-def test_rows_on_few_points_take_the_interior_point(rows, monkeypatch):
+def test_rows_on_few_points_take_the_rounds_of_kernel_machines(rows, monkeypatch):
     monkeypatch.setattr(band, "LEAST", 64)
     monkeypatch.setattr(band, "SPREAD", 0.0)
     monkeypatch.setattr(band, "MOST_NUMBERS", 64 * 4)
@@ -81,12 +81,12 @@ def test_rows_on_few_points_take_the_interior_point(rows, monkeypatch):
     ours = train_linear(X, y, parts=3, tol=1e-6)
     ref = svmcore.train_svc(X, y, kernel="linear", tol=1e-8)
     assert ours.converged
-    assert ours.stats["method"] == "interior point"
+    assert ours.stats["method"] == "rounds"
     assert "band" in ours.stats["reason"]
     assert abs(ours.objective - ref.objective) <= 1e-8 * abs(ref.objective)
 
 
-def test_many_features_take_the_interior_point(thin, monkeypatch):
+def test_many_features_take_the_rounds_of_kernel_machines(thin, monkeypatch):
     monkeypatch.setattr(band, "MOST_NUMBERS", 60 * 300)
     X, y = noisy(1000, 60)
     ours = train_linear(X, y, parts=3, tol=1e-6)

@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import coo_matrix
 
 import svmcore
-from svmcore.distributed import DaskLinearSVC, DaskSVC, DaskSVR, scan
+from svmcore.distributed import DaskLinearSVC, DaskSVC, DaskSVR, estimators, scan
 
 pytestmark = pytest.mark.once
 
@@ -152,15 +152,15 @@ def test_a_time_limit_in_the_second_machine_keeps_the_first(monkeypatch, place):
         return work(*words)
 
     machines, past = [], []
-    solved = DaskSVC._solved
+    solved = estimators.solved
 
-    def watched(self, problem):
+    def watched(problem):
         if problem.begun:
             machines.append(problem)
-        return solved(self, problem)
+        return solved(problem)
 
     monkeypatch.setattr(scan, place, late)
-    monkeypatch.setattr(DaskSVC, "_solved", watched)
+    monkeypatch.setattr(estimators, "solved", watched)
     keeps_the_first(model.set_params(time_limit=1e5), X, y, "time_limit")
     assert model.solutions_[0].converged
     assert model.solutions_[2].n_support == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcore._errors import InputError
 from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.classes import Machines
-from svmcore.distributed.engine import dask_engine
+from svmcore.distributed.engine import Serial, dask_engine
+from svmcore.distributed.parts import Assignment, rows_of
 from svmcore.kernel.points import is_sparse
 from svmcore.models.sigmoid import probabilities
 from svmcore.models.solution import Solution, Terms
@@ -25,7 +26,7 @@ _ROWS = 1 << 16  # rows predicted at a time
 
 
 class Round(NamedTuple):
-    """A round, or a step of an interior point over all parts. What a sample does not tell is nan."""
+    """A round. What a sample does not tell is nan."""
 
     seconds: float
     violation: float
@@ -49,10 +50,62 @@ class Fetched:
     """Support vectors that are here."""
 
     found: list[Vectors]
+    here = True
+
+    def coefficients(self) -> list[tuple[IntArray, FloatArray]]:
+        """Rows of every part, and their coefficients."""
+        return [(part.at, part.coef) for part in self.found]
 
     def __call__(self) -> list[Vectors]:
         """All of them."""
         return self.found
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Those of a linear machine: an engine keeps the coefficients, and rows are read again where they are."""
+
+    engine: Serial
+    sources: list[Any]
+    kept: list[Any]
+    task: Assignment
+
+    @property
+    def here(self) -> bool:
+        """Whether this process has all that it takes."""
+        return self.engine.name != "dask"
+
+    def coefficients(self) -> list[tuple[IntArray, FloatArray]]:
+        """As those of `Fetched`."""
+        return self.engine.gather(self.kept)
+
+    def __call__(self) -> list[Vectors]:
+        """As that of `Fetched`."""
+        asked = [(self.task, *found) for found in self.coefficients()]
+        return self.engine.read_again(_vectors, self.sources, asked)
+
+
+def _vectors(source: Any, asked: tuple[Assignment, IntArray, FloatArray]) -> Vectors:
+    """Rows of a source with their coefficients."""
+    task, at, coef = asked
+    return Vectors(at, coef, rows_of(source, task)[at])
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is pickled in place of vectors that are on a cluster."""
+
+    here = True
+
+    def coefficients(self) -> Any:
+        """None are here."""
+        return self()
+
+    def __call__(self) -> Any:
+        """As `coefficients`."""
+        raise InputError(
+            "the support vectors of this linear machine stayed on the cluster; call to_local() before it is pickled"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,7 +143,7 @@ class PartsSolution(Certified):
     n_features: int
     coef_: FloatArray | None
     engine: str
-    gather: Callable[[], list[Vectors]]
+    gather: Fetched | Apart | Left
     stats: dict[str, Any] = field(default_factory=dict)
     feature_names: tuple[str, ...] | None = None
 
@@ -110,16 +163,17 @@ class PartsSolution(Certified):
         return self.gather()
 
     def __getstate__(self) -> dict[str, Any]:
-        """With its support vectors, and without the engine and the parts that they are fetched from."""
-        return self.__dict__ | {"gather": Fetched(self.vectors)}
+        """With its support vectors, unless they are on a cluster; without the engine and the parts."""
+        fetched = (self.gather.here and not isinstance(self.gather, Left)) or "vectors" in self.__dict__
+        return self.__dict__ | {"gather": Fetched(self.vectors) if fetched else Left()}
 
     @property
     def alpha(self) -> list[FloatArray]:
         """The dual variables of the rows of every part, at least 0."""
         found = []
-        for count, part in zip(self.rows, self.vectors, strict=True):
+        for count, (at, coef) in zip(self.rows, self.gather.coefficients(), strict=True):
             alpha = np.zeros(count)
-            alpha[part.at] = np.abs(part.coef)
+            alpha[at] = np.abs(coef)
             found.append(alpha)
         return found
 

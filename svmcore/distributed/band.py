@@ -6,8 +6,8 @@ ended on the wrong side, and is the certificate. The first band is a sample of e
 Where a band is still too full, a sample stands for it; its noise shrinks with the band. The loss of the fixed rows bounds
 their true loss from below, so every exact round bounds the optimum; a step that does not pay is cut short.
 
-Bands become thin where features are many, and useless where rows lie on a few points. Then the interior point over all parts
-takes over (`linear`). Squared losses need the first sample alone: from there Newton's steps on (w, bias) end the run.
+Bands become thin where features are many, and useless where rows lie on a few points. Then the rounds of kernel machines
+take over (`rounds`). Squared losses need the first sample alone: from there Newton's steps on (w, bias) end the run.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._types import NONZERO, DualQP, FloatArray, Status
+from svmcore._control import PartControl
+from svmcore._types import NONZERO, DualQP, FloatArray, Kernel, KernelKind
+from svmcore.distributed import stages
 from svmcore.distributed.answer import Round
-from svmcore.distributed.engine import Crew, Halted, Serial
-from svmcore.distributed.linear import ExactPoint, Linear, Rest, Stand, found_of
-from svmcore.distributed.stages import BINS, Looked, Taken, member_of
-from svmcore.solvers.interior import FEASIBLE
+from svmcore.distributed.engine import Halted
+from svmcore.distributed.linear import ExactPoint, Linear, found_of
+from svmcore.distributed.stages import BINS, Sums, Taken
+from svmcore.problem import measures
+from svmcore.solvers import interior
+from svmcore.solvers.interior import FEASIBLE, Beside
 
 # A band has at least LEAST variables, and SPREAD times the root of features times variables. Their rows hold at most
 # MOST_NUMBERS numbers.
@@ -43,7 +47,10 @@ DRIFT = 1e-9  # relative error of w by which sums may drift from one pass to the
 _SEARCHES = 3  # so many searches along a line, each in the best bin of the one before
 
 
-class _Fruitless(Exception):
+LINEAR = Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0)
+
+
+class Fruitless(Exception):
     """Rounds lead nowhere."""
 
 
@@ -56,40 +63,37 @@ class _Centre(NamedTuple):
     largest: float = np.inf
 
 
+class Stand(NamedTuple):
+    """All that it takes to set out again from here: what a checkpoint holds."""
+
+    w: FloatArray
+    bias: float
+    steps: int
+
+
 class BandMaster:
-    """Rounds over the parts of `fit`, which takes over where they do not lead to the end."""
+    """Rounds over the parts of `fit`. Where they do not lead to the end they raise `Fruitless`."""
 
     def __init__(self, fit: Linear, log: Callable[[Round], Any]) -> None:
         self.fit, self.log = fit, log
-        self.method, self.reason = "band", ""
         self.rows_up = 0
         self.gathered = 0  # rows that parts looked at outside of their passes
 
-    def run(self, stand: Stand | None, keep: Callable[[Stand], Any]) -> tuple[ExactPoint, Status]:
-        """The best exact point and how it ended. `keep` is given what a checkpoint needs after every round or step."""
-        if stand is None or not stand.mu:
-            try:
-                return self._rounds(stand, keep), Status.CONVERGED
-            except _Fruitless as reason:
-                self.reason, stand = str(reason), None
-        self.method = "interior point"
-        return self.fit.run(stand, keep)
-
-    def _rounds(self, stand: Stand | None, keep: Callable[[Stand], Any]) -> ExactPoint:
-        """Rounds until an exact point meets the tolerance."""
+    def run(self, stand: Stand | None, keep: Callable[[Stand], Any]) -> ExactPoint:
+        """Rounds until an exact point meets the tolerance. `keep` is given what a checkpoint needs after every round."""
         fit = self.fit
-        census = fit.ask("census")
-        self.d, self.m = census[0].features, sum(part.variables for part in census)
-        self.rising, self.upper = sum(part.rising for part in census), sum(part.upper for part in census)
+        census = fit.total(stages.census)
+        self.m, self.rising = int(census.totals[0]), int(census.totals[1])
+        self.upper, self.d = float(census.totals[2]), len(census.columns)
         self.most = max(1, MOST_NUMBERS // max(self.d, 1))
         self.size = min(max(LEAST, int(SPREAD * np.sqrt(float(self.d) * self.m))), self.most)
         at = _Centre(np.zeros(self.d), 0.0) if stand is None else _Centre(stand.w, stand.bias)
-        self.rest = Rest(np.zeros(self.d), 0.0)
+        self.rest = Beside(np.zeros(self.d), 0.0)
         fit.steps = 0 if stand is None else stand.steps
-        if min(part.diagonal for part in census) > 0.0:
+        if census.low[0] > 0.0:
             return self._smooth(at, stand is None, keep)
         if self.m > self.size and NOISE * np.sqrt(self.d / self.size) > THICK:
-            raise _Fruitless(f"a sample of {self.size} rows says little of {self.d} features")
+            raise Fruitless(f"a sample of {self.size} rows says little of {self.d} features")
         if stand is not None:
             self._look(at, None)
             at = self._move(at, at, 1.0)
@@ -106,14 +110,14 @@ class BandMaster:
                 at = self._rebalanced(at)
                 taken, shares = self._take(at, share)
                 if not self._has_room(taken, shares):
-                    raise _Fruitless("a band does not hold the balance of the classes")
+                    raise Fruitless("a band does not hold the balance of the classes")
             exact = min(shares) == 1.0
             to, values = self._solve(taken, shares, at, exact)
-            answers, to = self._look(to, values if exact else None)
+            looked, to = self._look(to, values if exact else None)
             fit.steps += 1
             found, dual = None, -np.inf
             if exact:
-                found = self._found(to, answers)
+                found = self._found(to, looked)
                 dual, relative = found.dual, found.gap / max(abs(found.gap + found.dual), NONZERO)
                 if found.violation <= fit.tol and not CLOSE < relative <= 0.5 * last:
                     self._tell(found, values)
@@ -124,11 +128,11 @@ class BandMaster:
             way = 1.0 if pays else self._way(at, to)
             cuts = cuts + 1 if way < 1.0 else 0
             at = self._move(at, to, way)
-            keep(Stand(at.w, at.bias, 0.0, fit.steps))
+            keep(Stand(at.w, at.bias, fit.steps))
             if cuts >= MOST_CUTS:
-                raise _Fruitless("bands are thinner than the steps")
+                raise Fruitless("bands are thinner than the steps")
             share = min(0.5 * share, NOISE * float(np.sqrt(self.d * share / self.size)))
-        raise _Fruitless(f"{MOST_ROUNDS} rounds were not enough")
+        raise Fruitless(f"{MOST_ROUNDS} rounds were not enough")
 
     def _smooth(self, at: _Centre, fresh: bool, keep: Callable[[Stand], Any]) -> ExactPoint:
         """Newton's steps of a squared loss, from a sample or from where a checkpoint stands."""
@@ -137,15 +141,15 @@ class BandMaster:
             raise Halted
         if fresh:
             at = self._solve(*self._take(at, 1.0), at, False)[0]
-            keep(Stand(at.w, at.bias, 0.0, fit.steps))
-        fit.w, fit.bias, fit.steps = at.w, at.bias, fit.steps + 1
-        found = fit.polish(NEWTON_STEPS)
+            keep(Stand(at.w, at.bias, fit.steps))
+        fit.steps += 1
+        found = fit.polish(at.w, at.bias, NEWTON_STEPS)
         self._tell(found, [])
         if found.violation <= fit.tol:
             return found
         if fit.stop():
             raise Halted
-        raise _Fruitless("Newton's steps did not settle")
+        raise Fruitless("Newton's steps did not settle")
 
     def _tell(self, found: ExactPoint | None, values: list[FloatArray]) -> None:
         rows = sum(map(len, values))
@@ -171,11 +175,12 @@ class BandMaster:
             count = int(holds) if at.largest else self.m
             some = (min(1.0, self.size / max(count, 1)),) * 2
         shares = (1.0, 1.0) if count <= (self.size if share == 1.0 else self.most) else (some[0], some[1])
-        taken: list[Taken] = self.fit.ask("take", at.bias, width, shares, self.fit.steps)
+        words = at.bias, width, shares, self.fit.steps
+        taken: list[Taken] = self.fit.turn(stages.take, [words] * len(self.fit.parts))
         self.gathered += sum(part.gathered for part in taken)
         self.rows_up += sum(len(part.at) for part in taken)
         w, total = sum(part.w for part in taken), sum(part.total for part in taken)
-        self.rest = Rest(self.rest.w + w, self.rest.total + total)
+        self.rest = Beside(self.rest.w + w, self.rest.total + total)
         return taken, shares
 
     def _boxes(self, taken: list[Taken], shares: tuple[float, float]) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -203,36 +208,35 @@ class BandMaster:
         """(w, bias) and the variables of the band, all others fixed."""
         Z, c = (np.concatenate([part[k] for part in taken]) for k in (1, 2))
         qp = DualQP(c, *self._boxes(taken, shares), np.arange(len(c)), self.fit.equality)
-        crew = Crew(Serial(1), [member_of(Z, qp)])
         unit = float(np.abs(c).mean()) or 1.0
         tol = min(INNER * self.fit.tol, INNER_MOST * unit) if exact else ROUGH * unit
-        inner = Linear(crew, self.fit.equality, tol, lambda *_: None, self.rest)
-        inner.stop = self.fit.stop
-        stand = Stand(at.w, at.bias, 0.0, 0) if np.isfinite(at.primal) else None
-        found = inner.run(stand, lambda _: None)[0]
+        qp = DualQP(c, *self._boxes(taken, shares), np.arange(len(c)), self.fit.equality)
+        near = (at.w, at.bias) if np.isfinite(at.primal) else None
+        control = PartControl(self.fit.control, f"round {self.fit.steps}, {len(c)} variables")
+        beta = interior.run_beside(Z, qp, Beside(self.rest.w, self.rest.total, near), control=control, tol=tol).beta
+        w = beta @ Z + self.rest.w
+        bias = measures.bias(qp, beta, c - Z @ w - qp.diag * beta)
         edges = np.cumsum([len(part.at) for part in taken])[:-1]
-        return _Centre(found.w, found.bias), np.split(crew.members[0].exact, edges)
+        return _Centre(w, bias), np.split(beta, edges)
 
     # ---- a pass ------------------------------------------------------------------------------------------------------
 
-    def _look(self, to: _Centre, values: list[FloatArray] | None) -> tuple[list[Looked], _Centre]:
+    def _look(self, to: _Centre, values: list[FloatArray] | None) -> tuple[Sums, _Centre]:
         """What the parts say of a point, and of their variables with those of the band, in one pass."""
-        given: Any = [None] * self.fit.crew.count if values is None else values
-        answers: list[Looked] = self.fit.each("look", [(to.w, to.bias, own) for own in given])
-        columns, totals = answers[0].columns, answers[0].totals
-        for part in answers[1:]:
-            columns, totals = columns + part.columns, totals + part.totals
-        self.sums = columns[0], totals[0], totals[2]
-        self.rest = Rest(columns[1], totals[1])
-        return answers, to._replace(primal=0.5 * float(to.w @ to.w) + sum(part.loss for part in answers))
+        given: Any = [None] * len(self.fit.parts) if values is None else values
+        found = self.fit.turn_sum(stages.look, [(to.w, to.bias, own) for own in given])
+        total, total_of_sides, size, loss = found.totals[5:].tolist()
+        self.sums = found.columns[0], total, size
+        self.rest = Beside(found.columns[1], total_of_sides)
+        return found, to._replace(primal=0.5 * float(to.w @ to.w) + loss)
 
-    def _found(self, to: _Centre, answers: list[Looked]) -> ExactPoint:
+    def _found(self, to: _Centre, looked: Sums) -> ExactPoint:
         """The certificate of the exact point. Where the sums have drifted, a pass with w as it is now says more."""
         w, total, size = self.sums
         if float(np.abs(w - to.w).max(initial=0.0)) > DRIFT * (1.0 + float(np.abs(w).max(initial=0.0))):
-            found = self.fit.measure(w, to.bias)[0]
+            found = self.fit.measure(w, to.bias)
         else:
-            found = found_of(to.w, to.bias, [part.measured for part in answers], self.fit.equality)
+            found = found_of(to.w, to.bias, looked, self.fit.equality)
         off = self.fit.equality and abs(total) > FEASIBLE * (1.0 + size)
         return found._replace(violation=np.inf, gap=np.inf) if off else found
 
@@ -241,14 +245,13 @@ class BandMaster:
     def _move(self, at: _Centre, to: _Centre, way: float) -> _Centre:
         """Go this share of the way."""
         w, bias = at.w + way * (to.w - at.w), at.bias + way * (to.bias - at.bias)
-        answers = self.fit.ask("move", way, bias)
-        primal = 0.5 * float(w @ w) + sum(part[0] for part in answers)
-        return _Centre(w, bias, primal, max(part[1] for part in answers))
+        moved = self.fit.turn_all(stages.move, way, bias)
+        return _Centre(w, bias, 0.5 * float(w @ w) + float(moved.totals[0]), float(moved.high[0]))
 
     def _way(self, at: _Centre, to: _Centre) -> float:
         """The share of the way at which the objective is smallest."""
         step = to.w - at.w
-        first = float(at.w @ step) + sum(self.fit.ask("slope", at.bias, to.bias))
+        first = float(at.w @ step) + float(self.fit.total(stages.slope, at.bias, to.bias).totals[0])
         bend = float(step @ step)
         return self._crossing("way", (0.0, 1.0), at, to, lambda x, below: first + x * bend + below)[0]
 
@@ -261,7 +264,7 @@ class BandMaster:
         for _ in range(_SEARCHES):
             if not high > low:
                 break
-            heaps = np.sum(self.fit.ask("heap", what, low, high, at.bias, to.bias), axis=0)
+            heaps = self.fit.total(stages.heap, what, (low, high), at.bias, to.bias).totals
             edges, sums = np.linspace(low, high, BINS + 1)[1:], np.cumsum(heaps)[1:]
             enough = missing(edges, sums) >= 0.0
             k = int(np.argmax(enough)) if enough.any() else BINS - 1

@@ -1,8 +1,8 @@
 """The engine of a dask cluster, collections of dask as parts, and predictions as lazy arrays. The only importer of dask.
 
-Kernel machines are futures: few rounds, little state, and dask computes again what a lost worker held, from the sources and
-the changes of all rounds, which the scheduler keeps. Linear machines are actors: a hundred short stages on much state in
-place; what a lost worker held is made again elsewhere from a log of the stages. Either way the bits are the same.
+Everything is a future of a pure function: dask places it, moves it, and computes again what a lost worker held, from the
+sources and from what the master sent, which the scheduler keeps. That is little: rows go from worker to worker. Arrays of
+the user are scattered, without their lineage; where they are lost the fit scatters them again and starts afresh.
 """
 
 from __future__ import annotations
@@ -10,25 +10,24 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
-import itertools
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import CancelledError
 from concurrent.futures import Future as Promise
 from concurrent.futures import wait as wait_for
+from contextlib import ExitStack
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
 import dask
 import numpy as np
 from dask import array as da
-from distributed import Client, Future, KilledWorker, get_client, get_worker, wait
+from distributed import Client, Future, KilledWorker, get_client, get_worker, wait, worker_client
 
 from svmcore._door import entered
 from svmcore._errors import InputError, SVMError
 from svmcore.distributed import files
-from svmcore.distributed.engine import POLL, Crew, Halted, Serial
+from svmcore.distributed.engine import POLL, Halted, Lost, Serial
 from svmcore.distributed.parts import Held, Piece
-from svmcore.distributed.stages import CHANGES_NOTHING
 from svmcore.problem import border
 
 P = ParamSpec("P")
@@ -37,8 +36,6 @@ _CLOSED = ("closing", "closed")  # what a client says of itself then
 _AT_WORK = "running"  # and as long as all is well: whatever else it says, its futures are lost
 _GONE = ("CancelledError", "FutureCancelledError", "FuturesCancelledError", "FutureLostError")  # names of its errors
 _CUT = ("CommClosedError",)
-_RUNS = itertools.count()
-_TRIES = 20  # workers that may be lost in one stage of a linear machine
 _LOOK = 2.0  # seconds between looks whether a worker is still there
 _PATIENCE = 300.0  # seconds to wait for a worker, or for a word of the scheduler
 
@@ -79,7 +76,7 @@ def _in_words(method: Callable[P, T]) -> Callable[P, T]:
                 lost = "the scheduler, and all that its workers held, was lost before the work was over"
             else:
                 lost = "data that no other worker holds were lost with a worker, or cancelled"
-            raise SVMError(
+            raise (Lost if owner.client.status == _AT_WORK and type(error).__name__ in _GONE else SVMError)(
                 f"{lost}; run again, with checkpoint= to go on from the last round, and give files or collections instead "
                 "of arrays that are kept in one place"
             ) from None
@@ -125,27 +122,26 @@ class Dask(Serial):
 
     def __init__(self, client: Any, n_threads: int | None = None) -> None:
         super().__init__(n_threads or 1)
+        self._task = ExitStack()
         self.client = _client(client)
-        self.began = self.workers()
-        if not self.began:
+        if _is_task():  # its thread is for other tasks as long as it waits for them
+            self._task.enter_context(worker_client())
+        if not self.workers():
             self.patient()
-            self.began = self.workers()
-        self.count = 0
-        self._run = next(_RUNS)
-        self._numbers = itertools.count()
+        self._before = len(self._gone())
+        self.given: list[Any] = []
 
     def wait(
         self,
         ask: Callable[[], Awaitable[Any]],
         *,
         stop: bool = False,
-        gone: Callable[[list[str]], bool] | None = lambda _: False,
+        needs_workers: bool = True,
     ) -> Any:
         """What `ask` gives on the loop of the client: the one place where anything of a cluster is waited for.
 
         Dask's own calls have no end where the client is closed meanwhile, as nobody is left to answer. Here the state of the
-        client is seen ten times a second, and every `_LOOK` seconds the list of workers. `stop`: `poll` may end it. `gone`:
-        whether nobody works on it any more, by the workers that are left; None: no worker is needed.
+        client is seen ten times a second, and every `_LOOK` seconds the list of workers. `stop`: `poll` may end it.
         """
         asked = _Asked(self.client, ask)
         seen = looked = monotonic()
@@ -156,10 +152,8 @@ class Dask(Serial):
                 if stop and self.poll():
                     raise Halted
                 now = monotonic()
-                if gone is not None and now > looked + _LOOK:
+                if needs_workers and now > looked + _LOOK:
                     here, looked = self.workers(), now
-                    if gone(here):
-                        raise OSError("its worker is gone")
                     seen = now if here else seen
                 if now > seen + _PATIENCE:
                     raise SVMError(
@@ -173,7 +167,7 @@ class Dask(Serial):
     @_in_words
     def workers(self) -> list[str]:
         """Addresses of the workers that are there now."""
-        return sorted(self.wait(self.client.nthreads, gone=None))
+        return sorted(self.wait(self.client.nthreads, needs_workers=False))
 
     @_in_words
     def patient(self) -> None:
@@ -185,37 +179,40 @@ class Dask(Serial):
         """Collections become futures of parts, whose lineage dask keeps; files are read by the workers."""
         lazy = _delayed_parts(X, y, weight, label)
         if lazy is not None:
-            found: list[Any] = self.client.compute(lazy, optimize_graph=False)
-        else:
-            if parts is None and hasattr(X, "shape"):
-                parts = max(1, min(4 * max(1, len(self.began)), int(X.shape[0]) // 1000))
-            found = files.sources(X, y, weight, label=label, parts=parts)
-            found = [self.share(source) if isinstance(source, Held) else source for source in found]
-        self.count = len(found)
-        return found
+            self.given = lazy
+            return self.client.compute(lazy, optimize_graph=False)  # type: ignore[no-any-return]
+        if parts is None and hasattr(X, "shape"):
+            parts = max(1, min(4 * len(self.workers()), int(X.shape[0]) // 1000))
+        self.given = files.sources(X, y, weight, label=label, parts=parts)
+        return self.sent()
 
     @_in_words
-    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], *, ask: bool = True) -> list[Any]:
-        """As `Serial.run`: futures. Part k begins on worker k, and may go on anywhere."""
+    def sent(self) -> list[Any]:
+        """Sources for the workers: files as they are, arrays scattered."""
+        held = [source for source in self.given if isinstance(source, Held)]
+        sent = iter(self.wait(lambda: self.client.scatter(held, hash=False)) if held else [])
+        return [next(sent) if isinstance(source, Held) else source for source in self.given]
+
+    @_in_words
+    def again(self) -> list[Any] | None:
+        """The sources once more after a loss; None where there is nothing of ours that may have been lost."""
+        return self.sent() if any(isinstance(source, Held) for source in self.given) else None
+
+    @_in_words
+    def run(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, ask: bool = True) -> list[Any]:
+        """As `Serial.run`: futures."""
         if ask and self.poll():
             raise Halted
-        here = self.began if len(tasks) == self.count else []
-        return [
-            self.client.submit(
-                function, *task, pure=False, key=f"svmcore-{function.__name__}-{self._run}-{next(self._numbers)}",
-                workers=[here[k % len(here)]] if here else None, allow_other_workers=bool(here),
-            )
-            for k, task in enumerate(tasks)
-        ]  # fmt: skip
+        columns = [list(column) for column in zip(*tasks, strict=True)]
+        return self.client.map(function, *columns, pure=False) if columns else []
 
     @_in_words
-    def share(self, value: Any) -> Any:
-        """As the result of a task, which can be done again. What is scattered is lost with the worker that holds it.
-
-        Copies on all workers would not help: dask's memory manager takes them away after two seconds.
-        """
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-            return self.client.submit(_same, value, pure=False, key=f"svmcore-value-{self._run}-{next(self._numbers)}")
+    def read_again(self, function: Callable[..., Any], sources: list[Any], args: list[Any]) -> list[Any]:
+        """As `Serial.read_again`: of what is here, here; of files and collections, on the workers."""
+        once = dask.delayed(function, pure=False)
+        pairs = list(zip(self.given, args, strict=True))
+        found = [function(*pair) if isinstance(pair[0], Held) else self.client.compute(once(*pair)) for pair in pairs]
+        return self.gather(found)
 
     @_in_words
     def gather(self, handles: list[Any]) -> list[Any]:
@@ -232,128 +229,32 @@ class Dask(Serial):
             ) from None
         return found
 
+    def _gone(self) -> list[str]:
+        """Addresses of all workers that the scheduler has seen go."""
+        events = self.wait(lambda: self.client.get_events("all"), needs_workers=False)
+        return [event["worker"] for _, event in events if event.get("action") == "remove-worker"]
+
     @_in_words
-    def crew(self, make: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> Crew:
-        """As `Serial.crew`: actors."""
-        return _Actors(self, make, tasks)
-
     def losses(self) -> list[str]:
-        """As `Serial.losses`: workers that are gone, and actors that were made again."""
-        return [*sorted(set(self.began) - set(self.workers())), *self.lost]
+        """As `Serial.losses`."""
+        return self._gone()[self._before :]
+
+    def close(self) -> None:
+        """As `Serial.close`."""
+        self._task.close()
 
 
-def _same(value: Any) -> Any:
-    return value
+def _is_task() -> bool:
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 def _is_loss(error: Exception) -> bool:
     """Whether dask says that something has vanished: with a worker, or with the scheduler."""
     return type(error).__name__ in (*_GONE, *_CUT)
-
-
-class _Holder:
-    """The actor of one worker: its parts, side by side in the worker's threads."""
-
-    def __init__(self, make: Callable[..., Any], *tasks: Any) -> None:
-        *flat, count = tasks
-        width = len(flat) // count
-        own = [flat[k * width : (k + 1) * width] for k in range(count)]
-        self._pool = ThreadPoolExecutor(max(1, get_worker().state.nthreads))
-        self.members = list(self._pool.map(lambda task: make(*task), own))
-
-    def call(self, name: str, args: list[tuple[Any, ...]]) -> list[Any]:
-        """One stage of all members, each with its own arguments."""
-        return list(self._pool.map(lambda pair: getattr(pair[0], name)(*pair[1]), zip(self.members, args, strict=True)))
-
-    def replay(self, log: list[tuple[str, list[tuple[Any, ...]]]]) -> int:
-        """The stages so far."""
-        for name, args in log:
-            self.call(name, args)
-        return len(log)
-
-
-class _Actors(Crew):
-    """Members on the workers of a cluster. `log` holds all stages that changed something, and is all that recovery needs."""
-
-    def __init__(self, engine: Dask, make: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> None:
-        self.dask, self.client, self.make, self.tasks = engine, engine.client, make, list(tasks)
-        workers = engine.began
-        self.owned = [list(range(k, len(tasks), len(workers))) for k in range(min(len(workers), len(tasks)))]
-        self.log: list[tuple[str, list[tuple[Any, ...]]]] = []
-        started = [self._submit(own, [workers[k]]) for k, own in enumerate(self.owned)]
-        self.actors = [self._made(k, future) for k, future in enumerate(started)]
-        super().__init__(engine, [])
-        self.count = len(self.tasks)
-
-    def _submit(self, own: list[int], workers: list[str] | None) -> Future:
-        """A new actor; its tasks are flat, for futures in them to be resolved."""
-        flat = [argument for k in own for argument in self.tasks[k]]
-        return self.client.submit(
-            _Holder,
-            self.make,
-            *flat,
-            len(own),
-            actor=True,
-            pure=False,
-            workers=workers,
-            allow_other_workers=bool(workers),
-        )
-
-    def _waited(self, future: Any, address: str | None = None) -> Any:
-        """The result of a future, unless the worker that works on it goes away."""
-        return self.dask.wait(lambda: future, gone=lambda workers: address is not None and address not in workers)
-
-    def _made(self, k: int, future: Future) -> Any:
-        try:
-            return self._waited(future)
-        except (OSError, RuntimeError) as error:
-            return self._again(k, error)
-
-    def _again(self, k: int, error: Exception) -> Any:
-        """The actor k, made anew on any worker and brought to where it was."""
-        for _ in range(_TRIES):
-            try:
-                self.dask.patient()
-                actor = self._waited(self._submit(self.owned[k], None))
-                log = [(name, [args[i] for i in self.owned[k]]) for name, args in self.log]
-                self._waited(actor.replay(log), actor._address)
-                self.dask.lost.append(f"the actor of parts {self.owned[k]}, after {len(self.log)} stages")
-                return actor
-            except (OSError, RuntimeError) as again:
-                error = again
-        raise SVMError(f"parts {self.owned[k]} lost {_TRIES} workers one after the other ({error})")
-
-    @_in_words
-    def each(self, name: str, args: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """As `Crew.each`."""
-        calls = []
-        for k, own in enumerate(self.owned):
-            try:
-                calls.append(self.actors[k].call(name, [args[i] for i in own]))
-            except (OSError, RuntimeError):
-                calls.append(None)
-        found: list[Any] = [None] * len(self.tasks)
-        for k, own in enumerate(self.owned):
-            for i, value in zip(own, self._result(k, calls[k], name, [args[i] for i in own]), strict=True):
-                found[i] = value
-        if name not in CHANGES_NOTHING:
-            self.log.append((name, list(args)))
-        return found
-
-    def _result(self, k: int, call: Any, name: str, args: list[tuple[Any, ...]]) -> list[Any]:
-        """The answer of an actor, or of the one that takes its place."""
-        for _ in range(_TRIES):
-            try:
-                if call is None:
-                    raise RuntimeError("its worker is gone")
-                found: list[Any] = self._waited(call, self.actors[k]._address)
-                return found
-            except (OSError, RuntimeError) as error:
-                if isinstance(error, SVMError):
-                    raise
-                self.actors[k] = self._again(k, error)
-                call = self.actors[k].call(name, args)
-        raise SVMError(f"parts {self.owned[k]} lost {_TRIES} workers in one stage")
 
 
 # ---- collections -----------------------------------------------------------------------------------------------------

@@ -1,41 +1,48 @@
 """Where the work on parts is done: one after the other in this process, or side by side in its threads.
 
-An engine runs pure functions of a part (`run`, which returns handles; `gather` gives their values), and keeps objects that
-own a part and change in place (`crew`). Results come in the order of the parts, whoever computed them: sums over them have
-the same bits on every engine. `poll` is asked between parts; when it says so, `Halted` ends the round.
+An engine runs pure functions: `run` returns handles, `gather` gives their values, `total` joins them as a tree. Results come
+in the order of the parts, and a tree has one shape, whoever computes it: sums have the same bits on every engine. `poll` is
+asked between parts; when it says so, `Halted` ends the round.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import Any
 
-from svmcore._errors import MissingExtraError
+from svmcore._errors import MissingExtraError, SVMError
+from svmcore.distributed import files
 from svmcore.kernel.matrix import available_threads
 
 POLL = 0.1  # seconds between looks at the clock while others work
+_BRANCHES = 8  # values that are joined at a time
 
 
 class Halted(Exception):
     """Somebody asked to stop."""
 
 
+class Lost(SVMError):
+    """Data were lost with a worker."""
+
+
 class Serial:
     """Everything in this process, part after part: out of core where the parts are mapped from files."""
 
     name = "serial"
-    remote = False
-    """Whether handles are values that are elsewhere."""
 
     def __init__(self, n_threads: int | None = None) -> None:
         self.n_threads = n_threads or available_threads()
         self.poll: Callable[[], bool] = lambda: False
-        self.lost: list[str] = []
 
-    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], *, ask: bool = True) -> list[Any]:
+    def sources(self, X: Any, y: Any, weight: Any, label: Any, parts: int | None) -> list[Any]:
+        """What the user gave as sources of parts."""
+        return files.sources(X, y, weight, label=label, parts=parts)
+
+    def run(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, ask: bool = True) -> list[Any]:
         """function(*task) for every task; the k-th belongs to part k. Without `ask`, all or nothing."""
         found = []
         for task in tasks:
@@ -44,21 +51,28 @@ class Serial:
             found.append(function(*task))
         return found
 
-    def share(self, value: Any) -> Any:
-        """A value that many tasks take."""
-        return value
-
     def gather(self, handles: list[Any]) -> list[Any]:
         """The values behind handles."""
         return handles
 
-    def crew(self, make: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> Crew:
-        """make(*task) for every part, kept."""
-        return Crew(self, self.run(make, tasks))
+    def total(self, join: Callable[[list[Any]], Any], handles: list[Any]) -> Any:
+        """All values joined, neighbours first."""
+        while len(handles) > 1:
+            groups = [(handles[k : k + _BRANCHES],) for k in range(0, len(handles), _BRANCHES)]
+            handles = self.run(join, groups, ask=False)
+        return self.gather(handles)[0]
+
+    def read_again(self, function: Callable[..., Any], sources: list[Any], args: list[Any]) -> list[Any]:
+        """function(source, more) for every source, long after the fit."""
+        return [function(*pair) for pair in zip(sources, args, strict=True)]
+
+    def again(self) -> list[Any] | None:
+        """The sources once more after a loss, or None."""
+        return None
 
     def losses(self) -> list[str]:
-        """What was lost on the way, in words."""
-        return list(self.lost)
+        """Workers that were lost on the way."""
+        return []
 
     def close(self) -> None:
         """Let go of what was started."""
@@ -74,7 +88,7 @@ class Threads(Serial):
         self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="svmcore-parts")
         self.n_threads, self._closed = 1, False
 
-    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], *, ask: bool = True) -> list[Any]:
+    def run(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, ask: bool = True) -> list[Any]:
         """As `Serial.run`."""
         if self._closed:
             return super().run(function, tasks, ask=ask)
@@ -92,25 +106,6 @@ class Threads(Serial):
         """As `Serial.close`."""
         self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-class Crew:
-    """Objects that own a part each. A stage of theirs is never cut short: what they hold would no longer fit together."""
-
-    def __init__(self, engine: Serial, members: list[Any]) -> None:
-        self.engine, self.members, self.count = engine, members, len(members)
-
-    def all(self, name: str, *args: Any) -> list[Any]:
-        """member.name(*args) of every member."""
-        return self.each(name, [args] * self.count)
-
-    def each(self, name: str, args: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """member.name(*own) with arguments of its own for every member."""
-        return self.engine.run(_call, [(m, name, *own) for m, own in zip(self.members, args, strict=True)], ask=False)
-
-
-def _call(member: Any, name: str, *args: Any) -> Any:
-    return getattr(member, name)(*args)
 
 
 def dask_engine() -> Any:

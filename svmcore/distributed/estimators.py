@@ -14,12 +14,12 @@ import numpy as np
 
 from svmcore._door import entered
 from svmcore._errors import InputError
-from svmcore._types import FloatArray, KernelKind
+from svmcore._types import FloatArray
 from svmcore.classes import Machines
 from svmcore.cv.left_out import sigmoids
 from svmcore.distributed.answer import Calibrated, ManyWeights, PartsSolution, by_blocks, values_of
 from svmcore.distributed.setup import Setup, Words, setup
-from svmcore.distributed.training import MOST_FEATURES, fit_kernel, fit_linear
+from svmcore.distributed.training import solved
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
 from svmcore.problem import border, formulations
@@ -74,14 +74,16 @@ class _Estimator:
         """Train over the parts of X: collections of dask, files, arrays; see `svmcore.distributed.train_linear`."""
         border.choice("loss", getattr(self, "loss", self.losses[0]), self.losses)
         words = Words(*(getattr(self, name, None) for name in _RUN))
-        problem = setup(X, y, sample_weight, self._form(), words, several=True)
+        size = getattr(self, "working_set", None)
+        size = None if size is None else border.integer("working_set", size, low=2)
+        problem = setup(X, y, sample_weight, self._form(), words, several=True)._replace(working_set=size)
         try:
             machines = [problem]
             labels = problem.task.labels
             if labels is not None and len(labels) > 2:
                 machines = _of_classes(problem, self.strategy)
-            solutions = [self._solved(machines[0])]
-            solutions += (self._solved(each._replace(begun=problem.control.seconds)) for each in machines[1:])
+            solutions = [solved(machines[0])]
+            solutions += (solved(each._replace(begun=problem.control.seconds)) for each in machines[1:])
         finally:
             problem.engine.close()
         self.__dict__.pop("calibrated_", None)
@@ -90,12 +92,6 @@ class _Estimator:
         self.classes_ = labels
         self.n_features_in_ = problem.whole.features
         return self
-
-    def _solved(self, problem: Setup) -> PartsSolution:
-        if problem.task.kernel.kind == KernelKind.LINEAR and problem.task.n_features <= MOST_FEATURES:
-            return fit_linear(problem)
-        size = getattr(self, "working_set", None)
-        return fit_kernel(problem, None if size is None else border.integer("working_set", size, low=2), False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without clients, which belong to their process."""
@@ -147,7 +143,7 @@ class _Estimator:
 
     @property
     def n_iter_(self) -> Any:
-        """Rounds, or steps of the interior point: of a classifier with a kernel those of every machine."""
+        """Rounds: of a classifier with a kernel those of every machine."""
         self._check_fitted()
         found = np.array([len(solution.rounds) for solution in self.solutions_])
         return found if isinstance(self, DaskSVC) else int(found.max())

@@ -328,7 +328,7 @@ class Part:
     def X(self) -> Any:
         """The rows."""
         if self._X is None:
-            self._X = _widened(checked(self._source, self.task.kind).X, self.task.n_features)
+            self._X = rows_of(self._source, self.task)
         return self._X
 
     def __getstate__(self) -> dict[str, Any]:
@@ -338,6 +338,11 @@ class Part:
         """What schedulers should count: rows in memory and variables."""
         rows = 0 if self._source is not None or is_sparse(self.X) else self.X.nbytes
         return rows + sum(array.nbytes for array in self.qp[:5])
+
+
+def rows_of(source: Any, task: Assignment) -> Any:
+    """The rows of a source, as wide as all parts together."""
+    return _widened(checked(source, task.kind).X, task.n_features)
 
 
 def _widened(X: Any, width: int) -> Any:

@@ -15,11 +15,12 @@ import numpy as np
 
 from svmcore._control import Control, PartControl
 from svmcore._errors import InputError
-from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, KernelKind, Status
 from svmcore.distributed import scan
 from svmcore.distributed.answer import Round
 from svmcore.distributed.engine import Halted
-from svmcore.distributed.scan import Change, Near, Survey
+from svmcore.distributed.linear import middle
+from svmcore.distributed.scan import Near, Survey
 from svmcore.distributed.setup import Setup
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.rough import exponential_error
@@ -66,14 +67,8 @@ class _Seen:
         """Add rows; `names` are sorted, as the blocks are."""
         if not len(names):
             return
-        blocks = blocks if self.X is None else [self.X, *blocks]
+        rows = scan.stacked(blocks if self.X is None else [self.X, *blocks])
         order = np.argsort(np.concatenate([self.names, names]), kind="stable")
-        if is_sparse(blocks[0]):
-            from scipy import sparse
-
-            rows: Any = sparse.csr_matrix(sparse.vstack(blocks))
-        else:
-            rows = np.concatenate(blocks)
         self.X, self.names = rows[order], np.concatenate([self.names, names])[order]
 
     def get(self, names: IntArray) -> Any:
@@ -100,6 +95,7 @@ class Rounds:
         self.problem, self.engine, self.task = problem, problem.engine, problem.task
         self.control: Control = problem.control
         self.working_set = working_set
+        self.linear = self.task.kernel.kind == KernelKind.LINEAR
         self.exact = not scan.is_single(self.task)
         self.convex = is_positive(self.task.kernel)  # else the steps of groups may add up to more than they promise
         self.bent = False  # a step has met negative curvature
@@ -141,8 +137,8 @@ class Rounds:
             self.engine.poll = lambda: False
 
     def _begin_late(self) -> None:
-        """Stopped before there was a point. Where machines of other classes are there, this one is zero to keep them."""
-        if not self.problem.begun:
+        """Stopped before there was a point. A linear machine, and one beside those of other classes, is zero then."""
+        if not self.problem.begun and not self.linear:
             self.control.demand()
         self.engine.poll = lambda: False
         self.begin(zero=True)
@@ -153,7 +149,7 @@ class Rounds:
         P = len(problem.sources)
         self.parts = engine.run(scan.load, [(k, source, self.task) for k, source in enumerate(problem.sources)])
         stored = problem.ledger.read()
-        if stored is None:
+        if stored is None or "round" not in stored:  # nothing, or where bands of a linear machine stood
             limit = self.control.time_limit
             left = None if limit is None else max(limit - self.control.seconds, 0.0)
             share = float(min(P, START_SHARE)) if self.convex and not zero else 0.0
@@ -185,7 +181,7 @@ class Rounds:
         states = engine.run(
             scan.begin, [(part, beta, *words, *supports) for part, beta in zip(self.parts, betas, strict=True)]
         )
-        first = engine.gather(engine.run(scan.survey, [(*pair, 0.0, 1, self.previous) for pair in self._pairs(states)]))
+        first = self.survey(states, 0.0, 1, self.previous)
         size = sum(part.size for part in first)
         self.moved, self.moved_single = size, 0.0 if self.exact else size
         self.rows_moved += sum(part.support for part in first)
@@ -194,13 +190,19 @@ class Rounds:
     def _pairs(self, states: list[Any]) -> list[tuple[Any, Any]]:
         return list(zip(self.parts, states, strict=True))
 
+    def survey(self, states: list[Any], bias: float, most: int, also: IntArray) -> list[Survey]:
+        """What all parts say of their states. Each is told which of its own variables are asked for by name."""
+        owner = scan.owner_of(also)
+        tasks = [(*pair, bias, most, also[owner == k]) for k, pair in enumerate(self._pairs(states))]
+        found: list[Survey] = self.engine.gather(self.engine.run(scan.survey, tasks))
+        return found
+
     def look(self, states: list[Any], bias: float) -> Whereabouts:
         """Ask all parts how they stand."""
-        engine, P = self.engine, len(self.parts)
+        P = len(self.parts)
         offers = MOST_GROUPS if self.crowded else CANDIDATES
         most = max(LEAST_CANDIDATES, offers * self.size(0) // P)
-        tasks = [(*pair, bias, most, self.previous) for pair in self._pairs(states)]
-        found: list[Survey] = engine.gather(engine.run(scan.survey, tasks))
+        found = self.survey(states, bias, most, self.previous)
         self.bytes_up += sum(array.nbytes for part in found for array in part.near)
         top, bottom = max(part.top for part in found), min(part.bottom for part in found)
         violation = max(top - bottom, 0.0) if self.task.equality else max(top, -bottom, 0.0)
@@ -277,7 +279,6 @@ class Rounds:
         chosen, owner, groups = choose(near, bias, size, self.previous, len(self.rounds) if self.convex else None)
         self.crowded = groups > 1
         near = _some(near, chosen)
-        self.fetch(np.unique(near.rows))
         delta = self.correct(near, bias, owner, groups, at.violation)
         value = near.beta + delta
         value = np.where(delta == near.upper - near.beta, near.upper, value)
@@ -285,11 +286,11 @@ class Rounds:
         changed = np.flatnonzero(value != near.beta)
         rows, which = np.unique(near.rows[changed], return_inverse=True)
         step = np.bincount(which, weights=value[changed] - near.beta[changed], minlength=len(rows)).astype(np.float64)
-        change = Change(self.seen.get(rows), step, near.ids[changed], value[changed])
-        self.bytes_down += sum(a.data.nbytes if is_sparse(a) else a.nbytes for a in change)
-        shared = engine.share(change)
+        told = step, near.ids[changed], value[changed]
+        self.bytes_down += rows.nbytes + sum(array.nbytes for array in told)
+        change = engine.run(scan.changed, [(*told, self.asked_for(rows))])[0] if len(rows) else None
         self.previous = near.ids
-        words = (shared, self.exact, engine.n_threads)
+        words = (change, self.exact, engine.n_threads)
         states = engine.run(scan.advance, [(*pair, *words) for pair in self._pairs(at.states)])
         size_moved = float(np.abs(step).sum())
         self.moved += size_moved
@@ -300,36 +301,41 @@ class Rounds:
         self.stand = after
         self.keep()
 
+    def asked_for(self, names: IntArray) -> list[Any]:
+        """Handles of rows, in blocks by part."""
+        owner = scan.owner_of(names)
+        return self.engine.run(scan.fetch, [(self.parts[k], names[owner == k]) for k in np.unique(owner).tolist()])
+
     def fetch(self, names: IntArray) -> None:
         """Rows that the master has not seen."""
         new = self.seen.missing(names)
-        owner = scan.owner_of(new)
-        wanted = np.unique(owner)
-        tasks = [(self.parts[k], new[owner == k]) for k in wanted]
-        blocks = self.engine.gather(self.engine.run(scan.fetch, tasks))
+        blocks = self.engine.gather(self.asked_for(new))
         self.bytes_up += sum(block.data.nbytes if is_sparse(block) else block.nbytes for block in blocks)
         self.seen.put(new, blocks)
 
     def correct(self, near: Near, bias: float, owner: IntArray, groups: int, violation: float) -> FloatArray:
         """The best change of each group, `groups` times as careful."""
         tol = max(INNER_TOL * self.problem.tol, INNER * violation) / groups
+        names, where = np.unique(near.rows, return_inverse=True)
         tasks = []
         for group in range(groups):
             own = np.flatnonzero(owner == group)
-            rows, point = np.unique(near.rows[own], return_inverse=True)
+            rows, point = np.unique(where[own], return_inverse=True)
             qp = DualQP(
                 (near.v[own] - bias) / groups, near.lower[own] - near.beta[own], near.upper[own] - near.beta[own],
                 near.diag[own], point.astype(np.int64), self.task.equality,
             )  # fmt: skip
-            tasks.append((self.task.kernel, self.seen.get(rows), qp, tol, 1 << 29, self.engine.n_threads))
+            tasks.append((rows, self.task.kernel, qp, tol, self.engine.n_threads))
         delta: FloatArray = np.zeros(len(near.ids))
         if groups == 1:
             control = PartControl(self.control, f"round {len(self.rounds)}, {len(owner)} variables")
-            found = [scan.correct(*tasks[0], control)]
+            self.fetch(names)
+            found = [scan.correct(self.seen.get(names), *tasks[0], control)]
             if self.control.reason() is not None:
                 raise Halted
         else:
-            found = self.engine.gather(self.engine.run(scan.correct, tasks))
+            X = self.engine.run(scan.stacked, [(self.asked_for(names),)])[0]
+            found = self.engine.gather(self.engine.run(scan.correct, [(X, *task) for task in tasks]))
         for group, (step, bent) in enumerate(found):
             delta[owner == group] = step
             self.bent |= bent
@@ -367,13 +373,8 @@ def _bias(parts: list[Survey], equality: bool) -> float:
     """The mean residual of the free variables; the midpoint of what is optimal where there are none."""
     if not equality:
         return 0.0
-    free = sum(part.free for part in parts)
-    if free:
-        return sum(part.free_sum for part in parts) / free
-    top, bottom = max(part.top for part in parts), min(part.bottom for part in parts)
-    if np.isinf(top):
-        return 0.0 if np.isinf(bottom) else bottom
-    return top if np.isinf(bottom) else 0.5 * (top + bottom)
+    free, free_sum = sum(part.free for part in parts), sum(part.free_sum for part in parts)
+    return middle(free, free_sum, max(part.top for part in parts), min(part.bottom for part in parts))
 
 
 def choose(near: Near, bias: float, size: int, previous: IntArray, seed: int | None) -> tuple[IntArray, IntArray, int]:
@@ -454,45 +455,31 @@ def prove(fit: Rounds, *, whole: bool, brief: bool) -> Proof:
     top = max(part.top for part in at.surveys) - error
     bottom = min(part.bottom for part in at.surveys) + error
     violation, bias, estimated, count = at.violation, at.bias, True, 0
-    found: list[scan.Decisive] = []
     if np.isfinite(top) and np.isfinite(bottom):
-        found = engine.gather(
-            engine.run(scan.decisive, [(*pair, error, top, bottom) for pair in fit._pairs(at.states)])
-        )
+        handles = engine.run(scan.decisive, [(*pair, error, top, bottom) for pair in fit._pairs(at.states)])
+        found: list[scan.Decisive] = engine.gather(engine.run(scan.without_rows, [(handle,) for handle in handles]))
         count = sum(len(part.beta) for part in found)
         if count > CROWDED * n and not fit.exact and not brief:
             fit.refresh()
             return prove(fit, whole=False, brief=brief)
         if not (brief and count * work / n > CHEAP):
-            violation, bias = _decided(fit, found)
+            violation, bias = _decided(fit, found, handles)
             estimated = False
     elif not vectors:
         estimated = False
-    surveys: list[Survey] = engine.gather(
-        engine.run(scan.survey, [(*pair, bias, 0, fit.previous[:0]) for pair in fit._pairs(at.states)])
-    )
+    surveys = fit.survey(at.states, bias, 0, fit.previous[:0])
     dual, gap = sum(part.dual for part in surveys), sum(part.gap for part in surveys)
-    fit.bytes_up += sum(part.X.data.nbytes if is_sparse(part.X) else part.X.nbytes for part in found)
     return Proof(violation, bias, dual, gap, whole or fit.exact, estimated, error, count)
 
 
-def _decided(fit: Rounds, found: list[scan.Decisive]) -> tuple[float, float]:
-    """Violation and bias from the exact residuals of the variables that decide."""
+def _decided(fit: Rounds, found: list[scan.Decisive], handles: list[Any]) -> tuple[float, float]:
+    """Violation and bias from the exact residuals of the variables that decide. Their rows go from part to part."""
     assert fit.stand is not None
-    blocks = [part.X for part in found]
-    if is_sparse(blocks[0]):
-        from scipy import sparse
-
-        X: Any = sparse.csr_matrix(sparse.vstack(blocks))
-    else:
-        X = np.concatenate(blocks)
+    engine = fit.engine
     c, beta, lower, upper, diag = (np.concatenate(arrays) for arrays in list(zip(*found, strict=True))[1:])
-    shared = fit.engine.share(X)
-    tasks = [(*pair, shared, fit.engine.n_threads) for pair in fit._pairs(fit.stand.states)]
-    shares: list[FloatArray] = fit.engine.gather(fit.engine.run(scan.share_of_product, tasks))
-    product = shares[0]
-    for share in shares[1:]:
-        product = product + share
+    X = engine.run(scan.rows_in, [(handles,)])[0]
+    tasks = [(*pair, X, engine.n_threads) for pair in fit._pairs(fit.stand.states)]
+    product = engine.total(scan.added, engine.run(scan.share_of_product, tasks))
     qp = DualQP(c, lower, upper, diag, np.arange(len(c)), fit.task.equality)
     v = measures.residual(qp, beta, product)
     return measures.violation(qp, beta, v), measures.bias(qp, beta, v)

@@ -16,18 +16,19 @@ import numpy as np
 from svmcore._control import Control
 from svmcore._threads import one_blas_thread, split
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
-from svmcore.distributed.parts import Assignment, Part, blocks
+from svmcore.distributed.parts import BLOCK, Assignment, Part, blocks
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import dense_points, is_sparse, packed_rows, packed_weights, padded, sparse_points
 from svmcore.kernel.products import point_product, shape_of
 from svmcore.kernel.table import facts_of
 from svmcore.problem import measures
 from svmcore.simd import loops
-from svmcore.solvers import block
+from svmcore.solvers import block, interior
 
 _PLACE = 40  # bits of a place in a part
+MOST_FEATURES = 500  # of a linear kernel; with more it is a kernel as any other
 _START_TOL = 0.1  # tolerance of a part's own start, in units of the targets
-_START_BYTES = 1 << 28  # memory for its Gram matrices
+_START_BYTES, _CORRECT_BYTES = 1 << 28, 1 << 29  # memory for Gram matrices there, and for those of a working set
 
 
 class ScanState(NamedTuple):
@@ -177,14 +178,19 @@ def start(part: Part, share: float, tol: float, time_left: float | None, n_threa
     rows = part.X if is_sparse(part.X) else np.array(part.X, dtype=np.float64)
     K = KernelMatrix(rows, part.task.kernel, cache_bytes=_START_BYTES, n_threads=n_threads)
     own = qp._replace(lower=share * qp.lower, upper=share * qp.upper, diag=qp.diag / share)
-    raw = block.run(
+    raw = _solver(K).run(
         own, K, control=_control(time_left), tol=max(tol, _START_TOL * unit), stopping="kkt", max_iter=-1, start=zero,
         seed=0, trace=False,
     )  # fmt: skip
     beta = raw.beta / share
     for bound, given in ((own.lower, qp.lower), (own.upper, qp.upper)):  # exactly at its bound is at its bound
         beta = np.where(raw.beta == bound, given, beta)
-    return beta
+    return np.asarray(beta)
+
+
+def _solver(K: KernelMatrix) -> Any:
+    """For linear kernels of few features the interior point, whatever C is; else blocks."""
+    return interior if interior.has_features(K) and K.n_features <= MOST_FEATURES else block
 
 
 def _control(time_left: float | None) -> Control:
@@ -192,10 +198,14 @@ def _control(time_left: float | None) -> Control:
 
 
 def support(part: Part, beta: FloatArray) -> Change:
-    """The rows with a coefficient, and these."""
-    coef: FloatArray = np.bincount(part.qp.point, weights=beta, minlength=part.n).astype(np.float64)
-    rows = np.flatnonzero(coef)
-    return Change(part.X[rows], coef[rows], np.empty(0, np.int64), np.empty(0))
+    """The rows with a coefficient, and these; of a linear kernel over dense rows one row, which is their sum."""
+    rows, coef = coefficients(part, ScanState(beta, beta))
+    if part.task.kernel.kind == KernelKind.LINEAR and not is_sparse(part.X):
+        w = np.zeros((1, part.task.n_features))
+        for first in range(0, len(rows), BLOCK):
+            w += coef[first : first + BLOCK] @ part.X[rows[first : first + BLOCK]].astype(np.float64)
+        return Change(w, np.ones(1), np.empty(0, np.int64), np.empty(0))
+    return Change(part.X[rows], coef, np.empty(0, np.int64), np.empty(0))
 
 
 @one_blas_thread
@@ -211,8 +221,10 @@ def begin(part: Part, beta: FloatArray, exact: bool, n_threads: int, *changes: C
 
 
 @one_blas_thread
-def advance(part: Part, state: ScanState, change: Change, exact: bool, n_threads: int) -> ScanState:
+def advance(part: Part, state: ScanState, change: Change | None, exact: bool, n_threads: int) -> ScanState:
     """The state after a round."""
+    if change is None:
+        return state
     beta, field = state.beta.copy(), state.field.copy()
     _add(part, change.X, change.coef, exact, n_threads, field)
     mine = owner_of(change.ids) == part.number
@@ -250,21 +262,36 @@ def fetch(part: Part, rows: IntArray) -> Any:
     return part.X[place_of(rows)]
 
 
+def stacked(blocks: list[Any]) -> Any:
+    """Rows of several parts, one after the other."""
+    if is_sparse(blocks[0]):
+        from scipy import sparse
+
+        return sparse.csr_matrix(sparse.vstack(blocks))
+    return np.concatenate(blocks)
+
+
+def changed(coef: FloatArray, ids: IntArray, values: FloatArray, blocks: list[Any]) -> Change:
+    """What all parts must know of a round: its rows come from the parts that have them."""
+    return Change(stacked(blocks), coef, ids, values)
+
+
 @one_blas_thread
 def correct(
-    kernel: Kernel, X: Any, qp: DualQP, tol: float, cache_bytes: int, n_threads: int, control: Control | None = None
+    X: Any, rows: IntArray, kernel: Kernel, qp: DualQP, tol: float, n_threads: int, control: Control | None = None
 ) -> tuple[FloatArray, bool]:
-    """The best change of some variables while all others stay: a dual problem of its own, from zero.
+    """The best change of some variables, whose rows are some of X, while all others stay: a dual problem, from zero.
 
     And whether the kernel was found not to be positive.
     """
-    rows = X if is_sparse(X) else np.array(X, dtype=np.float64)
-    K = KernelMatrix(rows, kernel, cache_bytes=cache_bytes, n_threads=n_threads)
-    raw = block.run(
-        qp, K, control=control or _control(None), tol=tol, stopping="kkt", max_iter=-1, start=np.zeros(len(qp.c)), seed=0,
-        trace=False,
-    )  # fmt: skip
-    return raw.beta, raw.status is Status.STATIONARY
+    X = X[rows] if is_sparse(X) else np.array(X[rows], dtype=np.float64)
+    K = KernelMatrix(X, kernel, cache_bytes=_CORRECT_BYTES, n_threads=n_threads)
+    words: dict[str, Any] = {"control": control or _control(None), "tol": tol, "stopping": "kkt", "max_iter": -1}
+    words |= {"start": np.zeros(len(qp.c)), "seed": 0, "trace": False}
+    raw = _solver(K).run(qp, K, **words)
+    if raw.status is Status.LIMITED:
+        raw = block.run(qp, K, **words)
+    return np.asarray(raw.beta), raw.status is Status.STATIONARY
 
 
 # ---- the end ---------------------------------------------------------------------------------------------------------
@@ -288,6 +315,21 @@ def decisive(part: Part, state: ScanState, error: float, top: float, bottom: flo
     up, down = beta < qp.upper, beta > qp.lower
     i = np.flatnonzero((up & down) | (up & (v + error >= top)) | (down & (v - error <= bottom)))
     return Decisive(part.X[qp.point[i]], qp.c[i], beta[i], qp.lower[i], qp.upper[i], qp.diag[i])
+
+
+def without_rows(found: Decisive) -> Decisive:
+    """What the master needs of them."""
+    return found._replace(X=None)
+
+
+def rows_in(found: list[Decisive]) -> Any:
+    """The rows of all of them."""
+    return stacked([part.X for part in found])
+
+
+def added(shares: list[FloatArray]) -> FloatArray:
+    """The sum."""
+    return np.asarray(sum(shares[1:], shares[0]))
 
 
 @one_blas_thread
@@ -342,11 +384,17 @@ def balance(part: Part, beta: FloatArray) -> Balance:
     return Balance(inside, float(beta.sum()), float(np.abs(beta).sum()))
 
 
-def vectors(part: Part, state: ScanState) -> tuple[IntArray, FloatArray, Any]:
-    """Rows with a coefficient, these, and their features."""
+def coefficients(part: Part, state: ScanState) -> tuple[IntArray, FloatArray]:
+    """Rows with a coefficient, and these."""
     coef: FloatArray = np.bincount(part.qp.point, weights=state.beta, minlength=part.n).astype(np.float64)
     rows = np.flatnonzero(coef)
-    return rows, coef[rows], part.X[rows]
+    return rows, coef[rows]
+
+
+def vectors(part: Part, state: ScanState) -> tuple[IntArray, FloatArray, Any]:
+    """The same with their features."""
+    rows, coef = coefficients(part, state)
+    return rows, coef, part.X[rows]
 
 
 def weights(part: Part, state: ScanState) -> FloatArray:

@@ -35,6 +35,8 @@ class Setup(NamedTuple):
     control: Control
     ledger: Ledger
     verbose: int
+    working_set: int | None = None
+    certified: bool = False  # everything in float64
     begun: float = 0.0  # when the turn of this machine came; later than 0 where those of other classes are there
 
     @property
@@ -126,11 +128,12 @@ def setup(X: Any, y: Any, sample_weight: Any, form: dict[str, Any], words: Words
     control = new_control("fit", words.time_limit, words.callback, 0)
     files.refuse_among(X, Ledger(words.checkpoint, {}).path)
     engine = _engine(X, words)
-    if engine.name == "dask":
-        found = engine.sources(X, y, sample_weight, words.label, parts)  # type: ignore[attr-defined]
-    else:
-        found = files.sources(X, y, sample_weight, label=words.label, parts=parts)
-    whole = together(engine.gather(engine.run(summary, [(source, kind) for source in found])))
+    try:
+        found = engine.sources(X, y, sample_weight, words.label, parts)
+        whole = together(engine.gather(engine.run(summary, [(source, kind) for source in found])))
+    except BaseException:
+        engine.close()
+        raise
     labels, factors = (None, ()) if kind == REGRESSION else _labels(whole, form.get("class_weight"), several)
     classes = None if labels is None else labels[:2]
     kernel = _kernel(form["kernel"], form["gamma"], form["degree"], form["coef0"], whole)

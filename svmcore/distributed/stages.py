@@ -1,9 +1,10 @@
-"""One part of a linear machine: the interior point of `solvers/interior` in stages, each of which returns sums.
+"""What a part does for a linear machine: pure functions of a part and its state, which return sums.
 
-Every vector over the part's variables stays here; what leaves is d x d, d, or a number. A step takes three stages instead of
-the five of its textbook form: `advance` moves and returns the next normal matrix, `predict` also returns what the corrector
-will need for any mu, `correct` returns the way to the boundary. Rows are kept as panels in their own precision, and widened
-to float64 a block at a time while that block is in the cache. Columns are centred where sum(beta) = 0 makes that free.
+Questions give an answer; turns give the next state and an answer. Arrays are never written to once they are in a state, so
+states share what has not changed, and a stage can be done again by anybody who has the part and the state before it.
+
+Rows are panels in their own precision, widened to float64 a block at a time. Columns are centred where sum(beta) = 0 makes
+that free.
 """
 
 from __future__ import annotations
@@ -20,72 +21,48 @@ from svmcore.distributed.parts import BLOCK, Assignment, Part
 from svmcore.kernel.points import is_sparse, padded
 from svmcore.problem import measures
 from svmcore.solvers import _ipm_jit as ipm
-from svmcore.solvers import interior
 
 _BLOCK = 1 << 17  # features of a block that is widened
 BINS = 256  # a search along a line looks at so many bins
-CHANGES_NOTHING = (
-    "census", "sizes", "ridge", "farthest", "newton", "bounded", "weight", "measure", "heap", "slope", "vectors",
-)  # fmt: skip
-"""Stages that need not be done again on the way back to where a part was."""
-WITHOUT_A_PASS = ("census", "begin", "inside", "spread", "heap", "slope", "move", "take")
-"""Stages that all parts are asked for and that do not look at the rows."""
 
 
-class Moments(NamedTuple):
-    """Sums over the variables of a part, weighted: Z' E Z (lower half), Z' E for each weight, the sums of the weights."""
+class LinearPart(NamedTuple):
+    """What never changes."""
 
-    gram: FloatArray
-    columns: FloatArray
+    number: int
+    rows: int
+    qp: DualQP
+    panels: Any
+    centre: FloatArray
+
+
+class LinearState(NamedTuple):
+    """Where a part stands: its exact point, and margins."""
+
+    exact: FloatArray
+    residual: FloatArray  # c - Z w where the rounds of bands stand
+    tried: FloatArray  # the same where they have looked
+    sides: FloatArray  # the bounds that these want
+    band: IntArray  # the variables that the master has taken
+
+
+class Sums(NamedTuple):
+    """What a part answers: sums, least and largest values. Of weights: Z' E Z (lower half), Z' E for each, their sums."""
+
     totals: FloatArray
+    columns: FloatArray = np.zeros(0)
+    gram: FloatArray = np.zeros(0)
+    low: FloatArray = np.zeros(0)
+    high: FloatArray = np.zeros(0)
 
 
-class Worst(NamedTuple):
-    """Variables that a part hands to the master, with their centred rows."""
-
-    at: IntArray
-    pull: FloatArray
-    rows: FloatArray
-    beta: FloatArray
-    c: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-
-
-class PartMeasures(NamedTuple):
-    """What a part says of a dual point at (w, bias)."""
-
-    top: float
-    bottom: float
-    free: int
-    free_sum: float
-    dual: float
-    gap: float
-    support: int
-    worst: Worst
-
-
-class Looked(NamedTuple):
-    """What a part says of its exact point and of another (w, bias), seen in one pass.
-
-    The columns and totals are (Z' beta, sum beta) of the exact point, and of one whose variables are all at the bound that
-    (w, bias) wants.
-    """
-
-    measured: PartMeasures
-    columns: FloatArray
-    totals: FloatArray  # the sums of both, and then the sum of |beta| of the exact point
-    loss: float
-
-
-class Census(NamedTuple):
-    """What a part holds: variables, those that start at their lower bound, the sum of upper bounds, the least diagonal."""
-
-    variables: int
-    rising: int
-    upper: float
-    diagonal: float
-    features: int
+def joined(parts: list[Sums]) -> Sums:
+    """The answers of several parts as one."""
+    totals, columns, gram, low, high = parts[0]
+    for part in parts[1:]:
+        totals, columns, gram = totals + part.totals, columns + part.columns, gram + part.gram
+        low, high = np.minimum(low, part.low), np.maximum(high, part.high)
+    return Sums(totals, columns, gram, low, high)
 
 
 class Taken(NamedTuple):
@@ -102,384 +79,21 @@ class Taken(NamedTuple):
     gathered: int
 
 
-class Stages:
-    """The state of a part. Every method is one pass over its rows, unless it says otherwise."""
+# ---- a part ----------------------------------------------------------------------------------------------------------
 
-    def __init__(self, number: int, rows: int, qp: DualQP, panels: Any, centre: FloatArray) -> None:
-        self.number, self.rows = number, rows
-        self.qp, self.m, self.d = qp, len(qp.c), panels.shape[1]
-        self.size, self.panels, self.centre = padded(self.m), panels, centre
-        self.passes = 0
-        count = max(1, _BLOCK // (max(1, self.d) * LANES))
-        self._scratch = np.empty((count, self.d, LANES))
-        self.begun = False
-        self.x: ipm.Iterate
-        self.step: ipm.NewtonStep
-        self.exact = np.zeros(self.m)
-        self.is_free = np.zeros(self.m, bool)
-        self.residual = self.tried = qp.c
-        self.sides = np.zeros(self.m)
 
-    def blocks(self) -> Iterator[tuple[slice, FloatArray]]:
-        """Blocks of the variables with their centred rows in float64."""
-        count = len(self._scratch)
-        self.passes += 1
-        for a in range(0, len(self.panels), count):
-            b = min(a + count, len(self.panels))
-            Z = self._scratch[: b - a]
-            np.subtract(self.panels[a:b], self.centre[:, None], out=Z)
-            yield slice(a * LANES, b * LANES), Z
+@one_blas_thread
+def member(number: int, source: Any, task: Assignment) -> LinearPart:
+    """A part of a linear machine."""
+    part = Part(number, source, task)
+    centre = task.centre if part.qp.equality else np.zeros(task.n_features)
+    return LinearPart(number, part.n, part.qp, _panels(part.X, part.qp.point, centre), centre)
 
-    def _padded(self, values: FloatArray, filling: float = 0.0) -> FloatArray:
-        out = np.full(self.size, filling)
-        out[: self.m] = values
-        return out
 
-    def _moments(self, weights: FloatArray, *, gram: bool = True) -> Moments:
-        """Moments of padded weights, shape (c, size); the first ones weigh the Gram matrix."""
-        d, c = self.d, len(weights)
-        total, one = np.zeros((d, d)), np.empty((d, d))
-        columns, some = np.zeros((c, d)), np.empty((c, d))
-        for at, Z in self.blocks():
-            if gram:
-                weighted_gram(Z, np.ascontiguousarray(weights[0, at]), d, one)
-                total += one
-            ipm.columns_times(Z, np.ascontiguousarray(weights[:, at]), some)
-            columns += some
-        return Moments(np.tril(total), columns, weights.sum(axis=1))
-
-    def _fitted(self, w: FloatArray) -> FloatArray:
-        """Z w over the variables, padded."""
-        out: FloatArray = np.empty(self.size)
-        for at, Z in self.blocks():
-            ipm.rows_times(Z, w[None, :], out[None, at])
-        return out
-
-    # ---- the start ---------------------------------------------------------------------------------------------------
-
-    def sizes(self) -> tuple[int, float, float, float, float]:
-        """(variables, sum |c|, sum of squares of Z, sum of bounds that exist, least diagonal)."""
-        energy = sum(float(np.vdot(Z, Z)) for _, Z in self.blocks())
-        qp = self.qp
-        bounds = float(np.isfinite(qp.lower).sum() + np.isfinite(qp.upper).sum())
-        return self.m, float(np.abs(qp.c).sum()), energy, bounds, float(qp.diag.min(initial=np.inf))
-
-    def begin(self, unit: float, curvature: float) -> float:
-        """Set what the start needs; the sum of the boxes."""
-        qp = self.qp
-        self.unit = unit
-        self.rises = qp.lower >= 0.0
-        self.sign, self.home = np.where(self.rises, 1.0, -1.0), np.where(self.rises, qp.lower, qp.upper)
-        self.open = ~(np.isfinite(qp.lower) & np.isfinite(qp.upper))
-        self.curvature = np.where(qp.diag > 0, qp.diag, curvature)
-        with np.errstate(invalid="ignore"):
-            self.box = np.where(self.open, unit / self.curvature, qp.upper - qp.lower)
-        return float(self.box.sum())
-
-    def ridge(self, steepest: float) -> Moments:
-        """The ridge fit of c."""
-        inverse = 1.0 / (self.qp.diag + 4.0 * self.unit / self.box + steepest)
-        return self._moments(np.stack([self._padded(inverse), self._padded(inverse * self.qp.c)]))
-
-    def force(self, w: FloatArray, bias: float) -> float:
-        """What pulls each variable towards the bound it starts from; sum of box times its size."""
-        self.pull = self.sign * (self._fitted(w)[: self.m] + bias - self.qp.c)
-        return float(self.box @ np.maximum(np.abs(self.pull), interior.FLATTEST * self.unit))
-
-    def centred(self, mu: float) -> Moments:
-        """Variables that suit the force: (Z' beta, sum beta)."""
-        slope = self.box * self.pull / mu
-        root = np.sqrt(4.0 + slope * slope)
-        self.near, self.far = self.box * (2.0 / (2.0 + slope + root)), self.box * (2.0 / (2.0 - slope + root))
-        if self.open.any():
-            root = np.sqrt(self.pull * self.pull + 4.0 * mu * self.curvature)
-            self.near = np.where(self.open, 2.0 * mu / (self.pull + root), self.near)
-            self.far = np.where(self.open, np.inf, self.far)
-        self.beta = self.home + self.sign * self.near
-        return self._moments(self._padded(self.beta)[None, :], gram=False)
-
-    def farthest(self, wrong: FloatArray) -> float:
-        """The largest margin of a weight vector."""
-        return float(np.max(np.abs(self._fitted(wrong)[: self.m]), initial=0.0))
-
-    def newton(self, mu: float) -> Moments:
-        """The normal matrix of a step of the start."""
-        stiffness = np.where(self.open, self.curvature, self.qp.diag)
-        inverse = 1.0 / (stiffness + mu / self.near**2 + mu / self.far**2)
-        return self._moments(self._padded(inverse)[None, :])
-
-    def bounds(self, w: FloatArray, bias: float, mu: float) -> tuple[ipm.Arrival, Moments]:
-        """Leave the start: slacks and multipliers, and the first stage. `w` is Z' beta of all parts."""
-        qp, pad, n = self.qp, self._padded, self.size
-        far = np.where(self.open, 1.0, self.far)
-        pull, push = np.where(self.open, 0.0, mu / self.far), mu / self.near
-        up = self.rises
-        gradient = self._fitted(w)[: self.m] + qp.diag * self.beta - qp.c
-        self.x = ipm.Iterate(
-            beta=pad(self.beta),
-            s=pad(np.where(up, self.near, far), 1.0),
-            u=pad(np.where(up, far, self.near), 1.0),
-            z=pad(np.where(up, push, pull)),
-            t=pad(np.where(up, pull, push)),
-            gradient=pad(gradient, -bias),
-            diag=pad(qp.diag, interior.IMMOVABLE),
-            lower_side=pad(np.isfinite(qp.lower) * 1.0),
-            upper_side=pad(np.isfinite(qp.upper) * 1.0),
-        )
-        vectors, pairs = np.zeros((6, n)), np.zeros((2, 2, n))
-        self.step = ipm.NewtonStep(vectors[0], vectors[1], pairs[0], pairs[1], *vectors[2:])
-        self.begun = True
-        del self.near, self.far, self.pull, self.beta, self.sign, self.home, self.box, self.curvature, self.open, up
-        return self.advance(0.0, 0.0, bias)
-
-    # ---- a step ------------------------------------------------------------------------------------------------------
-
-    def advance(self, length: float, db: float, bias: float) -> tuple[ipm.Arrival, Moments]:
-        """Take the step; the next normal matrix and right-hand side."""
-        at = ipm.move(self.x, self.step, length, db, bias)
-        return at, self._moments(self.step.weights)
-
-    def _cut(self, at: slice) -> tuple[ipm.Iterate, ipm.NewtonStep]:
-        step = ipm.NewtonStep(*(array[:, at] if array.ndim == 2 else array[at] for array in self.step))
-        return ipm.Iterate(*(array[at] for array in self.x)), step
-
-    def predict(self, h: FloatArray, db: float, bias: float) -> tuple[float, float, Moments]:
-        """The step that aims at zero: its way to the boundary, its curvature, and the corrector's right-hand sides."""
-        columns, some = np.zeros((2, self.d)), np.empty((2, self.d))
-        totals, least, curve = np.zeros(2), 1.0, 0.0
-        for at, Z in self.blocks():
-            x, step = self._cut(at)
-            fitted = np.empty((2, len(x.s)))
-            ipm.rows_times(Z, h, fitted)
-            step.fitted[:] = fitted
-            inverse, weighted = step.weights
-            np.subtract(inverse, inverse * fitted[0], out=step.unit)
-            np.subtract(weighted, inverse * fitted[1], out=step.base)
-            length, bend = ipm.predicted(x, step, db)
-            least, curve = min(least, length), curve + bend
-            ipm.correct(x, step, bias, db, 0.0)
-            pair = np.stack([step.weights[1], step.weights[0] * (step.by_s - step.by_u)])
-            ipm.columns_times(Z, pair, some)
-            columns += some
-            totals += pair.sum(axis=1)
-        return least, curve, Moments(np.empty((0, 0)), columns, totals)
-
-    def correct(self, h: FloatArray, before: float, db: float, mu: float, bias: float) -> float:
-        """The corrected step; its way to the boundary. `before` is the predictor's db."""
-        least = 1.0
-        for at, Z in self.blocks():
-            x, step = self._cut(at)
-            ipm.correct(x, step, bias, before, mu)
-            fitted = np.empty((1, len(x.s)))
-            ipm.rows_times(Z, h[None, :], fitted)
-            step.fitted[1] = fitted[0]
-            np.subtract(step.weights[1], step.weights[0] * fitted[0], out=step.base)
-            least = min(least, ipm.reach(x, step, db))
-        return least
-
-    # ---- from inside to exact bounds ---------------------------------------------------------------------------------
-
-    def classify(self, size: float) -> tuple[Worst, Moments]:
-        """Decide which variables are at a bound; the free ones, and the sums of all others. `size` stands for open boxes."""
-        qp, x = self.qp, ipm.Iterate(*(vector[: self.m] for vector in self.x))
-        boxed = np.isfinite(qp.upper) & np.isfinite(qp.lower)
-        with np.errstate(invalid="ignore"):
-            box = np.where(boxed, qp.upper - qp.lower, size)
-        at_lower = (x.lower_side > 0) & (x.s / box < x.z / self.unit)
-        at_upper = (x.upper_side > 0) & (x.u / box < x.t / self.unit)
-        self.exact = np.where(at_lower, qp.lower, np.where(at_upper, qp.upper, x.beta))
-        self.is_free = ~at_lower & ~at_upper
-        return self._worst(np.flatnonzero(self.is_free)), self.bounded()
-
-    def bounded(self) -> Moments:
-        """(Z' beta, sum beta) of all variables that the master does not hold."""
-        return self._moments(self._padded(np.where(self.is_free, 0.0, self.exact))[None, :], gram=False)
-
-    def weight(self) -> Moments:
-        """(Z' beta, sum beta) of the exact point, and sum |beta|."""
-        found = self._moments(self._padded(self.exact)[None, :], gram=False)
-        return found._replace(totals=np.append(found.totals, np.abs(self.exact).sum()))
-
-    def features(self, index: IntArray) -> FloatArray:
-        """Centred rows of some variables. No pass."""
-        rows: FloatArray = self.panels[index // LANES, :, index % LANES].astype(np.float64)
-        return rows - self.centre
-
-    def _worst(self, index: IntArray, pull: FloatArray | None = None) -> Worst:
-        qp = self.qp
-        return Worst(
-            index, np.zeros(len(index)) if pull is None else pull, self.features(index), self.exact[index],
-            qp.c[index], qp.lower[index], qp.upper[index],
-        )  # fmt: skip
-
-    def place(self, index: IntArray, values: FloatArray) -> None:
-        """Set variables that the master holds. No pass."""
-        self.exact[index] = values
-        self.is_free[index] = True
-
-    def inside(self) -> FloatArray:
-        """The interior point, if there is one, as the exact point: (sum beta, room below, room above). No pass."""
-        qp = self.qp
-        if self.begun:
-            self.exact = np.clip(self.x.beta[: self.m], qp.lower, qp.upper)
-        self.is_free[:] = False
-        return np.array([self.exact.sum(), self._room(qp.lower).sum(), self._room(qp.upper).sum()])
-
-    def _room(self, bound: FloatArray) -> FloatArray:
-        with np.errstate(invalid="ignore"):
-            return np.asarray(np.abs(np.where(np.isfinite(bound), self.exact - bound, self.exact)))
-
-    def spread(self, share: float) -> None:
-        """Every variable gives this share of its room: below it where the share is positive. No pass."""
-        self.exact = self.exact - share * self._room(self.qp.lower if share > 0.0 else self.qp.upper)
-
-    def measure(self, w: FloatArray, bias: float, most: int) -> PartMeasures:
-        """Extremes of the residual, sums of the certificate at `bias`, and the worst variables that nobody holds."""
-        v = self.qp.c - self._fitted(w)[: self.m] - self.qp.diag * self.exact
-        return self._measured(v, bias, most)
-
-    def _measured(self, v: FloatArray, bias: float, most: int) -> PartMeasures:
-        qp, beta = self.qp, self.exact
-        up, down = beta < qp.upper, beta > qp.lower
-        free = up & down
-        top, bottom = measures.extremes(qp, beta, v)
-        pull = np.maximum(np.where(up, v - bias, 0.0), np.where(down, bias - v, 0.0))
-        pull[self.is_free] = 0.0
-        chosen = np.argsort(-pull, kind="stable")[:most] if most else np.empty(0, np.int64)
-        chosen = chosen[pull[chosen] > 0.0]
-        return PartMeasures(
-            top, bottom, int(np.count_nonzero(free)), float(v[free].sum()), -measures.objective(qp, beta, v),
-            measures.gap(qp, beta, v, bias), int(np.count_nonzero(beta)), self._worst(chosen, pull[chosen]),
-        )  # fmt: skip
-
-    def respond(self, w: FloatArray, bias: float) -> Moments:
-        """Squared losses: every variable as (w, bias) wants it; the normal matrix of those inside, Z' beta, sum beta."""
-        qp = self.qp
-        d, weights = self.d, np.zeros((2, self.size))
-        total, one, columns, some = np.zeros((d, d)), np.empty((d, d)), np.zeros((2, d)), np.empty((2, d))
-        for at, Z in self.blocks():
-            here = slice(at.start, min(at.stop, self.m))
-            fitted = np.empty((1, at.stop - at.start))
-            ipm.rows_times(Z, w[None, :], fitted)
-            wanted = (qp.c[here] - fitted[0, : here.stop - here.start] - bias) / qp.diag[here]
-            weights[1, here] = np.clip(wanted, qp.lower[here], qp.upper[here])
-            weights[0, here] = np.where(weights[1, here] == wanted, 1.0 / qp.diag[here], 0.0)
-            weighted_gram(Z, np.ascontiguousarray(weights[0, at]), d, one)
-            total += one
-            ipm.columns_times(Z, np.ascontiguousarray(weights[:, at]), some)
-            columns += some
-        self.exact = weights[1, : self.m].copy()
-        return Moments(np.tril(total), columns, weights.sum(axis=1))
-
-    # ---- a band around the margin -------------------------------------------------------------------------------------
-
-    def census(self) -> Census:
-        """Counts. No pass."""
-        qp = self.qp
-        rising = int(np.count_nonzero(qp.lower >= 0.0))
-        return Census(self.m, rising, float(qp.upper.sum()), float(qp.diag.min(initial=np.inf)), self.d)
-
-    def look(self, w: FloatArray, bias: float, values: FloatArray | None) -> Looked:
-        """Try (w, bias), in one pass. With `values` of the last band the exact point is what `take` has left, and these."""
-        qp, d = self.qp, self.d
-        if values is not None:
-            self.exact = self.sides
-            self.exact[self.band] = values
-        pair, fitted = np.zeros((2, self.size)), np.empty((1, self.size))
-        pair[0, : self.m] = self.exact
-        columns, some = np.zeros((2, d)), np.empty((2, d))
-        self.tried = np.empty(self.m)
-        for at, Z in self.blocks():
-            ipm.rows_times(Z, w[None, :], fitted[:, at])
-            here = slice(at.start, min(at.stop, self.m))
-            self.tried[here] = qp.c[here] - fitted[0, here]
-            pair[1, here] = np.where(self.tried[here] > bias, qp.upper[here], qp.lower[here])
-            ipm.columns_times(Z, np.ascontiguousarray(pair[:, at]), some)
-            columns += some
-        self.sides = pair[1, : self.m].copy()
-        totals = np.append(pair.sum(axis=1), np.abs(self.exact).sum())
-        loss = float(self.sides @ (self.tried - bias))
-        return Looked(self._measured(self.tried - qp.diag * self.exact, bias, 0), columns, totals, loss)
-
-    def heap(self, what: str, low: float, high: float, bias: float, after: float) -> FloatArray:
-        """Weights of what lies below `low`, and in bins from there to `high`. No pass.
-
-        "distance": one for every variable, by its distance from the margin at `bias`. "bias": its box, by the bias at which
-        it changes sides. "way": the slope that it adds to the loss, by where it changes sides on the way to what was tried.
-        """
-        box = self.qp.upper - self.qp.lower
-        if what == "distance":
-            place, weight = np.abs(self.residual - bias), np.ones(self.m)
-        elif what == "bias":
-            place, weight = self.residual, box
-        else:
-            step = (self.tried - after) - (self.residual - bias)
-            place = np.divide(bias - self.residual, step, out=np.full(self.m, np.inf), where=step != 0.0)
-            place[place <= 0.0] = np.inf
-            weight = box * np.abs(step)
-        some = (low <= place) & (place <= high)
-        bins = np.histogram(place[some], bins=BINS, range=(low, high), weights=weight[some])[0]
-        return np.append(float(weight[place < low].sum()), bins)
-
-    def slope(self, bias: float, after: float) -> float:
-        """How the loss changes at first on the way to what was tried. No pass."""
-        here = self.residual - bias
-        step = (self.tried - after) - here
-        grows = (here > 0.0) | ((here == 0.0) & (step > 0.0))
-        return float(np.where(grows, self.qp.upper, self.qp.lower) @ step)
-
-    def move(self, share: float, bias: float) -> tuple[float, float]:
-        """Go this share of the way to what was tried; the loss there, and the largest residual. No pass."""
-        self.residual = self.tried if share == 1.0 else self.residual + share * (self.tried - self.residual)
-        v = self.residual - bias
-        with np.errstate(invalid="ignore"):
-            loss = np.where(v == 0.0, 0.0, np.where(v > 0.0, self.qp.upper, self.qp.lower) * v)
-        return float(loss.sum()), float(np.abs(v).max(initial=0.0))
-
-    def take(self, bias: float, width: float, shares: tuple[float, float], seed: int) -> Taken:
-        """The variables within `width` of the margin, or shares of those that grow and shrink. No pass, but a few rows.
-
-        All others are put to the bound that they want. A sample stands for all variables of the band.
-        """
-        qp = self.qp
-        v = self.residual - bias
-        inside = np.abs(v) <= width
-        sides = np.where(inside, 0.0, np.where(v > 0.0, qp.upper, qp.lower))
-        changed = np.flatnonzero(sides != self.sides)
-        step, w = (sides - self.sides)[changed], np.zeros(self.d)
-        for first in range(0, len(changed), BLOCK):
-            w += step[first : first + BLOCK] @ self.features(changed[first : first + BLOCK])
-        self.sides = sides
-        if min(shares) < 1.0:
-            rng = np.random.default_rng([seed, self.number])
-            inside &= rng.random(self.m) < np.where(qp.lower >= 0.0, shares[0], shares[1])
-        self.band = np.flatnonzero(inside)
-        at = self.band
-        return Taken(
-            at,
-            self.features(at),
-            qp.c[at],
-            qp.lower[at],
-            qp.upper[at],
-            qp.diag[at],
-            w,
-            float(step.sum()),
-            len(changed) + len(at),
-        )
-
-    def coefficients(self) -> FloatArray:
-        """One signed coefficient for every row. No pass."""
-        out = np.zeros(self.rows)
-        np.add.at(out, self.qp.point, self.exact)
-        return out
-
-    def vectors(self) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Rows with a coefficient, these, and their features. No pass."""
-        coef = self.coefficients()
-        index = np.flatnonzero(coef)
-        place = np.zeros(self.rows, np.int64)
-        place[self.qp.point] = np.arange(self.m)
-        return index, coef[index], self.features(place[index]) + self.centre
+def state_of(part: LinearPart) -> LinearState:
+    """Where it begins."""
+    zeros, c = np.zeros(len(part.qp.c)), part.qp.c
+    return LinearState(zeros, c, c, zeros, np.empty(0, np.int64))
 
 
 def _panels(X: Any, points: IntArray, centre: FloatArray) -> Any:
@@ -489,7 +103,7 @@ def _panels(X: Any, points: IntArray, centre: FloatArray) -> Any:
     panels = np.empty((padded(m) // LANES, d, LANES), dtype)
     for first in range(0, m, BLOCK):
         point = points[first : first + BLOCK]
-        rows = _run(X, point) if (np.diff(point) == 1).all() else X[point]
+        rows = X[int(point[0]) : int(point[-1]) + 1] if (np.diff(point) == 1).all() else X[point]
         rows = rows.toarray() if is_sparse(rows) else rows
         block = np.empty((-(-len(point) // LANES) * LANES, d), dtype)
         block[: len(point)] = rows
@@ -498,20 +112,224 @@ def _panels(X: Any, points: IntArray, centre: FloatArray) -> Any:
     return panels
 
 
-def _run(X: Any, point: IntArray) -> Any:
-    """Neighbouring rows."""
-    return X[int(point[0]) : int(point[-1]) + 1] if len(point) else X[:0]
+def _blocks(part: LinearPart) -> Iterator[tuple[slice, slice, FloatArray]]:
+    """Blocks of the variables, with padding and without, and their centred rows in float64."""
+    panels, m = part.panels, len(part.qp.c)
+    d = panels.shape[1]
+    count = max(1, _BLOCK // (max(1, d) * LANES))
+    scratch = np.empty((min(count, len(panels)), d, LANES))
+    for a in range(0, len(panels), count):
+        b = min(a + count, len(panels))
+        Z = scratch[: b - a]
+        np.subtract(panels[a:b], part.centre[:, None], out=Z)
+        yield slice(a * LANES, b * LANES), slice(a * LANES, min(b * LANES, m)), Z
 
 
-def member(number: int, source: Any, task: Assignment) -> Stages:
-    """A part of a linear machine."""
-    with one_blas_thread:
-        part = Part(number, source, task)
-        centre = task.centre if part.qp.equality else np.zeros(task.n_features)
-        return Stages(number, part.n, part.qp, _panels(part.X, part.qp.point, centre), centre)
+def _features(part: LinearPart, index: IntArray) -> FloatArray:
+    """Centred rows of some variables."""
+    rows: FloatArray = part.panels[index // LANES, :, index % LANES].astype(np.float64)
+    return rows - part.centre
 
 
-def member_of(Z: FloatArray, qp: DualQP) -> Stages:
-    """Centred rows in memory as a part."""
-    centre = np.zeros(Z.shape[1])
-    return Stages(0, len(Z), qp, _panels(Z, qp.point, centre), centre)
+def _times(Z: FloatArray, weights: FloatArray) -> FloatArray:
+    """Z w for every row of `weights`, over a block with its padding."""
+    weights = np.atleast_2d(weights)
+    out: FloatArray = np.empty((len(weights), len(Z) * LANES))
+    ipm.rows_times(Z, weights, out)
+    return out
+
+
+def _fitted(part: LinearPart, w: FloatArray) -> FloatArray:
+    """Z w over the variables."""
+    out = np.empty(len(part.qp.c))
+    for _, here, Z in _blocks(part):
+        out[here] = _times(Z, w)[0, : here.stop - here.start]
+    return out
+
+
+class _Moments:
+    """Moments of weights, added up block by block; `gram` are those of the first ones."""
+
+    def __init__(self, part: LinearPart, count: int, *, gram: bool = True) -> None:
+        d = part.panels.shape[1]
+        self.with_gram, self.totals = gram, np.zeros(count)
+        self.gram, self._one = np.zeros((d, d) if gram else 0), np.empty((d, d))
+        self.columns, self._some = np.zeros((count, d)), np.empty((count, d))
+
+    def add(self, Z: FloatArray, weights: FloatArray) -> None:
+        """Weights of a block, one row each; without padding they get zeros."""
+        if weights.shape[1] < len(Z) * LANES:
+            weights = np.hstack([weights, np.zeros((len(weights), len(Z) * LANES - weights.shape[1]))])
+        weights = np.ascontiguousarray(weights)
+        if self.with_gram:
+            weighted_gram(Z, weights[0], len(self._one), self._one)
+            self.gram += self._one
+        ipm.columns_times(Z, weights, self._some)
+        self.columns += self._some
+        self.totals += weights.sum(axis=1)
+
+    def sums(self) -> Sums:
+        """All of them."""
+        return Sums(self.totals, self.columns, np.tril(self.gram) if self.with_gram else np.zeros(0))
+
+
+# ---- exact points -----------------------------------------------------------------------------------------------------
+
+
+def weight(part: LinearPart, state: LinearState) -> Sums:
+    """(Z' beta, sum beta) of the exact point, and sum |beta|."""
+    moments = _Moments(part, 1, gram=False)
+    for _, here, Z in _blocks(part):
+        moments.add(Z, state.exact[None, here])
+    found = moments.sums()
+    return found._replace(totals=np.append(found.totals, np.abs(state.exact).sum()))
+
+
+def rooms(part: LinearPart, state: LinearState) -> Sums:
+    """Of the exact point: sum beta, and the room below and above."""
+    beta, qp = state.exact, part.qp
+    return Sums(np.array([beta.sum(), _room(beta, qp.lower).sum(), _room(beta, qp.upper).sum()]))
+
+
+def _room(beta: FloatArray, bound: FloatArray) -> FloatArray:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.abs(np.where(np.isfinite(bound), beta - bound, beta)))
+
+
+def spread(part: LinearPart, state: LinearState, share: float) -> tuple[LinearState, None]:
+    """Every variable gives this share of its room: below it where the share is positive."""
+    bound = part.qp.lower if share > 0.0 else part.qp.upper
+    return state._replace(exact=state.exact - share * _room(state.exact, bound)), None
+
+
+def measure(part: LinearPart, state: LinearState, w: FloatArray, bias: float) -> Sums:
+    """The certificate of the exact point at (w, bias)."""
+    return _measured(part, state, part.qp.c - _fitted(part, w) - part.qp.diag * state.exact, bias)
+
+
+def _measured(part: LinearPart, state: LinearState, v: FloatArray, bias: float) -> Sums:
+    """Free variables and the sum of their residuals, the dual objective, the gap, support; extremes of the residual."""
+    qp, beta = part.qp, state.exact
+    free = (beta < qp.upper) & (beta > qp.lower)
+    top, bottom = measures.extremes(qp, beta, v)
+    totals = [
+        np.count_nonzero(free), v[free].sum(), -measures.objective(qp, beta, v), measures.gap(qp, beta, v, bias),
+        np.count_nonzero(beta),
+    ]  # fmt: skip
+    return Sums(np.array(totals, dtype=np.float64), low=np.array([bottom]), high=np.array([top]))
+
+
+def respond(part: LinearPart, state: LinearState, w: FloatArray, bias: float) -> tuple[LinearState, Sums]:
+    """Squared losses: every variable as (w, bias) wants it; the normal matrix of those inside, Z' beta, sum beta."""
+    qp, found, exact = part.qp, _Moments(part, 2), np.empty(len(part.qp.c))
+    for _, here, Z in _blocks(part):
+        wanted = (qp.c[here] - _times(Z, w)[0, : here.stop - here.start] - bias) / qp.diag[here]
+        exact[here] = np.clip(wanted, qp.lower[here], qp.upper[here])
+        found.add(Z, np.stack([np.where(exact[here] == wanted, 1.0 / qp.diag[here], 0.0), exact[here]]))
+    return state._replace(exact=exact), found.sums()
+
+
+# ---- a band around the margin ----------------------------------------------------------------------------------------
+
+
+def census(part: LinearPart, _state: LinearState) -> Sums:
+    """Variables, those that start at their lower bound, the sum of upper bounds; a column each; the least diagonal."""
+    qp = part.qp
+    totals = np.array([len(qp.c), np.count_nonzero(qp.lower >= 0.0), qp.upper.sum()])
+    return Sums(totals, np.zeros(len(part.centre)), low=np.array([qp.diag.min(initial=np.inf)]))
+
+
+def look(
+    part: LinearPart, state: LinearState, w: FloatArray, bias: float, values: FloatArray | None
+) -> tuple[LinearState, Sums]:
+    """Try (w, bias), in one pass. With `values` of the last band the exact point is what `take` has left, and these.
+
+    Sums: of the exact point as `measure`; then (Z' beta, sum beta) of it and of the point whose variables are all at the
+    bound that (w, bias) wants, sum |beta|, and the loss.
+    """
+    qp, exact = part.qp, state.exact
+    if values is not None:
+        exact = state.sides.copy()
+        exact[state.band] = values
+    found, tried, sides = _Moments(part, 2, gram=False), np.empty(len(exact)), np.empty(len(exact))
+    for _, here, Z in _blocks(part):
+        tried[here] = qp.c[here] - _times(Z, w)[0, : here.stop - here.start]
+        sides[here] = np.where(tried[here] > bias, qp.upper[here], qp.lower[here])
+        found.add(Z, np.stack([exact[here], sides[here]]))
+    state = state._replace(exact=exact, tried=tried, sides=sides)
+    measured, sums = _measured(part, state, tried - qp.diag * exact, bias), found.sums()
+    more = [*sums.totals, np.abs(exact).sum(), sides @ (tried - bias)]
+    return state, measured._replace(totals=np.append(measured.totals, more), columns=sums.columns)
+
+
+def heap(part: LinearPart, state: LinearState, what: str, ends: tuple[float, float], bias: float, after: float) -> Sums:
+    """Weights of what lies below the first end, and in bins from there to the other.
+
+    "distance": one for every variable, by its distance from the margin at `bias`. "bias": its box, by the bias at which
+    it changes sides. "way": the slope that it adds to the loss, by where it changes sides on the way to what was tried.
+    """
+    box = part.qp.upper - part.qp.lower
+    if what == "distance":
+        place, weight = np.abs(state.residual - bias), np.ones(len(box))
+    elif what == "bias":
+        place, weight = state.residual, box
+    else:
+        step = (state.tried - after) - (state.residual - bias)
+        place = np.divide(bias - state.residual, step, out=np.full(len(box), np.inf), where=step != 0.0)
+        place[place <= 0.0] = np.inf
+        weight = box * np.abs(step)
+    some = (ends[0] <= place) & (place <= ends[1])
+    bins = np.histogram(place[some], bins=BINS, range=ends, weights=weight[some])[0]
+    return Sums(np.append(float(weight[place < ends[0]].sum()), bins))
+
+
+def slope(part: LinearPart, state: LinearState, bias: float, after: float) -> Sums:
+    """How the loss changes at first on the way to what was tried."""
+    here = state.residual - bias
+    step = (state.tried - after) - here
+    grows = (here > 0.0) | ((here == 0.0) & (step > 0.0))
+    return Sums(np.array([np.where(grows, part.qp.upper, part.qp.lower) @ step]))
+
+
+def move(part: LinearPart, state: LinearState, share: float, bias: float) -> tuple[LinearState, Sums]:
+    """Go this share of the way to what was tried; the loss there, and the largest residual."""
+    residual = state.tried if share == 1.0 else state.residual + share * (state.tried - state.residual)
+    v = residual - bias
+    with np.errstate(invalid="ignore"):
+        loss = np.where(v == 0.0, 0.0, np.where(v > 0.0, part.qp.upper, part.qp.lower) * v)
+    return state._replace(residual=residual), Sums(
+        np.array([loss.sum()]), high=np.abs(v).max(initial=0.0, keepdims=True)
+    )
+
+
+def take(
+    part: LinearPart, state: LinearState, bias: float, width: float, shares: tuple[float, float], seed: int
+) -> tuple[LinearState, Taken]:
+    """The variables within `width` of the margin, or shares of those that grow and shrink: a few rows, no pass.
+
+    All others are put to the bound that they want. A sample stands for all variables of the band.
+    """
+    qp = part.qp
+    v = state.residual - bias
+    near = np.abs(v) <= width
+    sides = np.where(near, 0.0, np.where(v > 0.0, qp.upper, qp.lower))
+    changed = np.flatnonzero(sides != state.sides)
+    step, w = (sides - state.sides)[changed], np.zeros(len(part.centre))
+    for first in range(0, len(changed), BLOCK):
+        w += step[first : first + BLOCK] @ _features(part, changed[first : first + BLOCK])
+    if min(shares) < 1.0:
+        rng = np.random.default_rng([seed, part.number])
+        near &= rng.random(len(v)) < np.where(qp.lower >= 0.0, shares[0], shares[1])
+    at = np.flatnonzero(near)
+    taken = Taken(
+        at, _features(part, at), qp.c[at], qp.lower[at], qp.upper[at], qp.diag[at], w, float(step.sum()),
+        len(changed) + len(at),
+    )  # fmt: skip
+    return state._replace(sides=sides, band=at), taken
+
+
+def coefficients(part: LinearPart, state: LinearState) -> tuple[IntArray, FloatArray]:
+    """Rows with a signed coefficient, and these."""
+    coef = np.bincount(part.qp.point, weights=state.exact, minlength=part.rows).astype(np.float64)
+    index = np.flatnonzero(coef)
+    return index, coef[index]

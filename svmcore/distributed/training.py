@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,15 @@ import numpy as np
 from svmcore._control import Callback
 from svmcore._keywords import checked
 from svmcore._threads import one_blas_thread
-from svmcore._types import NONZERO, Kernel, KernelKind, Status
+from svmcore._types import NONZERO, KernelKind, Status
 from svmcore.distributed import band, linear, rounds, scan, stages
-from svmcore.distributed.answer import Fetched, PartsSolution, Round, Vectors
-from svmcore.distributed.engine import Crew, Halted
+from svmcore.distributed.answer import Apart, Fetched, PartsSolution, Round, Vectors
+from svmcore.distributed.engine import Halted, Lost
 from svmcore.distributed.setup import Setup, Words, setup, speak
 from svmcore.problem import border, formulations
 from svmcore.problem.certify import Certificate
 
-MOST_FEATURES = 500  # the interior point takes linear kernels of at most so many features
+_TRIES = 20  # losses of data that a fit may have
 _ATTEMPTS = 3  # a run whose certificate misses the tolerance is tried so many times
 
 
@@ -48,9 +49,9 @@ def train_linear(
 
     The problem is that of `svmcore.train_svc` with ``kernel="linear"``, or of `svmcore.train_svr` where the loss is one of
     regression. Rows near the margin are solved for at one place, and all others are summed up where they are: two to four
-    passes over the rows are the rule. Where that does not lead to the end, an interior point works on sums of the parts in
-    about 100 passes, whatever C is; ``stats["method"]`` and ``stats["reason"]`` tell. Each part keeps its rows in their own
-    precision and some 100 bytes a row more.
+    passes over the rows are the rule. Where that does not lead to the end, rounds as those of `train_svc` do;
+    ``stats["method"]`` and ``stats["reason"]`` tell. Each part keeps its rows in their own precision and
+    some 100 bytes a row more.
 
     Parameters
     ----------
@@ -90,24 +91,46 @@ def train_linear(
     words = Words(engine, client, label, parts, checkpoint, tol, time_limit, callback, verbose, n_threads)
     problem = setup(X, y, sample_weight, form, words)
     try:
-        return fit_linear(problem)
+        return solved(problem, fit_linear)
     finally:
         problem.engine.close()
+
+
+def solved(problem: Setup, fit: Callable[[Setup], PartsSolution] | None = None) -> PartsSolution:
+    """The machine of a checked problem. Where arrays of the user were lost with a worker, they are sent and solved again."""
+    if fit is None:
+        task = problem.task
+        plain = task.kernel.kind == KernelKind.LINEAR and task.n_features <= scan.MOST_FEATURES
+        fit = fit_linear if plain else fit_kernel
+    for _ in range(_TRIES):
+        try:
+            return fit(problem)
+        except Lost:
+            sources = problem.engine.again()
+            if sources is None:
+                raise
+            problem = problem._replace(sources=sources)
+    return fit(problem)
 
 
 @one_blas_thread
 def fit_linear(problem: Setup) -> PartsSolution:
     """The linear machine of a checked problem."""
+    stored = problem.ledger.read()
+    if stored is not None and "round" in stored:
+        return fit_kernel(problem, "a checkpoint of such rounds")
+    try:
+        return _fit_bands(problem, stored)
+    except band.Fruitless as reason:
+        why = str(reason)
+    return fit_kernel(problem, why)
+
+
+def _fit_bands(problem: Setup, stored: dict[str, Any] | None) -> PartsSolution:
+    """The same by rounds over bands, if these lead to the end."""
     engine, task, control, tol = problem.engine, problem.task, problem.control, problem.tol
     steps: list[Round] = []
     d = task.n_features
-
-    def log(step: int, mu: float, residual: float) -> None:
-        steps.append(Round(problem.seconds, residual, 0, np.nan, mu, 0, 1))
-        if problem.verbose:
-            sys.stderr.write(
-                f"fit: {control.seconds:6.1f} s, step {step}, complementarity {mu:.2e}, dual residual {residual:.2e}\n"
-            )
 
     def tell(at: Round) -> None:
         steps.append(at._replace(seconds=problem.seconds))
@@ -116,21 +139,19 @@ def fit_linear(problem: Setup) -> PartsSolution:
             state = "a sample" if np.isnan(at.dual) else f"violation {at.violation:.2e}, relative gap {relative:.1e}"
             sys.stderr.write(f"fit: {control.seconds:6.1f} s, round {len(steps)}, {at.moved} rows, {state}\n")
 
-    def keep(stand: linear.Stand) -> None:
-        problem.ledger.write(w=stand.w, numbers=np.array([stand.bias, stand.mu, stand.steps]))
+    def keep(stand: band.Stand) -> None:
+        problem.ledger.write(w=stand.w, numbers=np.array([stand.bias, stand.steps]))
 
     with control, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        crew = engine.crew(stages.member, [(k, source, task) for k, source in enumerate(problem.sources)])
-        fit = linear.Linear(crew, task.equality, tol, log)
+        parts = engine.run(stages.member, [(k, source, task) for k, source in enumerate(problem.sources)])
+        fit = linear.Linear(engine, parts, task.equality, tol, control)
         bands = band.BandMaster(fit, tell)
-        fit.stop = lambda: control.check(fit.steps, np.nan, np.nan) is not None
-        stored = problem.ledger.read()
         stand = None
         if stored is not None:
-            bias, mu, number = stored["numbers"].tolist()
-            stand = linear.Stand(stored["w"], bias, mu, int(number))
+            bias, number = stored["numbers"].tolist()
+            stand = band.Stand(stored["w"], bias, int(number))
         try:
-            found, status = bands.run(stand, keep)
+            found, status = bands.run(stand, keep), Status.CONVERGED
         except Halted:
             found, status = fit.inside(), control.reason() or Status.INTERRUPTED
     primal = found.gap + found.dual
@@ -138,12 +159,10 @@ def fit_linear(problem: Setup) -> PartsSolution:
     shift = float(found.w @ task.centre) if task.equality else 0.0
     speak(status, found.violation, relative, tol)
     stats = {
-        "method": bands.method, "syncs": fit.syncs, "passes": fit.passes, "crossovers": fit.crossovers,
-        "rows_up": fit.moved + bands.rows_up, "rows_gathered": bands.gathered, "bytes_up": fit.bytes_up, "exact": True,
+        "method": "band", "syncs": fit.syncs, "passes": fit.passes, "rows_up": bands.rows_up,
+        "rows_gathered": bands.gathered, "bytes_up": fit.bytes_up, "exact": True,
         "lost": engine.losses(),
     }  # fmt: skip
-    if bands.reason:
-        stats["reason"] = bands.reason
     return PartsSolution(
         kind=task.kind, intercept=found.bias - shift,
         certificate=Certificate(
@@ -151,9 +170,9 @@ def fit_linear(problem: Setup) -> PartsSolution:
         ),
         status=status, fit_seconds=problem.seconds, n_support=found.support, n_free=found.free, rounds=steps,
         rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
-        classes=_classes(problem), kernel=Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0), terms=problem.terms,
-        n_features=d, coef_=found.w, engine=engine.name, gather=_FromCrew(crew), stats=stats,
-        feature_names=problem.whole.names,
+        classes=_classes(problem), kernel=band.LINEAR, terms=problem.terms,
+        n_features=d, coef_=found.w, engine=engine.name, stats=stats, feature_names=problem.whole.names,
+        gather=Apart(engine, problem.sources, fit.keep(stages.coefficients), task),
     )  # fmt: skip
 
 
@@ -163,16 +182,6 @@ def _classes(problem: Setup) -> Any:
         return None
     minus, plus = problem.task.classes
     return np.array([False, True]) if minus is None else np.array([minus, plus])
-
-
-class _FromCrew:
-    """Fetches the support vectors of a linear machine from its parts."""
-
-    def __init__(self, crew: Crew) -> None:
-        self.crew = crew
-
-    def __call__(self) -> list[Vectors]:
-        return [Vectors(*part) for part in self.crew.all("vectors")]
 
 
 @checked()
@@ -298,24 +307,22 @@ def _train(
     """Choose the method, run it."""
     size = None if working_set is None else border.integer("working_set", working_set, low=2)
     whole = border.choice("certificate", certificate, ("auto", "whole")) == "whole"
-    problem = setup(X, y, weight, form, words)
+    problem = setup(X, y, weight, form, words)._replace(working_set=size, certified=whole)
     try:
-        if problem.task.kernel.kind == KernelKind.LINEAR and problem.task.n_features <= MOST_FEATURES:
-            return fit_linear(problem)
-        return fit_kernel(problem, size, whole)
+        return solved(problem)
     finally:
         problem.engine.close()
 
 
 @one_blas_thread
-def fit_kernel(problem: Setup, working_set: int | None, whole: bool) -> PartsSolution:
-    """The kernel machine of a checked problem."""
-    control, task, tol = problem.control, problem.task, problem.tol
+def fit_kernel(problem: Setup, reason: str = "") -> PartsSolution:
+    """The kernel machine of a checked problem, or the linear one for a reason."""
+    engine, control, task, tol = problem.engine, problem.control, problem.task, problem.tol
     with control:
-        fit = rounds.Rounds(problem, working_set)
+        fit = rounds.Rounds(problem, problem.working_set)
         status = fit.run()
         for attempt in range(_ATTEMPTS):
-            proof = rounds.prove(fit, whole=whole, brief=not status.ok)
+            proof = rounds.prove(fit, whole=problem.certified, brief=not status.ok)
             if not status.ok or proof.violation <= tol or proof.estimated:
                 break
             if attempt == _ATTEMPTS - 1:
@@ -330,26 +337,27 @@ def fit_kernel(problem: Setup, working_set: int | None, whole: bool) -> PartsSol
     assert fit.stand is not None
     at = fit.stand
     n_support = sum(part.support for part in at.surveys)
-    vectors = [
-        Vectors(*part) for part in problem.engine.gather(problem.engine.run(scan.vectors, fit._pairs(at.states)))
-    ]
-    coef = None
+    pairs, coef = fit._pairs(at.states), None
     if task.kernel.kind == KernelKind.LINEAR:
-        shares = problem.engine.gather(problem.engine.run(scan.weights, list(zip(fit.parts, at.states, strict=True))))
-        coef = np.sum(shares, axis=0)
+        coef = np.sum(engine.gather(engine.run(scan.weights, pairs)), axis=0)
+        gather: Any = Apart(engine, problem.sources, engine.run(scan.coefficients, pairs), task)
+    else:
+        gather = Fetched([Vectors(*part) for part in engine.gather(engine.run(scan.vectors, pairs))])
     stats = {
         "passes": fit.rows_moved / max(n_support, 1), "rows_moved": fit.rows_moved, "rows_seen": len(fit.seen.names),
         "bytes_up": fit.bytes_up, "bytes_down": fit.bytes_down, "decisive": proof.decisive, "exact": proof.exact,
-        "error": proof.error, "precision": "float64" if fit.exact else "float32", "lost": problem.engine.losses(),
+        "method": "rounds", "error": proof.error, "precision": "float64" if fit.exact else "float32", "lost": engine.losses(),
     }  # fmt: skip
     if proof.estimated:
         stats["estimated"] = True
+    if reason:
+        stats["reason"] = reason
     return PartsSolution(
         kind=task.kind, intercept=proof.bias,
         certificate=Certificate(-proof.dual, primal, proof.gap, relative, proof.violation, 0.0, proof.bias),
         status=status, fit_seconds=problem.seconds, n_support=n_support, n_free=at.free, rounds=fit.rounds,
         rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
         classes=_classes(problem), kernel=task.kernel, terms=problem.terms, n_features=task.n_features, coef_=coef,
-        engine=problem.engine.name, gather=Fetched(vectors), stats=stats,
+        engine=engine.name, gather=gather, stats=stats,
         feature_names=problem.whole.names,
     )  # fmt: skip

@@ -78,9 +78,9 @@ def landed(qp: DualQP, beta: FloatArray) -> FloatArray:
     return np.where(free, np.where(up, qp.upper, qp.lower), beta).astype(np.float64)
 
 
-def spread(qp: DualQP, beta: FloatArray, free: IntArray) -> FloatArray:
-    """beta with sum 0, if the free variables have the room for that. Each gives the same share of its room."""
-    excess = float(beta.sum())
+def spread(qp: DualQP, beta: FloatArray, free: IntArray, beside: float = 0.0) -> FloatArray:
+    """beta whose sum and `beside` are 0, if the free variables have the room. Each gives the same share of its room."""
+    excess = float(beta.sum()) + beside
     bound = qp.lower if excess > 0.0 else qp.upper
     room = np.abs(np.where(np.isfinite(bound), beta - bound, beta))[free]
     total = float(room.sum())

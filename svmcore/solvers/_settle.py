@@ -1,8 +1,4 @@
-"""The end of a crossover: the optimum of a linear machine over its free variables, while all others stay where they are.
-
-Two users share it: the interior point of one machine (`solvers/interior`), and that of a machine over many parts
-(`distributed/linear`).
-"""
+"""The end of a crossover: the optimum of a linear machine over its free variables, while all others stay where they are."""
 
 from __future__ import annotations
 

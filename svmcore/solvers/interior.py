@@ -18,6 +18,7 @@ with K comes with the step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,7 @@ SMALLEST_SHARE = 1e-6  # where all variables vanish, this share of their boxes c
 # up to SHORTER times. The first barrier belongs to a mean margin error of at least FLATTEST, in the same units.
 STEEPEST = 1e-8
 FAR = 1e4
+NEAR = 1.0  # the same where it sets out from a point near the end
 NEWTON_STEPS = 20
 SHORTER = 8
 FLATTEST = 1e-6
@@ -72,6 +74,14 @@ IMMOVABLE = 1e300  # the diagonal of padding
 def has_features(K: KernelMatrix) -> bool:
     """Whether the features themselves are few enough to be worked with."""
     return K.function is None and K.kernel.kind == KernelKind.LINEAR and K.n_features <= K.n
+
+
+class Beside(NamedTuple):
+    """Other variables that stay where they are: what they add to Z' beta and to sum(beta), and a (w, bias) near the end."""
+
+    w: Any = 0.0
+    total: float = 0.0
+    near: tuple[FloatArray, float] | None = None
 
 
 class _Poll:
@@ -103,19 +113,22 @@ def _features(K: KernelMatrix, poll: _Poll) -> tuple[FloatArray, int] | None:
 class _Data:
     """The features behind the variables, in whole panels. They are centred where sum(beta) = 0 makes that free."""
 
-    def __init__(self, qp: DualQP, K: KernelMatrix, features: tuple[FloatArray, int], poll: _Poll) -> None:
+    def __init__(
+        self, qp: DualQP, n: int, features: tuple[FloatArray, int], poll: _Poll, embedded: float = 0.0,
+        beside: Beside | None = None,
+    ) -> None:  # fmt: skip
         self.poll = poll
+        self.beside = beside or Beside()
         source, width = features
         self.m = len(qp.point)
         self.size = -(-self.m // LANES) * LANES
-        embedded = K.kernel.offset if has_features(K) else 0.0  # else it is in the kernel values
         self.d = d = width + (embedded != 0.0)
         centre = np.zeros((1, source.shape[1]))
-        if qp.equality:
+        if qp.equality and beside is None:
             ipm.columns_times(source, np.ones((1, len(source) * LANES)), centre)
-            centre /= K.n
+            centre /= n
         self.panels = np.empty((self.size // LANES, d, LANES))
-        if qp.one_each(K.n):
+        if qp.one_each(n):
             np.subtract(source[:, :width], centre[0, :width, None], out=self.panels[:, :width])
         else:
             rows = source.transpose(0, 2, 1).reshape(-1, source.shape[1])[np.resize(qp.point, self.size), :width]
@@ -138,6 +151,18 @@ class _Data:
         self._values[0, : self.m] = values
         ipm.columns_times(self.panels, self._values, out)
         return np.asarray(out[0])
+
+    def weights(self, beta: FloatArray) -> FloatArray:
+        """Z' beta of all variables."""
+        return np.asarray(self.columns(beta) + self.beside.w)
+
+    def surplus(self, beta: FloatArray) -> float:
+        """The sum of all variables."""
+        return float(beta.sum()) + self.beside.total
+
+    def arrived(self, at: ipm.Arrival) -> ipm.Arrival:
+        """Where a step has led, with all variables."""
+        return at._replace(excess=at.excess + self.beside.total) if self.beside.total else at
 
     def product(self, weights: FloatArray) -> FloatArray:
         """Z w over the variables."""
@@ -187,7 +212,7 @@ class _Solver:
         start = _Start(qp, data, self.unit)
         self.least = SMALLEST_SHARE * float(np.mean(start.box))
         s, u, z, t = start.bounds()
-        gradient = data.product(data.columns(start.beta)) + qp.diag * start.beta - qp.c
+        gradient = data.product(data.weights(start.beta)) + qp.diag * start.beta - qp.c
         pad = data.padded
         self.x = ipm.Iterate(
             beta=pad(start.beta),
@@ -203,7 +228,7 @@ class _Solver:
         vectors, pairs = np.zeros((6, data.size)), np.zeros((2, 2, data.size))
         self.step = ipm.NewtonStep(vectors[0], vectors[1], pairs[0], pairs[1], *vectors[2:])
         self.design = ipm.Design(data.panels, np.empty((2, data.d)), np.empty((data.d, data.d)))
-        self.at = ipm.move(self.x, self.step, 0.0, 0.0, start.bias)
+        self.at = data.arrived(ipm.move(self.x, self.step, 0.0, 0.0, start.bias))
 
     @property
     def complementarity(self) -> float:
@@ -223,12 +248,15 @@ class _Solver:
                 self.at = self.at._replace(length=0.0)
                 return
             normal[:] = factor
-        self.at = ipm.advance(self.x, self.step, self.design, self.at, self.count, self.qp.equality, data.long)
+        at = ipm.advance(self.x, self.step, self.design, self.at, self.count, self.qp.equality, data.long)
+        self.at = data.arrived(at) if at.length else at
 
     def reached(self) -> FloatArray:
         """The present dual point, strictly inside its box. Its sum is 0 as far as there is room for that."""
         qp, beta = self.qp, self.x.beta[: self.data.m].copy()
-        return spread(qp, np.clip(beta, qp.lower, qp.upper), np.arange(len(beta))) if qp.equality else beta
+        if not qp.equality:
+            return beta
+        return spread(qp, np.clip(beta, qp.lower, qp.upper), np.arange(len(beta)), self.data.beside.total)
 
 
 class _Start:
@@ -242,21 +270,24 @@ class _Start:
     def __init__(self, qp: DualQP, data: _Data, unit: float) -> None:
         self.qp, self.data = qp, data
         energy = float(np.vdot(data.panels, data.panels))
-        self.rises = qp.lower >= 0.0
+        self.rises = (qp.lower >= 0.0) | np.isinf(qp.upper)
         self.sign, self.home = np.where(self.rises, 1.0, -1.0), np.where(self.rises, qp.lower, qp.upper)
         self.open = ~(np.isfinite(qp.lower) & np.isfinite(qp.upper))
         self.curvature = np.where(qp.diag > 0, qp.diag, energy / max(data.m, 1) + NONZERO)
         with np.errstate(invalid="ignore"):
             self.box = np.where(self.open, unit / self.curvature, qp.upper - qp.lower)
-        inverse = 1.0 / (qp.diag + 4.0 * unit / self.box + STEEPEST * energy)
-        self.w, self.bias = self._newton(inverse, data.columns(inverse * qp.c), float(inverse @ qp.c))
+        near, far = data.beside.near, NEAR
+        if near is None:
+            inverse = 1.0 / (qp.diag + 4.0 * unit / self.box + STEEPEST * energy)
+            near, far = self._newton(inverse, data.columns(inverse * qp.c), float(inverse @ qp.c)), FAR
+        self.w, self.bias = near
         force = self._force()
         self.mu = float(np.mean(self.box * np.maximum(np.abs(force), FLATTEST * unit)))
         wrong = self._centre(force)
         for _ in range(NEWTON_STEPS):
             if data.poll.status is not None:
                 break
-            if not np.max(np.abs(data.product(wrong)), initial=0.0) > FAR * unit:
+            if not np.max(np.abs(data.product(wrong)), initial=0.0) > far * unit:
                 break
             wrong = self._improve(wrong)
 
@@ -274,7 +305,7 @@ class _Start:
             self.near = np.where(self.open, 2.0 * self.mu / (force + root), self.near)
             self.far = np.where(self.open, np.inf, self.far)
         self.beta = self.home + self.sign * self.near
-        return self.data.columns(self.beta) - self.w
+        return self.data.weights(self.beta) - self.w
 
     def _newton(self, inverse: FloatArray, right: FloatArray, surplus: float) -> tuple[FloatArray, float]:
         """The step of (w, b) for a right-hand side. It is zero where the matrix is singular to rounding."""
@@ -293,14 +324,14 @@ class _Start:
         """One Newton step, shortened while it leads far beyond the minimum. Returns what is still wrong with w."""
         stiffness = np.where(self.open, self.curvature, self.qp.diag)
         inverse = 1.0 / (stiffness + self.mu / self.near**2 + self.mu / self.far**2)
-        surplus, w, bias = float(self.beta.sum()), self.w, self.bias
+        surplus, w, bias = self.data.surplus(self.beta), self.w, self.bias
         dw, db = self._newton(inverse, wrong, surplus)
         slope = float(dw @ wrong) + db * surplus
         share = 1.0
         for _ in range(SHORTER):
             self.w, self.bias = w + share * dw, bias + share * db
             wrong = self._centre(self._force())
-            if float(dw @ wrong) + db * float(self.beta.sum()) >= -0.3 * slope:
+            if float(dw @ wrong) + db * self.data.surplus(self.beta) >= -0.3 * slope:
                 break
             share *= 0.4
         return wrong
@@ -345,8 +376,8 @@ class _Crossover:
         rest = self.beta.copy()
         rest[free] = 0.0
         found = settle(
-            self.qp.part(free), self.data.features(free), self.beta[free], self.data.columns(rest), float(rest.sum()),
-            self.data.poll,
+            self.qp.part(free), self.data.features(free), self.beta[free], self.data.weights(rest),
+            self.data.surplus(rest), self.data.poll,
         )  # fmt: skip
         self.beta[free] = found.beta
         self.free = free[found.inside].tolist()
@@ -355,8 +386,8 @@ class _Crossover:
     def _exact(self) -> _Exact:
         """The present point, measured."""
         qp = self.qp
-        v = qp.c - self.data.product(self.data.columns(self.beta)) - qp.diag * self.beta
-        off = abs(self.beta.sum()) > FEASIBLE * (1.0 + np.abs(self.beta).sum()) if qp.equality else False
+        v = qp.c - self.data.product(self.data.weights(self.beta)) - qp.diag * self.beta
+        off = abs(self.data.surplus(self.beta)) > FEASIBLE * (1.0 + np.abs(self.beta).sum()) if qp.equality else False
         bad = off or not (np.isfinite(self.beta).all() and np.isfinite(v).all())
         return _Exact(self.beta.copy(), v, np.inf if bad else measures.violation(qp, self.beta, v))
 
@@ -364,7 +395,7 @@ class _Crossover:
         """The point as it is, if that will do. Otherwise free variables are settled and violators freed, by turns."""
         qp = self.qp
         if qp.equality:
-            self.beta = spread(qp, self.beta, np.array(self.free, np.int64))
+            self.beta = spread(qp, self.beta, np.array(self.free, np.int64), self.data.beside.total)
         best = self._exact()
         for _ in range(ROUNDS):
             if met(best) or self.data.poll.status is not None:
@@ -399,9 +430,6 @@ def run(
     """Solve the dual. `start` is not used. `n_iter` counts steps of the interior point."""
     records: list[tuple[float, float, float]] = []
     best = _Exact(np.zeros_like(start), qp.c, np.inf)
-    barrier = CLOSENESS * tol
-    steps, crossovers, length = 0, 0, 1.0
-    status: Status | None = None
 
     def met(exact: _Exact) -> bool:
         if stopping == "gap":
@@ -414,17 +442,41 @@ def run(
     features = _features(K, poll)
     if features is None:
         return Raw(best.beta, poll.status or Status.LIMITED, 0, _table(records) if trace else None, {"crossovers": 0})
-    data = _Data(qp, K, features, poll)
-    solver = _Solver(qp, data)
+    embedded = K.kernel.offset if has_features(K) else 0.0  # else it is in the kernel values
+
+    def record(solver: _Solver) -> None:
+        beta = solver.x.beta[: solver.data.m].copy()
+        objective = measures.objective(qp, beta, fresh_residual(qp, K, beta))
+        records.append((objective, solver.complementarity, float(solver.at.dual)))
+
+    raw = _course(qp, _Data(qp, K.n, features, poll, embedded), tol, met, max_iter, record if trace else None)
+    return raw._replace(trace=_table(records) if trace else None)
+
+
+def run_beside(Z: FloatArray, qp: DualQP, beside: Beside, *, control: Control, tol: float) -> Raw:
+    """The same for rows Z, one a variable, beside other variables."""
+    data = _Data(qp, len(Z), (dense_points(Z, np.arange(len(Z))).panels, Z.shape[1]), _Poll(control), beside=beside)
+    return _course(qp, data, tol, lambda exact: exact.violation <= tol, -1, None)
+
+
+def _course(
+    qp: DualQP, data: _Data, tol: float, met: Callable[[_Exact], bool], max_iter: int,
+    record: Callable[[_Solver], None] | None,
+) -> Raw:  # fmt: skip
+    """Steps and crossovers until an exact point will do."""
+    best = _Exact(np.zeros(data.m), qp.c, np.inf)
+    barrier = CLOSENESS * tol
+    steps, crossovers, length = 0, 0, 1.0
+    status: Status | None = None
+    poll, solver = data.poll, _Solver(qp, data)
     while status is None:
         mu, at = solver.complementarity, solver.at
         poll.steps, poll.dual = steps, float(at.dual)
         if not np.isfinite(mu):
             status = Status.LIMITED
             break
-        if trace:
-            beta = solver.x.beta[: data.m].copy()
-            records.append((measures.objective(qp, beta, fresh_residual(qp, K, beta)), mu, at.dual))
+        if record is not None:
+            record(solver)
         stuck = length < STUCK or steps >= MAX_STEPS
         scale = max(at.size / data.m, solver.least)
         if (mu <= barrier * scale * solver.unit and at.dual <= 0.05 * tol) or stuck:
@@ -448,18 +500,18 @@ def run(
             steps += 1
         status = poll.status
     beta = best.beta if status is Status.CONVERGED else _better(qp, data, best, solver.reached())
-    return Raw(beta, status, steps, _table(records) if trace else None, {"crossovers": crossovers})
+    return Raw(beta, status, steps, None, {"crossovers": crossovers})
 
 
 def _better(qp: DualQP, data: _Data, best: _Exact, inner: FloatArray) -> FloatArray:
     """The point of smaller gap: the best one with exact bounds, or the one inside them."""
 
     def gap(beta: FloatArray) -> float:
-        v = qp.c - data.product(data.columns(beta)) - qp.diag * beta
+        v = qp.c - data.product(data.weights(beta)) - qp.diag * beta
         found = measures.gap(qp, beta, v, measures.bias(qp, beta, v))
         return found if np.isfinite(found) else np.inf
 
-    off = qp.equality and abs(inner.sum()) > FEASIBLE * np.abs(inner).sum()
+    off = qp.equality and abs(data.surplus(inner)) > FEASIBLE * np.abs(inner).sum()
     if off or not np.isfinite(inner).all():
         return best.beta
     return min(best.beta, inner, key=gap)
