@@ -2,8 +2,8 @@
 
 | problem                                                                    | solver                   |
 |----------------------------------------------------------------------------|--------------------------|
-| small (`solvers/small`): dense or given, closed boxes, an equality row; if | small, then as below     |
-| linear, at most 600 variables                                              |                          |
+| small (`solvers/small`): closed boxes, an equality row; if linear, at most | small, then as below     |
+| 600 variables; at most 125 sparse points, 400 with nu                      |                          |
 | a Python kernel whose matrix does not fit the memory                       | smo                      |
 | at most 100 variables; at most 2,000 with neither bound nor diagonal        | smo                      |
 | linear kernel of no more features than points, no start: a positive         | newton, then interior    |
@@ -37,6 +37,8 @@ LEAST_POINTS = 300  # below, an iteration is all overhead
 TAME = 4.0  # median C times median K_ii of a polynomial kernel: below, blocks take half the time of the interior point
 TINY = 100  # here nothing takes long, except what face steps cut short
 MOST_LINEAR = 600  # of more variables on a line of few features, the interior point is faster than pair steps
+MOST_SPARSE = 125  # of more sparse points, blocks over tiles take less time than the kernel matrix, soon a tenth
+MOST_SPARSE_NU = 400  # the same where several machines are looked for
 MOST_OPEN = 2000  # hard margins: face steps find the answer, or that there is none
 
 
@@ -55,10 +57,12 @@ def is_tame(qp: DualQP, K: KernelMatrix) -> bool:
     return float(np.median(np.maximum(qp.upper, -qp.lower)) * np.median(np.abs(K.diagonal))) <= TAME
 
 
-def is_small(qp: DualQP, K: KernelMatrix) -> bool:
+def is_small(qp: DualQP, K: KernelMatrix, most_sparse: int = MOST_SPARSE) -> bool:
     """Whether `small` is asked first."""
-    linear = K.kernel.kind == KernelKind.LINEAR
-    return small.has_way(qp) and small.serves(K) and not (linear and len(qp.c) > MOST_LINEAR)
+    kind = K.kernel.kind
+    sparse = not K.dense and K.function is None and kind != KernelKind.PRECOMPUTED
+    much = (kind == KernelKind.LINEAR and len(qp.c) > MOST_LINEAR) or (sparse and K.n > most_sparse)
+    return small.has_way(qp) and small.serves(K) and not much
 
 
 def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import svmcore
 from svmcore import auto, solvers
@@ -19,12 +20,13 @@ RESCUED_BLOCK, RESCUED_SMO = ("block", "interior", "smo"), ("smo", "interior")  
 
 def problem_of(
     n=400, d=3, *, kind=KernelKind.LINEAR, coef0=0.0, loss="hinge", C=1.0, equality=True, warm=False, function=None,
-    cache=1e9,
+    cache=1e9, sparse=False,
 ):  # fmt: skip
     y = np.where(np.arange(n) % 2, 1.0, -1.0)
     qp = formulations.svc(y, np.full(n, C), loss, equality)
     X = np.random.default_rng(0).normal(size=(n, d))
-    K = KernelMatrix(X, Kernel(int(kind), 1.0, coef0, 3, 0.0), function, cache_bytes=int(cache))
+    points = csr_array(X) if sparse else X
+    K = KernelMatrix(points, Kernel(int(kind), 1.0, coef0, 3, 0.0), function, cache_bytes=int(cache))
     return qp, K, warm
 
 
@@ -97,10 +99,23 @@ def test_every_row_of_the_table(expected, problem):
         (False, {"kind": KernelKind.POLY, "coef0": -1.0}),
         (True, {"kind": KernelKind.CALLABLE, "function": lambda A, B: A @ B.T}),
         (False, {"kind": KernelKind.CALLABLE, "function": lambda A, B: A @ B.T, "cache": 1e3}),
+        (True, {"n": auto.MOST_SPARSE, "kind": KernelKind.RBF, "sparse": True}),
+        (False, {"n": auto.MOST_SPARSE + 1, "kind": KernelKind.RBF, "sparse": True}),
     ],
 )
 def test_whoever_is_small_is_asked_first(expected, problem):
     assert auto.is_small(*problem_of(**problem)[:2]) is expected
+
+
+def test_many_sparse_rows_are_for_blocks():
+    """Their kernel matrix takes ten times as long as a fit by tiles. A machine with nu, which is several fits, has one."""
+    X = np.random.default_rng(0).integers(0, 2, (auto.MOST_SPARSE_NU, 9)).astype(float)
+    y = np.arange(len(X)) % 2
+    few = auto.MOST_SPARSE
+    assert svmcore.train_svc(csr_array(X[:few]), y[:few]).solver == "small"
+    assert svmcore.train_svc(csr_array(X[: few + 1]), y[: few + 1]).solver == "block"
+    assert svmcore.train_svc(X, y).solver == "small"
+    assert auto.is_small(*problem_of(n=auto.MOST_SPARSE_NU, kind=KernelKind.RBF, sparse=True)[:2], auto.MOST_SPARSE_NU)
 
 
 @pytest.mark.compiled
