@@ -436,14 +436,15 @@ def test_slices_depend_on_numbers_only():
 
 
 @pytest.mark.slow
-def test_p_values_are_uniform_under_the_null():
+def test_p_values_are_uniform_under_the_null_and_stopped_tests_decide_alike():
     """1,000 tests of 199 permutations of labels that mean nothing."""
     rng, found = np.random.default_rng(0), []
+    words = {"cv": 4, "n_permutations": 199, "gamma": 0.3, "score": "roc_auc", "tol": 1e-3}
     for seed in range(1000):
         points, labels = rng.normal(size=(24, 3)), rng.permutation(np.arange(24) % 2)
-        test = svmcore.permutation_test(
-            points, labels, cv=4, n_permutations=199, gamma=0.3, score="roc_auc", random_state=seed, tol=1e-3
-        )
+        test = svmcore.permutation_test(points, labels, random_state=seed, **words)
+        short = svmcore.permutation_test(points, labels, random_state=seed, stop="besag-clifford", **words)
+        assert (short.pvalue <= 0.05) == (test.pvalue <= 0.05)
         found.append(test.pvalue - rng.random() * (test.n_reached and 1.0) / 200)
     assert stats.kstest(found, "uniform").pvalue > 0.01
 
