@@ -95,9 +95,7 @@ class _Line(NamedTuple):
 
     def poorer(self, t: float, step: float) -> float:
         """Nearer to nothing."""
-        if not self.tube:
-            return t / step
-        return step * t if 0.0 < step * t < 0.5 * self.nothing else 0.5 * (t + self.nothing)
+        return step * t if self.tube else t / step
 
     def share(self, a: FloatArray) -> float:
         """The share of the sum of |a| in what it can be."""
@@ -279,8 +277,8 @@ class _Search:
                 return more.t, self.answer(
                     more, Status.PRECISION if more.reached and more.reached.raw.status.ok else None
                 )
-            if self.less.reached is None:
-                there = self.onward(more, line.poorer, -_NEARLY, step)
+            there = 0.0 if self.less.reached is not None else self.onward(more, line.poorer, -_NEARLY, step)
+            if there > 0.0 and not (line.tube and there > 0.5 * line.nothing):
                 end, step = self.fit(there, more.a), min(step * step, _LONGEST)
             else:
                 end = self.fit(*self.start(more, stays))
@@ -358,6 +356,8 @@ class _Search:
             low, high = math.log(self.nu / less.share), math.log(more.share / self.nu)
             aim = low + min(_NEARLY, _NEARER * high) if high > low else low - min(_NEARLY, _NEARER * low)
             part = aim / (low + high) if low + high > 0.0 else 0.5
+        elif abs(stays) <= _PATIENCE:
+            part = self.nu / more.share
         t = less.t + part * (more.t - less.t) if self.line.tube else less.t * (more.t / less.t) ** part
         return t, self.between((t - less.t) / (more.t - less.t), more)
 

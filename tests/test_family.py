@@ -391,7 +391,8 @@ def random_nu(seed: int) -> None:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.filterwarnings("ignore:the tolerance is met but the objective may be off")
+@pytest.mark.parametrize("seed", [*range(60), 1288, 1675])  # in the last two even the widest tube has answers with more
 def test_random_problems_have_their_nu(seed):
     random_nu(seed)
 
