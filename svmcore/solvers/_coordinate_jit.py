@@ -35,7 +35,7 @@ def squares(rows, out):
     """out = K_ii. In place: out."""
     for i in range(out.shape[0]):
         total = rows.constant * rows.constant
-        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+        for p in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
             total += rows.data[p] * rows.data[p]
         out[i] = total
 
