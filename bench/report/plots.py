@@ -156,7 +156,7 @@ def scaling(found: list[Case]) -> bytes:
             axis.annotate("", (n, ours), (n, theirs), arrowprops={"arrowstyle": "<->", "color": "#333333"})
             axis.annotate(
                 f"{theirs / ours:.0f}x", (n, (theirs * ours) ** 0.5), xytext=(-5, 0), textcoords="offset points", ha="right",
-                va="center", fontsize=15, fontweight="bold",
+                va="center", fontsize=15, fontweight="bold", bbox={"fc": "white", "ec": "none", "pad": 1.0, "alpha": 0.8},
             )  # fmt: skip
         sizes = sorted({case.problem["n"] for case in part})
         axis.set_xscale("log", base=2)
@@ -236,7 +236,8 @@ def tuning(found: list[Case]) -> bytes:
 
 def _where(match: re.Match[str]) -> str:
     """In a few words where a figure is from."""
-    return ", GPU (printed)" if match[2] else " (printed)" if match[1] else ", this CPU"
+    guessed = " (estimated)" if "estimated" in match[0] or "at least" in match[0] else ""
+    return ", GPU (printed)" if match[2] else " (printed)" if match[1] else f", this CPU{guessed}"
 
 
 def many(found: list[Case]) -> bytes:

@@ -75,7 +75,7 @@ class Comparison(NamedTuple):
 
 COMPARED = {
     "fit": "gap", "linear": "gap", "fit-large": "tol", "small": "tol", "predict": "tol", "first": "tol", "estimators": "tol",
-    "cv": "tol", "gpu": "tol", "intel": "tol", "bilevel": "tol", "many": "tol",
+    "cv": "tol", "gpu": "tol", "scaling": "tol", "intel": "tol", "bilevel": "tol", "many": "tol",
 }  # fmt: skip
 """Suites that measure others beside us, and at which tolerance."""
 
