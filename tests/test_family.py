@@ -507,3 +507,18 @@ def test_nu_is_saved():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.array_equal(again.predict(X), machine.predict(X))
+
+
+@pytest.mark.compiled
+def test_kernel_values_beyond_single_precision_have_a_nu_or_another_engine_finds_it():
+    """What overflows in float32 is no number there, and no number is no C."""
+    X, _, _ = cloud(60)
+    y = np.where(X[:, 0] + 0.5 * np.random.default_rng(1).normal(size=60) > 0.0, 1, -1)
+    plain, large = (svmcore.train_svc(unit * X, y, nu=0.4, kernel="linear") for unit in (1.0, 1e22))
+    assert large.solver != "small"
+    assert large.converged
+    assert large.alpha.sum() == pytest.approx(0.4 * large.C * 60, rel=1e-9)
+    assert pytest.approx(plain.C, rel=1e-2) == large.C * 1e44
+    with pytest.warns(svmcore.ConvergenceWarning, match="out of reach"):
+        machines = svmcore.train_classes(1e22 * X, np.arange(60) % 3, nu=0.4, kernel="linear")
+    assert np.isfinite([machine.C for machine in machines]).all()

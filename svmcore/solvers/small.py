@@ -291,7 +291,7 @@ def with_nu(
     batch = Batch(gram, several._replace(qp=boxes), np.empty(len(qp.c)))
     batch.solve(tol, n_threads, patience, shares=Shares(np.array(nu), size, qp.lower, qp.upper, np.empty(len(qp.c))))
     inverses = batch.tasks.told[:, INVERSE].tolist()
-    found = [batch.outcome(k, tol * min(1.0, size / t)) if t else None for k, t in enumerate(inverses)]
+    found = [batch.outcome(k, tol * min(1.0, size / t)) if t > 0.0 else None for k, t in enumerate(inverses)]
     return [None if one is None else (t, one) for t, one in zip(inverses, found, strict=True)]
 
 
