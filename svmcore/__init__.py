@@ -25,7 +25,9 @@ True
 from __future__ import annotations
 
 import importlib as _importlib
+import sys as _sys
 import typing as _typing
+from importlib.machinery import ModuleSpec as _ModuleSpec
 from importlib.util import find_spec as _find_spec
 
 from svmcore._errors import (
@@ -41,9 +43,7 @@ from svmcore._errors import (
 
 if _typing.TYPE_CHECKING:
     from svmcore._control import WorkProgress
-    from svmcore.audit import Audit, verify
-    from svmcore.certificates import certificate, duality_gap, kkt_violation
-    from svmcore.classes import Machines, train_classes
+    from svmcore.compiler.warm import warmup
     from svmcore.cv import PathCV, cv_path
     from svmcore.data import load_data, save_data
     from svmcore.estimators import SVC as SVC
@@ -58,43 +58,45 @@ if _typing.TYPE_CHECKING:
     from svmcore.estimators import SVCPath as SVCPath
     from svmcore.estimators import SVCPathCV as SVCPathCV
     from svmcore.estimators import SVRPathCV as SVRPathCV
-    from svmcore.files import load
-    from svmcore.folded import ManyFolds, cross_val_many
-    from svmcore.gp import GPSolution, gp_regression
     from svmcore.kernel.spare import release_memory
-    from svmcore.loss_curve import LossCurve
-    from svmcore.many import train_many
+    from svmcore.models.audit import Audit, verify
+    from svmcore.models.files import load
     from svmcore.models.incremental import LeaveOneOut, leave_one_out
+    from svmcore.models.loss_curve import LossCurve
     from svmcore.models.solution import Solution
     from svmcore.path.driver import svm_path
     from svmcore.path.family import epsilon_path, one_class_path, quantile_path, svr_path
     from svmcore.path.one_class import OneClassPath
     from svmcore.path.options import PublishedOptions
     from svmcore.path.result import Path, StepCurve
-    from svmcore.permutations import PermutationTest, permutation_test
-    from svmcore.solvers import _CallablePackage
-    from svmcore.spheres import Searchlight, searchlight
-    from svmcore.train import train_one_class, train_svc, train_svr
-    from svmcore.warm import warmup
+    from svmcore.solvers import CallablePackage
+    from svmcore.train.certificates import certificate, duality_gap, kkt_violation
+    from svmcore.train.classes import Machines, train_classes
+    from svmcore.train.functions import train_one_class, train_svc, train_svr
+    from svmcore.train.gp import GPSolution, gp_regression
+    from svmcore.train.many import train_many
+    from svmcore.trials.folded import ManyFolds, cross_val_many
+    from svmcore.trials.permutations import PermutationTest, permutation_test
+    from svmcore.trials.spheres import Searchlight, searchlight
 
-    solvers: _CallablePackage
+    solvers: CallablePackage
 
 __version__ = "0.2.0"
 
 # loaded on first use, so that `import svmcore` does not wait for the compiler
 _NAMES = {
     "svmcore._control": "WorkProgress",
-    "svmcore.audit": "Audit verify",
-    "svmcore.certificates": "certificate duality_gap kkt_violation",
-    "svmcore.classes": "Machines train_classes",
+    "svmcore.models.audit": "Audit verify",
+    "svmcore.train.certificates": "certificate duality_gap kkt_violation",
+    "svmcore.train.classes": "Machines train_classes",
     "svmcore.cv": "PathCV cv_path",
     "svmcore.data": "load_data save_data",
-    "svmcore.files": "load",
-    "svmcore.folded": "ManyFolds cross_val_many",
-    "svmcore.gp": "GPSolution gp_regression",
+    "svmcore.models.files": "load",
+    "svmcore.trials.folded": "ManyFolds cross_val_many",
+    "svmcore.train.gp": "GPSolution gp_regression",
     "svmcore.kernel.spare": "release_memory",
-    "svmcore.loss_curve": "LossCurve",
-    "svmcore.many": "train_many",
+    "svmcore.models.loss_curve": "LossCurve",
+    "svmcore.train.many": "train_many",
     "svmcore.models.incremental": "LeaveOneOut leave_one_out",
     "svmcore.models.solution": "Solution",
     "svmcore.path.driver": "svm_path",
@@ -102,10 +104,10 @@ _NAMES = {
     "svmcore.path.one_class": "OneClassPath",
     "svmcore.path.options": "PublishedOptions",
     "svmcore.path.result": "Path StepCurve",
-    "svmcore.permutations": "PermutationTest permutation_test",
-    "svmcore.spheres": "Searchlight searchlight",
-    "svmcore.train": "train_one_class train_svc train_svr",
-    "svmcore.warm": "warmup",
+    "svmcore.trials.permutations": "PermutationTest permutation_test",
+    "svmcore.trials.spheres": "Searchlight searchlight",
+    "svmcore.train.functions": "train_one_class train_svc train_svr",
+    "svmcore.compiler.warm": "warmup",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
@@ -136,6 +138,39 @@ _SLIPS = {
     "permutation_test_score": "permutation_test",
 }
 """Names that others have for what is here."""
+
+
+_MOVED = {
+    "svmcore.classes": "svmcore.train.classes",
+    "svmcore.gp": "svmcore.train.gp",
+    "svmcore.folded": "svmcore.trials.folded",
+    "svmcore.permutations": "svmcore.trials.permutations",
+    "svmcore.spheres": "svmcore.trials.spheres",
+    "svmcore.step_curve": "svmcore.models.step_curve",
+    "svmcore.loss_curve": "svmcore.models.loss_curve",
+    "svmcore.audit": "svmcore.models.audit",
+}
+"""Where the classes are that pickles of older versions name."""
+
+
+class _Moved:
+    """Finds a module by the name that it had."""
+
+    @staticmethod
+    def find_spec(name: str, path: _typing.Any = None, target: _typing.Any = None) -> _ModuleSpec | None:
+        return _ModuleSpec(name, _Moved) if name in _MOVED else None  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: _ModuleSpec) -> None:
+        pass
+
+    @staticmethod
+    def exec_module(module: _typing.Any) -> None:
+        there = vars(_importlib.import_module(_MOVED[module.__name__]))
+        vars(module).update({name: value for name, value in there.items() if not name.startswith("__")})
+
+
+_sys.meta_path.append(_Moved)
 
 
 def __getattr__(name: str) -> _typing.Any:

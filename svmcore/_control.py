@@ -164,9 +164,9 @@ class Control:
             _SIGNALS.signal(_INTERRUPT, signal.default_int_handler)
             self._installed = False
         if self._depth == 0 and self.verbose:
-            from svmcore import _bundle
+            from svmcore.compiler import bundle
 
-            for line in _bundle.words():
+            for line in bundle.words():
                 sys.stderr.write(f"{line}\n")
 
     def _on_interrupt(self, signum: int, frame: Any) -> None:

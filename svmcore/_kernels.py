@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import LANES, KernelKind
+from svmcore.compiler.jit import jit
 from svmcore.simd.sums import dot
 from svmcore.simd.vector import EDGE, FORM_COLUMNS, add_form, exp_nonpositive, store_products
 

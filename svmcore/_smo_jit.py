@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._kernels import kernel_row
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
+from svmcore.compiler.jit import jit
 from svmcore.simd.vector import BIG, fmax, fmin
 from svmcore.solvers._steps_jit import (
     AT_TOLERANCE,

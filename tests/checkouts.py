@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from svmcore import _disk
+from svmcore.compiler import disk as _disk
 
 ROOT = Path(__file__).parents[1]
 MACHINERY = (
-    "_jit.py", "_fast.py", "_roots.py", "_lower.py", "_quick.py", "_records.py", "_disk.py", "_files.py", "_bundle.py",
+    "__init__.py", "jit.py", "fast.py", "roots.py", "lower.py", "quick.py", "records.py", "disk.py", "files.py",
+    "bundle.py",
 )  # fmt: skip
 
 HOME_BELOW = """
-from svmcore._jit import jit
+from svmcore.compiler.jit import jit
 
 @jit
 def _double(x):
@@ -28,7 +29,7 @@ def _double(x):
 """
 
 HOME_ABOVE = """
-from svmcore._jit import jit
+from svmcore.compiler.jit import jit
 from svmcore._kernels import _double
 
 @jit
@@ -107,9 +108,9 @@ def files(root: Path) -> list[Path]:
 def checkout(folder: Path) -> Path:
     """A package with the real decorator and two small homes."""
     package = folder / "svmcore"
-    package.mkdir()
+    (package / "compiler").mkdir(parents=True)
     for name in MACHINERY:
-        shutil.copy(ROOT / "svmcore" / name, package)
+        shutil.copy(ROOT / "svmcore" / "compiler" / name, package / "compiler")
     for name, text in [("__init__", '__version__ = "1"\n'), ("_kernels", HOME_BELOW), ("_smo_jit", HOME_ABOVE)]:
         (package / f"{name}.py").write_text(text)
     return folder

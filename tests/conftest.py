@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, settings
 from numba import config
 from scipy.sparse import csr_matrix
 
-from svmcore._jit import DISABLED
+from svmcore.compiler.jit import DISABLED
 
 # No deadline and no health check on time: the speed of the machine must not decide a test.
 # Fixtures that lower a threshold do so for all examples of a property.

@@ -18,9 +18,9 @@ from hypothesis import settings
 from strategies import RULES, Case
 
 import svmcore
-from svmcore import auto
 from svmcore.path import window
 from svmcore.solvers import block, small
+from svmcore.train import auto
 
 Thresholds = tuple[tuple[Any, dict[str, Any]], ...]
 
@@ -112,7 +112,7 @@ AUTO_AT_ANY_SIZE: Thresholds = (
     (auto, {"TINY": 0, "MOST_OPEN": 0, "LEAST_POINTS": 1, "TAME": -1.0}),
     (small, {"MOST": 0}),
 )
-SEVERAL_SETS: Thresholds = ((block._Run, {"block_size": small_block}),)
+SEVERAL_SETS: Thresholds = ((block._BlockRun, {"block_size": small_block}),)
 
 ENGINES = {rule: Engine("smo", {"rule": rule}) for rule in RULES} | {
     "block": Engine("block"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import svmcore
-from svmcore._jit import DISABLED  # noqa: F401  (for tests that shrink without a compiler)
+from svmcore.compiler.jit import DISABLED  # noqa: F401  (for tests that shrink without a compiler)
 
 RULES = ("second", "mvp", "platt", "simplified")
 FORMS = ("svc", "svc_squared", "svr", "svr_squared")

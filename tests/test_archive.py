@@ -246,7 +246,7 @@ def test_a_machine_is_saved_whole_or_not_at_all(kind, tmp_path, monkeypatch):
         if kind == "npz":
             patched.setattr("svmcore.models.archive._write", half)
         else:
-            patched.setattr("svmcore.libsvm._lines", lambda *_: (_ for _ in (1,) if half(io.BytesIO())))
+            patched.setattr("svmcore.models.libsvm._lines", lambda *_: (_ for _ in (1,) if half(io.BytesIO())))
         with pytest.raises(_Stop):
             machine.save(link, format=kind)
     assert target.read_bytes() == before

@@ -7,7 +7,7 @@ import pytest
 from test_cv_classes import clouds
 
 import svmcore
-from svmcore.ballot import Ballot
+from svmcore.train.ballot import Ballot
 
 pytestmark = pytest.mark.compiled
 

@@ -9,9 +9,9 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import svmcore
-from svmcore import _threads
-from svmcore._jit import DISABLED
 from svmcore._types import Kernel, KernelKind, Status
+from svmcore.base import threads as _threads
+from svmcore.compiler.jit import DISABLED
 from svmcore.kernel import matrix, tiles
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.solvers import _block_jit as block_jit
@@ -82,7 +82,7 @@ def test_blocks_smaller_than_the_problem(n):
 
 @pytest.mark.compiled
 def test_many_outer_steps_that_move_variables_to_their_bounds_are_no_crawl(monkeypatch):
-    monkeypatch.setattr(block._Run, "block_size", lambda run, free: 16 + int(1.3 * free))
+    monkeypatch.setattr(block._BlockRun, "block_size", lambda run, free: 16 + int(1.3 * free))
     X, y = mixture(4000, noise=0.3)
     solution = svmcore.train_svc(X, y, 1.0, gamma=0.02, solver="block", trace=True)
     certified(solution, X, y, 1.0, 1e-3, gamma=0.02)
@@ -133,9 +133,9 @@ def test_working_sets_of_duplicates_hold_the_worst_pair(monkeypatch):
     rng = np.random.default_rng(2)
     X = np.vstack([rng.standard_normal((12, 2)), np.zeros((20, 2))])[::-1]
     y = np.where(rng.random(32) < 0.5, 1, -1)[::-1]
-    monkeypatch.setattr(block._Run, "block_size", lambda run, free: 6 + int(1.3 * free))
+    monkeypatch.setattr(block._BlockRun, "block_size", lambda run, free: 6 + int(1.3 * free))
     pairs = []
-    whole = block._Run.choose
+    whole = block._BlockRun.choose
 
     def choose(run, gauge, size):
         chosen = whole(run, gauge, size)
@@ -144,7 +144,7 @@ def test_working_sets_of_duplicates_hold_the_worst_pair(monkeypatch):
         pairs.append(np.min(gauge.v[chosen][shrinks[chosen]]) == np.min(gauge.v[shrinks]))
         return chosen
 
-    monkeypatch.setattr(block._Run, "choose", choose)
+    monkeypatch.setattr(block._BlockRun, "choose", choose)
     solution = svmcore.train_svc(X, y, 0.01, gamma=0.5, tol=1e-7, solver="block")
     assert len(pairs) > 4
     assert all(pairs)

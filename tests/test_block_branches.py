@@ -31,7 +31,7 @@ PLAIN = ("svc", "svr")
 COSTS = st.sampled_from([1e-3, 0.1, 1.0, 10.0, 100.0, 1e4])
 
 
-class At(block._Run):
+class At(block._BlockRun):
     """A run that begins at some level of precision."""
 
     first_level = block.SINGLE
@@ -70,9 +70,9 @@ class Branch(NamedTuple):
 
 COLUMNS = ((tiles, {"COSTLY": 0.0}), (block, {"CROWDED": 2.0}), *SEVERAL_SETS)
 SHORT_PIECES = {"LEAST_PIECE": 4, "PIECE_PER_VARIABLE": 0}
-AFTER_THREE_STEPS = (block._Run, {"steps_allowed": lambda run, free: 3})
+AFTER_THREE_STEPS = (block._BlockRun, {"steps_allowed": lambda run, free: 3})
 BRANCHES = {
-    "several sets": Branch(SEVERAL_SETS, (block._Run, "choose"), lambda found, run, gauge, size: size < len(run.beta)),
+    "several sets": Branch(SEVERAL_SETS, (block._BlockRun, "choose"), lambda found, run, gauge, size: size < len(run.beta)),
     "16 bits": Branch(
         ((block, {"LEAST_HALF": 1, "HALF_ERROR": 1e-9}),),
         (tiles.DenseTiles, "gram"),
@@ -107,13 +107,13 @@ BRANCHES = {
         PLAIN,
     ),
     "columns in float64": Branch(
-        ((block, {"_Run": Mixed}), *COLUMNS),
+        ((block, {"_BlockRun": Mixed}), *COLUMNS),
         (tiles.DenseTiles, "_gram_of_columns"),
         lambda found, tiles, store, *_: store.dtype == np.float64,
         kernels=NO_SUMS,
     ),
     "columns too coarse": Branch(
-        ((block, {"ROUNDING": 1.0}), *COLUMNS), (block._Run, "refresh"), kernels=NO_SUMS
+        ((block, {"ROUNDING": 1.0}), *COLUMNS), (block._BlockRun, "refresh"), kernels=NO_SUMS
     ),
     "K kept, 16 bits": Branch(
         ((tiles, {"COSTLY": 0.0}), (block, {"CROWDED": 0.0, "LEAST_HALF": 1, "HALF_ERROR": 1e-9}), *SEVERAL_SETS),
@@ -127,23 +127,23 @@ BRANCHES = {
     "face steps": Branch((AFTER_THREE_STEPS,), (block, "face_step")),
     "face steps, several sets": Branch((AFTER_THREE_STEPS, *SEVERAL_SETS), (block, "face_step")),
     "float64 products": Branch(
-        ((block, {"_Run": Mixed}),), (tiles.DenseTiles, "add_exactly")
+        ((block, {"_BlockRun": Mixed}),), (tiles.DenseTiles, "add_exactly")
     ),
     "float64 products, several sets": Branch(
-        ((block, {"_Run": Mixed}), *SEVERAL_SETS), (tiles.DenseTiles, "add_exactly")
+        ((block, {"_BlockRun": Mixed}), *SEVERAL_SETS), (tiles.DenseTiles, "add_exactly")
     ),
     "float64 blocks": Branch(
-        ((block, {"_Run": Double}),),
+        ((block, {"_BlockRun": Double}),),
         (tiles.DenseTiles, "gram"),
         lambda found, *_, **__: found.dtype == np.float64,
     ),
     "float64 blocks, several sets": Branch(
-        ((block, {"_Run": Double}), *SEVERAL_SETS),
+        ((block, {"_BlockRun": Double}), *SEVERAL_SETS),
         (tiles.DenseTiles, "gram"),
         lambda found, *_, **__: found.dtype == np.float64,
     ),
     "doubt": Branch(
-        ((block, {"ROUNDING": 1.0, "ROUNDING_64": 1.0}),), (block._Run, "refresh"), kernels=NO_SUMS
+        ((block, {"ROUNDING": 1.0, "ROUNDING_64": 1.0}),), (block._BlockRun, "refresh"), kernels=NO_SUMS
     ),
     "sums of polynomials": Branch(
         (), (tiles, "add_form"), kernels=({"kernel": "poly", "degree": 3, "gamma": 0.5, "coef0": 1.0},)

@@ -23,17 +23,19 @@ import pytest
 from checkouts import PROGRAM, REPORT, ROOT, USE, checkout, edit, files, finish, finish_all, posix, run, start
 
 import svmcore
-from svmcore import _bundle, _disk, _files
 from svmcore._control import Control
 from svmcore.cli import main
+from svmcore.compiler import bundle as _bundle
+from svmcore.compiler import disk
+from svmcore.compiler import files as _files
 
 sys.path.insert(0, str(ROOT / "tools"))
 import compiled_wheel
 
 pytestmark = pytest.mark.once
 
-PACK = "from pathlib import Path\nfrom svmcore import _disk\nprint(_disk.pack(Path({file!r})))\n"
-WORDS = "from svmcore import _bundle\nprint(*_bundle.words(), *_bundle.words(), sep='\\n')\n"
+PACK = "from pathlib import Path\nfrom svmcore.compiler import disk\nprint(disk.pack(Path({file!r})))\n"
+WORDS = "from svmcore.compiler import bundle as _bundle\nprint(*_bundle.words(), *_bundle.words(), sep='\\n')\n"
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +114,7 @@ def refused(packed, why: str, **changes: object) -> None:
 
 @pytest.mark.compiled
 def test_another_numba(packed):
-    refused(packed, "another compiler made it: numba 0.67.0, ", compiler=f"numba 0.67.0, {_disk.compiler()}")
+    refused(packed, "another compiler made it: numba 0.67.0, ", compiler=f"numba 0.67.0, {disk.compiler()}")
 
 
 @pytest.mark.compiled
@@ -138,7 +140,7 @@ def test_compiler_settings_are_part_of_what_must_fit(packed):
 
 def reason(file: Path) -> str:
     """Why a bundle is not used; empty where it is."""
-    found = _bundle._opened(file, _disk.compiler())
+    found = _bundle._opened(file, disk.compiler())
     return found if isinstance(found, str) else ""
 
 
@@ -192,7 +194,7 @@ def test_the_installed_package_is_found_and_the_richest_bundle_that_fits_is_take
     change(file, package / "a-future.bundle", magic=(triple, "x", "+x"))
     change(file, package / "b-poor.bundle", magic=(triple, "x", ""), codes={})
     file.rename(package / "c-rich.bundle")
-    which = "from svmcore import _bundle, _disk\nprint(*[f.name for f, _ in _bundle.fitting(_disk.compiler())])\n"
+    which = "from svmcore.compiler import bundle, disk\nprint(*[f.name for f, _ in bundle.fitting(disk.compiler())])\n"
     program = which + PROGRAM + WORDS
     lines = finish(start(program, root, root / "empty", SVMCORE_BUNDLE="")).split()
     assert lines == ["c-rich.bundle", "b-poor.bundle", "7.0", "1", "0"]  # no word of what another one makes good
@@ -204,7 +206,7 @@ def test_who_asks_for_progress_reads_why(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(_bundle, "_reasons", {})
     monkeypatch.setattr(_bundle, "_told", set())
     _bundle.fitting.cache_clear()
-    assert _bundle.fitting(_disk.compiler()) == []
+    assert _bundle.fitting(disk.compiler()) == []
     with Control(time_limit=None, callback=None, verbose=0):
         pass
     assert capsys.readouterr().err == ""
@@ -314,7 +316,7 @@ import json, os
 import numpy as np
 from numba.core import event
 import svmcore
-from svmcore._bundle import words
+from svmcore.compiler.bundle import words
 record = event.RecordingListener()
 event.register("numba:compile", record)
 rng = np.random.default_rng(7)
@@ -394,7 +396,7 @@ def test_the_command_hands_over_what_was_typed(tmp_path, monkeypatch, capsys):
     asked = []
     file = tmp_path / "x.bundle"
     file.write_bytes(b"x" * 2_100_000)
-    monkeypatch.setattr("svmcore.warm.warmup", lambda *what, **options: asked.append((*what, options)))
+    monkeypatch.setattr("svmcore.compiler.warm.warmup", lambda *what, **options: asked.append((*what, options)))
     assert main(["warmup", "path", "--jobs", "2", "--bundle", str(file), "--processor", "x86-64-v3"]) == 0
     assert asked == [("path", {"jobs": 2, "bundle": str(file), "processor": "x86-64-v3"})]
     assert re.search(rf"^written +{re.escape(str(file))} \(2\.1 MB\)$", capsys.readouterr().out, re.MULTILINE)

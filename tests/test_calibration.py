@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_cv import noisy
 
 import svmcore
-from svmcore._threads import one_blas_thread
+from svmcore.base.threads import one_blas_thread
 from svmcore.cv.calibration import fit_isotonic, fit_venn_abers, models_of, pooled
 
 pytestmark = pytest.mark.once

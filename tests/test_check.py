@@ -14,7 +14,7 @@ from scipy import sparse
 
 import svmcore
 from svmcore import _errors
-from svmcore._threads import one_blas_thread
+from svmcore.base.threads import one_blas_thread
 from svmcore.problem import border
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])

@@ -7,11 +7,12 @@ import pytest
 from scipy.sparse import csr_array
 
 import svmcore
-from svmcore import auto, solvers
+from svmcore import solvers
 from svmcore._types import Kernel, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import formulations
 from svmcore.solvers import small
+from svmcore.train import auto
 
 NEWTON, WIDE = ("newton", "interior", "block", "smo"), ("newton", "block", "smo")
 INTERIOR, BLOCK, SMO = ("interior", "block", "smo"), ("block", "smo"), ("smo",)

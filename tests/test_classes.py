@@ -12,9 +12,9 @@ from scipy import sparse
 from test_cv_classes import STRATEGIES, clouds
 
 import svmcore
-from svmcore import between, classes
 from svmcore._types import Status
 from svmcore.problem.division import division
+from svmcore.train import between, classes
 
 pytestmark = pytest.mark.compiled
 

@@ -479,7 +479,7 @@ def test_converted_data_are_kept_where_there_is_room(run, tmp_path, monkeypatch)
 
 
 def test_json_of_demo_and_warmup(run, monkeypatch):
-    monkeypatch.setattr("svmcore.warm.warmup", lambda *_, **__: None)
+    monkeypatch.setattr("svmcore.compiler.warm.warmup", lambda *_, **__: None)
     status, out, _ = run("warmup", "--json", "-q")
     assert status == 0
     assert json.loads(out)["what"] == "all"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from svmcore import _threads
 from svmcore._types import LANES, Kernel, KernelKind
+from svmcore.base import threads as _threads
 from svmcore.kernel import matrix, tiles
 from svmcore.kernel.columns import ColumnStore
 from svmcore.kernel.matrix import KernelMatrix

@@ -12,8 +12,8 @@ import pytest
 from strategies import Case, coefficients
 
 import svmcore
-from svmcore._jit import DISABLED
 from svmcore._types import Status
+from svmcore.compiler.jit import DISABLED
 
 TOL = 1e-6
 N = 40 if DISABLED else 120

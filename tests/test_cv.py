@@ -321,7 +321,7 @@ def test_shared_distances_are_exact():
 
 
 def test_squared_distances_have_the_same_bits_on_any_number_of_threads():
-    from svmcore._threads import one_blas_thread
+    from svmcore.base.threads import one_blas_thread
     from svmcore.cv.grams import squared_distances
 
     X = np.random.default_rng(0).normal(size=(1500, 200))

@@ -42,7 +42,7 @@ def test_number_of_workers_changes_nothing(n_jobs):
 
 
 def test_workers_without_joblib_give_the_same(monkeypatch):
-    from svmcore import parallel
+    from svmcore.base import parallel
 
     X, y = noisy()
     one = svmcore.cv_path(X, y, gamma=0.3)

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from checkouts import PROGRAM, ROOT, checkout, edit, files, finish, finish_all, posix, run, start
 
-from svmcore import _disk, _files
+from svmcore.compiler import disk as _disk
+from svmcore.compiler import files as _files
 
 pytestmark = pytest.mark.once
 
@@ -400,7 +401,7 @@ def test_many_processes_start_at_once_on_an_empty_cache(tmp_path, kinds, tol):
 WRITERS = """
 import os, sys
 from pathlib import Path
-from svmcore import _files
+from svmcore.compiler import files as _files
 for _ in sys.stdin:
     child = os.fork()
     if child:

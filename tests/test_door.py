@@ -14,7 +14,7 @@ import pytest
 
 import svmcore
 from svmcore import distributed, estimators
-from svmcore._door import entered, reals
+from svmcore.base.door import entered, reals
 
 # ---- arrays that are spoiled -----------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from sklearn.svm import tests as theirs
 from sklearn.utils.fixes import parse_version
 
 import svmcore
-from svmcore._jit import DISABLED
+from svmcore.compiler.jit import DISABLED
 
 NAMES = ("SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM", "LinearSVC", "LinearSVR")
 MODULES = ("test_svm", "test_sparse", "test_bounds")

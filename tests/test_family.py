@@ -300,7 +300,7 @@ def test_nu_on_real_data(name, data_set):
 
 @pytest.mark.compiled
 def test_many_points_are_looked_at_in_part_first(monkeypatch):
-    from svmcore import nu as module
+    from svmcore.train import nu as module
 
     X, y, target = cloud(600)
     plain = svmcore.train_svc(X, y, nu=0.5, gamma=0.5, tol=TIGHT), svmcore.train_svr(X, target, nu=0.3, tol=TIGHT)
@@ -321,7 +321,7 @@ def test_many_points_are_looked_at_in_part_first(monkeypatch):
 
 def test_a_mean_of_two_answers_costs_no_product(monkeypatch):
     """Blocks hand over their residuals: the mean of two is the mean's, and its certificate is that of anybody's answer."""
-    from svmcore import nu as module
+    from svmcore.train import nu as module
 
     def none(*_):
         raise AssertionError("a product of an end")
@@ -407,7 +407,7 @@ def test_a_thousand_random_problems_have_their_nu():
 @pytest.mark.compiled
 def test_a_nu_that_is_out_of_reach_ends_with_a_machine_and_a_warning(monkeypatch):
     """Noisy labels in the plane: in theory some C gives every nu; in practice the share hardly falls any more."""
-    monkeypatch.setattr("svmcore.nu._LONG", 2000)
+    monkeypatch.setattr("svmcore.train.nu._LONG", 2000)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 2))
     y = np.where(X[:, 0] + rng.normal(size=600) > 0.0, 1, -1)
@@ -428,7 +428,7 @@ def no_search(*_):
 @pytest.mark.compiled
 def test_a_nu_below_what_small_overlapping_classes_allow_is_not_searched_for(monkeypatch):
     """The engine of small problems says so itself, and gives a machine of a large C, which is nearly that of the least nu."""
-    monkeypatch.setattr("svmcore.nu._Search", no_search)
+    monkeypatch.setattr("svmcore.train.nu._NuSearch", no_search)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 2))
     y = np.where(X[:, 0] + rng.normal(size=120) > 0.0, 1, -1)
@@ -449,7 +449,7 @@ def test_a_nu_below_what_small_overlapping_classes_allow_is_not_searched_for(mon
 
 @pytest.mark.compiled
 def test_nu_of_a_narrow_hard_margin_is_exact_without_a_search(monkeypatch):
-    monkeypatch.setattr("svmcore.nu._Search", no_search)
+    monkeypatch.setattr("svmcore.train.nu._NuSearch", no_search)
     x = np.concatenate([-np.linspace(1e-3, 1.0, 20), np.linspace(1e-3, 1.0, 20)])
     machine = svmcore.train_svc(x[:, None], np.sign(x), nu=0.04, kernel="linear", tol=1e-6)
     assert (machine.solver, machine.support.tolist()) == ("small", [0, 20])

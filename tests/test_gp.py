@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import svmcore
-from svmcore._threads import one_blas_thread
+from svmcore.base.threads import one_blas_thread
 
 GAMMA = 0.4
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore import _highs
-from svmcore._highs import LinearProgram, solve_lp, solve_qp
+from svmcore.base import highs as _highs
+from svmcore.base.highs import LinearProgram, solve_lp, solve_qp
 
 HAS_HIGHSPY = _highs.highspy() is not None
 needs_highspy = pytest.mark.skipif(not HAS_HIGHSPY, reason="highspy is not installed")
@@ -148,7 +148,7 @@ BROKEN = """
 import sys, types, warnings
 BEFORE
 import svmcore
-from svmcore import _highs
+from svmcore.base import highs as _highs
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     for _ in range(2):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore._jit import DISABLED
 from svmcore._types import LANES
+from svmcore.compiler.jit import DISABLED
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import border
 from svmcore.solvers import _factors
@@ -95,7 +95,7 @@ def test_variables_that_all_vanish():
 
 @pytest.mark.compiled
 def test_auto_takes_it_for_the_linear_kernel(monkeypatch):
-    monkeypatch.setattr("svmcore.auto.MOST_LINEAR", 0)
+    monkeypatch.setattr("svmcore.train.auto.MOST_LINEAR", 0)
     X, y = data()
     assert svmcore.train_svc(X, y, 1.0, kernel="linear").solver == "interior"
     assert svmcore.train_svc(X, y, 1.0, gamma=0.5).solver != "interior"

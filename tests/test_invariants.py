@@ -17,8 +17,8 @@ from strategies import Case, cases
 from test_properties import Answer, agree, is_feasible
 
 import svmcore
-from svmcore._highs import highspy
 from svmcore._types import Status
+from svmcore.base.highs import highspy
 from svmcore.path.options import SOLUTIONS
 
 SOLVERS = {

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from svmcore import InputError, _kernels, _threads
+from svmcore import InputError, _kernels
 from svmcore._types import LANES, Kernel, KernelKind
+from svmcore.base import threads as _threads
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import aligned, dense_points, new_scratch, padded, sparse_points
 from svmcore.kernel.products import point_product

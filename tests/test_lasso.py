@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import svmcore
-from svmcore._jit import DISABLED
 from svmcore._types import Status
+from svmcore.compiler.jit import DISABLED
 from svmcore.solvers import _lasso
 
 pytestmark = pytest.mark.home

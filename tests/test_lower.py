@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from svmcore._jit import DISABLED, OBSTACLE, jit
+from svmcore.compiler.jit import DISABLED, OBSTACLE, jit
 
 if not OBSTACLE:
-    from svmcore._quick import _SLOWER as numba_itself
+    from svmcore.compiler.quick import _SLOWER as numba_itself
 
 ROOT = Path(__file__).parents[1]
 pytestmark = [pytest.mark.compiled, pytest.mark.skipif(bool(OBSTACLE), reason="numba's own compiler is used")]
@@ -34,7 +34,7 @@ Room.__module__ = "svmcore.test"  # records are passed by reference where they a
 
 
 def compiled(function):
-    function.__module__ = "svmcore._jit"  # whose text is known; the functions here are in no cache
+    function.__module__ = "svmcore.compiler.jit"  # whose text is known; the functions here are in no cache
     root = jit(function)
     root._cache.disable()
     return root
@@ -223,20 +223,20 @@ def test_what_does_not_compile_says_where_and_leaves_numba_as_it_was():
     with pytest.raises(TypingError, match=r"typing of intrinsic-call at .*test_lower"):
         compiled(adds_a_name)(np.arange(3.0))
     assert all(getattr(owner, name) is method for (owner, name), method in numba_itself.items())
-    assert not any(method.__module__ == "svmcore._quick" for method in numba_itself.values())
+    assert not any(method.__module__ == "svmcore.compiler.quick" for method in numba_itself.values())
 
 
 LITTLE = """
 import sys
 import numpy as np
 import svmcore
-from svmcore._jit import jit
+from svmcore.compiler.jit import jit
 X = np.random.default_rng(0).standard_normal((200, 3))
 svmcore.train_svc(X, np.where(X[:, 0] * X[:, 1] > 0, 1, -1), 1.0)
 print("numba.np.linalg" in sys.modules)
 def total(a):
     return a.sum()
-total.__module__ = "svmcore._jit"
+total.__module__ = "svmcore.compiler.jit"
 root = jit(total)
 root._cache.disable()
 print(root(np.arange(4.0)))

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import svmcore
-from svmcore import many
+from svmcore.train import many
 
 pytestmark = pytest.mark.compiled
 
@@ -145,7 +145,7 @@ def test_what_cannot_be_is_refused_in_words(Y, options, words):
 
 def test_the_time_that_a_kernel_takes_is_counted_once(monkeypatch):
     clock, limits = [0.0], []
-    real = many._control
+    real = many.control_of
 
     def kernel(A, B):
         clock[0] = 3.0
@@ -156,7 +156,7 @@ def test_the_time_that_a_kernel_takes_is_counted_once(monkeypatch):
         return real(None, *words)
 
     monkeypatch.setattr(many, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    monkeypatch.setattr(many, "_control", control)
+    monkeypatch.setattr(many, "control_of", control)
     many.train_many(X, LABELS, 1.0, kernel=kernel, time_limit=10.0)
     assert limits == [7.0], "of all three together"
     many.train_many(X, LABELS, 1.0, kernel=kernel, time_limit=10.0, solver="block")

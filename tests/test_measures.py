@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from strategies import Case, cases
 
 import svmcore
-from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP
+from svmcore.base.threads import one_blas_thread
 from svmcore.problem import formulations, measures
 
 COSTS = st.sampled_from([0.1, 1.0, 10.0])

@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 
 import svmcore
-from svmcore import parallel
+from svmcore.base import parallel
 from svmcore.cv.grams import WholeGram, part_for
 from svmcore.kernel import spare
 from svmcore.path import data

@@ -11,8 +11,8 @@ import pytest
 from scipy import sparse
 
 import svmcore
-from svmcore._jit import DISABLED
 from svmcore._types import Status
+from svmcore.compiler.jit import DISABLED
 from svmcore.solvers import _newton
 
 CLASSES, NUMBERS = ("hinge", "squared_hinge"), ("epsilon_insensitive", "squared_epsilon_insensitive", "pinball")

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from svmcore._errors import ConvergenceWarning, InputError, StoppedError
-from svmcore.certificates import certificate
-from svmcore.files import load
 from svmcore.kernel.rows import RowStore
+from svmcore.models.files import load
 from svmcore.path import measure
 from svmcore.path.driver import svm_path
 from svmcore.path.result import StepCurve
-from svmcore.train import train_svc
+from svmcore.train.certificates import certificate
+from svmcore.train.functions import train_svc
 
 
 def random_problem(seed: int):

@@ -16,8 +16,8 @@ from engines import early_windows
 from oracle_path import exact_box_path, value
 
 from svmcore._control import new_control
-from svmcore._highs import solve_qp
 from svmcore._types import Kernel, KernelKind
+from svmcore.base.highs import solve_qp
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.path.driver import PathWatch, Way, track
 from svmcore.path.problem import BoxPath

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from svmcore._errors import ConvergenceWarning, MissingExtraError
 from svmcore.path.driver import svm_path
-from svmcore.train import train_svc
+from svmcore.train.functions import train_svc
 
 
 def nearly_singular(seed: int, noise: float = 0.0):

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from svmcore import ConvergenceWarning, InputError, PublishedOptions, _highs, svm_path
+from svmcore import ConvergenceWarning, InputError, PublishedOptions, svm_path
+from svmcore.base import highs
 from svmcore.path import published as _path_paper
 from svmcore.path.measure import Point, Source, _products, check_path, stretches
 
 MODES = ["svd", "qr", "update"]
-needs_highspy = pytest.mark.skipif(_highs.highspy() is None, reason="highspy is not installed")
+needs_highspy = pytest.mark.skipif(highs.highspy() is None, reason="highspy is not installed")
 KERNELS = [
     {"kernel": "linear"},
     {"kernel": "rbf", "gamma": 0.5},
@@ -296,7 +297,7 @@ def test_interior_solutions_need_highspy(monkeypatch):
     X, y = clouds(20)
     with pytest.raises(InputError, match="lp='middle' is not known"):
         svm_path(X, y, factorization="qr", published=PublishedOptions(lp="middle"))
-    monkeypatch.setattr(_highs, "highspy", lambda: None)
+    monkeypatch.setattr(highs, "highspy", lambda: None)
     with pytest.raises(InputError, match=r"lp='interior' needs highspy, since scipy's HiGHS ends at a vertex"):
         svm_path(X, y, factorization="qr", published=PublishedOptions(lp="interior"))
     assert svm_path(X, y, factorization="qr", published=PublishedOptions()).ended == "done"

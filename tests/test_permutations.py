@@ -12,8 +12,9 @@ import pytest
 from scipy import sparse, stats
 
 import svmcore
-from svmcore import permutations, trials
 from svmcore._types import Status
+from svmcore.trials import labellings as trials
+from svmcore.trials import permutations
 
 pytestmark = pytest.mark.compiled
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import svmcore
-from svmcore import plots
+from svmcore.plots import paths as plots
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

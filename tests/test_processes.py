@@ -319,7 +319,7 @@ def modules() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.ci if name == "svmcore.warm" else ()) for name in modules()]
+    "name", [pytest.param(name, marks=pytest.mark.ci if name == "svmcore.compiler.warm" else ()) for name in modules()]
 )
 def test_examples_run(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)

@@ -15,7 +15,7 @@ import pytest
 
 import svmcore
 import svmcore.distributed
-from svmcore import _fast
+from svmcore.compiler import fast as _fast
 
 pytestmark = pytest.mark.once
 

@@ -11,8 +11,8 @@ import pytest
 from strategies import Case, coefficients
 
 import svmcore
-from svmcore._jit import DISABLED
 from svmcore._types import Status
+from svmcore.compiler.jit import DISABLED
 
 pytestmark = pytest.mark.compiled
 
@@ -180,7 +180,7 @@ def test_regression_where_rounding_is_as_large_as_the_tolerance(seed, monkeypatc
 @pytest.mark.compiled
 @pytest.mark.parametrize(("noise", "members"), [(1.0, 1), (1.5e-8, 3)])
 def test_a_chain_ends_where_rounding_hides_the_tolerance(noise, members, monkeypatch):
-    from svmcore import solve
+    from svmcore.train import solve
 
     ran = []
     attempt = solve._attempt
@@ -364,8 +364,8 @@ def test_auto_is_never_worse_than_the_interior_point_it_begins_with():
 @pytest.mark.filterwarnings("ignore::svmcore._errors.ConvergenceWarning", "ignore::svmcore._errors.ScaleWarning")
 def test_a_chain_keeps_the_best_point_of_its_members(monkeypatch):
     """The first member is good and the second spoils its start: the answer is the first one's."""
-    from svmcore import auto as choice
     from svmcore.solvers import block, smo
+    from svmcore.train import auto as choice
 
     X = np.random.default_rng(0).standard_normal((30, 2))
     y = np.where(X[:, 0] > 0, 1.0, -1.0)

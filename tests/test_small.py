@@ -10,10 +10,9 @@ import pytest
 from scipy.sparse import csr_array
 
 import svmcore
-from svmcore import _threads as threads
-from svmcore import nu
-from svmcore._jit import DISABLED
 from svmcore._types import LANES, Kernel, KernelKind, Status
+from svmcore.base import threads
+from svmcore.compiler.jit import DISABLED
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.whole import gram_of
 from svmcore.problem import border, formulations
@@ -22,6 +21,7 @@ from svmcore.simd.vector import BIG_32
 from svmcore.solvers import _block_jit as block_pieces
 from svmcore.solvers import _small_jit as pieces
 from svmcore.solvers import small
+from svmcore.train import nu
 
 pytestmark = pytest.mark.home
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import svmcore
 from svmcore import _smo_jit
-from svmcore._jit import DISABLED
 from svmcore._types import LANES, Kernel, KernelKind, Status
+from svmcore.compiler.jit import DISABLED
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import new_scratch, padded
 from svmcore.problem import formulations, measures
@@ -88,7 +88,7 @@ def problem(n: int = 90, C: float = 1.0, cache_bytes: int = 1 << 20, equality: b
     y = np.where(X[:, 0] + 0.5 * rng.normal(size=n) > 0, 1.0, -1.0)
     qp = formulations.svc(y, np.full(n, C), "hinge", equality)
     K = KernelMatrix(X, Kernel(int(KernelKind.RBF), 0.5, 0.0, 1, 0.0), cache_bytes=cache_bytes)
-    return qp, K, smo._Problem(qp, K, np.arange(n), np.zeros(n), qp.c.copy())
+    return qp, K, smo._SMOProblem(qp, K, np.arange(n), np.zeros(n), qp.c.copy())
 
 
 @pytest.mark.parametrize("step", [0.25, -0.25, 1.0, 5.0, np.inf])
@@ -365,7 +365,7 @@ def test_a_shrunken_problem_keeps_points_vectors_and_cached_rows():
         assert child.cache.values[slot, :n] == pytest.approx(exact[key, 1::2], rel=1e-14)
     assert np.all(child.scan.grow[n:] == -BIG)
     assert np.all(child.scan.shrink[n:] == BIG)
-    assert smo._Problem(qp, K, np.arange(600), np.zeros(600), qp.c).shrunken(np.zeros(600), qp.c.copy()) is None
+    assert smo._SMOProblem(qp, K, np.arange(600), np.zeros(600), qp.c).shrunken(np.zeros(600), qp.c.copy()) is None
 
 
 @pytest.mark.compiled

@@ -9,7 +9,7 @@ import pytest
 
 import svmcore
 from bench.tables import ong, simplesvm, spirals
-from svmcore._highs import LinearProgram
+from svmcore.base.highs import LinearProgram
 
 
 def spiral_errors(C, mu, seed, noise=0.2, scale=1.0):

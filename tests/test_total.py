@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svmcore import _highs, auto, solvers
+from svmcore import solvers
 from svmcore._control import Control
 from svmcore._errors import InputError
 from svmcore._types import DualQP, FloatArray, Kernel, KernelKind, Status
+from svmcore.base import highs
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import formulations, measures
 from svmcore.problem.certify import certificate
-from svmcore.solve import Problem, Run, _fit, _refuse_what_it_cannot, svc_problem
+from svmcore.train import auto
+from svmcore.train.solve import Problem, Run, _refuse_what_it_cannot, fit, svc_problem
 
 ABLE = [name for name, can in solvers.capabilities().items() if can.equality and can.totals]
 TOL = 1e-7
@@ -63,7 +65,7 @@ def highs_objective(qp: DualQP, K: FloatArray) -> float:
     pytest.importorskip("highspy")
     H = K[np.ix_(qp.point, qp.point)] + np.diag(qp.diag)
     A = np.ones((1, len(qp.c)))
-    optimum = _highs.solve_qp(H, -qp.c, A, [qp.total], [qp.total], qp.lower, qp.upper, 4000)
+    optimum = highs.solve_qp(H, -qp.c, A, [qp.total], [qp.total], qp.lower, qp.upper, 4000)
     assert optimum.ok
     return float(0.5 * optimum.x @ H @ optimum.x - qp.c @ optimum.x)
 
@@ -163,7 +165,7 @@ def test_driver_with_auto(n, solver, kernel, monkeypatch):
     problem = with_total(svc_problem(X, y, 2.0, kernel=kernel, gamma=0.5), 7.25)
     assert svc_problem(X, y, 2.0, kernel="linear").centre is not None
     run = Run("auto", 1e-3, "kkt", -1, 10**8, 1, None, False, 0, {})
-    solution = _fit(problem, run, Control(time_limit=600.0, callback=None, verbose=0))
+    solution = fit(problem, run, Control(time_limit=600.0, callback=None, verbose=0))
     assert solution.converged
     assert solution.kkt_violation <= 1e-3
     assert solution.solver == solver

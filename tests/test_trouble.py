@@ -16,7 +16,7 @@ import pytest
 from checkouts import PROGRAM, ROOT, checkout, files, finish, finish_all, posix, start
 
 import svmcore
-from svmcore import _files
+from svmcore.compiler import files as _files
 from svmcore.cv import job
 from svmcore.distributed import train_linear, train_svc
 

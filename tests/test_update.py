@@ -267,7 +267,7 @@ def test_a_stopped_beginning_leaves_the_factor_and_the_certificate_alone(monkeyp
     y = np.where(X[:, 0] + rng.normal(size=300) > 0, 1, -1)
     monkeypatch.setattr("svmcore.solvers._course._SLICE_WORK", 1e3)
     measured, loaded = [], []
-    monkeypatch.setattr("svmcore.solve.certificate", lambda *a, **k: measured.append(a) or certificate(*a, **k))
+    monkeypatch.setattr("svmcore.train.solve.certificate", lambda *a, **k: measured.append(a) or certificate(*a, **k))
     load = ActiveSet.load
     monkeypatch.setattr(ActiveSet, "load", lambda self: loaded.append(1) or load(self))
     seen = []

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from svmcore._jit import DISABLED
 from svmcore._kernels import add_forms, weighted_gram
 from svmcore._types import LANES
+from svmcore.compiler.jit import DISABLED
 from svmcore.kernel.points import near_points
 from svmcore.simd import loops, passes, vector
 
@@ -470,7 +470,7 @@ def test_passes_match_their_plain_definition(dtype):
 
 
 if not DISABLED:
-    from svmcore._jit import jit
+    from svmcore.compiler.jit import jit
 
     @jit
     def _run_update(values, gram, i, j, step, rise, fall):

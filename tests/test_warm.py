@@ -12,7 +12,7 @@ import pytest
 from checkouts import REPORT, USE
 
 import svmcore
-from svmcore import _fast
+from svmcore.compiler import fast as _fast
 
 pytestmark = pytest.mark.once
 
@@ -50,7 +50,7 @@ def test_wrong_arguments_of_warmup():
         svmcore.warmup(jobs=0)
 
 
-SHORT = "import svmcore\nfrom svmcore import _jit\n_jit.PATIENCE = 0.01\n"
+SHORT = "import svmcore\nfrom svmcore.compiler import jit as _jit\n_jit.PATIENCE = 0.01\n"
 USES = """
 import numpy as np
 from svmcore.simd import sums
@@ -82,11 +82,11 @@ import numba
 numba.__version__ = "0.99.0"
 {before}
 import svmcore
-from svmcore import _jit
+from svmcore.compiler import jit as _jit
 from svmcore.simd.sums import dot
 import numpy as np
 value = dot(np.arange(3.0), np.arange(3.0), 3)
-print(type(dot).__name__, "svmcore._roots" in sys.modules, value, _jit.OBSTACLE)
+print(type(dot).__name__, "svmcore.compiler.roots" in sys.modules, value, _jit.OBSTACLE)
 homes = [module for name, module in sys.modules.items() if name == "svmcore.simd.sums"]
 stats = [f.stats for home in homes for f in vars(home).values() if hasattr(f, "stats")]
 print(any(s.cache_hits for s in stats), any(s.cache_misses for s in stats))
@@ -118,7 +118,7 @@ NativeLowering.run_pass = moved
 @pytest.mark.parametrize(
     ("before", "why"),
     [
-        ('sys.modules["svmcore._lower"] = None', "ModuleNotFoundError: import of svmcore._lower"),
+        ('sys.modules["svmcore.compiler.lower"] = None', "ModuleNotFoundError: import of svmcore.compiler.lower"),
         (MOVED, "AssertionError: "),
     ],
     ids=["at import", "while it compiles"],
@@ -164,7 +164,7 @@ def test_the_word_says_what_this_process_does_without(tmp_path):
     (tmp_path / "file").touch()
     nowhere = tmp_path / "file" / "folder"
     *_, word = run(NEW.format(before="") + "print(*_jit.words(), sep='\\n')", nowhere)[0].splitlines()
-    assert word.startswith(f"svmcore: compiling for this process alone, about 10 s: {nowhere / 'svmcore'}")
+    assert word.startswith(f"svmcore: compiling for this process alone, a few seconds: {nowhere / 'svmcore'}")
     assert word.endswith("cannot be written to; NUMBA_CACHE_DIR=folder names another")
 
 

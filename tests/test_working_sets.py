@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore._highs import highspy
+from svmcore.base.highs import highspy
 
 
 def problem(n: int = 80) -> tuple[np.ndarray, np.ndarray]:

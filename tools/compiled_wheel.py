@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from svmcore import __version__  # noqa: E402  (of this checkout)
-from svmcore._bundle import PACKAGE, PROCESSORS, SUFFIX, missing  # noqa: E402
+from svmcore.compiler.bundle import PACKAGE, PROCESSORS, SUFFIX, missing  # noqa: E402
 
 BUILD = "import sys, svmcore; svmcore.warmup(jobs=int(sys.argv[1]), bundle=sys.argv[2], processor=sys.argv[3])"
 METADATA = """Metadata-Version: 2.1

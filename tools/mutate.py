@@ -2,7 +2,7 @@
 
     python tools/mutate.py                       a seeded sample over the compiled homes
     python tools/mutate.py --count 300 --seed 1  another, larger one
-    python tools/mutate.py svmcore/auto.py       only of these files
+    python tools/mutate.py svmcore/train/auto.py       only of these files
 
 A mutant is one change of the syntax tree: a comparison, a sum, a product or a boolean is turned round, a constant changed,
 min and max are exchanged, the two sides of a condition too, a statement is removed. Everything runs in plain Python, with

@@ -14,9 +14,9 @@ from svmcore.cli.output import DONE, EARLY, Report, percent
 
 def verify(args: argparse.Namespace) -> int:
     """Recompute the certificate of a model from the data it was trained on."""
-    from svmcore.audit import data_of
-    from svmcore.audit import verify as audited
     from svmcore.data import Wanted
+    from svmcore.models.audit import data_of
+    from svmcore.models.audit import verify as audited
     from svmcore.models.solution import Solution
     from svmcore.path.result import Path
 
@@ -74,7 +74,7 @@ def _add_terms(report: Report, found: Any) -> None:
 
 def convert(args: argparse.Namespace) -> int:
     """Write a model or a data set in another format."""
-    from svmcore.files import is_model
+    from svmcore.models.files import is_model
 
     check_outputs(args)
     report = Report("convert", args.json)

@@ -29,8 +29,8 @@ from svmcore.cli.report import add_classified, add_data, add_regressed, add_solu
 
 if TYPE_CHECKING:
     from svmcore.cv import PathCV
+    from svmcore.models.step_curve import StepCurve
     from svmcore.path.result import Path
-    from svmcore.step_curve import StepCurve
 
 
 def cross_validated(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> PathCV:
@@ -48,7 +48,7 @@ def cross_validated(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> P
 
 def curve_of(found: PathCV) -> StepCurve:
     """The cross-validated error as a step function."""
-    from svmcore.step_curve import StepCurve
+    from svmcore.models.step_curve import StepCurve
 
     return StepCurve(found.breakpoints, found.values, *found.C_range)
 
@@ -95,7 +95,7 @@ def cv(args: argparse.Namespace) -> int:
     table = load(args)
     test = load_test(args, table)
     if args.plot:
-        from svmcore.plots import check_file
+        from svmcore.plots.paths import check_file
 
         check_file(args.plot)
 
@@ -181,14 +181,14 @@ def folds(text: str) -> int | str:
 
 def _draw(file: str, found: PathCV) -> str:
     """The cross-validated error over C, and over C and gamma."""
-    from svmcore.plots_cv import save_cv
+    from svmcore.plots.cv import save_cv
 
     return write_picture(file, functools.partial(save_cv, found))
 
 
 def draw(file: str, path: Path, title: str, validation: StepCurve) -> str:
     """The overview of a path whose C is chosen by cross-validation."""
-    from svmcore.plots import ErrorCurves, save_overview
+    from svmcore.plots.paths import ErrorCurves, save_overview
 
     curves = ErrorCurves(path.error_curve(), cross_validated=validation)
     return write_picture(file, functools.partial(save_overview, path, title=title, curves=curves))

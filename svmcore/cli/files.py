@@ -57,7 +57,7 @@ def _check_output(name: str) -> None:
 
 def write(name: str, save: Callable[[Any], None]) -> str:
     """Write a file whole or not at all; says where it is. Where there is no room, what was computed is kept elsewhere."""
-    from svmcore._whole import write_whole
+    from svmcore.base.drafts import write_whole
 
     try:
         write_whole(name, save)
@@ -176,7 +176,7 @@ def _refuse_numbers(name: str, y: Any, most: float) -> None:
 
 def load_like(source: str, args: argparse.Namespace, machine: Any) -> Table:
     """Data for a machine or a path: its columns in its order, its width, labels where there are some."""
-    from svmcore.files import read_like
+    from svmcore.models.files import read_like
 
     return read_like(source, machine, _wanted(args)._replace(categorical=()), getattr(args, "model", args.data))
 
@@ -220,7 +220,7 @@ def load_test(args: argparse.Namespace, table: Table) -> tuple[Any, Any] | None:
 
 def load_machine(name: str) -> Any:
     """What `train -o` or `path -o` wrote."""
-    from svmcore.files import load
+    from svmcore.models.files import load
 
     return load(name)
 

@@ -11,12 +11,12 @@ from svmcore.cli.output import DONE, EARLY, INTERRUPTED, ProgressLine, Report, s
 from svmcore.cli.report import add_data, add_kernel, add_regressed
 
 if TYPE_CHECKING:
-    from svmcore.gp import GPSolution
+    from svmcore.train.gp import GPSolution
 
 
 def gp(args: argparse.Namespace) -> int:
     """Train a process, say how good it is, and write means and standard deviations for other data."""
-    from svmcore.gp import gp_regression
+    from svmcore.train.gp import gp_regression
 
     check_outputs(args)
     if args.output and not args.test:

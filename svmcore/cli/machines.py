@@ -26,9 +26,9 @@ from svmcore.cli.probability import refuse_probability, with_probabilities
 from svmcore.cli.report import add_classified, add_data, add_path, add_regressed, add_solution, quoted
 
 if TYPE_CHECKING:
-    from svmcore.classes import Machines
     from svmcore.data import Table
     from svmcore.models.solution import Solution
+    from svmcore.train.classes import Machines
 
 
 def train(args: argparse.Namespace) -> int:
@@ -107,7 +107,7 @@ def _as_svm_train(machine: Any, table: Table) -> Any:
         return machine
     import numpy as np
 
-    from svmcore import libsvm
+    from svmcore.models import libsvm
 
     if machine.classes.tolist() == [-1, 1]:
         return machine
@@ -118,8 +118,8 @@ def _as_svm_train(machine: Any, table: Table) -> Any:
 def _trained(args: argparse.Namespace, table: Table) -> Solution | Machines:
     import numpy as np
 
-    from svmcore.classes import train_classes
-    from svmcore.train import train_one_class, train_svc, train_svr
+    from svmcore.train.classes import train_classes
+    from svmcore.train.functions import train_one_class, train_svc, train_svr
 
     options: dict[str, Any] = problem_of(args, table)
     options |= {name: getattr(args, name) for name in ("loss", "tau") if getattr(args, name) is not None}
@@ -279,7 +279,7 @@ def _put_in_order(args: argparse.Namespace) -> None:
 
 
 def _is_model(name: str) -> bool:
-    from svmcore.files import is_model
+    from svmcore.models.files import is_model
 
     return os.path.isfile(name) and is_model(name)
 

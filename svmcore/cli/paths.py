@@ -72,7 +72,7 @@ def path(args: argparse.Namespace) -> int:
     test = load_test(args, table)
     published = of_published_path(args)
     if args.plot:
-        from svmcore.plots import check_file
+        from svmcore.plots.paths import check_file
 
         check_file(args.plot)
     found = _followed(
@@ -157,7 +157,7 @@ def _judged(
         if args.plot:
             say("warning: the path has no length; there is nothing to draw")
         return best
-    from svmcore.plots import error_curves, is_exact, save_overview
+    from svmcore.plots.paths import error_curves, is_exact, save_overview
 
     curves = phases.run("error curve", lambda **limits: error_curves(found, test, **limits))
     if curves is not None:
@@ -195,7 +195,7 @@ def demo(args: argparse.Namespace) -> int:
     check_outputs(argparse.Namespace(output=None, plot=picture))
     drawn = importlib.util.find_spec("matplotlib") is not None
     if args.plot or drawn:
-        from svmcore.plots import check_file
+        from svmcore.plots.paths import check_file
 
         check_file(picture)
     rows, compiled, status = [], False, DONE

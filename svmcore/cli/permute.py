@@ -30,10 +30,10 @@ def permute(args: argparse.Namespace) -> int:
     check_outputs(args)
     table = load(args)
     if args.plot:
-        from svmcore.plots import check_file
+        from svmcore.plots.paths import check_file
 
         check_file(args.plot)
-    from svmcore.permutations import permutation_test
+    from svmcore.trials.permutations import permutation_test
 
     loss: dict[str, Any] = {"loss": "epsilon_insensitive", "epsilon": args.epsilon} if args.svr else {}
     with warnings_as_lines(), ProgressLine("permute", args.quiet) as progress:
@@ -61,7 +61,7 @@ def permute(args: argparse.Namespace) -> int:
         n_fits=test.n_fits, violation=test.violation, relative_gap=test.relative_gap,
     )  # fmt: skip
     if args.plot:
-        from svmcore.plots_null import save_null
+        from svmcore.plots.null import save_null
 
         written.append(report.sealing(lambda: write_picture(args.plot, functools.partial(save_null, test))))
     if args.output:

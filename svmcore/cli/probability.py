@@ -101,6 +101,3 @@ def _one_by_one(
         return lambda new: _values(part, new), part.status.name == "INTERRUPTED"
 
     return left_out.one_by_one(table.X, owner, given, train)
-
-
-__all__ = ["refuse_probability", "with_probabilities"]

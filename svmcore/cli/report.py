@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from svmcore.cli.output import Report, interval, number, percent
 
 if TYPE_CHECKING:
-    from svmcore.loss_curve import LossCurve
+    from svmcore.models.loss_curve import LossCurve
+    from svmcore.models.step_curve import StepCurve
     from svmcore.path.result import Path, PathCertificate
-    from svmcore.step_curve import StepCurve
 
 
 def quoted(name: str) -> str:

@@ -88,6 +88,3 @@ def _words(given: dict[str, str]) -> list[str]:
         if letter in given and not (letter == "c" and kind in ("1", "2")):
             out += [name, given[letter]]
     return out
-
-
-__all__ = ["KERNELS", "prediction", "translated"]

@@ -13,8 +13,8 @@ from svmcore.cli.output import DONE, Report
 
 def warmup(args: argparse.Namespace) -> int:
     """Compile what is named, for this machine or into a file for others."""
-    from svmcore import _jit as compiler
-    from svmcore.warm import warmup as compile_ahead
+    from svmcore.compiler import jit as compiler
+    from svmcore.compiler.warm import warmup as compile_ahead
 
     os.environ.setdefault("SVMCORE_QUIET", "1")  # nobody needs to be told of warmup here
     if not args.quiet:

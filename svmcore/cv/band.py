@@ -26,9 +26,9 @@ from svmcore.cv.result import SAME
 from svmcore.cv.scores import Score
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
+from svmcore.models.step_curve import StepCurve, merged
 from svmcore.problem.division import Sides
-from svmcore.step_curve import StepCurve, merged
-from svmcore.train import train_svc
+from svmcore.train.functions import train_svc
 
 _DECADES = 6.0  # if the smallest C is not given, it lies so many decades below the largest one
 _START = 10.0**0.5  # the ratio of C between two of the first fits
@@ -265,6 +265,3 @@ def _assembled(score: Score, study: Study, members: list[FitMember], Cs: FloatAr
         for side, curve in zip(band[:4], curves, strict=True):
             side.append(merged(*curve, *ends))
     return band
-
-
-__all__ = ["Band", "FitMember", "FitStrand", "band_of", "check_kernel"]

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._door import reals
 from svmcore._errors import InputError
-from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
+from svmcore.base.door import reals
+from svmcore.base.threads import one_blas_thread
 from svmcore.models.sigmoid import PlattSigmoid, logistic
 from svmcore.problem import border
 
@@ -287,7 +287,7 @@ class Calibrator:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the probability over the decision value, and the shares observed in bins. Needs matplotlib."""
-        from svmcore.plots_cv import plot_calibration
+        from svmcore.plots.cv import plot_calibration
 
         return plot_calibration(self, ax)
 

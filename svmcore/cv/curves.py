@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from svmcore._control import Control
-from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
+from svmcore.base.threads import one_blas_thread
+from svmcore.models.step_curve import StepCurve, steps
 from svmcore.path.cross import Cross
 from svmcore.path.error_curve import sign_changes
 from svmcore.path.problem import idle_sides
 from svmcore.path.result import Path
-from svmcore.step_curve import StepCurve, steps
 
 
 class Decisions(NamedTuple):

@@ -65,6 +65,3 @@ def _sampled(study: Study, gamma: Any, rows: IntArray, part: Sides, size: int) -
     elbow = np.diff(path._track.offset)
     work = float(path.stats["n_events"]) * float(elbow.mean()) * some.size
     return max(work, 1.0), max(float(elbow.max()), 1.0)
-
-
-__all__ = ["SLOW", "Estimate", "estimate"]

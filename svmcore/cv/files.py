@@ -15,13 +15,13 @@ from svmcore.cv.goals import Goal, divided
 from svmcore.cv.members import Member, Span, Strand, Study, features_of, without_features
 from svmcore.cv.result import Curves, PathCV
 from svmcore.cv.scores import Curve, Score
-from svmcore.loss_curve import LossCurve
 from svmcore.models import archive
+from svmcore.models.loss_curve import LossCurve
+from svmcore.models.step_curve import StepCurve
 from svmcore.path.result import Path
 from svmcore.path.solution import path_fields, restored
 from svmcore.problem.columns import feature_fields, stored_features
 from svmcore.problem.division import Sides
-from svmcore.step_curve import StepCurve
 
 FORMAT = "svmcore-cv-3"  # 2: kernels had numbers, and curves no bends
 

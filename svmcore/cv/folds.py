@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._door import entered
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
+from svmcore.base.door import entered
 from svmcore.problem import border
 
 LOO = "loo"

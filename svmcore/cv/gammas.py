@@ -122,6 +122,3 @@ def _median_distance(X: Any, kernel: str) -> float:
     if not every.size:
         raise InputError('all rows of X are equal, so that gamma="search" has no distance to begin with; give gamma')
     return float(np.median(every))
-
-
-__all__ = ["SEARCH", "Fixed", "Search", "plan_of"]

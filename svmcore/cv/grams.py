@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
+from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.spare import SpareMatrix, spare_matrix
 from svmcore.kernel.whole import part_of, whole_kernel

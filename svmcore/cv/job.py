@@ -8,6 +8,7 @@ import numpy as np
 
 from svmcore._errors import CostWarning, StoppedError, warn
 from svmcore._types import FloatArray
+from svmcore.base.parallel import run_all
 from svmcore.cv.band import band_of, check_kernel
 from svmcore.cv.estimate import SLOW, estimate
 from svmcore.cv.folds import Fold
@@ -19,7 +20,6 @@ from svmcore.cv.progress import SharedProgress
 from svmcore.cv.result import Curves, best_of, equals_of
 from svmcore.cv.scores import Score
 from svmcore.kernel.matrix import available_threads
-from svmcore.parallel import run_all
 
 _WARN_GAP = 1e-6  # relative gap of a fold's path above which the fold counts as loose
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._control import Control
-from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore.base.threads import one_blas_thread
 from svmcore.cv.calibration import fit_sigmoids
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
@@ -195,6 +195,3 @@ def one_by_one(
         values[test] = found
     assert values is not None
     return values
-
-
-__all__ = ["N_FOLDS", "DealtRows", "dealt", "folds", "one_by_one", "over_matrix", "sigmoids"]

@@ -19,6 +19,7 @@ from svmcore.cv.progress import SharedProgress
 from svmcore.cv.scores import Outcome, Score, joined, rescaled
 from svmcore.cv.several import PathPiece, largest, support_of_all, voted
 from svmcore.models.solution import Terms
+from svmcore.models.step_curve import StepCurve
 from svmcore.path.cross import Cross
 from svmcore.path.data import merged
 from svmcore.path.driver import Way, follow_data, why_stalled
@@ -30,8 +31,7 @@ from svmcore.problem import border, formulations
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns, fitted
 from svmcore.problem.division import Division, Sides
-from svmcore.solve import Problem, centre_of, demand_costs
-from svmcore.step_curve import StepCurve
+from svmcore.train.solve import Problem, centre_of, demand_costs
 
 _ROWS = 512  # validation rows looked at together
 

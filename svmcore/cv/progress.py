@@ -14,7 +14,7 @@ import numpy as np
 
 from svmcore._control import Control, voice
 from svmcore._types import Status
-from svmcore.parallel import run_all
+from svmcore.base.parallel import run_all
 
 T = TypeVar("T")
 _ENDS = {Status.INTERRUPTED: "interrupted", Status.TIME_LIMIT: "time_limit"}

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._door import reals
 from svmcore._errors import InputError, MissingExtraError
-from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray
+from svmcore.base.door import reals
+from svmcore.base.html import html_table
 from svmcore.cv.folds import Fold
 from svmcore.cv.goals import HINGE
 from svmcore.cv.members import Study, features_of
 from svmcore.cv.scores import Curve, Score
-from svmcore.loss_curve import LossCurve
+from svmcore.models.loss_curve import LossCurve
+from svmcore.models.step_curve import OUTSIDE, StepCurve, merged
 from svmcore.problem import border
-from svmcore.step_curve import OUTSIDE, StepCurve, merged
 
 if TYPE_CHECKING:
     from svmcore.cv.calibration import Calibrator, ClassCalibrator
@@ -159,7 +159,7 @@ class Mean:
 def refit_other(study: Study, C: float, gamma: float | None, options: dict[str, Any]) -> Any:
     """The machine of all rows of a regression, or of one class."""
     from svmcore.path.family import one_class_path
-    from svmcore.train import train_one_class, train_svr
+    from svmcore.train.functions import train_one_class, train_svr
 
     goal = study.goal
     form = {**study.form} if gamma is None else {**study.form, "gamma": gamma}
@@ -434,10 +434,10 @@ class PathCV:
         form = {**study.form} if gamma is None else {**study.form, "gamma": gamma}
         form |= {"sample_weight": study.weights, "class_weight": weight, "feature_names": study.names}
         if study.division.single:
-            from svmcore.train import train_svc
+            from svmcore.train.functions import train_svc
 
             return train_svc(study.X, y, C, **{**form, **options})
-        from svmcore.classes import train_classes
+        from svmcore.train.classes import train_classes
 
         return train_classes(study.X, y, C, **{"strategy": study.division.strategy, **form, **options})
 
@@ -447,7 +447,7 @@ class PathCV:
         "curve": the mean score over C with its standard error, the best interval, and the number of support vectors on
         top (option `gamma`); "map": the score over C and gamma. Needs matplotlib: ``pip install "svmcore[plot]"``.
         """
-        from svmcore.plots_cv import plot_cv
+        from svmcore.plots.cv import plot_cv
 
         return plot_cv(self, what, ax=ax, **options)
 

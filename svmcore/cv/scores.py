@@ -9,20 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import Control
-from svmcore._door import entered
 from svmcore._errors import InputError
-from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
+from svmcore.base.door import entered
+from svmcore.base.threads import one_blas_thread
 from svmcore.cv.curves import Decisions, cost_curve, joined_decisions, signs
 from svmcore.cv.folds import Fold
 from svmcore.cv.goals import PINBALL, TUBE, Goal
 from svmcore.cv.values import auc_curve
-from svmcore.loss_curve import LossCurve
+from svmcore.models.loss_curve import LossCurve
+from svmcore.models.step_curve import StepCurve
 from svmcore.path.cross import Cross
 from svmcore.path.loss_curve import distances, loss_curve
 from svmcore.path.result import Path
 from svmcore.problem import border
-from svmcore.step_curve import StepCurve
 
 Outcome = Decisions | LossCurve | StepCurve
 """What happens to validation rows over C: their classes, or their score at once."""

@@ -13,6 +13,7 @@ import numpy as np
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import checked
 from svmcore._types import FloatArray
+from svmcore.base.parallel import worker_count
 from svmcore.cv.folds import check_training, leaves_one_out, make_folds
 from svmcore.cv.gammas import plan_of
 from svmcore.cv.goals import HINGE, ONE_CLASS, Goal, divided, goal_of
@@ -21,14 +22,13 @@ from svmcore.cv.members import Span, Study
 from svmcore.cv.progress import CVProgress, SharedProgress
 from svmcore.cv.result import PathCV
 from svmcore.cv.scores import make_score
-from svmcore.parallel import worker_count
 from svmcore.path.data import row_keys
 from svmcore.problem import border
 from svmcore.problem.columns import names_of
 from svmcore.problem.division import STRATEGIES
 from svmcore.problem.intercept import by_size, wanted
 from svmcore.problem.scales import warn_of_scales
-from svmcore.solve import _checked_points
+from svmcore.train.solve import checked_points
 
 ALIGN = ("C", "C*n")
 _FALLS = 0.01  # share by which a score falls from half of the largest C on, from which the end of the range matters
@@ -155,7 +155,7 @@ def _study(
 ) -> tuple[Study, FloatArray | None]:
     """The checked data, and the weights in the score."""
     names = names_of(X, feature_names)
-    X = _own(_checked_points(X, form["kernel"]))
+    X = _own(checked_points(X, form["kernel"]))
     weights = _own(border.sample_weights(weighing.sample_weight, X.shape[0]))
     trained = weights if border.flag("weight_training", weighing.training) else None
     scored = weights if border.flag("weight_score", weighing.score) else None
@@ -254,6 +254,3 @@ def _speak_of_the_end(answer: PathCV) -> None:
             "or targets divided by their spread.",
             ConvergenceWarning,
         )
-
-
-__all__ = ["cv_path"]

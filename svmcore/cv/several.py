@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
+from svmcore.base.threads import one_blas_thread
 from svmcore.cv.curves import Decisions
+from svmcore.models.step_curve import StepCurve, steps
 from svmcore.path.cross import Cross
 from svmcore.path.follower import values_at_knots
 from svmcore.path.problem import idle_sides
 from svmcore.path.result import Path
 from svmcore.problem.division import Division
-from svmcore.step_curve import StepCurve, steps
 
 _EVENTS = 1 << 20  # looked at together
 _VALUES = 1 << 23  # decision values held, of all knots of some rows
@@ -280,6 +280,3 @@ def support_of_all(paths: Sequence[tuple[Path, IntArray]], n: int, ratio: float)
     low, high = max(path.C_range[0] for path, _ in paths), min(path.C_range[1] for path, _ in paths)
     begin = float(np.count_nonzero(count))
     return steps(used.C / ratio, np.where(used.to > 0, 1.0, -1.0), begin, 1.0, (low / ratio, high / ratio))
-
-
-__all__ = ["PathPiece", "largest", "support_of_all", "voted"]

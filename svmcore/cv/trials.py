@@ -176,6 +176,3 @@ def first_lack(values: FloatArray, weights: FloatArray, rounds: FoldNumbers) -> 
         values, weights, rounds.folds, rounds.n_folds, np.zeros((2, rounds.n_folds), np.int64)
     )
     return None if column < 0 else (int(column), int(fold), float(sign))
-
-
-__all__ = ["COUNTED", "FoldNumbers", "Judge", "Plan", "first_lack", "judged", "make_judge", "make_plan"]

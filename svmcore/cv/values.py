@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray
+from svmcore.base.threads import one_blas_thread
+from svmcore.models.step_curve import StepCurve, steps
 from svmcore.path.cross import Cross
 from svmcore.path.follower import values_at_knots
 from svmcore.path.result import Path
-from svmcore.step_curve import StepCurve, steps
 
 _TIE = 1e-12  # differences below this share of the largest value are ties
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from svmcore._errors import InputError
-from svmcore._whole import write_whole
+from svmcore.base.drafts import write_whole
 from svmcore.data.arrow import pyarrow
 from svmcore.data.text import Array
 from svmcore.models import archive

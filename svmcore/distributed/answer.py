@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._errors import InputError
-from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
-from svmcore.classes import Machines
+from svmcore.base.html import html_table
 from svmcore.distributed.engine import Serial, dask_engine
 from svmcore.distributed.parts import Assignment, rows_of
 from svmcore.kernel.points import is_sparse
@@ -21,6 +20,7 @@ from svmcore.models.solution import Solution, Terms
 from svmcore.problem.certify import Certificate, Certified
 from svmcore.problem.columns import Columns
 from svmcore.problem.division import Division
+from svmcore.train.classes import Machines
 
 _ROWS = 1 << 16  # rows predicted at a time
 

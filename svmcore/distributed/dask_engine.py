@@ -23,8 +23,8 @@ import numpy as np
 from dask import array as da
 from distributed import Client, Future, KilledWorker, get_client, get_worker, wait, worker_client
 
-from svmcore._door import entered
 from svmcore._errors import InputError, SVMError
+from svmcore.base.door import entered
 from svmcore.distributed import files
 from svmcore.distributed.engine import POLL, Halted, Lost, Serial
 from svmcore.distributed.parts import Held, Piece

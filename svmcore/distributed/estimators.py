@@ -12,10 +12,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from svmcore._door import entered
 from svmcore._errors import InputError
+from svmcore._keywords import TOL
 from svmcore._types import FloatArray
-from svmcore.classes import Machines
+from svmcore.base.door import entered
 from svmcore.cv.left_out import sigmoids
 from svmcore.distributed.answer import Calibrated, ManyWeights, PartsSolution, by_blocks, values_of
 from svmcore.distributed.setup import Setup, Words, setup
@@ -24,17 +24,18 @@ from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
 from svmcore.problem import border, formulations
 from svmcore.problem.division import division
+from svmcore.train.classes import Machines
 
 _RUN = ("engine", "client", "label", "parts", "checkpoint", "tol", "time_limit", "callback", "verbose", "n_threads")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _Estimator:
+class _PartsEstimator:
     """What the estimators share: how to run, parameters by name, and the machines behind them."""
 
     strategy: ClassVar[str] = "ovo"
     losses: ClassVar[tuple[str, ...]] = formulations.SVC_LOSSES
-    tol: float = 1e-3
+    tol: float = TOL
     client: Any = None
     engine: str | None = None
     label: Any = None
@@ -209,7 +210,7 @@ class _Estimator:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _Classifier(_Estimator):
+class _PartsClassifier(_PartsEstimator):
     """Those that tell classes apart."""
 
     def decision_function(self, X: Any) -> Any:
@@ -269,7 +270,7 @@ class _Values(NamedTuple):
         return values_of(self.machine, X)
 
 
-class _Vectors:
+class _PartsVectors:
     """What scikit-learn shows of machines with a kernel, in its layout; they are put together when asked for."""
 
     @property
@@ -319,7 +320,7 @@ def _of_classes(problem: Setup, strategy: str) -> list[Setup]:
 
 
 @dataclass(eq=False, repr=False)
-class DaskSVC(_Vectors, _Classifier):
+class DaskSVC(_PartsVectors, _PartsClassifier):
     """Kernel classifier over parts, two classes or more (one against one); parameters as `svmcore.distributed.train_svc`.
 
     Examples
@@ -345,7 +346,7 @@ class DaskSVC(_Vectors, _Classifier):
 
 
 @dataclass(eq=False, repr=False)
-class DaskSVR(_Vectors, _Estimator):
+class DaskSVR(_PartsVectors, _PartsEstimator):
     """Kernel regression over parts; parameters as `svmcore.distributed.train_svr`."""
 
     losses: ClassVar[tuple[str, ...]] = formulations.SVR_LOSSES[:2]
@@ -361,7 +362,7 @@ class DaskSVR(_Vectors, _Estimator):
 
 
 @dataclass(eq=False, repr=False)
-class DaskLinearSVC(_Classifier):
+class DaskLinearSVC(_PartsClassifier):
     """Linear classifier over parts, two classes or more (each against the rest); parameters as `train_linear`.
 
     The intercept is not regularised and the loss is the hinge, unlike those of scikit-learn's `LinearSVC`.

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._door import entered
 from svmcore._errors import InputError
+from svmcore.base.door import entered
 from svmcore.data import load_data
 from svmcore.data.arrow import pyarrow
 from svmcore.distributed.parts import Held, Piece

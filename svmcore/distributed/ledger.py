@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from svmcore._errors import InputError
-from svmcore._files import regular
-from svmcore._whole import write_whole
+from svmcore.base.drafts import write_whole
+from svmcore.compiler.files import regular
 
 _FORMAT = "svmcore-checkpoint-1"
 

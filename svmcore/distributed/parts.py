@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._door import entered
 from svmcore._errors import InputError
 from svmcore._types import DualQP, FloatArray, Kernel
+from svmcore.base.door import entered
 from svmcore.kernel.points import is_sparse
 from svmcore.problem import border, formulations
 

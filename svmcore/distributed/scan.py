@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._control import Control
-from svmcore._threads import one_blas_thread, split
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore.base.threads import one_blas_thread, split
 from svmcore.distributed.parts import BLOCK, Assignment, Part, blocks
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import dense_points, is_sparse, packed_rows, packed_weights, padded, sparse_points

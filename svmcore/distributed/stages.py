@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._kernels import weighted_gram
-from svmcore._threads import one_blas_thread
 from svmcore._types import LANES, DualQP, FloatArray, IntArray
+from svmcore.base.threads import one_blas_thread
 from svmcore.distributed.parts import BLOCK, Assignment, Part
 from svmcore.kernel.points import is_sparse, padded
 from svmcore.problem import measures

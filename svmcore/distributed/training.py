@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from svmcore._control import Callback
-from svmcore._keywords import checked
-from svmcore._threads import one_blas_thread
+from svmcore._keywords import TOL, checked
 from svmcore._types import NONZERO, KernelKind, Status
+from svmcore.base.threads import one_blas_thread
 from svmcore.distributed import band, linear, rounds, scan, stages
 from svmcore.distributed.answer import Apart, Fetched, PartsSolution, Round, Vectors
 from svmcore.distributed.engine import Halted, Lost
@@ -39,7 +39,7 @@ def train_linear(
     client: Any = None,
     parts: int | None = None,
     checkpoint: Any = None,
-    tol: float = 1e-3,
+    tol: float = TOL,
     time_limit: float | None = None,
     callback: Callback | None = None,
     verbose: int = 0,
@@ -205,7 +205,7 @@ def train_svc(
     checkpoint: Any = None,
     working_set: int | None = None,
     certificate: str = "auto",
-    tol: float = 1e-3,
+    tol: float = TOL,
     time_limit: float | None = None,
     callback: Callback | None = None,
     verbose: int = 0,
@@ -270,7 +270,7 @@ def train_svr(
     checkpoint: Any = None,
     working_set: int | None = None,
     certificate: str = "auto",
-    tol: float = 1e-3,
+    tol: float = TOL,
     time_limit: float | None = None,
     callback: Callback | None = None,
     verbose: int = 0,

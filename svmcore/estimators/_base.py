@@ -15,16 +15,16 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from svmcore._door import entered, reals
 from svmcore._errors import ConvergenceWarning, InputError, listening, warn
 from svmcore._types import FloatArray, IntArray, Status
-from svmcore.classes import Machines, train_classes
+from svmcore.base.door import entered, reals
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._fitted import Fitted, count
 from svmcore.models.solution import Solution
 from svmcore.problem import border
 from svmcore.problem.advice import LARGE_GAP
-from svmcore.train import train_one_class, train_svc, train_svr
+from svmcore.train.classes import Machines, train_classes
+from svmcore.train.functions import train_one_class, train_svc, train_svr
 
 _EVERY = 0.05  # seconds between two reports to callbacks
 # Up to _FEW rows are solved to rounding: to the tolerance _SHARP, where _PATIENCE steps reach it. That is left out where
@@ -418,25 +418,3 @@ def _trained(form: Trainer, data: TrainingData, words: dict[str, Any], strategy:
     if len(data.classes) > 2:
         return train_classes(data.X, y, sample_weight=data.w, strategy=strategy, **words)
     return form.train(data.X, y, sample_weight=data.w, **words)  # type: ignore[no-any-return]
-
-
-__all__ = [
-    "LINEAR_SVC_FORM",
-    "LINEAR_SVR_FORM",
-    "NU_SVC_FORM",
-    "NU_SVR_FORM",
-    "ONE_CLASS_FORM",
-    "QUANTILE_FORM",
-    "SVC_FORM",
-    "SVR_FORM",
-    "Estimator",
-    "Trainer",
-    "TrainingData",
-    "as_it_was",
-    "asked",
-    "come_in",
-    "machines_for",
-    "plain",
-    "seed",
-    "weights_of",
-]  # fmt: skip

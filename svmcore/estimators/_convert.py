@@ -12,7 +12,6 @@ import numpy as np
 
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
-from svmcore.classes import Machines
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._fitted import Fitted
 from svmcore.kernel.points import is_sparse
@@ -20,6 +19,7 @@ from svmcore.models.solution import ONE_CLASS, Solution, Terms
 from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns
 from svmcore.problem.division import division
+from svmcore.train.classes import Machines
 
 if TYPE_CHECKING:
     from svmcore.estimators._machine import Machine
@@ -184,6 +184,3 @@ def _solution(
         kernel=kernel, support_vectors=vectors, columns=Columns(n if given else int(vectors.shape[1])),
         terms=Terms(getattr(made, "C", None), loss),
     )  # fmt: skip
-
-
-__all__ = ["from_sklearn", "to_sklearn"]

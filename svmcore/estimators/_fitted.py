@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from svmcore import classes
 from svmcore._errors import InputError
-from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
-from svmcore.classes import Machines
+from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
 from svmcore.models import solution
 from svmcore.models.solution import Solution
 from svmcore.problem.division import Division, division
+from svmcore.train import classes
+from svmcore.train.classes import Machines
 
 _ROUNDING = 1e-12  # the rounding of decision values, relative to the sum of their absolute terms
 _SHARP = 1e-10  # the largest KKT violation that counts as rounding
@@ -251,6 +251,3 @@ def own(points: Any) -> Any:
 def count(points: Any) -> int:
     """The number of objects in a container."""
     return int(points.shape[0]) if hasattr(points, "shape") else len(points)
-
-
-__all__ = ["Fitted", "count", "own", "stacked", "taken"]

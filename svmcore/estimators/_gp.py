@@ -13,7 +13,7 @@ from svmcore._keywords import Gamma, KernelLike
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import Estimator, TrainingData
 from svmcore.estimators._fitted import own
-from svmcore.gp import GPSolution, assembled, gp_regression
+from svmcore.train.gp import GPSolution, assembled, gp_regression
 
 _DENSE = 2000  # rows up to which a factor of the kernel matrix is the quickest
 
@@ -132,6 +132,3 @@ class GPRegressor(sk.RegressorMixin, Estimator):  # type: ignore[misc]
         except InputError:
             sk.validate_data(self, X, accept_sparse=True, dtype=np.float64, reset=False)
             raise
-
-
-__all__ = ["GPRegressor"]

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from svmcore._door import reals
 from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike
 from svmcore._types import FloatArray
+from svmcore.base.door import reals
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import TrainingData
@@ -223,6 +223,3 @@ def kernel_values(function: Callable[[Any, Any], Any], A: Any, B: Any) -> FloatA
     if not np.isfinite(values).all():
         raise InputError("the kernel function returned NaN or infinity; it must return finite numbers for all pairs")
     return values
-
-
-__all__ = ["NO_PROBABILITIES", "Classifier", "KernelMachine", "kernel_values"]

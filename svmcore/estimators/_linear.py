@@ -11,24 +11,24 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from svmcore import heads
 from svmcore._control import new_control
 from svmcore._errors import InputError
 from svmcore._keywords import SolverName
 from svmcore._types import FloatArray, IntArray
-from svmcore.classes import Machines
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import TrainingData
 from svmcore.estimators._fitted import own
 from svmcore.estimators._machine import Labelled, Machine
-from svmcore.heads import Aim, Head, Selection
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Terms
 from svmcore.problem import border, formulations
 from svmcore.problem.columns import Columns
 from svmcore.problem.division import Sides, division
-from svmcore.solve import Training
+from svmcore.train import heads
+from svmcore.train.classes import Machines
+from svmcore.train.heads import Aim, Head, Selection
+from svmcore.train.solve import Training
 
 # LIBLINEAR's tolerance is one of a gradient. With its default it comes to a relative gap of 1e-6, mostly.
 _GAP = 0.01  # share of the tolerance that the relative gap may be
@@ -296,6 +296,3 @@ class LinearSVR(sk.RegressorMixin, LinearMachine):  # type: ignore[misc]
     def predict(self, X: Any) -> FloatArray:
         """The value at every row of X."""
         return self._of_coef(X)
-
-
-__all__ = ["LinearSVC", "LinearSVR"]

@@ -202,6 +202,3 @@ class Labelled(Machine):
                     f"classes names {missing or 'fewer classes than y has'}; the first rows must have a row of every class"
                 )
         return self._grow(X, y, sample_weight)
-
-
-__all__ = ["Labelled", "Machine"]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from svmcore._errors import InputError, warn
+from svmcore._keywords import TOL
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv import PathCV, cv_path
 from svmcore.cv.calibration import Calibrator, ClassCalibrator
@@ -24,7 +25,7 @@ from svmcore.path.result import Path
 from svmcore.path.solution import assembled as assembled_path
 from svmcore.path.solution import file_fields
 from svmcore.problem import border
-from svmcore.train import train_svc, train_svr
+from svmcore.train.functions import train_svc, train_svr
 
 _PATH_WORDS = {word: word for word in ("kernel", "gamma", "degree", "coef0", "C_max", "verbose", "time_limit")}
 _CV_WORDS = _PATH_WORDS | {"cv": "cv", "n_jobs": "n_jobs", "score": "scoring"}
@@ -149,7 +150,7 @@ class Chosen(KernelMachine):
     rule: Literal["min", "1se"] = "min"
     scoring: str | None = None
     C_max: float = 1000.0
-    tol: float = 1e-3
+    tol: float = TOL
     n_jobs: int | None = None
     n_threads: int | None = None
     time_limit: float | None = None
@@ -280,6 +281,3 @@ class SVRPathCV(sk.RegressorMixin, Chosen):  # type: ignore[misc]
     def predict(self, X: Any) -> FloatArray:
         """The value at every row of X."""
         return self._values(X)[:, 0]
-
-
-__all__ = ["SVCPath", "SVCPathCV", "SVRPathCV"]

@@ -7,8 +7,8 @@ from typing import Any
 from svmcore._errors import CostWarning, InputError, warn
 from svmcore.cv.trials import OF_LABELS, OF_TARGETS
 from svmcore.estimators import _sklearn as sk
-from svmcore.permutations import permutation_test, words_of
-from svmcore.trials import MOST_ROWS
+from svmcore.trials.labellings import MOST_ROWS
+from svmcore.trials.permutations import permutation_test, words_of
 
 
 def permutation_test_score(
@@ -63,6 +63,3 @@ def _obstacle(estimator: Any, X: Any, scoring: Any, others: dict[str, Any]) -> s
         return f"{given[0]} goes to each fit"
     rows = X.shape[0] if hasattr(X, "shape") else len(X)
     return f"{rows:,} rows are more than {MOST_ROWS:,}" if rows > MOST_ROWS else ""
-
-
-__all__ = ["permutation_test_score"]

@@ -82,6 +82,3 @@ def _one_by_one(estimator: SolvedClassifier, known: Fitted, data: TrainingData, 
         return made.values, any(machine.status is Status.INTERRUPTED for machine in made.machines)
 
     return left_out.one_by_one(data.X, owner, given, train)
-
-
-__all__ = ["owners", "sigmoids"]

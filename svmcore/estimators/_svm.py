@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from svmcore._errors import ConvergenceWarning, warn
-from svmcore._keywords import SolverName
+from svmcore._keywords import TOL, SolverName
 from svmcore._types import FloatArray
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
@@ -32,7 +32,7 @@ class Solved(KernelMachine):
 
     _renamed: ClassVar[dict[str, str]] = {"cache_mb": "cache_size"}
 
-    tol: float = 1e-3
+    tol: float = TOL
     shrinking: bool = True
     cache_size: float = _CACHE
     verbose: bool | int = False
@@ -247,6 +247,3 @@ class OneClassSVM(sk.OutlierMixin, Solved):  # type: ignore[misc]
     def predict(self, X: Any) -> Any:
         """1 inside of the region and -1 outside."""
         return np.where(self.decision_function(X) >= 0.0, 1, -1).astype(np.intp)
-
-
-__all__ = ["SVC", "SVR", "NuSVC", "NuSVR", "OneClassSVM", "QuantileSVR"]

@@ -14,7 +14,6 @@ import numpy as np
 
 from svmcore._errors import InputError, listening
 from svmcore._types import FloatArray, IntArray
-from svmcore.classes import Machines
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import TrainingData
@@ -23,7 +22,8 @@ from svmcore.models.incremental import positions
 from svmcore.models.solution import Solution
 from svmcore.problem import border
 from svmcore.problem.division import Sides
-from svmcore.solve import Training
+from svmcore.train.classes import Machines
+from svmcore.train.solve import Training
 
 if TYPE_CHECKING:
     from svmcore.estimators._machine import Machine
@@ -178,7 +178,7 @@ def _moved(machine: Machine, rows: TrainingData, keep: IntArray) -> Solution | M
     return replace(found, machines=tuple(moved))
 
 
-class _Whole(NamedTuple):
+class _WholeUpdate(NamedTuple):
     """All rows, and what one machine sees of them: the places of its rows, and what they are told apart by."""
 
     rows: TrainingData
@@ -187,14 +187,14 @@ class _Whole(NamedTuple):
     part: Sides | None
 
 
-def _whole(rows: TrainingData, part: Sides | None) -> _Whole:
+def _whole(rows: TrainingData, part: Sides | None) -> _WholeUpdate:
     if part is None:
-        return _Whole(rows, np.arange(count(rows.X)), rows.y, None)
+        return _WholeUpdate(rows, np.arange(count(rows.X)), rows.y, None)
     mine = np.flatnonzero(part.holds(rows.y))
-    return _Whole(rows, mine, part.positive(rows.y).astype(np.int64), part)
+    return _WholeUpdate(rows, mine, part.positive(rows.y).astype(np.int64), part)
 
 
-def _step(machine: Machine, one: Solution, old: _Whole, new: _Whole, keep: IntArray) -> Solution:
+def _step(machine: Machine, one: Solution, old: _WholeUpdate, new: _WholeUpdate, keep: IntArray) -> Solution:
     """One machine, in terms of all rows, moved to the new rows. Where none of its rows changes, only their places do."""
     local = _local(machine, one, old)
     stay = np.isin(old.mine, keep)
@@ -210,7 +210,7 @@ def _step(machine: Machine, one: Solution, old: _Whole, new: _Whole, keep: IntAr
     return replace(local, n_points=count(new.rows.X), support=support, classes=one.classes, training=training)
 
 
-def _local(machine: Machine, one: Solution, old: _Whole) -> Solution:
+def _local(machine: Machine, one: Solution, old: _WholeUpdate) -> Solution:
     """A machine in terms of its own rows, with what it was trained on."""
     if one.training is not None and old.part is None:
         return one
@@ -224,12 +224,9 @@ def _local(machine: Machine, one: Solution, old: _Whole) -> Solution:
     )  # fmt: skip
 
 
-def _weights(machine: Machine, whole: _Whole) -> FloatArray | None:
+def _weights(machine: Machine, whole: _WholeUpdate) -> FloatArray | None:
     """The weights of all rows; of a machine of several classes with the factors of their classes."""
     if whole.part is None:
         return whole.rows.w
     factors: FloatArray = machine._factors_of(whole.rows.y, whole.part)
     return factors if whole.rows.w is None else factors * whole.rows.w
-
-
-__all__ = ["add", "remove"]

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore import _kernels
-from svmcore._threads import split
 from svmcore._types import LANES, FloatArray, IntArray, Kernel, Points
+from svmcore.base.threads import split
 from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
 

@@ -13,10 +13,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from svmcore import _kernels
-from svmcore._door import reals
 from svmcore._errors import InputError
-from svmcore._threads import split
 from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind, Points
+from svmcore.base.door import reals
+from svmcore.base.threads import split
 from svmcore.kernel.points import (
     STAGGER,
     Real,

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._threads import split
 from svmcore._types import LANES, FloatArray, Kernel, KernelKind
+from svmcore.base.threads import split
 from svmcore.kernel.points import Real, packed_weights, rows_of
 from svmcore.kernel.products import NEAR, NEAR_FEATURES, needs_pairs, shape_of
 from svmcore.kernel.table import facts_of
@@ -183,6 +183,3 @@ class RoughProduct:
         """`error_factors`, with the roundings of the sum."""
         each = error_factors(self.kernel, self.width, sizes, largest, near=near)
         return np.asarray(np.sqrt(each**2 + SUMMED * ROUNDING * _largest_values(self.kernel, sizes)))
-
-
-__all__ = ["RoughProduct", "error_factors", "error_of_dots", "exponential_error"]

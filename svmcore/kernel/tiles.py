@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from svmcore._threads import split, split_falling
 from svmcore._types import LANES, FloatArray, IntArray, KernelKind
+from svmcore.base.threads import split, split_falling
 from svmcore.kernel.columns import ColumnStore
 from svmcore.kernel.points import (
     PACK,

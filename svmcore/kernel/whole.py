@@ -72,6 +72,3 @@ def part_of(gram: FloatArray, rows: IntArray, columns: IntArray, out: FloatArray
         out = np.empty((rows.size, columns.size))
     copy_block(out, gram, np.arange(gram.shape[0]), rows, columns)
     return out
-
-
-__all__ = ["gram_of", "part_of", "whole_kernel"]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from svmcore._errors import InputError
 from svmcore._types import Kernel, KernelKind
-from svmcore._whole import write_whole
+from svmcore.base.drafts import write_whole
 from svmcore.kernel.table import name_of
 
 # Any file may unpack to FREE bytes, and beyond them to RATIO times its length.

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from svmcore import _kernels
-from svmcore._threads import one_blas_thread
 from svmcore._types import LANES, FloatArray, Kernel, KernelKind, Points
+from svmcore.base.threads import one_blas_thread
 from svmcore.kernel import matrix
 from svmcore.kernel.points import (
     aligned,

@@ -16,36 +16,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import Callback, Control, PartControl, new_control
-from svmcore._door import reals
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import checked
-from svmcore._threads import one_blas_thread
 from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Raw, Status
+from svmcore.base.door import reals
+from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
 from svmcore.problem import border, formulations, measures
-from svmcore.solve import (
-    Problem,
-    Reached,
-    Run,
-    Training,
-    _at_tolerance,
-    _control,
-    _feasible,
-    _fit,
-    _measure,
-    _solution,
-    _speak,
-    any_problem,
-    one_class_problem,
-    svc_problem,
-    svr_problem,
-)
 from svmcore.solvers import _active_jit, _steps_jit
 from svmcore.solvers._active import ActiveSet
 from svmcore.solvers._contract import Crawl, landed
 from svmcore.solvers._course import Course
+from svmcore.train.solve import (
+    Problem,
+    Reached,
+    Run,
+    Training,
+    any_problem,
+    at_tolerance,
+    control_of,
+    feasible,
+    fit,
+    measure,
+    one_class_problem,
+    solution_of,
+    speak,
+    svc_problem,
+    svr_problem,
+)
 
 _FRESH_EVERY = 16  # changes of a machine between two residuals from the data
 _TOL = 1e-9  # the tolerance of refits inside of leave-one-out, for targets of size 1
@@ -89,7 +89,7 @@ def _warm(training: Training, coef: FloatArray, n_threads: int) -> Solution:
     run = _exact_run(training.tol, n_threads)._replace(
         alpha0=coef if problem.classes is None else np.abs(coef), options={"scan": "max"} if coef.any() else {}
     )
-    return _fit(problem, run, _control(None, None, 0), training._replace(kept=None))
+    return fit(problem, run, control_of(None, None, 0), training._replace(kept=None))
 
 
 def _exact_run(tol: float, n_threads: int) -> Run:
@@ -260,7 +260,7 @@ def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) ->
     for r in np.flatnonzero(~np.isin(was.point, keep)):
         if not old.simple.exit(int(r)):
             return None
-    control = _control(None, None, 0)
+    control = control_of(None, None, 0)
     run = _exact_run(training.tol, solution.n_threads)
     with control:
         K = _kernel(problem, solution.n_threads)
@@ -273,13 +273,13 @@ def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) ->
         beta = landed(problem.qp, course.duals.beta.copy())
         if not formulations.nearly_balanced(problem.qp, beta):
             return None
-        raw = _feasible(problem.qp, Raw(beta, Status.CONVERGED, course.n_iter, None, stats))
-        measured = _measure(problem.qp, K, raw, run)
-        if not (_at_tolerance(measured, run) and Reached(run.solver, raw, measured).finite):
+        raw = feasible(problem.qp, Raw(beta, Status.CONVERGED, course.n_iter, None, stats))
+        measured = measure(problem.qp, K, raw, run)
+        if not (at_tolerance(measured, run) and Reached(run.solver, raw, measured).finite):
             return None
     training = training._replace(kept=[_Kept(problem, simple)])
-    answer = _solution(problem, K, raw, measured, run, control.seconds, training)
-    _speak(answer, measured, problem, run)
+    answer = solution_of(problem, K, raw, measured, run, control.seconds, training)
+    speak(answer, measured, problem, run)
     return answer
 
 
@@ -451,7 +451,7 @@ def leave_one_out(
     )  # fmt: skip
     with new_control("leave one out", time_limit, callback, verbose) as control, one_blas_thread:
         part = PartControl(control)
-        solution = _fit(form, run, part)
+        solution = fit(form, run, part)
         values, counts, status = _each(form, run, solution, part)
     reached = ~np.isnan(values)
     wrong, predictions = _judge(form, y, np.where(reached, values, _own_values(form, solution, reached)))

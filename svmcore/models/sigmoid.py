@@ -60,6 +60,3 @@ def coupled(p: FloatArray, which: Division) -> FloatArray:
     right[:, k] = 1.0
     found = np.maximum(np.linalg.solve(system, right)[:, :k, 0], 0.0)  # below zero by rounding only
     return np.asarray(found / found.sum(axis=1, keepdims=True))
-
-
-__all__ = ["PlattSigmoid", "coupled", "logistic", "probabilities"]

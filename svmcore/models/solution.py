@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._errors import InputError
-from svmcore._html import html_table
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
+from svmcore.base.html import html_table
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.table import name_of
 from svmcore.models import archive
@@ -303,7 +303,7 @@ class Solution(Certified, OfColumns):
         The points are X (and y), those of training, or the support vectors where the machine comes from a file. Those that
         are support vectors are ringed. Needs matplotlib: ``pip install "svmcore[plot]"``.
         """
-        from svmcore.plots_machine import plot_machine
+        from svmcore.plots.machine import plot_machine
 
         return plot_machine(self, X, y, ax=ax)
 
@@ -314,7 +314,7 @@ class Solution(Certified, OfColumns):
         the training: no C, no names, no certificate. It has no place for scaled features, nor for kernels that LIBSVM lacks.
         """
         if border.choice("format", format, FORMATS) == "libsvm":
-            from svmcore import libsvm
+            from svmcore.models import libsvm
 
             libsvm.write(file, self)
         else:

@@ -19,8 +19,8 @@ import numpy as np
 from svmcore._control import Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import Gamma, KernelLike, checked
-from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
+from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.rows import RowStore
 from svmcore.kernel.table import facts_of
@@ -38,7 +38,7 @@ from svmcore.path.window import Inverse
 from svmcore.problem import border
 from svmcore.problem.columns import names_of
 from svmcore.problem.scales import warn_of_scales
-from svmcore.solve import svc_problem
+from svmcore.train.solve import svc_problem
 
 if TYPE_CHECKING:  # the published algorithm, and the linear programs it solves, are loaded where it runs
     from svmcore.path.options import PublishedOptions
@@ -229,7 +229,7 @@ def _published_options(published: Any, mode: str) -> PublishedOptions | None:
     """The options of a published mode. None for the fast tracker."""
     if published is None and mode == "auto":
         return None
-    from svmcore._highs import highspy
+    from svmcore.base.highs import highspy
     from svmcore.path.options import INTERIOR, SOLUTIONS, PublishedOptions
 
     if published is None:

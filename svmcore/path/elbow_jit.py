@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore.compiler.jit import jit
 from svmcore.simd.sums import dot, dot_between
 
 # Where a point is: at the lower end of its box, at the upper end, or on the elbow.

@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import Control
-from svmcore._door import reals
 from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
+from svmcore.base.door import reals
+from svmcore.models.step_curve import StepCurve, steps
 from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
 from svmcore.path.follower import Follower, dense
 from svmcore.path.loss_curve import distances, loss_curve
 from svmcore.problem import border
-from svmcore.step_curve import StepCurve, steps
 
 _ROUNDING = 1e-11  # a value of lambda f is known to this share of itself
 _ROOM = 4096  # changes of class that are written down at once

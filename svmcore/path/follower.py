@@ -167,6 +167,3 @@ def values_at_knots(path: Any, cross: Cross, rows: IntArray | None = None) -> It
         parts = [follower.values(leg, some, K, ways) for some, K in blocks if K is not None]
         follower.done = leg.last
         yield follower.at[leg.first + 1 : leg.last + 1], np.concatenate(parts, axis=1)[1:]
-
-
-__all__ = ["Follower", "Leg", "dense", "values_at_knots", "ways_of"]

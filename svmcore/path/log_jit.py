@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore.compiler.jit import jit
 
 # Log.end
 EVENTS, KNOTS, VALUES = range(3)

@@ -13,7 +13,7 @@ import numpy as np
 
 from svmcore._control import Control
 from svmcore._types import FloatArray, IntArray
-from svmcore.loss_curve import LossCurve
+from svmcore.models.loss_curve import LossCurve
 from svmcore.path.cross import Cross
 from svmcore.path.follower import Follower, ways_of
 
@@ -192,6 +192,3 @@ def _joined(value: FloatArray, loss: FloatArray, kinks: Kinks, bends: FloatArray
     out_value[place], out_loss[place] = value, loss
     out_value[inner], out_loss[inner] = at, chord - below
     return CurvePiece(out_value, out_loss, np.zeros(out_value.size - 1))
-
-
-__all__ = ["Kinks", "LossRows", "distances", "loss_curve"]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import FloatArray
+from svmcore.compiler.jit import jit
 from svmcore.path.curve_jit import look_ahead
 
 CORNERS = 1000

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import new_control
-from svmcore._door import reals
 from svmcore._errors import InputError
-from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray
+from svmcore.base.door import reals
+from svmcore.base.threads import one_blas_thread
 from svmcore.path.cross import Cross
 from svmcore.path.error_curve import sign_changes
 from svmcore.path.result import Path

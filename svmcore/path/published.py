@@ -37,8 +37,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._highs import LinearProgram
 from svmcore._types import NONZERO, FloatArray, IntArray
+from svmcore.base.highs import LinearProgram
 from svmcore.kernel.rows import RowStore
 from svmcore.path import published_jit as pub
 from svmcore.path.bordered import Bordered

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import NONZERO, FloatArray
+from svmcore.compiler.jit import jit
 from svmcore.path.elbow_jit import ELBOW, LOW, UP
 from svmcore.simd.vector import BIG
 

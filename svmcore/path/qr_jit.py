@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore._jit import jit
+from svmcore.compiler.jit import jit
 
 
 @jit

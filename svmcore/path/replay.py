@@ -34,6 +34,3 @@ def _replay(track: Any, problem: Any) -> curve_jit.Replay:
     on = index[: offset[1]]
     beta[on] = np.minimum(np.maximum(value[: offset[1]], bounds[0, on]), bounds[1, on])
     return curve_jit.Replay(knot_events, event_index, event_to, offset, index, value, bounds, side, beta, beta)
-
-
-__all__ = ["replay"]

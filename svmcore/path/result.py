@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import Callback, new_control
-from svmcore._door import reals
 from svmcore._errors import ConvergenceWarning, InputError, MissingExtraError, warn
-from svmcore._html import html_table
-from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray, KernelKind
-from svmcore.loss_curve import LossCurve
+from svmcore.base.door import reals
+from svmcore.base.html import html_table
+from svmcore.base.threads import one_blas_thread
+from svmcore.models.loss_curve import LossCurve
+from svmcore.models.step_curve import OUTSIDE, StepCurve
 from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
 from svmcore.path.elbow_jit import CAUSES
@@ -33,7 +34,6 @@ from svmcore.path.record import Track
 from svmcore.path.replay import replay
 from svmcore.problem import border
 from svmcore.problem.columns import Columns, OfColumns
-from svmcore.step_curve import OUTSIDE, StepCurve
 
 if TYPE_CHECKING:
     from svmcore.models.solution import Solution
@@ -558,7 +558,7 @@ class Path(OfColumns):
         overview's boundary, only where it comes from other data or from cross-validation. Needs matplotlib:
         ``pip install "svmcore[plot]"``.
         """
-        from svmcore import plots
+        from svmcore.plots import paths as plots
 
         return plots.plot_path(self, what, ax=ax, **options)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from svmcore._control import Control
-from svmcore._door import reals
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._types import FloatArray, KernelKind, Status
+from svmcore.base.door import reals
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.models import archive
 from svmcore.models.solution import Solution, Terms

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._highs import LinearProgram
 from svmcore._types import FloatArray, IntArray
+from svmcore.base.highs import LinearProgram
 from svmcore.path.measure import ZERO
 from svmcore.path.solution import _kernel_matrix
 

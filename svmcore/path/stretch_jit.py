@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._path_jit import correct_knot
 from svmcore._types import FloatArray, IntArray
+from svmcore.compiler.jit import jit
 from svmcore.path.elbow_jit import (
     AHEAD,
     BIAS,

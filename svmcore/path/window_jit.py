@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import NONZERO, FloatArray, IntArray
+from svmcore.compiler.jit import jit
 from svmcore.path.elbow_jit import BIAS, BOX, ELBOW, GIVE, LOW, MARGIN, N_ELBOW, NOW, UP, WANT, size_at
 from svmcore.path.log_jit import KNOTS, VALUES, write_event, write_knot
 from svmcore.simd.sums import add_multiple, dot

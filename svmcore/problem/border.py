@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._door import entered
 from svmcore._errors import InputError, NotEnoughMemoryError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
+from svmcore.base.door import entered
 from svmcore.kernel.matrix import available_threads
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.products import unsymmetric

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._threads import one_blas_thread
 from svmcore._types import NONZERO, DualQP, FloatArray, IntArray
+from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.rough import RoughProduct

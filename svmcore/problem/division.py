@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._threads import one_blas_thread
 from svmcore._types import FloatArray, IntArray
+from svmcore.base.threads import one_blas_thread
 
 STRATEGIES = ("ovo", "ovr")
 
@@ -124,6 +124,3 @@ def division(n_classes: int, strategy: str) -> Division:
     if strategy == "ovo":
         return Division(n_classes, strategy, tuple(Sides((a,), (b,)) for a, b in combinations(every, 2)))
     return Division(n_classes, strategy, tuple(Sides(every[:k] + every[k + 1 :], (k,)) for k in every))
-
-
-__all__ = ["STRATEGIES", "Division", "Sides", "division"]

@@ -11,7 +11,7 @@
 | one class                      | 1 a point        | 0           | [0, s_i]   | 0     |
 
 All rows are ``sum beta = 0`` but that of one class, ``sum beta = nu sum s``. nu in place of C or epsilon changes nothing
-here: it is C-SVC or epsilon-SVR at the value where the sum of alpha has the share nu of what it can have (`svmcore.nu`).
+here: it is C-SVC or epsilon-SVR at the value where the sum of alpha has the share nu of what it can have (`train/nu`).
 
 A box [0, y C] is [0, C] for y = +1 and [-C, 0] for y = -1. A point of weight zero owns no variable: it is not there.
 Without an equality row the intercept is fixed, at 0 or at any b: then c - b stands for c.

@@ -9,7 +9,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from svmcore._jit import DISABLED, host_features
+from svmcore.compiler.jit import DISABLED, host_features
 
 _WIDE = "avx512f" in host_features()
 REGISTERS = 4 if _WIDE else 2

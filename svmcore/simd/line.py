@@ -7,8 +7,8 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
-from svmcore._jit import DISABLED, jit
 from svmcore._types import LANES
+from svmcore.compiler.jit import DISABLED, jit
 from svmcore.simd.lanes import REGISTERS, Lanes, integer, position, unpack
 from svmcore.simd.vector import COLUMNS_32, emit_tile, kernel_tile
 

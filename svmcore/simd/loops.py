@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import LANES
+from svmcore.compiler.jit import jit
 from svmcore.simd.vector import (
     COLUMNS_32,
     COLUMNS_64,

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from svmcore._jit import DISABLED
+from svmcore.compiler.jit import DISABLED
 from svmcore.simd.lanes import REGISTER_BYTES, REGISTERS, Lanes, emit_for, integer, position, unpack
 from svmcore.simd.vector import BIG_32
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from svmcore._jit import jit
+from svmcore.compiler.jit import jit
 
 
 @jit(sums=True)

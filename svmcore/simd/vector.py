@@ -15,8 +15,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from svmcore._jit import DISABLED, jit
 from svmcore._types import LANES
+from svmcore.compiler.jit import DISABLED, jit
 from svmcore.simd.lanes import (
     BYTE,
     REGISTER_BYTES,

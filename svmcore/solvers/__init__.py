@@ -36,7 +36,7 @@ _COMMON = {"qp", "K", "control", "tol", "stopping", "max_iter", "start", "seed",
 
 AUTO = "auto"
 AUTOMATIC = ("small", "newton", "interior", "block", "smo")
-"""The solvers that "auto" may run (`svmcore.auto`)."""
+"""The solvers that "auto" may run (`svmcore.train.auto`)."""
 
 
 def names() -> tuple[str, ...]:
@@ -122,11 +122,12 @@ def capabilities() -> dict[str, Capabilities]:
     return {name: load(name).CAPABILITIES for name in _MODULES}
 
 
-class _CallablePackage(ModuleType):
+class CallablePackage(ModuleType):
     """Lets users type ``svmcore.solvers()``."""
 
     def __call__(self) -> dict[str, Capabilities]:
+        """What each solver can do."""
         return capabilities()
 
 
-sys.modules[__name__].__class__ = _CallablePackage
+sys.modules[__name__].__class__ = CallablePackage

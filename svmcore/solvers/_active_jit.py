@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore.compiler.jit import jit
 from svmcore.simd.sums import backward, dot, forward
 from svmcore.solvers._steps_jit import (
     AT_TOLERANCE,

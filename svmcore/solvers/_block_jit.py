@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import LANES, FloatArray, IntArray
+from svmcore.compiler.jit import jit
 from svmcore.simd.line import store_row
 from svmcore.simd.passes import best_conjugate, best_partner, update_along, update_pair
 from svmcore.simd.vector import (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import NONZERO
+from svmcore.compiler.jit import jit
 from svmcore.simd.lanes import fetch
 from svmcore.solvers._newton_jit import add_row, product_of
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from svmcore._threads import one_blas_thread
 from svmcore._types import LANES, FloatArray, IntArray, Kernel
+from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.points import new_scratch
 from svmcore.simd.passes import TOGETHER
 from svmcore.simd.vector import BIG_32

@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._kernels import from_measures
 from svmcore._types import LANES, FloatArray, IntArray
+from svmcore.compiler.jit import jit
 from svmcore.simd.passes import TILE_BYTES, TOGETHER, best_gain, tile_of_products, update_pair
 from svmcore.simd.vector import BIG, BIG_32, fmax, fmin
 from svmcore.solvers._crowd_sets_jit import OneTask, by_inverse, on_faces, residual

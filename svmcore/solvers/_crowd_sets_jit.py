@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore.compiler.jit import jit
 from svmcore.simd.sums import dot
 from svmcore.simd.vector import BIG
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._kernels import weighted_gram
 from svmcore._types import LANES, NONZERO, FloatArray
+from svmcore.compiler.jit import jit
 from svmcore.simd.sums import backward, forward
 from svmcore.simd.vector import fmax
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from svmcore._jit import jit
 from svmcore._types import NONZERO, FloatArray, IntArray
+from svmcore.compiler.jit import jit
 from svmcore.solvers._coordinate_jit import shuffle
 
 RESIDUAL, PULL, BEND, COST = range(4)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from svmcore._jit import jit
 from svmcore._types import LANES, FloatArray, IntArray
+from svmcore.compiler.jit import jit
 from svmcore.simd.loops import add_block_32, add_block_64, add_rows, gather_panels, pack_rows
 from svmcore.simd.vector import BIG, ROWS
 from svmcore.solvers._block_jit import (

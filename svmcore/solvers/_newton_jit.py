@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore.compiler.jit import jit
 from svmcore.simd.sums import backward, dot, forward
 from svmcore.solvers._ipm_jit import factorise
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore._jit import jit
+from svmcore.compiler.jit import jit
 from svmcore.solvers._steps_jit import (
     AT_TOLERANCE,
     NEED_ROW,

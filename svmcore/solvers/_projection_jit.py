@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore.compiler.jit import jit
 from svmcore.simd.sums import add_multiple
 from svmcore.solvers._steps_jit import (
     AT_TOLERANCE,

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import LANES, FloatArray, IntArray
+from svmcore.compiler.jit import jit
 from svmcore.simd.loops import add_block_64, add_rows, pack_rows
 from svmcore.simd.passes import best_partner, update_pair
 from svmcore.simd.vector import BIG, BIG_32, ROWS, fmax, fmin

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore._jit import jit
 from svmcore._types import FloatArray, IntArray
+from svmcore.compiler.jit import jit
 
 # The reasons why a slice ends.
 (

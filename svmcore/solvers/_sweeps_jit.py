@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore._jit import jit
+from svmcore.compiler.jit import jit
 from svmcore.solvers._steps_jit import (
     AT_TOLERANCE,
     CHANGED,

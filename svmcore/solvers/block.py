@@ -121,7 +121,7 @@ class Gauge(NamedTuple):
     violation: float
 
 
-class _Run:
+class _BlockRun:
     """The state of one run."""
 
     def __init__(self, qp: DualQP, K: KernelMatrix, start: FloatArray) -> None:
@@ -516,7 +516,7 @@ def run(
     trace: bool,
 ) -> Raw:
     """Solve the dual from `start`, as the text of this file says. `n_iter` counts pair steps."""
-    state = _Run(qp, K, start)
+    state = _BlockRun(qp, K, start)
     if stopping == "kkt":
         state.foresee(tol)
     status = state.refresh(state.level, control) if state.beta.any() else None
@@ -571,7 +571,7 @@ def run(
 
 
 def _answer(
-    state: _Run,
+    state: _BlockRun,
     start: FloatArray,
     status: Status,
     objective: float,
@@ -598,7 +598,7 @@ def _answer(
     )
 
 
-def _outer_step(state: _Run, gauge: Gauge, target: float, limit: int, control: Control) -> Status | None:
+def _outer_step(state: _BlockRun, gauge: Gauge, target: float, limit: int, control: Control) -> Status | None:
     """One working set: choose, solve, apply. Returns the reason to stop, if any."""
     chosen = state.choose(gauge, state.block_size(gauge.free))
     work = state.working_set(chosen, gauge)

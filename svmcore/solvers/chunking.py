@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore import _highs
 from svmcore._control import Control
 from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, Raw, Status
+from svmcore.base import highs as _highs
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import measures
 from svmcore.solvers import _chunk_jit, _steps_jit

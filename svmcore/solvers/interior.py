@@ -110,7 +110,7 @@ def _features(K: KernelMatrix, poll: _Poll) -> tuple[FloatArray, int] | None:
     return None if Z is None else (dense_points(Z, np.arange(K.n)).panels, Z.shape[1])
 
 
-class _Data:
+class _MachineData:
     """The features behind the variables, in whole panels. They are centred where sum(beta) = 0 makes that free."""
 
     def __init__(
@@ -204,7 +204,7 @@ class _Data:
 class _Solver:
     """The interior point."""
 
-    def __init__(self, qp: DualQP, data: _Data) -> None:
+    def __init__(self, qp: DualQP, data: _MachineData) -> None:
         self.qp, self.data = qp, data
         self.unit = float(np.mean(np.abs(qp.c))) or 1.0
         lower_side, upper_side = np.isfinite(qp.lower) * 1.0, np.isfinite(qp.upper) * 1.0
@@ -267,7 +267,7 @@ class _Start:
     Newton's steps on w and b make it small first. They minimise the primal of the barrier, which is smooth and convex.
     """
 
-    def __init__(self, qp: DualQP, data: _Data, unit: float) -> None:
+    def __init__(self, qp: DualQP, data: _MachineData, unit: float) -> None:
         self.qp, self.data = qp, data
         energy = float(np.vdot(data.panels, data.panels))
         self.rises = (qp.lower >= 0.0) | np.isinf(qp.upper)
@@ -345,7 +345,7 @@ class _Start:
         return s, u, np.where(self.rises, push, pull), np.where(self.rises, pull, push)
 
 
-class _Exact(NamedTuple):
+class _ExactFactor(NamedTuple):
     """A point with exact bounds, its residual and its violation."""
 
     beta: FloatArray
@@ -383,15 +383,15 @@ class _Crossover:
         self.free = free[found.inside].tolist()
         return found.bias
 
-    def _exact(self) -> _Exact:
+    def _exact(self) -> _ExactFactor:
         """The present point, measured."""
         qp = self.qp
         v = qp.c - self.data.product(self.data.weights(self.beta)) - qp.diag * self.beta
         off = abs(self.data.surplus(self.beta)) > FEASIBLE * (1.0 + np.abs(self.beta).sum()) if qp.equality else False
         bad = off or not (np.isfinite(self.beta).all() and np.isfinite(v).all())
-        return _Exact(self.beta.copy(), v, np.inf if bad else measures.violation(qp, self.beta, v))
+        return _ExactFactor(self.beta.copy(), v, np.inf if bad else measures.violation(qp, self.beta, v))
 
-    def run(self, met: Any) -> _Exact:
+    def run(self, met: Any) -> _ExactFactor:
         """The point as it is, if that will do. Otherwise free variables are settled and violators freed, by turns."""
         qp = self.qp
         if qp.equality:
@@ -429,9 +429,9 @@ def run(
 ) -> Raw:
     """Solve the dual. `start` is not used. `n_iter` counts steps of the interior point."""
     records: list[tuple[float, float, float]] = []
-    best = _Exact(np.zeros_like(start), qp.c, np.inf)
+    best = _ExactFactor(np.zeros_like(start), qp.c, np.inf)
 
-    def met(exact: _Exact) -> bool:
+    def met(exact: _ExactFactor) -> bool:
         if stopping == "gap":
             return bool(np.isfinite(exact.violation)) and Criterion(stopping, tol).met(qp, exact.beta, exact.v)
         return exact.violation <= tol
@@ -449,22 +449,24 @@ def run(
         objective = measures.objective(qp, beta, fresh_residual(qp, K, beta))
         records.append((objective, solver.complementarity, float(solver.at.dual)))
 
-    raw = _course(qp, _Data(qp, K.n, features, poll, embedded), tol, met, max_iter, record if trace else None)
+    raw = _course(qp, _MachineData(qp, K.n, features, poll, embedded), tol, met, max_iter, record if trace else None)
     return raw._replace(trace=_table(records) if trace else None)
 
 
 def run_beside(Z: FloatArray, qp: DualQP, beside: Beside, *, control: Control, tol: float) -> Raw:
     """The same for rows Z, one a variable, beside other variables."""
-    data = _Data(qp, len(Z), (dense_points(Z, np.arange(len(Z))).panels, Z.shape[1]), _Poll(control), beside=beside)
+    data = _MachineData(
+        qp, len(Z), (dense_points(Z, np.arange(len(Z))).panels, Z.shape[1]), _Poll(control), beside=beside
+    )
     return _course(qp, data, tol, lambda exact: exact.violation <= tol, -1, None)
 
 
 def _course(
-    qp: DualQP, data: _Data, tol: float, met: Callable[[_Exact], bool], max_iter: int,
+    qp: DualQP, data: _MachineData, tol: float, met: Callable[[_ExactFactor], bool], max_iter: int,
     record: Callable[[_Solver], None] | None,
 ) -> Raw:  # fmt: skip
     """Steps and crossovers until an exact point will do."""
-    best = _Exact(np.zeros(data.m), qp.c, np.inf)
+    best = _ExactFactor(np.zeros(data.m), qp.c, np.inf)
     barrier = CLOSENESS * tol
     steps, crossovers, length = 0, 0, 1.0
     status: Status | None = None
@@ -503,7 +505,7 @@ def _course(
     return Raw(beta, status, steps, None, {"crossovers": crossovers})
 
 
-def _better(qp: DualQP, data: _Data, best: _Exact, inner: FloatArray) -> FloatArray:
+def _better(qp: DualQP, data: _MachineData, best: _ExactFactor, inner: FloatArray) -> FloatArray:
     """The point of smaller gap: the best one with exact bounds, or the one inside them."""
 
     def gap(beta: FloatArray) -> float:

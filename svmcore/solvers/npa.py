@@ -35,7 +35,7 @@ CAPABILITIES = Capabilities(
 _NARROWEST = 1e-17  # the smallest eps that is tried: below it rounding decides who lags behind
 
 
-class _Hulls:
+class _NPAHulls:
     """The two hulls, and the way between them and the dual variables."""
 
     def __init__(self, course: Course) -> None:
@@ -88,7 +88,7 @@ def run(
     course.face_steps = face_steps
     if not (np.any(qp.upper > 0) and np.any(qp.lower < 0)):
         return course.raw(Status.CONVERGED)
-    state = _Hulls(course)
+    state = _NPAHulls(course)
     state.from_beta()
     eps = eps if eps > 0 else 0.5 * tol
     floats, ints = course.floats, course.ints

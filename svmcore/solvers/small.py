@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._control import Control
-from svmcore._threads import split
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, KernelKind, Raw, Status
+from svmcore.base.threads import split
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import STAGGER, Real, groups_of
 from svmcore.kernel.products import SHAPES

@@ -53,7 +53,7 @@ OPTION_VALUES = {"rule": tuple(RULES)}
 _SHRINK_FROM, _SHRINK_BELOW, _OBJECTIONS = 500, 0.8, 4
 
 
-class _Problem:
+class _SMOProblem:
     """The variables that a run works on, with their points and row cache: all of them, or those that shrinking left."""
 
     def __init__(self, qp: DualQP, K: KernelMatrix, index: IntArray, beta: FloatArray, v: FloatArray) -> None:
@@ -137,7 +137,7 @@ class _Problem:
         self.scan.grow[:n] = np.where(duals.beta[:n] < duals.upper[:n], 0.0, -BIG)
         self.scan.shrink[:n] = np.where(duals.beta[:n] > duals.lower[:n], 0.0, BIG)
 
-    def shrunken(self, full: FloatArray, v: FloatArray) -> _Problem | None:
+    def shrunken(self, full: FloatArray, v: FloatArray) -> _SMOProblem | None:
         """A copy without the variables that sit at a bound and point outwards. None when it would not pay.
 
         `full` and `v` are the point and the residual of all variables. In place: full, v.
@@ -156,11 +156,11 @@ class _Problem:
             return None
         full[self.index] = beta
         v[self.index] = residual
-        child = _Problem(self.qp, self.K, self.index[keep], full, v)
+        child = _SMOProblem(self.qp, self.K, self.index[keep], full, v)
         child.inherit(self, np.flatnonzero(keep))
         return child
 
-    def inherit(self, parent: _Problem, columns: IntArray) -> None:
+    def inherit(self, parent: _SMOProblem, columns: IntArray) -> None:
         """Copy the cached rows of the parent, as far as their points are left here. The oldest comes first."""
         order = np.argsort(parent.cache.used[: parent.cache.clock[1]], kind="stable")
         mine = np.searchsorted(self.ids, parent.ids[parent.cache.owner[order]])
@@ -193,12 +193,12 @@ class _Shrinking(Course):
         qp, K = self.qp, self.K
         self._beta = start.copy()
         self._v = fresh_residual(qp, K, start)
-        self.whole = _Problem(qp, K, np.arange(len(start)), self._beta, self._v)
+        self.whole = _SMOProblem(qp, K, np.arange(len(start)), self._beta, self._v)
         self._work_on(self.whole)
         self.count(self._beta, self._v)
         self.floats[_smo_jit.THRESHOLD] = measures.bias(qp, self._beta, self._v)
 
-    def _work_on(self, problem: _Problem) -> None:
+    def _work_on(self, problem: _SMOProblem) -> None:
         self.problem, self.duals = problem, problem.duals
         self.ints[_smo_jit.PENDING_I] = -1
 

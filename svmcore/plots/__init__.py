@@ -1,0 +1,1 @@
+"""Pictures of paths, cross-validations, machines and permutation tests."""

@@ -1,0 +1,1 @@
+"""Training: the driver, the functions that train, several classes, many columns, certificates."""

@@ -1,0 +1,270 @@
+"""Machines between classes that share what they read: one kernel matrix, or points that are packed once.
+
+`together` chooses: tasks over one matrix where all points fit into one (`small`), machines over points near the margin where
+they do not (`_near`). Where it has no answer, each machine is trained by itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore._control import Control
+from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, KernelKind, Status
+from svmcore.base.threads import one_blas_thread, split
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.table import is_positive
+from svmcore.kernel.tiles import DenseTiles, make_tiles
+from svmcore.kernel.whole import gram_of, part_of
+from svmcore.models.solution import Solution, Terms
+from svmcore.problem import border, formulations
+from svmcore.problem.advice import LARGE_GAP, out_of_reach
+from svmcore.problem.border import KernelSpec
+from svmcore.problem.columns import Columns
+from svmcore.problem.division import Division, Sides
+from svmcore.solvers import _near, small
+from svmcore.solvers._contract import Outcome
+from svmcore.train.solve import Run, certificate_of
+
+_DRIFT = 1e-13  # share of the norm of the coefficients by which their sum may miss zero
+_AT_ONCE = 1e7  # kernel values of the tasks between two looks at the clock
+
+
+class Common(NamedTuple):
+    """What all machines are trained on: scaled features, labels as places in `classes`, weights, the kernel."""
+
+    X: Any
+    codes: IntArray
+    classes: NDArray[Any]
+    weights: FloatArray
+    spec: KernelSpec
+    columns: Columns
+    factors: FloatArray | None
+
+    def kernel_form(self) -> dict[str, Any]:
+        """The kernel in the words of `train_svc`."""
+        spec = self.spec
+        if spec.function is not None or spec.kernel.kind == KernelKind.PRECOMPUTED:
+            return {"kernel": spec.function or "precomputed"}
+        form = border.kernel_params(spec.kernel, None)
+        return {name: form[name] for name in ("kernel", "gamma", "degree", "coef0") if name in form}
+
+
+class Together(Protocol):
+    """Machines between classes that share what they read. Where it has no answer, `train_svc` is asked."""
+
+    def machines(
+        self, which: Division, costs: list[Any], nus: list[Any], control: Control
+    ) -> list[Pending | Solution | None]:
+        """The machines that take no more than this, until the control says no."""
+
+
+def together(study: Common, gram: FloatArray | None, run: Run) -> Together | None:
+    """Tasks over one kernel matrix; or, of more points, machines over points near the margin; or nothing."""
+    n, kernel = study.codes.size, study.spec.kernel
+    if n < small.LEAST:
+        return None
+    if n <= small.MOST_POINTS and gram is not None:
+        return OverMatrix(study, gram, run)
+    if study.spec.function is not None:
+        return None
+    if n <= small.MOST_POINTS and 8.0 * n * n <= run.cache_bytes and is_positive(kernel):
+        return OverMatrix(study, None, run)
+    K = KernelMatrix(study.X, kernel, cache_bytes=0, n_threads=run.n_threads)
+    if run.max_iter >= 0 or not (small.reads_points(K) and is_positive(kernel)):
+        return None
+    tiles = make_tiles(K, centred=True)
+    return NearMargins(study, tiles, K, run) if isinstance(tiles, DenseTiles) else None
+
+
+class Pending(NamedTuple):
+    """A machine that has been trained, and is put together when somebody asks for it, and what there is to say of it."""
+
+    make: Callable[[], Solution]
+    n_iter: int
+    said: str | None = None
+
+
+def _is_quiet(found: Outcome) -> bool:
+    """Whether there is nothing to say about an answer."""
+    primal = abs(found.gap - found.objective)
+    drifted = abs(float(found.beta.sum())) > _DRIFT * math.sqrt(np.dot(found.beta, found.beta))
+    return not drifted and abs(found.gap) <= LARGE_GAP * max(primal, NONZERO)
+
+
+def _made(
+    study: Common, part: Sides, terms: Terms, run: Run, solver: str, rows: IntArray, found: Outcome, seconds: float,
+    own: tuple[Any, IntArray] | None = None,
+) -> Solution:  # fmt: skip
+    """A machine in terms of all rows. `found` is over `rows`. `own` is a copy of X, and their places in it."""
+    held = np.flatnonzero(found.beta)
+    held = held[np.argsort(rows[held])]
+    support, found = rows[held], found._replace(beta=found.beta[held])
+    measured = certificate_of(found, abs(float(found.beta.sum())))
+    pair = len(part.minus) == 1
+    given = study.spec.kernel.kind == KernelKind.PRECOMPUTED
+    X, places = (study.X, support) if own is None else (own[0], own[1][held])
+    return Solution(
+        n_points=study.codes.size, intercept=found.bias, support=support, dual_coef=found.beta,
+        kkt_violation=found.violation, measured=measured, status=Status.CONVERGED, converged=True, n_iter=found.n_iter,
+        n_kernel_evals=found.n_evals, fit_seconds=seconds, solver=solver,
+        classes=pair_of(study, part) if pair else np.array([False, True]), kernel=study.spec.kernel,
+        support_vectors=np.empty((0, 0)) if given else X[places], columns=study.columns,
+        terms=with_factors(terms, study, part) if pair else terms, function=study.spec.function, n_threads=run.n_threads,
+        stats={
+            "n_outer": found.n_rounds, "precision": "mixed", "exact": True, "certificate_evals": found.certificate_evals,
+        },
+    )  # fmt: skip
+
+
+class OverMatrix:
+    """Machines as tasks over one kernel matrix, whose rows are in the order of the classes."""
+
+    def __init__(self, study: Common, gram: FloatArray | None, run: Run) -> None:
+        self.study, self.run = study, run
+        self.order = np.argsort(study.codes, kind="stable")
+        counts = np.bincount(study.codes, minlength=study.classes.size)
+        self.edges = [0, *np.cumsum(counts).tolist()]
+        self.places = np.arange(study.codes.size)
+        self.weights = study.weights[self.order]
+        self.heaviest, self.mass = (
+            each.reduceat(self.weights, self.edges[:-1]).tolist() for each in (np.maximum, np.add)
+        )
+        self.X: Any = None
+        if gram is not None:
+            self.gram = part_of(np.ascontiguousarray(gram), self.order, self.order)
+        else:
+            self.X = study.X[self.order]
+            K = KernelMatrix(self.X, study.spec.kernel, cache_bytes=0, n_threads=run.n_threads)
+            with one_blas_thread:
+                self.gram = gram_of(K)
+
+    def machines(
+        self, which: Division, costs: list[Any], nus: list[Any], control: Control
+    ) -> list[Pending | Solution | None]:
+        """As `Together.machines`."""
+        out: list[Pending | Solution | None] = [None] * len(costs)
+        costs = [border.cost(C) for C in costs]
+        nus = [None if nu is None else border.share("nu", nu) for nu in nus]
+        parts, run = which.parts, self.run
+        patience, every = small.patience_of(run.max_iter), range(len(costs))
+        todo = [k for k in every if (nus[k] is None or costs[k] == 1.0) and self._has_costs(parts[k], costs[k])]
+        with control, np.errstate(all="ignore"):
+            while todo and control.reason() is None:
+                begin, values, chosen = time.perf_counter(), 0.0, []
+                while todo and values < _AT_ONCE:
+                    chosen.append(todo.pop(0))
+                    values += float(self._size(parts[chosen[-1]])) ** 2
+                several = self._tasks([parts[k] for k in chosen], [costs[k] for k in chosen])
+                if nus[0] is None:
+                    batch = small.Batch(self.gram, several, np.zeros(len(several.qp.c)))
+                    batch.solve(run.tol, run.n_threads, patience)
+                    found = [(costs[k], batch.outcome(at, run.tol)) for at, k in enumerate(chosen)]
+                else:
+                    shares = [nus[k] for k in chosen]
+                    with_nu = small.with_nu(self.gram, several, shares, run.tol, run.n_threads, patience)
+                    found = [(0.0, None) if one is None else (1.0 / one[0], one[1]) for one in with_nu]
+                seconds = (time.perf_counter() - begin) / len(chosen)
+                for at, (k, (C, answer)) in enumerate(zip(chosen, found, strict=True)):
+                    if answer is not None and _is_quiet(answer):
+                        point = several.qp.point[several.first[at] : several.first[at + 1]]
+                        out[k] = self._machine(parts[k], C, answer, nus[k], point, seconds)
+        return out
+
+    def _size(self, part: Sides) -> int:
+        return sum(self.edges[c + 1] - self.edges[c] for c in part.minus + part.plus)
+
+    def _has_costs(self, part: Sides, C: float) -> bool:
+        """Whether both sides of a machine have costs, and all of them are finite."""
+        most = [C * max(self.heaviest[c] for c in side) for side in (part.minus, part.plus)]
+        return bool(min(most) > formulations.NEGLIGIBLE and max(most) < math.inf)
+
+    def _tasks(self, parts: list[Sides], costs: list[float]) -> small.Joined:
+        """The problems of some machines."""
+        spans, sides, reach, first_span = [], [], [], [0]
+        for part, C in zip(parts, costs, strict=True):
+            for c in sorted(part.minus + part.plus):
+                spans.append((self.edges[c], self.edges[c + 1]))
+                sides.append(1.0 if c in part.plus else -1.0)
+                reach.append(C)
+            first_span.append(len(spans))
+        point = np.concatenate([self.places[a:b] for a, b in spans])
+        lengths = np.array([b - a for a, b in spans])
+        sign = np.repeat(sides, lengths)
+        bound = sign * (np.repeat(reach, lengths) * self.weights[point])
+        qp = DualQP(sign, np.minimum(bound, 0.0), np.maximum(bound, 0.0), np.zeros(len(point)), point, True)
+        first = np.concatenate([[0], np.cumsum(lengths)])[first_span]
+        return small.Joined(qp, first, np.array(spans), np.array(first_span), np.zeros(len(parts)))
+
+    def _machine(
+        self, part: Sides, C: float, found: Outcome, nu: float | None, point: IntArray, seconds: float
+    ) -> Pending:
+        said, X, rows = None, self.X, self.order[point]
+        if nu is not None:
+            mass = C * sum(self.mass[c] for c in part.minus + part.plus)
+            said = out_of_reach(nu, float(np.abs(found.beta).sum()) / mass, C)
+        own = None if X is None else (X, point)
+        how = self.study, part, Terms(C, "hinge", nu=nu), self.run, "small", rows, found, seconds, own
+        make = functools.partial(_made, *how)
+        if own is None:  # the rows of X may be others later
+            make = functools.partial(copy.copy, make())
+        return Pending(make, found.n_iter, said)
+
+
+class NearMargins:
+    """Machines between classes, each in a few compiled calls, over points that are packed once and in memory for one."""
+
+    def __init__(self, study: Common, tiles: DenseTiles, K: KernelMatrix, run: Run) -> None:
+        self.study, self.tiles, self.run = study, tiles, run
+        self.classes = _near.Classes(K, tiles, study.codes, study.classes.size, study.weights)
+
+    def machines(
+        self, which: Division, costs: list[Any], nus: list[Any], control: Control
+    ) -> list[Pending | Solution | None]:
+        """As `Together.machines`; those of a thread one after the other."""
+        out: list[Pending | Solution | None] = [None] * len(costs)
+        costs = [border.cost(C) if nu is None else np.inf for C, nu in zip(costs, nus, strict=True)]
+
+        def run(first: int, last: int) -> None:
+            room = _near.Room(self.classes, self.run.cache_bytes)
+            for k in range(first, last):
+                if control.reason() is None and costs[k] < np.inf:
+                    out[k] = self._machine(room, which.parts[k], costs[k])
+
+        with control, np.errstate(all="ignore"):
+            try:
+                split(run, len(costs), np.inf, min(self.run.n_threads, len(costs)))
+            finally:
+                self.tiles.release()
+        return out
+
+    def _machine(self, room: _near.Room, part: Sides, C: float) -> Solution | None:
+        begin = time.perf_counter()
+        machine = room.solve(part.minus, part.plus, C, self.run.tol)
+        if machine is None:
+            return None
+        support, found = machine
+        if not _is_quiet(found):
+            return None
+        return _made(
+            self.study, part, Terms(C, "hinge"), self.run, "block", support, found, time.perf_counter() - begin
+        )
+
+
+def pair_of(study: Common, part: Sides) -> NDArray[Any]:
+    """The labels of a pair of classes."""
+    return np.asarray(study.classes[[part.minus[0], part.plus[0]]])
+
+
+def with_factors(terms: Terms, study: Common, part: Sides) -> Terms:
+    """The terms of a pair, with the weights of its classes."""
+    if study.factors is None:
+        return terms
+    return terms._replace(factors=(float(study.factors[part.minus[0]]), float(study.factors[part.plus[0]])))

@@ -1,0 +1,278 @@
+"""Linear machines over the same rows: `LinearSVC`'s one for each class, and `LinearSVR`'s.
+
+A head is a dual problem without an equality row. It is solved over the rows as they are, and its certificate is computed from
+them. What solvers do for one machine at a time is not needed here: no kernel matrix, no layout of its own for the rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from svmcore._control import Control
+from svmcore._errors import ConvergenceWarning, warn
+from svmcore._types import NONZERO, DualQP, FloatArray, Kernel, KernelKind, Status
+from svmcore.base.threads import one_blas_thread
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import is_sparse
+from svmcore.models.solution import Later, Solution, Terms
+from svmcore.problem.certify import Certificate, certificate
+from svmcore.problem.columns import Columns
+from svmcore.solvers import _coordinate, _lasso, _newton
+from svmcore.solvers._factors import gram_factor
+from svmcore.solvers._newton_jit import Losses, Surprises, Workspace, dense_machine
+
+# Newton's method works with a matrix of the features where these are at most MOST_FEATURES, or MOST_DENSE, and no more than
+# the rows; and with one of the rows where these are at most MOST_ROWS, and fewer. Sparse rows of more features take sweeps,
+# unless they are so few, EXACT_ROWS, that their machines are found to rounding.
+MOST_FEATURES, MOST_DENSE, MOST_ROWS, EXACT_ROWS = 1000, 2500, 2000, 200
+FEW = 600_000  # operations of a Gram matrix that are over before Python has asked for it
+
+
+class Head(NamedTuple):
+    """One machine: its dual problem, its labels, its terms."""
+
+    qp: DualQP
+    classes: Any
+    terms: Terms
+
+
+# A loss without curvature leaves LIBLINEAR a gap that grows with C. Both numbers are in units of the gap that is asked for.
+LOOSER = 100.0  # what that gap may be multiplied by: C k(x, x), at most so much
+VIOLATION = 10.0  # of every variable: then, too, the gap may be as much larger as above
+
+
+class Aim(NamedTuple):
+    """Relative gaps: what is asked for, and what is tried where that takes no time; and the most steps of a machine."""
+
+    gap: float
+    sharp: float
+    max_iter: int
+
+
+def solved(
+    X: Any, heads: Sequence[Head], *, tau: float, goal: Aim, control: Control, training: Any = None
+) -> tuple[list[Solution], FloatArray] | None:
+    """The machines at the goal, and their weights. None where rounding stands before it.
+
+    `tau` is the value of the feature that stands for the intercept. X belongs to the machines from now on.
+    `training` is what a single machine keeps of its problem.
+    """
+    engine = _engine(X, tau)
+    if engine is None:
+        return None
+    kernel = Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 3, tau * tau)
+    columns = Columns(X.shape[1])
+    solutions, weights = [], np.empty((len(heads), X.shape[1]))
+    with control, one_blas_thread, np.errstate(all="ignore"):
+        for k, head in enumerate(heads):
+            begin = time.perf_counter()
+            found = engine.solve(head.qp, goal, control)
+            if found is None:
+                return None
+            made = _solution(X, tau, head, kernel, columns, found, time.perf_counter() - begin, training)
+            solutions.append(made)
+            weights[k] = found.sums[:-1]
+    _speak(solutions)
+    return solutions, weights
+
+
+class Selection(NamedTuple):
+    """A machine whose weights cost their absolute values: labels of 1 and -1, what the rows cost, labels, terms."""
+
+    signs: FloatArray
+    costs: FloatArray
+    classes: Any
+    terms: Terms
+
+
+def selected(
+    X: Any, machines: Sequence[Selection], *, tau: float, goal: Aim, control: Control
+) -> tuple[list[Solution], FloatArray]:
+    """Machines with weights of exactly zero, and their weights. None of them is made of rows: each has one, its weights."""
+    design = _lasso.RowsAndColumns(X, tau)
+    solutions, weights = [], np.empty((len(machines), X.shape[1]))
+    with control, one_blas_thread, np.errstate(all="ignore"):
+        for k, asked in enumerate(machines):
+            begin = time.perf_counter()
+            watch = _newton.Asking(control, False)
+            machine = watch.machine = _lasso.Lasso(design, asked.signs, asked.costs, watch)
+            status = _lasso.solve(machine, goal.gap, goal.max_iter)
+            status = (watch.status or status) if not status.ok else status
+            solutions.append(_of_weights(machine, tau, asked, status, time.perf_counter() - begin))
+            weights[k] = machine.w[:-1]
+    _speak(solutions)
+    return solutions, weights
+
+
+def _of_weights(machine: _lasso.Lasso, tau: float, asked: Selection, status: Status, seconds: float) -> Solution:
+    """A machine of one row with the coefficient 1."""
+    found, intercept = machine.found, float(tau * machine.w[-1])
+    relative = found.gap / max(abs(found.primal), NONZERO)
+    measured = Certificate(found.gap - found.primal, found.primal, found.gap, relative, found.violation, 0.0, intercept)
+    return Solution(
+        n_points=1, intercept=intercept, support=np.array([0]), dual_coef=np.ones(1), kkt_violation=found.violation,
+        measured=measured, status=status, converged=status.ok, n_iter=machine.steps, n_kernel_evals=0,
+        fit_seconds=seconds, solver="lasso", classes=asked.classes,
+        kernel=Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0), support_vectors=machine.w[None, :-1].copy(),
+        columns=Columns(len(machine.w) - 1), terms=asked.terms,
+    )  # fmt: skip
+
+
+class HeadFound(NamedTuple):
+    """The dual variables of a head, X'z, how good it is, and how it was found."""
+
+    z: FloatArray
+    sums: FloatArray
+    measures: _newton.Measures
+    status: Status
+    steps: int
+    solver: str
+
+
+class Steps:
+    """Newton's method over rows of few features."""
+
+    name = "newton"
+
+    def __init__(self, X: Any, tau: float) -> None:
+        self.rows = _newton.rows_of(X, tau)
+
+    def solve(self, qp: DualQP, goal: Aim, control: Control) -> HeadFound | None:
+        """One machine; None where rounding stands before the goal."""
+        losses = _newton.losses_from(qp, self.rows.n)
+        machine = self._machine(losses, bool(qp.diag.any()), control)
+        wanted = self._goal(qp, goal)
+        status = control.reason() or self._run(machine, wanted, goal.max_iter, control)
+        if status is not Status.CONVERGED:
+            machine.take(machine.best)
+        sums, measures = self._measured(machine)
+        if status is Status.PRECISION:
+            if not (wanted if goal.sharp == goal.gap else _newton.Enough(goal.gap)).met(measures):
+                return None
+            status = Status.CONVERGED
+        return HeadFound(losses.z, sums, measures, control.reason() or status, machine.steps, self.name)
+
+    def _measured(self, machine: Any) -> tuple[FloatArray, _newton.Measures]:
+        """X'z and how good it is, from the data."""
+        return _newton.measured(self._own, machine.losses, machine.squared)[1:]
+
+    @property
+    def _own(self) -> Any:
+        """The rows that the machine is one of."""
+        return self.rows
+
+    def _machine(self, losses: Losses, squared: bool, control: Control) -> Any:
+        return _newton.Newton(self.rows, losses, free=False, squared=squared, poll=lambda: control.reason() is not None)
+
+    def _goal(self, qp: DualQP, goal: Aim) -> _newton.Enough:
+        """When a machine ends. Where its loss has no curvature, not before LIBLINEAR would with the same tolerance."""
+        if goal.sharp < goal.gap or qp.diag.any():
+            return _newton.Enough(goal.sharp)
+        bend = float(np.mean(qp.upper - qp.lower)) * self._own.typical
+        return _newton.Enough(goal.gap * min(max(1.0, bend), LOOSER), VIOLATION * goal.gap, LOOSER * goal.gap)
+
+    def _run(self, machine: Any, goal: _newton.Enough, most: int, control: Control) -> Status:
+        _newton.started(machine)
+        return _newton.solve(machine, goal.met, lambda newton: goal.met(newton.measures()), most)
+
+
+class FewSteps(Steps):
+    """The same in one compiled call for a machine: over so few numbers that Python would take longer than the steps."""
+
+    def __init__(self, X: Any, tau: float) -> None:
+        super().__init__(X, tau)
+        n, d = X.shape[0], X.shape[1] + 1
+        self._changes = Surprises(np.empty(n, np.int64), np.empty(n))
+        self._f = np.empty(n)
+        self._vectors, self._matrices = np.empty((4, d)), np.empty((2, d, d))
+        self._held = np.empty(n, np.int8)
+
+    def solve(self, qp: DualQP, goal: Aim, control: Control) -> HeadFound | None:
+        """One machine; None where rounding stands before the goal."""
+        if control.reason() is not None:
+            return super().solve(qp, goal, control)
+        rows, losses, squared = self.rows, _newton.losses_from(qp, self.rows.n), bool(qp.diag.any())
+        for given in (self._vectors, self._matrices, self._held):
+            given[...] = 0
+        w, sums, gradient, direction = self._vectors
+        gram, matrix = self._matrices
+        room = Workspace(w, sums, gradient, direction, gram, matrix, self._held, losses.stiff.copy())
+        there = losses._replace(f=self._f)
+        steps, _, *measures = dense_machine(
+            rows.X, losses, there, rows.constant, room, self._changes, squared, goal.sharp, goal.max_iter
+        )
+        found = _newton.Measures(*measures)
+        if not found.gap <= goal.gap * found.primal:
+            return super().solve(qp, goal, control)
+        return HeadFound(losses.z, sums.copy(), found, Status.CONVERGED, steps, self.name)
+
+
+class WideSteps(Steps):
+    """The same over factors of the kernel matrix: for fewer rows than features."""
+
+    def __init__(self, X: Any, tau: float) -> None:
+        self._wide = _newton.rows_of(X, tau)
+        self.rows = _newton.DenseFeatures(gram_factor(X, tau), 0.0)
+
+    @property
+    def _own(self) -> Any:
+        return self._wide
+
+
+class Sweeps(Steps):
+    """Dual coordinate descent over sparse rows of many features."""
+
+    name = "coordinate"
+
+    def _machine(self, losses: Losses, squared: bool, control: Control) -> Any:
+        assert isinstance(self.rows, _newton.SparseFeatures)
+        return _coordinate.Descent(self.rows, losses, squared=squared)
+
+    def _measured(self, machine: Any) -> tuple[FloatArray, _newton.Measures]:
+        return machine.sums, machine.found  # measured when the sweeps ended
+
+    def _run(self, machine: Any, goal: _newton.Enough, most: int, control: Control) -> Status:
+        return _coordinate.solve(machine, goal, most, lambda: control.reason() is not None)
+
+
+def _engine(X: Any, tau: float) -> Steps | None:
+    """What serves these rows, if anything does."""
+    n, d = X.shape
+    if d <= min(n, MOST_FEATURES if is_sparse(X) else MOST_DENSE):
+        return (FewSteps if not is_sparse(X) and n * (d + 1) ** 2 <= FEW else Steps)(X, tau)
+    if n <= (EXACT_ROWS if is_sparse(X) else MOST_ROWS):
+        return WideSteps(X, tau)
+    return Sweeps(X, tau) if is_sparse(X) else None
+
+
+def _solution(
+    X: Any, tau: float, head: Head, kernel: Kernel, columns: Columns, found: HeadFound, seconds: float, training: Any
+) -> Solution:
+    """The answer. The rest of its certificate is computed when somebody asks for it."""
+    support = np.flatnonzero(found.z)
+
+    def measured() -> Certificate:
+        return certificate(head.qp, KernelMatrix(X, kernel, cache_bytes=0), _newton.variables(head.qp, found.z))
+
+    return Solution(
+        n_points=len(found.z), intercept=float(tau * found.sums[-1]), support=support, dual_coef=found.z[support],
+        kkt_violation=found.measures.violation, measured=measured, status=found.status, converged=found.status.ok,
+        n_iter=found.steps, n_kernel_evals=0, fit_seconds=seconds, solver=found.solver, classes=head.classes,
+        kernel=kernel, support_vectors=Later(lambda: X[support]), columns=columns, terms=head.terms, training=training,
+    )  # fmt: skip
+
+
+def _speak(solutions: list[Solution]) -> None:
+    """One warning for all machines that have not come to their end."""
+    late = [solution for solution in solutions if not solution.converged]
+    if late:
+        worst = max(solution.kkt_violation for solution in late)
+        warn(
+            f"{late[0].status}: {len(late)} of {len(solutions)} machines, KKT violation {worst:.1e}. "
+            "Remedy: raise max_iter, time_limit or tol.",
+            ConvergenceWarning,
+        )

@@ -1,0 +1,1 @@
+"""Many labellings of the same rows, cross-validated: scores, p-values, groups of features."""

@@ -1,0 +1,461 @@
+"""Many labellings of the same rows, cross-validated: what `cross_val_many`, permutation tests and searchlights share.
+
+problem -> kernel matrix -> tasks -> engine -> decision values out of fold -> scores. `solvers/_crowd` is the engine, and
+`cv/trials` has folds and scores. A labelling is a row of `codes` (classes by number) or of targets.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore._errors import ConvergenceWarning, InputError, warn
+from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
+from svmcore.base.door import entered
+from svmcore.base.parallel import run_all
+from svmcore.base.threads import one_blas_thread
+from svmcore.cv.grams import squared_distances
+from svmcore.cv.search import cv_path
+from svmcore.cv.trials import COUNTED, FoldNumbers, Judge, Plan, first_lack, judged, make_judge, make_plan
+from svmcore.kernel.points import is_sparse
+from svmcore.kernel.table import facts_of
+from svmcore.kernel.whole import whole_kernel
+from svmcore.problem import border
+from svmcore.solvers._crowd import SLICE, Manner, Matrices, Scaled, booth_for, crowd_of, harvest, matrices_of, pilot
+from svmcore.solvers._crowd_jit import GAP, PRIMAL, VIOLATION
+from svmcore.train.solve import one_class_problem
+
+MOST_ROWS = 2000  # beyond, kernel matrices and their forms leave every cache, and other functions are as fast
+EXACT_TOL = 1e-6  # the usual tolerance where a score is not a count of rows
+USUAL_TOL = 1e-3
+CHUNK = 16  # kernel matrices that are done between two looks at the clock
+_PILOT = 10  # so many labellings are enough for a pilot
+_NEGATIVE = -1e-6  # an eigenvalue below this share of the largest one is not the rounding of float32
+LOSSES = ("hinge", "epsilon_insensitive")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """All but the kernel matrix and the labellings."""
+
+    plan: Plan
+    judge: str | Judge
+    classes: NDArray[Any] | None  # None: targets
+    costs: FloatArray
+    epsilon: float
+    weights: FloatArray
+    factors: FloatArray  # of costs, by class; negative: balanced
+    tol: float
+    word: str = "column"  # what a labelling is called in messages
+    keep: bool = False  # whether decision values are wanted
+    own: tuple[Scaled, Kernel] | None = None  # the kernel, where the rows that train say what gamma is
+
+    def with_own_gamma(self, X: Any, form: Wording) -> Trial:
+        """The same where gamma="scale" looks at the rows that train in a fold. Fixed folds become a round each."""
+        rounds = self.plan.fixed
+        if rounds is not None:
+            rounds = [
+                FoldNumbers(np.where(each.folds == k, 0, np.where(each.folds < 0, -1, 1)), 1)
+                for each in rounds for k in range(each.n_folds)
+            ]  # fmt: skip
+        return replace(self, own=_scaled(X, form), plan=self.plan._replace(fixed=rounds))
+
+    @property
+    def all_costs(self) -> bool:
+        """Whether the score is the best one over every C."""
+        return bool(np.isnan(self.costs[0]))
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The pairs of classes (positive, negative) that machines tell apart."""
+        k = 0 if self.classes is None else len(self.classes)
+        return [(1, 0)] if k <= 2 else list(itertools.combinations(range(k), 2))
+
+    def values(self, codes: Any, pair: tuple[int, int]) -> FloatArray:
+        """What machines of a pair of classes learn: 1, -1, or 0 for a row of another class; targets as they are."""
+        if self.classes is None:
+            return np.ascontiguousarray(codes, dtype=np.float64)
+        return np.asarray((codes == pair[0]) * 1.0 - (codes == pair[1]))
+
+    def crowd(self, codes: Any, pair: tuple[int, int], rounds: FoldNumbers, cost: float) -> Any:
+        """The tasks of a round for a pair of classes."""
+        factors = self.factors[[pair[1], pair[0]]] if self.classes is not None else None
+        return crowd_of(
+            self.values(codes, pair), rounds.folds, rounds.n_folds, cost, labels=self.classes is not None,
+            epsilon=self.epsilon, weights=self.weights, factors=factors,
+        )  # fmt: skip
+
+    def demand(self, codes: Any, rounds: list[FoldNumbers], first: int) -> None:
+        """Refuse folds that train without one of the classes, or without a row."""
+        if self.classes is None:
+            return
+        before = 0
+        for each in rounds:
+            for pair in self.pairs:
+                lack = first_lack(self.values(codes, pair), self.weights, each)
+                if lack is not None:
+                    name = self.classes.tolist()[pair[0] if lack[2] > 0 else pair[1]]
+                    at = first + lack[0]
+                    raise InputError(
+                        f"{self.word} {at}: fold {before + lack[1]} trains without a row of class {name!r}; use stratified "
+                        "folds (cv=5), fewer of them, or leave a class out that has too few rows"
+                    )
+            before += each.n_folds
+
+
+class Judged(NamedTuple):
+    """What came out of some labellings: scores, violations, gaps, primals (labellings, costs, folds); decision values.
+
+    Of all C there is one score, the best one, for all folds together, and `best` is where it is.
+    """
+
+    scores: FloatArray
+    violation: FloatArray
+    gap: FloatArray
+    primal: FloatArray
+    decisions: FloatArray | None  # (labellings, costs, n), and with several classes a last axis of pairs
+    best: FloatArray | None = None
+
+
+def part_of(setting: Trial, matrices: Matrices, inverse: list[bool], codes: Any, first: int) -> Judged:
+    """Fold, solve and judge some labellings, of which the first has the number `first`."""
+    if setting.all_costs:
+        return _of_all_costs(setting, matrices, codes, first)
+    rounds = setting.plan.rounds(codes)
+    setting.demand(codes, rounds, first)
+    booth, certain = booth_for(matrices), setting.judge in COUNTED or len(setting.pairs) > 1
+    scores, told = [], []
+    decisions: list[FloatArray] = []
+    for cost, by_inverse in zip(setting.costs, inverse, strict=True):
+        way, own = Manner(setting.tol, by_inverse, certain, own=setting.own), []
+        for each in rounds:
+            found = [harvest(matrices, setting.crowd(codes, pair, each, cost), way, booth) for pair in setting.pairs]
+            values = np.stack([one.decisions for one in found], axis=-1)
+            measures = np.stack([one.told.reshape(len(codes), each.n_folds, -1) for one in found])
+            own.append((_scores(setting, codes, values, each), measures, values))
+        scores.append(np.concatenate([score for score, _, _ in own], axis=1))
+        told.append(np.concatenate([measure for _, measure, _ in own], axis=2))
+        if setting.keep:
+            decisions.append(_merged([values for _, _, values in own]))
+    all_told = np.stack(told, axis=2)  # (pairs, labellings, costs, folds, measures)
+    kept = np.stack(decisions, axis=1) if setting.keep else None
+    return Judged(
+        np.stack(scores, axis=1), all_told[..., VIOLATION].max(axis=0), all_told[..., GAP].sum(axis=0),
+        all_told[..., PRIMAL].sum(axis=0), kept if kept is None or kept.shape[-1] > 1 else kept[..., 0],
+    )  # fmt: skip
+
+
+class _Known(NamedTuple):
+    """Folds as a splitter: rows may be validated several times, or never."""
+
+    folds: list[tuple[IntArray, IntArray]]
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> list[tuple[IntArray, IntArray]]:
+        """The folds."""
+        return self.folds
+
+
+def _of_all_costs(setting: Trial, matrices: Matrices, codes: Any, first: int) -> Judged:
+    """`part_of` where the score of a labelling is the best one over every C, from exact paths."""
+    assert setting.classes is not None
+    assert isinstance(setting.judge, str)
+    n, balanced = codes.shape[1], setting.factors[0] < 0.0
+    share = "balanced" if balanced else dict(zip(setting.classes.tolist(), setting.factors.tolist(), strict=True))
+    told = []
+    for p, row in enumerate(codes):
+        rounds = setting.plan.rounds(row[None])
+        setting.demand(row[None], rounds, first + p)
+        every = [(each.folds[0], k) for each in rounds for k in range(each.n_folds)]
+        folds = [(np.flatnonzero((own != k) & (own >= 0)), np.flatnonzero(own == k)) for own, k in every]
+        found = cv_path(
+            matrices.double[:, :n], setting.classes[row], cv=_Known(folds), kernel="precomputed", score=setting.judge,
+            sample_weight=setting.weights, weight_score=False, class_weight=share,
+        )  # fmt: skip
+        told.append((1.0 - found.best_error, found.stats["max_gap"], found.best_C))
+    scores, gaps, best = (np.array(each)[:, None, None] for each in zip(*told, strict=True))
+    return Judged(scores, np.zeros_like(scores), gaps, np.ones_like(scores), None, best[:, 0, 0])
+
+
+def _merged(values: list[FloatArray]) -> FloatArray:
+    """Decision values of several rounds: the mean where a row is left out several times, NaN where it never is."""
+    if len(values) == 1:
+        return values[0]
+    known = [~np.isnan(each) for each in values]
+    count = np.sum(known, axis=0)
+    total = np.sum([np.where(there, each, 0.0) for there, each in zip(known, values, strict=True)], axis=0)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _scores(setting: Trial, codes: Any, values: FloatArray, rounds: FoldNumbers) -> FloatArray:
+    """The score of every labelling and fold."""
+    if setting.classes is None or len(setting.classes) == 2:
+        truth = codes if setting.classes is None or isinstance(setting.judge, str) else setting.classes[codes]
+        signs = setting.values(codes, (1, 0))
+        return judged(setting.judge, signs, np.ascontiguousarray(values[..., 0]), rounds, truth)
+    chosen = chosen_classes(values, setting.pairs, len(setting.classes))
+    if not isinstance(setting.judge, str):
+        return judged(setting.judge, codes, setting.classes[chosen], rounds, setting.classes[codes])
+    right = np.where(chosen == codes, 1.0, -1.0)
+    if setting.judge == "accuracy":
+        return judged("accuracy", np.ones(codes.shape), right, rounds, codes)
+    each = [judged("accuracy", (codes == c) * 1.0, right, rounds, codes) for c in range(len(setting.classes))]
+    there = ~np.isnan(each)
+    return np.asarray(np.where(there, each, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1))
+
+
+def chosen_classes(values: FloatArray, pairs: list[tuple[int, int]], n_classes: int) -> IntArray:
+    """The class that most pairs vote for, the first one of several; `values` have a last axis of pairs."""
+    votes = np.zeros((*values.shape[:-1], n_classes), np.int64)
+    for k, (above, below) in enumerate(pairs):
+        win = values[..., k] > 0.0
+        votes[..., above] += win
+        votes[..., below] += ~win
+    return np.asarray(votes.argmax(axis=-1))
+
+
+def pilots(setting: Trial, matrices: Matrices, codes: Any) -> list[bool]:
+    """For each cost, whether the inverse is asked first. The first labellings decide, by counts."""
+    if setting.own is not None or setting.all_costs:
+        return [False] * len(setting.costs)
+    few = codes[:_PILOT]
+    rounds = setting.plan.rounds(few)
+    setting.demand(few, rounds, 0)
+    return [
+        pilot(matrices, setting.crowd(few, setting.pairs[0], rounds[0], cost), setting.tol) for cost in setting.costs
+    ]
+
+
+def labellings_of_a_slice(setting: Trial, codes: Any) -> int:
+    """How many labellings are done in one go. It depends on numbers only."""
+    return 1 if setting.all_costs else max(1, SLICE // sum(each.n_folds for each in setting.plan.rounds(codes[:1])))
+
+
+def parts(
+    setting: Trial, matrices: Matrices, inverse: list[bool], codes: Any, n_jobs: Any, first: int = 0,
+    ended: Callable[[int], bool] | None = None,
+) -> Iterator[Judged]:  # fmt: skip
+    """All labellings in slices, in order, `n_jobs` slices side by side, until `ended(labellings done)`."""
+    step = labellings_of_a_slice(setting, codes)
+    cuts = [(k, min(k + step, len(codes))) for k in range(0, len(codes), step)]
+    tasks = [(setting, matrices, inverse, codes[a:b], first + a) for a, b in cuts]
+    for (_, end), found in zip(cuts, run_all(part_of, tasks, n_jobs), strict=False):
+        yield found
+        if ended is not None and ended(end):
+            return
+
+
+def of_stack(setting: Trial, stack: Stack, codes: Any, begin: int, end: int) -> Judged:
+    """The labelling of each matrix, or the one of all, over the matrices begin .. end - 1."""
+    found = []
+    for k in range(begin, end):
+        own = codes[min(k, len(codes) - 1)][None]
+        found.append(part_of(setting, matrices_of(stack.gram(k), inverse=False), [False] * len(setting.costs), own, k))
+    return Judged(*(np.concatenate([getattr(each, name) for each in found]) for name in Judged._fields[:5]))
+
+
+class Learned(NamedTuple):
+    """Checked labels or targets: a labelling a row, as numbers; the classes, or None."""
+
+    codes: Any
+    classes: NDArray[Any] | None
+
+
+def learned(Y: Any, n: int, loss: str, weights: FloatArray | None) -> Learned:
+    """Y of shape (n,) or (n, m) as m labellings."""
+    values = entered(Y, "Y")
+    if values.ndim not in (1, 2) or len(values) != n or not values.size:
+        raise InputError(
+            f"Y has shape {values.shape} for {n} rows; give (n,), or (n, m) with a column for each labelling"
+        )
+    columns = values.reshape(n, -1).T
+    if loss == "hinge":
+        several = None if weights is None else np.tile(weights, len(columns))
+        codes, classes = border.class_codes(np.ascontiguousarray(columns).reshape(-1), columns.size, several)
+        return Learned(codes.reshape(columns.shape), classes)
+    for k, column in enumerate(columns):
+        try:
+            border.vector(column, "y", n)
+        except InputError as error:
+            raise error if len(columns) == 1 else InputError(f"column {k}: {error}") from None
+    return Learned(np.ascontiguousarray(columns, dtype=np.float64), None)
+
+
+class Wording(NamedTuple):
+    """The words of a problem that all these functions take."""
+
+    loss: str
+    epsilon: Any
+    kernel: Any
+    gamma: Any
+    degree: Any
+    coef0: Any
+    standardize: Any
+    feature_names: Any
+    sample_weight: Any
+    class_weight: Any
+
+
+def gram_of_rows(X: Any, form: Wording, n_threads: int) -> tuple[FloatArray, FloatArray | None]:
+    """The kernel among all rows, and the weights of these."""
+    problem = one_class_problem(
+        X, kernel=form.kernel, gamma=form.gamma, degree=form.degree, coef0=form.coef0, sample_weight=form.sample_weight,
+        standardize=form.standardize, feature_names=form.feature_names,
+    )  # fmt: skip
+    n, kernel = problem.X.shape[0], problem.spec.kernel
+    demand_size(n)
+    weights = border.sample_weights(form.sample_weight, n)
+    if kernel.kind == KernelKind.PRECOMPUTED:
+        return np.asarray(problem.X), weights
+    with one_blas_thread:
+        if kernel.kind == KernelKind.LINEAR and not is_sparse(problem.X):
+            centred = problem.X - problem.X.mean(axis=0)  # with an intercept it changes nothing, and saves digits
+            return centred @ centred.T, weights
+        return np.asarray(whole_kernel(problem.X, kernel, problem.spec.function, n_threads)), weights
+
+
+def _scaled(X: Any, form: Wording) -> tuple[Scaled, Kernel]:
+    """The kernel where the rows that train say what gamma is. Measures are multiplied by it."""
+    kernel, points = border.kernel(form.kernel, X, 1.0, form.degree, form.coef0).kernel, border.features(X)
+    with one_blas_thread:
+        if facts_of(kernel).measure == "square":
+            measure = squared_distances(points)
+        else:
+            products = points @ points.T
+            measure = np.ascontiguousarray(products.todense() if is_sparse(points) else products)
+    n, d = points.shape
+    means = np.asarray(points.mean(axis=1)).reshape(n)
+    if is_sparse(points):
+        squares = np.asarray(points.multiply(points).sum(axis=1)).reshape(n) - d * means**2
+    else:
+        squares = np.square(points - means[:, None]).sum(axis=1)
+    empty = np.zeros(0)
+    return Scaled(np.asarray(measure), means, squares, d, empty, np.zeros(0, np.int64), empty), kernel
+
+
+class Stack:
+    """Kernel matrices that are there. They are read one by one, and never copied as a whole."""
+
+    def __init__(self, X: Any, kernel: Any) -> None:
+        self.X = X if isinstance(X, np.ndarray) else entered(X, "X")
+        if kernel != "precomputed" or self.X.ndim != 3 or self.X.shape[1] != self.X.shape[2] or not self.X.size:
+            raise InputError(
+                f"X has shape {self.X.shape}, and a stack of kernel matrices has (m, n, n), with kernel='precomputed'; give "
+                "that, or rows and features (to searchlight with neighbours)"
+            )
+        self.m, self.n = self.X.shape[:2]
+        demand_size(self.n)
+
+    def gram(self, k: int) -> FloatArray | None:
+        """The kernel matrix of group k."""
+        try:
+            return border.gram(np.asarray(self.X[k], dtype=np.float64))
+        except InputError as error:
+            raise InputError(f"matrix {k}: {error}") from None
+
+
+def demand_size(n: int) -> None:
+    """Refuse what is not small."""
+    if n > MOST_ROWS:
+        raise InputError(
+            f"{n} rows: this is for at most {MOST_ROWS:,} rows, which share one kernel matrix; use train_many for machines, "
+            "or cv_path for one labelling, of more rows"
+        )
+
+
+def setting_of(
+    form: Wording,
+    found: Learned,
+    weights: FloatArray | None,
+    n: int,
+    C: Any,
+    cv: Any,
+    groups: Any,
+    score: Any,
+    tol: Any,
+) -> Trial:
+    """Checked words."""
+    loss = border.choice("loss", form.loss, LOSSES)
+    if loss == "hinge" and form.epsilon is not None:
+        raise InputError(
+            f"epsilon={form.epsilon!r} belongs to a regression, and loss='hinge' is for labels; leave it out"
+        )
+    if loss != "hinge" and form.class_weight is not None:
+        raise InputError(f"class_weight belongs to labels; with loss={loss!r} use sample_weight")
+    epsilon = border.number("epsilon", 0.1 if form.epsilon is None else form.epsilon, low=0.0)
+    if isinstance(C, str):
+        costs = [_all_of(C, found)]
+    else:
+        costs = [border.cost(each, infinite=False) for each in np.atleast_1d(entered(C, "C")).tolist()]
+    if not costs:
+        raise InputError("C is an empty list; give a number, or several")
+    judge = make_judge(score, found.classes is not None, found.classes is not None and len(found.classes) > 2)
+    tol = (USUAL_TOL if judge in COUNTED else EXACT_TOL) if tol is None else tol
+    return Trial(
+        make_plan(cv, n, found.classes, groups), judge, found.classes, np.array(costs), epsilon if loss != "hinge" else 0.0,
+        np.ones(n) if weights is None else weights, _factors(form, found), border.number("tol", tol, low=0.0, strict=True),
+    )  # fmt: skip
+
+
+def _all_of(C: str, found: Learned) -> float:
+    """The cost that stands for all."""
+    if C != "path":
+        raise InputError(f'C={C!r} is not known; give a number, several, or, in permutation_test, "path" for every C')
+    if found.classes is None:
+        raise InputError('C="path" is for labels; with targets give a list of numbers')
+    return float("nan")
+
+
+def _factors(form: Wording, found: Learned) -> FloatArray:
+    """Factors of the costs by class; negative where folds decide."""
+    if found.classes is None:
+        return np.ones(2)
+    if isinstance(form.class_weight, str) and form.class_weight == "balanced":
+        return np.full(len(found.classes), -float(len(found.classes)))
+    return border.class_factors(form.class_weight, found.classes, found.codes[0], None)
+
+
+def checked_matrices(gram: Any) -> Matrices:
+    """The forms of a kernel matrix. A negative eigenvalue is said, once."""
+    matrices = matrices_of(gram)
+    if not len(matrices.inverse):
+        n = len(gram)
+        with one_blas_thread:
+            eigenvalues = np.linalg.eigvalsh(matrices.double[:, :n])
+        if eigenvalues[0] < _NEGATIVE * max(abs(eigenvalues[0]), abs(eigenvalues[-1])):
+            warn(
+                f"the kernel matrix has the negative eigenvalue {eigenvalues[0]:.3g} (the largest is {eigenvalues[-1]:.3g}): "
+                "answers may be local optima, and gaps bound nothing; use a positive semi-definite kernel",
+                ConvergenceWarning,
+            )
+    return matrices
+
+
+def missed(violation: FloatArray, tol: float) -> int:
+    """How many machines missed the tolerance."""
+    return int(np.count_nonzero(~(violation <= tol)))
+
+
+def speak(count: int, machines: int, worst: float, tol: float) -> None:
+    """Warn of machines that missed the tolerance."""
+    if count:
+        warn(
+            f"{count} of {machines} machines missed the tolerance {tol:g}; the largest violation is {worst:.2g}. Use a "
+            "smaller C, or a larger tol",
+            ConvergenceWarning,
+        )
+
+
+def pooled_scores(setting: Trial, decisions: Any, codes: Any) -> FloatArray:
+    """The score of all rows that were validated, as of one fold: (labellings, costs, 1)."""
+    several = setting.classes is not None and len(setting.classes) > 2
+    out = []
+    for j in range(len(setting.costs)):
+        values = decisions[:, j] if several else decisions[:, j, :, None]
+        folds = np.where(np.isnan(values[..., 0]), 1, 0)
+        out.append(_scores(setting, codes, values, FoldNumbers(folds, 1)))
+    return np.stack(out, axis=1)

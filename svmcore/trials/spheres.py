@@ -1,0 +1,235 @@
+"""`searchlight`: a cross-validated score for every group of features, or for every matrix of a stack, and p-values."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from svmcore._control import new_control
+from svmcore._errors import InputError
+from svmcore._keywords import Gamma, KernelLike, checked
+from svmcore._types import FloatArray, IntArray, Status
+from svmcore.base.parallel import run_all, worker_count
+from svmcore.kernel.points import is_sparse
+from svmcore.problem import border
+from svmcore.solvers._crowd import matrices_of
+from svmcore.train.functions import train_svc
+from svmcore.trials.labellings import (
+    CHUNK,
+    Stack,
+    Trial,
+    Wording,
+    demand_size,
+    gram_of_rows,
+    labellings_of_a_slice,
+    learned,
+    missed,
+    part_of,
+    pilots,
+    setting_of,
+    speak,
+)
+from svmcore.trials.permutations import TIE, shuffles
+
+_INVERSE = 20  # from so many labellings on, the inverse of a matrix may pay
+
+
+@dataclass(frozen=True)
+class Searchlight:
+    """What `searchlight` returns.
+
+    Attributes
+    ----------
+    scores : (m,), the score of every group; NaN for a group without features, and where the work ended before.
+    pvalues : (m,), of every group by itself; NaN without permutations.
+    corrected : (m,), for all groups together: how often the largest permuted score reaches that of the group.
+    permutation_maxima : (permutations,), the largest score over all groups.
+    violation : the largest of all machines. n_fits : their number.
+    score : its name. status : why it ended. Where that was early, nothing is corrected. seconds : the time for all.
+    """
+
+    scores: FloatArray
+    pvalues: FloatArray
+    corrected: FloatArray
+    permutation_maxima: FloatArray
+    violation: float
+    n_fits: int
+    score: str
+    status: Status
+    seconds: float = field(compare=False)
+
+    def __repr__(self) -> str:
+        known = self.scores[np.isfinite(self.scores)]
+        best = f", largest {self.score} {known.max():.4g}" if known.size else ""
+        least = f", least corrected p {np.nanmin(self.corrected):.4g}" if np.isfinite(self.corrected).any() else ""
+        return f"<Searchlight: {known.size} of {self.scores.size} groups{best}{least}>"
+
+    def plot(self, ax: Any = None, *, level: float = 0.05) -> Any:
+        """The score of every group, and the null distribution of the largest one. Returns the axes. Needs matplotlib.
+
+        Groups above the line are significant at this level, for all of them together.
+        """
+        from svmcore.plots.null import draw_light
+
+        return draw_light(self, ax, level)
+
+
+@checked(train_svc)
+def searchlight(
+    X: Any, y: Any, neighbours: Any = None, *, cv: Any = 5, n_permutations: int = 0, C: float = 1.0, loss: str = "hinge",
+    epsilon: float | None = None, kernel: KernelLike = "linear", gamma: Gamma = "scale", degree: int = 3,
+    coef0: float = 0.0, sample_weight: Any = None, class_weight: Any = None, score: Any = None, groups: Any = None,
+    tol: float | None = None, random_state: Any = 0, n_jobs: int | None = None, time_limit: float | None = None,
+    callback: Any = None, verbose: int = 0,
+) -> Searchlight:  # fmt: skip
+    """Cross-validate a machine on every group of features, and test all of them by the same permutations of the labels.
+
+    Parameters
+    ----------
+    X : rows and features, at most 2,000 rows. Or a stack of kernel matrices, (m, n, n), with kernel="precomputed".
+    y : labels or targets, (n,).
+    neighbours : the features of every group: a sparse or dense matrix (groups, features), whose entries that are not zero
+        count, or a list of arrays of indices. None for a stack.
+    n_permutations : 0: scores alone.
+    cv, C, loss, epsilon, kernel, gamma, degree, coef0, sample_weight, class_weight, score, tol : as in `cross_val_many`.
+    groups, random_state : as in `permutation_test`.
+    n_jobs : threads; results do not depend on it. time_limit, callback, verbose : as in `train_svc`.
+
+    Examples
+    --------
+    >>> import numpy as np, svmcore
+    >>> X = np.random.default_rng(0).normal(size=(40, 30))
+    >>> spheres = [np.arange(k, k + 3) for k in range(0, 30, 3)]
+    >>> found = svmcore.searchlight(X, X[:, 4] > 0, spheres, n_permutations=50)
+    >>> int(found.scores.argmax()), bool(found.corrected[1] < 0.05)
+    (1, True)
+    """
+    begin = time.perf_counter()
+    form = Wording(loss, epsilon, kernel, gamma, degree, coef0, False, None, sample_weight, class_weight)
+    source: Any = Stack(X, kernel) if neighbours is None else _SphereGroups(X, neighbours, form)
+    n = source.n
+    weights = border.sample_weights(sample_weight, n)
+    found = learned(y, n, loss, weights)
+    if len(found.codes) > 1:
+        raise InputError(f"y has {len(found.codes)} columns, and searchlight tests one; call it for each")
+    if np.asarray(C).dtype.kind == "U" or np.ndim(C):
+        raise InputError(f"searchlight takes one number for C, not {C!r}; call it for each")
+    setting = replace(setting_of(form, found, weights, n, C, cv, groups, score, tol), word="permutation")
+    count = border.integer("n_permutations", n_permutations, low=0)
+    rows = np.array([np.arange(n), *shuffles(n, count, groups, random_state)])
+    codes = np.ascontiguousarray(found.codes[0][rows])
+    worker_count(n_jobs)
+    cuts = [(k, min(k + CHUNK, source.m)) for k in range(0, source.m, CHUNK)]
+    tally, status = _Tally(source.m, count, setting.tol), Status.CONVERGED
+    with new_control("searchlight", time_limit, callback, verbose) as control:
+        for (a, b), part in zip(
+            cuts, run_all(_some, [(setting, source, codes, a, b) for a, b in cuts], n_jobs), strict=False
+        ):
+            tally.add(a, part)
+            reason = control.step(b / source.m)
+            if reason is not None and b < source.m:
+                status = reason
+                break
+    return tally.result(setting, status, time.perf_counter() - begin)
+
+
+class _SphereGroups:
+    """Groups of the features of the same rows."""
+
+    def __init__(self, X: Any, neighbours: Any, form: Wording) -> None:
+        if form.kernel == "precomputed":
+            raise InputError(
+                "kernel='precomputed' knows no features; use another kernel, or a stack without neighbours"
+            )
+        points = border.features(X)
+        self.X = np.asfortranarray(points.toarray() if is_sparse(points) else points)
+        self.form = form
+        self.n = self.X.shape[0]
+        demand_size(self.n)
+        self.members = _members(neighbours, self.X.shape[1])
+        self.m = len(self.members)
+
+    def gram(self, k: int) -> FloatArray | None:
+        """The kernel matrix of group k; None for one without features."""
+        own = self.members[k]
+        return gram_of_rows(self.X[:, own], self.form, 1)[0] if len(own) else None
+
+
+def _members(neighbours: Any, width: int) -> list[IntArray]:
+    """The features of every group."""
+    if hasattr(neighbours, "tocsr"):
+        rows = neighbours.tocsr()
+        if rows.shape[1] != width:
+            raise InputError(f"neighbours has {rows.shape[1]} columns, and X {width} features; give as many")
+        rows.eliminate_zeros()
+        return [
+            np.sort(rows.indices[a:b]).astype(np.int64) for a, b in zip(rows.indptr[:-1], rows.indptr[1:], strict=True)
+        ]
+    if isinstance(neighbours, np.ndarray) and neighbours.ndim == 2 and neighbours.shape[1] == width:
+        return [np.flatnonzero(row) for row in neighbours]
+    out = []
+    for k, own in enumerate(neighbours):
+        index = np.asarray(own)
+        if index.size and (index.ndim != 1 or index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= width):
+            raise InputError(f"group {k} of neighbours is {own!r:.60}; give indices of features from 0 to {width - 1}")
+        out.append(index.reshape(-1).astype(np.int64))
+    if not out:
+        raise InputError("neighbours is empty; give at least one group of features")
+    return out
+
+
+def _some(setting: Trial, source: Any, codes: Any, begin: int, end: int) -> list[tuple[FloatArray, FloatArray] | None]:
+    """(scores of all labellings, violations) of the groups begin .. end - 1."""
+    out: list[tuple[FloatArray, FloatArray] | None] = []
+    step = labellings_of_a_slice(setting, codes)
+    for k in range(begin, end):
+        gram = source.gram(k)
+        if gram is None:
+            out.append(None)
+            continue
+        matrices = matrices_of(gram, inverse=len(codes) >= _INVERSE)
+        inverse = pilots(setting, matrices, codes) if len(codes) >= _INVERSE else [False]
+        parts = [part_of(setting, matrices, inverse, codes[a : a + step], a) for a in range(0, len(codes), step)]
+        scores = np.concatenate([part.scores[:, 0].mean(axis=1) for part in parts])
+        out.append((scores, np.concatenate([part.violation[:, 0] for part in parts])))
+    return out
+
+
+class _Tally:
+    """What is kept of all groups: scores, counts, and the largest score of every permutation."""
+
+    def __init__(self, m: int, permutations: int, tol: float) -> None:
+        self.scores, self.reached = np.full(m, np.nan), np.zeros(m)
+        self.maxima, self.tol = np.full(permutations, -np.inf), tol
+        self.violation, self.missed, self.n_fits = 0.0, 0, 0
+
+    def add(self, first: int, part: list[tuple[FloatArray, FloatArray] | None]) -> None:
+        """Count some groups."""
+        for k, each in enumerate(part, first):
+            if each is not None:
+                scores, violation = each
+                self.scores[k] = scores[0]
+                self.reached[k] = np.count_nonzero(scores[1:] >= scores[0] - TIE)
+                np.maximum(self.maxima, scores[1:], out=self.maxima)
+                self.violation = max(self.violation, float(violation.max()))
+                self.missed += missed(violation, self.tol)
+                self.n_fits += violation.size
+
+    def result(self, setting: Trial, status: Status, seconds: float) -> Searchlight:
+        """The p-values of what is complete."""
+        speak(self.missed, self.n_fits, self.violation, self.tol)
+        count, known = len(self.maxima), np.isfinite(self.scores)
+        pvalues = np.where(known & (count > 0), (1.0 + self.reached) / (1.0 + count), np.nan)
+        corrected = np.full(len(self.scores), np.nan)
+        if count and status.ok:
+            ordered = np.sort(self.maxima)
+            over = count - np.searchsorted(ordered, np.where(known, self.scores, np.inf) - TIE)
+            corrected = np.where(known, (1.0 + over) / (1.0 + count), np.nan)
+        maxima = self.maxima if status.ok else np.full(count, np.nan)
+        judge = setting.judge if isinstance(setting.judge, str) else getattr(setting.judge, "__name__", "score")
+        return Searchlight(
+            self.scores, pvalues, corrected, maxima, self.violation, self.n_fits, judge, status, seconds
+        )  # fmt: skip
