@@ -331,6 +331,15 @@ def test_idle_sweeps_are_counted_in_a_row():
     assert [sweep.end(SIMPLIFIED, 3)[0] for _ in range(4)] == [-1, -1, -1, _steps_jit.PASSES_DONE]
 
 
+@pytest.mark.parametrize("rule", smo.RULES)
+def test_classes_on_one_point_have_no_finite_hard_margin(rule):
+    X, y = np.array([[0.0], [0.0], [1.0], [2.0]]), np.array([1.0, -1.0, 1.0, -1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        found = svmcore.train_svc(X, y, np.inf, gamma=1.0, solver="smo", rule=rule)
+    assert found.status is Status.UNBOUNDED
+
+
 def test_a_full_cache_gives_the_slot_that_was_used_least():
     _, _, work = problem(30, cache_bytes=8 * LANES * 3)
     cache = work.cache
