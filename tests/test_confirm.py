@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcore
 from svmcore._types import Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.kernel.rough import RoughProduct
+from svmcore.kernel.tiles import DenseTiles
 from svmcore.problem import certify, formulations, measures
 from svmcore.problem.certify import Residual, certificate
 
@@ -158,7 +159,9 @@ def both(monkeypatch, qp, kernel, seed, beta, intercept, *, best=False, known=No
     kernel_product(qp, whole, beta)
     call = RoughProduct.__call__
     monkeypatch.setattr(certify, "_BRIEF", 0.0)
-    monkeypatch.setattr(RoughProduct, "__call__", lambda self, X, n: asked.append(len(X)) or call(self, X, n))
+    monkeypatch.setattr(
+        RoughProduct, "__call__", lambda self, X, n, rows: asked.append(len(rows)) or call(self, X, n, rows)
+    )
     K = points_of("", kernel, seed)
     full = certificate(qp, whole, beta, intercept, best=best)
     assert not asked
@@ -184,10 +187,13 @@ def test_points_that_are_passed_over_change_no_number(monkeypatch, form, kernel,
 
 
 @given(seed=st.integers(0, 5), which=st.integers(0, 10**6), by=st.floats(-1e3, 1e3), form=st.sampled_from(FORMS[:3]))
-def test_a_wrong_multiplier_or_a_wrong_value_of_a_solver_at_a_point_that_was_passed_over_is_noticed(
+def test_a_wrong_multiplier_or_a_wrong_value_of_a_solver_or_an_estimate_at_a_point_that_was_passed_over_is_noticed(
     seed, which, by, form
 ):
-    """Whatever is planted, the certificate is that of all points in float64. It asks nobody what the solver thought."""
+    """Whatever is planted, the certificate is that of all points in float64. It asks nobody what the solver thought.
+
+    But where the solver contradicts its own float32 estimates, it does not believe these, either.
+    """
     qp, beta, _ = sparse_point(form, "rbf", True, seed)
     K = points_of("", "rbf", seed)
     known = Residual(qp, K, beta)
@@ -208,6 +214,26 @@ def test_a_wrong_multiplier_or_a_wrong_value_of_a_solver_at_a_point_that_was_pas
         assert asked > 0
         assert_same(found, full)
         assert_same(found, honest)
+    lost = beta.copy()
+    s = np.flatnonzero(beta)[which % np.count_nonzero(beta)]
+    lost[s] = 0.0
+
+    def said(K):
+        v = measures.residual(qp, lost, kernel_product(qp, points_of("", "rbf", seed), lost))
+        return Residual(qp, K, lost, v, 1e-9)
+
+    call = RoughProduct.__call__
+
+    def planted(self, X, n, rows):
+        values, bounds = call(self, X, n, rows)
+        values[rows == qp.point[s]] += by
+        return values, bounds
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RoughProduct, "__call__", planted)
+        found, full, asked = both(patch, qp, "rbf", seed, lost, None, known=said)
+        assert asked > 0
+        assert_same(found, full)
     wrong = beta.copy()
     wrong[t] = qp.upper[t] if qp.upper[t] > 0 else qp.lower[t]
     if not np.isfinite(wrong[t]):
@@ -272,22 +298,29 @@ def wide_fit(monkeypatch, tamper=None, C=3.0):
 
 
 @pytest.mark.compiled
-def test_the_last_product_of_tiles_serves_the_certificate_of_a_fit(monkeypatch):
-    """No kernel value is computed twice; what tiles left behind is within its bound; no number is another one."""
-    solution, qp, K, raw = wide_fit(monkeypatch)
-    assert callable(solution.measured)
-    index, coef, values, bounds = K.rough
-    exact = KernelMatrix(K.X, K.kernel, cache_bytes=0).product(index, coef)
-    assert (np.abs(values - exact) <= bounds).all()
-    assert 1e-9 < np.abs(values - exact).max() < bounds.max() < 0.1
-    full = measures.residual(qp, raw.beta, exact)
-    with monkeypatch.context() as patch:
-        patch.setattr(certify, "RoughProduct", type("Idle", (), {"serves": RoughProduct.serves}))
-        found = solution.certificate
-    assert found.kkt_violation == pytest.approx(measures.violation(qp, raw.beta, full), abs=1e-11)
-    assert found.gap == pytest.approx(measures.gap(qp, raw.beta, full, solution.intercept), abs=1e-8)
-    assert K.remembered_roughly(index, 2.0 * coef) is None
-    assert K.remembered_roughly(index[1:], coef[1:]) is None
+@settings(max_examples=12)
+@given(which=st.integers(0, 10**6), by=st.floats(0.05, 10.0))
+def test_wrong_float32_values_in_our_own_tiles_at_a_point_that_the_fit_passes_over_are_noticed(which, by):
+    """Kernel values of one point and its class are too large in every column: the fit thinks it beyond the margin."""
+    store = DenseTiles._store
+    with pytest.MonkeyPatch.context() as patch:
+        honest, qp, _, raw = wide_fit(patch)
+        inside = np.flatnonzero((raw.beta != 0.0) & (np.arange(qp.c.size) > 2000))  # behind the first working set
+        t = inside[which % inside.size]
+
+        def planted(self, points, out):
+            store(self, points, out)
+            out[: len(points), t] += np.float32(by) * (qp.c[points] == qp.c[t])
+
+        patch.setattr(DenseTiles, "_store", planted)
+        solution, _, K, raw = wide_fit(patch)
+    exact = measures.residual(qp, raw.beta, kernel_product(qp, KernelMatrix(K.X, K.kernel, cache_bytes=0), raw.beta))
+    assert raw.beta[t] == 0.0
+    assert np.abs(raw.residual - exact)[t] > 1.0
+    found = solution.certificate
+    assert found.kkt_violation == pytest.approx(measures.violation(qp, raw.beta, exact), abs=1e-11)
+    assert found.gap == pytest.approx(measures.gap(qp, raw.beta, exact, solution.intercept), rel=1e-9)
+    assert found.kkt_violation > 3.0 * honest.certificate.kkt_violation
 
 
 @pytest.mark.compiled

@@ -83,6 +83,17 @@ def test_classes_are_those_of_exact_values_and_single_precision_finds_nearly_all
     assert signs_of(threads, rows, monkeypatch)[0].tolist() == found.tolist()
 
 
+def test_an_estimator_of_two_classes_asks_single_precision_first(monkeypatch):
+    pytest.importorskip("sklearn")
+    rng = np.random.default_rng(4)
+    points = rng.normal(size=(1500, 3))
+    labels = np.where(np.abs(points[:, 0]) > 0.6, "far", "close")
+    machine = svmcore.SVC(C=5.0).fit(points[:500], labels[:500])
+    found, asked = signs_of(machine, points, monkeypatch)
+    assert found.tolist() == np.where(machine.decision_function(points) > 0.0, "far", "close").tolist()
+    assert asked < 0.05 * len(points)
+
+
 def test_what_single_precision_leaves_open_is_asked_in_double(monkeypatch):
     """Halfway between two points the value is zero, or what rounding makes of it."""
     machine = svmcore.train_svc([[-1.0, 0.0], [1.0, 0.0]], [-1, 1], 10.0, gamma=0.5)

@@ -107,8 +107,7 @@ class Fitted:
         return self.found.decision_function(X)[:, None]
 
     def choices(self, X: Any) -> IntArray:
-        """The classes of the rows of X, as places among the classes; of more than two."""
-        assert isinstance(self.found, Machines)
+        """The classes of the rows of X, as places among the classes."""
         return self.found._places(X)
 
     def values_of(self, kernel: FloatArray) -> FloatArray:

@@ -186,12 +186,12 @@ class Classifier(sk.ClassifierMixin, Labelled, KernelMachine):  # type: ignore[m
         known = self._known
         if self.break_ties and self.decision_function_shape == "ovo":
             raise InputError("break_ties must be False when decision_function_shape is 'ovo'")
-        if len(self.classes_) == 2:
-            places = (self._values(X)[:, 0] > 0.0).astype(np.intp)
-        elif self.break_ties:
+        two = len(self.classes_) == 2
+        if self.break_ties and not two:
             places = np.argmax(known.division.scores(self._values(X)), axis=1)
         elif callable(self.kernel) or self._given:
-            places = known.division.choose(self._values(X))
+            values = self._values(X)
+            places = (values[:, 0] > 0.0).astype(np.intp) if two else known.division.choose(values)
         else:
             places = self._from_rows(known.choices, X)
         return self.classes_[places]

@@ -76,8 +76,6 @@ class KernelMatrix:
         self.held = False
         self.n_features = 0 if kernel.kind == KernelKind.PRECOMPUTED else int(X.shape[1])
         self._memo: tuple[IntArray, FloatArray, FloatArray] | None = None
-        # The last product in single precision: points, coefficients, values, and bounds on their errors. Tiles leave it here.
-        self.rough: tuple[IntArray, FloatArray, FloatArray, FloatArray] | None = None
         if function is not None and 8 * self.n**2 <= cache_bytes:
             gram = np.empty((self.n, self.n))
             for start, stop in self._slabs(self.n):
@@ -195,7 +193,7 @@ class KernelMatrix:
                 self.n_evals += len(targets) * (len(targets) + 1) // 2  # each value is computed once and used twice
                 points, near = self._sources(targets), self.squares is not None
                 among = symmetric_product(self.kernel, points, own, self.n_threads, near=near)
-                return among + self.product_at(targets, others, weights[others])
+                return among + self.product_at(targets, others, weights[others]) if others.size else among
         self.n_evals += len(targets) * len(index)
         rows, columns = self._sources(targets), self._sources(index)
         near = self.squares is not None
@@ -207,12 +205,8 @@ class KernelMatrix:
 
     def remembers(self, index: IntArray, coef: FloatArray) -> bool:
         """Whether this was the last product."""
-        return _is_of(self._memo, index, coef)
-
-    def remembered_roughly(self, index: IntArray, coef: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        """This product at all points in single precision, with a bound for each, where tiles have just computed it."""
-        known = self.rough
-        return known[2:] if known is not None and _is_of(known, index, coef) else None
+        memo = self._memo
+        return memo is not None and np.array_equal(memo[0], index) and np.array_equal(memo[1], coef)
 
     def product(self, index: IntArray, coef: FloatArray) -> FloatArray:
         """K[:, index] @ coef. The last product is remembered. Asked for the same again, the answer comes from memory."""
@@ -230,11 +224,6 @@ class KernelMatrix:
         out.flags.writeable = False
         self._memo = (index.copy(), coef.copy(), out)
         return out
-
-
-def _is_of(memo: tuple[Any, ...] | None, index: IntArray, coef: FloatArray) -> bool:
-    """Whether a product that is kept is of these points and coefficients."""
-    return memo is not None and np.array_equal(memo[0], index) and np.array_equal(memo[1], coef)
 
 
 def kernel_product(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._types import LANES, FloatArray, Kernel, KernelKind
+from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind
 from svmcore.base.threads import split
 from svmcore.kernel.points import Real, packed_weights, rows_of
 from svmcore.kernel.products import NEAR, NEAR_FEATURES, needs_pairs, shape_of
@@ -106,11 +106,12 @@ class RoughProduct:
         self.centre = sources.mean(axis=0) if exponential else np.zeros(self.width)
         self.factor = scale if kernel.kind == KernelKind.LAPLACIAN else float(np.sqrt(abs(scale)))
         self.kernel = kernel if exponential else kernel._replace(gamma=float(np.sign(scale)))
-        _, sizes = self._packed(sources, -(-len(sources) // LANES))
+        every = np.arange(len(sources))
+        _, sizes = self._packed(sources, every)
         self.sizes = sizes[: len(sources)]
         self.largest = float(self.sizes.max(initial=0.0))
         last = sizes if self.wide else None
-        self.rows = rows_of(sources, np.arange(len(sources)), np.float32, self.centre, self.factor, last)
+        self.rows = rows_of(sources, every, np.float32, self.centre, self.factor, last)
         self.unit = float(np.abs(coef).max(initial=0.0)) or 1.0
         self.coef = np.abs(coef / self.unit)
         self.weights = packed_weights(self.rows, coef / self.unit)
@@ -125,35 +126,36 @@ class RoughProduct:
         """The sources without their squares, for targets that are too far away for distances from squares."""
         return np.ascontiguousarray(self.rows[:, : self.width])
 
-    def _packed(self, X: FloatArray, count: int) -> tuple[Real, FloatArray]:
+    def _packed(self, X: FloatArray, rows: IntArray) -> tuple[Real, FloatArray]:
         """Panels in single precision, in units of the kernel, with the squares where these are wanted, and the sizes."""
+        count = -(-len(rows) // LANES)
         panels = np.empty((count, self.width + self.wide, LANES), np.float32)
         squares = np.empty(count * LANES)
-        loops.pack_single(X, np.arange(len(X)), self.centre, self.factor, 0, count, panels, squares)
+        loops.pack_single(X, rows, self.centre, self.factor, 0, count, panels, squares)
         if self.kernel.kind == KernelKind.LAPLACIAN:
             return panels, np.abs(panels).sum(axis=1, dtype=np.float64).ravel()
         return panels, squares
 
-    def __call__(self, X: FloatArray, n_threads: int) -> tuple[FloatArray, FloatArray]:
-        """The values of the rows of X, and a bound on the error of each. Where a bound is not finite nothing is known."""
-        n, size = len(X), _PANELS * LANES
+    def __call__(self, X: FloatArray, n_threads: int, rows: IntArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """The values of some rows of X, or of all, and a bound on the error of each. One that is not finite says nothing."""
+        rows = np.arange(len(X)) if rows is None else rows
+        n, size = len(rows), _PANELS * LANES
         count = -(-n // size)
         values, bounds = np.zeros(count * size), np.zeros(count * size)
 
         def run(first: int, last: int) -> None:
             for start in range(first * size, last * size, size):
                 stop = start + size
-                self._some(X[start:stop], values[start:stop], bounds[start:stop])
+                self._some(X, rows[start:stop], values[start:stop], bounds[start:stop])
 
         with np.errstate(over="ignore", invalid="ignore"):
             split(run, count, float(self.rows.size) * n, n_threads)
         return values[:n], bounds[:n]
 
-    def _some(self, X: FloatArray, values: FloatArray, bounds: FloatArray) -> None:
+    def _some(self, X: FloatArray, points: IntArray, values: FloatArray, bounds: FloatArray) -> None:
         """The values of one slab of rows, and their bounds. In place: values, bounds."""
-        count = -(-len(X) // LANES)
-        panels, sizes = self._packed(X, count)
-        largest = max(self.largest, float(sizes[: len(X)].max()))
+        panels, sizes = self._packed(X, points)
+        largest = max(self.largest, float(sizes[: len(points)].max()))
         near = self.wide and largest <= NEAR
         shape, rows = shape_of(self.kernel), self.rows
         if near:
@@ -163,7 +165,7 @@ class RoughProduct:
         step = max(1, _SOURCE_BYTES // rows[:1].nbytes)
         for group in range(0, len(rows), step):
             weights = self.weights[group * vector.ROWS :]
-            loops.add_block_32(shape, rows[group : group + step], weights, panels, 0, count, values)
+            loops.add_block_32(shape, rows[group : group + step], weights, panels, 0, len(panels), values)
         bounds[: len(sizes)] = SLACK * self._error(sizes, largest, near=near) + _TINY * float(self.coef.sum())
         bounds[~np.isfinite(values)] = np.inf
         values *= self.unit

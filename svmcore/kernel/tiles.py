@@ -43,7 +43,7 @@ from svmcore.kernel.products import (
     terms_of,
     with_constant,
 )
-from svmcore.kernel.rough import ROUNDING, SLACK, SUMMED, error_factors, error_of_dots
+from svmcore.kernel.rough import ROUNDING, error_factors, error_of_dots
 from svmcore.kernel.spare import spare
 from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
@@ -267,7 +267,6 @@ class _Tiles:
     def sum_afresh(self, points: IntArray, coef: FloatArray, field: FloatArray) -> bool:
         """field = K[:, points] coef from float32 columns. False, and nothing happens, where one of them is not kept.
 
-        The kernel matrix remembers it for certificates, with a bound on its error, for kernels with values in [0, 1].
         In place: field.
         """
         store = self._columns
@@ -275,11 +274,6 @@ class _Tiles:
             return False
         field[:] = 0.0
         self.add(points, coef, field)
-        if self.fits_16_bits:
-            size = float(np.abs(coef).sum())
-            single = float(np.abs(coef) @ self.error_factor[points]) * self.error_factor
-            bounds = SLACK * (single + SUMMED * ROUNDING * size)
-            self.K.rough = points.copy(), coef.copy(), field[: self.n].copy(), bounds
         return True
 
     def _gram_of_columns(self, store: ColumnStore, slots: IntArray, points: IntArray, dtype: Any) -> Real:

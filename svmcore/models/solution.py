@@ -287,9 +287,12 @@ class Solution(Certified, OfColumns):
         """The class of every row of X (the value, for regression; 1 inside and -1 outside, for one class)."""
         if self.classes is None:
             return self.decision_function(X)
+        return np.asarray(self.classes[self._places(X)])
+
+    def _places(self, X: Any) -> IntArray:
+        """The class of every row, as a place among the classes."""
         values = self._decision.signs(self._seen(X), self.intercept, self.n_threads)
-        above = values >= 0 if self.terms.loss == ONE_CLASS else values > 0
-        return np.asarray(self.classes[above.astype(int)])
+        return (values >= 0.0 if self.terms.loss == ONE_CLASS else values > 0.0).astype(np.intp)
 
     def predict_proba(self, X: Any) -> FloatArray:
         """The probabilities of both classes (columns), for a machine that was trained with ``-b 1``, here or by LIBSVM."""

@@ -134,26 +134,23 @@ class Residual:
     def guess(self, b: float) -> None:
         """Learn all other entries in float32, each with a bound that holds for certain. No solver's word is used.
 
-        It ends early where that decides too few.
+        A solver's word that contradicts leaves an entry open. It ends early where float32 decides too few.
         """
         K, open_ = self.K, np.flatnonzero(~self.exact)
+        told, most = self.v[open_], self.error[open_]
         self.v[open_], self.error[open_] = 0.0, np.inf
         if not (K.dense and RoughProduct.serves(K.kernel, K.n_features, len(self.support))):
-            return
-        kept = K.remembered_roughly(self.support, self.coef)
-        if kept is not None:
-            values, bounds = (each[self.qp.point[open_]] for each in kept)
-            self._learn(open_, values)
-            self.error[open_] = bounds
             return
         rough = RoughProduct(K.kernel, K.X[self.support], self.coef)
         constant = K.kernel.offset * self.coef.sum()
         for start in range(0, len(open_), _AT_ONCE):
-            some = open_[start : start + _AT_ONCE]
-            values, bounds = rough(K.X[self.qp.point[some]], K.n_threads)
+            part = slice(start, start + _AT_ONCE)
+            some = open_[part]
+            values, bounds = rough(K.X, K.n_threads, self.qp.point[some])
             K.n_evals += len(some) * len(self.support)
             known = np.isfinite(bounds)
             self._learn(some[known], values[known] + constant)
+            bounds[np.abs(self.v[some] - told[part]) > bounds + most[part]] = np.inf
             self.error[some] = bounds
             if not start and np.mean(self.undecided(b)[some]) > _MANY_OPEN:
                 return

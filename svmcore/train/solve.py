@@ -379,10 +379,9 @@ def measure(qp: DualQP, K: KernelMatrix, raw: Raw, run: Run, long: float = np.in
     """
     work = product_work(K, int(np.count_nonzero(raw.beta)))
     stopped = raw.status in STOPPED and work > long
-    known = None
-    if raw.residual is not None and (stopped or (run.stopping == "kkt" and raw.status.ok)):
+    known = None if raw.residual is None else Residual(qp, K, raw.beta, raw.residual, raw.residual_error)
+    if known is not None and (stopped or (run.stopping == "kkt" and raw.status.ok)):
         most = min(WORTH_IT, long / work) if stopped else WORTH_IT
-        known = Residual(qp, K, raw.beta, raw.residual, raw.residual_error)
         confirmed = confirm(known, most)
         if confirmed is not None or stopped:
             violation, intercept = confirmed or _own_measures(qp, K, raw)
