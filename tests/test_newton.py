@@ -295,6 +295,36 @@ def test_steps_from_a_matrix_in_single_precision_end_at_the_same_machine(C, monk
         assert one.primal_objective == pytest.approx(other.primal_objective, rel=2e-8)
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("C", [1e2, 1e4, 1e6])
+@pytest.mark.parametrize("n", [230, 500, 1500])
+def test_rows_that_can_be_separated_take_tens_of_steps_whatever_they_cost(n, C):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 220))
+    y = X @ rng.normal(size=220) > 0.0
+    X *= 10.0 ** np.linspace(-2, 2, 220)
+    machine = svmcore.LinearSVC(C=C).fit(X, y)  # a warning would be an error
+    found = machine._fitted.found
+    assert (found.solver, found.status) == ("newton", Status.CONVERGED)
+    assert WORST < found.relative_gap <= 1e-6
+    assert machine.n_iter_ <= 100
+    assert found.primal_objective == pytest.approx(objective(machine, X, y, 0, "squared_hinge", C), rel=1e-9)
+
+
+def test_a_machine_that_is_stopped_while_its_costs_grow_says_its_own_gap():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 220)) * 10.0 ** np.linspace(-2, 2, 220)
+    y = X @ rng.normal(size=220) > 0.0
+    with pytest.warns(UserWarning, match="Stopped at max_iter=30 passes"):
+        machine = svmcore.LinearSVC(C=1e5, max_iter=30).fit(X, y)
+    found = machine._fitted.found
+    assert found.gap > 0.0
+    words = {"kernel": "linear", "loss": "squared_hinge", "fit_intercept": "embedded", "intercept_scaling": 1.0}
+    again = svmcore.certificate(X, np.where(y, 1, -1), found.alpha, found.intercept, C=2e5, **words)
+    assert found.kkt_violation == pytest.approx(again.kkt_violation, rel=1e-6)
+    assert found.gap == pytest.approx(again.gap, rel=1e-6)
+
+
 def test_a_machine_keeps_its_own_rows():
     X, y = rows_and_classes(80, 3, 2)
     machine = svmcore.LinearSVC().fit(X, y)

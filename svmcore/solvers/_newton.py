@@ -30,6 +30,10 @@ from svmcore.solvers._newton_jit import Losses, Surprises
 
 REFRESH = 10  # steps until running sums are computed anew
 PATIENCE = 400  # steps
+# A machine of a squared loss that is not found after LATE steps begins again with smaller costs: those for which C k(x, x) is
+# at most TAME. They grow where the gap is the share RUNG of the primal. Rows that are nearly separable take hundreds of steps
+# at large costs, as each step leads through other pieces; by growing costs it is about thirty.
+LATE, TAME, RUNG = 20, 1e4, 0.5
 LEVEL, LEAST_ROWS, SHARE = 8, 4000, 8  # a start on every 8th row, from so many rows on, and so many of them a feature
 SINGLE, SINGLE_STEPS = (
     200,
@@ -37,6 +41,7 @@ SINGLE, SINGLE_STEPS = (
 )  # from so many dense features on, a machine's first steps come from a matrix in single precision
 ROUGH = 1e-2  # the gap that such a start is worth
 PROXIMAL = 1e-12  # share of its diagonal that an intercept which costs nothing has for a ridge
+LOWER = 1e-12  # share of the primal by which a step is progress that lowers it by so much
 BETTER = 0.5  # a point of a gap above this share of the least is no better: rounding may have decided
 ROUNDING = 1e-15  # of a residual, as a share of the terms that it is made of
 BALANCED = 1e-9  # share of sum |z| that may be missing in the sum of z, where this has to be zero
@@ -327,6 +332,8 @@ class Newton:
     def take(self, z: FloatArray) -> None:
         """Other dual variables, and the sums X'z that belong to them."""
         self.losses.z[:] = z
+        if self.squared:
+            self.losses.stiff[:] = self.weight
         self._sum()
 
     def _sum(self) -> None:
@@ -349,7 +356,7 @@ class Newton:
         self.gap = self.error + excess
         if self.free:
             self.gap += abs(self.w[-1] * self.sums[-1])
-        if self.gap < BETTER * self._least:
+        if self.gap < BETTER * self._least and self.whole:
             self._least = self.gap
             self.best[:] = self.losses.z
 
@@ -362,6 +369,11 @@ class Newton:
     def violation(self) -> float:
         """The KKT violation of the dual variables at w, which is not quite X'z."""
         return violation(self.losses, self.squared, free=self.free)
+
+    @property
+    def whole(self) -> bool:
+        """Whether its costs are all that they have to be."""
+        return self.unit >= 1.0
 
     @property
     def balanced(self) -> bool:
@@ -379,7 +391,9 @@ class Newton:
     def advance(self) -> bool:
         """One step; False where rounding leaves none, or somebody asks to stop."""
         losses, rounds = self.losses, self.rounds
-        if not self.squared and self.error <= loops.ENOUGH * (self.gap - self.error) and self.balanced:
+        if self.squared:
+            self._climb()
+        elif self.error <= loops.ENOUGH * (self.gap - self.error) and self.balanced:
             if self.rounds and self._last <= self.gap <= loops.ROUNDED * self.primal:
                 return False
             self._stiffen()
@@ -403,6 +417,19 @@ class Newton:
         else:
             self._measure()
         return True
+
+    def _climb(self) -> None:
+        """Begin again with smaller costs where steps take long, and go on with larger ones."""
+        if self.steps == LATE and self.whole:
+            bend = float(self.weight.max(initial=0.0)) * self.rows.typical
+            self.unit = min(1.0, TAME / max(bend, TAME))
+        elif not self.whole and self.gap <= RUNG * self.primal:
+            self.unit = min(1.0, loops.STIFFER * self.unit)
+            self.rounds += 1
+        else:
+            return
+        np.multiply(self.weight, self.unit, out=self.losses.stiff)
+        self._place()
 
     def _stiffen(self) -> None:
         """The next round of linear losses."""
@@ -487,10 +514,10 @@ class Newton:
 
 def solve(newton: Newton, near: Callable[[Newton], bool], met: Callable[[Newton], bool], most: int) -> Status:
     """Steps until `near` holds, also after sums that are made anew from the data, and then `met`, which may cost more."""
-    least, since, rounds = np.inf, 0, 0
+    least, lowest, since, rounds = np.inf, np.inf, 0, 0
 
     def ready() -> bool:
-        return newton.balanced and near(newton)
+        return newton.whole and newton.balanced and near(newton)
 
     while True:
         if ready():
@@ -499,9 +526,10 @@ def solve(newton: Newton, near: Callable[[Newton], bool], met: Callable[[Newton]
             if ready() and met(newton):
                 return Status.CONVERGED
         if newton.rounds > rounds:
-            least, since, rounds = np.inf, newton.steps, newton.rounds
-        if newton.gap < least:
-            least, since = newton.gap, newton.steps
+            least, lowest, since, rounds = np.inf, np.inf, newton.steps, newton.rounds
+        if newton.gap < least or newton.primal < (1.0 - LOWER) * lowest:
+            since = newton.steps
+        least, lowest = min(least, newton.gap), min(lowest, newton.primal)
         if newton.steps - since > loops.IDLE or newton.unit > loops.STIFFEST:
             return Status.PRECISION
         if newton.steps >= most:
