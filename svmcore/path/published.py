@@ -48,6 +48,7 @@ from svmcore.path.options import INTERIOR, PublishedOptions
 from svmcore.path.problem import BoxPath
 from svmcore.path.record import Followed, Track, offsets
 from svmcore.path.tracker import Tracker
+from svmcore.problem.measures import middle
 from svmcore.simd.loops import add_weighted_rows
 
 # When something has arrived: a residual within NEAR of zero, relative to lambda; a value within TOUCH of its box, relative to
@@ -192,10 +193,8 @@ class PaperTracker:
         state = self.state
         if not self.equality:
             return 0.0
-        if self.m:
-            return float(np.mean(state.resid[self.elbow]))
-        ends = [state.resid[state.side == UP].min(initial=np.inf), state.resid[state.side == LOW].max(initial=-np.inf)]
-        return float(np.mean([e for e in ends if np.isfinite(e)]))
+        on, up, low = (state.resid[part] for part in (self.elbow, state.side == UP, state.side == LOW))
+        return middle(on.size, on.sum(), float(low.max(initial=-np.inf)), float(up.min(initial=np.inf)))
 
     def _fetch(self, wanted: IntArray) -> None:
         if not self.store.whole and wanted.size:

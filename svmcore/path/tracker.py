@@ -29,6 +29,7 @@ from svmcore.path.headway import STALLED, Headway
 from svmcore.path.log_jit import KNOTS, loosen_chord
 from svmcore.path.problem import BoxPath
 from svmcore.path.record import REFRESH_EVERY, Followed, Recorder
+from svmcore.problem.measures import middle
 from svmcore.simd.vector import BIG
 
 GAP = 1e-9
@@ -452,15 +453,9 @@ class Tracker:
         """The bias that suits the elbow. Without an elbow it is the middle of what the sides allow."""
         if not self.equality:
             return 0.0
-        state = self.state
-        if self.m:
-            return float(np.mean(resid[self.elbow]))
-        up, low = state.side == ej.UP, state.side == ej.LOW
-        top = float(np.min(resid[up])) if up.any() else None
-        bottom = float(np.max(resid[low])) if low.any() else None
-        if top is None or bottom is None:
-            return top if bottom is None else bottom  # type: ignore[return-value]
-        return 0.5 * (top + bottom)
+        side, on = self.state.side, resid[self.elbow]
+        top, bottom = resid[side == ej.LOW].max(initial=-np.inf), resid[side == ej.UP].min(initial=np.inf)
+        return middle(on.size, on.sum(), float(top), float(bottom))
 
     def _balance(self) -> None:
         """Restore sum beta = 0 after clipping. Values nearest to the middle of their boxes change first."""

@@ -52,9 +52,13 @@ def bias(qp: DualQP, beta: FloatArray, v: FloatArray) -> float:
         return 0.0
     free = (beta > qp.lower) & (beta < qp.upper)
     count = np.count_nonzero(free)
+    return middle(count, v[free].sum(), *((0.0, 0.0) if count else extremes(qp, beta, v)))
+
+
+def middle(count: Any, total: Any, top: float, bottom: float) -> float:
+    """A bias: the mean of so many free residuals. When there is none, the midpoint of the extremes, or the one there is."""
     if count:
-        return float(v[free].sum() / count)
-    top, bottom = extremes(qp, beta, v)
+        return float(total / count)
     if np.isinf(top):
         return 0.0 if np.isinf(bottom) else bottom
     return top if np.isinf(bottom) else 0.5 * (top + bottom)
