@@ -550,7 +550,6 @@ def test_cv_of_one_class_learns_the_second_class_alone(run, tmp_path):
         ("--epsilon", "1"),
         ("--classes", "ovr"),
         ("--class-weight", "balanced"),
-        ("--eps", "0.1"),
     ):
         status, _, err = run("cv", "o.csv", "--one-class", *words)
         assert status == 2

@@ -178,29 +178,10 @@ def test_a_process_that_the_same_interrupt_ended_leaves_what_was_complete(monkey
     with SharedProgress(None, None, 0) as progress:
         progress.more(4)
         progress.control._interrupted = 0.0 if interrupted else None
-        tasks, numbers = [(k,) for k in range(4)], [[k] for k in range(4)]
+        tasks, numbers = [(k,) for k in range(4)], list(range(4))
         if interrupted:
             assert progress.gathered(lambda k: 10 * k, tasks, 2, numbers) == [0, 10, None, None]
             assert progress.n_done == 2
         else:
             with pytest.raises(RuntimeError):
                 progress.gathered(lambda k: 10 * k, tasks, 2, numbers)
-
-
-def test_a_band_that_is_ended_in_its_first_round_keeps_complete_folds(monkeypatch):
-    from svmcore.cv import job
-    from svmcore.cv.estimate import Estimate
-
-    monkeypatch.setattr(job, "estimate", lambda *_: Estimate(1e6, 1e6, True))
-    X, y = noisy(90, share=0.4)
-    options = {"cv": 4, "gamma": 0.3, "C_min": 1e-2, "C_max": 1.0, "eps": 0.1}
-    exact = svmcore.cv_path(X, y, **{**options, "eps": None})
-    first = 5  # values of C of the first round
-    with pytest.warns(svmcore.ConvergenceWarning, match="ended early .callback.: 2 of 4 folds are complete"):
-        cv = svmcore.cv_path(X, y, callback=lambda report: report.n_done == 2 * first + 3, **options)
-    assert len(cv.folds) == 2
-    assert not cv.stats["certified"]
-    C = np.geomspace(1.01e-2, 0.99, 200)
-    low, high = cv.band(C)
-    truth = exact.fold_errors(C)[:2].mean(axis=0)
-    assert ((low <= truth + 1e-12) & (truth <= high + 1e-12)).all()

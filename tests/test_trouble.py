@@ -17,7 +17,6 @@ from checkouts import PROGRAM, ROOT, checkout, files, finish, finish_all, posix,
 
 import svmcore
 from svmcore.compiler import files as _files
-from svmcore.cv import job
 from svmcore.distributed import train_linear, train_svc
 
 pytestmark = pytest.mark.once
@@ -164,8 +163,6 @@ INTERRUPTED = """
 import os, signal, sys, threading, time, warnings
 import numpy as np
 import svmcore
-from svmcore.cv import job
-from svmcore.cv.estimate import Estimate
 signal.signal(signal.SIGINT, signal.default_int_handler)
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(0)
@@ -173,16 +170,12 @@ X = rng.normal(size=(500, 8))
 y = np.where(X[:, :2].sum(axis=1) + rng.normal(size=500) > 0, 1, -1)
 k = np.digitize(X[:, 0] + 0.3 * rng.normal(size=500), [-0.5, 0.5])
 two, three = (svmcore.cv_path(X, labels, gamma=0.05, C_max=10.0) for labels in (y, k))
-def band():
-    job.estimate = lambda *_: Estimate(1.0, 50.0, True)
-    return svmcore.cv_path(X[:150], y[:150], cv=3, gamma=0.05, C_max=1.0, eps=0.1).band(1.0)
 calls = {
     "calibrate": lambda: two.calibrate("venn-abers", 4.4).predict_proba(X[:9]),
     "calibrate several": lambda: three.calibrate("sigmoid", 4.4).predict_proba(X[:9]),
     "classes": lambda: svmcore.train_classes(X, k, 1e5, gamma=0.05, tol=1e-9).decision_function(X[:9]),
     "cv of classes": lambda: svmcore.cv_path(X, k, gamma=0.05, C_max=10.0, n_jobs=2).error(1.0),
     "search": lambda: svmcore.cv_path(X[:150], y[:150], gamma="search", C_max=10.0).error(1.0),
-    "band": band,
 }
 for name, call in calls.items():
     begin = time.perf_counter()
@@ -213,11 +206,11 @@ for name, call in calls.items():
 @posix
 @pytest.mark.compiled
 @pytest.mark.parametrize("count", [1, pytest.param(25, marks=pytest.mark.slow)])
-def test_ctrl_c_at_any_moment_of_calibrations_classes_and_bands(count):
+def test_ctrl_c_at_any_moment_of_calibrations_and_classes(count):
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, str(count)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     lines = [line.split(" | ") for line in done.stdout.splitlines()]
-    assert len(lines) == 6 * (count + 1)
+    assert len(lines) == 5 * (count + 1)
     for name, said in lines:
         right, held, waited = said.split()
         assert (right, held) == ("True", "True"), name
@@ -258,32 +251,6 @@ def test_a_checkpoint_of_any_round_leads_to_the_same_answer(tmp_path, train, cou
                 assert "checkpoint" in str(error)  # noqa: PT017  (it may be no error at all)
             else:
                 assert abs(rest.objective - whole.objective) <= 1e-5 * abs(whole.objective)
-
-
-# ---- certified bands -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [3, pytest.param(60, marks=pytest.mark.slow)])
-def test_a_band_holds_the_exact_curve(monkeypatch, count):
-    from svmcore.cv.estimate import Estimate
-
-    for seed in range(count):
-        rng = np.random.default_rng(seed)
-        n = int(rng.integers(20, 70))
-        X = np.round(rng.normal(size=(n, 2)), int(rng.integers(0, 3)))  # rows may be equal
-        y = np.where(X[:, 0] + rng.normal(size=n) > rng.normal(scale=0.5), 1, -1)
-        y[:4] = [1, -1, 1, -1]
-        words = {"cv": 2, "gamma": 0.7, "C_max": 20.0, "C_min": 0.01, "random_state": seed}
-        exact = svmcore.cv_path(X, y, **words)
-        with monkeypatch.context() as patch, warnings.catch_warnings():
-            patch.setattr(job, "estimate", lambda *_: Estimate(1.0, 50.0, True))
-            warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
-            found = svmcore.cv_path(X, y, **words, eps=0.02)
-        at = np.geomspace(0.0101, 19.9, 300)
-        low, high = found.band(at)
-        assert np.all(low <= exact.error(at) + 1e-12)
-        assert np.all(exact.error(at) <= high + 1e-12)
-        assert not found.stats["certified"] or exact.best_error >= found.best_error - 0.02 - 1e-12
 
 
 # ---- nu at its ends --------------------------------------------------------------------------------------------------

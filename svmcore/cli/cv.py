@@ -68,13 +68,10 @@ def add_cv(report: Report, found: PathCV, rule: str = "min") -> None:
     shown = percent if found.score in ("error", "balanced_error", "auc") else number
     gamma = "" if found.best_gamma is None or found.gammas.size < 2 else f" and gamma {found.best_gamma:.6g}"
     early = "" if found.ended == "done" else f"; ended early ({found.ended.replace('_', ' ')})"
-    certified = found.stats.get("certified")
-    way = "exact" if certified is None else f"no C is better by more than {shown(found.stats['eps'])}"
-    way = "with certified bounds" if certified is False else way
     deviation = "one fold has no standard error" if math.isnan(spread) else f"standard error {shown(spread)}"
     report.add(
         "validation",
-        f"{name} {shown(found.best_error)} for {interval(low, high)}{gamma} (mean of {len(found.folds)} folds, {way}; "
+        f"{name} {shown(found.best_error)} for {interval(low, high)}{gamma} (mean of {len(found.folds)} folds, exact; "
         f"{deviation}){early}",
         error=found.best_error, standard_error=None if math.isnan(spread) else spread, C_from=low, C_to=high,
         best_C=found.best_C, folds=len(found.folds), score=found.score, gamma=found.best_gamma,
@@ -102,7 +99,7 @@ def cv(args: argparse.Namespace) -> int:
     options = problem_of(args, table) | _loss(args)
     found = cross_validated(
         "cv", args.quiet, table.X, table.y, cv=folds(args.cv), score=args.score, random_state=args.seed,
-        time_limit=clock.left, classes=args.classes or "ovo", eps=args.eps, n_jobs=args.jobs, **options, **ends_of(args),
+        time_limit=clock.left, classes=args.classes or "ovo", n_jobs=args.jobs, **options, **ends_of(args),
     )  # fmt: skip
     C = chosen(found, args.rule)
     with warnings_as_lines():
@@ -150,7 +147,7 @@ def _loss(args: argparse.Namespace) -> dict[str, Any]:
     if args.one_class:
         given = {
             "--svr": args.svr, "--epsilon": args.epsilon, "--classes": args.classes, "--class-weight": args.class_weight,
-            "--eps": args.eps, "--loss": args.loss, "--tau": args.tau,
+            "--loss": args.loss, "--tau": args.tau,
         }  # fmt: skip
         for name, value in given.items():
             if value not in (None, False):

@@ -241,8 +241,6 @@ COMMANDS = (
         _opt("--rule", "where to train: at the C with the least error (min, default); within one standard error of it at the "
                 "smallest C (1se), or at that with the fewest support vectors (smallest)", ("min", "1se", "smallest"),
                 default="min"),
-        _opt("--eps", "where memory is too small for exact paths: stop where no C can be better by more than E (0.01 is one "
-                "per cent)", float, "E"),
         _opt("--seed", "another number deals out other folds (default 0)", int, "N", default=0),
         _opt("--jobs", "so many paths side by side; -1: one per processor (default 1)", int, "N"),
         _opt("--test", "other data, to test the machine at the end", metavar="DATA"),

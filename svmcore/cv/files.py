@@ -10,7 +10,6 @@ import numpy as np
 
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
-from svmcore.cv.band import FitMember, FitStrand
 from svmcore.cv.goals import Goal, divided
 from svmcore.cv.members import Member, Span, Strand, Study, features_of, without_features
 from svmcore.cv.result import Curves, PathCV
@@ -59,20 +58,13 @@ def cv_fields(cv: PathCV) -> dict[str, Any]:
     fields |= {name: value for name, value in optional.items() if value is not None} | feature_fields(study.X)
     for k, mean in enumerate(cv._means):
         fields |= _packed(f"scores{k}", mean.curves.scores) | _packed(f"supports{k}", mean.curves.supports)
-        if mean.curves.band is not None and mean.curves.fits is not None:
-            fields |= _packed(f"lower{k}", mean.curves.band[0]) | _packed(f"upper{k}", mean.curves.band[1])
-            fields[f"fits{k}"] = mean.curves.fits
     rests: dict[str, Path | None] = {}
     for k, member in enumerate(cv._members):
         fields |= {f"member{k}_train": member.train, f"member{k}_test": member.test}
         for j, strand in enumerate(member.strands):
             name = f"member{k}_{j}_"
-            if isinstance(strand, FitStrand):
-                alphas = strand.alphas
-                fields |= {name + "Cs": np.array(list(alphas)), name + "alphas": np.array(list(alphas.values()))}
-            else:
-                fields |= {name + "until": np.array(strand.until)} | _named(name, strand.path)
-                rests[f"rest{j}_"] = strand.rest
+            fields |= {name + "until": np.array(strand.until)} | _named(name, strand.path)
+            rests[f"rest{j}_"] = strand.rest
     for name, rest in rests.items():
         fields |= _named(name, rest)
     return fields
@@ -133,40 +125,31 @@ def assembled(parts: dict[str, Any]) -> PathCV:
         parts.get("score_shares"),
         goal,
     )
-    members = [_member(k, parts, study, about["gammas"][about["best"]]) for k in range(int(about["n_members"]))]
+    if "fits0" in parts:
+        raise ValueError("it holds a certified band, which only svmcore 0.2 has")
+    members = [_member(k, parts, study) for k in range(int(about["n_members"]))]
     curves = []
     for k, gamma in enumerate(about["gammas"]):
         scores = _unpacked(f"scores{k}", parts)
-        band = None
-        if f"fits{k}" in parts:
-            band = _unpacked(f"lower{k}", parts), _unpacked(f"upper{k}", parts)
         own = members if k == about["best"] else None
-        curves.append(Curves(gamma, scores, _unpacked(f"supports{k}", parts), own, band, parts.get(f"fits{k}")))
+        curves.append(Curves(gamma, scores, _unpacked(f"supports{k}", parts), own))
     return PathCV(study, score, curves, about["stats"], about["ended"])
 
 
-def _member(k: int, parts: dict[str, Any], study: Study, gamma: Any) -> Any:
+def _member(k: int, parts: dict[str, Any], study: Study) -> Member:
     """A fold's machines."""
     train, test = (parts[f"member{k}_{name}"].astype(np.int64) for name in ("train", "test"))
     if test.size == 0 or min(train.min(), test.min()) < 0 or max(train.max(), test.max()) >= study.n:
         raise ValueError("a fold names rows that are not there")
-    strands: list[Any] = []
+    strands = []
     for j, part in enumerate(study.division.parts):
         name, rows = f"member{k}_{j}_", train[part.holds(study.codes[train])]
-        if name + "Cs" in parts:
-            alphas = parts[name + "alphas"].astype(np.float64)
-            if alphas.shape != (parts[name + "Cs"].size, rows.size):
-                raise ValueError("dual variables and rows do not belong together")
-            strands.append(FitStrand(gamma, part, rows, dict(zip(parts[name + "Cs"].tolist(), alphas, strict=True))))
-            continue
         rest, rest_rows = None, None
         if f"rest{j}_kernel" in parts:
             rest_rows = np.flatnonzero(part.holds(study.codes))
             rest = _path(f"rest{j}_", parts, study, rest_rows, part)
         path = _path(name, parts, study, rows, part) if name + "kernel" in parts else None
         strands.append(Strand(rows, path, float(parts[name + "until"]), rest, rest_rows))
-    if isinstance(strands[0], FitStrand):
-        return FitMember(train, test, tuple(strands))
     return Member(train, test, study.ratio(train), tuple(strands))
 
 

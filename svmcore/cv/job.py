@@ -9,7 +9,6 @@ import numpy as np
 from svmcore._errors import CostWarning, StoppedError, warn
 from svmcore._types import FloatArray
 from svmcore.base.parallel import run_all
-from svmcore.cv.band import band_of, check_kernel
 from svmcore.cv.estimate import SLOW, estimate
 from svmcore.cv.folds import Fold
 from svmcore.cv.gammas import Fixed
@@ -92,8 +91,8 @@ class Job(NamedTuple):
             margin = f"with {costs.elbow:,.0f} points on the margin"
             if costs.too_large:
                 warn(
-                    f"{about}, {margin}, whose matrix may not fit into memory. Remedy: a smaller C_max, a sample of the "
-                    "rows, or eps=0.1 for a certified band, which needs little memory and much more time.",
+                    f"{about}, {margin}, whose matrix may not fit into memory. Remedy: a smaller C_max, or a sample of the "
+                    "rows.",
                     CostWarning,
                 )
             elif costs.seconds > SLOW:
@@ -103,43 +102,6 @@ class Job(NamedTuple):
                     CostWarning,
                 )
         return self.run(plan)
-
-    def run_cheaper(self, plan: Fixed, eps: float) -> FoundCurves:
-        """The exact curves where memory holds them, for they are quicker, too; else a certified band for every gamma."""
-        check_kernel(self.study, plan.first()[0])
-        with self.progress:
-            costs = estimate(self.study, plan.first()[0], self.folds)
-        shown = {"estimated_seconds": costs.seconds, "estimated_elbow": costs.elbow, "eps": eps}
-        about = (
-            f"paths of all folds take about {costs.seconds:.3g} s a gamma, with {costs.elbow:,.0f} points on the margin"
-        )
-        if not costs.too_large:
-            if costs.seconds > 0.0:
-                self.progress.say(f"{about}: exact curves")
-            found = self.run(plan)
-        else:
-            self.progress.say(f"{about}, too many for memory: fits with certified bounds in between")
-            found = self.run_bands(plan, eps)
-        return found._replace(stats=found.stats | shown)
-
-    def run_bands(self, plan: Fixed, eps: float) -> FoundCurves:
-        """A certified band for every gamma."""
-        curves: dict[float | None, Curves] = {}
-        wanted, complete = plan.first(), True
-        with self.progress:
-            while wanted and not self.progress.ended():
-                for gamma in wanted:
-                    band, certain = band_of(self.study, self.score, gamma, self.folds, eps, self.progress, self.n_jobs)
-                    complete &= certain
-                    if band is not None:
-                        bounds = band.lower, band.upper
-                        curves[gamma] = Curves(gamma, list(band.scores), band.supports, band.members, bounds, band.Cs)
-                curves, least = _pruned(curves)
-                wanted = plan.more(least) if least else []
-        if not curves:
-            self._nothing()
-        stats = {"n_gammas": len(curves), "n_fits": self.progress.n_done, "eps": eps, "certified": complete}
-        return self._found(curves, stats | {"max_gap": 0.0, "n_loose": 0})
 
     def _nothing(self) -> None:
         if self.progress.reason == "interrupted":
@@ -160,7 +122,7 @@ class Job(NamedTuple):
             tasks = self._completed(gammas, tasks, grams)
         kernels = {gamma: Gram(grams, gamma, study.spec(gamma)) for gamma in gammas}
         arguments = [(study, self.score, task, kernels[task.gamma], self.progress) for task in tasks]
-        every = self.progress.gathered(run_task, arguments, self.n_jobs, [[task.number] for task in tasks])
+        every = self.progress.gathered(run_task, arguments, self.n_jobs, [task.number for task in tasks])
         whole, gamma_of = [], []
         for first in range(0, len(tasks), len(parts)):
             machines = every[first : first + len(parts)]

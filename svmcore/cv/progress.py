@@ -184,27 +184,21 @@ class SharedProgress:
         return False
 
     def gathered(
-        self, function: Callable[..., T], tasks: list[tuple[Any, ...]], n_jobs: int | None, numbers: list[list[int]]
+        self, function: Callable[..., T], tasks: list[tuple[Any, ...]], n_jobs: int | None, numbers: list[int]
     ) -> list[T | None]:
-        """`function(*task)` of every task; None of those that were ended before. `numbers`: the paths of each task."""
+        """`function(*task)` of every task; None of those that were ended before. `numbers`: of their paths."""
         found: list[T | None] = []
         try:
-            for result, paths in zip(run_all(function, tasks, n_jobs), numbers, strict=True):
+            for result, number in zip(run_all(function, tasks, n_jobs), numbers, strict=True):
                 found.append(result)
                 if result is not None:
-                    for number in paths:
-                        self.finish(number)
+                    self.finish(number)
         except Exception:
             if not (self.ended() and self.reason == "interrupted"):
                 raise  # where it is no process that the same Ctrl-C has ended, before its first task
         if self._raised is not None:
             raise self._raised
         return found + [None] * (len(tasks) - len(found))
-
-    def say(self, sentence: str) -> None:
-        """One more line, where lines are wanted."""
-        if self.verbose:
-            sys.stderr.write(f"cv: {sentence}\n")
 
     def finish(self, task: int) -> None:
         """A path is complete; it may be said twice."""

@@ -34,17 +34,12 @@ _COLUMNS = 100  # folds that have a column each in a table
 
 
 class Curves(NamedTuple):
-    """What is known of one gamma: the score of every fold and its number of support vectors over C, and its machines.
-
-    Where it is not exact, there is a `band` of lower and upper bounds by fold, and the values of C of the `fits`.
-    """
+    """What is known of one gamma: the score of every fold and its number of support vectors over C, and its machines."""
 
     gamma: float | None
     scores: list[Curve]
     supports: list[StepCurve]
     members: Sequence[Any] | None = None
-    band: tuple[list[StepCurve], list[StepCurve]] | None = None
-    fits: FloatArray | None = None
 
     @property
     def C_range(self) -> tuple[float, float]:
@@ -119,13 +114,8 @@ class Mean:
 
     @property
     def best_C(self) -> float:
-        """The middle of the best interval; of a band the fit in that interval that is nearest to it."""
-        middle = self.curve.best_C
-        if self.curves.fits is None:
-            return middle
-        low, high = self.curve.best_interval
-        fits = self.curves.fits[(self.curves.fits >= low) & (high >= self.curves.fits)]
-        return float(fits[np.argmin(np.abs(np.log(fits / middle)))])
+        """The middle of the best interval."""
+        return self.curve.best_C
 
     @property
     def threshold(self) -> float:
@@ -271,10 +261,9 @@ class PathCV:
     def __repr__(self) -> str:
         low, high = self.best_interval
         gamma = "" if self.best_gamma is None else f"gamma {self.best_gamma:.4g}, "
-        every = "every C" if self._mean(None).curves.band is None else "certified for C"
         return (
             f"<PathCV: {self.score} {self._least('+-')} at C = {self.best_C:.4g} (as good: {low:.4g} to {high:.4g}), {gamma}"
-            f"{len(self._members)} folds, {every} from {self._range[0]:.3g} to {self._range[1]:.3g}"
+            f"{len(self._members)} folds, every C from {self._range[0]:.3g} to {self._range[1]:.3g}"
             f"{'' if self.ended == 'done' else ', ' + self.ended}>"
         )
 
@@ -351,16 +340,6 @@ class PathCV:
         flat, scalar = self._Cs(C)
         out = self._mean(gamma).support(flat)
         return float(out[0]) if scalar else out
-
-    def band(self, C: Any, gamma: Any = None) -> tuple[Any, Any]:
-        """A lower and an upper bound of the error at C; they are equal where the curve is exact (without `eps`)."""
-        flat, scalar = self._Cs(C)
-        mean = self._mean(gamma)
-        if mean.curves.band is None:
-            low = high = mean.curve(flat)
-        else:
-            low, high = (np.mean([curve(flat) for curve in side], axis=0) for side in mean.curves.band)
-        return (float(low[0]), float(high[0])) if scalar else (low, high)
 
     # ---- the choice ------------------------------------------------------------------------------------------------
 

@@ -76,14 +76,6 @@ class Score(NamedTuple):
         truth, weight, cost = self._costs(codes, test)
         return cost_curve(outcome, truth, cost, weight, C_range)
 
-    def bounds(self, possible: Any, codes: IntArray, test: IntArray) -> tuple[float, float]:
-        """The least and the largest score where rows may get any of the `possible` classes."""
-        truth, weight, cost = self._costs(codes, test)
-        each = cost[truth]
-        ends = [np.where(possible, each, np.inf).min(axis=1), np.where(possible, each, -np.inf).max(axis=1)]
-        total = float(weight.sum())
-        return float(weight @ ends[0]) / total, float(weight @ ends[1]) / total
-
     def _costs(self, codes: IntArray, test: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """The classes of validation rows, their weights, and what mistakes cost."""
         truth = codes[test]

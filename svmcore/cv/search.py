@@ -44,7 +44,7 @@ def cv_path(
     lambda_max: float | None = None, lambda_min: float | None = None, C_min: float | None = None,
     C_max: float | None = None, n_jobs: int | None = None, random_state: int | None = None,
     time_limit: float | None = None, callback: Callable[[CVProgress], Any] | None = None, verbose: int = 0,
-    cache_mb: float | None = None, eps: float | None = None, classes: str = "ovo",
+    cache_mb: float | None = None, classes: str = "ovo",
 ) -> PathCV:  # fmt: skip
     """Cross-validate a support vector machine, for classes or for numbers, for every C at once, exactly.
 
@@ -79,10 +79,6 @@ def cv_path(
     random_state : seed of the folds; None is 0.
     time_limit, callback, Ctrl-C : end early and keep the folds that are complete. verbose : a progress line on stderr.
     cache_mb : memory for kernel rows of one path.
-    eps : where memory is too small for exact paths (by an estimate from two samples): fits at some values of C, with
-        certified bounds in between (`PathCV.band`), until no C of the range can be better than the best fit by more than
-        `eps`. The range then begins at 1e-6 of its end, or C_min. Elsewhere the curves are exact, which takes less time, and
-        the bounds are equal. `stats` has the estimate, and `verbose` says what was chosen.
     classes : how more than two classes are told apart, all machines at the same C: "ovo", by a vote of one machine for every
         pair; or "ovr", by the largest value of one machine for every class. See `train_classes`.
 
@@ -130,7 +126,7 @@ def cv_path(
     shared = study.rowwise and leaves_one_out(folds, study.n)
     job = Job(study, folds, judge, progress, n_jobs, worker_count(n_jobs), shared)
     plan = plan_of(study, gamma)
-    found = job.run_exact(plan) if eps is None else job.run_cheaper(plan, _eps(eps, score, goal))
+    found = job.run_exact(plan)
     _speak(found, len(folds))
     if not study.form["standardize"]:
         by_scale = isinstance(gamma, str) and gamma == "scale"
@@ -205,14 +201,6 @@ def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[flo
     return low, None if lambda_max is None else border.number("lambda_max", lambda_max, low=low)
 
 
-def _eps(eps: Any, score: str, goal: Goal) -> float:
-    if goal.loss != HINGE:
-        raise InputError(f"eps= goes with loss={HINGE!r}; with loss={goal.loss!r} leave it out")
-    if score not in ("error", "balanced_error"):
-        raise InputError(f'eps= goes with score="error" or "balanced_error"; with score={score!r} leave it out')
-    return border.number("eps", eps, low=0.0, strict=True)
-
-
 def _speak(found: FoundCurves, n_folds: int) -> None:
     stats = found.stats
     if found.ended != "done":
@@ -220,13 +208,6 @@ def _speak(found: FoundCurves, n_folds: int) -> None:
             f"the cross-validation ended early ({found.ended}): {stats['n_folds']} of {n_folds} folds are complete, "
             f"{stats['n_paths']} of {stats['n_planned']} paths. The error is the mean over these, and less certain. Remedy: "
             "a larger limit, a smaller C_max, or fewer folds or gammas.",
-            ConvergenceWarning,
-        )
-    elif not stats.get("certified", True):
-        warn(
-            f"the band is not as narrow as eps={stats['eps']:g} everywhere: for some C the bounds at the fits themselves are "
-            "wider, since the intercept is not unique there (no vector is on the margin). What the band says holds. "
-            "Remedy: a larger eps, or cv_path without eps.",
             ConvergenceWarning,
         )
     if stats["n_loose"]:

@@ -89,14 +89,6 @@ def draw_curve(cv: PathCV, ax: Any, *, gamma: Any = None) -> None:
         edges, np.append(value, value[-1]), drawstyle="steps-post", color=NEGATIVE, linewidth=1.6, rasterized=many,
         label="mean, and its standard error",
     )  # fmt: skip
-    if mean.curves.band is not None:
-        cells = np.geomspace(*limits, _STEPS)
-        inner = np.sqrt(cells[:-1] * cells[1:])
-        sides = [factor * np.mean([curve(inner) for curve in side], axis=0) for side in mean.curves.band]
-        ax.fill_between(
-            cells, *(np.append(side, side[-1]) for side in sides), step="post", color=MUTED, alpha=0.35, linewidth=0,
-            label="certified band", rasterized=True,
-        )  # fmt: skip
     best, least = mean.best_C, mean.curve.minimum
     ax.axvspan(*np.clip(mean.curve.best_interval, *limits), color=MARGIN, alpha=0.25, linewidth=0, zorder=0)
     ax.plot([best], [factor * least], "o", color=MARGIN, markersize=6, zorder=4, label=f"best, C = {short(best)}")
@@ -108,8 +100,7 @@ def draw_curve(cv: PathCV, ax: Any, *, gamma: Any = None) -> None:
     )  # fmt: skip
     _frame(ax, limits, value, spread)
     ax.set_ylabel(label)
-    way = "every C" if mean.curves.fits is None else f"{mean.curves.fits.size} values of C"
-    ax.set_title(f"{len(mean.curves.scores)} folds, {way}", pad=22, loc="left")
+    ax.set_title(f"{len(mean.curves.scores)} folds, every C", pad=22, loc="left")
     ax.set_title(f"least {write(least)} at C = {short(best)}", loc="right", color=MARGIN, fontsize=8.5, pad=22)
     ax.legend(loc="best")
     _support_on_top(mean, ax, limits)
