@@ -15,10 +15,13 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore.distributed import DaskLinearSVC, DaskSVC, band, linear, rounds, scan, train_linear, train_svc
+from svmcore.distributed import band, linear, rounds, scan, train_linear, train_svc
 
 pytest.importorskip("dask", reason="needs dask")
 pytest.importorskip("distributed", reason="needs distributed")
+pytest.importorskip("sklearn", reason="needs scikit-learn")
+from svmcore.distributed import DaskLinearSVC, DaskSVC
+
 pytestmark = [
     pytest.mark.once,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -31,14 +34,14 @@ ENDLESS = 300.0  # seconds: a call takes less than one, and what takes as many w
 
 
 @contextmanager
-def two_workers(folder):
+def two_workers(folder, memory="2GB"):
     """The client of a new cluster, on ports of its own, which waits as long as a busy machine takes."""
     import dask
     from distributed import Client, LocalCluster
 
     here = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(rounds.__file__).split("/svmcore/distributed")[0], here])
-    words = {"dashboard_address": ":0", "memory_limit": "2GB", "local_directory": str(folder), "silence_logs": 50}
+    words = {"dashboard_address": ":0", "memory_limit": memory, "local_directory": str(folder), "silence_logs": 50}
     patience = {f"distributed.comm.timeouts.{what}": "600s" for what in ("connect", "tcp")}
     patience["distributed.scheduler.allowed-failures"] = 99  # so many workers that one task may lose
     with (
@@ -133,7 +136,7 @@ def _killing(monkeypatch, client, stages):
         monkeypatch.setattr(owner, method, call)
 
     hooked(dask_engine.Dask, "run", lambda engine: True)
-    for method in ("_turned", "_question"):
+    for method in ("turn", "question"):
         hooked(linear.Linear, method, lambda fit: fit.engine.name == "dask")
     return killed
 
@@ -429,8 +432,8 @@ def at_stages(monkeypatch, act):
     for method in ("workers", "sources", "gather", "losses"):
         hooked(dask_engine.Dask, method)
     hooked(dask_engine.Dask, "run", lambda function, tasks: function.__name__)
-    for method in ("_turned", "_question"):
-        hooked(linear.Linear, method, lambda stage, args: stage.__name__)
+    for method in ("turn", "question"):
+        hooked(linear.Linear, method, lambda stage, *args: stage.__name__)
 
 
 def stages(monkeypatch, call):
@@ -519,7 +522,7 @@ def one_process(folder):
     [
         (train_svc, "gather"),
         pytest.param(train_svc, "run advance", marks=pytest.mark.ci),
-        *(pytest.param(train_linear, stage, marks=pytest.mark.ci) for stage in ("_turned take", "run member")),
+        *(pytest.param(train_linear, stage, marks=pytest.mark.ci) for stage in ("turn take", "run member")),
     ],
 )
 def test_a_scheduler_that_is_killed_in_the_middle_of_a_call_ends_it(tmp_path, few, train, stage, monkeypatch):
@@ -537,7 +540,7 @@ def test_a_scheduler_that_is_killed_in_the_middle_of_a_call_ends_it(tmp_path, fe
 @pytest.mark.parametrize("train", [train_linear, train_svc])
 def test_a_cluster_that_is_closed_in_the_middle_of_a_call_ends_it(mortal, few, train, monkeypatch):
     close = threading.Thread(target=mortal.cluster.close)
-    stage = "_turned look" if train is train_linear else "run survey"
+    stage = "turn look" if train is train_linear else "run survey"
     said = disturbed(monkeypatch, stage, close.start, lambda: whole(train, few, mortal))
     close.join()
     assert AGAIN in said
@@ -552,9 +555,55 @@ def test_a_cluster_without_workers_is_not_waited_for_without_end(mortal, few, tr
     monkeypatch.setattr(dask_engine, "_LOOK", 0.5)
     words = f"no worker was there for 5 seconds, or the scheduler did not answer; start workers, and {AGAIN}"
     leave = lambda: mortal.cluster.scale(0)  # noqa: E731
-    stage = "_turned look" if train is train_linear else "run survey"
+    stage = "turn look" if train is train_linear else "run survey"
     assert disturbed(monkeypatch, stage, leave, lambda: whole(train, few, mortal)) == words
     assert ended(lambda: whole(train, few, mortal)) == words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("train", "n"), [(train_linear, 500_000), (train_svc, 60_000)])
+def test_processes_of_one_gigabyte_are_enough(tmp_path, train, n):
+    """None is killed, paused or begun again, the answer is that of one process, and nothing stays behind."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 20)).astype(np.float32)
+    y = np.sign(
+        (X[:, :5] ** 2).sum(axis=1) - 5.0 + rng.normal(size=n) if train is train_svc else X[:, 0] + rng.normal(size=n)
+    )
+    words = {"gamma": 0.05} if train is train_svc else {}
+    with two_workers(tmp_path, memory="1GB") as client:
+        before = client.run(os.getpid)
+        found = train(X, y, parts=16, client=client, **words)
+        assert client.run(os.getpid) == before
+        assert not any(client.run(_too_much).values())
+        assert found.stats["lost"] == []
+        assert found.converged
+        assert found.relative_gap < 1e-4
+        same_bits(found, train(X, y, parts=16, **words))
+        local = found.to_local()
+        assert (
+            abs(svmcore.certificate(X, y, local.alpha, local.intercept, C=1.0, **_kernel(words)).kkt_violation) <= 1e-3
+        )
+        del found
+        patience = time.monotonic() + ENDLESS
+        while any(client.has_what().values()) and time.monotonic() < patience:
+            time.sleep(0.05)
+        assert not any(client.has_what().values())
+
+
+def _kernel(words):
+    return words or {"kernel": "linear"}
+
+
+def _too_much(dask_worker):
+    """Whether a worker was ever near its limit: above the share at which dask pauses it."""
+    import resource
+
+    limit = dask_worker.memory_manager.memory_limit
+    assert limit == 10**9
+    return (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        > dask_worker.memory_manager.memory_pause_fraction * limit
+    )
 
 
 @pytest.mark.slow

@@ -155,7 +155,7 @@ def test_the_bound_on_single_precision_holds(dear):
         ours = train_svc(X.astype(np.float32), y, parts=3, working_set=500)
     coef = np.concatenate(ours.alpha) * y
     exact = svmcore.certificate(X.astype(np.float32), y, np.abs(coef), ours.intercept, C=1.0)
-    fields = np.concatenate([state.field[: part.n] for part, state in fit[0]._pairs(fit[0].stand.states)])
+    fields = np.concatenate([state.field[: part.n] for part, state in fit[0].pairs(fit[0].stand.states)])
     Z = X.astype(np.float32).astype(np.float64)
     distances = ((Z[:, None, :] - Z[None, :300]) ** 2).sum(-1)
     K = np.exp(-distances / (20 * Z.var()))
@@ -224,7 +224,9 @@ def test_a_checkpoint_whose_point_is_not_allowed_is_refused(tmp_path, value):
     train_svc(X, y, parts=2, checkpoint=file, working_set=50)
     with np.load(file) as stored:
         arrays = dict(stored)
-    arrays["values_0"] = np.where(np.arange(len(arrays["values_0"])) == 0, value, arrays["values_0"])
+    beta = scan.unpack(arrays["part_0"]).copy()
+    beta[np.flatnonzero((beta != 0.0) & (np.abs(beta) != 1.0))[0]] = value
+    arrays["part_0"] = scan.pack(scan.ScanState(beta, beta))
     np.savez(file, **arrays)
     with pytest.raises(svmcore.InputError, match="holds a point that this problem does not allow"):
         train_svc(X, y, parts=2, checkpoint=file)
@@ -237,8 +239,8 @@ def test_packed_points_come_back_exactly():
         prove = rounds.prove
         patch.setattr(rounds, "prove", lambda run, **words: [fit.append(run), prove(run, **words)][1])
         train_svc(X, y, parts=2)
-    part, state = fit[0]._pairs(fit[0].stand.states)[0]
-    again = scan.unpack(part, scan.pack(state, part))
+    state = fit[0].stand.states[0]
+    again = scan.unpack(scan.pack(state))
     assert (again == state.beta).all()
 
 

@@ -7,9 +7,13 @@ True
 
 from __future__ import annotations
 
+import typing as _typing
+
 from svmcore.distributed.answer import PartsSolution
-from svmcore.distributed.estimators import DaskLinearSVC, DaskSVC, DaskSVR
 from svmcore.distributed.training import train_linear, train_svc, train_svr
+
+if _typing.TYPE_CHECKING:
+    from svmcore.distributed.estimators import DaskLinearSVC, DaskSVC, DaskSVR
 
 __all__ = [
     "DaskLinearSVC",
@@ -20,3 +24,11 @@ __all__ = [
     "train_svc",
     "train_svr",
 ]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name in ("DaskLinearSVC", "DaskSVC", "DaskSVR"):  # they need scikit-learn
+        from svmcore.distributed import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'svmcore.distributed' has no attribute {name!r}")

@@ -15,12 +15,9 @@ from svmcore.base.html import html_table
 from svmcore.distributed.engine import Serial, dask_engine
 from svmcore.distributed.parts import Assignment, rows_of
 from svmcore.kernel.points import is_sparse
-from svmcore.models.sigmoid import probabilities
 from svmcore.models.solution import Solution, Terms
 from svmcore.problem.certify import Certificate, Certified
-from svmcore.problem.columns import Columns
-from svmcore.problem.division import Division
-from svmcore.train.classes import Machines
+from svmcore.problem.columns import Columns, OfColumns
 
 _ROWS = 1 << 16  # rows predicted at a time
 
@@ -45,42 +42,20 @@ class Vectors(NamedTuple):
     X: Any
 
 
-@dataclass(frozen=True)
-class Fetched:
-    """Support vectors that are here."""
-
-    found: list[Vectors]
-    here = True
-
-    def coefficients(self) -> list[tuple[IntArray, FloatArray]]:
-        """Rows of every part, and their coefficients."""
-        return [(part.at, part.coef) for part in self.found]
-
-    def __call__(self) -> list[Vectors]:
-        """All of them."""
-        return self.found
-
-
-@dataclass(frozen=True)
-class Apart:
-    """Those of a linear machine: an engine keeps the coefficients, and rows are read again where they are."""
+class Apart(NamedTuple):
+    """Support vectors of a linear machine: an engine keeps the coefficients, and rows are read again where they are."""
 
     engine: Serial
     sources: list[Any]
     kept: list[Any]
     task: Assignment
 
-    @property
-    def here(self) -> bool:
-        """Whether this process has all that it takes."""
-        return self.engine.name != "dask"
-
     def coefficients(self) -> list[tuple[IntArray, FloatArray]]:
-        """As those of `Fetched`."""
+        """Rows of every part, and their coefficients."""
         return self.engine.gather(self.kept)
 
-    def __call__(self) -> list[Vectors]:
-        """As that of `Fetched`."""
+    def vectors(self) -> list[Vectors]:
+        """The same with features."""
         asked = [(self.task, *found) for found in self.coefficients()]
         return self.engine.read_again(_vectors, self.sources, asked)
 
@@ -91,25 +66,8 @@ def _vectors(source: Any, asked: tuple[Assignment, IntArray, FloatArray]) -> Vec
     return Vectors(at, coef, rows_of(source, task)[at])
 
 
-@dataclass(frozen=True)
-class Left:
-    """What is pickled in place of vectors that are on a cluster."""
-
-    here = True
-
-    def coefficients(self) -> Any:
-        """None are here."""
-        return self()
-
-    def __call__(self) -> Any:
-        """As `coefficients`."""
-        raise InputError(
-            "the support vectors of this linear machine stayed on the cluster; call to_local() before it is pickled"
-        )
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class PartsSolution(Certified):
+class PartsSolution(Certified, OfColumns):
     """A machine trained over parts, with its certificate.
 
     Attributes
@@ -127,8 +85,6 @@ class PartsSolution(Certified):
         "method" of a linear machine, and the "reason" why it is not that of bands.
     """
 
-    kind: str
-    intercept: float
     certificate: Certificate
     status: Status
     fit_seconds: float
@@ -140,17 +96,21 @@ class PartsSolution(Certified):
     classes: NDArray[Any] | None
     kernel: Kernel
     terms: Terms
-    n_features: int
+    columns: Columns
     coef_: FloatArray | None
     engine: str
-    gather: Fetched | Apart | Left
+    found: list[Vectors] | Apart | None  # None: what is pickled in place of vectors that are on a cluster
     stats: dict[str, Any] = field(default_factory=dict)
-    feature_names: tuple[str, ...] | None = None
 
     @property
     def converged(self) -> bool:
         """Whether the run met its tolerance."""
         return self.status.ok
+
+    @property
+    def intercept(self) -> float:
+        """The constant of the decision function."""
+        return self.certificate.intercept
 
     @property
     def kkt_violation(self) -> float:
@@ -160,26 +120,37 @@ class PartsSolution(Certified):
     @cached_property
     def vectors(self) -> list[Vectors]:
         """The support vectors of every part, fetched from where they are when first asked for."""
-        return self.gather()
+        if self.found is None:
+            raise InputError(
+                "the support vectors of this linear machine stayed on the cluster; call to_local() before it is pickled"
+            )
+        return self.found.vectors() if isinstance(self.found, Apart) else self.found
 
     def __getstate__(self) -> dict[str, Any]:
         """With its support vectors, unless they are on a cluster; without the engine and the parts."""
-        fetched = (self.gather.here and not isinstance(self.gather, Left)) or "vectors" in self.__dict__
-        return self.__dict__ | {"gather": Fetched(self.vectors) if fetched else Left()}
+        apart = "vectors" not in self.__dict__ and isinstance(self.found, Apart) and self.engine == "dask"
+        kept = {name: value for name, value in self.__dict__.items() if name not in ("_local", "machine")}
+        return kept | {"found": None if apart or self.found is None else self.vectors}
 
     @property
     def alpha(self) -> list[FloatArray]:
         """The dual variables of the rows of every part, at least 0."""
-        found = []
-        for count, (at, coef) in zip(self.rows, self.gather.coefficients(), strict=True):
+        alphas = []
+        parts: Any = self.found.coefficients() if isinstance(self.found, Apart) else self.vectors
+        for count, (at, coef, *_) in zip(self.rows, parts, strict=True):
             alpha = np.zeros(count)
             alpha[at] = np.abs(coef)
-            found.append(alpha)
-        return found
+            alphas.append(alpha)
+        return alphas
 
-    @property
-    def _columns(self) -> Columns:
-        return Columns(self.n_features, self.feature_names)
+    def _solution(self, support: IntArray, coef: FloatArray, X: Any) -> Solution:
+        return Solution(
+            n_points=sum(self.rows), intercept=self.intercept, support=support, dual_coef=coef,
+            kkt_violation=self.kkt_violation, measured=self.certificate, status=self.status, converged=self.converged,
+            n_iter=len(self.rounds), n_kernel_evals=0, fit_seconds=self.fit_seconds, solver=self.engine,
+            classes=self.classes, kernel=self.kernel, support_vectors=X, columns=self.columns,
+            terms=self.terms, stats=self.stats,
+        )  # fmt: skip
 
     @cached_property
     def _local(self) -> Solution:
@@ -194,13 +165,14 @@ class PartsSolution(Certified):
             X = sparse.csr_matrix(sparse.vstack(blocks))
         elif blocks:
             X = np.concatenate(blocks).astype(np.float64)
-        return Solution(
-            n_points=int(firsts[-1]), intercept=self.intercept, support=support.astype(np.int64), dual_coef=coef,
-            kkt_violation=self.kkt_violation, measured=self.certificate, status=self.status, converged=self.converged,
-            n_iter=len(self.rounds), n_kernel_evals=0, fit_seconds=self.fit_seconds, solver=self.engine,
-            classes=self.classes, kernel=self.kernel, support_vectors=X, columns=self._columns,
-            terms=self.terms, stats=self.stats,
-        )  # fmt: skip
+        return self._solution(support.astype(np.int64), coef, X)
+
+    @cached_property
+    def machine(self) -> Solution:
+        """What predicts. That of a linear machine has its weights as the only support vector."""
+        if self.coef_ is None:
+            return self._local
+        return self._solution(np.zeros(1, np.int64), np.ones(1), self.coef_[None])
 
     def to_local(self) -> Solution:
         """The same machine as a `svmcore.Solution`, with its support vectors: to save, to predict, to keep.
@@ -211,18 +183,11 @@ class PartsSolution(Certified):
 
     def decision_function(self, X: Any) -> Any:
         """f(x) for every row of X, by blocks of rows; lazy where X is a collection of dask, a series for a data frame."""
-        return by_blocks(X, self._machine, "decision_function")
+        return by_blocks(X, self.machine, "decision_function")
 
     def predict(self, X: Any) -> Any:
         """The class (or value) of every row of X; lazy where X is a collection of dask, a series for a data frame."""
-        return by_blocks(X, self._machine, "predict")
-
-    @property
-    def _machine(self) -> Any:
-        """What predicts: a few numbers for a linear machine."""
-        if self.coef_ is not None:
-            return Weights(self.coef_, self.intercept, self.classes, self._columns)
-        return self._local
+        return by_blocks(X, self.machine, "predict")
 
     def __str__(self) -> str:
         n, status = sum(self.rows), self.status.name.lower()
@@ -246,70 +211,6 @@ class PartsSolution(Certified):
             "status": self.status,
         }
         return html_table("PartsSolution", rows)
-
-
-class ManyWeights(NamedTuple):
-    """Linear machines of several classes, each against the rest."""
-
-    coef: FloatArray
-    intercept: FloatArray
-    classes: NDArray[Any]
-    columns: Columns
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """One value for every row and class."""
-        return np.asarray(self.columns.apply(X) @ self.coef.T, dtype=np.float64) + self.intercept
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The class of largest value."""
-        return np.asarray(self.classes[np.argmax(self.decision_function(X), axis=1)])
-
-
-class Weights(NamedTuple):
-    """A linear machine."""
-
-    coef: FloatArray
-    intercept: float
-    classes: NDArray[Any] | None
-    columns: Columns
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """f(x) for every row of X."""
-        return np.asarray(self.columns.apply(X) @ self.coef, dtype=np.float64) + self.intercept
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The class of every row of X, or the value."""
-        values = self.decision_function(X)
-        return values if self.classes is None else np.asarray(self.classes[(values > 0).astype(int)])
-
-
-class Calibrated(NamedTuple):
-    """A machine with sigmoids, one for each of its values."""
-
-    machine: Any
-    sigmoids: FloatArray
-    which: Division
-
-    @property
-    def columns(self) -> Columns:
-        """As the machine's."""
-        return self.machine.columns  # type: ignore[no-any-return]
-
-    @property
-    def classes(self) -> NDArray[Any]:
-        """As the machine's."""
-        return self.machine.classes  # type: ignore[no-any-return]
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """One column for each class."""
-        return probabilities(self.sigmoids, values_of(self.machine, X), self.which)
-
-
-def values_of(machine: Any, X: Any) -> FloatArray:
-    """The values of all machines at rows in memory, one column for each."""
-    if isinstance(machine, Machines):
-        return machine._values(X)
-    return np.asarray(machine.decision_function(X)).reshape(X.shape[0], -1)
 
 
 def by_blocks(X: Any, machine: Any, method: str) -> Any:

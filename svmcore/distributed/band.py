@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._control import PartControl
-from svmcore._types import NONZERO, DualQP, FloatArray, Kernel, KernelKind
+from svmcore._types import NONZERO, DualQP, FloatArray
 from svmcore.distributed import stages
 from svmcore.distributed.answer import Round
 from svmcore.distributed.engine import Halted
@@ -45,9 +45,6 @@ CLOSE = 1e-8  # relative gap at which a run ends; one that stands still may be l
 ROOM = 1e-6  # share of its boxes that a band must be away from having no room for the balance of the classes
 DRIFT = 1e-9  # relative error of w by which sums may drift from one pass to the next
 _SEARCHES = 3  # so many searches along a line, each in the best bin of the one before
-
-
-LINEAR = Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0)
 
 
 class Fruitless(Exception):
@@ -176,7 +173,8 @@ class BandMaster:
             some = (min(1.0, self.size / max(count, 1)),) * 2
         shares = (1.0, 1.0) if count <= (self.size if share == 1.0 else self.most) else (some[0], some[1])
         words = at.bias, width, shares, self.fit.steps
-        taken: list[Taken] = self.fit.turn(stages.take, [words] * len(self.fit.parts))
+        taken: list[Taken] = self.fit.engine.gather(self.fit.turn(stages.take, [words] * len(self.fit.parts)))
+        self.fit.count(taken)
         self.gathered += sum(part.gathered for part in taken)
         self.rows_up += sum(len(part.at) for part in taken)
         w, total = sum(part.w for part in taken), sum(part.total for part in taken)
@@ -207,7 +205,6 @@ class BandMaster:
     ) -> tuple[_Centre, list[FloatArray]]:
         """(w, bias) and the variables of the band, all others fixed."""
         Z, c = (np.concatenate([part[k] for part in taken]) for k in (1, 2))
-        qp = DualQP(c, *self._boxes(taken, shares), np.arange(len(c)), self.fit.equality)
         unit = float(np.abs(c).mean()) or 1.0
         tol = min(INNER * self.fit.tol, INNER_MOST * unit) if exact else ROUGH * unit
         qp = DualQP(c, *self._boxes(taken, shares), np.arange(len(c)), self.fit.equality)
@@ -224,7 +221,7 @@ class BandMaster:
     def _look(self, to: _Centre, values: list[FloatArray] | None) -> tuple[Sums, _Centre]:
         """What the parts say of a point, and of their variables with those of the band, in one pass."""
         given: Any = [None] * len(self.fit.parts) if values is None else values
-        found = self.fit.turn_sum(stages.look, [(to.w, to.bias, own) for own in given])
+        found = self.fit.sum(self.fit.turn(stages.look, [(to.w, to.bias, own) for own in given]))
         total, total_of_sides, size, loss = found.totals[5:].tolist()
         self.sums = found.columns[0], total, size
         self.rest = Beside(found.columns[1], total_of_sides)

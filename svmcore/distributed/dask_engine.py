@@ -12,7 +12,6 @@ import functools
 import importlib
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import CancelledError
-from concurrent.futures import Future as Promise
 from concurrent.futures import wait as wait_for
 from contextlib import ExitStack
 from time import monotonic
@@ -84,41 +83,10 @@ def _in_words(method: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-class _Asked:
-    """A question to a cluster: what `ask` gives on the loop of a client, to be waited for in another thread."""
-
-    def __init__(self, client: Client, ask: Callable[[], Awaitable[Any]]) -> None:
-        self.client, self.ask = client, ask
-        self.answer: Promise[Any] = Promise()
-        self._task: asyncio.Task[None] | None = None
-        client.loop.add_callback(self._begin)
-
-    def _begin(self) -> None:
-        with self.client.as_current():  # else dask takes another client, or finds none
-            self._task = asyncio.create_task(self._answered())
-
-    async def _answered(self) -> None:
-        try:
-            self.answer.set_result(await self.ask())
-        except asyncio.CancelledError:
-            self.answer.set_exception(CancelledError())
-        except Exception as error:
-            self.answer.set_exception(error)
-
-    def end(self) -> None:
-        """Nobody waits any more."""
-        self.client.loop.add_callback(self._end)
-
-    def _end(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
-
 class Dask(Serial):
     """The workers of a cluster."""
 
     name = "dask"
-    remote = True
 
     def __init__(self, client: Any, n_threads: int | None = None) -> None:
         super().__init__(n_threads or 1)
@@ -143,10 +111,17 @@ class Dask(Serial):
         Dask's own calls have no end where the client is closed meanwhile, as nobody is left to answer. Here the state of the
         client is seen ten times a second, and every `_LOOK` seconds the list of workers. `stop`: `poll` may end it.
         """
-        asked = _Asked(self.client, ask)
+
+        async def answered() -> Any:
+            with self.client.as_current():  # else dask takes another client, or finds none
+                return await ask()
+
+        if self.client.status != _AT_WORK:
+            raise CancelledError
+        asked = asyncio.run_coroutine_threadsafe(answered(), self.client.loop.asyncio_loop)
         seen = looked = monotonic()
         try:
-            while not wait_for([asked.answer], timeout=POLL).done:
+            while not wait_for([asked], timeout=POLL).done:
                 if self.client.status != _AT_WORK:
                     raise CancelledError
                 if stop and self.poll():
@@ -160,9 +135,9 @@ class Dask(Serial):
                         f"no worker was there for {_PATIENCE:g} seconds, or the scheduler did not answer; start workers, and "
                         "run again, with checkpoint= to go on from the last round"
                     )
-            return asked.answer.result()
+            return asked.result()
         finally:
-            asked.end()
+            asked.cancel()
 
     @_in_words
     def workers(self) -> list[str]:

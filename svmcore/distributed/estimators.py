@@ -1,37 +1,42 @@
 """Estimators over parts, with scikit-learn's conventions and those of xgboost.dask and lightgbm.dask: `client`, collections.
 
-They need neither scikit-learn nor, for files and arrays, dask.
+They need scikit-learn and, but for files and arrays, dask.
 """
 
 from __future__ import annotations
 
-import inspect
 from copy import deepcopy
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from svmcore._errors import InputError
 from svmcore._keywords import TOL
-from svmcore._types import FloatArray
 from svmcore.base.door import entered
 from svmcore.cv.left_out import sigmoids
-from svmcore.distributed.answer import Calibrated, ManyWeights, PartsSolution, by_blocks, values_of
-from svmcore.distributed.setup import Setup, Words, setup
+from svmcore.distributed.answer import PartsSolution, by_blocks
+from svmcore.distributed.setup import Setup, setup
 from svmcore.distributed.training import solved
+from svmcore.estimators import _sklearn as sk
+from svmcore.estimators._fitted import Fitted
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
 from svmcore.problem import border, formulations
 from svmcore.problem.division import division
 from svmcore.train.classes import Machines
 
-_RUN = ("engine", "client", "label", "parts", "checkpoint", "tol", "time_limit", "callback", "verbose", "n_threads")
+_NEEDS = {
+    "coef_": "needs the linear kernel",
+    "feature_names_in_": "needs data frames, or files whose columns have names",
+    "predict_proba": "needs calibrate(X, y) first, with rows that were not trained on",
+}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _PartsEstimator:
-    """What the estimators share: how to run, parameters by name, and the machines behind them."""
+class _PartsEstimator(sk.BaseEstimator):  # type: ignore[misc]
+    """What the estimators share: how to run, and the machines behind them."""
 
     strategy: ClassVar[str] = "ovo"
     losses: ClassVar[tuple[str, ...]] = formulations.SVC_LOSSES
@@ -46,152 +51,86 @@ class _PartsEstimator:
     verbose: int = 0
     n_threads: int | None = None
 
-    @classmethod
-    def _names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name."""
-        return {name: getattr(self, name) for name in self._names()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name."""
-        for name, value in params.items():
-            if name not in self._names():
-                raise InputError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(self._names())}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        defaults = {name: p.default for name, p in inspect.signature(type(self).__init__).parameters.items()}
-        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not defaults[k] and v != defaults[k]]
-        return f"{type(self).__name__}({', '.join(changed)})"
-
-    def _form(self) -> dict[str, Any]:
-        form = {"epsilon": 0.0, "class_weight": None, "kernel": "linear", "gamma": 1.0, "degree": 3, "coef0": 0.0}
-        return form | {"fit_intercept": True, "loss": "hinge"} | self.get_params()
-
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train over the parts of X: collections of dask, files, arrays; see `svmcore.distributed.train_linear`."""
-        border.choice("loss", getattr(self, "loss", self.losses[0]), self.losses)
-        words = Words(*(getattr(self, name, None) for name in _RUN))
-        size = getattr(self, "working_set", None)
-        size = None if size is None else border.integer("working_set", size, low=2)
-        problem = setup(X, y, sample_weight, self._form(), words, several=True)._replace(working_set=size)
+        problem = setup(X, y, sample_weight, self.losses, self.get_params(deep=False), several=True)
+        labels = problem.task.labels
         try:
-            machines = [problem]
-            labels = problem.task.labels
-            if labels is not None and len(labels) > 2:
-                machines = _of_classes(problem, self.strategy)
+            several = labels is not None and len(labels) > 2
+            machines = _of_classes(problem, self.strategy) if several else [problem]
             solutions = [solved(machines[0])]
             solutions += (solved(each._replace(begun=problem.control.seconds)) for each in machines[1:])
         finally:
             problem.engine.close()
-        self.__dict__.pop("calibrated_", None)
+        for name in [name for name in vars(self) if _is_found(name)]:
+            delattr(self, name)
         self.solutions_: list[PartsSolution] = solutions
         self.client_ = getattr(problem.engine, "client", None)
         self.classes_ = labels
         self.n_features_in_ = problem.whole.features
+        if problem.whole.names is not None:
+            self.feature_names_in_ = np.array(problem.whole.names, dtype=object)
+        # scikit-learn calls the first class of a pair positive where there are several pairs, and the second one here
+        sign = -1.0 if several and self.strategy == "ovo" else 1.0
+        self.intercept_ = sign * np.array([each.intercept for each in solutions])
+        if solutions[0].coef_ is not None:
+            self.coef_ = sign * np.stack([each.coef_ for each in solutions if each.coef_ is not None])
+        rounds = np.array([len(each.rounds) for each in solutions])
+        self.n_iter_ = rounds if isinstance(self, DaskSVC) else int(rounds.max())
+        self.converged_ = all(each.converged for each in solutions)
+        self.kkt_violation_ = max(each.kkt_violation for each in solutions)
+        self.dual_gap_ = max(each.gap for each in solutions)
+        self._machine  # noqa: B018  (is put together)
         return self
+
+    def __getattr__(self, name: str) -> Any:
+        """Why something is not here."""
+        if (name in _NEEDS or _is_found(name)) and "solutions_" not in vars(self):
+            raise sk.NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
+        raise AttributeError(f"{name} {_NEEDS.get(name, f'is no attribute of {type(self).__name__}')}")
 
     def __getstate__(self) -> dict[str, Any]:
         """Without clients, which belong to their process."""
-        return {name: None if name in ("client", "client_") else value for name, value in self.__dict__.items()}
+        state = {
+            name: None if name in ("client", "client_") else value for name, value in super().__getstate__().items()
+        }
+        return {name: value for name, value in state.items() if name != "_machine"}
 
     def __sklearn_clone__(self) -> Self:
         """The same parameters, and no fit: of a client there is one, and it cannot be copied."""
-        params = self.get_params()
+        params = self.get_params(deep=False)
         return type(self)(**{name: each if name == "client" else deepcopy(each) for name, each in params.items()})
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "solutions_")
-
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn's tools ask; nobody else does."""
-        from svmcore.estimators._sklearn import tags
-
-        return tags(classifier=self.losses == formulations.SVC_LOSSES)
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     @property
     def solution_(self) -> PartsSolution:
         """The machine of two classes, or of a regression, with its certificate; `solutions_` has all."""
-        self._check_fitted()
         if len(self.solutions_) > 1:
             raise InputError(f"there are {len(self.classes_)} classes and several machines; see solutions_")
         return self.solutions_[0]
 
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "solutions_"):
-            raise InputError(f"this {type(self).__name__} is not fitted yet; call fit first")
-
-    @property
-    def converged_(self) -> bool:
-        """Whether all machines met the tolerance."""
-        self._check_fitted()
-        return all(solution.converged for solution in self.solutions_)
-
-    @property
-    def kkt_violation_(self) -> float:
-        """The largest KKT violation."""
-        self._check_fitted()
-        return max(solution.kkt_violation for solution in self.solutions_)
-
-    @property
-    def dual_gap_(self) -> float:
-        """The largest duality gap."""
-        self._check_fitted()
-        return max(solution.gap for solution in self.solutions_)
-
-    @property
-    def n_iter_(self) -> Any:
-        """Rounds: of a classifier with a kernel those of every machine."""
-        self._check_fitted()
-        found = np.array([len(solution.rounds) for solution in self.solutions_])
-        return found if isinstance(self, DaskSVC) else int(found.max())
-
-    @property
-    def feature_names_in_(self) -> Any:
-        """The names of the columns, where the parts have them."""
-        self._check_fitted()
-        names = self.solutions_[0].feature_names
-        if names is None:
-            raise AttributeError("feature_names_in_ needs data frames, or files whose columns have names")
-        return np.array(names, dtype=object)
-
-    @property
-    def _machine(self) -> Any:
-        self._check_fitted()
-        first = self.solutions_[0]
-        if len(self.solutions_) == 1:
-            return first._machine
-        if first.coef_ is not None and self.strategy == "ovr":
-            return ManyWeights(self.coef_, self.intercept_, self.classes_, first._columns)
-        return self.to_local()
-
-    @property
-    def coef_(self) -> Any:
-        """The weights of linear machines, one row each."""
-        self._check_fitted()
-        if self.solutions_[0].coef_ is None:
-            raise AttributeError("coef_ needs the linear kernel")
-        return self._sign * np.stack([solution.coef_ for solution in self.solutions_ if solution.coef_ is not None])
-
-    @property
-    def _sign(self) -> float:
-        """scikit-learn calls the first class of a pair positive where there are several pairs, and the second one here."""
-        return -1.0 if self.strategy == "ovo" and len(self.solutions_) > 1 else 1.0
-
-    @property
-    def intercept_(self) -> Any:
-        """The constants of the machines."""
-        self._check_fitted()
-        return self._sign * np.array([solution.intercept for solution in self.solutions_])
-
     def to_local(self) -> Solution | Machines:
         """The same machine in one place, with its support vectors: a `svmcore.Solution`; of several classes `Machines`."""
-        self._check_fitted()
-        found = tuple(solution.to_local() for solution in self.solutions_)
-        return found[0] if len(found) == 1 else Machines(self.classes_, self.strategy, found)
+        return self._together([each.to_local() for each in self.solutions_])
+
+    def _together(self, machines: list[Solution]) -> Solution | Machines:
+        """One machine, with the sigmoids of `calibrate`."""
+        if "sigmoids_" in vars(self):
+            pairs = self.sigmoids_.T.tolist()
+            machines = [replace(each, calibration=tuple(pair)) for each, pair in zip(machines, pairs, strict=True)]
+        return machines[0] if len(machines) == 1 else Machines(self.classes_, self.strategy, tuple(machines))
+
+    @cached_property
+    def _machine(self) -> Solution | Machines:
+        """What predicts."""
+        machines = [each.machine for each in self.solutions_]
+        if "coef_" in vars(self):  # each has another vector
+            machines = [replace(each, support=np.array([k])) for k, each in enumerate(machines)]
+        return self._together(machines)
 
     def predict(self, X: Any) -> Any:
         """Labels, or values; lazy where X is a collection of dask: an array, or a series with the index of a data frame."""
@@ -209,9 +148,16 @@ class _PartsEstimator:
         return float(1.0 - w @ (y - predicted) ** 2 / (w @ (y - np.average(y, weights=w)) ** 2))
 
 
+def _is_found(name: str) -> bool:
+    """Whether it is the name of something that a fit finds."""
+    return name == "_machine" or (name.endswith("_") and not name.startswith("_"))
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class _PartsClassifier(_PartsEstimator):
+class _PartsClassifier(sk.ClassifierMixin, _PartsEstimator):  # type: ignore[misc]
     """Those that tell classes apart."""
+
+    score = _PartsEstimator.score
 
     def decision_function(self, X: Any) -> Any:
         """Decision values; lazy where X is a collection of dask: an array, or a series or frame for a data frame."""
@@ -223,61 +169,36 @@ class _PartsClassifier(_PartsEstimator):
         A sigmoid for each machine (Platt); of several classes those of the pairs are coupled. The values of all rows
         come to this process: some 10,000 rows are enough.
         """
-        machine, y = self._machine, border.label_array(entered(y, "y"), "y").reshape(-1)
-        values = entered(by_blocks(X, _Values(machine), "decision_function"), "X")
+        y = border.label_array(entered(y, "y"), "y").reshape(-1)
+        values = np.stack([entered(each.decision_function(X), "X") for each in self.solutions_], axis=1)
         if len(y) != len(values):
             raise InputError(f"X has {len(values)} rows and y {len(y)}; give one label a row")
         w = np.ones(len(y)) if sample_weight is None else border.vector(sample_weight, "sample_weight", len(y))
         missing = [str(label) for label in self.classes_ if not ((y == label) & (w > 0.0)).any()]
         strange = np.flatnonzero(~np.isin(y, self.classes_))
         if missing or len(strange):
-            what = (
-                f"holds {y[strange].tolist()[0]!r} at row {strange[0]}"
-                if len(strange)
-                else f"lacks {', '.join(missing)}"
-            )
+            what = f"lacks {', '.join(missing)}"
+            what = f"holds {y[strange].tolist()[0]!r} at row {strange[0]}" if len(strange) else what
             raise InputError(f"y {what}; calibrate needs rows of all classes that were trained, and of no others")
         which = division(len(self.classes_), self.strategy)
-        found = sigmoids(values, np.searchsorted(self.classes_, y), w, which, self.tol)
-        self.calibrated_ = Calibrated(machine, found, which)
+        self.sigmoids_ = sigmoids(values, np.searchsorted(self.classes_, y), w, which, self.tol)
+        self.__dict__.pop("_machine", None)
+        self._machine  # noqa: B018  (is put together)
         return self
 
-    def predict_proba(self, X: Any) -> Any:
+    @property
+    def predict_proba(self) -> Any:
         """The probability of every class (columns, as `classes_`), after `calibrate`; lazy as `predict` is."""
-        self._check_fitted()
-        if "calibrated_" not in self.__dict__:
-            raise AttributeError("predict_proba needs calibrate(X, y) first, with rows that were not trained on")
-        return by_blocks(X, self.calibrated_, "predict_proba")
-
-
-class _Values(NamedTuple):
-    """A machine whose decision values are those of all its machines, one column for each."""
-
-    machine: Any
-
-    @property
-    def columns(self) -> Any:
-        """As the machine's."""
-        return self.machine.columns
-
-    @property
-    def classes(self) -> Any:
-        """Names of the columns."""
-        return None
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """The values."""
-        return values_of(self.machine, X)
+        if "sigmoids_" not in vars(self):
+            raise AttributeError  # `__getattr__` says why
+        return lambda X: by_blocks(X, self._machine, "predict_proba")
 
 
 class _PartsVectors:
     """What scikit-learn shows of machines with a kernel, in its layout; they are put together when asked for."""
 
     @property
-    def _shown(self: Any) -> Any:
-        from svmcore.estimators._fitted import Fitted
-
-        self._check_fitted()
+    def _shown(self: Any) -> Fitted:
         found, codes = self.to_local(), None
         if self.classes_ is not None:
             codes = np.zeros(found.n_points, np.int64)
@@ -346,9 +267,10 @@ class DaskSVC(_PartsVectors, _PartsClassifier):
 
 
 @dataclass(eq=False, repr=False)
-class DaskSVR(_PartsVectors, _PartsEstimator):
+class DaskSVR(_PartsVectors, sk.RegressorMixin, _PartsEstimator):  # type: ignore[misc]
     """Kernel regression over parts; parameters as `svmcore.distributed.train_svr`."""
 
+    score = _PartsEstimator.score
     losses: ClassVar[tuple[str, ...]] = formulations.SVR_LOSSES[:2]
     C: float = 1.0
     epsilon: float = 0.1

@@ -5,20 +5,15 @@ A file belongs to one problem: it holds the problem's own description, and one o
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
-import zipfile
 from typing import Any
 
-import numpy as np
-
 from svmcore._errors import InputError
-from svmcore.base.drafts import write_whole
 from svmcore.compiler.files import regular
+from svmcore.models import archive
 
-_FORMAT = "svmcore-checkpoint-1"
+_FORMAT = "svmcore-checkpoint-2"  # 1: points in bits
 
 
 class Ledger:
@@ -46,12 +41,12 @@ class Ledger:
         if self.path is None or not os.path.exists(self.path):
             return None
         try:
-            with regular(self.path) as file, np.load(file, allow_pickle=False) as stored:
-                found = {name: stored[name] for name in stored.files}
+            with regular(self.path) as file:
+                found: dict[str, Any] = archive.read(self.path, file)
             if str(found.pop("format")) != _FORMAT:
                 raise ValueError(f"it is not of the format {_FORMAT}")
             problem = json.loads(str(found.pop("problem")))
-        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+        except (ValueError, KeyError, OSError) as error:
             raise InputError(
                 f"checkpoint={self.path!r} is no checkpoint ({error}); delete it, or name another"
             ) from None
@@ -65,13 +60,5 @@ class Ledger:
 
     def write(self, **arrays: Any) -> None:
         """Replace the file."""
-        if self.path is None:
-            return
-
-        def save(stream: Any) -> None:
-            np.savez(stream, format=np.array(_FORMAT), problem=np.array(json.dumps(self.problem)), **arrays)
-            stream.flush()
-            with contextlib.suppress(io.UnsupportedOperation):  # no file: a device, a pipe
-                os.fsync(stream.fileno())
-
-        write_whole(self.path, save)
+        if self.path is not None:
+            archive.write(self.path, {"format": _FORMAT, "problem": json.dumps(self.problem), **arrays})

@@ -71,50 +71,41 @@ class Linear:
 
     # ---- stages of all parts -------------------------------------------------------------------------------------------
 
-    def ask(self, stage: Callable[..., Any], *args: Any) -> list[Any]:
-        """The answers of all parts to a question."""
-        return self._counted(stage, self.engine.gather(self._question(stage, args)))
-
-    def total(self, stage: Callable[..., Any], *args: Any) -> Sums:
-        """Their sum."""
-        return self._sum(stage, self._question(stage, args))
-
-    def turn(self, stage: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """All parts go on to their next states, each with arguments of its own: their answers."""
-        return self._counted(stage, self.engine.gather(self._turned(stage, args)))
-
-    def turn_sum(self, stage: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> Sums:
-        """The same with one sum."""
-        return self._sum(stage, self._turned(stage, args))
-
-    def turn_all(self, stage: Callable[..., Any], *args: Any) -> Sums:
-        """The same with the same arguments for all."""
-        return self.turn_sum(stage, [args] * len(self.parts))
-
-    def keep(self, stage: Callable[..., Any]) -> list[Any]:
-        """Handles of the answers to a question, for later."""
-        return self._question(stage, ())
-
-    def _question(self, stage: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
+    def question(self, stage: Callable[..., Any], *args: Any) -> list[Any]:
+        """Handles of the answers of all parts to a question."""
+        self.passes += stage not in _NO_PASS
         tasks = [(stage, *pair, *args) for pair in zip(self.parts, self.turned, strict=True)]
         return self.engine.run(_asked, tasks, ask=False)
 
-    def _turned(self, stage: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Handles of the answers. Each old state is let go of as soon as its part has the next one."""
+    def turn(self, stage: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """All parts go on to their next states, each with arguments of its own: handles of their answers.
+
+        Each old state is let go of as soon as its part has the next one.
+        """
+        self.passes += stage not in _NO_PASS
         old = self.turned
         tasks = ((stage, part, old.pop(0), *own) for part, own in zip(self.parts, args, strict=True))
         self.turned = self.engine.run(_turn, tasks, ask=False)
         return self.engine.run(_answer, [(turned,) for turned in self.turned], ask=False)
 
-    def _sum(self, stage: Callable[..., Any], handles: list[Any]) -> Sums:
-        found: list[Sums] = self._counted(stage, [self.engine.total(stages.joined, handles)])
-        return found[0]
+    def turn_all(self, stage: Callable[..., Any], *args: Any) -> Sums:
+        """The same with the same arguments for all, and the sum of the answers."""
+        return self.sum(self.turn(stage, [args] * len(self.parts)))
 
-    def _counted(self, stage: Callable[..., Any], answers: list[Any]) -> list[Any]:
+    def total(self, stage: Callable[..., Any], *args: Any) -> Sums:
+        """The sum of all answers to a question."""
+        return self.sum(self.question(stage, *args))
+
+    def sum(self, handles: list[Any]) -> Sums:
+        """The sum of answers."""
+        found: Sums = self.engine.total(stages.joined, handles)
+        self.count([found])
+        return found
+
+    def count(self, answers: list[Any]) -> None:
+        """Answers have come."""
         self.syncs += 1
-        self.passes += stage not in _NO_PASS
         self.bytes_up += sum(map(_bytes, answers))
-        return answers
 
     # ---- exact points ------------------------------------------------------------------------------------------------
 
@@ -130,7 +121,7 @@ class Linear:
         total, below, above = self.total(stages.rooms).totals.tolist()
         room = below if total > 0.0 else above
         if self.equality and room > abs(total):
-            self._turned(stages.spread, [(total / room,)] * len(self.parts))
+            self.turn(stages.spread, [(total / room,)] * len(self.parts))
         return self.exact()
 
     def exact(self) -> ExactPoint:

@@ -245,6 +245,8 @@ def together(parts: list[Summary]) -> Whole:
         raise InputError(f"all {len(parts)} parts are empty; give at least one row")
     first = filled[0]
     d = max(part.features for part in filled)
+    if not d:
+        raise InputError(f"X has 0 feature(s) (shape=({first.rows}, 0)) while a minimum of 1 is required")
     for part in filled:
         if part.sparse != first.sparse:
             raise InputError(

@@ -9,6 +9,7 @@ Hessian were as many times larger, which makes the sum of their steps a descent 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,10 +92,9 @@ class Whereabouts(NamedTuple):
 class Rounds:
     """One fit."""
 
-    def __init__(self, problem: Setup, working_set: int | None) -> None:
+    def __init__(self, problem: Setup) -> None:
         self.problem, self.engine, self.task = problem, problem.engine, problem.task
         self.control: Control = problem.control
-        self.working_set = working_set
         self.linear = self.task.kernel.kind == KernelKind.LINEAR
         self.exact = not scan.is_single(self.task)
         self.convex = is_positive(self.task.kernel)  # else the steps of groups may add up to more than they promise
@@ -112,35 +112,30 @@ class Rounds:
 
     # ---- the start ---------------------------------------------------------------------------------------------------
 
-    def run(self) -> Status:
-        """Rounds until the tolerance is met or nothing helps; where it stands is in `stand`."""
+    def run(self, begin: Callable[[], None]) -> Status:
+        """Rounds from a beginning until the tolerance is met or nothing helps; where it stands is in `at`."""
         self.engine.poll = lambda: self.control.reason() is not None
         try:
-            self.begin()
+            begin()
             return self.go_on()
         except Halted:
+            self.engine.poll = lambda: False
             if self.stand is None:
                 self._begin_late()
             return self.control.reason() or Status.INTERRUPTED
         finally:
             self.engine.poll = lambda: False
 
-    def resume(self) -> Status:
-        """Go on after a certificate that missed the tolerance, with fields that are computed afresh."""
-        self.refresh()
-        self.engine.poll = lambda: self.control.reason() is not None
-        try:
-            return self.go_on()
-        except Halted:
-            return self.control.reason() or Status.INTERRUPTED
-        finally:
-            self.engine.poll = lambda: False
+    @property
+    def at(self) -> Whereabouts:
+        """Where it stands."""
+        assert self.stand is not None
+        return self.stand
 
     def _begin_late(self) -> None:
         """Stopped before there was a point. A linear machine, and one beside those of other classes, is zero then."""
         if not self.problem.begun and not self.linear:
             self.control.demand()
-        self.engine.poll = lambda: False
         self.begin(zero=True)
 
     def begin(self, *, zero: bool = False) -> None:
@@ -155,12 +150,10 @@ class Rounds:
             share = float(min(P, START_SHARE)) if self.convex and not zero else 0.0
             betas = engine.run(scan.start, [(part, share, problem.tol, left, threads) for part in self.parts])
         else:
-            names = scan.Bits._fields
-            bits = [scan.Bits(*(stored[f"{name}_{k}"] for name in names)) for k in range(P)]
-            betas = engine.run(scan.unpack, list(zip(self.parts, bits, strict=True)))
+            betas = engine.run(scan.unpack, [(stored[f"part_{k}"],) for k in range(P)])
             self._check(betas)
             self.first_round = int(stored["round"])
-        self.sum_up(betas)
+        self.sum_up(betas, exact=self.exact)
 
     def _check(self, betas: list[Any]) -> None:
         """Refuse a checkpoint whose point is not one of this problem."""
@@ -173,27 +166,28 @@ class Rounds:
                 "delete the file, or name another"
             )
 
-    def sum_up(self, betas: list[Any]) -> None:
+    def sum_up(self, betas: list[Any], *, exact: bool) -> None:
         """Compute all fields from all supports: the one exchange of everybody with everybody."""
         engine = self.engine
         supports = engine.run(scan.support, list(zip(self.parts, betas, strict=True)))
-        words = (self.exact, engine.n_threads)
+        words = (exact, engine.n_threads)
         states = engine.run(
             scan.begin, [(part, beta, *words, *supports) for part, beta in zip(self.parts, betas, strict=True)]
         )
         first = self.survey(states, 0.0, 1, self.previous)
         size = sum(part.size for part in first)
-        self.moved, self.moved_single = size, 0.0 if self.exact else size
+        self.exact, self.moved, self.moved_single = exact, size, 0.0 if exact else size
         self.rows_moved += sum(part.support for part in first)
         self.stand = self.look(states, _bias(first, self.task.equality))
 
-    def _pairs(self, states: list[Any]) -> list[tuple[Any, Any]]:
+    def pairs(self, states: list[Any]) -> list[tuple[Any, Any]]:
+        """Parts with their states."""
         return list(zip(self.parts, states, strict=True))
 
     def survey(self, states: list[Any], bias: float, most: int, also: IntArray) -> list[Survey]:
         """What all parts say of their states. Each is told which of its own variables are asked for by name."""
         owner = scan.owner_of(also)
-        tasks = [(*pair, bias, most, also[owner == k]) for k, pair in enumerate(self._pairs(states))]
+        tasks = [(*pair, bias, most, also[owner == k]) for k, pair in enumerate(self.pairs(states))]
         found: list[Survey] = self.engine.gather(self.engine.run(scan.survey, tasks))
         return found
 
@@ -214,8 +208,8 @@ class Rounds:
     def size(self, free: int) -> int:
         """Variables of the next working set. At first few of the free ones stay free: they are those of all starts."""
         n = self.problem.whole.rows
-        if self.working_set is not None:
-            return int(self.growth * self.working_set)
+        if self.problem.working_set is not None:
+            return int(self.growth * self.problem.working_set)
         wanted = max(LEAST_SET, n // SET_SHARE, int(SET_FREE * free) if self.rounds else 0)
         return int(self.growth * min(wanted, MOST_SET))
 
@@ -225,11 +219,9 @@ class Rounds:
         """Round after round."""
         best, since, lowest = np.inf, 0, -np.inf
         while True:
-            at = self.stand
-            assert at is not None
+            at = self.at
             self.say(at)
-            met = at.violation <= self.goal(at)
-            if met:
+            if at.violation <= self.goal(at):
                 return Status.CONVERGED
             if self.control.check(len(self.rounds), at.violation, -at.dual) is not None:
                 raise Halted
@@ -266,9 +258,7 @@ class Rounds:
 
     def refresh(self) -> None:
         """All fields afresh in float64."""
-        assert self.stand is not None
-        self.exact = True
-        self.sum_up(self.engine.run(_beta, [(state,) for state in self.stand.states]))
+        self.sum_up(self.engine.run(_beta, [(state,) for state in self.at.states]), exact=True)
 
     def round(self, at: Whereabouts) -> None:
         """Choose, fetch, correct, tell everybody."""
@@ -291,7 +281,7 @@ class Rounds:
         change = engine.run(scan.changed, [(*told, self.asked_for(rows))])[0] if len(rows) else None
         self.previous = near.ids
         words = (change, self.exact, engine.n_threads)
-        states = engine.run(scan.advance, [(*pair, *words) for pair in self._pairs(at.states)])
+        states = engine.run(scan.advance, [(*pair, *words) for pair in self.pairs(at.states)])
         size_moved = float(np.abs(step).sum())
         self.moved += size_moved
         self.moved_single += 0.0 if self.exact else size_moved
@@ -352,12 +342,11 @@ class Rounds:
 
     def keep(self) -> None:
         """Write the checkpoint."""
-        if not self.problem.ledger or self.stand is None:
+        if not self.problem.ledger:
             return
-        pairs = [(state, part) for part, state in self._pairs(self.stand.states)]
-        packed = self.engine.gather(self.engine.run(scan.pack, pairs))
-        arrays = {f"{name}_{k}": array for k, bits in enumerate(packed) for name, array in bits._asdict().items()}
-        self.problem.ledger.write(round=np.array(self.first_round + len(self.rounds)), **arrays)
+        packed = self.engine.gather(self.engine.run(scan.pack, [(state,) for state in self.at.states]))
+        points = {f"part_{k}": point for k, point in enumerate(packed)}
+        self.problem.ledger.write(round=self.first_round + len(self.rounds), **points)
 
 
 def _some(near: Near, chosen: IntArray) -> Near:
@@ -429,8 +418,7 @@ class Proof(NamedTuple):
 
 def error_of(fit: Rounds) -> float:
     """A bound on the error of every entry of the fields."""
-    assert fit.stand is not None
-    surveys = fit.stand.surveys
+    surveys = fit.at.surveys
     double = ROUNDING_64 * max(part.diagonal for part in surveys) * (fit.moved + 1.0)
     if not fit.moved_single:
         return double
@@ -444,19 +432,18 @@ def prove(fit: Rounds, *, whole: bool, brief: bool) -> Proof:
     `whole`: all fields are computed again in float64. `brief`: somebody waits; as much as costs little.
     """
     engine, task = fit.engine, fit.task
-    assert fit.stand is not None
-    n, vectors = fit.problem.whole.rows, sum(part.support for part in fit.stand.surveys)
+    n, vectors = fit.problem.whole.rows, sum(part.support for part in fit.at.surveys)
     work = float(n) * vectors * max(task.n_features, 8)
     if whole or (work <= CHEAP and not fit.exact):
         fit.refresh()
         whole = True
-    at = fit.stand
+    at = fit.at
     error = error_of(fit)
     top = max(part.top for part in at.surveys) - error
     bottom = min(part.bottom for part in at.surveys) + error
     violation, bias, estimated, count = at.violation, at.bias, True, 0
     if np.isfinite(top) and np.isfinite(bottom):
-        handles = engine.run(scan.decisive, [(*pair, error, top, bottom) for pair in fit._pairs(at.states)])
+        handles = engine.run(scan.decisive, [(*pair, error, top, bottom) for pair in fit.pairs(at.states)])
         found: list[scan.Decisive] = engine.gather(engine.run(scan.without_rows, [(handle,) for handle in handles]))
         count = sum(len(part.beta) for part in found)
         if count > CROWDED * n and not fit.exact and not brief:
@@ -474,11 +461,10 @@ def prove(fit: Rounds, *, whole: bool, brief: bool) -> Proof:
 
 def _decided(fit: Rounds, found: list[scan.Decisive], handles: list[Any]) -> tuple[float, float]:
     """Violation and bias from the exact residuals of the variables that decide. Their rows go from part to part."""
-    assert fit.stand is not None
     engine = fit.engine
     c, beta, lower, upper, diag = (np.concatenate(arrays) for arrays in list(zip(*found, strict=True))[1:])
     X = engine.run(scan.rows_in, [(handles,)])[0]
-    tasks = [(*pair, X, engine.n_threads) for pair in fit._pairs(fit.stand.states)]
+    tasks = [(*pair, X, engine.n_threads) for pair in fit.pairs(fit.at.states)]
     product = engine.total(scan.added, engine.run(scan.share_of_product, tasks))
     qp = DualQP(c, lower, upper, diag, np.arange(len(c)), fit.task.equality)
     v = measures.residual(qp, beta, product)

@@ -8,6 +8,7 @@ float64 for everything else, or where a part is told so.
 
 from __future__ import annotations
 
+import zlib
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -341,33 +342,14 @@ def share_of_product(part: Part, state: ScanState, X: Any, n_threads: int) -> Fl
     return point_product(part.task.kernel, _points(X), _points(own.X), own.coef, part.task.n_features, n_threads)
 
 
-class Bits(NamedTuple):
-    """A point in a bit or two a variable, and the values of those inside their boxes: what a checkpoint holds."""
-
-    upper: Any
-    lower: Any
-    free: Any
-    values: FloatArray
+def pack(state: ScanState) -> Any:
+    """The point of a part for a checkpoint; as most variables are at their bounds, it is a bit or two each."""
+    return np.frombuffer(zlib.compress(state.beta.tobytes(), level=1), np.uint8)
 
 
-def pack(state: ScanState, part: Part) -> Bits:
-    """The point of a part."""
-    qp, beta = part.qp, state.beta
-    upper, lower = (beta == qp.upper) & (beta != 0.0), (beta == qp.lower) & (beta != 0.0)
-    free = np.flatnonzero((beta != 0.0) & ~upper & ~lower)
-    return Bits(np.packbits(upper), np.packbits(lower), free.astype(np.uint32), beta[free])
-
-
-def unpack(part: Part, bits: Bits) -> FloatArray:
+def unpack(packed: Any) -> FloatArray:
     """The point that was packed."""
-    qp = part.qp
-    m = len(qp.c)
-    beta: FloatArray = np.zeros(m)
-    for packed, bound in ((bits.upper, qp.upper), (bits.lower, qp.lower)):
-        at = np.unpackbits(packed, count=m).astype(bool)
-        beta[at] = bound[at]
-    beta[bits.free] = bits.values
-    return beta
+    return np.frombuffer(zlib.decompress(packed.tobytes()))
 
 
 class Balance(NamedTuple):
@@ -380,7 +362,7 @@ class Balance(NamedTuple):
 
 def balance(part: Part, beta: FloatArray) -> Balance:
     """What a checkpoint must hold of a point."""
-    inside = bool(((part.qp.lower <= beta) & (beta <= part.qp.upper)).all())
+    inside = len(beta) == len(part.qp.c) and bool(((part.qp.lower <= beta) & (beta <= part.qp.upper)).all())
     return Balance(inside, float(beta.sum()), float(np.abs(beta).sum()))
 
 

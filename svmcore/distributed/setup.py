@@ -19,8 +19,12 @@ from svmcore.problem import border, formulations
 from svmcore.problem.advice import LARGE_GAP, MEANS_LITTLE
 
 ENGINES = ("serial", "threads", "dask")
-LOSSES = (*formulations.SVC_LOSSES, *formulations.SVR_LOSSES[:2])
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian")
+# Words that not all functions and estimators have.
+_PLAIN = {
+    "kernel": "linear", "gamma": "scale", "degree": 3, "coef0": 0.0, "class_weight": None, "working_set": None,
+    "certificate": "auto", "epsilon": 0.0,
+}  # fmt: skip
 
 
 class Setup(NamedTuple):
@@ -45,35 +49,20 @@ class Setup(NamedTuple):
         return self.control.seconds - self.begun
 
 
-class Words(NamedTuple):
-    """How to run it, as users say it."""
-
-    engine: Any
-    client: Any
-    label: Any
-    parts: Any
-    checkpoint: Any
-    tol: Any
-    time_limit: Any
-    callback: Any
-    verbose: Any
-    n_threads: Any
-
-
-def _engine(X: Any, words: Words) -> Serial:
-    name = words.engine
+def _engine(X: Any, words: dict[str, Any]) -> Serial:
+    name, client, n_threads = (words[name] for name in ("engine", "client", "n_threads"))
     if name is None:
         lazy = hasattr(X, "dask") or (isinstance(X, (list, tuple)) and any(hasattr(each, "dask") for each in X))
-        name = "dask" if words.client is not None or lazy else "serial"
+        name = "dask" if client is not None or lazy else "serial"
     border.choice("engine", name, ENGINES)
-    if words.client is not None and name != "dask":
+    if client is not None and name != "dask":
         raise InputError(f"client= belongs to engine='dask', and engine={name!r} is given; leave one of them out")
-    threads = None if words.n_threads is None else border.threads(words.n_threads)
+    threads = None if n_threads is None else border.threads(n_threads)
     if name == "serial":
         return Serial(threads)
     if name == "threads":
         return Threads(threads)
-    return dask_engine().Dask(words.client, threads)  # type: ignore[no-any-return]
+    return dask_engine().Dask(client, threads)  # type: ignore[no-any-return]
 
 
 def _labels(whole: Whole, class_weight: Any, several: bool) -> tuple[Any, tuple[float, ...]]:
@@ -113,36 +102,44 @@ def _kernel(name: Any, gamma: Any, degree: Any, coef0: Any, whole: Whole) -> Ker
     return Kernel(int(kind), float(value), constant, power, 0.0)
 
 
-def setup(X: Any, y: Any, sample_weight: Any, form: dict[str, Any], words: Words, *, several: bool = False) -> Setup:
-    """Check everything, make the engine, read the parts once. With `several` classes the task is that of the first two."""
-    loss = border.choice("loss", form["loss"], LOSSES)
+def setup(
+    X: Any, y: Any, sample_weight: Any, losses: tuple[str, ...], words: dict[str, Any], *, several: bool = False
+) -> Setup:
+    """Check everything, make the engine, read the parts once. With `several` classes the task is that of the first two.
+
+    `words` are those of a user, by name.
+    """
+    words = _PLAIN | words
+    loss = border.choice("loss", words["loss"], losses)
     kind = REGRESSION if loss in formulations.SVR_LOSSES else CLASSIFICATION
-    C = border.cost(form["C"])
+    C = border.cost(words["C"])
     if math.isinf(C):
-        raise InputError(f"C={form['C']!r} is for rows in memory (svmcore.train_svc); over parts give a finite number")
-    epsilon = border.number("epsilon", form["epsilon"], low=0.0) if kind == REGRESSION else 0.0
-    equality = border.flag("fit_intercept", form["fit_intercept"])
-    tol = border.number("tol", words.tol, low=0.0, strict=True)
-    parts = None if words.parts is None else border.integer("parts", words.parts, low=1)
-    verbose = border.verbosity(words.verbose)
-    control = new_control("fit", words.time_limit, words.callback, 0)
-    files.refuse_among(X, Ledger(words.checkpoint, {}).path)
+        raise InputError(f"C={words['C']!r} is for rows in memory (svmcore.train_svc); over parts give a finite number")
+    epsilon = border.number("epsilon", words["epsilon"], low=0.0) if kind == REGRESSION else 0.0
+    equality = border.flag("fit_intercept", words["fit_intercept"])
+    tol = border.number("tol", words["tol"], low=0.0, strict=True)
+    parts = None if words["parts"] is None else border.integer("parts", words["parts"], low=1)
+    size = None if words["working_set"] is None else border.integer("working_set", words["working_set"], low=2)
+    certified = border.choice("certificate", words["certificate"], ("auto", "whole")) == "whole"
+    verbose = border.verbosity(words["verbose"])
+    control = new_control("fit", words["time_limit"], words["callback"], 0)
+    files.refuse_among(X, Ledger(words["checkpoint"], {}).path)
     engine = _engine(X, words)
     try:
-        found = engine.sources(X, y, sample_weight, words.label, parts)
+        found = engine.sources(X, y, sample_weight, words["label"], parts)
         whole = together(engine.gather(engine.run(summary, [(source, kind) for source in found])))
+        labels, factors = (None, ()) if kind == REGRESSION else _labels(whole, words["class_weight"], several)
+        kernel = _kernel(words["kernel"], words["gamma"], words["degree"], words["coef0"], whole)
     except BaseException:
         engine.close()
         raise
-    labels, factors = (None, ()) if kind == REGRESSION else _labels(whole, form.get("class_weight"), several)
     classes = None if labels is None else labels[:2]
-    kernel = _kernel(form["kernel"], form["gamma"], form["degree"], form["coef0"], whole)
     task = Assignment(
         kind, kernel, C, loss, epsilon, equality, classes, labels, factors, whole.features, whole.mean, whole.sparse
     )
     terms = Terms(C, loss, epsilon if kind == REGRESSION else None)
-    ledger = Ledger(words.checkpoint, _described(task, whole))
-    return Setup(engine, found, whole, task, terms, tol, control, ledger, verbose)
+    ledger = Ledger(words["checkpoint"], _described(task, whole))
+    return Setup(engine, found, whole, task, terms, tol, control, ledger, verbose, size, certified)
 
 
 def _described(task: Assignment, whole: Whole) -> dict[str, Any]:

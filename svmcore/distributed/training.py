@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,15 @@ from svmcore._keywords import TOL, checked
 from svmcore._types import NONZERO, KernelKind, Status
 from svmcore.base.threads import one_blas_thread
 from svmcore.distributed import band, linear, rounds, scan, stages
-from svmcore.distributed.answer import Apart, Fetched, PartsSolution, Round, Vectors
+from svmcore.distributed.answer import Apart, PartsSolution, Round, Vectors
 from svmcore.distributed.engine import Halted, Lost
-from svmcore.distributed.setup import Setup, Words, setup, speak
-from svmcore.problem import border, formulations
+from svmcore.distributed.setup import Setup, setup, speak
+from svmcore.problem import formulations
 from svmcore.problem.certify import Certificate
+from svmcore.problem.columns import Columns
 
 _TRIES = 20  # losses of data that a fit may have
+_NUMBERS = formulations.SVR_LOSSES[:2]
 _ATTEMPTS = 3  # a run whose certificate misses the tolerance is tried so many times
 
 
@@ -84,104 +85,7 @@ def train_linear(
     >>> solution.converged, len(solution.rows)
     (True, 4)
     """
-    form = {
-        "C": C, "loss": loss, "epsilon": epsilon, "fit_intercept": fit_intercept, "class_weight": class_weight,
-        "kernel": "linear", "gamma": 1.0, "degree": 3, "coef0": 0.0,
-    }  # fmt: skip
-    words = Words(engine, client, label, parts, checkpoint, tol, time_limit, callback, verbose, n_threads)
-    problem = setup(X, y, sample_weight, form, words)
-    try:
-        return solved(problem, fit_linear)
-    finally:
-        problem.engine.close()
-
-
-def solved(problem: Setup, fit: Callable[[Setup], PartsSolution] | None = None) -> PartsSolution:
-    """The machine of a checked problem. Where arrays of the user were lost with a worker, they are sent and solved again."""
-    if fit is None:
-        task = problem.task
-        plain = task.kernel.kind == KernelKind.LINEAR and task.n_features <= scan.MOST_FEATURES
-        fit = fit_linear if plain else fit_kernel
-    for _ in range(_TRIES):
-        try:
-            return fit(problem)
-        except Lost:
-            sources = problem.engine.again()
-            if sources is None:
-                raise
-            problem = problem._replace(sources=sources)
-    return fit(problem)
-
-
-@one_blas_thread
-def fit_linear(problem: Setup) -> PartsSolution:
-    """The linear machine of a checked problem."""
-    stored = problem.ledger.read()
-    if stored is not None and "round" in stored:
-        return fit_kernel(problem, "a checkpoint of such rounds")
-    try:
-        return _fit_bands(problem, stored)
-    except band.Fruitless as reason:
-        why = str(reason)
-    return fit_kernel(problem, why)
-
-
-def _fit_bands(problem: Setup, stored: dict[str, Any] | None) -> PartsSolution:
-    """The same by rounds over bands, if these lead to the end."""
-    engine, task, control, tol = problem.engine, problem.task, problem.control, problem.tol
-    steps: list[Round] = []
-    d = task.n_features
-
-    def tell(at: Round) -> None:
-        steps.append(at._replace(seconds=problem.seconds))
-        if problem.verbose:
-            relative = at.gap / max(abs(at.dual + at.gap), NONZERO)
-            state = "a sample" if np.isnan(at.dual) else f"violation {at.violation:.2e}, relative gap {relative:.1e}"
-            sys.stderr.write(f"fit: {control.seconds:6.1f} s, round {len(steps)}, {at.moved} rows, {state}\n")
-
-    def keep(stand: band.Stand) -> None:
-        problem.ledger.write(w=stand.w, numbers=np.array([stand.bias, stand.steps]))
-
-    with control, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        parts = engine.run(stages.member, [(k, source, task) for k, source in enumerate(problem.sources)])
-        fit = linear.Linear(engine, parts, task.equality, tol, control)
-        bands = band.BandMaster(fit, tell)
-        stand = None
-        if stored is not None:
-            bias, number = stored["numbers"].tolist()
-            stand = band.Stand(stored["w"], bias, int(number))
-        try:
-            found, status = bands.run(stand, keep), Status.CONVERGED
-        except Halted:
-            found, status = fit.inside(), control.reason() or Status.INTERRUPTED
-    primal = found.gap + found.dual
-    relative = found.gap / max(abs(primal), NONZERO)
-    shift = float(found.w @ task.centre) if task.equality else 0.0
-    speak(status, found.violation, relative, tol)
-    stats = {
-        "method": "band", "syncs": fit.syncs, "passes": fit.passes, "rows_up": bands.rows_up,
-        "rows_gathered": bands.gathered, "bytes_up": fit.bytes_up, "exact": True,
-        "lost": engine.losses(),
-    }  # fmt: skip
-    return PartsSolution(
-        kind=task.kind, intercept=found.bias - shift,
-        certificate=Certificate(
-            -found.dual, primal, found.gap, relative, found.violation, 0.0, found.bias - shift
-        ),
-        status=status, fit_seconds=problem.seconds, n_support=found.support, n_free=found.free, rounds=steps,
-        rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
-        classes=_classes(problem), kernel=band.LINEAR, terms=problem.terms,
-        n_features=d, coef_=found.w, engine=engine.name, stats=stats, feature_names=problem.whole.names,
-        gather=Apart(engine, problem.sources, fit.keep(stages.coefficients), task),
-    )  # fmt: skip
-
-
-def _classes(problem: Setup) -> Any:
-    """The two labels of a machine; of one class against the rest these are False and True."""
-    if problem.task.classes is None:
-        return None
-    minus, plus = problem.task.classes
-    return np.array([False, True]) if minus is None else np.array([minus, plus])
+    return _train(X, y, sample_weight, formulations.SVC_LOSSES + _NUMBERS, locals())
 
 
 @checked()
@@ -241,12 +145,7 @@ def train_svc(
     >>> solution.converged
     True
     """
-    form = {
-        "C": C, "loss": _one_of(loss, formulations.SVC_LOSSES), "epsilon": 0.0, "fit_intercept": fit_intercept,
-        "class_weight": class_weight, "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0,
-    }  # fmt: skip
-    words = Words(engine, client, label, parts, checkpoint, tol, time_limit, callback, verbose, n_threads)
-    return _train(X, y, sample_weight, form, words, working_set, certificate)
+    return _train(X, y, sample_weight, formulations.SVC_LOSSES, locals())
 
 
 @checked()
@@ -289,75 +188,130 @@ def train_svr(
     >>> bool(abs(solution.predict([[1.0]])[0] - np.sin(1.0)) < 0.02)
     True
     """
-    form = {
-        "C": C, "loss": _one_of(loss, formulations.SVR_LOSSES[:2]), "epsilon": epsilon, "fit_intercept": fit_intercept,
-        "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0,
-    }  # fmt: skip
-    words = Words(engine, client, label, parts, checkpoint, tol, time_limit, callback, verbose, n_threads)
-    return _train(X, y, sample_weight, form, words, working_set, certificate)
+    return _train(X, y, sample_weight, _NUMBERS, locals())
 
 
-def _one_of(loss: Any, losses: tuple[str, ...]) -> str:
-    return border.choice("loss", loss, losses)
-
-
-def _train(
-    X: Any, y: Any, weight: Any, form: dict[str, Any], words: Words, working_set: Any, certificate: Any
-) -> PartsSolution:
-    """Choose the method, run it."""
-    size = None if working_set is None else border.integer("working_set", working_set, low=2)
-    whole = border.choice("certificate", certificate, ("auto", "whole")) == "whole"
-    problem = setup(X, y, weight, form, words)._replace(working_set=size, certified=whole)
+def _train(X: Any, y: Any, weight: Any, losses: tuple[str, ...], words: dict[str, Any]) -> PartsSolution:
+    """Check what was given, train. `words` are the parameters of the function that was called."""
+    problem = setup(X, y, weight, losses, words)
     try:
         return solved(problem)
     finally:
         problem.engine.close()
 
 
+def solved(problem: Setup) -> PartsSolution:
+    """The machine of a checked problem. Where arrays of the user were lost with a worker, they are sent and solved again."""
+    task = problem.task
+    flat = task.kernel.kind == KernelKind.LINEAR and task.n_features <= scan.MOST_FEATURES
+    for tries in range(_TRIES):
+        try:
+            return fit_linear(problem) if flat else fit_kernel(problem)
+        except Lost:
+            sources = problem.engine.again()
+            if sources is None or tries == _TRIES - 1:
+                raise
+            problem = problem._replace(sources=sources)
+    raise AssertionError
+
+
+@one_blas_thread
+def fit_linear(problem: Setup) -> PartsSolution:
+    """The linear machine of a checked problem: by rounds over bands, or where these lead nowhere, as any other kernel's."""
+    engine, task, control = problem.engine, problem.task, problem.control
+    stored = problem.ledger.read()
+    if stored is not None and "round" in stored:
+        return fit_kernel(problem, "a checkpoint of such rounds")
+    steps: list[Round] = []
+    why = ""
+
+    def tell(at: Round) -> None:
+        steps.append(at._replace(seconds=problem.seconds))
+        if problem.verbose:
+            relative = at.gap / max(abs(at.dual + at.gap), NONZERO)
+            state = "a sample" if np.isnan(at.dual) else f"violation {at.violation:.2e}, relative gap {relative:.1e}"
+            sys.stderr.write(f"fit: {control.seconds:6.1f} s, round {len(steps)}, {at.moved} rows, {state}\n")
+
+    def keep(stand: band.Stand) -> None:
+        problem.ledger.write(w=stand.w, numbers=np.array([stand.bias, stand.steps]))
+
+    with control, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        parts = engine.run(stages.member, [(k, source, task) for k, source in enumerate(problem.sources)])
+        fit = linear.Linear(engine, parts, task.equality, problem.tol, control)
+        bands = band.BandMaster(fit, tell)
+        stand = None
+        if stored is not None:
+            bias, number = stored["numbers"].tolist()
+            stand = band.Stand(stored["w"], bias, int(number))
+        try:
+            found, status = bands.run(stand, keep), Status.CONVERGED
+        except Halted:
+            found, status = fit.inside(), control.reason() or Status.INTERRUPTED
+        except band.Fruitless as error:
+            why = str(error)
+    if why:
+        del parts, fit, bands  # and their rows
+        return fit_kernel(problem, why)
+    shift = float(found.w @ task.centre) if task.equality else 0.0
+    stats = {
+        "method": "band", "syncs": fit.syncs, "passes": fit.passes, "rows_up": bands.rows_up,
+        "rows_gathered": bands.gathered, "bytes_up": fit.bytes_up, "exact": True,
+    }  # fmt: skip
+    measured = found.dual, found.gap, found.violation, found.bias - shift
+    return _answer(
+        problem, status, measured, stats, n_support=found.support, n_free=found.free, rounds=steps, coef_=found.w,
+        found=Apart(engine, problem.sources, fit.question(stages.coefficients), task),
+    )  # fmt: skip
+
+
 @one_blas_thread
 def fit_kernel(problem: Setup, reason: str = "") -> PartsSolution:
     """The kernel machine of a checked problem, or the linear one for a reason."""
-    engine, control, task, tol = problem.engine, problem.control, problem.task, problem.tol
-    with control:
-        fit = rounds.Rounds(problem, problem.working_set)
-        status = fit.run()
+    engine, task = problem.engine, problem.task
+    with problem.control:
+        fit = rounds.Rounds(problem)
+        status = fit.run(fit.begin)
         for attempt in range(_ATTEMPTS):
             proof = rounds.prove(fit, whole=problem.certified, brief=not status.ok)
-            if not status.ok or proof.violation <= tol or proof.estimated:
+            if not status.ok or proof.violation <= problem.tol or proof.estimated:
                 break
-            if attempt == _ATTEMPTS - 1:
-                status = Status.PRECISION
-                break
-            status = fit.resume()
+            # fields that are computed afresh, and on from there
+            status = fit.run(fit.refresh) if attempt < _ATTEMPTS - 1 else Status.PRECISION
     if status is Status.CONVERGED:
         status = rounds.success(fit)
-    primal = proof.gap + proof.dual
-    relative = proof.gap / max(abs(primal), NONZERO)
-    speak(status, proof.violation, relative, tol, proof.estimated)
-    assert fit.stand is not None
-    at = fit.stand
+    at, pairs, coef = fit.at, fit.pairs(fit.at.states), None
     n_support = sum(part.support for part in at.surveys)
-    pairs, coef = fit._pairs(at.states), None
     if task.kernel.kind == KernelKind.LINEAR:
         coef = np.sum(engine.gather(engine.run(scan.weights, pairs)), axis=0)
-        gather: Any = Apart(engine, problem.sources, engine.run(scan.coefficients, pairs), task)
+        found: Any = Apart(engine, problem.sources, engine.run(scan.coefficients, pairs), task)
     else:
-        gather = Fetched([Vectors(*part) for part in engine.gather(engine.run(scan.vectors, pairs))])
+        found = [Vectors(*part) for part in engine.gather(engine.run(scan.vectors, pairs))]
     stats = {
         "passes": fit.rows_moved / max(n_support, 1), "rows_moved": fit.rows_moved, "rows_seen": len(fit.seen.names),
         "bytes_up": fit.bytes_up, "bytes_down": fit.bytes_down, "decisive": proof.decisive, "exact": proof.exact,
-        "method": "rounds", "error": proof.error, "precision": "float64" if fit.exact else "float32", "lost": engine.losses(),
-    }  # fmt: skip
-    if proof.estimated:
-        stats["estimated"] = True
-    if reason:
-        stats["reason"] = reason
+        "method": "rounds", "error": proof.error, "precision": "float64" if fit.exact else "float32",
+    } | ({"estimated": True} if proof.estimated else {}) | ({"reason": reason} if reason else {})  # fmt: skip
+    measured = proof.dual, proof.gap, proof.violation, proof.bias
+    return _answer(
+        problem, status, measured, stats, n_support=n_support, n_free=at.free, rounds=fit.rounds, coef_=coef, found=found
+    )  # fmt: skip
+
+
+def _answer(
+    problem: Setup, status: Status, measured: tuple[float, float, float, float], stats: dict[str, Any], **more: Any
+) -> PartsSolution:
+    """The answer, with a word where it is not what was asked for. `measured`: dual, gap, violation, intercept."""
+    task, whole = problem.task, problem.whole
+    dual, gap, violation, intercept = measured
+    relative = gap / max(abs(gap + dual), NONZERO)
+    speak(status, violation, relative, problem.tol, "estimated" in stats)
+    classes = task.classes
+    if classes is not None:  # of one class against the rest these are False and True
+        classes = np.array([False, True] if classes[0] is None else classes)
     return PartsSolution(
-        kind=task.kind, intercept=proof.bias,
-        certificate=Certificate(-proof.dual, primal, proof.gap, relative, proof.violation, 0.0, proof.bias),
-        status=status, fit_seconds=problem.seconds, n_support=n_support, n_free=at.free, rounds=fit.rounds,
-        rows=[part.rows for part in problem.whole.parts], parts=[part.name for part in problem.whole.parts],
-        classes=_classes(problem), kernel=task.kernel, terms=problem.terms, n_features=task.n_features, coef_=coef,
-        engine=engine.name, gather=gather, stats=stats,
-        feature_names=problem.whole.names,
+        certificate=Certificate(-dual, gap + dual, gap, relative, violation, 0.0, intercept), status=status,
+        fit_seconds=problem.seconds,
+        rows=[part.rows for part in whole.parts], parts=[part.name for part in whole.parts], classes=classes,
+        kernel=task.kernel, terms=problem.terms, columns=Columns(task.n_features, whole.names), engine=problem.engine.name,
+        stats=stats | {"lost": problem.engine.losses()}, **more,
     )  # fmt: skip

@@ -44,17 +44,6 @@ def svm_class(name: str) -> Any:
     return getattr(svm, name)
 
 
-def tags(*, classifier: bool) -> Any:
-    """What an estimator without scikit-learn's base classes says of itself: sparse rows are fine, y is needed."""
-    from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
-
-    return Tags(
-        estimator_type="classifier" if classifier else "regressor", target_tags=TargetTags(required=True),
-        classifier_tags=ClassifierTags() if classifier else None, regressor_tags=None if classifier else RegressorTags(),
-        input_tags=InputTags(sparse=True),
-    )  # fmt: skip
-
-
 def permutation_test_score() -> Any:
     """The function of `sklearn.model_selection`."""
     from sklearn.model_selection import permutation_test_score
@@ -81,7 +70,6 @@ __all__ = [
     "compute_class_weight",
     "get_config",
     "svm_class",
-    "tags",
     "validate_data",
     "with_callbacks",
 ]

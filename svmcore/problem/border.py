@@ -235,14 +235,15 @@ def features(X: Any, name: str = "X") -> Any:
     if is_sparse(X) or hasattr(X, "tocsr"):
         return _sparse_features(X, name)
     try:
-        array = np.ascontiguousarray(entered(X, name), dtype=np.float64)
+        given = entered(X, name)
+        array = np.ascontiguousarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError) and not hasattr(X, "columns"):
             raise
         raise _unreadable(X, name, error) from None
-    if array.ndim != 2 or np.ndim(X) == 1:
-        hint = "; one feature: X.reshape(-1, 1), one sample: X.reshape(1, -1)" if np.ndim(X) == 1 else ""
-        raise InputError(f"{name} has {np.ndim(X)} dimension(s); it must have two, samples by features{hint}")
+    if given.ndim != 2:
+        hint = "; one feature: X.reshape(-1, 1), one sample: X.reshape(1, -1)" if given.ndim == 1 else ""
+        raise InputError(f"{name} has {given.ndim} dimension(s); it must have two, samples by features{hint}")
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise InputError(f"{name} is empty, with shape {array.shape}; give at least one sample and one feature")
     width = array.shape[1]
