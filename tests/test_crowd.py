@@ -131,6 +131,60 @@ def test_targets_are_answered_optimally(name, epsilon, C, inverse):
     held_against_the_problem(K, tasks, found, 1e-6)
 
 
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("name", ["rbf", "smooth", "low rank", "rank one", "unit", "equal rows"])
+@pytest.mark.parametrize("labels", [True, False])
+def test_rows_are_taken_out_of_the_machine_of_all(labels, name, C):
+    n, rng = 33, np.random.default_rng(4)
+    K, values = matrix(name, n), labellings(n, 3) if labels else targets(n, 3)
+    folds, weights = np.r_[rng.permutation(n - 3), [-1, -1, n]], rng.integers(0, 3, n) * 1.0
+    words = {"labels": labels, "epsilon": 0.0 if labels else 0.1, "weights": weights}
+    tasks = crowd.crowd_of(values, folds, n - 3, C, **words)
+    assert crowd.leaves_one_out(tasks)
+    matrices = crowd.matrices_of(K)
+    found = crowd.harvest(matrices, tasks, crowd.Manner(1e-7, False, False, True))
+    held_against_the_problem(K, tasks, found, 1e-7)
+    everybody = crowd.crowd_of(values, np.where(folds < 0, -1, 1), 1, C, **words)
+    whole = crowd.harvest(matrices, everybody, crowd.Manner(1e-7, False, False, True))
+    row_of = np.argsort(folds[: n - 3])
+    for k, told in enumerate(found.told):
+        at, row = divmod(k, n - 3)
+        if whole.coef[at, row_of[row]] == 0.0:
+            assert told[loops.MOVES] == 0.0
+            np.testing.assert_allclose(found.coef[k], whole.coef[at], rtol=0, atol=1e-5 * C)
+
+
+def test_a_row_without_a_multiplier_costs_nothing_and_others_cost_less():
+    n, K = 60, matrix("rbf", 60)
+    tasks = crowd.crowd_of(labellings(n, 2), np.arange(n), n, 10.0, labels=True)
+    found = crowd.harvest(crowd.matrices_of(K), tasks, crowd.Manner(1e-4, False, False, True))
+    held_against_the_problem(K, tasks, found, 1e-4)
+    whole = crowd.harvest(
+        crowd.matrices_of(K), tasks._replace(folds=np.ones((1, n), np.int64), n_folds=1),
+        crowd.Manner(1e-4, False, False, True),
+    )  # fmt: skip
+    free = whole.coef.reshape(-1) == 0.0
+    assert free.any()
+    assert not found.told[free, loops.STEPS].any()
+    assert found.told[:, loops.STEPS].mean() < 0.6 * whole.told[:, loops.STEPS].mean()
+
+
+def test_folds_of_several_rows_and_costs_of_folds_start_anew():
+    values, n = labellings(20, 2), 20
+    for folds, count, factors, expected in (
+        (np.arange(n), n, None, True),
+        (np.arange(n) // 2, n // 2, None, False),
+        (np.r_[0, 0, np.arange(2, n)], n, None, False),
+        (np.array([np.arange(n), np.arange(n)]), n, None, False),
+        (np.arange(n), n, np.full(2, -2.0), False),
+        (np.r_[np.arange(3), np.full(n - 3, 9)], 3, None, False),
+    ):
+        tasks = crowd.crowd_of(values, folds, count, 1.0, labels=True, factors=factors)
+        assert crowd.leaves_one_out(tasks) is expected
+        found = crowd.harvest(crowd.matrices_of(rbf(rows(n)[0])), tasks, crowd.Manner(1e-8, False, False))
+        assert (found.told[:, loops.VIOLATION] <= 1e-8).all()
+
+
 @pytest.mark.parametrize(("name", "unit"), [("tiny", 1e8), ("huge", 1e-8)])
 def test_the_scale_of_the_kernel_changes_nothing(name, unit):
     K, values = matrix(name, 20), labellings(20, 3)

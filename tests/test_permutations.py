@@ -118,6 +118,38 @@ def test_cross_val_many_is_cross_val_predict_of_every_column():
     assert "3 labellings x 5 folds, mean accuracy" in repr(found)
 
 
+OUT = {
+    "small C": {"C": 0.05, "gamma": 0.3},
+    "C": {"C": 1.0, "gamma": 0.3},
+    "large C": {"C": 100.0, "gamma": 0.3},
+    "linear": {"C": 3.0, "kernel": "linear"},
+    "costs by class": {"gamma": 0.3, "class_weight": {0: 0.5, 1: 2.0}},
+    "costs that look at folds": {"gamma": 0.3, "class_weight": "balanced"},
+    "weights": {"gamma": 0.3, "sample_weight": np.random.default_rng(9).integers(0, 3, N) * 1.0},
+    "targets": {"C": 2.0, "gamma": 0.3, "loss": "epsilon_insensitive", "epsilon": 0.2},
+}
+
+
+@pytest.mark.parametrize("cv", ["loo", selection.LeaveOneOut()], ids=["loo", "LeaveOneOut"])
+@pytest.mark.parametrize("case", OUT)
+def test_a_row_left_out_is_told_what_a_machine_of_the_others_says(case, cv):
+    words = dict(OUT[case])
+    labels = "loss" not in words
+    columns = np.column_stack([Y, np.random.default_rng(3).permutation(Y)] if labels else [T, T[::-1]])
+    found = svmcore.cross_val_many(X, columns, cv=cv, tol=1e-11, **words)
+    assert found.converged
+    assert found.violation.max() <= 1e-11
+    assert np.abs(found.relative_gap).max() <= 1e-9
+    weights, train = words.pop("sample_weight", None), svmcore.train_svc
+    if not labels:
+        train = functools.partial(svmcore.train_svr, epsilon=words.pop("epsilon"), loss=words.pop("loss"))
+    for (k, column), out in itertools.product(enumerate(columns.T), range(0, N, 3)):
+        rest = np.arange(N) != out
+        share = None if weights is None else weights[rest]
+        machine = train(X[rest], column[rest], tol=1e-11, sample_weight=share, **words)
+        assert found.decisions[k, out] == pytest.approx(machine.decision_function(X[out : out + 1])[0], abs=1e-8)
+
+
 def test_cross_val_many_agrees_with_the_path():
     path = svmcore.cv_path(X, Y, cv=4, gamma=0.3)
     for C in (0.7, 3.3):

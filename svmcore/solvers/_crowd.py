@@ -25,6 +25,7 @@ SLICE = 256  # tasks of a slice, which is done in one go; one column, where that
 _PILOT = 10  # so many tasks are done both ways
 _TURN = 0.4  # what a turn on the inverse costs, in pair steps a row
 _MISSED = 8  # so many turns a task has cost that the inverse could not answer
+_FEW_OUT = 4  # from more single rows on, the machine of all of them is worth its time
 _REGULAR = 1e8  # a matrix is regular if its condition is below this
 
 
@@ -65,13 +66,13 @@ def booth_for(matrices: Matrices) -> Booth:
     masks[1], masks[2] = -BIG_32, BIG_32
     c, lower, upper, beta = np.zeros((4, TOGETHER, n))
     todo, steps, turns = np.zeros((3, TOGETHER), np.int64)
-    rows, inside, sign = np.zeros((3, n + 1), np.int64)
-    one, way = np.zeros((2, n + 1))
+    rows, inside, sign, kept_rows = np.zeros((4, n + 1), np.int64)
+    one, way, kept_one = np.zeros((3, n + 1))
     z, h = np.zeros((2, columns))
     return Booth(
         c, lower, upper, beta, np.zeros((TOGETHER, columns)), masks[0], masks[1], masks[2],
         np.zeros((n, TOGETHER), np.float32), np.zeros((n, TOGETHER)), np.zeros(TOGETHER), todo, steps, turns, rows, inside,
-        sign, one, way, z, h, np.empty((n + 1, n + 1)),
+        sign, one, way, z, h, np.empty((n + 1, n + 1)), np.empty((0, 0)), kept_one, kept_rows,
     )  # fmt: skip
 
 
@@ -92,6 +93,10 @@ def harvest(matrices: Matrices, crowd: Crowd, way: Manner, booth: Booth | None =
     out = Harvest(np.full((columns, n), np.nan), np.zeros((tasks, TOLD)), np.zeros((tasks if way.coef else 0, n)))
     by_inverse, booth = way.inverse and len(matrices.inverse) > 0, booth or booth_for(matrices)
     if way.own is None:
+        if leaves_one_out(crowd) and not by_inverse:
+            everybody = crowd._replace(folds=np.where(crowd.folds < 0, -1, 1), n_folds=1)
+            whole = harvest(matrices, everybody, way._replace(inverse=False, certain=False, coef=True), booth).coef
+            crowd, booth = crowd._replace(whole=whole), booth._replace(kept=np.empty_like(booth.factor))
         run_tasks(matrices, crowd, booth, way.tol, by_inverse, way.certain, out)
         return out
     scaled, kernel = way.own
@@ -101,6 +106,13 @@ def harvest(matrices: Matrices, crowd: Crowd, way: Manner, booth: Booth | None =
     copies = matrices._replace(**own)  # other threads read these
     run_scaled(copies, room, kernel, crowd, booth, way.tol, False, way.certain, out)
     return out
+
+
+def leaves_one_out(crowd: Crowd) -> bool:
+    """Whether folds are single rows, so that a task is the machine of all rows without one; costs must not look at folds."""
+    folds = crowd.folds[0]
+    sizes = np.bincount(folds[(folds >= 0) & (folds < crowd.n_folds)], minlength=crowd.n_folds)
+    return bool(len(crowd.folds) == 1 and len(sizes) > _FEW_OUT and (sizes == 1).all() and crowd.factors.min() >= 0.0)
 
 
 def pilot(matrices: Matrices, crowd: Crowd, tol: float) -> bool:
@@ -127,8 +139,20 @@ def crowd_of(
     folds = np.ascontiguousarray(np.atleast_2d(folds), np.int64)
     return Crowd(
         np.ascontiguousarray(values), folds, float(cost), np.atleast_2d(weights), np.atleast_2d(factors), int(n_folds),
-        labels, float(epsilon),
+        labels, float(epsilon), np.zeros((0, 0)),
     )  # fmt: skip
 
 
-__all__ = ["SLICE", "Crowd", "Manner", "Matrices", "Scaled", "booth_for", "crowd_of", "harvest", "matrices_of", "pilot"]
+__all__ = [
+    "SLICE",
+    "Crowd",
+    "Manner",
+    "Matrices",
+    "Scaled",
+    "booth_for",
+    "crowd_of",
+    "harvest",
+    "leaves_one_out",
+    "matrices_of",
+    "pilot",
+]

@@ -10,6 +10,7 @@ The tasks of a crowd are (column of values, fold), the fold running fastest. The
 
 - `start`: along the difference of the class means, as far as the box allows.
 - `by_inverse` (where a pilot says so): all rows are free but few, which are eliminated from the inverse of K that all share.
+- `withdrawn` (where folds are single rows): the row is taken out of the machine of all rows of its column.
 - `in_pairs`: pair steps in float32, two tasks in turn: while the sums of one are on their way, the other one is at work.
 - `measured`: the residual in float64 for the whole group, and from it violation, bias and gap.
 - `polished`: what misses the tolerance goes on from that residual, by pair steps, and by an active set where these crawl.
@@ -28,7 +29,17 @@ from svmcore._types import LANES, FloatArray, IntArray
 from svmcore.compiler.jit import jit
 from svmcore.simd.passes import TILE_BYTES, TOGETHER, best_gain, tile_of_products, update_pair
 from svmcore.simd.vector import BIG, BIG_32, fmax, fmin
-from svmcore.solvers._crowd_sets_jit import OneTask, by_inverse, on_faces, residual
+from svmcore.solvers._crowd_sets_jit import (
+    MOVED,
+    SAME,
+    STUCK,
+    OneTask,
+    by_inverse,
+    keep_face,
+    on_faces,
+    residual,
+    withdrawn,
+)
 
 # What is told of a task, by place.
 VIOLATION, GAP, PRIMAL, BIAS, STEPS, ROUNDS, MOVES, TURNS = range(8)
@@ -44,6 +55,7 @@ SHARP = 1e-6  # then the task goes on to this tolerance
 MOST_ROUNDS = 40
 FACE_TOL = 0.25  # the active set ends at this share of the tolerance
 ROUNDING = 1e-14  # a share of a box, or of a sum, that is rounding
+GIVEN = -1.0  # in place of how far a start goes: it is a point that is known
 LEAST = 1e-300  # stands for zero where something is divided by it
 
 
@@ -58,6 +70,7 @@ class Crowd(NamedTuple):
     n_folds: int
     labels: bool
     epsilon: float
+    whole: FloatArray  # (columns, n), the coefficients of the machines of all rows, or no row; not with the inverse
 
 
 class Scaled(NamedTuple):
@@ -153,10 +166,9 @@ def _factors(y, folds, fold, weights, classes):
 
 
 @jit
-def open_task(crowd, task, c, lower, upper):
-    """Write the linear term and the boxes of a task. In place: c, lower, upper."""
-    fold = task % crowd.n_folds
-    column, cost = task // crowd.n_folds, crowd.cost
+def open_task(crowd, column, fold, c, lower, upper):
+    """Write the linear term and the boxes of a task; of fold -1, which leaves nobody out. In place: c, lower, upper."""
+    cost = crowd.cost
     y, folds = crowd.values[column], crowd.folds[min(column, crowd.folds.shape[0] - 1)]
     weights = crowd.weights[min(column, crowd.weights.shape[0] - 1)]
     factors = crowd.factors[min(column, crowd.factors.shape[0] - 1)]
@@ -456,34 +468,44 @@ def polished(matrices, piece, booth, tol, told):
 
 @jit
 def begin_group(matrices, crowd, booth, inverse, begin, count, seen):
-    """Open the tasks begin .. begin + count - 1, and answer those that the inverse can. Returns (the others, seen).
+    """Open the tasks begin .. begin + count - 1, and answer those that the inverse or a removal can.
 
-    In place: booth. `todo` are the others, which stand at their starts.
+    Returns (the others, seen). In place: booth. `todo` are the others, which stand at their starts.
     """
-    pending = 0
+    pending, starts = 0, crowd.whole.shape[0] > 0
     for g in range(count):
-        task = begin + g
-        column = task // crowd.n_folds
-        open_task(crowd, task, booth.c[g], booth.lower[g], booth.upper[g])
-        booth.steps[g], booth.reach[g] = 0, 0.0
-        turns = 0
+        column, fold = (begin + g) // crowd.n_folds, (begin + g) % crowd.n_folds
+        booth.steps[g], booth.reach[g], booth.turns[g] = 0, 0.0, 0
+        piece = _task(booth, g, crowd.epsilon)
+        if starts and column != seen:
+            open_task(crowd, column, -1, piece.c, piece.lower, piece.upper)
+            keep_face(matrices, piece, booth, crowd.whole[column])
+        open_task(crowd, column, fold, piece.c, piece.lower, piece.upper)
         if inverse:
-            piece = _task(booth, g, crowd.epsilon)
-            turns = by_inverse(matrices, piece, booth, column != seen)
-            seen = column
+            booth.turns[g] = by_inverse(matrices, piece, booth, column != seen)
+        seen, out = column, SAME if booth.turns[g] > 0 else STUCK
+        if starts:
+            out = withdrawn(matrices, piece, booth, crowd.whole[column])
+        if out != STUCK:
             repair(piece)
-        booth.turns[g] = turns
-        if turns == 0:
-            if crowd.labels:
-                booth.reach[g] = _difference_of_means(booth.lower[g], booth.upper[g], booth.ways, g)
+        if out != SAME:
+            if out == MOVED:
+                booth.reach[g] = GIVEN
+                for t in range(piece.beta.shape[0]):
+                    booth.ways[t, g] = piece.beta[t]
+            elif crowd.labels:
+                booth.reach[g] = _difference_of_means(piece.lower, piece.upper, booth.ways, g)
             booth.todo[pending] = g
             pending += 1
-    if crowd.labels and pending > 0:
+    if (crowd.labels or starts) and pending > 0:
         _products(matrices.single, booth.ways, booth.values)
     for k in range(pending):
         g = booth.todo[k]
         piece = _task(booth, g, crowd.epsilon)
-        if crowd.labels:
+        if booth.reach[g] == GIVEN:
+            for t in range(piece.beta.shape[0]):
+                piece.values[t] = piece.c[t] - piece.values[t]
+        elif crowd.labels:
             _go_along(piece, booth.ways, g, booth.reach[g])
             repair(piece)
         else:

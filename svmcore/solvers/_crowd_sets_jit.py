@@ -3,6 +3,7 @@
 - `on_faces`, where pair steps crawl: one variable enters at a time, and the face of the free variables follows. It
   differs from `_active_jit` in its problem: epsilon is a kink at zero, boxes may have no width, and all of K is there.
 - `by_inverse`, where nearly all rows are free: the others are eliminated from the inverse of K that all tasks share.
+- `withdrawn`, where one row is left out of many: it is taken out of the machine of all of them.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ class Booth(NamedTuple):
     z: FloatArray
     h: FloatArray
     factor: FloatArray
+    kept: FloatArray  # these three are of the free rows of one column's machine: its factor, or no row,
+    kept_one: FloatArray  # what solves it for ones,
+    kept_rows: IntArray  # the rows, and at the end their number
 
 
 class OneTask(NamedTuple):
@@ -372,3 +376,94 @@ def by_inverse(matrices, piece, booth, fresh):
             return 0
         changes = _sorted_out(matrices, piece, booth, k, bias)
     return turn if changes == 0 else 0
+
+
+@jit
+def keep_face(matrices, piece, booth, whole):
+    """Factor the face of the machine of all rows of a column, whose boxes are those of `piece`. In place: kept room."""
+    m, rows = 0, booth.kept_rows
+    for t in range(whole.shape[0]):
+        rows[m] = t
+        m += (piece.lower[t] < whole[t] < piece.upper[t]) and whole[t] != 0.0
+    m = _grown(matrices.double, matrices.size[0], rows, 0, m, booth.kept)
+    for k in range(m):
+        booth.kept_one[k] = 1.0
+    _solved(booth.kept, m, booth.kept_one)
+    rows[whole.shape[0]] = m
+
+
+@jit
+def _way_out(matrices, booth, gone, m):
+    """The way of the face while variable `gone`, a member or not, falls by 1, so that its residuals stay equal.
+
+    Returns whether there is one. In place: way.
+    """
+    row, rows, way, shift, place = matrices.double[gone], booth.kept_rows, booth.way, matrices.size[0], -1
+    for k in range(m):
+        place = k if rows[k] == gone else place
+    for k in range(m):
+        way[k] = row[rows[k]] + shift if place < 0 else (1.0 if k == place else 0.0)
+    _solved(booth.kept, m, way)
+    share, total = (-1.0 if place < 0 else 0.0), 0.0
+    for k in range(m):
+        share += way[k]
+        total += booth.kept_one[k]
+    for k in range(m):
+        way[k] -= share / total * booth.kept_one[k]
+    if place < 0:
+        return True
+    bend = way[place]
+    if not bend > DEPENDENT / shift:
+        return False
+    for k in range(m):
+        way[k] /= -bend
+    return True
+
+
+@jit
+def _room(piece, t, sign):
+    """How far variable t can go this way: to its bound, or to its kink."""
+    return sign * (_end(piece, t, sign) - piece.beta[t])
+
+
+SAME, MOVED, STUCK = range(3)  # what has become of the machine of all rows
+
+
+@jit
+def withdrawn(matrices, piece, booth, whole):
+    """Take the row whose box is closed here out of the machine of all rows: it goes to zero, and the face follows.
+
+    What would pass its end stops there, and all that have room share what is missing then. In place: beta, way.
+
+    Returns SAME where no multiplier leaves, so that this is the answer; MOVED; or STUCK, which is no feasible point.
+    """
+    gone, m, amount = -1, booth.kept_rows[whole.shape[0]], 0.0
+    for t in range(whole.shape[0]):
+        piece.beta[t] = whole[t]
+        leaves = (whole[t] != 0.0) & (piece.lower[t] == piece.upper[t])
+        gone = t if leaves else gone
+    if gone < 0:
+        return SAME
+    amount = whole[gone]
+    if m == 0 or not _way_out(matrices, booth, gone, m):
+        return STUCK
+    piece.beta[gone] = 0.0
+    missing = amount
+    for k in range(m):
+        t = booth.kept_rows[k]
+        move = amount * booth.way[k]
+        if t != gone and move != 0.0:
+            sign = 1.0 if move > 0.0 else -1.0
+            move = sign * min(sign * move, _room(piece, t, sign))
+            piece.beta[t] += move
+            missing -= move
+    sign, room = 1.0 if missing > 0.0 else -1.0, 0.0
+    for k in range(m):
+        t = booth.kept_rows[k]
+        room += _room(piece, t, sign) if t != gone else 0.0
+    if not sign * missing < room:
+        return STUCK
+    for k in range(m):
+        t = booth.kept_rows[k]
+        piece.beta[t] += missing / room * _room(piece, t, sign) if t != gone else 0.0
+    return MOVED
