@@ -102,6 +102,9 @@ def test_every_row_of_the_table(expected, problem):
         (False, {"kind": KernelKind.CALLABLE, "function": lambda A, B: A @ B.T, "cache": 1e3}),
         (True, {"n": auto.MOST_SPARSE, "kind": KernelKind.RBF, "sparse": True}),
         (False, {"n": auto.MOST_SPARSE + 1, "kind": KernelKind.RBF, "sparse": True}),
+        (True, {"n": auto.MOST_WIDE, "d": 48, "kind": KernelKind.RBF}),
+        (False, {"n": auto.MOST_WIDE + 1, "d": 48, "kind": KernelKind.RBF}),
+        (True, {"n": auto.MOST_WIDE + 1, "d": 47, "kind": KernelKind.RBF}),
     ],
 )
 def test_whoever_is_small_is_asked_first(expected, problem):
@@ -116,7 +119,10 @@ def test_many_sparse_rows_are_for_blocks():
     assert svmcore.train_svc(csr_array(X[:few]), y[:few]).solver == "small"
     assert svmcore.train_svc(csr_array(X[: few + 1]), y[: few + 1]).solver == "block"
     assert svmcore.train_svc(X, y).solver == "small"
-    assert auto.is_small(*problem_of(n=auto.MOST_SPARSE_NU, kind=KernelKind.RBF, sparse=True)[:2], auto.MOST_SPARSE_NU)
+    assert auto.is_small(*problem_of(n=auto.MOST_SPARSE_NU, kind=KernelKind.RBF, sparse=True)[:2], several=True)
+    wide = problem_of(n=auto.MOST_WIDE + 1, d=48, kind=KernelKind.RBF)[:2]
+    assert auto.is_small(*wide, several=True)
+    assert not auto.is_small(*wide)
 
 
 @pytest.mark.compiled

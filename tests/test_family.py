@@ -305,7 +305,7 @@ def test_many_points_are_looked_at_in_part_first(monkeypatch):
     X, y, target = cloud(600)
     plain = svmcore.train_svc(X, y, nu=0.5, gamma=0.5, tol=TIGHT), svmcore.train_svr(X, target, nu=0.3, tol=TIGHT)
     assert {machine.solver for machine in plain} == {"small"}
-    monkeypatch.setattr(module.auto, "is_small", lambda *_: False)  # as if they were many
+    monkeypatch.setattr(module.auto, "is_small", lambda *_, **__: False)  # as if they were many
     monkeypatch.setattr(module, "_MANY", 500)
     monkeypatch.setattr(module, "_SOME", 250)
     seen = []

@@ -378,7 +378,7 @@ def test_a_chain_keeps_the_best_point_of_its_members(monkeypatch):
     def spoilt(qp, K, *, start, **options):
         return run(qp, K, start=np.zeros_like(start), **options | {"max_iter": 2})._replace(status=Status.LIMITED)
 
-    monkeypatch.setattr(choice, "is_small", lambda *_: False)
+    monkeypatch.setattr(choice, "is_small", lambda *_, **__: False)
     monkeypatch.setattr(choice, "choose", lambda *_, **__: ("smo", "block"))
     monkeypatch.setattr(smo, "run", limited)
     monkeypatch.setattr(block, "run", spoilt)

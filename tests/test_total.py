@@ -158,7 +158,7 @@ def with_total(problem: Problem, total: float) -> Problem:
 def test_driver_with_auto(n, solver, kernel, monkeypatch):
     """The whole way: chosen solver, certificate, intercept. The linear problem is not moved to its mean."""
     if solver != "small":
-        monkeypatch.setattr(auto, "is_small", lambda *_: False)
+        monkeypatch.setattr(auto, "is_small", lambda *_, **__: False)
     rng = np.random.default_rng(1)
     X = rng.normal(size=(n, 4)) + 1e3
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 1e3, 1, -1)

@@ -66,6 +66,9 @@ _READ, _GATHER = 16.0, 24.0
 _ROWS_AT_ONCE = 1 << 20
 _KEPT_LEAST, _KEPT_PER_FEATURE = 1 << 24, 1 << 20
 
+# So many row groups of a float64 Gram matrix are computed at a time. Of half of it little more than half is computed then.
+_GROUPS = 11
+
 # A Gram matrix is put together from stored columns when more than this share of the working set has one.
 _WORTH_READING = 0.05
 
@@ -78,24 +81,31 @@ _BETWEEN_LOOKS = 2e8
 _CANCELS = 50.0
 
 
-def _complete(out: Real, count: int) -> None:
+def _mirror(out: Real, count: int, n_threads: int) -> None:
+    """Copy the lower triangle of the first `count` rows and columns to the upper one. In place: out."""
+    strips = -(-count // loops.MIRROR)
+    mirror = functools.partial(loops.mirror, out, count)
+    split_falling(functools.partial(_backwards, mirror, strips), strips, _READ * out.size, n_threads)
+
+
+def _complete(out: Real, count: int, n_threads: int) -> None:
     """Mirror the lower triangle, and fill the padding with zeros. In place: out."""
-    loops.mirror(out, count)
+    _mirror(out, count, n_threads)
     out[:count, count:] = 0
     out[count:] = 0
 
 
-def _gathered(gram: Real, members: IntArray, scale: float, out: Real) -> Real:
+def _gathered(gram: Real, members: IntArray, scale: float, out: Real, n_threads: int) -> Real:
     """`gram` among the members, times `scale`, rounded where `out` holds integers. In place: out."""
     rounding = 0.5 if out.dtype == np.uint16 else 0.0
     loops.gather_lower(gram, members.astype(np.uint32), np.float32(scale), np.float32(rounding), out)
-    _complete(out, len(members))
+    _complete(out, len(members), n_threads)
     return out
 
 
 def gram_among(gram: Real, members: IntArray) -> Real:
     """The Gram matrix of some of the points of another one, laid out the same."""
-    return _gathered(gram, members, 1.0, np.empty(_layout(len(members)), gram.dtype))
+    return _gathered(gram, members, 1.0, np.empty(_layout(len(members)), gram.dtype), 1)
 
 
 def _layout(count: int) -> tuple[int, int]:
@@ -190,7 +200,8 @@ class _Tiles:
             return self._compute(points, dtype)
         if shared and dtype == np.float32 and count == self.n and (points[:-1] < points[1:]).all():
             return self._kept
-        return _gathered(self._kept, points, UNITS_16 if dtype == np.uint16 else 1.0, self.space(count, dtype))
+        unit = UNITS_16 if dtype == np.uint16 else 1.0
+        return _gathered(self._kept, points, unit, self.space(count, dtype), self.n_threads)
 
     def _compute(self, points: IntArray, dtype: Any) -> Real:
         """`gram` from the data."""
@@ -304,7 +315,7 @@ class _Tiles:
     def _finish(self, out: Real, count: int, *, half: bool) -> Real:
         """A Gram matrix without offset and padding, or its lower triangle (`half`), made whole and counted."""
         if half:
-            _complete(out, count)
+            _complete(out, count, self.n_threads)
         if self.offset:
             out[:count, :count] += self.offset
         out[count:] = 0
@@ -473,28 +484,42 @@ def exact_gram(
 ) -> FloatArray | None:
     """K among all points in float64 from dense tiles, in the `room` there is. None when `go_on(share done)` says no.
 
-    Its rows end in values without meaning.
+    Its rows end in values without meaning. Of wide points each value is computed once: mirrored bits are the same.
     """
     panels = np.ascontiguousarray(K.points.panels[:, : K.n_features])
     packed = rows_of(K.X, np.arange(K.n), np.float64, np.zeros(K.n_features), n_threads=K.n_threads)
     out = room(_layout(K.n))
-    shape = shape_of(K.kernel)
+    shape, half = shape_of(K.kernel), K.n_features >= _WIDE
     step = max(1, int(_BETWEEN_LOOKS // (out.shape[1] * vector.ROWS * (4 + panels.shape[1]))))
     for start in range(0, len(packed), step):  # whole rows, since touching fresh memory can cost more than filling it
         if not go_on(start / len(packed)):
             return None
         count = min(step, len(packed) - start)
-        fill = functools.partial(_fill, shape, packed, panels, K.kernel.offset, out, start)
-        split(fill, count, float(out.shape[1] * count * vector.ROWS * panels.shape[1]), K.n_threads)
-    K.n_evals += K.n * K.n
+        fill = functools.partial(_fill, shape, packed, panels, K.kernel.offset, out, half)
+        work = float(out.shape[1] * count * vector.ROWS * panels.shape[1])
+        share = split_falling if half and not start else split
+        share(functools.partial(_backwards, fill, start + count), count, work, K.n_threads)
+    if half:
+        _mirror(out, K.n, K.n_threads)
+    K.n_evals += K.n * (K.n + 1) // 2 if half else K.n * K.n
     return out[: K.n]
 
 
-def _fill(shape: Any, packed: Real, panels: Real, offset: float, out: Real, start: int, first: int, last: int) -> None:
-    rows = out[(start + first) * vector.ROWS : (start + last) * vector.ROWS]
-    loops.store_block_64(shape, packed[start + first : start + last], panels, False, 0, len(panels), rows)
-    if offset:
-        rows[:, :-STAGGER] += offset
+def _backwards(run: Callable[[int, int], None], end: int, first: int, last: int) -> None:
+    """`run` on a range that is counted from its end, for work that grows."""
+    run(end - last, end - first)
+
+
+def _fill(shape: Any, packed: Real, panels: Real, offset: float, out: Real, half: bool, first: int, last: int) -> None:
+    """Some row groups of `exact_gram`, or with `half` what they have of the lower triangle. In place: out."""
+    for group in range(first, last, _GROUPS):
+        end = min(group + _GROUPS, last)
+        rows, columns = out[group * vector.ROWS : end * vector.ROWS], len(panels)
+        if half:
+            columns = min(columns, -(-end * vector.ROWS // LANES))
+        loops.store_block_64(shape, packed[group:end], panels, False, 0, columns, rows)
+        if offset:
+            rows[:, : columns * LANES] += offset
 
 
 class SparseTiles(_Tiles):

@@ -159,9 +159,10 @@ MIRROR = 16  # so many rows and columns are transposed at a time: a row of so ma
 
 
 @jit
-def mirror(out, count):
-    """Copy the lower triangle of a symmetric matrix to the upper one. In place: out."""
-    for top in range(0, count, MIRROR):
+def mirror(out, count, first, last):
+    """Copy the lower triangle of a symmetric matrix to the upper one, for strips of MIRROR rows. In place: out."""
+    for strip in range(first, last):
+        top = strip * MIRROR
         bottom = min(top + MIRROR, count)
         if bottom - top == MIRROR:
             for left in range(0, top, MIRROR):

@@ -3,7 +3,8 @@
 | problem                                                                    | solver                   |
 |----------------------------------------------------------------------------|--------------------------|
 | small (`solvers/small`): closed boxes, an equality row; if linear, at most | small, then as below     |
-| 600 variables; at most 125 sparse points, 400 with nu                      |                          |
+| 600 variables; at most 125 sparse points, 400 with nu; at most 1,200 dense |                          |
+| points of 48 features or more                                              |                          |
 | a Python kernel whose matrix does not fit the memory                       | smo                      |
 | at most 100 variables; at most 2,000 with neither bound nor diagonal        | smo                      |
 | linear kernel of no more features than points, no start: a positive         | newton, then interior    |
@@ -27,6 +28,7 @@ import numpy as np
 from svmcore._types import DualQP, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
+from svmcore.kernel.tiles import COSTLY
 from svmcore.solvers import small
 
 MOST_FEATURES = 150  # an interior-point step costs n d^2 / 2
@@ -39,6 +41,7 @@ TINY = 100  # here nothing takes long, except what face steps cut short
 MOST_LINEAR = 600  # of more variables on a line of few features, the interior point is faster than pair steps
 MOST_SPARSE = 125  # of more sparse points, blocks over tiles take less time than the kernel matrix, soon a tenth
 MOST_SPARSE_NU = 400  # the same where several machines are looked for
+MOST_WIDE = 1200  # of more wide points, blocks over float32 tiles take less time than the float64 matrix
 MOST_OPEN = 2000  # hard margins: face steps find the answer, or that there is none
 
 
@@ -57,11 +60,13 @@ def is_tame(qp: DualQP, K: KernelMatrix) -> bool:
     return float(np.median(np.maximum(qp.upper, -qp.lower)) * np.median(np.abs(K.diagonal))) <= TAME
 
 
-def is_small(qp: DualQP, K: KernelMatrix, most_sparse: int = MOST_SPARSE) -> bool:
-    """Whether `small` is asked first."""
+def is_small(qp: DualQP, K: KernelMatrix, *, several: bool = False) -> bool:
+    """Whether `small` is asked first, for one machine or for `several` over the same points."""
     kind = K.kernel.kind
     sparse = not K.dense and K.function is None and kind != KernelKind.PRECOMPUTED
-    much = (kind == KernelKind.LINEAR and len(qp.c) > MOST_LINEAR) or (sparse and K.n > most_sparse)
+    wide = K.dense and K.n_features >= COSTLY and not several
+    much = (kind == KernelKind.LINEAR and len(qp.c) > MOST_LINEAR) or (wide and K.n > MOST_WIDE)
+    much = much or (sparse and K.n > (MOST_SPARSE_NU if several else MOST_SPARSE))
     return small.has_way(qp) and small.serves(K) and not much
 
 

@@ -173,7 +173,7 @@ def nu_fit(problem: Problem, nu: float, run: Run, control: Control, training: Tr
             line = _line(problem, K)
             alone = run.solver == solvers.AUTO and not (run.options or run.trace) and control.callback is None
             direct = None
-            if alone and auto.is_small(problem.qp, K, auto.MOST_SPARSE_NU) and control.reason() is None:
+            if alone and auto.is_small(problem.qp, K, several=True) and control.reason() is None:
                 direct = _by_sums(problem, line, K, nu, run)
             t, found = direct or _NuSearch(line, K, nu, run, control).look(_preview(problem, nu, run))
         C, epsilon = (problem.terms.C, t) if problem.classes is None else (1.0 / t, None)
