@@ -20,13 +20,13 @@ import numpy as np
 from svmcore._control import PartControl
 from svmcore._types import NONZERO, DualQP, FloatArray
 from svmcore.distributed import stages
-from svmcore.distributed.answer import Round
 from svmcore.distributed.engine import Halted
-from svmcore.distributed.linear import ExactPoint, Linear, found_of
-from svmcore.distributed.stages import BINS, Sums, Taken
+from svmcore.distributed.linear import ExactPoint, Linear
+from svmcore.distributed.stages import BINS, Taken
+from svmcore.distributed.sums import COUNT, UNKNOWN, Standing, Sums, standing
 from svmcore.problem import measures
 from svmcore.solvers import interior
-from svmcore.solvers.interior import FEASIBLE, Beside
+from svmcore.solvers.interior import Beside
 
 # A band has at least LEAST variables, and SPREAD times the root of features times variables. Their rows hold at most
 # MOST_NUMBERS numbers.
@@ -71,7 +71,7 @@ class Stand(NamedTuple):
 class BandMaster:
     """Rounds over the parts of `fit`. Where they do not lead to the end they raise `Fruitless`."""
 
-    def __init__(self, fit: Linear, log: Callable[[Round], Any]) -> None:
+    def __init__(self, fit: Linear, log: Callable[[int, Standing], Any]) -> None:
         self.fit, self.log = fit, log
         self.rows_up = 0
         self.gathered = 0  # rows that parts looked at outside of their passes
@@ -115,8 +115,8 @@ class BandMaster:
             found, dual = None, -np.inf
             if exact:
                 found = self._found(to, looked)
-                dual, relative = found.dual, found.gap / max(abs(found.gap + found.dual), NONZERO)
-                if found.violation <= fit.tol and not CLOSE < relative <= 0.5 * last:
+                dual, relative = found.at.dual, found.at.gap / max(abs(found.at.gap + found.at.dual), NONZERO)
+                if found.at.violation <= fit.tol and not CLOSE < relative <= 0.5 * last:
                     self._tell(found, values)
                     return found
                 last = relative
@@ -142,18 +142,14 @@ class BandMaster:
         fit.steps += 1
         found = fit.polish(at.w, at.bias, NEWTON_STEPS)
         self._tell(found, [])
-        if found.violation <= fit.tol:
+        if found.at.violation <= fit.tol:
             return found
         if fit.stop():
             raise Halted
         raise Fruitless("Newton's steps did not settle")
 
     def _tell(self, found: ExactPoint | None, values: list[FloatArray]) -> None:
-        rows = sum(map(len, values))
-        if found is None:
-            self.log(Round(0.0, np.nan, 0, np.nan, np.nan, rows, 1))
-        else:
-            self.log(Round(0.0, found.violation, found.free, found.dual, found.gap, rows, 1))
+        self.log(sum(map(len, values)), UNKNOWN if found is None else found.at)
 
     # ---- a band ------------------------------------------------------------------------------------------------------
 
@@ -222,7 +218,7 @@ class BandMaster:
         """What the parts say of a point, and of their variables with those of the band, in one pass."""
         given: Any = [None] * len(self.fit.parts) if values is None else values
         found = self.fit.sum(self.fit.turn(stages.look, [(to.w, to.bias, own) for own in given]))
-        total, total_of_sides, size, loss = found.totals[5:].tolist()
+        total, total_of_sides, size, loss = found.totals[COUNT:].tolist()
         self.sums = found.columns[0], total, size
         self.rest = Beside(found.columns[1], total_of_sides)
         return found, to._replace(primal=0.5 * float(to.w @ to.w) + loss)
@@ -233,9 +229,8 @@ class BandMaster:
         if float(np.abs(w - to.w).max(initial=0.0)) > DRIFT * (1.0 + float(np.abs(w).max(initial=0.0))):
             found = self.fit.measure(w, to.bias)
         else:
-            found = found_of(to.w, to.bias, looked, self.fit.equality)
-        off = self.fit.equality and abs(total) > FEASIBLE * (1.0 + size)
-        return found._replace(violation=np.inf, gap=np.inf) if off else found
+            found = ExactPoint(to.w, standing(looked, to.bias, self.fit.equality))
+        return self.fit.unless_off(found, total, size)
 
     # ---- along a line ------------------------------------------------------------------------------------------------
 

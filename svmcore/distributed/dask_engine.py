@@ -26,7 +26,7 @@ from svmcore._errors import InputError, SVMError
 from svmcore.base.door import entered
 from svmcore.distributed import files
 from svmcore.distributed.engine import POLL, Halted, Lost, Serial
-from svmcore.distributed.parts import Held, Piece
+from svmcore.distributed.parts import Held
 from svmcore.problem import border
 
 P = ParamSpec("P")
@@ -235,14 +235,6 @@ def _is_loss(error: Exception) -> bool:
 # ---- collections -----------------------------------------------------------------------------------------------------
 
 
-def _held(name: str, X: Any, y: Any, weight: Any) -> Held:
-    """A chunk as a part."""
-    names = border.column_names(X)
-    X = X.to_numpy() if hasattr(X, "to_numpy") else X
-    y = entered(y, f"y of part {name}")
-    return Held(name, Piece(X, y, None if weight is None else entered(weight, f"sample_weight of part {name}"), names))
-
-
 def _of_frame(name: str, frame: Any, label: Any, weight: Any) -> Held:
     """A partition of a frame: its columns are told apart here, since dask may fuse partitions of some of them."""
     drop = [label] if weight is None else [label, weight]
@@ -251,13 +243,11 @@ def _of_frame(name: str, frame: Any, label: Any, weight: Any) -> Held:
             raise InputError(
                 f"the frame has no column {column!r}; its columns are {', '.join(map(str, frame.columns))}"
             )
-    return _held(name, frame.drop(columns=drop), frame[label], None if weight is None else frame[weight])
+    return files.piece(name, (frame.drop(columns=drop), *(frame[column] for column in drop)))
 
 
 def _chunks(values: Any, like: Any, name: str, count: int) -> list[Any]:
     """A vector in as many pieces as X has."""
-    if values is None:
-        return [None] * count
     if not hasattr(values, "dask"):
         sizes = getattr(like, "chunks", ((np.nan,),))[0]
         if np.isnan(sum(sizes)):
@@ -279,7 +269,7 @@ def _chunks(values: Any, like: Any, name: str, count: int) -> list[Any]:
 
 def _delayed_parts(X: Any, y: Any, weight: Any, label: Any) -> list[Any] | None:
     """The parts of a collection, or None for anything else."""
-    held, of_frame, of_pair = (dask.delayed(function, pure=False) for function in (_held, _of_frame, files.piece))
+    of_frame, of_pair = (dask.delayed(function, pure=False) for function in (_of_frame, files.piece))
     if isinstance(X, (list, tuple)) and len(X) and all(hasattr(x, "dask") or isinstance(x, Future) for x in X):
         if isinstance(X[0], da.Array):
             X, y = da.concatenate(X), None if y is None else da.concatenate(y)
@@ -301,8 +291,11 @@ def _delayed_parts(X: Any, y: Any, weight: Any, label: Any) -> list[Any] | None:
             return [of_frame(str(k), piece, label, weight) for k, piece in enumerate(pieces)]
     if y is None:
         raise InputError("y is missing; give one label a row")
-    labels, weights = _chunks(y, X, "y", len(pieces)), _chunks(weight, X, "sample_weight", len(pieces))
-    return [held(str(k), *piece) for k, piece in enumerate(zip(pieces, labels, weights, strict=True))]
+    beside = [
+        _chunks(y, X, "y", len(pieces)),
+        *([_chunks(weight, X, "sample_weight", len(pieces))] if weight is not None else []),
+    ]
+    return [of_pair(str(k), piece) for k, piece in enumerate(zip(pieces, *beside, strict=True))]
 
 
 def _applied(rows: Any, machine: Any, method: str) -> Any:

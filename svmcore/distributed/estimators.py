@@ -194,12 +194,21 @@ class _PartsClassifier(sk.ClassifierMixin, _PartsEstimator):  # type: ignore[mis
         return lambda X: by_blocks(X, self._machine, "predict_proba")
 
 
-class _PartsVectors:
-    """What scikit-learn shows of machines with a kernel, in its layout; they are put together when asked for."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class _PartsVectors(_PartsEstimator):
+    """The kernel's parameters, and what scikit-learn shows of its machines, put together when somebody asks."""
+
+    kernel: str = "rbf"
+    gamma: Any = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    fit_intercept: bool = True
+    working_set: int | None = None
 
     @property
-    def _shown(self: Any) -> Fitted:
-        found, codes = self.to_local(), None
+    def _shown(self) -> Fitted:
+        found: Any = self.to_local()
+        codes = None
         if self.classes_ is not None:
             codes = np.zeros(found.n_points, np.int64)
             machines = found.machines if isinstance(found, Machines) else (found,)
@@ -240,8 +249,8 @@ def _of_classes(problem: Setup, strategy: str) -> list[Setup]:
     return found
 
 
-@dataclass(eq=False, repr=False)
-class DaskSVC(_PartsVectors, _PartsClassifier):
+@dataclass(eq=False, repr=False, kw_only=True)
+class DaskSVC(_PartsClassifier, _PartsVectors):
     """Kernel classifier over parts, two classes or more (one against one); parameters as `svmcore.distributed.train_svc`.
 
     Examples
@@ -255,35 +264,23 @@ class DaskSVC(_PartsVectors, _PartsClassifier):
     (3, True, True)
     """
 
-    C: float = 1.0
-    kernel: str = field(default="rbf", kw_only=True)
-    gamma: Any = field(default="scale", kw_only=True)
-    degree: int = field(default=3, kw_only=True)
-    coef0: float = field(default=0.0, kw_only=True)
-    loss: str = field(default="hinge", kw_only=True)
-    fit_intercept: bool = field(default=True, kw_only=True)
-    class_weight: Any = field(default=None, kw_only=True)
-    working_set: int | None = field(default=None, kw_only=True)
+    C: float = field(default=1.0, kw_only=False)
+    loss: str = "hinge"
+    class_weight: Any = None
 
 
-@dataclass(eq=False, repr=False)
-class DaskSVR(_PartsVectors, sk.RegressorMixin, _PartsEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False, kw_only=True)
+class DaskSVR(sk.RegressorMixin, _PartsVectors):  # type: ignore[misc]
     """Kernel regression over parts; parameters as `svmcore.distributed.train_svr`."""
 
     score = _PartsEstimator.score
     losses: ClassVar[tuple[str, ...]] = formulations.SVR_LOSSES[:2]
-    C: float = 1.0
-    epsilon: float = 0.1
-    kernel: str = field(default="rbf", kw_only=True)
-    gamma: Any = field(default="scale", kw_only=True)
-    degree: int = field(default=3, kw_only=True)
-    coef0: float = field(default=0.0, kw_only=True)
-    loss: str = field(default="epsilon_insensitive", kw_only=True)
-    fit_intercept: bool = field(default=True, kw_only=True)
-    working_set: int | None = field(default=None, kw_only=True)
+    C: float = field(default=1.0, kw_only=False)
+    epsilon: float = field(default=0.1, kw_only=False)
+    loss: str = "epsilon_insensitive"
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class DaskLinearSVC(_PartsClassifier):
     """Linear classifier over parts, two classes or more (each against the rest); parameters as `train_linear`.
 
@@ -291,7 +288,7 @@ class DaskLinearSVC(_PartsClassifier):
     """
 
     strategy: ClassVar[str] = "ovr"
-    C: float = 1.0
-    loss: str = field(default="hinge", kw_only=True)
-    fit_intercept: bool = field(default=True, kw_only=True)
-    class_weight: Any = field(default=None, kw_only=True)
+    C: float = field(default=1.0, kw_only=False)
+    loss: str = "hinge"
+    fit_intercept: bool = True
+    class_weight: Any = None

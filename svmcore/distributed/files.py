@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
+import struct
 import zipfile
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,7 +22,7 @@ from svmcore.base.door import entered
 from svmcore.data import load_data
 from svmcore.data.arrow import pyarrow
 from svmcore.distributed.parts import Held, Piece
-from svmcore.kernel.points import is_sparse
+from svmcore.models.archive import Archive
 from svmcore.problem import border
 
 _ZIP_HEADER = 30  # bytes of a member's own header, without its name and its extra field
@@ -74,70 +75,42 @@ class File(NamedTuple):
 
 def _archive(path: str) -> Piece:
     """X, y and sample_weight of an .npz file, mapped where they are stored as they are."""
-    with open(path, "rb") as file:
-        whole = zipfile.is_zipfile(file)
-    if not whole:
-        raise InputError(f"part {path} is no .npz file, or not a whole one; write it again, or leave it out")
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            names = set(stored.files)
-            if {"format", "problem"} <= names:
-                raise InputError(f"part {path} is the checkpoint of a fit, and holds no rows; leave it out")
-            if "X" not in names:
-                return Piece(*load_data(path))
-            y = stored["y"] if "y" in names else None
-            weight = stored["sample_weight"] if "sample_weight" in names else None
-        return Piece(_member(path, "X.npy"), y, weight)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
-        objects = "it holds arrays of objects; store numbers or strings" if "pickle" in str(error) else error
-        raise InputError(f"part {path} is no archive of arrays that can be read ({objects})") from None
+    with open(path, "rb") as stream:
+        archive = Archive(f"part {path}", stream)
+        if "format" in archive and "problem" in archive:
+            raise InputError(f"part {path} is the checkpoint of a fit, and holds no rows; leave it out")
+        if "X" not in archive:
+            return Piece(*load_data(path))
+        y, weight = (archive.array(name) if name in archive else None for name in ("y", "sample_weight"))
+        mapped = _mapped(path)
+        return Piece(archive.array("X") if mapped is None else mapped, y, weight)
 
 
-def _member(path: str, name: str) -> Any:
-    """One array of an archive: mapped if it is not compressed, else read."""
-    with zipfile.ZipFile(path) as archive:
-        info = archive.getinfo(name)
-        if info.compress_type != zipfile.ZIP_STORED:
-            with np.load(path, allow_pickle=False) as stored:
-                return stored[name.removesuffix(".npy")]
-    with open(path, "rb") as file:
-        file.seek(info.header_offset)
-        header = file.read(_ZIP_HEADER)
-        skip = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-        file.seek(info.header_offset + _ZIP_HEADER + skip)
-        version = np.lib.format.read_magic(file)
+def _mapped(path: str) -> Any:
+    """X of an archive as it is on disk, where it is not compressed."""
+    with zipfile.ZipFile(path) as archive, archive.open("X.npy") as member, open(path, "rb") as file:
+        info = archive.getinfo("X.npy")
+        version = np.lib.format.read_magic(member)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read(file)
-        offset = file.tell()
-    if fortran or dtype.hasobject or 0 in shape:
-        with np.load(path, allow_pickle=False) as stored:
-            return stored[name.removesuffix(".npy")]
+        shape, fortran, dtype = read(member)
+        if info.compress_type != zipfile.ZIP_STORED or fortran or dtype.kind not in "biuf" or 0 in shape:
+            return None
+        file.seek(info.header_offset)
+        name, extra = struct.unpack("<HH", file.read(_ZIP_HEADER)[-4:])
+        offset = info.header_offset + _ZIP_HEADER + name + extra + member.tell()
     return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape)
 
 
 def _row_group(path: str, group: int, label: Any, weight: Any) -> Piece:
     table = pyarrow("parquet").ParquetFile(path).read_row_group(group)
-    columns = {name: table.column(name).to_numpy() for name in table.column_names}
+    columns = {
+        name: entered(table.column(name).to_numpy(), f"column {name!r} of {path}") for name in table.column_names
+    }
     for name in (label, weight):
         if name is not None and name not in columns:
             raise InputError(f"{path} has no column {name!r}; its columns are {', '.join(columns)}")
-    y = columns.pop(label)
-    w = None if weight is None else columns.pop(weight)
-    single = all(column.dtype == np.float32 for column in columns.values())
-    try:
-        X = np.column_stack(
-            [
-                np.asarray(entered(column, f"column {name!r} of {path}"), np.float32 if single else np.float64)
-                for name, column in columns.items()
-            ]
-        )
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} holds columns that are no numbers ({error}); leave them out of the file") from None
-    return Piece(X, y, w, tuple(columns))
+    y, w = columns.pop(label), None if weight is None else columns.pop(weight)
+    return Piece(np.column_stack(list(columns.values())), y, w, tuple(columns))
 
 
 def names_of(X: Any) -> list[str] | None:
@@ -190,13 +163,6 @@ def _cut(X: Any, y: Any, weight: Any, names: tuple[str, ...] | None, parts: int 
     ]
 
 
-def _shaped(X: Any) -> Any:
-    """A matrix as something that has rows: frames become arrays, sparse ones CSR."""
-    if hasattr(X, "tocsr"):
-        return X.tocsr()
-    return X if is_sparse(X) else _array(X, "X")
-
-
 def _array(values: Any, name: str) -> Any:
     """What was given for all parts at once."""
     try:
@@ -229,7 +195,9 @@ def piece(name: str, pair: Any) -> Held:
             f"part {name} is a {type(pair).__name__}; give (X, y) or (X, y, weights), X with two dimensions"
         )
     X, *rest = pair
-    return Held(name, Piece(X if hasattr(X, "shape") else _array(X, f"part {name}"), *rest))
+    names = border.column_names(X)
+    X = X.to_numpy() if hasattr(X, "to_numpy") else X if hasattr(X, "shape") else _array(X, f"part {name}")
+    return Held(name, Piece(X, rest[0], rest[1] if len(rest) > 1 else None, names))
 
 
 def refuse_among(X: Any, path: str | None) -> None:
@@ -258,7 +226,7 @@ def sources(X: Any, y: Any = None, weight: Any = None, *, label: Any = None, par
     if isinstance(X, (list, tuple)) and len(X) and all(map(_is_piece, X)):
         return [piece(str(k), each) for k, each in enumerate(X)]
     columns = border.column_names(X)
-    X = _shaped(X)
+    X = X.tocsr() if hasattr(X, "tocsr") else _array(X, "X")
     if len(X.shape) != 2:
         hint = "; in a list of parts every part is an array" if len(X.shape) > 2 else ""
         raise InputError(f"X has {len(X.shape)} dimension(s); it must have two, samples by features{hint}")

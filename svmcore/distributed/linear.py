@@ -15,7 +15,7 @@ from svmcore._control import Control
 from svmcore._types import FloatArray
 from svmcore.distributed import stages
 from svmcore.distributed.engine import Serial
-from svmcore.distributed.stages import Sums
+from svmcore.distributed.sums import Standing, Sums, bias_of, joined, standing
 from svmcore.solvers.interior import FEASIBLE
 
 _STILL = 1e-12  # relative change of (w, bias) at which Newton's steps end
@@ -23,15 +23,10 @@ _NO_PASS = (stages.census, stages.rooms, stages.spread, stages.heap, stages.slop
 
 
 class ExactPoint(NamedTuple):
-    """An exact dual point and its certificate, both where the parts are; w and bias are those of centred columns."""
+    """An exact dual point and how good it is, both where the parts are; w and the bias are those of centred columns."""
 
     w: FloatArray
-    bias: float
-    violation: float
-    dual: float
-    gap: float
-    free: int
-    support: int
+    at: Standing
 
 
 class Turned(NamedTuple):
@@ -98,7 +93,7 @@ class Linear:
 
     def sum(self, handles: list[Any]) -> Sums:
         """The sum of answers."""
-        found: Sums = self.engine.total(stages.joined, handles)
+        found: Sums = self.engine.total(joined, handles)
         self.count([found])
         return found
 
@@ -111,10 +106,15 @@ class Linear:
 
     def measure(self, w: FloatArray, bias: float | None = None) -> ExactPoint:
         """The certificate of the exact point the parts hold; at the mean residual of the free variables by default."""
-        if bias is None and self.equality:
-            bias = _bias(self.total(stages.measure, w, 0.0))
-        bias = bias if self.equality and bias is not None else 0.0
-        return found_of(w, bias, self.total(stages.measure, w, bias), self.equality)
+        if bias is None or not self.equality:
+            bias = bias_of(self.total(stages.measure, w, 0.0), True) if self.equality else 0.0
+        return ExactPoint(w, standing(self.total(stages.measure, w, bias), bias, self.equality))
+
+    def unless_off(self, found: ExactPoint, total: float, size: float) -> ExactPoint:
+        """The certificate of variables of this sum and size; where they miss the equality row it is worth nothing."""
+        if self.equality and abs(total) > FEASIBLE * (1.0 + size):
+            return found._replace(at=found.at._replace(violation=np.inf, gap=np.inf))
+        return found
 
     def inside(self) -> ExactPoint:
         """The exact point with sum(beta) = 0, as far as it has the room: what a run that is stopped has."""
@@ -125,11 +125,9 @@ class Linear:
         return self.exact()
 
     def exact(self) -> ExactPoint:
-        """The certificate of the exact point; that of one which misses the equality row is worth nothing."""
+        """The certificate of the exact point."""
         at = self.total(stages.weight)
-        found = self.measure(at.columns[0])
-        off = self.equality and abs(at.totals[0]) > FEASIBLE * (1.0 + at.totals[1])
-        return found._replace(violation=np.inf, gap=np.inf) if off else found
+        return self.unless_off(self.measure(at.columns[0]), *at.totals.tolist())
 
     def _newton(self, sums: Sums, right: FloatArray, surplus: float) -> tuple[FloatArray, float]:
         """The step of (w, bias) by a normal matrix; none where it is singular to rounding."""
@@ -159,24 +157,3 @@ class Linear:
 def _bytes(answer: Any) -> int:
     """How much a part has sent."""
     return sum(map(_bytes, answer)) if isinstance(answer, tuple) else int(getattr(answer, "nbytes", 8))
-
-
-def found_of(w: FloatArray, bias: float, at: Sums, equality: bool) -> ExactPoint:
-    """What the parts say together of a dual point."""
-    (free, _, dual, gap, support), top, bottom = at.totals[:5].tolist(), float(at.high[0]), float(at.low[0])
-    violation = max(top - bottom, 0.0) if equality else max(top, -bottom, 0.0)
-    return ExactPoint(w, bias, violation, dual, gap, int(free), int(support))
-
-
-def _bias(at: Sums) -> float:
-    """The mean residual of the free variables; the midpoint of what is optimal where there are none."""
-    return middle(float(at.totals[0]), float(at.totals[1]), float(at.high[0]), float(at.low[0]))
-
-
-def middle(free: float, free_sum: float, top: float, bottom: float) -> float:
-    """A bias: the mean of the free residuals, or the midpoint of the extremes."""
-    if free:
-        return free_sum / free
-    if np.isinf(top):
-        return 0.0 if np.isinf(bottom) else bottom
-    return top if np.isinf(bottom) else 0.5 * (top + bottom)

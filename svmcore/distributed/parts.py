@@ -87,11 +87,8 @@ def _real(X: Any, name: str) -> Any:
 
 
 def _check_finite(block: Any, first: int, name: str) -> None:
-    values = block.data if is_sparse(block) else block
-    largest = min(border.LARGEST, float(np.finfo(values.dtype).max))
-    if values.size and not (np.abs(values) <= largest).all():
-        if is_sparse(block):
-            block = block.toarray()
+    largest = min(border.LARGEST, float(np.finfo(block.dtype).max))
+    if not (np.abs(block) <= largest).all():
         row, column = np.argwhere(~(np.abs(block) <= largest))[0]
         raise InputError(
             f"{name} contains {block[row, column]} at row {first + int(row)}, column {int(column)}; "
@@ -184,7 +181,8 @@ def summary(source: Any, kind: str) -> Summary:
     w = np.ones(n) if weight is None else weight
     moments = 0.0, np.zeros(d), np.zeros(d)
     for first, block in blocks(X):
-        _check_finite(block, first, f"part {source.name}")
+        if not is_sparse(block):  # `_real` has looked at others
+            _check_finite(block, first, f"part {source.name}")
         moments = _join(*moments, _moments(block, w[first : first + block.shape[0]]))
     labels: NDArray[Any] = np.empty(0)
     counts: FloatArray = np.zeros(0)
@@ -247,6 +245,7 @@ def together(parts: list[Summary]) -> Whole:
     d = max(part.features for part in filled)
     if not d:
         raise InputError(f"X has 0 feature(s) (shape=({first.rows}, 0)) while a minimum of 1 is required")
+    named = next((part for part in filled if part.names is not None), first)
     for part in filled:
         if part.sparse != first.sparse:
             raise InputError(
@@ -269,6 +268,11 @@ def together(parts: list[Summary]) -> Whole:
                 f"the labels of part {numbers.name} are numbers and those of part {words.name} are strings; give labels of "
                 "one type"
             )
+        if part.names is not None and part.names != named.names:
+            raise InputError(
+                f"part {part.name} has the columns {part.names} and part {named.name} has {named.names}; "
+                "give all parts the same columns in the same order"
+            )
     moments = 0.0, np.zeros(d), np.zeros(d)
     for part in filled:
         wide = np.zeros((2, d))
@@ -283,19 +287,8 @@ def together(parts: list[Summary]) -> Whole:
     counts = np.zeros(len(labels))
     for part in filled:
         counts[np.searchsorted(labels, part.labels)] += part.counts
-    return Whole(parts, d, first.sparse, labels, counts, *moments, _common_names(filled))
-
-
-def _common_names(filled: list[Summary]) -> tuple[str, ...] | None:
-    """The names of the columns; refuses parts whose names, or their orders, differ."""
-    named = [part for part in filled if part.names is not None]
-    for part in named:
-        if part.names != named[0].names:
-            raise InputError(
-                f"part {part.name} has the columns {part.names} and part {named[0].name} has {named[0].names}; "
-                "give all parts the same columns in the same order"
-            )
-    return named[0].names if named and len(named) == len(filled) else None
+    names = named.names if all(part.names is not None for part in filled) else None
+    return Whole(parts, d, first.sparse, labels, counts, *moments, names)
 
 
 def dual(piece: Piece, task: Assignment) -> DualQP:

@@ -8,7 +8,6 @@ Hessian were as many times larger, which makes the sum of their steps a descent 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,13 +15,13 @@ import numpy as np
 
 from svmcore._control import Control, PartControl
 from svmcore._errors import InputError
-from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, KernelKind, Status
+from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
 from svmcore.distributed import scan
 from svmcore.distributed.answer import Round
 from svmcore.distributed.engine import Halted
-from svmcore.distributed.linear import middle
 from svmcore.distributed.scan import Near, Survey
 from svmcore.distributed.setup import Setup
+from svmcore.distributed.sums import COUNT, Standing, Sums, bias_of, joined, standing
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.rough import exponential_error
 from svmcore.kernel.table import is_positive
@@ -78,15 +77,32 @@ class _Seen:
 
 
 class Whereabouts(NamedTuple):
-    """Where all parts stand."""
+    """Where all parts stand, and what they have said of it together."""
 
     states: list[Any]
-    surveys: list[Survey]
-    violation: float
-    bias: float
-    dual: float
-    gap: float
-    free: int
+    sums: Sums
+    near: Near
+    at: Standing
+
+    @property
+    def size(self) -> float:
+        """Sum of |beta|."""
+        return float(self.sums.totals[COUNT])
+
+    @property
+    def squares(self) -> float:
+        """Sum of beta^2."""
+        return float(self.sums.totals[COUNT + 1])
+
+    @property
+    def largest(self) -> float:
+        """The largest scaled norm of a row."""
+        return float(self.sums.high[1])
+
+    @property
+    def diagonal(self) -> float:
+        """Of the kernel matrix, at most."""
+        return float(self.sums.high[2])
 
 
 class Rounds:
@@ -108,29 +124,29 @@ class Rounds:
         self.crowded = True  # far more variables may violate than a working set holds
         self.first_round = 0
         self.parts: list[Any] = []
-        self.stand: Whereabouts | None = None
+        self.known: Whereabouts | None = None
 
     # ---- the start ---------------------------------------------------------------------------------------------------
 
     def run(self, begin: Callable[[], None]) -> Status:
-        """Rounds from a beginning until the tolerance is met or nothing helps; where it stands is in `at`."""
+        """Rounds from a beginning until the tolerance is met or nothing helps; where it stands is in `stand`."""
         self.engine.poll = lambda: self.control.reason() is not None
         try:
             begin()
             return self.go_on()
         except Halted:
             self.engine.poll = lambda: False
-            if self.stand is None:
+            if self.known is None:
                 self._begin_late()
             return self.control.reason() or Status.INTERRUPTED
         finally:
             self.engine.poll = lambda: False
 
     @property
-    def at(self) -> Whereabouts:
+    def stand(self) -> Whereabouts:
         """Where it stands."""
-        assert self.stand is not None
-        return self.stand
+        assert self.known is not None
+        return self.known
 
     def _begin_late(self) -> None:
         """Stopped before there was a point. A linear machine, and one beside those of other classes, is zero then."""
@@ -157,10 +173,9 @@ class Rounds:
 
     def _check(self, betas: list[Any]) -> None:
         """Refuse a checkpoint whose point is not one of this problem."""
-        found = self.engine.gather(self.engine.run(scan.balance, list(zip(self.parts, betas, strict=True))))
-        inside = all(part.inside for part in found)
-        total, size = sum(part.total for part in found), sum(part.size for part in found)
-        if not inside or (self.task.equality and abs(total) > BALANCE * size):
+        found = self.engine.run(scan.balance, list(zip(self.parts, betas, strict=True)))
+        outside, total, size = self.engine.total(joined, found).totals.tolist()
+        if outside or (self.task.equality and abs(total) > BALANCE * size):
             raise InputError(
                 f"checkpoint={self.problem.ledger.path!r} holds a point that this problem does not allow; "
                 "delete the file, or name another"
@@ -175,35 +190,30 @@ class Rounds:
             scan.begin, [(part, beta, *words, *supports) for part, beta in zip(self.parts, betas, strict=True)]
         )
         first = self.survey(states, 0.0, 1, self.previous)
-        size = sum(part.size for part in first)
-        self.exact, self.moved, self.moved_single = exact, size, 0.0 if exact else size
-        self.rows_moved += sum(part.support for part in first)
-        self.stand = self.look(states, _bias(first, self.task.equality))
+        self.exact, self.moved, self.moved_single = exact, first.size, 0.0 if exact else first.size
+        self.rows_moved += first.at.support
+        self.known = self.look(states, bias_of(first.sums, self.task.equality))
 
     def pairs(self, states: list[Any]) -> list[tuple[Any, Any]]:
         """Parts with their states."""
         return list(zip(self.parts, states, strict=True))
 
-    def survey(self, states: list[Any], bias: float, most: int, also: IntArray) -> list[Survey]:
+    def survey(self, states: list[Any], bias: float, most: int, also: IntArray) -> Whereabouts:
         """What all parts say of their states. Each is told which of its own variables are asked for by name."""
         owner = scan.owner_of(also)
         tasks = [(*pair, bias, most, also[owner == k]) for k, pair in enumerate(self.pairs(states))]
         found: list[Survey] = self.engine.gather(self.engine.run(scan.survey, tasks))
-        return found
+        near = Near(*(np.concatenate(arrays) for arrays in zip(*(part.near for part in found), strict=True)))
+        sums = joined([part.sums for part in found])
+        return Whereabouts(states, sums, near, standing(sums, bias, self.task.equality))
 
     def look(self, states: list[Any], bias: float) -> Whereabouts:
         """Ask all parts how they stand."""
-        P = len(self.parts)
         offers = MOST_GROUPS if self.crowded else CANDIDATES
-        most = max(LEAST_CANDIDATES, offers * self.size(0) // P)
+        most = max(LEAST_CANDIDATES, offers * self.size(0) // len(self.parts))
         found = self.survey(states, bias, most, self.previous)
-        self.bytes_up += sum(array.nbytes for part in found for array in part.near)
-        top, bottom = max(part.top for part in found), min(part.bottom for part in found)
-        violation = max(top - bottom, 0.0) if self.task.equality else max(top, -bottom, 0.0)
-        return Whereabouts(
-            states, found, violation, _bias(found, self.task.equality), sum(part.dual for part in found),
-            sum(part.gap for part in found), sum(part.free for part in found),
-        )  # fmt: skip
+        self.bytes_up += sum(array.nbytes for array in found.near)
+        return found._replace(at=found.at._replace(bias=bias_of(found.sums, self.task.equality)))
 
     def size(self, free: int) -> int:
         """Variables of the next working set. At first few of the free ones stay free: they are those of all starts."""
@@ -219,9 +229,9 @@ class Rounds:
         """Round after round."""
         best, since, lowest = np.inf, 0, -np.inf
         while True:
-            at = self.at
-            self.say(at)
-            if at.violation <= self.goal(at):
+            stand, at = self.stand, self.stand.at
+            self.problem.say(self.first_round + len(self.rounds), "", at)
+            if at.violation <= self.goal(stand):
                 return Status.CONVERGED
             if self.control.check(len(self.rounds), at.violation, -at.dual) is not None:
                 raise Halted
@@ -229,7 +239,7 @@ class Rounds:
             best = min(best, at.violation)
             fell = at.dual < lowest - RISE * abs(lowest)
             lowest = max(lowest, at.dual)
-            if not self.exact and (fell or self.blurred(at) or since >= IDLE // 2):
+            if not self.exact and (fell or self.blurred(stand) or since >= IDLE // 2):
                 self.refresh()
                 best, since, lowest = np.inf, 0, -np.inf
                 continue
@@ -237,39 +247,34 @@ class Rounds:
                 return Status.PRECISION if fell else Status.LIMITED
             if since and since % PATIENCE == 0:
                 self.growth *= GROWTH
-            self.round(at)
+            self.round(stand)
 
-    def goal(self, at: Whereabouts) -> float:
+    def goal(self, stand: Whereabouts) -> float:
         """A violation by these fields at which the exact one is likely to be below the tolerance."""
         tol = self.problem.tol
-        return tol if self.exact else max(INNER_TOL * tol, tol - 2.0 * self.rounding(at))
+        return tol if self.exact else max(INNER_TOL * tol, tol - 2.0 * self.rounding(stand))
 
-    def rounding(self, at: Whereabouts) -> float:
+    def rounding(self, stand: Whereabouts) -> float:
         """How far float32 products have moved the residual, typically at most."""
-        if self.exact:
-            return 0.0
-        largest = max(part.diagonal for part in at.surveys)
-        return ROUNDING * largest * float(np.sqrt(sum(part.squares for part in at.surveys)))
+        return 0.0 if self.exact else ROUNDING * stand.diagonal * float(np.sqrt(stand.squares))
 
-    def blurred(self, at: Whereabouts) -> bool:
+    def blurred(self, stand: Whereabouts) -> bool:
         """Whether float32 products hide what is left to do."""
-        noise = self.rounding(at)
-        return noise > INNER_TOL * self.problem.tol and at.violation <= max(self.problem.tol, CLOSE * noise)
+        noise = self.rounding(stand)
+        return noise > INNER_TOL * self.problem.tol and stand.at.violation <= max(self.problem.tol, CLOSE * noise)
 
     def refresh(self) -> None:
         """All fields afresh in float64."""
-        self.sum_up(self.engine.run(_beta, [(state,) for state in self.at.states]), exact=True)
+        self.sum_up(self.engine.run(_beta, [(state,) for state in self.stand.states]), exact=True)
 
-    def round(self, at: Whereabouts) -> None:
+    def round(self, stand: Whereabouts) -> None:
         """Choose, fetch, correct, tell everybody."""
-        engine, task = self.engine, self.task
-        near = Near(*(np.concatenate(arrays) for arrays in zip(*(part.near for part in at.surveys), strict=True)))
+        engine, at, near = self.engine, stand.at, stand.near
         size = self.size(at.free)
-        bias = at.bias if task.equality else 0.0
-        chosen, owner, groups = choose(near, bias, size, self.previous, len(self.rounds) if self.convex else None)
+        chosen, owner, groups = choose(near, at.bias, size, self.previous, len(self.rounds) if self.convex else None)
         self.crowded = groups > 1
         near = _some(near, chosen)
-        delta = self.correct(near, bias, owner, groups, at.violation)
+        delta = self.correct(near, at.bias, owner, groups, at.violation)
         value = near.beta + delta
         value = np.where(delta == near.upper - near.beta, near.upper, value)
         value = np.where(delta == near.lower - near.beta, near.lower, value)
@@ -281,14 +286,14 @@ class Rounds:
         change = engine.run(scan.changed, [(*told, self.asked_for(rows))])[0] if len(rows) else None
         self.previous = near.ids
         words = (change, self.exact, engine.n_threads)
-        states = engine.run(scan.advance, [(*pair, *words) for pair in self.pairs(at.states)])
+        states = engine.run(scan.advance, [(*pair, *words) for pair in self.pairs(stand.states)])
         size_moved = float(np.abs(step).sum())
         self.moved += size_moved
         self.moved_single += 0.0 if self.exact else size_moved
         self.rows_moved += len(rows)
-        after = self.look(states, bias)
+        after = self.look(states, at.bias)
         self.rounds.append(Round(self.problem.seconds, at.violation, at.free, at.dual, at.gap, len(rows), groups))
-        self.stand = after
+        self.known = after
         self.keep()
 
     def asked_for(self, names: IntArray) -> list[Any]:
@@ -331,20 +336,11 @@ class Rounds:
             self.bent |= bent
         return delta
 
-    def say(self, at: Whereabouts) -> None:
-        """One line a round."""
-        if self.problem.verbose:
-            sys.stderr.write(
-                f"fit: {self.control.seconds:6.1f} s, round {self.first_round + len(self.rounds)}, violation "
-                f"{at.violation:.2e}, {at.free} free, dual {at.dual:.8g}, relative gap "
-                f"{at.gap / max(abs(at.dual + at.gap), NONZERO):.1e}\n"
-            )
-
     def keep(self) -> None:
         """Write the checkpoint."""
         if not self.problem.ledger:
             return
-        packed = self.engine.gather(self.engine.run(scan.pack, [(state,) for state in self.at.states]))
+        packed = self.engine.gather(self.engine.run(scan.pack, [(state,) for state in self.stand.states]))
         points = {f"part_{k}": point for k, point in enumerate(packed)}
         self.problem.ledger.write(round=self.first_round + len(self.rounds), **points)
 
@@ -356,14 +352,6 @@ def _some(near: Near, chosen: IntArray) -> Near:
 
 def _beta(state: scan.ScanState) -> FloatArray:
     return state.beta
-
-
-def _bias(parts: list[Survey], equality: bool) -> float:
-    """The mean residual of the free variables; the midpoint of what is optimal where there are none."""
-    if not equality:
-        return 0.0
-    free, free_sum = sum(part.free for part in parts), sum(part.free_sum for part in parts)
-    return middle(free, free_sum, max(part.top for part in parts), min(part.bottom for part in parts))
 
 
 def choose(near: Near, bias: float, size: int, previous: IntArray, seed: int | None) -> tuple[IntArray, IntArray, int]:
@@ -406,10 +394,7 @@ def _worst(pull: FloatArray, near: Near, bias: float, size: int, previous: IntAr
 class Proof(NamedTuple):
     """What is known of a point: violation and bias exactly unless `estimated`, the sums to within `error` sum |beta|."""
 
-    violation: float
-    bias: float
-    dual: float
-    gap: float
+    at: Standing
     exact: bool
     estimated: bool
     error: float
@@ -418,12 +403,11 @@ class Proof(NamedTuple):
 
 def error_of(fit: Rounds) -> float:
     """A bound on the error of every entry of the fields."""
-    surveys = fit.at.surveys
-    double = ROUNDING_64 * max(part.diagonal for part in surveys) * (fit.moved + 1.0)
+    stand = fit.stand
+    double = ROUNDING_64 * stand.diagonal * (fit.moved + 1.0)
     if not fit.moved_single:
         return double
-    largest = max(part.largest for part in surveys)
-    return float(double + exponential_error(fit.task.n_features, largest) * fit.moved_single)
+    return float(double + exponential_error(fit.task.n_features, stand.largest) * fit.moved_single)
 
 
 def prove(fit: Rounds, *, whole: bool, brief: bool) -> Proof:
@@ -431,19 +415,17 @@ def prove(fit: Rounds, *, whole: bool, brief: bool) -> Proof:
 
     `whole`: all fields are computed again in float64. `brief`: somebody waits; as much as costs little.
     """
-    engine, task = fit.engine, fit.task
-    n, vectors = fit.problem.whole.rows, sum(part.support for part in fit.at.surveys)
-    work = float(n) * vectors * max(task.n_features, 8)
+    engine, n = fit.engine, fit.problem.whole.rows
+    work = float(n) * fit.stand.at.support * max(fit.task.n_features, 8)
     if whole or (work <= CHEAP and not fit.exact):
         fit.refresh()
         whole = True
-    at = fit.at
-    error = error_of(fit)
-    top = max(part.top for part in at.surveys) - error
-    bottom = min(part.bottom for part in at.surveys) + error
-    violation, bias, estimated, count = at.violation, at.bias, True, 0
+    stand, error = fit.stand, error_of(fit)
+    top, bottom = float(stand.sums.high[0]) - error, float(stand.sums.low[0]) + error
+    violation, bias, estimated, count = stand.at.violation, stand.at.bias, stand.at.support > 0, 0
     if np.isfinite(top) and np.isfinite(bottom):
-        handles = engine.run(scan.decisive, [(*pair, error, top, bottom) for pair in fit.pairs(at.states)])
+        estimated = True
+        handles = engine.run(scan.decisive, [(*pair, error, top, bottom) for pair in fit.pairs(stand.states)])
         found: list[scan.Decisive] = engine.gather(engine.run(scan.without_rows, [(handle,) for handle in handles]))
         count = sum(len(part.beta) for part in found)
         if count > CROWDED * n and not fit.exact and not brief:
@@ -452,11 +434,8 @@ def prove(fit: Rounds, *, whole: bool, brief: bool) -> Proof:
         if not (brief and count * work / n > CHEAP):
             violation, bias = _decided(fit, found, handles)
             estimated = False
-    elif not vectors:
-        estimated = False
-    surveys = fit.survey(at.states, bias, 0, fit.previous[:0])
-    dual, gap = sum(part.dual for part in surveys), sum(part.gap for part in surveys)
-    return Proof(violation, bias, dual, gap, whole or fit.exact, estimated, error, count)
+    at = fit.survey(stand.states, bias, 0, fit.previous[:0]).at
+    return Proof(at._replace(violation=violation), whole or fit.exact, estimated, error, count)
 
 
 def _decided(fit: Rounds, found: list[scan.Decisive], handles: list[Any]) -> tuple[float, float]:
@@ -464,7 +443,7 @@ def _decided(fit: Rounds, found: list[scan.Decisive], handles: list[Any]) -> tup
     engine = fit.engine
     c, beta, lower, upper, diag = (np.concatenate(arrays) for arrays in list(zip(*found, strict=True))[1:])
     X = engine.run(scan.rows_in, [(handles,)])[0]
-    tasks = [(*pair, X, engine.n_threads) for pair in fit.pairs(fit.at.states)]
+    tasks = [(*pair, X, engine.n_threads) for pair in fit.pairs(fit.stand.states)]
     product = engine.total(scan.added, engine.run(scan.share_of_product, tasks))
     qp = DualQP(c, lower, upper, diag, np.arange(len(c)), fit.task.equality)
     v = measures.residual(qp, beta, product)

@@ -18,6 +18,7 @@ from svmcore._control import Control
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.base.threads import one_blas_thread, split
 from svmcore.distributed.parts import BLOCK, Assignment, Part, blocks
+from svmcore.distributed.sums import Sums, measured
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import dense_points, is_sparse, packed_rows, packed_weights, padded, sparse_points
 from svmcore.kernel.products import point_product, shape_of
@@ -61,19 +62,13 @@ class Near(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What a part says of its state."""
+    """What a part says of its state.
 
-    top: float
-    bottom: float
-    free: int
-    free_sum: float
-    dual: float
-    gap: float
-    support: int
-    size: float  # sum of |beta|
-    squares: float  # sum of beta^2
-    largest: float  # scaled norm of a row
-    diagonal: float  # of the kernel matrix, at most
+    `sums` are those of `measured`, then sum |beta| and sum beta^2; after the extremes of the residual the largest scaled norm
+    of a row, and entry of the diagonal of the kernel matrix.
+    """
+
+    sums: Sums
     near: Near
 
 
@@ -242,20 +237,19 @@ def survey(part: Part, state: ScanState, bias: float, most: int, also: IntArray)
     qp, beta = part.qp, state.beta
     v = _residual(part, state)
     up, down = beta < qp.upper, beta > qp.lower
-    free = up & down
-    top, bottom = measures.extremes(qp, beta, v)
-    near = np.maximum(np.where(up, v - bias, -np.inf), np.where(down, bias - v, -np.inf))
-    chosen = np.argpartition(-near, most - 1)[:most] if 0 < most < len(v) else np.arange(len(v) if most else 0)
+    pull = np.maximum(np.where(up, v - bias, -np.inf), np.where(down, bias - v, -np.inf))
+    chosen = np.argpartition(-pull, most - 1)[:most] if 0 < most < len(v) else np.arange(len(v) if most else 0)
     chosen = np.union1d(chosen, place_of(also[owner_of(also) == part.number])).astype(np.int64)
-    return Survey(
-        top, bottom, int(np.count_nonzero(free)), float(v[free].sum()), -measures.objective(qp, beta, v),
-        measures.gap(qp, beta, v, bias), int(np.count_nonzero(beta)), float(np.abs(beta).sum()), float(beta @ beta),
-        part.largest, part.diagonal,
-        Near(
-            name_of(part.number, chosen), name_of(part.number, qp.point[chosen]), v[chosen], beta[chosen],
-            qp.lower[chosen], qp.upper[chosen], qp.diag[chosen],
-        ),
+    at = measured(qp, beta, v, bias)
+    sums = at._replace(
+        totals=np.append(at.totals, [np.abs(beta).sum(), beta @ beta]),
+        low=np.append(at.low, [0.0, 0.0]), high=np.append(at.high, [part.largest, part.diagonal]),
     )  # fmt: skip
+    near = Near(
+        name_of(part.number, chosen), name_of(part.number, qp.point[chosen]), v[chosen], beta[chosen],
+        qp.lower[chosen], qp.upper[chosen], qp.diag[chosen],
+    )  # fmt: skip
+    return Survey(sums, near)
 
 
 def fetch(part: Part, rows: IntArray) -> Any:
@@ -352,18 +346,10 @@ def unpack(packed: Any) -> FloatArray:
     return np.frombuffer(zlib.decompress(packed.tobytes()))
 
 
-class Balance(NamedTuple):
-    """Whether a point is in its boxes, the sum of its variables, and that of their sizes."""
-
-    inside: bool
-    total: float
-    size: float
-
-
-def balance(part: Part, beta: FloatArray) -> Balance:
-    """What a checkpoint must hold of a point."""
+def balance(part: Part, beta: FloatArray) -> Sums:
+    """Whether a point misses its boxes, the sum of its variables, and that of their sizes: what a checkpoint is asked."""
     inside = len(beta) == len(part.qp.c) and bool(((part.qp.lower <= beta) & (beta <= part.qp.upper)).all())
-    return Balance(inside, float(beta.sum()), float(np.abs(beta).sum()))
+    return Sums(np.array([not inside, beta.sum(), np.abs(beta).sum()], dtype=np.float64))
 
 
 def coefficients(part: Part, state: ScanState) -> tuple[IntArray, FloatArray]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from svmcore._control import Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
-from svmcore._types import Kernel, KernelKind, Status
+from svmcore._types import NONZERO, Kernel, Status
 from svmcore.distributed import files
 from svmcore.distributed.engine import Serial, Threads, dask_engine
 from svmcore.distributed.ledger import Ledger
 from svmcore.distributed.parts import CLASSIFICATION, REGRESSION, Assignment, Whole, summary, together
+from svmcore.distributed.sums import Standing
 from svmcore.models.solution import Terms
 from svmcore.problem import border, formulations
 from svmcore.problem.advice import LARGE_GAP, MEANS_LITTLE
@@ -47,6 +49,14 @@ class Setup(NamedTuple):
     def seconds(self) -> float:
         """Time since the work on this machine began."""
         return self.control.seconds - self.begun
+
+    def say(self, number: int, state: str, at: Standing) -> None:
+        """One line a round."""
+        if self.verbose:
+            relative = at.gap / max(abs(at.dual + at.gap), NONZERO)
+            known = f"violation {at.violation:.2e}, {at.free} free, dual {at.dual:.8g}, relative gap {relative:.1e}"
+            known = "a sample" if math.isnan(at.dual) else known
+            sys.stderr.write(f"fit: {self.control.seconds:6.1f} s, round {number}, {known}{state}\n")
 
 
 def _engine(X: Any, words: dict[str, Any]) -> Serial:
@@ -87,19 +97,10 @@ def _labels(whole: Whole, class_weight: Any, several: bool) -> tuple[Any, tuple[
 def _kernel(name: Any, gamma: Any, degree: Any, coef0: Any, whole: Whole) -> Kernel:
     if name not in KERNELS:
         raise InputError(f"kernel={name!r} is not known over parts; choose one of {', '.join(map(repr, KERNELS))}")
-    kind, value = border.KERNELS[name], 1.0
-    if kind is not KernelKind.LINEAR:
-        value = 1.0 / whole.features
-        if gamma == "scale":
-            variance = whole.variance
-            value = 1.0 / (whole.features * variance) if variance > 0 and math.isfinite(variance) else 1.0
-        elif gamma != "auto":
-            if isinstance(gamma, str):
-                raise InputError(f'gamma={gamma!r} is not known; give "scale", "auto" or a positive number')
-            value = border.number("gamma", gamma, low=0.0, strict=True)
-    power = border.integer("degree", degree, low=0, high=border.LARGEST_DEGREE) if kind is KernelKind.POLY else 1
-    constant = border.number("coef0", coef0) if kind in (KernelKind.POLY, KernelKind.SIGMOID) else 0.0
-    return Kernel(int(kind), float(value), constant, power, 0.0)
+    if isinstance(gamma, str) and gamma == "scale":
+        variance = whole.variance
+        gamma = 1.0 / (whole.features * variance) if variance > 0 and math.isfinite(variance) else 1.0
+    return border.kernel(name, np.empty((1, whole.features)), gamma, degree, coef0).kernel
 
 
 def setup(

@@ -18,8 +18,8 @@ from svmcore._kernels import weighted_gram
 from svmcore._types import LANES, DualQP, FloatArray, IntArray
 from svmcore.base.threads import one_blas_thread
 from svmcore.distributed.parts import BLOCK, Assignment, Part
+from svmcore.distributed.sums import Sums, measured
 from svmcore.kernel.points import is_sparse, padded
-from svmcore.problem import measures
 from svmcore.solvers import _ipm_jit as ipm
 
 _BLOCK = 1 << 17  # features of a block that is widened
@@ -44,25 +44,6 @@ class LinearState(NamedTuple):
     tried: FloatArray  # the same where they have looked
     sides: FloatArray  # the bounds that these want
     band: IntArray  # the variables that the master has taken
-
-
-class Sums(NamedTuple):
-    """What a part answers: sums, least and largest values. Of weights: Z' E Z (lower half), Z' E for each, their sums."""
-
-    totals: FloatArray
-    columns: FloatArray = np.zeros(0)
-    gram: FloatArray = np.zeros(0)
-    low: FloatArray = np.zeros(0)
-    high: FloatArray = np.zeros(0)
-
-
-def joined(parts: list[Sums]) -> Sums:
-    """The answers of several parts as one."""
-    totals, columns, gram, low, high = parts[0]
-    for part in parts[1:]:
-        totals, columns, gram = totals + part.totals, columns + part.columns, gram + part.gram
-        low, high = np.minimum(low, part.low), np.maximum(high, part.high)
-    return Sums(totals, columns, gram, low, high)
 
 
 class Taken(NamedTuple):
@@ -204,19 +185,7 @@ def spread(part: LinearPart, state: LinearState, share: float) -> tuple[LinearSt
 
 def measure(part: LinearPart, state: LinearState, w: FloatArray, bias: float) -> Sums:
     """The certificate of the exact point at (w, bias)."""
-    return _measured(part, state, part.qp.c - _fitted(part, w) - part.qp.diag * state.exact, bias)
-
-
-def _measured(part: LinearPart, state: LinearState, v: FloatArray, bias: float) -> Sums:
-    """Free variables and the sum of their residuals, the dual objective, the gap, support; extremes of the residual."""
-    qp, beta = part.qp, state.exact
-    free = (beta < qp.upper) & (beta > qp.lower)
-    top, bottom = measures.extremes(qp, beta, v)
-    totals = [
-        np.count_nonzero(free), v[free].sum(), -measures.objective(qp, beta, v), measures.gap(qp, beta, v, bias),
-        np.count_nonzero(beta),
-    ]  # fmt: skip
-    return Sums(np.array(totals, dtype=np.float64), low=np.array([bottom]), high=np.array([top]))
+    return measured(part.qp, state.exact, part.qp.c - _fitted(part, w) - part.qp.diag * state.exact, bias)
 
 
 def respond(part: LinearPart, state: LinearState, w: FloatArray, bias: float) -> tuple[LinearState, Sums]:
@@ -257,9 +226,9 @@ def look(
         sides[here] = np.where(tried[here] > bias, qp.upper[here], qp.lower[here])
         found.add(Z, np.stack([exact[here], sides[here]]))
     state = state._replace(exact=exact, tried=tried, sides=sides)
-    measured, sums = _measured(part, state, tried - qp.diag * exact, bias), found.sums()
+    at, sums = measured(qp, exact, tried - qp.diag * exact, bias), found.sums()
     more = [*sums.totals, np.abs(exact).sum(), sides @ (tried - bias)]
-    return state, measured._replace(totals=np.append(measured.totals, more), columns=sums.columns)
+    return state, at._replace(totals=np.append(at.totals, more), columns=sums.columns)
 
 
 def heap(part: LinearPart, state: LinearState, what: str, ends: tuple[float, float], bias: float, after: float) -> Sums:

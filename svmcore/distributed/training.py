@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from svmcore.distributed import band, linear, rounds, scan, stages
 from svmcore.distributed.answer import Apart, PartsSolution, Round, Vectors
 from svmcore.distributed.engine import Halted, Lost
 from svmcore.distributed.setup import Setup, setup, speak
+from svmcore.distributed.sums import Standing
 from svmcore.problem import formulations
 from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns
@@ -225,12 +225,9 @@ def fit_linear(problem: Setup) -> PartsSolution:
     steps: list[Round] = []
     why = ""
 
-    def tell(at: Round) -> None:
-        steps.append(at._replace(seconds=problem.seconds))
-        if problem.verbose:
-            relative = at.gap / max(abs(at.dual + at.gap), NONZERO)
-            state = "a sample" if np.isnan(at.dual) else f"violation {at.violation:.2e}, relative gap {relative:.1e}"
-            sys.stderr.write(f"fit: {control.seconds:6.1f} s, round {len(steps)}, {at.moved} rows, {state}\n")
+    def tell(rows: int, at: Standing) -> None:
+        steps.append(Round(problem.seconds, at.violation, at.free, at.dual, at.gap, rows, 1))
+        problem.say(len(steps), f", {rows} rows", at)
 
     def keep(stand: band.Stand) -> None:
         problem.ledger.write(w=stand.w, numbers=np.array([stand.bias, stand.steps]))
@@ -253,15 +250,13 @@ def fit_linear(problem: Setup) -> PartsSolution:
         del parts, fit, bands  # and their rows
         return fit_kernel(problem, why)
     shift = float(found.w @ task.centre) if task.equality else 0.0
+    at = found.at._replace(bias=found.at.bias - shift)
     stats = {
         "method": "band", "syncs": fit.syncs, "passes": fit.passes, "rows_up": bands.rows_up,
         "rows_gathered": bands.gathered, "bytes_up": fit.bytes_up, "exact": True,
     }  # fmt: skip
-    measured = found.dual, found.gap, found.violation, found.bias - shift
-    return _answer(
-        problem, status, measured, stats, n_support=found.support, n_free=found.free, rounds=steps, coef_=found.w,
-        found=Apart(engine, problem.sources, fit.question(stages.coefficients), task),
-    )  # fmt: skip
+    kept = Apart(engine, problem.sources, fit.question(stages.coefficients), task)
+    return _answer(problem, status, at, stats, rounds=steps, coef_=found.w, found=kept)
 
 
 @one_blas_thread
@@ -273,43 +268,38 @@ def fit_kernel(problem: Setup, reason: str = "") -> PartsSolution:
         status = fit.run(fit.begin)
         for attempt in range(_ATTEMPTS):
             proof = rounds.prove(fit, whole=problem.certified, brief=not status.ok)
-            if not status.ok or proof.violation <= problem.tol or proof.estimated:
+            if not status.ok or proof.at.violation <= problem.tol or proof.estimated:
                 break
             # fields that are computed afresh, and on from there
             status = fit.run(fit.refresh) if attempt < _ATTEMPTS - 1 else Status.PRECISION
     if status is Status.CONVERGED:
         status = rounds.success(fit)
-    at, pairs, coef = fit.at, fit.pairs(fit.at.states), None
-    n_support = sum(part.support for part in at.surveys)
+    pairs, coef = fit.pairs(fit.stand.states), None
     if task.kernel.kind == KernelKind.LINEAR:
         coef = np.sum(engine.gather(engine.run(scan.weights, pairs)), axis=0)
         found: Any = Apart(engine, problem.sources, engine.run(scan.coefficients, pairs), task)
     else:
         found = [Vectors(*part) for part in engine.gather(engine.run(scan.vectors, pairs))]
     stats = {
-        "passes": fit.rows_moved / max(n_support, 1), "rows_moved": fit.rows_moved, "rows_seen": len(fit.seen.names),
+        "passes": fit.rows_moved / max(proof.at.support, 1), "rows_moved": fit.rows_moved, "rows_seen": len(fit.seen.names),
         "bytes_up": fit.bytes_up, "bytes_down": fit.bytes_down, "decisive": proof.decisive, "exact": proof.exact,
         "method": "rounds", "error": proof.error, "precision": "float64" if fit.exact else "float32",
     } | ({"estimated": True} if proof.estimated else {}) | ({"reason": reason} if reason else {})  # fmt: skip
-    measured = proof.dual, proof.gap, proof.violation, proof.bias
-    return _answer(
-        problem, status, measured, stats, n_support=n_support, n_free=at.free, rounds=fit.rounds, coef_=coef, found=found
-    )  # fmt: skip
+    return _answer(problem, status, proof.at, stats, rounds=fit.rounds, coef_=coef, found=found)
 
 
-def _answer(
-    problem: Setup, status: Status, measured: tuple[float, float, float, float], stats: dict[str, Any], **more: Any
-) -> PartsSolution:
-    """The answer, with a word where it is not what was asked for. `measured`: dual, gap, violation, intercept."""
+def _answer(problem: Setup, status: Status, at: Standing, stats: dict[str, Any], **more: Any) -> PartsSolution:
+    """The answer, with a word where it is not what was asked for. The bias is that of rows as users give them."""
     task, whole = problem.task, problem.whole
-    dual, gap, violation, intercept = measured
-    relative = gap / max(abs(gap + dual), NONZERO)
-    speak(status, violation, relative, problem.tol, "estimated" in stats)
+    primal = at.gap + at.dual
+    relative = at.gap / max(abs(primal), NONZERO)
+    speak(status, at.violation, relative, problem.tol, "estimated" in stats)
     classes = task.classes
     if classes is not None:  # of one class against the rest these are False and True
         classes = np.array([False, True] if classes[0] is None else classes)
     return PartsSolution(
-        certificate=Certificate(-dual, gap + dual, gap, relative, violation, 0.0, intercept), status=status,
+        certificate=Certificate(-at.dual, primal, at.gap, relative, at.violation, 0.0, at.bias), status=status,
+        n_support=at.support, n_free=at.free,
         fit_seconds=problem.seconds,
         rows=[part.rows for part in whole.parts], parts=[part.name for part in whole.parts], classes=classes,
         kernel=task.kernel, terms=problem.terms, columns=Columns(task.n_features, whole.names), engine=problem.engine.name,
