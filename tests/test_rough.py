@@ -63,6 +63,23 @@ def test_it_is_no_double_precision(name):
     assert np.abs(values - exactly(a_kernel(name, 5, 1.0), X, sources, coef)).max() > 1e-9
 
 
+@pytest.mark.parametrize("name", ["rbf", "laplacian"])
+@pytest.mark.parametrize("width", [5, 60])
+def test_small_kernel_values_have_small_bounds(name, width):
+    """A value is off by a share of itself, or little more: four times the gamma makes values and bounds much smaller."""
+    rng = np.random.default_rng(9)
+    sources, X, coef = rng.normal(size=(200, width)), rng.normal(size=(300, width)), rng.normal(size=200)
+    bounds = []
+    for scale in (1.0, 0.5):
+        kernel = a_kernel(name, width, scale)
+        values, bound = RoughProduct(kernel, sources, coef)(X, 1)
+        off = np.abs(values - exactly(kernel, X, sources, coef))
+        assert (off <= bound).all()
+        assert off.max() > 1e-3 * bound.max()
+        bounds.append(np.median(bound))
+    assert bounds[1] < 0.4 * bounds[0]
+
+
 def test_one_far_row_keeps_its_neighbours_from_distances_by_squares_and_their_bound_still_holds():
     rng = np.random.default_rng(1)
     sources, X, coef = rng.normal(size=(130, 60)), rng.normal(size=(600, 60)), rng.normal(size=130)

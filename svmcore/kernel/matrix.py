@@ -26,6 +26,7 @@ from svmcore.kernel.points import (
     near_points,
     new_scratch,
     padded,
+    rows_of,
     sparse_points,
 )
 from svmcore.kernel.products import (
@@ -35,11 +36,13 @@ from svmcore.kernel.products import (
     call_kernel,
     demand_symmetry,
     needs_pairs,
+    pair_product,
     point_product,
     shape_of,
     symmetric_product,
 )
 from svmcore.kernel.table import facts_of
+from svmcore.simd import vector
 
 BLOCK_VALUES = 1 << 22  # kernel values that a Python callable is asked for at a time
 # Where targets are sources, too, their kernel values can be used twice. That is done from _SYMMETRIC_POINTS points on, where
@@ -138,11 +141,22 @@ class KernelMatrix:
         squares: FloatArray = np.einsum("ij,ij->i", self.X, self.X)
         return squares if shape_of(self.kernel).scale * squares.max(initial=0.0) <= NEAR else None
 
-    def _sources(self, order: IntArray) -> Points:
-        """The points `order` in the layout of products: with their squares, where distances are computed from them."""
+    @property
+    def shape(self) -> vector.Shape:
+        """The float64 tile of dense points."""
+        shape = shape_of(self.kernel)
+        return shape if self.squares is None else vector.NearRbf(*shape)
+
+    def panels(self, order: IntArray) -> FloatArray:
+        """The dense points `order` as that tile reads columns: with squares, where distances are computed from them."""
         if self.squares is None:
-            return self.subset(order)
-        return near_points(self.X, self.squares, order, self.n_threads)
+            return dense_points(self.X, order, self.n_threads).panels
+        return near_points(self.X, self.squares, order, self.n_threads).panels
+
+    def packed(self, order: IntArray) -> FloatArray:
+        """The dense points `order` as it reads rows."""
+        none = np.zeros(self.n_features)
+        return rows_of(self.X, order, np.float64, none, last=self.squares, n_threads=self.n_threads)
 
     def subset(self, order: IntArray | None) -> Points:
         """The training points `order` (None: all of them) in the layout of the compiled kernels."""
@@ -182,7 +196,8 @@ class KernelMatrix:
         if self.function is not None:
             return self.block(targets, index) @ coef if len(index) else np.zeros(len(targets))
         targets, index = (np.ascontiguousarray(i, np.int64) for i in (targets, index))
-        if self._symmetry_may_pay(len(targets), len(index)):
+        pairs = self.dense and needs_pairs(self.kernel, self.n_features, len(index))
+        if pairs and min(len(targets), len(index)) >= _SYMMETRIC_POINTS:
             weights = np.zeros(self.n)
             weights[index] = coef
             own = weights[targets]
@@ -191,17 +206,17 @@ class KernelMatrix:
             saved = (len(index) - len(others) - 0.5 * len(targets)) / len(index)
             if saved > _SYMMETRY_SAVES and np.bincount(targets).max() == 1:
                 self.n_evals += len(targets) * (len(targets) + 1) // 2  # each value is computed once and used twice
-                points, near = self._sources(targets), self.squares is not None
-                among = symmetric_product(self.kernel, points, own, self.n_threads, near=near)
+                panels, pack = self.panels(targets), lambda places: self.packed(targets[places])
+                among = symmetric_product(self.shape, panels, pack, own, self.n_threads)
+                among += self.kernel.offset * own.sum()
                 return among + self.product_at(targets, others, weights[others]) if others.size else among
         self.n_evals += len(targets) * len(index)
-        rows, columns = self._sources(targets), self._sources(index)
-        near = self.squares is not None
-        return point_product(self.kernel, rows, columns, coef, self.n_features, self.n_threads, near=near)
-
-    def _symmetry_may_pay(self, targets: int, sources: int) -> bool:
-        pairs = self.dense and needs_pairs(self.kernel, self.n_features, sources)
-        return pairs and min(targets, sources) >= _SYMMETRIC_POINTS
+        if pairs:
+            values = pair_product(self.shape, self.panels(targets), self.packed(index), coef, self.n_threads)
+            return np.asarray(values[: len(targets)] + self.kernel.offset * coef.sum())
+        return point_product(
+            self.kernel, self.subset(targets), self.subset(index), coef, self.n_features, self.n_threads
+        )
 
     def remembers(self, index: IntArray, coef: FloatArray) -> bool:
         """Whether this was the last product."""

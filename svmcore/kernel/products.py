@@ -232,23 +232,27 @@ def needs_pairs(kernel: Kernel, n_features: int, sources: int) -> bool:
     return tiled and not 0 < terms <= min(FEW_TERMS, n_features * sources // 4)
 
 
-def _shape(kernel: Kernel, near: bool) -> vector.Shape:
-    """`shape_of`, for points that have their squares as the last feature (`near`), or do not."""
-    shape = shape_of(kernel)
-    return vector.NearRbf(*shape) if near else shape
+def pair_product(shape: vector.Shape, panels: Real, packed: Real, coef: FloatArray, n_threads: int) -> FloatArray:
+    """K(panels, packed rows) coef in float64, for all lanes of the panels. K is never stored."""
+    out, weights = np.zeros(len(panels) * LANES), packed_weights(packed, coef)
+    work = float(packed.size * len(out))
+    split(lambda a, b: loops.add_block_64(shape, packed, weights, panels, a, b, out), len(panels), work, n_threads)
+    return out
 
 
 def symmetric_product(
-    kernel: Kernel, points: Points, coef: FloatArray, n_threads: int, *, near: bool = False
+    shape: vector.Shape, panels: Real, pack: Callable[[IntArray], Real], coef: FloatArray, n_threads: int
 ) -> FloatArray:
-    """K coef among dense points in float64. Each value is computed once and used twice. `near` as in `tile_product`."""
-    shape, panels = _shape(kernel, near), points.panels
+    """K coef among the points of some panels in float64. Each value is computed once and used twice.
+
+    `pack` makes row groups of them.
+    """
     count, each = len(panels), groups_of(LANES)
     row = np.arange(each * vector.ROWS)
     place = np.arange(count)[:, None] * LANES + np.minimum(row, LANES - 1)
-    packed = packed_rows(panels, place.ravel(), n_threads)
+    packed = pack(np.minimum(place.ravel(), len(coef) - 1))
     weights = np.zeros(count * LANES)
-    weights[: points.n] = coef
+    weights[: len(coef)] = coef
     rows = np.where(row < LANES, weights[place], 0.0).ravel()
     by_column, by_row = np.zeros((_SLABS, len(weights))), np.zeros((_SLABS, len(rows)))
 
@@ -259,35 +263,23 @@ def symmetric_product(
 
     split(run, min(_SLABS, count), 0.5 * packed.size * len(weights), n_threads)
     out = by_column.sum(axis=0).reshape(count, LANES) + by_row.sum(axis=0).reshape(count, -1)[:, :LANES]
-    return np.asarray(out.ravel()[: points.n] + kernel.offset * coef.sum())
+    return np.asarray(out.ravel()[: len(coef)])
 
 
 def tile_product(
-    kernel: Kernel,
-    targets: Points,
-    sources: Points,
-    coef: FloatArray,
-    n_features: int,
-    n_threads: int,
-    *,
-    near: bool = False,
+    kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
 ) -> FloatArray:
-    """out_t = sum_s coef_s k(target_t, source_s) in float64. K is never stored.
-
-    `near`: the points are dense, and have their squares as the last feature.
-    """
+    """out_t = sum_s coef_s k(target_t, source_s) in float64. K is never stored."""
     if kernel.kind == KernelKind.LINEAR:
         return np.asarray(linear_product(targets, sources, coef, n_features) + kernel.offset * coef.sum())
-    shape = _shape(kernel, near)
+    shape = shape_of(kernel)
     out = np.zeros(-(-targets.n // LANES) * LANES)
     if targets.panels.shape[0] and not needs_pairs(kernel, n_features, sources.n):
         ours, theirs = (with_constant(points.panels[:, :n_features]) for points in (targets, sources))
         add_form(kernel, ours, theirs, coef, n_threads, out)
     elif targets.panels.shape[0]:
         packed = packed_rows(sources.panels, np.arange(sources.n), n_threads)
-        weights, panels = packed_weights(packed, coef), targets.panels
-        work = float(packed.size * len(out))
-        split(lambda a, b: loops.add_block_64(shape, packed, weights, panels, a, b, out), len(panels), work, n_threads)
+        out = pair_product(shape, targets.panels, packed, coef, n_threads)
     else:
         binary = is_binary(sources.indptr, sources.data) and is_binary(targets.indptr, targets.data)
         rows, other = (
@@ -311,21 +303,14 @@ def exact_block(kernel: Kernel, targets: Points, sources: Points) -> FloatArray 
 
 
 def point_product(
-    kernel: Kernel,
-    targets: Points,
-    sources: Points,
-    coef: FloatArray,
-    n_features: int,
-    n_threads: int,
-    *,
-    near: bool = False,
+    kernel: Kernel, targets: Points, sources: Points, coef: FloatArray, n_features: int, n_threads: int
 ) -> FloatArray:
-    """out_t = sum_s coef_s k(target_t, source_s), shared out to threads by target. `near`: see `tile_product`."""
+    """out_t = sum_s coef_s k(target_t, source_s), shared out to threads by target."""
     out = np.zeros(targets.n)
     if sources.n == 0 or targets.n == 0:
         return out
     if has_tile(kernel, targets, sources):
-        return tile_product(kernel, targets, sources, coef, n_features, n_threads, near=near)
+        return tile_product(kernel, targets, sources, coef, n_features, n_threads)
     if kernel.kind == KernelKind.PRECOMPUTED:
         rows, columns, weights = targets.ids, sources.ids, np.ascontiguousarray(coef, np.float64)
         multiply = _kernels.given_product

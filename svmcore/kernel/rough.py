@@ -21,6 +21,7 @@ ROUNDING = 2.0**-24
 SUMMED = 9.0  # roundings of a term by its coefficient, and by the sum over the rows of a tile
 _TINY = 1e-37  # less than this is lost of a kernel value where float32 underflows
 SLACK = 1.01  # terms of second order are left out of the bounds
+_WIDER, _FAR = 1.05, 1e3  # the same of small kernel values, where no norm is above _FAR
 _PANELS = 8  # 64 targets each: so many at a time
 _SOURCE_BYTES = 1 << 20  # so many bytes of sources stay in a cache while the targets pass by
 
@@ -111,10 +112,14 @@ class RoughProduct:
         self.sizes = sizes[: len(sources)]
         self.largest = float(self.sizes.max(initial=0.0))
         last = sizes if self.wide else None
-        self.rows = rows_of(sources, every, np.float32, self.centre, self.factor, last)
         self.unit = float(np.abs(coef).max(initial=0.0)) or 1.0
         self.coef = np.abs(coef / self.unit)
-        self.weights = packed_weights(self.rows, coef / self.unit)
+        self.sides: list[
+            tuple[Real, Real]
+        ] = []  # row groups and weights, of positive coefficients and of negative ones
+        for side in (np.flatnonzero(coef > 0.0), np.flatnonzero(coef < 0.0)):
+            rows = rows_of(sources, side, np.float32, self.centre, self.factor, last)
+            self.sides.append((rows, packed_weights(rows, self.coef[side])))
 
     @staticmethod
     def serves(kernel: Kernel, n_features: int, sources: int) -> bool:
@@ -122,9 +127,9 @@ class RoughProduct:
         return sources > 0 and needs_pairs(kernel, n_features, sources)
 
     @cached_property
-    def far_rows(self) -> Real:
+    def far_sides(self) -> list[tuple[Real, Real]]:
         """The sources without their squares, for targets that are too far away for distances from squares."""
-        return np.ascontiguousarray(self.rows[:, : self.width])
+        return [(np.ascontiguousarray(rows[:, : self.width]), weights) for rows, weights in self.sides]
 
     def _packed(self, X: FloatArray, rows: IntArray) -> tuple[Real, FloatArray]:
         """Panels in single precision, in units of the kernel, with the squares where these are wanted, and the sizes."""
@@ -149,7 +154,7 @@ class RoughProduct:
                 self._some(X, rows[start:stop], values[start:stop], bounds[start:stop])
 
         with np.errstate(over="ignore", invalid="ignore"):
-            split(run, count, float(self.rows.size) * n, n_threads)
+            split(run, count, float(len(self.coef)) * self.width * n, n_threads)
         return values[:n], bounds[:n]
 
     def _some(self, X: FloatArray, points: IntArray, values: FloatArray, bounds: FloatArray) -> None:
@@ -157,22 +162,53 @@ class RoughProduct:
         panels, sizes = self._packed(X, points)
         largest = max(self.largest, float(sizes[: len(points)].max()))
         near = self.wide and largest <= NEAR
-        shape, rows = shape_of(self.kernel), self.rows
+        shape, sides = shape_of(self.kernel), self.sides
         if near:
             shape = vector.NearRbf(*shape)
         elif self.wide:
-            panels, rows = np.ascontiguousarray(panels[:, : self.width]), self.far_rows
-        step = max(1, _SOURCE_BYTES // rows[:1].nbytes)
-        for group in range(0, len(rows), step):
-            weights = self.weights[group * vector.ROWS :]
-            loops.add_block_32(shape, rows[group : group + step], weights, panels, 0, len(panels), values)
-        bounds[: len(sizes)] = SLACK * self._error(sizes, largest, near=near) + _TINY * float(self.coef.sum())
+            panels, sides = np.ascontiguousarray(panels[:, : self.width]), self.far_sides
+        sums = np.zeros((2, len(values)))
+        for (rows, weights), out in zip(sides, sums, strict=True):
+            step = max(1, _SOURCE_BYTES // (panels[0, :, : vector.ROWS].nbytes or 1))
+            for group in range(0, len(rows), step):
+                some = slice(group, group + step)
+                loops.add_block_32(shape, rows[some], weights[group * vector.ROWS :], panels, 0, len(panels), out)
+        np.subtract(sums[0], sums[1], out=values)
+        error = SLACK * self._error(sizes, largest, near=near)
+        if facts_of(self.kernel).exponential:
+            error = self._sharper(error, sums.sum(axis=0)[: len(sizes)], sizes, near=near)
+        bounds[: len(sizes)] = error + _TINY * float(self.coef.sum())
         bounds[~np.isfinite(values)] = np.inf
         values *= self.unit
         bounds *= self.unit
 
+    def _sharper(self, error: FloatArray, sums: FloatArray, sizes: FloatArray, *, near: bool) -> FloatArray:
+        """How far the value of each target of an exponential kernel may be off, given what sum |coef| K is up to an `error`.
+
+        What a kernel value K is off by are at most (`error_factors`) ``a E(K) + b R(K) + c K`` roundings, where
+        E(K) = -K log K comes from a relative error of its distance, and R(K) = K (-log K)^1/2 from rounded coordinates. Both
+        are concave: so a weighted mean of such errors is at most the error at the mean K. Both grow up to a K of 1 / e or
+        more, beyond which their largest value stands in their place. Where the norms are far from one, nothing is gained.
+        """
+        total, terms = float(self.coef.sum()), _terms(self.width)
+        mean = np.clip((sums + error) / max(total, _TINY), _TINY, 1.0)
+        low, half = np.minimum(mean, np.exp(-1.0)), np.minimum(mean, np.exp(-0.5))
+        meets = np.maximum(sizes, self.largest)
+        by_distance, by_rounding = -low * np.log(low), half * np.sqrt(-np.log(half))
+        if self.kernel.kind == KernelKind.LAPLACIAN:
+            norms, each = meets, (terms + 2.0) * by_distance + 1.4 * meets * mean
+        else:
+            norms = np.sqrt(meets)
+            each = 3.4 * norms * by_rounding
+            if near:
+                each += (1.4 * (terms + 2.0) * np.sqrt(sizes * self.largest) + 2.8 * meets) * mean
+            else:
+                each += (terms + 2.0) * by_distance
+        sharper = _WIDER * ROUNDING * total * (each + (8.0 + SUMMED) * mean)
+        return np.where(norms <= _FAR, np.minimum(error, sharper), error)
+
     def _error(self, sizes: FloatArray, largest: float, *, near: bool) -> FloatArray:
-        """How far the value of each target may be off."""
+        """How far the value of each target may be off, whatever its kernel values are."""
         if facts_of(self.kernel).exponential and not near:  # one far target spoils no bound but its own
             meets = np.maximum(sizes, self.largest)
             norms = meets if self.kernel.kind == KernelKind.LAPLACIAN else np.sqrt(meets)

@@ -26,8 +26,6 @@ from svmcore.kernel.points import (
     groups_of,
     is_binary,
     magnitudes,
-    near_points,
-    packed_rows,
     packed_weights,
     rows_of,
 )
@@ -363,7 +361,7 @@ class DenseTiles(_Tiles):
         """Some of the points as row groups."""
         if single:
             return rows_of(self.K.X, points, np.float32, self.centre, self.factor, self.last, self.n_threads)
-        return packed_rows(self._source(single=False), points, self.n_threads)
+        return self.K.packed(points)  # type: ignore[no-any-return]
 
     def _columns_of(self, points: IntArray, *, single: bool) -> Real:
         """Some of the points as panels."""
@@ -381,9 +379,7 @@ class DenseTiles(_Tiles):
 
     def _shape(self, *, single: bool) -> vector.Shape:
         """The tile of a number type."""
-        if single:
-            return self.single_shape
-        return self.shape if self.K.squares is None else vector.NearRbf(*self.shape)
+        return self.single_shape if single else self.K.shape
 
     def _source(self, *, single: bool) -> Real:
         """The points as that tile reads them."""
@@ -394,7 +390,7 @@ class DenseTiles(_Tiles):
     @cached_property
     def _near(self) -> FloatArray:
         """The points in float64, with their squares."""
-        return near_points(self.K.X, self.K.squares, np.arange(self.n), self.n_threads).panels
+        return self.K.panels(np.arange(self.n))  # type: ignore[no-any-return]
 
     @cached_property
     def exact(self) -> FloatArray:
