@@ -273,29 +273,33 @@ def test_boxes_that_hold_a_sum_of_zero_but_for_rounding_say_the_bias():
 
 
 @pytest.mark.parametrize("columns", [1, 3])
-def test_the_rows_that_train_say_what_gamma_is(columns):
+@pytest.mark.parametrize(("kind", "usual"), [("rbf", 1.0), ("rbf", 30.0), ("poly", 1.0)])
+def test_the_rows_that_train_say_what_gamma_is(columns, kind, usual):
+    """Near the usual gamma by a series, else anew."""
     n, values = 70, labellings(70, columns)
-    X = rows(n)[0] + 5.0
+    X = rows(n)[0] + (5.0 if kind == "rbf" else 0.0)
+    usual /= 3 * X.var()
     folds = np.array([np.random.default_rng(k).permutation(np.arange(n) % FOLDS) for k in range(columns)])
     folds[:, :3] = -1
     square = ((X[:, None] - X) ** 2).sum(-1)
     means = X.mean(axis=1)
-    nothing = np.zeros(0)
-    own = crowd.Scaled(square, means, ((X - means[:, None]) ** 2).sum(axis=1), 3, nothing, np.zeros(0, int), nothing)
+    kernel = Kernel(int(KernelKind[kind.upper()]), 1.0, 1.0 if kind == "poly" else 0.0, 2, 0.0)
+    measure = square if kind == "rbf" else X @ X.T
+    own = crowd.scaled(measure, means, ((X - means[:, None]) ** 2).sum(axis=1), 3, kernel, usual)
     tasks = crowd.crowd_of(values, folds, FOLDS, 2.0, labels=True)
-    kernel = Kernel(int(KernelKind.RBF), 1.0, 0.0, 1, 0.0)
     found = crowd.harvest(crowd.matrices_of(np.eye(n)), tasks, crowd.Manner(1e-9, False, False, own=(own, kernel)))
     assert (found.told[:, loops.VIOLATION] <= 1e-9).all()
     for k in range(columns):
         for f in range(FOLDS):
             trains, out = (folds[k] != f) & (folds[k] >= 0), folds[k] == f
-            K = np.exp(-square / (3 * X[trains].var()))
+            gamma = 1.0 / (3 * X[trains].var())
+            K = np.exp(-gamma * square) if kind == "rbf" else (gamma * measure + 1.0) ** 2
             alone = crowd.crowd_of(values[k : k + 1], np.where(out, 0, np.where(trains, 1, -1)), 1, 2.0, labels=True)
             plain = crowd.harvest(crowd.matrices_of(K), alone, crowd.Manner(1e-9, False, False))
             np.testing.assert_allclose(found.decisions[k, out], plain.decisions[0, out], atol=1e-8)
             assert found.told[k * FOLDS + f, loops.GAP] <= 1e-6
     tasks = crowd.crowd_of(values, np.full(n, 9), 1, 2.0, labels=True)
-    same = own._replace(measure=np.zeros((n, n)), means=np.ones(n), squares=np.zeros(n))
+    same = crowd.scaled(np.zeros((n, n)), np.ones(n), np.zeros(n), 3, kernel, usual)
     found = crowd.harvest(crowd.matrices_of(np.eye(n)), tasks, crowd.Manner(1e-9, False, False, own=(same, kernel)))
     assert (found.told[:, loops.VIOLATION] <= 1e-9).all(), "rows without a variance have gamma 1"
 

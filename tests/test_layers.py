@@ -67,7 +67,9 @@ HOMES = {
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes", "simd.line"},
     "solvers._small_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
     "solvers._crowd_sets_jit": BASE | {"simd.vector", "simd.sums"},
-    "solvers._crowd_jit": BASE | {"simd.vector", "simd.passes", "solvers._crowd_sets_jit", "_kernels"},
+    "solvers._crowd_pairs_jit": BASE | {"simd.vector", "simd.passes", "solvers._crowd_sets_jit"},
+    "solvers._crowd_jit": BASE
+    | {"simd.vector", "simd.passes", "solvers._crowd_sets_jit", "solvers._crowd_pairs_jit", "_kernels"},
     "solvers._near_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
     "cv.trials_jit": BASE,
     "path.elbow_jit": BASE | {"simd.sums", "simd.vector"},

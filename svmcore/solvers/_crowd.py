@@ -15,6 +15,7 @@ from scipy.linalg import lapack
 from svmcore._types import LANES, FloatArray, IntArray, Kernel
 from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.points import new_scratch
+from svmcore.kernel.table import facts_of
 from svmcore.simd.passes import TOGETHER
 from svmcore.simd.vector import BIG_32
 from svmcore.solvers._crowd_jit import STEPS, TOLD, TURNS, Crowd, Harvest, Scaled, run_scaled, run_tasks, take_forms
@@ -102,10 +103,22 @@ def harvest(matrices: Matrices, crowd: Crowd, way: Manner, booth: Booth | None =
     scaled, kernel = way.own
     _, bits, power = new_scratch(0)
     room = scaled._replace(block=np.zeros(LANES), bits=bits, power=power)
-    own = {name: getattr(matrices, name).copy() for name in ("single", "gain", "diagonal", "double", "size")}
-    copies = matrices._replace(**own)  # other threads read these
-    run_scaled(copies, room, kernel, crowd, booth, way.tol, False, way.certain, out)
+    names = ("single", "diagonal", "double", "size")  # other threads read these
+    two = [matrices._replace(**{name: getattr(matrices, name).copy() for name in names}) for _ in range(2)]
+    run_scaled(*two, room, kernel, crowd, booth, way.tol, way.certain, out)
     return out
+
+
+def scaled(measure: FloatArray, means: FloatArray, squares: FloatArray, d: int, kernel: Kernel, usual: float) -> Scaled:
+    """A kernel whose gamma looks at the rows that train, about the usual gamma. `means` and `squares` as in `Scaled`."""
+    n, width = len(measure), WIDTH // 2
+    padding, facts = ((0, 0), (0, -n % width)), facts_of(kernel)
+    base = facts.value(kernel._replace(gamma=usual), measure) if facts.exponential else np.zeros((0, n))
+    none = np.zeros(0)
+    return Scaled(
+        np.pad(measure, padding), np.pad(base, padding), usual, float(np.abs(measure).max()), means, squares, d, none,
+        np.zeros(0, np.int64), none,
+    )  # fmt: skip
 
 
 def leaves_one_out(crowd: Crowd) -> bool:

@@ -78,7 +78,7 @@ class OneTask(NamedTuple):
 
 
 @jit
-def _add_rows(matrix, rows, coef, count, out):
+def add_rows(matrix, rows, coef, count, out):
     """out = sum_k coef_k matrix[rows_k], four rows at a time. In place: out."""
     for t in range(out.shape[0]):
         out[t] = 0.0
@@ -102,7 +102,7 @@ def residual(matrices, piece, booth):
         booth.rows[count] = t
         booth.way[count] = piece.beta[t]
         count += piece.beta[t] != 0.0
-    _add_rows(matrices.double, booth.rows, booth.way, count, piece.v)
+    add_rows(matrices.double, booth.rows, booth.way, count, piece.v)
     for t in range(piece.beta.shape[0]):
         piece.v[t] = piece.c[t] - piece.v[t]
 
@@ -170,7 +170,7 @@ def _go(matrices, piece, booth, count, length, first):
         there = _end(piece, t, direction) if k == first else piece.beta[t] + length * direction
         booth.way[k] = there - piece.beta[t]
         piece.beta[t] = there
-    _add_rows(matrices.double, booth.rows, booth.way, count, booth.h)
+    add_rows(matrices.double, booth.rows, booth.way, count, booth.h)
     for t in range(piece.beta.shape[0]):
         piece.v[t] -= booth.h[t]
 
@@ -285,7 +285,7 @@ def _ask_all(matrices, piece, booth, signed):
     for t in range(n):
         booth.rows[t] = t
         booth.way[t] = piece.c[t] - (piece.epsilon * booth.sign[t] if signed and booth.inside[t] == FREE else 0.0)
-    _add_rows(matrices.inverse, booth.rows, booth.way, n, booth.z)
+    add_rows(matrices.inverse, booth.rows, booth.way, n, booth.z)
 
 
 @jit
@@ -317,7 +317,7 @@ def _eliminate(matrices, piece, booth):
     bias = over / under
     for j in range(k):
         booth.way[j] += bias * booth.one[j]
-    _add_rows(matrices.inverse, booth.rows, booth.way, k, booth.h)
+    add_rows(matrices.inverse, booth.rows, booth.way, k, booth.h)
     return k, bias
 
 

@@ -26,7 +26,19 @@ from svmcore.kernel.points import is_sparse
 from svmcore.kernel.table import facts_of
 from svmcore.kernel.whole import whole_kernel
 from svmcore.problem import border
-from svmcore.solvers._crowd import SLICE, Manner, Matrices, Scaled, booth_for, crowd_of, harvest, matrices_of, pilot
+from svmcore.simd.passes import TOGETHER
+from svmcore.solvers._crowd import (
+    SLICE,
+    Manner,
+    Matrices,
+    Scaled,
+    booth_for,
+    crowd_of,
+    harvest,
+    matrices_of,
+    pilot,
+    scaled,
+)
 from svmcore.solvers._crowd_jit import GAP, PRIMAL, VIOLATION
 from svmcore.train.solve import one_class_problem
 
@@ -34,6 +46,7 @@ MOST_ROWS = 2000  # beyond, kernel matrices and their forms leave every cache, a
 EXACT_TOL = 1e-6  # the usual tolerance where a score is not a count of rows
 USUAL_TOL = 1e-3
 CHUNK = 16  # kernel matrices that are done between two looks at the clock
+_KEPT = 4000  # so many rows of labellings at least are done in one go where that saves kernel values
 _PILOT = 10  # so many labellings are enough for a pilot
 _NEGATIVE = -1e-6  # an eigenvalue below this share of the largest one is not the rounding of float32
 LOSSES = ("hinge", "epsilon_insensitive")
@@ -232,7 +245,12 @@ def pilots(setting: Trial, matrices: Matrices, codes: Any) -> list[bool]:
 
 def labellings_of_a_slice(setting: Trial, codes: Any) -> int:
     """How many labellings are done in one go. It depends on numbers only."""
-    return 1 if setting.all_costs else max(1, SLICE // sum(each.n_folds for each in setting.plan.rounds(codes[:1])))
+    if setting.all_costs:
+        return 1
+    least = 1
+    if setting.own is not None and setting.plan.fixed is not None:  # these share the kernel values of a fold
+        least = max(1, min(TOGETHER, _KEPT // codes.shape[1]))
+    return max(least, SLICE // sum(each.n_folds for each in setting.plan.rounds(codes[:1])))
 
 
 def parts(
@@ -333,8 +351,8 @@ def _scaled(X: Any, form: Wording) -> tuple[Scaled, Kernel]:
         squares = np.asarray(points.multiply(points).sum(axis=1)).reshape(n) - d * means**2
     else:
         squares = np.square(points - means[:, None]).sum(axis=1)
-    empty = np.zeros(0)
-    return Scaled(np.asarray(measure), means, squares, d, empty, np.zeros(0, np.int64), empty), kernel
+    variance = float((squares.sum() + d * np.square(means - means.mean()).sum()) / n)  # of all entries, times d
+    return scaled(np.asarray(measure), means, squares, d, kernel, 1.0 / variance if variance > 0.0 else 1.0), kernel
 
 
 class Stack:
