@@ -155,13 +155,13 @@ def test_who_ends_at_a_limit_of_its_own_is_followed_by_the_next_from_where_it_ca
     starts = []
     whole = solvers.load("smo").run
 
-    def given_up(qp, K, *, start, **limits):
-        half = np.where(qp.upper > 0, 0.1, -0.1)
+    def given_up(task):
+        half = np.where(task.qp.upper > 0, 0.1, -0.1)
         return Raw(half - half.mean(), status, 7)
 
-    def smo(qp, K, *, start, **limits):
-        starts.append(start.copy())
-        return whole(qp, K, start=start, **limits)
+    def smo(task):
+        starts.append(task.start.copy())
+        return whole(task)
 
     monkeypatch.setattr(auto, "TINY", 0)
     monkeypatch.setattr(small, "at_once", lambda *_: None)
@@ -178,7 +178,7 @@ def test_who_ends_at_a_limit_of_its_own_is_followed_by_the_next_from_where_it_ca
 def test_who_is_stopped_by_the_user_is_not_followed(status, monkeypatch):
     monkeypatch.setattr(auto, "TINY", 0)
     monkeypatch.setattr(small, "at_once", lambda *_: None)
-    monkeypatch.setattr(solvers.load("block"), "run", lambda qp, K, **limits: Raw(np.zeros(len(qp.c)), status, 7))
+    monkeypatch.setattr(solvers.load("block"), "run", lambda task: Raw(np.zeros_like(task.start), status, 7))
     with pytest.warns(svmcore.ConvergenceWarning):
         solution = svmcore.train_svc([[0.0], [1.0], [2.0]], [0, 1, 1])
     assert solution.solver == "block"

@@ -14,6 +14,7 @@ from svmcore.kernel.rough import RoughProduct
 from svmcore.kernel.tiles import DenseTiles
 from svmcore.problem import certify, formulations, measures
 from svmcore.problem.certify import Residual, certificate
+from svmcore.solvers._contract import SolverTask
 
 N = 60
 
@@ -137,9 +138,7 @@ def sparse_point(form, kernel, equality, seed, n=400, d=3):
 
     control = new_control("fit", None, None, 0)
     with control:
-        raw = solver.run(
-            qp, K, control=control, tol=0.05, stopping="kkt", max_iter=2000, start=start, seed=0, trace=False
-        )
+        raw = solver.run(SolverTask(qp, K, control, 0.05, start, max_iter=2000))
     return qp, raw.beta, rng
 
 
@@ -286,10 +285,10 @@ def wide_fit(monkeypatch, tamper=None, C=3.0):
     kept = []
     run = block.run
 
-    def watched(qp, K, **how):
-        raw = run(qp, K, **how)
-        kept.append((qp, K, raw))
-        return raw if tamper is None else tamper(qp, raw)
+    def watched(task):
+        raw = run(task)
+        kept.append((task.qp, task.K, raw))
+        return raw if tamper is None else tamper(task.qp, raw)
 
     with monkeypatch.context() as patch:
         patch.setattr(block, "run", watched)

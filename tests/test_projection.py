@@ -13,6 +13,7 @@ from svmcore._control import Control
 from svmcore._types import Kernel, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import formulations
+from svmcore.solvers._contract import SolverTask
 
 
 def _feasible_state(rng, n, C):
@@ -240,10 +241,8 @@ def test_rounding_does_not_add_up_on_the_equality_row(solver):
     X = rng.standard_normal((80, 2))
     y = np.where(X[:, 0] + rng.standard_normal(80) > 0, 1, -1)
     qp, K = _dual(X, y)
-    raw = solvers.load(solver).run(
-        qp, K, control=Control(time_limit=600.0, callback=None, verbose=0), tol=1e-9, stopping="kkt", max_iter=-1,
-        start=np.zeros(80), seed=0, trace=False,
-    )  # fmt: skip
+    control = Control(time_limit=600.0, callback=None, verbose=0)
+    raw = solvers.load(solver).run(SolverTask(qp, K, control, 1e-9, np.zeros(80)))
     assert raw.n_iter > 100
     assert abs(raw.beta.sum()) <= 2e-15 * np.abs(raw.beta).sum()
 

@@ -16,6 +16,7 @@ from svmcore.base import highs
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import formulations, measures
 from svmcore.problem.certify import certificate
+from svmcore.solvers._contract import SolverTask
 from svmcore.train import auto
 from svmcore.train.solve import Problem, Run, _refuse_what_it_cannot, fit, svc_problem
 
@@ -78,10 +79,7 @@ def test_solver_meets_the_total_and_the_optimum(name, case, kernel):
     K = KernelMatrix(X, KERNELS[kernel], cache_bytes=10**7)
     start = formulations.feasible_start(qp, np.zeros(len(qp.c)))
     assert start.sum() == pytest.approx(qp.total, abs=1e-12)
-    raw = solvers.load(name).run(
-        qp, K, control=Control(time_limit=600.0, callback=None, verbose=0), tol=TOL, stopping="kkt", max_iter=-1,
-        start=start, seed=0, trace=False,
-    )  # fmt: skip
+    raw = solvers.load(name).run(SolverTask(qp, K, Control(time_limit=600.0, callback=None, verbose=0), TOL, start))
     assert raw.status is Status.CONVERGED
     found = certificate(qp, K, raw.beta)
     assert found.kkt_violation <= TOL

@@ -26,6 +26,7 @@ from svmcore.kernel.table import facts_of
 from svmcore.problem import measures
 from svmcore.simd import loops
 from svmcore.solvers import block, interior
+from svmcore.solvers._contract import SolverTask
 
 _PLACE = 40  # bits of a place in a part
 MOST_FEATURES = 500  # of a linear kernel; with more it is a kernel as any other
@@ -174,10 +175,7 @@ def start(part: Part, share: float, tol: float, time_left: float | None, n_threa
     rows = part.X if is_sparse(part.X) else np.array(part.X, dtype=np.float64)
     K = KernelMatrix(rows, part.task.kernel, cache_bytes=_START_BYTES, n_threads=n_threads)
     own = qp._replace(lower=share * qp.lower, upper=share * qp.upper, diag=qp.diag / share)
-    raw = _solver(K).run(
-        own, K, control=_control(time_left), tol=max(tol, _START_TOL * unit), stopping="kkt", max_iter=-1, start=zero,
-        seed=0, trace=False,
-    )  # fmt: skip
+    raw = _solver(K).run(SolverTask(own, K, _control(time_left), max(tol, _START_TOL * unit), zero))
     beta = raw.beta / share
     for bound, given in ((own.lower, qp.lower), (own.upper, qp.upper)):  # exactly at its bound is at its bound
         beta = np.where(raw.beta == bound, given, beta)
@@ -281,11 +279,10 @@ def correct(
     """
     X = X[rows] if is_sparse(X) else np.array(X[rows], dtype=np.float64)
     K = KernelMatrix(X, kernel, cache_bytes=_CORRECT_BYTES, n_threads=n_threads)
-    words: dict[str, Any] = {"control": control or _control(None), "tol": tol, "stopping": "kkt", "max_iter": -1}
-    words |= {"start": np.zeros(len(qp.c)), "seed": 0, "trace": False}
-    raw = _solver(K).run(qp, K, **words)
+    task = SolverTask(qp, K, control or _control(None), tol, np.zeros(len(qp.c)))
+    raw = _solver(K).run(task)
     if raw.status is Status.LIMITED:
-        raw = block.run(qp, K, **words)
+        raw = block.run(task)
     return np.asarray(raw.beta), raw.status is Status.STATIONARY
 
 

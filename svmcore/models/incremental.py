@@ -27,7 +27,7 @@ from svmcore.models.solution import Solution
 from svmcore.problem import border, formulations, measures
 from svmcore.solvers import _active_jit, _steps_jit
 from svmcore.solvers._active import ActiveSet
-from svmcore.solvers._contract import Crawl, landed
+from svmcore.solvers._contract import Crawl, SolverTask, landed
 from svmcore.solvers._course import Course
 from svmcore.train.solve import (
     Problem,
@@ -170,7 +170,7 @@ def _course(
 ) -> Course:
     """A course with boxes of its own: they are closed on variables that leave."""
     own = qp._replace(lower=qp.lower.copy(), upper=qp.upper.copy())
-    return Course(own, K, start, control=control, tol=tol, stopping="kkt", max_iter=-1, trace=False, residual=residual)
+    return Course(SolverTask(own, K, control, tol, start), residual)
 
 
 def _active(problem: Problem, start: FloatArray, K: KernelMatrix, tol: float, control: Control) -> ActiveSet:

@@ -32,8 +32,6 @@ _MODULES = {
     "simple": "svmcore.solvers.simple",
 }
 
-_COMMON = {"qp", "K", "control", "tol", "stopping", "max_iter", "start", "seed", "trace"}
-
 AUTO = "auto"
 AUTOMATIC = ("small", "newton", "interior", "block", "smo")
 """The solvers that "auto" may run (`svmcore.train.auto`)."""
@@ -57,7 +55,7 @@ def load(name: str) -> Any:
 def options(name: str) -> dict[str, inspect.Parameter]:
     """The options that only this solver has."""
     parameters = inspect.signature(load(name).run).parameters
-    return {key: parameter for key, parameter in parameters.items() if key not in _COMMON}
+    return {key: parameter for key, parameter in parameters.items() if key != "task"}
 
 
 def accepted(name: str, given: dict[str, Any]) -> dict[str, Any]:

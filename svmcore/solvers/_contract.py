@@ -1,8 +1,8 @@
 """What a solver declares about itself, and the measures that every solver needs in the middle of a run.
 
-A solver is one file with ``CAPABILITIES`` and ``run(qp, K, *, control, tol, stopping, max_iter, start, seed, trace, **own)``
-that returns a `Raw`. All further keyword parameters of `run` are options of this solver. ``OPTION_VALUES`` may say which
-values they accept. A name in the registry (`solvers/__init__.py`) puts the solver under every contract test.
+A solver is one file with ``CAPABILITIES`` and ``run(task, **own)``, which takes a `SolverTask` and returns a `Raw`. Keyword
+parameters of `run` are options of this solver. ``OPTION_VALUES`` may say which values they accept. A name in the registry
+(`solvers/__init__.py`) puts the solver under every contract test.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from svmcore._control import Control
 from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.problem import measures
@@ -40,6 +41,20 @@ class Capabilities(NamedTuple):
     callable_kernel: bool = True
     factorises: bool = False  # it factorises the kernel matrix, unless the kernel is linear
     totals: bool = True  # the total of the equality row sum(beta) = total need not be zero
+
+
+class SolverTask(NamedTuple):
+    """What every solver is asked: a problem, its kernel, where to begin, and when to stop. -1 iterations are no limit."""
+
+    qp: DualQP
+    K: KernelMatrix
+    control: Control
+    tol: float
+    start: FloatArray
+    stopping: str = "kkt"
+    max_iter: int = -1
+    seed: int = 0
+    trace: bool = False
 
 
 class Outcome(NamedTuple):

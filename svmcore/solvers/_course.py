@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._control import Control
 from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
 from svmcore.problem import measures
 from svmcore.solvers import _steps_jit as steps
-from svmcore.solvers._contract import STOPPED, Crawl, Criterion, fresh_residual, landed, rounding
+from svmcore.solvers._contract import STOPPED, Crawl, Criterion, SolverTask, fresh_residual, landed, rounding
 from svmcore.solvers._face import FaceResult, face_step
 from svmcore.solvers._steps_jit import Duals, Limits, Progress, Rows
 
@@ -201,11 +200,8 @@ class Course:
         3000,
     )  # so many steps for each variable, and so many on top, that do not halve the violation are a crawl
 
-    def __init__(
-        self, qp: DualQP, K: KernelMatrix, start: FloatArray, *, control: Control, tol: float, stopping: str,
-        max_iter: int, trace: bool, residual: FloatArray | None = None,
-    ) -> None:  # fmt: skip
-        self.qp, self.K, self.control = qp, K, control
+    def __init__(self, task: SolverTask, residual: FloatArray | None = None) -> None:
+        self.qp, self.K, self.control, tol, start, stopping, max_iter, _, trace = task
         self.tol, self.stopping = tol, stopping
         self.criterion = Criterion(stopping, tol)
         n = len(start)

@@ -22,12 +22,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore._control import Control
-from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix, kernel_product
+from svmcore._types import NONZERO, FloatArray, IntArray, Raw, Status
+from svmcore.kernel.matrix import kernel_product
 from svmcore.problem import measures
 from svmcore.solvers import _steps_jit, _sweeps_jit
-from svmcore.solvers._contract import Capabilities, Crawl
+from svmcore.solvers._contract import Capabilities, Crawl, SolverTask
 from svmcore.solvers._course import Between, Course, PerPoint
 
 CAPABILITIES = Capabilities(
@@ -148,35 +147,27 @@ class _Ascent:
 
 
 def run(
-    qp: DualQP,
-    K: KernelMatrix,
-    *,
-    control: Control,
-    tol: float,
-    stopping: str,
-    max_iter: int,
-    start: FloatArray,
-    seed: int,
-    trace: bool,
-    order: str = "sequential",
-    omega: float = 1.0,
-    learning_rate: float | FloatArray | None = None,
-    face_steps: bool = True,
-) -> Raw:
+    task: SolverTask, *, order: str = "sequential", omega: float = 1.0,
+    learning_rate: float | FloatArray | None = None, face_steps: bool = True,
+) -> Raw:  # fmt: skip
     """Run gradient ascent. `learning_rate` is one number for all points, or one for each. None means exact steps times omega.
 
     With `face_steps=False` no face step is taken where ascent no longer helps.
     """
-    course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
+    course = Course(task)
     course.face_steps = face_steps
-    rates = None if learning_rate is None else np.broadcast_to(np.asarray(learning_rate, np.float64), K.n)[qp.point]
+    rates = (
+        None
+        if learning_rate is None
+        else np.broadcast_to(np.asarray(learning_rate, np.float64), task.K.n)[task.qp.point]
+    )
     if order == "batch":
         status = _batched(course, _Ascent(course, float(omega), rates))
-        course.stats |= {"sweeps": course.n_iter, "paper_evals": float(course.n_iter) * len(start) ** 2}
+        course.stats |= {"sweeps": course.n_iter, "paper_evals": float(course.n_iter) * len(task.start) ** 2}
         return course.raw(status)
-    shares = np.full(len(start), float(omega)) if rates is None else rates * course.duals.curvature
+    shares = np.full(len(task.start), float(omega)) if rates is None else rates * course.duals.curvature
     shares = np.where(shares < 2.0, shares, 1.0)
-    orders = _Orders(course, order, seed)
+    orders = _Orders(course, order, task.seed)
     ints = course.ints
     current = orders.next()
     idle = 0
@@ -190,7 +181,7 @@ def run(
         if idle > 2:
             idle = 0
             return course.settle(True)
-        if stopping != "kkt":
+        if task.stopping != "kkt":
             return course.checked()
         return None
 
@@ -203,7 +194,7 @@ def run(
 
     status = course.follow(work, sweep_done)
     sweeps = int(ints[_sweeps_jit.SWEEPS])
-    course.stats |= {"sweeps": sweeps, "paper_evals": float(sweeps) * len(start) ** 2}
+    course.stats |= {"sweeps": sweeps, "paper_evals": float(sweeps) * len(task.start) ** 2}
     return course.raw(status)
 
 

@@ -32,7 +32,7 @@ from svmcore.simd import loops
 from svmcore.simd.lanes import UNITS_16
 from svmcore.simd.vector import BIG, ROWS
 from svmcore.solvers import _block_jit as block_jit
-from svmcore.solvers._contract import STOPPED, Capabilities, Crawl, Criterion, product_work, rounding
+from svmcore.solvers._contract import STOPPED, Capabilities, Crawl, Criterion, SolverTask, product_work, rounding
 from svmcore.solvers._face import FaceResult, face_step
 from svmcore.solvers._watch import PROGRESS, Watch
 
@@ -503,19 +503,9 @@ def _on_part(work: block_jit.WorkingSet, members: IntArray, run: Callable[..., S
     return status
 
 
-def run(
-    qp: DualQP,
-    K: KernelMatrix,
-    *,
-    control: Control,
-    tol: float,
-    stopping: str,
-    max_iter: int,
-    start: FloatArray,
-    seed: int,
-    trace: bool,
-) -> Raw:
+def run(task: SolverTask) -> Raw:
     """Solve the dual from `start`, as the text of this file says. `n_iter` counts pair steps."""
+    qp, K, control, tol, start, stopping, max_iter, _, trace = task
     state = _BlockRun(qp, K, start)
     if stopping == "kkt":
         state.foresee(tol)

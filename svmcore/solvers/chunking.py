@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore._control import Control
-from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, Raw, Status
+from svmcore._types import NONZERO, FloatArray, IntArray, Raw, Status
 from svmcore.base import highs as _highs
-from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import measures
 from svmcore.solvers import _chunk_jit, _steps_jit
-from svmcore.solvers._contract import Capabilities, Crawl
+from svmcore.solvers._contract import Capabilities, Crawl, SolverTask
 from svmcore.solvers._course import Course, WholeNumber
 from svmcore.solvers._pairs_jit import pair_slice
 from svmcore.solvers._steps_jit import Duals, Limits
@@ -131,28 +129,15 @@ def _balanced(x: FloatArray, total: float, lower: FloatArray, upper: FloatArray)
     return np.asarray(x)
 
 
-def run(
-    qp: DualQP,
-    K: KernelMatrix,
-    *,
-    control: Control,
-    tol: float,
-    stopping: str,
-    max_iter: int,
-    start: FloatArray,
-    seed: int,
-    trace: bool,
-    size: int = 50,
-    highs_limit: int = 300,
-) -> Raw:
+def run(task: SolverTask, *, size: int = 50, highs_limit: int = 300) -> Raw:
     """Run chunking. `size` violators are added at a time."""
-    course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
-    course.crawl = Crawl(len(start), CHUNKS, CHUNK_COST)
+    course = Course(task)
+    course.crawl = Crawl(len(task.start), CHUNKS, CHUNK_COST)
     chunks = _Chunks(course, max(int(size), 2), int(highs_limit))
     status = course.outside()
-    if status is None and max_iter == 0:
+    if status is None and task.max_iter == 0:
         status = Status.CONVERGED if course.refresh() else Status.MAX_ITER
-    if status is None and len(start) and course.refresh() and stopping != "objective":
+    if status is None and len(task.start) and course.refresh() and task.stopping != "objective":
         status = Status.CONVERGED
     while status is None:
         chunk = chunks.choose()

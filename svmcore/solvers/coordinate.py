@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from svmcore._control import Control
-from svmcore._types import DualQP, FloatArray, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix
+from svmcore._types import Raw, Status
 from svmcore.kernel.points import is_sparse
-from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual
+from svmcore.solvers._contract import Capabilities, Criterion, SolverTask, fresh_residual
 from svmcore.solvers._coordinate import Descent, solve
 from svmcore.solvers._factors import features
 from svmcore.solvers._newton import Asking, Enough, SparseFeatures, losses_from, variables
@@ -38,19 +36,9 @@ FIRST, CLOSER, LEAST = 1e-2, 0.1, 1e-16
 SWEEPS = 100_000
 
 
-def run(
-    qp: DualQP,
-    K: KernelMatrix,
-    *,
-    control: Control,
-    tol: float,
-    stopping: str,
-    max_iter: int,
-    start: FloatArray,
-    seed: int,
-    trace: bool,
-) -> Raw:
+def run(task: SolverTask) -> Raw:
     """Solve the dual. `n_iter` counts sweeps."""
+    qp, K, control, tol, start, stopping, max_iter, seed, trace = task
     watch = Asking(control, trace)
     found = None if watch() else features(K, watch, wide=True)
     if found is None or watch():

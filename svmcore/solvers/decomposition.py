@@ -11,11 +11,9 @@ Reference  Cristianini and Shawe-Taylor (2000), section 7.4, table 7.2; Joachims
 
 from __future__ import annotations
 
-from svmcore._control import Control
-from svmcore._types import DualQP, FloatArray, Raw
-from svmcore.kernel.matrix import KernelMatrix
+from svmcore._types import Raw
 from svmcore.solvers import _chunk_jit
-from svmcore.solvers._contract import Capabilities
+from svmcore.solvers._contract import Capabilities, SolverTask
 from svmcore.solvers._course import Course, WholeNumber
 from svmcore.solvers._steps_jit import Limits
 
@@ -24,24 +22,11 @@ CAPABILITIES = Capabilities(summary="decomposition with working sets of fixed ev
 OPTION_VALUES = {"q": WholeNumber(2, even=True)}
 
 
-def run(
-    qp: DualQP,
-    K: KernelMatrix,
-    *,
-    control: Control,
-    tol: float,
-    stopping: str,
-    max_iter: int,
-    start: FloatArray,
-    seed: int,
-    trace: bool,
-    q: int = 10,
-    face_steps: bool = True,
-) -> Raw:
+def run(task: SolverTask, *, q: int = 10, face_steps: bool = True) -> Raw:
     """Run decomposition with working sets of `q` variables. q is even."""
-    course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
+    course = Course(task)
     course.face_steps = face_steps
-    q = int(min(q, max(2, 2 * ((len(start) + 1) // 2))))
+    q = int(min(q, max(2, 2 * ((len(task.start) + 1) // 2))))
     room = _chunk_jit.new_small(course.duals, q)
 
     def work(limits: Limits) -> int:
@@ -49,5 +34,5 @@ def run(
         return int(_chunk_jit.decompose_slice(course.duals, rows, *room, progress, limits, q))
 
     status = course.follow(work)
-    course.stats["paper_evals"] = float(course.n_iter) * q * len(start)
+    course.stats["paper_evals"] = float(course.n_iter) * q * len(task.start)
     return course.raw(status)

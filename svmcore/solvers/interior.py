@@ -31,7 +31,7 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import dense_points, is_sparse
 from svmcore.problem import measures
 from svmcore.solvers import _ipm_jit as ipm
-from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual, spread
+from svmcore.solvers._contract import Capabilities, Criterion, SolverTask, fresh_residual, spread
 from svmcore.solvers._factors import factorised
 from svmcore.solvers._settle import LONG, settle
 
@@ -415,28 +415,18 @@ class _Crossover:
         return best
 
 
-def run(
-    qp: DualQP,
-    K: KernelMatrix,
-    *,
-    control: Control,
-    tol: float,
-    stopping: str,
-    max_iter: int,
-    start: FloatArray,
-    seed: int,
-    trace: bool,
-) -> Raw:
+def run(task: SolverTask) -> Raw:
     """Solve the dual. `start` is not used. `n_iter` counts steps of the interior point."""
+    qp, K, tol, trace = task.qp, task.K, task.tol, task.trace
     records: list[tuple[float, float, float]] = []
-    best = _ExactFactor(np.zeros_like(start), qp.c, np.inf)
+    best = _ExactFactor(np.zeros_like(task.start), qp.c, np.inf)
 
     def met(exact: _ExactFactor) -> bool:
-        if stopping == "gap":
-            return bool(np.isfinite(exact.violation)) and Criterion(stopping, tol).met(qp, exact.beta, exact.v)
+        if task.stopping == "gap":
+            return bool(np.isfinite(exact.violation)) and Criterion(task.stopping, tol).met(qp, exact.beta, exact.v)
         return exact.violation <= tol
 
-    poll = _Poll(control)
+    poll = _Poll(task.control)
     if met(best._replace(violation=measures.violation(qp, best.beta, qp.c))):  # targets below the tolerance, say
         return Raw(best.beta, Status.CONVERGED, 0, _table(records) if trace else None, {"crossovers": 0})
     features = _features(K, poll)
@@ -449,7 +439,9 @@ def run(
         objective = measures.objective(qp, beta, fresh_residual(qp, K, beta))
         records.append((objective, solver.complementarity, float(solver.at.dual)))
 
-    raw = _course(qp, _MachineData(qp, K.n, features, poll, embedded), tol, met, max_iter, record if trace else None)
+    raw = _course(
+        qp, _MachineData(qp, K.n, features, poll, embedded), tol, met, task.max_iter, record if trace else None
+    )
     return raw._replace(trace=_table(records) if trace else None)
 
 

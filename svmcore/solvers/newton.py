@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._control import Control
 from svmcore._types import DualQP, FloatArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import measures
 from svmcore.solvers import _newton
-from svmcore.solvers._contract import Capabilities, Criterion, fresh_residual, spread
+from svmcore.solvers._contract import Capabilities, Criterion, SolverTask, fresh_residual, spread
 from svmcore.solvers._factors import features
 from svmcore.solvers._newton import Asking, Newton
 
@@ -34,19 +33,9 @@ CAPABILITIES = Capabilities(
 OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
 
 
-def run(
-    qp: DualQP,
-    K: KernelMatrix,
-    *,
-    control: Control,
-    tol: float,
-    stopping: str,
-    max_iter: int,
-    start: FloatArray,
-    seed: int,
-    trace: bool,
-) -> Raw:
+def run(task: SolverTask) -> Raw:
     """Solve the dual. `n_iter` counts Newton's steps."""
+    qp, K, control, tol, start, stopping, max_iter, _, trace = task
     watch = Asking(control, trace)
     found = None if watch() else features(K, watch, wide=False)
     if found is None or watch():

@@ -16,11 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore._control import Control
-from svmcore._types import NONZERO, DualQP, FloatArray, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix
+from svmcore._types import NONZERO, Raw, Status
 from svmcore.solvers import _npa_jit, _steps_jit
-from svmcore.solvers._contract import Capabilities
+from svmcore.solvers._contract import Capabilities, SolverTask
 from svmcore.solvers._course import Course
 from svmcore.solvers._npa_jit import Hulls
 
@@ -69,28 +67,15 @@ class _NPAHulls:
         duals.v[:] = duals.c - scale * (self.hulls.U - self.hulls.V)
 
 
-def run(
-    qp: DualQP,
-    K: KernelMatrix,
-    *,
-    control: Control,
-    tol: float,
-    stopping: str,
-    max_iter: int,
-    start: FloatArray,
-    seed: int,
-    trace: bool,
-    eps: float = 0.0,
-    face_steps: bool = True,
-) -> Raw:
+def run(task: SolverTask, *, eps: float = 0.0, face_steps: bool = True) -> Raw:
     """Run NPA. `eps` is the tolerance of the passes, as published. 0.0 stands for half of tol."""
-    course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
+    course = Course(task)
     course.face_steps = face_steps
-    if not (np.any(qp.upper > 0) and np.any(qp.lower < 0)):
+    if not (np.any(task.qp.upper > 0) and np.any(task.qp.lower < 0)):
         return course.raw(Status.CONVERGED)
     state = _NPAHulls(course)
     state.from_beta()
-    eps = eps if eps > 0 else 0.5 * tol
+    eps = eps if eps > 0 else 0.5 * task.tol
     floats, ints = course.floats, course.ints
     status = course.outside()
     while status is None:
@@ -111,7 +96,7 @@ def run(
                 eps *= 0.5
                 status = course.settle(True) if eps < _NARROWEST else None
             ints[_steps_jit.POSITION] = ints[_steps_jit.CHANGED] = 0
-            if status is None and stopping != "kkt":
+            if status is None and task.stopping != "kkt":
                 status = course.checked()
         else:
             ints[_steps_jit.POSITION] = 0 if reason == _steps_jit.AT_TOLERANCE else ints[_steps_jit.POSITION]

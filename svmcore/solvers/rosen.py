@@ -20,11 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._control import Control
-from svmcore._types import DualQP, FloatArray, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix
+from svmcore._types import Raw, Status
 from svmcore.solvers import _projection_jit
-from svmcore.solvers._contract import Capabilities
+from svmcore.solvers._contract import Capabilities, SolverTask
 from svmcore.solvers._course import Between, Course
 from svmcore.solvers._projection_jit import Face, Rule
 from svmcore.solvers._steps_jit import Limits
@@ -40,27 +38,14 @@ D_TOL = 1.5
 
 
 def run(
-    qp: DualQP,
-    K: KernelMatrix,
-    *,
-    control: Control,
-    tol: float,
-    stopping: str,
-    max_iter: int,
-    start: FloatArray,
-    seed: int,
-    trace: bool,
-    d_tol: float = D_TOL,
-    enters: str = "worst",
-    ends: str = "kkt",
-    face_steps: bool = True,
+    task: SolverTask, *, d_tol: float = D_TOL, enters: str = "worst", ends: str = "kkt", face_steps: bool = True
 ) -> Raw:
     """Run the method as published. With `face_steps=False` no exact solve on the face rescues it."""
     published = ends == "multipliers"
     kind = _PublishedCourse if published else Course
-    course = kind(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
+    course = kind(task)
     course.face_steps = face_steps
-    rule = Rule(0.0, float(d_tol), ENTERS.index(enters), 0.5 * tol if published else 0.0, published)
+    rule = Rule(0.0, float(d_tol), ENTERS.index(enters), 0.5 * task.tol if published else 0.0, published)
     return _project(course, rule)
 
 
@@ -86,22 +71,9 @@ class Conjugate:
     OPTION_VALUES: dict[str, Any] = {"factor": Between(0.0, np.inf)}  # noqa: RUF012  (never mutated)
 
     @staticmethod
-    def run(
-        qp: DualQP,
-        K: KernelMatrix,
-        *,
-        control: Control,
-        tol: float,
-        stopping: str,
-        max_iter: int,
-        start: FloatArray,
-        seed: int,
-        trace: bool,
-        factor: float = 2.0,
-        face_steps: bool = True,
-    ) -> Raw:
+    def run(task: SolverTask, *, factor: float = 2.0, face_steps: bool = True) -> Raw:
         """Run conjugate gradient projection. With `face_steps=False` no exact solve on the face rescues it."""
-        course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
+        course = Course(task)
         course.face_steps = face_steps
         return _project(course, Rule(float(factor), 0.0, ENTERS.index("worst"), 0.0, False))
 

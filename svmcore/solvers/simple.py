@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore._control import Control
-from svmcore._types import DualQP, FloatArray, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix
+from svmcore._types import Raw, Status
 from svmcore.solvers import _active_jit, _steps_jit
 from svmcore.solvers._active import ActiveSet, pair_slice
-from svmcore.solvers._contract import Capabilities
+from svmcore.solvers._contract import Capabilities, SolverTask
 from svmcore.solvers._course import Course, Pair
 
 CAPABILITIES = Capabilities(summary="SimpleSVM: a growing and pruned active set on a Cholesky factor, exact at its end")
@@ -31,38 +29,25 @@ OPTION_VALUES = {"scan": ("max", "paper"), "pair": Pair()}
 _LOOSE = 5e-2  # pair steps end at this share of the first violation, and the active set takes over
 
 
-def run(
-    qp: DualQP,
-    K: KernelMatrix,
-    *,
-    control: Control,
-    tol: float,
-    stopping: str,
-    max_iter: int,
-    start: FloatArray,
-    seed: int,
-    trace: bool,
-    scan: str | None = None,
-    pair: tuple[int, int] | None = None,
-) -> Raw:
+def run(task: SolverTask, *, scan: str | None = None, pair: tuple[int, int] | None = None) -> Raw:
     """Run SimpleSVM. `pair` are the two points to begin with, in place of the closest pair."""
-    course = Course(qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace)
+    course = Course(task)
     course.check_every = 100
     ints = course.ints
     simple = ActiveSet(course)
     status = None
     if scan is None:
         status = _warm_up(course)
-    if status is None and (start.any() or scan is None):
+    if status is None and (task.start.any() or scan is None):
         simple.load()
-    elif status is None and qp.equality:
+    elif status is None and task.qp.equality:
         simple.begin_with_pair(pair)
-    sequence = np.arange(len(start))
+    sequence = np.arange(len(task.start))
 
     def work(limits: _steps_jit.Limits) -> int:
         duals, rows, active = course.duals, course.store.rows, simple.active
         if scan == "paper" and not course.stats.get("scanned"):
-            eps = 0.5 * limits.tol if qp.equality else limits.tol
+            eps = 0.5 * limits.tol if task.qp.equality else limits.tol
             reason = int(_active_jit.paper_slice(duals, rows, active, sequence, course.progress, limits, eps))
             if reason in (_steps_jit.AT_TOLERANCE, _steps_jit.STUCK, _steps_jit.CHECK_DUE):
                 course.refresh()

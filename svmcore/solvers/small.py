@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._control import Control
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, KernelKind, Raw, Status
 from svmcore.base.threads import split
 from svmcore.kernel.matrix import KernelMatrix
@@ -31,7 +30,7 @@ from svmcore.kernel.whole import gram_of
 from svmcore.simd import loops
 from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import NONCONVEX, Lines, WorkingSet
-from svmcore.solvers._contract import Capabilities, Criterion, Outcome
+from svmcore.solvers._contract import Capabilities, Criterion, Outcome, SolverTask
 from svmcore.solvers._small_jit import (
     ABOVE,
     BELOW,
@@ -312,19 +311,9 @@ def _doubled(qp: DualQP) -> bool:
     return bool(half) and qp.point[0] == qp.point[half]
 
 
-def run(
-    qp: DualQP,
-    K: KernelMatrix,
-    *,
-    control: Control,
-    tol: float,
-    stopping: str,
-    max_iter: int,
-    start: FloatArray,
-    seed: int,
-    trace: bool,
-) -> Raw:
+def run(task: SolverTask) -> Raw:
     """Solve the dual from `start`, in slices of pair steps. `n_iter` counts these."""
+    qp, K, control, tol, start, stopping, max_iter, _, trace = task
     if len(qp.c) > MOST or (K.n > MOST_POINTS and not _is_given(K)):
         return Raw(start, Status.LIMITED, 0)
     batch = Batch(gram_of(K), joined([(qp, spans_of(qp.point))]), start.copy())

@@ -15,12 +15,9 @@ variables that were left out violate, the run goes on with all of them.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from svmcore import _smo_jit
-from svmcore._control import Control
 from svmcore._smo_jit import RowCache, Scan
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Points, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
@@ -28,7 +25,7 @@ from svmcore.kernel.points import aligned, new_scratch, padded
 from svmcore.problem import measures
 from svmcore.simd.vector import BIG
 from svmcore.solvers import _steps_jit
-from svmcore.solvers._contract import Capabilities, fresh_residual
+from svmcore.solvers._contract import Capabilities, SolverTask, fresh_residual
 from svmcore.solvers._course import Course, tiny_of
 from svmcore.solvers._steps_jit import Duals, Limits
 
@@ -183,10 +180,10 @@ class _Shrinking(Course):
 
     patience = (20, 2000)
 
-    def __init__(self, *args: Any, seed: int, shrinking: bool, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, task: SolverTask, shrinking: bool) -> None:
+        super().__init__(task)
         self.shrinking, self.objections = shrinking, 0
-        self.ints[_smo_jit.SEED] = seed
+        self.ints[_smo_jit.SEED] = task.seed
         self.ints[_smo_jit.EXAMINE_ALL] = 1
 
     def begin(self, start: FloatArray, residual: FloatArray | None) -> None:
@@ -253,29 +250,13 @@ class _Shrinking(Course):
 
 
 def run(
-    qp: DualQP,
-    K: KernelMatrix,
-    *,
-    control: Control,
-    tol: float,
-    stopping: str,
-    max_iter: int,
-    start: FloatArray,
-    seed: int,
-    trace: bool,
-    rule: str = "second",
-    shrinking: bool = True,
-    face_steps: bool = True,
-    max_passes: int = 0,
+    task: SolverTask, *, rule: str = "second", shrinking: bool = True, face_steps: bool = True, max_passes: int = 0
 ) -> Raw:
     """Run SMO. With `face_steps=False` no face step is taken where pair steps no longer help.
 
     `max_passes` ends the rule "simplified" after so many sweeps without a change.
     """
-    course = _Shrinking(
-        qp, K, start, control=control, tol=tol, stopping=stopping, max_iter=max_iter, trace=trace, seed=seed,
-        shrinking=shrinking,
-    )  # fmt: skip
+    K, course = task.K, _Shrinking(task, shrinking)
     course.face_steps = face_steps
     scratch = new_scratch(K.n_features)
 

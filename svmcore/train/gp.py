@@ -36,6 +36,7 @@ from svmcore.models.decision import Decision
 from svmcore.problem import border
 from svmcore.problem import columns as _columns
 from svmcore.problem.columns import Columns, OfColumns
+from svmcore.solvers._contract import SolverTask
 
 FORMAT = "svmcore-gp-1"
 _REALS = ("noise", "residual", "lower", "upper", "fit_seconds", "tol", "y_mean", "y_scale")
@@ -153,11 +154,9 @@ class _WidrowHoff:
         run, alpha, n_iter = self.run, start, 0
         tol = max(run.tol * run.size / np.sqrt(len(start)), NONZERO)
         while True:
-            raw: Raw = solvers.load("adatron").run(
-                self.qp, run.system.K, control=control, tol=tol, stopping="kkt",
-                max_iter=max_iter if max_iter < 0 else max_iter - n_iter, start=alpha, seed=0, trace=trace,
-                order="random", learning_rate=self.rates, face_steps=False,
-            )  # fmt: skip
+            most = max_iter if max_iter < 0 else max_iter - n_iter
+            task = SolverTask(self.qp, run.system.K, control, tol, alpha, max_iter=most, trace=trace)
+            raw: Raw = solvers.load("adatron").run(task, order="random", learning_rate=self.rates, face_steps=False)
             alpha, n_iter = raw.beta, n_iter + raw.n_iter
             if raw.trace is not None:  # bounds need the whole residual, which sweeps do not have at hand
                 values = zip(raw.trace["objective"], raw.trace["n_kernel_evals"], strict=True)

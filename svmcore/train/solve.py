@@ -31,7 +31,7 @@ from svmcore.problem.columns import Columns
 from svmcore.problem.intercept import settled, wanted
 from svmcore.problem.scales import warn_of_scales
 from svmcore.solvers import small
-from svmcore.solvers._contract import STOPPED, Outcome, product_work, rounding
+from svmcore.solvers._contract import STOPPED, Outcome, SolverTask, product_work, rounding
 from svmcore.train import auto
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
@@ -427,11 +427,9 @@ def _attempt(
     spent, tol = 0, run.tol
     best: Reached | None = None
     for attempt in range(rounds):
-        raw = solver.run(
-            qp, K, control=control, tol=tol, stopping=run.stopping,
-            max_iter=run.max_iter if run.max_iter < 0 else max(run.max_iter - spent, 0),
-            start=start, seed=run.seed, trace=run.trace, **solvers.accepted(name, run.options),
-        )  # fmt: skip
+        most = run.max_iter if run.max_iter < 0 else max(run.max_iter - spent, 0)
+        task = SolverTask(qp, K, control, tol, start, run.stopping, most, run.seed, run.trace)
+        raw = solver.run(task, **solvers.accepted(name, run.options))
         spent += raw.n_iter
         # A solver that stopped by its objective may have seen that of another point.
         unproved = run.stopping == "objective" and not formulations.nearly_feasible(qp, raw.beta)
