@@ -91,6 +91,7 @@ def test_many_features_take_the_rounds_of_kernel_machines(thin, monkeypatch):
     X, y = noisy(1000, 60)
     ours = train_linear(X, y, parts=3, tol=1e-6)
     assert ours.stats["reason"] == "a sample of 300 rows says little of 60 features"
+    assert len(ours.rounds) == 1  # all rows are the first working set
     ref = svmcore.train_svc(X, y, kernel="linear", tol=1e-8)
     assert abs(ours.objective - ref.objective) <= 1e-8 * abs(ref.objective)
 

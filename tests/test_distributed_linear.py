@@ -35,6 +35,7 @@ METHODS = {
 def method(request, monkeypatch):
     for name, value in METHODS[request.param].items():
         monkeypatch.setattr(band, name, value)
+    monkeypatch.setattr(rounds, "AT_ONCE", 0)
     return request.param
 
 
@@ -199,6 +200,7 @@ def test_parquet_has_a_part_for_every_row_group(tmp_path):
 
 def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(band, "MOST_ROUNDS", 0)
+    monkeypatch.setattr(rounds, "AT_ONCE", 0)
     monkeypatch.setattr(rounds, "LEAST_SET", 30)
     monkeypatch.setattr(rounds, "SET_SHARE", 10**9)
     X, y = overlapping()

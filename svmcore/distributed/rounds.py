@@ -32,6 +32,7 @@ START_SHARE = 4  # the start of a part is solved with so many times its costs, o
 # most MOST_SET, unless the user says another number.
 LEAST_SET, SET_SHARE, SET_FREE = 4096, 16, 2.5
 MOST_SET = 40_000
+AT_ONCE = 1 << 14  # rows, of so few features that all of them are a working set, whatever they cost
 # Groups are solved side by side where there are violators for CROWD working sets: at most MOST_GROUPS groups.
 CROWD, MOST_GROUPS = 1.5, 8
 # A working set is solved to the share INNER of the violation, or to the share INNER_TOL of the tolerance.
@@ -112,6 +113,8 @@ class Rounds:
         self.problem, self.engine, self.task = problem, problem.engine, problem.task
         self.control: Control = problem.control
         self.linear = self.task.kernel.kind == KernelKind.LINEAR
+        few = self.linear and self.task.n_features <= scan.MOST_FEATURES and problem.working_set is None
+        self.at_once = few and problem.whole.rows <= AT_ONCE
         self.exact = not scan.is_single(self.task)
         self.convex = is_positive(self.task.kernel)  # else the steps of groups may add up to more than they promise
         self.bent = False  # a step has met negative curvature
@@ -163,7 +166,7 @@ class Rounds:
         if stored is None or "round" not in stored:  # nothing, or where bands of a linear machine stood
             limit = self.control.time_limit
             left = None if limit is None else max(limit - self.control.seconds, 0.0)
-            share = float(min(P, START_SHARE)) if self.convex and not zero else 0.0
+            share = 0.0 if zero or self.at_once or not self.convex else float(min(P, START_SHARE))
             betas = engine.run(scan.start, [(part, share, problem.tol, left, threads) for part in self.parts])
         else:
             betas = engine.run(scan.unpack, [(stored[f"part_{k}"],) for k in range(P)])
@@ -220,6 +223,8 @@ class Rounds:
         n = self.problem.whole.rows
         if self.problem.working_set is not None:
             return int(self.growth * self.problem.working_set)
+        if self.at_once:
+            return 2 * n  # variables
         wanted = max(LEAST_SET, n // SET_SHARE, int(SET_FREE * free) if self.rounds else 0)
         return int(self.growth * min(wanted, MOST_SET))
 
@@ -310,7 +315,7 @@ class Rounds:
 
     def correct(self, near: Near, bias: float, owner: IntArray, groups: int, violation: float) -> FloatArray:
         """The best change of each group, `groups` times as careful."""
-        tol = max(INNER_TOL * self.problem.tol, INNER * violation) / groups
+        tol = max(INNER_TOL * self.problem.tol, 0.0 if self.at_once else INNER * violation) / groups
         names, where = np.unique(near.rows, return_inverse=True)
         tasks = []
         for group in range(groups):
