@@ -313,6 +313,27 @@ def test_columns_are_known_by_their_names(form, classes):
 
 @pytest.mark.parametrize("form", [DaskSVC, DaskLinearSVC])
 @pytest.mark.parametrize("classes", [2, 3])
+def test_a_frame_of_pandas_gives_a_series_with_its_index(form, classes):
+    pandas = pytest.importorskip("pandas")
+    X, y = three(200)
+    y = y if classes == 3 else y == "a"
+    frame = pandas.DataFrame(X, columns=list("abc"), index=3 * np.arange(200))
+    model = form(parts=2).fit(frame, pandas.Series(y, frame.index))
+    assert isinstance(model.predict(X), np.ndarray)
+    shuffled = frame[list("cab")]
+    for method in ("predict", "decision_function"):
+        told = getattr(model, method)(shuffled)
+        assert (told.index == frame.index).all()
+        assert np.array_equal(told.to_numpy(), getattr(model, method)(X))
+    assert isinstance(model.predict(frame), pandas.Series)
+    assert model.score(frame, y) == model.score(X, y)
+    shares = model.calibrate(frame, y).predict_proba(shuffled)
+    assert list(shares.columns) == model.classes_.tolist()
+    assert (shares.index == frame.index).all()
+
+
+@pytest.mark.parametrize("form", [DaskSVC, DaskLinearSVC])
+@pytest.mark.parametrize("classes", [2, 3])
 def test_points_to_predict_are_checked_and_may_be_sparse(form, classes):
     X, y = three(200)
     y = y if classes == 3 else y == "a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -214,11 +215,23 @@ class PartsSolution(Certified, OfColumns):
 
 
 def by_blocks(X: Any, machine: Any, method: str) -> Any:
-    """What a method of a machine says of rows of any number."""
+    """What a method of a machine says of rows of any number: lazily of a collection, of a frame with its index."""
     if hasattr(X, "dask"):
         return dask_engine().map_rows(X, machine, method)
     X = X.tocsr() if hasattr(X, "tocsr") else X
-    function = getattr(machine, method)
     if not hasattr(X, "shape") or len(X.shape) != 2 or X.shape[0] <= _ROWS or hasattr(X, "iloc"):
-        return np.asarray(function(X))
-    return np.concatenate([function(X[first : first + _ROWS]) for first in range(0, X.shape[0], _ROWS)])
+        return of_rows(X, machine, method)
+    return np.concatenate([of_rows(X[first : first + _ROWS], machine, method) for first in range(0, X.shape[0], _ROWS)])
+
+
+def of_rows(X: Any, machine: Any, method: str) -> Any:
+    """The same of rows in memory."""
+    return framed(np.asarray(getattr(machine, method)(X)), X, machine)
+
+
+def framed(found: NDArray[Any], X: Any, machine: Any) -> Any:
+    """What was found for the rows of X: of a data frame a series, or a frame, with its index."""
+    if not hasattr(X, "iloc"):
+        return found
+    pandas = importlib.import_module("pandas")
+    return pandas.Series(found, X.index) if found.ndim == 1 else pandas.DataFrame(found, X.index, machine.classes)

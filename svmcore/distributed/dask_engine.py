@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import importlib
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import CancelledError
 from concurrent.futures import wait as wait_for
@@ -25,6 +24,7 @@ from distributed import Client, Future, KilledWorker, get_client, get_worker, wa
 from svmcore._errors import InputError, SVMError
 from svmcore.base.door import entered
 from svmcore.distributed import files
+from svmcore.distributed.answer import framed, of_rows
 from svmcore.distributed.engine import POLL, Halted, Lost, Serial
 from svmcore.distributed.parts import Held
 from svmcore.problem import border
@@ -299,14 +299,10 @@ def _delayed_parts(X: Any, y: Any, weight: Any, label: Any) -> list[Any] | None:
 
 
 def _applied(rows: Any, machine: Any, method: str) -> Any:
-    """What a method says of a chunk; of a frame a series or a frame with the same index."""
-    count = rows.shape[0]
-    given = rows if count else np.zeros((1, rows.shape[1]))  # a chunk may be empty, and the data of a user may not
-    found = getattr(machine, method)(given)[:count]
-    if not hasattr(rows, "iloc"):
-        return found
-    pandas = importlib.import_module("pandas")
-    return pandas.Series(found, rows.index) if found.ndim == 1 else pandas.DataFrame(found, rows.index, machine.classes)
+    """What a method says of a chunk, which may be empty; and the data of a user may not."""
+    if rows.shape[0]:
+        return of_rows(rows, machine, method)
+    return framed(of_rows(np.zeros((1, rows.shape[1])), machine, method)[:0], rows, machine)
 
 
 def map_rows(X: Any, machine: Any, method: str) -> Any:

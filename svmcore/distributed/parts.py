@@ -244,7 +244,9 @@ def together(parts: list[Summary]) -> Whole:
     first = filled[0]
     d = max(part.features for part in filled)
     if not d:
-        raise InputError(f"X has 0 feature(s) (shape=({first.rows}, 0)) while a minimum of 1 is required")
+        raise InputError(
+            f"X has 0 feature(s) (shape=({first.rows}, 0)) while a minimum of 1 is required; give at least one"
+        )
     named = next((part for part in filled if part.names is not None), first)
     for part in filled:
         if part.sparse != first.sparse:
