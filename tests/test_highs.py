@@ -60,6 +60,20 @@ def test_which_of_many_solutions_is_taken(solver):
     assert (0.1 < middle.x[1] < 0.9) == (solver == "highspy")
 
 
+def test_an_interior_point_that_cannot_arrive_ends():
+    """A program of a path with next to no room (at most 4e-12), at which HiGHS 1.15 went on for ever."""
+    A = np.zeros((6, 2))
+    A[:, 0] = -79.75026121115522, 0.0, -101.0969638512696, 192.713655885156, -239.41441898574226, 227.54798816301079
+    A[:2, 1] = 0.707106781186548, -0.7071067811865471
+    low = [-5.968077143592154e-10, -2.998130632647644e-10, -0.6631746497326437, -0.6349090739747864]
+    high = [0.9999999994031923, 0.9999999997001869, 0.33682535026735627, 0.36509092602521365]
+    low, high = [*low, -0.06792974255610662, -0.633986533106036], [*high, 0.9320702574438934, 0.36601346689396397]
+    got = LinearProgram(interior=True).solve([-1.0, 0.0], A, low, high, [0.0, -INF], [1.0, INF])
+    assert got.iterations <= 300
+    assert got.value == pytest.approx(0.0, abs=1e-9)
+    assert got.ok or "limit" in got.message
+
+
 def test_one_model_solves_programs_of_changing_size():
     program = LinearProgram()
     for n in (5, 2, 9, 1, 30):

@@ -18,6 +18,8 @@ from svmcore._errors import CostWarning, warn
 from svmcore._types import FloatArray
 
 _FEASIBILITY = 1e-10  # HiGHS's tolerance for rows, bounds and multipliers, the finest that it takes
+_INTERIOR_STEPS = 300
+"""An interior point that arrives takes some 40 steps. One that cannot come as near as asked would go on for ever."""
 
 
 class Optimum(NamedTuple):
@@ -53,6 +55,7 @@ class LinearProgram:
             self._solver.setOptionValue("solver", "ipm")
             self._solver.setOptionValue("run_crossover", "off")
             self._solver.setOptionValue("ipm_optimality_tolerance", _FEASIBILITY)
+            self._solver.setOptionValue("ipm_iteration_limit", _INTERIOR_STEPS)
 
     def limit_qp(self, max_iter: int) -> None:
         """Let quadratic programs take so many iterations at most."""
