@@ -29,6 +29,7 @@ FITS, PATHS, CHAINS = 5000, 2000, 800
 SHARE = float(os.environ.get("SVMCORE_FUZZ", "0.008"))
 CPU = 5.0  # seconds that a fit may take; solvers of the literature, asked for by name, may take three times as long
 NET = 4 * CPU  # what stops one that does not end
+PATH_NET = CPU  # the same for a path, whose part that is done is judged as a whole one
 QUICK = ("auto", "small", "smo", "block", "interior")
 STEPS = 4  # changes of a chain
 NIGHT = [pytest.param(SHARE, id="share"), pytest.param(1.0, id="all", marks=pytest.mark.slow)]
@@ -231,7 +232,7 @@ def path(seed: int) -> str | None:
     try:
         with warnings.catch_warnings(record=True) as said, alarm(6 * NET):
             warnings.simplefilter("always")
-            found = svmcore.svm_path(X, y, factorization=mode, time_limit=NET, n_threads=1, **keywords)
+            found = svmcore.svm_path(X, y, factorization=mode, time_limit=PATH_NET, n_threads=1, **keywords)
     except svmcore.InputError as error:
         return f"{mode}: refused: {error}"
     except Endless:
