@@ -267,8 +267,8 @@ _CLASSES = (
     "LIBLINEAR has its own problem, with a feature of ones in place of the intercept, and so have we in its column."
 )
 _GPU = (
-    "10,000 rows, ten folds and a refit. We follow *every* C exactly; the others try 50 values. What is printed is from the "
-    "paper on TorchKM. An estimate says what it is from."
+    "Ten folds and a refit. We follow *every* C exactly; the others try 50 values. What is printed is from the paper on "
+    "TorchKM. An estimate says what it is from."
 )
 _BILEVEL = (
     f"Linear machines without an intercept, {bilevel.FOLDS} folds: seconds, error of the folds, error on other rows. "

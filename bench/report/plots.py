@@ -202,11 +202,11 @@ _HOW = {"printed": "#c9ced6", "this machine": "#30638e"}
 
 
 def tuning(found: list[Case]) -> bytes:
-    """Who takes how long to tune, one panel a width: printed figures are pale, estimates hatched."""
-    from bench.report.sections import duration
+    """Who takes how long to tune, one panel a set: printed figures are pale, estimates hatched."""
+    from bench.report.sections import duration, tuned_set
 
     plt = _style()
-    figure, axes = plt.subplots(1, len(found), figsize=(4.4 * len(found), 3.6), squeeze=False, sharey=True)
+    figure, axes = plt.subplots(1, len(found), figsize=(3.8 * len(found), 3.6), squeeze=False, sharey=True)
     names = list(dict.fromkeys(name for case in found for name in case.rows))
     longest = max(seconds(row) for case in found for row in case.rows.values())
     for axis, case in zip(axes[0], found, strict=True):
@@ -224,13 +224,11 @@ def tuning(found: list[Case]) -> bytes:
         axis.set_xscale("log")
         axis.set_xlim(1.0, 8.0 * longest)
         _times(axis.xaxis, 1.0, 8.0 * longest)
-        axis.set_title(case.problem["name"])
+        axis.set_title(tuned_set(case))
         axis.grid(visible=False, axis="y")
     labels = [re.sub(r" \((printed)?(?:, on an (L40S))?.*\)", _where, name) for name in names]
     axes[0][0].set_yticks([-place for place in range(len(names))], labels)
-    figure.suptitle(
-        f"Tuning C: {found[0].problem['n']:,} rows, ten folds, a refit. Ours: every C. Others: 50 values", y=1.02
-    )
+    figure.suptitle("Tuning C: ten folds, a refit. Ours: every C. Others: 50 values", y=1.02)
     return _png(plt, figure)
 
 

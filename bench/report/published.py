@@ -150,8 +150,8 @@ def readme_block(results: Results) -> str:
     parts = [picture(results, "fast-scaling", "docs/")] if cases(results, "scaling") else []
     if tuned := cases(results, "gpu"):
         parts += [
-            "Tuning C with ten folds of 10,000 rows. We follow *every* C exactly; the others try 50 values. The paper on "
-            "TorchKM printed the seconds of the graphics card:",
+            "Tuning C with ten folds. We follow *every* C exactly; the others try 50 values. The paper on TorchKM printed "
+            "the seconds of the graphics card:",
             gpu_grid(tuned).markdown(),
         ]
     parts += [

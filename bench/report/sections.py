@@ -322,12 +322,19 @@ def first_rows_grid(found: list[Case]) -> Grid:
 
 
 def gpu_grid(found: list[Case]) -> Grid:
-    """Seconds of tuning: a row for everybody, a column for every number of features."""
+    """Seconds of tuning: a row for everybody, a column for every set."""
     names = dict.fromkeys(name for case in found for name in case.rows)
     rows = [
         [name, *(duration(seconds(case.rows[name])) if name in case.rows else "-" for case in found)] for name in names
     ]
-    return Grid(["10,000 rows, ten folds, a refit", *(case.problem["name"] for case in found)], rows)
+    return Grid(["ten folds, a refit", *(tuned_set(case) for case in found)], rows)
+
+
+def tuned_set(case: Case) -> str:
+    """The size of a set, behind its name where it has one."""
+    name = case.problem["name"]
+    size = f"{case.problem['n']:,} x {case.problem['d']:,}"
+    return size if name.endswith("columns") else f"{name}, {size}"
 
 
 def many_grid(found: list[Case]) -> Grid:

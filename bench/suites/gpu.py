@@ -1,6 +1,6 @@
 """Tuning by the protocol of a paper about GPUs, and beside it the seconds that the paper printed.
 
-TorchKM (2026), table 2: n = 10,000 rows, ten folds, 50 values of C, a refit; the time is that of all of it. We follow
+TorchKM (2026), table 2, and a7a of table 3: ten folds, 50 values of C, a refit; the time is that of all of it. We follow
 every C of that range, exactly, on the processor of this machine. Others would take hours here. So their time is estimated
 from a few of their fits, and the row says from which.
 """
