@@ -372,11 +372,11 @@ def test_a_chain_keeps_the_best_point_of_its_members(monkeypatch):
     good = svmcore.train_svc(X, y, 1.0, kernel="linear", solver="smo", max_iter=8)
     run = smo.run
 
-    def limited(qp, K, **options):
-        return run(qp, K, **options | {"max_iter": 8})._replace(status=Status.LIMITED)
+    def limited(task):
+        return run(task._replace(max_iter=8))._replace(status=Status.LIMITED)
 
-    def spoilt(qp, K, *, start, **options):
-        return run(qp, K, start=np.zeros_like(start), **options | {"max_iter": 2})._replace(status=Status.LIMITED)
+    def spoilt(task):
+        return run(task._replace(start=np.zeros_like(task.start), max_iter=2))._replace(status=Status.LIMITED)
 
     monkeypatch.setattr(choice, "is_small", lambda *_, **__: False)
     monkeypatch.setattr(choice, "choose", lambda *_, **__: ("smo", "block"))
@@ -397,7 +397,7 @@ def answering(monkeypatch, beta):
     from svmcore._types import Raw
     from svmcore.solvers import smo
 
-    monkeypatch.setattr(smo, "run", lambda qp, K, **_: Raw(np.array(beta), Status.CONVERGED, 1))
+    monkeypatch.setattr(smo, "run", lambda task: Raw(np.array(beta), Status.CONVERGED, 1))
 
 
 SQUARE = np.array([[0.0], [1.0], [3.0], [4.0]])
@@ -471,7 +471,7 @@ def test_a_convex_problem_in_closed_boxes_is_not_called_unbounded(monkeypatch):
     from svmcore._types import Raw
     from svmcore.solvers import smo
 
-    monkeypatch.setattr(smo, "run", lambda qp, K, start, **_: Raw(start, Status.UNBOUNDED, 1))
+    monkeypatch.setattr(smo, "run", lambda task: Raw(task.start, Status.UNBOUNDED, 1))
     for C, status in [(1.0, Status.PRECISION), (np.inf, Status.UNBOUNDED)]:
         with pytest.warns(svmcore.ConvergenceWarning):
             assert svmcore.train_svc(SQUARE, [0, 0, 1, 1], C, kernel="linear", solver="smo").status is status

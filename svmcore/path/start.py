@@ -18,6 +18,7 @@ from svmcore.path.data import Twins
 from svmcore.path.problem import BoxPath
 from svmcore.path.tracker import GAP, Tracker
 from svmcore.solvers import small
+from svmcore.solvers._contract import SolverTask
 
 _ROUGH = 1e-6
 """The tolerance of SMO for the start of the fast tracker, relative to the kernel's scale.
@@ -71,10 +72,8 @@ class Smo(NamedTuple):
             found = small.at_once(qp, K, start, tol)
             if found is not None:
                 return found.beta
-        raw = solvers.load("smo").run(
-            qp, K, control=PartControl(self.control, "looking for the start"), tol=tol, stopping="kkt",
-            max_iter=int(self.most * (linear.size + 500)), start=start, seed=0, trace=False,
-        )  # fmt: skip
+        control, most = PartControl(self.control, "looking for the start"), int(self.most * (linear.size + 500))
+        raw = solvers.load("smo").run(SolverTask(qp, K, control, tol, start, max_iter=most))
         return np.asarray(raw.beta)
 
     def at(self, lam: float, start: FloatArray, tol: float) -> FloatArray:
