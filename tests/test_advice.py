@@ -23,7 +23,7 @@ def r2(solution, data, y):
 
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "precomputed", "callable"])
-@pytest.mark.parametrize("size", [1e4, 1e6])
+@pytest.mark.parametrize("size", [pytest.param(1e4, marks=pytest.mark.ci), 1e6])
 def test_a_function_that_a_small_C_holds_down_is_told(loss, kernel, size):
     y = size * (3.0 + SIGNAL)
     data = X @ X.T / 4 if kernel == "precomputed" else X
@@ -51,7 +51,7 @@ def test_its_remedies_help(layout):
 
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly"])
-@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, pytest.param(0.5, marks=pytest.mark.ci)])
 def test_there_is_no_false_alarm(loss, kernel, epsilon):
     with warnings.catch_warnings():
         warnings.simplefilter("error", svmcore.ScaleWarning)

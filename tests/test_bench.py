@@ -226,6 +226,7 @@ def tiny(tmp_path_factory):
     return {name: read([file]) for name, file in files.items()}
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_others_protocols_have_their_rows(tiny):
     found = {name: cases(results, name) for name, results in tiny.items()}
@@ -241,6 +242,7 @@ def test_others_protocols_have_their_rows(tiny):
     assert set(found["first"][0].rows) == {"svmcore", "scikit-learn"}
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_no_grid_has_less_error_than_every_c(tiny, data_set):
     data_set("heart")
@@ -250,6 +252,7 @@ def test_no_grid_has_less_error_than_every_c(tiny, data_set):
     assert set(errors) == {bilevel.OURS, *bilevel.GRIDS}
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_ways_to_choose_gamma_are_judged_by_other_rows(tiny):
     (case,) = cases(tiny["gamma"], "gamma")
@@ -429,6 +432,7 @@ def test_figures_say_what_speaks_against_them():
     assert "busy" in fast.origin([busy])
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_others_protocols_have_their_tables(tiny):
     made = {"intel": fast.intel_grid, "bilevel": fast.bilevel_grid, "gamma": fast.gamma_grid}

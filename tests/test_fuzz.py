@@ -26,7 +26,7 @@ import svmcore
 pytestmark = pytest.mark.compiled
 
 FITS, PATHS, CHAINS = 5000, 2000, 800
-SHARE = float(os.environ.get("SVMCORE_FUZZ", "0.008"))
+SHARE = float(os.environ.get("SVMCORE_FUZZ", "0.004"))
 CPU = 5.0  # seconds that a fit may take; solvers of the literature, asked for by name, may take three times as long
 NET = 4 * CPU  # what stops one that does not end
 PATH_NET = CPU  # the same for a path, whose part that is done is judged as a whole one

@@ -199,7 +199,7 @@ def peak_of(k, **options):
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("options", [{"cache_mb": 4.0}, {"cache_mb": 4.0, "solver": "smo"}], ids=["together", "each"])
-@pytest.mark.parametrize("strategy", ["ovo", "ovr"])
+@pytest.mark.parametrize("strategy", ["ovo", pytest.param("ovr", marks=pytest.mark.ci)])
 def test_all_machines_of_several_classes_share_one_cache(strategy, options):
     """66 machines take no more than three do, but for what they are: support vectors, coefficients, a few numbers."""
     few, _ = peak_of(3, strategy=strategy, **options)
