@@ -49,6 +49,30 @@ def test_shared_sets_in_any_number_of_parts(data_set, name, kernel, monkeypatch)
         assert abs(ours.objective - ref.objective) <= 1e-8 * abs(ref.objective)
 
 
+@pytest.mark.parametrize("rows", [1500, 5000])
+@pytest.mark.parametrize(
+    ("form", "objectives", "intercepts"),
+    [
+        ({"kernel": "linear"}, 1e-14, 1e-11),
+        ({"kernel": "linear", "loss": "squared_hinge"}, 1e-14, 1e-11),
+        ({"working_set": 400}, 2e-8, 2e-4),
+        ({"working_set": 400, "tol": 1e-5}, 1e-11, 2e-6),
+    ],
+)
+def test_other_cuts_give_the_same_optimum_and_not_the_same_bits(form, objectives, intercepts, rows, monkeypatch):
+    monkeypatch.setattr(band, "LEAST", 200)  # a sample is the same rows, however they are cut
+    monkeypatch.setattr(band, "SPREAD", 0.0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, 4))
+    y = np.sign(np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.7 * rng.normal(size=rows))
+    first, *others = (train_svc(X, y, parts=parts, **form) for parts in (1, 2, 7, 16))
+    for other in others:
+        assert abs(other.objective - first.objective) <= objectives * abs(first.objective)
+        assert abs(other.intercept - first.intercept) <= intercepts
+        if first.coef_ is not None:
+            assert np.allclose(other.coef_, first.coef_, rtol=0.0, atol=1e-11)
+
+
 PROGRAM = """
 import sys, numpy as np
 from svmcore.distributed import train_svc

@@ -66,6 +66,7 @@ class Stand(NamedTuple):
     w: FloatArray
     bias: float
     steps: int
+    share: float = 0.0  # of all variables, that the next band holds
 
 
 class BandMaster:
@@ -86,7 +87,7 @@ class BandMaster:
         self.size = min(max(LEAST, int(SPREAD * np.sqrt(float(self.d) * self.m))), self.most)
         at = _Centre(np.zeros(self.d), 0.0) if stand is None else _Centre(stand.w, stand.bias)
         self.rest = Beside(np.zeros(self.d), 0.0)
-        fit.steps = 0 if stand is None else stand.steps
+        fit.steps = 0 if stand is None else int(stand.steps)
         if census.low[0] > 0.0:
             return self._smooth(at, stand is None, keep)
         if self.m > self.size and NOISE * np.sqrt(self.d / self.size) > THICK:
@@ -94,7 +95,7 @@ class BandMaster:
         if stand is not None:
             self._look(at, None)
             at = self._move(at, at, 1.0)
-        return self._exact(at, 1.0 if stand is None else 0.0, keep)
+        return self._exact(at, 1.0 if stand is None else stand.share, keep)
 
     def _exact(self, at: _Centre, share: float, keep: Callable[[Stand], Any]) -> ExactPoint:
         """Rounds of a loss with corners."""
@@ -125,10 +126,10 @@ class BandMaster:
             way = 1.0 if pays else self._way(at, to)
             cuts = cuts + 1 if way < 1.0 else 0
             at = self._move(at, to, way)
-            keep(Stand(at.w, at.bias, fit.steps))
+            share = min(0.5 * share, NOISE * float(np.sqrt(self.d * share / self.size)))
+            keep(Stand(at.w, at.bias, fit.steps, share))
             if cuts >= MOST_CUTS:
                 raise Fruitless("bands are thinner than the steps")
-            share = min(0.5 * share, NOISE * float(np.sqrt(self.d * share / self.size)))
         raise Fruitless(f"{MOST_ROUNDS} rounds were not enough")
 
     def _smooth(self, at: _Centre, fresh: bool, keep: Callable[[Stand], Any]) -> ExactPoint:

@@ -22,6 +22,7 @@ from svmcore.kernel.points import is_sparse
 from svmcore.problem import border, formulations
 
 BLOCK = 1 << 16  # rows that a pass looks at together, a multiple of LANES
+_BLOCK, _LEAST_ROWS = 1 << 17, 1 << 10  # numbers of a block whose moments are taken, and rows at least
 MOST_CLASSES = 1000  # more different labels than this are numbers
 _SMALL = ("?", "b", "B", "h", "H", "e")  # types whose values float32 holds exactly
 
@@ -180,7 +181,8 @@ def summary(source: Any, kind: str) -> Summary:
     n, d = X.shape
     w = np.ones(n) if weight is None else weight
     moments = 0.0, np.zeros(d), np.zeros(d)
-    for first, block in blocks(X):
+    rows = BLOCK if is_sparse(X) else max(_LEAST_ROWS, _BLOCK // max(d, 1))
+    for first, block in blocks(X, rows):
         if not is_sparse(block):  # `_real` has looked at others
             _check_finite(block, first, f"part {source.name}")
         moments = _join(*moments, _moments(block, w[first : first + block.shape[0]]))

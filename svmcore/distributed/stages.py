@@ -29,7 +29,7 @@ BINS = 256  # a search along a line looks at so many bins
 class LinearPart(NamedTuple):
     """What never changes."""
 
-    number: int
+    first: int  # rows of the parts before it
     rows: int
     qp: DualQP
     panels: Any
@@ -64,11 +64,11 @@ class Taken(NamedTuple):
 
 
 @one_blas_thread
-def member(number: int, source: Any, task: Assignment) -> LinearPart:
+def member(first: int, source: Any, task: Assignment) -> LinearPart:
     """A part of a linear machine."""
-    part = Part(number, source, task)
+    part = Part(0, source, task)
     centre = task.centre if part.qp.equality else np.zeros(task.n_features)
-    return LinearPart(number, part.n, part.qp, _panels(part.X, part.qp.point, centre), centre)
+    return LinearPart(first, part.n, part.qp, _panels(part.X, part.qp.point, centre), centre)
 
 
 def state_of(part: LinearPart) -> LinearState:
@@ -276,7 +276,8 @@ def take(
 ) -> tuple[LinearState, Taken]:
     """The variables within `width` of the margin, or shares of those that grow and shrink: a few rows, no pass.
 
-    All others are put to the bound that they want. A sample stands for all variables of the band.
+    All others are put to the bound that they want. A sample stands for all variables of the band; it is the same rows
+    whatever the parts are.
     """
     qp = part.qp
     v = state.residual - bias
@@ -287,8 +288,9 @@ def take(
     for first in range(0, len(changed), BLOCK):
         w += step[first : first + BLOCK] @ _features(part, changed[first : first + BLOCK])
     if min(shares) < 1.0:
-        rng = np.random.default_rng([seed, part.number])
-        near &= rng.random(len(v)) < np.where(qp.lower >= 0.0, shares[0], shares[1])
+        grows = (qp.lower >= 0.0).astype(int)
+        draws = np.random.Generator(np.random.PCG64(seed).advance(2 * part.first)).random((part.rows, 2))
+        near &= draws[qp.point, grows] < np.where(grows, shares[0], shares[1])
     at = np.flatnonzero(near)
     taken = Taken(
         at, _features(part, at), qp.c[at], qp.lower[at], qp.upper[at], qp.diag[at], w, float(step.sum()),

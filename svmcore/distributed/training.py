@@ -230,16 +230,15 @@ def fit_linear(problem: Setup) -> PartsSolution:
         problem.say(len(steps), f", {rows} rows", at)
 
     def keep(stand: band.Stand) -> None:
-        problem.ledger.write(w=stand.w, numbers=np.array([stand.bias, stand.steps]))
+        problem.ledger.write(w=stand.w, numbers=np.array(stand[1:]))
 
     with control, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        parts = engine.run(stages.member, [(k, source, task) for k, source in enumerate(problem.sources)])
+        firsts = np.cumsum([0, *(part.rows for part in problem.whole.parts)]).tolist()
+        members = zip(firsts, problem.sources, strict=False)
+        parts = engine.run(stages.member, [(*member, task) for member in members])
         fit = linear.Linear(engine, parts, task.equality, problem.tol, control)
         bands = band.BandMaster(fit, tell)
-        stand = None
-        if stored is not None:
-            bias, number = stored["numbers"].tolist()
-            stand = band.Stand(stored["w"], bias, int(number))
+        stand = None if stored is None else band.Stand(stored["w"], *stored["numbers"].tolist())
         try:
             found, status = bands.run(stand, keep), Status.CONVERGED
         except Halted:
