@@ -12,6 +12,7 @@ True
 | the best C and gamma | `cv_path`, then `refit`; probabilities: `calibrate` |
 | rows added, removed, left out | `Solution.add`, `Solution.remove`, `leave_one_out` |
 | many labels, targets or weights of the same rows | `train_many`; cross-validated: `cross_val_many` |
+| a machine for every query, against the same negatives | `exemplars` |
 | a p-value | `permutation_test`; for many groups of features `searchlight` |
 | scikit-learn's interface | `SVC`, `SVR`, `NuSVC`, `NuSVR`, `OneClassSVM`, ... |
 | rows in parts, on several machines | `svmcore.distributed` |
@@ -75,6 +76,7 @@ if _typing.TYPE_CHECKING:
     from svmcore.train.functions import train_one_class, train_svc, train_svr
     from svmcore.train.gp import GPSolution, gp_regression
     from svmcore.train.many import train_many
+    from svmcore.trials.exemplars import Exemplars, exemplars
     from svmcore.trials.folded import ManyFolds, cross_val_many
     from svmcore.trials.permutations import PermutationTest, permutation_test
     from svmcore.trials.spheres import Searchlight, searchlight
@@ -92,6 +94,7 @@ _NAMES = {
     "svmcore.cv": "PathCV cv_path",
     "svmcore.data": "load_data save_data",
     "svmcore.models.files": "load",
+    "svmcore.trials.exemplars": "Exemplars exemplars",
     "svmcore.trials.folded": "ManyFolds cross_val_many",
     "svmcore.train.gp": "GPSolution gp_regression",
     "svmcore.kernel.spare": "release_memory",
@@ -119,13 +122,13 @@ _ESTIMATORS = (
 _HOMES |= dict.fromkeys(_ESTIMATORS, "svmcore.estimators")
 
 __all__ = [
-    "Audit", "ConvergenceWarning", "CostWarning", "GPSolution", "InputError", "LeaveOneOut", "LossCurve", "Machines",
-    "ManyFolds", "MissingExtraError", "NotEnoughMemoryError", "OneClassPath", "Path", "PathCV", "PermutationTest",
-    "PublishedOptions", "SVMError", "ScaleWarning", "Searchlight", "Solution", "StepCurve", "StoppedError",
-    "WorkProgress", "certificate", "cross_val_many", "cv_path", "duality_gap", "epsilon_path", "gp_regression",
-    "kkt_violation", "leave_one_out", "load", "load_data", "one_class_path", "permutation_test", "quantile_path",
-    "release_memory", "save_data", "searchlight", "solvers", "svm_path", "svr_path", "train_classes", "train_many",
-    "train_one_class", "train_svc", "train_svr", "verify", "warmup",
+    "Audit", "ConvergenceWarning", "CostWarning", "Exemplars", "GPSolution", "InputError", "LeaveOneOut", "LossCurve",
+    "Machines", "ManyFolds", "MissingExtraError", "NotEnoughMemoryError", "OneClassPath", "Path", "PathCV",
+    "PermutationTest", "PublishedOptions", "SVMError", "ScaleWarning", "Searchlight", "Solution", "StepCurve",
+    "StoppedError", "WorkProgress", "certificate", "cross_val_many", "cv_path", "duality_gap", "epsilon_path",
+    "exemplars", "gp_regression", "kkt_violation", "leave_one_out", "load", "load_data", "one_class_path",
+    "permutation_test", "quantile_path", "release_memory", "save_data", "searchlight", "solvers", "svm_path",
+    "svr_path", "train_classes", "train_many", "train_one_class", "train_svc", "train_svr", "verify", "warmup",
 ]  # fmt: skip
 if _find_spec("sklearn") is not None:  # without it `from svmcore import *` brings the rest
     __all__ += list(_ESTIMATORS)

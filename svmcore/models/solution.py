@@ -279,9 +279,7 @@ class Solution(Certified, OfColumns):
         X = self.columns.apply(X)
         if self.kernel.kind == KernelKind.PRECOMPUTED:
             return X[:, self.support]
-        if self.function is None and is_sparse(X) != is_sparse(self.support_vectors):
-            return _to_format_of(X, self.support_vectors)
-        return X
+        return X if self.function is not None else to_format_of(X, self.support_vectors)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of every row of X (the value, for regression; 1 inside and -1 outside, for one class)."""
@@ -375,8 +373,10 @@ def _listed(classes: NDArray[Any]) -> str:
     return ", ".join(str(label) for label in classes.tolist())
 
 
-def _to_format_of(X: Any, like: Any) -> Any:
+def to_format_of(X: Any, like: Any) -> Any:
     """X as dense or sparse as `like`."""
+    if is_sparse(X) == is_sparse(like):
+        return X
     if is_sparse(like):
         from scipy import sparse
 

@@ -77,6 +77,15 @@ def booth_for(matrices: Matrices) -> Booth:
     )  # fmt: skip
 
 
+def with_seats(gram: Any) -> Matrices:
+    """The forms of a kernel matrix, with rows for a group of guests before its own."""
+    n = TOGETHER + len(gram)
+    whole = np.zeros((n, n))
+    whole[TOGETHER:, TOGETHER:] = gram
+    np.fill_diagonal(whole[:TOGETHER], np.abs(gram.diagonal()).mean())
+    return matrices_of(whole, inverse=False)
+
+
 class Manner(NamedTuple):
     """How tasks are solved."""
 
@@ -92,6 +101,8 @@ def harvest(matrices: Matrices, crowd: Crowd, way: Manner, booth: Booth | None =
     columns, n = crowd.values.shape
     tasks = columns * crowd.n_folds
     out = Harvest(np.full((columns, n), np.nan), np.zeros((tasks, TOLD)), np.zeros((tasks if way.coef else 0, n)))
+    if len(crowd.guests):
+        matrices = _own(matrices)
     by_inverse, booth = way.inverse and len(matrices.inverse) > 0, booth or booth_for(matrices)
     if way.own is None:
         if leaves_one_out(crowd) and not by_inverse:
@@ -103,10 +114,14 @@ def harvest(matrices: Matrices, crowd: Crowd, way: Manner, booth: Booth | None =
     scaled, kernel = way.own
     _, bits, power = new_scratch(0)
     room = scaled._replace(block=np.zeros(LANES), bits=bits, power=power)
-    names = ("single", "diagonal", "double", "size")  # other threads read these
-    two = [matrices._replace(**{name: getattr(matrices, name).copy() for name in names}) for _ in range(2)]
-    run_scaled(*two, room, kernel, crowd, booth, way.tol, way.certain, out)
+    run_scaled(_own(matrices), _own(matrices), room, kernel, crowd, booth, way.tol, way.certain, out)
     return out
+
+
+def _own(matrices: Matrices) -> Matrices:
+    """The same to write to: other threads read these."""
+    names = ("single", "gain", "diagonal", "double", "size")
+    return matrices._replace(**{name: getattr(matrices, name).copy() for name in names})
 
 
 def scaled(measure: FloatArray, means: FloatArray, squares: FloatArray, d: int, kernel: Kernel, usual: float) -> Scaled:
@@ -142,6 +157,26 @@ def pilot(matrices: Matrices, crowd: Crowd, tol: float) -> bool:
     return bool(by_turns.mean() < steps.mean())
 
 
+def expects_few(matrices: Matrices, crowd: Crowd, tol: float) -> bool:
+    """Whether these first tasks take fewer steps from zero than along the difference of the class means."""
+    ways = [
+        harvest(matrices, crowd._replace(few=few), Manner(tol, False, False)).told[:, STEPS] for few in (True, False)
+    ]
+    return bool(ways[0].sum() <= ways[1].sum())
+
+
+def guests_of(guests: FloatArray, cost: float, weights: FloatArray, factors: FloatArray, few: bool) -> Crowd:
+    """The tasks of guests, each against all rows of a matrix `with_seats`, whose weights these are."""
+    count, n = len(guests), TOGETHER + len(weights)
+    values = np.full((TOGETHER, n), -1.0)
+    values[:, :TOGETHER] = np.eye(TOGETHER)
+    crowd = crowd_of(
+        np.resize(values, (count, n)), np.ones(n, np.int64), 1, cost, labels=True,
+        weights=np.concatenate([np.ones(TOGETHER), weights]), factors=factors,
+    )  # fmt: skip
+    return crowd._replace(few=few, guests=np.ascontiguousarray(guests))
+
+
 def crowd_of(
     values: FloatArray, folds: IntArray, n_folds: int, cost: float, *, labels: bool, epsilon: float = 0.0,
     weights: FloatArray | None = None, factors: FloatArray | None = None,
@@ -152,7 +187,7 @@ def crowd_of(
     folds = np.ascontiguousarray(np.atleast_2d(folds), np.int64)
     return Crowd(
         np.ascontiguousarray(values), folds, float(cost), np.atleast_2d(weights), np.atleast_2d(factors), int(n_folds),
-        labels, float(epsilon), np.zeros((0, 0)),
+        labels, float(epsilon), np.zeros((0, 0)), False, np.zeros((0, 0)),
     )  # fmt: skip
 
 
@@ -164,8 +199,11 @@ __all__ = [
     "Scaled",
     "booth_for",
     "crowd_of",
+    "expects_few",
+    "guests_of",
     "harvest",
     "leaves_one_out",
     "matrices_of",
     "pilot",
+    "with_seats",
 ]

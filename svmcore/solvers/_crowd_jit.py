@@ -81,6 +81,8 @@ class Crowd(NamedTuple):
     labels: bool
     epsilon: float
     whole: FloatArray  # (columns, n), the coefficients of the machines of all rows, or no row; not with the inverse
+    few: bool  # whether few coefficients are expected to leave zero, where all begin then
+    guests: FloatArray  # (tasks, 1 + n - TOGETHER), kernel values of the row that a task has for itself, or no row
 
 
 class Scaled(NamedTuple):
@@ -310,6 +312,12 @@ def polished(matrices, piece, booth, tol, told):
 
 
 @jit
+def _has_way(crowd):
+    """Whether a task starts along the difference of the class means."""
+    return crowd.labels and not crowd.few
+
+
+@jit
 def _opened(matrices, crowd, booth, inverse, task, g, seen):
     """Open a task as member g of its group, and answer it if the inverse, or a removal, can. Returns whether that is not so.
 
@@ -333,7 +341,7 @@ def _opened(matrices, crowd, booth, inverse, task, g, seen):
         booth.reach[g] = GIVEN
         for t in range(piece.beta.shape[0]):
             booth.ways[t, g] = piece.beta[t]
-    elif out == STUCK and crowd.labels:
+    elif out == STUCK and _has_way(crowd):
         booth.reach[g] = _difference_of_means(piece.lower, piece.upper, booth.ways, g)
     return out != SAME
 
@@ -345,7 +353,7 @@ def _stands(crowd, booth, g):
     if booth.reach[g] == GIVEN:
         for t in range(piece.beta.shape[0]):
             piece.values[t] = piece.c[t] - piece.values[t]
-    elif crowd.labels:
+    elif _has_way(crowd):
         _go_along(piece, booth.ways, g, booth.reach[g])
         repair(piece)
     else:
@@ -365,7 +373,7 @@ def begin_group(matrices, crowd, booth, inverse, begin, count, seen):
         booth.todo[pending] = g
         pending += _opened(matrices, crowd, booth, inverse, begin + g, g, seen)
         seen = (begin + g) // crowd.n_folds
-    if pending > 0 and (crowd.labels or crowd.whole.shape[0] > 0):
+    if pending > 0 and (_has_way(crowd) or crowd.whole.shape[0] > 0):
         _products(matrices.single, booth.ways, booth.values)
     for k in range(pending):
         _stands(crowd, booth, booth.todo[k])
@@ -420,23 +428,52 @@ def _run_group(matrices, crowd, booth, tol, inverse, certain, first, count, seen
     in_pairs(matrices, matrices, booth, pending, epsilon, stop, most)
     for k in range(pending):
         repair(task_of(booth, booth.todo[k], epsilon))
+    if crowd.few:
+        for g in range(count):
+            residual(matrices, task_of(booth, g, epsilon), booth)
+    else:
+        for g in range(count):
+            for t in range(booth.beta.shape[1]):
+                booth.coefs[t, g] = booth.beta[g, t]
+        _products(matrices.double, booth.coefs, booth.v)
+        for g in range(count):
+            for t in range(booth.beta.shape[1]):
+                booth.v[g, t] = booth.c[g, t] - booth.v[g, t]
     for g in range(count):
-        for t in range(booth.beta.shape[1]):
-            booth.coefs[t, g] = booth.beta[g, t]
-    _products(matrices.double, booth.coefs, booth.v)
-    for g in range(count):
-        for t in range(booth.beta.shape[1]):
-            booth.v[g, t] = booth.c[g, t] - booth.v[g, t]
         _ended(matrices, crowd, booth, tol, certain, first + g, g, harvest)
 
 
 @jit
+def _seat(matrices, crowd, first, count):
+    """Write the kernel values of some guests, member by member of a group into the first rows and columns.
+
+    Guests do not train together, so what is between them is never used. In place: single, gain, diagonal, double.
+    """
+    single, gain, diagonal, double = matrices.single, matrices.gain, matrices.diagonal, matrices.double
+    two, one, floor = np.float32(2.0), np.float32(1.0), np.float32(TAU * matrices.size[0])
+    for g in range(count):
+        own = crowd.guests[first + g, 0]
+        diagonal[g], single[g, g], double[g, g] = np.float32(own), np.float32(own), own
+    for t in range(TOGETHER, double.shape[0]):
+        for g in range(count):
+            exact = crowd.guests[first + g, 1 + t - TOGETHER]
+            value = np.float32(exact)
+            curvature = diagonal[g] + diagonal[t] - two * value
+            better = one / np.sqrt(curvature if curvature > floor else floor)
+            double[g, t], double[t, g] = exact, exact
+            single[g, t], single[t, g] = value, value
+            gain[g, t], gain[t, g] = better, better
+
+
+@jit
 def run_tasks(matrices, crowd, booth, tol, inverse, certain, harvest):
-    """Solve and measure all tasks, in groups. In place: booth, harvest."""
+    """Solve and measure all tasks, in groups. In place: booth, harvest, and with guests the matrices."""
     end = harvest.told.shape[0]
     for first in range(0, end, TOGETHER):
         seen = (first - 1) // crowd.n_folds if first > 0 else -1
         count = min(TOGETHER, end - first)
+        if crowd.guests.shape[0] > 0:
+            _seat(matrices, crowd, first, count)
         _run_group(matrices, crowd, booth, tol, inverse, certain, first, count, seen, harvest)
 
 
