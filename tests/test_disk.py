@@ -313,7 +313,9 @@ def test_what_cannot_be_written_is_not_there_in_half(tmp_path, monkeypatch, erro
 def test_a_full_disk_is_no_obstacle(two_homes):
     """Files end at 1000 bytes here: a write that fails in the middle."""
     limit = "import resource, sys\nresource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-    limit += "sys.dont_write_bytecode = True\n"  # Python itself would leave half a .pyc file, and stumble over it next time
+    limit += (
+        "sys.dont_write_bytecode = True\n"  # Python itself would leave half a .pyc file, and stumble over it next time
+    )
     assert run(limit + PROGRAM, two_homes) == [7.0, 0, 1]
     assert files(two_homes) == []
     assert list(two_homes.rglob("*.tmp")) == []
