@@ -288,8 +288,8 @@ _PROCESSORS = (
 )
 _MANY = (
     "10,000 permutations of five folds, beside scikit-learn's function; one certified fit, beside LIBSVM's core alone; "
-    "stacks of kernel matrices, many labels, a searchlight. Of others few fits are timed, and multiplied. Lesion mapping is "
-    "beside the printed time of its paper, on several processors."
+    "stacks of kernel matrices, many labels, a searchlight, a machine for every query. Of others few fits are timed, and "
+    "multiplied. Lesion mapping is beside the printed time of its paper, on several processors."
 )
 _GAMMA = (
     f"C and gamma by the error of five folds of up to {gamma.ROWS} rows, each time of other ones. Error and log loss are "
