@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore.distributed import band, linear, rounds, scan, train_linear, train_svc
+from svmcore.distributed import band, rounds, scan, train_linear, train_svc
 
 pytest.importorskip("dask", reason="needs dask")
 pytest.importorskip("distributed", reason="needs distributed")
@@ -122,22 +122,17 @@ def _killing(monkeypatch, client, stages):
     killed: list[str] = []
     seen: list[int] = []
 
-    def hooked(owner, method, of_cluster):
-        inner = getattr(owner, method)
+    inner = dask_engine.Dask.run
 
-        def call(self, what, *args, **words):
-            found = inner(self, what, *args, **words)
-            if of_cluster(self) and what.__name__ in stages and what.__name__ not in killed:
-                killed.append(what.__name__)
-                time.sleep(0.02)
-                _kill_one(client, seen)
-            return found
+    def run(self, what, *args, **words):
+        found = inner(self, what, *args, **words)
+        if what.__name__ in stages and what.__name__ not in killed:
+            killed.append(what.__name__)
+            time.sleep(0.02)
+            _kill_one(client, seen)
+        return found
 
-        monkeypatch.setattr(owner, method, call)
-
-    hooked(dask_engine.Dask, "run", lambda engine: True)
-    for method in ("turn", "question"):
-        hooked(linear.Linear, method, lambda fit: fit.engine.name == "dask")
+    monkeypatch.setattr(dask_engine.Dask, "run", run)
     return killed
 
 
@@ -213,7 +208,7 @@ def test_a_worker_that_joins_late_changes_no_bit(mortal, files, train, monkeypat
     run, came = dask_engine.Dask.run, []
 
     def grown(self, function, tasks, **ask):
-        if function.__name__ in ("_turn", "advance") and not came:
+        if function.__name__ in ("take", "advance") and not came:
             client.cluster.scale(3)
             client.wait_for_workers(3, timeout=600)
             came.extend(set(client.scheduler_info()["workers"]) - first)
@@ -229,7 +224,7 @@ def test_a_worker_that_joins_late_changes_no_bit(mortal, files, train, monkeypat
 
 def _turns(dask_worker):
     """What a worker has done of parts."""
-    return [entry for entry in dask_worker.state.log if str(entry[0]).startswith(("_turn", "advance"))]
+    return [entry for entry in dask_worker.state.log if str(entry[0]).startswith(("look", "advance"))]
 
 
 def test_a_task_may_train(client, files):
@@ -432,8 +427,6 @@ def at_stages(monkeypatch, act):
     for method in ("workers", "sources", "gather", "losses"):
         hooked(dask_engine.Dask, method)
     hooked(dask_engine.Dask, "run", lambda function, tasks: function.__name__)
-    for method in ("turn", "question"):
-        hooked(linear.Linear, method, lambda stage, *args: stage.__name__)
 
 
 def stages(monkeypatch, call):
@@ -522,7 +515,7 @@ def one_process(folder):
     [
         (train_svc, "gather"),
         pytest.param(train_svc, "run advance", marks=pytest.mark.ci),
-        *(pytest.param(train_linear, stage, marks=pytest.mark.ci) for stage in ("turn take", "run member")),
+        *(pytest.param(train_linear, stage, marks=pytest.mark.ci) for stage in ("run take", "run member")),
     ],
 )
 def test_a_scheduler_that_is_killed_in_the_middle_of_a_call_ends_it(tmp_path, few, train, stage, monkeypatch):
@@ -540,7 +533,7 @@ def test_a_scheduler_that_is_killed_in_the_middle_of_a_call_ends_it(tmp_path, fe
 @pytest.mark.parametrize("train", [train_linear, train_svc])
 def test_a_cluster_that_is_closed_in_the_middle_of_a_call_ends_it(mortal, few, train, monkeypatch):
     close = threading.Thread(target=mortal.cluster.close)
-    stage = "turn look" if train is train_linear else "run survey"
+    stage = "run look" if train is train_linear else "run survey"
     said = disturbed(monkeypatch, stage, close.start, lambda: whole(train, few, mortal))
     close.join()
     assert AGAIN in said
@@ -555,7 +548,7 @@ def test_a_cluster_without_workers_is_not_waited_for_without_end(mortal, few, tr
     monkeypatch.setattr(dask_engine, "_LOOK", 0.5)
     words = f"no worker was there for 5 seconds, or the scheduler did not answer; start workers, and {AGAIN}"
     leave = lambda: mortal.cluster.scale(0)  # noqa: E731
-    stage = "turn look" if train is train_linear else "run survey"
+    stage = "run look" if train is train_linear else "run survey"
     assert disturbed(monkeypatch, stage, leave, lambda: whole(train, few, mortal)) == words
     assert ended(lambda: whole(train, few, mortal)) == words
 

@@ -12,21 +12,23 @@ take over (`rounds`). Squared losses need the first sample alone: from there New
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import lapack
 
 from svmcore._control import PartControl
-from svmcore._types import NONZERO, DualQP, FloatArray
+from svmcore._types import NONZERO, DualQP, FloatArray, Status
 from svmcore.distributed import stages
+from svmcore.distributed.answer import Round
 from svmcore.distributed.engine import Halted
-from svmcore.distributed.linear import ExactPoint, Linear
+from svmcore.distributed.setup import Setup
 from svmcore.distributed.stages import BINS, Taken
-from svmcore.distributed.sums import COUNT, UNKNOWN, Standing, Sums, standing
+from svmcore.distributed.sums import COUNT, UNKNOWN, Standing, Sums, bias_of, joined, standing
 from svmcore.problem import measures
 from svmcore.solvers import interior
-from svmcore.solvers.interior import Beside
+from svmcore.solvers.interior import FEASIBLE, Beside
 
 # A band has at least LEAST variables, and SPREAD times the root of features times variables. Their rows hold at most
 # MOST_NUMBERS numbers.
@@ -44,6 +46,8 @@ ROUGH = 1e-2  # tolerance of a sample, in units of the targets
 CLOSE = 1e-8  # relative gap at which a run ends; one that stands still may be larger
 ROOM = 1e-6  # share of its boxes that a band must be away from having no room for the balance of the classes
 DRIFT = 1e-9  # relative error of w by which sums may drift from one pass to the next
+STILL = 1e-12  # relative change of (w, bias) at which Newton's steps end
+_NO_PASS = (stages.census, stages.rooms, stages.spread, stages.heap, stages.slope, stages.move, stages.take)
 _SEARCHES = 3  # so many searches along a line, each in the best bin of the one before
 
 
@@ -60,48 +64,67 @@ class _Centre(NamedTuple):
     largest: float = np.inf
 
 
-class Stand(NamedTuple):
-    """All that it takes to set out again from here: what a checkpoint holds."""
+class ExactPoint(NamedTuple):
+    """An exact dual point and how good it is, both where the parts are; w and the bias are those of centred columns."""
 
     w: FloatArray
-    bias: float
-    steps: int
-    share: float = 0.0  # of all variables, that the next band holds
+    at: Standing
 
 
-class BandMaster:
-    """Rounds over the parts of `fit`. Where they do not lead to the end they raise `Fruitless`."""
+class Bands:
+    """Rounds over the parts of a problem. Where they do not lead to the end they raise `Fruitless`."""
 
-    def __init__(self, fit: Linear, log: Callable[[int, Standing], Any]) -> None:
-        self.fit, self.log = fit, log
-        self.rows_up = 0
+    def __init__(self, problem: Setup) -> None:
+        self.problem, self.engine, self.control = problem, problem.engine, problem.control
+        self.equality = problem.task.equality
+        firsts = np.cumsum([0, *(part.rows for part in problem.whole.parts)]).tolist()
+        members = [(*each, problem.task) for each in zip(firsts, problem.sources, strict=False)]
+        self.parts = self.engine.run(stages.member, members)
+        self.states = self.engine.run(stages.state_of, [(part,) for part in self.parts])
+        self.rounds: list[Round] = []
+        self.rest = Beside(np.zeros(problem.task.n_features), 0.0)
+        self.syncs = self.passes = self.steps = self.bytes_up = self.rows_up = 0
         self.gathered = 0  # rows that parts looked at outside of their passes
 
-    def run(self, stand: Stand | None, keep: Callable[[Stand], Any]) -> ExactPoint:
-        """Rounds until an exact point meets the tolerance. `keep` is given what a checkpoint needs after every round."""
-        fit = self.fit
-        census = fit.total(stages.census)
+    def run(self, stored: dict[str, Any] | None) -> tuple[ExactPoint, Status]:
+        """Rounds until an exact point meets the tolerance, from the start or from a checkpoint."""
+        try:
+            return self._run(stored), Status.CONVERGED
+        except Halted:
+            return self.inside(), self.control.reason() or Status.INTERRUPTED
+
+    def _run(self, stored: dict[str, Any] | None) -> ExactPoint:
+        census = self.total(stages.census)
         self.m, self.rising = int(census.totals[0]), int(census.totals[1])
         self.upper, self.d = float(census.totals[2]), len(census.columns)
         self.most = max(1, MOST_NUMBERS // max(self.d, 1))
         self.size = min(max(LEAST, int(SPREAD * np.sqrt(float(self.d) * self.m))), self.most)
-        at = _Centre(np.zeros(self.d), 0.0) if stand is None else _Centre(stand.w, stand.bias)
-        self.rest = Beside(np.zeros(self.d), 0.0)
-        fit.steps = 0 if stand is None else int(stand.steps)
+        at, share = _Centre(np.zeros(self.d), 0.0), 1.0
+        if stored is not None:  # older ones do not say what share the next band has
+            bias, steps, share = [*stored["numbers"].tolist(), 0.0][:3]
+            at, self.steps = _Centre(stored["w"], bias), int(steps)
         if census.low[0] > 0.0:
-            return self._smooth(at, stand is None, keep)
+            return self._smooth(at, stored is None)
         if self.m > self.size and NOISE * np.sqrt(self.d / self.size) > THICK:
             raise Fruitless(f"a sample of {self.size} rows says little of {self.d} features")
-        if stand is not None:
+        if stored is not None:
             self._look(at, None)
             at = self._move(at, at, 1.0)
-        return self._exact(at, 1.0 if stand is None else stand.share, keep)
+        return self._exact(at, share)
 
-    def _exact(self, at: _Centre, share: float, keep: Callable[[Stand], Any]) -> ExactPoint:
+    def stop(self) -> bool:
+        """Whether somebody asks to end."""
+        return self.control.check(self.steps, np.nan, np.nan) is not None
+
+    def keep(self, at: _Centre, share: float = 0.0) -> None:
+        """Write the checkpoint: all that it takes to set out again from here, with a band of this share."""
+        self.problem.ledger.write(w=at.w, numbers=np.array([at.bias, self.steps, share]))
+
+    def _exact(self, at: _Centre, share: float) -> ExactPoint:
         """Rounds of a loss with corners."""
-        fit, cuts, last = self.fit, 0, np.inf
+        cuts, last = 0, np.inf
         for _ in range(MOST_ROUNDS):
-            if fit.stop():
+            if self.stop():
                 raise Halted
             taken, shares = self._take(at, share)
             if not self._has_room(taken, shares):
@@ -112,12 +135,12 @@ class BandMaster:
             exact = min(shares) == 1.0
             to, values = self._solve(taken, shares, at, exact)
             looked, to = self._look(to, values if exact else None)
-            fit.steps += 1
+            self.steps += 1
             found, dual = None, -np.inf
             if exact:
                 found = self._found(to, looked)
                 dual, relative = found.at.dual, found.at.gap / max(abs(found.at.gap + found.at.dual), NONZERO)
-                if found.at.violation <= fit.tol and not CLOSE < relative <= 0.5 * last:
+                if found.at.violation <= self.problem.tol and not CLOSE < relative <= 0.5 * last:
                     self._tell(found, values)
                     return found
                 last = relative
@@ -127,30 +150,31 @@ class BandMaster:
             cuts = cuts + 1 if way < 1.0 else 0
             at = self._move(at, to, way)
             share = min(0.5 * share, NOISE * float(np.sqrt(self.d * share / self.size)))
-            keep(Stand(at.w, at.bias, fit.steps, share))
+            self.keep(at, share)
             if cuts >= MOST_CUTS:
                 raise Fruitless("bands are thinner than the steps")
         raise Fruitless(f"{MOST_ROUNDS} rounds were not enough")
 
-    def _smooth(self, at: _Centre, fresh: bool, keep: Callable[[Stand], Any]) -> ExactPoint:
+    def _smooth(self, at: _Centre, fresh: bool) -> ExactPoint:
         """Newton's steps of a squared loss, from a sample or from where a checkpoint stands."""
-        fit = self.fit
-        if fit.stop():
+        if self.stop():
             raise Halted
         if fresh:
             at = self._solve(*self._take(at, 1.0), at, False)[0]
-            keep(Stand(at.w, at.bias, fit.steps))
-        fit.steps += 1
-        found = fit.polish(at.w, at.bias, NEWTON_STEPS)
+            self.keep(at)
+        self.steps += 1
+        found = self.polish(at.w, at.bias, NEWTON_STEPS)
         self._tell(found, [])
-        if found.at.violation <= fit.tol:
+        if found.at.violation <= self.problem.tol:
             return found
-        if fit.stop():
+        if self.stop():
             raise Halted
         raise Fruitless("Newton's steps did not settle")
 
     def _tell(self, found: ExactPoint | None, values: list[FloatArray]) -> None:
-        self.log(sum(map(len, values)), UNKNOWN if found is None else found.at)
+        at, rows = UNKNOWN if found is None else found.at, sum(map(len, values))
+        self.rounds.append(Round(self.problem.seconds, at.violation, at.free, at.dual, at.gap, rows, 1))
+        self.problem.say(len(self.rounds), f", {rows} rows", at)
 
     # ---- a band ------------------------------------------------------------------------------------------------------
 
@@ -169,9 +193,9 @@ class BandMaster:
             count = int(holds) if at.largest else self.m
             some = (min(1.0, self.size / max(count, 1)),) * 2
         shares = (1.0, 1.0) if count <= (self.size if share == 1.0 else self.most) else (some[0], some[1])
-        words = at.bias, width, shares, self.fit.steps
-        taken: list[Taken] = self.fit.engine.gather(self.fit.turn(stages.take, [words] * len(self.fit.parts)))
-        self.fit.count(taken)
+        words = at.bias, width, shares, self.steps
+        taken: list[Taken] = self.engine.gather(self.turn(stages.take, [words] * len(self.parts)))
+        self.count(taken)
         self.gathered += sum(part.gathered for part in taken)
         self.rows_up += sum(len(part.at) for part in taken)
         w, total = sum(part.w for part in taken), sum(part.total for part in taken)
@@ -189,7 +213,7 @@ class BandMaster:
         lower, upper, _ = self._boxes(taken, shares)
         least, most = float(lower.sum()), float(upper.sum())
         edge = ROOM * (most - least)
-        return not self.fit.equality or not self.rest.total or least + edge < -self.rest.total < most - edge
+        return not self.equality or not self.rest.total or least + edge < -self.rest.total < most - edge
 
     def _rebalanced(self, at: _Centre) -> _Centre:
         """The bias at which the sum over the sides of the margin is zero."""
@@ -203,10 +227,10 @@ class BandMaster:
         """(w, bias) and the variables of the band, all others fixed."""
         Z, c = (np.concatenate([part[k] for part in taken]) for k in (1, 2))
         unit = float(np.abs(c).mean()) or 1.0
-        tol = min(INNER * self.fit.tol, INNER_MOST * unit) if exact else ROUGH * unit
-        qp = DualQP(c, *self._boxes(taken, shares), np.arange(len(c)), self.fit.equality)
+        tol = min(INNER * self.problem.tol, INNER_MOST * unit) if exact else ROUGH * unit
+        qp = DualQP(c, *self._boxes(taken, shares), np.arange(len(c)), self.equality)
         near = (at.w, at.bias) if np.isfinite(at.primal) else None
-        control = PartControl(self.fit.control, f"round {self.fit.steps}, {len(c)} variables")
+        control = PartControl(self.control, f"round {self.steps}, {len(c)} variables")
         beta = interior.run_beside(Z, qp, Beside(self.rest.w, self.rest.total, near), control=control, tol=tol).beta
         w = beta @ Z + self.rest.w
         bias = measures.bias(qp, beta, c - Z @ w - qp.diag * beta)
@@ -217,8 +241,8 @@ class BandMaster:
 
     def _look(self, to: _Centre, values: list[FloatArray] | None) -> tuple[Sums, _Centre]:
         """What the parts say of a point, and of their variables with those of the band, in one pass."""
-        given: Any = [None] * len(self.fit.parts) if values is None else values
-        found = self.fit.sum(self.fit.turn(stages.look, [(to.w, to.bias, own) for own in given]))
+        given: Any = [None] * len(self.parts) if values is None else values
+        found = self.sum(self.turn(stages.look, [(to.w, to.bias, own) for own in given]))
         total, total_of_sides, size, loss = found.totals[COUNT:].tolist()
         self.sums = found.columns[0], total, size
         self.rest = Beside(found.columns[1], total_of_sides)
@@ -228,23 +252,23 @@ class BandMaster:
         """The certificate of the exact point. Where the sums have drifted, a pass with w as it is now says more."""
         w, total, size = self.sums
         if float(np.abs(w - to.w).max(initial=0.0)) > DRIFT * (1.0 + float(np.abs(w).max(initial=0.0))):
-            found = self.fit.measure(w, to.bias)
+            found = self.measure(w, to.bias)
         else:
-            found = ExactPoint(to.w, standing(looked, to.bias, self.fit.equality))
-        return self.fit.unless_off(found, total, size)
+            found = ExactPoint(to.w, standing(looked, to.bias, self.equality))
+        return self.unless_off(found, total, size)
 
     # ---- along a line ------------------------------------------------------------------------------------------------
 
     def _move(self, at: _Centre, to: _Centre, way: float) -> _Centre:
         """Go this share of the way."""
         w, bias = at.w + way * (to.w - at.w), at.bias + way * (to.bias - at.bias)
-        moved = self.fit.turn_all(stages.move, way, bias)
+        moved = self.turn_all(stages.move, way, bias)
         return _Centre(w, bias, 0.5 * float(w @ w) + float(moved.totals[0]), float(moved.high[0]))
 
     def _way(self, at: _Centre, to: _Centre) -> float:
         """The share of the way at which the objective is smallest."""
         step = to.w - at.w
-        first = float(at.w @ step) + float(self.fit.total(stages.slope, at.bias, to.bias).totals[0])
+        first = float(at.w @ step) + float(self.total(stages.slope, at.bias, to.bias).totals[0])
         bend = float(step @ step)
         return self._crossing("way", (0.0, 1.0), at, to, lambda x, below: first + x * bend + below)[0]
 
@@ -257,9 +281,111 @@ class BandMaster:
         for _ in range(_SEARCHES):
             if not high > low:
                 break
-            heaps = self.fit.total(stages.heap, what, (low, high), at.bias, to.bias).totals
+            heaps = self.total(stages.heap, what, (low, high), at.bias, to.bias).totals
             edges, sums = np.linspace(low, high, BINS + 1)[1:], np.cumsum(heaps)[1:]
             enough = missing(edges, sums) >= 0.0
             k = int(np.argmax(enough)) if enough.any() else BINS - 1
             low, high, below = float(edges[k - 1]) if k else low, float(edges[k]), float(sums[k])
         return high, below
+
+    # ---- stages of all parts -------------------------------------------------------------------------------------------
+
+    def question(self, stage: Callable[..., Any], *args: Any) -> list[Any]:
+        """Handles of the answers of all parts to a question."""
+        self.passes += stage not in _NO_PASS
+        return self.engine.run(stage, [(*pair, *args) for pair in zip(self.parts, self.states, strict=True)], ask=False)
+
+    def turn(self, stage: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """All parts go on to their next states, each with arguments of its own: handles of their answers.
+
+        Each old state is let go of as soon as its part has the next one.
+        """
+        self.passes += stage not in _NO_PASS
+        old = self.states
+        tasks = ((part, old.pop(0), *own) for part, own in zip(self.parts, args, strict=True))
+        turned = [(each,) for each in self.engine.run(stage, tasks, ask=False)]
+        self.states = self.engine.run(_state, turned, ask=False)
+        return self.engine.run(_answer, turned, ask=False)
+
+    def turn_all(self, stage: Callable[..., Any], *args: Any) -> Sums:
+        """The same with the same arguments for all, and the sum of the answers."""
+        return self.sum(self.turn(stage, [args] * len(self.parts)))
+
+    def total(self, stage: Callable[..., Any], *args: Any) -> Sums:
+        """The sum of all answers to a question."""
+        return self.sum(self.question(stage, *args))
+
+    def sum(self, handles: list[Any]) -> Sums:
+        """The sum of answers."""
+        found: Sums = self.engine.total(joined, handles)
+        self.count([found])
+        return found
+
+    def count(self, answers: list[Any]) -> None:
+        """Answers have come."""
+        self.syncs += 1
+        self.bytes_up += sum(map(_bytes, answers))
+
+    # ---- exact points ------------------------------------------------------------------------------------------------
+
+    def measure(self, w: FloatArray, bias: float | None = None) -> ExactPoint:
+        """The certificate of the exact point the parts hold; at the mean residual of the free variables by default."""
+        if bias is None or not self.equality:
+            bias = bias_of(self.total(stages.measure, w, 0.0), True) if self.equality else 0.0
+        return ExactPoint(w, standing(self.total(stages.measure, w, bias), bias, self.equality))
+
+    def unless_off(self, found: ExactPoint, total: float, size: float) -> ExactPoint:
+        """The certificate of variables of this sum and size; where they miss the equality row it is worth nothing."""
+        if self.equality and abs(total) > FEASIBLE * (1.0 + size):
+            return found._replace(at=found.at._replace(violation=np.inf, gap=np.inf))
+        return found
+
+    def inside(self) -> ExactPoint:
+        """The exact point with sum(beta) = 0, as far as it has the room: what a run that is stopped has."""
+        total, below, above = self.total(stages.rooms).totals.tolist()
+        room = below if total > 0.0 else above
+        if self.equality and room > abs(total):
+            self.turn(stages.spread, [(total / room,)] * len(self.parts))
+        return self.exact()
+
+    def exact(self) -> ExactPoint:
+        """The certificate of the exact point."""
+        at = self.total(stages.weight)
+        return self.unless_off(self.measure(at.columns[0]), *at.totals.tolist())
+
+    def _newton(self, sums: Sums, right: FloatArray, surplus: float) -> tuple[FloatArray, float]:
+        """The step of (w, bias) by a normal matrix; none where it is singular to rounding."""
+        d, bordered = len(right), int(self.equality)
+        system = np.zeros((d + bordered, d + bordered))
+        system[:d, :d] = sums.gram
+        system.flat[: d * (d + bordered) : d + bordered + 1] += 1.0
+        system[d:, :d] = sums.columns[0]
+        system[d:, d:] = sums.totals[0]
+        solution, failed = lapack.dposv(system, np.append(right, [surplus] * bordered), lower=1)[1:]
+        if failed:
+            return np.zeros(d), 0.0
+        return solution[:d], float(solution[d:].sum())
+
+    def polish(self, w: FloatArray, bias: float, most: int) -> ExactPoint:
+        """Squared losses: Newton's steps on (w, bias) with the variables as these want them."""
+        for _ in range(most):
+            at = self.turn_all(stages.respond, w, bias)
+            dw, db = self._newton(at, at.columns[1] - w, float(at.totals[1]))
+            size = 1.0 + float(np.abs(w).max(initial=0.0)) + abs(bias)
+            w, bias = w + dw, bias + db
+            if max(float(np.abs(dw).max(initial=0.0)), abs(db)) <= STILL * size or self.stop():
+                break
+        return self.measure(self.turn_all(stages.respond, w, bias).columns[1])
+
+
+def _state(turned: tuple[Any, Any]) -> Any:
+    return turned[0]
+
+
+def _answer(turned: tuple[Any, Any]) -> Any:
+    return turned[1]
+
+
+def _bytes(answer: Any) -> int:
+    """How much a part has sent."""
+    return sum(map(_bytes, answer)) if isinstance(answer, tuple) else int(getattr(answer, "nbytes", 8))

@@ -10,9 +10,9 @@ from svmcore._control import Callback
 from svmcore._keywords import TOL, checked
 from svmcore._types import NONZERO, KernelKind, Status
 from svmcore.base.threads import one_blas_thread
-from svmcore.distributed import band, linear, rounds, scan, stages
-from svmcore.distributed.answer import Apart, PartsSolution, Round, Vectors
-from svmcore.distributed.engine import Halted, Lost
+from svmcore.distributed import band, rounds, scan, stages
+from svmcore.distributed.answer import Apart, PartsSolution, Vectors
+from svmcore.distributed.engine import Lost
 from svmcore.distributed.setup import Setup, setup, speak
 from svmcore.distributed.sums import Standing
 from svmcore.problem import formulations
@@ -222,40 +222,24 @@ def fit_linear(problem: Setup) -> PartsSolution:
     stored = problem.ledger.read()
     if stored is not None and "round" in stored:
         return fit_kernel(problem, "a checkpoint of such rounds")
-    steps: list[Round] = []
-    why = ""
-
-    def tell(rows: int, at: Standing) -> None:
-        steps.append(Round(problem.seconds, at.violation, at.free, at.dual, at.gap, rows, 1))
-        problem.say(len(steps), f", {rows} rows", at)
-
-    def keep(stand: band.Stand) -> None:
-        problem.ledger.write(w=stand.w, numbers=np.array(stand[1:]))
-
     with control, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        firsts = np.cumsum([0, *(part.rows for part in problem.whole.parts)]).tolist()
-        members = zip(firsts, problem.sources, strict=False)
-        parts = engine.run(stages.member, [(*member, task) for member in members])
-        fit = linear.Linear(engine, parts, task.equality, problem.tol, control)
-        bands = band.BandMaster(fit, tell)
-        stand = None if stored is None else band.Stand(stored["w"], *stored["numbers"].tolist())
+        fit = band.Bands(problem)
         try:
-            found, status = bands.run(stand, keep), Status.CONVERGED
-        except Halted:
-            found, status = fit.inside(), control.reason() or Status.INTERRUPTED
+            found, status = fit.run(stored)
+            why = ""
         except band.Fruitless as error:
             why = str(error)
     if why:
-        del parts, fit, bands  # and their rows
+        del fit  # and the rows of its parts
         return fit_kernel(problem, why)
     shift = float(found.w @ task.centre) if task.equality else 0.0
     at = found.at._replace(bias=found.at.bias - shift)
     stats = {
-        "method": "band", "syncs": fit.syncs, "passes": fit.passes, "rows_up": bands.rows_up,
-        "rows_gathered": bands.gathered, "bytes_up": fit.bytes_up, "exact": True,
+        "method": "band", "syncs": fit.syncs, "passes": fit.passes, "rows_up": fit.rows_up,
+        "rows_gathered": fit.gathered, "bytes_up": fit.bytes_up, "exact": True,
     }  # fmt: skip
     kept = Apart(engine, problem.sources, fit.question(stages.coefficients), task)
-    return _answer(problem, status, at, stats, rounds=steps, coef_=found.w, found=kept)
+    return _answer(problem, status, at, stats, rounds=fit.rounds, coef_=found.w, found=kept)
 
 
 @one_blas_thread
