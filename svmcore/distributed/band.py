@@ -25,7 +25,7 @@ from svmcore.distributed.answer import Round
 from svmcore.distributed.engine import Halted
 from svmcore.distributed.setup import Setup
 from svmcore.distributed.stages import BINS, Taken
-from svmcore.distributed.sums import COUNT, UNKNOWN, Standing, Sums, bias_of, joined, standing
+from svmcore.distributed.sums import COUNT, UNKNOWN, Standing, Sums, bias_of, standing
 from svmcore.problem import measures
 from svmcore.solvers import interior
 from svmcore.solvers.interior import FEASIBLE, Beside
@@ -317,7 +317,7 @@ class Bands:
 
     def sum(self, handles: list[Any]) -> Sums:
         """The sum of answers."""
-        found: Sums = self.engine.total(joined, handles)
+        found = self.engine.total(handles)
         self.count([found])
         return found
 

@@ -66,16 +66,16 @@ def _in_words(method: Callable[P, T]) -> Callable[P, T]:
         try:
             return method(*args, **keywords)
         except Exception as error:
-            status = owner.client.status
-            if isinstance(error, SVMError | Halted) or (status == _AT_WORK and not _is_loss(error)):
+            status, name = owner.client.status, type(error).__name__
+            if isinstance(error, SVMError | Halted) or (status == _AT_WORK and name not in _GONE + _CUT):
                 raise
             if status in _CLOSED:
                 lost = "the client was closed before the work was over"
-            elif status != _AT_WORK or type(error).__name__ in _CUT:
+            elif status != _AT_WORK or name in _CUT:
                 lost = "the scheduler, and all that its workers held, was lost before the work was over"
             else:
                 lost = "data that no other worker holds were lost with a worker, or cancelled"
-            raise (Lost if owner.client.status == _AT_WORK and type(error).__name__ in _GONE else SVMError)(
+            raise (Lost if owner.client.status == _AT_WORK and name in _GONE else SVMError)(
                 f"{lost}; run again, with checkpoint= to go on from the last round, and give files or collections instead "
                 "of arrays that are kept in one place"
             ) from None
@@ -92,20 +92,19 @@ class Dask(Serial):
         super().__init__(n_threads or 1)
         self._task = ExitStack()
         self.client = _client(client)
-        if _is_task():  # its thread is for other tasks as long as it waits for them
+        try:
+            get_worker()
+        except ValueError:
+            pass
+        else:  # the thread of a task is for other tasks as long as it waits for them
             self._task.enter_context(worker_client())
         if not self.workers():
             self.patient()
-        self._before = len(self._gone())
+        self._before = 0
+        self._before = len(self.losses())
         self.given: list[Any] = []
 
-    def wait(
-        self,
-        ask: Callable[[], Awaitable[Any]],
-        *,
-        stop: bool = False,
-        needs_workers: bool = True,
-    ) -> Any:
+    def wait(self, ask: Callable[[], Awaitable[Any]], *, stop: bool = False, needs_workers: bool = True) -> Any:
         """What `ask` gives on the loop of the client: the one place where anything of a cluster is waited for.
 
         Dask's own calls have no end where the client is closed meanwhile, as nobody is left to answer. Here the state of the
@@ -204,32 +203,15 @@ class Dask(Serial):
             ) from None
         return found
 
-    def _gone(self) -> list[str]:
-        """Addresses of all workers that the scheduler has seen go."""
-        events = self.wait(lambda: self.client.get_events("all"), needs_workers=False)
-        return [event["worker"] for _, event in events if event.get("action") == "remove-worker"]
-
     @_in_words
     def losses(self) -> list[str]:
-        """As `Serial.losses`."""
-        return self._gone()[self._before :]
+        """As `Serial.losses`: all that the scheduler has seen go since the beginning."""
+        events = self.wait(lambda: self.client.get_events("all"), needs_workers=False)
+        return [event["worker"] for _, event in events if event.get("action") == "remove-worker"][self._before :]
 
     def close(self) -> None:
         """As `Serial.close`."""
         self._task.close()
-
-
-def _is_task() -> bool:
-    try:
-        get_worker()
-    except ValueError:
-        return False
-    return True
-
-
-def _is_loss(error: Exception) -> bool:
-    """Whether dask says that something has vanished: with a worker, or with the scheduler."""
-    return type(error).__name__ in (*_GONE, *_CUT)
 
 
 # ---- collections -----------------------------------------------------------------------------------------------------
@@ -291,10 +273,8 @@ def _delayed_parts(X: Any, y: Any, weight: Any, label: Any) -> list[Any] | None:
             return [of_frame(str(k), piece, label, weight) for k, piece in enumerate(pieces)]
     if y is None:
         raise InputError("y is missing; give one label a row")
-    beside = [
-        _chunks(y, X, "y", len(pieces)),
-        *([_chunks(weight, X, "sample_weight", len(pieces))] if weight is not None else []),
-    ]
+    given = (y, "y"), (weight, "sample_weight")
+    beside = [_chunks(values, X, name, len(pieces)) for values, name in given if values is not None]
     return [of_pair(str(k), piece) for k, piece in enumerate(zip(pieces, *beside, strict=True))]
 
 

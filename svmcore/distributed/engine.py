@@ -1,8 +1,8 @@
 """Where the work on parts is done: one after the other in this process, or side by side in its threads.
 
-An engine runs pure functions: `run` returns handles, `gather` gives their values, `total` joins them as a tree. Results come
-in the order of the parts, and a tree has one shape, whoever computes it: sums have the same bits on every engine. `poll` is
-asked between parts; when it says so, `Halted` ends the round.
+An engine runs pure functions: `run` returns handles, `gather` gives their values, `total` adds them up as a tree. Results
+come in the order of the parts, and a tree has one shape, whoever computes it: sums have the same bits on every engine.
+`poll` is asked between parts; when it says so, `Halted` ends the round.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from svmcore._errors import MissingExtraError, SVMError
 from svmcore.distributed import files
+from svmcore.distributed.sums import Sums, joined
 from svmcore.kernel.matrix import available_threads
 
 POLL = 0.1  # seconds between looks at the clock while others work
@@ -55,12 +56,13 @@ class Serial:
         """The values behind handles."""
         return handles
 
-    def total(self, join: Callable[[list[Any]], Any], handles: list[Any]) -> Any:
-        """All values joined, neighbours first."""
+    def total(self, handles: list[Any]) -> Sums:
+        """All sums joined, neighbours first."""
         while len(handles) > 1:
             groups = [(handles[k : k + _BRANCHES],) for k in range(0, len(handles), _BRANCHES)]
-            handles = self.run(join, groups, ask=False)
-        return self.gather(handles)[0]
+            handles = self.run(joined, groups, ask=False)
+        found: Sums = self.gather(handles)[0]
+        return found
 
     def read_again(self, function: Callable[..., Any], sources: list[Any], args: list[Any]) -> list[Any]:
         """function(source, more) for every source, long after the fit."""
@@ -85,27 +87,19 @@ class Threads(Serial):
 
     def __init__(self, n_threads: int | None = None) -> None:
         super().__init__(n_threads)
-        self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="svmcore-parts")
-        self.n_threads, self._closed = 1, False
+        self.at_work, self.n_threads = self.n_threads, 1
 
     def run(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, ask: bool = True) -> list[Any]:
         """As `Serial.run`."""
-        if self._closed:
-            return super().run(function, tasks, ask=ask)
-        futures = [self._pool.submit(function, *task) for task in tasks]
-        try:
-            while wait_for(futures, timeout=POLL).not_done:
-                if ask and self.poll():
-                    raise Halted
-            return [future.result() for future in futures]
-        finally:
-            for future in futures:
-                future.cancel()
-
-    def close(self) -> None:
-        """As `Serial.close`."""
-        self._closed = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        with ThreadPoolExecutor(self.at_work, thread_name_prefix="svmcore-parts") as pool:
+            futures = [pool.submit(function, *task) for task in tasks]
+            try:
+                while wait_for(futures, timeout=POLL).not_done:
+                    if ask and self.poll():
+                        raise Halted
+                return [future.result() for future in futures]
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
 
 
 def dask_engine() -> Any:

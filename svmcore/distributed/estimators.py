@@ -20,7 +20,7 @@ from svmcore.distributed.answer import PartsSolution, by_blocks
 from svmcore.distributed.setup import Setup, setup
 from svmcore.distributed.training import solved
 from svmcore.estimators import _sklearn as sk
-from svmcore.estimators._fitted import Fitted
+from svmcore.estimators._fitted import Fitted, Shown
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
 from svmcore.problem import border, formulations
@@ -195,7 +195,7 @@ class _PartsClassifier(sk.ClassifierMixin, _PartsEstimator):  # type: ignore[mis
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _PartsVectors(_PartsEstimator):
+class _PartsVectors(Shown, _PartsEstimator):
     """The kernel's parameters, and what scikit-learn shows of its machines, put together when somebody asks."""
 
     kernel: str = "rbf"
@@ -206,7 +206,7 @@ class _PartsVectors(_PartsEstimator):
     working_set: int | None = None
 
     @property
-    def _shown(self) -> Fitted:
+    def _known(self) -> Fitted:
         found: Any = self.to_local()
         codes = None
         if self.classes_ is not None:
@@ -219,22 +219,7 @@ class _PartsVectors(_PartsEstimator):
     @property
     def support_(self) -> Any:
         """The rows of the support vectors, by class; rows of all parts are counted one after the other."""
-        return self._shown.support
-
-    @property
-    def support_vectors_(self) -> Any:
-        """The support vectors, in the order of `support_`."""
-        return self._shown.support_vectors
-
-    @property
-    def n_support_(self) -> Any:
-        """Support vectors of each class."""
-        return self._shown.n_support
-
-    @property
-    def dual_coef_(self) -> Any:
-        """Their coefficients, as scikit-learn's `SVC` orders them."""
-        return self._shown.dual_coef
+        return self._known.support
 
 
 def _of_classes(problem: Setup, strategy: str) -> list[Setup]:

@@ -58,7 +58,6 @@ class _Seen:
     def __init__(self) -> None:
         self.names: IntArray = np.empty(0, np.int64)
         self.X: Any = None
-        self.bytes = 0
 
     def missing(self, names: IntArray) -> IntArray:
         """Those that it does not have."""
@@ -85,26 +84,6 @@ class Whereabouts(NamedTuple):
     near: Near
     at: Standing
 
-    @property
-    def size(self) -> float:
-        """Sum of |beta|."""
-        return float(self.sums.totals[COUNT])
-
-    @property
-    def squares(self) -> float:
-        """Sum of beta^2."""
-        return float(self.sums.totals[COUNT + 1])
-
-    @property
-    def largest(self) -> float:
-        """The largest scaled norm of a row."""
-        return float(self.sums.high[1])
-
-    @property
-    def diagonal(self) -> float:
-        """Of the kernel matrix, at most."""
-        return float(self.sums.high[2])
-
 
 class Rounds:
     """One fit."""
@@ -127,7 +106,7 @@ class Rounds:
         self.crowded = True  # far more variables may violate than a working set holds
         self.first_round = 0
         self.parts: list[Any] = []
-        self.known: Whereabouts | None = None
+        self.stand: Any = None  # `Whereabouts`, as soon as there is a point
 
     # ---- the start ---------------------------------------------------------------------------------------------------
 
@@ -139,23 +118,13 @@ class Rounds:
             return self.go_on()
         except Halted:
             self.engine.poll = lambda: False
-            if self.known is None:
-                self._begin_late()
+            if self.stand is None:  # a linear machine, and one beside those of other classes, is zero then
+                if not self.problem.begun and not self.linear:
+                    self.control.demand()
+                self.begin(zero=True)
             return self.control.reason() or Status.INTERRUPTED
         finally:
             self.engine.poll = lambda: False
-
-    @property
-    def stand(self) -> Whereabouts:
-        """Where it stands."""
-        assert self.known is not None
-        return self.known
-
-    def _begin_late(self) -> None:
-        """Stopped before there was a point. A linear machine, and one beside those of other classes, is zero then."""
-        if not self.problem.begun and not self.linear:
-            self.control.demand()
-        self.begin(zero=True)
 
     def begin(self, *, zero: bool = False) -> None:
         """Load the parts and let each solve itself, or none with `zero`; or take the point of a checkpoint."""
@@ -177,7 +146,7 @@ class Rounds:
     def _check(self, betas: list[Any]) -> None:
         """Refuse a checkpoint whose point is not one of this problem."""
         found = self.engine.run(scan.balance, list(zip(self.parts, betas, strict=True)))
-        outside, total, size = self.engine.total(joined, found).totals.tolist()
+        outside, total, size = self.engine.total(found).totals.tolist()
         if outside or (self.task.equality and abs(total) > BALANCE * size):
             raise InputError(
                 f"checkpoint={self.problem.ledger.path!r} holds a point that this problem does not allow; "
@@ -193,9 +162,10 @@ class Rounds:
             scan.begin, [(part, beta, *words, *supports) for part, beta in zip(self.parts, betas, strict=True)]
         )
         first = self.survey(states, 0.0, 1, self.previous)
-        self.exact, self.moved, self.moved_single = exact, first.size, 0.0 if exact else first.size
+        size = float(first.sums.totals[COUNT])
+        self.exact, self.moved, self.moved_single = exact, size, 0.0 if exact else size
         self.rows_moved += first.at.support
-        self.known = self.look(states, bias_of(first.sums, self.task.equality))
+        self.stand = self.look(states, bias_of(first.sums, self.task.equality))
 
     def pairs(self, states: list[Any]) -> list[tuple[Any, Any]]:
         """Parts with their states."""
@@ -261,7 +231,8 @@ class Rounds:
 
     def rounding(self, stand: Whereabouts) -> float:
         """How far float32 products have moved the residual, typically at most."""
-        return 0.0 if self.exact else ROUNDING * stand.diagonal * float(np.sqrt(stand.squares))
+        squares, diagonal = stand.sums.totals[COUNT + 1], stand.sums.high[2]
+        return 0.0 if self.exact else float(ROUNDING * diagonal * np.sqrt(squares))
 
     def blurred(self, stand: Whereabouts) -> bool:
         """Whether float32 products hide what is left to do."""
@@ -298,7 +269,7 @@ class Rounds:
         self.rows_moved += len(rows)
         after = self.look(states, at.bias)
         self.rounds.append(Round(self.problem.seconds, at.violation, at.free, at.dual, at.gap, len(rows), groups))
-        self.known = after
+        self.stand = after
         self.keep()
 
     def asked_for(self, names: IntArray) -> list[Any]:
@@ -408,11 +379,10 @@ class Proof(NamedTuple):
 
 def error_of(fit: Rounds) -> float:
     """A bound on the error of every entry of the fields."""
-    stand = fit.stand
-    double = ROUNDING_64 * stand.diagonal * (fit.moved + 1.0)
-    if not fit.moved_single:
-        return double
-    return float(double + exponential_error(fit.task.n_features, stand.largest) * fit.moved_single)
+    _, largest, diagonal = fit.stand.sums.high.tolist()
+    double = ROUNDING_64 * diagonal * (fit.moved + 1.0)
+    single = exponential_error(fit.task.n_features, largest) * fit.moved_single if fit.moved_single else 0.0
+    return float(double + single)
 
 
 def prove(fit: Rounds, *, whole: bool, brief: bool) -> Proof:
@@ -449,7 +419,7 @@ def _decided(fit: Rounds, found: list[scan.Decisive], handles: list[Any]) -> tup
     c, beta, lower, upper, diag = (np.concatenate(arrays) for arrays in list(zip(*found, strict=True))[1:])
     X = engine.run(scan.rows_in, [(handles,)])[0]
     tasks = [(*pair, X, engine.n_threads) for pair in fit.pairs(fit.stand.states)]
-    product = engine.total(scan.added, engine.run(scan.share_of_product, tasks))
+    product = engine.total(engine.run(scan.share_of_product, tasks)).totals
     qp = DualQP(c, lower, upper, diag, np.arange(len(c)), fit.task.equality)
     v = measures.residual(qp, beta, product)
     return measures.violation(qp, beta, v), measures.bias(qp, beta, v)

@@ -319,18 +319,13 @@ def rows_in(found: list[Decisive]) -> Any:
     return stacked([part.X for part in found])
 
 
-def added(shares: list[FloatArray]) -> FloatArray:
-    """The sum."""
-    return np.asarray(sum(shares[1:], shares[0]))
-
-
 @one_blas_thread
-def share_of_product(part: Part, state: ScanState, X: Any, n_threads: int) -> FloatArray:
+def share_of_product(part: Part, state: ScanState, X: Any, n_threads: int) -> Sums:
     """What this part's support adds to the product at the rows of X, in float64."""
-    own = support(part, state.beta)
+    own, task = support(part, state.beta), part.task
     if not own.X.shape[0]:
-        return np.zeros(X.shape[0])
-    return point_product(part.task.kernel, _points(X), _points(own.X), own.coef, part.task.n_features, n_threads)
+        return Sums(np.zeros(X.shape[0]))
+    return Sums(point_product(task.kernel, _points(X), _points(own.X), own.coef, task.n_features, n_threads))
 
 
 def pack(state: ScanState) -> Any:

@@ -27,6 +27,27 @@ _ROUNDING = 1e-12  # the rounding of decision values, relative to the sum of the
 _SHARP = 1e-10  # the largest KKT violation that counts as rounding
 
 
+class Shown:
+    """What estimators show of the support vectors of what is `_known`."""
+
+    _known: Any
+
+    @property
+    def support_vectors_(self) -> Any:
+        """The support vectors, in the order of `support_`; empty for given kernel values."""
+        return self._known.support_vectors
+
+    @property
+    def n_support_(self) -> Any:
+        """The number of support vectors of each class, or of all."""
+        return self._known.n_support
+
+    @property
+    def dual_coef_(self) -> Any:
+        """The coefficients of the support vectors."""
+        return self._known.dual_coef
+
+
 class Fitted:
     """Trained machines and the objects behind their support vectors.
 

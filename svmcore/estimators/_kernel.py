@@ -15,7 +15,7 @@ from svmcore.base.door import reals
 from svmcore.estimators import _base as base
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._base import TrainingData
-from svmcore.estimators._fitted import Fitted, count
+from svmcore.estimators._fitted import Fitted, Shown, count
 from svmcore.estimators._machine import Labelled, Machine
 from svmcore.problem import border
 
@@ -26,7 +26,7 @@ NO_PROBABILITIES = (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class KernelMachine(Machine):
+class KernelMachine(Shown, Machine):
     """The kernel's parameters, and the attributes of support vectors."""
 
     kernel: KernelLike = "rbf"
@@ -115,21 +115,6 @@ class KernelMachine(Machine):
     def support_(self) -> Any:
         """The rows of the support vectors, sorted by class."""
         return self._known.support.astype(np.int32)
-
-    @property
-    def support_vectors_(self) -> Any:
-        """The support vectors, in the order of `support_`; empty for given kernel values."""
-        return self._known.support_vectors
-
-    @property
-    def n_support_(self) -> Any:
-        """The number of support vectors of each class, or of all."""
-        return self._known.n_support
-
-    @property
-    def dual_coef_(self) -> Any:
-        """The coefficients of the support vectors."""
-        return self._known.dual_coef
 
     @property
     def intercept_(self) -> Any:
