@@ -342,9 +342,32 @@ def test_a_broken_archive_is_named(tmp_path, text):
     (tmp_path / "b.npz").write_bytes(text)
     with pytest.raises(svmcore.InputError, match=r"part .*b\.npz is a damaged \.npz file"):
         train_linear(str(tmp_path / "*.npz"))
+    np.savez(tmp_path / "b.npz", X=X[:50], y=y[:50])
+    whole = (tmp_path / "b.npz").read_bytes()
+    (tmp_path / "b.npz").write_bytes(whole[:1000] + bytes([whole[1000] ^ 255]) + whole[1001:])
+    with pytest.raises(svmcore.InputError, match=r"part .*b\.npz is a damaged file \(BadZipFile: Bad CRC-32"):
+        train_linear(str(tmp_path / "*.npz"))
     np.savez(tmp_path / "b.npz", X=X, y=np.array([None] * 100))
     with pytest.raises(svmcore.InputError, match=r"part .*b\.npz: y holds Python objects, which are never unpickled"):
         train_linear(str(tmp_path / "*.npz"))
+
+
+@pytest.mark.parametrize(("name", "text"), [("X", b""), ("X", b"no array"), ("y", b"\x93NUMPY"), ("X", None)])
+def test_a_broken_array_is_named(tmp_path, name, text):
+    X, y = overlapping(100)
+    for each, array in (("X", X), ("y", y)):
+        np.save(tmp_path / f"{each}.npy", array)
+    file = tmp_path / f"{name}.npy"
+    file.write_bytes(file.read_bytes()[:300] if text is None else text)
+    with pytest.raises(svmcore.InputError, match=rf"part .*{name}\.npy is a damaged file \(ValueError: (?!.*unsafe)"):
+        train_linear([tmp_path / "X.npy"], [tmp_path / "y.npy"])
+
+
+def test_a_broken_table_is_named(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "a.parquet").write_bytes(b"PAR1" + bytes(99))
+    with pytest.raises(svmcore.InputError, match=r"part .*a\.parquet is a damaged file \(ArrowInvalid"):
+        train_linear(tmp_path / "a.parquet", label="y")
 
 
 def test_a_checkpoint_among_the_parts_is_refused(tmp_path):

@@ -9,15 +9,15 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
-import struct
-import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.format import open_memmap
 
-from svmcore._errors import InputError
+from svmcore._errors import InputError, SVMError
 from svmcore.base.door import entered
 from svmcore.data import load_data
 from svmcore.data.arrow import pyarrow
@@ -25,7 +25,6 @@ from svmcore.distributed.parts import Held, Piece
 from svmcore.models.archive import Archive
 from svmcore.problem import border
 
-_ZIP_HEADER = 30  # bytes of a member's own header, without its name and its extra field
 _ROWS = 50_000  # rows of a part where nobody says
 _MOST = 64  # parts, then
 
@@ -51,26 +50,38 @@ class File(NamedTuple):
 
     def read(self) -> Piece:
         """The rows."""
-        try:
-            return self._read()
-        except FileNotFoundError:
-            raise InputError(
-                f"part {self.name} is gone: there is no such file any more; put it back, or leave it out"
-            ) from None
-        except OSError as error:
-            raise InputError(f"part {self.name} cannot be read: {error}") from None
+        with _reading(self.name):
+            if self.group is not None:
+                return _row_group(self.path, self.group, self.label, self.weight)
+            if self.path.endswith(".npy"):
+                X, y, weight = map(_of_name, (self.path, self.y, self.weight))
+                return Piece(X, y, weight)
+            if self.path.endswith(".npz"):
+                return _archive(self.path)
+            return Piece(*load_data(self.path, label=-1 if self.label is None else self.label))
 
-    def _read(self) -> Piece:
-        if self.group is not None:
-            return _row_group(self.path, self.group, self.label, self.weight)
-        if self.path.endswith(".npy"):
-            y = np.load(self.y, mmap_mode="r") if isinstance(self.y, str) else self.y
-            weight = np.load(self.weight) if isinstance(self.weight, str) else self.weight
-            return Piece(np.load(self.path, mmap_mode="r"), y, weight)
-        if self.path.endswith(".npz"):
-            return _archive(self.path)
-        X, y = load_data(self.path, label=-1 if self.label is None else self.label)
-        return Piece(X, y)
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """What goes wrong while a part is read, in words that name it."""
+    try:
+        yield
+    except (SVMError, MemoryError):
+        raise
+    except FileNotFoundError:
+        raise InputError(f"part {name} is gone: there is no such file any more; put it back, or leave it out") from None
+    except OSError as error:
+        raise InputError(f"part {name} cannot be read: {error}") from None
+    except Exception as error:  # whatever a damaged file sets off
+        raise InputError(f"part {name} is a damaged file ({type(error).__name__}: {error})") from None
+
+
+def _of_name(given: Any) -> Any:
+    """The array in a file, mapped."""
+    if not isinstance(given, str):
+        return given
+    with _reading(given):
+        return open_memmap(given, "r")
 
 
 def _archive(path: str) -> Piece:
@@ -82,23 +93,8 @@ def _archive(path: str) -> Piece:
         if "X" not in archive:
             return Piece(*load_data(path))
         y, weight = (archive.array(name) if name in archive else None for name in ("y", "sample_weight"))
-        mapped = _mapped(path)
+        mapped = archive.mapped("X", path)
         return Piece(archive.array("X") if mapped is None else mapped, y, weight)
-
-
-def _mapped(path: str) -> Any:
-    """X of an archive as it is on disk, where it is not compressed."""
-    with zipfile.ZipFile(path) as archive, archive.open("X.npy") as member, open(path, "rb") as file:
-        info = archive.getinfo("X.npy")
-        version = np.lib.format.read_magic(member)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read(member)
-        if info.compress_type != zipfile.ZIP_STORED or fortran or dtype.kind not in "biuf" or 0 in shape:
-            return None
-        file.seek(info.header_offset)
-        name, extra = struct.unpack("<HH", file.read(_ZIP_HEADER)[-4:])
-        offset = info.header_offset + _ZIP_HEADER + name + extra + member.tell()
-    return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape)
 
 
 def _row_group(path: str, group: int, label: Any, weight: Any) -> Piece:
@@ -134,7 +130,8 @@ def _of_files(names: list[str], y: Any, label: Any, weight: Any) -> list[Any]:
         if name.endswith((".parquet", ".pq")):
             if not isinstance(label, str):
                 raise InputError(f"{name} is a parquet file; name the column of its labels with label=")
-            groups = pyarrow("parquet").ParquetFile(name).num_row_groups
+            with _reading(name):
+                groups = pyarrow("parquet").ParquetFile(name).num_row_groups
             found += [File(name, None, label, weight, group) for group in range(groups)]
             continue
         if name.endswith(".npy") and (y is None or len(y) != len(names)):

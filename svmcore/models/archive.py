@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import struct
 import sys
 import zipfile
 import zlib
@@ -27,6 +28,7 @@ from svmcore.kernel.table import name_of
 FREE, RATIO = 1 << 26, 100
 _PIECE = 1 << 20  # bytes handled at a time: Ctrl-C is heard between them
 _LONGEST_HEADER = 10_000  # bytes: numpy believes no longer one, either
+_ZIP_HEADER = 30  # bytes of a member's own header, without its name and its extra field
 _PROBES = 8  # pieces whose compression is tried
 _NUMBERED = ("linear", "poly", "sigmoid", "rbf", "laplacian", "precomputed")
 """Kernels as older files numbered them. Never changed: files of today have names."""
@@ -118,6 +120,21 @@ class Archive:
             raise
         except Exception as error:
             raise self._damage(error) from None
+
+    def mapped(self, key: str, path: str) -> Array | None:
+        """An array as it is on disk, in the file of this path, where it is numbers that are stored as they are; else None."""
+        info = self._members[key]
+        with self._zip.open(info) as member:
+            shape, fortran, dtype = self._header(key, member, "biufSU")
+            offset = info.header_offset + _ZIP_HEADER + member.tell()
+        size = math.prod(shape) * dtype.itemsize
+        stored = info.compress_type == zipfile.ZIP_STORED and not fortran and dtype.kind in "biuf"
+        if not stored or not 0 < size <= info.file_size:
+            return None
+        with open(path, "rb") as file:
+            file.seek(info.header_offset + _ZIP_HEADER - 4)
+            offset += sum(struct.unpack("<HH", file.read(4)))  # the lengths of its name and of its extra field
+        return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape)
 
     def _damage(self, error: Exception) -> InputError:
         reason = str(error).split("\n")[0][:100]
