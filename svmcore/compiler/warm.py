@@ -32,7 +32,7 @@ from svmcore.solvers.small import MOST_POINTS
 from svmcore.train.certificates import certificate
 from svmcore.train.classes import train_classes
 from svmcore.train.functions import train_svc, train_svr
-from svmcore.train.heads import Aim, Head, solved
+from svmcore.train.heads import EXACT_ROWS, Aim, Head, solved
 
 KERNELS: tuple[KernelName, ...] = ("rbf", "linear", "poly", "sigmoid", "laplacian")
 CHOICES = ("fit", "path", "all")
@@ -207,6 +207,7 @@ def _fit_works() -> Iterator[Work]:
     yield lambda: train_svc(wide, y, 1.0, kernel="linear", solver="coordinate", fit_intercept=False)
     yield lambda: train_svc(X, y, nu=0.3)
     yield lambda: _few_rows(X, y)
+    yield _many_words
     yield lambda: train_svc(X, y, 1.0, fit_intercept=False, solver="block")
     yield lambda: train_svr(X, X[:, 0], 1.0, solver="block")
     yield lambda: train_svc(wide, y, 1.0, solver="block")
@@ -221,8 +222,21 @@ def _several(X: Any, kernel: KernelName) -> None:
 
 def _few_rows(X: Any, y: Any) -> None:
     """A linear machine in one call."""
-    head = Head(svc(np.where(y == y[0], 1.0, -1.0), np.ones(len(y)), "squared_hinge", False), None, Terms(1.0, None))
-    solved(X, [head], tau=1.0, goal=Aim(_GAP, _GAP, 100), control=new_control("fit", None, None, 0))
+    _linear(X, [y == y[0]])
+
+
+def _many_words() -> None:
+    """Linear machines that share the passes over sparse rows, so many that they are not found by factors."""
+    n = EXACT_ROWS + 1
+    numbers = np.arange(n, dtype=np.int32)
+    X = csr_matrix((np.ones(n), numbers, np.arange(n + 1, dtype=np.int32)), (n, n + 1))
+    _linear(X, [numbers % 3 == k for k in range(3)])
+
+
+def _linear(X: Any, classes: list[Any]) -> None:
+    costs, terms = np.ones(X.shape[0]), Terms(1.0, None)
+    heads = [Head(svc(np.where(own, 1.0, -1.0), costs, "squared_hinge", False), None, terms) for own in classes]
+    solved(X, heads, tau=1.0, goal=Aim(_GAP, _GAP, 100), control=new_control("fit", None, None, 0))
 
 
 def _exercise(X: Any, y: Any, kernel: KernelName) -> None:

@@ -266,9 +266,15 @@ def measured(
     if len(support):
         rows.add(support, losses.z[support], sums)
         f = rows.times(sums)
+    there, found = assessed(losses, sums, f, squared)
+    return there, sums, found
+
+
+def assessed(losses: Losses, sums: FloatArray, f: FloatArray, squared: bool) -> tuple[Losses, Measures]:
+    """`measured` where X'z and f = X X'z are known."""
     there = losses._replace(f=f)
     loss, excess = gap_terms(there, squared)
-    return there, sums, Measures(0.5 * float(sums @ sums) + loss, excess, violation(there, squared, free=False))
+    return there, Measures(0.5 * float(sums @ sums) + loss, excess, violation(there, squared, free=False))
 
 
 def violation(losses: Losses, squared: bool, *, free: bool) -> float:

@@ -45,7 +45,7 @@ def run(task: SolverTask) -> Raw:
         return Raw(start, watch.status or Status.LIMITED, 0, watch.table)
     X, constant = found
     rows = SparseFeatures(X if is_sparse(X) else csr_array(X), constant)
-    descent = Descent(rows, losses_from(qp, K.n), squared=bool(qp.diag.any()), seed=seed)
+    descent = Descent(rows, [losses_from(qp, K.n)], squared=bool(qp.diag.any()), seed=seed)
     watch.machine = descent
     if start.any():
         descent.begin(np.bincount(qp.point, start, K.n).astype(np.float64))
@@ -58,10 +58,10 @@ def run(task: SolverTask) -> Raw:
         return criterion.met(qp, beta, fresh_residual(qp, K, beta))
 
     goal = FIRST
-    status = solve(descent, Enough(goal), most, watch)
+    (status,) = solve(descent, [Enough(goal)], most, watch)
     while status is Status.CONVERGED and not met():
         goal *= CLOSER
-        status = solve(descent, Enough(goal), most, watch) if goal > LEAST else Status.PRECISION
+        (status,) = solve(descent, [Enough(goal)], most, watch) if goal > LEAST else [Status.PRECISION]
     if status is Status.MAX_ITER and max_iter < 0:
         status = Status.LIMITED
     return Raw(variables(qp, descent.best), watch.status or status, descent.steps, watch.table)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Later, Solution, Terms
 from svmcore.problem.certify import Certificate, certificate
 from svmcore.problem.columns import Columns
+from svmcore.simd.rows import GROUP
 from svmcore.solvers import _coordinate, _lasso, _newton
 from svmcore.solvers._factors import gram_factor
 from svmcore.solvers._newton_jit import Losses, Surprises, Workspace, dense_machine
@@ -29,6 +31,7 @@ from svmcore.solvers._newton_jit import Losses, Surprises, Workspace, dense_mach
 # the rows; and with one of the rows where these are at most MOST_ROWS, and fewer. Sparse rows of more features take sweeps,
 # unless they are so few, EXACT_ROWS, that their machines are found to rounding.
 MOST_FEATURES, MOST_DENSE, MOST_ROWS, EXACT_ROWS = 1000, 2500, 2000, 200
+MOST_SHARED = 500_000  # rows: what a group keeps of them fills a quarter of a gigabyte then
 FEW = 600_000  # operations of a Gram matrix that are over before Python has asked for it
 
 
@@ -66,16 +69,18 @@ def solved(
         return None
     kernel = Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 3, tau * tau)
     columns = Columns(X.shape[1])
-    solutions, weights = [], np.empty((len(heads), X.shape[1]))
+    solutions: list[Solution] = []
+    weights = np.empty((len(heads), X.shape[1]))
     with control, one_blas_thread, np.errstate(all="ignore"):
-        for k, head in enumerate(heads):
+        for group in engine.groups(heads):
             begin = time.perf_counter()
-            found = engine.solve(head.qp, goal, control)
+            found = engine.solve([head.qp for head in group], goal, control)
             if found is None:
                 return None
-            made = _solution(X, tau, head, kernel, columns, found, time.perf_counter() - begin, training)
-            solutions.append(made)
-            weights[k] = found.sums[:-1]
+            seconds = (time.perf_counter() - begin) / len(group)
+            for head, one in zip(group, found, strict=True):
+                weights[len(solutions)] = one.sums[:-1]
+                solutions.append(_solution(X, tau, head, kernel, columns, one, seconds, training))
     _speak(solutions)
     return solutions, weights
 
@@ -141,8 +146,13 @@ class Steps:
     def __init__(self, X: Any, tau: float) -> None:
         self.rows = _newton.rows_of(X, tau)
 
-    def solve(self, qp: DualQP, goal: Aim, control: Control) -> HeadFound | None:
-        """One machine; None where rounding stands before the goal."""
+    def groups(self, heads: Sequence[Head]) -> list[Sequence[Head]]:
+        """The machines that are found together."""
+        return [[head] for head in heads]
+
+    def solve(self, qps: Sequence[DualQP], goal: Aim, control: Control) -> list[HeadFound] | None:
+        """A group of machines; None where rounding stands before the goal."""
+        (qp,) = qps
         losses = _newton.losses_from(qp, self.rows.n)
         machine = self._machine(losses, bool(qp.diag.any()), control)
         wanted = self._goal(qp, goal)
@@ -150,11 +160,13 @@ class Steps:
         if status is not Status.CONVERGED:
             machine.take(machine.best)
         sums, measures = self._measured(machine)
-        if status is Status.PRECISION:
-            if not (wanted if goal.sharp == goal.gap else _newton.Enough(goal.gap)).met(measures):
-                return None
-            status = Status.CONVERGED
-        return HeadFound(losses.z, sums, measures, control.reason() or status, machine.steps, self.name)
+        end = _end(status, wanted, goal, measures)
+        return None if end is None else [self._found(losses, sums, measures, control.reason() or end, machine.steps)]
+
+    def _found(
+        self, losses: Losses, sums: FloatArray, measures: _newton.Measures, status: Status, steps: int
+    ) -> HeadFound:
+        return HeadFound(losses.z, sums, measures, status, steps, self.name)
 
     def _measured(self, machine: Any) -> tuple[FloatArray, _newton.Measures]:
         """X'z and how good it is, from the data."""
@@ -191,10 +203,11 @@ class FewSteps(Steps):
         self._vectors, self._matrices = np.empty((4, d)), np.empty((2, d, d))
         self._held = np.empty(n, np.int8)
 
-    def solve(self, qp: DualQP, goal: Aim, control: Control) -> HeadFound | None:
+    def solve(self, qps: Sequence[DualQP], goal: Aim, control: Control) -> list[HeadFound] | None:
         """One machine; None where rounding stands before the goal."""
         if control.reason() is not None:
-            return super().solve(qp, goal, control)
+            return super().solve(qps, goal, control)
+        (qp,) = qps
         rows, losses, squared = self.rows, _newton.losses_from(qp, self.rows.n), bool(qp.diag.any())
         for given in (self._vectors, self._matrices, self._held):
             given[...] = 0
@@ -207,8 +220,8 @@ class FewSteps(Steps):
         )
         found = _newton.Measures(*measures)
         if not found.gap <= goal.gap * found.primal:
-            return super().solve(qp, goal, control)
-        return HeadFound(losses.z, sums.copy(), found, Status.CONVERGED, steps, self.name)
+            return super().solve(qps, goal, control)
+        return [self._found(losses, sums.copy(), found, Status.CONVERGED, steps)]
 
 
 class WideSteps(Steps):
@@ -224,19 +237,42 @@ class WideSteps(Steps):
 
 
 class Sweeps(Steps):
-    """Dual coordinate descent over sparse rows of many features."""
+    """Dual coordinate descent over sparse rows of many features, which several machines read together."""
 
     name = "coordinate"
 
-    def _machine(self, losses: Losses, squared: bool, control: Control) -> Any:
+    def groups(self, heads: Sequence[Head]) -> list[Sequence[Head]]:
+        """Groups of the same length, nearly. What they are does not depend on who is free to work."""
+        k = len(heads)
+        if self.rows.n > MOST_SHARED:
+            return super().groups(heads)
+        parts = -(-k // GROUP)
+        edges = [k * part // parts for part in range(parts + 1)]
+        return [heads[first:last] for first, last in pairwise(edges)]
+
+    def solve(self, qps: Sequence[DualQP], goal: Aim, control: Control) -> list[HeadFound] | None:
+        """A group of machines; None where rounding stands before the goal of one."""
         assert isinstance(self.rows, _newton.SparseFeatures)
-        return _coordinate.Descent(self.rows, losses, squared=squared)
+        losses = [_newton.losses_from(qp, self.rows.n) for qp in qps]
+        wanted = [self._goal(qp, goal) for qp in qps]
+        descent = _coordinate.Descent(self.rows, losses, squared=bool(qps[0].diag.any()))
+        ends = _coordinate.solve(descent, wanted, goal.max_iter, lambda: control.reason() is not None)
+        solved = []
+        for h, measures in enumerate(descent.found):
+            status = _end(ends[h], wanted[h], goal, measures)
+            if status is None:
+                return None
+            status = status if status.ok else control.reason() or status
+            solved.append(self._found(losses[h], descent.sums[h], measures, status, descent.took(h)))
+        return solved
 
-    def _measured(self, machine: Any) -> tuple[FloatArray, _newton.Measures]:
-        return machine.sums, machine.found  # measured when the sweeps ended
 
-    def _run(self, machine: Any, goal: _newton.Enough, most: int, control: Control) -> Status:
-        return _coordinate.solve(machine, goal, most, lambda: control.reason() is not None)
+def _end(status: Status, wanted: _newton.Enough, goal: Aim, found: _newton.Measures) -> Status | None:
+    """How a machine ended; None where rounding stood before the goal."""
+    if status is not Status.PRECISION:
+        return status
+    met = (wanted if goal.sharp == goal.gap else _newton.Enough(goal.gap)).met(found)
+    return Status.CONVERGED if met else None
 
 
 def _engine(X: Any, tau: float) -> Steps | None:
