@@ -58,7 +58,9 @@ TOLD = 8
 
 INNER_TOL = 0.7  # pair steps end at this share of the tolerance
 NOISE = 2e-6  # pair steps in float32 cannot bring the violation below this share of itself
-CRAWL = 10  # so many pair steps a row, and the active set takes over
+# So many pair steps a row, and the active set takes over. It refactors its face, so that it costs less where rows are few:
+# of n rows n / CRAWL_ROWS, in these limits.
+LEAST_CRAWL, MOST_CRAWL, CRAWL_ROWS = 4, 10, 16
 SURE = 2.0  # a decision value within so many violations of the threshold is not certain
 SHARP = 1e-6  # then the task goes on to this tolerance
 MOST_ROUNDS = 40
@@ -282,30 +284,39 @@ def _from_zero(piece):
 
 
 @jit
+def _patience(n):
+    """How many pair steps a task may take before they count as crawling."""
+    return n * max(LEAST_CRAWL, min(MOST_CRAWL, n // CRAWL_ROWS))
+
+
+@jit
 def polished(matrices, piece, booth, tol, told):
     """Rounds of pair steps, and of the active set where these crawl, from the float64 residual. In place: piece, told."""
     n, rounds = piece.beta.shape[0], 0
-    budget = CRAWL * n
+    budget = _patience(n)
+    rested = 0.5 * budget  # after moves on faces, half of the patience is left
+    spent = min(told[STEPS], rested) if told[MOVES] > 0.0 else told[STEPS]
     while rounds < MOST_ROUNDS:
         high, low, _ = extremes(piece)
         violation = high - low
         if not violation > tol:
             break
         taken = 0
-        if told[STEPS] < budget:
+        if spent < budget:
             middle = 0.5 * (high + low)
             for t in range(n):
                 piece.values[t] = piece.v[t] - middle
                 set_mask(piece, t)
             stop = np.float32(max(INNER_TOL * tol, NOISE * violation))
-            taken = alone(matrices, piece, stop, np.int64(budget - told[STEPS]), first_look(matrices, piece))
+            taken = alone(matrices, piece, stop, np.int64(budget - spent), first_look(matrices, piece))
             repair(piece)
             told[STEPS] += taken
-        if taken == 0 or told[STEPS] >= budget:
+            spent += taken
+        if taken == 0 or spent >= budget:
             residual(matrices, piece, booth)
             told[MOVES] += on_faces(matrices, piece, booth, FACE_TOL * tol, 2 * n)
             repair(piece)
-            told[STEPS] = min(told[STEPS], 0.5 * budget)
+            spent = min(spent, rested)
         residual(matrices, piece, booth)
         rounds += 1
     told[ROUNDS] += rounds
@@ -424,7 +435,7 @@ def _ended(matrices, crowd, booth, tol, certain, task, g, harvest):
 def _run_group(matrices, crowd, booth, tol, inverse, certain, first, count, seen, harvest):
     """Solve and measure some tasks, at most `TOGETHER`. In place: booth, harvest."""
     pending, epsilon = begin_group(matrices, crowd, booth, inverse, first, count, seen), crowd.epsilon
-    stop, most = np.float32(INNER_TOL * tol), CRAWL * crowd.values.shape[1]
+    stop, most = np.float32(INNER_TOL * tol), _patience(crowd.values.shape[1])
     in_pairs(matrices, matrices, booth, pending, epsilon, stop, most)
     for k in range(pending):
         repair(task_of(booth, booth.todo[k], epsilon))
@@ -489,7 +500,7 @@ def _run_two(matrices, others, crowd, booth, tol, certain, first, count, harvest
         add_rows(own.single, booth.rows, way, n, booth.values[g])
         _stands(crowd, booth, g)
         booth.todo[g] = g
-    in_pairs(matrices, others, booth, count, epsilon, np.float32(INNER_TOL * tol), CRAWL * n)
+    in_pairs(matrices, others, booth, count, epsilon, np.float32(INNER_TOL * tol), _patience(n))
     for g in range(count):
         own, piece = matrices if g == 0 else others, task_of(booth, g, epsilon)
         repair(piece)
