@@ -73,7 +73,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("options", CASES, ids=str)
+@pytest.mark.parametrize("options", CASES, ids=[*map(str, CASES[:-1]), "a function"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_every_machine_is_what_it_is_alone(options, weighted):
     weights = RNG.integers(1, 3, len(X)) * 1.0 if weighted else None
