@@ -96,3 +96,13 @@ def descend_l1(X: np.ndarray, y: np.ndarray, costs: np.ndarray) -> np.ndarray:
         if np.abs(w - before).max() <= 1e-13 * np.abs(w).max(initial=1e-300):
             break
     return w
+
+
+def liblinear(machine, row, X, y, costs, loss, intercept):
+    """LIBLINEAR's objective of one row of an estimator's weights, by its definition; `y` is 1 for the row's own class."""
+    weights = np.atleast_2d(machine.coef_)
+    w, b = weights[row], np.broadcast_to(np.ravel(machine.intercept_), len(weights))[row] / (intercept or 1.0)
+    f = X @ w + (intercept or 0.0) * b
+    short = np.maximum(0.0, np.abs(y - f) - 0.2 if "epsilon" in loss else 1.0 - np.where(y == 1, 1.0, -1.0) * f)
+    size = np.abs(w).sum() + abs(b) if loss == "l1" else 0.5 * (w @ w + b * b)
+    return float(size + costs @ (short**2 if loss == "l1" or loss.startswith("squared") else short))

@@ -420,19 +420,10 @@ def test_nobody_has_a_lower_objective_than_liblinears_tightest(loss, intercept):
             ours = getattr(svmcore, kind)(tol=1e-9 if dual else 1e-7, **words).fit(rows, target, weights)
             theirs = getattr(svm, kind)(tol=1e-10, max_iter=5000, dual=dual, random_state=0, **words)
             theirs.fit(X, target, weights)
-        mine, best = (of_liblinear(one, X, target, C * weights, loss, intercept) for one in (ours, theirs))
+        mine, best = (oracle.liblinear(one, 0, X, target, C * weights, loss, intercept) for one in (ours, theirs))
         assert mine <= best * (1.0 + 1e-8) + 1e-12, seed
         (found,) = ours._fitted.machines
         rounding = abs(found.gap) < 1e-10 * C * weights.sum()  # which sends a machine to another solver
         assert found.solver == ("lasso" if loss == "l1" else "newton") or rounding, seed
         assert found.relative_gap > WORST or abs(found.gap) < 1e-12, seed
         assert ours.converged_ or found.relative_gap < 1e-6, seed
-
-
-def of_liblinear(machine, X, y, costs, loss, intercept):
-    """LIBLINEAR's objective, by its definition."""
-    w, b = np.ravel(machine.coef_), float(np.ravel(machine.intercept_)[0]) / (intercept or 1.0)
-    f = X @ w + (intercept or 0.0) * b
-    short = np.maximum(0.0, np.abs(y - f) - 0.2 if "epsilon" in loss else 1.0 - np.where(y == 1, 1.0, -1.0) * f)
-    size = np.abs(w).sum() + abs(b) if loss == "l1" else 0.5 * (w @ w + b * b)
-    return float(size + costs @ (short**2 if loss == "l1" or loss.startswith("squared") else short))

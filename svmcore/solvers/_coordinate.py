@@ -99,16 +99,15 @@ class Descent:
     def look(self) -> None:
         """Measure, and let those resting rows count again that are not at the optimum of a machine."""
         self._measure()
-        rest = self.order[self.count :]
-        if len(rest):
-            pull = np.empty(self.rows.n)
-            moves = np.zeros(len(rest), bool)
-            for h in self.live:
+        rest, pull = self.order[self.count :], np.empty(self.rows.n)
+        moves = np.zeros(len(rest), bool)
+        for h in self.live:
+            if not (self.awake >> h & 1).all():
                 _newton_jit.violations(self.there[h], self.squared, pull)
                 self.awake[pull > 0.0] |= 1 << h
                 moves |= pull[rest] > 0.0
-            self.order[self.count :] = np.concatenate([rest[moves], rest[~moves]])
-            self.count += int(np.count_nonzero(moves))
+        self.order[self.count :] = np.concatenate([rest[moves], rest[~moves]])
+        self.count += int(np.count_nonzero(moves))
         for h in self.live:
             out = self.tally[h, : loops.OUTER + 1]
             np.maximum(out, self.found[h].violation, out=out)
