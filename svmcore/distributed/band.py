@@ -47,7 +47,7 @@ CLOSE = 1e-8  # relative gap at which a run ends; one that stands still may be l
 ROOM = 1e-6  # share of its boxes that a band must be away from having no room for the balance of the classes
 DRIFT = 1e-9  # relative error of w by which sums may drift from one pass to the next
 STILL = 1e-12  # relative change of (w, bias) at which Newton's steps end
-_NO_PASS = (stages.census, stages.rooms, stages.spread, stages.heap, stages.slope, stages.move, stages.take)
+_NO_PASS = (stages.census, stages.rooms, stages.heap, stages.slope, stages.move, stages.take)
 _SEARCHES = 3  # so many searches along a line, each in the best bin of the one before
 
 
@@ -156,14 +156,21 @@ class Bands:
         raise Fruitless(f"{MOST_ROUNDS} rounds were not enough")
 
     def _smooth(self, at: _Centre, fresh: bool) -> ExactPoint:
-        """Newton's steps of a squared loss, from a sample or from where a checkpoint stands."""
+        """Newton's steps of a squared loss, from a sample or a checkpoint, with the variables as (w, bias) wants them."""
         if self.stop():
             raise Halted
         if fresh:
             at = self._solve(*self._take(at, 1.0), at, False)[0]
             self.keep(at)
         self.steps += 1
-        found = self.polish(at.w, at.bias, NEWTON_STEPS)
+        w, bias = at.w, at.bias
+        for _ in range(NEWTON_STEPS):
+            dw, db = self._newton(self.turn_all(stages.respond, w, bias), w)
+            size = 1.0 + float(np.abs(w).max(initial=0.0)) + abs(bias)
+            w, bias = w + dw, bias + db
+            if max(float(np.abs(dw).max(initial=0.0)), abs(db)) <= STILL * size or self.stop():
+                break
+        found = self.measure(self.turn_all(stages.respond, w, bias).columns[1])
         self._tell(found, [])
         if found.at.violation <= self.problem.tol:
             return found
@@ -344,38 +351,20 @@ class Bands:
         """The exact point with sum(beta) = 0, as far as it has the room: what a run that is stopped has."""
         total, below, above = self.total(stages.rooms).totals.tolist()
         room = below if total > 0.0 else above
-        if self.equality and room > abs(total):
-            self.turn(stages.spread, [(total / room,)] * len(self.parts))
-        return self.exact()
-
-    def exact(self) -> ExactPoint:
-        """The certificate of the exact point."""
-        at = self.total(stages.weight)
+        at = self.turn_all(stages.spread, total / room if self.equality and room > abs(total) else 0.0)
         return self.unless_off(self.measure(at.columns[0]), *at.totals.tolist())
 
-    def _newton(self, sums: Sums, right: FloatArray, surplus: float) -> tuple[FloatArray, float]:
+    def _newton(self, sums: Sums, w: FloatArray) -> tuple[FloatArray, float]:
         """The step of (w, bias) by a normal matrix; none where it is singular to rounding."""
-        d, bordered = len(right), int(self.equality)
+        d, bordered = len(w), int(self.equality)
         system = np.zeros((d + bordered, d + bordered))
         system[:d, :d] = sums.gram
         system.flat[: d * (d + bordered) : d + bordered + 1] += 1.0
         system[d:, :d] = sums.columns[0]
         system[d:, d:] = sums.totals[0]
-        solution, failed = lapack.dposv(system, np.append(right, [surplus] * bordered), lower=1)[1:]
-        if failed:
-            return np.zeros(d), 0.0
-        return solution[:d], float(solution[d:].sum())
-
-    def polish(self, w: FloatArray, bias: float, most: int) -> ExactPoint:
-        """Squared losses: Newton's steps on (w, bias) with the variables as these want them."""
-        for _ in range(most):
-            at = self.turn_all(stages.respond, w, bias)
-            dw, db = self._newton(at, at.columns[1] - w, float(at.totals[1]))
-            size = 1.0 + float(np.abs(w).max(initial=0.0)) + abs(bias)
-            w, bias = w + dw, bias + db
-            if max(float(np.abs(dw).max(initial=0.0)), abs(db)) <= STILL * size or self.stop():
-                break
-        return self.measure(self.turn_all(stages.respond, w, bias).columns[1])
+        right = np.append(sums.columns[1] - w, [sums.totals[1]] * bordered)
+        solution, failed = lapack.dposv(system, right, lower=1)[1:]
+        return (np.zeros(d), 0.0) if failed else (solution[:d], float(solution[d:].sum()))
 
 
 def _state(turned: tuple[Any, Any]) -> Any:

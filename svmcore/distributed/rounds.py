@@ -52,30 +52,6 @@ CROWDED = 0.5  # share of variables that could decide from which all are compute
 CHEAP = 2e9  # features of kernel values that the exact certificate may cost in any case
 
 
-class _Seen:
-    """Rows the master has asked for, by name."""
-
-    def __init__(self) -> None:
-        self.names: IntArray = np.empty(0, np.int64)
-        self.X: Any = None
-
-    def missing(self, names: IntArray) -> IntArray:
-        """Those that it does not have."""
-        return np.setdiff1d(names, self.names)
-
-    def put(self, names: IntArray, blocks: list[Any]) -> None:
-        """Add rows; `names` are sorted, as the blocks are."""
-        if not len(names):
-            return
-        rows = scan.stacked(blocks if self.X is None else [self.X, *blocks])
-        order = np.argsort(np.concatenate([self.names, names]), kind="stable")
-        self.X, self.names = rows[order], np.concatenate([self.names, names])[order]
-
-    def get(self, names: IntArray) -> Any:
-        """Rows that are here."""
-        return self.X[np.searchsorted(self.names, names)]
-
-
 class Whereabouts(NamedTuple):
     """Where all parts stand, and what they have said of it together."""
 
@@ -98,7 +74,8 @@ class Rounds:
         self.convex = is_positive(self.task.kernel)  # else the steps of groups may add up to more than they promise
         self.bent = False  # a step has met negative curvature
         self.moved = self.moved_single = 0.0  # sum of |coefficients| that went into the fields, and those by float32
-        self.seen = _Seen()
+        self.seen: IntArray = np.empty(0, np.int64)  # names of rows that the master has asked for
+        self.X: Any = None  # and these
         self.rounds: list[Round] = []
         self.rows_moved = self.bytes_up = self.bytes_down = 0
         self.previous: IntArray = np.empty(0, np.int64)
@@ -145,8 +122,8 @@ class Rounds:
 
     def _check(self, betas: list[Any]) -> None:
         """Refuse a checkpoint whose point is not one of this problem."""
-        found = self.engine.run(scan.balance, list(zip(self.parts, betas, strict=True)))
-        outside, total, size = self.engine.total(found).totals.tolist()
+        found = self.engine.total(self.engine.run(scan.balance, self.pairs(betas)))
+        outside, total, size = found.totals.tolist()
         if outside or (self.task.equality and abs(total) > BALANCE * size):
             raise InputError(
                 f"checkpoint={self.problem.ledger.path!r} holds a point that this problem does not allow; "
@@ -156,11 +133,8 @@ class Rounds:
     def sum_up(self, betas: list[Any], *, exact: bool) -> None:
         """Compute all fields from all supports: the one exchange of everybody with everybody."""
         engine = self.engine
-        supports = engine.run(scan.support, list(zip(self.parts, betas, strict=True)))
-        words = (exact, engine.n_threads)
-        states = engine.run(
-            scan.begin, [(part, beta, *words, *supports) for part, beta in zip(self.parts, betas, strict=True)]
-        )
+        words = (exact, engine.n_threads, *engine.run(scan.support, self.pairs(betas)))
+        states = engine.run(scan.begin, [(*pair, *words) for pair in self.pairs(betas)])
         first = self.survey(states, 0.0, 1, self.previous)
         size = float(first.sums.totals[COUNT])
         self.exact, self.moved, self.moved_single = exact, size, 0.0 if exact else size
@@ -204,9 +178,9 @@ class Rounds:
         """Round after round."""
         best, since, lowest = np.inf, 0, -np.inf
         while True:
-            stand, at = self.stand, self.stand.at
+            at = self.stand.at
             self.problem.say(self.first_round + len(self.rounds), "", at)
-            if at.violation <= self.goal(stand):
+            if at.violation <= self.goal():
                 return Status.CONVERGED
             if self.control.check(len(self.rounds), at.violation, -at.dual) is not None:
                 raise Halted
@@ -214,7 +188,7 @@ class Rounds:
             best = min(best, at.violation)
             fell = at.dual < lowest - RISE * abs(lowest)
             lowest = max(lowest, at.dual)
-            if not self.exact and (fell or self.blurred(stand) or since >= IDLE // 2):
+            if not self.exact and (fell or self.blurred() or since >= IDLE // 2):
                 self.refresh()
                 best, since, lowest = np.inf, 0, -np.inf
                 continue
@@ -222,30 +196,30 @@ class Rounds:
                 return Status.PRECISION if fell else Status.LIMITED
             if since and since % PATIENCE == 0:
                 self.growth *= GROWTH
-            self.round(stand)
+            self.round()
 
-    def goal(self, stand: Whereabouts) -> float:
+    def goal(self) -> float:
         """A violation by these fields at which the exact one is likely to be below the tolerance."""
         tol = self.problem.tol
-        return tol if self.exact else max(INNER_TOL * tol, tol - 2.0 * self.rounding(stand))
+        return tol if self.exact else max(INNER_TOL * tol, tol - 2.0 * self.rounding())
 
-    def rounding(self, stand: Whereabouts) -> float:
+    def rounding(self) -> float:
         """How far float32 products have moved the residual, typically at most."""
-        squares, diagonal = stand.sums.totals[COUNT + 1], stand.sums.high[2]
+        squares, diagonal = self.stand.sums.totals[COUNT + 1], self.stand.sums.high[2]
         return 0.0 if self.exact else float(ROUNDING * diagonal * np.sqrt(squares))
 
-    def blurred(self, stand: Whereabouts) -> bool:
+    def blurred(self) -> bool:
         """Whether float32 products hide what is left to do."""
-        noise = self.rounding(stand)
-        return noise > INNER_TOL * self.problem.tol and stand.at.violation <= max(self.problem.tol, CLOSE * noise)
+        noise, tol = self.rounding(), self.problem.tol
+        return noise > INNER_TOL * tol and bool(self.stand.at.violation <= max(tol, CLOSE * noise))
 
     def refresh(self) -> None:
         """All fields afresh in float64."""
         self.sum_up(self.engine.run(_beta, [(state,) for state in self.stand.states]), exact=True)
 
-    def round(self, stand: Whereabouts) -> None:
+    def round(self) -> None:
         """Choose, fetch, correct, tell everybody."""
-        engine, at, near = self.engine, stand.at, stand.near
+        engine, at, near = self.engine, self.stand.at, self.stand.near
         size = self.size(at.free)
         chosen, owner, groups = choose(near, at.bias, size, self.previous, len(self.rounds) if self.convex else None)
         self.crowded = groups > 1
@@ -262,14 +236,13 @@ class Rounds:
         change = engine.run(scan.changed, [(*told, self.asked_for(rows))])[0] if len(rows) else None
         self.previous = near.ids
         words = (change, self.exact, engine.n_threads)
-        states = engine.run(scan.advance, [(*pair, *words) for pair in self.pairs(stand.states)])
+        states = engine.run(scan.advance, [(*pair, *words) for pair in self.pairs(self.stand.states)])
         size_moved = float(np.abs(step).sum())
         self.moved += size_moved
         self.moved_single += 0.0 if self.exact else size_moved
         self.rows_moved += len(rows)
-        after = self.look(states, at.bias)
+        self.stand = self.look(states, at.bias)
         self.rounds.append(Round(self.problem.seconds, at.violation, at.free, at.dual, at.gap, len(rows), groups))
-        self.stand = after
         self.keep()
 
     def asked_for(self, names: IntArray) -> list[Any]:
@@ -277,12 +250,17 @@ class Rounds:
         owner = scan.owner_of(names)
         return self.engine.run(scan.fetch, [(self.parts[k], names[owner == k]) for k in np.unique(owner).tolist()])
 
-    def fetch(self, names: IntArray) -> None:
-        """Rows that the master has not seen."""
-        new = self.seen.missing(names)
-        blocks = self.engine.gather(self.asked_for(new))
-        self.bytes_up += sum(block.data.nbytes if is_sparse(block) else block.nbytes for block in blocks)
-        self.seen.put(new, blocks)
+    def fetched(self, names: IntArray) -> Any:
+        """Rows; those that the master has not seen come from their parts."""
+        new = np.setdiff1d(names, self.seen)
+        if len(new):
+            blocks = self.engine.gather(self.asked_for(new))
+            self.bytes_up += sum(block.data.nbytes if is_sparse(block) else block.nbytes for block in blocks)
+            rows = scan.stacked(blocks if self.X is None else [self.X, *blocks])
+            seen = np.concatenate([self.seen, new])
+            order = np.argsort(seen, kind="stable")
+            self.X, self.seen = rows[order], seen[order]
+        return self.X[np.searchsorted(self.seen, names)]
 
     def correct(self, near: Near, bias: float, owner: IntArray, groups: int, violation: float) -> FloatArray:
         """The best change of each group, `groups` times as careful."""
@@ -300,8 +278,7 @@ class Rounds:
         delta: FloatArray = np.zeros(len(near.ids))
         if groups == 1:
             control = PartControl(self.control, f"round {len(self.rounds)}, {len(owner)} variables")
-            self.fetch(names)
-            found = [scan.correct(self.seen.get(names), *tasks[0], control)]
+            found = [scan.correct(self.fetched(names), *tasks[0], control)]
             if self.control.reason() is not None:
                 raise Halted
         else:

@@ -157,15 +157,6 @@ class _Moments:
 # ---- exact points -----------------------------------------------------------------------------------------------------
 
 
-def weight(part: LinearPart, state: LinearState) -> Sums:
-    """(Z' beta, sum beta) of the exact point, and sum |beta|."""
-    moments = _Moments(part, 1, gram=False)
-    for _, here, Z in _blocks(part):
-        moments.add(Z, state.exact[None, here])
-    found = moments.sums()
-    return found._replace(totals=np.append(found.totals, np.abs(state.exact).sum()))
-
-
 def rooms(part: LinearPart, state: LinearState) -> Sums:
     """Of the exact point: sum beta, and the room below and above."""
     beta, qp = state.exact, part.qp
@@ -177,10 +168,14 @@ def _room(beta: FloatArray, bound: FloatArray) -> FloatArray:
         return np.asarray(np.abs(np.where(np.isfinite(bound), beta - bound, beta)))
 
 
-def spread(part: LinearPart, state: LinearState, share: float) -> tuple[LinearState, None]:
-    """Every variable gives this share of its room: below it where the share is positive."""
-    bound = part.qp.lower if share > 0.0 else part.qp.upper
-    return state._replace(exact=state.exact - share * _room(state.exact, bound)), None
+def spread(part: LinearPart, state: LinearState, share: float) -> tuple[LinearState, Sums]:
+    """Every variable gives this share of its room: below it where the share is positive. Z' beta, sum beta, sum |beta|."""
+    exact = state.exact - share * _room(state.exact, part.qp.lower if share > 0.0 else part.qp.upper)
+    moments = _Moments(part, 1, gram=False)
+    for _, here, Z in _blocks(part):
+        moments.add(Z, exact[None, here])
+    found = moments.sums()
+    return state._replace(exact=exact), found._replace(totals=np.append(found.totals, np.abs(exact).sum()))
 
 
 def measure(part: LinearPart, state: LinearState, w: FloatArray, bias: float) -> Sums:

@@ -264,7 +264,7 @@ def fit_kernel(problem: Setup, reason: str = "") -> PartsSolution:
     else:
         found = [Vectors(*part) for part in engine.gather(engine.run(scan.vectors, pairs))]
     stats = {
-        "passes": fit.rows_moved / max(proof.at.support, 1), "rows_moved": fit.rows_moved, "rows_seen": len(fit.seen.names),
+        "passes": fit.rows_moved / max(proof.at.support, 1), "rows_moved": fit.rows_moved, "rows_seen": len(fit.seen),
         "bytes_up": fit.bytes_up, "bytes_down": fit.bytes_down, "decisive": proof.decisive, "exact": proof.exact,
         "method": "rounds", "error": proof.error, "precision": "float64" if fit.exact else "float32",
     } | ({"estimated": True} if proof.estimated else {}) | ({"reason": reason} if reason else {})  # fmt: skip
