@@ -125,12 +125,6 @@ def blocks(X: Any, rows: int = BLOCK) -> Iterator[tuple[int, Any]]:
         yield first, block if is_sparse(block) else np.array(block)
 
 
-def _checksum(order: NDArray[Any], w: FloatArray, labels: NDArray[Any]) -> int:
-    """One of targets, or of the places of labels among `labels`, and weights."""
-    values = "\0".join(map(str, labels.tolist())).encode()
-    return zlib.crc32(w.tobytes(), zlib.crc32(order.tobytes(), zlib.crc32(values)))
-
-
 class Summary(NamedTuple):
     """What a first pass learns of a part."""
 
@@ -138,16 +132,13 @@ class Summary(NamedTuple):
     rows: int
     features: int
     sparse: bool
-    single: bool
     labels: NDArray[Any]  # the different labels, of a classifier
     counts: FloatArray  # the weight of each
     weight: float  # sum of the weights
     mean: FloatArray  # by column, weighted
     spread: FloatArray  # weighted sum of squares about it
-    size: float  # sum of |y|, of a regression
     given: bool  # whether the part has weights
-    positive: int  # rows with weight
-    checksum: int  # of labels, or targets, and weights
+    checksum: int  # of labels and their places among them, or targets, and weights
     names: tuple[str, ...] | None  # of the columns
 
 
@@ -200,11 +191,9 @@ def summary(source: Any, kind: str) -> Summary:
             )
         counts = np.bincount(codes, weights=w, minlength=len(labels)).astype(np.float64)
         order = codes.astype(np.int32)
-    return Summary(
-        source.name, n, d, is_sparse(X), not is_sparse(X) and X.dtype == np.float32, labels, counts, *moments,
-        float(np.abs(y).sum()) if kind == REGRESSION else 0.0, weight is not None, int(np.count_nonzero(w > 0.0)),
-        _checksum(order, w, labels), names,
-    )  # fmt: skip
+    checksum = zlib.crc32("\0".join(map(str, labels.tolist())).encode())
+    checksum = zlib.crc32(w.tobytes(), zlib.crc32(order.tobytes(), checksum))
+    return Summary(source.name, n, d, is_sparse(X), labels, counts, *moments, weight is not None, checksum, names)
 
 
 class Whole(NamedTuple):
