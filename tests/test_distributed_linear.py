@@ -196,6 +196,9 @@ def test_parquet_has_a_part_for_every_row_group(tmp_path):
     assert ours.rows == [400, 400, 400, 300]
     with pytest.raises(svmcore.InputError, match="no column 'klass'"):
         train_linear(tmp_path / "a.parquet", label="klass")
+    for words in ({"y": y}, {"sample_weight": np.ones(len(y))}):
+        with pytest.raises(svmcore.InputError, match="are columns; name them with label= and sample_weight="):
+            train_linear(tmp_path / "a.parquet", label="label", **words)
 
 
 def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
@@ -370,6 +373,38 @@ def test_a_broken_table_is_named(tmp_path):
         train_linear(tmp_path / "a.parquet", label="y")
 
 
+@pytest.mark.parametrize("form", ["npz", "svm", "npy"])
+def test_weights_beside_files_count(tmp_path, form):
+    X, y = overlapping(200)
+    weights = [np.linspace(0.0, 1.0, 100), np.linspace(1.0, 2.0, 100)]
+    files, labels = [tmp_path / f"{k}.{form}" for k in range(2)], None
+    for k, file in enumerate(files):
+        rows = X[k::2], (y[k::2] == "yes").astype(int)
+        if form == "npz":
+            np.savez(file, X=rows[0], y=rows[1])
+        elif form == "svm":
+            svmcore.save_data(file, *rows)
+        else:
+            np.save(file, rows[0])
+            np.save(tmp_path / f"y{k}.npy", rows[1])
+            labels = [tmp_path / "y0.npy", tmp_path / "y1.npy"]
+        np.save(tmp_path / f"w{k}", weights[k])
+    ours = train_linear(files, labels, sample_weight=weights)
+    named = train_linear(files, labels, sample_weight=str(tmp_path / "w?.npy"))
+    arrays = train_linear([(X[k::2], y[k::2], weights[k]) for k in range(2)])
+    assert ours.objective == named.objective
+    assert abs(ours.objective - arrays.objective) <= 1e-9 * abs(arrays.objective)
+    one = train_linear(files[0], None if labels is None else labels[0], sample_weight=weights[0])
+    assert abs(one.objective - train_linear([(X[::2], y[::2], weights[0])]).objective) <= 1e-9 * abs(one.objective)
+    with pytest.raises(
+        svmcore.InputError, match="X is 2 files; give sample_weight as a list of as many arrays or files"
+    ):
+        train_linear(files, labels, sample_weight=weights[0])
+    if form != "npy":
+        with pytest.raises(svmcore.InputError, match=r"part .*0\.\w+ holds y, and y is given as well"):
+            train_linear(files, [y[::2], y[1::2]])
+
+
 def test_a_checkpoint_among_the_parts_is_refused(tmp_path):
     X, y = overlapping(100)
     np.savez(tmp_path / "a.npz", X=X, y=y)
@@ -387,9 +422,7 @@ def test_messages_about_files(tmp_path):
         train_linear(str(tmp_path / "*.npz"))
     X, y = overlapping(100)
     np.save(tmp_path / "X.npy", X)
-    with pytest.raises(
-        svmcore.InputError, match=r"part .*X.npy has its labels or weights in .*y.npy, and there is no such"
-    ):
+    with pytest.raises(svmcore.InputError, match=r"part .*X.npy has its y in .*y.npy, and there is no such"):
         train_linear([tmp_path / "X.npy"], [tmp_path / "y.npy"])
     np.savez(tmp_path / "a.npz", X=X, y=y)
     gone = sources.sources(str(tmp_path / "a.npz"))[0]

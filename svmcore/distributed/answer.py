@@ -14,7 +14,7 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.base.html import html_table
 from svmcore.distributed.engine import Serial, dask_engine
-from svmcore.distributed.parts import Assignment, rows_of
+from svmcore.distributed.parts import Assignment, rows_of, stacked
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution, Terms
 from svmcore.problem.certify import Certificate, Certified
@@ -158,15 +158,8 @@ class PartsSolution(Certified, OfColumns):
         firsts = np.cumsum([0, *self.rows])
         support = np.concatenate([part.at + first for part, first in zip(self.vectors, firsts, strict=False)])
         coef = np.concatenate([part.coef for part in self.vectors])
-        blocks = [part.X for part in self.vectors if len(part.at)]
-        X: Any = np.zeros((0, self.n_features))
-        if blocks and is_sparse(blocks[0]):
-            from scipy import sparse
-
-            X = sparse.csr_matrix(sparse.vstack(blocks))
-        elif blocks:
-            X = np.concatenate(blocks).astype(np.float64)
-        return self._solution(support.astype(np.int64), coef, X)
+        X = stacked([part.X for part in self.vectors])
+        return self._solution(support.astype(np.int64), coef, X if is_sparse(X) else X.astype(np.float64))
 
     @cached_property
     def machine(self) -> Solution:

@@ -100,8 +100,8 @@ class Bands:
         self.most = max(1, MOST_NUMBERS // max(self.d, 1))
         self.size = min(max(LEAST, int(SPREAD * np.sqrt(float(self.d) * self.m))), self.most)
         at, share = _Centre(np.zeros(self.d), 0.0), 1.0
-        if stored is not None:  # older ones do not say what share the next band has
-            bias, steps, share = [*stored["numbers"].tolist(), 0.0][:3]
+        if stored is not None:
+            bias, steps, share = stored["numbers"].tolist()
             at, self.steps = _Centre(stored["w"], bias), int(steps)
         if census.low[0] > 0.0:
             return self._smooth(at, stored is None)

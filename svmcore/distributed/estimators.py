@@ -55,16 +55,15 @@ class _PartsEstimator(sk.BaseEstimator):  # type: ignore[misc]
         """Train over the parts of X: collections of dask, files, arrays; see `svmcore.distributed.train_linear`."""
         problem = setup(X, y, sample_weight, self.losses, self.get_params(deep=False), several=True)
         labels = problem.task.labels
+        several = labels is not None and len(labels) > 2
         try:
-            several = labels is not None and len(labels) > 2
-            machines = _of_classes(problem, self.strategy) if several else [problem]
-            solutions = [solved(machines[0])]
-            solutions += (solved(each._replace(begun=problem.control.seconds)) for each in machines[1:])
+            machines = enumerate(_of_classes(problem, self.strategy) if several else [problem])
+            solutions = [solved(each._replace(begun=k and problem.control.seconds)) for k, each in machines]
         finally:
             problem.engine.close()
         for name in [name for name in vars(self) if _is_found(name)]:
             delattr(self, name)
-        self.solutions_: list[PartsSolution] = solutions
+        self.solutions_ = solutions
         self.client_ = getattr(problem.engine, "client", None)
         self.classes_ = labels
         self.n_features_in_ = problem.whole.features
@@ -186,12 +185,10 @@ class _PartsClassifier(sk.ClassifierMixin, _PartsEstimator):  # type: ignore[mis
         self._machine  # noqa: B018  (is put together)
         return self
 
-    @property
-    def predict_proba(self) -> Any:
+    @sk.available_if(lambda self: "sigmoids_" in vars(self))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:  # where it is not, `__getattr__` says why
         """The probability of every class (columns, as `classes_`), after `calibrate`; lazy as `predict` is."""
-        if "sigmoids_" not in vars(self):
-            raise AttributeError  # `__getattr__` says why
-        return lambda X: by_blocks(X, self._machine, "predict_proba")
+        return by_blocks(X, self._machine, "predict_proba")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

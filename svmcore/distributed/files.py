@@ -27,6 +27,7 @@ from svmcore.problem import border
 
 _ROWS = 50_000  # rows of a part where nobody says
 _MOST = 64  # parts, then
+_TABLES = (".parquet", ".pq")
 
 
 class File(NamedTuple):
@@ -54,11 +55,16 @@ class File(NamedTuple):
             if self.group is not None:
                 return _row_group(self.path, self.group, self.label, self.weight)
             if self.path.endswith(".npy"):
-                X, y, weight = map(_of_name, (self.path, self.y, self.weight))
-                return Piece(X, y, weight)
-            if self.path.endswith(".npz"):
-                return _archive(self.path)
-            return Piece(*load_data(self.path, label=-1 if self.label is None else self.label))
+                found = Piece(_of_name(self.path), None)
+            elif self.path.endswith(".npz"):
+                found = _archive(self.path)
+            else:
+                found = Piece(*load_data(self.path, label=-1 if self.label is None else self.label))
+        for name, inside, given in (("y", found.y, self.y), ("sample_weight", found.weight, self.weight)):
+            if inside is not None and given is not None:
+                raise InputError(f"part {self.name} holds {name}, and {name} is given as well; leave one of them out")
+        y = found.y if self.y is None else _of_name(self.y)
+        return found._replace(y=y, weight=found.weight if self.weight is None else _of_name(self.weight))
 
 
 @contextmanager
@@ -122,25 +128,43 @@ def names_of(X: Any) -> list[str] | None:
     return None
 
 
+def _beside(names: list[str], what: str, given: Any) -> list[Any]:
+    """What belongs to each of some files: an array, or the name of a file that holds it."""
+    if given is None:
+        return [None] * len(names)
+    found: Any = names_of(given) or given
+    if len(names) == 1 and not (isinstance(found, (list, tuple)) and len(found) == 1):
+        found = [found]
+    if not hasattr(found, "__len__") or len(found) != len(names):
+        raise InputError(f"X is {len(names)} files; give {what} as a list of as many arrays or files")
+    found = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in found]
+    for name, each in zip(names, found, strict=True):
+        if isinstance(each, str) and not os.path.isfile(each):
+            raise InputError(f"part {name} has its {what} in {each}, and there is no such file")
+    return found  # type: ignore[no-any-return]
+
+
 def _of_files(names: list[str], y: Any, label: Any, weight: Any) -> list[Any]:
     found: list[Any] = []
-    for k, name in enumerate(names):
+    tables = any(name.endswith(_TABLES) for name in names)
+    given = ("y", y), ("sample_weight", weight)
+    beside = [[each] * len(names) if tables else _beside(names, what, each) for what, each in given]
+    for name, own, shares in zip(names, *beside, strict=True):
         if not os.path.isfile(name):
             raise InputError(f"part {name} is not there: no such file")
-        if name.endswith((".parquet", ".pq")):
+        if name.endswith(_TABLES):
             if not isinstance(label, str):
                 raise InputError(f"{name} is a parquet file; name the column of its labels with label=")
+            if y is not None or not isinstance(weight, str | None):
+                raise InputError(
+                    f"labels and weights of {name} are columns; name them with label= and sample_weight=, and leave y out"
+                )
             with _reading(name):
                 groups = pyarrow("parquet").ParquetFile(name).num_row_groups
             found += [File(name, None, label, weight, group) for group in range(groups)]
             continue
-        if name.endswith(".npy") and (y is None or len(y) != len(names)):
+        if name.endswith(".npy") and own is None:
             raise InputError(f"{name} holds features only; give as many files, or arrays, of labels as y")
-        beside = [None if each is None else each[k] for each in (y, weight)]
-        own, shares = (os.fspath(each) if isinstance(each, (str, os.PathLike)) else each for each in beside)
-        for each in (own, shares):
-            if isinstance(each, str) and not os.path.isfile(each):
-                raise InputError(f"part {name} has its labels or weights in {each}, and there is no such file")
         found.append(File(name, own, label, shares))
     return found
 
@@ -211,8 +235,6 @@ def sources(X: Any, y: Any = None, weight: Any = None, *, label: Any = None, par
     """The parts of what the user gave."""
     names = names_of(X)
     if names is not None:
-        if isinstance(y, (str, os.PathLike)):
-            y = names_of(y)
         return _of_files(names, y, label, weight)
     if isinstance(X, (list, tuple)) and len(X) and all(map(_is_rows, X)):
         for name, values in (("y", y), ("sample_weight", weight)):

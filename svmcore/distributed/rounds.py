@@ -19,6 +19,7 @@ from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
 from svmcore.distributed import scan
 from svmcore.distributed.answer import Round
 from svmcore.distributed.engine import Halted
+from svmcore.distributed.parts import stacked
 from svmcore.distributed.scan import Near, Survey
 from svmcore.distributed.setup import Setup
 from svmcore.distributed.sums import COUNT, Standing, Sums, bias_of, joined, standing
@@ -256,7 +257,7 @@ class Rounds:
         if len(new):
             blocks = self.engine.gather(self.asked_for(new))
             self.bytes_up += sum(block.data.nbytes if is_sparse(block) else block.nbytes for block in blocks)
-            rows = scan.stacked(blocks if self.X is None else [self.X, *blocks])
+            rows = stacked(blocks if self.X is None else [self.X, *blocks])
             seen = np.concatenate([self.seen, new])
             order = np.argsort(seen, kind="stable")
             self.X, self.seen = rows[order], seen[order]
@@ -282,7 +283,7 @@ class Rounds:
             if self.control.reason() is not None:
                 raise Halted
         else:
-            X = self.engine.run(scan.stacked, [(self.asked_for(names),)])[0]
+            X = self.engine.run(stacked, [(self.asked_for(names),)])[0]
             found = self.engine.gather(self.engine.run(scan.correct, [(X, *task) for task in tasks]))
         for group, (step, bent) in enumerate(found):
             delta[owner == group] = step

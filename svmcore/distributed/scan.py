@@ -17,7 +17,7 @@ import numpy as np
 from svmcore._control import Control
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.base.threads import one_blas_thread, split
-from svmcore.distributed.parts import BLOCK, Assignment, Part, blocks
+from svmcore.distributed.parts import BLOCK, Assignment, Part, blocks, stacked
 from svmcore.distributed.sums import Sums, measured
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import dense_points, is_sparse, packed_rows, packed_weights, padded, sparse_points
@@ -71,11 +71,6 @@ class Survey(NamedTuple):
 
     sums: Sums
     near: Near
-
-
-def name_of(part: int, place: IntArray) -> IntArray:
-    """The names of places in a part."""
-    return (np.int64(part) << _PLACE) | place
 
 
 def owner_of(names: IntArray) -> IntArray:
@@ -243,25 +238,14 @@ def survey(part: Part, state: ScanState, bias: float, most: int, also: IntArray)
         totals=np.append(at.totals, [np.abs(beta).sum(), beta @ beta]),
         low=np.append(at.low, [0.0, 0.0]), high=np.append(at.high, [part.largest, part.diagonal]),
     )  # fmt: skip
-    near = Near(
-        name_of(part.number, chosen), name_of(part.number, qp.point[chosen]), v[chosen], beta[chosen],
-        qp.lower[chosen], qp.upper[chosen], qp.diag[chosen],
-    )  # fmt: skip
-    return Survey(sums, near)
+    first = np.int64(part.number) << _PLACE
+    place = first | chosen, first | qp.point[chosen]
+    return Survey(sums, Near(*place, *(each[chosen] for each in (v, beta, qp.lower, qp.upper, qp.diag))))
 
 
 def fetch(part: Part, rows: IntArray) -> Any:
     """Some rows, by name."""
     return part.X[place_of(rows)]
-
-
-def stacked(blocks: list[Any]) -> Any:
-    """Rows of several parts, one after the other."""
-    if is_sparse(blocks[0]):
-        from scipy import sparse
-
-        return sparse.csr_matrix(sparse.vstack(blocks))
-    return np.concatenate(blocks)
 
 
 def changed(coef: FloatArray, ids: IntArray, values: FloatArray, blocks: list[Any]) -> Change:
