@@ -217,46 +217,6 @@ def test_the_default_gap_is_no_worse_than_liblinears(shape, C):
                 assert one.kkt_violation <= 1e-5 or one.relative_gap <= 1e-6 * bend
 
 
-@pytest.mark.compiled
-@pytest.mark.parametrize("C", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("scales", [0, 4, 8])
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_any_cost_and_any_scale_ends_with_a_gap_or_a_warning(kind, scales, C):
-    X, y = rows_and_classes(120, 5)
-    X = X * 10.0 ** np.linspace(-scales, scales, 5)
-    X[:, 2], X[7] = 3.0, 0.0
-    rows = sparse.csr_matrix(X) if kind == "sparse" else X
-    for loss in CLASSES:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            machine = svmcore.LinearSVC(loss=loss, C=C).fit(rows, y)
-        assert np.isfinite(machine.coef_).all()
-        gaps = [one.relative_gap for one in machine._fitted.machines]
-        assert min(gaps) > WORST
-        assert max(gaps) <= 1e-6 or caught
-
-
-def test_unsorted_and_repeated_entries_count_as_scipy_counts_them():
-    X, y = rows_and_classes(60, 4, 2)
-    columns = np.nonzero(X)[1]
-    twice = sparse.csr_matrix(
-        (
-            np.tile(0.5 * X.ravel(), 2)[::-1].copy(),
-            np.tile(columns, 2)[::-1].astype(np.int32),
-            np.arange(0, 2 * 60 * 4 + 1, 8),
-        ),
-        shape=X.shape,
-    )
-    shuffled = sparse.csr_matrix((X[:, ::-1].ravel(), np.tile([3, 2, 1, 0], 60), np.arange(0, 241, 4)), shape=X.shape)
-    best = svmcore.LinearSVC().fit(X, y).coef_
-    assert np.allclose(svmcore.LinearSVC().fit(shuffled, y).coef_, best, rtol=1e-6)
-    before = twice.data.copy()
-    assert np.allclose(
-        svmcore.LinearSVC().fit(twice, y).coef_, svmcore.LinearSVC().fit(twice.toarray(), y).coef_, rtol=1e-6
-    )
-    assert np.array_equal(twice.data, before)  # what was given is as it was
-
-
 def test_one_row_of_a_class_and_limits():
     machine = svmcore.LinearSVC().fit([[0.0], [1.0]], [0, 1])
     assert machine.predict([[0.0], [1.0]]).tolist() == [0, 1]

@@ -6,17 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from svmcore import _errors
+from svmcore.problem import border
 
 try:
     from sklearn import get_config
     from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin
     from sklearn.exceptions import ConvergenceWarning, NotFittedError
     from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
-    from sklearn.utils import check_array, check_random_state, column_or_1d, compute_class_weight
+    from sklearn.utils import check_array, check_random_state, column_or_1d, compute_class_weight, validation
     from sklearn.utils.metaestimators import available_if
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_consistent_length, validate_data
-except ImportError as error:
+    from sklearn.utils.validation import check_consistent_length
+
+    _validate = validation.validate_data
+except (ImportError, AttributeError) as error:
     raise _errors.MissingExtraError(
         'the estimators need scikit-learn 1.6 or later; install it with: pip install "svmcore[sklearn]"'
     ) from error
@@ -35,6 +38,12 @@ except ImportError:  # before 1.9
 
 class FitWarning(_errors.ConvergenceWarning, ConvergenceWarning):  # type: ignore[misc]
     """`svmcore.ConvergenceWarning` and `sklearn.exceptions.ConvergenceWarning` in one: filters for either apply."""
+
+
+def validate_data(estimator: Any, X: Any, *more: Any, **words: Any) -> Any:
+    """scikit-learn's, of a matrix that its conversions can read."""
+    border.whole(X, "X")
+    return _validate(estimator, X, *more, **words)
 
 
 def svm_class(name: str) -> Any:

@@ -268,6 +268,7 @@ def _sparse_features(X: Any, name: str) -> Any:
         raise InputError(f"{name} holds values of type {X.dtype}; give real numbers")
     if X.shape[1] > np.iinfo(np.int32).max:
         raise InputError(f"{name} has {X.shape[1]} columns; at most 2**31 - 1 are supported")
+    whole(X, name)
     csr = sparse.csr_matrix(X, dtype=np.float64)
     if not csr.has_canonical_format:
         csr = csr.copy()
@@ -279,21 +280,44 @@ def _sparse_features(X: Any, name: str) -> Any:
     return csr
 
 
-def stored_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
-    """A sparse matrix from a file, or ValueError where compiled code would read outside of its arrays.
+def whole(X: Any, name: str) -> None:
+    """Refuse a sparse matrix that contradicts itself: scipy's own conversions would write outside of arrays."""
+    if wrong := _broken(X):
+        raise InputError(f"{name} is a sparse matrix that contradicts itself: {wrong}; make it anew from its entries")
 
-    The row starts are 64-bit numbers here: differences of 32-bit ones may wrap around and look right.
+
+def _broken(X: Any) -> str:
+    """Why compiled code would read outside of the arrays of a CSR or CSC matrix; an empty text where it would not.
+
+    The starts are 64-bit numbers here: differences of 32-bit ones may wrap around and look right.
     """
+    if not (is_sparse(X) and isinstance(X.format, str) and X.format in ("csr", "csc")):
+        return ""
+    lines, width = X.shape if X.format == "csr" else X.shape[::-1]
+    line, place = ("row", "column") if X.format == "csr" else ("column", "row")
+    starts = np.asarray(X.indptr).astype(np.int64)
+    if starts.shape != (lines + 1,) or starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] > np.size(X.data):
+        return f"its {line}s do not follow each other"
+    if np.shape(X.indices) != np.shape(X.data):
+        return f"it has {np.size(X.data)} values and {np.size(X.indices)} {place} numbers"
+    used = X.indices[: starts[-1]]
+    low, high = used.min(initial=0), used.max(initial=-1)
+    return (
+        f"it has {width} {place}s, and one has the number {low if low < 0 else high}"
+        if low < 0 or high >= width
+        else ""
+    )
+
+
+def stored_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+    """A sparse matrix from a file, or ValueError where compiled code would read outside of its arrays."""
     from scipy import sparse
 
-    starts = np.asarray(indptr).astype(np.int64)
-    if starts.shape != (shape[0] + 1,) or starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] > np.size(data):
-        raise ValueError("the rows of a sparse matrix do not follow each other")
-    if np.shape(indices) != np.shape(data):
-        raise ValueError("columns and values of a sparse matrix do not belong together")
-    X = sparse.csr_matrix((data, indices, starts), shape=shape)
-    X.check_format()
-    return X
+    X = sparse.csr_matrix(shape)
+    X.data, X.indices, X.indptr = data, indices, indptr
+    if wrong := _broken(X):
+        raise ValueError(f"a sparse matrix contradicts itself: {wrong}")
+    return sparse.csr_matrix((data, indices, np.asarray(indptr).astype(np.int64)), shape=shape)
 
 
 def gram(X: Any) -> FloatArray:
@@ -574,4 +598,7 @@ def cost(C: Any, name: str = "C", *, infinite: bool = True) -> float:
     value = number(name, C, low=0.0, strict=True, infinite=infinite)
     if value < SMALLEST_COST:
         raise InputError(f"{name}={C!r} is out of range; it must be at least {SMALLEST_COST:g}")
+    if LARGEST < value < np.inf:
+        or_none = ", or infinite" if infinite else ""
+        raise InputError(f"{name}={C!r} is out of range; it must be at most {LARGEST:g}{or_none}")
     return value

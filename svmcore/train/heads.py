@@ -155,13 +155,16 @@ class Steps:
         (qp,) = qps
         losses = _newton.losses_from(qp, self.rows.n)
         machine = self._machine(losses, bool(qp.diag.any()), control)
-        wanted = self._goal(qp, goal)
-        status = control.reason() or self._run(machine, wanted, goal.max_iter, control)
+        wanted, asked = self._goals(qp, goal)
+        status = control.reason() or self._run(machine, wanted, asked, goal.max_iter)
         if status is not Status.CONVERGED:
             machine.take(machine.best)
         sums, measures = self._measured(machine)
-        end = _end(status, wanted, goal, measures)
+        end = _end(status, asked, measures) or self._closest
         return None if end is None else [self._found(losses, sums, measures, control.reason() or end, machine.steps)]
+
+    _closest: Status | None = None
+    """How a machine ended that rounding keeps from the goal, where no other solver would come closer."""
 
     def _found(
         self, losses: Losses, sums: FloatArray, measures: _newton.Measures, status: Status, steps: int
@@ -180,16 +183,19 @@ class Steps:
     def _machine(self, losses: Losses, squared: bool, control: Control) -> Any:
         return _newton.Newton(self.rows, losses, free=False, squared=squared, poll=lambda: control.reason() is not None)
 
-    def _goal(self, qp: DualQP, goal: Aim) -> _newton.Enough:
-        """When a machine ends. Where its loss has no curvature, not before LIBLINEAR would with the same tolerance."""
-        if goal.sharp < goal.gap or qp.diag.any():
-            return _newton.Enough(goal.sharp)
-        bend = float(np.mean(qp.upper - qp.lower)) * self._own.typical
-        return _newton.Enough(goal.gap * min(max(1.0, bend), LOOSER), VIOLATION * goal.gap, LOOSER * goal.gap)
+    def _goals(self, qp: DualQP, goal: Aim) -> tuple[_newton.Enough, _newton.Enough]:
+        """What is tried, and what a machine must meet. Where its loss has no curvature, not more than LIBLINEAR's does."""
+        if goal.sharp < goal.gap:
+            return _newton.Enough(goal.sharp), _newton.Enough(goal.gap)
+        wanted = _newton.Enough(goal.gap)
+        if not qp.diag.any():
+            bend = float(np.mean(qp.upper - qp.lower)) * self._own.typical
+            wanted = _newton.Enough(goal.gap * min(max(1.0, bend), LOOSER), VIOLATION * goal.gap, LOOSER * goal.gap)
+        return wanted, wanted
 
-    def _run(self, machine: Any, goal: _newton.Enough, most: int, control: Control) -> Status:
+    def _run(self, machine: Any, wanted: _newton.Enough, asked: _newton.Enough, most: int) -> Status:
         _newton.started(machine)
-        return _newton.solve(machine, goal.met, lambda newton: goal.met(newton.measures()), most)
+        return _newton.solve(machine, wanted.met, lambda newton: wanted.met(newton.measures()), most)
 
 
 class FewSteps(Steps):
@@ -235,6 +241,24 @@ class WideSteps(Steps):
     def _own(self) -> Any:
         return self._wide
 
+    def _run(self, machine: Any, wanted: _newton.Enough, asked: _newton.Enough, most: int) -> Status:
+        """Until it holds over the rows, too. Where it holds over their factors alone, the answer is as good as it gets."""
+        self._closest, least, best = None, np.inf, machine.best
+
+        def met(newton: _newton.Newton) -> bool:
+            nonlocal least, best
+            found = self._measured(newton)[1]
+            if found.gap < least:
+                least, best = found.gap, newton.losses.z.copy()
+            holds = asked.met(found)
+            self._closest = None if holds else Status.PRECISION
+            return holds
+
+        _newton.started(machine)
+        status = _newton.solve(machine, wanted.met, met, most)
+        machine.best[:] = best
+        return status
+
 
 class Sweeps(Steps):
     """Dual coordinate descent over sparse rows of many features, which several machines read together."""
@@ -254,12 +278,14 @@ class Sweeps(Steps):
         """A group of machines; None where rounding stands before the goal of one."""
         assert isinstance(self.rows, _newton.SparseFeatures)
         losses = [_newton.losses_from(qp, self.rows.n) for qp in qps]
-        wanted = [self._goal(qp, goal) for qp in qps]
+        goals = [self._goals(qp, goal) for qp in qps]
         descent = _coordinate.Descent(self.rows, losses, squared=bool(qps[0].diag.any()))
-        ends = _coordinate.solve(descent, wanted, goal.max_iter, lambda: control.reason() is not None)
+        ends = _coordinate.solve(
+            descent, [wanted for wanted, _ in goals], goal.max_iter, lambda: control.reason() is not None
+        )
         solved = []
         for h, measures in enumerate(descent.found):
-            status = _end(ends[h], wanted[h], goal, measures)
+            status = _end(ends[h], goals[h][1], measures)
             if status is None:
                 return None
             status = status if status.ok else control.reason() or status
@@ -267,12 +293,11 @@ class Sweeps(Steps):
         return solved
 
 
-def _end(status: Status, wanted: _newton.Enough, goal: Aim, found: _newton.Measures) -> Status | None:
+def _end(status: Status, asked: _newton.Enough, found: _newton.Measures) -> Status | None:
     """How a machine ended; None where rounding stood before the goal."""
-    if status is not Status.PRECISION:
-        return status
-    met = (wanted if goal.sharp == goal.gap else _newton.Enough(goal.gap)).met(found)
-    return Status.CONVERGED if met else None
+    if status is Status.PRECISION:
+        return Status.CONVERGED if asked.met(found) else None
+    return status
 
 
 def _engine(X: Any, tau: float) -> Steps | None:
