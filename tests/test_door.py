@@ -127,6 +127,9 @@ def of_functions():
             found[f"{name}: weights"] = (lambda bad, f=function, y=y: f(X, y, sample_weight=bad), WEIGHTS)
         if not name.startswith("distributed"):
             found[f"{name}: kernel values"] = (lambda bad, f=function, y=y: f(X, y, kernel=lambda A, B: bad), X @ X.T)
+    found["exemplars: Q"] = (lambda bad: svmcore.exemplars(bad, X), X)
+    found["exemplars: X"] = (lambda bad: svmcore.exemplars(X, bad), X)
+    found["exemplars: weights"] = (lambda bad: svmcore.exemplars(X, X, sample_weight=bad), WEIGHTS)
     for name in ("svc", "svr"):
         function, y = getattr(distributed, f"train_{name}"), {"svc": LABELS, "svr": NUMBERS}[name]
         found[f"parts of {name}: X"] = (

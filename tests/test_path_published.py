@@ -330,7 +330,8 @@ def test_interior_solutions_hold_more_points_on_the_margin(data_set):
         for lp in ("vertex", "interior")
     }
     assert found["vertex"].elbow < 119 < found["interior"].elbow
-    assert found["interior"][:3] == pytest.approx((144, 64, 137), abs=3)
+    assert (found["interior"].elbow, found["interior"].null) == pytest.approx((144, 137), abs=3)
+    assert 45 <= found["interior"].events <= 67  # 64 with HiGHS 1.15, and 49 with 1.8, which has other interior points
 
 
 def test_increments_follow_the_same_path_and_lose_digits():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import oracle
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from svmcore import solvers
@@ -131,6 +131,7 @@ def test_best_bias_beats_a_grid(n, total, seed):
 
 
 @given(st.integers(1, 25), st.floats(0.0, 1.0), st.integers(0, 1000))
+@example(3, 0.0, 1)  # the least sum is zero, and zero lies outside of two boxes
 def test_starts_are_feasible(n, share, seed):
     qp, _ = mixed(n, 0.0, seed)
     low, high = qp.lower.sum(), qp.upper.sum()

@@ -43,7 +43,13 @@ def read_arrow(name: str, file: BinaryIO, magic: bytes, wanted: Wanted) -> Table
         words = {k: _words(name, table.column(k), names[k], wanted) for k in layout.categories}
         numbers = [_numbers(name, table.column(k), layout, k) for k in layout.features if k not in words]
         y = None if layout.label is None else _label(name, table.column(layout.label), layout)
-    except (InputError, MissingExtraError, MemoryError):
+    except (InputError, MissingExtraError):
+        raise
+    except pyarrow("lib").ArrowMemoryError:
+        raise InputError(
+            f"{name} asks for more memory than there is: it is damaged, or too large for this machine"
+        ) from None
+    except MemoryError:
         raise
     except Exception as error:  # whatever a damaged file sets off
         raise InputError(

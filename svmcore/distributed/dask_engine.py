@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import CancelledError
 from concurrent.futures import wait as wait_for
@@ -294,7 +295,13 @@ def map_rows(X: Any, machine: Any, method: str) -> Any:
         names = border.column_names(X)
         if names is not None:
             machine.columns.of(names)
-        return X.map_partitions(_applied, dask.delayed(machine), method, meta=_applied(X._meta, machine, method))
+        apply, machine_there = dask.delayed(_applied, pure=False), dask.delayed(machine)
+        told = [apply(part, machine_there, method) for part in X.to_delayed()]
+        like = _applied(X._meta, machine, method)
+        # Not by map_partitions, which hands a delayed machine over as it is in the oldest dask that is allowed.
+        return importlib.import_module("dask.dataframe").from_delayed(
+            told, meta=like, divisions=X.divisions, verify_meta=False
+        )
     X = X.rechunk({1: -1})
     like = np.asarray(getattr(machine, method)(np.zeros((1, X.shape[1]))))[:0]
     shape: dict[str, Any] = {"chunks": (X.chunks[0], like.shape[1:])} if like.ndim > 1 else {"drop_axis": 1}

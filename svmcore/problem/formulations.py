@@ -170,8 +170,9 @@ def feasible_start(qp: DualQP, beta: FloatArray) -> FloatArray:
             beta[beta > 0] *= above / positive
         elif negative > below:
             beta[beta < 0] *= below / negative
-        if not qp.centred:
-            beta = _filled(qp, np.clip(beta, qp.lower, qp.upper))
+        inside = np.clip(beta, qp.lower, qp.upper)
+        if not qp.centred or (inside != beta).any():  # zero may lie outside of a box
+            beta = _filled(qp, inside)
     return beta
 
 
