@@ -286,6 +286,10 @@ def test_collections_of_dask(client, files):
         assert len(machine.predict(chosen).compute()) == (X[:, 0] > X[1000:2000, 0].max()).sum()
     with pytest.raises(svmcore.InputError, match="no column 'klass'"):
         train_linear(frame, label="klass")
+    with pytest.raises(svmcore.InputError, match="sample_weight is the name of a column, too"):
+        train_linear(frame, label="label", sample_weight=frame["a"])
+    with pytest.raises(svmcore.InputError, match="leave y and sample_weight out"):
+        train_svc(client.scatter(parts), y, client=client)
     with pytest.raises(svmcore.InputError, match="X has 3000 rows and y 2999"):
         train_svc(lazy_X, lazy_y[1:])
 

@@ -312,6 +312,13 @@ def test_messages_name_the_part(parts, message):
         train_linear(parts(*overlapping()))
 
 
+@pytest.mark.parametrize("words", [{"y": [0, 1]}, {"sample_weight": [1.0, 2.0]}])
+def test_nothing_is_given_beside_pairs(words):
+    X, y = overlapping(100)
+    with pytest.raises(svmcore.InputError, match="leave y and sample_weight out"):
+        train_linear([(X, y)], **words)
+
+
 def test_messages_about_lists_and_single_numbers():
     X, y = overlapping(20)
     with pytest.raises(svmcore.InputError, match="X is a list of 2 parts; give y as a list of as many parts"):

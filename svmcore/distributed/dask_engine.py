@@ -258,6 +258,7 @@ def _delayed_parts(X: Any, y: Any, weight: Any, label: Any) -> list[Any] | None:
             X, y = da.concatenate(X), None if y is None else da.concatenate(y)
             weight = None if weight is None else da.concatenate(weight)
         else:
+            files.refuse_beside(y, weight)
             return [of_pair(str(k), pair) for k, pair in enumerate(X)]
     if not hasattr(X, "dask"):
         return None
@@ -271,6 +272,8 @@ def _delayed_parts(X: Any, y: Any, weight: Any, label: Any) -> list[Any] | None:
         if y is None:
             if label is None:
                 raise InputError("a data frame needs y, or the name of the column of labels as label=")
+            if hasattr(weight, "shape"):
+                raise InputError("with label= sample_weight is the name of a column, too; or give y and sample_weight")
             return [of_frame(str(k), piece, label, weight) for k, piece in enumerate(pieces)]
     if y is None:
         raise InputError("y is missing; give one label a row")

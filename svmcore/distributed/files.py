@@ -221,6 +221,12 @@ def piece(name: str, pair: Any) -> Held:
     return Held(name, Piece(X, rest[0], rest[1] if len(rest) > 1 else None, names))
 
 
+def refuse_beside(y: Any, weight: Any) -> None:
+    """Parts that are pairs hold all that belongs to them."""
+    if y is not None or weight is not None:
+        raise InputError("X is a list of (X, y) or (X, y, weights); leave y and sample_weight out")
+
+
 def refuse_among(X: Any, path: str | None) -> None:
     """A checkpoint that lies among the parts would be read as one by the next run."""
     if path is None or not isinstance(X, (str, os.PathLike)):
@@ -243,6 +249,7 @@ def sources(X: Any, y: Any = None, weight: Any = None, *, label: Any = None, par
         beside = [(y[k],) if weight is None else (y[k], weight[k]) for k in range(len(X))]
         return [piece(str(k), (each, *own)) for k, (each, own) in enumerate(zip(X, beside, strict=True))]
     if isinstance(X, (list, tuple)) and len(X) and all(map(_is_piece, X)):
+        refuse_beside(y, weight)
         return [piece(str(k), each) for k, each in enumerate(X)]
     columns = border.column_names(X)
     X = X.tocsr() if hasattr(X, "tocsr") else _array(X, "X")
