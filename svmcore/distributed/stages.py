@@ -93,8 +93,8 @@ def _panels(X: Any, points: IntArray, centre: FloatArray) -> Any:
     return panels
 
 
-def _blocks(part: LinearPart) -> Iterator[tuple[slice, slice, FloatArray]]:
-    """Blocks of the variables, with padding and without, and their centred rows in float64."""
+def _blocks(part: LinearPart) -> Iterator[tuple[slice, FloatArray]]:
+    """Blocks of the variables, and their centred rows in float64, with padding."""
     panels, m = part.panels, len(part.qp.c)
     d = panels.shape[1]
     count = max(1, _BLOCK // (max(1, d) * LANES))
@@ -103,7 +103,7 @@ def _blocks(part: LinearPart) -> Iterator[tuple[slice, slice, FloatArray]]:
         b = min(a + count, len(panels))
         Z = scratch[: b - a]
         np.subtract(panels[a:b], part.centre[:, None], out=Z)
-        yield slice(a * LANES, b * LANES), slice(a * LANES, min(b * LANES, m)), Z
+        yield slice(a * LANES, min(b * LANES, m)), Z
 
 
 def _features(part: LinearPart, index: IntArray) -> FloatArray:
@@ -112,20 +112,11 @@ def _features(part: LinearPart, index: IntArray) -> FloatArray:
     return rows - part.centre
 
 
-def _times(Z: FloatArray, weights: FloatArray) -> FloatArray:
-    """Z w for every row of `weights`, over a block with its padding."""
-    weights = np.atleast_2d(weights)
-    out: FloatArray = np.empty((len(weights), len(Z) * LANES))
-    ipm.rows_times(Z, weights, out)
-    return out
-
-
-def _fitted(part: LinearPart, w: FloatArray) -> FloatArray:
-    """Z w over the variables."""
-    out = np.empty(len(part.qp.c))
-    for _, here, Z in _blocks(part):
-        out[here] = _times(Z, w)[0, : here.stop - here.start]
-    return out
+def _times(Z: FloatArray, w: FloatArray, here: slice) -> FloatArray:
+    """Z w over a block, without its padding."""
+    out: FloatArray = np.empty((1, len(Z) * LANES))
+    ipm.rows_times(Z, w[None], out)
+    return out[0, : here.stop - here.start]
 
 
 class _Moments:
@@ -172,7 +163,7 @@ def spread(part: LinearPart, state: LinearState, share: float) -> tuple[LinearSt
     """Every variable gives this share of its room: below it where the share is positive. Z' beta, sum beta, sum |beta|."""
     exact = state.exact - share * _room(state.exact, part.qp.lower if share > 0.0 else part.qp.upper)
     moments = _Moments(part, 1, gram=False)
-    for _, here, Z in _blocks(part):
+    for here, Z in _blocks(part):
         moments.add(Z, exact[None, here])
     found = moments.sums()
     return state._replace(exact=exact), found._replace(totals=np.append(found.totals, np.abs(exact).sum()))
@@ -180,14 +171,18 @@ def spread(part: LinearPart, state: LinearState, share: float) -> tuple[LinearSt
 
 def measure(part: LinearPart, state: LinearState, w: FloatArray, bias: float) -> Sums:
     """The certificate of the exact point at (w, bias)."""
-    return measured(part.qp, state.exact, part.qp.c - _fitted(part, w) - part.qp.diag * state.exact, bias)
+    qp = part.qp
+    v = qp.c - qp.diag * state.exact
+    for here, Z in _blocks(part):
+        v[here] -= _times(Z, w, here)
+    return measured(qp, state.exact, v, bias)
 
 
 def respond(part: LinearPart, state: LinearState, w: FloatArray, bias: float) -> tuple[LinearState, Sums]:
     """Squared losses: every variable as (w, bias) wants it; the normal matrix of those inside, Z' beta, sum beta."""
     qp, found, exact = part.qp, _Moments(part, 2), np.empty(len(part.qp.c))
-    for _, here, Z in _blocks(part):
-        wanted = (qp.c[here] - _times(Z, w)[0, : here.stop - here.start] - bias) / qp.diag[here]
+    for here, Z in _blocks(part):
+        wanted = (qp.c[here] - _times(Z, w, here) - bias) / qp.diag[here]
         exact[here] = np.clip(wanted, qp.lower[here], qp.upper[here])
         found.add(Z, np.stack([np.where(exact[here] == wanted, 1.0 / qp.diag[here], 0.0), exact[here]]))
     return state._replace(exact=exact), found.sums()
@@ -216,8 +211,8 @@ def look(
         exact = state.sides.copy()
         exact[state.band] = values
     found, tried, sides = _Moments(part, 2, gram=False), np.empty(len(exact)), np.empty(len(exact))
-    for _, here, Z in _blocks(part):
-        tried[here] = qp.c[here] - _times(Z, w)[0, : here.stop - here.start]
+    for here, Z in _blocks(part):
+        tried[here] = qp.c[here] - _times(Z, w, here)
         sides[here] = np.where(tried[here] > bias, qp.upper[here], qp.lower[here])
         found.add(Z, np.stack([exact[here], sides[here]]))
     state = state._replace(exact=exact, tried=tried, sides=sides)
