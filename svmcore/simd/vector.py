@@ -566,16 +566,16 @@ def _add_outer_ir(typingctx, A, k, first, left, right, count):  # noqa: ARG001
 
 
 def kernel_tile(shape: Shape, x: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """K[r, j] for rows x[:, r] and columns z[:, j]."""
+    """K[r, j] for rows x[:, r] and columns z[:, j], whose further features are padding."""
     if isinstance(shape, Rbf | Laplacian):
-        difference = x[:, :, None] - z[:, None, :]
+        difference = x[:, :, None] - z[: len(x), None, :]
         scale = 1.0 if x.dtype == np.float32 else shape.scale
         measure = (difference**2 if isinstance(shape, Rbf) else abs(difference)).sum(axis=0)
         return np.exp2(-scale * measure)
     if isinstance(shape, NearRbf):
         measure = np.maximum(x[-1][:, None] + z[-1] - x.dtype.type(2) * (x[:-1].T @ z[:-1]), x.dtype.type(0))
         return np.exp2(-measure if x.dtype == np.float32 else -shape.scale * measure)
-    return _of_dot(shape, x.T @ z)
+    return _of_dot(shape, x.T @ z[: len(x)])
 
 
 def _of_dot(shape: Shape, dot: np.ndarray) -> np.ndarray:
