@@ -66,7 +66,8 @@ HOMES = {
     "solvers._lasso_jit": BASE | {"solvers._coordinate_jit"},
     "solvers._ipm_jit": BASE | {"simd.sums", "simd.vector", "_kernels"},
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes", "simd.line"},
-    "solvers._small_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
+    "solvers._small_jit": BASE
+    | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit", "solvers._crowd_sets_jit"},
     "solvers._crowd_sets_jit": BASE | {"simd.vector", "simd.sums"},
     "solvers._crowd_pairs_jit": BASE | {"simd.vector", "simd.passes", "solvers._crowd_sets_jit"},
     "solvers._crowd_jit": BASE

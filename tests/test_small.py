@@ -546,7 +546,8 @@ def sides(K, values, beta):
     rows = np.zeros((3, LANES), np.float32)
     below = np.full(LANES, -BIG_32, np.float32), np.full(LANES, BIG_32, np.float32)
     slot, filled = np.full(2, -1), np.zeros(1, np.int64)
-    desk = pieces.Desk(rows, *floats, *below, slot, filled, np.zeros(3, np.int64), np.zeros(10), np.zeros(2))
+    face = np.zeros((2, pieces.FACE), np.int64), np.zeros((pieces.FACE + 3, pieces.FACE))
+    desk = pieces.Desk(rows, *floats, *below, slot, filled, np.zeros(3, np.int64), np.zeros(10), np.zeros(2), *face)
     work = block_pieces.WorkingSet(rows, 1.0, *floats, beta, np.zeros(2), np.ones(2))
     work.diagonal[:2] = K.diagonal()
     pieces._sides_apart(work, desk)
@@ -570,3 +571,91 @@ def test_a_partner_that_is_no_variable_ends_the_steps():
     work, desk, source = sides(np.eye(2), [0.5, 0.0], np.array([0.25, 0.5]))
     work.diagonal[5] = np.nan
     assert pieces.steps_on_sides(work, desk, 1e-3, 5, source) == (0, 0)
+
+
+def face(K, beta, lower, upper, diag=0.0):
+    """Variables over a matrix of their own, with room for a step of those that are free."""
+    n = len(beta)
+    work, desk, source = sides(K[:2, :2], [0.0, 0.0], np.zeros(2))
+    work = work._replace(beta=beta.copy(), lower=lower, upper=upper)
+    dual = pieces.Dual(np.zeros(n), np.full(n, diag), 0.0, np.zeros(n), np.zeros(pieces.TOLD))
+    return work, desk, source._replace(gram=K, point=np.arange(n)), dual
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_free_variables_move_together_to_their_optimum_or_to_the_first_bound(seed, apart):
+    rng = np.random.default_rng(seed)
+    n = 12
+    X = rng.normal(size=(n, 4))
+    K = np.exp(-0.3 * ((X[:, None] - X) ** 2).sum(-1))
+    above = np.arange(n) % (2 if seed % 2 else n) != 0  # or one variable alone is below
+    lower, upper = np.where(above, 0.0, -1.0), np.where(above, 1.0, 0.0)
+    beta = 0.5 * (lower + upper)
+    beta[2], beta[5] = upper[2], lower[5]
+    free = (lower < beta) & (beta < upper)
+    work, desk, source, dual = face(K, beta, lower, upper)
+    dual.v[:] = (1e-3 if seed < 5 else 1.0) * rng.normal(size=n)
+    length = pieces._on_face(source, work, dual, desk, apart)
+    rows = [above[free] * 1.0, 1.0 - above[free]] if apart else [np.ones(free.sum())]
+    E, k = np.array(rows), free.sum()
+    system = np.block([[K[np.ix_(free, free)], E.T], [E, np.zeros((len(E), len(E)))]])
+    way = np.linalg.solve(system, np.r_[dual.v[free], np.zeros(len(E))])[:k]
+    room = np.where(way > 0, upper[free] - beta[free], beta[free] - lower[free]) / np.abs(way)
+    assert length == pytest.approx(min(1.0, room.min()), rel=1e-6)
+    np.testing.assert_allclose(work.beta[free] - beta[free], length * way, atol=1e-9 * np.abs(way).max())
+    np.testing.assert_array_equal(work.beta[~free], beta[~free])
+    if length < 1.0:
+        at = np.flatnonzero(free)[room.argmin()]
+        assert work.beta[at] in (lower[at], upper[at])
+
+
+def test_free_variables_that_cannot_move_together_stay():
+    n = pieces.FACE + 1
+    many, box = np.full(n, 0.5), (np.zeros(n), np.ones(n))
+    rank_one = np.ones((4, 4))
+    twice = np.kron(np.eye(2), np.ones((2, 2)))
+    for K, beta, (lower, upper), diag, moved in (
+        (np.eye(n), many, box, 0.0, False),
+        (np.eye(n)[1:, 1:], many[1:], (box[0][1:], box[1][1:]), 0.0, True),
+        (np.eye(4), many[:4], (np.zeros(4), np.ones(4)), 0.1, False),
+        (np.eye(4), np.array([0.5, 0.0, 1.0, 0.0]), (np.zeros(4), np.ones(4)), 0.0, False),
+        (np.eye(4), np.array([1.0, 0.0, 1.0, 0.0]), (np.zeros(4), np.ones(4)), 0.0, False),
+        (rank_one, many[:4], (np.zeros(4), np.ones(4)), 0.0, False),
+        (twice, many[:4], (np.zeros(4), np.ones(4)), 0.0, True),
+        (np.zeros((4, 4)), many[:4], (np.zeros(4), np.ones(4)), 0.0, False),
+    ):
+        work, desk, source, dual = face(K, beta, lower, upper, diag)
+        dual.v[:] = np.linspace(-0.1, 0.1, len(beta))
+        assert (pieces._on_face(source, work, dual, desk, False) > 0.0) == moved
+        assert np.array_equal(work.beta, beta) != moved
+        if moved:
+            assert work.beta.sum() == pytest.approx(beta.sum(), abs=1e-12)
+    assert not pieces._way_of_face(*almost_alike(), True)
+
+
+def almost_alike():
+    """Two variables whose sums cannot be told apart."""
+    work, desk, _, dual = face(np.eye(2), np.array([0.5, -0.5]), np.array([0.0, -1.0]), np.array([1.0, 0.0]))
+    desk.face[1, :2] = 0, 1
+    desk.factor[0, 0], desk.factor[1, :2] = 1.0, (1.0, 1e8)
+    return work, dual.v, desk, 2
+
+
+def test_where_pair_steps_crawl_free_variables_move_together():
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(40, 2)), rng.normal(size=(40, 2)) + 0.5])
+    y = np.repeat([-1.0, 1.0], 40)
+    K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(-1))
+    qp = formulations.svc(y, np.full(80, 1e4), "hinge", True)
+    batch = small.Batch(K, small.joined([(qp, small.spans_of(qp.point))]), np.zeros(80))
+    batch.solve(1e-3, 1)
+    found = batch.outcome(0, 1e-3)
+    assert found is not None
+    plain = svmcore.train_svc(K, y, 1e4, kernel="precomputed", solver="smo", tol=1e-5)
+    assert -found.objective == pytest.approx(-plain.objective, rel=1e-4)
+    assert found.n_iter < 0.5 * plain.n_iter
+    shares = small.with_nu(
+        K, small.joined([(formulations.svc(y, np.ones(80), "hinge", True), small.spans_of(qp.point))]), [0.73], 1e-3, 1
+    )
+    assert shares[0] is not None

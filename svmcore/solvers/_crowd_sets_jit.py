@@ -108,7 +108,7 @@ def residual(matrices, piece, booth):
 
 
 @jit
-def _grown(matrix, shift, rows, first, count, factor):
+def grown(matrix, shift, rows, first, count, factor):
     """Cholesky rows first .. count - 1 of matrix[rows, rows] + shift, with inverse diagonals.
 
     A row that depends on those before is left out. Returns how many are left. In place: rows, factor.
@@ -128,7 +128,7 @@ def _grown(matrix, shift, rows, first, count, factor):
 
 
 @jit
-def _solved(factor, m, x):
+def solved(factor, m, x):
     """x := (L L')^-1 x. In place: x."""
     for i in range(m):
         x[i] = (x[i] - dot(factor[i], x, i)) * factor[i, i]
@@ -181,7 +181,7 @@ def _to_meet(piece, booth, m, bias):
     for k in range(m):
         t = booth.rows[k]
         booth.way[k] = piece.v[t] - (piece.epsilon if piece.beta[t] > 0.0 else -piece.epsilon) - bias
-    _solved(booth.factor, m, booth.way)
+    solved(booth.factor, m, booth.way)
 
 
 @jit
@@ -190,7 +190,7 @@ def _to_follow(matrices, booth, m, entrant, sign, total):
     row, shift = matrices.double[entrant], matrices.size[0]
     for k in range(m):
         booth.way[k] = row[booth.rows[k]] + shift
-    _solved(booth.factor, m, booth.way)
+    solved(booth.factor, m, booth.way)
     share = -1.0
     for k in range(m):
         share += booth.way[k]
@@ -236,14 +236,14 @@ def on_faces(matrices, piece, booth, tol, most):
     Returns the number of moves. In place: beta, v, and room.
     """
     double, factor, rows, inside = matrices.double, booth.factor, booth.rows, booth.inside
-    m, moves, settled = _grown(double, matrices.size[0], rows, 0, _face(piece, booth), factor), 0, False
+    m, moves, settled = grown(double, matrices.size[0], rows, 0, _face(piece, booth), factor), 0, False
     for k in range(m):
         inside[rows[k]] = 1
     while m > 0 and moves < most:
         total, bias = 0.0, 0.0
         for k in range(m):
             booth.one[k] = 1.0
-        _solved(factor, m, booth.one)
+        solved(factor, m, booth.one)
         for k in range(m):
             t = rows[k]
             total += booth.one[k]
@@ -263,14 +263,14 @@ def on_faces(matrices, piece, booth, tol, most):
         moves += 1
         if first == -1:
             settled = True
-            m = _grown(double, matrices.size[0], rows, m, count, factor)
+            m = grown(double, matrices.size[0], rows, m, count, factor)
             if entrant >= 0:
                 inside[entrant] = m == count
         elif first < m:
             inside[rows[first]] = 0
             for k in range(first, m - 1):
                 rows[k] = rows[k + 1]
-            m = _grown(double, matrices.size[0], rows, first, m - 1, factor)
+            m = grown(double, matrices.size[0], rows, first, m - 1, factor)
             settled = settled and entrant >= 0
     return moves
 
@@ -298,15 +298,15 @@ def _eliminate(matrices, piece, booth):
     for t in range(n):
         booth.rows[k] = t
         k += booth.inside[t] != FREE
-    if 2 * k > n or _grown(matrices.inverse, 0.0, booth.rows, 0, k, booth.factor) < k:
+    if 2 * k > n or grown(matrices.inverse, 0.0, booth.rows, 0, k, booth.factor) < k:
         return -1, 0.0
     for j in range(k):
         t = booth.rows[j]
         where = booth.inside[t]
         there = piece.upper[t] if where == TOP else (piece.lower[t] if where == BOTTOM else 0.0)
         booth.way[j], booth.one[j] = there - booth.z[t], sums[t]
-    _solved(booth.factor, k, booth.way)
-    _solved(booth.factor, k, booth.one)
+    solved(booth.factor, k, booth.way)
+    solved(booth.factor, k, booth.one)
     over, under = 0.0, 0.0
     for t in range(n):
         over += booth.z[t]
@@ -385,10 +385,10 @@ def keep_face(matrices, piece, booth, whole):
     for t in range(whole.shape[0]):
         rows[m] = t
         m += (piece.lower[t] < whole[t] < piece.upper[t]) and whole[t] != 0.0
-    m = _grown(matrices.double, matrices.size[0], rows, 0, m, booth.kept)
+    m = grown(matrices.double, matrices.size[0], rows, 0, m, booth.kept)
     for k in range(m):
         booth.kept_one[k] = 1.0
-    _solved(booth.kept, m, booth.kept_one)
+    solved(booth.kept, m, booth.kept_one)
     rows[whole.shape[0]] = m
 
 
@@ -403,7 +403,7 @@ def _way_out(matrices, booth, gone, m):
         place = k if rows[k] == gone else place
     for k in range(m):
         way[k] = row[rows[k]] + shift if place < 0 else (1.0 if k == place else 0.0)
-    _solved(booth.kept, m, way)
+    solved(booth.kept, m, way)
     share, total = (-1.0 if place < 0 else 0.0), 0.0
     for k in range(m):
         share += way[k]

@@ -5,6 +5,8 @@ There is one loop, `_solve`. It reads kernel values from one of two places:
 - from the points of one problem. Then a row is computed when a step first looks at it (`solve_points`).
 - from a kernel matrix that many problems share. Then a row is copied when a step first looks at it (`solve_tasks`).
 
+Where pair steps crawl over a matrix, the free variables move to their optimum together (`_on_face`).
+
 A task is a problem over a shared matrix. Its points are a few spans of neighbouring rows of the matrix. Tasks share nothing
 else. So their bits depend neither on the order nor on the threads.
 """
@@ -34,6 +36,7 @@ from svmcore.solvers._block_jit import (
     row_of,
     start_masks,
 )
+from svmcore.solvers._crowd_sets_jit import grown, solved
 
 # What is said of a problem, by place.
 STEPS, ROUNDS, ROWS_READ, SUPPORT, VIOLATION, BIAS, OBJECTIVE, GAP, BITS, ABOVE, BELOW, INVERSE = range(12)
@@ -41,12 +44,14 @@ TOLD = 12
 
 LARGE_GAP = 0.01  # relative; then the driver has something to say
 SHARPER, SHARPEST = 0.1, 1e-3  # shares of the violation and of the tolerance to which the violation is brought then
+SINGULAR = 1e-12  # relative determinant of the system of both sums that counts as zero
 BOTH = 0.5  # share of a violation that either side may have
 FIRST, RETURNS = 0.1, 3  # the first tolerance of problems with two sums, and how often it is made smaller
 # 1 / C up to which a first look takes it for zero, relative to the kernel's diagonal and the largest weight.
 LOST = 1e-4
 LARGE, LARGER = 1e3, 1e3  # C in these terms that stands for all that are larger, and how much larger it may become
-BRIEF = 10  # pair steps for each variable that this may take
+BRIEF = 3  # pair steps for each variable that this may take
+CRAWL, FACE = 2, 48  # so many pair steps for each variable, and the free ones, if they are so few, move together
 EXACT = 1e-13  # relative difference of a share from the largest one that is rounding
 
 
@@ -117,6 +122,8 @@ class Desk(NamedTuple):
     support: IntArray  # points with a coefficient
     coef: FloatArray  # their coefficients
     field: FloatArray  # K beta, by row of the matrix or by variable, up to whole panels
+    face: IntArray  # (2, FACE), the points of free variables, and these
+    factor: FloatArray  # (FACE + 3, FACE), room for their step
 
 
 class Dual(NamedTuple):
@@ -189,6 +196,84 @@ def _from_points(shape, exact, c, beta, desk, v):
     for t in range(beta.shape[0]):
         v[t] = c[t] - desk.field[t]
     return count
+
+
+@jit
+def _free(source, work, diag, desk):
+    """Collect the free variables and factor the matrix among them, up to what depends on others. Returns their number.
+
+    It is 0 where there are too many, or a diagonal. In place: face, factor.
+    """
+    points, own, count = desk.face[0], desk.face[1], 0
+    for t in range(work.beta.shape[0]):
+        if work.lower[t] < work.beta[t] < work.upper[t]:
+            if count == FACE or diag[t] != 0.0:
+                return 0
+            points[count], own[count] = source.point[t], t
+            count += 1
+    if count == 0:
+        return 0
+    m = grown(source.gram, source.gram[points[0], points[0]], points, 0, count, desk.factor)
+    k = 0
+    for j in range(count):
+        if k < m and source.point[own[j]] == points[k]:
+            own[k] = own[j]
+            k += 1
+    return m
+
+
+@jit
+def _way_of_face(work, v, desk, m, apart):
+    """The way on which the residuals of the free variables become equal, on each side if these are apart. In place: factor.
+
+    It is in row FACE of `factor`. What is added to all entries of the matrix changes nothing, as the way has the sum zero.
+    Returns whether there is one.
+    """
+    own, factor = desk.face[1], desk.factor
+    way, above, below = factor[FACE], factor[FACE + 1], factor[FACE + 2]
+    for k in range(m):
+        mine = not apart or work.upper[own[k]] > 0.0
+        way[k], above[k], below[k] = v[own[k]], 1.0 if mine else 0.0, 0.0 if mine else 1.0
+    for right in (way, above, below):
+        solved(factor, m, right)
+    a, b, both, first, second = 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(m):
+        mine = not apart or work.upper[own[k]] > 0.0
+        a += above[k] if mine else 0.0
+        b += 0.0 if mine else below[k]
+        both += below[k] if mine else 0.0
+        first += way[k] if mine else 0.0
+        second += 0.0 if mine else way[k]
+    a, b = a if a > 0.0 else 1.0, b if b > 0.0 else 1.0  # a side without a free variable
+    rest = a * b - both * both
+    if not rest > SINGULAR * a * b:
+        return False
+    one, two = (first * b - second * both) / rest, (second * a - first * both) / rest
+    for k in range(m):
+        way[k] -= one * above[k] + two * below[k]
+    return True
+
+
+@jit
+def _on_face(source, work, dual, desk, apart):
+    """Move the free variables together, as far as their boxes allow; residuals must be fresh. In place: beta.
+
+    Returns how far that is: 1 is the optimum among them, and 0 says that nothing has moved.
+    """
+    m = _free(source, work, dual.diag, desk)
+    if m < 2 or not _way_of_face(work, dual.v, desk, m, apart):
+        return 0.0
+    way, length, first = desk.factor[FACE], 1.0, -1
+    for k in range(m):
+        t, move = desk.face[1, k], way[k]
+        room = work.upper[t] - work.beta[t] if move > 0.0 else work.beta[t] - work.lower[t]
+        if abs(move) * length > room:
+            length, first = room / abs(move), k
+    for k in range(m):
+        t, move = desk.face[1, k], way[k]
+        end = work.upper[t] if move > 0.0 else work.lower[t]
+        work.beta[t] = end if k == first else min(max(work.beta[t] + length * move, work.lower[t]), work.upper[t])
+    return length
 
 
 @jit
@@ -297,7 +382,7 @@ def _solve_on_sides(source, work, dual, desk, tol, patience):
 
     What is told are the multipliers of both sums, and the violation, which is that of the worse side.
     """
-    m, steps, rounds, bits = work.beta.shape[0], 0, 0, 0
+    m, steps, rounds, bits, crawls = work.beta.shape[0], 0, 0, 0, False
     most, v, told = min(patience.each * m + patience.more, patience.most), dual.v, dual.told
     while True:
         support = _from_matrix(source, dual.c, work.beta, desk, v)
@@ -306,13 +391,19 @@ def _solve_on_sides(source, work, dual, desk, tol, patience):
         violation = max(max(high - low, high_below - low_below), 0.0)
         if not violation > tol or rounds >= patience.rounds or steps >= most or bits:
             break
+        if crawls:
+            length = _on_face(source, work, dual, desk, True)
+            crawls = 0.0 < length < 1.0
+            if length > 0.0:
+                continue
         for t in range(m):
             work.values[t] = v[t] - (above if work.upper[t] > 0.0 else below)
         _sides_apart(work, desk)
         stop = max(INNER_TOL * tol, NOISE * violation)
-        taken, bits = steps_on_sides(work, desk, stop, most - steps, source)
+        taken, bits = steps_on_sides(work, desk, stop, min(CRAWL * m, most - steps), source)
         steps += taken
-        rounds = rounds + 1 if taken > 0 else patience.rounds
+        crawls = taken == CRAWL * m
+        rounds = rounds if crawls else (rounds + 1 if taken > 0 else patience.rounds)
     told[STEPS] = steps
     told[ROUNDS] = rounds
     told[ROWS_READ] = source.filled[0]
@@ -468,7 +559,7 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
 
     Where that leaves a gap that is large beside the objective, the violation is made smaller.
     """
-    m, steps, rounds, support, bits = work.beta.shape[0], 0, 0, 0, 0
+    m, steps, rounds, support, bits, crawls = work.beta.shape[0], 0, 0, 0, 0, False
     most, v, told, goal = min(patience.each * m + patience.more, patience.most), dual.v, dual.told, tol
     while True:
         if exact is not None:
@@ -482,15 +573,23 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
             goal = max(SHARPER * violation, SHARPEST * tol)
         if not violation > goal or rounds >= patience.rounds or steps >= most or bits:
             break
+        if source is not None:
+            length = _on_face(source, work, dual, desk, False) if crawls else 0.0
+            crawls = 0.0 < length < 1.0
+            if length > 0.0:
+                repair_sum(work, dual.total)
+                continue
         shift = 0.5 * (high + low)
         for t in range(m):
             work.values[t] = v[t] - shift
         start_masks(work)
         stop = max(INNER_TOL * goal, NOISE * violation)
-        taken, _, bits = pair_steps(work, stop, RELAX, TAU, most - steps, shape, lines, source)
+        slice_ = min(CRAWL * m, most - steps) if source is not None else most - steps
+        taken, _, bits = pair_steps(work, stop, RELAX, TAU, slice_, shape, lines, source)
         repair_sum(work, dual.total)
         steps += taken
-        rounds = rounds + 1 if taken > 0 else patience.rounds
+        crawls = source is not None and taken == CRAWL * m
+        rounds = rounds if crawls else (rounds + 1 if taken > 0 else patience.rounds)
     told[STEPS] = steps
     told[ROUNDS] = rounds
     told[ROWS_READ] = lines.filled[0]

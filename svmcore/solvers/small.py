@@ -5,7 +5,8 @@ Cost     the kernel rows that steps look at, or the kernel matrix, which many pr
 Stops    at the tolerance of the chosen criterion. An iteration is a pair step.
 Choice   pair steps in float32 by the second-order rule, and residuals in float64 in turn. Every residual is computed from
          the points or from the matrix in float64, so the answer comes with all that its certificate says.
-         Where pair steps crawl, it gives up, and "auto" asks the next solver.
+         Where pair steps crawl over a matrix, the free variables move together, if they are few. Where that does not help
+         either, it gives up, and "auto" asks the next solver.
 Reference  the block solver (`block`), whose loops these are.
 
 A task is a problem over a kernel matrix that others share: machines between classes, columns of targets.
@@ -36,6 +37,7 @@ from svmcore.solvers._small_jit import (
     BELOW,
     BIAS,
     BITS,
+    FACE,
     GAP,
     INVERSE,
     OBJECTIVE,
@@ -180,6 +182,8 @@ def _desk(rows: Real, m: int, n: int) -> Desk:
         support,
         np.empty(m + ROWS),
         np.empty(n),
+        np.empty((2, FACE), np.int64),
+        np.empty((FACE + 3, FACE)),
     )
 
 
@@ -338,7 +342,8 @@ def run(task: SolverTask) -> Raw:
             batch.solve(goal, 1, PATIENCE._replace(most=some))
             steps += int(told[STEPS])
             convex = convex and not int(told[BITS]) & NONCONVEX
-            if told[STEPS] == 0 or (max_iter < 0 and steps >= most):
+            stuck = told[STEPS] == 0 and not told[VIOLATION] <= goal  # what is there already may meet the next look
+            if stuck or (max_iter < 0 and steps >= most):
                 status = Status.LIMITED
     table = None
     if trace:
