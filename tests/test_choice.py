@@ -11,7 +11,7 @@ from svmcore import solvers
 from svmcore._types import Kernel, KernelKind, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import formulations
-from svmcore.solvers import small
+from svmcore.solvers import interior, small
 from svmcore.train import auto
 
 NEWTON, WIDE = ("newton", "interior", "block", "smo"), ("newton", "block", "smo")
@@ -80,6 +80,19 @@ def after_small(**problem):
 )
 def test_every_row_of_the_table(expected, problem):
     assert after_small(**problem) == expected
+
+
+@pytest.mark.parametrize(
+    ("expected", "problem"),
+    [(NEWTON, {}), (RESCUED_BLOCK, {"warm": True}), (RESCUED_SMO, {"n": auto.TINY})],
+)
+def test_sparse_points_are_made_dense_only_where_they_fill_little_memory(expected, problem, monkeypatch):
+    qp, K, warm = problem_of(sparse=True, **problem)
+    assert auto.choose(qp, K, warm=warm) == expected
+    monkeypatch.setattr(interior, "MOST_BYTES", 8.0 * K.n * K.n_features)
+    assert auto.choose(qp, K, warm=warm) == expected
+    monkeypatch.setattr(interior, "MOST_BYTES", 8.0 * K.n * K.n_features - 1.0)
+    assert auto.choose(qp, K, warm=warm) == tuple(name for name in expected if name != "interior")
 
 
 @pytest.mark.parametrize(

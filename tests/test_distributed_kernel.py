@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import svmcore
+from svmcore._types import Kernel, KernelKind
 from svmcore.distributed import rounds, scan, train_svc, train_svr
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.problem import formulations, measures
 
 pytestmark = pytest.mark.compiled
 
@@ -304,6 +307,23 @@ def test_linear_machines_of_many_features_take_rounds(form):
     same(ours, ref)
     assert np.allclose(ours.coef_, ref.coef_, atol=1e-5)
     assert (ours.predict(form(X)) == ref.predict(X)).all()
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_sparse_rows_of_few_features_are_made_dense_only_where_they_fill_little_memory(loss, monkeypatch):
+    X, y = wavy(300, 5)
+    X[np.abs(X) < 0.5] = 0.0
+    rows, kernel = csr_matrix(X), Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 3, 0.0)
+    K, qp = KernelMatrix(rows, kernel, cache_bytes=0), formulations.svc(y, np.full(300, 0.5), loss, True)
+    ref = svmcore.train_svc(X, y, 0.5, kernel="linear", loss=loss, tol=1e-8)
+    for most, solver in ((1e9, scan.interior), (0.0, scan.newton)):
+        monkeypatch.setattr(scan.interior, "MOST_BYTES", most)
+        assert scan._solver(K) is solver
+        beta, odd = scan.correct(rows, np.arange(300), kernel, qp, 1e-6, 1)
+        assert not odd
+        assert measures.objective(qp, beta, qp.c - qp.diag * beta - X @ (X.T @ beta)) == pytest.approx(ref.objective)
+    assert scan._solver(KernelMatrix(X, kernel, cache_bytes=0)) is scan.interior
+    assert scan._solver(KernelMatrix(rows[:4], kernel, cache_bytes=0)) is scan.block
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import svmcore
 from svmcore._types import LANES
@@ -157,6 +158,19 @@ def test_a_kernel_that_is_not_positive_has_no_factors(K):
     with pytest.warns(svmcore.ConvergenceWarning, match="own limit"):
         solution = svmcore.train_svc(K, [1, -1], kernel="precomputed", solver="interior")
     assert solution.status.name == "LIMITED"
+
+
+def test_sparse_points_that_would_fill_the_memory_are_not_made_dense(monkeypatch):
+    X, y = data()
+    rows = sparse.csr_matrix(X)
+    assert svmcore.train_svc(rows, y, kernel="linear", solver="interior").converged
+    monkeypatch.setattr("svmcore.solvers.interior.MOST_BYTES", 1e3)
+    monkeypatch.setattr(sparse.csr_matrix, "toarray", None)
+    with pytest.warns(svmcore.ConvergenceWarning, match="64 MB for sparse points"):
+        solution = svmcore.train_svc(rows, y, kernel="linear", solver="interior")
+    assert solution.status.name == "LIMITED"
+    assert svmcore.train_svc(rows, y, kernel="linear").converged
+    assert svmcore.train_svc(X, y, kernel="linear", solver="interior").converged
 
 
 def test_a_time_limit_is_seen_while_the_kernel_is_factorised():

@@ -25,7 +25,7 @@ from svmcore.kernel.products import point_product, shape_of
 from svmcore.kernel.table import facts_of
 from svmcore.problem import measures
 from svmcore.simd import loops
-from svmcore.solvers import block, interior
+from svmcore.solvers import block, interior, newton
 from svmcore.solvers._contract import SolverTask
 
 _PLACE = 40  # bits of a place in a part
@@ -178,8 +178,10 @@ def start(part: Part, share: float, tol: float, time_left: float | None, n_threa
 
 
 def _solver(K: KernelMatrix) -> Any:
-    """For linear kernels of few features the interior point, whatever C is; else blocks."""
-    return interior if interior.has_features(K) and K.n_features <= MOST_FEATURES else block
+    """For linear kernels of few features what takes as long whatever C is; else blocks."""
+    if not interior.few_features(K) or K.n_features > MOST_FEATURES:
+        return block
+    return interior if interior.has_features(K) else newton
 
 
 def _control(time_left: float | None) -> Control:

@@ -69,11 +69,17 @@ FEASIBLE = 1e-9
 ROUNDS = 40
 
 IMMOVABLE = 1e300  # the diagonal of padding
+MOST_BYTES = float(1 << 26)  # of sparse points that are made dense
+
+
+def few_features(K: KernelMatrix) -> bool:
+    """Whether the kernel is linear, and the features themselves are few enough to be worked with."""
+    return K.function is None and K.kernel.kind == KernelKind.LINEAR and K.n_features <= K.n
 
 
 def has_features(K: KernelMatrix) -> bool:
-    """Whether the features themselves are few enough to be worked with."""
-    return K.function is None and K.kernel.kind == KernelKind.LINEAR and K.n_features <= K.n
+    """Whether they are worked with. Steps need dense features: of sparse points only where these take little memory."""
+    return few_features(K) and (K.dense or 8.0 * K.n * K.n_features <= MOST_BYTES)
 
 
 class Beside(NamedTuple):
@@ -101,8 +107,10 @@ class _Poll:
 def _features(K: KernelMatrix, poll: _Poll) -> tuple[FloatArray, int] | None:
     """Panels of features whose inner products are K, and the number of features.
 
-    None where K is not positive, or on a stop.
+    None where K is not positive, on a stop, or where sparse points would fill the memory.
     """
+    if few_features(K) and not has_features(K):
+        return None
     if has_features(K):
         points = dense_points(K.X.toarray(), np.arange(K.n)) if is_sparse(K.X) else K.points
         return points.panels, K.n_features

@@ -29,7 +29,7 @@ from svmcore._types import DualQP, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
 from svmcore.kernel.tiles import COSTLY
-from svmcore.solvers import small
+from svmcore.solvers import interior, small
 
 MOST_FEATURES = 150  # an interior-point step costs n d^2 / 2
 NEWTON_FEATURES = 1000  # a step of Newton's method costs d^3 / 6
@@ -76,7 +76,7 @@ def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
     linear = K.kernel.kind == KernelKind.LINEAR
     width, share = (K.n_features, SHARE) if linear else (n_monomials(K), SHARE_OF_MONOMIALS)
     served = (qp.total == 0.0 or not qp.equality) and (not qp.infinite or bool((qp.diag > 0).all()))
-    narrow = served and width <= MOST_FEATURES
+    narrow = served and width <= MOST_FEATURES and (interior.has_features(K) or not interior.few_features(K))
     rescue = ("interior",) if narrow else ()
     if K.function is not None or n <= TINY or (n <= MOST_OPEN and qp.open_box):
         return ("smo", *rescue)

@@ -628,7 +628,7 @@ _OWN_LIMITS = {
         "use solver='auto', which goes on from there",
     ),
     "interior": (
-        "as many steps, or crossovers to an exact answer, as it makes",
+        "as many steps, or crossovers to an exact answer, as it makes, and 64 MB for sparse points, which it makes dense",
         "use solver='auto', which goes on from there",
     ),
 }
