@@ -373,8 +373,19 @@ def test_a_broken_array_is_named(tmp_path, name, text):
         train_linear([tmp_path / "X.npy"], [tmp_path / "y.npy"])
 
 
-def test_a_broken_table_is_named(tmp_path):
-    pytest.importorskip("pyarrow")
+def _raise(error):
+    raise error("no memory")
+
+
+def test_a_broken_table_is_named(tmp_path, monkeypatch):
+    pyarrow = pytest.importorskip("pyarrow")
+    whole = {"a": [1.0, 2.0], "y": [0, 1]}
+    pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table(whole), tmp_path / "b.parquet")
+    for error, kind in ((pyarrow.lib.ArrowMemoryError, svmcore.InputError), (MemoryError, MemoryError)):
+        with monkeypatch.context() as patch:
+            patch.setattr(sources, "_row_group", lambda *_, error=error: _raise(error))
+            with pytest.raises(kind):
+                train_linear(tmp_path / "b.parquet", label="y")
     (tmp_path / "a.parquet").write_bytes(b"PAR1" + bytes(99))
     with pytest.raises(svmcore.InputError, match=r"part .*a\.parquet is a damaged file \(ArrowInvalid"):
         train_linear(tmp_path / "a.parquet", label="y")

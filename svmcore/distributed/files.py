@@ -72,13 +72,13 @@ def _reading(name: str) -> Iterator[None]:
     """What goes wrong while a part is read, in words that name it."""
     try:
         yield
-    except (SVMError, MemoryError):
-        raise
     except FileNotFoundError:
         raise InputError(f"part {name} is gone: there is no such file any more; put it back, or leave it out") from None
     except OSError as error:
         raise InputError(f"part {name} cannot be read: {error}") from None
-    except Exception as error:  # whatever a damaged file sets off
+    except Exception as error:  # whatever a damaged file sets off; pyarrow has a MemoryError of its own
+        if isinstance(error, SVMError) or type(error) is MemoryError:
+            raise
         raise InputError(f"part {name} is a damaged file ({type(error).__name__}: {error})") from None
 
 
