@@ -395,6 +395,7 @@ def _solve_on_sides(source, work, dual, desk, tol, patience):
             length = _on_face(source, work, dual, desk, True)
             crawls = 0.0 < length < 1.0
             if length > 0.0:
+                steps += 1
                 continue
         for t in range(m):
             work.values[t] = v[t] - (above if work.upper[t] > 0.0 else below)
@@ -578,6 +579,7 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
             crawls = 0.0 < length < 1.0
             if length > 0.0:
                 repair_sum(work, dual.total)
+                steps += 1
                 continue
         shift = 0.5 * (high + low)
         for t in range(m):
