@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy import sparse
 
 import svmcore
 from svmcore._types import Status
+from svmcore.base import threads
 from svmcore.compiler.jit import DISABLED
 from svmcore.problem import formulations
 from svmcore.simd import rows as primitives
@@ -167,11 +169,17 @@ def test_where_rounding_stands_before_the_goal_other_solvers_are_asked(most, sol
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_the_bits_do_not_depend_on_the_number_of_threads(loss):
-    X, y = words(300, 500, 11)
-    one, two = (svmcore.LinearSVC(loss=loss, n_threads=n).fit(X, y) for n in (1, 2))
-    assert np.array_equal(one.coef_, two.coef_)
-    assert np.array_equal(one.intercept_, two.intercept_)
+def test_the_bits_do_not_depend_on_the_number_of_threads(loss, monkeypatch):
+    asked, solve = set(), heads.Sweeps.solve
+    monkeypatch.setattr(heads.Sweeps, "solve", lambda *a: [asked.add(threading.get_ident()), solve(*a)][1])
+    monkeypatch.setattr(threads, "WORTH_A_THREAD", 1.0)
+    X, y = words(300, 500, 19)
+    one, *others = (svmcore.LinearSVC(loss=loss, C=0.1, n_threads=n).fit(X, y) for n in (1, 2, 5))
+    assert len(asked) > 1
+    for other in others:
+        assert np.array_equal(one.coef_, other.coef_)
+        assert np.array_equal(one.intercept_, other.intercept_)
+        assert np.array_equal(one.n_iter_, other.n_iter_)
 
 
 @pytest.mark.compiled

@@ -115,15 +115,15 @@ class LinearMachine(Machine):
         tol = border.number("tol", self.tol, low=0.0, strict=True)
         few = len(data.y) <= _FEW and tol < _ROUGH
         goal = Aim(_GAP * tol, min(_SHARP, _GAP * tol) if few else _GAP * tol, self.max_iter)
-        border.threads(self.n_threads)
+        n_threads = border.threads(self.n_threads)
         wanted = self._heads(data, words)
         training = None
         if len(wanted) == 1:
             form = {name: words[name] for name in self._form_words if name in words} | {"sample_weight": data.w}
             training = Training(data.X, np.array(data.y), form, tol, Columns(data.X.shape[1]))
         found = heads.solved(
-            data.X, wanted, tau=words.get("intercept_scaling", 0.0), goal=goal, training=training,
-            control=new_control("fit", self.time_limit, None, 0),
+            data.X, wanted, tau=words.get("intercept_scaling", 0.0), goal=goal, n_threads=n_threads,
+            training=training, control=new_control("fit", self.time_limit, None, 0),
         )  # fmt: skip
         if found is None:
             return None

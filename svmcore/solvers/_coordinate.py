@@ -47,8 +47,9 @@ class Descent:
         n, k = rows.n, len(machines)
         self.width = width = 1 if k == 1 else GROUP
         if rows.squares is None:
-            rows.squares = np.empty(n)
-            loops.squares(rows.lists, rows.squares)
+            squares = np.empty(n)
+            loops.squares(rows.lists, squares)
+            rows.squares = squares  # as a whole: other groups may look for them
         self.table = aligned((n * width, loops.WIDTH), zero=True)
         self.share = np.empty(k)
         for h, losses in enumerate(machines):

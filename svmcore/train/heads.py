@@ -16,7 +16,7 @@ import numpy as np
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, warn
 from svmcore._types import NONZERO, DualQP, FloatArray, Kernel, KernelKind, Status
-from svmcore.base.threads import one_blas_thread
+from svmcore.base.threads import one_blas_thread, split
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Later, Solution, Terms
@@ -32,6 +32,7 @@ from svmcore.solvers._newton_jit import Losses, Surprises, Workspace, dense_mach
 # unless they are so few, EXACT_ROWS, that their machines are found to rounding.
 MOST_FEATURES, MOST_DENSE, MOST_ROWS, EXACT_ROWS = 1000, 2500, 2000, 200
 MOST_SHARED = 500_000  # rows: what a group keeps of them fills a quarter of a gigabyte then
+LEAST_SWEEPS = 10  # that a machine takes
 FEW = 600_000  # operations of a Gram matrix that are over before Python has asked for it
 
 
@@ -57,7 +58,7 @@ class Aim(NamedTuple):
 
 
 def solved(
-    X: Any, heads: Sequence[Head], *, tau: float, goal: Aim, control: Control, training: Any = None
+    X: Any, heads: Sequence[Head], *, tau: float, goal: Aim, control: Control, n_threads: int = 1, training: Any = None
 ) -> tuple[list[Solution], FloatArray] | None:
     """The machines at the goal, and their weights. None where rounding stands before it.
 
@@ -71,13 +72,23 @@ def solved(
     columns = Columns(X.shape[1])
     solutions: list[Solution] = []
     weights = np.empty((len(heads), X.shape[1]))
-    with control, one_blas_thread, np.errstate(all="ignore"):
-        for group in engine.groups(heads):
-            begin = time.perf_counter()
-            found = engine.solve([head.qp for head in group], goal, control)
+    groups = engine.groups(heads)
+    answers: list[tuple[list[HeadFound] | None, float]] = [(None, 0.0)] * len(groups)
+
+    def run(first: int, last: int) -> None:
+        with np.errstate(all="ignore"):
+            for g in range(first, last):
+                begin = time.perf_counter()
+                found = engine.solve([head.qp for head in groups[g]], goal, control)
+                answers[g] = found, (time.perf_counter() - begin) / len(groups[g])
+                if found is None:
+                    return
+
+    with control, one_blas_thread:
+        split(run, len(groups), engine.work(len(heads)), n_threads)
+        for group, (found, seconds) in zip(groups, answers, strict=True):
             if found is None:
                 return None
-            seconds = (time.perf_counter() - begin) / len(group)
             for head, one in zip(group, found, strict=True):
                 weights[len(solutions)] = one.sums[:-1]
                 solutions.append(_solution(X, tau, head, kernel, columns, one, seconds, training))
@@ -149,6 +160,10 @@ class Steps:
     def groups(self, heads: Sequence[Head]) -> list[Sequence[Head]]:
         """The machines that are found together."""
         return [[head] for head in heads]
+
+    def work(self, k: int) -> float:
+        """Feature operations of k machines that threads may share; none where machines share memory."""
+        return 0.0
 
     def solve(self, qps: Sequence[DualQP], goal: Aim, control: Control) -> list[HeadFound] | None:
         """A group of machines; None where rounding stands before the goal."""
@@ -264,6 +279,7 @@ class Sweeps(Steps):
     """Dual coordinate descent over sparse rows of many features, which several machines read together."""
 
     name = "coordinate"
+    rows: _newton.SparseFeatures
 
     def groups(self, heads: Sequence[Head]) -> list[Sequence[Head]]:
         """Groups of the same length, nearly. What they are does not depend on who is free to work."""
@@ -274,9 +290,12 @@ class Sweeps(Steps):
         edges = [k * part // parts for part in range(parts + 1)]
         return [heads[first:last] for first, last in pairwise(edges)]
 
+    def work(self, k: int) -> float:
+        """Of so many sweeps as any machine takes."""
+        return 2.0 * LEAST_SWEEPS * k * float(self.rows.X.nnz)
+
     def solve(self, qps: Sequence[DualQP], goal: Aim, control: Control) -> list[HeadFound] | None:
         """A group of machines; None where rounding stands before the goal of one."""
-        assert isinstance(self.rows, _newton.SparseFeatures)
         losses = [_newton.losses_from(qp, self.rows.n) for qp in qps]
         goals = [self._goals(qp, goal) for qp in qps]
         descent = _coordinate.Descent(self.rows, losses, squared=bool(qps[0].diag.any()))
