@@ -162,6 +162,13 @@ def path():
     for follow in (svmcore.svr_path, svmcore.epsilon_path, svmcore.quantile_path):
         follow(X, X[:, 0])
     svmcore.one_class_path(X)
+
+def many():
+    svmcore.permutation_test(X, y, n_permutations=5)
+    svmcore.cross_val_many(X, np.column_stack([X[:, 0], X[:, 1]]), loss="epsilon_insensitive", cv="loo")
+    svmcore.searchlight(X, y, [[0, 1], [2, 3, 4]], n_permutations=30)
+    svmcore.exemplars(X[:20], X)
+    svmcore.train_many(X, np.column_stack([y] * 16), 1.0)
 """
 REPORT = """
 print(*sorted({e.data["dispatcher"].py_func.__qualname__ for _, e in record.buffer if e.is_start}))

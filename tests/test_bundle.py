@@ -367,7 +367,7 @@ def test_both_wheels_installed_in_a_new_environment(tmp_path):
     names, lines = first()
     assert (names, lines) == ([], [])
 
-    ordinary = USE + "fit(); path()" + REPORT  # nothing is left to compile
+    ordinary = USE + "fit(); path(); many()" + REPORT  # nothing is left to compile
     empty = str(tmp_path / "empty")
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", _bundle.NAMED)}
     done = subprocess.run(

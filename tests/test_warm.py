@@ -33,7 +33,7 @@ def run(program: str, cache: Path, **environment: str) -> tuple[str, str]:
 @pytest.mark.parametrize(("what", "jobs"), [("fit", 1), ("path", 1), ("all", 2)])
 def test_after_warmup_nothing_compiles(tmp_path, what, jobs):
     """Neither in the process that warmed up nor in a later one, nor in one with an empty cache and a bundle."""
-    use = USE + {"fit": "fit()", "path": "path()", "all": "fit(); path()"}[what] + REPORT
+    use = USE + {"fit": "fit()", "path": "path()", "all": "fit(); path(); many()"}[what] + REPORT
     file = tmp_path / "warm.bundle"
     warm = f"import svmcore\nsvmcore.warmup({what!r}, jobs={jobs})\n"
     pack = f"svmcore.warmup({what!r}, bundle={str(file)!r})\n"

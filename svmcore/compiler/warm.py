@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +34,7 @@ from svmcore.train.certificates import certificate
 from svmcore.train.classes import train_classes
 from svmcore.train.functions import train_svc, train_svr
 from svmcore.train.heads import EXACT_ROWS, Aim, Head, solved
+from svmcore.trials.permutations import permutation_test
 
 KERNELS: tuple[KernelName, ...] = ("rbf", "linear", "poly", "sigmoid", "laplacian")
 CHOICES = ("fit", "path", "all")
@@ -51,7 +53,8 @@ def warmup(
     """Compile ahead what training and prediction need; the machine code is kept on disk, for all later processes.
 
     `what` is "fit" (training, prediction, certificates and leave-one-out: every kernel, dense and sparse data, both
-    precisions), "path" (`svm_path` and what a path answers), or "all" of it. `jobs` processes share the work.
+    precisions), "path" (`svm_path` and what a path answers), or "all": both, and many fits over one kernel matrix
+    (`permutation_test`, `searchlight`, `exemplars`). `jobs` processes share the work.
 
     `bundle` names a file to write: all that machine code in one piece, for other machines and containers. A process with
     ``SVMCORE_BUNDLE=file`` in its environment loads it and compiles nothing. It fits the same numba, Python and svmcore.
@@ -146,6 +149,8 @@ def _works(what: str) -> Iterator[Work]:
         yield from _path_works()
     if what in ("fit", "all"):
         yield from _fit_works()
+    if what == "all":
+        yield from _many_works()
 
 
 def _labelled(n: int, d: int) -> tuple[Any, Any]:
@@ -182,6 +187,15 @@ def _path_works() -> Iterator[Work]:
     for some in _sparse():
         yield functools.partial(follow, some, y[:40], gamma=0.5)
     yield lambda: cv_path(X[:90], y[:90], C_min=0.1, C_max=10.0)  # parts of a matrix whose rows are padded
+
+
+def _many_works() -> Iterator[Work]:
+    X, y = _labelled(40, 3)
+    yield lambda: permutation_test(X, y, n_permutations=20)
+    if find_spec("sklearn") is not None:
+        from svmcore.estimators import SVC
+
+        yield lambda: permutation_test(SVC(), X, y, n_permutations=20)  # another kernel matrix for each fold
 
 
 def _fit_works() -> Iterator[Work]:
