@@ -75,7 +75,6 @@ REFUSED = [
     ({"C": "big"}, r"C='big' is not a number; give a real number"),
     ({"C": True}, r"C=True is not a number"),
     ({"C": 1e-200}, r"C=1e-200 is out of range; it must be at least 1e-150"),
-    ({"C": 1e200}, r"C=1e\+200 is out of range; it must be at most 1e\+150, or infinite"),
     ({"tol": 0.0}, r"tol=0.0 is out of range; it must be greater than 0"),
     ({"tol": INF}, r"tol=inf is not finite; give a finite number"),
     ({"max_iter": -2}, r"max_iter=-2 is out of range; it must be at least -1"),

@@ -80,6 +80,8 @@ class LinearMachine(Machine):
         words = super()._words(data)
         squared = words["loss"].startswith("squared")
         words["C"] = border.cost(self.C) * (2.0 if squared else 1.0)
+        if border.LARGEST < words["C"] < np.inf:
+            raise InputError(f"C={self.C!r} is out of range; it must be at most {border.LARGEST:g}, or infinite")
         words["fit_intercept"] = self._free_intercept
         if border.flag("fit_intercept", self.fit_intercept):
             words["intercept_scaling"] = border.number(

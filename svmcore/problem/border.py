@@ -598,7 +598,4 @@ def cost(C: Any, name: str = "C", *, infinite: bool = True) -> float:
     value = number(name, C, low=0.0, strict=True, infinite=infinite)
     if value < SMALLEST_COST:
         raise InputError(f"{name}={C!r} is out of range; it must be at least {SMALLEST_COST:g}")
-    if LARGEST < value < np.inf:
-        or_none = ", or infinite" if infinite else ""
-        raise InputError(f"{name}={C!r} is out of range; it must be at most {LARGEST:g}{or_none}")
     return value
