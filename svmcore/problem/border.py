@@ -291,10 +291,11 @@ def _broken(X: Any) -> str:
 
     The starts are 64-bit numbers here: differences of 32-bit ones may wrap around and look right.
     """
-    if not (is_sparse(X) and isinstance(X.format, str) and X.format in ("csr", "csc")):
+    form = getattr(X, "format", None) if is_sparse(X) else None
+    if not (isinstance(form, str) and form in ("csr", "csc")):
         return ""
-    lines, width = X.shape if X.format == "csr" else X.shape[::-1]
-    line, place = ("row", "column") if X.format == "csr" else ("column", "row")
+    lines, width = X.shape if form == "csr" else X.shape[::-1]
+    line, place = ("row", "column") if form == "csr" else ("column", "row")
     starts = np.asarray(X.indptr).astype(np.int64)
     if starts.shape != (lines + 1,) or starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] > np.size(X.data):
         return f"its {line}s do not follow each other"
