@@ -1,6 +1,6 @@
 """What the whole suite shares: hypothesis profiles, markers, data sets.
 
-SVMCORE_HYPOTHESIS   "some" (default): 60 examples per property, the same ones every time; "small": 6 of them, for slow
+SVMCORE_HYPOTHESIS   "some" (default): 50 examples per property, the same ones every time; "small": 6 of them, for slow
                      interpreters; "nightly": 10,000 random ones
 SVMCORE_DATA         folder of the benchmark data sets; by default `../shared/data` next to the checkout
 """
@@ -30,7 +30,7 @@ from svmcore.compiler.jit import DISABLED
 # No deadline and no health check on time: the speed of the machine must not decide a test.
 # Fixtures that lower a threshold do so for all examples of a property.
 settings.register_profile(
-    "some", max_examples=60, derandomize=True, deadline=None,
+    "some", max_examples=50, derandomize=True, deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 settings.register_profile("small", settings.get_profile("some"), max_examples=6)

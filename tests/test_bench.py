@@ -122,6 +122,7 @@ def test_a_weight_vector_is_held_against_the_bound():
     assert score(problem, Answer(None, 0.0, w=0.5 * w))["relative_gap"] > 1e-2
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_equal_gap_is_reached_or_given_up():
     results = Results()

@@ -269,7 +269,7 @@ def test_vote_ties_go_to_the_first_class():
 
 
 @given(st.integers(0, 10**6), st.integers(3, 5), st.integers(0, 60))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_votes_are_those_counted_one_by_one(seed, k, n_events):
     rng = np.random.default_rng(seed)
     which = division(k, "ovo")

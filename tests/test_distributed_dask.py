@@ -197,7 +197,8 @@ def test_arrays_that_are_lost_with_a_worker_are_sent_again(mortal, files, train,
     same_bits(one, two)
 
 
-@pytest.mark.parametrize("train", [train_linear, pytest.param(train_svc, marks=pytest.mark.ci)])
+@pytest.mark.ci
+@pytest.mark.parametrize("train", [train_linear, train_svc])
 def test_a_worker_that_joins_late_changes_no_bit(mortal, files, train, monkeypatch):
     client = mortal
     dask_engine = pytest.importorskip("svmcore.distributed.dask_engine")

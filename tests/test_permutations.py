@@ -52,7 +52,7 @@ MACHINES = [
 ]
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.ci) for seed in (2, 3, 4))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.ci) for seed in (1, 2, 3, 4))])
 @pytest.mark.parametrize("k", range(len(SETS)))
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
 def test_scores_and_p_values_are_those_of_scikit_learn(machine, k, seed):
