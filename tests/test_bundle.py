@@ -243,7 +243,7 @@ def test_processors_are_levels():
 
 @posix
 @pytest.mark.compiled
-@pytest.mark.parametrize("count", [3, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [pytest.param(3, marks=pytest.mark.ci), pytest.param(50, marks=pytest.mark.slow)])
 def test_many_processes_load_one_bundle_while_it_is_written(packed, count):
     """Whoever comes early finds the old file, whoever comes late the new one, and nobody half of one."""
     root, file = packed

@@ -221,7 +221,7 @@ ENGINES = pytest.mark.parametrize("engine", ["small", "block"])
 
 
 @ENGINES
-@pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])
+@pytest.mark.parametrize("kernel", ["rbf", "poly", pytest.param("laplacian", marks=pytest.mark.ci)])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_machines_in_few_calls_are_those_of_the_solver(kernel, strategy, engine, monkeypatch):
     over(engine, monkeypatch)

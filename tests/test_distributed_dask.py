@@ -185,7 +185,11 @@ def test_a_killed_worker_changes_no_bit_of_a_linear_machine(mortal, files, phase
 
 
 @pytest.mark.parametrize(
-    ("train", "stage"), [(train_linear, "look"), pytest.param(train_svc, "advance", marks=pytest.mark.slow)]
+    ("train", "stage"),
+    [
+        pytest.param(train_linear, "look", marks=pytest.mark.ci),
+        pytest.param(train_svc, "advance", marks=pytest.mark.slow),
+    ],
 )
 def test_arrays_that_are_lost_with_a_worker_are_sent_again(mortal, files, train, stage, monkeypatch):
     *_, X, y = files

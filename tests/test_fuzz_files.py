@@ -33,7 +33,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and limits of memory"),
 ]
 
-COUNT, NIGHT = 1_000, 100_000
+COUNT, NIGHT = 500, 100_000
 ROOM = (
     160 << 20
 )  # bytes of address space beyond those of the test: what a small file may unpack to, and what is made of it

@@ -167,9 +167,13 @@ class File:
     def solver(self) -> bool:
         return self.module is not None and self.module.startswith("solvers.")
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
     @property
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+        return (node for node in self.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
     @cached_property
     def imports(self) -> list[Import]:
@@ -225,7 +229,7 @@ def the_decorator_is_defined_once(files: list[File]) -> Iterator[str]:
     for file in package(files):
         if file.module == "compiler.jit":
             continue
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             wraps = isinstance(node, ast.Attribute) and node.attr in COMPILERS
             takes = isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "numba"
             if wraps or (takes and COMPILERS & {alias.name for alias in node.names}):
@@ -244,7 +248,7 @@ def room(file: File) -> str:
 
 def defined(file: File) -> Iterator[str]:
     """The names that a file gives: of functions, classes, variables and attributes."""
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -259,7 +263,7 @@ def an_underscore_is_private_to_its_room(files: list[File]) -> Iterator[str]:
         for name in filter(underscored, defined(file)):
             rooms.setdefault(name, set()).add(room(file))
     for file in package(files):
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             used = [node.attr] if isinstance(node, ast.Attribute) and file.module not in MACHINERY else []  # numba's
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("svmcore."):
                 inside = str(node.module).partition(".")[2]
@@ -271,7 +275,7 @@ def an_underscore_is_private_to_its_room(files: list[File]) -> Iterator[str]:
 
 def homes_are_listed(files: list[File]) -> Iterator[str]:
     for file in package(files):
-        names = {getattr(node, "id", getattr(node, "attr", None)) for node in ast.walk(file.tree)}
+        names = {getattr(node, "id", getattr(node, "attr", None)) for node in file.nodes}
         if "jit" in names and not file.home and file.module != "compiler.jit":
             yield f"{file.path} compiles, but is not one of the homes listed in this test"
 
@@ -348,7 +352,7 @@ def homes_and_solvers_are_silent(files: list[File]) -> Iterator[str]:
     for file in package(files):
         if not (file.home or file.solver):
             continue
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             if isinstance(node, ast.Raise) or called in ("print", "warn", "warnings.warn"):
                 yield f"{file.path}:{node.lineno} speaks: return a status instead"
@@ -356,7 +360,7 @@ def homes_and_solvers_are_silent(files: list[File]) -> Iterator[str]:
 
 def warnings_have_one_voice(files: list[File]) -> Iterator[str]:
     for file in package(files):
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn" and file.module != "_errors":
                 yield f"{file.path}:{node.lineno} warns: `_errors.warn` finds the caller's line"
 
@@ -379,7 +383,7 @@ def a_class_name_has_one_meaning(files: list[File]) -> Iterator[str]:
     """No two classes of the package have one name, in whatever rooms they are, with or without an underscore."""
     first: dict[str, str] = {}
     for file in package(files):
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             if isinstance(node, ast.ClassDef):
                 name = node.name.lstrip("_")
                 if name in first:
@@ -568,7 +572,7 @@ def test_where_it_goes_is_there(files):
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     table = text.partition("## Where does it go?")[2].partition("\n## ")[0]
     words = set(re.findall(r"`([^`]+)`", table)) - {"multi_class"}
-    classes = {node.name for file in package(files) for node in ast.walk(file.tree) if isinstance(node, ast.ClassDef)}
+    classes = {node.name for file in package(files) for node in file.nodes if isinstance(node, ast.ClassDef)}
     assert len(words) > 50
     assert sorted(word for word in words if not named_there(word, classes)) == []
     for word in ("path/nowhere", "solve.nothing", "nowhere/", "--nothing", "no.md", "Nobody"):

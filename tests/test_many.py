@@ -47,7 +47,7 @@ def alone(X, y, weight, options):
 
 
 @pytest.mark.parametrize(("options", "Y", "W"), CASES, ids=str)
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [pytest.param(1, marks=pytest.mark.ci), 2])
 def test_every_column_is_what_it_is_alone(options, Y, W, n_jobs):
     found = svmcore.train_many(X, Y, 2.0, sample_weight=W, n_jobs=n_jobs, **options, **TIGHT)
     assert len(found) == 3

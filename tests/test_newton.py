@@ -72,7 +72,7 @@ def test_the_oracle_is_a_minimum(loss, intercept):
         assert value(w + step[:-1], b + (step[-1] if intercept == "embedded" else 0.0)) >= value(w, b) - 1e-12
 
 
-@pytest.mark.parametrize("intercept", ["embedded", "none"])
+@pytest.mark.parametrize("intercept", ["embedded", pytest.param("none", marks=pytest.mark.ci)])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_objective_is_that_of_the_oracle(loss, intercept):
     for seed in range(2 if DISABLED else 5):

@@ -40,7 +40,7 @@ def monk():
     return svmcore.svm_path(X, np.where(y > 0, "good", "bad"), gamma=0.25)
 
 
-@pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
+@pytest.mark.parametrize("kind", ["png", *(pytest.param(kind, marks=pytest.mark.ci) for kind in ("pdf", "svg"))])
 def test_overview_is_a_file_and_no_open_figure(path, monk, tmp_path, kind):
     before = plt.get_fignums()
     for name, each in (("path", path), ("monk", monk)) if kind == "png" else (("path", path),):
