@@ -93,6 +93,7 @@ _ABSENT = {
     "weights": "weights of rows are sample_weight, weights of classes class_weight here",
     "sigma": "the width of the rbf kernel is gamma = 1 / (2 sigma**2) here",
     "length_scale": "the width of the rbf kernel is gamma = 1 / (2 length_scale**2) here",
+    "eps": "tolerances are tol, and the tube of a regression epsilon; bands of errors are gone, as curves are exact",
     "kernel_params": "give a function of two arrays as kernel, with the parameters inside",
     "dual": "the dual is what is always solved",
     "penalty": "the penalty is always the squared norm of the weights",

@@ -183,6 +183,7 @@ def test_a_mean_far_away_and_tiny_targets_cost_no_digits():
         ({"loss": "epsilon_insensitive", "epsilon": -1.0}, "epsilon=-1"),
         ({"loss": "epsilon_insensitive", "class_weight": "balanced"}, "class_weight goes with loss='hinge'"),
         ({"loss": "epsilon_insensitive", "costs": {1: 2}}, "costs go with"),
+        ({"eps": 0.1}, "cv_path has no parameter 'eps'; .*; bands of errors are gone"),
         ({"loss": "epsilon_insensitive", "cv": 41}, "cv=41 needs at least 41 rows, and y holds 40"),
         ({"loss": "one_class"}, "not classes"),
         ({"loss": "pinball", "sample_weight": np.arange(40) < 10, "cv": HALVES}, "rows of fold 0 have weight zero"),

@@ -47,9 +47,7 @@ class _Stage(NamedTuple):
     terms: Terms
     weights: FloatArray
     factors: FloatArray  # of the costs of the negatives, and of a query
-    centre: (
-        FloatArray | None
-    )  # what rows are moved by while machines are trained, where that changes nothing but digits
+    centre: FloatArray | None  # what rows are moved by in training, where that changes nothing but digits
     n_threads: int
 
     def moved(self, A: Any) -> Any:
