@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from svmcore._errors import InputError, MissingExtraError
+from svmcore._errors import InputError, MissingExtraError, SVMError
 from svmcore.data.categories import encoded
 from svmcore.data.layout import Layout, columns_of_interest
 from svmcore.data.text import MISSING, Array, Table, Wanted, check_memory, whole
@@ -45,12 +45,12 @@ def read_arrow(name: str, file: BinaryIO, magic: bytes, wanted: Wanted) -> Table
         y = None if layout.label is None else _label(name, table.column(layout.label), layout)
     except (InputError, MissingExtraError):
         raise
-    except pyarrow("lib").ArrowMemoryError:
+    except MemoryError as error:
+        if isinstance(error, SVMError):
+            raise
         raise InputError(
             f"{name} asks for more memory than there is: it is damaged, or too large for this machine"
         ) from None
-    except MemoryError:
-        raise
     except Exception as error:  # whatever a damaged file sets off
         raise InputError(
             f"{name} is a damaged file ({type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''})"
