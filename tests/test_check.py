@@ -337,3 +337,16 @@ def test_errors_show_their_public_names():
     assert type(pickle.loads(pickle.dumps(caught.value))) is svmcore.InputError
     for name in _errors.__all__:
         assert getattr(svmcore, name).__module__ == "svmcore"
+
+
+@pytest.mark.parametrize("kind", ["u8", "i1", "i8", "?", "f8", "f4", "U3"])
+@pytest.mark.parametrize("values", [[0, 1], [0, 1, 2], [1, 2], [0, 2, 5], [3, 70, 100]])
+def test_labels_are_places_among_their_sorted_values(kind, values):
+    y = np.random.default_rng(0).choice(np.array(values).astype(kind), 40)
+    if len(set(y.tolist())) > 1:
+        codes, classes = border.label_codes(y, 40)
+        np.testing.assert_array_equal(classes, np.unique(y))
+        np.testing.assert_array_equal(classes[codes], y)
+        assert classes.dtype == y.dtype
+        assert codes.dtype == np.int64
+        assert not np.shares_memory(codes, y)

@@ -143,8 +143,8 @@ def _parameters(kind: type) -> list[str]:
 
 def asked(estimator: Any) -> dict[str, Any]:
     """The parameters, by name; what can be written to in their place is copied."""
-    values = {name: getattr(estimator, name) for name in _names(estimator.__class__)}
-    return {name: value.copy() if isinstance(value, dict) else value for name, value in values.items()}
+    values = [(name, getattr(estimator, name)) for name in _names(estimator.__class__)]
+    return {name: value.copy() if isinstance(value, dict) else value for name, value in values}
 
 
 def weights_of(sample_weight: Any, n: int) -> FloatArray:

@@ -428,15 +428,20 @@ def vector(values: Any, name: str, n: int) -> FloatArray:
     return array
 
 
-def _distinct(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The values of an array in order; two numbers, the usual case, without sorting."""
-    if array.dtype.kind in "biuf":
-        ends = np.array([array.min(), array.max()])
-        if ends[0] < ends[1] and ((array == ends[0]) | (array == ends[1])).all():
-            return ends
-        if array.dtype.kind in "iu" and 0 <= ends[0] <= ends[1] < len(array):  # somebody's numbers of classes
-            return np.flatnonzero(np.bincount(array)).astype(array.dtype)
-    return np.unique(array)
+def _distinct(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]:
+    """The values of an array in order, and their places where these are had without sorting: of few whole numbers, or two."""
+    kind = array.dtype.kind
+    if kind in "biuf" and len(array):
+        low, high = array.min(), array.max()
+        if kind in "iu" and low >= 0 and high < len(array):  # somebody's numbers of classes
+            array = array.astype(np.int64)
+            there = np.bincount(array) > 0
+            classes = np.flatnonzero(there)
+            places = array if len(classes) == len(there) else (np.cumsum(there) - 1)[array]
+            return classes.astype(low.dtype), places
+        if low < high and ((array == low) | (array == high)).all():
+            return np.array([low, high]), array == high
+    return np.unique(array), None
 
 
 def label_array(y: Any, name: str = "y") -> np.ndarray[Any, Any]:
@@ -495,14 +500,15 @@ def label_codes(y: Any, n: int) -> tuple[IntArray, np.ndarray[Any, Any]]:
         bad = int(np.flatnonzero(~np.isfinite(array))[0])
         raise InputError(f"y contains {array[bad]} at row {bad}; every sample needs a label")
     try:
-        classes = _distinct(array)
+        classes, codes = _distinct(array)
     except TypeError:
         raise InputError("y mixes labels of different types that cannot be sorted; use one type") from None
     if len(classes) < 2:
         raise InputError(f"y holds one class only ({', '.join(map(str, classes.tolist()))}); a classifier needs two")
-    plain = len(classes) == 2 and array.dtype.kind != "O"  # an object may be a tuple, which == takes apart
-    codes = array == classes[1] if plain else np.searchsorted(classes, array)
-    return codes.astype(np.int64), classes
+    if codes is None:
+        plain = len(classes) == 2 and array.dtype.kind != "O"  # an object may be a tuple, which == takes apart
+        codes = array == classes[1] if plain else np.searchsorted(classes, array)
+    return codes.astype(np.int64, copy=False), classes
 
 
 def class_codes(y: Any, n: int, weights: FloatArray | None) -> tuple[IntArray, np.ndarray[Any, Any]]:

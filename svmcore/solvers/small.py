@@ -215,6 +215,9 @@ class Joined(NamedTuple):
 
 def joined(problems: Sequence[tuple[DualQP, IntArray]]) -> Joined:
     """Problems, each with the spans that its points are."""
+    if len(problems) == 1:
+        qp, own = problems[0]
+        return Joined(qp, np.array([0, len(qp.c)]), own, np.array([0, len(own)]), np.array([qp.total]))
     qps, spans = zip(*problems, strict=True)
     first, first_span = (
         np.array([0, *itertools.accumulate(map(len, parts))]) for parts in ([qp.c for qp in qps], spans)

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from svmcore import solvers
 from svmcore._control import Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
-from svmcore._types import NONZERO, DualQP, FloatArray, KernelKind, Raw, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, KernelKind, Raw, Status
 from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.table import is_positive
-from svmcore.models.solution import ONE_CLASS, Solution, Terms
+from svmcore.models.solution import ONE_CLASS, Later, Solution, Terms
 from svmcore.problem import border, formulations, measures
 from svmcore.problem import columns as _columns
 from svmcore.problem.advice import LARGE_GAP, MEANS_LITTLE
@@ -594,7 +594,7 @@ def solution_of(
         solver=run.solver,
         classes=problem.classes,
         kernel=problem.spec.kernel,
-        support_vectors=np.empty((0, 0)) if precomputed else problem.X[support],
+        support_vectors=np.empty((0, 0)) if precomputed else _vectors(problem, training, support),
         columns=problem.columns,
         terms=problem.terms,
         function=problem.spec.function,
@@ -603,6 +603,14 @@ def solution_of(
         stats=raw.stats | {"certificate_evals": K.computed[1]} | ({"estimated": True} if measured.estimated else {}),
         training=training,
     )
+
+
+def _vectors(problem: Problem, training: Any, support: IntArray) -> Any:
+    """The support vectors: when somebody asks for them, where the points are kept in memory that nobody else writes to."""
+    if training is None:
+        return problem.X[support]
+    X = training.X
+    return Later(lambda: X[support])
 
 
 _REMEDIES = {
