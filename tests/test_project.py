@@ -195,3 +195,18 @@ def test_a_distribution_that_lacks_a_file_is_noticed(check_dist, tmp_path):
         "lacks README.md",
         "holds docs/auto_examples/x.rst",
     ]
+
+
+def test_every_compiled_home_is_broken_by_the_tests_of_tests():
+    """`tools/mutate.py` names each home, and tests that exist."""
+    spec = importlib.util.spec_from_file_location("mutate", ROOT / "tools" / "mutate.py")
+    mutate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mutate)
+    sources = {
+        file.relative_to(ROOT / "svmcore").with_suffix("").as_posix() for file in (ROOT / "svmcore").rglob("*.py")
+    }
+    homes = {name for name in sources if name.endswith(("_jit", "_kernels")) or name.startswith("simd/")}
+    only_compiled = {"simd/__init__", "simd/lanes"}
+    assert homes - only_compiled <= set(mutate.TESTS) <= sources
+    words = {word.partition(":")[0] for row in mutate.TESTS.values() for word in row.split()}
+    assert [word for word in words if not (ROOT / "tests" / f"test_{word}.py").is_file()] == []
