@@ -33,7 +33,7 @@ _AT_ONCE = 8  # features copied from one row of X before the next: a cache line 
 
 @jit
 def pack_panels(X, order, first, last, panels):
-    """Copy the points `order` of the C-ordered matrix X to panels first..last-1, which the caller has filled with zeros.
+    """Copy the points `order` of the C-ordered matrix X to panels first..last-1. The caller has put zeros beyond them.
 
     In place: panels.
     """

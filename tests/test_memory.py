@@ -40,6 +40,58 @@ def test_a_fit_leaves_one_buffer_behind_that_can_be_given_back():
     assert svmcore.release_memory() == freed
 
 
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+def test_memory_of_an_array_is_handed_on_when_its_last_view_is_gone():
+    svmcore.release_memory()
+    first = spare.lent("use", (600, 500))
+    place, view = address(first), first[1:, :3]
+    assert place % 64 == 0
+    assert first.flags.writeable
+    del first
+    assert "use" not in spare.spare._buffers
+    del view
+    assert spare.spare._buffers["use"][1] == 2 * 600 * 500 + 16
+    again = spare.lent("use", (500, 1000), np.float32)  # half as large, of another type
+    assert address(again) == place
+    more = spare.lent("use", (700, 500))  # at the same time
+    assert not np.shares_memory(again, more)
+    del again, more
+    assert spare.spare._buffers["use"][1] == 2 * 700 * 500 + 16  # of two the larger one
+    huge = spare.lent("use", (9 * 700, 500))
+    del huge
+    modest = spare.lent("use", (600, 500))  # does not sit on all of that for as long as it lives
+    assert len(modest.base.base._back.args[1]) == 2 * 600 * 500 + 16
+    with spare.spare._lock:  # memory that dies while somebody looks through the buffers is let go
+        del modest
+    assert spare.spare._buffers["use"][1] == 2 * 9 * 700 * 500 + 16
+    assert spare.lent("use", (3, 4)).flags.owndata  # not worth it
+    svmcore.release_memory()
+
+
+def test_fits_hand_on_the_memory_of_converted_points_without_the_garbage_collector():
+    svmcore.release_memory()
+    X = np.random.default_rng(0).normal(size=(1400, 200)).astype(np.float32)
+    y = X[:, 0] * X[:, 1] > 0
+    gc.collect()
+    gc.disable()
+    try:
+        machine = svmcore.train_svc(X, y, 100.0, solver="block", n_threads=1)
+        alpha = machine.alpha
+        del machine
+        kept = {use: address(buffer) for use, (buffer, _) in spare.spare._buffers.items()}
+        assert {"points", "panels", "packed"} <= kept.keys()
+        machine = svmcore.train_svc(X, y, 100.0, solver="block", n_threads=1)
+        assert np.array_equal(machine.alpha, alpha)
+        del machine
+        assert kept.items() <= {use: address(buffer) for use, (buffer, _) in spare.spare._buffers.items()}.items()
+    finally:
+        gc.enable()
+    svmcore.release_memory()
+
+
 GROWTH = """
 import sys, warnings
 import numpy as np

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from svmcore import _kernels
 from svmcore._types import LANES, FloatArray, IntArray, Kernel, Points
 from svmcore.base.threads import split
+from svmcore.kernel.spare import lent
 from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
 
@@ -67,7 +68,9 @@ def near_points(X: FloatArray, squares: FloatArray, order: IntArray, n_threads: 
 
 def _panels(X: FloatArray, order: IntArray, width: int, n_threads: int) -> FloatArray:
     """The rows `order` in panels of so many features. Those that X does not have are zero."""
-    panels = aligned((padded(len(order)) // LANES, width, LANES), zero=True)
+    panels = lent("doubles", (padded(len(order)) // LANES, width, LANES))
+    panels[:, X.shape[1] :] = 0.0
+    panels[-1:] = 0.0
     work = PACK * float(panels.size)
     split(lambda a, b: _kernels.pack_panels(X, order, a, b, panels), len(panels), work, n_threads)
     return panels
@@ -128,7 +131,7 @@ def groups_of(count: int) -> int:
 
 def packed_rows(panels: Real, points: IntArray, n_threads: int = 1) -> Real:
     """Some of the points of the panels, copied to row groups, which tiles read. The number type is that of the panels."""
-    packed, rows = np.empty((groups_of(len(points)), panels.shape[1], vector.ROWS), panels.dtype), vector.ROWS
+    packed, rows = lent("packed", (groups_of(len(points)), panels.shape[1], vector.ROWS), panels.dtype), vector.ROWS
     split(
         lambda a, b: loops.pack_rows(panels, points[a * rows : b * rows], packed[a:b]),
         len(packed), PACK * float(packed.size), n_threads,
@@ -142,7 +145,8 @@ def rows_of(
 ) -> Real:  # fmt: skip
     """`packed_rows` of (X - centre) factor, from X itself. The feature behind those of X is `last`, if any."""
     width, rows = X.shape[1] + (last is not None), vector.ROWS
-    packed, more = np.empty((groups_of(len(points)), width, rows), dtype), _NO_FLOATS if last is None else last
+    packed = lent("packed", (groups_of(len(points)), width, rows), dtype)
+    more = _NO_FLOATS if last is None else last
     split(
         lambda a, b: loops.pack_rows_of(X, points[a * rows : b * rows], centre, factor, more, packed[a:b]),
         len(packed), PACK * float(packed.size), n_threads,
@@ -152,7 +156,7 @@ def rows_of(
 
 def gathered_panels(panels: Real, points: IntArray, n_threads: int) -> Real:
     """Some of the points of the panels, copied to panels of their own."""
-    out = np.empty((padded(len(points)) // LANES, *panels.shape[1:]), panels.dtype)
+    out = lent("some", (padded(len(points)) // LANES, *panels.shape[1:]), panels.dtype)
     split(
         lambda a, b: loops.gather_panels(panels, points[a * LANES : b * LANES], out[a:b]),
         len(out), PACK * float(out.size), n_threads,

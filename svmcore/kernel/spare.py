@@ -17,6 +17,10 @@ from svmcore._types import FloatArray
 _KEPT_VALUES = 1 << 25
 """At most so many float32 values, which are 128 MB, stay with the process."""
 
+_WORTH_LENDING = 1 << 18
+"""Of arrays of fewer float32 values, which are 1 MB, fresh memory costs nothing."""
+_WASTE = 8  # an array may live long: it gets no memory that is larger by more than this factor
+
 Real = NDArray[Any]
 
 
@@ -40,9 +44,12 @@ class _Spare:
     def give(self, use: str, buffer: Real, touched: int) -> None:
         """Keep a buffer of which `touched` values have been written, unless these are too many.
 
-        Buffers of other uses make way if they were given before this one was taken, because their work is over.
+        Buffers of other uses make way if they were given before this one was taken, because their work is over. Of two of
+        one use the larger one is kept.
         """
         with self._lock:
+            if self._buffers.get(use, (buffer, -1))[1] >= touched:
+                return
             self._buffers.pop(use, None)
             room = _KEPT_VALUES - touched - sum(others for _, others in self._buffers.values())
             for other in [each for each in self._buffers if self._given[each] < self._taken.get(use, 0)]:
@@ -51,6 +58,11 @@ class _Spare:
             if room >= 0:
                 self._buffers[use] = buffer, touched
                 self._given[use] = self._count = self._count + 1
+
+    def take_back(self, use: str, buffer: Real) -> None:
+        """`give` what nobody reads any more, unless another thread is here, or this one: memory dies at any place."""
+        if not self._lock.locked():
+            self.give(use, buffer, len(buffer))
 
     def clear(self) -> int:
         """Let go of the buffers. Returns how many of their bytes had been written."""
@@ -61,6 +73,35 @@ class _Spare:
 
 
 spare = _Spare()
+
+
+class _Lent:
+    """The owner of an array's memory: when the array and all views of it are gone, the memory is handed on."""
+
+    def __init__(self, use: str, buffer: Real) -> None:
+        self._back = functools.partial(spare.take_back, use, buffer)
+        self.__array_interface__ = buffer.__array_interface__
+
+    def __del__(self) -> None:
+        self._back()
+
+
+def lent(use: str, shape: tuple[int, ...], dtype: Any = np.float64) -> Real:
+    """`np.empty`, in memory of an earlier array of this use if there is some. It is handed on when the array is gone.
+
+    It starts on a cache line.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize // 4
+    if size < _WORTH_LENDING:
+        return np.empty(shape, dtype)
+    buffer, touched = spare.take(use, size + 16)
+    if len(buffer) > _WASTE * size:
+        spare.give(use, buffer, touched)
+        buffer = np.empty(size + 16, np.float32)
+    memory = np.asarray(_Lent(use, buffer))
+    start = (-buffer.__array_interface__["data"][0] % 64) // 4
+    array: Real = memory[start : start + size].view(dtype).reshape(shape)
+    return array
 
 
 class SpareMatrix(NamedTuple):

@@ -42,7 +42,7 @@ from svmcore.kernel.products import (
     with_constant,
 )
 from svmcore.kernel.rough import ROUNDING, error_factors, error_of_dots
-from svmcore.kernel.spare import spare
+from svmcore.kernel.spare import lent, spare
 from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
 from svmcore.simd.lanes import UNITS_16
@@ -336,7 +336,7 @@ class DenseTiles(_Tiles):
         factor = np.sqrt(scale) if kind == KernelKind.RBF else scale if kind == KernelKind.LAPLACIAN else 1.0
         count = -(-self.n // LANES)
         near = kind == KernelKind.RBF and self.costly
-        self.panels, squares = np.empty((count, width + near, LANES), np.float32), np.empty(count * LANES)
+        self.panels, squares = lent("panels", (count, width + near, LANES), np.float32), np.empty(count * LANES)
         self.centre, self.factor = centre, float(factor)
         self._pack(np.arange(self.n), self.panels, squares)
         sizes, self.single_shape, self.last = squares[: self.n], self.shape, squares if near else None
@@ -371,7 +371,7 @@ class DenseTiles(_Tiles):
         if not single:
             return gathered_panels(source, points, self.n_threads)
         count = -(-len(points) // LANES)
-        out = np.empty((count, *source.shape[1:]), np.float32)
+        out = lent("some", (count, *source.shape[1:]), np.float32)
         self._pack(points, out, np.empty(count * LANES))
         if self.last is not None and self.single_shape is self.shape:
             out[:, -1] = 0.0

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from svmcore._errors import InputError, NotEnoughMemoryError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
@@ -19,6 +20,7 @@ from svmcore.base.door import entered
 from svmcore.kernel.matrix import available_threads
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.products import unsymmetric
+from svmcore.kernel.spare import lent
 from svmcore.kernel.table import TABLE, name_of, parameters_of
 
 KERNELS = {kind.name.lower(): kind for kind in KernelKind if kind is not KernelKind.CALLABLE}
@@ -236,7 +238,7 @@ def features(X: Any, name: str = "X") -> Any:
         return _sparse_features(X, name)
     try:
         given = entered(X, name)
-        array = np.ascontiguousarray(given, dtype=np.float64)
+        array = _contiguous(given)
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError) and not hasattr(X, "columns"):
             raise
@@ -248,6 +250,15 @@ def features(X: Any, name: str = "X") -> Any:
         raise InputError(f"{name} is empty, with shape {array.shape}; give at least one sample and one feature")
     width = array.shape[1]
     _finite(array, name, lambda k: (k // width, _column(X, k % width)))
+    return array
+
+
+def _contiguous(given: NDArray[Any]) -> FloatArray:
+    """`given` as C-ordered float64: itself, or a copy in memory that fits hand on."""
+    if given.ndim < 2 or (given.dtype == np.float64 and given.flags.c_contiguous) or given.dtype.kind not in "biuf":
+        return np.ascontiguousarray(given, dtype=np.float64)
+    array: FloatArray = lent("points", given.shape)
+    array[...] = given
     return array
 
 

@@ -16,7 +16,6 @@ A run goes up by one level when rounding gets in the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -356,45 +355,45 @@ class _BlockRun:
         self, work: block_jit.WorkingSet, free: int, stop: float, limit: int, control: Control
     ) -> Status | None:
         """Pair steps until the block is solved to `stop`."""
-        solve = block_jit.pair_steps if self.qp.equality else block_jit.single_steps
         plain = self.level == DOUBLE or work.unit == 1.0
         tau = max(FLAT * self.largest, LEAST_CURVATURE) if plain else FLAT_16
         budget = min(
             self.steps_allowed(free) if 0 < free <= FEW_FREE else STEPS_PER_VARIABLE * len(work.beta) + 10000, limit
         )
-        end = self.steps + budget
+        return self.solve_part(work, stop, tau, self.steps + budget, control)
 
-        def run(work: block_jit.WorkingSet) -> Status | None:
-            m = len(work.beta)
-            piece = max(LEAST_PIECE, PIECE_PER_VARIABLE * m)
-            members = np.empty(m, np.int64)
-            direction: block_jit.Direction | None = None
-            while self.steps < end:
-                most = min(piece, end - self.steps)
-                if direction is None:
-                    steps, violation, bits = solve(work, stop, self.relax, tau, most)
-                else:
-                    steps, violation, bits = block_jit.conjugate_steps(work, direction, MEMBERS, stop, tau, most)
-                if (
-                    self.qp.equality
-                    and np.count_nonzero((work.beta > work.lower) & (work.beta < work.upper)) <= CONJUGATE
-                ):
-                    direction = direction or block_jit.new_direction(work)
-                else:
-                    direction = None
-                self.steps += steps
-                self.bits |= bits
-                if steps < piece:
-                    return None
-                status = control.check(self.steps, violation, np.nan)
-                count = block_jit.still_moving(work, members)
-                if status is None and 0 < count < SHRINK * m and m >= LEAST_SHRUNK:
-                    status = _on_part(work, members[:count], run)
-                if status is not None:
-                    return status
-            return None
-
-        return run(work)
+    def solve_part(
+        self, work: block_jit.WorkingSet, stop: float, tau: float, end: int, control: Control
+    ) -> Status | None:
+        """`solve_block` until `end` pair steps have been taken. Calls itself for the variables that still move."""
+        m, equality = len(work.beta), self.qp.equality
+        solve = block_jit.pair_steps if equality else block_jit.single_steps
+        piece = max(LEAST_PIECE, PIECE_PER_VARIABLE * m)
+        members = np.empty(m, np.int64)
+        direction: block_jit.Direction | None = None
+        while self.steps < end:
+            most = min(piece, end - self.steps)
+            if direction is None:
+                steps, violation, bits = solve(work, stop, self.relax, tau, most)
+            else:
+                steps, violation, bits = block_jit.conjugate_steps(work, direction, MEMBERS, stop, tau, most)
+            if equality and np.count_nonzero((work.beta > work.lower) & (work.beta < work.upper)) <= CONJUGATE:
+                direction = direction or block_jit.new_direction(work)
+            else:
+                direction = None
+            self.steps += steps
+            self.bits |= bits
+            if steps < piece:
+                return None
+            status = control.check(self.steps, violation, np.nan)
+            count = block_jit.still_moving(work, members)
+            if status is None and 0 < count < SHRINK * m and m >= LEAST_SHRUNK:
+                part = _part(work, members[:count])
+                status = self.solve_part(part, stop, tau, end, control)
+                _put_back(part, work, members[:count])
+            if status is not None:
+                return status
+        return None
 
     def gram_type(self, m: int, gauge: Gauge) -> Any:
         """The number type of the next Gram matrix. It is 16 bits if the matrix is large and their rounding cannot matter."""
@@ -480,27 +479,30 @@ class _BlockRun:
         return size > 0 and norm <= HULLS_MEET * self.largest * size**2
 
 
-def _on_part(work: block_jit.WorkingSet, members: IntArray, run: Callable[..., Status | None]) -> Status | None:
-    """`run` on some of the variables of a working set, and then update the residuals of the others. In place: work."""
+def _part(work: block_jit.WorkingSet, members: IntArray) -> block_jit.WorkingSet:
+    """Some of the variables of a working set, as one of their own."""
     m = len(members)
-    gram = gram_among(work.gram, members)
     width = -(-m // LANES) * LANES
     diagonal, values, rise, fall = (np.ones(width, work.values.dtype) for _ in range(4))
     diagonal[:m], values[:m] = work.diagonal[members], work.values[members]
     beta, lower, upper = work.beta[members], work.lower[members], work.upper[members]
+    gram = gram_among(work.gram, members)
     part = block_jit.WorkingSet(gram, work.unit, diagonal, values, rise, fall, beta, lower, upper)
     block_jit.start_masks(part)
-    status = run(part)
+    return part
+
+
+def _put_back(part: block_jit.WorkingSet, work: block_jit.WorkingSet, members: IntArray) -> None:
+    """What has become of a `_part`, and the residuals of the others after it. In place: work."""
     step = part.beta - work.beta[members]
     moved = np.flatnonzero(step)
     change = np.zeros(len(work.values))
     coef = (work.unit * step[moved]).astype(work.values.dtype)
     loops.add_rows(work.gram, members[moved], coef, 0, len(work.values), change)
     work.values[:] -= change
-    work.values[members] = part.values[:m]
+    work.values[members] = part.values[: len(members)]
     work.beta[members] = part.beta
     block_jit.start_masks(work)
-    return status
 
 
 def run(task: SolverTask) -> Raw:
