@@ -51,6 +51,9 @@ FIRST, RETURNS = 0.1, 3  # the first tolerance of problems with two sums, and ho
 LOST = 1e-4
 LARGE, LARGER = 1e3, 1e3  # C in these terms that stands for all that are larger, and how much larger it may become
 BRIEF = 3  # pair steps for each variable that this may take
+# A tolerance below this share of the violation is reached by the free variables, which move together once pair steps have
+# brought the violation to the share COARSE. That is tried so often.
+SHARP, COARSE, TRIES = 1e-5, 3e-3, 4
 CRAWL, FACE = 2, 48  # so many pair steps for each variable, and the free ones, if they are so few, move together
 EXACT = 1e-13  # relative difference of a share from the largest one that is rounding
 
@@ -405,14 +408,8 @@ def _solve_on_sides(source, work, dual, desk, tol, patience):
         steps += taken
         crawls = taken == CRAWL * m
         rounds = rounds if crawls else (rounds + 1 if taken > 0 else patience.rounds)
-    told[STEPS] = steps
-    told[ROUNDS] = rounds
-    told[ROWS_READ] = source.filled[0]
-    told[SUPPORT] = support
-    told[VIOLATION] = violation
-    told[BITS] = bits
-    told[ABOVE] = above
-    told[BELOW] = below
+    told[STEPS], told[ROUNDS], told[ROWS_READ], told[SUPPORT] = steps, rounds, source.filled[0], support
+    told[VIOLATION], told[BITS], told[ABOVE], told[BELOW] = violation, bits, above, below
 
 
 @jit
@@ -560,8 +557,9 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
 
     Where that leaves a gap that is large beside the objective, the violation is made smaller.
     """
-    m, steps, rounds, support, bits, crawls = work.beta.shape[0], 0, 0, 0, 0, False
+    m, steps, rounds, support, bits, crawls, tries = work.beta.shape[0], 0, 0, 0, 0, False, TRIES
     most, v, told, goal = min(patience.each * m + patience.more, patience.most), dual.v, dual.told, tol
+    left = patience.rounds
     while True:
         if exact is not None:
             support = _from_points(shape, exact, dual.c, work.beta, desk, v)
@@ -572,10 +570,11 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
         bias, objective, gap = _measured(work, dual, high, low)
         if not violation > goal and gap > LARGE_GAP * abs(gap - objective):
             goal = max(SHARPER * violation, SHARPEST * tol)
-        if not violation > goal or rounds >= patience.rounds or steps >= most or bits:
+        if not violation > goal or left == 0 or steps >= most or bits:
             break
         if source is not None:
             length = _on_face(source, work, dual, desk, False) if crawls else 0.0
+            tries = 0 if crawls and length == 0.0 else tries
             crawls = 0.0 < length < 1.0
             if length > 0.0:
                 repair_sum(work, dual.total)
@@ -585,22 +584,19 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
         for t in range(m):
             work.values[t] = v[t] - shift
         start_masks(work)
-        stop = max(INNER_TOL * goal, NOISE * violation)
+        sharp = source is not None and tries > 0 and goal < SHARP * violation
+        stop = max(INNER_TOL * goal, (COARSE if sharp else NOISE) * violation)
         slice_ = min(CRAWL * m, most - steps) if source is not None else most - steps
         taken, _, bits = pair_steps(work, stop, RELAX, TAU, slice_, shape, lines, source)
         repair_sum(work, dual.total)
         steps += taken
         crawls = source is not None and taken == CRAWL * m
-        rounds = rounds if crawls else (rounds + 1 if taken > 0 else patience.rounds)
-    told[STEPS] = steps
-    told[ROUNDS] = rounds
-    told[ROWS_READ] = lines.filled[0]
-    told[SUPPORT] = support
-    told[VIOLATION] = violation
-    told[BIAS] = bias
-    told[OBJECTIVE] = objective
-    told[GAP] = gap
-    told[BITS] = bits
+        rounds += not crawls
+        left = left if crawls or sharp else left - 1 if taken > 0 else 0
+        tries -= sharp
+        crawls = crawls or sharp
+    told[STEPS], told[ROUNDS], told[ROWS_READ], told[SUPPORT] = steps, rounds, lines.filled[0], support
+    told[VIOLATION], told[BIAS], told[OBJECTIVE], told[GAP], told[BITS] = violation, bias, objective, gap, bits
 
 
 @jit
