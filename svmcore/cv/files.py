@@ -132,7 +132,7 @@ def assembled(parts: dict[str, Any]) -> PathCV:
     for k, gamma in enumerate(about["gammas"]):
         scores = _unpacked(f"scores{k}", parts)
         own = members if k == about["best"] else None
-        curves.append(Curves(gamma, scores, _unpacked(f"supports{k}", parts), own))
+        curves.append(Curves(gamma, scores, own, _unpacked(f"supports{k}", parts)))
     return PathCV(study, score, curves, about["stats"], about["ended"])
 
 

@@ -76,7 +76,7 @@ class Job(NamedTuple):
             "n_folds": max(len(each.scores) for each in curves.values()),
         }  # fmt: skip
         best = best_of({gamma: each.least for gamma, each in curves.items()})
-        curves = {gamma: each if gamma == best else each._replace(members=None) for gamma, each in curves.items()}
+        curves = {gamma: each if gamma == best else each.without_machines() for gamma, each in curves.items()}
         ordered = sorted(curves.values(), key=lambda each: -1.0 if each.gamma is None else each.gamma)
         return FoundCurves(ordered, stats, progress.reason or "done")
 
@@ -172,7 +172,6 @@ class Job(NamedTuple):
         return Curves(
             gamma,
             [self.score.curve(r.outcome, codes, r.member.test, r.C_range) for r in results],
-            [r.support for r in results],
             [r.member for r in results],
         )
 
@@ -183,4 +182,4 @@ def _pruned(curves: dict[float | None, Curves]) -> tuple[dict[float | None, Curv
     kept = {gamma: each for gamma, each in curves.items() if len(each.scores) == most}
     least = {gamma: each.least for gamma, each in kept.items()}
     equal = equals_of(least) if least else []
-    return {gamma: each if gamma in equal else each._replace(members=None) for gamma, each in kept.items()}, least
+    return {gamma: each if gamma in equal else each.without_machines() for gamma, each in kept.items()}, least

@@ -34,6 +34,7 @@ from svmcore.problem.division import Division, Sides
 from svmcore.train.solve import Problem, centre_of, demand_costs
 
 _ROWS = 512  # validation rows looked at together
+_HELD = 1 << 22  # coefficients held at a time
 
 
 class Span(NamedTuple):
@@ -207,14 +208,50 @@ class Member(NamedTuple):
 
     def values(self, study: Study, C: FloatArray) -> FloatArray:
         """Decision values of the validation rows: by C, row and machine."""
-        return np.stack([strand.values(study, self.test, C * self.ratio) for strand in self.strands], axis=2)
+        C = C * self.ratio
+        paths = [strand.path for strand in self.strands if strand.rest is None and strand.path is not None]
+        if 1 < len(self.strands) == len(paths) and all(path._data.columns.centre is None for path in paths):
+            step = max(1, _HELD // (len(paths) * self.train.size))
+            return np.concatenate([self._together(study, paths, C[k : k + step]) for k in range(0, C.size, step)])
+        return np.stack([strand.values(study, self.test, C) for strand in self.strands], axis=2)
+
+    def _together(self, study: Study, paths: list[Path], C: FloatArray) -> FloatArray:
+        """`values` of several machines by one product with the kernel between validation and training rows."""
+        size, first = self.train.size, paths[0]
+        data = first._data._replace(X=scaled(first, features_of(study, self.train)))
+        data = data._replace(groups=data.groups._replace(first=np.arange(size)))
+        X = study.X[np.ix_(self.test, self.train)] if study.precomputed else scaled(first, study.X[self.test])
+        place = np.zeros(study.n, dtype=np.int64)
+        place[self.train] = np.arange(size)
+        coef, bias = np.zeros((C.size, len(paths), size)), np.empty((C.size, len(paths)))
+        for j, (strand, path) in enumerate(zip(self.strands, paths, strict=True)):
+            beta, bias[:, j] = path._hat(path._lambdas_of(np.minimum(C, path.C_range[1]))[0])
+            coef[:, j, place[strand.rows[path._data.groups.first]]] = beta * C[:, None]
+            bias[:, j] += 0.0 if data.equality else data.spec.kernel.offset * beta.sum(axis=1)
+        out = np.empty((C.size, self.test.size, len(paths)))
+        cross, coef = Cross(data, X), coef.reshape(-1, size)
+        support = np.flatnonzero(coef.any(axis=0))
+        coef, columns = coef[:, support], cross.columns(support)
+        for start in range(0, self.test.size, _ROWS):
+            rows = np.arange(start, min(start + _ROWS, self.test.size))
+            values = cross.block(rows, columns) @ coef.T
+            out[:, rows] = values.reshape(rows.size, C.size, -1).transpose(1, 0, 2)
+        return out + (bias * C[:, None])[:, None, :]
+
+    @property
+    def support(self) -> StepCurve:
+        """The number of support vectors over C."""
+        if len(self.strands) == 1:
+            return support_curve(self.strands[0].whole, self.ratio)
+        rows = [strand.rows if strand.rest_rows is None else strand.rest_rows for strand in self.strands]
+        n = 1 + max(int(each.max()) for each in rows)
+        return support_of_all([(each.whole, own) for each, own in zip(self.strands, rows, strict=True)], n, self.ratio)
 
 
 class Result(NamedTuple):
-    """What is kept of a fold: what happens to its validation rows, its number of support vectors, its machine."""
+    """What is kept of a fold: what happens to its validation rows, and its machines."""
 
     outcome: Outcome
-    support: StepCurve
     member: Member
     C_range: tuple[float, float]
     max_gap: float
@@ -332,13 +369,8 @@ def finish_fold(study: Study, fold: Fold, machines: list[FollowedMachine], kerne
         outcome = largest([_pieces(study, strand, fold, gram) for strand in strands], low)
         kernel.release()
     span = (low / ratio if study.span.high is None else 1.0 / study.span.high, 1.0 / study.span.low)
-    if len(strands) == 1:
-        support = support_curve(wholes[0], ratio)
-    else:
-        rows = [strand.rows if strand.rest_rows is None else strand.rest_rows for strand in strands]
-        support = support_of_all(list(zip(wholes, rows, strict=True)), study.n, ratio)
     gap = max(machine.max_gap for machine in machines)
-    return Result(rescaled(outcome, ratio), support, Member(*fold, ratio, strands), span, gap)
+    return Result(rescaled(outcome, ratio), Member(*fold, ratio, strands), span, gap)
 
 
 def _pieces(study: Study, strand: Strand, fold: Fold, gram: WholeGram | None) -> list[PathPiece]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,13 +33,31 @@ _CHUNK = 1 << 22  # values held at a time
 _COLUMNS = 100  # folds that have a column each in a table
 
 
-class Curves(NamedTuple):
-    """What is known of one gamma: the score of every fold and its number of support vectors over C, and its machines."""
+class Curves:
+    """What is known of one gamma: the score of every fold over C, its number of support vectors, and its machines.
 
-    gamma: float | None
-    scores: list[Curve]
-    supports: list[StepCurve]
-    members: Sequence[Any] | None = None
+    Support vectors are counted when somebody asks, or before the machines go.
+    """
+
+    def __init__(
+        self,
+        gamma: float | None,
+        scores: list[Curve],
+        members: Sequence[Any] | None,
+        supports: list[StepCurve] | None = None,
+    ) -> None:
+        self.gamma, self.scores, self.members = gamma, scores, members
+        if supports is not None:
+            self.supports = supports
+
+    @cached_property
+    def supports(self) -> list[StepCurve]:
+        """The number of support vectors of every fold over C."""
+        return [member.support for member in self.members or ()]
+
+    def without_machines(self) -> Curves:
+        """The same without machines, which take memory."""
+        return Curves(self.gamma, self.scores, None, self.supports)
 
     @property
     def C_range(self) -> tuple[float, float]:

@@ -79,19 +79,20 @@ def grouped(problem: Any, weights: FloatArray, signs: FloatArray, form: Form, n_
     `row_keys` says which points are equal, in label or target, too. Without a key all are kept apart.
     """
     kept = np.flatnonzero(weights)
+    group = np.full(weights.size, -1, dtype=np.int64)
     if key is None:
-        first = of = np.arange(kept.size)
+        group[kept], share = np.arange(kept.size), (weights != 0.0).astype(np.float64)
+        of_each = kept, np.ones(kept.size, dtype=np.int64)
     else:
         _, first, of = np.unique(key[kept], return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")  # variables in order of first appearance
-    rank = np.empty_like(order)
-    rank[order] = np.arange(order.size)
-    group = np.full(weights.size, -1, dtype=np.int64)
-    group[kept] = rank[np.reshape(of, -1)]
-    total = np.bincount(group[kept], weights=weights[kept], minlength=order.size)
-    share = np.zeros(weights.size)
-    share[kept] = weights[kept] / total[group[kept]]
-    of_each = kept[first[order]], np.bincount(group[kept], minlength=order.size)
+        order = np.argsort(first, kind="stable")  # variables in order of first appearance
+        rank = np.empty_like(order)
+        rank[order] = np.arange(order.size)
+        group[kept] = rank[np.reshape(of, -1)]
+        total = np.bincount(group[kept], weights=weights[kept], minlength=order.size)
+        share = np.zeros(weights.size)
+        share[kept] = weights[kept] / total[group[kept]]
+        of_each = kept[first[order]], np.bincount(group[kept], minlength=order.size)
     groups = Groups(group, share, *(np.concatenate([a, a]) if form.twins else a for a in of_each))
     columns = problem.columns if problem.centre is None else replace(problem.columns, centre=problem.centre)
     return Data(

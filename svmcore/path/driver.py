@@ -201,7 +201,8 @@ def follow_data(
     """The path of data that are ready."""
     begin = time.perf_counter()
     problem = variables_of(data)
-    watch = PathWatch(control, way.low, problem.level, unit_of(problem))
+    unit = unit_of(problem)
+    watch = PathWatch(control, way.low, problem.level, unit)
     # Values at the ends of float64 may overflow. The gap says so.
     with control, one_blas_thread, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         K = kernel_of(data, way.cache_mb) if gram is None else kernel_from(gram, data)
@@ -210,14 +211,15 @@ def follow_data(
             smooth = facts_of(data.spec.kernel).exponential
             record, top, store = track(problem, oracle_of(data, K), way, watch, smooth)
         else:
-            record, top, store = _paper(data, K, way, watch, options)
-        path = _assemble(data, record, top)
+            record, top, store = _paper(problem, K, way, watch, options)
+        path = _assemble(data, problem, record, top)
         path._track = centred(path, store.products)
         path.stats |= {"factorization": way.mode, "n_kernel_evals": K.computed[0] if gram is None else 0}
         if path.ended == STALLED:
             path.stats["kernel_scale"] = float(np.max(np.abs(store.diagonal)))
         tracked = time.perf_counter()
         if way.again:
+            path.stats["n_distinct"] = int(path._distinct.size)
             path.stats |= _checked(path, store, way, control)
         store.release()
         path.stats["seconds"]["measure"] = time.perf_counter() - tracked
@@ -308,7 +310,7 @@ def track(problem: BoxPath, K: Any, way: Way, watch: PathWatch, smooth: bool = F
 
     With `smooth` few points depend on others. So points that are tied may join the margin at once.
     """
-    control, unit = watch.control, unit_of(problem)
+    control, unit = watch.control, watch.unit
     problem = problem.scaled(unit)
     low, high = way.low * unit, None if way.high is None else way.high * unit
     clock = time.perf_counter()
@@ -353,7 +355,7 @@ def _stored(store: RowStore, K: Any) -> Any:
 
 
 def _paper(
-    data: Data, K: KernelMatrix, way: Way, watch: PathWatch, options: PublishedOptions
+    problem: BoxPath, K: KernelMatrix, way: Way, watch: PathWatch, options: PublishedOptions
 ) -> tuple[Followed, Top, RowStore]:
     """Follow the path by the published algorithm: IR by SMO at lambda_max from (55), and then its own loop.
 
@@ -361,7 +363,6 @@ def _paper(
     """
     from svmcore.path.published import PaperTracker
 
-    problem = variables_of(data)
     scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(problem.upper - problem.lower))
 
     def by_smo(lam: float, beta: FloatArray, tol: float) -> FloatArray:
@@ -403,7 +404,7 @@ def _paper(
 # ---- the answer ------------------------------------------------------------------------------------------------------
 
 
-def _assemble(data: Data, followed: Followed, top: Top) -> Path:
+def _assemble(data: Data, problem: BoxPath, followed: Followed, top: Top) -> Path:
     stats = followed.stats
     track = followed.track._replace(open_top=top.open_top, found_top=top.found, bias_slope=top.bias_slope)
     stats.setdefault("null_dim_max", 0)
@@ -411,7 +412,7 @@ def _assemble(data: Data, followed: Followed, top: Top) -> Path:
     stats.setdefault("n_special", 0)
     stats.setdefault("n_backup", 0)
     kind = OneClassPath if data.form.kind == "one_class" else Path
-    return kind(data, track, stats, followed.ended)
+    return kind(data, track, stats, followed.ended, problem)
 
 
 def _checked(path: Path, store: RowStore, way: Way, control: Control) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class Source:
 
     def __init__(self, path: Any, store: RowStore | None = None) -> None:
         self.data = path._data
-        self.n = int(path._sign.size)
+        self.n = int(path._problem.slope.size)
         self.rows = None if store is None or not store.whole else store.rows[:, : self.n]
         self.cross = Cross(self.data, self.data.X) if self.rows is None else None
 
@@ -388,7 +388,7 @@ def certify(path: Any, Cs: FloatArray, control: Control) -> tuple[KnotMeasures, 
         return True
 
     parts: list[KnotMeasures] = []
-    for group in _groups(C.size, max(1, _HELD // path._sign.size)):
+    for group in _groups(C.size, max(1, _HELD // path._problem.slope.size)):
         point = Point(lam[group], *path._hat(lam[group]))
         if not parts:
             with control.beginning():

@@ -29,7 +29,7 @@ from svmcore.models.step_curve import OUTSIDE, StepCurve
 from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
 from svmcore.path.elbow_jit import CAUSES
-from svmcore.path.problem import Data, variables_of
+from svmcore.path.problem import BoxPath, Data, variables_of
 from svmcore.path.record import Track
 from svmcore.path.replay import replay
 from svmcore.problem import border
@@ -72,23 +72,22 @@ class Path(OfColumns):
         events repeat and lambda falls no more).
     """
 
-    def __init__(self, data: Data, track: Track, stats: dict[str, Any], ended: str) -> None:
+    def __init__(
+        self, data: Data, track: Track, stats: dict[str, Any], ended: str, problem: BoxPath | None = None
+    ) -> None:
         self._data = data
         self._track = track
         self.ended = ended
-        self._problem = variables_of(data)
-        self._sign = data.signs[data.groups.first]
+        self._problem = variables_of(data) if problem is None else problem
         self.stats = stats
         stats["n_events"] = int(track.event_lambda.size)
-        self._breaks = self._breakpoints()
-        stats["n_distinct"] = self._n_distinct
         self._sum_c: FloatArray | None = None
 
     def __repr__(self) -> str:
         low, high = self._range
         return (
             f"<Path: {self.parameter} from {low:.3g} to {high:.3g}, {self.stats['n_events']} events at "
-            f"{self.stats['n_distinct']} values, at most {self.stats['elbow_max']} points on the margin, {self.ended}>"
+            f"{self._distinct.size} values, at most {self.stats['elbow_max']} points on the margin, {self.ended}>"
         )
 
     def _repr_html_(self) -> str:
@@ -101,7 +100,7 @@ class Path(OfColumns):
             **({} if classes is None else {"classes": ", ".join(str(label) for label in classes.tolist())}),
             "points": f"{self._data.X.shape[0]:,}",
             "features": f"{self._data.X.shape[1]:,}",
-            "events": f"{self.stats['n_events']:,} at {self.stats['n_distinct']:,} values of {self.parameter}",
+            "events": f"{self.stats['n_events']:,} at {self._distinct.size:,} values of {self.parameter}",
             "points on the margin": f"at most {self.stats['elbow_max']:,}",
             "ended": self.ended,
         }
@@ -198,14 +197,18 @@ class Path(OfColumns):
     def _event_type(self) -> np.dtype[Any]:
         return np.dtype([(self._t_name, "f8"), ("index", "i8"), ("from", "U1"), ("to", "U1"), ("cause", "U8")])
 
-    def _breakpoints(self) -> FloatArray:
+    @cached_property
+    def _distinct(self) -> FloatArray:
+        """The places of events; those that differ by rounding are one."""
         lam = self._track.event_lambda
+        apart = lam[1:] < lam[:-1] * (1.0 - _SAME) - _SAME * self._problem.level
+        return lam[np.append(True, apart)] if lam.size else lam
+
+    @cached_property
+    def _breaks(self) -> FloatArray:
+        lam = self._distinct
         ends = self._track.knot[[0, -1], 0]
         level = self._problem.level
-        if lam.size:
-            keep = np.concatenate([[True], lam[1:] < lam[:-1] * (1.0 - _SAME) - _SAME * level])
-            lam = lam[keep]
-        self._n_distinct = int(lam.size)
         above, below = ends[0] * (1.0 - _END) - _END * level, ends[1] * (1.0 + _END) + _END * level
         lam = lam[(lam < above) & (lam > below)]
         if self._track.found_top and lam.size:  # recorded from somewhat above the first event
