@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -414,23 +415,41 @@ def _follow(study: Study, task: PathTask, gram: FloatArray | None, threads: int,
 
 
 class GramCross(Cross):
-    """Kernel values between validation rows and the variables of a path, out of the matrix of all rows."""
+    """Kernel values between validation rows and the variables of a path, out of the matrix of all rows.
 
-    def __init__(self, data: Any, X: Any, gram: WholeGram, fold: Fold) -> None:
+    Where they are few, all of them are taken out once.
+    """
+
+    def __init__(self, data: Data, X: Any, gram: WholeGram, fold: Fold) -> None:
         super().__init__(data, X)
         self.gram, self.fold = gram, fold
+        self.few = not data.form.twins and fold.test.size * data.n_groups <= _HELD
+
+    @cached_property
+    def whole(self) -> FloatArray:
+        """All values."""
+        return self.gram.part(self.fold.test, self.fold.train[self.data.groups.first])
 
     def columns(self, variables: IntArray) -> Any:
         """As `Cross.columns`."""
-        return self.fold.train[self.data.groups.first[variables]]
+        return variables if self.few else self.fold.train[self.data.groups.first[variables]]
 
     def block(self, rows: slice | IntArray, columns: Any) -> FloatArray:
         """As `Cross.block`."""
-        return self.gram.part(self.fold.test[rows], columns)
+        test = self.fold.test[rows]
+        if not self.few:
+            return self.gram.part(test, columns)
+        if test.size < self.n or columns.size < self.data.n_groups:
+            return self.whole[np.ix_(np.arange(self.n)[rows], columns)]
+        return self.whole
 
     def values(self, rows: slice | IntArray, variables: IntArray, coef: FloatArray) -> FloatArray:
         """As `Cross.values`."""
-        return np.asarray(self.block(rows, self.columns(variables)) @ coef)
+        if not self.few:
+            return np.asarray(self.block(rows, self.columns(variables)) @ coef)
+        every = np.zeros(self.data.n_groups)
+        every[variables] = coef
+        return np.asarray((self.whole @ every)[rows])
 
 
 def cross_of(path: Path, study: Study, fold: Fold, gram: WholeGram | None) -> Cross:

@@ -56,7 +56,9 @@ class Followed(NamedTuple):
 
 def offsets(sizes: IntArray) -> IntArray:
     """Where the values of each knot begin, and where the last ones end."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    out = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=out[1:])
+    return out
 
 
 def new_log(n: int, capacity: int, small: bool = False) -> Log:
@@ -101,11 +103,11 @@ class Recorder:
     def keep(self) -> None:
         """Empty the log into a chunk."""
         log = self.log
-        n_events, n_knots, n_values = (int(a) for a in log.end)
-        if n_events or n_knots:
-            ends = (n_events, n_events, n_events, n_knots, n_knots, n_knots, n_values, n_values, 3)
-            self.chunks.append(Log(*(part[:end].copy() for part, end in zip(log, ends, strict=True))))
-        self.forget()
+        events, knots, values = log.end.tolist()
+        if events or knots:
+            ends = (events, events, events, knots, knots, knots, values, values, 3)
+            self.chunks.append(Log(*[part[:end].copy() for part, end in zip(log, ends, strict=True)]))
+        log.end[:] = 0
 
     def event(self, t: float, point: int, old: int, new: int, cause: int) -> None:
         """Log an event that Python has made."""
@@ -116,10 +118,11 @@ class Recorder:
     def track(self, side0: Any, phi_end: float) -> Track:
         """The whole record as a track."""
         self.keep()
-        whole = Log(*(np.concatenate(parts) for parts in zip(*self.chunks, strict=True)))
-        before = offsets(np.array([chunk.event_t.size for chunk in self.chunks], dtype=np.int64))[:-1]
+        whole = Log(*map(np.concatenate, zip(*self.chunks, strict=True)))
+        many = whole.end.reshape(-1, 3)
+        before = np.cumsum(many[:, 0]) - many[:, 0]
         return Track(
             side0, whole.event_t, whole.event_index, whole.event_move, whole.knot, whole.chord,
-            whole.knot_at[:, 0] + np.repeat(before, [len(chunk.knot) for chunk in self.chunks]),
+            whole.knot_at[:, 0] + np.repeat(before, many[:, 1]),
             offsets(whole.knot_at[:, 1]), whole.index, whole.value, phi_end=phi_end,
         )  # fmt: skip

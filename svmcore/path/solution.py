@@ -27,6 +27,11 @@ FORMAT = (
     "svmcore-path-4"  # 1: without names and scaling; 2, 3: kernels had numbers; 3: with a form, where no classifier's
 )
 _SCALARS = ("open_top", "found_top", "bias_slope", "phi_end")
+_KINDS = {
+    "side0": np.int8, "event_index": np.int64, "event_move": np.int8, "knot_events": np.int64, "offset": np.int64,
+    "index": np.int32, "value": np.float64,
+}  # fmt: skip
+"""The types of a track's arrays, which compiled code plays."""
 _DEFAULT_VALUES = 20
 
 
@@ -225,6 +230,7 @@ def restored(parts: dict[str, Any], X: Any) -> Path:
     if track.index.shape != track.value.shape or track.offset[-1] != track.index.size:
         raise ValueError("elbow values and indices do not belong together")
     _check_ranges(track, groups, n, size)
+    track = track._replace(**{name: np.asarray(getattr(track, name), kind) for name, kind in _KINDS.items()})
     columns = _columns.read(parts, X.shape[1], kernel.kind == KernelKind.PRECOMPUTED)
     form = _stored_form(parts, n)
     data = Data(

@@ -97,31 +97,19 @@ class Limit(NamedTuple):
 
 
 def limit_of(problem: BoxPath) -> Limit:
-    """The limit of a problem, by bisection over the different slopes. Slopes that differ by rounding count as one."""
+    """The limit of a problem, from sums over the classes of equal slopes. Slopes that differ by rounding count as one."""
     if not problem.equality:
         return Limit(0.0, problem.slope == 0.0)
-    slopes = np.sort(problem.slope)[::-1]
-    slopes = slopes[np.append(True, slopes[1:] < slopes[:-1])]
-    top = np.concatenate([[True], slopes[:-1] - slopes[1:] > _EQUAL * np.max(np.abs(slopes))])
-    starts = np.flatnonzero(top)
-    lowest = slopes[np.append(starts[1:] - 1, slopes.size - 1)]  # of each class of equal slopes
-    enough = _ROUNDING * float(np.sum(problem.upper - problem.lower))
-
-    def excess(k: int) -> float:
-        """The sum of all variables when those down to class k of slopes are at their upper ends."""
-        return float(np.where(problem.slope >= lowest[k], problem.upper, problem.lower).sum())
-
-    low, high = 0, starts.size - 1
-    while low < high:
-        middle = (low + high) // 2
-        if excess(middle) >= -enough:
-            high = middle
-        else:
-            low = middle + 1
-    highest = slopes[starts[low]]
-    if abs(excess(low)) <= enough and low + 1 < starts.size:  # the level lies between two classes of slopes
-        return Limit(0.5 * float(lowest[low] + slopes[starts[low + 1]]), np.zeros(problem.slope.size, dtype=np.bool_))
-    return Limit(0.5 * float(highest + lowest[low]), (problem.slope <= highest) & (problem.slope >= lowest[low]))
+    order = np.argsort(-problem.slope, kind="stable")
+    slopes, width = problem.slope[order], (problem.upper - problem.lower)[order]
+    ends = np.append(slopes[:-1] - slopes[1:] > _EQUAL * np.max(np.abs(slopes)), True).nonzero()[0]
+    excess = problem.lower.sum() + np.cumsum(width)[ends]  # the sum when all down to a class are at their upper ends
+    enough = _ROUNDING * float(width.sum())
+    k = int(np.argmax(np.append(excess[:-1] >= -enough, True)))
+    highest, lowest = slopes[ends[k - 1] + 1 if k else 0], slopes[ends[k]]
+    if abs(excess[k]) <= enough and k + 1 < ends.size:  # the level lies between two classes of slopes
+        return Limit(0.5 * float(lowest + slopes[ends[k] + 1]), np.zeros(slopes.size, dtype=np.bool_))
+    return Limit(0.5 * float(highest + lowest), (problem.slope <= highest) & (problem.slope >= lowest))
 
 
 def limit_point(problem: BoxPath, limit: Limit) -> FloatArray:
