@@ -19,6 +19,7 @@ from svmcore.cv.grams import Gram, WholeGram, part_for
 from svmcore.cv.progress import SharedProgress
 from svmcore.cv.scores import Outcome, Score, joined, rescaled
 from svmcore.cv.several import PathPiece, largest, support_of_all, voted
+from svmcore.kernel.table import facts_of, is_positive
 from svmcore.models.solution import Terms
 from svmcore.models.step_curve import StepCurve
 from svmcore.path.cross import Cross
@@ -420,9 +421,9 @@ class GramCross(Cross):
     Where they are few, all of them are taken out once.
     """
 
-    def __init__(self, data: Data, X: Any, gram: WholeGram, fold: Fold) -> None:
-        super().__init__(data, X)
-        self.gram, self.fold = gram, fold
+    def __init__(self, data: Data, gram: WholeGram, fold: Fold) -> None:
+        self.data, self.gram, self.fold = data, gram, fold
+        self.n, self.width = fold.test.size, 0  # it takes no features
         self.few = not data.form.twins and fold.test.size * data.n_groups <= _HELD
 
     @cached_property
@@ -451,12 +452,24 @@ class GramCross(Cross):
         every[variables] = coef
         return np.asarray((self.whole @ every)[rows])
 
+    def roots(self) -> FloatArray | None:
+        """As `Cross.roots`."""
+        kernel, at = self.data.spec.kernel, self.fold.test
+        if self.data.spec.function is not None or not is_positive(kernel):
+            return None
+        if facts_of(kernel).exponential:
+            return np.ones(self.n)
+        at = at if self.gram.place is None else self.gram.place[at]
+        return np.asarray(np.sqrt(self.gram.matrix[at, at]))
+
 
 def cross_of(path: Path, study: Study, fold: Fold, gram: WholeGram | None) -> Cross:
     """Kernel values between the validation rows and the variables of a path."""
+    if gram is not None:
+        return GramCross(path._data, gram, fold)
     train, test = fold
     X = study.X[np.ix_(test, train)] if study.precomputed else scaled(path, study.X[test])
-    return Cross(path._data, X) if gram is None else GramCross(path._data, X, gram, fold)
+    return Cross(path._data, X)
 
 
 def last_weight(strand: Strand, n: int) -> FloatArray:

@@ -23,9 +23,9 @@ class Cross:
         self.data = data
         self.kernel = data.spec.kernel._replace(offset=0.0)
         self.given = self.kernel.kind == KernelKind.PRECOMPUTED
-        width = data.X.shape[1]
-        if X.shape[1] != width:
-            raise InputError(f"X has {X.shape[1]} columns; this path was computed with {width}")
+        self.width = int(data.X.shape[1])
+        if X.shape[1] != self.width:
+            raise InputError(f"X has {X.shape[1]} columns; this path was computed with {self.width}")
         if data.spec.function is None and not self.given and is_sparse(X) != is_sparse(data.X):
             from scipy import sparse
 

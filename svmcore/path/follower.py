@@ -67,7 +67,7 @@ class Follower:
         """Compute lambda f at the first knot."""
         beta = self.replay.beta
         support = np.flatnonzero(beta)
-        step = max(1, _PIECE // max(1, support.size * (4 + self.cross.X.shape[1])))
+        step = max(1, _PIECE // max(1, support.size * (4 + self.cross.width)))
         for begin in range(0, self.rows.size, step):
             if control is not None:
                 control.demand()
@@ -114,7 +114,7 @@ class Follower:
 
     def _kernel(self, rows: IntArray, columns: Any, width: int, go_on: Callable[[], bool]) -> FloatArray | None:
         """Kernel values of some rows. They are computed in pieces. None when the work must stop."""
-        step = max(1, _PIECE // (max(1, width) * (4 + self.cross.X.shape[1])))
+        step = max(1, _PIECE // (max(1, width) * (4 + self.cross.width)))
         if step >= rows.size:
             return np.ascontiguousarray(self.cross.block(rows, columns)) if go_on() else None
         out = np.empty((rows.size, width))

@@ -52,7 +52,9 @@ def solution_set_at(path: Any, C: float) -> SolutionSet:
     coef = np.asarray(path.dual_coef(float(C)))
     variable = data.groups.of
     real = np.flatnonzero(variable >= 0)
-    beta: FloatArray = np.bincount(variable[real], weights=coef[real], minlength=path._problem.slope.size).astype(np.float64)
+    beta: FloatArray = np.bincount(variable[real], weights=coef[real], minlength=path._problem.slope.size).astype(
+        np.float64
+    )
     K = _kernel_matrix(path)
     support = np.flatnonzero(beta)
     bias = float(path._bias(C)) if data.equality else 0.0

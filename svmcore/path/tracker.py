@@ -617,11 +617,11 @@ class Tracker:
                 self.refresh_every = min(REFRESH_EVERY, 2 * self.refresh_every)
             self.stats["max_gap"] = max(self.stats["max_gap"], gap if np.isfinite(gap) else 0.0)
             self.recorder.keep()
+            if ended or stop is not None:
+                return str(stop or "done")
             shot = self._snapshot()
             if headway.moved(self.size(self.lam)):
                 good = self._place(shot)
-            if ended or stop is not None:
-                return str(stop or "done")
             stop = watch(self)
             if stop is not None:
                 return str(stop)
