@@ -231,12 +231,12 @@ class Member(NamedTuple):
             coef[:, j, place[strand.rows[path._data.groups.first]]] = beta * C[:, None]
             bias[:, j] += 0.0 if data.equality else data.spec.kernel.offset * beta.sum(axis=1)
         out = np.empty((C.size, self.test.size, len(paths)))
-        cross, coef = Cross(data, X), coef.reshape(-1, size)
-        support = np.flatnonzero(coef.any(axis=0))
-        coef, columns = coef[:, support], cross.columns(support)
+        cross = Cross(data, X)
+        support = np.flatnonzero(coef.any(axis=(0, 1)))
+        lines, columns = coef[:, :, support].reshape(-1, support.size), cross.columns(support)
         for start in range(0, self.test.size, _ROWS):
             rows = np.arange(start, min(start + _ROWS, self.test.size))
-            values = cross.block(rows, columns) @ coef.T
+            values = cross.block(rows, columns) @ lines.T
             out[:, rows] = values.reshape(rows.size, C.size, -1).transpose(1, 0, 2)
         return out + (bias * C[:, None])[:, None, :]
 
@@ -441,7 +441,7 @@ class GramCross(Cross):
         if not self.few:
             return self.gram.part(test, columns)
         if test.size < self.n or columns.size < self.data.n_groups:
-            return self.whole[np.ix_(np.arange(self.n)[rows], columns)]
+            return np.asarray(self.whole[np.ix_(np.arange(self.n)[rows], columns)])
         return self.whole
 
     def values(self, rows: slice | IntArray, variables: IntArray, coef: FloatArray) -> FloatArray:

@@ -15,16 +15,19 @@ def replay(path: Any) -> curve_jit.Replay:
     track, first = path._track, path.__dict__.get("_first")
     if first is None or first[0] is not track:
         path._first = first = track, _replay(track, path._problem)
-    *record, side, beta = first[1]
-    return curve_jit.Replay(*record, side.copy(), beta.copy(), np.full(beta.size, -1, dtype=np.int64))
+    record: curve_jit.Replay = first[1]
+    side, beta = record.side.copy(), record.beta.copy()
+    return curve_jit.Replay(*record[:-3], side, beta, np.full(beta.size, -1, dtype=np.int64))
 
 
-def _replay(track: Any, problem: Any) -> tuple[Any, ...]:
-    """All of it but the places: sides and values are those of the first knot."""
+def _replay(track: Any, problem: Any) -> curve_jit.Replay:
     bounds = np.array([problem.lower, problem.upper])
     event_to = np.ascontiguousarray(track.event_move[:, 1])
     side, before, stop = track.side0.copy(), int(track.knot_events[0]), int(track.offset[1])
     side[track.event_index[:before]] = event_to[:before]
     beta, on = np.where(side == LOW, bounds[0], bounds[1]), track.index[:stop]
     beta[on] = np.minimum(np.maximum(track.value[:stop], bounds[0, on]), bounds[1, on])
-    return track.knot_events, track.event_index, event_to, track.offset, track.index, track.value, bounds, side, beta
+    return curve_jit.Replay(
+        track.knot_events, track.event_index, event_to, track.offset, track.index, track.value, bounds, side, beta,
+        track.offset,  # no places yet
+    )  # fmt: skip

@@ -230,7 +230,8 @@ def restored(parts: dict[str, Any], X: Any) -> Path:
     if track.index.shape != track.value.shape or track.offset[-1] != track.index.size:
         raise ValueError("elbow values and indices do not belong together")
     _check_ranges(track, groups, n, size)
-    track = track._replace(**{name: np.asarray(getattr(track, name), kind) for name, kind in _KINDS.items()})
+    arrays: dict[str, Any] = {name: np.asarray(getattr(track, name), kind) for name, kind in _KINDS.items()}
+    track = track._replace(**arrays)
     columns = _columns.read(parts, X.shape[1], kernel.kind == KernelKind.PRECOMPUTED)
     form = _stored_form(parts, n)
     data = Data(
