@@ -28,7 +28,7 @@ from svmcore.path.driver import Way, follow_data, why_stalled
 from svmcore.path.family import data_of
 from svmcore.path.headway import STALLED
 from svmcore.path.problem import Data, idle_sides
-from svmcore.path.result import Path, decisions
+from svmcore.path.result import Path, decisions, hats
 from svmcore.problem import border, formulations
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns, fitted
@@ -227,9 +227,9 @@ class Member(NamedTuple):
         place[self.train] = np.arange(size)
         coef, bias = np.zeros((C.size, len(paths), size)), np.empty((C.size, len(paths)))
         for j, (strand, path) in enumerate(zip(self.strands, paths, strict=True)):
-            beta, bias[:, j] = path._hat(path._lambdas_of(np.minimum(C, path.C_range[1]))[0])
-            coef[:, j, place[strand.rows[path._data.groups.first]]] = beta * C[:, None]
-            bias[:, j] += 0.0 if data.equality else data.spec.kernel.offset * beta.sum(axis=1)
+            beta, hat, divisor = hats(path, np.minimum(C, path.C_range[1]))
+            coef[:, j, place[strand.rows[path._data.groups.first]]] = beta / divisor[:, None]
+            bias[:, j] = hat / divisor
         out = np.empty((C.size, self.test.size, len(paths)))
         cross = Cross(data, X)
         support = np.flatnonzero(coef.any(axis=(0, 1)))
@@ -238,7 +238,7 @@ class Member(NamedTuple):
             rows = np.arange(start, min(start + _ROWS, self.test.size))
             values = cross.block(rows, columns) @ lines.T
             out[:, rows] = values.reshape(rows.size, C.size, -1).transpose(1, 0, 2)
-        return out + (bias * C[:, None])[:, None, :]
+        return out + bias[:, None, :]
 
     @property
     def support(self) -> StepCurve:

@@ -337,11 +337,8 @@ class Path(OfColumns):
 
     def _bias(self, C: Any) -> Any:
         """The intercept for the points and targets as the path sees them, which is after they were moved to their middle."""
-        lam, _, scalar = self._lambdas_of(C)
-        beta, bias = self._hat(lam)
-        offset = self._data.spec.kernel.offset
-        out = (bias + (0.0 if self._data.equality else offset * beta.sum(axis=1))) / self._divisor(lam)
-        return float(out[0]) if scalar else out
+        _, bias, divisor = hats(self, C)
+        return bias / divisor if np.ndim(C) else float(bias[0] / divisor[0])
 
     @overload
     def objective(self, C: float) -> float: ...
@@ -572,21 +569,26 @@ class Path(OfColumns):
         save_path(self, file)
 
 
-def decisions(path: Path, C: Any, cross: Cross) -> FloatArray:
-    """f(x) of the rows of `cross`, one row per C."""
+def hats(path: Path, C: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The variables, one row per C, the bias of f with what the kernel's offset adds, and what both are divided by."""
     lam, _, _ = path._lambdas_of(C)
     beta, bias = path._hat(lam)
     offset = path._data.spec.kernel.offset
-    bias = bias + (0.0 if path._data.equality else offset * beta.sum(axis=1))
+    return beta, bias + (0.0 if path._data.equality else offset * beta.sum(axis=1)), path._divisor(lam)
+
+
+def decisions(path: Path, C: Any, cross: Cross) -> FloatArray:
+    """f(x) of the rows of `cross`, one row per C."""
+    beta, bias, divisor = hats(path, C)
     support = np.flatnonzero(np.any(beta != 0.0, axis=0))
     coef, columns = np.ascontiguousarray(beta[:, support]), cross.columns(support)
-    out = np.empty((lam.size, cross.n))
+    out = np.empty((bias.size, cross.n))
     step = max(1, _CHUNK // max(1, support.size))
     for start in range(0, cross.n, step):
         rows = np.arange(start, min(start + step, cross.n))
         out[:, rows] = coef @ cross.block(rows, columns).T
     out += bias[:, None]
-    out /= path._divisor(lam)[:, None]
+    out /= divisor[:, None]
     out += path._data.form.level
     return out
 
