@@ -13,6 +13,7 @@ from scipy import sparse
 import svmcore
 from svmcore._types import Status
 from svmcore.compiler.jit import DISABLED
+from svmcore.problem import formulations
 from svmcore.solvers import _newton
 
 CLASSES, NUMBERS = ("hinge", "squared_hinge"), ("epsilon_insensitive", "squared_epsilon_insensitive", "pinball")
@@ -387,3 +388,22 @@ def test_nobody_has_a_lower_objective_than_liblinears_tightest(loss, intercept):
         assert found.solver == ("lasso" if loss == "l1" else "newton") or rounding, seed
         assert found.relative_gap > WORST or abs(found.gap) < 1e-12, seed
         assert ours.converged_ or found.relative_gap < 1e-6, seed
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
+def test_a_loose_gap_of_a_linear_loss_is_reached_in_its_last_round(C):
+    rng = np.random.default_rng(3)
+    X = (rng.random((6000, 60)) < 0.2).astype(float)
+    y = np.sign(X @ rng.normal(size=60) + rng.normal(size=6000))
+    rows = _newton.rows_of(X, 1.0)
+    steps = []
+    for goal in (1e-2, 0.0):  # asked for, and not said
+        losses = _newton.losses_from(formulations.svc(y, np.full(6000, C), "hinge", False), 6000)
+        machine = _newton.Newton(rows, losses, free=False, squared=False, poll=lambda: False, goal=goal)
+        _newton.started(machine)
+        enough = _newton.Enough(1e-2)
+        assert _newton.solve(machine, enough.met, lambda m, e=enough: e.met(m.measures()), 400) is Status.CONVERGED
+        steps.append(machine.steps)
+    assert steps[0] <= 12
+    assert steps[0] < steps[1]

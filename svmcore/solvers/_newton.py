@@ -287,6 +287,7 @@ class Newton:
     """The method at work on one machine: `advance` takes a step, `gap` and `primal` say where it has led.
 
     `free`: the intercept costs nothing, and the dual variables sum to zero. `unit` is the first stiffness of linear losses.
+    `goal` is the relative gap that is asked for, if one is: no round is stiffer than that needs.
     """
 
     def __init__(
@@ -297,8 +298,10 @@ class Newton:
         free: bool,
         squared: bool,
         poll: Callable[[], bool],
+        goal: float = 0.0,
     ) -> None:
         self.rows, self.losses, self.free, self.squared, self.poll = rows, losses, free, squared, poll
+        self.goal = goal
         d = rows.d + 1
         self.ridge = np.ones(d)
         self.ridge[-1] = 0.0 if free else 1.0
@@ -399,7 +402,9 @@ class Newton:
         losses, rounds = self.losses, self.rounds
         if self.squared:
             self._climb()
-        elif self.error <= loops.ENOUGH * (self.gap - self.error) and self.balanced:
+        elif self.balanced and loops.round_ends(
+            self.error, self.gap - self.error, self.goal * self.primal, self.primal
+        ):
             if self.rounds and self._last <= self.gap <= loops.ROUNDED * self.primal:
                 return False
             self._stiffen()
@@ -445,7 +450,12 @@ class Newton:
             self.unit *= loops.STIFFER
             np.multiply(self.weight, self.unit, out=self.losses.stiff)
         self._last = self.gap
-        self._place()
+        loops.place(self.losses)
+        by = self.losses.z - self.losses.centre
+        moved = np.flatnonzero(by)
+        self.rows.add(moved, by[moved], self.sums)
+        self.running += 1
+        self._measure()
 
     def _direction(self) -> FloatArray | None:
         """Newton's step, by Cholesky's factor."""

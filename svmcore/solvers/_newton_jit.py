@@ -28,6 +28,8 @@ TRIALS = 30
 STIFFER = 4.0  # from round to round of a linear loss
 SHRINKS = 0.3  # a round that leaves less of the gap was stiff enough
 ENOUGH = 3.0  # the error of w at the end of a round, over what else the gap is made of
+LAST = 0.9  # share of the goal that this rest is in the last round, which ends where w = X'z
+NOTHING = 1e-24  # share of the primal that an error is which only rounding leaves
 STIFFEST = 1e12  # times the first stiffness
 IDLE = 25  # steps without a smaller gap after which rounding is all that moves
 ROUNDED = 1e-10  # a relative gap below which a round that does not lower it has met rounding
@@ -377,6 +379,12 @@ def dense_step(X, losses, there, constant, room, changes, unit):
 
 
 @jit
+def round_ends(error, rest, goal, primal):
+    """Whether a round ends, where the gap is an error of w and a rest that only a stiffer round makes smaller."""
+    return error <= ENOUGH * rest and (rest > LAST * goal or error <= NOTHING * primal)
+
+
+@jit
 def dense_machine(X, losses, there, constant, room, changes, squared, goal, most):
     """A whole machine whose intercept is the weight of the constant: steps until the relative gap is at most `goal`.
 
@@ -409,7 +417,7 @@ def dense_machine(X, losses, there, constant, room, changes, squared, goal, most
             error, size = dense_gradient(room)
         if gap < least:
             least, since = gap, steps
-        if not squared and error <= ENOUGH * excess:
+        if not squared and round_ends(error, excess, goal * primal, primal):
             if rounds > 0 and gap >= last and gap <= ROUNDED * primal:
                 most = steps
                 continue

@@ -42,7 +42,10 @@ def run(task: SolverTask) -> Raw:
         return Raw(start, watch.status or Status.LIMITED, 0, watch.table)
     X, constant = found
     rows = _newton.rows_of(X, 1.0 if qp.equality else constant)
-    newton = Newton(rows, _newton.losses_from(qp, K.n), free=qp.equality, squared=bool(qp.diag.any()), poll=watch)
+    newton = Newton(
+        rows, _newton.losses_from(qp, K.n), free=qp.equality, squared=bool(qp.diag.any()), poll=watch,
+        goal=0.0 if stopping == "kkt" else tol,
+    )  # fmt: skip
     criterion = Criterion(stopping, tol)
     longest = float(np.sqrt(K.diagonal.max(initial=0.0)))
     residuals: list[FloatArray] = []

@@ -169,8 +169,8 @@ class Steps:
         """A group of machines; None where rounding stands before the goal."""
         (qp,) = qps
         losses = _newton.losses_from(qp, self.rows.n)
-        machine = self._machine(losses, bool(qp.diag.any()), control)
         wanted, asked = self._goals(qp, goal)
+        machine = self._machine(losses, bool(qp.diag.any()), wanted, control)
         status = control.reason() or self._run(machine, wanted, asked, goal.max_iter)
         if status is not Status.CONVERGED:
             machine.take(machine.best)
@@ -195,8 +195,10 @@ class Steps:
         """The rows that the machine is one of."""
         return self.rows
 
-    def _machine(self, losses: Losses, squared: bool, control: Control) -> Any:
-        return _newton.Newton(self.rows, losses, free=False, squared=squared, poll=lambda: control.reason() is not None)
+    def _machine(self, losses: Losses, squared: bool, wanted: _newton.Enough, control: Control) -> Any:
+        return _newton.Newton(
+            self.rows, losses, free=False, squared=squared, poll=lambda: control.reason() is not None, goal=wanted.gap
+        )
 
     def _goals(self, qp: DualQP, goal: Aim) -> tuple[_newton.Enough, _newton.Enough]:
         """What is tried, and what a machine must meet. Where its loss has no curvature, not more than LIBLINEAR's does."""
