@@ -391,19 +391,19 @@ def test_nobody_has_a_lower_objective_than_liblinears_tightest(loss, intercept):
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
-def test_a_loose_gap_of_a_linear_loss_is_reached_in_its_last_round(C):
+@pytest.mark.parametrize(("C", "most"), [(0.1, 8), (1.0, 10), (100.0, 12)])
+def test_a_loose_gap_of_a_linear_loss_is_reached_in_its_last_round(C, most):
     rng = np.random.default_rng(3)
     X = (rng.random((6000, 60)) < 0.2).astype(float)
     y = np.sign(X @ rng.normal(size=60) + rng.normal(size=6000))
     rows = _newton.rows_of(X, 1.0)
     steps = []
-    for goal in (1e-2, 0.0):  # asked for, and not said
+    for goal in (1e-3, 0.0):  # asked for, and not said
         losses = _newton.losses_from(formulations.svc(y, np.full(6000, C), "hinge", False), 6000)
         machine = _newton.Newton(rows, losses, free=False, squared=False, poll=lambda: False, goal=goal)
         _newton.started(machine)
-        enough = _newton.Enough(1e-2)
+        enough = _newton.Enough(1e-3)
         assert _newton.solve(machine, enough.met, lambda m, e=enough: e.met(m.measures()), 400) is Status.CONVERGED
         steps.append(machine.steps)
-    assert steps[0] <= 12
+    assert steps[0] <= most
     assert steps[0] < steps[1]

@@ -197,8 +197,12 @@ def variables(qp: DualQP, z: FloatArray) -> FloatArray:
 
 
 def _losses(target: FloatArray, half: FloatArray, lower: FloatArray, upper: FloatArray, diag: FloatArray) -> Losses:
-    """Losses at f = 0. A linear one is as stiff as takes a variable through its box where f moves by a typical target."""
+    """Losses at f = 0. A linear one is as stiff as takes a variable through its box where f moves by a typical target.
+
+    It begins around the middle of its box, from where neither bound is far.
+    """
     n = len(target)
+    centre = np.zeros(n)
     if diag.any():
         stiff = 1.0 / diag
     else:
@@ -207,14 +211,15 @@ def _losses(target: FloatArray, half: FloatArray, lower: FloatArray, upper: Floa
         typical = np.isfinite(stiff) & (stiff > 0.0)
         size = float(np.mean(stiff[typical])) if typical.any() else 1.0
         stiff = np.where(typical, stiff, size) / (spread or 1.0)
-    return _at_zero(target, half, lower, upper, stiff)
+        centre[typical] = 0.5 * (lower + upper)[typical]
+    return _at_zero(target, half, lower, upper, stiff, centre)
 
 
 def _at_zero(*given: FloatArray) -> Losses:
-    """Losses from their numbers, at f = 0 and around dual variables of zero."""
-    target, half, lower, upper, stiff = given
-    centre, f, z = np.zeros((3, len(target)))
-    return Losses(target, half, lower, upper, stiff, centre, f, z, np.zeros(len(target), np.int8))
+    """Losses from their numbers, at f = 0."""
+    target, half, lower, upper, stiff, centre = given
+    f, z = np.zeros((2, len(target)))
+    return Losses(target, half, lower, upper, stiff, centre, f, z, np.zeros(len(f), np.int8))
 
 
 def rows_of(X: Any, constant: float) -> DenseFeatures | SparseFeatures:
@@ -555,18 +560,18 @@ def solve(newton: Newton, near: Callable[[Newton], bool], met: Callable[[Newton]
 
 
 def started(newton: Newton) -> None:
-    """Begin where the machine of every `LEVEL`-th row is."""
+    """Begin where the machine of every `LEVEL`-th row is. One of linear losses finds its first round as quickly."""
     n, d = newton.rows.n, newton.rows.d
     w = None
-    if n >= LEAST_ROWS and n >= LEVEL * SHARE * d:
+    if newton.squared and n >= LEAST_ROWS and n >= LEVEL * SHARE * d:
         pick = slice(None, None, LEVEL)
-        few = [np.ascontiguousarray(one[pick]) for one in newton.losses[:5]]
+        few = [np.ascontiguousarray(one[pick]) for one in newton.losses[:6]]
         few[2:] = [LEVEL * one for one in few[2:]]
         part = Newton(
             newton.rows.part,
             _at_zero(*few),
             free=newton.free,
-            squared=newton.squared,
+            squared=True,
             poll=newton.poll,
         )
         part.begin(None)
