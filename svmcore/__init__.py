@@ -62,7 +62,7 @@ if _typing.TYPE_CHECKING:
     from svmcore.kernel.spare import release_memory
     from svmcore.models.audit import Audit, verify
     from svmcore.models.files import load
-    from svmcore.models.incremental import LeaveOneOut, leave_one_out
+    from svmcore.models.leave_out import LeaveOneOut, leave_one_out
     from svmcore.models.loss_curve import LossCurve
     from svmcore.models.solution import Solution
     from svmcore.path.driver import svm_path
@@ -100,7 +100,7 @@ _NAMES = {
     "svmcore.kernel.spare": "release_memory",
     "svmcore.models.loss_curve": "LossCurve",
     "svmcore.train.many": "train_many",
-    "svmcore.models.incremental": "LeaveOneOut leave_one_out",
+    "svmcore.models.leave_out": "LeaveOneOut leave_one_out",
     "svmcore.models.solution": "Solution",
     "svmcore.path.driver": "svm_path",
     "svmcore.path.family": "epsilon_path one_class_path quantile_path svr_path",

@@ -99,7 +99,7 @@ LAYERS: dict[str, set[str]] = {
     "solvers": {"solvers"},
     "answers": {"models"},
     "training": {"train"},
-    "on top of training": {"train.certificates", "models.incremental"},
+    "on top of training": {"train.certificates", "models.incremental", "models.leave_out"},
     "the path": {"path"},
     "several classes": {"train.ballot", "train.between", "train.classes", "train.heads", "train.many"},
     "model selection": {"cv", "trials"},

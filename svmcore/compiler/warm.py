@@ -24,7 +24,7 @@ from svmcore.compiler import disk as _disk
 from svmcore.compiler.jit import DISABLED
 from svmcore.cv.search import cv_path
 from svmcore.kernel.rough import RoughProduct
-from svmcore.models.incremental import leave_one_out
+from svmcore.models.leave_out import leave_one_out
 from svmcore.models.solution import Terms
 from svmcore.path.driver import svm_path
 from svmcore.problem.formulations import svc
