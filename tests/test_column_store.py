@@ -169,15 +169,16 @@ def test_products_and_gram_matrices_of_wide_data(kind, offset, n_threads, monkey
 @pytest.mark.parametrize("kind", [KernelKind.RBF, KernelKind.POLY, KernelKind.LAPLACIAN])
 @pytest.mark.parametrize("width", [5, 41])
 def test_the_matrix_of_all_points_on_any_number_of_threads_and_in_pieces(kind, width, monkeypatch):
-    """Of wide points half of it is computed, and mirrored: it is symmetric to the bit, and the bits are always the same."""
+    """Of few or wide points half of it is computed, and mirrored: symmetric to the bit, and the bits are always the same."""
     monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1.0)
     n = 150
     X, found = np.random.default_rng(6).standard_normal((n, width)), []
-    for n_threads, between in ((1, 1e9), (2, 1e9), (3, 5e5), (2, 1.0)):
+    for n_threads, between, few in ((1, 1e9, 0), (2, 1e9, 0), (3, 5e5, 0), (2, 1.0, 0), (1, 1e9, n)):
         monkeypatch.setattr(tiles, "_BETWEEN_LOOKS", between)
+        monkeypatch.setattr(tiles, "_FEW", few)
         K = KernelMatrix(X, Kernel(int(kind), 0.3 / width, 0.5, 3, 0.25), cache_bytes=0, n_threads=n_threads)
         found.append(tiles.exact_gram(K, lambda _: True)[:, :n].copy())
-        assert K.n_evals == (n * n if width == 5 else n * (n + 1) // 2)
+        assert K.n_evals == (n * n if width == 5 and not few else n * (n + 1) // 2)
     assert all(np.array_equal(each, found[0]) for each in found)
     assert np.array_equal(found[0], found[0].T)
     assert np.abs(found[0] - K.rows(np.arange(n))).max() < 1e-13

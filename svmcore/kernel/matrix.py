@@ -139,7 +139,11 @@ class KernelMatrix:
         if not self.dense or self.kernel.kind != KernelKind.RBF or self.n_features < NEAR_FEATURES:
             return None
         squares: FloatArray = np.einsum("ij,ij->i", self.X, self.X)
-        return squares if shape_of(self.kernel).scale * squares.max(initial=0.0) <= NEAR else None
+        return squares if self.near(squares) else None
+
+    def near(self, squares: FloatArray) -> bool:
+        """Whether distances of points with these squares of norms may be computed from them."""
+        return bool(shape_of(self.kernel).scale * squares.max(initial=0.0) <= NEAR)
 
     @property
     def shape(self) -> vector.Shape:

@@ -51,6 +51,7 @@ from svmcore.simd.lanes import UNITS_16
 # whole. Above COSTLY a kernel value is better read from memory than computed again. An entry of a sparse point costs as much
 # as _ENTRY features, where it is not a byte. Sparse tiles win below the share _SPARSE of stored entries.
 _WIDE, COSTLY = 40, 48
+_FEW = 256  # so many points are packed by numpy, and half of their matrix is computed, in less time than it takes to choose
 _ENTRY = 3.0
 _SPARSE = 0.25
 
@@ -480,8 +481,10 @@ def exact_gram(
 ) -> FloatArray | None:
     """K among all points in float64 from dense tiles, in the `room` there is. None when `go_on(share done)` says no.
 
-    Its rows end in values without meaning. Of wide points each value is computed once: mirrored bits are the same.
+    Its rows end in values without meaning. Of few or wide points each value is computed once: mirrored bits are the same.
     """
+    if K.n <= _FEW:
+        return _gram_of_few(K, room(_layout(K.n))) if go_on(0.0) else None
     panels = np.ascontiguousarray(K.points.panels[:, : K.n_features])
     packed = rows_of(K.X, np.arange(K.n), np.float64, np.zeros(K.n_features), n_threads=K.n_threads)
     out = room(_layout(K.n))
@@ -499,6 +502,25 @@ def exact_gram(
         _mirror(out, K.n, K.n_threads)
     K.n_evals += K.n * (K.n + 1) // 2 if half else K.n * K.n
     return out[: K.n]
+
+
+def _gram_of_few(K: Any, out: FloatArray) -> FloatArray:
+    """`exact_gram` in two compiled calls. In place: out."""
+    panels, packed = (_in_groups(K.X, size) for size in (LANES, vector.ROWS))
+    loops.store_block_64(shape_of(K.kernel), packed, panels, True, 0, len(panels), out)
+    if K.kernel.offset:
+        out += K.kernel.offset
+    loops.mirror(out, K.n, 0, -(-K.n // loops.MIRROR))
+    K.n_evals += K.n * (K.n + 1) // 2
+    return out[: K.n]
+
+
+def _in_groups(X: FloatArray, size: int) -> Real:
+    """Groups of so many rows of X, feature by feature. The last one ends in zeros."""
+    n, width = X.shape
+    room = np.zeros((-(-n // size) * size, width))
+    room[:n] = X
+    return np.ascontiguousarray(room.reshape(-1, size, width).swapaxes(1, 2))
 
 
 def _backwards(run: Callable[[int, int], None], end: int, first: int, last: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.kernel.products import call_kernel, demand_symmetry
+from svmcore.kernel.products import NEAR_FEATURES, call_kernel, demand_symmetry
 from svmcore.kernel.table import facts_of
 from svmcore.kernel.tiles import exact_gram, has_gram
 from svmcore.simd.loops import copy_block
@@ -47,8 +47,9 @@ def gram_of(K: KernelMatrix) -> FloatArray:
     if K.dense and (K.n <= _FEW if kind == KernelKind.LINEAR else _WIDE * K.n <= K.n_features):
         if facts.measure == "product":
             measure = K.X @ K.X.T
-        elif K.squares is not None:
-            measure = _distances(K.X @ K.X.T)
+        elif kind == KernelKind.RBF and K.n_features >= NEAR_FEATURES:
+            products = K.X @ K.X.T
+            measure = _distances(products) if K.near(products.diagonal()) else None
     if measure is not None:
         K.n_evals += K.n * K.n
         values = facts.value(K.kernel, measure)

@@ -30,7 +30,7 @@ LARGEST = 1e150  # squares of larger numbers overflow
 SMALLEST_COST = 1e-150  # squares of smaller numbers underflow
 _SYMMETRIC = 1e-8  # differences of a kernel matrix from its transpose, relative to its size, that are rounding
 _CACHE_SHARE, _CACHE_LIMIT = 0.4, 4e9  # a cache takes at most this share of the free memory, and at most so many bytes
-_BLOCK = 1 << 16  # numbers that a pass over X looks at together
+_BLOCK = 1 << 13  # numbers that a pass over X looks at together
 LARGEST_DEGREE = 1000
 _NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # though Python or numpy counts them among the integers
 MANY_CLASSES = 20  # more numbers than this are hardly classes
@@ -393,13 +393,13 @@ def _weighted(weights: FloatArray, values: Any) -> float:
 
 
 def _variance(X: Any, weights: FloatArray | None) -> float:
-    """Variance of all entries of X, rows weighted. Not by BLAS: its sums depend on the number of its threads."""
+    """Variance of all entries of X, rows weighted. Not by long sums of BLAS, which depend on the number of its threads."""
     if weights is None and not is_sparse(X):
-        mean, step = float(X.sum()) / max(X.size, 1), max(1, _BLOCK // max(1, X.shape[1]))
-        total = 0.0
-        for start in range(0, X.shape[0], step):  # memory that stays in the cache
-            block = X[start : start + step] - mean
-            total += float(np.einsum("ij,ij->", block, block))
+        flat = X.reshape(-1)
+        mean, total = float(np.add.reduce(flat)) / max(X.size, 1), 0.0
+        for start in range(0, X.size, _BLOCK):  # memory that stays in the cache, and too little for threads of BLAS
+            block = flat[start : start + _BLOCK] - mean
+            total += float(np.dot(block, block))
         return float(total / max(X.size, 1))
     w = np.ones(X.shape[0]) if weights is None else weights
     total = float(w.sum() * X.shape[1])
@@ -447,7 +447,7 @@ def _distinct(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.nda
         if kind in "iu" and low >= 0 and high < len(array):  # somebody's numbers of classes
             array = array.astype(np.int64)
             there = np.bincount(array) > 0
-            classes = np.flatnonzero(there)
+            (classes,) = there.nonzero()
             places = array if len(classes) == len(there) else (np.cumsum(there) - 1)[array]
             return classes.astype(low.dtype), places
         if low < high and ((array == low) | (array == high)).all():

@@ -111,7 +111,7 @@ def balanced(qp: DualQP, beta: FloatArray) -> FloatArray:
     misses. What is missing goes to the variables with most room first, so that those at a bound stay there.
     """
     clipped = np.maximum(np.minimum(beta, qp.upper), qp.lower)
-    inside = _netted(qp, beta if (clipped == beta).all() else clipped)
+    inside = netted(qp, beta if (clipped == beta).all() else clipped)
     out = inside
     for _ in range(_REPAIRS):
         missing = -qp.excess(out)
@@ -134,7 +134,7 @@ def _moved(qp: DualQP, beta: FloatArray, missing: float) -> FloatArray:
     return out
 
 
-def _netted(qp: DualQP, beta: FloatArray) -> FloatArray:
+def netted(qp: DualQP, beta: FloatArray) -> FloatArray:
     """beta without what the two variables of a point take from each other; itself where they take nothing."""
     half = len(beta) // 2
     if not half or qp.point[0] != qp.point[half]:  # only a regression has twins, and it lists all points twice

@@ -58,7 +58,7 @@ def unevenness(X: Any) -> tuple[float, int, int]:
     rows = max(_LEAST, min(_GLANCE, _LOOKED_AT // X.shape[1]))
     glance = X[:: max(1, len(X) // rows)]
     ranges = np.maximum.reduce(glance) - np.minimum.reduce(glance)
-    least, most = ranges.min(), ranges.max()
+    least, most = np.minimum.reduce(ranges), np.maximum.reduce(ranges)
     if least == 0.0:
         still = np.flatnonzero(ranges == 0)
         ranges[still] = np.ptp(X[:, still], axis=0)

@@ -58,7 +58,7 @@ class SolverTask(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A dual point at the tolerance, and its measures, all of them computed in float64.
+    """A dual point at the tolerance, and its measures, computed in float64. Its sum is wrong by `excess`.
 
     `beta` has an entry for every variable, or for those only that are not zero.
     """
@@ -72,6 +72,7 @@ class Outcome(NamedTuple):
     bias: float
     objective: float
     gap: float
+    excess: float
 
 
 def fresh_residual(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> FloatArray:

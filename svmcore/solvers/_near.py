@@ -178,4 +178,5 @@ class Room:
     ) -> tuple[IntArray, Outcome]:
         rows = self.classes.row[self.packed.lanes[:support]]  # as `finish` has left them, with their coefficients
         order = np.argsort(rows)
-        return rows[order], Outcome(self.packed.coef[order], *told)
+        beta = self.packed.coef[order]
+        return rows[order], Outcome(beta, *told, float(beta.sum()))

@@ -39,8 +39,10 @@ from svmcore.solvers._block_jit import (
 from svmcore.solvers._crowd_sets_jit import grown, solved
 
 # What is said of a problem, by place.
-STEPS, ROUNDS, ROWS_READ, SUPPORT, VIOLATION, BIAS, OBJECTIVE, GAP, BITS, ABOVE, BELOW, INVERSE = range(12)
-TOLD = 12
+STEPS, ROUNDS, ROWS_READ, SUPPORT, VIOLATION, BIAS, OBJECTIVE, GAP, BITS, ABOVE, BELOW, INVERSE, SUM, SQUARES = range(
+    14
+)
+TOLD = 14
 
 LARGE_GAP = 0.01  # relative; then the driver has something to say
 SHARPER, SHARPEST = 0.1, 1e-3  # shares of the violation and of the tolerance to which the violation is brought then
@@ -351,10 +353,9 @@ def steps_on_sides(work, desk, stop, most, source):
         beta[i] = work.upper[i] if move >= room_i else beta[i] + move
         beta[j] = work.lower[j] if move >= room_j else beta[j] - move
         for t in (i, j):
-            if above:
-                _masks_of_side(work, t, True, work.rise, work.fall)
-            else:
-                _masks_of_side(work, t, False, desk.rise_below, desk.fall_below)
+            _masks_of_side(
+                work, t, above, work.rise if above else desk.rise_below, work.fall if above else desk.fall_below
+            )
         row_j = row_of(work, None, source, source, j)
         step = np.float32(move)
         steps += 1
@@ -414,21 +415,22 @@ def _solve_on_sides(source, work, dual, desk, tol, patience):
 
 @jit
 def _filled(work, share):
-    """Variables at their bounds, the first ones first, until either side has its sum. Returns what both sides can hold.
+    """Variables at their bounds, the first ones first, until either side has its sum. In place: beta.
 
-    In place: beta.
+    Returns what both sides can hold, and what one variable can.
     """
-    above, below = 0.0, 0.0
+    above, below, unit = 0.0, 0.0, 0.0
     for t in range(work.beta.shape[0]):
         above += work.upper[t]
         below -= work.lower[t]
+        unit = max(unit, max(work.upper[t], -work.lower[t]))
     plus = minus = 0.5 * share * (above + below)
     for t in range(work.beta.shape[0]):
         up, down = min(work.upper[t], plus), min(-work.lower[t], minus)
         work.beta[t] = up - down
         plus -= up
         minus -= down
-    return above, below
+    return above, below, unit
 
 
 @jit
@@ -529,6 +531,16 @@ def _with_cost(source, work, dual, desk, own, least, t, tol, patience):
     told[VIOLATION] = max(high - low, 0.0)
     told[BIAS], told[OBJECTIVE], told[GAP] = _measured(work, dual, high, low)
     told[INVERSE] = t
+    _add_up(beta, told)
+
+
+@jit
+def _add_up(beta, told):
+    """Tell the sum of beta, and that of its squares. In place: told."""
+    told[SUM] = told[SQUARES] = 0.0
+    for t in range(beta.shape[0]):
+        told[SUM] += beta[t]
+        told[SQUARES] += beta[t] * beta[t]
 
 
 @jit
@@ -597,6 +609,7 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
         crawls = crawls or sharp
     told[STEPS], told[ROUNDS], told[ROWS_READ], told[SUPPORT] = steps, rounds, lines.filled[0], support
     told[VIOLATION], told[BIAS], told[OBJECTIVE], told[GAP], told[BITS] = violation, bias, objective, gap, bits
+    _add_up(work.beta, told)
 
 
 @jit
@@ -649,14 +662,11 @@ def solve_shares(tasks, shares, desk, tol, patience, begin, end):
         dual, source, work = _opened(tasks, desk, k)
         a, b = tasks.first[k], tasks.first[k + 1]
         own = Own(shares.lower[a:b], shares.upper[a:b], shares.kept[a:b])
-        above, below = _filled(work, shares.share[k])
+        above, below, unit = _filled(work, shares.share[k])
         weight = shares.share[k] * (above + below)
         dual.told[INVERSE] = 0.0
         if shares.size > 0.0 and weight > 2.0 * min(above, below) * (1.0 + EXACT):
             continue
-        unit = 0.0
-        for t in range(work.beta.shape[0]):
-            unit = max(unit, max(work.upper[t], -work.lower[t]))
         t = _with_share(source, work, dual, desk, shares.size, unit, tol, patience)
         if shares.size > 0.0 and dual.told[BITS] == 0.0:
             lost = t <= LOST * shares.size * unit

@@ -15,6 +15,7 @@ A task is a problem over a kernel matrix that others share: machines between cla
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -43,7 +44,9 @@ from svmcore.solvers._small_jit import (
     OBJECTIVE,
     ROUNDS,
     ROWS_READ,
+    SQUARES,
     STEPS,
+    SUM,
     SUPPORT,
     TOLD,
     VIOLATION,
@@ -66,6 +69,7 @@ LEAST = 16  # of fewer variables SMO gives all digits in the same time
 MOST = 2000  # a problem of at most so many variables is small
 FEW_POINTS = 128  # a matrix among these is made faster than the few rows that steps look at
 MOST_POINTS = 2000  # a matrix among at most so many points is computed for them
+DRIFT = 1e-13  # share of the norm of beta by which its sum may miss the total: rounding of a long sum
 PATIENCE = Patience(each=20, more=12_000, most=2**62, rounds=6)
 _WORK = 16.0  # what a kernel value of a task costs, in feature operations
 _SLICE = 4000  # pair steps between two looks at the clock, where somebody looks on
@@ -141,7 +145,7 @@ def _by_points(tiles: DenseTiles, qp: DualQP, start: FloatArray, tol: float, pat
     exact = Exact(double, tiles.exact, qp.point, np.empty((groups_of(width), tiles.exact.shape[1], ROWS)))
     dual = Dual(qp.c, qp.diag, qp.total, np.empty(m), np.zeros(TOLD))
     solve_points(tiles.shape, exact, lines, work, dual, desk, tol, patience)
-    return _outcome(dual.told, beta, tol)
+    return _outcome(dual.told, beta, tol, qp.total)
 
 
 def _of_variables(source: Real, point: IntArray, n: int) -> Real:
@@ -153,16 +157,17 @@ def _of_variables(source: Real, point: IntArray, n: int) -> Real:
     return out
 
 
-def _outcome(told: FloatArray, beta: FloatArray, tol: float) -> Outcome | None:
-    """What is told of a problem, unless its violation is above the tolerance, or a step has met a negative curvature."""
+def _outcome(told: FloatArray, beta: FloatArray, tol: float, total: float) -> Outcome | None:
+    """What is told of a problem, unless its violation is too large, its sum is wrong, or a step met a negative curvature."""
     values = told.tolist()
-    if not values[VIOLATION] <= tol or values[BITS]:
+    excess = values[SUM] - total
+    if not values[VIOLATION] <= tol or values[BITS] or abs(excess) > DRIFT * math.sqrt(values[SQUARES]):
         return None
-    steps, rounds, rows, support = (int(values[k]) for k in (STEPS, ROUNDS, ROWS_READ, SUPPORT))
     m = len(beta)
     return Outcome(
-        beta, steps, rounds, rows * m, support * m, values[VIOLATION], values[BIAS], values[OBJECTIVE], values[GAP]
-    )
+        beta, int(values[STEPS]), int(values[ROUNDS]), int(values[ROWS_READ]) * m, int(values[SUPPORT]) * m,
+        values[VIOLATION], values[BIAS], values[OBJECTIVE], values[GAP], excess,
+    )  # fmt: skip
 
 
 def _desk(rows: Real, m: int, n: int) -> Desk:
@@ -260,7 +265,7 @@ class Batch:
 
     def outcome(self, k: int, tol: float) -> Outcome | None:
         """What came out of a task, unless its violation is above the tolerance."""
-        return _outcome(self.tasks.told[k], self.beta(k), tol)
+        return _outcome(self.tasks.told[k], self.beta(k), tol, float(self.tasks.total[k]))
 
 
 class Shared(NamedTuple):

@@ -204,7 +204,7 @@ def _by_sums(problem: Problem, line: _Line, K: KernelMatrix, nu: float, run: Run
     gram, patience, spans = gram_of(K), small.patience_of(run.max_iter), small.spans_of(qp.point)
     if problem.classes is not None:
         (found,) = small.with_nu(gram, small.joined([(qp, spans)]), [nu], run.tol, 1, patience)
-        return None if found is None else (found[0], reached_at_once(line.at(found[0]), found[1]))
+        return None if found is None else (found[0], reached_at_once(found[1]))
     shared = small.with_share(gram, qp, nu, run.tol, patience)
     if shared is None:
         return None
@@ -216,7 +216,7 @@ def _by_sums(problem: Problem, line: _Line, K: KernelMatrix, nu: float, run: Run
     outcome = batch.outcome(0, run.tol)
     if outcome is None:
         return None
-    return t, reached_at_once(line.at(t), outcome._replace(n_iter=shared.n_iter))
+    return t, reached_at_once(outcome._replace(n_iter=shared.n_iter))
 
 
 class _NuSearch:

@@ -470,16 +470,16 @@ def _believable(qp: DualQP, K: KernelMatrix, raw: Raw) -> Raw:
     return raw._replace(status=Status.PRECISION) if convex and not qp.open_box else raw
 
 
-def certificate_of(found: Outcome, excess: float) -> Certificate:
+def certificate_of(found: Outcome) -> Certificate:
     """The certificate of a point that was found and measured in one call."""
     primal = found.gap - found.objective
     relative = found.gap / max(abs(primal), NONZERO)
-    return Certificate(found.objective, primal, found.gap, relative, found.violation, excess, found.bias)
+    return Certificate(found.objective, primal, found.gap, relative, found.violation, abs(found.excess), found.bias)
 
 
-def reached_at_once(qp: DualQP, found: Outcome) -> Reached:
+def reached_at_once(found: Outcome) -> Reached:
     """A point that was found and measured in one call."""
-    full = certificate_of(found, abs(qp.excess(found.beta)))
+    full = certificate_of(found)
     stats = {"n_outer": found.n_rounds, "precision": "mixed", "exact": True}
     raw = Raw(found.beta, Status.CONVERGED, found.n_iter, None, stats)
     return Reached("small", raw, Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, False))
@@ -495,9 +495,9 @@ def _at_once(qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: 
     if run.options and solvers.accepted(auto.choose(qp, K, warm=run.alpha0 is not None)[0], run.options):
         return None  # the next solver has an option of this name
     found = small.at_once(qp, K, start, run.tol, run.max_iter)
-    if found is None or formulations.balanced(qp, found.beta) is not found.beta:
+    if found is None or formulations.netted(qp, found.beta) is not found.beta:
         return None
-    reached = reached_at_once(qp, found)
+    reached = reached_at_once(found)
     if run.max_iter < 0 and not abs(reached.measured.relative_gap) <= LARGE_GAP:
         return None
     K.n_evals += found.n_evals
