@@ -129,17 +129,15 @@ class Lanes:
         return self.b.select(self.b.fcmp_ordered("<", a, b), a, b)
 
     def reciprocal(self, a: Any) -> Any:
-        """1 / a for positive a. In float32 a guess from the bits of a is followed by two Newton steps.
+        """1 / a for positive a. In float32 a guess from the bits of a is followed by a Newton step.
 
-        The relative error of that is about 1e-5.
+        It is up to 0.3 % too small, which is near enough to choose by.
         """
         if not self.single:
             return self.b.fdiv(self.constant(1.0), a)
         guess = self.b.sub(self.integers(0x7EF311C7), self.b.bitcast(a, self.wholes))
         y = self.b.bitcast(guess, self.vector)
-        for _ in range(2):
-            y = self.b.fmul(y, self.fma(self.b.fneg(a), y, self.constant(2.0)))
-        return y
+        return self.b.fmul(y, self.fma(self.b.fneg(a), y, self.constant(2.0)))
 
     def sum(self, a: Any) -> Any:
         """The sum of the lanes, by halves."""

@@ -57,7 +57,7 @@ FREE_FACTOR = 1.3
 
 # What the next working set inherits: the free variables of the last one, up to the share KEEP of its own size, and others
 # of the last one up to the share KEEP_LEAST.
-KEEP, KEEP_LEAST = 0.5, 0.3
+KEEP, KEEP_LEAST = 0.7, 0.3
 
 # K is kept in memory when more than this share of the first working set carries weight: that set is close to a sample.
 CROWDED = 0.55
@@ -98,7 +98,7 @@ FEW_FREE, MOST_FACE = 250, 400
 
 # Working sets of more than LEAST_HALF variables keep their Gram matrix in 16 bits, where HALF_ERROR times the largest |beta|
 # and the root of the free count stays below 0.1.
-LEAST_HALF = 2048
+LEAST_HALF = 1000
 HALF_ERROR = 5e-6
 
 # A working set gets STEPS_PER_VARIABLE pair steps for each of its variables. Between two looks at the clock, and for
