@@ -348,18 +348,20 @@ def test_conjugate_steps_reach_the_optimum_of_plain_ones(dtype, C):
 
 @pytest.mark.compiled
 def test_long_runs_of_steps_are_conjugate(monkeypatch):
-    """Few free variables and large costs: the same answer in fewer steps."""
-    rng = np.random.default_rng(3)
-    X = rng.standard_normal((800, 2))
-    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
-    found = {}
-    for most in (0, block.CONJUGATE):
-        monkeypatch.setattr(block, "CONJUGATE", most)
-        found[most] = svmcore.train_svc(X, y, 1e4, gamma=0.5, tol=1e-6, solver="block")
-        certified(found[most], X, y, 1e4, 1e-6, gamma=0.5)
-    plain, conjugate = found.values()
-    assert conjugate.objective == pytest.approx(plain.objective, rel=1e-7)
-    assert conjugate.n_iter < 0.8 * plain.n_iter
+    """Few free variables and large costs: the same answers in fewer steps, where one run may be lucky."""
+    steps = {0: 0, block.CONJUGATE: 0}
+    for seed in range(3, 8):
+        X = np.random.default_rng(seed).standard_normal((800, 2))
+        y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+        found = []
+        for most in steps:
+            monkeypatch.setattr(block, "CONJUGATE", most)
+            found.append(svmcore.train_svc(X, y, 1e4, gamma=0.5, tol=1e-6, solver="block"))
+            certified(found[-1], X, y, 1e4, 1e-6, gamma=0.5)
+            steps[most] += found[-1].n_iter
+        assert found[1].objective == pytest.approx(found[0].objective, rel=1e-7)
+    plain, conjugate = steps.values()
+    assert conjugate < 0.8 * plain
 
 
 @pytest.mark.compiled

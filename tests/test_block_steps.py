@@ -285,12 +285,45 @@ def test_candidates(sign):
 @pytest.mark.parametrize(("room", "chosen"), [(0, []), (1, [1]), (2, [1, 4]), (3, [1, 4, 0]), (9, [1, 4, 0, 2])])
 def test_the_worst_are_taken_before_those_that_tie(room, chosen):
     keys, ids = np.array([-1.0, -3.0, -1.0, -0.5, -2.0, -9.0]), np.arange(6)
-    taken, out = np.zeros(6, bool), np.full(9, -1)
-    out[0] = 5
-    m = _block_jit.take(keys, ids, 5, -1.0, room, taken, out, 1)
-    assert list(out[1:m]) == chosen
+    taken = np.zeros(6, bool)
+    _block_jit.take(keys, ids, 5, -1.0, room, taken)
     assert set(np.flatnonzero(taken)) == set(chosen)
-    assert out[0] == 5
+
+
+@pytest.mark.parametrize("members", [[], [0], [1, 4, 6], [0, 1, 2, 3, 4, 5, 6]])
+def test_the_taken_are_collected_in_order(members):
+    taken, variables = np.zeros(7, bool), np.full(len(members), -1)
+    taken[members] = True
+    _block_jit.collect(taken, variables)
+    assert list(variables) == members
+    assert not taken.any()
+
+
+@pytest.mark.parametrize("unit", [1.0, 0.25])
+def test_a_working_set_begins_with_its_variables_and_says_what_has_changed(unit):
+    rng = np.random.default_rng(3)
+    beta, lower, upper = np.array([0.0, 0.5, 1.0, -1.0, 0.25]), np.full(5, -1.0), np.full(5, 1.0)
+    v, variables, width = rng.normal(size=5), np.array([1, 2, 3, 4]), 64
+    gram = np.zeros((5, width))
+    gram[:4, :4] = rng.normal(size=(4, 4))
+    work = WorkingSet(gram, unit, *np.full((4, width), 7.0), *np.full((3, 4), 7.0))
+    _block_jit.fill(work, v, 0.125, variables, beta, lower, upper)
+    assert np.array_equal(work.values[:4], v[1:] - 0.125)
+    assert np.array_equal(work.diagonal[:4], unit * np.diag(gram[:4, :4]))
+    assert (work.diagonal[4:] == 1.0).all()
+    assert (work.values[4:] == 0.0).all()
+    assert np.array_equal(work.rise[:5] == 0.0, [True, False, True, True, False])
+    assert np.array_equal(work.fall[:5] == 0.0, [True, True, False, True, False])
+    for mine, all_ in ((work.beta, beta), (work.lower, lower), (work.upper, upper)):
+        assert np.array_equal(mine, all_[1:])
+    work.beta[:] = 1.0, 1.0, -0.5, 0.25
+    for k in range(4):
+        _block_jit.set_masks(work, k)
+    changed, steps, order = np.full(4, -1), np.zeros(4), np.full(4, -1)
+    assert _block_jit.outcome(work, variables, beta, changed, steps, order) == (2, 2)
+    assert list(changed[:2]) == [1, 3]
+    assert list(steps[:2]) == [0.5, 0.5]
+    assert list(order) == [3, 4, 1, 2]
 
 
 @pytest.mark.parametrize(

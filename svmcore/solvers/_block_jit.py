@@ -80,6 +80,44 @@ def start_masks(work):
 
 
 @jit
+def fill(work, v, shift, variables, beta, lower, upper):
+    """Begin with these variables, whose Gram matrix is there already. In place: all vectors."""
+    m = variables.shape[0]
+    for k in range(m):
+        t = variables[k]
+        work.diagonal[k] = work.gram[k, k] * work.unit
+        work.values[k] = v[t] - shift
+        work.beta[k] = beta[t]
+        work.lower[k] = lower[t]
+        work.upper[k] = upper[t]
+    for k in range(m, work.values.shape[0]):
+        work.diagonal[k] = 1.0
+    start_masks(work)
+
+
+@jit
+def outcome(work, variables, beta, changed, steps, order):
+    """What the steps have changed, against `beta`. Returns the number of changed variables, and of free ones.
+
+    In place: the changed variables, by how much they have changed, and all variables, the free ones first.
+    """
+    count, free, m = 0, 0, variables.shape[0]
+    for k in range(m):
+        t = variables[k]
+        changed[count] = t
+        steps[count] = work.beta[k] - beta[t]
+        count += steps[count] != 0.0
+        order[free] = t
+        free += (work.rise[k] == 0.0) & (work.fall[k] == 0.0)
+    end = free
+    for k in range(m):
+        if work.rise[k] != 0.0 or work.fall[k] != 0.0:
+            order[end] = variables[k]
+            end += 1
+    return count, free
+
+
+@jit
 def still_moving(work, members):
     """Find the variables that may still take part in a step. Returns their number. In place: members, in index order.
 
@@ -358,20 +396,27 @@ def candidates(v, beta, bound, sign, threshold, taken, keys, ids):
 
 
 @jit
-def take(keys, ids, count, limit, room, taken, chosen, m):
-    """Append at most `room` candidates to `chosen`: first those with a key below `limit`, then those with that key.
+def take(keys, ids, count, limit, room, taken):
+    """Take at most `room` candidates: first those with a key below `limit`, then those with that key. In place: taken.
 
-    Many duplicates may tie with the last one that fits. They must not take the places of the worst violators. Returns the new
-    length.
+    Many duplicates may tie with the last one that fits. They must not take the places of the worst violators.
     """
     for ties in (False, True):
         for e in range(count):
             if room > 0 and (keys[e] == limit if ties else keys[e] < limit):
-                chosen[m] = ids[e]
                 taken[ids[e]] = True
-                m += 1
                 room -= 1
-    return m
+
+
+@jit
+def collect(taken, variables):
+    """The variables that are taken, in order: memory is read in this order. In place: variables, and none is taken."""
+    count, n = 0, taken.shape[0]
+    for t in range(n):
+        if count < variables.shape[0]:
+            variables[count] = t
+            count += taken[t]
+        taken[t] = False
 
 
 @jit

@@ -296,23 +296,21 @@ class _BlockRun:
         if size == n:
             return np.arange(n)
         kept = self.previous[: int(size * min(KEEP, max(KEEP_LEAST, self.previous_free / size)))]
-        chosen = np.empty(size, np.int64)
-        m = len(kept)
-        chosen[:m] = kept
         taken[kept] = True
+        m = len(kept)
         above, below = (gauge.low, -gauge.high) if qp.equality else (0.0, 0.0)
         for sign, bound, threshold, share in ((1.0, qp.upper, above, 2), (-1.0, qp.lower, below, 1)):
             count = block_jit.candidates(gauge.v, self.beta, bound, sign, threshold, taken, self.keys, self.ids)
             room = min((size - m) // share, count)
             if room > 0:
                 limit = np.partition(self.keys[:count], room - 1)[room - 1] if room < count else np.inf
-                m = block_jit.take(self.keys, self.ids, count, limit, room, taken, chosen, m)
+                block_jit.take(self.keys, self.ids, count, limit, room, taken)
+                m += room
         rest = self.previous[len(kept) :]
         rest = rest[~taken[rest]][: size - m]
-        chosen[m : m + len(rest)] = rest
-        chosen = chosen[: m + len(rest)]
-        taken[chosen] = False
-        chosen.sort()  # memory is read in order
+        taken[rest] = True
+        chosen = np.empty(m + len(rest), np.int64)
+        block_jit.collect(taken, chosen)
         return chosen
 
     def working_set(self, chosen: IntArray, gauge: Gauge) -> block_jit.WorkingSet:
@@ -333,14 +331,8 @@ class _BlockRun:
         shift = 0.5 * (gauge.high + gauge.low) if qp.equality else 0.0
         unit = 1.0 / UNITS_16 if dtype == np.uint16 else 1.0
         dtype = np.float64 if dtype == np.float64 else np.float32
-        diagonal, values = np.ones(width, dtype), np.zeros(width, dtype)
-        diagonal[:m] = np.einsum("ii->i", self.gram[:m, :m]) * unit
-        values[:m] = gauge.v[chosen] - shift
-        rise, fall = np.empty(width, dtype), np.empty(width, dtype)
-        work = block_jit.WorkingSet(
-            self.gram, unit, diagonal, values, rise, fall, self.beta[chosen], qp.lower[chosen], qp.upper[chosen]
-        )
-        block_jit.start_masks(work)
+        work = block_jit.WorkingSet(self.gram, unit, *np.empty((4, width), dtype), *np.empty((3, m)))
+        block_jit.fill(work, gauge.v, shift, chosen, self.beta, qp.lower, qp.upper)
         return work
 
     def steps_allowed(self, free: int) -> int:
@@ -603,19 +595,16 @@ def _outer_step(state: _BlockRun, gauge: Gauge, target: float, limit: int, contr
     before, state.last_free = state.steps, gauge.free
     status = state.solve_block(work, gauge.free, stop, limit, control)
     state.last_steps = state.steps - before
-    step = work.beta - state.beta[chosen]
-    changed = np.flatnonzero(step)
-    brief = product_work(state.K, len(changed)) <= BRIEF
+    (changed, state.previous), step = np.empty((2, len(chosen)), np.int64), np.empty(len(chosen))
+    count, state.previous_free = block_jit.outcome(work, chosen, state.beta, changed, step, state.previous)
+    brief = product_work(state.K, count) <= BRIEF
     known, point = ((), state.beta) if brief else (state.known(), state.beta.copy())
     state.beta[chosen] = work.beta
-    free = (work.beta > work.lower) & (work.beta < work.upper)
-    state.previous = np.concatenate([chosen[free], chosen[~free]])
-    state.previous_free = int(np.count_nonzero(free))
     if first and state.level == SINGLE and state.tiles.costly and np.count_nonzero(work.beta) > CROWDED * len(chosen):
         state.tiles.keep()
     done = status is None or brief
     if done:
-        ended = state.change(chosen[changed], step[changed], control)
+        ended = state.change(changed[:count], step[:count], control)
         status, done = status or ended, ended is None
     if (
         not done
