@@ -171,7 +171,15 @@ def branch(request: pytest.FixtureRequest) -> Iterator[Branch]:
     assert any(calls) or settings.default.max_examples < 50  # a few examples may miss a rare branch
 
 
-@pytest.mark.parametrize("branch", [name for name in BRANCHES if name != RARE], indirect=True)
+PAIRED = {name for name in BRANCHES if ", " in name}
+"""Two branches at once: for the gate."""
+
+
+@pytest.mark.parametrize(
+    "branch",
+    [pytest.param(name, marks=pytest.mark.ci if name in PAIRED else ()) for name in BRANCHES if name != RARE],
+    indirect=True,
+)
 @given(data=st.data())
 def test_answers_of_a_branch_are_certified(branch, data):
     answers_are_certified(branch, data)

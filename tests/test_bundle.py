@@ -79,6 +79,7 @@ def test_a_bundle_takes_the_place_of_the_compiler(packed):
     assert use(packed, SVMCORE_BUNDLE=os.path.relpath(file, root)) == (LOADED, [])
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_the_users_own_files_come_first(packed):
     _, file = packed
@@ -117,17 +118,20 @@ def test_another_numba(packed):
     refused(packed, "another compiler made it: numba 0.67.0, ", compiler=f"numba 0.67.0, {disk.compiler()}")
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_another_system(packed):
     refused(packed, "it is for m68k-unknown-amigaos", magic=("m68k-unknown-amigaos", "68000", ""))
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_a_processor_that_can_do_less(packed):
     triple = llvmlite.binding.get_process_triple()
     refused(packed, "this processor lacks fma5, sse9", magic=(triple, "future", "+sse9,+fma5,-sse2"))
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_compiler_settings_are_part_of_what_must_fit(packed):
     values, (line,) = use(packed, NUMBA_BOUNDSCHECK="1")
@@ -144,6 +148,7 @@ def reason(file: Path) -> str:
     return found if isinstance(found, str) else ""
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_a_bundle_that_is_damaged_missing_or_something_else(packed):
     _, file = packed
@@ -183,6 +188,7 @@ def test_a_bundle_that_others_may_change_is_not_loaded(packed):
         assert "others own it" in reason(file)
 
 
+@pytest.mark.ci
 @posix
 @pytest.mark.compiled
 def test_the_installed_package_is_found_and_the_richest_bundle_that_fits_is_taken(packed):
@@ -257,7 +263,7 @@ def test_many_processes_load_one_bundle_while_it_is_written(packed, count):
 
 @posix
 @pytest.mark.compiled
-@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.ci), pytest.param(50, marks=pytest.mark.slow)])
 def test_a_process_that_is_killed_while_it_packs_leaves_the_bundle_as_it_was(packed, count):
     root, file = packed
     whole = file.read_bytes()
@@ -275,6 +281,7 @@ def test_a_process_that_is_killed_while_it_packs_leaves_the_bundle_as_it_was(pac
     assert use(packed) == (LOADED, [])
 
 
+@pytest.mark.ci
 @posix
 @pytest.mark.compiled
 def test_a_full_disk_is_said_and_leaves_nothing(packed):

@@ -229,6 +229,7 @@ def test_files_in_a_folder_that_others_may_write_to_are_not_read(tmp_path):
         assert _files.read(file) is None
 
 
+@pytest.mark.ci
 @posix
 @pytest.mark.compiled
 def test_a_cache_that_others_may_write_to_is_passed_over(two_homes):
@@ -243,6 +244,7 @@ def test_a_cache_that_others_may_write_to_is_passed_over(two_homes):
     assert run(PROGRAM, two_homes) == [7.0, 1, 0]
 
 
+@pytest.mark.ci
 @posix
 @pytest.mark.compiled
 def test_what_is_no_file_keeps_nobody_waiting(two_homes):
@@ -308,6 +310,7 @@ def test_what_cannot_be_written_is_not_there_in_half(tmp_path, monkeypatch, erro
     assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
 
 
+@pytest.mark.ci
 @posix
 @pytest.mark.compiled
 def test_a_full_disk_is_no_obstacle(two_homes):
@@ -334,6 +337,7 @@ def test_a_file_that_cannot_be_read_is_made_anew(two_homes):
     assert run(PROGRAM, two_homes) == [7.0, 1, 0]
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_a_file_under_the_name_of_another_is_not_believed(two_homes):
     """Two types of one function, exchanged: each says in full what it is."""
@@ -347,6 +351,7 @@ def test_a_file_under_the_name_of_another_is_not_believed(two_homes):
     assert run(both, two_homes) == [7.0, 7.0, 2, 0]
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_a_class_that_is_gone_is_a_miss(two_homes):
     assert run(PROGRAM, two_homes) == [7.0, 0, 1]
@@ -357,6 +362,7 @@ def test_a_class_that_is_gone_is_a_miss(two_homes):
     assert run(PROGRAM, two_homes) == [7.0, 1, 0]
 
 
+@pytest.mark.ci
 @posix
 @pytest.mark.compiled
 def test_a_home_that_cannot_be_written_to(two_homes, tmp_path):

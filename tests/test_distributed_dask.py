@@ -163,7 +163,7 @@ BANDS = ["member", "census", "heap", "take", "look", "move"]
 @pytest.mark.parametrize(
     ("phases", "most_rounds"),
     [
-        (["look"], band.MOST_ROUNDS),
+        pytest.param(["look"], band.MOST_ROUNDS, marks=pytest.mark.ci),
         pytest.param(BANDS, band.MOST_ROUNDS, marks=pytest.mark.slow),
         pytest.param(["load", "start", "begin", "survey", "weights"], 0, marks=pytest.mark.slow),
     ],

@@ -48,15 +48,21 @@ def loaded(name):
     return module
 
 
+def few(mark):
+    """Its parameters: of several kinds of sparse arrays the first runs here, the others in the gate."""
+    name, values = mark.args[0], list(mark.args[1])
+    if isinstance(name, str) and name.endswith("_container") and "," not in name:
+        values[1:] = [pytest.param(value, marks=pytest.mark.ci) for value in values[1:]]
+    return pytest.mark.parametrize(name, values, *mark.args[2:], **mark.kwargs).mark
+
+
 def collected():
     for name in MODULES:
         for key, function in vars(loaded(name)).items():
             if key.startswith("test_") and callable(function):
                 function.pytestmark = [
-                    mark if mark.name != "parametrize"
-                    else pytest.mark.parametrize(mark.args[0], list(mark.args[1]), *mark.args[2:], **mark.kwargs).mark
-                    for mark in getattr(function, "pytestmark", [])
-                ]  # fmt: skip
+                    few(mark) if mark.name == "parametrize" else mark for mark in getattr(function, "pytestmark", [])
+                ]
                 yield key.replace("test_", f"{name}__", 1), function
 
 

@@ -14,7 +14,6 @@ from scipy import sparse
 
 import svmcore
 from svmcore._types import Status
-from svmcore.compiler.jit import DISABLED
 from svmcore.solvers import _lasso
 
 pytestmark = pytest.mark.home
@@ -55,7 +54,9 @@ def test_the_oracle_is_a_minimum():
     assert all(oracle.primal_l1(X, y, costs, w + 1e-3 * rng.normal(size=len(w))) >= best - 1e-12 for _ in range(100))
 
 
-@pytest.mark.parametrize("seed", range(4 if DISABLED else 12))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=[pytest.mark.ci, pytest.mark.compiled]) for seed in range(4, 12))]
+)
 def test_the_objective_is_that_of_the_oracle(seed):
     X, y, costs = problem(seed, 20)
     Z = np.column_stack([X, np.full(len(X), 1.5)])

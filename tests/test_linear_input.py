@@ -29,7 +29,7 @@ def rows(way, kind, scales=0, seed=0):
 
 
 @pytest.mark.parametrize("C", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("scales", [0, 4, 8])
+@pytest.mark.parametrize("scales", [0, pytest.param(4, marks=pytest.mark.ci), 8])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("way", WAYS)
 def test_any_cost_and_any_scale_ends_with_a_gap_or_a_warning(way, kind, scales, C):

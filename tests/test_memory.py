@@ -207,7 +207,7 @@ assert tiles.exact_gram(K, lambda done: done < 0.5) is None
 
 @pytest.mark.compiled
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what the kernel of Linux says of memory")
-@pytest.mark.parametrize("offset", [0.0, 1.0])
+@pytest.mark.parametrize("offset", [pytest.param(0.0, marks=pytest.mark.ci), 1.0])
 def test_a_gram_matrix_touches_memory_as_it_is_filled(offset):
     """Fresh memory costs time, which a time limit must see."""
     command = [sys.executable, "-c", FILLED, str(offset)]
@@ -250,7 +250,11 @@ def peak_of(k, **options):
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("options", [{"cache_mb": 4.0}, {"cache_mb": 4.0, "solver": "smo"}], ids=["together", "each"])
+@pytest.mark.parametrize(
+    "options",
+    [{"cache_mb": 4.0}, pytest.param({"cache_mb": 4.0, "solver": "smo"}, marks=pytest.mark.ci)],
+    ids=["together", "each"],
+)
 @pytest.mark.parametrize("strategy", ["ovo", pytest.param("ovr", marks=pytest.mark.ci)])
 def test_all_machines_of_several_classes_share_one_cache(strategy, options):
     """66 machines take no more than three do, but for what they are: support vectors, coefficients, a few numbers."""

@@ -58,9 +58,9 @@ MACHINES = [
 def test_scores_and_p_values_are_those_of_scikit_learn(machine, k, seed):
     """To the bit. With gamma="scale" kernel values differ from fold to fold."""
     points, labels = SETS[k]
-    ours = svmcore.permutation_test(svm.SVC(**machine), points, labels, n_permutations=10, random_state=seed)
+    ours = svmcore.permutation_test(svm.SVC(**machine), points, labels, n_permutations=4, random_state=seed)
     theirs = selection.permutation_test_score(
-        svm.SVC(**machine, **EXACT), points, labels, n_permutations=10, random_state=seed
+        svm.SVC(**machine, **EXACT), points, labels, n_permutations=4, random_state=seed
     )
     assert ours.score == theirs[0]
     np.testing.assert_array_equal(ours.permutation_scores, theirs[1])

@@ -223,9 +223,9 @@ def test_names_that_are_not_known(path):
     "options",
     [
         {"lambda_max": 0.5, "lambda_min": 0.5},
-        {"max_events": 0},
-        {"max_events": 1},
-        {"lambda_min": 0.9, "kernel": "linear"},
+        pytest.param({"max_events": 0}, marks=pytest.mark.ci),
+        pytest.param({"max_events": 1}, marks=pytest.mark.ci),
+        pytest.param({"lambda_min": 0.9, "kernel": "linear"}, marks=pytest.mark.ci),
         {"kernel": "linear", "sample_weight": [1.0, 2.0, 0.0, 1.0]},
     ],
 )

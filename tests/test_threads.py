@@ -111,6 +111,7 @@ print(len(found), len(set(found)))
 """
 
 
+@pytest.mark.ci
 @pytest.mark.compiled
 def test_threads_may_be_the_first_to_compile(tmp_path):
     assert finish(start(FIRST, ROOT, tmp_path)) == "4 1\n"
