@@ -17,7 +17,6 @@ from svmcore.base.threads import one_blas_thread
 from svmcore.models.step_curve import StepCurve, steps
 from svmcore.path.cross import Cross
 from svmcore.path.error_curve import sign_changes
-from svmcore.path.problem import idle_sides
 from svmcore.path.result import Path
 
 
@@ -80,17 +79,3 @@ def cost_curve(
     )
     begin = float(weight @ cost[truth, decisions.start])
     return steps(decisions.C, change, begin, float(weight.sum()), C_range)
-
-
-def support_curve(path: Path, ratio: float = 1.0) -> StepCurve:
-    """The number of support vectors over C / ratio."""
-    track, count = path._track, path._data.groups.count.astype(np.float64)
-    idle = idle_sides(path._problem)
-    moved = track.event_index
-    change = count[moved] * (
-        (track.event_move[:, 0] == idle[moved]).astype(np.float64) - (track.event_move[:, 1] == idle[moved])
-    )
-    C = 1.0 / track.event_lambda / ratio
-    begin = float(count[track.side0 != idle].sum())
-    low, high = path.C_range
-    return steps(C, change, begin, 1.0, (low / ratio, high / ratio))

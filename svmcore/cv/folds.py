@@ -37,7 +37,7 @@ def make_folds(
     """
     n = codes.size
     learned = np.arange(classes.size) if learned is None else learned
-    owner = None if groups is None else _groups(groups, n)
+    owner = None if groups is None else group_numbers(groups, n)
     cv = _DEFAULT if cv is None else cv
     if isinstance(cv, str):
         if cv != LOO:
@@ -117,7 +117,8 @@ def _stratified(
     return owner
 
 
-def _groups(groups: Any, n: int) -> IntArray:
+def group_numbers(groups: Any, n: int) -> IntArray:
+    """The group of every row, by number."""
     values = entered(groups, "groups").reshape(-1)
     if values.size != n:
         raise InputError(f"groups has {values.size} entries for {n} rows; give one group per row")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from svmcore._control import Control, new_control
 from svmcore._errors import InputError, StoppedError
 from svmcore._types import FloatArray, IntArray
-from svmcore.cv.curves import Decisions, signs, support_curve
+from svmcore.cv.curves import Decisions, signs
 from svmcore.cv.folds import Fold
 from svmcore.cv.goals import HINGE, ONE_CLASS, TUBE, Goal
 from svmcore.cv.grams import Gram, WholeGram, part_for
@@ -243,8 +243,6 @@ class Member(NamedTuple):
     @property
     def support(self) -> StepCurve:
         """The number of support vectors over C."""
-        if len(self.strands) == 1:
-            return support_curve(self.strands[0].whole, self.ratio)
         rows = [strand.rows if strand.rest_rows is None else strand.rest_rows for strand in self.strands]
         n = 1 + max(int(each.max()) for each in rows)
         return support_of_all([(each.whole, own) for each, own in zip(self.strands, rows, strict=True)], n, self.ratio)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._errors import InputError, MissingExtraError
+from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
 from svmcore.base.door import reals
+from svmcore.base.frames import frame
 from svmcore.base.html import html_table
 from svmcore.cv.folds import Fold
 from svmcore.cv.goals import HINGE
@@ -494,11 +495,7 @@ class PathCV:
 
     def to_frame(self) -> Any:
         """A pandas DataFrame: one row per stretch of C, for every gamma."""
-        try:
-            import pandas as pd  # type: ignore[import-untyped, unused-ignore]
-        except ImportError:
-            raise MissingExtraError("to_frame needs pandas: pip install pandas") from None
-        return pd.DataFrame(self.table())
+        return frame(self.table())
 
     def save(self, file: Any) -> None:
         """Write everything to an .npz file that `svmcore.load` reads, training data included. Nothing is pickled."""

@@ -249,22 +249,23 @@ def _walk(
 
 
 def support_of_all(paths: Sequence[tuple[Path, IntArray]], n: int, ratio: float) -> StepCurve:
-    """The number of rows that are a support vector of any machine, over C / ratio; `paths` with their training rows."""
+    """The number of rows that are a support vector of any of the machines, over C / ratio; `paths` with their rows."""
     count = np.zeros(n, dtype=np.int64)
     rows, Cs, changes = [], [], []
     for path, own in paths:
         track, of = path._track, path._data.groups.of
         idle = idle_sides(path._problem)
         there = np.flatnonzero(of >= 0)
-        count[own[there]] += (track.side0 != idle)[of[there]]
+        groups = path._data.n_groups  # a point may own two variables
+        count[own[there]] += (track.side0 != idle).reshape(-1, groups).sum(axis=0)[of[there]]
         change = (track.event_move[:, 0] == idle[track.event_index]).astype(np.int64) - (
             track.event_move[:, 1] == idle[track.event_index]
         )
         real = np.flatnonzero(change)
         of_variable = there[np.argsort(of[there], kind="stable")]  # the rows of each variable, one after the other
-        size = path._data.groups.count
+        size = path._data.groups.count[:groups]
         first = np.concatenate([[0], np.cumsum(size)[:-1]])
-        moved = track.event_index[real]
+        moved = track.event_index[real] % groups
         times = size[moved]
         place = np.repeat(first[moved] - (np.cumsum(times) - times), times) + np.arange(times.sum())
         rows.append(own[of_variable[place]])

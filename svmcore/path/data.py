@@ -142,21 +142,21 @@ def oracle_of(data: Data, K: KernelMatrix) -> Any:
     return Twins(K) if data.form.twins else K
 
 
-def kernel_of(data: Data, cache_mb: float | None) -> KernelMatrix:
+def budget_of(data: Data, cache_mb: float | None) -> int:
+    """The bytes that kernel rows may take."""
+    if cache_mb is not None:
+        return int(1e6 * border.number("cache_mb", cache_mb, low=0.0, strict=True))
+    return _SMALL if 8 * data.n_groups**2 <= _SMALL else int(border.spare_bytes())
+
+
+def kernel_of(data: Data, cache_bytes: int) -> KernelMatrix:
     """The kernel of the points that differ."""
-    first = data.groups.first[: data.n_groups]
-    if cache_mb is None and 8 * first.size**2 <= _SMALL:
-        budget = float(_SMALL)
-    elif cache_mb is None:
-        budget = border.spare_bytes()
-    else:
-        budget = 1e6 * border.number("cache_mb", cache_mb, low=0.0, strict=True)
-    X = data.X
+    first, X = data.groups.first[: data.n_groups], data.X
     if data.spec.kernel.kind == KernelKind.PRECOMPUTED:
         X = np.ascontiguousarray(X[np.ix_(first, first)])
     elif first.size < X.shape[0]:
         X = X[first]
-    return KernelMatrix(X, data.spec.kernel, data.spec.function, cache_bytes=int(budget), n_threads=data.n_threads)
+    return KernelMatrix(X, data.spec.kernel, data.spec.function, cache_bytes=cache_bytes, n_threads=data.n_threads)
 
 
 def kernel_from(gram: FloatArray, data: Data) -> KernelMatrix:

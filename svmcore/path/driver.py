@@ -24,9 +24,10 @@ from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.rows import RowStore
 from svmcore.kernel.table import facts_of
-from svmcore.path.data import kernel_from, kernel_of, keys_of, merged, oracle_of, snapped
+from svmcore.path.data import budget_of, kernel_from, kernel_of, keys_of, merged, oracle_of, snapped
+from svmcore.path.elbow_jit import LOST
 from svmcore.path.headway import STALLED
-from svmcore.path.measure import LOST, check_path, lost_share, null_dim_is_zero, null_dim_of_duplicates
+from svmcore.path.measure import check_path, lost_share, null_dim_is_zero, null_dim_of_duplicates
 from svmcore.path.middle import centred
 from svmcore.path.one_class import OneClassPath
 from svmcore.path.problem import BoxPath, Data, unit_of, variables_of
@@ -205,7 +206,7 @@ def follow_data(
     watch = PathWatch(control, way.low, problem.level, unit)
     # Values at the ends of float64 may overflow. The gap says so.
     with control, one_blas_thread, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        K = kernel_of(data, way.cache_mb) if gram is None else kernel_from(gram, data)
+        K = kernel_of(data, budget_of(data, way.cache_mb)) if gram is None else kernel_from(gram, data)
         prepared = time.perf_counter()
         if options is None:
             smooth = facts_of(data.spec.kernel).exponential
@@ -434,15 +435,10 @@ def _checked(path: Path, store: RowStore, way: Way, control: Control) -> dict[st
     margins = 0 if zero else None if some is None else 1
     with control.beginning():
         found = check_path(path, store, go_on, most=some, null=margins)
-    gap = max(path.stats["max_gap"], found.relative_gap, _share_lost(path))
+    share = lost_share(path)  # where it is more than rounding, the gap does not see it
+    gap = max(path.stats["max_gap"], found.relative_gap, share if share > LOST else 0.0)
     null_dim = max(found.null_dim, null_dim_of_duplicates(path))
     return {"max_gap": gap, "null_dim_max": null_dim, "null_dim_exact": zero or found.complete}
-
-
-def _share_lost(path: Path) -> float:
-    """The share of the values by which their sum is not zero, where this is more than rounding."""
-    share = lost_share(path)
-    return share if share > LOST else 0.0
 
 
 def _where(path: Path) -> str:

@@ -47,6 +47,7 @@ FINE = 1e-11  # a relative gap below this needs no correction
 # K beta is brought up to date by changes OLD times, and is then computed afresh. A way down to the share LONG_WAY of the
 # linear term counts for half of that: the image keeps the rounding of the larger values that it had.
 OLD, LONG_WAY = 10, 0.75
+LOST = 1e-8  # a sum of values above this share of the sum of their sizes is not zero
 STEADY = 1e-12  # where an entry of a null vector is smaller than this, the value does not move
 GIVE = 1e-12  # boxes give way by this share of their width while the best pivot is looked for
 
@@ -329,6 +330,17 @@ def absorb(state):
         state.resid[i] -= wrong
         largest = max(largest, abs(state.base[i]))
     return largest
+
+
+@jit
+def is_lost(setting, state):
+    """Whether the sum of beta, which must be zero, is no longer zero."""
+    total = 0.0
+    size = 0.0
+    for i in range(state.beta.shape[0]):
+        total += state.beta[i]
+        size += abs(state.beta[i])
+    return setting.equality and abs(total) > LOST * size
 
 
 @jit

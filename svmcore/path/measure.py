@@ -27,6 +27,7 @@ from svmcore.kernel.rows import RowStore
 from svmcore.kernel.table import facts_of
 from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
+from svmcore.path.elbow_jit import LOST
 from svmcore.path.replay import replay
 from svmcore.problem import measures
 
@@ -44,8 +45,8 @@ _ALONE = 8
 _FEW_PRODUCTS = 1 << 22
 # Stretches. So many are measured together. The first so many of a path that must be measured are measured in any case.
 _TOGETHER, _FIRST_STRETCHES = 64, 4
-# A sum of values above the share LOST of the sum of their sizes is not zero. At most so many knots are looked at for that.
-LOST, _FIRST_SUSPECTS = 1e-8, 64
+# At most so many knots are looked at for a sum of values that is not zero.
+_FIRST_SUSPECTS = 64
 # Between two looks at the clock there are at most _PIECE kernel values times features, or products. At most _HELD values of
 # variables are held at a time.
 _PIECE, _HELD = 1 << 26, 1 << 21
@@ -203,8 +204,8 @@ def check_path(
     source = Source(path, store)
     starts = stretches(path, most)
     worst = Checked(-np.inf, -np.inf, path._value_of(float(path._track.knot[0, 0])), 0)
-    few = _spread(starts, _FIRST_STRETCHES) if sure else starts[:0]
-    for some, allowed in ((few, _always), (np.setdiff1d(starts, few), go_on)):
+    few = _spread(starts, _FIRST_STRETCHES)
+    for some, allowed in ((few, _always), (np.setdiff1d(starts, few), go_on)) if sure else ((starts, go_on),):
         for point, middle in _places(path, some):
             product = _products(source, point, allowed)
             if product is None:

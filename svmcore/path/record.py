@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,9 +86,12 @@ class Recorder:
     def __init__(self, n: int, capacity: int) -> None:
         self.n = n
         self.log = new_log(n, capacity)
-        self.scratch = new_log(n, capacity, small=True)
-        """Polishes write to this log. Nobody reads it."""
         self.chunks: list[Log] = []
+
+    @cached_property
+    def scratch(self) -> Log:
+        """Polishes write to this log. Nobody reads it."""
+        return new_log(self.n, 0, small=True)
 
     def grow(self, capacity: int) -> None:
         """Make room for larger elbows."""

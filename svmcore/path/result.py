@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import Callback, new_control
-from svmcore._errors import ConvergenceWarning, InputError, MissingExtraError, warn
+from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.base.door import reals
+from svmcore.base.frames import frame
 from svmcore.base.html import html_table
 from svmcore.base.threads import one_blas_thread
 from svmcore.models.loss_curve import LossCurve
@@ -489,11 +490,7 @@ class Path(OfColumns):
 
     def to_frame(self, what: str = "breakpoints") -> Any:
         """A pandas DataFrame: "breakpoints" (lambda, C, E, L, R, objective) or "events"."""
-        try:
-            import pandas as pd  # type: ignore[import-untyped, unused-ignore]
-        except ImportError:
-            raise MissingExtraError("to_frame needs pandas: pip install pandas") from None
-        return pd.DataFrame(self.table(what))
+        return frame(self.table(what))
 
     def table(self, what: str = "breakpoints") -> dict[str, NDArray[Any]]:
         """The columns of `to_frame` as a dict of arrays."""

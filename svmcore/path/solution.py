@@ -15,6 +15,7 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.models import archive
 from svmcore.models.solution import Solution, Terms
 from svmcore.path import measure
+from svmcore.path.data import kernel_of
 from svmcore.path.one_class import OneClassPath
 from svmcore.path.problem import Data, Form, Groups, dual_at
 from svmcore.path.record import Track
@@ -33,18 +34,6 @@ _KINDS = {
 }  # fmt: skip
 """The types of a track's arrays, which compiled code plays."""
 _DEFAULT_VALUES = 20
-
-
-def _kernel_matrix(path: Path) -> KernelMatrix:
-    """The kernel of the path's points that differ."""
-    data = path._data
-    first = data.groups.first[: data.n_groups]
-    X = data.X
-    if data.spec.kernel.kind == KernelKind.PRECOMPUTED:
-        X = np.ascontiguousarray(X[np.ix_(first, first)])
-    elif first.size < X.shape[0] or not np.array_equal(first, np.arange(X.shape[0])):
-        X = X[first]
-    return KernelMatrix(X, data.spec.kernel, data.spec.function, cache_bytes=0, n_threads=data.n_threads)
 
 
 def _certificate(path: Path, K: KernelMatrix, C: float, beta: FloatArray, intercept: float) -> Certificate:
@@ -105,7 +94,7 @@ def solution_at(path: Path, C: float) -> Solution:
         raise InputError(f"C={C!r} is not one number; `alpha`, `intercept` and `decision_function` take arrays")
     C = float(C)
     data = path._data
-    K = _kernel_matrix(path)
+    K = kernel_of(path._data, 0)
     measured = _certificate(path, K, C, _beta(path, np.array([C]))[0], path._bias(C))
     coef = path.dual_coef(C)
     support = np.flatnonzero(coef)

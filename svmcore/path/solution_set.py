@@ -8,8 +8,8 @@ import numpy as np
 
 from svmcore._types import FloatArray, IntArray
 from svmcore.base.highs import LinearProgram
+from svmcore.path.data import kernel_of
 from svmcore.path.measure import ZERO
-from svmcore.path.solution import _kernel_matrix
 
 _RANK = 1e-14
 """A singular value counts for the rank if it is above this share of the largest one, times the size of the matrix."""
@@ -55,7 +55,7 @@ def solution_set_at(path: Any, C: float) -> SolutionSet:
     beta: FloatArray = np.bincount(variable[real], weights=coef[real], minlength=path._problem.slope.size).astype(
         np.float64
     )
-    K = _kernel_matrix(path)
+    K = kernel_of(data, 0)
     support = np.flatnonzero(beta)
     bias = float(path._bias(C)) if data.equality else 0.0
     residual = path._problem.slope - K.product(support, beta[support]) - bias

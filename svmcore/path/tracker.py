@@ -15,6 +15,7 @@ Cholesky factorisation of |E|.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -46,8 +47,6 @@ NEAR_BOX = 1e-11
 """A value that is closer to a bound than this share of its box is on the bound. Spread ties may have left so much."""
 BALANCED = 1e-13
 """A sum of values is zero but for rounding if it is below this share of the sum of their sizes."""
-LOST = 1e-8
-"""A sum of values above this share of the sum of their sizes is not zero. `path/measure` has the same limit."""
 STILL = 1e-13
 """An elbow value with a smaller rate does not move. The unit is one over a kernel value of typical size."""
 START_GAP = 1e-11
@@ -223,15 +222,10 @@ class Tracker:
 
         It is infinite where the sum of the values is lost, which no gap shows where the bias is small.
         """
-        if self._lost():
+        if ej.is_lost(self.setting, self.state):
             return np.inf
         gap = float(ej.exact_gap(self.setting, self.state, lam, self.lower, self.upper))
-        return gap if np.isfinite(gap) else np.inf
-
-    def _lost(self) -> bool:
-        """Whether the sum of beta is no longer zero."""
-        beta = self.state.beta
-        return self.equality and abs(float(beta.sum())) > LOST * float(np.abs(beta).sum())
+        return gap if math.isfinite(gap) else math.inf
 
     def use_factor(self) -> bool:
         """Use the triangular factor from here on. It is still to be made. Returns whether another form was in use."""
@@ -396,19 +390,20 @@ class Tracker:
         """Make `beta` the start at `lam`: elbow, bias, polish. Keeps the best state, and returns its relative gap."""
         self.state.beta[:] = beta
         self._seat(lam)
-        best, gap = self._snapshot(), self.relative_gap(lam)
+        best, gap = None, self.relative_gap(lam)
         for _ in range(3):
             if not self.go_on():
                 break
             # At large lambda the primal is almost all slack, so the gap alone says little.
-            shift = float(np.max(np.abs(self.state.base), initial=0.0))
+            shift = float(np.abs(self.state.base).max())
             if gap <= START_GAP and shift <= 2 * ROUNDING * self.size(lam):
                 return gap
+            best = best or self._snapshot()
             self._polish()
             now = self.relative_gap(lam)
             if now <= gap:
                 best, gap = self._snapshot(), now
-        if not self.relative_gap(lam) <= gap:
+        if best is not None and not self.relative_gap(lam) <= gap:
             self._restore(best, clear=False)
         return self.relative_gap(lam)
 
@@ -590,7 +585,7 @@ class Tracker:
                 if stop is None:
                     continue
             factor = ended or stop is not None or state.cnt[ej.SINCE] >= self.refresh_every or code == ej.FLUSH
-            if trouble or self._lost():
+            if trouble or ej.is_lost(self.setting, self.state):
                 gap = np.inf
             elif ended and ej.look(self.setting, state, self.lower, self.upper):
                 gap = 0.0  # as good as can be, and the state has noted it

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import new_control
-from svmcore._errors import InputError, MissingExtraError
+from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import FloatArray, Status
+from svmcore.base.frames import frame
 from svmcore.base.parallel import run_all, worker_count
 from svmcore.kernel.matrix import available_threads
 from svmcore.problem import border
@@ -78,15 +79,11 @@ class ManyFolds:
 
     def to_frame(self) -> Any:
         """A pandas DataFrame: one row per labelling, value of C and fold."""
-        try:
-            import pandas as pd  # type: ignore[import-untyped, unused-ignore]
-        except ImportError:
-            raise MissingExtraError("to_frame needs pandas: pip install pandas") from None
         shape = (len(self.scores), len(self.Cs), self.scores.shape[-1])
         column, C, fold = (axis.reshape(-1) for axis in np.indices(shape))
         names = ("score", "violation", "gap", "relative_gap")
         values = (self.scores, self.violation, self.gap, self.relative_gap)
-        return pd.DataFrame(
+        return frame(
             {"column": column, "C": self.Cs[C], "fold": fold}
             | {name: value.reshape(-1) for name, value in zip(names, values, strict=True)}
         )
@@ -184,10 +181,9 @@ def _result(got: list[Judged], setting: Any, several: bool, status: Status, seco
         return array if several else array[:, 0]
 
     gap, primal = whole("gap"), whole("primal")
-    judge = setting.judge if isinstance(setting.judge, str) else getattr(setting.judge, "__name__", "score")
     violation = whole("violation")
     speak(missed(violation, setting.tol), violation.size, float(violation.max()), setting.tol)
     return ManyFolds(
         whole("scores"), whole("decisions"), violation, gap, gap / np.maximum(np.abs(primal), np.finfo(float).tiny),
-        setting.classes, setting.costs, judge, setting.tol, status, seconds,
+        setting.classes, setting.costs, setting.score, setting.tol, status, seconds,
     )  # fmt: skip

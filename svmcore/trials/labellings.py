@@ -84,6 +84,11 @@ class Trial:
         return bool(np.isnan(self.costs[0]))
 
     @property
+    def score(self) -> str:
+        """The name of the score."""
+        return self.judge if isinstance(self.judge, str) else str(getattr(self.judge, "__name__", "score"))
+
+    @property
     def pairs(self) -> list[tuple[int, int]]:
         """The pairs of classes (positive, negative) that machines tell apart."""
         k = 0 if self.classes is None else len(self.classes)

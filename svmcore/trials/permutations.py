@@ -14,17 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore._control import EVERY, Control, new_control
-from svmcore._errors import InputError, MissingExtraError
+from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import FloatArray, IntArray, Status
 from svmcore.base.door import entered
+from svmcore.base.frames import frame
 from svmcore.base.parallel import worker_count
 from svmcore.base.threads import one_blas_thread
-from svmcore.cv.trials import COUNTED
+from svmcore.cv.folds import group_numbers
+from svmcore.cv.trials import COUNTED, FoldNumbers
 from svmcore.kernel.matrix import available_threads
 from svmcore.kernel.points import is_sparse
 from svmcore.problem import border
-from svmcore.solvers._crowd import Manner, Matrices, crowd_of, harvest, pilot
+from svmcore.solvers._crowd import Manner, Matrices, harvest, pilot
 from svmcore.train.functions import train_svc
 from svmcore.trials.labellings import (
     Learned,
@@ -98,14 +100,10 @@ class PermutationTest(_Triple):
 
     def to_frame(self) -> Any:
         """A pandas DataFrame: the scores of all permutations, a column for each column of Y."""
-        try:
-            import pandas as pd  # type: ignore[import-untyped, unused-ignore]
-        except ImportError:
-            raise MissingExtraError("to_frame needs pandas: pip install pandas") from None
         scores = np.asarray(self.permutation_scores)
         if scores.ndim == 1:
-            return pd.DataFrame({"score": scores})
-        return pd.DataFrame(scores, columns=[f"column {k}" for k in range(scores.shape[1])])
+            return frame({"score": scores})
+        return frame({f"column {k}": column for k, column in enumerate(scores.T)})
 
     def plot(self, ax: Any = None, *, column: int = 0, of: str = "score", level: float = 0.05) -> Any:
         """The null distribution, with the score and its p-value. Returns the axes. Needs matplotlib.
@@ -310,13 +308,8 @@ def shuffles(n: int, count: int, groups: Any, random_state: Any) -> Iterator[Int
     source = _random_source(random_state)
     if groups is None:
         return (source.permutation(n) for _ in range(count))
-    owner = entered(groups, "groups").reshape(-1)
-    if len(owner) != n:
-        raise InputError(f"groups has {len(owner)} entries for {n} rows; give one group per row")
-    try:
-        members = [np.flatnonzero(owner == group) for group in np.unique(owner)]
-    except TypeError:
-        raise InputError("groups mixes values of different types that cannot be sorted; use one type") from None
+    owner = group_numbers(groups, n)
+    members = [np.flatnonzero(owner == k) for k in range(int(owner.max()) + 1)]
     if all(len(rows) == 1 for rows in members):
         raise InputError(
             "every row is a group of its own, so that nothing can be shuffled; give larger groups, or none"
@@ -345,7 +338,7 @@ class _Maps:
 
     def __init__(self, X: Any, setting: Trial, matrices: Matrices, codes: Any) -> None:
         self.X, self.setting, self.matrices = X, setting, matrices
-        self.folds = np.ones((1, codes.shape[1]), np.int64)
+        self.folds = FoldNumbers(np.ones((1, codes.shape[1]), np.int64), 1)
         self.inverse = pilot(matrices, self._crowd(codes[:1]), setting.tol)
         self.map = self._of(codes)[0]
         self.maxima: list[FloatArray] = []
@@ -370,11 +363,7 @@ class _Maps:
         return _Maps(points if is_sparse(points) else np.asarray(points, np.float32), setting, matrices, found.codes)
 
     def _crowd(self, codes: Any) -> Any:
-        setting = self.setting
-        return crowd_of(
-            setting.values(codes, (1, 0)), self.folds, 1, setting.costs[0], labels=setting.classes is not None,
-            epsilon=setting.epsilon, weights=setting.weights, factors=setting.factors,
-        )  # fmt: skip
+        return self.setting.crowd(codes, (1, 0), self.folds, self.setting.costs[0])
 
     def _of(self, codes: Any) -> FloatArray:
         way = Manner(self.setting.tol, self.inverse, False, True)
@@ -524,7 +513,7 @@ class _NullRun:
             every = every.max(axis=1) if len(every) else np.empty(0)
         elif single:
             every = every[:, 0]
-        judge, maps = self.setting.judge, self.maps
+        maps = self.maps
         out = PermutationTest(
             float(self.true[0]) if single else self.true, every, float(pvalues[0]) if single else pvalues
         )
@@ -532,7 +521,7 @@ class _NullRun:
         out.n_reached, out.C = (int(side[0]), float(self.C[0])) if single else (side, self.C)
         out.violation = float("nan") if self.setting.all_costs else self.violation
         out.relative_gap, out.alternative = self.relative_gap, self.plan.alternative
-        out.scoring = judge if isinstance(judge, str) else str(getattr(judge, "__name__", "score"))
+        out.scoring = self.setting.score
         out.map = None if maps is None else maps.map
         out.map_maxima = None if maps is None else np.concatenate([np.empty(0), *maps.maxima])
         out.map_pvalues = None if maps is None else (maps.reached + 1.0) / (self.n + 1.0)

@@ -229,7 +229,6 @@ class _Tally:
             over = count - np.searchsorted(ordered, np.where(known, self.scores, np.inf) - TIE)
             corrected = np.where(known, (1.0 + over) / (1.0 + count), np.nan)
         maxima = self.maxima if status.ok else np.full(count, np.nan)
-        judge = setting.judge if isinstance(setting.judge, str) else getattr(setting.judge, "__name__", "score")
         return Searchlight(
-            self.scores, pvalues, corrected, maxima, self.violation, self.n_fits, judge, status, seconds
+            self.scores, pvalues, corrected, maxima, self.violation, self.n_fits, setting.score, status, seconds
         )  # fmt: skip
