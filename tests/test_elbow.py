@@ -323,6 +323,15 @@ def test_the_gap_is_that_of_the_problem_without_shift(seed, equality):
     assert ej.exact_gap(P._replace(floor=floor), S, t, lower, upper) == pytest.approx(gap / floor, rel=1e-10)
 
 
+@pytest.mark.parametrize("share", [0.99, 1.01])
+@both
+def test_a_sum_is_lost_from_a_share_of_the_sizes_on(equality, share):
+    at = scene(3, equality=equality)
+    at.S.beta[:] = 0.0
+    at.S.beta[[1, 4]] = 3.0, -3.0 + share * 6.0 * ej.LOST
+    assert ej.is_lost(at.P, at.S) == (equality and share > 1.0)
+
+
 @both
 def test_the_gap_of_an_optimal_point_is_zero(equality):
     at = scene(3, equality=equality)
