@@ -90,7 +90,8 @@ class KernelMatrix:
             self.kernel = kernel._replace(kind=int(KernelKind.PRECOMPUTED))
         self._points: Points | None = None
         self.diagonal = self._diagonal()
-        if not math.isfinite(self.diagonal.sum()) and not np.isfinite(self.diagonal).all():
+        ones = facts_of(self.kernel).exponential  # and nothing else
+        if not ones and not math.isfinite(self.diagonal.sum()) and not np.isfinite(self.diagonal).all():
             bad = int(np.flatnonzero(~np.isfinite(self.diagonal))[0])
             raise InputError(
                 f"the kernel of sample {bad} with itself is {self.diagonal[bad]}; scale the features down, or lower gamma "

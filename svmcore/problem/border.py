@@ -169,7 +169,7 @@ def memory(n_bytes: float, what: str, remedy: str) -> None:
 def _finite(values: FloatArray, name: str, locate: Callable[[int], tuple[int, Any]]) -> None:
     """Refuse NaN and infinity, naming the first place."""
     flat = values.reshape(-1)
-    if not len(flat) or (flat.min() >= -LARGEST and flat.max() <= LARGEST):  # false for NaN
+    if not len(flat) or (np.minimum.reduce(flat) >= -LARGEST and np.maximum.reduce(flat) <= LARGEST):  # false for NaN
         return
     bad = int(np.flatnonzero(~(np.abs(flat) <= LARGEST))[0])
     row, column = locate(bad)
@@ -525,6 +525,8 @@ def label_codes(y: Any, n: int) -> tuple[IntArray, np.ndarray[Any, Any]]:
 def class_codes(y: Any, n: int, weights: FloatArray | None) -> tuple[IntArray, np.ndarray[Any, Any]]:
     """As `label_codes`, for functions that take any number of classes: every class has weight, and numbers are classes."""
     codes, classes = label_codes(y, n)
+    if type(y) is Coded and weights is None:
+        return codes, classes
     kind, count = classes.dtype.kind, len(classes)
     counted = kind in "iu" and (classes[0], classes[-1]) == (
         0,

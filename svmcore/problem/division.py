@@ -114,6 +114,7 @@ def _sides_of(parts: tuple[Sides, ...], n_classes: int) -> NDArray[np.float32]:
     return out
 
 
+@lru_cache(maxsize=64)
 def division(n_classes: int, strategy: str) -> Division:
     """The machines for so many classes. Of one class, or of numbers that are no classes, all rows are `plus`."""
     if n_classes == 1:

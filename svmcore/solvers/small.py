@@ -238,7 +238,7 @@ class Batch:
 
     def __init__(self, gram: FloatArray, several: Joined, start: FloatArray) -> None:
         qp, first, spans, first_span, totals = several
-        self.sizes = np.diff(first).tolist()
+        self.sizes = [b - a for a, b in itertools.pairwise(first.tolist())]
         self.tasks = Tasks(
             gram, spans, first_span, first, qp.point, qp.c, qp.lower, qp.upper, qp.diag, totals, start,
             np.empty(len(start)), np.zeros((len(totals), TOLD)),

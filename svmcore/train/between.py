@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -128,12 +129,10 @@ class OverMatrix:
         self.study, self.run = study, run
         self.order = np.argsort(study.codes, kind="stable")
         counts = np.bincount(study.codes, minlength=study.classes.size)
-        self.edges = [0, *np.cumsum(counts).tolist()]
+        self.edges = [0, *itertools.accumulate(counts.tolist())]
         self.places = np.arange(study.codes.size)
         self.weights = study.weights[self.order]
-        self.heaviest, self.mass = (
-            each.reduceat(self.weights, self.edges[:-1]).tolist() for each in (np.maximum, np.add)
-        )
+        self.heaviest = np.maximum.reduceat(self.weights, self.edges[:-1]).tolist()
         self.X: Any = None
         if gram is not None:
             self.gram = part_of(np.ascontiguousarray(gram), self.order, self.order)
@@ -185,27 +184,30 @@ class OverMatrix:
 
     def _tasks(self, parts: list[Sides], costs: list[float]) -> small.Joined:
         """The problems of some machines."""
-        spans, sides, reach, first_span = [], [], [], [0]
+        first = [0, *itertools.accumulate(map(self._size, parts))]
+        sign, point = np.ones(first[-1]), np.empty(first[-1], np.int64)
+        lower, upper, diag = np.zeros((3, first[-1]))
+        spans, first_span, end = [], [0], 0
         for part, C in zip(parts, costs, strict=True):
             for c in sorted(part.minus + part.plus):
-                spans.append((self.edges[c], self.edges[c + 1]))
-                sides.append(1.0 if c in part.plus else -1.0)
-                reach.append(C)
+                a, b = self.edges[c], self.edges[c + 1]
+                begin, end = end, end + b - a
+                point[begin:end], bound = self.places[a:b], C * self.weights[a:b]
+                if c in part.plus:
+                    upper[begin:end] = bound
+                else:
+                    sign[begin:end], lower[begin:end] = -1.0, -bound
+                spans.append((a, b))
             first_span.append(len(spans))
-        point = np.concatenate([self.places[a:b] for a, b in spans])
-        lengths = np.array([b - a for a, b in spans])
-        sign = np.repeat(sides, lengths)
-        bound = sign * (np.repeat(reach, lengths) * self.weights[point])
-        qp = DualQP(sign, np.minimum(bound, 0.0), np.maximum(bound, 0.0), np.zeros(len(point)), point, True)
-        first = np.concatenate([[0], np.cumsum(lengths)])[first_span]
-        return small.Joined(qp, first, np.array(spans), np.array(first_span), np.zeros(len(parts)))
+        qp = DualQP(sign, lower, upper, diag, point, True)
+        return small.Joined(qp, np.array(first), np.array(spans), np.array(first_span), np.zeros(len(parts)))
 
     def _machine(
         self, part: Sides, C: float, found: Outcome, nu: float | None, point: IntArray, seconds: float
     ) -> Pending:
         said, X, rows = None, self.X, self.order[point]
         if nu is not None:
-            mass = C * sum(self.mass[c] for c in part.minus + part.plus)
+            mass = C * float(self.weights[point].sum())
             said = out_of_reach(nu, float(np.abs(found.beta).sum()) / mass, C)
         own = None if X is None else (X, point)
         how = self.study, part, Terms(C, "hinge", nu=nu), self.run, "small", rows, found, seconds, own

@@ -134,7 +134,7 @@ def train_classes(
 
 def _for_each(name: str, value: Any, n_machines: int) -> list[Any]:
     """A word's value for every machine."""
-    if np.ndim(value) == 0:
+    if value is None or isinstance(value, float) or np.ndim(value) == 0:
         return [value] * n_machines
     if len(value) != n_machines:
         raise InputError(
