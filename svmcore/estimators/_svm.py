@@ -163,10 +163,10 @@ class NuSVC(SolvedClassifier):
     def _largest_shares(self, data: TrainingData) -> FloatArray:
         """The largest nu of each machine: twice the share of its smaller class in the weight. Says where `nu` is larger."""
         weights = self.class_weight_[data.y] if data.w is None else self.class_weight_[data.y] * data.w
-        mass = np.bincount(data.y, weights=weights)
-        parts = division(mass.size, self.multi_class).parts
-        sides = np.array([[mass[list(part.minus)].sum(), mass[list(part.plus)].sum()] for part in parts])
-        most = np.asarray(2.0 * sides.min(axis=1) / sides.sum(axis=1))
+        mass = np.bincount(data.y, weights=weights).tolist()
+        parts = division(len(mass), self.multi_class).parts
+        sides = [[sum(mass[c] for c in side) for side in (part.minus, part.plus)] for part in parts]
+        most = np.array([2.0 * min(both) / sum(both) for both in sides])
         if self.nu > most.min() * (1.0 + _ROUNDING):
             part = parts[int(np.argmin(most))]
             warn(

@@ -172,15 +172,14 @@ def feasible_start(qp: DualQP, beta: FloatArray) -> FloatArray:
             beta[beta < 0] *= below / negative
         inside = np.clip(beta, qp.lower, qp.upper)
         if not qp.centred or (inside != beta).any():  # zero may lie outside of a box
-            beta = _filled(qp, inside)
+            beta = filled(qp, inside)
     return beta
 
 
-def _filled(qp: DualQP, beta: FloatArray) -> FloatArray:
+def filled(qp: DualQP, beta: FloatArray) -> FloatArray:
     """beta with what its sum misses: variables go to their bounds, one after the other, until nothing is missing."""
     missing = -qp.excess(beta)
     bound = qp.upper if missing > 0.0 else qp.lower
     room = np.abs(bound - beta)
-    before = np.concatenate([[0.0], np.cumsum(room)[:-1]])
-    share = abs(missing) - before
-    return np.asarray(np.where(share >= room, bound, beta + np.sign(missing) * np.maximum(share, 0.0)))
+    share = np.maximum(abs(missing) - (np.cumsum(room) - room), 0.0)
+    return np.asarray(np.where(share >= room, bound, beta + share if missing > 0.0 else beta - share))

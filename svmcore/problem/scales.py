@@ -15,6 +15,7 @@ from svmcore.kernel.table import facts_of
 # Ratios of spreads. From _UNEVEN on distances are those of one feature alone. From _SLOW on it explains why a fit was slow.
 _UNEVEN, _SLOW = 100.0, 1e3
 _GLANCE, _LEAST, _LOOKED_AT = 64, 8, 1 << 13  # rows that are looked at first: at most, at least, and their values
+_NARROW = 16  # features that are looked at one by one in less time than together
 _NO_DOUBT = 20.0  # a ratio of ranges there that leaves nothing to look for
 _AT_AN_END = 0.9  # share of values at the least or the largest one from which a feature counts as a rare event
 _PRESENT = 0.01  # share of the rows in which a sparse feature must be present to count
@@ -57,6 +58,7 @@ def unevenness(X: Any) -> tuple[float, int, int]:
         return _ratio(_sparse_spreads(X))
     rows = max(_LEAST, min(_GLANCE, _LOOKED_AT // X.shape[1]))
     glance = X[:: max(1, len(X) // rows)]
+    glance = np.asfortranarray(glance) if X.shape[1] < _NARROW else glance
     ranges = np.maximum.reduce(glance) - np.minimum.reduce(glance)
     least, most = np.minimum.reduce(ranges), np.maximum.reduce(ranges)
     if least == 0.0:

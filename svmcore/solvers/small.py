@@ -314,7 +314,7 @@ def most_nu(qp: DualQP) -> float:
 
 def size_of(diagonal: FloatArray) -> float:
     """The size of kernel values."""
-    return float(np.abs(diagonal).mean()) or 1.0
+    return float(np.add.reduce(np.abs(diagonal))) / len(diagonal) or 1.0
 
 
 def _doubled(qp: DualQP) -> bool:

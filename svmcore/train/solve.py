@@ -342,7 +342,7 @@ def _start(problem: Problem, alpha0: Any) -> FloatArray:
     qp = problem.qp
     if alpha0 is None:
         zero = np.zeros(len(qp.c))  # every box holds it
-        return formulations.feasible_start(qp, zero) if qp.total else zero
+        return formulations.filled(qp, zero) if qp.total else zero
     coef = border.vector(alpha0, "alpha0", problem.X.shape[0])
     if problem.classes is not None:
         if (coef < 0).any():
