@@ -181,5 +181,7 @@ def filled(qp: DualQP, beta: FloatArray) -> FloatArray:
     missing = -qp.excess(beta)
     bound = qp.upper if missing > 0.0 else qp.lower
     room = np.abs(bound - beta)
-    share = np.maximum(abs(missing) - (np.cumsum(room) - room), 0.0)
+    before = np.zeros(len(room))
+    np.cumsum(room[:-1], out=before[1:])
+    share = np.maximum(abs(missing) - before, 0.0)
     return np.asarray(np.where(share >= room, bound, beta + share if missing > 0.0 else beta - share))

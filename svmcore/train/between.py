@@ -184,23 +184,23 @@ class OverMatrix:
 
     def _tasks(self, parts: list[Sides], costs: list[float]) -> small.Joined:
         """The problems of some machines."""
-        first = [0, *itertools.accumulate(map(self._size, parts))]
-        sign, point = np.ones(first[-1]), np.empty(first[-1], np.int64)
-        lower, upper, diag = np.zeros((3, first[-1]))
-        spans, first_span, end = [], [0], 0
-        for part, C in zip(parts, costs, strict=True):
-            for c in sorted(part.minus + part.plus):
-                a, b = self.edges[c], self.edges[c + 1]
-                begin, end = end, end + b - a
-                point[begin:end], bound = self.places[a:b], C * self.weights[a:b]
-                if c in part.plus:
-                    upper[begin:end] = bound
-                else:
-                    sign[begin:end], lower[begin:end] = -1.0, -bound
-                spans.append((a, b))
-            first_span.append(len(spans))
-        qp = DualQP(sign, lower, upper, diag, point, True)
-        return small.Joined(qp, np.array(first), np.array(spans), np.array(first_span), np.zeros(len(parts)))
+        members = [sorted(part.minus + part.plus) for part in parts]
+        every = [c for classes in members for c in classes]
+        signs = np.array(
+            [1.0 if c in part.plus else -1.0 for part, own in zip(parts, members, strict=True) for c in own]
+        )
+        reach = signs * np.repeat(costs, [len(classes) for classes in members])
+        spans = np.array([(self.edges[c], self.edges[c + 1]) for c in every])
+        point = np.concatenate([self.places[a:b] for a, b in spans.tolist()])
+        lengths = spans[:, 1] - spans[:, 0]
+        bound = np.repeat(reach, lengths) * self.weights[point]
+        qp = DualQP(
+            np.repeat(signs, lengths), np.minimum(bound, 0.0), np.maximum(bound, 0.0), np.zeros(len(point)), point, True
+        )  # fmt: skip
+        first, first_span = (
+            np.array([0, *itertools.accumulate(sizes)]) for sizes in (map(self._size, parts), map(len, members))
+        )
+        return small.Joined(qp, first, spans, first_span, np.zeros(len(parts)))
 
     def _machine(
         self, part: Sides, C: float, found: Outcome, nu: float | None, point: IntArray, seconds: float
