@@ -14,7 +14,7 @@ from scipy import sparse
 
 import svmcore
 from svmcore._types import Status
-from svmcore.solvers import _lasso
+from svmcore.solvers import _lasso, _lasso_jit
 
 pytestmark = pytest.mark.home
 
@@ -199,6 +199,22 @@ def test_a_large_cost_comes_from_smaller_ones():
     assert _lasso.solve(machine, 1e-6, 5000) is Status.CONVERGED
     assert (y * machine.design.times(machine.w)).min() > 0.99
     assert WORST * machine.primal <= machine.gap <= 1e-6 * machine.primal
+
+
+def test_a_sweep_says_how_far_a_column_is_from_its_optimum():
+    X, y, costs = problem(3, 30)
+    machine = _lasso.Lasso(_lasso.RowsAndColumns(X, 1.0), y, costs, lambda: False)
+    machine.w[::3], machine.w[1::3] = 0.2, -0.3
+    machine.look()
+    some = machine.w != 0.0
+    lacks = np.where(some, np.abs(machine.sums - np.sign(machine.w)), np.maximum(np.abs(machine.sums) - 1.0, 0.0))
+    lists, far = machine.design.lists, np.inf
+    for j, lack in enumerate(lacks):
+        table, w = machine.table.copy(), machine.w.copy()
+        count, worst, _ = _lasso_jit.sweep(lists, table, w, np.array([j]), 1, far, 1)
+        assert worst == pytest.approx(lack, abs=1e-12)
+        assert count == 1 or machine.w[j] == 0.0
+        assert (w[j] != machine.w[j]) == (lack > 0.0)
 
 
 def test_whoever_asks_to_stop_is_heard():

@@ -156,21 +156,34 @@ def test_a_point_without_violation_ends_at_once(rule):
     assert not work.duals.beta.any()
 
 
-@pytest.mark.parametrize(("rule", "chosen"), [(_smo_jit.SECOND, 3), (_smo_jit.MVP, 5)])
-def test_alone_the_largest_gain_goes_first_or_the_largest_residual(rule, chosen):
+ALONE = [0.9, 0.9, 0.9, 1.0, 0.9, -1.2, 0.9, 0.9]
+TOGETHER = [0.0, 0.1, 0.2, 1.0, 0.0, 0.0, -0.95, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "v", "chosen", "violation"),
+    [
+        (_smo_jit.SECOND, ALONE, [3], 1.2),
+        (_smo_jit.MVP, ALONE, [5], 1.2),
+        (_smo_jit.SECOND, TOGETHER, [3, 6], 1.0),
+        (_smo_jit.MVP, TOGETHER, [3], 1.0),
+    ],
+)
+def test_without_equality_the_largest_gain_goes_first_of_one_or_two_or_the_largest_residual(rule, v, chosen, violation):
     _, K, work = problem(8, equality=False)
     duals = work.duals
     duals.lower[:8], duals.upper[:8] = -9.0, 9.0
     work.refresh_masks()
-    duals.v[:8] = [0.0, 0.1, 0.2, 1.0, 0.0, -1.2, 0.3, 0.0]
-    duals.diag[5], duals.curvature[5] = 3.0, 4.0
+    duals.v[:8] = v
+    duals.diag[5], duals.curvature[5] = 30.0, 31.0
     progress = _steps_jit.Progress(np.zeros(16, np.int64), np.zeros(8), np.empty((3, 6)))
     progress.ints[_steps_jit.NEXT_CHECK], progress.ints[_smo_jit.PENDING_I] = 9, -1
+    _smo_jit.measure(duals, work.scan, work.cache, progress)
     limits = _steps_jit.Limits(tol=1e-3, max_iter=1, check_every=9, work=1e9)
     arguments = (duals, work.scan, work.cache, new_scratch(3), progress, rule, limits, 0)
     assert _smo_jit.smo_slice(K.kernel, work.points, *arguments) == _steps_jit.AT_MAX_ITER
-    assert list(np.flatnonzero(duals.beta)) == [chosen]
-    assert progress.trace[0, 1] == 1.2  # the violation is the residual
+    assert list(np.flatnonzero(duals.beta)) == chosen
+    assert progress.trace[0, 1] == violation  # the residual
 
 
 @pytest.mark.parametrize("pair", [(0, 3), (3, 0), (2, 1), (5, -1)])
@@ -263,6 +276,7 @@ def test_platt_takes_the_farthest_free_variable_then_any_free_one_then_any():
     far = Sweep([5.0, 1.0, -9.0, 2.0, -2.0], f"{low} {free} {low} {free} {free}", True, EXAMINE_ALL=1)
     assert far.pair(0, PLATT) == (0, 4)
     assert far.pair(2, PLATT) == (-1, -1)  # it can only grow, and its residual is the lowest
+    assert Sweep([1.0, -4.0, -3.0], f"{low} {free} {free}", True, EXAMINE_ALL=1).pair(0, PLATT) == (0, 1)
     # the farthest free one is on the wrong side: another free one, which is the only one that helps
     near = Sweep([1.0, 9.0, 0.5, 3.0], f"{low} {free} {free} high", True, EXAMINE_ALL=1)
     assert near.pair(0, PLATT) == (0, 2)
