@@ -306,10 +306,7 @@ class _BlockRun:
                 limit = np.partition(self.keys[:count], room - 1)[room - 1] if room < count else np.inf
                 block_jit.take(self.keys, self.ids, count, limit, room, taken)
                 m += room
-        rest = self.previous[len(kept) :]
-        rest = rest[~taken[rest]][: size - m]
-        taken[rest] = True
-        chosen = np.empty(m + len(rest), np.int64)
+        chosen = np.empty(m, np.int64)
         block_jit.collect(taken, chosen)
         return chosen
 
