@@ -487,6 +487,24 @@ def crash_point(setting, state, work, i):
 
 
 @jit
+def seat(state, lower, upper, near):
+    """Take beta into the boxes as they are where no ties are spread, and to a bound that is near. In place: state.
+
+    What an indefinite kernel may leave is no number. It becomes zero, since it would fill the elbow. `near` is a share of a
+    box.
+    """
+    for i in range(state.side.shape[0]):
+        low, up = lower[i], upper[i]
+        b = 0.0 if np.isnan(state.beta[i]) else state.beta[i]
+        b = min(max(b, low), up)
+        if up - b <= near * (up - low):
+            b = up
+        elif b - low <= near * (up - low):
+            b = low
+        state.lower[i], state.upper[i], state.beta[i] = low, up, b
+
+
+@jit
 def crash(setting, state, work):
     """Sides from beta, and an independent elbow out of the points inside their boxes. In place: state.
 

@@ -339,6 +339,19 @@ def test_a_start_has_an_independent_elbow_and_the_same_residuals(seed, equality)
     check_factor(at)
 
 
+def test_a_start_is_taken_into_its_boxes_and_to_bounds_that_are_near():
+    S = scene(0, m=0, elbow=np.array([], np.int64)).S
+    lower, upper = -1.0 - np.arange(12.0), 2.0 + np.arange(12.0)
+    width = upper - lower
+    S.beta[:] = 0.25
+    S.beta[:6] = np.nan, lower[1] - 1.0, upper[2] + 1.0, *(lower + 0.009 * width)[3:5], upper[5] - 0.009 * width[5]
+    S.beta[6] = lower[6] + 0.011 * width[6]
+    expected = [0.0, lower[1], upper[2], lower[3], lower[4], upper[5], S.beta[6], *S.beta[7:]]
+    pj.seat(S, lower, upper, 0.01)
+    assert S.beta.tolist() == expected
+    assert (S.lower.tolist(), S.upper.tolist()) == (lower.tolist(), upper.tolist())
+
+
 def test_a_start_sees_values_beyond_their_boxes():
     at = scene(0, m=0, elbow=np.array([], np.int64))
     S = at.S

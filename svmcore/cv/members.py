@@ -161,6 +161,8 @@ class Study(NamedTuple):
             problem = problem._replace(centre=None)
         own = rows[part.holds(self.codes[rows])]
         key = None if self.same is None else self.same[own]
+        if key is not None and int(np.bincount(key).max(initial=0)) < 2:
+            key = None
         if self.goal.loss == HINGE:
             return merged(problem, threads, key)
         return data_of(problem, self.target(own), self.goal.form, threads, key)

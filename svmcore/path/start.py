@@ -25,6 +25,8 @@ _ROUGH = 1e-6
 
 The tracker does the rest faster.
 """
+_SHARP = 1e-9
+"""The same of the engine of small problems, which hardly takes longer for it. It saves a polish."""
 _FINE = 1e-8
 """At a given lambda no tolerance of the start is finer than this, relative to the size of the linear term."""
 _NEAR = 1e-9
@@ -197,7 +199,8 @@ def put_at_top(tracker: Tracker, smo: Smo, high: float | None, low: float) -> To
         _settle(tracker, high, smo.at(high, limit_point(problem, limit), tol), smo.control)
         is_open = at_rest(tracker.state.beta, problem, limit)
         return Top(high, is_open, limit.level if is_open else 0.0)
-    beta, top = limit_solution(smo, limit, _ROUGH, tracker.store.product)
+    few = small.serves(K.base if isinstance(K, Twins) else K)
+    beta, top = limit_solution(smo, limit, _SHARP if few else _ROUGH, tracker.store.product)
     lam = 2.0 * max(top.lam, low)
     if not lam > 0.0:
         lam = max(tracker.level, NONZERO)

@@ -411,15 +411,7 @@ class Tracker:
         """Move beta into its boxes, and find elbow and bias for it. Everything that contradicts becomes shift."""
         self.engine = self.factor
         state = self.state
-        state.lower[:] = self.lower
-        state.upper[:] = self.upper
-        near = NEAR_BOX * (self.upper - self.lower)
-        state.beta[np.isnan(state.beta)] = (
-            0.0  # what an indefinite kernel may leave fits no box, and would fill the elbow
-        )
-        clipped = np.clip(state.beta, self.lower, self.upper)
-        clipped = np.where(clipped - self.lower <= near, self.lower, clipped)
-        state.beta[:] = np.where(self.upper - clipped <= near, self.upper, clipped)
+        pj.seat(state, self.lower, self.upper, NEAR_BOX)
         self._balance()
         state.num[ej.NOW] = lam
         state.num[ej.T_REFRESH] = lam
