@@ -44,7 +44,8 @@ def followed(K, problem: BoxPath, low: float, high: float | None) -> Followed:
     )
     control = new_control("path", None, None, 0)
     with control:
-        told, _, _ = track(problem, matrix, Way(high, low), PathWatch(control, low))
+        way = Way(high, low)
+        told, _, _ = track(problem, matrix, way, PathWatch(control, way))
     assert told.ended == "done"
     record = told.track
     side, out, start, event = record.side0.astype(int), [], 0, 0

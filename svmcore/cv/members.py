@@ -37,6 +37,7 @@ from svmcore.train.solve import Problem, centre_of, demand_costs
 
 _ROWS = 512  # validation rows looked at together
 _HELD = 1 << 22  # coefficients held at a time
+_BREATH = 2e-3  # seconds between two looks at whether a path shall end: most are shorter
 
 
 class Span(NamedTuple):
@@ -403,7 +404,7 @@ def _follow(study: Study, task: PathTask, gram: FloatArray | None, threads: int,
     """One path. `gram` is the kernel among its rows, where somebody has it. None when it was ended early."""
     train = task.fold.train
     high = None if study.span.high is None else study.span.high / study.ratio(train)
-    way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=threads, again=False)
+    way = Way(high, task.low, cache_mb=study.span.cache_mb, threads=threads, again=False, breath=_BREATH)
     data = study.data(task.gamma, train, task.part, threads, shared=gram is not None)
     path = follow_data(data, way, control, gram=gram)
     if path.ended == STALLED:

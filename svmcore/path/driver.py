@@ -169,7 +169,7 @@ class Way(NamedTuple):
     """How to follow a path: its ends in lambda, its tracker, its limits.
 
     Where `again` is not set, the finished path is not measured once more: its gap is the largest that the tracker has
-    measured, at the end and wherever lambda had halved.
+    measured, at the end and wherever lambda had halved. Between two looks at limits there are at least `breath` seconds.
     """
 
     high: float | None
@@ -179,6 +179,7 @@ class Way(NamedTuple):
     cache_mb: float | None = None
     threads: int = 1
     again: bool = True
+    breath: float = 0.0
 
 
 def follow(
@@ -203,7 +204,7 @@ def follow_data(
     begin = time.perf_counter()
     problem = variables_of(data)
     unit = unit_of(problem)
-    watch = PathWatch(control, way.low, problem.level, unit)
+    watch = PathWatch(control, way, problem.level, unit)
     # Values at the ends of float64 may overflow. The gap says so.
     with control, one_blas_thread, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         K = kernel_of(data, budget_of(data, way.cache_mb)) if gram is None else kernel_from(gram, data)
@@ -283,13 +284,19 @@ def ends_of(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[f
 class PathWatch:
     """Limits, progress and callback, looked at between slices of work."""
 
-    def __init__(self, control: Control, end: float, level: float = 0.0, unit: float = 1.0) -> None:
-        self.control = control
+    def __init__(self, control: Control, way: Way, level: float = 0.0, unit: float = 1.0) -> None:
+        self.control, self.breath = control, way.breath
         self.level, self.unit = level, unit
-        self.last = level + end
+        self.last = level + way.low
         self.first: float | None = None
+        self.looked = time.perf_counter()
 
     def __call__(self, tracker: Any) -> str | None:
+        if self.breath:
+            now = time.perf_counter()
+            if now < self.looked + self.breath:
+                return None
+            self.looked = now
         lam = tracker.lam / self.unit
         size = self.level + lam
         if self.first is None:
