@@ -134,7 +134,6 @@ class _Tiles:
         self._buffer, self._touched = spare.take("gram", self._most)
         self._kept: Real | None = None
         self._columns: ColumnStore | None = None
-        self._second = np.empty(0, np.float32)  # room for the part of a Gram matrix that has no stored columns
         self._spared: tuple[Real, int] | None = None  # the buffer that holds it
 
     @property
@@ -171,7 +170,6 @@ class _Tiles:
         self._close()
         spare.give("gram", *(self._spared or (self._buffer, self._touched)))
         self._buffer, self._kept, self._spared = np.empty(0, np.float32), None, None
-        self._second = np.empty(0, np.float32)
 
     def keep(self) -> None:
         """From now on float32 blocks and products read K from memory, if it fits and the memory is worth its price."""
@@ -179,7 +177,7 @@ class _Tiles:
         room = min(self.K.cache_bytes, worth)
         if self._kept is None and not self.linear and 4 * self.n * (self.n + 2 * LANES) <= room:
             self._close()
-            self._kept = self._compute(np.arange(self.n), np.float32)
+            self._kept = self._compute(np.arange(self.n), self.space(self.n, np.float32))
             offset = 8.0 * ROUNDING * abs(self.offset)  # kept values include the offset, in float32
             self.error_factor = np.sqrt(self.error_factor**2 + offset)
             self._spared, self._buffer = (self._buffer, self._touched), np.empty(0, np.float32)
@@ -196,14 +194,14 @@ class _Tiles:
             if np.count_nonzero(slots >= 0) > _WORTH_READING * count:
                 return self._gram_of_columns(store, slots, points, dtype)
         if self._kept is None or dtype == np.float64:
-            return self._compute(points, dtype)
+            return self._compute(points, self.space(count, dtype))
         if shared and dtype == np.float32 and count == self.n and (points[:-1] < points[1:]).all():
             return self._kept
         unit = UNITS_16 if dtype == np.uint16 else 1.0
         return _gathered(self._kept, points, unit, self.space(count, dtype), self.n_threads)
 
-    def _compute(self, points: IntArray, dtype: Any) -> Real:
-        """`gram` from the data."""
+    def _compute(self, points: IntArray, out: Real) -> Real:
+        """`gram` from the data. In place: out, laid out for so many points."""
         raise NotImplementedError
 
     def add(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
@@ -274,18 +272,6 @@ class _Tiles:
             self._add(points[~known], coef[~known], field, single=dtype == np.float32)
         return True
 
-    def sum_afresh(self, points: IntArray, coef: FloatArray, field: FloatArray) -> bool:
-        """field = K[:, points] coef from float32 columns. False, and nothing happens, where one of them is not kept.
-
-        In place: field.
-        """
-        store = self._columns
-        if store is None or store.dtype != np.float32 or (store.slot[points] < 0).any():
-            return False
-        field[:] = 0.0
-        self.add(points, coef, field)
-        return True
-
     def _gram_of_columns(self, store: ColumnStore, slots: IntArray, points: IntArray, dtype: Any) -> Real:
         """`gram` put together from stored columns. What they do not hold is computed."""
         count, new = len(points), np.flatnonzero(slots < 0)
@@ -299,10 +285,7 @@ class _Tiles:
             count, _GATHER * (count - len(new)) * count, self.n_threads,
         )  # fmt: skip
         if len(new):
-            whole, self._buffer = self._buffer, self._second
-            touched = self._touched
-            block = self._compute(points[new], real)
-            self._second, self._buffer, self._touched = self._buffer, whole, touched
+            block = self._compute(points[new], lent("new", _layout(len(new)), real))
             split(
                 lambda a, b: loops.complete_known(slots, block, new.astype(np.uint32), scale, rounding, a, b, out),
                 len(new), _GATHER * len(new) * count, self.n_threads,
@@ -430,12 +413,11 @@ class DenseTiles(_Tiles):
 
         split(run, len(source), work, self.n_threads)
 
-    def _compute(self, points: IntArray, dtype: Any) -> Real:
+    def _compute(self, points: IntArray, out: Real) -> Real:
         """As `_Tiles._compute`."""
         count = len(points)
-        single = dtype != np.float64
+        single = out.dtype != np.float64
         source = self._source(single=single)
-        out = self.space(count, dtype)
         columns = -(-count // LANES)
         packed, panels = self._rows(points, single=single), self._columns_of(points, single=single)
         half = single and source.shape[1] >= _WIDE
@@ -565,13 +547,12 @@ class SparseTiles(_Tiles):
     def _spread(self, points: IntArray, real: Any, same: Spread | None = None) -> Spread:
         return Spread(self.csr[real], points, self.K.n_features, np.uint8 if self.binary else real, same)
 
-    def _compute(self, points: IntArray, dtype: Any) -> Real:
+    def _compute(self, points: IntArray, out: Real) -> Real:
         """As `_Tiles._compute`."""
         count = len(points)
-        real = np.float64 if dtype == np.float64 else self.single
+        real = np.float64 if out.dtype == np.float64 else self.single
         columns = self._spread(points, real)
-        out = self.space(count, dtype)
-        lower = self.costly and dtype != np.float64
+        lower = self.costly and out.dtype != np.float64
         store = loops.store_sparse_32 if real == np.float32 else loops.store_sparse_64
         share = split_falling if lower else split
         share(
@@ -619,10 +600,6 @@ class OracleTiles:
         field[: self.n] += self.K.product(points, coef)
 
     add_exactly = add
-
-    def sum_afresh(self, points: IntArray, coef: FloatArray, field: FloatArray) -> bool:
-        """No columns are kept."""
-        return False
 
     def keep(self) -> None:
         """`KernelMatrix` keeps K itself, if it can. Where fits share it, K is kept here in float32."""

@@ -270,16 +270,6 @@ class _BlockRun:
         if 2.0 * ROUNDING * self.largest * size > (1.0 - LEAST_GOAL) * tol:
             self.level = max(self.level, MIXED)
 
-    def settle(self) -> None:
-        """Sum the field up afresh from columns that are kept. Then it carries the rounding of one product."""
-        total: FloatArray = np.bincount(self.qp.point, weights=self.beta, minlength=self.K.n).astype(np.float64)
-        points = np.flatnonzero(total)
-        coef = total[points]
-        if self.level == SINGLE and not self.exact and self.tiles.sum_afresh(points, coef, self.field):
-            self.moved = float(np.abs(coef).sum())
-            self.moved_single = float(np.abs(coef) @ self.tiles.error_factor[points])
-            self.fresh = self.remembered = False
-
     def block_size(self, free: int) -> int:
         """How many variables the next working set takes."""
         n = len(self.beta)
@@ -545,8 +535,6 @@ def run(task: SolverTask) -> Raw:
                 ray = bool(state.bits & block_jit.RAY)
                 if status is None and (ray or state.steps == before):
                     status = state.sharpen(DOUBLE, control, ray)
-    if status.ok:
-        state.settle()
     K.n_evals += state.tiles.n_evals
     return _answer(state, start, status, objective, records if trace else None)
 
