@@ -16,24 +16,32 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from svmcore._types import NONZERO, FloatArray, IntArray, Status
 from svmcore.kernel.points import is_sparse
 from svmcore.solvers import _lasso_jit as loops
-from svmcore.solvers._newton import Measures, rows_of
+from svmcore.solvers._newton import Measures, SparseFeatures
 
 LEAST, GROWS = 200, 2  # columns of a working set, and as a multiple of the weights that are not zero
 CLOSER = 0.1  # share of the violation of all columns that a round leaves in its working set
-ENOUGH = 0.25  # share of the goal over the sum of |w|: a violation that is surely small enough
+# A violation v costs the dual about v times the sum of |w|, and v^2 times the losses. It is small enough where either is this
+# share of the goal, and of its root.
+ENOUGH = 0.25
 SWEEPS = 50  # of a round
 MOST = 2000  # weights that Newton's step moves at once
-BLAS = 8.0  # operations of a matrix in the time of one of a sweep
+BLAS = 64.0  # operations of a matrix in the time of one of a sweep
+SPARSE, PASSES = 10.0, 0.5  # the same of a sparse one, and its passes over the rows
+CALL, CALLS = 2e4, 1e5  # what Python takes for a sweep, and for Newton's step
 TRIALS, NARROW = 20, 1e-3  # of a line search
-RIDGE = 1e-12  # share of a diagonal that is added to it, so that columns which depend on others have a factor
+RIDGE = 1e-11  # share of a diagonal that is added to it, so that columns which depend on others have a factor
 DROPS = 30  # weights that a Newton step may make zero
 HALF = 0.5
-HARD, IDLE = 1, 20  # rounds that do not halve the gap, until another way is tried, and until rounding is all that moves
+LOWER = 1e-3  # share of the primal by which a round is progress that lowers it by so much
+HARD, IDLE = (
+    1,
+    20,
+)  # rounds that are no progress and do not halve the gap, until another way is tried, and until rounding is all that moves
 # The other way: costs that are FOOT times what the first weight needs not to be zero, to a gap of ROUGH, then LADDER times
 # these, and so on.
 FOOT, LADDER, ROUGH = 30.0, 10.0, 1e-2
@@ -47,20 +55,20 @@ class RowsAndColumns:
         self.X, self.constant = X, constant
         self.n, d = X.shape
         self.d = d + 1
-        every, end = np.arange(self.n, dtype=np.int32), np.full(self.n, constant)
+        self.rows: SparseFeatures | None = None
         if is_sparse(X):
-            self.columns = X.tocsc()
-            start = self.columns.indptr.astype(np.int64)
-            data, rows = np.append(self.columns.data, end), np.append(self.columns.indices, every)
-            first, count = start, np.append(np.diff(start), self.n)
-        else:
-            data, rows = np.empty(X.size + self.n), every
-            self.columns = data[: X.size].reshape(d, self.n).T
-            self.columns[...] = X
-            data[X.size :] = end
-            start = self.n * np.arange(self.d)
-            first, count = np.zeros(self.d, np.int64), np.full(self.d, self.n)
-        self.lists = loops.ColumnLists(data, rows.view(np.uint32), start, first, count)
+            self.rows = SparseFeatures(X, constant)
+            many = int(X.indptr[-1]) + self.n
+            data, rows, start = np.empty(many), np.empty(many, np.uint32), np.zeros(self.d, np.int64)
+            self.lists = loops.ColumnLists(data, rows, start, start, np.zeros(self.d, np.int64))
+            loops.transpose(self.rows.lists, self.lists)
+            return
+        data, start = np.empty(X.size + self.n), self.n * np.arange(self.d)
+        self.columns = data[: X.size].reshape(d, self.n).T
+        self.columns[...] = X
+        data[X.size :] = constant
+        first, count = np.zeros(self.d, np.int64), np.full(self.d, self.n)
+        self.lists = loops.ColumnLists(data, np.arange(self.n, dtype=np.uint32), start, first, count)
 
     def times(self, w: FloatArray) -> FloatArray:
         """X w + constant w0."""
@@ -71,6 +79,25 @@ class RowsAndColumns:
     def sums(self, pull: FloatArray) -> FloatArray:
         """X' pull, with the constant."""
         return np.append(pull @ self.X, self.constant * pull.sum())
+
+    def gram(self, support: IntArray, table: FloatArray) -> FloatArray:
+        """The lower half of the Gram matrix of some columns, weighted by what pulls fall by, in Fortran's order."""
+        k = len(support)
+        if self.rows is not None:
+            place = np.full(self.d, -1, np.int32)
+            place[support] = np.arange(k)
+            out = np.zeros((k, k))
+            loops.chosen_gram(self.rows.lists, table, place, np.empty(k + 1, np.int32), np.empty(k + 1), out)
+            return out.T
+        rows = np.flatnonzero(table[:, loops.BEND])
+        if not len(rows):
+            return np.zeros((k, k), order="F")
+        part = np.full((len(rows), k), self.constant)
+        within = support[support < self.d - 1]
+        part[:, : len(within)] = self.columns[np.ix_(rows, within)]
+        part *= np.sqrt(table[rows, loops.BEND])[:, None]
+        found: FloatArray = blas.dsyrk(1.0, part.T, lower=1)
+        return found
 
 
 class Lasso:
@@ -121,20 +148,25 @@ class Lasso:
         """A round: a working set, and sweeps and steps until its columns violate much less than all do."""
         order = self._working()
         far, count = np.inf, len(order)
-        level = CLOSER * self.found.violation
+        weights = max(float(np.abs(self.w).sum()), NONZERO)
+        level = ENOUGH * min(goal * self.primal / weights, goal**0.5)
+        if len(order) < self.design.d:
+            level = max(CLOSER * self.found.violation, level)
         for _ in range(SWEEPS):
             work = self.design.lists.entries[order[:count]].sum()
             count, worst, self.seed = loops.sweep(self.design.lists, self.table, self.w, order, count, far, self.seed)
             self.steps += 1
-            self.spent += 2.0 * float(work)
-            near = worst <= max(level, ENOUGH * goal * self.primal / max(np.abs(self.w).sum(), NONZERO))
+            self.spent += 2.0 * float(work) + CALL
+            near = worst <= level
             if near and count == len(order):
                 break
             if self.steps >= most or self.poll():
                 break
-            far, count = (np.inf, len(order)) if near else (worst, count)
-            support = np.flatnonzero(self.w)
-            if len(support) <= MOST and self.spent >= self._cost(support):
+            if near:
+                far, count = np.inf, len(order)
+                continue
+            far, support = worst, np.flatnonzero(self.w)
+            if 0 < len(support) <= MOST and self.spent >= self._cost(support):
                 self.spent = 0.0
                 self._together(support)
         self.look()
@@ -153,36 +185,28 @@ class Lasso:
 
     def _cost(self, support: IntArray) -> float:
         """What Newton's step costs, in operations of a sweep."""
-        rows, k = np.count_nonzero(self.table[:, loops.BEND]), len(support)
-        dense = rows * k * k / BLAS
-        if is_sparse(self.design.X):
-            entries = float(self.design.lists.entries[support].sum())
-            dense = min(entries * entries / max(self.design.n, 1), dense * BLAS)
-        return dense + float(k) ** 3 / (3.0 * BLAS)
+        k = float(len(support))
+        factor = CALLS + k * k * k / (3.0 * BLAS)
+        if self.design.rows is None:
+            return factor + float(np.count_nonzero(self.table[:, loops.BEND])) * k * k / BLAS
+        lists = self.design.lists
+        entries = float(lists.entries[support].sum())
+        return factor + PASSES * len(lists.data) + entries * entries / (SPARSE * float(self.design.n))
 
     def _together(self, support: IntArray) -> None:
         """Newton's step of all weights that are not zero. Those that would change their sign become zero."""
-        chosen = support[support < self.design.d - 1]
-        constant = self.design.constant if len(chosen) < len(support) else 0.0
-        columns = self.design.columns[:, chosen]
-        part = rows_of(columns.tocsr() if is_sparse(columns) else columns, constant)
-        k = len(support)
-        rows = np.flatnonzero(self.table[:, loops.BEND])
-        gram = np.zeros((len(chosen) + 1,) * 2, order="F")
-        part.add_gram(rows, self.table[rows, loops.BEND], 1.0, gram, self.poll)
-        slope = np.zeros(len(chosen) + 1)
-        part.add(rows, self.table[rows, loops.PULL], slope)
         here = self.w[support]
-        there = _best_of_signs(gram[:k, :k], slope[:k] - np.sign(here), here)
-        self._go(part, support, there)
+        slope = self.design.sums(np.ascontiguousarray(self.table[:, loops.PULL]))[support]
+        there = _best_of_signs(self.design.gram(support, self.table), slope - np.sign(here), here)
+        self._go(support, there)
 
-    def _go(self, part: Any, support: IntArray, there: FloatArray) -> None:
+    def _go(self, support: IntArray, there: FloatArray) -> None:
         """Towards weights that have no other signs, as far as brings something."""
         table, here = self.table, self.w[support]
         residual, cost = table[:, loops.RESIDUAL], table[:, loops.COST]
-        by = np.zeros(part.d + 1)
-        by[: len(support)] = there - here
-        df = part.times(by)
+        by = np.zeros(self.design.d)
+        by[support] = there - here
+        df = self.design.times(by)
         grows = float(np.abs(there).sum() - np.abs(here).sum())
         low, high, t = 0.0, 1.0, 1.0
         for _ in range(TRIALS):
@@ -205,29 +229,38 @@ def _best_of_signs(gram: FloatArray, slope: FloatArray, here: FloatArray) -> Flo
     """Where the quadratic of a Gram matrix (its lower half) has its least value, among weights that keep their signs.
 
     One weight after the other that stands in the way becomes zero; where too many do, the answer is better than `here`.
+    The factor stays that of all: what keeps a weight at zero is a force on it, which moves the others by a column of the
+    inverse.
     """
-    gram = np.tril(gram) + np.tril(gram, -1).T
-    there, slope, left = here.copy(), slope.copy(), np.arange(len(here))
-    for _ in range(DROPS):
-        matrix = np.asfortranarray(gram[np.ix_(left, left)])
-        diagonal = matrix.ravel(order="K")[:: len(left) + 1]
-        diagonal += RIDGE * diagonal + NONZERO
-        factor, failed = lapack.dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
-        if failed:
-            break
-        by, _ = lapack.dpotrs(factor, slope[left], lower=1)
-        ways = np.where(by * there[left] < 0.0, -there[left] / np.where(by == 0.0, 1.0, by), np.inf)
+    there = here.copy()
+    diagonal = gram.ravel(order="K")[:: len(here) + 1]
+    diagonal += RIDGE * diagonal + NONZERO
+    factor, failed = lapack.dpotrf(gram, lower=1, clean=0, overwrite_a=1)
+    if failed:
+        return there
+    rest, _ = lapack.dpotrs(factor, slope, lower=1)  # where the weights would go, from where they are
+    gone: list[int] = []
+    moves = np.empty((DROPS, len(here)))  # by the force on each that is gone
+    while True:
+        by = rest
+        if gone:
+            drawn = moves[: len(gone)]
+            by = rest - np.linalg.lstsq(drawn[:, gone].T, rest[gone])[0] @ drawn
+            by[gone] = 0.0
+        ways = np.where(by * there < 0.0, -there / np.where(by == 0.0, 1.0, by), np.inf)
         first = int(np.argmin(ways))
         length = min(float(ways[first]), 1.0)
-        there[left] += length * by
-        slope -= length * (gram[:, left] @ by)
+        there += length * by
+        rest -= length * by
         if length == 1.0:
-            break
-        there[left[first]] = 0.0
-        left = np.delete(left, first)
-        if not len(left):
-            break
-    return there
+            return there
+        there[first] = 0.0
+        if len(gone) == DROPS:
+            return there
+        force = np.zeros(len(here))
+        force[first] = 1.0
+        moves[len(gone)], _ = lapack.dpotrs(factor, force, lower=1)
+        gone.append(first)
 
 
 def solve(machine: Lasso, goal: float, most: int) -> Status:
@@ -235,20 +268,20 @@ def solve(machine: Lasso, goal: float, most: int) -> Status:
 
     Where some rounds bring little, as at a large C, the machine of a small C comes first, then that of a larger one.
     """
-    least, idle, from_below = np.inf, 0, False
+    least, lowest, idle, from_below = np.inf, np.inf, 0, False
     while True:
         found = machine.found
         if found.gap <= goal * found.primal:
             return Status.CONVERGED
-        if found.gap <= HALF * least:
-            least, idle = found.gap, 0
+        if found.gap <= HALF * least or found.primal <= (1.0 - LOWER) * lowest:
+            least, lowest, idle = min(found.gap, least), min(found.primal, lowest), 0
         else:
             idle += 1
         if idle > IDLE:
             return Status.PRECISION
         if idle > HARD and not from_below:
             _climb(machine, most)
-            least, idle, from_below = np.inf, 0, True
+            least, lowest, idle, from_below = np.inf, np.inf, 0, True
             continue
         if machine.steps >= most:
             return Status.MAX_ITER

@@ -31,6 +31,50 @@ class ColumnLists(NamedTuple):
     entries: IntArray
 
 
+@jit
+def transpose(rows, columns):
+    """The columns of CSR rows, and behind them that of the constant. In place: columns, whose `entries` are zero."""
+    last, n = columns.entries.shape[0] - 1, rows.indptr.shape[0] - 1
+    for p in range(rows.indptr[n]):
+        columns.entries[rows.indices[p]] += 1
+    for j in range(last):
+        columns.start[j + 1] = columns.start[j] + columns.entries[j]
+        columns.entries[j] = 0
+    for i in range(n):
+        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+            j = rows.indices[p]
+            q = columns.start[j] + columns.entries[j]
+            columns.data[q] = rows.data[p]
+            columns.rows[q] = i
+            columns.entries[j] += 1
+        columns.data[columns.start[last] + i] = rows.constant
+        columns.rows[columns.start[last] + i] = i
+    columns.entries[last] = n
+
+
+@jit
+def chosen_gram(rows, table, place, at, values, out):
+    """The upper half of out += X' diag(BEND) X over chosen columns: number j, if it is chosen, is number place[j] >= 0.
+
+    In place: out; scratch: at, values.
+    """
+    last = place.shape[0] - 1
+    for i in range(table.shape[0]):
+        bend, count = table[i, BEND], 0
+        if bend == 0.0:
+            continue
+        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+            at[count], values[count] = place[rows.indices[p]], rows.data[p]
+            count += 1 if at[count] >= 0 else 0
+        if place[last] >= 0:
+            at[count], values[count] = place[last], rows.constant
+            count += 1
+        for a in range(count):
+            value, row = bend * values[a], out[at[a]]
+            for b in range(a, count):
+                row[at[b]] += value * values[b]
+
+
 @jit(sums=True)
 def pulled(columns, j, table):
     """The pulls along a column, and by how much they fall with its weight."""
