@@ -114,6 +114,17 @@ def test_scores_of_folds_that_have_none():
     assert np.isnan(trials.judged("correlation", y, f, folds, y)[0, 0])
 
 
+def test_scores_of_small_decision_values_and_of_folds_with_one_class():
+    """One plan of folds serves all labellings; a decision value of zero is on the side of the label -1."""
+    y = np.array([[1.0, 1.0, -1.0, -1.0, -1.0], [-1.0, -1.0, -1.0, 1.0, 1.0]])
+    f = np.array([[1e-9, 0.0, 1e-9, -1e-9, 0.0], [1e-9, 0.0, -1e-9, 1e-9, 0.0]])
+    folds = trials.FoldNumbers(np.array([[0, 0, 1, 1, 1]]), 2)
+    for name in ("accuracy", "balanced_accuracy"):
+        found = trials.judged(name, y, f, folds, y)
+        assert found == pytest.approx(np.array([[1 / 2, 2 / 3], [1 / 2, 2 / 3 if name == "accuracy" else 3 / 4]]))
+    assert np.isnan(trials.judged("roc_auc", y, f, folds, y)[0]).all()
+
+
 def test_a_function_judges():
     y, f = np.array([[1.0, -1.0, 1.0]]), np.array([[0.5, 0.5, 0.5]])
     folds = trials.FoldNumbers(np.array([[0, 0, 1]]), 2)

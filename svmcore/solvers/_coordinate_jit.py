@@ -103,7 +103,7 @@ def step(row, product, tally):
     if give > 0.0:
         best = max(u - half, 0.0) if upper > 0.0 else 0.0
         best = min(u + half, 0.0) if lower < 0.0 and u + half < 0.0 else best
-        lack = 0.5 * (best - give * here) * (best - give * here) * row[STIFF]
+        lack = 0.5 * (best - give * here) * (best - give * here) * row[STIFF] + min(best * here, 0.0)
         lack += max(here, 0.0) * max(half - u, 0.0) - min(here, 0.0) * max(half + u, 0.0)
     else:
         room = upper - here if up > 0.0 else here - lower

@@ -165,7 +165,9 @@ def measure(losses, squared):
             s = losses.stiff[i]
             force = s * ((above if upper > 0.0 else 0.0) + (below if lower < 0.0 else 0.0))
             loss += 0.5 * force * force / s
-            excess += 0.5 * (force - z) * (force - z) / s
+            excess += (
+                0.5 * (force - z) * (force - z) + min(force * z, 0.0)
+            ) / s  # of opposite signs they have no product
         else:
             if above > 0.0:  # which a bound may not be, where it is infinite
                 loss += upper * above
