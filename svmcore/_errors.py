@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 
 __all__ = [
@@ -55,15 +53,16 @@ class ScaleWarning(UserWarning):
 _listener: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("listener", default=None)
 
 
-@contextmanager
-def listening() -> Iterator[list[tuple[str, type[Warning]]]]:
+class listening:
     """What `warn` says inside goes to a list, in this thread only: somebody says it later, in other words."""
-    told: list[tuple[str, type[Warning]]] = []
-    token = _listener.set(told)
-    try:
-        yield told
-    finally:
-        _listener.reset(token)
+
+    def __enter__(self) -> list[tuple[str, type[Warning]]]:
+        told: list[tuple[str, type[Warning]]] = []
+        self._token = _listener.set(told)
+        return told
+
+    def __exit__(self, *error: object) -> None:
+        _listener.reset(self._token)
 
 
 _INSIDE = ("svmcore", "contextlib")  # contextlib calls functions that are wrapped in a context

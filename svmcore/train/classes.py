@@ -296,7 +296,7 @@ class Machines(OfColumns):
             for part in self.division.parts
         ]
 
-    @property
+    @cached_property
     def converged(self) -> bool:
         """Whether every machine met its tolerance."""
         known = vars(self).get("_later") or self.machines  # what is put together later has met it

@@ -160,7 +160,8 @@ def svc_problem(
     signs, classes = border.labels(y, X.shape[0], None if weights is None else weights > 0)
     share = None if class_weight is None else border.class_weights(class_weight, classes, signs, weights)
     costs = _costs(C, X.shape[0], share, weights)
-    demand_costs(costs, signs > 0.0, signs < 0.0)
+    if share is not None or weights is not None:
+        demand_costs(costs, signs > 0.0, signs < 0.0)
     qp = formulations.with_intercept(formulations.svc(signs, costs, loss, bias.found), bias.fixed)
     terms = Terms(C, loss, fixed_intercept=bias.fixed or None)
     if class_weight is not None:
@@ -577,7 +578,8 @@ def solution_of(
     intercept = measured.intercept + problem.shift(K, raw.beta)
 
     def certified() -> Certificate:
-        return measured.certificate()._replace(intercept=intercept)
+        full = measured.certificate()
+        return full if intercept == full.intercept else full._replace(intercept=intercept)
 
     return Solution(
         n_points=len(coef),
