@@ -390,6 +390,25 @@ def size_at(setting, t):
 
 
 @jit
+def sure_gap(setting, state, t, lower, upper):
+    """`exact_gap`. It is infinite where the sum of beta is lost, which no gap shows where the bias is small."""
+    return np.inf if is_lost(setting, state) else exact_gap(setting, state, t, lower, upper)
+
+
+@jit
+def measure(setting, state, t, lower, upper):
+    """Residuals of the problem without shift, at `t`, from beta's image. What contradicts the sides becomes the shift.
+
+    Returns the largest entry of the shift, and `sure_gap`. In place: state.
+    """
+    for i in range(state.side.shape[0]):
+        state.resid[i] = t * setting.slope[i] + setting.fixed[i] - state.image[i] - state.num[BIAS]
+        state.base[i] = 0.0
+    shift = absorb(state)
+    return shift, sure_gap(setting, state, t, lower, upper)
+
+
+@jit
 def look(setting, state, lower, upper):
     """A refresh for the case that all is well: residuals come from beta alone, the shift is decided anew. In place: state.
 
@@ -400,11 +419,7 @@ def look(setting, state, lower, upper):
         state.cnt[AGE] += OLD // 2
     if not renew_image(setting, state):
         return False
-    for i in range(state.side.shape[0]):
-        state.resid[i] = t * setting.slope[i] + setting.fixed[i] - state.image[i] - state.num[BIAS]
-        state.base[i] = 0.0
-    absorb(state)
-    gap = exact_gap(setting, state, t, lower, upper)
+    _, gap = measure(setting, state, t, lower, upper)
     if not gap <= FINE:
         return False
     state.num[WORST_GAP] = max(state.num[WORST_GAP], gap)

@@ -207,24 +207,18 @@ class Tracker:
             state.cnt[ej.AGE] = 0
         return state.image
 
-    def _recompute(self, lam: float) -> None:
-        """Compute residuals of the problem without shift, at `lam`, from beta alone."""
-        state = self.state
-        state.resid[:] = self.problem.term(lam) - self._product() - state.num[ej.BIAS]
-        state.base[:] = 0.0
-
-    def _absorb(self) -> float:
-        """Add what contradicts the sides to the shift, so that the state is optimal. Returns the largest entry."""
-        return float(ej.absorb(self.state))
+    def _measure(self, lam: float) -> tuple[float, float]:
+        """Residuals from beta alone, and a new shift. Returns its largest entry, and the relative gap."""
+        self._product()
+        shift, gap = ej.measure(self.setting, self.state, lam, self.lower, self.upper)
+        return float(shift), gap if math.isfinite(gap) else math.inf
 
     def relative_gap(self, lam: float) -> float:
         """The exact relative duality gap of the present point at `lam`, for the problem without shift.
 
-        It is infinite where the sum of the values is lost, which no gap shows where the bias is small.
+        It is infinite where the sum of the values is lost.
         """
-        if ej.is_lost(self.setting, self.state):
-            return np.inf
-        gap = float(ej.exact_gap(self.setting, self.state, lam, self.lower, self.upper))
+        gap = float(ej.sure_gap(self.setting, self.state, lam, self.lower, self.upper))
         return gap if math.isfinite(gap) else math.inf
 
     def use_factor(self) -> bool:
@@ -259,26 +253,19 @@ class Tracker:
             if not self._factorise():
                 return np.inf
             self._into_boxes()
-        self._recompute(lam)
-        before = (state.beta.copy(), float(state.num[ej.BIAS]), state.resid.copy())
-        shift = self._absorb()
-        gap = self.relative_gap(lam)
+        shift, gap = self._measure(lam)
         state.num[ej.T_REFRESH] = lam
         for _ in range(2):
             if gap <= ej.FINE or self.m == 0:
                 break
-            state.resid[:] = before[2]
+            before = (state.beta.copy(), float(state.num[ej.BIAS]), state.resid.copy(), state.base.copy())
+            state.resid[:] -= state.base
             self._newton()
-            self._recompute(lam)
-            now = (state.beta.copy(), float(state.num[ej.BIAS]), state.resid.copy())
-            shift = self._absorb()
-            better = self.relative_gap(lam)
+            moved, better = self._measure(lam)
             if not better < gap:
-                state.beta[:], state.num[ej.BIAS], state.resid[:] = before
-                state.base[:] = 0.0
-                shift = self._absorb()
+                state.beta[:], state.num[ej.BIAS], state.resid[:], state.base[:] = before
                 break
-            before, gap = now, better
+            shift, gap = moved, better
         self.stats["max_shift"] = max(self.stats["max_shift"], shift / self.size(lam))
         return gap
 
@@ -425,14 +412,10 @@ class Tracker:
             for start in range(0, inside.size, 256):
                 self.store.fetch(inside[start : start + 256], inside)
         self.set_slope(self.problem.slope)
-        state.base[:] = 0.0
         pj.crash(self.setting, state, self.work)
         state.cnt[ej.AGE] = ej.OLD
-        state.num[ej.BIAS] = 0.0
-        self._recompute(lam)
-        state.num[ej.BIAS] = self._best_bias(state.resid)
-        state.resid[:] -= state.num[ej.BIAS]
-        self._absorb()
+        state.num[ej.BIAS] = self._best_bias(self.problem.term(lam) - self._product())
+        self._measure(lam)
         if not self._factorise():
             ej.restart_rhs(self.setting, state)
 
