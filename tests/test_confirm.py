@@ -46,6 +46,7 @@ def point(seed: int, regression: bool, equality: bool):
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_confirmed_is_what_the_whole_certificate_says(seed, error, regression, equality, brief, monkeypatch):
     monkeypatch.setattr(certify, "_BRIEF", brief)
+    monkeypatch.setattr(certify, "_FEW", 0)
     qp, K, beta, exact, rng = point(seed, regression, equality)
     bound = error * rng.random(len(beta)) if seed % 2 else error
     rough = exact + bound * rng.uniform(-1.0, 1.0, len(beta))
@@ -158,6 +159,7 @@ def both(monkeypatch, qp, kernel, seed, beta, intercept, *, best=False, known=No
     kernel_product(qp, whole, beta)
     call = RoughProduct.__call__
     monkeypatch.setattr(certify, "_BRIEF", 0.0)
+    monkeypatch.setattr(certify, "_FEW", 0)
     monkeypatch.setattr(
         RoughProduct, "__call__", lambda self, X, n, rows: asked.append(len(rows)) or call(self, X, n, rows)
     )
@@ -198,6 +200,7 @@ def test_a_wrong_multiplier_or_a_wrong_value_of_a_solver_or_an_estimate_at_a_poi
     known = Residual(qp, K, beta)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(certify, "_BRIEF", 0.0)
+        patch.setattr(certify, "_FEW", 0)
         honest = certificate(qp, K, beta, known=known)
         over = np.flatnonzero(~known.exact)
         assert len(over)

@@ -20,6 +20,7 @@ from svmcore.problem import measures
 
 WORTH_IT = 0.7  # share of the entries from which recomputing them is no cheaper than the whole
 _BRIEF = 3e6  # feature operations that are over before a second product has begun
+_FEW = 192  # so many entries more cost less than to pack the sources once more
 _AT_ONCE = 4096  # points whose product is computed in float32 together
 _MANY_OPEN = 0.5  # float32 is of no use where it leaves more than this share of the first points open
 
@@ -191,8 +192,8 @@ def confirm(known: Residual, most: float = WORTH_IT) -> tuple[float, float] | No
     wanted = free | known.beyond(*known.bounds())
     if np.count_nonzero(wanted) > most * len(beta):
         return None
-    width = K.X.nnz / K.n if is_sparse(K.X) else K.n_features
-    brief = K.function is None and np.count_nonzero(wanted & ~free) * len(known.support) * width <= _BRIEF
+    others, width = np.count_nonzero(wanted & ~free), K.X.nnz / K.n if is_sparse(K.X) else K.n_features
+    brief = K.function is None and (others <= _FEW or others * len(known.support) * width <= _BRIEF)
     if free.any() and not brief:
         known.settle(free)
         wanted = free | known.beyond(*known.bounds())
