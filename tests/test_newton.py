@@ -403,7 +403,8 @@ def test_a_loose_gap_of_a_linear_loss_is_reached_in_its_last_round(C, most):
         machine = _newton.Newton(rows, losses, free=False, squared=False, poll=lambda: False, goal=goal)
         _newton.started(machine)
         enough = _newton.Enough(1e-3)
-        assert _newton.solve(machine, enough.met, lambda m, e=enough: e.met(m.measures()), 400) is Status.CONVERGED
+        found = lambda m, e=enough: e.met(_newton.measured(rows, m.losses, False)[2])  # noqa: E731
+        assert _newton.solve(machine, enough.met, found, 400) is Status.CONVERGED
         steps.append(machine.steps)
     assert steps[0] <= most
     assert steps[0] < steps[1]

@@ -46,7 +46,9 @@ BETTER = 0.5  # a point of a gap above this share of the least is no better: rou
 ROUNDING = 1e-15  # of a residual, as a share of the terms that it is made of
 BALANCED = 1e-9  # share of sum |z| that may be missing in the sum of z, where this has to be zero
 NARROW = 16  # features
-_BLOCK = 1 << 19  # entries of the rows that are copied at a time
+# Entries of the rows that are copied at a time, and the fewest rows. New memory takes longer than what is done with it, and
+# as little as this stays with the process.
+_BLOCK, _LEAST_BLOCK = 1 << 16, 128
 
 
 class DenseFeatures:
@@ -86,7 +88,7 @@ class DenseFeatures:
 
     def add_gram(self, rows: IntArray, by: FloatArray, sign: float, out: FloatArray, poll: Callable[[], bool]) -> None:
         """out += sign X[rows]' diag(by) X[rows], the lower half in Fortran's order. In place: out."""
-        most = max(1, _BLOCK // (self.d + 1))
+        most = max(_LEAST_BLOCK, _BLOCK // (self.d + 1))
         add = self._add_narrow if self.d <= NARROW else self._add_wide
         for first in range(0, len(rows), most):
             chosen, weights = rows[first : first + most], by[first : first + most]
@@ -99,7 +101,7 @@ class DenseFeatures:
         """Rows of few features, whose products take less time than to copy them once more."""
         weighted = part * (sign * by)[:, None]
         out[:-1, :-1] += part.T @ weighted
-        out[-1, :-1] += self.constant * weighted.sum(axis=0)
+        out[-1, :-1] += self.constant * (np.ones(len(part)) @ weighted)
         out[-1, -1] += sign * self.constant**2 * by.sum()
 
     def _add_wide(self, part: FloatArray, by: FloatArray, sign: float, out: FloatArray) -> None:
@@ -251,9 +253,14 @@ class Enough(NamedTuple):
         return bool(found.gap <= self.largest * level and found.violation <= self.violation)
 
 
-def gap_terms(losses: Losses, squared: bool) -> tuple[float, float]:
+def is_open(losses: Losses, squared: bool) -> bool:
+    """Whether a box is infinite that nothing else closes."""
+    return not squared and not (np.isfinite(losses.lower).all() and np.isfinite(losses.upper).all())
+
+
+def gap_terms(losses: Losses, squared: bool, unbounded: bool) -> tuple[float, float]:
     """`measure` of losses; an infinite box that nothing else closes is closed at the running bound max |z| + 1."""
-    if not squared and not (np.isfinite(losses.lower).all() and np.isfinite(losses.upper).all()):
+    if unbounded:
         running = float(np.abs(losses.z).max(initial=0.0)) + 1.0
         lower, upper = np.maximum(losses.lower, -running), np.minimum(losses.upper, running)
         losses = losses._replace(lower=lower, upper=upper)
@@ -278,7 +285,7 @@ def measured(
 def assessed(losses: Losses, sums: FloatArray, f: FloatArray, squared: bool) -> tuple[Losses, Measures]:
     """`measured` where X'z and f = X X'z are known."""
     there = losses._replace(f=f)
-    loss, excess = gap_terms(there, squared)
+    loss, excess = gap_terms(there, squared, is_open(there, squared))
     return there, Measures(0.5 * float(sums @ sums) + loss, excess, violation(there, squared, free=False))
 
 
@@ -306,7 +313,7 @@ class Newton:
         goal: float = 0.0,
     ) -> None:
         self.rows, self.losses, self.free, self.squared, self.poll = rows, losses, free, squared, poll
-        self.goal = goal
+        self.goal, self.unbounded = goal, is_open(losses, squared)
         d = rows.d + 1
         self.ridge = np.ones(d)
         self.ridge[-1] = 0.0 if free else 1.0
@@ -315,7 +322,7 @@ class Newton:
         self.gram = np.zeros(
             (d, d), np.float32 if single else np.float64, order="F"
         )  # of `held` rows, in units of `unit`
-        self.held = np.zeros(rows.n, bool)
+        self.held, self.order = np.zeros(rows.n, bool), np.empty(rows.n, np.int64)
         self.unit = 1.0
         self.weight = losses.stiff.copy()
         self.changes = Surprises(np.empty(rows.n, np.int64), np.empty(rows.n))
@@ -362,7 +369,7 @@ class Newton:
         self._measure()
 
     def _measure(self) -> None:
-        loss, excess = gap_terms(self.losses, self.squared)
+        loss, excess = gap_terms(self.losses, self.squared, self.unbounded)
         self.gradient = self.ridge * self.w - self.sums
         slack = self.gradient if not self.free else self.gradient[:-1]
         self.error = 0.5 * float(slack @ slack)
@@ -395,10 +402,6 @@ class Newton:
         if not self.free:
             return True
         return bool(abs(self.sums[-1]) <= BALANCED * self.rows.constant * float(np.abs(self.losses.z).sum()))
-
-    def measures(self) -> Measures:
-        """How good the machine X'z is, with the dual variables z. For machines whose intercept is not free."""
-        return measured(self.rows, self.losses, self.squared)[2]
 
     # ---- a step ------------------------------------------------------------------------------------------------------
 
@@ -464,17 +467,16 @@ class Newton:
 
     def _direction(self) -> FloatArray | None:
         """Newton's step, by Cholesky's factor."""
-        moving = self.losses.piece != 0
-        if not moving.any():
+        piece = self.losses.piece
+        if not piece.any():
             if self.begun and not self.balanced:
                 return self._shift()
-            moving[:] = not self.begun  # nothing moves yet: a step of least squares
-            self.losses.piece[:] = np.where(moving, loops.FORCED, 0)
+            piece[:] = 0 if self.begun else loops.FORCED  # nothing moves yet: a step of least squares
         self.begun = True
         single = self.gram.dtype == np.float32
         if single and self.steps >= SINGLE_STEPS:
             return self._double()
-        if not self._follow(moving):
+        if not self._follow():
             return None
         matrix = self.gram * self.gram.dtype.type(self.unit)
         diagonal = matrix.ravel(order="K")[:: len(matrix) + 1]
@@ -504,19 +506,20 @@ class Newton:
         self.foreseen = np.zeros_like(self.w)
         return direction
 
-    def _follow(self, moving: Any) -> bool:
+    def _follow(self) -> bool:
         """Bring the Gram matrix to the rows that move now."""
-        came, went = np.flatnonzero(moving & ~self.held), np.flatnonzero(self.held & ~moving)
-        if len(went) and len(came) + len(went) >= np.count_nonzero(moving):
+        n = self.rows.n
+        came, went, moving = loops.changed(self.losses.piece, self.held, self.order)
+        new, old = self.order[:came], self.order[n - went :]
+        if went and came + went >= moving:
             self.gram[:] = 0.0
-            came, went = np.flatnonzero(moving), went[:0]
-        if len(came) == self.rows.n and np.ptp(self.weight) == 0.0:
+            new, old = np.flatnonzero(self.losses.piece), old[:0]
+        if len(new) == n and np.ptp(self.weight) == 0.0:
             self._take_all()
-            came = came[:0]
-        for rows, sign in ((came, 1.0), (went, -1.0)):
+            new = new[:0]
+        for rows, sign in ((new, 1.0), (old, -1.0)):
             if len(rows):
                 self.rows.add_gram(rows, self.weight[rows], sign, self.gram, self.poll)
-        self.held = moving
         return not self.poll()
 
     def _take_all(self) -> None:

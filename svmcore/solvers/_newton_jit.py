@@ -83,6 +83,28 @@ def place(losses):
         )
 
 
+@jit
+def changed(piece, held, rows):
+    """Which rows move that were not held, and which are held that do not: at the front of `rows`, and from its end.
+
+    Returns how many came, how many went, and how many move. In place: held, rows.
+    """
+    n = piece.shape[0]
+    came, went, moving = 0, 0, 0
+    for i in range(n):
+        now = piece[i] != 0
+        moving += np.int64(now)
+        if now != held[i]:
+            held[i] = now
+            if now:
+                rows[came] = i
+                came += 1
+            else:
+                went += 1
+                rows[n - went] = i
+    return came, went, moving
+
+
 @jit(sums=True)
 def slope(losses, df, t):
     """At f + t df: (the sum of z df, how fast it falls with t)."""

@@ -171,10 +171,13 @@ class Steps:
         losses = _newton.losses_from(qp, self.rows.n)
         wanted, asked = self._goals(qp, goal)
         machine = self._machine(losses, bool(qp.diag.any()), wanted, control)
-        status = control.reason() or self._run(machine, wanted, asked, goal.max_iter)
+        status, last = control.reason(), None
+        if status is None:
+            status, last = self._run(machine, wanted, asked, goal.max_iter)
         if status is not Status.CONVERGED:
             machine.take(machine.best)
-        sums, measures = self._measured(machine)
+            last = None
+        sums, measures = last or self._measured(machine)
         end = _end(status, asked, measures) or self._closest
         return None if end is None else [self._found(losses, sums, measures, control.reason() or end, machine.steps)]
 
@@ -210,9 +213,19 @@ class Steps:
             wanted = _newton.Enough(goal.gap * min(max(1.0, bend), LOOSER), VIOLATION * goal.gap, LOOSER * goal.gap)
         return wanted, wanted
 
-    def _run(self, machine: Any, wanted: _newton.Enough, asked: _newton.Enough, most: int) -> Status:
+    def _run(
+        self, machine: Any, wanted: _newton.Enough, asked: _newton.Enough, most: int
+    ) -> tuple[Status, tuple[FloatArray, _newton.Measures] | None]:
+        """How it ended, and what `_measured` said last."""
+        last = None
+
+        def met(newton: _newton.Newton) -> bool:
+            nonlocal last
+            last = self._measured(newton)
+            return wanted.met(last[1])
+
         _newton.started(machine)
-        return _newton.solve(machine, wanted.met, lambda newton: wanted.met(newton.measures()), most)
+        return _newton.solve(machine, wanted.met, met, most), last
 
 
 class FewSteps(Steps):
@@ -258,7 +271,9 @@ class WideSteps(Steps):
     def _own(self) -> Any:
         return self._wide
 
-    def _run(self, machine: Any, wanted: _newton.Enough, asked: _newton.Enough, most: int) -> Status:
+    def _run(
+        self, machine: Any, wanted: _newton.Enough, asked: _newton.Enough, most: int
+    ) -> tuple[Status, tuple[FloatArray, _newton.Measures] | None]:
         """Until it holds over the rows, too. Where it holds over their factors alone, the answer is as good as it gets."""
         self._closest, least, best = None, np.inf, machine.best
 
@@ -274,7 +289,7 @@ class WideSteps(Steps):
         _newton.started(machine)
         status = _newton.solve(machine, wanted.met, met, most)
         machine.best[:] = best
-        return status
+        return status, None
 
 
 class Sweeps(Steps):
