@@ -659,3 +659,21 @@ def test_where_pair_steps_crawl_free_variables_move_together():
         K, small.joined([(formulations.svc(y, np.ones(80), "hinge", True), small.spans_of(qp.point))]), [0.73], 1e-3, 1
     )
     assert shares[0] is not None
+
+
+def test_a_sharp_tolerance_takes_few_more_steps_than_a_rough_one():
+    """With few free variables, which move together; with more of them than there is room for, pair steps reach it alone."""
+    rng = np.random.default_rng(1)
+    X = np.vstack([rng.normal(size=(40, 2)), rng.normal(size=(40, 2)) + 1.0])
+    y = np.repeat([-1.0, 1.0], 40)
+    for width, few in ((0.7, True), (8.0, False)):
+        K = matrix(width * X, KernelKind.RBF)
+        qp = formulations.svc(y, np.full(80, 1.0 if few else 9.0), "hinge", True)
+        steps = []
+        for tol in (1e-3, 1e-11):
+            found = small.at_once(qp, K, np.zeros(80), tol)
+            assert found is not None
+            steps.append(found.n_iter)
+        free = np.count_nonzero((qp.lower < found.beta) & (found.beta < qp.upper))
+        assert (free <= pieces.FACE) == few
+        assert steps[1] < 1.5 * steps[0] or not few
