@@ -14,6 +14,7 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.base.door import reals
 from svmcore.base.frames import frame
 from svmcore.base.html import html_table
+from svmcore.base.threads import one_blas_thread
 from svmcore.cv.folds import Fold
 from svmcore.cv.goals import HINGE
 from svmcore.cv.members import Study, features_of
@@ -394,6 +395,7 @@ class PathCV:
 
     # ---- machines --------------------------------------------------------------------------------------------------
 
+    @one_blas_thread
     def decision_scores(self, C: Any = None) -> FloatArray:
         """Out-of-fold decision values: f(x) of every row by the machine that was not trained on it (default: `best_C`).
 
