@@ -19,6 +19,9 @@ from svmcore.models.decision import Decision
 class Cross:
     """k(x, variable) without the offset, for the rows x of X, which are checked. `data` is the `Data` of a path."""
 
+    few: bool = False
+    """Whether the values of all variables are there, so that nothing is saved by asking for some."""
+
     def __init__(self, data: Any, X: Any) -> None:
         self.data = data
         self.kernel = data.spec.kernel._replace(offset=0.0)

@@ -87,7 +87,7 @@ class Follower:
             last = int(ends[place] if ends[place] > first else ends[place + 1])
         n = int(curve_jit.changing(self.replay, first, last, self.members))
         members = self.members[:n].copy()
-        if 2 * n >= self.new.size:  # a matrix of all is read as it is
+        if self.cross.few and 2 * n >= self.new.size:  # a matrix of all is read as it is
             members = np.arange(self.new.size)
             self.replay.place[:] = members
         most = 2 * int(track.offset[last + 1] - track.offset[first])
