@@ -35,7 +35,7 @@ _PIECE = 1 << 26
 
 
 class Leg(NamedTuple):
-    """The knots `first` to `last`: what moves there, and what all rows have in common."""
+    """The knots `first` to `last`: what moves there, and what all rows have in common. A member is a variable, or a point."""
 
     first: int
     last: int
@@ -54,6 +54,7 @@ class Follower:
         self.bias = path._track.knot[:, 1] + (path._data.form.level if whole else 0.0) * self.at
         self.offset = 0.0 if path._data.equality else path._data.spec.kernel.offset
         self.replay = replay(path)
+        self.twins = path._data.n_groups if path._data.form.twins else 0
         self.done = 0
         self.lam_f = np.empty(self.rows.size)
         self.members, self.new = np.empty(self.replay.beta.size, dtype=np.int64), np.empty(self.replay.beta.size)
@@ -86,16 +87,18 @@ class Follower:
             place = int(np.searchsorted(ends, last, side="right")) - 1
             last = int(ends[place] if ends[place] > first else ends[place + 1])
         n = int(curve_jit.changing(self.replay, first, last, self.members))
-        members = self.members[:n].copy()
-        if self.cross.few and 2 * n >= self.new.size:  # a matrix of all is read as it is
-            members = np.arange(self.new.size)
+        members = variables = self.members[:n].copy()
+        if self.twins:  # both variables of a point have the same kernel values
+            members, self.replay.place[variables] = np.unique(variables % self.twins, return_inverse=True)
+        elif self.cross.few and 2 * n >= self.new.size:  # a matrix of all is read as it is
+            members = variables = np.arange(self.new.size)
             self.replay.place[:] = members
         most = 2 * int(track.offset[last + 1] - track.offset[first])
         most += int(track.knot_events[last] - track.knot_events[first])
         moves = curve_jit.Moves(
             np.empty(last - first + 1, dtype=np.int64), np.empty(most, dtype=np.int64), np.empty(most)
         )
-        many = int(curve_jit.play(self.replay, first, last, members, self.new, moves))
+        many = int(curve_jit.play(self.replay, first, last, variables, self.new, moves))
         level = self.bias[first : last + 1]
         if self.offset:
             level = level + self.offset * np.concatenate([[0.0], np.cumsum(moves.by[:many])])[moves.begin]
@@ -147,9 +150,9 @@ def dense(moves: curve_jit.Moves, width: int) -> FloatArray:
     many, stretches = int(moves.begin[-1]), moves.begin.size - 1
     if many * _SPARSE <= stretches * width:
         return np.empty((0, 0))
-    out = np.zeros((stretches, width))
-    out[np.repeat(np.arange(stretches), np.diff(moves.begin)), moves.member[:many]] = moves.by[:many]
-    return out
+    place = np.repeat(width * np.arange(stretches), np.diff(moves.begin)) + moves.member[:many]
+    out: FloatArray = np.bincount(place, moves.by[:many], stretches * width).astype(np.float64, copy=False)
+    return out.reshape(stretches, width)
 
 
 def ways_of(leg: Leg) -> FloatArray:
