@@ -148,25 +148,28 @@ def length(losses, df, first, second):
 @jit
 def go(losses, df, t, changes):
     """f += t df. Returns how many rows changed pieces. In place: losses, changes."""
-    count = 0
-    for i in range(df.shape[0]):
+    n = df.shape[0]
+    for i in range(n):
         before, piece, s = losses.z[i], losses.piece[i], losses.stiff[i]
-        losses.f[i] += t * df[i]
-        pull = losses.centre[i] + s * (losses.target[i] - losses.f[i])
-        tube = s * losses.half[i]
+        f = losses.f[i] + t * df[i]
+        losses.f[i] = f
+        pull = losses.centre[i] + s * (losses.target[i] - f)
+        tube, by = s * losses.half[i], t * s * df[i]
         over, under = pull - tube, pull + tube
         upper, lower = losses.upper[i], losses.lower[i]
         now = np.int8((over > 0.0) & (over <= upper)) - np.int8((under < 0.0) & (under >= lower))
+        after = min(max(over, 0.0), upper) + max(min(under, 0.0), lower)
+        follows = (now != 0) & (
+            now == piece
+        )  # z is not from f then, whose rounding counts as often as the loss is stiff
         losses.piece[i] = now
-        if now != 0 and now == piece:  # not from f, whose rounding counts as often as the loss is stiff
-            losses.z[i] = min(max(before - t * s * df[i], lower), upper)
-        else:
-            after = min(max(over, 0.0), upper) + max(min(under, 0.0), lower)
-            by = after - before + (t * s * df[i] if piece != 0 else 0.0)
-            losses.z[i] = after
-            changes.rows[count] = i
-            changes.by[count] = by
-            count += 1 if by != 0.0 else 0
+        losses.z[i] = min(max(before - by, lower), upper) if follows else after
+        changes.by[i] = 0.0 if follows else after - before + (by if piece != 0 else 0.0)
+    count = 0
+    for i in range(n):
+        by = changes.by[i]
+        changes.rows[count], changes.by[count] = i, by
+        count += 1 if by != 0.0 else 0
     return count
 
 
@@ -174,29 +177,23 @@ def go(losses, df, t, changes):
 def measure(losses, squared):
     """(The losses themselves at f, and by how much they and their conjugates at z exceed the products).
 
-    No term of either is negative. With |w - X'z|^2 / 2 the second sum is the duality gap.
+    No term of either is negative. With |w - X'z|^2 / 2 the second sum is the duality gap. Bounds of a loss that is not
+    squared are finite.
     """
     loss, excess = 0.0, 0.0
     for i in range(losses.f.shape[0]):
-        u, half, z = losses.target[i] - losses.f[i], losses.half[i], losses.z[i]
+        u, half, z, s = losses.target[i] - losses.f[i], losses.half[i], losses.z[i], losses.stiff[i]
         upper, lower = losses.upper[i], losses.lower[i]
         above, below = max(u - half, 0.0), min(u + half, 0.0)
         up, down = max(z, 0.0), min(z, 0.0)
         excess += up * max(half - u, 0.0) - down * max(half + u, 0.0)
         if squared:
-            s = losses.stiff[i]
             force = s * ((above if upper > 0.0 else 0.0) + (below if lower < 0.0 else 0.0))
             loss += 0.5 * force * force / s
-            excess += (
-                0.5 * (force - z) * (force - z) + min(force * z, 0.0)
-            ) / s  # of opposite signs they have no product
+            excess += 0.5 * (force - z) * (force - z) / s
         else:
-            if above > 0.0:  # which a bound may not be, where it is infinite
-                loss += upper * above
-                excess += (upper - up) * above
-            if below < 0.0:
-                loss += lower * below
-                excess += (lower - down) * below
+            loss += upper * above + lower * below
+            excess += (upper - up) * above + (lower - down) * below
     return loss, excess
 
 
