@@ -61,7 +61,12 @@ class Fitted:
         self.found = found
         self.sparse = sparse
         self._codes = codes
-        self.objects = None if points is None else taken(points, self.support)
+        self._points = points
+
+    @cached_property
+    def objects(self) -> Any:
+        """The objects behind the support vectors, when somebody first asks for them."""
+        return None if self._points is None else taken(self._points, self.support)
 
     def plain(self) -> dict[str, Any]:
         """All of it as arrays, numbers and strings, but for the objects of a kernel function."""

@@ -81,10 +81,12 @@ class Machine(Estimator):
         """Keep what was found, with the rows for later changes."""
         sparse = is_sparse(data.X) and not callable(self.kernel)
         moved = isinstance(self.kernel, str) and self.kernel == "linear" and not (sparse or self._linear)
-        outside = callable(self.kernel) or moved
-        objects = data.X if outside else None  # linear machines may have moved theirs to their mean
-        self._fitted = Fitted(found, None if data.classes is None else data.y, objects, sparse)
         self._rows = self._kept(found, data)
+        # Linear machines may have moved theirs to their mean. Objects of a kernel function may have no copy.
+        objects = data.X if callable(self.kernel) else self._rows.X if moved else None
+        self._fitted = Fitted(found, None if data.classes is None else data.y, objects, sparse)
+        if callable(self.kernel):
+            self._fitted.objects  # noqa: B018  (takes them now)
         if data.classes is not None:
             self.classes_ = data.classes
 
