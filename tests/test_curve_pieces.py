@@ -129,6 +129,17 @@ def test_rows_are_followed_to_every_knot(seed):
     np.testing.assert_allclose(out, lam_f, rtol=0.0, atol=1e-13 * np.abs(lam_f).max())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_ways_add_up_moves(seed):
+    rng = np.random.default_rng(seed)
+    steps = np.where(rng.random((7, 5)) < 0.5, rng.normal(size=(7, 5)), 0.0)
+    moves, out = moves_of(steps), np.full((7, 5), np.nan)
+    moves.begin[-1] -= 1  # one move fewer than there is room for
+    steps[6, np.flatnonzero(steps[6])[-1:]] = 0.0
+    curve_jit.add_up(moves, out)
+    np.testing.assert_array_equal(out, np.cumsum(steps, axis=0))
+
+
 def tile_for(K: np.ndarray) -> np.ndarray:
     """Scratch for kernel values and two rows more."""
     return np.full((K.shape[1] + 2, curve_jit.TILE), np.nan)

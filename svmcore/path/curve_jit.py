@@ -206,6 +206,16 @@ def join(moves, ends, total, out):
         out.begin[c + 1] = n
 
 
+@jit
+def add_up(moves, out):
+    """Write how far each member has moved after each stretch, a row for each. In place: out."""
+    for k in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[k, j] = out[k - 1, j] if k > 0 else 0.0
+        for e in range(moves.begin[k], moves.begin[k + 1]):
+            out[k, moves.member[e]] += moves.by[e]
+
+
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 

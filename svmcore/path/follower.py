@@ -145,11 +145,16 @@ class Follower:
         return out
 
 
+def is_dense(moves: curve_jit.Moves, width: int) -> bool:
+    """Whether so many members move that a matrix of moves is faster than sparse passes."""
+    return int(moves.begin[-1]) * _SPARSE > (moves.begin.size - 1) * width
+
+
 def dense(moves: curve_jit.Moves, width: int) -> FloatArray:
-    """Moves as a matrix with a row for each stretch. It is empty where so few members move that sparse passes are faster."""
-    many, stretches = int(moves.begin[-1]), moves.begin.size - 1
-    if many * _SPARSE <= stretches * width:
+    """Moves as a matrix with a row for each stretch. It is empty where sparse passes are faster."""
+    if not is_dense(moves, width):
         return np.empty((0, 0))
+    many, stretches = int(moves.begin[-1]), moves.begin.size - 1
     place = np.repeat(width * np.arange(stretches), np.diff(moves.begin)) + moves.member[:many]
     out: FloatArray = np.bincount(place, moves.by[:many], stretches * width).astype(np.float64, copy=False)
     return out.reshape(stretches, width)
@@ -157,8 +162,11 @@ def dense(moves: curve_jit.Moves, width: int) -> FloatArray:
 
 def ways_of(leg: Leg) -> FloatArray:
     """How far each member has moved at each knot but the first. It is empty where sparse passes are faster."""
-    steps = dense(leg.moves, leg.members.size)
-    return np.cumsum(steps, axis=0, out=steps) if steps.size else steps
+    if not is_dense(leg.moves, leg.members.size):
+        return np.empty((0, 0))
+    out = np.empty((leg.moves.begin.size - 1, leg.members.size))
+    curve_jit.add_up(leg.moves, out)
+    return out
 
 
 def values_at_knots(path: Any, cross: Cross, rows: IntArray | None = None) -> Iterator[tuple[FloatArray, FloatArray]]:

@@ -36,7 +36,8 @@ class LossRows(NamedTuple):
         """The mean loss of residuals target - f, one per row of `residual`."""
         if self.squared:
             return np.asarray(residual**2 @ self.share)
-        return np.asarray(np.where(residual > 0.0, self.above * residual, -self.below * residual) @ self.share)
+        over, under = np.maximum(residual, 0.0), np.minimum(residual, 0.0)
+        return np.asarray(over @ (self.above * self.share) - under @ (self.below * self.share))
 
     def part(self, start: int, stop: int) -> LossRows:
         """The losses of some rows, counted from `start`."""
