@@ -14,6 +14,7 @@ from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind
 from svmcore.base.threads import split
 from svmcore.kernel.points import Real, packed_weights, rows_of
 from svmcore.kernel.products import NEAR, NEAR_FEATURES, needs_pairs, shape_of
+from svmcore.kernel.spare import lent
 from svmcore.kernel.table import facts_of
 from svmcore.simd import loops, vector
 
@@ -22,7 +23,7 @@ SUMMED = 9.0  # roundings of a term by its coefficient, and by the sum over the 
 _TINY = 1e-37  # less than this is lost of a kernel value where float32 underflows
 SLACK = 1.01  # terms of second order are left out of the bounds
 _WIDER, _FAR = 1.05, 1e3  # the same of small kernel values, where no norm is above _FAR
-_PANELS = 8  # 64 targets each: so many at a time
+_PANELS = 16  # 64 targets each: so many at a time
 _SOURCE_BYTES = 1 << 20  # so many bytes of sources stay in a cache while the targets pass by
 
 
@@ -134,7 +135,7 @@ class RoughProduct:
     def _packed(self, X: FloatArray, rows: IntArray) -> tuple[Real, FloatArray]:
         """Panels in single precision, in units of the kernel, with the squares where these are wanted, and the sizes."""
         count = -(-len(rows) // LANES)
-        panels = np.empty((count, self.width + self.wide, LANES), np.float32)
+        panels = lent("targets", (count, self.width + self.wide, LANES), np.float32)
         squares = np.empty(count * LANES)
         loops.pack_single(X, rows, self.centre, self.factor, 0, count, panels, squares)
         if self.kernel.kind == KernelKind.LAPLACIAN:

@@ -20,6 +20,7 @@ from svmcore.problem import measures
 
 WORTH_IT = 0.7  # share of the entries from which recomputing them is no cheaper than the whole
 _BRIEF = 3e6  # feature operations that are over before a second product has begun
+_LONG = 5.0  # times that: what float32 passes over saves more than it costs to ask
 _FEW = 192  # so many entries more cost less than to pack the sources once more
 _AT_ONCE = 4096  # points whose product is computed in float32 together
 _MANY_OPEN = 0.5  # float32 is of no use where it leaves more than this share of the first points open
@@ -218,7 +219,8 @@ def _what_matters(known: Residual, intercept: float | None, *, best: bool) -> tu
         )
 
     passes = K.dense and RoughProduct.serves(K.kernel, K.n_features, len(known.support))
-    if passes and K.n * len(known.support) * K.n_features > _BRIEF and not K.remembers(known.support, known.coef):
+    work = K.n * len(known.support) * K.n_features
+    if passes and work > _LONG * _BRIEF and not K.remembers(known.support, known.coef):
         known.settle(matters)
         known.guess(bias())
         more = known.beyond(*known.bounds())
