@@ -537,7 +537,7 @@ class Newton:
 
 
 def solve(newton: Newton, near: Callable[[Newton], bool], met: Callable[[Newton], bool], most: int) -> Status:
-    """Steps until `near` holds, also after sums that are made anew from the data, and then `met`, which may cost more."""
+    """Steps until `near` holds, and then `met`, which may cost more: it believes no running sum."""
     least, lowest, since, rounds = np.inf, np.inf, 0, 0
 
     def ready() -> bool:
@@ -545,10 +545,10 @@ def solve(newton: Newton, near: Callable[[Newton], bool], met: Callable[[Newton]
 
     while True:
         if ready():
+            if met(newton):
+                return Status.CONVERGED
             if newton.running:
                 newton.renew()
-            if ready() and met(newton):
-                return Status.CONVERGED
         if newton.rounds > rounds:
             least, lowest, since, rounds = np.inf, np.inf, newton.steps, newton.rounds
         if newton.gap < least or newton.primal < (1.0 - LOWER) * lowest:

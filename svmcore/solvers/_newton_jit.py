@@ -209,14 +209,11 @@ def residuals(losses, squared):
         up, down = max(losses.z[i], 0.0), min(losses.z[i], 0.0)
         give = 1.0 / losses.stiff[i] if squared else 0.0
         u = losses.target[i] - losses.f[i]
-        if upper > 0.0:
-            over = u - half - give * up
-            top = max(top, over) if up < upper else top
-            bottom = min(bottom, over) if up > 0.0 else bottom
-        if lower < 0.0:
-            under = u + half - give * down
-            top = max(top, under) if down < 0.0 else top
-            bottom = min(bottom, under) if down > lower else bottom
+        over, under = u - half - give * up, u + half - give * down
+        top = max(top, over if (upper > 0.0) & (up < upper) else -np.inf)
+        top = max(top, under if down < 0.0 else -np.inf)
+        bottom = min(bottom, over if up > 0.0 else np.inf)
+        bottom = min(bottom, under if (lower < 0.0) & (down > lower) else np.inf)
     return top, bottom
 
 

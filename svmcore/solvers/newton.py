@@ -63,7 +63,10 @@ def run(task: SolverTask) -> Raw:
     def met(newton: Newton) -> bool:
         beta = point(newton.losses.z)
         residuals[:] = [fresh_residual(qp, K, beta)]
-        return stopping == "objective" or criterion.met(qp, beta, residuals[0])
+        if stopping == "objective":
+            newton.renew()
+            return near(newton)
+        return criterion.met(qp, beta, residuals[0])
 
     _begin(newton, qp, K, start)
     watch.machine = newton
