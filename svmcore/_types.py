@@ -96,7 +96,8 @@ class DualQP(NamedTuple):
     @property
     def infinite(self) -> bool:
         """Whether a variable has an infinite bound."""
-        return math.isinf(self.lower.min(initial=0.0)) or math.isinf(self.upper.max(initial=0.0))
+        least, most = np.minimum.reduce(self.lower, initial=0.0), np.maximum.reduce(self.upper, initial=0.0)
+        return math.isinf(least) or math.isinf(most)
 
     @property
     def open_box(self) -> bool:

@@ -142,6 +142,11 @@ class OverMatrix:
             with one_blas_thread:
                 self.gram = gram_of(K)
 
+    @functools.cached_property
+    def mass(self) -> list[float]:
+        """The weight of each class."""
+        return np.add.reduceat(self.weights, self.edges[:-1]).tolist()  # type: ignore[no-any-return]
+
     def machines(
         self, which: Division, costs: list[Any], nus: list[Any], control: Control
     ) -> list[Pending | Solution | None]:
@@ -207,7 +212,7 @@ class OverMatrix:
     ) -> Pending:
         said, X, rows = None, self.X, self.order[point]
         if nu is not None:
-            mass = C * float(self.weights[point].sum())
+            mass = C * sum(self.mass[c] for c in part.minus + part.plus)
             said = out_of_reach(nu, float(np.abs(found.beta).sum()) / mass, C)
         own = None if X is None else (X, point)
         how = self.study, part, Terms(C, "hinge", nu=nu), self.run, "small", rows, found, seconds, own
