@@ -27,7 +27,7 @@ from svmcore.kernel.table import facts_of
 from svmcore.path.data import budget_of, kernel_from, kernel_of, keys_of, merged, oracle_of, snapped
 from svmcore.path.elbow_jit import LOST
 from svmcore.path.headway import STALLED
-from svmcore.path.measure import check_path, lost_share, null_dim_is_zero, null_dim_of_duplicates
+from svmcore.path.measure import check_path, lost_share, null_dim_is_zero
 from svmcore.path.middle import centred
 from svmcore.path.one_class import OneClassPath
 from svmcore.path.problem import BoxPath, Data, unit_of, variables_of
@@ -444,8 +444,7 @@ def _checked(path: Path, store: RowStore, way: Way, control: Control) -> dict[st
         found = check_path(path, store, go_on, most=some, null=margins)
     share = lost_share(path)  # where it is more than rounding, the gap does not see it
     gap = max(path.stats["max_gap"], found.relative_gap, share if share > LOST else 0.0)
-    null_dim = max(found.null_dim, null_dim_of_duplicates(path))
-    return {"max_gap": gap, "null_dim_max": null_dim, "null_dim_exact": zero or found.complete}
+    return {"max_gap": gap, "null_dim_max": found.null_dim, "null_dim_exact": zero or found.complete}
 
 
 def _where(path: Path) -> str:

@@ -194,19 +194,21 @@ class Checked(NamedTuple):
 
 def check_path(
     path: Any, store: RowStore | None = None, go_on: GoOn = _always, *, most: int | None = None,
-    null: int | None = None, sure: bool = False,
+    null: int | None = None, sure: bool = False, knots: bool = True,
 ) -> Checked:  # fmt: skip
     """Measure `path`, a `Path`, at all of its stretches or at most `most` of them.
 
     Its null dimension is that of each margin half way between two knots, or of at most `null` margins in a group. When
-    `go_on()` says no, the answer is about the places reached. With `sure` a few places are measured whatever it says.
+    `go_on()` says no, the answer is about the places reached. With `sure` a few places are measured whatever it says. Without
+    `knots` these are the middles alone.
     """
     source = Source(path, store)
     starts = stretches(path, most)
-    worst = Checked(-np.inf, -np.inf, path._value_of(float(path._track.knot[0, 0])), 0)
+    first = path._value_of(float(path._track.knot[0, 0]))
+    worst = Checked(-np.inf, -np.inf, first, null_dim_of_duplicates(path))
     few = _spread(starts, _FIRST_STRETCHES)
     for some, allowed in ((few, _always), (np.setdiff1d(starts, few), go_on)) if sure else ((starts, go_on),):
-        for point, middle in _places(path, some):
+        for point, middle in _places(path, some, knots=knots):
             product = _products(source, point, allowed)
             if product is None:
                 return worst
@@ -215,18 +217,6 @@ def check_path(
             margins = [] if null == 0 else _margins(path, point, found.residual, middle)[:null]
             worst = worst._replace(null_dim=_null_dim(path, source, margins, worst.null_dim, allowed))
     return worst._replace(complete=null is None and starts.size == path._track.knot.shape[0] and go_on())
-
-
-def null_dim(path: Any, go_on: GoOn) -> tuple[int, bool]:
-    """The largest null dimension in the middles of all stretches, and whether all of them were looked at."""
-    source, largest = Source(path), null_dim_of_duplicates(path)
-    for point, middle in _places(path, stretches(path), knots=False):
-        product = _products(source, point, go_on)
-        if product is None:
-            return largest, False
-        margins = _margins(path, point, _terms(path, point) - product - point.bias[:, None], middle)
-        largest = _null_dim(path, source, margins, largest, go_on)
-    return largest, go_on()
 
 
 def stretches(path: Any, most: int | None = None) -> IntArray:

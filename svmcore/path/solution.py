@@ -76,16 +76,16 @@ def null_dim_of(path: Path, control: Control) -> int:
     if ours and stats["null_dim_exact"]:
         return int(stats["null_dim_max"])
     with control:
-        found, complete = measure.null_dim(path, lambda: control.reason() is None)
-    if not complete:
+        looked = measure.check_path(path, go_on=lambda: control.reason() is None, knots=False)
+    if not looked.complete:
         warn(
             "null_dim_max ended early: there are stretches that it has not looked at. Remedy: a larger time_limit.",
             ConvergenceWarning,
         )
-    if ours:  # the published modes keep the null dimension of their own elbows
-        found = max(found, int(stats["null_dim_max"]))
-        stats |= {"null_dim_max": found, "null_dim_exact": complete}
-    return found
+    if not ours:  # the published modes keep the null dimension of their own elbows
+        return looked.null_dim
+    stats |= {"null_dim_max": max(looked.null_dim, int(stats["null_dim_max"])), "null_dim_exact": looked.complete}
+    return int(stats["null_dim_max"])
 
 
 def solution_at(path: Path, C: float) -> Solution:
