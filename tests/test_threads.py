@@ -16,6 +16,7 @@ from checkouts import ROOT, finish, start
 from scipy.sparse import csr_matrix
 
 import svmcore
+from svmcore.base import threads as _threads
 
 THREADS, FITS = 8, 50
 
@@ -98,6 +99,7 @@ import sys, threading
 sys.setswitchinterval(1e-5)
 import numpy as np
 import svmcore
+from svmcore.base import threads as _threads
 X = np.random.default_rng(0).standard_normal((60, 3))
 y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
 together, found = threading.Barrier(4), []
@@ -115,3 +117,41 @@ print(len(found), len(set(found)))
 @pytest.mark.compiled
 def test_threads_may_be_the_first_to_compile(tmp_path):
     assert finish(start(FIRST, ROOT, tmp_path)) == "4 1\n"
+
+
+@pytest.mark.parametrize("cut", [_threads.split, _threads.split_falling])
+@pytest.mark.parametrize("work", [1e9, _threads.WORTH_A_THREAD, np.inf])
+@pytest.mark.parametrize("count", [0, 1, 5, 100])
+def test_ranges_are_taken_once_each_though_every_other_thread_is_busy(cut, count, work):
+    pool, busy, go = (
+        _threads._shared_pool(),
+        threading.Barrier(_threads._shared_pool()._max_workers + 1),
+        threading.Event(),
+    )
+
+    def blocked():
+        busy.wait(60)
+        go.wait(60)
+
+    others = [pool.submit(blocked) for _ in range(pool._max_workers)]
+    busy.wait(60)
+    taken = []
+    try:
+        cut(lambda first, last: taken.extend(range(first, last)), count, work, 3)
+    finally:
+        go.set()
+    for other in others:
+        other.result()
+    assert taken == list(range(count))
+
+
+def test_an_error_in_a_range_ends_the_others():
+    begun = []
+
+    def run(first, last):
+        begun.append(first)
+        raise ValueError(first)
+
+    with pytest.raises(ValueError, match=r"^\d+$"):
+        _threads.split(run, 100, 1e12, 2)
+    assert len(begun) <= 2

@@ -7,8 +7,10 @@ concurrently in several threads can share the pool.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
+import itertools
 import math
 import os
 import threading
@@ -21,6 +23,9 @@ import scipy
 
 WORTH_A_THREAD = float(1 << 24)
 """Feature operations (multiplications, say) that take about half a millisecond."""
+
+_MOST = 3
+"""Long work is cut into so many more ranges for each thread."""
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -45,32 +50,53 @@ def _shared_pool() -> ThreadPoolExecutor:
 
 
 def split(run: Callable[[int, int], None], count: int, work: float, n_threads: int) -> None:
-    """run(first, last) over 0..count, cut into one range per thread when `work` is worth it."""
+    """run(first, last) over 0..count, cut into ranges for several threads when `work` is worth it."""
     if n_threads < 2 or work < WORTH_A_THREAD:
         run(0, count)
         return
-    _share(run, [count * i // n_threads for i in range(n_threads + 1)], work)
+    pieces = _pieces(work, n_threads)
+    _share(run, [count * i // pieces for i in range(pieces + 1)], n_threads)
 
 
 def split_falling(run: Callable[[int, int], None], count: int, work: float, n_threads: int) -> None:
     """`split` of work that falls to nothing from the first to the last, as along the columns of a lower triangle."""
-    _share(run, [round(count * (1.0 - math.sqrt(1.0 - i / n_threads))) for i in range(n_threads + 1)], work)
-
-
-def _share(run: Callable[[int, int], None], edges: list[int], work: float) -> None:
-    """run(first, last) between the edges: each range in a thread when `work` is worth it, else all of it in this one."""
-    edges = sorted(set(edges))
-    parts = len(edges) - 1
-    if parts < 2 or work < WORTH_A_THREAD:
-        run(0, edges[-1])
+    if n_threads < 2 or work < WORTH_A_THREAD:
+        run(0, count)
         return
+    pieces = _pieces(work, n_threads)
+    _share(run, [round(count * (1.0 - math.sqrt(1.0 - i / pieces))) for i in range(pieces + 1)], n_threads)
+
+
+def _pieces(work: float, n_threads: int) -> int:
+    """How many ranges the work is cut into: one for each thread, and more where it is long."""
+    return n_threads * sum(work >= 4.0 * more * WORTH_A_THREAD for more in range(_MOST + 1))
+
+
+def _share(run: Callable[[int, int], None], edges: list[int], n_threads: int) -> None:
+    """run(first, last) between the edges. Each thread takes the next range when it is done with its last one.
+
+    So nobody waits for a thread that has not begun, on a machine that is busy with other things.
+    """
+    edges = sorted(set(edges))
+    ranges = collections.deque(itertools.pairwise(edges))
+
+    def take() -> None:
+        while True:
+            try:
+                first, last = ranges.popleft()
+            except IndexError:
+                return
+            run(first, last)
+
     pool = _shared_pool()
-    others = [pool.submit(run, edges[i], edges[i + 1]) for i in range(1, parts)]
+    others = [pool.submit(take) for _ in range(min(n_threads, len(ranges)) - 1)]
     try:
-        run(0, edges[1])
+        take()
     finally:
+        ranges.clear()
         for other in others:
-            other.result()
+            if not other.cancel():
+                other.result()
 
 
 class _Blas(contextlib.ContextDecorator):
