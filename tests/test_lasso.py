@@ -221,3 +221,31 @@ def test_whoever_asks_to_stop_is_heard():
     X, y, costs = problem(0, 20)
     machine = _lasso.Lasso(_lasso.RowsAndColumns(X, 1.0), y, costs, lambda: True)
     assert _lasso.solve(machine, 1e-12, 100) is Status.INTERRUPTED
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("support", [[0, 2, 5], [1, 3, 4, 6], [6]])
+def test_the_matrix_of_some_columns_is_that_of_their_products(support, kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 6)) * (rng.random((30, 6)) < 0.5)
+    design = _lasso.RowsAndColumns(rows_of(X, kind), 1.5)  # its last column is the constant
+    table = np.zeros((30, _lasso.loops.WIDTH))
+    table[::2, _lasso.loops.BEND] = rng.uniform(1.0, 2.0, 15)
+    Z = np.column_stack([X, np.full(30, 1.5)])[:, support]
+    found = design.gram(np.array(support), table)
+    assert np.allclose(np.tril(found), np.tril(Z.T @ (table[:, _lasso.loops.BEND][:, None] * Z)), rtol=1e-13)
+
+
+def test_weights_that_would_change_their_signs_become_zero_one_after_the_other():
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        k = int(rng.integers(1, 8))
+        root = rng.normal(size=(k + 3, k))
+        gram, here = root.T @ root, rng.normal(size=k)
+        slope = rng.normal(size=k) * 3.0
+        there = _lasso._best_of_signs(gram.copy(order="F"), slope.copy(), here)
+        assert (there * here >= 0.0).all()
+        step, left = there - here, there != 0.0
+        rest = slope - gram @ step  # what still pulls at the weights that are left
+        assert np.abs(rest[left]).max(initial=0.0) <= 1e-7 * np.abs(slope).max()
+        assert slope @ step - 0.5 * step @ gram @ step >= -1e-9  # it is no worse than before
