@@ -80,8 +80,10 @@ HOMES = {
     "path.curve_jit": BASE | {"simd.loops", "simd.sums"},
     "path.middle_jit": BASE | {"path.curve_jit"},
     "path.published_jit": ELBOW,
-    "path.window_jit": ELBOW,
-    "path.stretch_jit": ELBOW | {"_path_jit", "path.window_jit"},
+    "path.products_jit": BASE | {"simd.vector", "simd.sums"},
+    "path.window_jit": ELBOW | {"path.products_jit"},
+    "path.crash_jit": ELBOW | {"_path_jit"},
+    "path.stretch_jit": ELBOW | {"_path_jit", "path.products_jit", "path.window_jit"},
 }
 
 # Arrows point down: no module imports one of a higher layer. Every module is in a layer, by its own name, by its folder's,

@@ -9,6 +9,7 @@ import pytest
 from small_paths import boxes_met, check, check_factor, options, plane, refit, scene, sides_told
 
 from svmcore import _path_jit as pj
+from svmcore.path import crash_jit
 from svmcore.path import elbow_jit as ej
 from svmcore.path.log_jit import EVENTS, KNOTS
 
@@ -325,7 +326,7 @@ def test_a_start_has_an_independent_elbow_and_the_same_residuals(seed, equality)
     Kb, total = at.K @ S.beta, S.beta.sum()
     S.side[:] = ej.LOW
     S.cnt[[ej.N_ELBOW, ej.N_ELBOW_MAX]] = 11, 0
-    pj.crash(at.P, S, at.W)
+    crash_jit.crash(at.P, S, at.W)
     assert at.K @ S.beta == pytest.approx(Kb, abs=1e-11)
     assert not equality or S.beta.sum() == pytest.approx(total, abs=1e-12)
     assert (S.beta >= S.lower).all()
@@ -347,7 +348,7 @@ def test_a_start_is_taken_into_its_boxes_and_to_bounds_that_are_near():
     S.beta[:6] = np.nan, lower[1] - 1.0, upper[2] + 1.0, *(lower + 0.009 * width)[3:5], upper[5] - 0.009 * width[5]
     S.beta[6] = lower[6] + 0.011 * width[6]
     expected = [0.0, lower[1], upper[2], lower[3], lower[4], upper[5], S.beta[6], *S.beta[7:]]
-    pj.seat(S, lower, upper, 0.01)
+    crash_jit.seat(S, lower, upper, 0.01)
     assert S.beta.tolist() == expected
     assert (S.lower.tolist(), S.upper.tolist()) == (lower.tolist(), upper.tolist())
 
@@ -356,7 +357,7 @@ def test_a_start_sees_values_beyond_their_boxes():
     at = scene(0, m=0, elbow=np.array([], np.int64))
     S = at.S
     S.beta[0], S.beta[1], S.beta[2] = S.lower[0] - 1.0, S.upper[1] + 1.0, 0.5 * (S.lower[2] + S.upper[2])
-    pj.crash(at.P, S, at.W)
+    crash_jit.crash(at.P, S, at.W)
     assert S.side[:3].tolist() == [ej.LOW, ej.UP, ej.ELBOW]
     assert at.elbow.tolist() == [2]
 
@@ -379,7 +380,7 @@ def test_a_dependent_value_takes_the_shorter_way_out(seed, equality, unit):
     beta[i] += sign * box[0]
     beta[on] -= sign * box[0] * x
     S.resid[i] = 0.5
-    pj.crash_point(at.P, S, at.W, i)
+    crash_jit.crash_point(at.P, S, at.W, i)
     assert S.beta == pytest.approx(beta, abs=1e-12)
     check_factor(at)
     if box[2] < 0:
@@ -407,7 +408,7 @@ def test_a_value_that_hardly_moves_may_leave_all_the_same(share, sign):
         refit(at)
         if start:
             S.beta[2], S.side[2] = 0.5 * (S.lower[2] + S.upper[2]), ej.ELBOW
-            pj.crash_point(at.P, S, at.W, 2)
+            crash_jit.crash_point(at.P, S, at.W, 2)
         else:
             assert pj.event(at.P, S, at.W, at.L, 2, -1, 0.0, options(at)) == ej.DONE
         assert at.elbow.tolist() == [1, 2]
@@ -423,7 +424,7 @@ def test_a_start_keeps_a_value_that_only_nearly_depends(seed, equality, distance
     S = at.S
     S.side[i], S.beta[i] = ej.ELBOW, 0.5 * (S.lower[i] + S.upper[i])
     beta = S.beta.copy()
-    pj.crash_point(at.P, S, at.W, i)
+    crash_jit.crash_point(at.P, S, at.W, i)
     assert at.elbow.tolist() == [5, 3, 9, 7]
     assert np.array_equal(S.beta, beta)
     whole = at.P.diagonal[i] + at.P.bump

@@ -8,6 +8,7 @@ from small_paths import windowed
 
 import svmcore
 from svmcore.path import elbow_jit as ej
+from svmcore.path import products_jit
 from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
 from svmcore.path.window import new_stretch, new_window
@@ -117,12 +118,12 @@ def test_products_read_together_are_those_read_alone(n):
     lower = np.tril(A[:n, :n])
     expected = B[:, :n] @ (lower + np.tril(lower, -1).T)
     chosen = np.array([4, 0, 2])
-    wj.several_products(A, n, B, X, chosen, 3)
+    products_jit.several_products(A, n, B, X, chosen, 3)
     assert X[chosen][:, :n] == pytest.approx(expected, abs=1e-11)
     assert np.isnan(X[[1, 3]]).all()
     assert np.isnan(X[:, n:]).all()
     x = np.empty(n + 3)
-    wj.symmetric_product(A, n, B[1], x)
+    products_jit.symmetric_product(A, n, B[1], x)
     assert x[:n] == pytest.approx(expected[1], abs=1e-11)
 
 

@@ -7,6 +7,7 @@ import pytest
 from small_paths import Windowed, refit, sides_told, windowed
 
 from svmcore.path import elbow_jit as ej
+from svmcore.path import products_jit
 from svmcore.path import window_jit as wj
 from svmcore.path.log_jit import EVENTS, KNOTS, VALUES
 from svmcore.simd.vector import BIG
@@ -31,7 +32,7 @@ def test_a_product_of_some_rows_and_columns(rows, columns):
     rng = np.random.default_rng(rows)
     K, d, out = np.full((12, 7), np.nan), np.full(7, np.nan), np.full(12, 9.0)
     K[:rows, :columns], d[:columns] = rng.normal(size=(rows, columns)), rng.normal(size=columns)
-    wj.product(K, rows, d, columns, out)
+    products_jit.product(K, rows, d, columns, out)
     assert out[:rows] == pytest.approx(K[:rows, :columns] @ d[:columns], abs=1e-14)
     assert (out[rows:] == 9.0).all()
 
@@ -43,7 +44,7 @@ def test_a_product_with_a_lower_triangle(n):
     whole = rng.normal(size=(n, n))
     whole += whole.T
     A[:n, :n] = np.where(np.tri(n) > 0, whole, np.nan)
-    wj.symmetric_product(A, n, b, x)
+    products_jit.symmetric_product(A, n, b, x)
     assert x[:n] == pytest.approx(whole @ b[:n], abs=1e-13)
     assert (x[n:] == 9.0).all()
 
@@ -56,7 +57,7 @@ def test_a_tile_of_the_lower_triangle(top, bottom, left, right):
     if right <= left:
         return
     rng = np.random.default_rng([top, left])
-    assert wj.TILE_ROWS % 4 == wj.TILE_COLUMNS % 4 == 0  # as it is used
+    assert products_jit.TILE_ROWS % 4 == products_jit.TILE_COLUMNS % 4 == 0  # as it is used
     A = np.where(np.tri(16) > 0, rng.normal(size=(16, 16)), np.nan)
     b, x = rng.normal(size=16), rng.normal(size=16)
     wanted = x.copy()
@@ -65,7 +66,7 @@ def test_a_tile_of_the_lower_triangle(top, bottom, left, right):
             wanted[k] += A[k, j] * b[j]
             if j < k:
                 wanted[j] += A[k, j] * b[k]
-    wj.tile_product(A, top, bottom, left, right, b, x)
+    products_jit.tile_product(A, top, bottom, left, right, b, x)
     assert x == pytest.approx(wanted, abs=1e-13)
 
 
@@ -77,7 +78,7 @@ def test_four_products_in_one_pass(slots, n):
     rows = rng.normal(size=(len(slot), n))
     coef, out = rng.normal(size=(4, slots + 2)), rng.normal(size=(4, n))
     wanted = out - coef[:, :slots] @ rows[slot[point]]
-    wj.four_products(rows, slot, point, coef, slots, out)
+    products_jit.four_products(rows, slot, point, coef, slots, out)
     assert out == pytest.approx(wanted, abs=1e-12)
 
 

@@ -59,6 +59,8 @@ TESTS = {
     "path/middle_jit": "curve_pieces path_middle",
     "path/measure": "path_exact:rational_path[1 path_published:products path:certif",
     "path/published_jit": "published_pieces path_published",
+    "path/crash_jit": f"path_steps {PATH}",
+    "path/products_jit": "window:products window_steps",
     "path/qr_jit": "qr",
     "path/record": PATH,
     "path/result": "path_exact:rational_path[1 path:events path:break path",

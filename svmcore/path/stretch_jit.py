@@ -43,6 +43,7 @@ from svmcore.path.elbow_jit import (
     size_at,
 )
 from svmcore.path.log_jit import EVENTS, KNOTS, VALUES, loosen_chord
+from svmcore.path.products_jit import four_products, symmetric_product
 from svmcore.path.window_jit import (
     CANDIDATES,
     END,
@@ -58,11 +59,9 @@ from svmcore.path.window_jit import (
     WIDENED,
     Closing,
     elbow_step,
-    four_products,
     run_window,
     slot_direction,
     step_size,
-    symmetric_product,
     write_chords,
 )
 from svmcore.simd.sums import dot

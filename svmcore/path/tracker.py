@@ -24,6 +24,7 @@ import numpy as np
 from svmcore import _path_jit as pj
 from svmcore._types import FloatArray, IntArray
 from svmcore.kernel.rows import RowStore
+from svmcore.path import crash_jit
 from svmcore.path import elbow_jit as ej
 from svmcore.path.engine import Engine, Factor
 from svmcore.path.headway import STALLED, Headway
@@ -398,7 +399,7 @@ class Tracker:
         """Move beta into its boxes, and find elbow and bias for it. Everything that contradicts becomes shift."""
         self.engine = self.factor
         state = self.state
-        pj.seat(state, self.lower, self.upper, NEAR_BOX)
+        crash_jit.seat(state, self.lower, self.upper, NEAR_BOX)
         self._balance()
         state.num[ej.NOW] = lam
         state.num[ej.T_REFRESH] = lam
@@ -412,7 +413,7 @@ class Tracker:
             for start in range(0, inside.size, 256):
                 self.store.fetch(inside[start : start + 256], inside)
         self.set_slope(self.problem.slope)
-        pj.crash(self.setting, state, self.work)
+        crash_jit.crash(self.setting, state, self.work)
         state.cnt[ej.AGE] = ej.OLD
         state.num[ej.BIAS] = self._best_bias(self.problem.term(lam) - self._product())
         self._measure(lam)

@@ -16,6 +16,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from svmcore import _path_jit as pj
 from svmcore._types import NONZERO, FloatArray
 from svmcore.path import elbow_jit as ej
+from svmcore.path import products_jit
 from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
 from svmcore.path.tracker import GAP, RATE_TOL, SPARE, Tracker
@@ -120,7 +121,7 @@ class Inverse:
     def solve(self, b: FloatArray) -> FloatArray:
         """The product with the inverse."""
         x = np.zeros(b.size)
-        wj.symmetric_product(self.tracker.state.factor, b.size, b, x)
+        products_jit.symmetric_product(self.tracker.state.factor, b.size, b, x)
         return x
 
     def doubt(self) -> bool:

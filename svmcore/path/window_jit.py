@@ -22,6 +22,7 @@ from svmcore._types import NONZERO, FloatArray, IntArray
 from svmcore.compiler.jit import jit
 from svmcore.path.elbow_jit import BIAS, BOX, ELBOW, GIVE, LOW, MARGIN, N_ELBOW, NOW, UP, WANT, size_at
 from svmcore.path.log_jit import KNOTS, VALUES, write_event, write_knot
+from svmcore.path.products_jit import product, several_products, symmetric_product
 from svmcore.simd.sums import add_multiple, dot
 from svmcore.simd.vector import BIG, fmax, fmin
 
@@ -38,8 +39,6 @@ WIDE, AHEAD = 320, 6
 # one is not taken where it moves a value by more than SMALL_STEP.
 RESTING, SMALL_STEP = 1e-15, 1e-6
 WIDENED = 1e-6  # bounds on deviations are widened by this share of themselves, because of rounding
-# A tile of the inverse of so many rows and columns stays in the nearest cache. Both are multiples of 4.
-TILE_ROWS, TILE_COLUMNS = 16, 256
 
 
 class Window(NamedTuple):
@@ -87,75 +86,6 @@ class Closing(NamedTuple):
     rate_tol: float
 
 
-@jit(sums=True)
-def product(K, n_rows, d, n, out):
-    """out = K d on the first rows and columns, four rows at a time. In place: out."""
-    s = 0
-    while s + 3 < n_rows:
-        r0, r1, r2, r3 = K[s], K[s + 1], K[s + 2], K[s + 3]
-        t0 = t1 = t2 = t3 = 0.0
-        for k in range(n):
-            t0 += r0[k] * d[k]
-            t1 += r1[k] * d[k]
-            t2 += r2[k] * d[k]
-            t3 += r3[k] * d[k]
-        out[s] = t0
-        out[s + 1] = t1
-        out[s + 2] = t2
-        out[s + 3] = t3
-        s += 4
-    while s < n_rows:
-        out[s] = dot(K[s], d, n)
-        s += 1
-
-
-@jit(sums=True)
-def four_rows(r0, r1, r2, r3, k, left, stop, b, x):
-    """The part of A b that comes from columns left..stop-1 of four rows of the lower triangle. The first row is row k.
-
-    Each entry is read once, for its row and for its column. The shares of the four rows are returned. The shares of the
-    columns are added to x. In place: x.
-    """
-    b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
-    along, out = b[left:stop], x[left:stop]
-    t0 = t1 = t2 = t3 = 0.0
-    for j in range(stop - left):
-        bj = along[j]
-        t0 += r0[j] * bj
-        t1 += r1[j] * bj
-        t2 += r2[j] * bj
-        t3 += r3[j] * bj
-        out[j] += (b0 * r0[j] + b1 * r1[j]) + (b2 * r2[j] + b3 * r3[j])
-    return t0, t1, t2, t3
-
-
-@jit(sums=True)
-def symmetric_product(A, n, b, x):
-    """x = A b for a symmetric A whose lower triangle is stored. In place: x.
-
-    `tile_product` with one tile would give the same. But up to 250 points it takes a fifth to three quarters longer.
-    """
-    k = 0
-    while k + 3 < n:
-        r0, r1, r2, r3 = A[k], A[k + 1], A[k + 2], A[k + 3]
-        b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
-        t0, t1, t2, t3 = four_rows(r0, r1, r2, r3, k, 0, k, b, x)
-        x[k] = t0 + r0[k] * b0 + r1[k] * b1 + r2[k] * b2 + r3[k] * b3
-        x[k + 1] = t1 + r1[k] * b0 + r1[k + 1] * b1 + r2[k + 1] * b2 + r3[k + 1] * b3
-        x[k + 2] = t2 + r2[k] * b0 + r2[k + 1] * b1 + r2[k + 2] * b2 + r3[k + 2] * b3
-        x[k + 3] = t3 + r3[k] * b0 + r3[k + 1] * b1 + r3[k + 2] * b2 + r3[k + 3] * b3
-        k += 4
-    while k < n:
-        row = A[k]
-        bk = b[k]
-        total = 0.0
-        for j in range(k):
-            total += row[j] * b[j]
-            x[j] += bk * row[j]
-        x[k] = total + bk * row[k]
-        k += 1
-
-
 @jit
 def elbow_step(setting, state, window):
     """The Newton step on the elbow that removes its residual. In place: window, with the step in window.solution.
@@ -193,57 +123,6 @@ def step_size(window, m, bias_change):
     """How far the step of `elbow_step` moves K beta + bias: (reach, shift), as `path/record.Track` explains them."""
     square = fmax(dot(window.solution, window.right, m), 0.0)
     return np.sqrt(square) * (1.0 + WIDENED), abs(bias_change)
-
-
-@jit(sums=True)
-def tile_product(A, top, bottom, left, right, b, x):
-    """Add the part of A b that comes from one tile of the lower triangle. In place: x.
-
-    The tile has rows top..bottom-1 and columns left..right-1. `top` and `left` are multiples of 4. So is `right`, unless the
-    tile reaches the diagonal.
-    """
-    k = top
-    while k + 3 < bottom:
-        stop = max(left, min(right, k))
-        r0, r1, r2, r3 = A[k, left:stop], A[k + 1, left:stop], A[k + 2, left:stop], A[k + 3, left:stop]
-        b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
-        t0, t1, t2, t3 = four_rows(r0, r1, r2, r3, k, left, stop, b, x)
-        if left <= k < right:
-            t0 += A[k, k] * b0 + A[k + 1, k] * b1 + A[k + 2, k] * b2 + A[k + 3, k] * b3
-            t1 += A[k + 1, k] * b0 + A[k + 1, k + 1] * b1 + A[k + 2, k + 1] * b2 + A[k + 3, k + 1] * b3
-            t2 += A[k + 2, k] * b0 + A[k + 2, k + 1] * b1 + A[k + 2, k + 2] * b2 + A[k + 3, k + 2] * b3
-            t3 += A[k + 3, k] * b0 + A[k + 3, k + 1] * b1 + A[k + 3, k + 2] * b2 + A[k + 3, k + 3] * b3
-        x[k] += t0
-        x[k + 1] += t1
-        x[k + 2] += t2
-        x[k + 3] += t3
-        k += 4
-    while k < bottom:
-        bk = b[k]
-        total = 0.0
-        for j in range(left, min(right, k)):
-            total += A[k, j] * b[j]
-            x[j] += bk * A[k, j]
-        x[k] += total + (bk * A[k, k] if left <= k < right else 0.0)
-        k += 1
-
-
-@jit
-def several_products(A, n, B, X, chosen, count):
-    """X[chosen[c]] = A B[c] for c < count, for a symmetric A whose lower triangle is stored. A is read once for all of them.
-
-    In place: X.
-    """
-    for c in range(count):
-        x = X[chosen[c]]
-        for k in range(n):
-            x[k] = 0.0
-    for top in range(0, n, TILE_ROWS):
-        bottom = min(top + TILE_ROWS, n)
-        for left in range(0, bottom, TILE_COLUMNS):
-            right = min(left + TILE_COLUMNS, bottom)
-            for c in range(count):
-                tile_product(A, top, bottom, left, right, B[c], X[chosen[c]])
 
 
 @jit
@@ -598,29 +477,3 @@ def write_chords(window, stray, log):
     for n in (first, second, n_steps):  # if a third ends with a step of no length, its knot is an earlier one
         if window.knots[n] > window.knots[0]:
             log.chord[window.knots[n] - 1, 0] = 0.0
-
-
-@jit
-def four_products(rows, slot, point, coef, n_slots, out):
-    """out[j] -= K[:, slots] coef[j] for four j, in one pass over the rows. In place: out."""
-    n = out.shape[1]
-    width = 1024
-    for start in range(0, n, width):
-        stop = min(start + width, n)
-        k = 0
-        while k + 3 < n_slots:
-            r0, r1 = rows[slot[point[k]], start:stop], rows[slot[point[k + 1]], start:stop]
-            r2, r3 = rows[slot[point[k + 2]], start:stop], rows[slot[point[k + 3]], start:stop]
-            for j in range(4):
-                to, c = out[j, start:stop], coef[j]
-                c0, c1, c2, c3 = c[k], c[k + 1], c[k + 2], c[k + 3]
-                for i in range(stop - start):
-                    to[i] -= (c0 * r0[i] + c1 * r1[i]) + (c2 * r2[i] + c3 * r3[i])
-            k += 4
-        while k < n_slots:
-            r0 = rows[slot[point[k]], start:stop]
-            for j in range(4):
-                to, c0 = out[j, start:stop], coef[j, k]
-                for i in range(stop - start):
-                    to[i] -= c0 * r0[i]
-            k += 1

@@ -17,11 +17,9 @@ from svmcore._control import EVERY, Control, new_control
 from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import FloatArray, IntArray, Status
-from svmcore.base.door import entered
 from svmcore.base.frames import frame
 from svmcore.base.parallel import worker_count
 from svmcore.base.threads import one_blas_thread
-from svmcore.cv.folds import group_numbers
 from svmcore.cv.trials import COUNTED, FoldNumbers
 from svmcore.kernel.matrix import available_threads
 from svmcore.kernel.points import is_sparse
@@ -43,6 +41,7 @@ from svmcore.trials.labellings import (
     setting_of,
     speak,
 )
+from svmcore.trials.shuffles import _own_order, shuffles
 
 TIE = 1e-12  # scores that are nearer are equal: the same counts in other folds round differently
 BLOCK = 16  # slices between two looks at the rule of stopping, and of shuffles that are made at a time
@@ -286,51 +285,6 @@ def _plan(
         )
     exceed = border.integer("exceed", exceed, low=1) if stop is not None else 0
     return _TestPlan(count, alternative, statistic == "max", exceed, 0.0 if exact else TIE, pooled)
-
-
-def _own_order(permutations: Any, n: int) -> Iterator[IntArray]:
-    """The user's index rows, checked."""
-    rows = entered(permutations, "permutations")
-    if rows.ndim != 2 or rows.shape[1] != n or rows.dtype.kind not in "iu":
-        raise InputError(
-            f"permutations has shape {rows.shape} and type {rows.dtype}; give whole numbers, one row of {n} indices for each "
-            "permutation"
-        )
-    wrong = (rows < 0) | (rows >= n)
-    if wrong.any():
-        p, t = (int(k[0]) for k in np.nonzero(wrong))
-        raise InputError(f"permutation {p} names row {rows[p, t]}; rows go from 0 to {n - 1}")
-    return iter(rows)
-
-
-def shuffles(n: int, count: int, groups: Any, random_state: Any) -> Iterator[IntArray]:
-    """Shuffled row numbers, as scikit-learn draws them."""
-    source = _random_source(random_state)
-    if groups is None:
-        return (source.permutation(n) for _ in range(count))
-    owner = group_numbers(groups, n)
-    members = [np.flatnonzero(owner == k) for k in range(int(owner.max()) + 1)]
-    if all(len(rows) == 1 for rows in members):
-        raise InputError(
-            "every row is a group of its own, so that nothing can be shuffled; give larger groups, or none"
-        )
-    return (_within(members, n, source) for _ in range(count))
-
-
-def _within(members: list[IntArray], n: int, source: Any) -> IntArray:
-    out = np.arange(n)
-    for rows in members:
-        out[rows] = source.permutation(out[rows])
-    return out
-
-
-def _random_source(random_state: Any) -> Any:
-    """A number, None, a RandomState or a Generator."""
-    if random_state is None:
-        return np.random.RandomState()
-    if isinstance(random_state, (np.random.RandomState, np.random.Generator)):
-        return random_state
-    return np.random.RandomState(border.integer("random_state", random_state, low=0, high=2**32 - 1))
 
 
 class _Maps:

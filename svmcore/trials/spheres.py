@@ -32,7 +32,8 @@ from svmcore.trials.labellings import (
     setting_of,
     speak,
 )
-from svmcore.trials.permutations import TIE, shuffles
+from svmcore.trials.permutations import TIE
+from svmcore.trials.shuffles import shuffles
 
 _INVERSE = 20  # from so many labellings on, the inverse of a matrix may pay
 
