@@ -23,7 +23,7 @@ def kernel_block(problem: Problem, n_sv: int) -> float:
     from svmcore._types import LANES
     from svmcore.kernel.matrix import KernelMatrix
     from svmcore.kernel.tiles import OracleTiles, make_tiles
-    from svmcore.train.solve import svc_problem, svr_problem
+    from svmcore.train.forms import svc_problem, svr_problem
 
     if problem.epsilon is not None:
         form = svr_problem(problem.X, problem.y, problem.C, problem.epsilon, **problem.keywords())

@@ -18,7 +18,8 @@ from svmcore.problem import formulations, measures
 from svmcore.problem.certify import certificate
 from svmcore.solvers._contract import SolverTask
 from svmcore.train import auto
-from svmcore.train.solve import Problem, Run, _refuse_what_it_cannot, fit, svc_problem
+from svmcore.train.forms import Problem, svc_problem
+from svmcore.train.solve import Run, _refuse_what_it_cannot, fit
 
 ABLE = [name for name, can in solvers.capabilities().items() if can.equality and can.totals]
 TOL = 1e-7

@@ -33,7 +33,7 @@ from svmcore.problem import border, formulations
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns, fitted
 from svmcore.problem.division import Division, Sides
-from svmcore.train.solve import Problem, centre_of, demand_costs
+from svmcore.train.forms import Problem, centre_of, demand_costs
 
 _ROWS = 512  # validation rows looked at together
 _HELD = 1 << 22  # coefficients held at a time

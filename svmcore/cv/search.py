@@ -28,7 +28,7 @@ from svmcore.problem.columns import names_of
 from svmcore.problem.division import STRATEGIES
 from svmcore.problem.intercept import by_size, wanted
 from svmcore.problem.scales import warn_of_scales
-from svmcore.train.solve import checked_points
+from svmcore.train.forms import checked_points
 
 ALIGN = ("C", "C*n")
 _FALLS = 0.01  # share by which a score falls from half of the largest C on, from which the end of the range matters

@@ -27,8 +27,8 @@ from svmcore.problem.columns import Columns
 from svmcore.problem.division import Sides, division
 from svmcore.train import heads
 from svmcore.train.classes import Machines
+from svmcore.train.forms import Training
 from svmcore.train.heads import Aim, Head, Selection
-from svmcore.train.solve import Training
 
 # LIBLINEAR's tolerance is one of a gradient. With its default it comes to a relative gap of 1e-6, mostly.
 _GAP = 0.01  # share of the tolerance that the relative gap may be

@@ -23,7 +23,7 @@ from svmcore.models.solution import Solution
 from svmcore.problem import border
 from svmcore.problem.division import Sides
 from svmcore.train.classes import Machines
-from svmcore.train.solve import Training
+from svmcore.train.forms import Training
 
 if TYPE_CHECKING:
     from svmcore.estimators._machine import Machine

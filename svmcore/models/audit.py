@@ -23,7 +23,7 @@ from svmcore.problem import border, formulations, measures
 from svmcore.problem.certify import Certificate
 from svmcore.train.certificates import measured
 from svmcore.train.classes import Machines
-from svmcore.train.solve import Problem, one_class_problem, svc_problem, svr_problem
+from svmcore.train.forms import Problem, one_class_problem, svc_problem, svr_problem
 
 _SLACK = 1.1  # a violation may be so many times the tolerance, because the file may have been rounded
 _ROUNDED = 1e-5  # an intercept may be off by this share of itself: older versions of LIBSVM write six digits

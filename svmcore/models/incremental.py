@@ -25,22 +25,9 @@ from svmcore.solvers import _active_jit, _steps_jit
 from svmcore.solvers._active import ActiveSet
 from svmcore.solvers._contract import Crawl, SolverTask, landed
 from svmcore.solvers._course import Course
-from svmcore.train.solve import (
-    Problem,
-    Reached,
-    Run,
-    Training,
-    at_tolerance,
-    control_of,
-    feasible,
-    fit,
-    measure,
-    one_class_problem,
-    solution_of,
-    speak,
-    svc_problem,
-    svr_problem,
-)
+from svmcore.train.forms import Problem, Training, one_class_problem, svc_problem, svr_problem
+from svmcore.train.solve import Reached, Run, at_tolerance, control_of, feasible, fit, measure, solution_of
+from svmcore.train.words import speak
 
 _FRESH_EVERY = 16  # changes of a machine between two residuals from the data
 

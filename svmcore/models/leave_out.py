@@ -23,7 +23,8 @@ from svmcore.problem import border, formulations, measures
 from svmcore.solvers import _active_jit
 from svmcore.solvers._active import ActiveSet
 from svmcore.solvers._contract import landed
-from svmcore.train.solve import Problem, Run, any_problem, fit, svc_problem
+from svmcore.train.forms import Problem, any_problem, svc_problem
+from svmcore.train.solve import Run, fit
 
 _TOL = 1e-9  # the tolerance of refits, for targets of size 1
 

@@ -39,7 +39,7 @@ from svmcore.path.window import Inverse
 from svmcore.problem import border
 from svmcore.problem.columns import names_of
 from svmcore.problem.scales import warn_of_scales
-from svmcore.train.solve import svc_problem
+from svmcore.train.forms import svc_problem
 
 if TYPE_CHECKING:  # the published algorithm, and the linear programs it solves, are loaded where it runs
     from svmcore.path.options import PublishedOptions

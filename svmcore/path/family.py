@@ -23,7 +23,7 @@ from svmcore.path.result import Path
 from svmcore.problem import border
 from svmcore.problem.columns import names_of
 from svmcore.problem.scales import warn_of_scales
-from svmcore.train.solve import Problem, svr_problem
+from svmcore.train.forms import Problem, svr_problem
 
 Progress = Callable[[PathProgress], Any]
 ONE_CLASS = "one_class"

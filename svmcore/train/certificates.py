@@ -12,7 +12,7 @@ from svmcore.base.threads import one_blas_thread
 from svmcore.problem import border, formulations
 from svmcore.problem.certify import Certificate
 from svmcore.problem.certify import certificate as _measure
-from svmcore.train.solve import Problem, any_problem, svc_problem
+from svmcore.train.forms import Problem, any_problem, svc_problem
 
 
 @checked(svc_problem)

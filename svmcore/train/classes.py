@@ -32,8 +32,9 @@ from svmcore.problem.division import STRATEGIES, Division, Sides, division
 from svmcore.problem.scales import warn_of_scales
 from svmcore.train.ballot import Ballot, Team
 from svmcore.train.between import Common, Pending, pair_of, together, with_factors
+from svmcore.train.forms import checked_points
 from svmcore.train.functions import train_svc
-from svmcore.train.solve import Run, _check_run, checked_points
+from svmcore.train.solve import Run, checked_run
 
 FORMAT = "svmcore-classes-2"  # 1: kernels had numbers
 # A kernel matrix is computed for all machines at once if it has at most so many bytes, and takes at most this share of the
@@ -208,7 +209,7 @@ def _run_of(which: Division, options: dict[str, Any], threads: int) -> Run | Non
         return None
     cache, seed = options.get("cache_mb"), options.get("random_state")
     most = options.get("max_iter", -1)
-    return _check_run("auto", options.get("tol", 1e-3), "kkt", most, cache, threads, None, False, seed, {})
+    return checked_run("auto", options.get("tol", 1e-3), "kkt", most, cache, threads, None, False, seed, {})
 
 
 def _speak(told: list[tuple[str, str]], n_machines: int) -> None:

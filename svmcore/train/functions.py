@@ -11,19 +11,9 @@ from svmcore._errors import InputError, ScaleWarning, warn
 from svmcore._keywords import TOL, Gamma, KernelLike, SolverName, SolverOptions, Stopping, SVCLoss, SVRLoss, checked
 from svmcore.models.solution import Solution
 from svmcore.problem import advice, border
+from svmcore.train.forms import Problem, Training, _worked_out, one_class_problem, svc_problem, svr_problem
 from svmcore.train.nu import nu_fit
-from svmcore.train.solve import (
-    Problem,
-    Run,
-    Training,
-    _check_run,
-    _worked_out,
-    control_of,
-    fit,
-    one_class_problem,
-    svc_problem,
-    svr_problem,
-)
+from svmcore.train.solve import Run, checked_run, control_of, fit
 
 
 @checked(options=SolverOptions.__annotations__)
@@ -115,7 +105,7 @@ def train_svc(
         "fixed_intercept": fixed_intercept, "sample_weight": sample_weight, "class_weight": class_weight,
     }  # fmt: skip
     problem = svc_problem(X, y, **form, standardize=standardize, feature_names=feature_names)
-    run = _check_run(
+    run = checked_run(
         solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
     )
     return _trained(problem, nu, run, control_of(time_limit, callback, verbose), X, y, form)
@@ -178,7 +168,7 @@ def train_svr(
         "fixed_intercept": fixed_intercept, "sample_weight": sample_weight,
     }  # fmt: skip
     problem = svr_problem(X, y, **form, standardize=standardize, feature_names=feature_names)
-    run = _check_run(
+    run = checked_run(
         solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
     )
     solution = _trained(problem, nu, run, control_of(time_limit, callback, verbose), X, y, form)
@@ -245,7 +235,7 @@ def train_one_class(
         "nu": nu, "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0, "sample_weight": sample_weight,
     }  # fmt: skip
     problem = one_class_problem(X, **form, standardize=standardize, feature_names=feature_names)
-    run = _check_run(
+    run = checked_run(
         solver, tol, stopping, max_iter, cache_mb, n_threads, alpha0, trace, random_state, {**solver_options}
     )
     y = np.ones(problem.X.shape[0], dtype=np.int64)

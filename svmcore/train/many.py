@@ -29,8 +29,9 @@ from svmcore.problem.scales import warn_of_scales
 from svmcore.solvers import small
 from svmcore.solvers._crowd import SLICE, Manner, Matrices, crowd_of, harvest, matrices_of
 from svmcore.solvers._crowd_jit import BIAS, GAP, PRIMAL, ROUNDS, STEPS, VIOLATION
+from svmcore.train.forms import Problem, svc_problem, svr_problem
 from svmcore.train.functions import train_svc
-from svmcore.train.solve import Problem, Run, _check_run, control_of, fit, svc_problem, svr_problem
+from svmcore.train.solve import Run, checked_run, control_of, fit
 
 _LIMIT = 1e9  # a kernel matrix in float64 has at most so many bytes
 _SHARE = 0.25  # a kernel matrix takes at most this share of the free memory
@@ -180,7 +181,7 @@ def _run(threads: int, options: dict[str, Any]) -> Run:
     """How to solve each problem."""
     words = {"solver": "auto", "tol": 1e-3, "stopping": "kkt", "max_iter": -1, "cache_mb": None, "random_state": None}
     words |= {name: options.pop(name) for name in list(options) if name in words}
-    return _check_run(
+    return checked_run(
         words["solver"], words["tol"], words["stopping"], words["max_iter"], words["cache_mb"], threads, None, False,
         words["random_state"], options,
     )  # fmt: skip

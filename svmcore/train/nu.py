@@ -29,20 +29,19 @@ from svmcore.problem.advice import out_of_reach
 from svmcore.solvers import small
 from svmcore.solvers._contract import STOPPED
 from svmcore.train import auto
+from svmcore.train.forms import Problem, Training
 from svmcore.train.solve import (
     Measured,
-    Problem,
     Reached,
     Run,
-    Training,
     _chain,
     _refuse_what_it_cannot,
     feasible,
     measure,
     reached_at_once,
     solution_of,
-    speak,
 )
+from svmcore.train.words import speak
 
 _EXACT = 1e-13  # relative difference of a share from nu that is rounding
 _ROUNDING = 1e-10  # relative difference of a share from nu that is rounding of sums

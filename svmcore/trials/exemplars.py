@@ -28,8 +28,8 @@ from svmcore.problem.columns import Columns
 from svmcore.simd.passes import TOGETHER
 from svmcore.solvers._crowd import Crowd, Manner, Matrices, expects_few, guests_of, harvest, with_seats
 from svmcore.solvers._crowd_jit import BIAS, GAP, PRIMAL, STEPS, VIOLATION
+from svmcore.train.forms import one_class_problem
 from svmcore.train.functions import train_svc
-from svmcore.train.solve import one_class_problem
 from svmcore.trials.labellings import USUAL_TOL, demand_size, missed, speak
 
 _CLASSES = np.array([-1, 1])

@@ -40,7 +40,7 @@ from svmcore.solvers._crowd import (
     scaled,
 )
 from svmcore.solvers._crowd_jit import GAP, PRIMAL, VIOLATION
-from svmcore.train.solve import one_class_problem
+from svmcore.train.forms import one_class_problem
 
 MOST_ROWS = 2000  # beyond, kernel matrices and their forms leave every cache, and other functions are as fast
 EXACT_TOL = 1e-6  # the usual tolerance where a score is not a count of rows

@@ -1,0 +1,245 @@
+"""Problems: the words of a training function become checked points, a kernel and a dual."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore._errors import InputError
+from svmcore._types import DualQP, FloatArray, KernelKind
+from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.points import is_sparse
+from svmcore.models.solution import ONE_CLASS, Terms
+from svmcore.problem import border, formulations
+from svmcore.problem import columns as _columns
+from svmcore.problem.border import KernelSpec
+from svmcore.problem.columns import Columns
+from svmcore.problem.intercept import settled, wanted
+
+_FAR_APART = 1e-2  # squared distance of two points, as a share of the squared norm, that rules this out:
+_OFF_CENTRE = 1e-3  # share of the squared norms that is left when the points are moved to their mean
+
+
+class Problem(NamedTuple):
+    """A checked problem: the dual, its kernel, the data behind it, scaled, and the two classes of a classifier.
+
+    `centre` is what `points` have been moved by, where that changes nothing but the rounding; `by_scale`: gamma="scale";
+    `fixed` is an intercept that is given and not found, which the dual holds as a shift of its targets.
+    """
+
+    qp: DualQP
+    spec: KernelSpec
+    X: Any
+    classes: NDArray[Any] | None
+    columns: Columns
+    terms: Terms
+    centre: FloatArray | None = None
+    by_scale: bool = False
+    fixed: float = 0.0
+
+    @property
+    def points(self) -> Any:
+        """The points as solvers and certificates see them."""
+        return self.X if self.centre is None else self.X - self.centre
+
+    def kernel_matrix(self, *, cache_bytes: int, n_threads: int) -> KernelMatrix:
+        """The kernel matrix over the points."""
+        spec = self.spec
+        return KernelMatrix(self.points, spec.kernel, spec.function, cache_bytes=cache_bytes, n_threads=n_threads)
+
+    def shift(self, K: KernelMatrix, beta: FloatArray) -> float:
+        """What the dual's intercept lacks: the fixed one, or what the centre of the points adds to give that of X."""
+        if self.centre is None:
+            return self.fixed
+        return float(-formulations.to_coef(self.qp, beta, K.n) @ (K.X @ self.centre))
+
+
+class Training(NamedTuple):
+    """What a machine was trained on, for `Solution.add` and `Solution.remove`; `form` are keywords of the problem.
+
+    X is scaled already, by `columns`. `kept` is theirs: a holder of the active set behind the answer.
+    """
+
+    X: Any
+    y: Any
+    form: dict[str, Any]
+    tol: float
+    columns: Columns
+    kept: Any = None
+
+
+def _worked_out(problem: Problem, form: dict[str, Any]) -> dict[str, Any]:
+    """The words of a problem that depend on its points, as later changes of the machine keep them."""
+    kernel = problem.spec.kernel
+    return {"gamma": kernel.gamma} | settled(form, kernel)
+
+
+def checked_points(X: Any, kernel: Any) -> Any:
+    """Features, or a given kernel matrix, checked."""
+    if isinstance(kernel, str) and kernel == "precomputed":
+        return border.gram(X)
+    try:
+        X = border.features(X)
+    except InputError as error:
+        if not callable(kernel):
+            raise
+        raise InputError(f"{error}; machines like svmcore.SVC take any objects with a kernel function") from None
+    if not is_sparse(X):
+        border.memory(8.0 * X.size, f"packing {X.shape[0]} x {X.shape[1]} features", "train on fewer rows or features")
+    return X
+
+
+def centre_of(X: Any, spec: KernelSpec, qp: DualQP) -> FloatArray | None:
+    """The mean of the points, where it is all they have in common with large numbers (time stamps, say).
+
+    With the linear kernel and an intercept a translation changes nothing: its terms cancel, and so do the digits.
+    """
+    if spec.kernel.kind != KernelKind.LINEAR or not qp.centred or is_sparse(X):
+        return None
+    step = X[0] - X[-1]
+    if float(step @ step) > _FAR_APART * float(X[0] @ X[0]):
+        return None  # most data ends here
+    mean = np.asarray(X.mean(axis=0), dtype=np.float64)
+    energy = float(np.vdot(X, X))
+    return mean if energy - X.shape[0] * float(mean @ mean) < _OFF_CENTRE * energy else None
+
+
+def _by_scale(gamma: Any) -> bool:
+    return isinstance(gamma, str) and gamma == "scale"
+
+
+def svc_problem(
+    X: Any, y: Any, C: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3, coef0: Any = 0.0,
+    loss: Any = "hinge", fit_intercept: Any = True, intercept_scaling: Any = None, fixed_intercept: Any = None,
+    sample_weight: Any = None, class_weight: Any = None, standardize: Any = False, feature_names: Any = None,
+    like: Problem | None = None,
+) -> Problem:  # fmt: skip
+    """Check a classification problem and form its dual. The points and the kernel may be those of another one, `like`."""
+    C = border.cost(C)
+    loss = border.choice("loss", loss, formulations.SVC_LOSSES)
+    bias = wanted(fit_intercept, intercept_scaling, fixed_intercept)
+    X, columns, spec, weights = _points_of(
+        X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names, like
+    )
+    signs, classes = border.labels(y, X.shape[0], None if weights is None else weights > 0)
+    share = None if class_weight is None else border.class_weights(class_weight, classes, signs, weights)
+    costs = _costs(C, X.shape[0], share, weights)
+    if share is not None or weights is not None:
+        demand_costs(costs, signs > 0.0, signs < 0.0)
+    qp = formulations.with_intercept(formulations.svc(signs, costs, loss, bias.found), bias.fixed)
+    terms = Terms(C, loss, fixed_intercept=bias.fixed or None)
+    if class_weight is not None:
+        codes = (signs > 0).astype(np.int64)
+        terms = terms._replace(factors=tuple(border.class_factors(class_weight, classes, codes, weights).tolist()))
+    centre = centre_of(X, spec, qp) if like is None else like.centre
+    return Problem(qp, spec, X, classes, columns, terms, centre, _by_scale(gamma), bias.fixed)
+
+
+def _points_of(
+    X: Any, kernel: tuple[Any, ...], bias: Any, sample_weight: Any, standardize: Any, feature_names: Any,
+    like: Problem | None,
+) -> tuple[Any, Columns, KernelSpec, FloatArray | None]:  # fmt: skip
+    """The checked points, how they are scaled, the kernel, and the weights."""
+    if like is not None:
+        return like.X, like.columns, like.spec, border.sample_weights(sample_weight, like.X.shape[0])
+    name, gamma, degree, coef0 = kernel
+    names = _columns.names_of(X, feature_names)
+    X = checked_points(X, name)
+    weights = border.sample_weights(sample_weight, X.shape[0])
+    columns, X = _columns.fitted(X, weights, standardize, names, name)
+    return X, columns, bias.embedded(border.kernel(name, X, gamma, degree, coef0, 0.0, weights), X, weights), weights
+
+
+def svr_problem(
+    X: Any, y: Any, C: Any, epsilon: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3,
+    coef0: Any = 0.0, loss: Any = "epsilon_insensitive", tau: Any = 0.5, fit_intercept: Any = True,
+    intercept_scaling: Any = None, fixed_intercept: Any = None, sample_weight: Any = None, standardize: Any = False,
+    feature_names: Any = None, like: Problem | None = None,
+) -> Problem:  # fmt: skip
+    """Check a regression problem and form its dual; `like` as in `svc_problem`."""
+    C = border.cost(C)
+    epsilon = border.number("epsilon", epsilon, low=0.0)
+    loss = border.choice("loss", loss, formulations.SVR_LOSSES)
+    tau = _tau(tau, loss, C)
+    bias = wanted(fit_intercept, intercept_scaling, fixed_intercept)
+    X, columns, spec, weights = _points_of(
+        X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names, like
+    )
+    targets = border.vector(y, "y", X.shape[0])
+    costs = _costs(C, X.shape[0], weights)
+    demand_costs(costs, slice(None))
+    if loss == formulations.PINBALL:
+        qp, terms = formulations.quantile(targets, costs, tau, bias.found), Terms(C, loss, tau=tau)
+    else:
+        qp, terms = formulations.svr(targets, costs, epsilon, loss, bias.found), Terms(C, loss, epsilon)
+    qp, terms = formulations.with_intercept(qp, bias.fixed), terms._replace(fixed_intercept=bias.fixed or None)
+    centre = centre_of(X, spec, qp) if like is None else like.centre
+    return Problem(qp, spec, X, None, columns, terms, centre, _by_scale(gamma), bias.fixed)
+
+
+def _costs(C: float, n: int, *factors: FloatArray | None) -> FloatArray:
+    """What each point costs: C times the factors that there are. A point without weight costs nothing, whatever C is."""
+    given = [factor for factor in factors if factor is not None]
+    if not given:
+        return np.full(n, C)
+    share = math.prod(given, start=1.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(share > 0, C * share, 0.0)
+
+
+def demand_costs(costs: FloatArray, *sides: Any) -> None:
+    """Refuse costs that vanish for all points, or for all points of a class."""
+    if len(costs) and costs.min() > formulations.NEGLIGIBLE:
+        return
+    for side in sides:
+        largest = float(np.max(costs[side], initial=0.0))
+        if not largest > formulations.NEGLIGIBLE:
+            raise InputError(
+                f"C times the weights is at most {largest:g} for all samples{' of a class' if len(sides) > 1 else ''}, "
+                "which counts as zero; give a larger C or larger weights"
+            )
+
+
+def _tau(tau: Any, loss: str, C: float) -> float:
+    """A quantile, where the loss has one."""
+    tau = float(border.number("tau", tau, low=0.0, high=1.0))
+    if loss != formulations.PINBALL:
+        if tau != 0.5:
+            raise InputError(f"tau={tau:g} belongs to loss='pinball'; add it, or leave tau out")
+    elif not 0.0 < tau < 1.0:
+        raise InputError(f"tau={tau:g} is out of range; it must be between 0 and 1, both excluded")
+    elif math.isinf(C):
+        raise InputError("C=inf with loss='pinball' asks for a function through all targets; give a finite C")
+    return float(tau)
+
+
+def one_class_problem(
+    X: Any, nu: Any = 0.5, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3, coef0: Any = 0.0,
+    sample_weight: Any = None, standardize: Any = False, feature_names: Any = None,
+) -> Problem:  # fmt: skip
+    """Check a problem of one class and form its dual."""
+    nu = border.share("nu", nu)
+    names = _columns.names_of(X, feature_names)
+    X = checked_points(X, kernel)
+    weights = border.sample_weights(sample_weight, X.shape[0])
+    columns, X = _columns.fitted(X, weights, standardize, names, kernel)
+    spec = border.kernel(kernel, X, gamma, degree, coef0, 0.0, weights)
+    qp = formulations.one_class(np.ones(X.shape[0]) if weights is None else weights, nu)
+    classes, terms = np.array([-1, 1]), Terms(None, ONE_CLASS, nu=nu)
+    return Problem(qp, spec, X, classes, columns, terms, None, _by_scale(gamma))
+
+
+def any_problem(X: Any, y: Any, C: Any, epsilon: Any, problem: dict[str, Any]) -> Problem:
+    """A classification problem, or with `epsilon` or a loss of regression such a problem, from further keywords."""
+    if epsilon is None and problem.get("loss") == formulations.PINBALL:
+        epsilon = 0.0
+    if epsilon is None:
+        return svc_problem(X, y, C, **problem)
+    if problem.pop("class_weight", None) is not None:
+        raise InputError(
+            "class_weight belongs to classification; with epsilon, which asks for regression, use sample_weight"
+        )
+    return svr_problem(X, y, C, epsilon, **problem)
