@@ -68,6 +68,7 @@ HOMES = {
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes", "simd.line"},
     "solvers._small_jit": BASE
     | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit", "solvers._crowd_sets_jit"},
+    "solvers._shares_jit": BASE | {"simd.vector", "simd.passes", "solvers._block_jit", "solvers._small_jit"},
     "solvers._crowd_sets_jit": BASE | {"simd.vector", "simd.sums"},
     "solvers._crowd_pairs_jit": BASE | {"simd.vector", "simd.passes", "solvers._crowd_sets_jit"},
     "solvers._crowd_jit": BASE

@@ -19,8 +19,8 @@ from svmcore.problem import border, formulations
 from svmcore.problem.certify import certificate
 from svmcore.simd.vector import BIG_32
 from svmcore.solvers import _block_jit as block_pieces
+from svmcore.solvers import _shares_jit, small
 from svmcore.solvers import _small_jit as pieces
-from svmcore.solvers import small
 from svmcore.train import nu
 
 pytestmark = pytest.mark.home
@@ -431,7 +431,7 @@ def test_extremes_of_a_side_are_those_of_its_variables(seed, unit, above):
     work = Boxes(np.where(side, share, -share) * room, np.where(side, 0.0, -room), np.where(side, room, 0.0))
     v = rng.normal(size=9)
     grows, shrinks = ((work.beta < work.upper) & (side == above), (work.beta > work.lower) & (side == above))
-    high, low, mean = pieces._extremes_of_side(work, v, above)
+    high, low, mean = _shares_jit._extremes_of_side(work, v, above)
     highest, lowest = v[grows].max(initial=-1e300), v[shrinks].min(initial=1e300)
     assert (high, low) == (highest, lowest)
     ends = [end for end in (highest, lowest) if abs(end) < 1e300]
@@ -550,27 +550,27 @@ def sides(K, values, beta):
     desk = pieces.Desk(rows, *floats, *below, slot, filled, np.zeros(3, np.int64), np.zeros(10), np.zeros(2), *face)
     work = block_pieces.WorkingSet(rows, 1.0, *floats, beta, np.zeros(2), np.ones(2))
     work.diagonal[:2] = K.diagonal()
-    pieces._sides_apart(work, desk)
+    _shares_jit._sides_apart(work, desk)
     return work, desk, pieces.Copied(K, np.array([[0, 2]]), np.arange(2), np.zeros(2), slot, filled)
 
 
 def test_a_negative_curvature_ends_at_a_bound_and_is_told():
     work, desk, source = sides(np.array([[0.0, 2.0], [2.0, 0.0]]), [1.0, 0.0], np.array([0.25, 0.5]))
-    steps, bits = pieces.steps_on_sides(work, desk, 1e-3, 1, source)
+    steps, bits = _shares_jit.steps_on_sides(work, desk, 1e-3, 1, source)
     assert (steps, bits) == (1, block_pieces.NONCONVEX)
     assert work.beta.tolist() == [0.75, 0.0]
 
 
 def test_where_nothing_can_be_gained_no_step_is_taken():
     work, desk, source = sides(np.eye(2), [0.5, 0.5], np.array([0.25, 0.5]))
-    assert pieces.steps_on_sides(work, desk, -1.0, 5, source) == (0, 0)
+    assert _shares_jit.steps_on_sides(work, desk, -1.0, 5, source) == (0, 0)
 
 
 @pytest.mark.skipif(not DISABLED, reason="numpy's largest value of some with NaN is NaN, that of instructions is any")
 def test_a_partner_that_is_no_variable_ends_the_steps():
     work, desk, source = sides(np.eye(2), [0.5, 0.0], np.array([0.25, 0.5]))
     work.diagonal[5] = np.nan
-    assert pieces.steps_on_sides(work, desk, 1e-3, 5, source) == (0, 0)
+    assert _shares_jit.steps_on_sides(work, desk, 1e-3, 5, source) == (0, 0)
 
 
 def face(K, beta, lower, upper, diag=0.0):

@@ -98,6 +98,7 @@ TESTS = {
     "solvers/_steps_jit": "steps smo",
     "solvers/_sweeps_jit": "steps",
     "solvers/_near_jit": "near",
+    "solvers/_shares_jit": "small",
     "solvers/_small_jit": "small block_steps:bias",
     "solvers/adatron": "adatron",
     "solvers/block": "block_branches",

@@ -20,20 +20,16 @@ import numpy as np
 from svmcore._types import LANES, FloatArray, IntArray
 from svmcore.compiler.jit import jit
 from svmcore.simd.loops import add_block_64, add_rows, pack_rows
-from svmcore.simd.passes import best_partner, update_pair
-from svmcore.simd.vector import BIG, BIG_32, ROWS, fmax, fmin
+from svmcore.simd.vector import BIG, ROWS
 from svmcore.solvers._block_jit import (
-    CONCAVE,
     INNER_TOL,
     NOISE,
-    NONCONVEX,
     RELAX,
     TAU,
     WorkingSet,
     extremes,
     pair_steps,
     repair_sum,
-    row_of,
     start_masks,
 )
 from svmcore.solvers._crowd_sets_jit import grown, solved
@@ -47,17 +43,10 @@ TOLD = 14
 LARGE_GAP = 0.01  # relative; then the driver has something to say
 SHARPER, SHARPEST = 0.1, 1e-3  # shares of the violation and of the tolerance to which the violation is brought then
 SINGULAR = 1e-12  # relative determinant of the system of both sums that counts as zero
-BOTH = 0.5  # share of a violation that either side may have
-FIRST, RETURNS = 0.1, 3  # the first tolerance of problems with two sums, and how often it is made smaller
-# 1 / C up to which a first look takes it for zero, relative to the kernel's diagonal and the largest weight.
-LOST = 1e-4
-LARGE, LARGER = 1e3, 1e3  # C in these terms that stands for all that are larger, and how much larger it may become
-BRIEF = 3  # pair steps for each variable that this may take
 # A tolerance below this share of the violation is reached by the free variables, which move together once pair steps have
 # brought the violation to the share COARSE. That is tried so often.
 SHARP, COARSE, TRIES = 1e-5, 3e-3, 4
 CRAWL, FACE = 2, 48  # so many pair steps for each variable, and the free ones, if they are so few, move together
-EXACT = 1e-13  # relative difference of a share from the largest one that is rounding
 
 
 class Patience(NamedTuple):
@@ -88,28 +77,6 @@ class Tasks(NamedTuple):
     beta: FloatArray
     v: FloatArray
     told: FloatArray  # (tasks, TOLD)
-
-
-class Shares(NamedTuple):
-    """What tasks with two sums are asked for: sums above and below zero of half a share each, of what all boxes hold.
-
-    A `size` (of kernel values) asks for more: for the C of the hinge classifier with this share, and its machine. Then
-    `lower` and `upper` are the boxes for C = 1.
-    """
-
-    share: FloatArray
-    size: float
-    lower: FloatArray
-    upper: FloatArray
-    kept: FloatArray  # room for an answer
-
-
-class Own(NamedTuple):
-    """The boxes of one task for C = 1, and room for an answer of it."""
-
-    lower: FloatArray
-    upper: FloatArray
-    kept: FloatArray
 
 
 class Desk(NamedTuple):
@@ -297,244 +264,6 @@ def _bias(work, v, high, low):
 
 
 @jit
-def _masks_of_side(work, t, above, rise, fall):
-    """Whether variable t may move with the variables of one side. In place: rise, fall."""
-    own = (work.upper[t] > 0.0) == above
-    rise[t] = 0.0 if own and work.beta[t] < work.upper[t] else -BIG_32
-    fall[t] = 0.0 if own and work.beta[t] > work.lower[t] else BIG_32
-
-
-@jit
-def _sides_apart(work, desk):
-    """Set the masks of both sides. Padding can neither grow nor shrink. In place: masks, and the padding of values."""
-    for above in (True, False):
-        rise, fall = (work.rise, work.fall) if above else (desk.rise_below, desk.fall_below)
-        for t in range(work.values.shape[0]):
-            rise[t] = -BIG_32
-            fall[t] = BIG_32
-        for t in range(work.beta.shape[0]):
-            _masks_of_side(work, t, above, rise, fall)
-    for t in range(work.beta.shape[0], work.values.shape[0]):
-        work.values[t] = 0.0
-
-
-@jit
-def steps_on_sides(work, desk, stop, most, source):
-    """`pair_steps` where both variables of a pair are above zero, or both below: each side keeps its sum.
-
-    Returns (steps, bits). In place: beta, values, masks.
-    """
-    beta, values, gram = work.beta, work.values, work.gram
-    row_i, row_j, step, steps, bits = 0, 0, 0.0, 0, 0
-    while True:
-        i, high, low = update_pair(values, gram, row_i, row_j, step, work.rise, work.fall)
-        k, high_below, low_below = update_pair(
-            values, gram, 0, 0, 0.0, desk.rise_below[: values.shape[0]], desk.fall_below[: values.shape[0]]
-        )
-        above = high - low >= high_below - low_below
-        if not above:
-            i, high, low = k, high_below, low_below
-        if not high - low > stop or steps >= most or i >= beta.shape[0]:
-            break
-        row_i = row_of(work, None, source, source, i)
-        fall = work.fall if above else desk.fall_below[: values.shape[0]]
-        j = best_partner(values, gram, row_i, 1.0, i, work.diagonal, TAU, fall)
-        if j >= beta.shape[0]:
-            break
-        scale = np.float64(work.diagonal[i]) + np.float64(work.diagonal[j])
-        curvature = scale - 2.0 * np.float64(gram[row_i, j])
-        if curvature < -CONCAVE * scale:
-            bits = NONCONVEX
-        room_i, room_j = work.upper[i] - beta[i], beta[j] - work.lower[j]
-        move = RELAX * (np.float64(values[i]) - np.float64(values[j])) / max(curvature, TAU)
-        move = min(move, min(room_i, room_j)) if bits == 0 else min(room_i, room_j)
-        if move <= 0.0:
-            break
-        beta[i] = work.upper[i] if move >= room_i else beta[i] + move
-        beta[j] = work.lower[j] if move >= room_j else beta[j] - move
-        for t in (i, j):
-            _masks_of_side(
-                work, t, above, work.rise if above else desk.rise_below, work.fall if above else desk.fall_below
-            )
-        row_j = row_of(work, None, source, source, j)
-        step = np.float32(move)
-        steps += 1
-    return steps, bits
-
-
-@jit
-def _extremes_of_side(work, v, above):
-    """(high, low, multiplier) of the variables of one side; the multiplier is the mean residual of the free ones."""
-    high, low, total, count = -BIG, BIG, 0.0, 0
-    for t in range(v.shape[0]):
-        if (work.upper[t] > 0.0) == above:
-            grows, shrinks = work.beta[t] < work.upper[t], work.beta[t] > work.lower[t]
-            high = fmax(high, v[t] if grows else -BIG)
-            low = fmin(low, v[t] if shrinks else BIG)
-            total += v[t] if grows and shrinks else 0.0
-            count += grows and shrinks
-    if count > 0:
-        return high, low, total / count
-    if high <= -BIG:
-        return high, low, low
-    return high, low, high if low >= BIG else 0.5 * (high + low)
-
-
-@jit
-def _solve_on_sides(source, work, dual, desk, tol, patience):
-    """`_solve` where the variables above zero keep their sum, and those below zero theirs. In place: all but the problem.
-
-    What is told are the multipliers of both sums, and the violation, which is that of the worse side.
-    """
-    m, steps, rounds, bits, crawls = work.beta.shape[0], 0, 0, 0, False
-    most, v, told = min(patience.each * m + patience.more, patience.most), dual.v, dual.told
-    while True:
-        support = _from_matrix(source, dual.c, work.beta, desk, v)
-        high, low, above = _extremes_of_side(work, v, True)
-        high_below, low_below, below = _extremes_of_side(work, v, False)
-        violation = max(max(high - low, high_below - low_below), 0.0)
-        if not violation > tol or rounds >= patience.rounds or steps >= most or bits:
-            break
-        if crawls:
-            length = _on_face(source, work, dual, desk, True)
-            crawls = 0.0 < length < 1.0
-            if length > 0.0:
-                steps += 1
-                continue
-        for t in range(m):
-            work.values[t] = v[t] - (above if work.upper[t] > 0.0 else below)
-        _sides_apart(work, desk)
-        stop = max(INNER_TOL * tol, NOISE * violation)
-        taken, bits = steps_on_sides(work, desk, stop, min(CRAWL * m, most - steps), source)
-        steps += taken
-        crawls = taken == CRAWL * m
-        rounds = rounds if crawls else (rounds + 1 if taken > 0 else patience.rounds)
-    told[STEPS], told[ROUNDS], told[ROWS_READ], told[SUPPORT] = steps, rounds, source.filled[0], support
-    told[VIOLATION], told[BITS], told[ABOVE], told[BELOW] = violation, bits, above, below
-
-
-@jit
-def _filled(work, share):
-    """Variables at their bounds, the first ones first, until either side has its sum. In place: beta.
-
-    Returns what both sides can hold, and what one variable can.
-    """
-    above, below, unit = 0.0, 0.0, 0.0
-    for t in range(work.beta.shape[0]):
-        above += work.upper[t]
-        below -= work.lower[t]
-        unit = max(unit, max(work.upper[t], -work.lower[t]))
-    plus = minus = 0.5 * share * (above + below)
-    for t in range(work.beta.shape[0]):
-        up, down = min(work.upper[t], plus), min(-work.lower[t], minus)
-        work.beta[t] = up - down
-        plus -= up
-        minus -= down
-    return above, below, unit
-
-
-@jit
-def _with_share(source, work, dual, desk, size, unit, tol, patience):
-    """`_solve_on_sides` at tolerances that become smaller with the margin. Returns the 1 / C that both multipliers say.
-
-    In place: all but the problem.
-    """
-    told, steps = dual.told, 0.0
-    rough = LOST * size * unit if size > 0.0 else FIRST * tol
-    goal = rough
-    for _ in range(RETURNS):
-        _solve_on_sides(source, work, dual, desk, BOTH * goal, patience)
-        steps += told[STEPS]
-        half = 0.5 * (told[BELOW] - told[ABOVE])
-        goal = tol * min(1.0, abs(half) / size) if size > 0.0 else tol
-        lost = abs(half) <= rough and size > 0.0
-        if told[VIOLATION] <= BOTH * goal or lost or told[BITS] != 0.0:
-            break
-    told[STEPS] = steps
-    return half
-
-
-@jit
-def _boxed(work, own, t):
-    """Boxes are what C makes of the weights, to the last bit. In place: lower, upper."""
-    cost = 1.0 / t
-    for k in range(work.beta.shape[0]):
-        work.lower[k] = cost * own.lower[k]
-        work.upper[k] = cost * own.upper[k]
-
-
-@jit
-def _free_at(work, own, least):
-    """(The sum of |beta|, the 1 / C where `least` is that of C = 1).
-
-    The latter is 0 if a variable is at its bound here or there.
-    """
-    total, bound, most = 0.0, False, 0.0
-    for k in range(work.beta.shape[0]):
-        beta = work.beta[k]
-        if beta != 0.0:
-            total += abs(beta)
-            bound = bound or beta == work.lower[k] or beta == work.upper[k]
-            most = max(most, abs(beta) / (own.upper[k] - own.lower[k]))
-    free = not bound and total > 0.0 and least * most <= total
-    return total, least / total if free else 0.0
-
-
-@jit
-def _of_large_cost(source, work, dual, desk, own, least, t, tol, patience):
-    """The machine of C = 1 / t, or of a much larger one where that takes few steps. Returns its 1 / C.
-
-    Without a variable at its bound it is the machine of every larger C, so one of these has the sum of |beta| that `least` is
-    for C = 1. In place: all but the problem.
-    """
-    m, beta, told, steps = work.beta.shape[0], work.beta, dual.told, dual.told[STEPS]
-    for k in range(m):
-        beta[k] = 0.0
-    turn, allowed = 0, patience
-    while True:
-        _boxed(work, own, t if turn != 1 else t / LARGER)
-        _solve(None, None, source, source, work, dual, desk, tol, allowed)
-        steps += told[STEPS]
-        total, free = _free_at(work, own, least)
-        there = told[VIOLATION] <= tol and told[BITS] == 0.0
-        if turn == 0 and there and free == 0.0:
-            for k in range(m):
-                own.kept[k] = beta[k]
-            turn, allowed = 1, Patience(BRIEF, 0, min(BRIEF * m, patience.most), patience.rounds)
-        elif turn == 1 and (not there or (free == 0.0 and total * t < LARGER * least)):
-            for k in range(m):
-                beta[k] = own.kept[k]
-            turn, allowed = 2, Patience(0, 0, 0, 0)
-        else:
-            break
-    told[STEPS] = steps
-    return free if free > 0.0 else t / LARGER if turn == 1 else t
-
-
-@jit
-def _with_cost(source, work, dual, desk, own, least, t, tol, patience):
-    """The classifier of C = 1 / t, at which its dual, a share, is known; or, with `least`, one of a large C.
-
-    In place: all but the problem.
-    """
-    beta, v, told, cost = work.beta, dual.v, dual.told, 1.0 / t
-    for k in range(beta.shape[0]):
-        dual.c[k] = 1.0 if own.upper[k] > 0.0 else -1.0
-        v[k] = dual.c[k] + cost * v[k]
-        beta[k] *= cost
-    if least > 0.0:
-        t = _of_large_cost(source, work, dual, desk, own, least, t, tol, patience)
-    _boxed(work, own, t)
-    for k in range(beta.shape[0]):
-        beta[k] = min(max(beta[k], work.lower[k]), work.upper[k])
-    high, low, _ = extremes(v, beta, work.lower, work.upper)
-    told[VIOLATION] = max(high - low, 0.0)
-    told[BIAS], told[OBJECTIVE], told[GAP] = _measured(work, dual, high, low)
-    told[INVERSE] = t
-    _add_up(beta, told)
-
-
-@jit
 def _add_up(beta, told):
     """Tell the sum of beta, and that of its squares. In place: told."""
     told[SUM] = told[SQUARES] = 0.0
@@ -650,28 +379,6 @@ def solve_tasks(tasks, desk, tol, patience, begin, end):
     for k in range(begin, end):
         dual, source, work = _opened(tasks, desk, k)
         _solve(None, None, source, source, work, dual, desk, tol, patience)
-
-
-@jit
-def solve_shares(tasks, shares, desk, tol, patience, begin, end):
-    """`solve_tasks` where the variables above zero have their sum, and those below zero theirs.
-
-    INVERSE, 1 / C, is told of a classifier that has one: not where the smaller side cannot have its sum.
-    """
-    for k in range(begin, end):
-        dual, source, work = _opened(tasks, desk, k)
-        a, b = tasks.first[k], tasks.first[k + 1]
-        own = Own(shares.lower[a:b], shares.upper[a:b], shares.kept[a:b])
-        above, below, unit = _filled(work, shares.share[k])
-        weight = shares.share[k] * (above + below)
-        dual.told[INVERSE] = 0.0
-        if shares.size > 0.0 and weight > 2.0 * min(above, below) * (1.0 + EXACT):
-            continue
-        t = _with_share(source, work, dual, desk, shares.size, unit, tol, patience)
-        if shares.size > 0.0 and dual.told[BITS] == 0.0:
-            lost = t <= LOST * shares.size * unit
-            t, least = (shares.size * unit / LARGE, weight) if lost else (t, 0.0)
-            _with_cost(source, work, dual, desk, own, least, t, tol, patience)
 
 
 @jit

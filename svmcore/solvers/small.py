@@ -33,6 +33,7 @@ from svmcore.simd import loops
 from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import NONCONVEX, Lines, WorkingSet
 from svmcore.solvers._contract import Capabilities, Criterion, Outcome, SolverTask
+from svmcore.solvers._shares_jit import Shares, solve_shares
 from svmcore.solvers._small_jit import (
     ABOVE,
     BELOW,
@@ -54,10 +55,8 @@ from svmcore.solvers._small_jit import (
     Dual,
     Exact,
     Patience,
-    Shares,
     Tasks,
     solve_points,
-    solve_shares,
     solve_tasks,
 )
 
